@@ -10,7 +10,6 @@ import tempfile
 from benchlib import BIN, QUICK, ROOT, part, row, run
 
 SUITE = os.path.join(ROOT, "scripts", "gpu_suite")
-TABLE_LINE = re.compile(r"\| (.*) \| (.*) \| (.*) \|$")
 # Of copying, for rows of f32: what the cores aim at too.
 AIM = 0.60
 
@@ -25,6 +24,13 @@ def why_no_gpu():
     return None if found["devices"] else found["problem"]
 
 
+def rows_of(path):
+    """The cells of a table behind its heading."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.strip()[2:-2].split(" | ") for line in file if line.startswith("| ")]
+    return lines[2:]
+
+
 @part
 def part_gpu():
     why = why_no_gpu()
@@ -34,9 +40,8 @@ def part_gpu():
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
         steps = ["--rehearse"] if QUICK else []
         run(sys.executable, SUITE, *steps, "--out", scratch, "figures", "epoch")
-        with open(os.path.join(scratch, "table.md"), encoding="utf-8") as file:
-            found = [match.groups() for match in map(TABLE_LINE.match, file) if match]
-    for figure, value, beside in found[2:]:  # behind the heading and its line
+        found, cells = (rows_of(os.path.join(scratch, name)) for name in ("table.md", "epochs.md"))
+    for figure, value, beside in found:
         share = re.match(r"([\d.]+) % of (.*)", beside)
         aimed = re.match(r"aggregate: .* of 1 x (128|256): aggregate$", figure)
         row(
@@ -46,3 +51,5 @@ def part_gpu():
             float(share[1]) / 100 if share else None,
             AIM if aimed else None,
         )
+    for cache, precision, value, *others in cells:
+        row(f"epoch, cache {cache}, {precision}, one device", value, "; ".join(others), None, None)

@@ -5,7 +5,8 @@
     peers.py serve PEER FILE JOB         a measurement for each line of standard input
     peers.py versions                    of what can be imported, and why the rest cannot
 
-PEER is dgl (its DataLoader), graphbolt or pyg (NeighborLoader). JOB is JSON: fanout (the hop next
+PEER is dgl (its DataLoader), graphbolt or pyg (NeighborLoader); those of GPUs alone, cugraph and
+wholegraph, are served by gpu_peer.py. JOB is JSON: fanout (the hop next
 to the seeds first), batch, hidden, workers. Lines are `sample`, `gather`, `epoch PRECISION`,
 `first PRECISION` (an epoch that says when its first update is over) and `accuracy VALUE EPOCHS`;
 each is answered with one line of JSON, or several where there is something to say meanwhile.
@@ -218,9 +219,9 @@ class GraphBolt(Peer):
 class PyG(Peer):
     """`device` "cuda" pins batches and moves them there."""
 
-    def __init__(self, saved, job, device="cpu", kind="GraphSAGE"):
+    def __init__(self, saved, job, device="cpu"):
         super().__init__(saved, job)
-        self.device, self.kind = torch.device(device), kind
+        self.device = torch.device(device)
         indptr = saved["indptr"]
         target = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
         self.edge_index = torch.stack([saved["indices"], target])
@@ -261,7 +262,8 @@ class PyG(Peer):
     def hops(self, batch):
         """Vertices and edges that each hop has added: a layer needs no more than its hops."""
         if getattr(batch, "num_sampled_nodes", None) is not None:  # pyg-lib says it
-            return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
+            sampled = batch.num_sampled_nodes, batch.num_sampled_edges
+            return tuple([int(n) for n in of_hops] for of_hops in sampled)
         source, target = batch.edge_index  # torch-sparse does not, but goes hop by hop
         nodes, edges = [batch.batch_size], [0]
         for _ in self.job.fanout:
@@ -273,12 +275,15 @@ class PyG(Peer):
             nodes.append(max(last - known, 0))
         return nodes, edges[1:]
 
-    def model(self):
-        import torch_geometric.nn.models as models
+    def network(self):
+        from torch_geometric.nn.models import GraphSAGE
 
-        widths = self.widths()
-        kind = getattr(models, self.kind)
-        model = kind(widths[0], self.job.hidden, len(widths) - 1, self.classes, dropout=DROPOUT)
+        widths, hidden = self.widths(), self.job.hidden
+        network = GraphSAGE(widths[0], hidden, len(widths) - 1, self.classes, dropout=DROPOUT)
+        return network.to(self.device)
+
+    def model(self):
+        model = self.network()
         whole = model.forward
 
         def forward(graph, x):
@@ -288,13 +293,103 @@ class PyG(Peer):
             return whole(x, edge_index, **(trimmed if nodes else {}))[:batch_size]
 
         model.forward = forward
-        return model.to(self.device)
+        return model
 
     def predict(self, model):
         return model((self.edge_index, None, None), self.x)
 
 
+def alone_on_the_gpu():
+    """RAPIDS' stores are made for groups of processes: here is one of this process alone."""
+    import pylibwholegraph.torch as wgth
+
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+    torch.cuda.set_device(0)
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1)
+    wgth.init(0, 1, 0, 1)
+
+
+class CuGraph(PyG):
+    """cuGraph-PyG, as in its examples: graph, features and sampling on the GPU."""
+
+    def __init__(self, saved, job, device="cuda"):
+        super().__init__(saved, job, device)
+        import rmm
+        from cugraph_pyg.data import FeatureStore, GraphStore
+        from pylibcugraph.comms import cugraph_comms_create_unique_id, cugraph_comms_init
+
+        rmm.reinitialize(devices=0, managed_memory=True, pool_allocator=False)
+        alone_on_the_gpu()
+        uid = cugraph_comms_create_unique_id()
+        cugraph_comms_init(rank=0, world_size=1, uid=uid, device=0)
+        features, graph, n = FeatureStore(location="cuda"), GraphStore(), len(self.y)
+        features["node", "x", None], features["node", "y", None] = self.x, self.y
+        graph[("node", "to", "node"), "coo", False, (n, n)] = self.edge_index
+        self.stores = features, graph
+
+    def make_loader(self, gathers):
+        from cugraph_pyg.loader import NeighborLoader
+
+        return NeighborLoader(
+            self.stores,
+            num_neighbors=self.job.fanout,
+            input_nodes=self.train.to(self.device),
+            batch_size=self.job.batch,
+            shuffle=True,
+        )
+
+
+class WholeGraph(PyG):
+    """WholeGraph, as in its examples: graph and features in the GPU's memory, a layer of PyG's on
+    each hop's edges."""
+
+    def __init__(self, saved, job, device="cuda"):
+        super().__init__(saved, job, device)
+        import pylibwholegraph.torch as wgth
+
+        alone_on_the_gpu()
+        on_gpu = (wgth.get_local_node_communicator(), "continuous", "cuda")
+
+        def kept(values):
+            tensor = wgth.create_wholememory_tensor(*on_gpu, [len(values)], values.dtype, [1])
+            tensor.get_local_tensor()[0].copy_(values)
+            return tensor
+
+        self.graph = wgth.GraphStructure()
+        self.graph.set_csr_graph(kept(saved["indptr"]), kept(saved["indices"].int()))
+        self.features = wgth.create_embedding(*on_gpu, self.x.dtype, list(self.x.shape))
+        self.features.get_embedding_tensor().get_local_tensor()[0].copy_(self.x)
+        self.y = self.y.to(self.device)
+
+    def batches(self, gathers):
+        order = self.train[torch.randperm(len(self.train))].to(self.device)
+        for seeds in order.split(self.job.batch):
+            sampled = self.graph.multilayer_sample_without_replacement(seeds.int(), self.job.fanout)
+            vertices, edges = sampled[:2]  # of the hop far from the seeds first
+            blocks = [(len(known), e.long()) for known, e in zip(vertices[1:], edges)]
+            n = sum(e.size(1) for _, e in blocks)
+            if gathers:
+                yield n, blocks, self.features.gather(vertices[0]), self.y[seeds]
+            else:
+                yield n, None, None, None
+
+    def model(self):
+        model = self.network()
+
+        def forward(blocks, x):
+            for i, (layer, (known, edges)) in enumerate(zip(model.convs, blocks)):
+                x = layer((x, x[:known]), edges)
+                if i + 1 < len(blocks):
+                    x = nn.functional.dropout(x.relu(), DROPOUT, model.training)
+            return x
+
+        model.forward = forward
+        return model
+
+
 PEERS = {"dgl": Dgl, "graphbolt": GraphBolt, "pyg": PyG}
+PEERS_OF_GPUS = {"pyg": PyG, "cugraph": CuGraph, "wholegraph": WholeGraph}
 
 
 # ---- measurements -------------------------------------------------------------------------------

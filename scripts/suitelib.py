@@ -1,7 +1,7 @@
 """What gpu_suite stands on: results that are kept at once, commands with limits, the GPU's driver.
 
 On a bare machine with python3 and nothing else. Whatever ends the suite, what was measured until
-then is in its folder and nothing that it started goes on.
+then is in its folder, and in one archive there, and nothing that it started goes on.
 """
 
 import glob
@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 
 try:
@@ -34,7 +35,6 @@ def find_bin():
 
 
 BIN = find_bin()
-BEGIN = time.monotonic()
 TOTAL_S = float(os.environ.get("GPU_SUITE_SECONDS") or 570)
 
 
@@ -59,30 +59,50 @@ class Ended(BaseException):
 
 
 class Time:
-    """Of the whole suite. SIGALRM ends it at once."""
+    """Of a part of the suite, and of a step in it. SIGALRM ends all at once."""
 
-    over = False
+    def __init__(self):
+        self.over, self.begin, self.step_end = False, time.monotonic(), float("inf")
 
     def alarm(self, *_):
         self.over = True
+
+    def begin_part(self):
+        self.begin, self.step_end = time.monotonic(), float("inf")
+
+    def begin_step(self, kept_s):
+        """A step has what the part has left, but what is kept for those behind it."""
+        self.step_end = self.begin + TOTAL_S - kept_s
+
+    def passed_s(self):
+        return time.monotonic() - self.begin
 
 
 TIME = Time()
 
 
 def left_s():
-    return 0 if TIME.over else TOTAL_S - (time.monotonic() - BEGIN)
+    end = min(TIME.begin + TOTAL_S, TIME.step_end)
+    return 0 if TIME.over else end - time.monotonic()
 
 
 # ---- what is kept -------------------------------------------------------------------------------
 
 
+ROW = re.compile(r"\| (.*) \| (.*) \| (.*) \|$")
+ARCHIVE = "gpu_suite.tar.gz"
+DOUBTED = "not to be trusted"
+
+
 class Out:
     """The folder of the results. Everything is written when it is known: nobody can tell when the
-    time on a borrowed machine is over."""
+    time on a borrowed machine is over. What earlier calls have left in it stays."""
 
     def __init__(self):
-        self.path, self.log, self.rows = None, None, []
+        self.path, self.log = None, None
+        self.rows = {}  # figure: (value, beside)
+        self.checks = {}  # step: how it ended
+        self.notes = {}  # file: text that is printed behind the table
 
     def open(self, path):
         try:
@@ -92,6 +112,22 @@ class Out:
             self.path = os.path.abspath(path)
         except OSError as e:
             sys.exit(f"gpu_suite: --out {path}: {e}: name a folder that can be written to")
+        earlier = map(ROW.match, self.read("table.md").splitlines()[3:])
+        self.rows = {match[1]: (match[2], match[3]) for match in earlier if match}
+        try:
+            self.checks = json.loads(self.read("checks.json"))
+        except ValueError:
+            pass
+
+    def at(self, *path):
+        return os.path.join(self.path, *path)
+
+    def read(self, name):
+        try:
+            with open(self.at(name), encoding="utf-8") as f:
+                return f.read()
+        except OSError:
+            return ""
 
     def say(self, text):
         """To the terminal, which may be gone, and to the log."""
@@ -102,21 +138,51 @@ class Out:
                 pass
 
     def add(self, figure, value, beside=""):
-        self.rows.append((figure, value, beside))
+        """`beside` ends with a mark where a check has failed before."""
+        if self.doubts():
+            beside = f"{beside}; {DOUBTED}" if beside else DOUBTED
+        self.rows[figure] = (value, beside)
         self.write()
 
+    def check(self, step, how):
+        self.checks[step] = how
+        self.put("checks.json", json.dumps(self.checks))
+
+    def doubts(self):
+        return [step for step, how in self.checks.items() if how.startswith("failed")]
+
+    def note(self, name, text):
+        self.notes[name] = text
+        self.put(name, text + "\n")
+
     def table(self):
-        lines = ["| figure | value | beside |", "| --- | --- | --- |"]
-        return "\n".join(lines + [f"| {a} | {b} | {c} |" for a, b, c in self.rows])
+        """Begins with what the figures stand on."""
+        checks = "; ".join(f"{step} {how}" for step, how in self.checks.items()) or "none yet"
+        lines = [f"Checks: {checks}", "| figure | value | beside |", "| --- | --- | --- |"]
+        return "\n".join(lines + [f"| {a} | {b} | {c} |" for a, (b, c) in self.rows.items()])
+
+    def put(self, name, text):
+        try:
+            with open(self.at(name + ".part"), "w", encoding="utf-8") as f:
+                f.write(text)
+            os.replace(self.at(name + ".part"), self.at(name))
+        except OSError as e:
+            self.say(f"  {name} was not written: {e}")
 
     def write(self):
-        path = os.path.join(self.path, "table.md")
+        self.put("table.md", self.table() + "\n")
+
+    def pack(self):
+        """All of it in one file, to be carried away."""
+        top, part = "gpu_suite", self.at(ARCHIVE + ".part")
+        keep = (ARCHIVE, ARCHIVE + ".part")
         try:
-            with open(path + ".part", "w", encoding="utf-8") as f:
-                f.write(self.table() + "\n")
-            os.replace(path + ".part", path)
+            with tarfile.open(part, "w:gz") as tar:
+                for name in sorted(set(os.listdir(self.path)) - set(keep)):
+                    tar.add(self.at(name), os.path.join(top, name))
+            os.replace(part, self.at(ARCHIVE))
         except OSError as e:
-            self.say(f"  the table was not written, it is printed at the end: {e}")
+            self.say(f"  {ARCHIVE} was not written: {e}")
 
 
 OUT = Out()
@@ -175,6 +241,18 @@ def follow(child, until, show):
             return text.decode(errors="replace"), over
 
 
+def start(command, env=None, **more):
+    """A command in a session of its own, which dies with the suite."""
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, **(env or {})),
+        start_new_session=True,
+        preexec_fn=die_with_the_suite,
+        **more,
+    )
+
+
 def run(command, limit_s, env=None, show=True, starts=1):
     """What a command says, within a limit and as many starts of the driver; Failed with its last
     lines otherwise."""
@@ -182,15 +260,7 @@ def run(command, limit_s, env=None, show=True, starts=1):
     words = [f"{name}={value}" for name, value in (env or {}).items()] + command
     if show:
         say("  $ " + " ".join(words))
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=dict(os.environ, **(env or {})),
-        start_new_session=True,
-        preexec_fn=die_with_the_suite,
-    )
+    child = start(command, env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     status = None
     try:
         until = time.monotonic() + limit_s
@@ -211,6 +281,45 @@ def run(command, limit_s, env=None, show=True, starts=1):
     if status != 0:
         raise Failed(f"{' '.join(words)}: exit status {status}{tail}", text)
     return text
+
+
+class Server:
+    """A program that answers each line of its standard input with a line of JSON."""
+
+    def __init__(self, command, log):
+        self.rest = b""
+        with open(log, "wb") as errors:
+            self.child = start(command, stdin=subprocess.PIPE, stderr=errors)
+
+    def ask(self, words, limit_s):
+        """The answer to a line; "" only waits for what it says by itself."""
+        until = time.monotonic() + max(0, min(limit_s, left_s()))
+        try:
+            self.child.stdin.write(words.encode())
+            self.child.stdin.flush()
+        except BrokenPipeError:  # it has ended, and its output will say so
+            pass
+        while b"\n" not in self.rest:
+            if select.select([self.child.stdout], [], [], 0.2)[0]:
+                part = os.read(self.child.stdout.fileno(), 1 << 16)
+                if not part:
+                    raise Failed("its process has ended")
+                self.rest += part
+            elif time.monotonic() >= until or TIME.over:
+                raise Late(f"no answer after {limit_s:.0f} s")
+        line, self.rest = self.rest.split(b"\n", 1)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise Failed(f"no answer: {line[:100]}") from None
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def close(self):
+        end(self.child)
+        self.child.stdin.close()
+        self.child.stdout.close()
 
 
 class Parts:

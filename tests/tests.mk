@@ -1,10 +1,12 @@
 # Test programs and what they load. Included by the Makefile.
 
 # unit: test_<library>_<subject>.c links what <library> may see, and Check.
-UNIT_NAMES := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
-UNIT_BIN   := $(UNIT_NAMES:%=$(BIN)/tests/%)
-unit_test = $(BIN)/tests/$(1): $(OBJ)/tests/unit/$(1).o $(call libs_of,$(word 2,$(subst _, ,$(1))))
+UNIT_NAMES := $(patsubst %.c,%,$(wildcard tests/unit/test_*.c))
+UNIT_NAMES := $(UNIT_NAMES:tests/unit/%=tests/%)
+UNIT_BIN   := $(UNIT_NAMES:%=$(BIN)/%)
+unit_test = FROM_$(1) := $(OBJ)/$(1:tests/%=tests/unit/%).o $(call libs_of,$(word 2,$(subst _, ,$(1))))
 $(foreach t,$(UNIT_NAMES),$(eval $(call unit_test,$(t))))
+$(call made_in,$(BIN),$(UNIT_NAMES))
 $(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
 
 # kernels, bench/kernels: one driver each, the latter with what jobs share memory by; stress: one program a file, of the arena alone; bench: one

@@ -55,8 +55,9 @@ static int program_folder(const char *program, char out[PATH_MAX])
     return SL_OK;
 }
 
-// Where it is looked for from the folder of the program: installed and built, flat, a test program.
-static const char *const places[] = {"../lib", ".", "../../lib"};
+// Where it is looked for from the folder of the program: installed and built, flat, a test program,
+// tests/bench/kernels.
+static const char *const places[] = {"../lib", ".", "../../lib", "../../../lib"};
 
 static int find_beside(const char *program, char out[PLUGIN_PATH_BYTES])
 {

@@ -12,12 +12,16 @@ import shutil
 import subprocess
 import tarfile
 
-from harness import BIN, CORES, ROOT, Skip, cases, timeout
+from harness import BIN, CORES, ROOT, SHARED_DATA, Skip, cases, not_under, timeout
 
 BUILD = os.path.dirname(BIN)
 PROGRAMS = os.path.join(BUILD, "bundle", "programs")
 PLUGIN = os.path.join(BUILD, "lib", "libsluice_cuda.so")
+EMULATED = os.path.join(BUILD, "lib", "libsluice_cuda_simt.so")
 LIMIT_BYTES = 60 << 20
+# What scripts/gpu_suite runs.
+TESTS = ["kernels", "bench/kernels", "test_sampler_gpu", "test_trainer_cuda"]
+TESTS = [f"tests/{name}" for name in TESTS]
 # In the new root: nothing may be left of what was mounted when the command ends.
 ENTER = """
 mount -t proc proc "$1/proc" || exit 99
@@ -65,7 +69,7 @@ def bare_root(box):
     home = next(name for name in os.listdir(root) if name.startswith("sluice-"))
     os.rename(os.path.join(root, home), os.path.join(root, "any where"))
     programs = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
-    for program in (*programs, "tests/kernels", "tests/bench/kernels"):
+    for program in (*programs, *TESTS):
         path = os.path.join(root, "any where", "bin", program)
         text = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
         assert "not found" not in text, text
@@ -112,8 +116,11 @@ def test_the_archive_is_small_and_the_same_each_time(box):
     assert all(entry.isfile() and entry.mtime == 0 and entry.uid == 0 for entry in entries)
     names = {entry.name.split("/", 1)[1] for entry in entries}
     assert {"README", "LICENSE", "bin/sluice", "scripts/gpu_suite"} <= names, names
-    assert {"bin/tests/kernels", "bin/tests/bench/kernels"} <= names, names
+    assert {f"bin/{name}" for name in TESTS} <= names, names
     assert {"scripts/suitelib.py", "scripts/mps"} <= names, names
+    graph = os.path.isdir(os.path.join(SHARED_DATA, "cora"))
+    assert ("data/cora/node_feat.npy" in names) == graph, names
+    assert ("without the graph cora: " in said) != graph, said
     assert ("lib/libsluice_cuda.so" in names) == plugin
     libraries = {name for name in names if re.match(r"lib/(gcc/)?[^/]*\.so", name)}
     assert any("libdnnl" in name for name in libraries), libraries
@@ -186,13 +193,49 @@ def test_the_readme_names_the_driver(box):
         check_readme(text)
         return
     assert "made without the CUDA plug-in" in text and "NVCC=" not in text, text
-    emulated = os.path.join(BUILD, "lib", "libsluice_cuda_simt.so")
-    if os.path.exists(emulated):  # which says that it was built with CUDA 13
-        os.makedirs(box.path("out"))
-        command = [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, emulated, box.path("out")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        check_readme(readme(box.path("out", os.path.basename(archive))))
+    if os.path.exists(EMULATED):  # which says that it was built with CUDA 13
+        check_readme(readme(packed_with_the_emulation(box)))
+
+
+def packed_with_the_emulation(box):
+    if not os.path.exists(EMULATED):
+        raise Skip("there is no emulated plug-in")
+    os.makedirs(box.path("out"))
+    command = [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, EMULATED, box.path("out")]
+    # No graph is there.
+    env = dict(os.environ, SLUICE_TEST_DATA=box.path("none"))
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"without the graph cora: {box.path('none', 'cora')} is not there" in done.stdout, done
+    archives = [name for name in os.listdir(box.path("out")) if name.endswith(".tar.gz")]
+    return box.path("out", archives[0])
+
+
+@not_under("address", "the emulation and the sanitizer both take over the stacks of threads")
+@not_under("thread", "the emulation and the sanitizer both take over the stacks of threads")
+@timeout(240)
+def test_the_suite_runs_where_it_is_unpacked(box):
+    """With all that its steps run, and a plug-in that nobody names."""
+    packed(box)
+    with tarfile.open(packed_with_the_emulation(box)) as tar:
+        tar.extractall(box.path("any where"))
+    (home,) = os.listdir(box.path("any where"))
+    home = box.path("any where", home)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "BIN"))}
+    env["TMPDIR"] = box.temp
+    suite = [os.path.join(home, "scripts", "gpu_suite"), "--rehearse", "--out", box.path("suite")]
+    steps = ["machine", "figures", "peer"]
+    done = subprocess.run([*suite, *steps], capture_output=True, text=True, env=env, cwd="/")
+    assert "<== figures: passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    # What a rehearsal leaves to `make check`.
+    env["SLUICE_CUDA_PLUGIN"] = os.path.join(home, "lib", "libsluice_cuda.so")
+    for name, case in (("test_sampler_gpu", "gpu that maps files"), ("test_trainer_cuda", "cuda")):
+        program = os.path.join(home, "bin", "tests", name)
+        tried = dict(env, CK_RUN_CASE=case, CK_TIMEOUT_MULTIPLIER="4")
+        done = subprocess.run([program], capture_output=True, text=True, env=tried, cwd="/")
+        assert done.returncode == 0 and "100%: Checks: " in done.stdout, done
+        assert "Checks: 0" not in done.stdout, done
 
 
 # The folders of NVIDIA's libraries in packages of CUDA 12 and of CUDA 13, beside some that are not
