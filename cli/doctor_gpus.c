@@ -112,8 +112,8 @@ static void add_sharing(struct sl_doctor *d)
     else
         sl_doctor_add(
             d, "mps", "shared GPUs",
-            "%s: processes that share a GPU take turns ('scripts/mps run COMMAND' has them "
-            "run at once)",
+            "%s: processes that share a GPU take turns ('scripts/mps run COMMAND', installed in "
+            "share/sluice, has them run at once)",
             mps.found);
 }
 

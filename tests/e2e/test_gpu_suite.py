@@ -154,6 +154,8 @@ back end cuda
 ceilings: 1 MiB
   copy of 1 MiB over the device           0.100 ms      21.00 GB/s
   random words of 16 KiB, first          12.000 ms       3.50 GB/s     16.7 % of copy
+  fused takes 2 of 3
+  best tile 4
 END
 exec sleep 1000
 """
@@ -267,18 +269,20 @@ def test_what_the_sanitizer_finds_marks_the_figures_that_follow(box):
     def ceilings(step, tool):
         write_program(box.path("cuda", "bin", "compute-sanitizer"), tool)
         table = rehearse(box, step, **env)[1]
-        rows = [line for line in table.splitlines() if line.startswith("| ceilings: ")]
+        rows = [line for line in table.splitlines() if line.startswith("| ceilings: 1 ")]
         assert len(table.splitlines()) == 6 + len(rows), table
         return table.splitlines()[0], [row.split(" | ")[2].strip(" |") for row in rows]
 
-    doubted = ["not to be trusted", "16.7 % of copy; not to be trusted"]
-    assert ceilings("figures", FINDS) == ("Checks: none yet", ["", "16.7 % of copy"])
+    doubted = ["not to be trusted", "16.7 % of copy; not to be trusted"] + ["not to be trusted"] * 2
+    trusted = ["", "16.7 % of copy", "", ""]
+    assert ceilings("figures", FINDS) == ("Checks: none yet", trusted)
     checks, beside = ceilings("sanitizer", FINDS)
-    assert checks.startswith("Checks: sanitizer failed: ") and beside == ["", "16.7 % of copy"]
+    assert checks.startswith("Checks: sanitizer failed: ") and beside == trusted
     assert ceilings("figures", FINDS) == (checks, doubted)
     # What was measured in doubt stays so until it is measured again.
     assert ceilings("sanitizer", SANITIZER) == ("Checks: sanitizer passed", doubted)
-    assert ceilings("figures", FINDS)[1] == ["", "16.7 % of copy"]
+    assert ceilings("figures", FINDS)[1] == trusted
+    assert "| ceilings: 1 MiB (2) | best tile 4 |" in kept(box, "table.md")
 
 
 @not_under("address", SANITIZED)

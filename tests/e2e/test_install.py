@@ -79,6 +79,7 @@ def test_installed_programs_work_and_go_away(box):
         assert set(file.read().splitlines()) == files - {"share/sluice/files"}
     with open(os.path.join(folder, "lib/systemd/system/sluice.service"), encoding="utf-8") as file:
         assert f'ExecStart={PREFIX}/bin/sluice-broker ' in file.read()
+    assert os.access(os.path.join(folder, "share/sluice/mps"), os.X_OK)
     schema = os.path.join(folder, "share/sluice/job.schema.json")
     assert read_json(schema) == box.sluice("schema").ok().json()
     runs_a_job(box, folder)

@@ -35,6 +35,14 @@ def test_a_command_has_a_daemon_and_its_end_is_the_daemons(box):
     box.nothing_runs()
 
 
+@cases(("MIG-7a", "MIG-7a"), ("GPU-1,GPU-2", "GPU-1,GPU-2"), ("0,1", "all"))
+def test_gpus_that_are_named_by_number_are_chosen_once(box, named, daemons):
+    fake = FakeMps(box)
+    result = start(box, "env", path=fake.path, CUDA_VISIBLE_DEVICES=named).wait()
+    assert f"CUDA_VISIBLE_DEVICES={named}\n" in result.out, result
+    assert [call[3] for call in fake.calls()] == [daemons], fake.calls()
+
+
 def test_standard_input_is_the_commands(box):
     fake = FakeMps(box)
     script = f"printf word | {MPS} run cat"
