@@ -293,7 +293,8 @@ class Server:
 
     def ask(self, words, limit_s):
         """The answer to a line; "" only waits for what it says by itself."""
-        until = time.monotonic() + max(0, min(limit_s, left_s()))
+        limit_s = max(0, min(limit_s, left_s()))
+        until = time.monotonic() + limit_s
         try:
             self.child.stdin.write(words.encode())
             self.child.stdin.flush()

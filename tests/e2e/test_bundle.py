@@ -198,17 +198,24 @@ def test_the_readme_names_the_driver(box):
 
 
 def packed_with_the_emulation(box):
-    if not os.path.exists(EMULATED):
-        raise Skip("there is no emulated plug-in")
-    os.makedirs(box.path("out"))
-    command = [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, EMULATED, box.path("out")]
-    # No graph is there.
-    env = dict(os.environ, SLUICE_TEST_DATA=box.path("none"))
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-    assert f"without the graph cora: {box.path('none', 'cora')} is not there" in done.stdout, done
-    archives = [name for name in os.listdir(box.path("out")) if name.endswith(".tar.gz")]
-    return box.path("out", archives[0])
+    """An archive whose plug-in is the emulated one, and which has no graph."""
+    if not os.path.exists(EMULATED) or not os.path.exists(os.path.join(PROGRAMS, "tests/kernels")):
+        raise Skip("there is no emulated plug-in, or there are no programs for an archive")
+
+    def pack():
+        out, none = os.path.join(box.suite, "emulated"), os.path.join(box.suite, "none")
+        os.makedirs(out)
+        done = subprocess.run(
+            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, EMULATED, out],
+            capture_output=True,
+            text=True,
+            env=dict(os.environ, SLUICE_TEST_DATA=none),
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"without the graph cora: {none}/cora is not there" in done.stdout, done
+        return next(os.path.join(out, n) for n in os.listdir(out) if n.endswith(".tar.gz"))
+
+    return box.shared_value("bundle-emulated", pack)
 
 
 @not_under("address", "the emulation and the sanitizer both take over the stacks of threads")
@@ -216,7 +223,6 @@ def packed_with_the_emulation(box):
 @timeout(240)
 def test_the_suite_runs_where_it_is_unpacked(box):
     """With all that its steps run, and a plug-in that nobody names."""
-    packed(box)
     with tarfile.open(packed_with_the_emulation(box)) as tar:
         tar.extractall(box.path("any where"))
     (home,) = os.listdir(box.path("any where"))

@@ -429,6 +429,7 @@ def test_cells_without_a_figure_say_why(box, how):
         assert reasons[1] == "(2) sluice: no bf16 today", reasons
     else:
         assert cells[ROWS[1]] == ["no (2)", "no time", "no (1)"], cells
+        assert reasons[1] == "(2) ended with the suite's time", reasons
         assert cells[ROWS[2]] == ["no time", "no time", "no (1)"], cells
         assert "3 of 9 cells did not fit into the time" in done.stdout, done
     assert packed(box, "epochs.md") == kept(box, "epochs.md")
