@@ -598,7 +598,7 @@ int sl_check_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *
     const struct sl_csr_view *csr = &args->csr;
     uint64_t room = (uint64_t)csr->n_edges + (args->append_self ? csr->n_dst : 0);
     SL_TRY(sl_check_csr(OPERATION, csr));
-    WANT(args->indptr && args->n_edges, "indptr or n_edges is NULL");
+    WANT(args->indptr, "indptr is NULL");
     WANT(room == 0 || args->indices, "indices is NULL");
     WANT(room == 0 || !args->weight == !args->out_weight,
          "weight or out_weight alone is NULL: wanted both or none");

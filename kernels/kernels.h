@@ -14,7 +14,8 @@
  *
  * Where arrays lie. Pointers to arrays are of the memory of the table's device (common/device/
  * device.h), `ws` is a pool of that memory, and a slot may still be computing when it returns; what
- * a slot returns through a pointer to a single value is the processor's and is there on return.
+ * a slot returns through a pointer to a single value is the processor's and is there after the next
+ * sync(), and on return where that pointer is not to pinned memory.
  * Arguments that only the values of arrays show to be wrong (an id out of range) are refused by ref
  * and cpu at once; a GPU leaves that element out and says so at the next sync().
  */
@@ -276,7 +277,9 @@ struct sl_fix_loops_args {
     uint32_t *indptr;  // out (n_dst + 1)
     uint32_t *indices; // out, room for n_edges, and n_dst more with append_self
     float *out_weight; // out likewise; NULL exactly where weight is
-    uint32_t *n_edges; // out, the processor's
+    // out, the processor's; NULL where the caller knows it: csr.n_edges less the loops
+    // (count_loops), n_dst more with append_self.
+    uint32_t *n_edges;
 };
 
 /*

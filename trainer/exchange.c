@@ -135,7 +135,7 @@ static int deliver_statistics(struct sl_exchange *x, uint32_t cell, const float 
 }
 
 // In the order of the batches that this trainer takes, as the board's slots are summed.
-static int add(struct sl_exchange *x, const float *gradient)
+static int add_up(struct sl_exchange *x, const float *gradient)
 {
     const uint64_t n = x->spec.runs->n_params;
     const float *slots[] = {x->sum, gradient};
@@ -144,20 +144,27 @@ static int add(struct sl_exchange *x, const float *gradient)
     return x->spec.compute.kernels->reduce(slots, 2, n, 1.0f, x->sum);
 }
 
-int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease, const float *gradient)
+static uint64_t version_of(const struct sl_exchange *x, const struct sl_lease *lease)
 {
-    struct sl_arena *a = x->spec.arena;
-    const uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
+    return sl_board_cell_version(x->spec.arena, lease->phase, lease->cell);
+}
+
+int sl_exchange_add(struct sl_exchange *x, const struct sl_lease *lease, const float *gradient)
+{
+    const uint64_t version = version_of(x, lease);
     // A version comes only after all batches of the last one were done, the held ones too.
     if (x->n_held > 0 && x->version != version)
         return sl_fail(SL_EPROTO, "trainer: a batch of version %llu while those of %llu are held",
                        (unsigned long long)version, (unsigned long long)x->version);
     SL_TRY(deliver_statistics(x, lease->cell, gradient));
-    SL_TRY(add(x, gradient));
-    SL_TRY(x->spec.compute.device->sync());
-    x->version = version;
+    return add_up(x, gradient);
+}
+
+int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease)
+{
+    x->version = version_of(x, lease);
     x->held[x->n_held] = *lease;
-    int rc = sl_ledger_hold(a, &x->held[x->n_held]);
+    int rc = sl_ledger_hold(x->spec.arena, &x->held[x->n_held]);
     if (rc == SL_OK)
         x->n_held++;
     else if (rc == SL_ESTALE) // somebody else's by now, and it is in the sum: none of it can count

@@ -91,11 +91,13 @@ void sl_exchange_leave(struct sl_exchange *x);
 void sl_exchange_fini(struct sl_exchange *x);
 
 /*
- * The gradient of a batch, in device memory as what this thread has called last leaves it, and its
- * lease, whose entry is filled in. When it returns, the batch is held and the gradient may be
- * written over.
+ * A batch, in two steps. add() queues that its gradient, in device memory as what this thread has
+ * called last leaves it, goes into the sum; once the caller has waited for the device (sync()) and
+ * filled in the lease's entry, keep() holds the batch. The gradient may be written over after
+ * add().
  */
-int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease, const float *gradient);
+int sl_exchange_add(struct sl_exchange *x, const struct sl_lease *lease, const float *gradient);
+int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease);
 
 // How long its trainer may wait for a batch or a version before it looks at the group again though
 // `progress` was not signalled: a moment while it meets the others, which no event tells of.

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "trainer/layer.h"
 
 enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
@@ -24,6 +25,7 @@ struct job {
     uint32_t capacity;                    // of the cache, for this block
     const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;
+    struct sl_batch_counts *counts; // of a GPU
     struct sl_row_split lists; // staged: of the misses, and behind the hits of what was matched
     uint32_t hits, matched;
 };
@@ -121,9 +123,26 @@ static int on_host(struct job *j)
 static int bring_block(struct job *j)
 {
     const struct sl_device *device = j->g->compute.device;
-    SL_TRY(sl_room_grow(&j->to->arrays, device, SL_ROOM_DEVICE, j->block->bytes, "mini-batches"));
-    j->to->block = (struct sl_block_view){.header = j->block, .base = j->to->arrays.p};
-    return device->copy(j->to->arrays.p, j->block, j->block->bytes);
+    struct sl_batch_buffer *to = j->to;
+    SL_TRY(sl_room_grow(&to->arrays, device, SL_ROOM_DEVICE, j->block->bytes, "mini-batches"));
+    SL_TRY(sl_room_grow(&to->counts, device, SL_ROOM_HOST, sizeof *j->counts, "counts"));
+    j->counts = to->counts.p;
+    *j->counts = (struct sl_batch_counts){0};
+    to->block = (struct sl_block_view){.header = j->block, .base = to->arrays.p};
+    return device->copy(to->arrays.p, j->block, j->block->bytes);
+}
+
+static int count_loops(struct job *j)
+{
+    struct sl_block_view *view = &j->to->block;
+    if (!j->g->counts_loops)
+        return SL_OK;
+    for (uint32_t h = 0; h < j->block->n_hops; h++) {
+        const struct sl_csr_view hop = sl_hop_csr(*view, h);
+        SL_TRY(j->g->compute.kernels->count_loops(&hop, &j->counts->n_loops[h]));
+    }
+    view->n_loops = j->counts->n_loops;
+    return SL_OK;
 }
 
 // Hits from the cache, at slot = rank; misses from the store in place, or with a store of NULL left
@@ -142,7 +161,7 @@ static int gather_ranked(struct job *j, const void *store)
         .ranks = sl_view_ranks(j->to->block),
         .n = j->block->n_input,
         .out = j->to->x,
-        .n_hits = &j->hits,
+        .n_hits = &j->counts->n_hits,
     };
     return j->g->compute.kernels->gather_ranked(&args);
 }
@@ -249,17 +268,20 @@ static int stage(struct job *j, const struct sl_row_split *there)
 static int staged(struct job *j)
 {
     struct sl_gather *g = j->g;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input;
     struct sl_row_split there = {0};
     j->lists = (struct sl_row_split){0};
-    j->hits = j->matched = 0;
+    j->matched = 0;
     if (j->capacity)
         SL_TRY(gather_ranked(j, NULL));
-    if (j->hits == n)
+    if (j->capacity >= ds->n_nodes)
         return SL_OK;
-    if (!j->before && !j->hits && g->source.dataset->feat_dtype == SL_DTYPE_F32)
+    if (!j->capacity && !j->before && ds->feat_dtype == SL_DTYPE_F32)
         return send_rows(g, sl_block_nodes(j->block), n, (char *)j->to->x); // in their order
     SL_TRY(list_misses(j, &there));
+    if (j->lists.n_misses == 0)
+        return SL_OK;
     if (j->before)
         j->matched = sl_match_find(&g->match, &j->before->matchable, &j->lists);
     if (j->matched) // the device works on it while the processor gathers the rest
@@ -270,7 +292,9 @@ static int staged(struct job *j)
 static int go(struct job *j, enum sl_gather_way way)
 {
     SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
-    return j->g->compute.device->sync();
+    SL_TRY(j->g->compute.device->sync());
+    j->hits = j->counts->n_hits;
+    return SL_OK;
 }
 
 // A batch before, of which something is looked for.
@@ -333,6 +357,7 @@ static int on_device(struct job *j, uint64_t *start_ns)
 {
     struct sl_gather *g = j->g;
     SL_TRY(bring_block(j));
+    SL_TRY(count_loops(j));
     // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
     bool misses = j->capacity < g->source.dataset->n_nodes;
     g->missed |= misses && j->cache;
@@ -402,6 +427,7 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
 void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 {
     sl_room_fini(&b->arrays);
+    sl_room_fini(&b->counts);
     sl_room_fini(&b->features);
     sl_matchable_fini(&b->matchable);
     *b = (struct sl_batch_buffer){0};

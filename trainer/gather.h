@@ -14,8 +14,10 @@
  * them (fetch.h), and from the drive what is not there. A GPU's are always staged then.
  *
  * ON A GPU the block goes to the device's memory in one copy, of pinned memory where the arena
- * could be mapped, and its ranks with it. One kernel (gather_ranked) takes hits from the cache, at
- * slot = rank, and counts them; misses have to cross the bus, in one of two ways:
+ * could be mapped, and its ranks with it. What the trainer has to know of it (how many edges are
+ * loops, how many rows were hits) is counted there and comes back with the rest: this thread waits
+ * once for a batch without misses, and training for none of it. One kernel (gather_ranked) takes
+ * hits from the cache, at slot = rank; misses have to cross the bus, in one of two ways:
  *
  *      mapped   the same kernel reads them from the store in place, through pinned memory: nothing
  *               but the row itself is moved
@@ -57,6 +59,12 @@
 
 enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl_row_split)
 
+// What a GPU counts of a batch, in pinned memory: read once the batch is there.
+struct sl_batch_counts {
+    uint32_t n_hits; // of gather_ranked
+    uint32_t n_loops[SL_MAX_HOPS];
+};
+
 // How misses get to a GPU.
 enum sl_gather_way {
     SL_GATHER_FASTER, // of these two, as measured on the first batch
@@ -69,6 +77,7 @@ struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
     float *x;                   // (n_input, feat_dim) its features
     struct sl_room arrays;      // the block's copy on a GPU
+    struct sl_room counts;      // GPU: struct sl_batch_counts
     struct sl_room features;
     struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
 };
@@ -77,6 +86,7 @@ struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
     enum sl_gather_way way;      // GPU; becomes what was found
+    bool counts_loops;           // GPU: blocks come with their loops counted (to->block.n_loops)
     bool missed;                 // some batch with a cache had rows from the store
     bool unmatched;              // MAPPED was faster where there was no batch before
     struct sl_match match;
@@ -97,8 +107,8 @@ struct sl_gathered {
 };
 
 // Everything is borrowed for as long as it lives. What of g->source is the reader's and the
-// machine's cache may be set after it. One thread at a
-// time gathers with it, which may be another one once the last call has returned.
+// machine's cache may be set after it, and counts_loops. One thread at a time gathers with it,
+// which may be another one once the last call has returned.
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way);
 

@@ -15,6 +15,17 @@
 static const double FLOP_PER_NS = 100.0;
 static const double BYTE_PER_NS = 8.0;
 
+struct sl_csr_view sl_hop_csr(struct sl_block_view block, uint32_t hop)
+{
+    return (struct sl_csr_view){
+        .n_dst = block.header->n_nodes[hop],
+        .n_src = block.header->n_nodes[hop + 1],
+        .n_edges = block.header->hop[hop].n_edges,
+        .indptr = sl_view_indptr(block, hop),
+        .indices = sl_view_indices(block, hop),
+    };
+}
+
 struct sl_tensor sl_layer_matrix(const struct sl_layer *layer, const char *name, uint64_t rows,
                                  uint64_t columns, float init_bound)
 {
@@ -251,8 +262,9 @@ int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *
 int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self)
 {
     const struct sl_csr_view *csr = &hop->csr;
-    uint32_t loops = 0;
-    if (!append_self)
+    const bool counted = hop->n_loops || !append_self;
+    uint32_t loops = hop->n_loops ? *hop->n_loops : 0;
+    if (!hop->n_loops && !append_self)
         SL_TRY(env->kernels->count_loops(csr, &loops));
     if (loops == 0 && !append_self)
         return SL_OK;
@@ -262,7 +274,7 @@ int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool 
                        "a hop of %llu edges with the vertices themselves: wanted less than 2^32; "
                        "make sampler.batch_size or the fanout smaller",
                        (unsigned long long)room);
-    uint32_t n_edges;
+    uint32_t n_edges = (uint32_t)room - loops;
     const struct sl_fix_loops_args args = {
         .csr = *csr,
         .weight = hop->weights,
@@ -270,7 +282,7 @@ int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool 
         .indptr = sl_layer_words(env, (uint64_t)csr->n_dst + 1),
         .indices = sl_layer_words(env, room),
         .out_weight = hop->weights ? sl_layer_floats(env, room) : NULL,
-        .n_edges = &n_edges,
+        .n_edges = counted ? NULL : &n_edges,
     };
     if (!args.indptr || !args.indices || (hop->weights && !args.out_weight))
         return SL_ENOMEM;
@@ -279,6 +291,7 @@ int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool 
     hop->csr.indptr = args.indptr;
     hop->csr.indices = args.indices;
     hop->weights = args.out_weight;
+    hop->n_loops = NULL;
     return SL_OK;
 }
 

@@ -26,6 +26,7 @@
 
 #include "common/base/mempool.h"
 #include "common/device/device.h"
+#include "common/ipc/block.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
 
@@ -100,7 +101,11 @@ struct sl_hop {
     struct sl_csr_view csr;
     const uint32_t *degrees; // (n_src) in-degrees in the whole graph, or NULL
     const float *weights;    // (n_edges) how much each neighbour counts, or NULL: all the same
+    const uint32_t *n_loops; // how many edges go from a row to itself; NULL: nobody has counted
 };
+
+// The edges of a block's hop.
+struct sl_csr_view sl_hop_csr(struct sl_block_view block, uint32_t hop);
 
 // Where a layer computes.
 struct sl_layer_env {
@@ -261,7 +266,7 @@ int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *
 /*
  * Leaves out the hop's edges from a row to itself; with `append_self` each row's list then ends
  * with the row, which counts as much as its average neighbour. Nothing is copied where nothing
- * changes.
+ * changes. On a GPU that is waited for unless the loops have been counted.
  */
 int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self);
 

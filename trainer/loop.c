@@ -11,6 +11,7 @@
 #include "trainer/extract.h"
 #include "trainer/objective.h"
 #include "trainer/parameters.h"
+#include "trainer/room.h"
 #include "trainer/sync.h"
 
 struct loop {
@@ -21,6 +22,8 @@ struct loop {
     struct sl_exchange exchange; // where the job has a group
     struct sl_extract extract;
     struct sl_parameters parameters;
+    struct sl_room result;  // host: struct sl_loss_result of the batch that is computed
+    struct sl_room outputs; // host: of an evaluated batch, where a GPU has computed them
     struct sl_worker_figures figures;
     uint64_t completed;     // batches, but for those that the exchange completes
     uint64_t idle_since_ns; // when the computing thread last ran out of work
@@ -185,27 +188,26 @@ static int join(struct loop *t, struct ground *out)
     return rc;
 }
 
-// The batch's gradient into its slot, or where the job has a group to where it is added to the sum.
-// Nothing uses the work's buffer any more when it returns.
+// The batch's gradient into its slot, or where the job has a group into the sum. The one wait for
+// the device is at the end: then result and gradient are there, and nothing uses the work's buffer.
 static int compute_gradient(struct loop *t, const struct sl_work *work, const struct ground *ground,
                             struct sl_loss_result *result)
 {
     const float *params;
+    float *gradient = sl_parameters_gradient(&t->parameters, ground->slot);
     SL_TRY(sl_parameters_take(&t->parameters, SL_PARAMETERS_VERSION, ground->version,
                               ground->params, &params));
-    SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x,
-                          sl_parameters_gradient(&t->parameters, ground->slot), result));
-    return t->sync.exchange ? t->compute.device->sync()
-                            : sl_parameters_deliver(&t->parameters, ground->slot);
+    SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x, gradient, result));
+    if (!t->sync.exchange)
+        return sl_parameters_deliver(&t->parameters, ground->slot);
+    SL_TRY(sl_exchange_add(t->sync.exchange, &work->lease, gradient));
+    return t->compute.device->sync();
 }
 
-// Hands the batch over, with its gradient.
-static int hand_over(struct loop *t, const struct sl_work *work, const struct ground *ground)
+// Hands the batch over, whose gradient has been delivered.
+static int hand_over(struct loop *t, const struct sl_work *work)
 {
-    if (t->sync.exchange)
-        return sl_exchange_keep(t->sync.exchange, &work->lease,
-                                sl_parameters_gradient(&t->parameters, ground->slot));
-    return complete(t, work);
+    return t->sync.exchange ? sl_exchange_keep(t->sync.exchange, &work->lease) : complete(t, work);
 }
 
 static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
@@ -221,8 +223,8 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         return rc == SL_EAGAIN || rc == SL_ESTALE ? SL_OK : rc;
     }
     uint64_t began = sl_now_ns();
-    struct sl_loss_result result;
-    rc = compute_gradient(t, work, &ground, &result);
+    struct sl_loss_result *result = t->result.p;
+    rc = compute_gradient(t, work, &ground, result);
     sl_extract_release(&t->extract, work);
     if (rc < 0 && t->sync.async)
         sl_board_withdraw(a, t->spec->device, t->spec->worker);
@@ -236,10 +238,10 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         .to_ns = sl_now_ns(),
         .wait_ns = wait_ns + began - start - SL_MIN(applied, began - start),
     };
-    record(t, work, &result, &when);
+    record(t, work, result, &when);
     record_cores(t, work);
     measure_cores(t);
-    SL_TRY(hand_over(t, work, &ground));
+    SL_TRY(hand_over(t, work));
     return help(t);
 }
 
@@ -254,20 +256,18 @@ static int evaluated_params(struct loop *t, const struct sl_lease *lease, const 
                               sl_evaluate_params(a, spec), out);
 }
 
-// The model's outputs (rows, n_outputs) where the processor may read them, until the next batch.
+// The model's outputs (rows, n_outputs) where the processor may read them, until the next batch;
+// its loss, too, is there afterwards.
 static int bring_outputs(struct loop *t, const float *outputs, uint64_t rows, const float **out)
 {
     const struct sl_device *device = t->compute.device;
-    struct sl_layer_env *env = &t->spec->model->env;
     *out = outputs;
     if (device->is_host)
         return SL_OK;
     size_t bytes = rows * t->spec->model->n_outputs * sizeof *outputs;
-    float *here = sl_mempool_alloc(env->notes, bytes);
-    if (!here)
-        return sl_fail(SL_ENOMEM, "trainer: no memory for %zu MiB of outputs", bytes >> 20);
-    *out = here;
-    SL_TRY(device->copy(here, outputs, bytes));
+    SL_TRY(sl_room_grow(&t->outputs, device, SL_ROOM_HOST, bytes, "outputs"));
+    *out = t->outputs.p;
+    SL_TRY(device->copy(t->outputs.p, outputs, bytes));
     return device->sync();
 }
 
@@ -300,11 +300,11 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
 {
     struct sl_arena *a = t->spec->arena;
     const struct sl_phase_spec *spec = &work->lease.phase->spec;
-    struct sl_loss_result result;
+    struct sl_loss_result *result = t->result.p;
     uint64_t began = sl_now_ns();
     t->cores.on = false; // the next batch would have this in it
     if (spec->kind == SL_PHASE_EVAL) {
-        int rc = evaluate_block(t, work, &result);
+        int rc = evaluate_block(t, work, result);
         sl_extract_release(&t->extract, work);
         SL_TRY(rc);
     } else {
@@ -312,7 +312,7 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         const float *params;
         uint64_t edges;
         SL_TRY(evaluated_params(t, &work->lease, &params));
-        SL_TRY(sl_evaluate_infer(t->spec->model, params, t->spec->dataset, a, &work->lease, &result,
+        SL_TRY(sl_evaluate_infer(t->spec->model, params, t->spec->dataset, a, &work->lease, result,
                                  &edges));
         SL_TRY(t->compute.device->sync());
         sl_phase_range(work->lease.phase, work->lease.cell, &entry->n_seeds);
@@ -320,7 +320,7 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     }
     const struct times when = {
         .taken_ns = began, .from_ns = began, .to_ns = sl_now_ns(), .wait_ns = wait_ns};
-    record(t, work, &result, &when);
+    record(t, work, result, &when);
     return complete(t, work);
 }
 
@@ -412,6 +412,9 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     if (rc == SL_OK)
         rc = sl_parameters_init(&t.parameters, t.compute.device, spec->model->n_params);
     if (rc == SL_OK)
+        rc = sl_room_grow(&t.result, t.compute.device, SL_ROOM_HOST, sizeof(struct sl_loss_result),
+                          "a batch's loss");
+    if (rc == SL_OK)
         rc = join_group(&t);
     if (rc == SL_OK)
         rc = sl_extract_start(&t.extract, &extract);
@@ -426,6 +429,8 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     sl_extract_stop(&t.extract);
     sl_exchange_fini(&t.exchange);
     sl_parameters_fini(&t.parameters);
+    sl_room_fini(&t.result);
+    sl_room_fini(&t.outputs);
     sl_sync_fini(&t.sync);
     spec->model->pulse = NULL;
     return rc == SL_EABORTED ? SL_OK : rc;

@@ -149,6 +149,7 @@ static int work(void *ctx)
     const bool reads = sl_features_kinds[p->config.store.features].reads;
     sl_gather_init(&p->gather, &p->compute, &p->dataset,
                    reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
+    p->gather.counts_loops = sl_model_drops_loops(&p->model);
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     const struct sl_trainer_spec spec = {

@@ -222,13 +222,10 @@ static int check_abort(const struct sl_model *model)
 static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
 {
     return (struct sl_hop){
-        .csr = {.n_dst = block.header->n_nodes[h],
-                .n_src = block.header->n_nodes[h + 1],
-                .n_edges = block.header->hop[h].n_edges,
-                .indptr = sl_view_indptr(block, h),
-                .indices = sl_view_indices(block, h)},
+        .csr = sl_hop_csr(block, h),
         .degrees = sl_view_degrees(block),
         .weights = sl_view_weights(block, h),
+        .n_loops = block.n_loops ? &block.n_loops[h] : NULL,
     };
 }
 
@@ -256,6 +253,12 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     return sl_surround_forward(&model->env, &model->around[l], layer, params, tape->y,
                                tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
                                &model->around_tape[l]);
+}
+
+bool sl_model_drops_loops(const struct sl_model *model)
+{
+    const struct sl_layer *layer = &model->layer[0];
+    return layer->kind->self_edge && layer->kind->self_edge(layer);
 }
 
 bool sl_model_keeps_features(const struct sl_model *model)

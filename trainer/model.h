@@ -104,6 +104,10 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
                                const struct sl_dataset *ds, int threads,
                                struct sl_self_loops *loops, struct sl_neighbours *neighbours);
 
+// Whether layers leave out a hop's edges from a row to itself: they wait for nothing then where the
+// block's loops have been counted (struct sl_block_view).
+bool sl_model_drops_loops(const struct sl_model *model);
+
 // Whether training leaves the features of a batch as they are.
 bool sl_model_keeps_features(const struct sl_model *model);
 
@@ -125,7 +129,8 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
 int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
                       float *gradient);
 
-// Forward, loss and backward: gradient (n_params, assigned) of the summed loss.
+// Forward, loss and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
+// there after the next sync() (device.h): a *result in pinned memory is not waited for.
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
                    float *x, float *gradient, struct sl_loss_result *result);
 

@@ -18,7 +18,10 @@
  * QUEUES. Each thread has a queue of its own on the device. Copies, fills and operations of a
  * thread run in the order in which they were called, and may still be running when the call
  * returns; sync() waits for all of them. What an operation returns through a host pointer (struct
- * sl_loss_result, counts) is there when it returns. Two threads order their work by sync().
+ * sl_loss_result, counts) is there after the next sync(): the device copies it. Where the pointer
+ * is to pinned memory (of host_alloc(), or what map() was given) nobody waits for that; into any
+ * other memory the operation itself waits for its result, so that nothing is ever written to
+ * memory that its owner has left. Two threads order their work by sync().
  *
  * FAILURE. Every function returns SL_OK or a negative SL_E* after sl_fail(). A device that faults
  * in the middle (an illegal address, a lost GPU) makes every later call fail with SL_EDEVICE: the

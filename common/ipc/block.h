@@ -76,6 +76,8 @@ int sl_block_check(const struct sl_block *block, uint64_t room);
 struct sl_block_view {
     const struct sl_block *header; // host memory
     const char *base;              // where the extent begins whose arrays are used
+    // (n_hops) edges from a row to itself, host memory; NULL: they have not been counted.
+    const uint32_t *n_loops;
 };
 
 // A block that is read where its header is: on a CPU device, and by samplers.
@@ -84,6 +86,7 @@ static inline struct sl_block_view sl_block_here(const struct sl_block *b)
     struct sl_block_view view;
     view.header = b;
     view.base = (const char *)b;
+    view.n_loops = (const uint32_t *)0;
     return view;
 }
 

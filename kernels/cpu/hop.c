@@ -165,7 +165,8 @@ int sl_cpu_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws
     }
     sl_cpu_parallel_parts(f.n_parts, fix_part, &f);
     args->indptr[csr->n_dst] = to;
-    *args->n_edges = to;
+    if (args->n_edges)
+        *args->n_edges = to;
     return SL_OK;
 }
 

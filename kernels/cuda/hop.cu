@@ -15,7 +15,7 @@
  * and counted up (sl_cuda_scan), and an edge's new place is the number of edges that stay before
  * it, plus one for each row before where rows end with themselves. So every edge is a thread's
  * work, hubs included. Floor: 8 bytes in and 8 out an edge (16 with weights); moved are 20 more for
- * the rows and places. One wait for the queue, for the number of edges.
+ * the rows and places. Nothing is waited for where the caller knows the number of edges.
  *
  * A GCN'S SCALES. Out-degrees are counted by integer atomics, which no order changes.
  */
@@ -302,7 +302,7 @@ int sl_cuda_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *w
         loop_result result = {args->indptr, args->out_weight};
         SL_TRY(sum_rows(lists, csr->n_edges, result));
     }
-    return sl_cuda_fetch(args->n_edges, args->indptr + csr->n_dst);
+    return args->n_edges ? sl_cuda_fetch(args->n_edges, args->indptr + csr->n_dst) : SL_OK;
 }
 
 // ---- the scales of a graph convolution ----------------------------------------------------------

@@ -11,9 +11,8 @@
  * outputs and targets and writing the gradient once (12 bytes an element). Their terms are written
  * so that nothing cancels and nothing overflows: cpu/element_loss.c says how.
  *
- * Sums are in f64 and in a fixed tree (total.cuh). The processor waits for them: that is the one
- * round trip of a training step. What is out of range (a label, a target) is left out of the sums,
- * has a gradient of 0, is complained of, and makes the call fail.
+ * Sums are in f64 and in a fixed tree (total.cuh). What is out of range (a label, a target) is left
+ * out of the sums, has a gradient of 0, is complained of, and makes the next sync() fail.
  */
 #include "kernels/cuda/dense.cuh"
 

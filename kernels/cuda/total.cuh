@@ -3,8 +3,8 @@
  *
  * Each block adds up its threads' tallies in a fixed order and writes one; a last block adds those,
  * and the total is copied to the processor. The number of blocks depends on the array's size alone,
- * so that the bits do not depend on the GPU. The price of a result on the processor is one round
- * trip, which a training step pays once, at its loss.
+ * so that the bits do not depend on the GPU. Into pinned memory the copy is queued, and a training
+ * step goes on with its gradient: the total is there when the processor waits for that.
  */
 #ifndef SL_KERNELS_CUDA_TOTAL_CUH
 #define SL_KERNELS_CUDA_TOTAL_CUH
@@ -49,8 +49,8 @@ static __device__ __forceinline__ void sl_block_tally(const struct sl_loss_resul
 
 // total.cu. Where blocks write, SL_TALLY_BLOCKS of them: the thread's scratch.
 int sl_cuda_tallies(struct sl_loss_result **partial);
-// *out (the processor's) = the sum of the first n of them. Waits for it, and fails with what
-// kernels complained of meanwhile; *out is there nevertheless.
+// *out (the processor's) = the sum of the first n of them: there after the next sync(), and on
+// return where `out` is not pinned.
 int sl_cuda_total(struct sl_loss_result *partial, uint32_t n, struct sl_loss_result *out);
 
 #endif

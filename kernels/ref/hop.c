@@ -64,7 +64,8 @@ int sl_ref_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws
         args->indices[to++] = i;
     }
     args->indptr[csr->n_dst] = to;
-    *args->n_edges = to;
+    if (args->n_edges)
+        *args->n_edges = to;
     return SL_OK;
 }
 

@@ -387,14 +387,17 @@ START_TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, WORKER, 0, &second), SL_OK);
     float *gradient = calloc(f.model.n_params, sizeof *gradient);
     gradient[0] = 1;
-    ck_assert_int_eq(sl_exchange_keep(&x, &first, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_add(&x, &first, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_keep(&x, &first), SL_OK);
     ck_assert_uint_eq(x.n_held, 1);
     sl_ledger_return(&f.arena, &second);
-    ck_assert_int_eq(sl_exchange_keep(&x, &second, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_add(&x, &second, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_keep(&x, &second), SL_OK);
     ck_assert_uint_eq(x.n_held, 0);
     farm_sample_one(&f); // the first one again
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, WORKER, 0, &third), SL_OK);
-    ck_assert_int_eq(sl_exchange_keep(&x, &third, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_add(&x, &third, gradient), SL_OK);
+    ck_assert_int_eq(sl_exchange_keep(&x, &third), SL_OK);
     ck_assert(x.n_held == 1 && x.sum[0] == 1);
     free(gradient);
     sl_exchange_fini(&x);
