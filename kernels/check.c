@@ -41,7 +41,9 @@ int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows
     WANT(dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16, "table of dtype %d: wanted f32 or f16",
          (int)dtype);
     WANT(dim > 0, "rows of dimension 0");
-    WANT(n == 0 || (table && rows && out), "table, rows or out is NULL");
+    WANT(n == 0 || (table && out), "table or out is NULL");
+    WANT(rows || n <= n_rows, "the first %llu rows: the table has %llu", (unsigned long long)n,
+         (unsigned long long)n_rows);
     return SL_OK;
 }
 
@@ -58,7 +60,7 @@ static int check_range(const char *what, const uint32_t *ids, uint64_t n, const 
 
 int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows)
 {
-    return check_range("gather_rows: row id", rows, n, "table", n_rows, "rows");
+    return rows ? check_range("gather_rows: row id", rows, n, "table", n_rows, "rows") : SL_OK;
 }
 
 int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,

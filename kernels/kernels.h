@@ -433,7 +433,8 @@ struct sl_rank_index {
 struct sl_kernels {
     const char *name; // "ref", "cpu", "cuda"
 
-    // out[i] = table[rows[i]] as f32; table (n_rows, dim) is F32 or F16 (Extract stage).
+    // out[i] = table[rows[i]] as f32; table (n_rows, dim) is F32 or F16 (Extract stage). rows NULL:
+    // the first n.
     int (*gather_rows)(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                        const uint32_t *rows, uint64_t n, float *out);
 

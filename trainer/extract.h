@@ -67,7 +67,7 @@ enum { SL_EXTRACT_BUFFERS = 2, SL_EXTRACT_NO_BUFFER = -1 };
 struct sl_work {
     struct sl_lease lease;
     struct sl_block_view block; // its header is in the arena; zeroed for inference
-    float *x;                   // (n_input, feat_dim), of the buffer; NULL for inference
+    void *x;                    // (n_input, feat_dim), of the buffer; NULL for inference
     int buffer;
     uint64_t claimed_at_ns;
     uint64_t woken_at_ns; // when a standby trainer was last switched on, 0 = never

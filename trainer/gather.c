@@ -22,6 +22,8 @@ struct job {
     struct sl_gather *g;
     const struct sl_cache *cache;
     const struct sl_block *block;
+    enum sl_dtype dtype; // of the rows that are moved, and their width
+    uint32_t dim;
     uint32_t capacity;                    // of the cache, for this block
     const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;
@@ -87,11 +89,8 @@ static int place_read(struct job *j, const struct sl_row_split *s)
                         "input features"));
     SL_TRY(
         sl_rows_copy(&g->source, kernels, s->miss_row, NULL, s->n_misses, s->n_misses, g->rows.p));
-    for (uint32_t i = 0; i < s->n_misses; i++)
-        s->miss_row[i] = i;
-    return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim,
-                                   s->miss_row, s->miss_to, s->n_misses, j->block->n_input,
-                                   j->to->x);
+    return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim, NULL,
+                                   s->miss_to, s->n_misses, j->block->n_input, j->to->x);
 }
 
 static int on_host(struct job *j)
@@ -155,8 +154,8 @@ static int gather_ranked(struct job *j, const void *store)
         .capacity = j->capacity,
         .store = store,
         .n_rows = store ? ds->n_nodes : 0,
-        .dtype = ds->feat_dtype,
-        .dim = ds->feat_dim,
+        .dtype = j->dtype,
+        .dim = j->dim,
         .nodes = sl_view_nodes(j->to->block),
         .ranks = sl_view_ranks(j->to->block),
         .n = j->block->n_input,
@@ -169,12 +168,11 @@ static int gather_ranked(struct job *j, const void *store)
 static int mapped(struct job *j)
 {
     struct sl_gather *g = j->g;
-    const struct sl_dataset *ds = g->source.dataset;
     if (j->capacity)
         return gather_ranked(j, g->store.there);
-    return g->compute.kernels->gather_rows(g->store.there, ds->feat_dtype, ds->n_nodes,
-                                           ds->feat_dim, sl_view_nodes(j->to->block),
-                                           j->block->n_input, j->to->x);
+    return g->compute.kernels->gather_rows(g->store.there, j->dtype, g->source.dataset->n_nodes,
+                                           j->dim, sl_view_nodes(j->to->block), j->block->n_input,
+                                           j->to->x);
 }
 
 // The store's rows of `vertices`, one after the other, to device memory `to`.
@@ -191,23 +189,6 @@ static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, 
         SL_TRY(device->copy(to + at * row_bytes, from, rows * row_bytes));
     }
     return SL_OK;
-}
-
-// Puts n staged rows at their places to[] (device memory) of the batch, as f32. `count` is host and
-// `there` device memory for the numbers of the staged rows, which only other types need.
-static int place_staged(struct job *j, uint32_t n, const uint32_t *to, uint32_t *count,
-                        uint32_t *there)
-{
-    struct sl_gather *g = j->g;
-    const struct sl_dataset *ds = g->source.dataset;
-    const struct sl_kernels *kernels = g->compute.kernels;
-    if (ds->feat_dtype == SL_DTYPE_F32)
-        return kernels->scatter_rows(g->staged.p, ds->feat_dim, to, n, j->block->n_input, j->to->x);
-    for (uint32_t i = 0; i < n; i++)
-        count[i] = i;
-    SL_TRY(g->compute.device->copy(there, count, n * sizeof *count));
-    return kernels->gather_rows_to(g->staged.p, ds->feat_dtype, n, ds->feat_dim, there, to, n,
-                                   j->block->n_input, j->to->x);
 }
 
 /*
@@ -245,8 +226,8 @@ static int place_matched(struct job *j, const struct sl_row_split *there)
     SL_TRY(device->copy(there->hit_row, s->hit_row, j->matched * sizeof *s->hit_row));
     SL_TRY(device->copy(there->hit_to, s->hit_to, j->matched * sizeof *s->hit_to));
     return j->g->compute.kernels->gather_rows_to(
-        j->before->x, SL_DTYPE_F32, j->before->matchable.n_rows, j->g->source.dataset->feat_dim,
-        there->hit_row, there->hit_to, j->matched, j->block->n_input, j->to->x);
+        j->before->x, SL_DTYPE_F32, j->before->matchable.n_rows, j->dim, there->hit_row,
+        there->hit_to, j->matched, j->block->n_input, j->to->x);
 }
 
 // What neither the cache nor the batch before has, from the store.
@@ -261,7 +242,8 @@ static int stage(struct job *j, const struct sl_row_split *there)
     SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, n * sl_rows_bytes(g->source.dataset),
                         "input features"));
     SL_TRY(send_rows(g, s->miss_row, n, g->staged.p));
-    return place_staged(j, n, there->miss_to, s->miss_row, there->miss_row);
+    return g->compute.kernels->gather_rows_to(g->staged.p, j->dtype, n, j->dim, NULL,
+                                              there->miss_to, n, j->block->n_input, j->to->x);
 }
 
 // The processor does nothing for a hit.
@@ -277,8 +259,8 @@ static int staged(struct job *j)
         SL_TRY(gather_ranked(j, NULL));
     if (j->capacity >= ds->n_nodes)
         return SL_OK;
-    if (!j->capacity && !j->before && ds->feat_dtype == SL_DTYPE_F32)
-        return send_rows(g, sl_block_nodes(j->block), n, (char *)j->to->x); // in their order
+    if (!j->capacity && !j->before && j->dtype == SL_DTYPE_F32)
+        return send_rows(g, sl_block_nodes(j->block), n, j->to->x); // in their order
     SL_TRY(list_misses(j, &there));
     if (j->lists.n_misses == 0)
         return SL_OK;
@@ -401,10 +383,12 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
 {
     const struct sl_dataset *ds = g->source.dataset;
     to->matchable.n = 0; // until all of x is there
-    SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
-                        (size_t)block->n_input * ds->feat_dim * sizeof *to->x, "input features"));
-    to->x = to->features.p;
     struct job job = {.g = g, .cache = cache, .block = block, .to = to};
+    job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
+    job.dim = g->half ? ds->feat_dim / 2 : ds->feat_dim;
+    SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
+                        (size_t)block->n_input * job.dim * sizeof(float), "input features"));
+    to->x = to->features.p;
     job.before = matches(g) ? before : NULL;
     job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();

@@ -40,6 +40,10 @@
  * (probe.h) uses first and the extracting thread (extract.h) after it. The probe knows of no cache;
  * a first batch of the job whose cache holds every row gives the mapping back, until a miss.
  *
+ * Features of f16 become f32 on their way, or stay what they are where the model can read them
+ * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
+ * the width.
+ *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
 #ifndef SL_TRAINER_GATHER_H
@@ -75,7 +79,7 @@ enum sl_gather_way {
 // A batch where it is computed with.
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
-    float *x;                   // (n_input, feat_dim) its features
+    void *x;                    // (n_input, feat_dim) its features: f32, or f16 as of `half`
     struct sl_room arrays;      // the block's copy on a GPU
     struct sl_room counts;      // GPU: struct sl_batch_counts
     struct sl_room features;
@@ -85,6 +89,7 @@ struct sl_batch_buffer {
 struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
+    bool half;                   // GPU: f16 stays as it is; of an even width. Set before use
     enum sl_gather_way way;      // GPU; becomes what was found
     bool counts_loops;           // GPU: blocks come with their loops counted (to->block.n_loops)
     bool missed;                 // some batch with a cache had rows from the store

@@ -330,13 +330,26 @@ int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *l
     return env->kernels->aggregate(&args);
 }
 
+int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
+                   struct sl_layer_tape *tape)
+{
+    if (!tape->half)
+        return SL_OK;
+    float *x = sl_layer_floats(env, (uint64_t)rows * layer->d_in);
+    if (!x)
+        return SL_ENOMEM;
+    tape->x = x;
+    return env->kernels->gather_rows(tape->half, SL_DTYPE_F16, tape->hop.csr.n_src, layer->d_in,
+                                     NULL, rows, x);
+}
+
 int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                       const float *x, uint32_t dim, float *y)
+                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y)
 {
     struct sl_aggregate_args args = {
         .csr = tape->hop.csr,
         .dim = dim,
-        .x_dtype = SL_DTYPE_F32,
+        .x_dtype = x_dtype,
         .x = x,
         .row_scale = tape->row_scale,
         .col_scale = tape->col_scale,
@@ -394,15 +407,21 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         float *z = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
         if (!z)
             return SL_ENOMEM;
+        SL_TRY(sl_layer_widen(env, layer, csr->n_src, tape));
         SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, weight, 0, z));
-        SL_TRY(sl_layer_aggregate(env, tape, z, layer->d_out, tape->y));
+        SL_TRY(sl_layer_aggregate(env, tape, z, SL_DTYPE_F32, layer->d_out, tape->y));
         return own ? sl_layer_last_product(env, layer, tape->x, csr->n_dst, own, 1, tape->y, after)
                    : SL_OK;
     }
     tape->aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
     if (!tape->aggregated)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_aggregate(env, tape, tape->x, layer->d_in, tape->aggregated));
+    if (own)
+        SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
+    SL_TRY(
+        tape->half
+            ? sl_layer_aggregate(env, tape, tape->half, SL_DTYPE_F16, layer->d_in, tape->aggregated)
+            : sl_layer_aggregate(env, tape, tape->x, SL_DTYPE_F32, layer->d_in, tape->aggregated));
     if (!own)
         return sl_layer_last_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y,
                                      after);

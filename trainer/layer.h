@@ -131,7 +131,8 @@ struct sl_layer_epilogue {
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_layer_tape {
     struct sl_hop hop;
-    const float *x;            // (n_src, d_in)
+    const float *x;            // (n_src, d_in); with `half` what sl_layer_widen() has made of it
+    const void *half;          // (n_src, d_in) as f16, of kinds that read it, or NULL
     bool training;             // batch statistics and dropout
     struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
     struct sl_layer_epilogue after;
@@ -185,6 +186,7 @@ struct sl_infer_piece {
 struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // blocks carry the in-degrees of their input nodes
+    bool reads_half;    // forward takes tape->half in place of x
     bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
 
@@ -275,9 +277,14 @@ int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool 
 int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                        struct sl_csr_view *transposed, uint32_t **edge);
 
+// With tape->half: the first rows of tape->x, those that have to be f32 for forward and backward;
+// in the pool. Exact.
+int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
+                   struct sl_layer_tape *tape);
+
 // y (n_dst, dim) = A x, where A is the hop under its edges' weights and the tape's scales.
 int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                       const float *x, uint32_t dim, float *y);
+                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y);
 // dx (n_src, dim) = A' dy.
 int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                                 const float *dy, uint32_t dim, float *dx);

@@ -178,6 +178,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 
 const struct sl_layer_kind sl_layer_gcn = {
     .name = "gcn",
+    .reads_half = true,
     .needs_degrees = true,
     .self_edge = own_loop,
     .bias = BIAS,

@@ -96,6 +96,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     *own = (struct own){0};
     tape->own = own;
     SL_TRY(scales(env, params + layer->offset[EPS], tape));
+    if (layer->options->train_eps)
+        SL_TRY(sl_layer_widen(env, layer, n_dst, tape));
     SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, input_gradient,
                               &inner, tape));
     own->before = own->after = tape->y;
@@ -197,6 +199,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 
 const struct sl_layer_kind sl_layer_gin = {
     .name = "gin",
+    .reads_half = true,
     .bias = LIN1_BIAS,
     .describe = describe,
     .forward = forward,

@@ -66,11 +66,12 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
     tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     if (!own->max || (input_gradient && !own->from) || !tape->y)
         return SL_ENOMEM;
+    SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
     const struct sl_aggregate_max_args args = {
         .csr = *csr,
         .dim = layer->d_in,
-        .x_dtype = SL_DTYPE_F32,
-        .x = tape->x,
+        .x_dtype = tape->half ? SL_DTYPE_F16 : SL_DTYPE_F32,
+        .x = tape->half ? tape->half : tape->x,
         .y = own->max,
         .from = own->from,
     };
@@ -221,6 +222,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 
 const struct sl_layer_kind sl_layer_graphsage = {
     .name = "graphsage",
+    .reads_half = true,
     .self_edge = is_gcn,
     .bias = LIN_L_BIAS,
     .describe = describe,

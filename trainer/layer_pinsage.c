@@ -95,7 +95,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
         return SL_ENOMEM;
     SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT],
                                  0, own->q, &q));
-    SL_TRY(sl_layer_aggregate(env, tape, own->q, layer->d_out, own->pooled));
+    SL_TRY(sl_layer_aggregate(env, tape, own->q, SL_DTYPE_F32, layer->d_out, own->pooled));
     const struct sl_layer_term terms[] = {
         {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out},
         {tape->x, params + layer->offset[SELF_WEIGHT], layer->d_in}};

@@ -150,6 +150,9 @@ static int work(void *ctx)
     sl_gather_init(&p->gather, &p->compute, &p->dataset,
                    reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
     p->gather.counts_loops = sl_model_drops_loops(&p->model);
+    p->gather.half = sl_model_take_half(&p->model, &p->dataset);
+    if (p->gather.half)
+        sl_log_info("features: rows of f16 stay so until the first layer has read them");
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     const struct sl_trainer_spec spec = {

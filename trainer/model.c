@@ -231,7 +231,7 @@ static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
 
 // One layer and what surrounds it; the output is model->around_tape[l].y.
 static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
-                         uint32_t l, const float *x, bool training)
+                         uint32_t l, const void *x, bool training)
 {
     const struct sl_layer *layer = &model->layer[l];
     struct sl_layer_tape *tape = &model->tape[l];
@@ -243,7 +243,8 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         .layer = SL_MODEL_OWN_DROPOUT + l,
     };
     *tape = (struct sl_layer_tape){.hop = hop_of(block, model->n_layers - 1 - l),
-                                   .x = x,
+                                   .x = l == 0 && model->half ? NULL : x,
+                                   .half = l == 0 && model->half ? x : NULL,
                                    .training = training,
                                    .dropout = dropout};
     dropout.rate = model->dropout;
@@ -266,8 +267,16 @@ bool sl_model_keeps_features(const struct sl_model *model)
     return model->input_dropout == 0;
 }
 
+bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
+{
+    model->half = ds->feat_dtype == SL_DTYPE_F16 && ds->feat_dim % 2 == 0 &&
+                  !model->env.device->is_host && sl_model_keeps_features(model) &&
+                  model->layer[0].kind->reads_half;
+    return model->half;
+}
+
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                     float *x, bool training, float **outputs)
+                     void *x, bool training, float **outputs)
 {
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
@@ -280,7 +289,7 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
                                          .batch = (uint32_t)block.header->batch};
         SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in, &input));
     }
-    const float *source = x;
+    const void *source = x;
     for (uint32_t l = 0; l < model->n_layers; l++) {
         SL_TRY(check_abort(model));
         SL_TRY(forward_layer(model, params, block, l, source, training));
@@ -335,8 +344,8 @@ static int loss_of(struct sl_model *model, struct sl_block_view block, const flo
                              block.header->n_seeds, outputs, doutputs, result);
 }
 
-int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
-                   float *x, float *gradient, struct sl_loss_result *result)
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
+                   float *gradient, struct sl_loss_result *result)
 {
     float *outputs;
     SL_TRY(sl_model_forward(model, params, block, x, true, &outputs));
@@ -349,7 +358,7 @@ int sl_model_train(struct sl_model *model, const float *params, struct sl_block_
 }
 
 int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
-                      float *x, struct sl_loss_result *result, const float **outputs)
+                      void *x, struct sl_loss_result *result, const float **outputs)
 {
     float *y;
     SL_TRY(sl_model_forward(model, params, block, x, false, &y));

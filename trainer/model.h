@@ -54,6 +54,7 @@ struct sl_model {
     uint64_t n_params;
 
     float dropout, input_dropout;
+    bool half; // features of batches are f16 (sl_model_take_half)
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;
@@ -111,18 +112,22 @@ bool sl_model_drops_loops(const struct sl_model *model);
 // Whether training leaves the features of a batch as they are.
 bool sl_model_keeps_features(const struct sl_model *model);
 
+// Whether features of batches stay f16 as the data set has them, from then on: on a GPU, where the
+// first layer reads them so. Bits are those of rows that were widened first.
+bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds);
+
 // SL_EPROTO when the block's header cannot belong to this model.
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
                          uint64_t payload_bytes);
 
 /*
  * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
- * x (n_input, feat_dim) are the features of its input nodes; training masks them in place, applies
- * dropout and takes the batch's own statistics in batch norms. SL_EABORTED when the pulse says
- * to leave half way.
+ * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; training
+ * masks them in place, applies dropout and takes the batch's own statistics in batch norms.
+ * SL_EABORTED when the pulse says to leave half way.
  */
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                     float *x, bool training, float **outputs);
+                     void *x, bool training, float **outputs);
 
 // Gradient (n_params, assigned) of the last training forward for doutputs (n_seeds, n_outputs),
 // which is overwritten. In the places of running statistics it has the batch's own (norm.h).
@@ -132,11 +137,11 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
 // Forward, loss and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
 // there after the next sync() (device.h): a *result in pinned memory is not waited for.
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
-                   float *x, float *gradient, struct sl_loss_result *result);
+                   void *x, float *gradient, struct sl_loss_result *result);
 
 // Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
 // where they are not wanted.
 int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
-                      float *x, struct sl_loss_result *result, const float **outputs);
+                      void *x, struct sl_loss_result *result, const float **outputs);
 
 #endif

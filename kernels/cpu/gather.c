@@ -52,6 +52,11 @@ uint32_t sl_cpu_largest(const uint32_t *rows, uint64_t n)
     return largest_of(rows, n);
 }
 
+SL_INLINE uint64_t row_of_table(const struct job *job, uint64_t i)
+{
+    return job->rows ? job->rows[i] : i;
+}
+
 SL_INLINE float *row_of_out(const struct job *job, uint64_t i)
 {
     return job->out + (job->to ? job->to[i] : i) * job->dim;
@@ -60,7 +65,7 @@ SL_INLINE float *row_of_out(const struct job *job, uint64_t i)
 SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
 {
     uint64_t dim = job->dim;
-    const float *from = (const float *)job->table + job->rows[i] * dim;
+    const float *from = (const float *)job->table + row_of_table(job, i) * dim;
     float *to = row_of_out(job, i);
     if (!job->stream) {
         memcpy(to, from, dim * sizeof *to);
@@ -74,7 +79,7 @@ SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
 SL_INLINE void copy_row_f16(const struct job *job, enum sl_isa simd, uint64_t i)
 {
     uint64_t dim = job->dim;
-    const uint16_t *from = (const uint16_t *)job->table + job->rows[i] * dim;
+    const uint16_t *from = (const uint16_t *)job->table + row_of_table(job, i) * dim;
     float *to = row_of_out(job, i);
     for (uint64_t c = 0; dim < SL_LANES_8 && c < dim; c++)
         to[c] = sl_half_to_float(from[c]);
@@ -98,7 +103,7 @@ SL_INLINE void copy_rows(const struct job *job, int half, enum sl_isa simd, uint
     for (uint64_t first = begin; first < end; first += group) {
         uint64_t last = SL_MIN(first + group, end);
         for (uint64_t i = first; i < last; i++) {
-            const char *p = (const char *)job->table + job->rows[i] * row_bytes;
+            const char *p = (const char *)job->table + row_of_table(job, i) * row_bytes;
             for (uint64_t b = 0; b < row_bytes; b += SL_CACHE_LINE)
                 __builtin_prefetch(p + b, 0, 3);
         }
@@ -163,7 +168,7 @@ int sl_cpu_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, 
     SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     if (n == 0)
         return SL_OK;
-    if (sl_cpu_largest(rows, n) >= n_rows)
+    if (rows && sl_cpu_largest(rows, n) >= n_rows)
         return sl_check_row_range(rows, n, n_rows);
     struct job job = {.table = table, .rows = rows, .out = out, .n = n, .dim = dim};
     return gather(&job, dtype);
@@ -176,7 +181,7 @@ int sl_cpu_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
     SL_TRY(sl_check_gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, out));
     if (n == 0)
         return SL_OK;
-    if (sl_cpu_largest(rows, n) >= n_rows)
+    if (rows && sl_cpu_largest(rows, n) >= n_rows)
         return sl_check_row_range(rows, n, n_rows);
     if (sl_cpu_largest(to, n) >= n_out)
         return sl_check_to_range(to, n, n_out);

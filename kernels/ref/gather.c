@@ -11,7 +11,7 @@ int sl_ref_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, 
     SL_TRY(sl_check_row_range(rows, n, n_rows));
     for (uint64_t i = 0; i < n; i++)
         for (uint32_t c = 0; c < dim; c++)
-            out[i * dim + c] = sl_ref_load(table, dtype, (uint64_t)rows[i] * dim + c);
+            out[i * dim + c] = sl_ref_load(table, dtype, (rows ? rows[i] : i) * dim + c);
     return SL_OK;
 }
 
@@ -24,7 +24,8 @@ int sl_ref_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
     SL_TRY(sl_check_to_range(to, n, n_out));
     for (uint64_t i = 0; i < n; i++)
         for (uint32_t c = 0; c < dim; c++)
-            out[(uint64_t)to[i] * dim + c] = sl_ref_load(table, dtype, (uint64_t)rows[i] * dim + c);
+            out[(uint64_t)to[i] * dim + c] =
+                sl_ref_load(table, dtype, (rows ? rows[i] : i) * dim + c);
     return SL_OK;
 }
 

@@ -8,8 +8,10 @@ import os
 import shutil
 import re
 
-from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, not_under, small_job,
-                     timeout)
+import numpy as np
+
+from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, not_under, planted,
+                     small_job, timeout, write_dataset)
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -148,6 +150,32 @@ def test_what_a_gpu_does_by_itself(box):
     said = box.sluice("run", box.job(job), "--dry-run", env=env).ok().out
     assert "kept        degree, by itself: a GPU" in said, said
     assert "precision   tf32, by itself\n" in said, said
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("graphsage", "gcn", "gin", "gat")
+def test_features_of_two_bytes_have_the_bits_of_four(box, kind):
+    """They stay so on the GPU where the first layer sums them up; the cache has them so."""
+    arrays, found = planted(n=400, feat_dim=70), {}
+    halves = arrays["node_feat"].astype(np.float16)
+    for name, features in {"half": halves, "wide": halves.astype(np.float32)}.items():
+        arrays["node_feat"] = features
+        write_dataset(box.path(name), arrays)
+        changes = {"dataset": box.path(name), "model.kind": kind}
+        changes["cache"] = {"policy": "degree", "ratio": 0.3}
+        if kind == "gat":
+            changes["model.heads"] = 2
+        result, report = run(box, gpu_job(box, [CPU, gpu()], **changes), fail="noregister")
+        result.ok()
+        found[name] = fingerprint(report)
+        stays = "rows of f16 stay so" in trainer_log(box)
+        assert stays == (name == "half" and kind != "gat"), trainer_log(box)
+        wanted = [e["input_nodes"] * 70 * features.itemsize for e in report["epochs"]]
+        assert [e["bytes"]["features"] for e in report["epochs"]] == wanted, report["epochs"]
+        assert sum(of_epochs(report, "hits")) > 0, report["epochs"]
+        shutil.rmtree(box.path("runs"))
+    assert found["half"] == found["wide"], found
 
 
 @timeout(120)

@@ -255,6 +255,28 @@ static void compare_gather(struct suite *t, enum sl_dtype dtype, uint32_t n_rows
                     "dev");
         t_same_bits(t, "out", got, want, bytes);
     }
+    if (n <= n_rows) { // the first rows, without a list of them
+        uint32_t *first = t_alloc(t, n * sizeof *first, 0);
+        for (uint64_t i = 0; i < n; i++)
+            first[i] = (uint32_t)i;
+        float *listed = t_alloc(t, bytes, 0);
+        t_expect_ok(t,
+                    t->ref->gather_rows_to(table, dtype, n_rows, dim, first, to, n, n_out, listed),
+                    "ref, listed");
+        t_expect_ok(t, t->ref->gather_rows(table, dtype, n_rows, dim, first, n, plain), "ref");
+        const struct sl_kernels *both[] = {t->ref, t->dev};
+        for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+            float *got = t_alloc(t, bytes, skew);
+            float *whole = t_alloc(t, n * dim * sizeof *whole, skew);
+            t_expect_ok(t,
+                        both[k]->gather_rows_to(table, dtype, n_rows, dim, NULL, to, n, n_out, got),
+                        "without a list");
+            t_same_bits(t, "out without a list", got, listed, bytes);
+            t_expect_ok(t, both[k]->gather_rows(table, dtype, n_rows, dim, NULL, n, whole),
+                        "first");
+            t_same_bits(t, "first rows", whole, plain, n * dim * sizeof *whole);
+        }
+    }
     t_end(t);
 }
 
@@ -285,6 +307,8 @@ static void bad_places(struct suite *t)
         rows[7] = 0;
         rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, NULL, 20, 20, out);
         t_expect_code(t, rc, SL_EINVAL, "to of NULL");
+        rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, NULL, to, 11, 20, out);
+        t_expect_code(t, rc, SL_EINVAL, "more first rows than there are");
         rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, NULL, 0, 0, NULL);
         t_expect_ok(t, rc, "nothing");
     }

@@ -2,6 +2,7 @@
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_fixture.h"
 
+#include "common/base/half.h"
 #include "common/base/memory.h"
 #include "common/data/self_loops.h"
 #include "trainer/evaluate.h"
@@ -177,6 +178,84 @@ START_TEST(steps_are_those_of_cpu_cores)
     struct sl_config c = config_of(_i, 1);
     c.model.norm = SL_NORM_BATCH;
     step_of(&c, 1, false, false);
+}
+END_TEST
+
+// ---- features of f16 ----------------------------------------------------------------------------
+
+// A step and an evaluation on the GPU: gradient (n_params), then outputs (n_seeds, CLASSES).
+static float *step_on(struct scene *s, struct sl_block *b, const void *x, size_t x_bytes)
+{
+    const size_t n_params = s->far.n_params, n_outputs = (size_t)b->n_seeds * CLASSES;
+    float *all = fixture_alloc((n_params + n_outputs) * sizeof *all);
+    char *base = gpu_put(gpu, b, b->bytes);
+    const struct sl_block_view there = {.header = b, .base = base};
+    void *far_x = gpu_put(gpu, x, x_bytes);
+    float *gradient = gpu_put(gpu, all, n_params * sizeof *all);
+    const float *outputs;
+    struct sl_loss_result ignored;
+    assert_ok(sl_model_train(&s->far, s->far_params, there, far_x, gradient, &ignored));
+    assert_ok(gpu->copy(all, gradient, n_params * sizeof *all));
+    assert_ok(sl_model_evaluate(&s->far, s->far_params, there, far_x, &ignored, &outputs));
+    assert_ok(gpu->copy(all + n_params, outputs, n_outputs * sizeof *all));
+    assert_ok(gpu->sync());
+    gpu_free(gpu, far_x, x_bytes);
+    gpu_free(gpu, gradient, n_params * sizeof *all);
+    gpu_free(gpu, base, b->bytes);
+    return all;
+}
+
+// Whatever the first layer does with them, in either order of its operations.
+START_TEST(halves_have_the_bits_of_what_was_widened)
+{
+    static const enum sl_model_kind reads[] = {SL_MODEL_GRAPHSAGE, SL_MODEL_GCN, SL_MODEL_GIN};
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of(_i, v);
+        c.model.input_dropout = 0;
+        struct scene s;
+        uint32_t seeds[SEEDS];
+        scene_init(&s, &c, false);
+        for (uint32_t i = 0; i < SEEDS; i++)
+            seeds[i] = (i * 13 + 4) % NODES;
+        struct sl_block *b = fixture_block(&s.g.ds, seeds, SEEDS, c.model.layers, FANOUT, 2, 1);
+        const size_t n = (size_t)b->n_input * FEATURES;
+        uint16_t *half = fixture_alloc(n * sizeof *half);
+        float *wide = fixture_alloc(n * sizeof *wide);
+        for (size_t i = 0; i < n; i++) {
+            half[i] = (uint16_t)((i * 40503u & 0x83ff) | (12 + i % 4) << 10); // some 0.1 to 2
+            wide[i] = sl_half_to_float(half[i]);
+        }
+        struct sl_dataset ds = s.g.ds;
+        ds.feat_dtype = SL_DTYPE_F16;
+        bool can = false;
+        for (size_t k = 0; k < SL_COUNT_OF(reads); k++)
+            can |= reads[k] == (enum sl_model_kind)_i;
+        for (int order = SL_LAYER_AUTO; order <= SL_LAYER_TRANSFORM_FIRST; order++) {
+            s.far.layer[0].order = (enum sl_layer_order)order;
+            s.far.half = false;
+            float *wanted = step_on(&s, b, wide, n * sizeof *wide);
+            ck_assert_int_eq(sl_model_take_half(&s.far, &ds), can);
+            if (can) {
+                float *found = step_on(&s, b, half, n * sizeof *half);
+                ck_assert_mem_eq(found, wanted,
+                                 (s.far.n_params + SEEDS * CLASSES) * sizeof *wanted);
+                free(found);
+            }
+            free(wanted);
+        }
+        // Odd widths are no whole words, and a mask is of f32; cores read f32.
+        ds.feat_dim--;
+        ck_assert(!sl_model_take_half(&s.far, &ds));
+        ds.feat_dim++;
+        s.far.input_dropout = 0.5f;
+        ck_assert(!sl_model_take_half(&s.far, &ds));
+        ck_assert(!sl_model_take_half(&s.cpu, &ds));
+        free(half);
+        free(wide);
+        free(b);
+        scene_fini(&s);
+    }
 }
 END_TEST
 
@@ -543,6 +622,7 @@ int main(void)
     if (gpu_exists()) {
         tcase_set_timeout(tc, 240);
         tcase_add_loop_test(tc, steps_are_those_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
+        tcase_add_loop_test(tc, halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, inference_by_random_walks, SL_MODEL_GRAPHSAGE, end);
         tcase_add_test(tc, a_copy_is_made_when_it_pays_and_given_back);

@@ -2,6 +2,8 @@
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_farm.h"
 
+#include "common/base/bits.h"
+#include "common/base/half.h"
 #include "common/base/log.h"
 #include "trainer/arena_access.h"
 #include "trainer/gather.h"
@@ -93,12 +95,31 @@ static void assert_block(const struct scene *s, const struct sl_block *b, struct
     ck_assert_uint_eq((uint64_t)((const char *)sl_view_ranks(view) - view.base), b->rank_offset);
 }
 
+// The block's features on the GPU: as the processor has widened them, or `half` as they are stored.
+static void assert_rows(const struct scene *s, const struct sl_block *b, const void *found,
+                        const float *wide, bool half)
+{
+    const struct sl_dataset *ds = &s->g.ds;
+    const uint64_t n = (uint64_t)b->n_input * ds->feat_dim;
+    const uint64_t bytes = n * (half ? sizeof(uint16_t) : sizeof(float));
+    void *x = gpu_get(s->gpu.device, found, bytes);
+    const uint16_t *stored = x;
+    for (uint64_t i = 0; half && i < n; i++) {
+        const float value = sl_half_to_float(stored[i]);
+        ck_assert_mem_eq(&value, &wide[i], sizeof value);
+    }
+    if (!half)
+        ck_assert_mem_eq(x, wide, bytes);
+    free(x);
+}
+
 START_TEST(features_are_those_of_the_processor)
 {
     static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED, SL_GATHER_FASTER};
     static const uint64_t capacity[] = {0, 1, 13, NODES / 2, NODES - 1, NODES};
-    static const uint32_t half_dim[] = {0, 4, 3};
+    static const uint32_t half_dim[] = {0, 4, 3, 4};
     for (size_t h = 0; h < SL_COUNT_OF(half_dim); h++) {
+        const bool half = h == 3; // stays what it is
         struct scene s;
         scene_init(&s, NODES, FEATURES, half_dim[h], 0);
         farm_publish_order(&s.f, 1);
@@ -111,6 +132,7 @@ START_TEST(features_are_those_of_the_processor)
         sl_gather_init(&here, &s.host, ds, SL_GATHER_FASTER);
         ck_assert_int_eq(sl_gather_block(&here, NULL, b, NULL, &wanted, &one), SL_OK);
         sl_gather_init(&there, &s.gpu, ds, ways[_i]);
+        there.half = half;
         for (size_t i = 0; i < SL_COUNT_OF(capacity); i++) {
             ask(&s, capacity[i]);
             uint64_t hits = 0;
@@ -118,9 +140,8 @@ START_TEST(features_are_those_of_the_processor)
                 hits += sl_block_ranks(b)[k] < capacity[i];
             ck_assert_msg(sl_gather_block(&there, &s.cache, b, NULL, &found, &other) == SL_OK, "%s",
                           sl_error_message());
-            float *x = gpu_get(s.gpu.device, found.x, bytes);
-            ck_assert_int_eq(memcmp(x, wanted.x, bytes), 0);
-            free(x);
+            assert_rows(&s, b, found.x, wanted.x, half);
+            ck_assert(half == (found.features.bytes < bytes));
             ck_assert_uint_eq(other.hits, hits);
             ck_assert_uint_eq(other.hit_bytes, hits * sl_rows_bytes(ds));
             ck_assert_uint_eq(other.miss_bytes, (b->n_input - hits) * sl_rows_bytes(ds));
@@ -159,17 +180,15 @@ static uint32_t common_vertices(const struct sl_block *before, const struct sl_b
     return n;
 }
 
-static void assert_features(const struct scene *s, const struct sl_block *b, const float *found)
+static void assert_features(const struct scene *s, const struct sl_block *b,
+                            const struct sl_gather *g, const void *found)
 {
     struct sl_gather gather;
     struct sl_batch_buffer wanted = {0};
     struct sl_gathered ignored;
-    const uint64_t bytes = (uint64_t)b->n_input * s->g.ds.feat_dim * sizeof(float);
     sl_gather_init(&gather, &s->host, &s->g.ds, SL_GATHER_FASTER);
     ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &wanted, &ignored), SL_OK);
-    float *x = gpu_get(s->gpu.device, found, bytes);
-    ck_assert_mem_eq(x, wanted.x, bytes);
-    free(x);
+    assert_rows(s, b, found, wanted.x, g->half);
     sl_batch_buffer_fini(&wanted);
     sl_gather_fini(&gather);
 }
@@ -184,11 +203,12 @@ START_TEST(rows_of_the_batch_before_are_reused)
     struct sl_gathered result;
     struct sl_block *b, *before = NULL;
     const uint32_t rows = capacity[_i % 3];
-    scene_init(&s, NODES, COLUMNS, half_dim[_i / 3], 0);
+    scene_init(&s, NODES, COLUMNS, half_dim[SL_MIN(_i / 3, 1)], 0);
     farm_publish_order(&s.f, 1);
     ask(&s, rows);
     const uint64_t row_bytes = sl_rows_bytes(&s.g.ds);
     sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+    g.half = _i / 3 == 2;
     uint64_t all = 0;
     for (uint32_t i = 0; i < BATCHES; i++, before = b) {
         b = block_of(&s, i);
@@ -199,7 +219,7 @@ START_TEST(rows_of_the_batch_before_are_reused)
         ck_assert_uint_eq(result.matched, wanted);
         ck_assert_uint_eq(result.matched_bytes, wanted * row_bytes);
         ck_assert_uint_eq(result.miss_bytes, (b->n_input - result.hits - wanted) * row_bytes);
-        assert_features(&s, b, buffer[i % 2].x);
+        assert_features(&s, b, &g, buffer[i % 2].x);
         all += wanted;
         free(before);
     }
@@ -268,7 +288,7 @@ START_TEST(a_batch_that_failed_is_none_to_match)
     *last = was;
     ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[0], &buffer[1], &result), SL_OK);
     ck_assert_uint_eq(result.matched, 0);
-    assert_features(&s, b, buffer[1].x);
+    assert_features(&s, b, &g, buffer[1].x);
     free(b);
     for (int i = 0; i < 2; i++)
         sl_batch_buffer_fini(&buffer[i]);
@@ -291,7 +311,7 @@ START_TEST(what_is_near_or_short_is_not_looked_for)
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i], &buffer[i], &result), SL_OK);
         ck_assert_uint_eq(result.matched, 0);
-        assert_features(&s, b, buffer[i].x);
+        assert_features(&s, b, &g, buffer[i].x);
     }
     ck_assert_ptr_null(g.match.place);
     free(b);
@@ -316,7 +336,7 @@ START_TEST(the_ways_are_compared_with_a_batch_before)
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i % 2], &buffer[i % 2], &result),
                          SL_OK);
-        assert_features(&s, b, buffer[i % 2].x);
+        assert_features(&s, b, &g, buffer[i % 2].x);
         ck_assert_int_eq(g.unmatched, i == 0 && g.way == SL_GATHER_MAPPED);
         ck_assert_int_eq(g.store.there != NULL, g.way == SL_GATHER_MAPPED);
         ck_assert_uint_eq(result.matched, i > 0 && g.way == SL_GATHER_STAGED ? b->n_input : 0);
@@ -412,14 +432,12 @@ START_TEST(a_hit_costs_the_processor_nothing)
         bus.up = bus.down = 0;
         ck_assert_int_eq(
             sl_gather_block(&g, &s.cache, b, &buffer[1 - i % 2], &buffer[i % 2], &result), SL_OK);
-        assert_features(&s, b, buffer[i % 2].x);
+        assert_features(&s, b, &g, buffer[i % 2].x);
         const uint64_t misses = b->n_input - result.hits, matched = result.matched,
                        word = sizeof(uint32_t);
         // To their places: where the GPU has listed that already, only if some were matched.
         const uint64_t places = rows == 0 || matched ? misses - matched : 0;
-        const uint64_t numbers = half_dim[_i / 3] ? misses - matched : 0; // of staged rows
-        ck_assert_uint_eq(bus.up,
-                          b->bytes + result.miss_bytes + word * (2 * matched + places + numbers));
+        ck_assert_uint_eq(bus.up, b->bytes + result.miss_bytes + word * (2 * matched + places));
         ck_assert_uint_eq(bus.down, rows ? 2 * word * misses : 0);
         ck_assert(rows < NODES || misses == 0);
         ck_assert_uint_eq(buffer[i % 2].matchable.n, misses);
@@ -837,7 +855,7 @@ int main(void)
     tcase_add_test(tc, processor_computes_on_the_board_itself);
     if (gpu_exists()) {
         tcase_add_loop_test(tc, features_are_those_of_the_processor, 0, 3);
-        tcase_add_loop_test(tc, rows_of_the_batch_before_are_reused, 0, 6);
+        tcase_add_loop_test(tc, rows_of_the_batch_before_are_reused, 0, 9);
         tcase_add_test(tc, matched_rows_do_not_come_from_the_store);
         tcase_add_test(tc, a_batch_that_failed_is_none_to_match);
         tcase_add_loop_test(tc, what_is_near_or_short_is_not_looked_for, 0, 2);
