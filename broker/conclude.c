@@ -19,12 +19,14 @@
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 
-// Of features, for GPUs: from when a trainer began to make it.
-static uint64_t copied_bytes(const struct sl_job *job)
+uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
 {
     struct stat st;
-    const int fd = job->shared_fd[SL_SHARED_FEATURES];
-    return fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+    uint64_t bytes = 0;
+    for (int i = from; i < SL_SHARED_COUNT; i++)
+        if (job->shared_fd[i] >= 0 && fstat(job->shared_fd[i], &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    return bytes;
 }
 
 static void look_at_memory(struct sl_job *job)
@@ -32,7 +34,7 @@ static void look_at_memory(struct sl_job *job)
     sl_memory_use_look(&job->memory, &job->crew);
     if (job->arena_shared_bytes == 0)
         return; // there is no arena yet
-    job->memory.shared_bytes = job->arena_shared_bytes + copied_bytes(job);
+    job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
     job->split.memory.shared = job->memory.shared_bytes;
 }
 
@@ -116,12 +118,15 @@ static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
                           job->config.name, note);
 }
 
-// Of the first trainer on a GPU that found one.
-static enum sl_store_way store_way(struct sl_job *job)
+// Of the first worker of that role on a GPU that found one.
+static enum sl_store_way store_way(struct sl_job *job, enum sl_role role)
 {
     uint32_t way = SL_STORE_WAY_NONE;
-    for (uint32_t d = 0; d < job->config.n_devices && way == SL_STORE_WAY_NONE; d++)
-        way = atomic_load(&sl_seat(&job->arena, sl_seat_trainer(&job->arena, d))->store_way);
+    for (uint32_t d = 0; d < job->config.n_devices && way == SL_STORE_WAY_NONE; d++) {
+        const uint32_t seat = role == SL_ROLE_TRAINER ? sl_seat_trainer(&job->arena, d)
+                                                      : sl_seat_sampler(&job->arena, d);
+        way = atomic_load(&sl_seat(&job->arena, seat)->store_way);
+    }
     return way < SL_STORE_WAY_COUNT ? (enum sl_store_way)way : SL_STORE_WAY_NONE;
 }
 
@@ -169,7 +174,10 @@ static int write_report(struct sl_job *job, const char *sha256)
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
     const struct sl_row_cache rows = sl_arena_rows(&job->arena);
-    const enum sl_store_way way = store_way(job);
+    const enum sl_store_way way = store_way(job, SL_ROLE_TRAINER);
+    const enum sl_store_way graph = store_way(job, SL_ROLE_SAMPLER);
+    const uint64_t all = sl_job_copied_bytes(job, SL_SHARED_FEATURES);
+    const uint64_t of_graph = sl_job_copied_bytes(job, SL_SHARED_OFFSETS);
     const struct sl_report_outcome outcome = {
         .totals = {.status = status_word(job->outcome),
                    .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
@@ -210,8 +218,13 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .gpus = way != SL_STORE_WAY_NONE,
                    .store.gpu_way = sl_store_ways[way].word,
                    .store.gpu_reason = sl_store_ways[way].why,
-                   .store.copy_bytes = (double)copied_bytes(job),
+                   .store.copy_bytes = (double)(all - of_graph),
                    .store.copy_page_bytes = sl_store_ways[way].page_bytes,
+                   .gpu_samples = graph != SL_STORE_WAY_NONE,
+                   .store.graph_way = sl_store_ways[graph].word,
+                   .store.graph_reason = sl_store_ways[graph].why,
+                   .store.graph_copy_bytes = (double)of_graph,
+                   .store.graph_copy_page_bytes = sl_store_ways[graph].page_bytes,
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,

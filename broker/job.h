@@ -93,7 +93,7 @@ struct sl_job {
     int acts_fd;                          // of activations (startup.c); -1 when closed
     int shared_fd[SL_SHARED_COUNT];       // of arrays that workers share; -1 when closed
     uint64_t acts_bytes;                  // that it holds, 0: none
-    uint64_t arena_shared_bytes;          // of the arena, and of what was shared before it was made
+    uint64_t arena_shared_bytes; // of the arena, and of what else was shared before it was made
 
     struct sl_loop loop;
     struct sl_bus *bus;
@@ -179,6 +179,8 @@ void sl_job_sample_memory(struct sl_job *job);
 // Ends a job that holds more than its own bound, as it was last looked at.
 void sl_job_check_memory(struct sl_job *job);
 // What the job's own bound leaves, with ctx the job.
+// Of the arrays that workers share, from that one on; from when a worker began to make them.
+uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
 uint64_t sl_job_memory_left(void *ctx);
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
 void sl_job_tell_finished(struct sl_job *job); // to the clients there are

@@ -448,8 +448,11 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     struct sl_arena_header layout;
     const uint64_t arena = sl_arena_layout(spec, &layout) - job->acts_bytes;
     char all[SL_UNITS_BYTES], left[SL_UNITS_BYTES];
-    job->arena_shared_bytes = job->before.held_bytes - job->before.private_bytes + arena;
-    job->split.memory.shared = job->arena_shared_bytes;
+    // What workers share by now is counted where it is looked at, with what comes to be.
+    const uint64_t arrays = sl_job_copied_bytes(job, SL_SHARED_SUMS);
+    const uint64_t shared = SL_MAX(job->before.held_bytes - job->before.private_bytes, arrays);
+    job->arena_shared_bytes = shared - arrays + arena;
+    job->split.memory.shared = shared + arena;
     for (uint32_t d = 0; d < c->n_devices; d++)
         crew.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
     crew.trainers = crew.on_gpus;

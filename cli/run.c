@@ -249,8 +249,8 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
            sl_features_kinds[store->features].reads ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
-    sl_run_summary_way(stdout, sl_store_ways[store->way].word, sl_store_ways[store->way].why,
-                       (double)sl_features_bytes(ds), 0);
+    sl_run_summary_way(stdout, "them", sl_store_ways[store->way].word,
+                       sl_store_ways[store->way].why, (double)sl_features_bytes(ds), 0);
     printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
            store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));

@@ -62,19 +62,20 @@ static const char *bytes(char buf[SL_UNITS_BYTES], double n)
     return sl_units_bytes(buf, (uint64_t)SL_MAX(n, 0));
 }
 
-void sl_run_summary_way(FILE *out, const char *way, const char *why, double copy_bytes,
-                        double page_bytes)
+void sl_run_summary_way(FILE *out, const char *what, const char *way, const char *why,
+                        double copy_bytes, double page_bytes)
 {
     char all[SL_UNITS_BYTES], page[SL_UNITS_BYTES];
     if (!way)
         return;
     if (strcmp(way, "copy") == 0)
-        fprintf(out, "  GPUs read them in place, from one pinned copy of %s",
+        fprintf(out, "  GPUs read %s in place, from one pinned copy of %s", what,
                 bytes(all, copy_bytes));
     else
-        fprintf(out, "  GPUs %s",
-                strcmp(way, "file") == 0 ? "read them in place, from the files"
-                                         : "get them staged by the processor");
+        fprintf(out, "  GPUs %s %s %s", strcmp(way, "staged") == 0 ? "get" : "read", what,
+                strcmp(way, "file") == 0     ? "in place, from the files"
+                : strcmp(way, "device") == 0 ? "in their own memory"
+                                             : "staged by the processor");
     if (page_bytes > 0)
         fprintf(out, " in pages of %s", bytes(page, page_bytes));
     fprintf(out, ": %s\n", why);
@@ -92,8 +93,11 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     if (!isnan(r->of.cache.hit_rate))
         fprintf(out, ", %s from caches", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
     fprintf(out, "\n");
-    sl_run_summary_way(out, r->of.store.gpu_way, r->of.store.gpu_reason, r->of.store.copy_bytes,
-                       r->of.store.copy_page_bytes);
+    sl_run_summary_way(out, "them", r->of.store.gpu_way, r->of.store.gpu_reason,
+                       r->of.store.copy_bytes, r->of.store.copy_page_bytes);
+    if (r->of.store.graph_copy_bytes > 0)
+        sl_run_summary_way(out, "the graph", r->of.store.graph_way, r->of.store.graph_reason,
+                           r->of.store.graph_copy_bytes, r->of.store.graph_copy_page_bytes);
     if (isnan(r->of.cache.hit_rate))
         return;
     fprintf(out, "cache       %s: %.1f %% hits", r->of.cache.policy, 100 * r->of.cache.hit_rate);

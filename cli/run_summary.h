@@ -11,10 +11,10 @@
 // run_directory may be "". What the report does not have is left out.
 void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory);
 
-// How GPUs get the features that no cache has, in a line; way and why are a report's words
-// (common/ipc/store_way.h), NULL: nothing. page_bytes 0: not known.
-void sl_run_summary_way(FILE *out, const char *way, const char *why, double copy_bytes,
-                        double page_bytes);
+// How GPUs get features or the graph, in a line; way and why are a report's words (common/ipc/
+// store_way.h), NULL: nothing. page_bytes 0: not known.
+void sl_run_summary_way(FILE *out, const char *what, const char *way, const char *why,
+                        double copy_bytes, double page_bytes);
 
 // Of a report's epochs: a stage's sums, with the percentiles of the last epoch that has any; the
 // sum of a number (its place in struct sl_report_epoch), 0 where it is not known.

@@ -10,6 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/ipc/hot.h"
+#include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
 
@@ -51,8 +52,17 @@ static int make_drawer(struct program *p)
         sl_topology_expect_draws(&p->topology);
         return sl_drawer_init(&p->drawer, &p->topology, p->kernels);
     }
-    SL_TRY(sl_residence_open(&p->residence, &p->topology, wants_degrees(&p->config), GRAPH_SHARE,
-                             p->device, p->kernels));
+    const struct sl_residence_spec spec = {
+        .topology = &p->topology,
+        .degrees = wants_degrees(&p->config),
+        .share = GRAPH_SHARE,
+        .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
+                  .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),
+                  .neighbours = sl_worker_fd_shared(SL_SHARED_NEIGHBOURS)},
+        .threads = (int)p->config.devices[p->worker.device].n_cores,
+    };
+    SL_TRY(sl_topology_expect_device(&p->topology));
+    SL_TRY(sl_residence_open(&p->residence, &spec, p->device, p->kernels));
     sl_drawer_init_on(&p->drawer, &p->topology, &p->residence);
     return SL_OK;
 }
@@ -123,6 +133,9 @@ static int work(void *ctx)
     SL_FAILPOINT(SAMPLER_START);
     SL_TRY(sl_worker_attach(&p->worker, &hello));
     pin_blocks(p);
+    if (!p->device->is_host)
+        atomic_store(&sl_seat(&p->worker.arena, p->worker.slot)->store_way,
+                     sl_residence_way(&p->residence));
     if (p->estimate.probe)
         sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);
     sl_block_estimate_fini(&p->estimate);

@@ -6,6 +6,7 @@
 
 #include "common/base/advise.h"
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -25,8 +26,11 @@ struct room {
 struct source {
     const void *p;
     uint64_t bytes;
+    uint64_t near; // of the first bytes those that the device has already
     const char *what;
-    bool in_file; // a mapping of it; otherwise memory of this process
+    // Where it lies: in the mapping of a file, in memory that samplers share, or in this process's.
+    enum { IN_FILE, SHARED, OWN } from;
+    int fd; // of a copy, but of what is SHARED
 };
 
 static int upload(const struct sl_device *device, struct sl_resident_array *a,
@@ -54,43 +58,55 @@ static int fail_room(const struct source *s, uint64_t most, uint64_t available)
                    s->bytes >> 20, s->what, available >> 20, most >> 20);
 }
 
-static int map_copy(const struct sl_device *device, struct sl_resident_array *a,
-                    const struct source *s)
+// Memory is given out whether it is there or not, and the system ends who comes last.
+static int may_copy(void *ctx, uint64_t bytes)
 {
-    // Memory is given out whether it is there or not, and the system ends who comes last.
-    uint64_t available = sl_device_memory_available(), most = available / COPY_DIVISOR;
-    if (s->bytes <= most)
-        a->copy = sl_pages_alloc(s->bytes);
-    if (!a->copy)
-        return fail_room(s, most, available);
-    a->copied = s->bytes;
-    memcpy(a->copy, s->p, s->bytes);
-    SL_TRY(device->map(a->copy, s->bytes, true, &a->p));
-    a->mapped = a->copy;
+    const uint64_t available = sl_device_memory_available(), most = available / COPY_DIVISOR;
+    return bytes <= most ? SL_OK : fail_room(ctx, most, available);
+}
+
+static int map_copy(struct sl_residence *r, struct sl_resident_array *a, const struct source *s)
+{
+    const struct sl_shared_copy copy = {.fd = s->fd,
+                                        .from = s->p,
+                                        .bytes = s->bytes,
+                                        .threads = r->threads,
+                                        .may = may_copy,
+                                        .ctx = (void *)(uintptr_t)s};
+    char text[SL_SHARED_COPY_TEXT_BYTES];
+    const uint64_t start = sl_now_ns();
+    SL_TRY(sl_shared_copy_open(&copy, &a->copy));
+    sl_log_info("sampling: one copy of %s for the GPUs of all samplers: %s", s->what,
+                sl_shared_copy_text(&a->copy, s->bytes, sl_now_ns() - start, text));
+    void *from = (char *)a->copy.data + s->near;
+    SL_TRY(r->device->map(from, s->bytes - s->near, true, &a->p));
+    a->mapped = from;
     return SL_OK;
 }
 
 // In place; where the file's mapping is not for devices, a copy of it.
-static int map(const struct sl_device *device, struct sl_resident_array *a, const struct source *s)
+static int map(struct sl_residence *r, struct sl_resident_array *a, const struct source *s)
 {
-    void *from = (void *)(uintptr_t)s->p;
-    if (s->in_file) {
+    void *from = (void *)((uintptr_t)s->p + s->near);
+    const uint64_t bytes = s->bytes - s->near;
+    if (s->from == OWN)
+        return map_copy(r, a, s);
+    if (s->from == IN_FILE) {
         uint64_t available = sl_device_memory_available();
-        if (s->bytes > available) // it would have to stay in memory
+        if (bytes > available) // it would have to stay in memory
             return fail_room(s, available, available);
-        sl_advise(s->p, s->bytes, MADV_WILLNEED);
+        sl_advise(from, bytes, MADV_WILLNEED);
     }
-    int rc = device->map(from, s->bytes, true, &a->p);
+    int rc = r->device->map(from, bytes, true, &a->p);
     if (rc == SL_OK) {
         a->mapped = from;
         return SL_OK;
     }
-    if (!s->in_file) // a copy would be refused as well
+    if (s->from == SHARED) // a copy would be refused as well
         return rc;
-    sl_log_info("sampling: %s cannot be read by the device where they are mapped (%s); they are "
-                "copied to %" PRIu64 " MiB of memory that can",
-                s->what, sl_error_message(), s->bytes >> 20);
-    return map_copy(device, a, s);
+    sl_log_info("sampling: %s cannot be read by the device where they are mapped (%s)", s->what,
+                sl_error_message());
+    return map_copy(r, a, s);
 }
 
 // SL_ENOMEM, with nothing said or done, where there is no room; others on the device may be faster.
@@ -107,11 +123,12 @@ static int place_near(struct sl_residence *r, struct room *room, const struct so
     return SL_OK;
 }
 
+// What the device has not; *out is where the first byte would be.
 static int place_far(struct sl_residence *r, const struct source *s, void **out)
 {
     struct sl_resident_array *a = &r->array[r->n_arrays++];
-    SL_TRY(map(r->device, a, s));
-    *out = a->p;
+    SL_TRY(map(r, a, s));
+    *out = (void *)((uintptr_t)a->p - s->near);
     return SL_OK;
 }
 
@@ -133,14 +150,8 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
                                             : t->view.indptr[v + 1] - t->view.indptr[v];
         degrees[v] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
-    int rc = place(r, room, &(struct source){degrees, bytes, "the degrees", false}, &p);
-    struct sl_resident_array *a = &r->array[r->n_arrays - 1];
-    if (rc == SL_OK && a->mapped == degrees) { // it is read there from now on
-        a->copy = degrees;
-        a->copied = bytes;
-        r->degree_of = p;
-        return SL_OK;
-    }
+    const struct source s = {degrees, bytes, 0, "the degrees", OWN, r->files.degrees};
+    int rc = place(r, room, &s, &p);
     if (rc == SL_OK)
         rc = r->device->sync();
     sl_pages_free(degrees, bytes);
@@ -171,20 +182,19 @@ static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes)
 static int place_edges(struct sl_residence *r, struct room *room, const struct source *all,
                        uint64_t each, const void **near, const void **far)
 {
-    const struct source first = {all->p, r->view.n_near * each, all->what, all->in_file};
+    struct source first = *all, rest = *all;
     void *p = NULL, *q = NULL;
+    first.bytes = r->view.n_near * each;
     int rc = first.bytes > 0 ? place_near(r, room, &first, &p) : SL_OK;
     if (rc == SL_ENOMEM)
         r->n_resident = 0;
     else if (rc < 0)
         return rc;
-    const uint64_t there = p ? first.bytes : 0;
-    const struct source rest = {(const char *)all->p + there, all->bytes - there, all->what,
-                                all->in_file};
-    if (rest.bytes > 0)
+    rest.near = p ? first.bytes : 0;
+    if (rest.bytes > rest.near)
         SL_TRY(place_far(r, &rest, &q));
-    *far = q ? (const void *)((uintptr_t)q - there) : p;
-    *near = p ? p : *far;
+    *far = q ? q : p;
+    *near = p ? p : q;
     return SL_OK;
 }
 
@@ -194,11 +204,17 @@ static int place_all(struct sl_residence *r, const struct sl_topology *t, bool d
     const struct sl_topology_view *v = &t->view;
     const uint64_t each = sl_dtype_bytes(v->indices_dtype);
     const struct source rows = {v->indptr, (v->n_nodes + 1) * sizeof *v->indptr,
-                                "the rows' places (indptr.npy)", true};
-    const struct source neighbours = {v->indices, r->n_edges * each, "the neighbours (indices.npy)",
-                                      true};
-    const struct source sums = {v->weight_prefix, r->n_edges * sizeof *v->weight_prefix,
-                                "the running sums of the weights", false};
+                                0,         "the rows' places (indptr.npy)",
+                                IN_FILE,   r->files.offsets};
+    const struct source neighbours = {v->indices, r->n_edges * each,
+                                      0,          "the neighbours (indices.npy)",
+                                      IN_FILE,    r->files.neighbours};
+    const struct source sums = {v->weight_prefix,
+                                r->n_edges * sizeof *v->weight_prefix,
+                                0,
+                                "the running sums of the weights",
+                                SHARED,
+                                -1};
     void *p;
     const void *near, *far;
     SL_TRY(place(r, room, &rows, &p));
@@ -229,19 +245,20 @@ static void log_residence(const struct sl_residence *r)
                 sl_residence_bytes(r) >> 20, where);
 }
 
-int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology, bool degrees,
-                      double share, const struct sl_device *device,
-                      const struct sl_kernels *kernels)
+int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *spec,
+                      const struct sl_device *device, const struct sl_kernels *kernels)
 {
     uint64_t free_bytes, total_bytes;
     *r = (struct sl_residence){.device = device,
                                .kernels = kernels,
-                               .view = topology->view,
-                               .n_edges = topology->dataset.n_edges};
+                               .view = spec->topology->view,
+                               .n_edges = spec->topology->dataset.n_edges,
+                               .files = spec->files,
+                               .threads = SL_MAX(spec->threads, 1)};
     int rc = device->space(&free_bytes, &total_bytes);
-    struct room room = {.left = (uint64_t)((double)free_bytes * share)};
+    struct room room = {.left = (uint64_t)((double)free_bytes * spec->share)};
     if (rc == SL_OK)
-        rc = place_all(r, topology, degrees, &room);
+        rc = place_all(r, spec->topology, spec->degrees, &room);
     if (rc == SL_OK)
         rc = device->sync();
     if (rc < 0) {
@@ -260,7 +277,7 @@ void sl_residence_close(struct sl_residence *r)
             r->device->memory.free(a->p, a->bytes);
         if (a->mapped)
             r->device->unmap(a->mapped);
-        sl_pages_free(a->copy, a->copied);
+        sl_shared_array_close(&a->copy);
     }
     memset(r, 0, sizeof *r);
 }
@@ -271,4 +288,17 @@ uint64_t sl_residence_bytes(const struct sl_residence *r)
     for (uint32_t i = 0; i < r->n_arrays; i++)
         bytes += r->array[i].bytes;
     return bytes;
+}
+
+enum sl_store_way sl_residence_way(const struct sl_residence *r)
+{
+    enum sl_store_way way = SL_STORE_WAY_DEVICE;
+    for (uint32_t i = 0; i < r->n_arrays; i++) {
+        const struct sl_resident_array *a = &r->array[i];
+        if (a->copy.data)
+            way = a->copy.huge ? SL_STORE_WAY_COPY_HUGE : SL_STORE_WAY_COPY;
+        else if (a->mapped && way == SL_STORE_WAY_DEVICE)
+            way = SL_STORE_WAY_FILE;
+    }
+    return way;
 }

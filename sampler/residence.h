@@ -14,11 +14,13 @@
  * trainer that shares it. Labels and splits stay with the processor, which writes them into blocks.
  *
  * FILES. Many systems let no device read the mapping of a file, since it cannot be written
- * (struct sl_gpu's maps_files). There the array is copied into anonymous memory first, with a line
- * in the log. Whatever goes to the device is read front to back, and asked of the disk ahead.
+ * (struct sl_gpu's maps_files). There the array is copied once for all samplers (common/ipc/
+ * shared_copy.h), with a line in the log. Whatever goes to the device is read front to back, and
+ * asked of the disk ahead.
  *
  * FAILURE. An array that is mapped must stay in the machine's memory: a file of more than what is
- * available, or a copy of more than half of it, ends the job with the figures.
+ * available, or a copy of more than half of it before it is made, ends the job with the figures.
+ * A sampler that dies while it copies is followed by another one.
  */
 #ifndef SL_SAMPLER_RESIDENCE_H
 #define SL_SAMPLER_RESIDENCE_H
@@ -27,17 +29,23 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
+#include "common/ipc/shared_copy.h"
+#include "common/ipc/store_way.h"
 #include "sampler/topology.h"
 
 enum { SL_RESIDENCE_ARRAYS = 6 };
 
 // One array of the graph, as the device reads it.
 struct sl_resident_array {
-    void *p;         // for operations
-    uint64_t bytes;  // of device memory, 0 where it is mapped
-    void *mapped;    // what to unmap, or NULL
-    void *copy;      // anonymous memory that was mapped instead of a file's, or NULL
-    uint64_t copied; // its bytes
+    void *p;                     // for operations
+    uint64_t bytes;              // of device memory, 0 where it is mapped
+    void *mapped;                // what to unmap, or NULL
+    struct sl_shared_array copy; // that was mapped instead of a file's
+};
+
+// Files for the copies, one for all samplers (enum sl_shared); below 0: memory of its own.
+struct sl_residence_files {
+    int offsets, degrees, neighbours;
 };
 
 struct sl_residence {
@@ -46,6 +54,8 @@ struct sl_residence {
     struct sl_topology_view view; // pointers for operations
     const uint32_t *degree_of;    // (n_nodes) in-degrees as blocks carry them, or NULL
     uint64_t n_edges, n_resident; // of all edges those in the device's memory
+    struct sl_residence_files files;
+    int threads; // that a copy is made on
     struct sl_resident_array array[SL_RESIDENCE_ARRAYS];
     uint32_t n_arrays;
 };
@@ -53,15 +63,24 @@ struct sl_residence {
 /*
  * Brings the graph to a device whose memory is not the process's own. `degrees`: with the
  * in-degrees that blocks carry, without self-loops where the topology has looked for them. `share`
- * (0 to 1): the part of the device's free memory that it may take. The topology must outlive it.
- * SL_ENOMEM, errors of the device.
+ * (0 to 1): the part of the device's free memory that it may take. The topology must outlive it,
+ * and what it shares can be pinned (sl_topology_expect_device). SL_ENOMEM, errors of the device.
  */
-int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology, bool degrees,
-                      double share, const struct sl_device *device,
-                      const struct sl_kernels *kernels);
+struct sl_residence_spec {
+    const struct sl_topology *topology;
+    bool degrees;
+    double share;
+    struct sl_residence_files files;
+    int threads;
+};
+int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *spec,
+                      const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_residence_close(struct sl_residence *r); // safe on a zeroed struct
 
 // Device memory that it takes.
 uint64_t sl_residence_bytes(const struct sl_residence *r);
+
+// Where it is read; where parts of it are read in several places, in a copy before a file.
+enum sl_store_way sl_residence_way(const struct sl_residence *r);
 
 #endif

@@ -45,7 +45,7 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     const uint64_t bytes = SL_MAX(ds->n_edges, (uint64_t)1) * sizeof(double), t0 = sl_now_ns();
     struct summing s = {t, kernels};
     const struct sl_shared_array_spec spec = {
-        .fd = fd, .bytes = bytes, .pinnable = true, .make = make_sums, .ctx = &s};
+        .fd = fd, .bytes = bytes, .make = make_sums, .ctx = &s};
     int rc = sl_shared_array_open(&spec, &t->sums);
     if (rc < 0)
         return sl_fail_prefix(rc, "running sums of %s/edge_weight.npy", ds->path);
@@ -128,6 +128,11 @@ void sl_topology_expect_draws(struct sl_topology *t)
                     (rows + edges) >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);
+}
+
+int sl_topology_expect_device(struct sl_topology *t)
+{
+    return sl_shared_array_let_pin(&t->sums);
 }
 
 void sl_topology_read_ahead(const struct sl_topology *t, const uint32_t *nodes, uint32_t n)

@@ -42,6 +42,9 @@ int sl_topology_find_self_loops(struct sl_topology *t, int threads);
  */
 void sl_topology_expect_draws(struct sl_topology *t);
 
+// A device is going to read it: where its memory has no room, what samplers share is pinned.
+int sl_topology_expect_device(struct sl_topology *t);
+
 enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
 
 // A hop is going to read the lists of these vertices (n). Nothing where the graph fits in memory.

@@ -73,7 +73,7 @@ struct sl_seat {
     _Atomic uint64_t cache_load_ns;    // it took, in all
     _Atomic uint64_t switches;         // times a standby trainer was switched on
     _Atomic uint64_t step_bytes;       // trainers of a pool: the largest step so far; 0: not known
-    _Atomic uint32_t store_way;        // trainers on GPUs: enum sl_store_way
+    _Atomic uint32_t store_way;        // on GPUs: enum sl_store_way, of features or of the graph
 };
 
 // In the header's place of its own; written by the broker.

@@ -129,7 +129,7 @@ static int open_file(const struct sl_shared_array_spec *spec, int fd, struct sl_
     out->huge = mark->huge != 0;
     lock(fd, F_UNLCK);
     sl_event_signal(&mark->done);
-    if (rc == SL_OK && !spec->pinnable)
+    if (rc == SL_OK)
         mprotect(out->data, out->map_bytes, PROT_READ);
     return rc;
 }
@@ -152,6 +152,13 @@ int sl_shared_array_open(const struct sl_shared_array_spec *spec, struct sl_shar
     if (own >= 0)
         close(own);
     return rc;
+}
+
+int sl_shared_array_let_pin(struct sl_shared_array *a)
+{
+    if (a->data && mprotect(a->data, a->map_bytes, PROT_READ | PROT_WRITE) < 0)
+        return sl_fail_errno(SL_ENOMEM, errno, "an array for all workers: making it writable");
+    return SL_OK;
 }
 
 void sl_shared_array_close(struct sl_shared_array *a)

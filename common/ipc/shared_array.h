@@ -28,7 +28,7 @@
 enum { SL_HUGE_PAGE_BYTES = 2 << 20 };
 
 struct sl_shared_array {
-    void *data; // on a boundary of huge pages; NULL: none
+    void *data; // on a boundary of huge pages, to be read; NULL: none
     uint64_t map_bytes;
     uint64_t note; // what make() left there beside the array
     bool made_here;
@@ -40,9 +40,6 @@ typedef int (*sl_shared_array_make)(void *ctx, void *data, uint64_t *note);
 struct sl_shared_array_spec {
     int fd; // below 0: memory of this process's own
     uint64_t bytes;
-    // A driver pins pages as if they were to be written, so what is to be pinned is mapped so. Other
-    // mappings can only be read.
-    bool pinnable;
     sl_shared_array_make make; // writes it, and a number for all beside it
     void *ctx;
     uint32_t wait_seconds;     // for others at most; 0: SL_SHARED_ARRAY_SECONDS
@@ -58,6 +55,9 @@ enum { SL_SHARED_ARRAY_SECONDS = 900 };
  */
 int sl_shared_array_open(const struct sl_shared_array_spec *spec, struct sl_shared_array *out);
 void sl_shared_array_close(struct sl_shared_array *a); // safe on a zeroed struct
+
+// A driver pins pages as if they were to be written: this mapping may be, from now on.
+int sl_shared_array_let_pin(struct sl_shared_array *a);
 
 // A file for one, to be inherited: without a name, and empty. Its descriptor, or SL_ESYS.
 int sl_shared_array_file(void);

@@ -51,13 +51,16 @@ static int make(void *ctx, void *data, uint64_t *note)
 
 int sl_shared_copy_open(const struct sl_shared_copy *copy, struct sl_shared_array *out)
 {
-    return sl_shared_array_open(&(struct sl_shared_array_spec){.fd = copy->fd,
-                                                               .bytes = copy->bytes,
-                                                               .pinnable = true,
-                                                               .make = make,
-                                                               .ctx = (void *)(uintptr_t)copy,
-                                                               .stops = copy->stops},
-                                out);
+    const struct sl_shared_array_spec spec = {.fd = copy->fd,
+                                              .bytes = copy->bytes,
+                                              .make = make,
+                                              .ctx = (void *)(uintptr_t)copy,
+                                              .stops = copy->stops};
+    SL_TRY(sl_shared_array_open(&spec, out));
+    int rc = sl_shared_array_let_pin(out);
+    if (rc < 0)
+        sl_shared_array_close(out);
+    return rc;
 }
 
 const char *sl_shared_copy_text(const struct sl_shared_array *a, uint64_t bytes, uint64_t ns,

@@ -1,9 +1,9 @@
 /*
- * store_way.h - how the features that no cache has get to GPUs, and why so.
+ * store_way.h - how GPUs get the features that no cache has and the graph, and why so.
  *
  * One way is one row of SL_STORE_WAYS. Before the arena is made the broker says which way may be
- * taken (in the arena's spec), each trainer which one it took (in its seat); reports and `sluice
- * run --dry-run` tell it.
+ * taken of features (in the arena's spec), each worker which one it took (in its seat); reports and
+ * `sluice run --dry-run` tell it.
  */
 #ifndef SL_COMMON_IPC_STORE_WAY_H
 #define SL_COMMON_IPC_STORE_WAY_H
@@ -25,6 +25,7 @@
                                      "the job")                                                    \
     X(UNPINNABLE, "staged", 0,       "the system does not pin memory for the GPU")                 \
     X(FAILED,     "staged", 0,       "the copy could not be made")                                 \
+    X(DEVICE,     "device", 0,       "the GPU has room for it")                                    \
     X(FASTER,     "staged", 0,       "it was measured to be faster than reading in place")
 // clang-format on
 

@@ -43,6 +43,9 @@ enum sl_shared {
     SL_SHARED_SUMS, // of weights
     // What GPUs read in the machine's memory where the data set's files cannot be pinned.
     SL_SHARED_FEATURES,
+    SL_SHARED_OFFSETS,
+    SL_SHARED_DEGREES,
+    SL_SHARED_NEIGHBOURS,
     SL_SHARED_COUNT,
 };
 

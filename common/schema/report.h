@@ -21,6 +21,7 @@
 #define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
 #define SL_IF_READS             SL_IF(sl_report_totals, reads)
 #define SL_IF_GPUS              SL_IF(sl_report_totals, gpus)
+#define SL_IF_GPU_SAMPLES       SL_IF(sl_report_totals, gpu_samples)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -71,6 +72,9 @@
     X(store., REAL, reads_per_second, SL_IF_READS) \
     X(store., TEXT, gpu_way, SL_IF_GPUS) X(store., TEXT, gpu_reason, SL_IF_GPUS) \
     X(store., WHOLE, copy_bytes, SL_IF_GPUS) X(store., WHOLE, copy_page_bytes, SL_IF_GPUS) \
+    X(store., TEXT, graph_way, SL_IF_GPU_SAMPLES) X(store., TEXT, graph_reason, SL_IF_GPU_SAMPLES) \
+    X(store., WHOLE, graph_copy_bytes, SL_IF_GPU_SAMPLES) \
+    X(store., WHOLE, graph_copy_page_bytes, SL_IF_GPU_SAMPLES) \
     END(store) \
     BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
@@ -189,7 +193,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

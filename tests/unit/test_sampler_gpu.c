@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "common/base/log.h"
 #include "common/data/self_loops.h"
@@ -18,6 +20,7 @@ static struct sl_drawer drawer;
 static const struct sl_plugin *gpu;
 static struct sl_residence residence;
 static struct sl_drawer gpu_drawer;
+static struct sl_residence_files files = {-1, -1, -1}; // of copies
 
 static void setup(void)
 {
@@ -34,9 +37,10 @@ static void setup_where_files_are_mapped(void)
 
 static void bring_to(const struct sl_device *device, double share)
 {
-    ck_assert_msg(sl_residence_open(&residence, &fx.topology, true, share, device, gpu->kernels) ==
-                      SL_OK,
-                  "%s", sl_error_message());
+    const struct sl_residence_spec spec = {
+        .topology = &fx.topology, .degrees = true, .share = share, .files = files, .threads = 2};
+    ck_assert_msg(sl_residence_open(&residence, &spec, device, gpu->kernels) == SL_OK, "%s",
+                  sl_error_message());
     sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
 }
 
@@ -153,8 +157,8 @@ static uint32_t copies(uint64_t *bytes)
     uint32_t n = 0;
     *bytes = 0;
     for (uint32_t i = 0; i < residence.n_arrays; i++) {
-        n += residence.array[i].copy != NULL && residence.array[i].copied != N * sizeof(uint32_t);
-        *bytes += residence.array[i].copied;
+        n += residence.array[i].copy.data != NULL;
+        *bytes += residence.array[i].copy.map_bytes;
     }
     return n;
 }
@@ -170,10 +174,59 @@ START_TEST(files_that_a_device_can_not_map_are_copied)
     uint64_t bytes;
     graph_as_files();
     bring(0);
-    ck_assert_uint_eq(copies(&bytes), 2); // offsets and neighbours
+    ck_assert_uint_eq(copies(&bytes), 3); // offsets, degrees and neighbours
     ck_assert_uint_ge(bytes, fx.topology.dataset.n_edges * sizeof(int32_t));
     ck_assert_uint_eq(sl_residence_bytes(&residence), 0);
     compare_all();
+}
+END_TEST
+
+static int file_for_copy(void)
+{
+    int fd = sl_shared_array_file();
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+static uint64_t held(int fd)
+{
+    struct stat st;
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+// Another sampler, which is a process of its own, has no copies of its own.
+START_TEST(samplers_have_one_copy_together)
+{
+    graph_as_files();
+    files = (struct sl_residence_files){file_for_copy(), file_for_copy(), file_for_copy()};
+    int status;
+    pid_t other = fork();
+    if (other == 0) {
+        bring(0);
+        for (uint32_t i = 0; i < residence.n_arrays; i++)
+            if (residence.array[i].copy.data && !residence.array[i].copy.made_here)
+                _exit(1);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(other, &status, 0), other);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const uint64_t before[] = {held(files.offsets), held(files.degrees), held(files.neighbours)};
+    bring(0);
+    for (uint32_t i = 0; i < residence.n_arrays; i++)
+        ck_assert(!residence.array[i].copy.made_here);
+    ck_assert_uint_ge(before[0], (N + 1) * sizeof(uint64_t));
+    ck_assert_uint_ge(before[1], N * sizeof(uint32_t));
+    ck_assert_uint_ge(before[2], fx.topology.dataset.n_edges * sizeof(int32_t));
+    ck_assert_uint_eq(held(files.offsets), before[0]);
+    ck_assert_uint_eq(held(files.degrees), before[1]);
+    ck_assert_uint_eq(held(files.neighbours), before[2]);
+    ck_assert(sl_residence_way(&residence) == SL_STORE_WAY_COPY ||
+              sl_residence_way(&residence) == SL_STORE_WAY_COPY_HUGE);
+    compare_all();
+    close(files.offsets);
+    close(files.degrees);
+    close(files.neighbours);
 }
 END_TEST
 
@@ -182,7 +235,7 @@ START_TEST(files_that_a_device_can_map_are_not_copied)
     uint64_t bytes;
     graph_as_files();
     bring(0);
-    ck_assert_uint_eq(copies(&bytes), 0);
+    ck_assert_uint_eq(copies(&bytes), 1); // degrees, which no file has
     compare_all();
 }
 END_TEST
@@ -204,9 +257,10 @@ START_TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
     // An address space with room for the copy, of which it would be most.
     ck_assert_int_eq(getrlimit(RLIMIT_AS, &space), 0);
     const rlim_t before = space.rlim_cur;
-    space.rlim_cur = strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + 28 * MIB;
+    space.rlim_cur = strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + 40 * MIB;
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
-    int rc = sl_residence_open(&residence, &fx.topology, false, 0, gpu->device, gpu->kernels);
+    const struct sl_residence_spec spec = {.topology = &fx.topology, .files = files};
+    int rc = sl_residence_open(&residence, &spec, gpu->device, gpu->kernels);
     space.rlim_cur = before;
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
     ck_assert_int_eq(rc, SL_ENOMEM);
@@ -453,6 +507,7 @@ int main(void)
         tcase_add_loop_test(tc, a_graph_that_does_not_fit_is_read_in_place, 0, 2);
         tcase_add_loop_test(tc, a_graph_that_fits_in_part_is_read_in_both_places, 0, 3);
         tcase_add_test(tc, files_that_a_device_can_not_map_are_copied);
+        tcase_add_test(tc, samplers_have_one_copy_together);
         tcase_add_test(tc, a_copy_that_leaves_no_memory_is_refused_with_the_figures);
         tcase_add_checked_fixture(mapping, setup_where_files_are_mapped, teardown);
         tcase_add_test(mapping, files_that_a_device_can_map_are_not_copied);

@@ -39,9 +39,10 @@ static int touch(void *ctx, void *data, uint64_t *note)
 void *perf_gpu_mapped(struct perf *p, size_t bytes, void **seen)
 {
     const struct sl_shared_array_spec spec = {
-        .fd = -1, .bytes = bytes, .pinnable = true, .make = touch, .ctx = &bytes};
+        .fd = -1, .bytes = bytes, .make = touch, .ctx = &bytes};
     struct sl_shared_array shared;
     perf_check(p, sl_shared_array_open(&spec, &shared));
+    perf_check(p, sl_shared_array_let_pin(&shared));
     perf_keep(p, shared.data, bytes, PERF_MAPPED);
     p->blocks->shared = shared;
     *seen = NULL;
