@@ -7,7 +7,9 @@ may only be read, as many do, so the files of a data set cannot be read in place
 import os
 import re
 
-from harness import cases, fingerprint, not_under, timeout
+import numpy as np
+
+from harness import cases, fingerprint, not_under, planted, timeout, write_dataset
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
 
 NODES, WIDTH = 400, 1500  # more than a huge page of features
@@ -79,10 +81,10 @@ def test_whatever_the_way_parameters_are_the_same(box, name, env, changes, way, 
     assert len(large) == (name in ("files", "copy")), lines
 
 
-def copies(box):
-    """{(inode, its bytes, held)} of the files that the trainers share beside the arena."""
+def copies(box, role):
+    """{(inode, its bytes, held)} of the files that these workers share beside the arena."""
     found = set()
-    for pid in box.processes("trainer"):
+    for pid in box.processes(role):
         with open(f"/proc/{pid}/maps") as file:
             inodes = re.findall(r" (\d+) +/memfd:sluice-shared", file.read())
         folder = f"/proc/{pid}/fd"
@@ -111,7 +113,7 @@ def test_two_trainers_have_one_copy(box):
         return len({line.split()[0] for line in lines if int(line.split()[2]) == PINNED}) == 2
 
     running.until(both_have_it, "two trainers that have pinned the copy")
-    ((_, size, held),) = copies(box)
+    ((_, size, held),) = copies(box, "trainer")
     assert size == held == COPY, (size, held, COPY)
     running.until(lambda: os.path.exists(box.path("runs/job/log")), "run that has begun")
     running.interrupt()
@@ -182,3 +184,82 @@ def test_a_bound_without_room_for_the_copy_stages(box):
         assert_way(report["store"], way, why)
         assert (report["store"]["copy_bytes"] > 0) == (way == "copy"), report["store"]
         assert report["peak_held"] <= least + more, report
+
+
+# ---- the graph ----------------------------------------------------------------------------------
+
+SAMPLERS = {"samplers": 2, "trainers": 1, "switching": False}
+KINDS = {"khop": {}, "gcn": {"model.kind": "gcn"}, "weighted": {"sampler.kind": "weighted"}}
+
+
+def large_graph(box):
+    def make():
+        path = os.path.join(box.suite, f"data-gpu-graph-{os.getpid()}")
+        arrays = planted(n=4000, degree=120)
+        rng = np.random.default_rng(3)
+        arrays["edge_weight"] = rng.random(len(arrays["indices"])).astype(np.float32)
+        arrays["train_idx"] = arrays["train_idx"][:600]
+        return write_dataset(path, arrays, name="graph")
+
+    return box.shared_value("gpu-store-graph", make)
+
+
+def graph_job(box, devices, **changes):
+    job = {"epochs": 1, "evaluate.every": 0, "sampler.batch_size": 100, **changes}
+    return gpu_job(box, devices, dataset=large_graph(box), **job)
+
+
+def small_gpus(box, **changes):
+    """Two samplers on GPUs whose memory the graph does not fit in, and a trainer on cores."""
+    devices = [gpu(0, memory="1MiB"), gpu(1, memory="1MiB"), CPU]
+    return graph_job(box, devices, allocation=SAMPLERS, **changes)
+
+
+def sampled_on_cores(box, name):
+    def compute():
+        result, report = box.run(graph_job(box, [CPU, CPU], output="runs/cores", **KINDS[name]))
+        result.ok()
+        return fingerprint(report)
+
+    return box.shared_value(f"gpu-store-graph-{name}", compute)
+
+
+def bytes_of_graph(box):
+    offsets = np.load(os.path.join(large_graph(box), "indptr.npy"), mmap_mode="r")
+    return int(offsets[-1]) * 4
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(*((name, files) for name in KINDS for files in (False, True)))
+def test_a_graph_that_does_not_fit_is_copied_once(box, name, files):
+    job = small_gpus(box, **KINDS[name])
+    _, report = train(box, job, **(FILES if files else {}))
+    assert fingerprint(report) == sampled_on_cores(box, name)
+    store, edges = report["store"], bytes_of_graph(box)
+    assert store["graph_way"] == ("file" if files else "copy"), store
+    assert store["graph_copy_page_bytes"] in ((0,) if files else (4096, 2 << 20)), store
+    # One copy of the neighbours and of what else there is of a vertex, whoever samples.
+    least, most = (0, 0) if files else (edges, edges + 4001 * 12 + 6 * PAGE)
+    assert least <= store["graph_copy_bytes"] <= most, (store, edges)
+    said = "".join(sampler_log(box, n) for n in (0, 1))
+    copied = said.count("one copy of the neighbours (indices.npy)")
+    assert copied == (0 if files else 2) and said.count("made here") <= 3, said
+
+
+def sampler_log(box, number):
+    with open(box.path("runs", "job", "log", f"sampler-{number}.log")) as file:
+        return file.read()
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_the_sampler_that_copies_is_killed_half_way(box):
+    """Whichever of the two that start first it is, and the other when it goes on with it."""
+    point = "shared_copy:1,shared_copy:2"  # counted from how many have started before
+    _, report = train(box, small_gpus(box), SLUICE_FAILPOINT=point)
+    assert fingerprint(report) == sampled_on_cores(box, "khop")
+    assert report["restarts"] and all(
+        d["worker"].startswith("sampler") and "SIGKILL" in d["cause"] for d in report["restarts"]
+    ), report["restarts"]
+    assert report["store"]["graph_copy_bytes"] > 0, report["store"]
