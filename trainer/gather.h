@@ -36,9 +36,10 @@
  * Which is faster depends on the bus, the width of a row and how many cores there are, so both are
  * tried on the first batch and the faster one is used from then on: if that is in place, they are
  * tried once more on the first batch that has one before it. What is read in place, the files or a
- * copy of them, is store.h's to say. Pinning takes a third of a second a GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
- * (probe.h) uses first and the extracting thread (extract.h) after it. The probe knows of no cache;
- * a first batch of the job whose cache holds every row gives the mapping back, until a miss.
+ * copy of them, is store.h's to say. Pinning takes a third of a second a GB, so it is done once: a
+ * trainer has one struct sl_gather for all its life, which the probe (probe.h) uses first and the
+ * extracting thread (extract.h) after it. The probe knows of no cache; a first batch of the job
+ * whose cache holds every row gives the mapping back, until a miss.
  *
  * Features of f16 become f32 on their way, or stay what they are where the model can read them
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half

@@ -136,8 +136,8 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
 
 // Forward, loss and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
 // there after the next sync() (device.h): a *result in pinned memory is not waited for.
-int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
-                   void *x, float *gradient, struct sl_loss_result *result);
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
+                   float *gradient, struct sl_loss_result *result);
 
 // Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
 // where they are not wanted.

@@ -295,7 +295,8 @@ START_TEST(hits_come_from_the_cache_and_misses_from_the_store)
     struct sl_gathered result;
     ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     for (uint32_t i = 0; i < b->n_input; i++)
-        ck_assert((((const float *)buffer.x)[i * FEATURES] > 500) == (sl_block_ranks(b)[i] < NODES / 2));
+        ck_assert((((const float *)buffer.x)[i * FEATURES] > 500) ==
+                  (sl_block_ranks(b)[i] < NODES / 2));
     // Nothing grows the second time.
     const float *p = buffer.x;
     const void *lists = gather.lists.p;
