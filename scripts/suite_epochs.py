@@ -95,7 +95,9 @@ def measure(box, ratio, precision, way):
     devices, under = WAYS_OF_ONE_GPU[way]
     name = f"epoch-{ratio}-{precision}-{way}".replace(", ", "-").replace(" ", "-")
     job = dict(job_of(box), dataset=box.large(), precision=precision, cache=cache, epochs=EPOCHS)
-    report = box.train(name, *WAYS[devices], CELL_S, under=under, **job)
+    # A daemon that the machine has shall not serve the other ways.
+    env = {} if under else {"CUDA_MPS_PIPE_DIRECTORY": box.at("no-mps")}
+    report = box.train(name, *WAYS[devices], CELL_S, env, under, **job)
     return statistics.median(e["seconds"] for e in report["epochs"][1:])
 
 

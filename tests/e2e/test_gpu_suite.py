@@ -320,6 +320,37 @@ def test_without_a_gpu_the_first_part_stops_all(box):
     assert "==> figures" not in done.stdout and "Checks: kernels failed" in table, done
 
 
+# The suite's own clock, of which each step takes what it is told to.
+CLOCK = """
+import importlib.machinery, importlib.util, sys, time
+loader = importlib.machinery.SourceFileLoader("gpu_suite", sys.argv[1])
+suite = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_suite", loader))
+loader.exec_module(suite)
+import suitelib
+suite.OUT.open(".")
+clock = [1000.0]
+time.monotonic = lambda: clock[0]
+def first(box): found.append(suitelib.left_s()); clock[0] += box
+def second(box): found.append(suitelib.left_s())
+def third(box): found.append(suitelib.left_s())
+suite.SHARES.update({first: 1, second: 3, third: 2})
+for takes in (95, 5):
+    found = []
+    suitelib.TIME.begin_part()
+    suite.take_steps([first, second, third], takes)
+    print("left", found)
+"""
+
+
+def test_a_step_has_its_share_of_the_time_and_what_others_leave(box):
+    command = [sys.executable, "-c", CLOCK, SUITE]
+    env = box.environment({"GPU_SUITE_SECONDS": "600", "BIN": BIN})
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=box.path(""))
+    left = [line for line in done.stdout.splitlines() if line.startswith("left ")]
+    # 600 s by 1 : 3 : 2; the last has what the first two have not taken.
+    assert left == ["left [100.0, 305.0, 505.0]", "left [100.0, 395.0, 595.0]"], done
+
+
 def test_a_part_or_steps(box):
     for words, said in (
         (["--part", "5"], "invalid choice: 5"),
@@ -395,6 +426,7 @@ def test_mps_that_does_not_come_up_is_tried_once(box):
 
 # A sluice whose jobs in bf16 fail, and which waits in those without a cache.
 CHOOSY = """
+case "$*" in run*) echo "$CUDA_MPS_PIPE_DIRECTORY" >>"$(dirname "$0")/pipes" ;; esac
 case "$*" in
 run*none-fp32*) echo begun >>"$(dirname "$0")/calls"; exec sleep 1000 ;;
 run*bf16*) echo "sluice: no bf16 today" >&2; exit 1 ;;
@@ -413,7 +445,7 @@ def test_cells_without_a_figure_say_why(box, how):
     write_program(box.path("bin", "sluice"), choosy)
     for name in ("sluice-trainer", "sluice-sampler", "sluice-broker"):
         os.symlink(os.path.join(BIN, name), box.path("bin", name))
-    env = {"BIN": box.path("bin"), "PATH": "/usr/bin:/bin"}
+    env = {"BIN": box.path("bin"), "PATH": "/usr/bin:/bin", "CUDA_MPS_PIPE_DIRECTORY": "/mps"}
     process = start(box, "epoch", **env)
     if how == "the time is over":
         until(process, lambda: os.path.exists(box.path("bin", "calls")), "cell that takes long")
@@ -433,6 +465,8 @@ def test_cells_without_a_figure_say_why(box, how):
         assert cells[ROWS[2]] == ["no time", "no time", "no (1)"], cells
         assert "3 of 9 cells did not fit into the time" in done.stdout, done
     assert packed(box, "epochs.md") == kept(box, "epochs.md")
+    with open(box.path("bin", "pipes"), encoding="utf-8") as file:  # not the machine's daemon
+        assert all(line.endswith("/no-mps\n") for line in file), "a cell has MPS unasked"
 
 
 # ---- other systems ------------------------------------------------------------------------------
