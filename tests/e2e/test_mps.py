@@ -104,6 +104,18 @@ def test_a_daemon_that_does_not_come_up(box, mode, words):
     box.nothing_runs()
 
 
+@cases("Ctrl-C", "SIGTERM")
+def test_ended_before_the_command_begins(box, how):
+    fake = FakeMps(box)
+    running = start(box, "echo", "ran", path=fake.path, FAKE_MPS="silent", MPS_SECONDS="600")
+    running.until(fake.calls, "daemon that does not come up")
+    running.interrupt() if how == "Ctrl-C" else running.process.terminate()
+    result = running.wait()
+    assert result.rc == 1 and not result.out, result
+    assert "before the command began" in result.err, result
+    box.nothing_runs()
+
+
 def tools_without_mps(box):
     """A PATH that has what the script needs but the daemon."""
     os.makedirs(box.path("tools"))
