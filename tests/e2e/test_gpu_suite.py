@@ -239,11 +239,18 @@ exec "$@"
 
 @not_under("address", SANITIZED)
 @not_under("thread", SANITIZED)
-def test_sanitizer_beside_the_toolkit(box):
-    write_program(box.path("cuda", "bin", "compute-sanitizer"), SANITIZER)
-    done, _ = rehearse(box, "sanitizer", CUDA_HOME=box.path("cuda"), PATH="/usr/bin:/bin")
+@cases("the toolkit", "a bundle")
+def test_where_the_sanitizer_is(box, beside):
+    place = ("cuda", "bin") if beside == "the toolkit" else ("copy", "compute-sanitizer")
+    suite = SUITE
+    if beside == "a bundle":
+        shutil.copytree(os.path.join(ROOT, "scripts"), box.path("copy", "scripts"))
+        suite = box.path("copy", "scripts", "gpu_suite")
+    write_program(box.path(*place, "compute-sanitizer"), SANITIZER)
+    env = {"CUDA_HOME": box.path("cuda"), "PATH": "/usr/bin:/bin"}
+    done = done_of(start(box, "sanitizer", suite=suite, **env))
     assert done.returncode == 0 and "1 passed, 0 failed" in done.stdout, done
-    with open(box.path("cuda", "bin", "calls"), encoding="utf-8") as file:
+    with open(box.path(*place, "calls"), encoding="utf-8") as file:
         calls = file.read()
     assert "--tool memcheck" in calls and "--tool racecheck" in calls, calls
     assert "--small gather_rows --apart" in calls, calls
