@@ -383,6 +383,25 @@ def test_an_exception_in_a_step_ends_with_the_archive(box):
     assert packed(box, "log.txt") == kept(box, "log.txt"), done
 
 
+@cases("SLUICE_TEST_DATA", "a bundle", "neither")
+def test_where_real_graphs_are(box, which):
+    shutil.copytree(os.path.join(ROOT, "scripts"), box.path("copy", "scripts"))
+    os.makedirs(box.path("copy", "data", "cora"))
+    os.makedirs(box.path("mine", "cora"))
+    env = {"SLUICE_TEST_DATA": box.path("mine")} if which == "SLUICE_TEST_DATA" else {}
+    name = "pubmed" if which == "neither" else "cora"
+    command = [sys.executable, "-c", f"import suite_jobs; print(suite_jobs.data_set('{name}'))"]
+    env = box.environment(dict(env, BIN=BIN, PYTHONDONTWRITEBYTECODE="1"))
+    scripts = box.path("copy", "scripts")
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=scripts)
+    wanted = {
+        "SLUICE_TEST_DATA": box.path("mine", "cora"),
+        "a bundle": box.path("copy", "data", "cora"),
+        "neither": "None",
+    }
+    assert done.stdout == wanted[which] + "\n", done
+
+
 # ---- epochs -------------------------------------------------------------------------------------
 
 
