@@ -12,6 +12,7 @@ enum {
     GROWS = 8 << 20,     // a process beside what is counted: pools are made of huge pages
     EPOCH_BYTES = 12288, // that the broker keeps of each
     VARIES = 1 << 20,    // what a process holds from one run to the next
+    PIECE = 512 << 20,   // the most that a piece of inference takes on a GPU (trainer/piece.h)
 };
 
 static uint64_t with_margin(uint64_t step_bytes)
@@ -88,6 +89,10 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
         return SL_OK;
     uint64_t left = budget == UINT64_MAX ? available_bytes / AVAILABLE_SHARE / caches_of(config)
                                          : budget - with_margin(need->step_bytes);
+    // Full evaluations compute beside the cache, and a training step may be smaller than a piece.
+    if (config->cache.ratio_auto && config->evaluate.full &&
+        config->devices[device].kind == SL_DEVICE_CUDA)
+        left -= SL_MIN(left / 4, (uint64_t)PIECE);
     uint64_t fits = SL_MIN(left / need->row_bytes, need->n_nodes);
     if (config->cache.ratio_auto) {
         *rows = fits;

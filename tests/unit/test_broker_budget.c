@@ -129,6 +129,12 @@ START_TEST(by_itself_a_gpu_alone_has_a_cache)
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
     config.devices[0].kind = SL_DEVICE_CUDA;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
+    // A quarter of the 5000 rows that have place is for full evaluations.
+    config.devices[0].memory_bytes = 1000000;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 5000);
+    config.evaluate.full = true;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 3750);
+    config.devices[0].memory_bytes = 2000000;
     config.devices[0].kind = SL_DEVICE_CPU;
     config.cache.why = NULL;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);

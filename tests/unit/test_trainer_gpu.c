@@ -721,6 +721,43 @@ START_TEST(probe_counts_what_the_process_holds_of_the_device)
 }
 END_TEST
 
+// Rows as short as these are sent at once to their places, as long as there is no cache beside.
+START_TEST(probe_counts_what_the_misses_beside_a_cache_take)
+{
+    struct scene s;
+    uint64_t step_bytes[2];
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = ranked_block(&s);
+    sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
+    for (int cached = 0; cached < 2; cached++) {
+        struct sl_model model;
+        struct sl_gather gather;
+        struct sl_trainer_probe out;
+        s.f.config.cache.policy = cached ? SL_CACHE_DEGREE : SL_CACHE_NONE;
+        ck_assert_int_eq(sl_model_init(&model, &s.f.config, FEATURES, fixture_objective(CLASSES),
+                                       s.gpu.device, s.gpu.kernels),
+                         SL_OK);
+        sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+        const struct sl_trainer_spec spec = {.arena = &s.f.arena,
+                                             .device = DEVICE,
+                                             .config = &s.f.config,
+                                             .dataset = &s.g.ds,
+                                             .model = &model,
+                                             .gather = &gather};
+        ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+        ck_assert_ptr_null(gather.staged.p);
+        step_bytes[cached] = out.step_bytes;
+        sl_gather_fini(&gather);
+        sl_model_fini(&model);
+    }
+    const uint64_t row = FEATURES * sizeof(float) + SL_GATHER_LISTS * sizeof(uint32_t);
+    ck_assert_uint_eq(step_bytes[1] - step_bytes[0], b->n_input * row);
+    free(b);
+    scene_fini(&s);
+}
+END_TEST
+
 // --- pinning the store ---
 
 static const char *registered(void)
@@ -870,6 +907,7 @@ int main(void)
         tcase_add_test(tc, want_of_device_memory_makes_a_smaller_cache);
         tcase_add_test(tc, parameters_are_copied_once_a_version);
         tcase_add_test(tc, probe_counts_what_the_process_holds_of_the_device);
+        tcase_add_test(tc, probe_counts_what_the_misses_beside_a_cache_take);
         tcase_add_loop_test(tc, store_is_pinned_once_in_a_trainers_life, 0, 2);
         tcase_add_test(tc, a_cache_of_all_rows_pins_nothing);
     } else {
