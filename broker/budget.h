@@ -9,8 +9,8 @@
  *      normal trainer    budget - 5/4 step
  *      standby trainer   budget - topology - block - 5/4 step     (its device samples as well)
  *
- * cache.ratio "auto" takes all that is left (on a GPU less 512 MiB, at most a quarter, for the pieces
- * of full evaluations), a number takes that share of the vertices: a normal
+ * cache.ratio "auto" takes all that is left (on a GPU less 512 MiB, at most a quarter, for the
+ * pieces of full evaluations), a number takes that share of the vertices: a normal
  * trainer that cannot hold it is an error that names the ratio which would fit, a standby trainer
  * takes what there is. Without a budget the rest is a quarter of the machine's available memory,
  * divided among the devices.

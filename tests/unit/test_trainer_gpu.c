@@ -1,66 +1,13 @@
 // What moves data between the arena, the store and a GPU: extraction, the cache, parameters.
-#include "tests/unit/gpu_fixture.h"
-#include "tests/unit/trainer_farm.h"
+#include "tests/unit/trainer_scene.h"
 
 #include "common/base/bits.h"
-#include "common/base/half.h"
 #include "common/base/log.h"
 #include "trainer/arena_access.h"
 #include "trainer/gather.h"
 #include "trainer/parameters.h"
 #include "trainer/probe.h"
 #include "trainer/rows.h"
-
-enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
-
-struct scene {
-    struct fixture_graph g;
-    struct farm f;
-    struct sl_compute host, gpu;
-    struct sl_pulse pulse;
-    struct sl_cache cache; // on the GPU
-    struct sl_seat *seat;
-    void *half; // features of two bytes, or NULL
-};
-
-// half_dim 0: f32 features.
-static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint32_t half_dim,
-                       uint64_t budget_bytes)
-{
-    *s = (struct scene){.g = fixture_graph(nodes, features, CLASSES, 31)};
-    if (half_dim) {
-        uint16_t *p = s->half = fixture_alloc_pages((uint64_t)nodes * half_dim * sizeof *p);
-        for (uint64_t i = 0; i < (uint64_t)nodes * half_dim; i++)
-            p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
-        s->g.ds.feat = p;
-        s->g.ds.feat_dim = half_dim;
-        s->g.ds.feat_dtype = SL_DTYPE_F16;
-    }
-    struct sl_config c = farm_job(2);
-    farm_init(&s->f, &c, &s->g, sl_kernels_ref());
-    const struct sl_plugin *plugin = gpu_open(budget_bytes);
-    s->host = (struct sl_compute){sl_device_host(), sl_kernels_cpu()};
-    s->gpu = (struct sl_compute){plugin->device, plugin->kernels};
-    s->seat = farm_seat(&s->f, DEVICE);
-    s->pulse = (struct sl_pulse){.arena = &s->f.arena};
-    sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds, &s->gpu,
-                  &s->pulse);
-}
-
-static void scene_fini(struct scene *s)
-{
-    sl_cache_fini(&s->cache);
-    ck_assert_int_eq(s->gpu.device->sync(), SL_OK);
-    farm_fini(&s->f);
-    fixture_graph_free(&s->g);
-    free(s->half);
-}
-
-static void ask(struct scene *s, uint64_t rows)
-{
-    atomic_store(&s->seat->cache_rows, rows);
-    sl_cache_refresh(&s->cache);
-}
 
 static void assert_loaded(const struct scene *s, uint64_t rows)
 {
@@ -93,24 +40,6 @@ static void assert_block(const struct scene *s, const struct sl_block *b, struct
     ck_assert_int_eq(memcmp(there, b, b->bytes), 0);
     free(there);
     ck_assert_uint_eq((uint64_t)((const char *)sl_view_ranks(view) - view.base), b->rank_offset);
-}
-
-// The block's features on the GPU: as the processor has widened them, or `half` as they are stored.
-static void assert_rows(const struct scene *s, const struct sl_block *b, const void *found,
-                        const float *wide, bool half)
-{
-    const struct sl_dataset *ds = &s->g.ds;
-    const uint64_t n = (uint64_t)b->n_input * ds->feat_dim;
-    const uint64_t bytes = n * (half ? sizeof(uint16_t) : sizeof(float));
-    void *x = gpu_get(s->gpu.device, found, bytes);
-    const uint16_t *stored = x;
-    for (uint64_t i = 0; half && i < n; i++) {
-        const float value = sl_half_to_float(stored[i]);
-        ck_assert_mem_eq(&value, &wide[i], sizeof value);
-    }
-    if (!half)
-        ck_assert_mem_eq(x, wide, bytes);
-    free(x);
 }
 
 START_TEST(features_are_those_of_the_processor)
@@ -159,15 +88,6 @@ START_TEST(features_are_those_of_the_processor)
 }
 END_TEST
 
-enum { COLUMNS = 40, BATCHES = 6 }; // columns; batches of 20 seeds
-
-static struct sl_block *block_of(struct scene *s, uint32_t batch)
-{
-    const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
-    const uint32_t *seeds = list->ids + (batch * 7) % (list->n - 20);
-    return fixture_rank(farm_block(&s->f, seeds, 20, 0, batch), s->f.rank_of, 1);
-}
-
 // Vertices of the block that the cache has not and `before`, which may be NULL, has.
 static uint32_t common_vertices(const struct sl_block *before, const struct sl_block *b,
                                 uint32_t capacity)
@@ -178,19 +98,6 @@ static uint32_t common_vertices(const struct sl_block *before, const struct sl_b
             n += sl_block_nodes(b)[i] == sl_block_nodes(before)[k] &&
                  sl_block_ranks(b)[i] >= capacity;
     return n;
-}
-
-static void assert_features(const struct scene *s, const struct sl_block *b,
-                            const struct sl_gather *g, const void *found)
-{
-    struct sl_gather gather;
-    struct sl_batch_buffer wanted = {0};
-    struct sl_gathered ignored;
-    sl_gather_init(&gather, &s->host, &s->g.ds, SL_GATHER_FASTER);
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &wanted, &ignored), SL_OK);
-    assert_rows(s, b, found, wanted.x, g->half);
-    sl_batch_buffer_fini(&wanted);
-    sl_gather_fini(&gather);
 }
 
 // What the batch before had is counted, and is not the store's any more.
@@ -346,110 +253,6 @@ START_TEST(the_ways_are_compared_with_a_batch_before)
     for (int i = 0; i < 2; i++)
         sl_batch_buffer_fini(&buffer[i]);
     sl_gather_fini(&g);
-    scene_fini(&s);
-}
-END_TEST
-
-// --- what crosses the bus ---
-
-// Of copies through a device of the test's own: bytes that went to device memory, and that came.
-static struct {
-    const struct sl_device *device;
-    struct {
-        const char *p;
-        size_t n;
-    } pieces[64]; // of device memory
-    uint64_t up, down;
-} bus;
-
-static void *counted_alloc(size_t n)
-{
-    char *p = bus.device->memory.alloc(n);
-    size_t i = 0;
-    while (bus.pieces[i].p)
-        i++;
-    bus.pieces[i].p = p;
-    bus.pieces[i].n = n;
-    return p;
-}
-
-static void counted_free(void *p, size_t n)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(bus.pieces); i++)
-        if (bus.pieces[i].p == p)
-            bus.pieces[i].p = NULL;
-    bus.device->memory.free(p, n);
-}
-
-static bool is_there(const char *p)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(bus.pieces); i++)
-        if (bus.pieces[i].p && p >= bus.pieces[i].p && p < bus.pieces[i].p + bus.pieces[i].n)
-            return true;
-    return false;
-}
-
-static int counted_copy(void *to, const void *from, size_t n)
-{
-    bus.up += is_there(to) && !is_there(from) ? n : 0;
-    bus.down += is_there(from) && !is_there(to) ? n : 0;
-    return bus.device->copy(to, from, n);
-}
-
-// The GPU, whose copies are counted; what it has of memory by then is nobody's.
-static struct sl_device counted_device(const struct sl_device *device)
-{
-    struct sl_device d = *device;
-    bus.device = device;
-    d.memory.alloc = counted_alloc;
-    d.memory.free = counted_free;
-    d.copy = counted_copy;
-    return d;
-}
-
-/*
- * What a batch costs the processor by what the cache has of it: the lists of its misses come from
- * the GPU, their rows go there. Of hits it gets and gives nothing, so a batch that is cached as a
- * whole is one copy, of the block, and no list is made.
- */
-START_TEST(a_hit_costs_the_processor_nothing)
-{
-    static const uint32_t share[] = {0, 20, 100}, half_dim[] = {0, 2 * COLUMNS};
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    const uint32_t rows = share[_i % 3] * NODES / 100;
-    scene_init(&s, NODES, COLUMNS, half_dim[_i / 3], 0);
-    struct sl_device device = counted_device(s.gpu.device);
-    s.cache.compute.device = &device;
-    farm_publish_order(&s.f, 1);
-    ask(&s, rows);
-    const struct sl_compute compute = {&device, s.gpu.kernels};
-    sl_gather_init(&g, &compute, &s.g.ds, SL_GATHER_STAGED);
-    for (uint32_t i = 0; i < BATCHES; i++) {
-        struct sl_block *b = block_of(&s, i);
-        bus.up = bus.down = 0;
-        ck_assert_int_eq(
-            sl_gather_block(&g, &s.cache, b, &buffer[1 - i % 2], &buffer[i % 2], &result), SL_OK);
-        assert_features(&s, b, &g, buffer[i % 2].x);
-        const uint64_t misses = b->n_input - result.hits, matched = result.matched,
-                       word = sizeof(uint32_t);
-        // To their places: where the GPU has listed that already, only if some were matched.
-        const uint64_t places = rows == 0 || matched ? misses - matched : 0;
-        ck_assert_uint_eq(bus.up, b->bytes + result.miss_bytes + word * (2 * matched + places));
-        ck_assert_uint_eq(bus.down, rows ? 2 * word * misses : 0);
-        ck_assert(rows < NODES || misses == 0);
-        ck_assert_uint_eq(buffer[i % 2].matchable.n, misses);
-        free(b);
-    }
-    ck_assert(rows < NODES || !(g.lists.p || g.device_lists.p || g.rows.p || g.staged.p ||
-                                g.match.place || buffer[0].matchable.room.p));
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    sl_cache_fini(&s.cache);
-    s.cache.compute.device = s.gpu.device;
     scene_fini(&s);
 }
 END_TEST
@@ -680,30 +483,40 @@ END_TEST
 
 // --- the probe ---
 
+// Of a trainer of this block, with a model and a gathering of its own.
+static struct sl_trainer_probe probe(struct scene *s, struct sl_block *b, enum sl_gather_way way,
+                                     struct sl_model *model, struct sl_gather *gather)
+{
+    struct sl_trainer_probe out;
+    ck_assert_int_eq(sl_model_init(model, &s->f.config, FEATURES, fixture_objective(CLASSES),
+                                   s->gpu.device, s->gpu.kernels),
+                     SL_OK);
+    sl_gather_init(gather, &s->gpu, &s->g.ds, way);
+    sl_probe_offer(&s->f.arena, FARM_SAMPLER, b);
+    const struct sl_trainer_spec spec = {.arena = &s->f.arena,
+                                         .device = DEVICE,
+                                         .config = &s->f.config,
+                                         .dataset = &s->g.ds,
+                                         .model = model,
+                                         .gather = gather};
+    ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+    return out;
+}
+
 START_TEST(probe_counts_what_the_process_holds_of_the_device)
 {
     struct scene s;
+    struct sl_model model;
+    struct sl_gather gather;
     scene_init(&s, NODES, FEATURES, 0, 0);
     farm_publish_order(&s.f, 1);
-    struct sl_model model;
-    ck_assert_int_eq(sl_model_init(&model, &s.f.config, FEATURES, fixture_objective(CLASSES),
-                                   s.gpu.device, s.gpu.kernels),
-                     SL_OK);
-    struct sl_gather gather;
-    sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_FASTER);
     struct sl_block *b = ranked_block(&s);
-    sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
-    const struct sl_trainer_spec spec = {.arena = &s.f.arena,
-                                         .device = DEVICE,
-                                         .config = &s.f.config,
-                                         .dataset = &s.g.ds,
-                                         .model = &model,
-                                         .gather = &gather};
+    const uint64_t most = s.f.arena.h->spec.n_params * sizeof(float);
+    float *before = fixture_alloc(most);
+    memcpy(before, sl_board_params(&s.f.arena, 0), most);
+    const struct sl_trainer_probe out = probe(&s, b, SL_GATHER_FASTER, &model, &gather);
     const uint64_t params = model.n_params * sizeof(float);
-    float *before = fixture_alloc(params);
-    memcpy(before, sl_board_params(&s.f.arena, 0), params);
-    struct sl_trainer_probe out;
-    ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_eq(params, most);
     ck_assert_uint_gt(out.train_ns, 0);
     // Two buffers, two vectors of parameters, and the pool: slabs of 2 MiB.
     const uint64_t buffer = b->bytes + b->n_input * FEATURES * sizeof(float);
@@ -729,25 +542,12 @@ START_TEST(probe_counts_what_the_misses_beside_a_cache_take)
     scene_init(&s, NODES, FEATURES, 0, 0);
     farm_publish_order(&s.f, 1);
     struct sl_block *b = ranked_block(&s);
-    sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
     for (int cached = 0; cached < 2; cached++) {
         struct sl_model model;
         struct sl_gather gather;
-        struct sl_trainer_probe out;
         s.f.config.cache.policy = cached ? SL_CACHE_DEGREE : SL_CACHE_NONE;
-        ck_assert_int_eq(sl_model_init(&model, &s.f.config, FEATURES, fixture_objective(CLASSES),
-                                       s.gpu.device, s.gpu.kernels),
-                         SL_OK);
-        sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
-        const struct sl_trainer_spec spec = {.arena = &s.f.arena,
-                                             .device = DEVICE,
-                                             .config = &s.f.config,
-                                             .dataset = &s.g.ds,
-                                             .model = &model,
-                                             .gather = &gather};
-        ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+        step_bytes[cached] = probe(&s, b, SL_GATHER_STAGED, &model, &gather).step_bytes;
         ck_assert_ptr_null(gather.staged.p);
-        step_bytes[cached] = out.step_bytes;
         sl_gather_fini(&gather);
         sl_model_fini(&model);
     }
@@ -897,7 +697,6 @@ int main(void)
         tcase_add_test(tc, a_batch_that_failed_is_none_to_match);
         tcase_add_loop_test(tc, what_is_near_or_short_is_not_looked_for, 0, 2);
         tcase_add_test(tc, the_ways_are_compared_with_a_batch_before);
-        tcase_add_loop_test(tc, a_hit_costs_the_processor_nothing, 0, 6);
         tcase_add_loop_test(tc, nothing_grows_the_second_time, 0, 2);
         tcase_add_loop_test(tc, store_that_can_not_be_mapped_is_copied, 0, 2);
         tcase_add_test(tc, arena_is_pinned_but_for_the_activations);
