@@ -1,4 +1,4 @@
-// trainer_scene.h - a graph, an arena and a GPU with a cache, and batches whose features come to it.
+// trainer_scene.h - a graph, an arena and a GPU with a cache, and batches that come to it.
 #ifndef SL_TESTS_TRAINER_SCENE_H
 #define SL_TESTS_TRAINER_SCENE_H
 
