@@ -178,9 +178,9 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 void sl_job_sample_memory(struct sl_job *job);
 // Ends a job that holds more than its own bound, as it was last looked at.
 void sl_job_check_memory(struct sl_job *job);
-// What the job's own bound leaves, with ctx the job.
 // Of the arrays that workers share, from that one on; from when a worker began to make them.
 uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
+// What the job's own bound leaves, with ctx the job.
 uint64_t sl_job_memory_left(void *ctx);
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
 void sl_job_tell_finished(struct sl_job *job); // to the clients there are

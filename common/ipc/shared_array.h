@@ -46,7 +46,8 @@ struct sl_shared_array_spec {
     const _Atomic bool *stops; // ends the wait, or NULL
 };
 
-enum { SL_SHARED_ARRAY_SECONDS = 900 };
+// Less than a worker has to be ready (SL_WORKER_START_SECONDS): it can still do without.
+enum { SL_SHARED_ARRAY_SECONDS = 600 };
 
 /*
  * Maps the array that the file holds, or is going to. SL_ENOMEM; SL_EPROTO when the file is of

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "broker/job.h"
+#include "common/ipc/shared_array.h"
 
 static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
 
@@ -613,6 +614,30 @@ START_TEST(a_worker_whose_broker_is_gone_does_not_start)
 }
 END_TEST
 
+// Before anybody has touched it.
+START_TEST(what_workers_copy_counts_to_the_bound)
+{
+    static struct sl_job job; // too large for a stack
+    const uint64_t mib = 1 << 20;
+    job.config.memory_bytes = 4096 * mib;
+    job.arena_shared_bytes = 100 * mib;
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        must(job.shared_fd[i] = sl_shared_array_file());
+    const uint64_t before = sl_job_memory_left(&job);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        must(ftruncate(job.shared_fd[i], (off_t)((i + 1) * 100 * mib)));
+    const uint64_t all = SL_SHARED_COUNT * (SL_SHARED_COUNT + 1) / 2 * 100 * mib;
+    const uint64_t after = sl_job_memory_left(&job);
+    ck_assert_uint_eq(job.split.memory.shared, 100 * mib + all);
+    ck_assert_uint_eq(sl_job_copied_bytes(&job, SL_SHARED_SUMS), all);
+    ck_assert_uint_eq(sl_job_copied_bytes(&job, SL_SHARED_FEATURES), all - 100 * mib);
+    ck_assert_uint_le(after, before - all + 50 * mib); // and what this process grew by
+    ck_assert_uint_ge(after, before - all - 50 * mib);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        close(job.shared_fd[i]);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
@@ -650,6 +675,7 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);
+    tcase_add_test(c, what_workers_copy_counts_to_the_bound);
     tcase_add_test(c, a_worker_whose_broker_is_gone_does_not_start);
     suite_add_tcase(s, c);
     return run_suite(s);
