@@ -126,7 +126,7 @@ def test_two_trainers_have_one_copy(box):
 @not_under("address", SANITIZED)
 @cases(1, 2)
 def test_the_copier_is_killed_half_way(box, trainers):
-    """Its replacement makes the copy, or the other trainer does; nothing is left (the box looks)."""
+    """Its replacement makes the copy, or the other trainer; nothing is left (the box looks)."""
     job = wide_job(box, trainers)
     _, report = train(box, job, SLUICE_FAILPOINT="shared_copy")
     assert fingerprint(report) == in_place(box), (fingerprint(report), in_place(box))
