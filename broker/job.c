@@ -82,7 +82,7 @@ static void stop(struct sl_job *job, bool kill, const char *who)
 
 static bool has_worked(struct sl_job *job, const struct sl_member *m)
 {
-    struct sl_worker_figures figures;
+    struct sl_worker_totals figures;
     const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
     // The slot is of an earlier process when this one died before it was attached.
     if (!sl_stats_is_of(slot, m->worker))
@@ -207,7 +207,7 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
 }
 
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
-static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
+static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
 {
     char metric[64] = "", test[64] = "";
     enum sl_measure measure = job->phases.measure;
@@ -221,7 +221,7 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
 
-static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
+static void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     struct sl_job *job = ctx;
     sl_meter_take_epoch(&job->meter, figures);

@@ -25,7 +25,7 @@ bool sl_live_is_there(const struct sl_live *live)
 // ledger and the worker's own word as they are now, not as the last look found them.
 static bool rests(const struct sl_arena *a, const struct sl_member *m)
 {
-    struct sl_worker_figures now;
+    struct sl_worker_totals now;
     uint64_t seq;
     uint32_t cell;
     if (atomic_load(&sl_seat(a, m->slot)->activity) == SL_ACTIVITY_BLOCKED)
@@ -111,9 +111,9 @@ void sl_live_poll(struct sl_live *live)
 {
     uint64_t began = sl_now_ns(), cpu = sl_thread_cpu_ns();
     if (live->meter->there && *live->job->state == SL_JOB_RUNNING)
-        sl_meter_look(live->meter);
+        sl_meter_read(live->meter);
     if (second_is_over(live, began)) {
-        sl_meter_look_at_processes(live->meter);
+        sl_meter_read_processes(live->meter);
         if (sl_clients_want(live->clients, SL_WANTS_STATS))
             tell(live);
     }

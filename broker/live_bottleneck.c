@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "common/text/sentence.h"
 #include "common/base/bits.h"
 
@@ -154,7 +154,7 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
                         100 * s->fetching);
         return SL_LIVE_DRIVE;
     }
-    if (s->waiting >= SL_FIGURES_STARVED) {
+    if (s->waiting >= SL_EPOCH_STARVED) {
         if (s->queue >= 1 && hands > 1 &&
             (s->async || s->in_turn || s->batches_per_update < 2 * hands))
             role = say_updates(&t, s);

@@ -1,7 +1,7 @@
 /*
  * live_bottleneck.h - who waits for whom right now, in words, and what another split would give.
  *
- * The question is that of figures.h, asked of the last seconds instead of an epoch: trainers that
+ * The question is that of epoch.h, asked of the last seconds instead of an epoch: trainers that
  * wait while batches lie ready wait for one another (updates); trainers that wait in front of an
  * empty queue wait for samplers; samplers that are blocked wait for memory, which trainers free.
  * Where the trainers are what takes the time and nobody could be waited for, they are named. From

@@ -25,10 +25,10 @@ enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 struct facts {
     const struct sl_job_view *job;
     const struct sl_meter *l;
-    const struct sl_meter_look *from, *to; // NULL: nothing to compare
-    double seconds;                        // between the two
-    double look;                           // between two looks, on average
-    bool there;                            // the arena is, and its words may be read
+    const struct sl_meter_reading *from, *to; // NULL: nothing to compare
+    double seconds;                           // between the two
+    double look;                              // between two looks, on average
+    bool there;                               // the arena is, and its words may be read
     struct sl_phases_view view;
     bool trains;       // and does nothing else
     const bool *rests; // (seats) while the job is paused: the worker there has come to rest
@@ -65,7 +65,7 @@ struct roles {
     struct work samplers, normal, standby;
 };
 
-// Trainers' shares are of the normal ones, as in figures.c: a standby trainer waits for what is
+// Trainers' shares are of the normal ones, as in epoch.c: a standby trainer waits for what is
 // left over. Where there are only standby trainers they are meant.
 static const struct work *trainers_of(const struct roles *r, const struct sl_job_view *job)
 {
@@ -84,7 +84,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
     if (!f->from)
         return w;
     const struct sl_meter_seat_sums *a = &f->from->seat[m->slot], *b = &f->to->seat[m->slot];
-    uint32_t looks = b->looks - a->looks, asleep = b->asleep - a->asleep;
+    uint32_t looks = b->readings - a->readings, asleep = b->asleep - a->asleep;
     w.seconds = (looks - SL_MIN(asleep, looks)) * f->look;
     w.blocked = (b->blocked - a->blocked) * f->look;
     w.batches = b->batches - a->batches;
@@ -230,7 +230,7 @@ struct gpu_figures {
 
 // As the worker said last; its own memory is free again once it is gone.
 static void add_gpu_figures(struct gpu_figures *to, const struct sl_member *m,
-                            const struct sl_worker_figures *said)
+                            const struct sl_worker_totals *said)
 {
     if (!m->alive)
         return;
@@ -451,9 +451,9 @@ static void find_updates(const struct facts *f, struct sl_stats *s)
         s->updates.staleness_mean = (double)(f->to->sums.stale - f->from->sums.stale) /
                                     (double)(f->to->sums.trained - f->from->sums.trained);
         s->updates.staleness_max = 0;
-        for (uint64_t i = 0; i < SL_MIN(f->l->n_looks, (uint64_t)SL_METER_LOOKS); i++)
+        for (uint64_t i = 0; i < SL_MIN(f->l->n_readings, (uint64_t)SL_METER_READINGS); i++)
             s->updates.staleness_max =
-                SL_MAX(s->updates.staleness_max, (double)f->l->looks[i].staleness_max);
+                SL_MAX(s->updates.staleness_max, (double)f->l->readings[i].staleness_max);
     }
     s->updates.mode = async ? "async" : "ordered";
     s->updates.version = f->there ? sl_board_version(job->arena) : 0;
@@ -636,7 +636,7 @@ static struct facts find_facts(const struct sl_live *live)
         .rests = live->rests,
     };
     if (*f.job->state == SL_JOB_RUNNING && sl_meter_window(f.l, &f.from, &f.to)) {
-        uint64_t looks = SL_MIN(f.l->n_looks, (uint64_t)SL_METER_LOOKS) - 1;
+        uint64_t looks = SL_MIN(f.l->n_readings, (uint64_t)SL_METER_READINGS) - 1;
         f.seconds = (double)(f.to->ns - f.from->ns) * 1e-9;
         f.look = f.seconds / (double)looks;
     }

@@ -11,7 +11,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 
-enum { PACE_BATCHES = 5, PACE_LOOKS = 10 };
+enum { PACE_BATCHES = 5, PACE_READINGS = 10 };
 
 // Upper bounds of the histograms' buckets: 0.1 ms .. 100 s, three a decade.
 const uint64_t sl_meter_bounds_ns[SL_METER_BUCKETS - 1] = {
@@ -148,7 +148,7 @@ void sl_meter_take_phase(struct sl_meter *meter, const struct sl_open_phase *pha
 
 // --- seats ---------------------------------------------------------------------------------------
 
-static void add_figures(struct sl_meter_seat *s, const struct sl_worker_figures *now)
+static void add_figures(struct sl_meter_seat *s, const struct sl_worker_totals *now)
 {
     s->sums.batches += now->batches - s->last.batches;
     s->sums.edges += now->edges - s->last.edges;
@@ -161,7 +161,7 @@ static void look_at_seat(struct sl_meter *meter, const struct sl_member *m)
 {
     struct sl_meter_seat *s = &meter->seat[m->slot];
     const struct sl_worker_slot *slot = sl_stats_slot(meter->arena, m->slot);
-    struct sl_worker_figures now;
+    struct sl_worker_totals now;
     if (!m->alive || !m->ready) {
         s->held = false;
         return;
@@ -175,23 +175,23 @@ static void look_at_seat(struct sl_meter *meter, const struct sl_member *m)
     if (sl_pauses_is_open(meter->pauses))
         return;
     uint32_t activity = atomic_load(&sl_seat(meter->arena, m->slot)->activity);
-    s->sums.looks++;
+    s->sums.readings++;
     s->sums.held += s->held;
     s->sums.blocked += activity == SL_ACTIVITY_BLOCKED;
     s->sums.asleep += activity == SL_ACTIVITY_ASLEEP;
 }
 
-// --- looks ---------------------------------------------------------------------------------------
+// --- readings ---------------------------------------------------------------------------------------
 
 static void remember(struct sl_meter *meter)
 {
-    struct sl_meter_look *look = &meter->looks[meter->n_looks++ % SL_METER_LOOKS];
-    look->ns = sl_now_ns();
-    look->version = sl_board_version(meter->arena);
-    look->staleness_max = meter->staleness_max;
-    look->sums = meter->sums;
+    struct sl_meter_reading *now = &meter->readings[meter->n_readings++ % SL_METER_READINGS];
+    now->ns = sl_now_ns();
+    now->version = sl_board_version(meter->arena);
+    now->staleness_max = meter->staleness_max;
+    now->sums = meter->sums;
     for (uint32_t i = 0; i < meter->crew->n; i++)
-        look->seat[i] = meter->seat[i].sums;
+        now->seat[i] = meter->seat[i].sums;
     meter->staleness_max = 0;
 }
 
@@ -207,7 +207,7 @@ void sl_meter_begin(struct sl_meter *meter)
     meter->first_version = sl_board_version(meter->arena);
 }
 
-void sl_meter_look(struct sl_meter *meter)
+void sl_meter_read(struct sl_meter *meter)
 {
     sl_meter_take_cells(meter);
     for (uint32_t i = 0; i < meter->crew->n; i++)
@@ -215,15 +215,15 @@ void sl_meter_look(struct sl_meter *meter)
     remember(meter);
 }
 
-bool sl_meter_window(const struct sl_meter *meter, const struct sl_meter_look **from,
-                     const struct sl_meter_look **to)
+bool sl_meter_window(const struct sl_meter *meter, const struct sl_meter_reading **from,
+                     const struct sl_meter_reading **to)
 {
-    if (meter->n_looks < 2)
+    if (meter->n_readings < 2)
         return false;
-    uint64_t last = meter->n_looks - 1;
-    uint64_t first = last - SL_MIN(last, (uint64_t)(SL_METER_LOOKS - 1));
-    *to = &meter->looks[last % SL_METER_LOOKS];
-    *from = &meter->looks[first % SL_METER_LOOKS];
+    uint64_t last = meter->n_readings - 1;
+    uint64_t first = last - SL_MIN(last, (uint64_t)(SL_METER_READINGS - 1));
+    *to = &meter->readings[last % SL_METER_READINGS];
+    *from = &meter->readings[first % SL_METER_READINGS];
     return (*to)->ns > (*from)->ns;
 }
 
@@ -240,7 +240,7 @@ void sl_meter_percentiles(const struct sl_meter_ring *ring, uint32_t n, const do
     memcpy(sorted, ring->ns, kept * sizeof *sorted);
     qsort(sorted, kept, sizeof *sorted, compare);
     for (uint32_t i = 0; i < n; i++)
-        seconds[i] = kept ? (double)sl_figures_percentile(sorted, kept, p[i]) * 1e-9 : NAN;
+        seconds[i] = kept ? (double)sl_epoch_percentile(sorted, kept, p[i]) * 1e-9 : NAN;
 }
 
 double sl_meter_median(const struct sl_meter_ring *ring)
@@ -252,7 +252,7 @@ double sl_meter_median(const struct sl_meter_ring *ring)
 
 double sl_meter_rate(const struct sl_meter *meter, bool trains)
 {
-    const struct sl_meter_look *from, *to;
+    const struct sl_meter_reading *from, *to;
     if (!sl_meter_window(meter, &from, &to))
         return 0;
     double seconds = (double)(to->ns - from->ns) * 1e-9;
@@ -262,11 +262,12 @@ double sl_meter_rate(const struct sl_meter *meter, bool trains)
 
 double sl_meter_pace(const struct sl_meter *meter, uint64_t since_ns)
 {
-    uint64_t looks = SL_MIN(meter->n_looks, (uint64_t)SL_METER_LOOKS);
-    if (looks <= PACE_LOOKS || sl_pauses_is_open(meter->pauses))
+    uint64_t readings = SL_MIN(meter->n_readings, (uint64_t)SL_METER_READINGS);
+    if (readings <= PACE_READINGS || sl_pauses_is_open(meter->pauses))
         return 0;
-    const struct sl_meter_look *to = &meter->looks[(meter->n_looks - 1) % SL_METER_LOOKS];
-    const struct sl_meter_look *from = &meter->looks[(meter->n_looks - looks) % SL_METER_LOOKS];
+    const struct sl_meter_reading *to = &meter->readings[(meter->n_readings - 1) % SL_METER_READINGS];
+    const struct sl_meter_reading *from =
+        &meter->readings[(meter->n_readings - readings) % SL_METER_READINGS];
     uint64_t batches = to->sums.batches - from->sums.batches;
     uint64_t others = to->sums.cells - from->sums.cells - batches;
     double seconds = sl_pauses_seconds_without(meter->pauses, (struct sl_span){from->ns, to->ns});
@@ -305,7 +306,7 @@ static void look_at_process(struct sl_meter_process *p, pid_t pid, double second
     p->cpu_ns = ns;
 }
 
-void sl_meter_look_at_processes(struct sl_meter *meter)
+void sl_meter_read_processes(struct sl_meter *meter)
 {
     uint64_t now = sl_now_ns();
     double seconds = meter->processes_at_ns ? (double)(now - meter->processes_at_ns) * 1e-9 : 0;
@@ -317,7 +318,7 @@ void sl_meter_look_at_processes(struct sl_meter *meter)
     }
 }
 
-void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch_figures *figures)
+void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch *figures)
 {
     meter->loss = figures->loss;
     meter->last_epoch_seconds = figures->seconds + figures->evaluate_seconds;

@@ -3,7 +3,7 @@
  *
  * Three sources, none of which costs a worker anything: the seqlock slots that workers write anyway
  * (busy and wait times, what they have in hand), the ledger's entries of batches that have become
- * done since the last look (percentiles, histograms, bytes by tier, staleness), and /proc of the
+ * done since the last reading (percentiles, histograms, bytes by tier, staleness), and /proc of the
  * worker processes (CPU). Rates and shares are of the last SL_METER_WINDOW_S seconds.
  *
  * CELLS. Of each open phase the leading cells that are done, and of training those whose update has
@@ -38,7 +38,7 @@
 enum {
     SL_METER_WINDOW_S = 3,
     SL_METER_BUCKETS = 20, // of a stage's histogram; the last one is +Inf
-    SL_METER_LOOKS =
+    SL_METER_READINGS =
         SL_METER_WINDOW_S * 10 + 1, // the window's, and the one that it is compared with
     SL_METER_RING = 512,            // durations that percentiles are of
     SL_METER_SEATS = 2 * SL_CONFIG_MAX_DEVICES,
@@ -75,28 +75,28 @@ struct sl_meter_seat_sums {
     uint64_t batches, edges, bytes;
     uint64_t stage_ns[SL_STAGE_COUNT];
     // Looks at it while the job was not paused; of these, with a batch in hand, ...
-    uint32_t looks, held, blocked, asleep;
+    uint32_t readings, held, blocked, asleep;
 };
 
 struct sl_meter_seat {
-    struct sl_worker_figures last; // that were read
+    struct sl_worker_totals last; // that were read
     struct sl_meter_seat_sums sums;
     bool held;
 };
 
-// One look; the window is the difference of two.
-struct sl_meter_look {
+// One reading; the window is the difference of two.
+struct sl_meter_reading {
     uint64_t ns;            // monotonic
     uint64_t version;       // of the parameters
-    uint64_t staleness_max; // of the batches since the look before
+    uint64_t staleness_max; // of the batches since the reading before
     struct sl_meter_sums sums;
     struct sl_meter_seat_sums seat[SL_METER_SEATS];
 };
 
 struct sl_meter_process {
     pid_t pid;
-    uint64_t cpu_ns; // at the last look
-    double load;     // cores that it had since the look before
+    uint64_t cpu_ns; // at the last reading
+    double load;     // cores that it had since the reading before
 };
 
 struct sl_meter {
@@ -117,11 +117,11 @@ struct sl_meter {
     // Of a pool's cores: what batches took of them, and of training what threads can share.
     struct sl_meter_ring draw_cpu, train_cpu, shared_cpu;
     struct sl_meter_sums sums;
-    uint64_t staleness_max; // since the last look
+    uint64_t staleness_max; // since the last reading
     struct sl_meter_seat seat[SL_METER_SEATS];
 
-    struct sl_meter_look looks[SL_METER_LOOKS];
-    uint64_t n_looks; // ever
+    struct sl_meter_reading readings[SL_METER_READINGS];
+    uint64_t n_readings; // ever
     uint64_t entries; // of the ledger that were read for it, in all
 
     struct sl_meter_process process[SL_METER_SEATS], broker;
@@ -135,18 +135,18 @@ struct sl_meter {
 };
 
 void sl_meter_begin(struct sl_meter *meter); // the arena is there
-void sl_meter_look(struct sl_meter *meter);
+void sl_meter_read(struct sl_meter *meter);
 // Entries of cells that have become done; of a complete phase all that are left, before the ledger
 // may reuse them.
 void sl_meter_take_phase(struct sl_meter *meter, const struct sl_open_phase *phase);
 void sl_meter_take_cells(struct sl_meter *meter); // of all open phases
-void sl_meter_look_at_processes(struct sl_meter *meter);
+void sl_meter_read_processes(struct sl_meter *meter);
 // An epoch is complete, its evaluation too.
-void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch_figures *figures);
+void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch *figures);
 
-// The newest look, and the oldest of the window. False before there are two.
-bool sl_meter_window(const struct sl_meter *meter, const struct sl_meter_look **from,
-                     const struct sl_meter_look **to);
+// The newest reading, and the oldest of the window. False before there are two.
+bool sl_meter_window(const struct sl_meter *meter, const struct sl_meter_reading **from,
+                     const struct sl_meter_reading **to);
 // Nearest-rank percentiles in seconds, NaN without any.
 void sl_meter_percentiles(const struct sl_meter_ring *ring, uint32_t n, const double *p,
                           double *seconds);

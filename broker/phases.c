@@ -28,7 +28,7 @@ static void prepare_orders(struct sl_phases *p);
 static int fill_bank(struct sl_phases *p, uint32_t order)
 {
     const struct sl_config *config = p->setup.plan.config;
-    const struct sl_order_facts facts = {
+    const struct sl_order_inputs facts = {
         .dataset = p->setup.dataset,
         .train = p->setup.plan.split[SL_SPLIT_TRAIN],
         .seed = config->seed,
@@ -359,7 +359,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
     const struct sl_update_entry *updates = sl_ledger_update(p->arena, o->seq, 0);
-    struct sl_epoch_figures *f = &p->epoch;
+    struct sl_epoch *f = &p->epoch;
     memset(f, 0, sizeof *f);
     f->epoch = o->step.epoch;
     f->pauses = p->setup.pauses;
@@ -371,9 +371,9 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     watch_switches(p);
     f->switches = p->switches;
     p->switches = 0;
-    sl_figures_take_training(f, entries, updates, n, when, &p->scratch);
+    sl_epoch_take_training(f, entries, updates, n, when, &p->scratch);
     if (!p->first_update_ns)
-        p->first_update_ns = sl_figures_first_update_ns(updates, n);
+        p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
     for (uint64_t i = 0; p->records && i < n; i++)
         sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);
@@ -397,7 +397,7 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     struct sl_plan_step begin = sl_plan_after_epoch(&p->setup.plan, o->step.epoch);
     bool begins = o->step.purpose == begin.purpose && o->step.layer == begin.layer;
     if (sl_plan_evaluates(o->step))
-        sl_figures_end_earlier(&p->epoch, begins, (struct sl_span){first, p->ended_ns});
+        sl_epoch_end_earlier(&p->epoch, begins, (struct sl_span){first, p->ended_ns});
     return first;
 }
 
@@ -491,9 +491,9 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
     if (o->step.purpose == SL_PURPOSE_TEST)
         p->test_seconds += sl_pauses_seconds_without(p->setup.pauses, when);
     else
-        sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
+        sl_epoch_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
     if (beside)
-        sl_figures_take_overlap(&p->epoch, time_beside(p, when));
+        sl_epoch_take_overlap(&p->epoch, time_beside(p, when));
     return !o->ends_evaluation || judge(p, o, n);
 }
 
@@ -534,14 +534,14 @@ static void epoch_is_over(struct sl_phases *p)
         .staleness = config->updates.staleness,
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
-    struct sl_epoch_figures *f = &p->epoch;
+    struct sl_epoch *f = &p->epoch;
     uint64_t evicted = atomic_load(&sl_ledger_of(p->arena)->evicted);
     f->evicted = evicted - p->evicted_before;
     p->evicted_before = evicted;
     f->resampled = p->resampled;
     f->retrained = p->retrained;
     p->resampled = p->retrained = 0;
-    sl_figures_name_bottleneck(f, &rule);
+    sl_epoch_name_bottleneck(f, &rule);
     double all = f->seconds + f->evaluate_seconds;
     p->train_share = all > 0 ? f->seconds / all : 1;
     if (f->evaluate_seconds + f->overlapped_seconds > 0)
@@ -691,7 +691,7 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     p->next = sl_plan_first(&setup->plan);
     p->train_share = 1;
     p->measure = sl_measure_of(setup->plan.config->evaluate.metric, setup->dataset->task);
-    SL_TRY(sl_figures_scratch_init(&p->scratch, sl_phases_cells_max(&setup->plan)));
+    SL_TRY(sl_epoch_scratch_init(&p->scratch, sl_phases_cells_max(&setup->plan)));
     uint64_t batches = sl_phases_batches(setup->plan.config, setup->plan.split[SL_SPLIT_TRAIN].n);
     if (setup->keeps_records && !(p->records = calloc(batches, sizeof *p->records)))
         return sl_fail(SL_ENOMEM, "no memory for the records of %llu batches",
@@ -728,7 +728,7 @@ void sl_phases_stop(struct sl_phases *p)
 
 void sl_phases_fini(struct sl_phases *p)
 {
-    sl_figures_scratch_fini(&p->scratch);
+    sl_epoch_scratch_fini(&p->scratch);
     XXH3_freeState(p->digest_state);
     p->digest_state = NULL;
     free(p->records);

@@ -41,7 +41,7 @@
 #include <uv.h>
 #include <xxhash.h>
 
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "broker/metrics.h"
 #include "broker/pauses.h"
 #include "broker/plan.h"
@@ -59,7 +59,7 @@ struct sl_phases_events {
     bool (*may_begin)(void *ctx, uint32_t epoch);
     // An epoch, with its evaluation if it has one, is complete; where its optimal hit rate is asked
     // for, once that is known. In the order of epochs.
-    void (*on_epoch)(void *ctx, const struct sl_epoch_figures *figures);
+    void (*on_epoch)(void *ctx, const struct sl_epoch *figures);
     // The last phase is complete.
     void (*on_complete)(void *ctx);
     // The recorded error ends the job.
@@ -100,7 +100,7 @@ struct sl_order_bank {
 struct sl_phases {
     struct sl_phases_setup setup;
     struct sl_arena *arena;
-    struct sl_figures_scratch scratch;
+    struct sl_epoch_scratch scratch;
 
     struct sl_plan_step next;                   // not opened yet
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
@@ -129,9 +129,9 @@ struct sl_phases {
         seen_switches[SL_CONFIG_MAX_DEVICES]; // of each device's trainer seat, at the last look
     uint64_t switches;                        // since the last epoch ended
 
-    struct sl_epoch_figures epoch; // being filled
-    enum sl_measure measure;       // what evaluations are judged by
-    struct sl_metrics metrics;     // of the evaluation being judged
+    struct sl_epoch epoch;     // being filled
+    enum sl_measure measure;   // what evaluations are judged by
+    struct sl_metrics metrics; // of the evaluation being judged
     uint64_t evicted_before, resampled, retrained;
     // Digest of all training blocks of the epochs that were read, each with the one before it, and
     // of those before the last of these. The state is NULL unless the job asks for digests.

@@ -65,7 +65,7 @@ bool sl_ranking_needs_visits(const struct sl_config *config)
 static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
 {
     const struct sl_config *config = r->setup.config;
-    const struct sl_cache_facts facts = {
+    const struct sl_cache_inputs facts = {
         .dataset = r->setup.dataset,
         .seed = config->seed,
         .n_hops = config->sampler.n_fanout,

@@ -13,7 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/best.h"
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "broker/metrics.h"
 #include "config/config.h"
 
@@ -74,7 +74,7 @@ int sl_report_init(struct sl_report *r);
 void sl_report_fini(struct sl_report *r); // safe on a zeroed struct
 
 // Adds an epoch and returns its entry as one line of JSON (owned: free()); NULL without memory.
-char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch_figures *f);
+char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f);
 void sl_report_add_allocation(struct sl_report *r, const struct sl_report_allocation *a);
 void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s);
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart);

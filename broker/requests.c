@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "broker/describe.h"
+#include "broker/description.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
@@ -61,7 +61,7 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer)
 {
     struct sl_json_writer w = {0};
-    sl_describe(&job->view, &job->live, &w);
+    sl_description_write(&job->view, &job->live, &w);
     const char *json = sl_json_text(&w);
     if (json)
         sl_clients_answer(&job->clients, peer, SL_OK, "", json);

@@ -155,7 +155,7 @@ int sl_split_check_budgets(struct sl_job_split *s, struct sl_roles roles);
 void sl_split_on_request(struct sl_job_split *s, const struct sl_bus_peer *peer,
                          const Sl__Control__Scale *scale);
 void sl_split_choose_by_first_batches(struct sl_job_split *s); // on each tick
-void sl_split_take_epoch(struct sl_job_split *s, const struct sl_epoch_figures *figures);
+void sl_split_take_epoch(struct sl_job_split *s, const struct sl_epoch *figures);
 // What is known for forecasts of other splits than `now`; epochs_left and move_seconds for `pays`.
 struct sl_allocation_question sl_split_question(const struct sl_job_split *s, struct sl_roles now,
                                                 uint32_t epochs_left);

@@ -57,7 +57,7 @@ static struct sl_allocation_question question(struct sl_job_split *s, uint32_t e
 }
 
 // What an epoch took, if one split held from its beginning to its end.
-static void keep_pace(struct sl_job_split *s, const struct sl_epoch_figures *figures)
+static void keep_pace(struct sl_job_split *s, const struct sl_epoch *figures)
 {
     const struct sl_split_change *r = &s->change;
     struct sl_pace *pace = &s->pace;
@@ -216,7 +216,7 @@ static const char *fixed_by(const struct sl_job_split *s, char *buf, size_t byte
     return buf;
 }
 
-static void keep_profile(struct sl_profile *p, const struct sl_epoch_figures *figures)
+static void keep_profile(struct sl_profile *p, const struct sl_epoch *figures)
 {
     if (figures->profile.t_sample > 0)
         p->t_sample = figures->profile.t_sample;
@@ -280,7 +280,7 @@ void sl_split_choose_by_first_batches(struct sl_job_split *s)
     choose(s, sl_split_epoch(s), true);
 }
 
-void sl_split_take_epoch(struct sl_job_split *s, const struct sl_epoch_figures *figures)
+void sl_split_take_epoch(struct sl_job_split *s, const struct sl_epoch *figures)
 {
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !s->profiled;

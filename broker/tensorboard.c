@@ -122,7 +122,7 @@ static void add_evaluation(struct scalars *s, const char *name, const struct sl_
 }
 
 // What the report says of an epoch, and what follows from it.
-static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
+static void add_figures(struct scalars *s, const struct sl_epoch *f)
 {
     for (size_t i = 0; i < sl_report_epoch_fields.n; i++) {
         const struct sl_field *field = &sl_report_epoch_fields.fields[i];
@@ -136,7 +136,7 @@ static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
     if (f->evaluated || f->tested)
         add(s, f->evaluate_seconds, "time/evaluate_seconds");
     if (f->cache.ranked)
-        add(s, sl_figures_hit_rate(f), "cache/hit_rate");
+        add(s, sl_epoch_hit_rate(f), "cache/hit_rate");
     if (f->seconds > 0) {
         add(s, f->batches / f->seconds, "rate/batches_per_second");
         add(s, f->sampled_edges / f->seconds, "rate/edges_per_second");
@@ -192,7 +192,7 @@ static void begin_session(struct sl_tensorboard *t, uint64_t step)
     t->begun = true;
 }
 
-void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch *figures,
                               uint64_t updates)
 {
     if (!t->file)

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "broker/writer.h"
 
 struct sl_tensorboard {
@@ -33,7 +33,7 @@ int sl_tensorboard_open(struct sl_tensorboard *t, struct sl_writer *w, const cha
 
 // One Event with everything that the epoch's figures say. `updates`: in it and in all before. Does
 // nothing when not open.
-void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch *figures,
                               uint64_t updates);
 
 // CRC32C (Castagnoli), and masked as records have it. Exported for tests.

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "broker/client.h"
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "broker/job_view.h"
 #include "broker/joblog.h"
 #include "broker/phases.h"
@@ -35,7 +35,7 @@ enum {
     CHUNK_BYTES = 512 * 1024, // sent at once when it is larger
     SMALL_BYTES = 64 * 1024,  // a smaller one waits for company
     PATIENCE_NS = 500 * 1000 * 1000,
-    WORKERS = SL_FIGURES_WORKERS,
+    WORKERS = SL_EPOCH_WORKERS,
 };
 
 struct told {

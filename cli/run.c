@@ -141,7 +141,7 @@ static int measure_drive(const struct sl_dataset *ds, struct store *out)
     const struct sl_row_options options = {0};
     struct sl_row_reader *reader;
     SL_TRY(sl_row_reader_open(ds, &options, &reader));
-    out->reads_per_s = sl_row_reader_facts(reader).reads_per_s;
+    out->reads_per_s = sl_row_reader_profile(reader).reads_per_s;
     sl_row_reader_close(reader);
     // A row begins anywhere in a block.
     const double blocks = 1 + ((double)out->rows.row_bytes - 1) / SL_ROW_BLOCK_BYTES;

@@ -157,7 +157,7 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
 
 static int write_metadata(const struct sl_import *im)
 {
-    const struct sl_vertex_facts *f = &im->facts;
+    const struct sl_import_vertices *f = &im->vertices;
     const struct sl_metadata m = {
         .name = im->making.name ? im->making.name : im->making.st.name,
         .n_nodes = im->csc.n_nodes,

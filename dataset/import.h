@@ -29,7 +29,7 @@
 extern const char *const sl_label_tasks[];
 
 // What an import found out about its vertices: for metadata.json and the summary.
-struct sl_vertex_facts {
+struct sl_import_vertices {
     uint32_t feat_dim;
     bool half; // features are float16
     bool normalised;
@@ -56,7 +56,7 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context; // the format's own
     struct sl_edge_intake intake;
-    struct sl_vertex_facts facts;
+    struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
     uint64_t line;      // of a text, being read, from 1
     char left_out[512]; // names of what the import does not use

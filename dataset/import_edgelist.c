@@ -18,7 +18,7 @@
 #include "common/data/npy.h"
 #include "dataset/line_scan.h"
 #include "common/text/units.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 #include "dataset/vertex_intake.h"
 
 // Beyond this many vertices an id space with fewer than one edge in 64 ids is taken for sparse.
@@ -189,7 +189,7 @@ static int read_edgelist(struct sl_import *im, void *context)
     SL_TRY(sl_import_finish_edges(im, n_nodes, e->relabel ? &e->map : NULL));
     if (e->relabel)
         SL_TRY(write_node_ids(im, &e->map));
-    return sl_vertex_facts_finish(im, n_nodes);
+    return sl_import_finish_vertices(im, n_nodes);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
@@ -198,7 +198,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, im->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
     if (e->relabel)
         sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
 }

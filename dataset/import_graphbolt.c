@@ -26,7 +26,7 @@
 #include "dataset/array_intake.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 #include "dataset/yaml_reader.h"
 
 enum { PATH_BYTES = 4608, NAME_BYTES = 128, BATCH = 1024 };
@@ -348,15 +348,15 @@ out:
 static int check_classes(struct sl_import *im, const struct graphbolt *g, const cJSON *task)
 {
     const cJSON *stated = get(task, "num_classes");
-    uint32_t found = im->facts.n_classes;
-    if (!cJSON_IsNumber(stated) || im->facts.task != SL_TASK_MULTICLASS)
+    uint32_t found = im->vertices.n_classes;
+    if (!cJSON_IsNumber(stated) || im->vertices.task != SL_TASK_MULTICLASS)
         return SL_OK;
     if (!(stated->valuedouble >= found) || stated->valuedouble > SL_INTAKE_MAX_CLASSES)
         return sl_fail(SL_EFORMAT,
                        "import %s: tasks[0].num_classes: found %g: wanted at least %" PRIu32
                        ", since a label is %" PRIu32,
                        g->yaml, stated->valuedouble, found, found - 1);
-    im->facts.n_classes = (uint32_t)stated->valuedouble;
+    im->vertices.n_classes = (uint32_t)stated->valuedouble;
     return SL_OK;
 }
 
@@ -391,13 +391,13 @@ static int read_graphbolt(struct sl_import *im, void *context)
     SL_TRY(read_sizes(g));
     SL_TRY(read_task(im, g));
     SL_TRY(read_features(im, g));
-    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes));
+    SL_TRY(sl_import_finish_vertices(im, g->n_nodes));
     return read_edges(im, g);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
     if (!im->symmetrise)
         sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
     if (im->left_out[0])

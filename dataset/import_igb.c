@@ -27,7 +27,7 @@
 #include "common/base/interrupt.h"
 #include "dataset/array_intake.h"
 #include "common/text/units.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 #include "dataset/vertex_intake.h"
 
 enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536 };
@@ -171,12 +171,12 @@ static int read_labels(struct sl_import *im, struct igb *g)
     rc = sl_label_intake_close(&in, rc, path);
     sl_array_close(r);
     SL_TRY(rc);
-    if (im->facts.n_classes > wanted)
+    if (im->vertices.n_classes > wanted)
         return sl_fail(SL_EFORMAT,
                        "import %s: found class %" PRIu32
                        ": wanted classes below --classes %" PRIu32,
-                       path, im->facts.n_classes - 1, wanted);
-    im->facts.n_classes = wanted;
+                       path, im->vertices.n_classes - 1, wanted);
+    im->vertices.n_classes = wanted;
     return SL_OK;
 }
 
@@ -236,7 +236,7 @@ static int read_igb(struct sl_import *im, void *context)
     SL_TRY(write_split(im, g));
     SL_TRY(read_edges(im, g));
     SL_TRY(read_features(im, g));
-    return sl_vertex_facts_finish(im, g->n_nodes);
+    return sl_import_finish_vertices(im, g->n_nodes);
 }
 
 static void describe(const struct sl_import *im, const void *context, cJSON *source)
@@ -251,7 +251,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 {
     char a[SL_UNITS_BYTES];
     const struct igb *g = context;
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
     if (!im->split)
         sl_table_row(t, "split from|IGB's loader: 60, 20 and 20 %% of the first %s vertices",
                      sl_units_grouped(a, g->n_labelled));

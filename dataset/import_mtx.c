@@ -19,7 +19,7 @@
 #include "common/base/error.h"
 #include "common/text/units.h"
 #include "dataset/line_scan.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 
 struct mtx {
     bool no_weights;
@@ -141,7 +141,7 @@ static int read_mtx(struct sl_import *im, void *context)
                        ", as its size says: the file is cut",
                        im->source, im->intake.n_read, m->n_entries);
     SL_TRY(sl_import_finish_edges(im, m->n_nodes, NULL));
-    return sl_vertex_facts_finish(im, m->n_nodes);
+    return sl_import_finish_vertices(im, m->n_nodes);
 }
 
 static void describe(const struct sl_import *im, const void *context, cJSON *source)
@@ -158,7 +158,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     char n[SL_UNITS_BYTES];
     sl_table_row(t, "matrix|%s x %s, %s, %s", sl_units_grouped(n, m->n_nodes), n, m->field,
                  m->symmetry);
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
 }
 
 static const struct sl_option options[] = {

@@ -23,7 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "dataset/array_intake.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 
 struct npz {
     bool weighted, binary;
@@ -229,14 +229,14 @@ static int read_npz(struct sl_import *im, void *context)
                        im->source, im->left_out[0] ? im->left_out : "(none)");
     }
     list_members(im, npz, false);
-    return sl_vertex_facts_finish(im, npz->n_nodes);
+    return sl_import_finish_vertices(im, npz->n_nodes);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     const struct npz *npz = context;
     sl_table_row(t, "layout|%s", npz->layout);
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
     if (!im->symmetrise)
         sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
     if (!npz->weighted)

@@ -32,7 +32,7 @@
 #include "common/base/error.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 
 enum { PATH_BYTES = 4352 };
 
@@ -274,7 +274,7 @@ static int choose_scheme(struct sl_import *im, struct sl_ogb *ogb)
     if (!ogb->split && n > 1)
         return sl_fail(SL_EINVAL, "import %s: it has %d splits: give --split with one of: %s",
                        im->source, n, found);
-    im->facts.has_split = n > 0;
+    im->vertices.has_split = n > 0;
     return SL_OK;
 }
 
@@ -373,7 +373,7 @@ static int read_ogb(struct sl_import *im, void *context)
     if (!im->split)
         SL_TRY_OUT(read_split(c));
     list_left_out(im);
-    rc = sl_vertex_facts_finish(im, ogb->n_nodes);
+    rc = sl_import_finish_vertices(im, ogb->n_nodes);
 out:
     free(c);
     return rc;
@@ -383,7 +383,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 {
     const struct sl_ogb *ogb = context;
     sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
-    sl_vertex_facts_summarise(&im->facts, t);
+    sl_import_summarise_vertices(&im->vertices, t);
     if (ogb->scheme[0])
         sl_table_row(t, "split from|%s", ogb->scheme);
     if (ogb->inverse)

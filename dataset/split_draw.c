@@ -82,18 +82,18 @@ static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct label
 int sl_split_draw(struct sl_import *im, uint64_t n_nodes)
 {
     char path[SL_STAGING_PATH_BYTES];
-    struct labels labels = {.n_columns = im->facts.n_classes};
+    struct labels labels = {.n_columns = im->vertices.n_classes};
     struct sl_split_writer lists = {0};
     if (!im->split)
         return SL_OK;
     sl_progress_begin(&im->making.progress, "split", n_nodes, "vertices");
-    if (im->facts.task != SL_TASK_NONE)
+    if (im->vertices.task != SL_TASK_NONE)
         SL_TRY(sl_npy_open(sl_staging_file(&im->making.st, "node_label.npy", path), &labels.npy));
     int rc = sl_split_writer_open(&lists, &im->making.st, n_nodes);
     if (rc == SL_OK)
         rc = fill_lists(im, n_nodes, &labels, &lists);
-    im->facts.has_split = true;
-    memcpy(im->facts.n_split, lists.n, sizeof lists.n);
+    im->vertices.has_split = true;
+    memcpy(im->vertices.n_split, lists.n, sizeof lists.n);
     sl_npy_close(&labels.npy);
     return sl_split_writer_close(&lists, rc);
 }

@@ -121,7 +121,7 @@ int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *fr
     if (rc == SL_OK && in->im->normalise_features)
         rc = normalise(in, from);
     if (rc == SL_OK) {
-        struct sl_vertex_facts *facts = &in->im->facts;
+        struct sl_import_vertices *facts = &in->im->vertices;
         facts->feat_dim = in->dim;
         facts->half = in->half != NULL;
         facts->normalised = in->im->normalise_features;
@@ -236,7 +236,7 @@ int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
         rc = sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted some", from);
     rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK) {
-        struct sl_vertex_facts *facts = &in->im->facts;
+        struct sl_import_vertices *facts = &in->im->vertices;
         facts->task = in->task;
         facts->n_classes =
             in->task == SL_TASK_MULTICLASS ? (uint32_t)in->largest + 1 : in->n_columns;
@@ -291,8 +291,8 @@ int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split)
     in->seen = NULL;
     rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK && written) {
-        in->im->facts.has_split = true;
-        in->im->facts.n_split[split] = in->n;
+        in->im->vertices.has_split = true;
+        in->im->vertices.n_split[split] = in->n;
     }
     return rc;
 }

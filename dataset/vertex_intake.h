@@ -3,8 +3,8 @@
  * to node_feat.npy, node_label.npy and train_idx.npy and its like.
  *
  * Each is opened, given its rows and closed with the importer's result so far: close() commits the
- * file or removes it, and returns that result or its own error; what it found out is in im->facts
- * then. A zeroed struct is a closed one.
+ * file or removes it, and returns that result or its own error; what it found out is in
+ * im->vertices then. A zeroed struct is a closed one.
  */
 #ifndef SL_DATASET_VERTEX_INTAKE_H
 #define SL_DATASET_VERTEX_INTAKE_H
@@ -26,7 +26,7 @@ struct sl_feature_intake {
     uint64_t n_rows, row; // wanted, so far
     uint32_t dim;
     float least;        // of all so far
-    uint64_t n_flushed; // as in struct sl_vertex_facts
+    uint64_t n_flushed; // as in struct sl_import_vertices
     float *values;      // (dim) a row, for whoever puts it
     uint16_t *half;     // (dim) a row, when float16 is written
 };

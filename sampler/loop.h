@@ -33,7 +33,7 @@ struct sl_sampler {
     const _Atomic bool *stop;     // or NULL
     uint64_t guess_bytes;         // payload memory to ask for first
     uint32_t cores_seen;          // version of the cores that it has (seat.h)
-    struct sl_worker_figures figures;
+    struct sl_worker_totals figures;
     uint64_t looked_at_ns;    // when the device was last asked for its memory
     struct sl_block *scratch; // private: pre-sampled batches
     uint64_t scratch_bytes;

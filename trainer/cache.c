@@ -49,7 +49,7 @@ static void give_back(struct sl_cache *c)
 void sl_cache_fini(struct sl_cache *c)
 {
     give_back(c);
-    sl_room_fini(&c->piece);
+    sl_buffer_fini(&c->piece);
     sl_row_source_fini(&c->source);
 }
 
@@ -117,7 +117,8 @@ static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n)
     char *to = c->rows + c->n_rows * row_bytes(c);
     if (device->is_host)
         return sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, to);
-    SL_TRY(sl_room_grow(&c->piece, device, SL_ROOM_HOST, n * row_bytes(c), "the feature cache"));
+    SL_TRY(
+        sl_buffer_grow(&c->piece, device, SL_BUFFER_HOST, n * row_bytes(c), "the feature cache"));
     SL_TRY(sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, c->piece.p));
     SL_TRY(device->copy(to, c->piece.p, n * row_bytes(c)));
     return device->sync();
@@ -141,7 +142,7 @@ static void fill(struct sl_cache *c, uint32_t rows)
             SL_FAILPOINT(TRAINER_CACHE);
         c->n_rows += n;
     }
-    sl_room_fini(&c->piece);
+    sl_buffer_fini(&c->piece);
 }
 
 void sl_cache_refresh(struct sl_cache *c)

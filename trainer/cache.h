@@ -37,7 +37,7 @@
 #include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
 #include "trainer/compute.h"
-#include "trainer/room.h"
+#include "trainer/buffer.h"
 #include "trainer/rows.h"
 
 struct sl_cache {
@@ -50,10 +50,10 @@ struct sl_cache {
     char *rows; // (n_rows, feat_dim) of the store's type, device memory
     size_t bytes;
     uint32_t n_rows;
-    uint32_t generation;  // of the hotness order, 0 = none
-    uint64_t asked;       // seat->cache_rows that was last acted on
-    uint64_t load_ns;     // spent on filling, in all
-    struct sl_room piece; // on its way to a GPU, while filling
+    uint32_t generation;    // of the hotness order, 0 = none
+    uint64_t asked;         // seat->cache_rows that was last acted on
+    uint64_t load_ns;       // spent on filling, in all
+    struct sl_buffer piece; // on its way to a GPU, while filling
 };
 
 // Everything is borrowed for as long as the cache lives. Nothing is loaded yet; c->source may be

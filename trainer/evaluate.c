@@ -181,7 +181,7 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
 {
     struct sl_model *model = r->model;
     const struct sl_layer *layer = r->layer;
-    const struct sl_surround *around = &model->around[layer->index];
+    const struct sl_layer_tail *around = &model->around[layer->index];
     const struct sl_dropout none = {0};
     const struct sl_resident_matrix x = {.dtype = r->io->x_dtype,
                                          .p = r->io->x,
@@ -191,7 +191,7 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
                                          .partial = r->io->x_partial,
                                          .lasting = r->io->x == r->ds->feat,
                                          .source = layer->index ? NULL : model->features};
-    struct sl_layer_epilogue after = sl_surround_offer(around, layer, r->params, false, &none);
+    struct sl_layer_epilogue after = sl_layer_tail_offer(around, layer, r->params, false, &none);
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
     struct sl_infer_piece offered = *piece;
@@ -199,8 +199,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
     offered.is_run = !r->range->ids;
     offer_kept(r, &offered);
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
-    return sl_surround_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
-                             after.applied);
+    return sl_layer_tail_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
+                               after.applied);
 }
 
 // Hands out the rows of the result, which are the device's.

@@ -41,8 +41,8 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
 
 static int grow_lists(struct sl_gather *g, uint32_t n)
 {
-    return sl_room_grow(&g->lists, g->compute.device, SL_ROOM_HOST,
-                        (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes");
+    return sl_buffer_grow(&g->lists, g->compute.device, SL_BUFFER_HOST,
+                          (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes");
 }
 
 // The lists of a split in memory for SL_GATHER_LISTS times n words.
@@ -85,8 +85,8 @@ static int place_read(struct job *j, const struct sl_row_split *s)
     if (ds->feat_dtype == SL_DTYPE_F32)
         return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses,
                             j->block->n_input, j->to->x);
-    SL_TRY(sl_room_grow(&g->rows, g->compute.device, SL_ROOM_HOST, s->n_misses * sl_rows_bytes(ds),
-                        "input features"));
+    SL_TRY(sl_buffer_grow(&g->rows, g->compute.device, SL_BUFFER_HOST,
+                          s->n_misses * sl_rows_bytes(ds), "input features"));
     SL_TRY(
         sl_rows_copy(&g->source, kernels, s->miss_row, NULL, s->n_misses, s->n_misses, g->rows.p));
     return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim, NULL,
@@ -123,8 +123,8 @@ static int bring_block(struct job *j)
 {
     const struct sl_device *device = j->g->compute.device;
     struct sl_batch_buffer *to = j->to;
-    SL_TRY(sl_room_grow(&to->arrays, device, SL_ROOM_DEVICE, j->block->bytes, "mini-batches"));
-    SL_TRY(sl_room_grow(&to->counts, device, SL_ROOM_HOST, sizeof *j->counts, "counts"));
+    SL_TRY(sl_buffer_grow(&to->arrays, device, SL_BUFFER_DEVICE, j->block->bytes, "mini-batches"));
+    SL_TRY(sl_buffer_grow(&to->counts, device, SL_BUFFER_HOST, sizeof *j->counts, "counts"));
     j->counts = to->counts.p;
     *j->counts = (struct sl_batch_counts){0};
     to->block = (struct sl_block_view){.header = j->block, .base = to->arrays.p};
@@ -181,7 +181,7 @@ static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, 
     const struct sl_device *device = g->compute.device;
     const uint64_t row_bytes = sl_rows_bytes(g->source.dataset);
     const uint32_t piece = (uint32_t)SL_MAX(PIECE_BYTES / row_bytes, (uint64_t)1);
-    SL_TRY(sl_room_grow(&g->rows, device, SL_ROOM_HOST, n * row_bytes, "input features"));
+    SL_TRY(sl_buffer_grow(&g->rows, device, SL_BUFFER_HOST, n * row_bytes, "input features"));
     for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
         uint32_t rows = SL_MIN(piece, n - at);
         char *from = (char *)g->rows.p + at * row_bytes;
@@ -201,8 +201,8 @@ static int list_misses(struct job *j, struct sl_row_split *there)
     const struct sl_device *device = g->compute.device;
     const struct sl_block_view block = j->to->block;
     const uint32_t n = j->block->n_input;
-    SL_TRY(sl_room_grow(&g->device_lists, device, SL_ROOM_DEVICE,
-                        (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
+    SL_TRY(sl_buffer_grow(&g->device_lists, device, SL_BUFFER_DEVICE,
+                          (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
     *there = lists_in(g->device_lists.p, n);
     if (!j->capacity)
         return list_rows(j, &j->lists);
@@ -239,8 +239,8 @@ static int stage(struct job *j, const struct sl_row_split *there)
     const uint32_t n = s->n_misses;
     if (j->matched || !j->capacity) // else they are there as the device has listed them
         SL_TRY(device->copy(there->miss_to, s->miss_to, n * sizeof *s->miss_to));
-    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, n * sl_rows_bytes(g->source.dataset),
-                        "input features"));
+    SL_TRY(sl_buffer_grow(&g->staged, device, SL_BUFFER_DEVICE,
+                          n * sl_rows_bytes(g->source.dataset), "input features"));
     SL_TRY(send_rows(g, s->miss_row, n, g->staged.p));
     return g->compute.kernels->gather_rows_to(g->staged.p, j->dtype, n, j->dim, NULL,
                                               there->miss_to, n, j->block->n_input, j->to->x);
@@ -329,8 +329,8 @@ static int settle(struct job *j)
         sl_store_unpin(&g->store);
         sl_store_tell(&g->store, SL_STORE_WAY_FASTER);
     } else if (!g->unmatched) { // else what it takes is counted until that is known
-        sl_room_fini(&g->rows);
-        sl_room_fini(&g->staged);
+        sl_buffer_fini(&g->rows);
+        sl_buffer_fini(&g->staged);
     }
     return SL_OK;
 }
@@ -386,8 +386,8 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
     struct job job = {.g = g, .cache = cache, .block = block, .to = to};
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
     job.dim = g->half ? ds->feat_dim / 2 : ds->feat_dim;
-    SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
-                        (size_t)block->n_input * job.dim * sizeof(float), "input features"));
+    SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE,
+                          (size_t)block->n_input * job.dim * sizeof(float), "input features"));
     to->x = to->features.p;
     job.before = matches(g) ? before : NULL;
     job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
@@ -410,9 +410,9 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
 
 void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 {
-    sl_room_fini(&b->arrays);
-    sl_room_fini(&b->counts);
-    sl_room_fini(&b->features);
+    sl_buffer_fini(&b->arrays);
+    sl_buffer_fini(&b->counts);
+    sl_buffer_fini(&b->features);
     sl_matchable_fini(&b->matchable);
     *b = (struct sl_batch_buffer){0};
 }
@@ -420,10 +420,10 @@ void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 void sl_gather_fini(struct sl_gather *g)
 {
     sl_store_fini(&g->store);
-    sl_room_fini(&g->lists);
-    sl_room_fini(&g->device_lists);
-    sl_room_fini(&g->rows);
-    sl_room_fini(&g->staged);
+    sl_buffer_fini(&g->lists);
+    sl_buffer_fini(&g->device_lists);
+    sl_buffer_fini(&g->rows);
+    sl_buffer_fini(&g->staged);
     sl_match_fini(&g->match);
     sl_row_source_fini(&g->source);
     *g = (struct sl_gather){0};

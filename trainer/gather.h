@@ -58,7 +58,7 @@
 #include "trainer/cache.h"
 #include "trainer/compute.h"
 #include "trainer/match.h"
-#include "trainer/room.h"
+#include "trainer/buffer.h"
 #include "trainer/rows.h"
 #include "trainer/store.h"
 
@@ -81,9 +81,9 @@ enum sl_gather_way {
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
     void *x;                    // (n_input, feat_dim) its features: f32, or f16 as of `half`
-    struct sl_room arrays;      // the block's copy on a GPU
-    struct sl_room counts;      // GPU: struct sl_batch_counts
-    struct sl_room features;
+    struct sl_buffer arrays;    // the block's copy on a GPU
+    struct sl_buffer counts;    // GPU: struct sl_batch_counts
+    struct sl_buffer features;
     struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
 };
 
@@ -96,11 +96,11 @@ struct sl_gather {
     bool missed;                 // some batch with a cache had rows from the store
     bool unmatched;              // MAPPED was faster where there was no batch before
     struct sl_match match;
-    struct sl_store store;       // where the GPU reads misses in place
-    struct sl_room lists;        // host: SL_GATHER_LISTS of (n_input) words
-    struct sl_room device_lists; // their copy on a GPU
-    struct sl_room rows;         // host: misses on their way, in the store's type
-    struct sl_room staged;       // the same on the GPU
+    struct sl_store store;         // where the GPU reads misses in place
+    struct sl_buffer lists;        // host: SL_GATHER_LISTS of (n_input) words
+    struct sl_buffer device_lists; // their copy on a GPU
+    struct sl_buffer rows;         // host: misses on their way, in the store's type
+    struct sl_buffer staged;       // the same on the GPU
 };
 
 // What the last gathering did.

@@ -136,7 +136,7 @@ struct sl_layer_tape {
     bool training;             // batch statistics and dropout
     struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
     struct sl_layer_epilogue after;
-    // For backward: what is still to be done to dy (surround.h), by the first that reads it.
+    // For backward: what is still to be done to dy (layer_tail.h), by the first that reads it.
     struct sl_bias_act_gradient before;
     // (n_dst, d_out), without the bias, or with what `after` offered. The model adds what follows
     // in place: backward must not read it.

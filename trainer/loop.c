@@ -11,7 +11,7 @@
 #include "trainer/extract.h"
 #include "trainer/objective.h"
 #include "trainer/parameters.h"
-#include "trainer/room.h"
+#include "trainer/buffer.h"
 #include "trainer/sync.h"
 
 struct loop {
@@ -22,9 +22,9 @@ struct loop {
     struct sl_exchange exchange; // where the job has a group
     struct sl_extract extract;
     struct sl_parameters parameters;
-    struct sl_room result;  // host: struct sl_loss_result of the batch that is computed
-    struct sl_room outputs; // host: of an evaluated batch, where a GPU has computed them
-    struct sl_worker_figures figures;
+    struct sl_buffer result;  // host: struct sl_loss_result of the batch that is computed
+    struct sl_buffer outputs; // host: of an evaluated batch, where a GPU has computed them
+    struct sl_worker_totals figures;
     uint64_t completed;     // batches, but for those that the exchange completes
     uint64_t idle_since_ns; // when the computing thread last ran out of work
     uint64_t looked_ns;     // when the device was last asked for what is in use
@@ -265,7 +265,7 @@ static int bring_outputs(struct loop *t, const float *outputs, uint64_t rows, co
     if (device->is_host)
         return SL_OK;
     size_t bytes = rows * t->spec->model->n_outputs * sizeof *outputs;
-    SL_TRY(sl_room_grow(&t->outputs, device, SL_ROOM_HOST, bytes, "outputs"));
+    SL_TRY(sl_buffer_grow(&t->outputs, device, SL_BUFFER_HOST, bytes, "outputs"));
     *out = t->outputs.p;
     SL_TRY(device->copy(t->outputs.p, outputs, bytes));
     return device->sync();
@@ -412,8 +412,8 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     if (rc == SL_OK)
         rc = sl_parameters_init(&t.parameters, t.compute.device, spec->model->n_params);
     if (rc == SL_OK)
-        rc = sl_room_grow(&t.result, t.compute.device, SL_ROOM_HOST, sizeof(struct sl_loss_result),
-                          "a batch's loss");
+        rc = sl_buffer_grow(&t.result, t.compute.device, SL_BUFFER_HOST,
+                            sizeof(struct sl_loss_result), "a batch's loss");
     if (rc == SL_OK)
         rc = join_group(&t);
     if (rc == SL_OK)
@@ -429,8 +429,8 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     sl_extract_stop(&t.extract);
     sl_exchange_fini(&t.exchange);
     sl_parameters_fini(&t.parameters);
-    sl_room_fini(&t.result);
-    sl_room_fini(&t.outputs);
+    sl_buffer_fini(&t.result);
+    sl_buffer_fini(&t.outputs);
     sl_sync_fini(&t.sync);
     spec->model->pulse = NULL;
     return rc == SL_EABORTED ? SL_OK : rc;

@@ -97,7 +97,7 @@ static int open_store(struct program *p)
     SL_TRY(open_reader(p, SL_THREAD_EXTRACT, depth, &p->extracts));
     p->gather.source.reader = p->extracts.reader;
     p->gather.source.shared = rows;
-    const struct sl_row_facts f = sl_row_reader_facts(p->extracts.reader);
+    const struct sl_row_profile f = sl_row_reader_profile(p->extracts.reader);
     SL_TRY(open_reader(p, SL_THREAD_FETCH, f.depth, &p->fetches));
     SL_TRY(open_reader(p, SL_THREAD_WORK, f.depth, &p->infers));
     p->features =

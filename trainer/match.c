@@ -53,8 +53,8 @@ int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *
         return SL_OK;
     if (!m->place)
         SL_TRY(make_table(m, n_nodes));
-    SL_TRY(sl_room_grow(&out->room, device, SL_ROOM_HOST, 2 * most * sizeof *out->vertices,
-                        "input nodes"));
+    SL_TRY(sl_buffer_grow(&out->room, device, SL_BUFFER_HOST, 2 * most * sizeof *out->vertices,
+                          "input nodes"));
     out->vertices = out->room.p;
     out->rows = out->vertices + most;
     out->n_rows = most;
@@ -70,7 +70,7 @@ int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *
 
 void sl_matchable_fini(struct sl_matchable *m)
 {
-    sl_room_fini(&m->room);
+    sl_buffer_fini(&m->room);
     *m = (struct sl_matchable){0};
 }
 

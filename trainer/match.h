@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "trainer/room.h"
+#include "trainer/buffer.h"
 
 struct sl_match {
     uint32_t *place; // (n_nodes) NULL before the first batch
@@ -29,7 +29,7 @@ struct sl_match {
 
 // Whose rows a batch has.
 struct sl_matchable {
-    struct sl_room room;
+    struct sl_buffer room;
     uint32_t *vertices, *rows; // (n) rows[i] of the batch is that of vertices[i]
     uint32_t n;                // 0: none that could be used
     uint32_t n_rows;           // of the batch

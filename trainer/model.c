@@ -44,10 +44,10 @@ static int add_layer(struct sl_model *model, const struct sl_layer_kind *kind, u
 static void add_surround(struct sl_model *model, uint32_t l)
 {
     const struct sl_layer *layer = &model->layer[l];
-    struct sl_surround *around = &model->around[l];
-    *around = (struct sl_surround){.hidden = !layer->last,
-                                   .activation = model->options.activation,
-                                   .norm = model->options.norm};
+    struct sl_layer_tail *around = &model->around[l];
+    *around = (struct sl_layer_tail){.hidden = !layer->last,
+                                     .activation = model->options.activation,
+                                     .norm = model->options.norm};
     if (layer->last)
         return;
     char prefix[24];
@@ -249,11 +249,11 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
                                    .dropout = dropout};
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
-    tape->after = sl_surround_offer(&model->around[l], layer, params, training, &dropout);
+    tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
     SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
-    return sl_surround_forward(&model->env, &model->around[l], layer, params, tape->y,
-                               tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
-                               &model->around_tape[l]);
+    return sl_layer_tail_forward(&model->env, &model->around[l], layer, params, tape->y,
+                                 tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
+                                 &model->around_tape[l]);
 }
 
 bool sl_model_drops_loops(const struct sl_model *model)
@@ -323,8 +323,9 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
         if (jumps)
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
                                        l, doutputs, dy));
-        SL_TRY(sl_surround_backward(&model->env, &model->around[l], layer, params,
-                                    &model->around_tape[l], dy, gradient, &model->tape[l].before));
+        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], layer, params,
+                                      &model->around_tape[l], dy, gradient,
+                                      &model->tape[l].before));
         float *dx = l > 0 ? gradient_of_output(model, l - 1) : NULL;
         if (l > 0 && !dx)
             return SL_ENOMEM;

@@ -3,7 +3,7 @@
  * mini-batch.
  *
  * A model is PyTorch Geometric's BasicGNN: layers (layer.h), what surrounds each of them
- * (surround.h), and where the job asks for it jumping knowledge and a linear layer behind it
+ * (layer_tail.h), and where the job asks for it jumping knowledge and a linear layer behind it
  * (jumping.h). Without jumping knowledge the last layer maps to the outputs and nothing but its
  * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
  * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
@@ -35,7 +35,7 @@
 #include "trainer/neighbours.h"
 #include "trainer/objective.h"
 #include "trainer/resident.h"
-#include "trainer/surround.h"
+#include "trainer/layer_tail.h"
 
 enum {
     SL_MODEL_MAX_TENSORS =
@@ -46,7 +46,7 @@ enum {
 struct sl_model {
     uint32_t n_layers;
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
-    struct sl_surround around[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail around[SL_CONFIG_MAX_LAYERS];
     struct sl_jumping jumping;
     uint32_t n_outputs;
     uint32_t n_tensors;
@@ -77,7 +77,7 @@ struct sl_model {
     uint32_t cell_rows;
     // Of the last forward.
     struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
-    struct sl_surround_tape around_tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail_tape around_tape[SL_CONFIG_MAX_LAYERS];
     struct sl_jumping_tape jumping_tape;
 };
 

@@ -33,7 +33,7 @@ struct bench {
     struct sl_compute compute;
     struct sl_batch_buffer buffer, before; // that: none
     struct sl_parameters parameters;
-    struct sl_room gradient; // where the board's slot would be
+    struct sl_buffer gradient; // where the board's slot would be
 };
 
 static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
@@ -81,8 +81,8 @@ static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
     const uint64_t n_params = spec->model->n_params;
     b->compute = sl_trainer_compute(spec);
     SL_TRY(sl_parameters_init(&b->parameters, b->compute.device, n_params));
-    return sl_room_grow(&b->gradient, b->compute.device, SL_ROOM_HOST, n_params * sizeof(float),
-                        "gradient");
+    return sl_buffer_grow(&b->gradient, b->compute.device, SL_BUFFER_HOST, n_params * sizeof(float),
+                          "gradient");
 }
 
 // Extraction and training overlap, so a batch takes the longer of the two.
@@ -146,7 +146,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
 out:
     model->pulse = NULL;
     sl_failpoint_resume(armed);
-    sl_room_fini(&bench.gradient);
+    sl_buffer_fini(&bench.gradient);
     sl_parameters_fini(&bench.parameters);
     sl_batch_buffer_fini(&bench.buffer);
     return rc;

@@ -35,8 +35,8 @@ void sl_resident_fini(struct sl_resident *r)
     if (r->kept.mapped)
         r->device->unmap((void *)(uintptr_t)r->kept.host);
     r->kept.mapped = NULL;
-    sl_room_fini(&r->staging);
-    sl_room_fini(&r->raw);
+    sl_buffer_fini(&r->staging);
+    sl_buffer_fini(&r->raw);
 }
 
 bool sl_resident_has(const struct sl_resident *r, const void *host, uint64_t tag)
@@ -179,8 +179,8 @@ static int take_rows(struct sl_resident *r, const struct sl_layer_env *env,
     uint32_t *places = sl_layer_note(env, n * sizeof *places);
     if (!places)
         return SL_ENOMEM;
-    SL_TRY(sl_room_grow(&r->raw, env->device, SL_ROOM_HOST,
-                        (size_t)n * m->dim * sl_dtype_bytes(m->dtype), "rows that were read"));
+    SL_TRY(sl_buffer_grow(&r->raw, env->device, SL_BUFFER_HOST,
+                          (size_t)n * m->dim * sl_dtype_bytes(m->dtype), "rows that were read"));
     SL_TRY(sl_rows_copy(m->source, kernels, ids, NULL, n, n, r->raw.p));
     for (uint32_t i = 0; i < n; i++)
         places[i] = i;
@@ -195,8 +195,8 @@ static int bring_rows(struct sl_resident *r, const struct sl_layer_env *env,
     const uint32_t part = (uint32_t)SL_MAX(PART_BYTES / row, (size_t)1);
     if (env->device->is_host)
         return take_rows(r, env, m, ids, n, x);
-    SL_TRY(sl_room_grow(&r->staging, env->device, SL_ROOM_HOST, 2 * part * row,
-                        "rows on their way to the device"));
+    SL_TRY(sl_buffer_grow(&r->staging, env->device, SL_BUFFER_HOST, 2 * part * row,
+                          "rows on their way to the device"));
     for (uint32_t at = 0, k = 0; at < n; at += part, k ^= 1) {
         const uint32_t rows = SL_MIN(part, n - at);
         float *half = (float *)r->staging.p + (size_t)k * part * m->dim;

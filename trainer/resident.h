@@ -41,7 +41,7 @@
 #include <stdint.h>
 
 #include "trainer/layer.h"
-#include "trainer/room.h"
+#include "trainer/buffer.h"
 #include "trainer/rows.h"
 
 enum sl_resident_way {
@@ -90,8 +90,8 @@ struct sl_resident {
         uint64_t bytes;
         void *mapped; // NULL: there is none
     } kept;
-    struct sl_room staging; // of what goes to a GPU
-    struct sl_room raw;     // rows that were read, in the store's type
+    struct sl_buffer staging; // of what goes to a GPU
+    struct sl_buffer raw;     // rows that were read, in the store's type
 };
 
 /*

@@ -4,12 +4,12 @@
 #include "common/data/expected_visits.h"
 #include "common/data/hotness.h"
 
-static int by_chance(const struct sl_cache_facts *f, uint32_t *hotness)
+static int by_chance(const struct sl_cache_inputs *f, uint32_t *hotness)
 {
     return sl_hotness_random(f->seed, f->dataset->n_nodes, f->cancel, hotness);
 }
 
-static int by_degree(const struct sl_cache_facts *f, uint32_t *hotness)
+static int by_degree(const struct sl_cache_inputs *f, uint32_t *hotness)
 {
     const struct sl_dataset *ds = f->dataset;
     return sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, f->cancel,
@@ -18,15 +18,15 @@ static int by_degree(const struct sl_cache_facts *f, uint32_t *hotness)
 
 static int stop_on_request(void *facts, uint64_t n)
 {
-    const struct sl_cache_facts *f = facts;
+    const struct sl_cache_inputs *f = facts;
     if (f->cancel && atomic_load(f->cancel))
         return sl_fail(SL_EABORTED, "expected visits: stopped on request");
     return SL_OK;
 }
 
-static int by_expected_visits(const struct sl_cache_facts *facts, uint32_t *hotness)
+static int by_expected_visits(const struct sl_cache_inputs *facts, uint32_t *hotness)
 {
-    struct sl_cache_facts f = *facts;
+    struct sl_cache_inputs f = *facts;
     const struct sl_visits_watch watch = {stop_on_request, &f};
     return sl_visits_expect(f.dataset, f.fanout, f.n_hops, &watch, hotness);
 }

@@ -27,7 +27,7 @@ enum sl_visit_count {
 };
 
 // What a metric can be computed from before the first batch.
-struct sl_cache_facts {
+struct sl_cache_inputs {
     const struct sl_dataset *dataset; // topology and training vertices
     uint64_t seed;                    // the job's
     uint32_t n_hops;
@@ -39,7 +39,7 @@ struct sl_cache_kind {
     const char *word; // in the job file, reports and metrics
     enum sl_visit_count counts;
     // Fills hotness (n_nodes), on any thread; NULL where visits are counted, and without a cache.
-    int (*hotness)(const struct sl_cache_facts *facts, uint32_t *hotness);
+    int (*hotness)(const struct sl_cache_inputs *facts, uint32_t *hotness);
     bool uniform_only; // foresees neighbours that are sampled uniformly (SL_SAMPLER_UNIFORM)
 };
 

@@ -11,7 +11,7 @@
 
 static bool fill_shuffled(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)
 {
-    const struct sl_order_facts *f = &o->facts;
+    const struct sl_order_inputs *f = &o->facts;
     return sl_shuffle_order(f->seed, epoch, f->train.ids, f->train.n, f->cancel, out);
 }
 
@@ -93,7 +93,7 @@ static int choose_sequences(struct sl_epoch_order *o, uint32_t *scratch)
 
 static int prepare_proximity(struct sl_epoch_order *o)
 {
-    const struct sl_order_facts *f = &o->facts;
+    const struct sl_order_inputs *f = &o->facts;
     const uint64_t n = o->facts.train.n;
     uint32_t *scratch = malloc(n * sizeof *scratch);
     o->walk = malloc(n * sizeof *o->walk);
@@ -122,7 +122,7 @@ const char sl_order_doc[] =
     "In which order an epoch walks through the training vertices." SL_ORDER_KINDS(SENTENCE);
 
 int sl_epoch_order_open(struct sl_epoch_order *o, enum sl_order kind,
-                        const struct sl_order_facts *facts)
+                        const struct sl_order_inputs *facts)
 {
     const uint64_t began = sl_now_ns();
     *o = (struct sl_epoch_order){.kind = &sl_order_kinds[kind], .facts = *facts};

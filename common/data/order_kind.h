@@ -31,7 +31,7 @@ enum sl_order { SL_ORDER_KINDS(SL_ORDER_NAME) SL_ORDER_COUNT };
 #undef SL_ORDER_NAME
 
 // What the orders of all epochs follow from.
-struct sl_order_facts {
+struct sl_order_inputs {
     const struct sl_dataset *dataset; // topology and labels
     struct sl_vertex_list train;
     uint64_t seed; // the job's
@@ -44,7 +44,7 @@ struct sl_order_facts {
 // The orders of a job's epochs. Filled from several threads at a time once it is open.
 struct sl_epoch_order {
     const struct sl_order_kind *kind;
-    struct sl_order_facts facts;
+    struct sl_order_inputs facts;
     uint32_t *walk; // (training vertices) owned; NULL where the kind walks not
     uint32_t n_sequences;
     double error, uniform_error; // shuffling errors (shuffling_error.h)
@@ -64,7 +64,7 @@ extern const char sl_order_doc[];                                 // what each i
 
 // On any thread. SL_ENOMEM, SL_EABORTED once *cancel is set; nothing is left open then.
 int sl_epoch_order_open(struct sl_epoch_order *order, enum sl_order kind,
-                        const struct sl_order_facts *facts);
+                        const struct sl_order_inputs *facts);
 // out (training vertices): the seeds of this epoch. False once *cancel is set: out is then in no
 // particular state.
 bool sl_epoch_order_fill(const struct sl_epoch_order *order, uint32_t epoch, uint32_t *out);

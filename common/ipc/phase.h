@@ -277,7 +277,7 @@ _Atomic uint64_t *sl_ledger_cell(const struct sl_arena *a, uint64_t seq, uint32_
 uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last);
-// Which batch a tag names (sl_lease, sl_worker_figures.current_tag).
+// Which batch a tag names (sl_lease, sl_worker_totals.current_tag).
 void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
 // The number of a phase's batch in the whole job, in the order of training (row_cache.h).
 static inline uint64_t sl_phase_batch(const struct sl_phase *phase, uint32_t cell)

@@ -13,10 +13,10 @@ struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot)
 // The figures are copied word by word while another process may read or write them: what is torn is
 // thrown away by `seq`, and a word is never torn.
 typedef uint64_t __attribute__((may_alias)) word;
-enum { WORDS = sizeof(struct sl_worker_figures) / sizeof(word) };
-_Static_assert(sizeof(struct sl_worker_figures) % sizeof(word) == 0, "figures are whole words");
+enum { WORDS = sizeof(struct sl_worker_totals) / sizeof(word) };
+_Static_assert(sizeof(struct sl_worker_totals) % sizeof(word) == 0, "figures are whole words");
 
-static void store(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)
+static void store(struct sl_worker_slot *slot, const struct sl_worker_totals *figures)
 {
     uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed) | 1;
     // Odd before the stores, even after them: both fences pair with the reader's.
@@ -31,7 +31,7 @@ static void store(struct sl_worker_slot *slot, const struct sl_worker_figures *f
 
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
 {
-    const struct sl_worker_figures none = {.worker = worker};
+    const struct sl_worker_totals none = {.worker = worker};
     atomic_store(&slot->words.left, 0); // that was another one
     for (int i = 0; i < SL_THREAD_COUNT; i++)
         atomic_store(&slot->words.beats[i], 0);
@@ -44,7 +44,7 @@ void sl_stats_end(struct sl_worker_slot *slot)
     atomic_store(&slot->words.left, 1);
 }
 
-void sl_stats_look(struct sl_worker_figures *figures, const struct sl_device *device,
+void sl_stats_look(struct sl_worker_totals *figures, const struct sl_device *device,
                    uint64_t *looked_ns)
 {
     uint64_t now = sl_now_ns(), used_bytes, total_bytes;
@@ -62,20 +62,20 @@ void sl_stats_look(struct sl_worker_figures *figures, const struct sl_device *de
     figures->device_memory_busy = load.memory_busy;
 }
 
-void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)
+void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_totals *figures)
 {
-    struct sl_worker_figures mine = *figures;
+    struct sl_worker_totals mine = *figures;
     mine.worker = atomic_load_explicit(&slot->words.worker, memory_order_relaxed);
     store(slot, &mine);
 }
 
-bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out)
+bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_totals *out)
 {
     // The writer is inside for some tens of nanoseconds, unless it is not running at all.
     for (int attempt = 0; attempt < 1000; attempt++) {
         uint32_t before = atomic_load_explicit(&slot->seq, memory_order_acquire);
         const word *from = (const word *)&slot->figures;
-        struct sl_worker_figures copy = {0};
+        struct sl_worker_totals copy = {0};
         for (size_t i = 0; i < WORDS; i++)
             ((word *)&copy)[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
         atomic_thread_fence(memory_order_acquire);

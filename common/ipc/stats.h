@@ -6,7 +6,7 @@
  *   sl_worker_words     the broker acts on them: who   each word by itself, at any time; the words
  *                       is there, does it live, does   mean nothing before `worker` is the one that
  *                       it leave                       is asked about (release, acquire)
- *   sl_worker_figures   statistics: shown              as a whole, sl_stats_read(); they say
+ *   sl_worker_totals   statistics: shown              as a whole, sl_stats_read(); they say
  *                                                      themselves whose they are
  *
  * The figures are under a seqlock: the writer makes `seq` odd, stores, and makes it even again; the
@@ -34,7 +34,7 @@ enum sl_stage {
     SL_STAGE_COUNT,
 };
 
-struct sl_worker_figures {
+struct sl_worker_totals {
     uint64_t worker; // id; filled in when they are published
     uint64_t batches;
     uint64_t edges;
@@ -65,7 +65,7 @@ struct sl_worker_words {
 struct sl_worker_slot {
     _Alignas(64) struct sl_worker_words words;
     _Alignas(64) _Atomic uint32_t seq; // of the figures
-    struct sl_worker_figures figures;
+    struct sl_worker_totals figures;
 };
 
 struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot);
@@ -88,12 +88,12 @@ static inline bool sl_stats_is_of(const struct sl_worker_slot *slot, uint32_t wo
 }
 // Worker: asks its GPU (NULL: none) what it holds and how busy it is, which takes longer than a
 // statistic is worth to a batch: not within a second of *looked_ns (0 at first).
-void sl_stats_look(struct sl_worker_figures *figures, const struct sl_device *device,
+void sl_stats_look(struct sl_worker_totals *figures, const struct sl_device *device,
                    uint64_t *looked_ns);
 // Worker: publishes its figures.
-void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures);
+void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_totals *figures);
 // Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was
 // preempted there, or died there): keep the figures of the time before.
-bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out);
+bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_totals *out);
 
 #endif

@@ -24,7 +24,7 @@ struct sl_row_reader {
     struct sl_row_file file;
     char *path[SL_ROW_PARTS_MAX]; // (owned)
     struct sl_row_options options;
-    struct sl_row_facts facts;
+    struct sl_row_profile facts;
     const struct sl_row_reads *reads;
     void *state;         // of `reads`
     bool broken;         // the drive fell silent: nothing is read any more

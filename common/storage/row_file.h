@@ -47,7 +47,7 @@ struct sl_row_options {
 };
 
 // What a reader found out.
-struct sl_row_facts {
+struct sl_row_profile {
     enum sl_row_way way;
     bool direct;        // past the page cache
     uint32_t depth;     // most reads that are under way at once

@@ -326,7 +326,7 @@ void sl_row_reader_close(struct sl_row_reader *r)
     free(r);
 }
 
-struct sl_row_facts sl_row_reader_facts(const struct sl_row_reader *r)
+struct sl_row_profile sl_row_reader_profile(const struct sl_row_reader *r)
 {
     return r->facts;
 }

@@ -53,7 +53,7 @@ void sl_row_reader_close(struct sl_row_reader *r);
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out);
 
-struct sl_row_facts sl_row_reader_facts(const struct sl_row_reader *r);
+struct sl_row_profile sl_row_reader_profile(const struct sl_row_reader *r);
 // Bytes that have been read from the file so far: more than the rows, since blocks are whole.
 uint64_t sl_row_reader_bytes(const struct sl_row_reader *r);
 const char *sl_row_way_name(enum sl_row_way way); // "io_uring", "threads"

@@ -140,7 +140,7 @@ struct rates {
 static const uint32_t *find_hotness(const struct options *o, const struct sl_topology *t,
                                     struct counts *c, const struct sl_cache_kind *kind)
 {
-    const struct sl_cache_facts facts = {
+    const struct sl_cache_inputs facts = {
         .dataset = &t->dataset,
         .seed = o->plan.seed,
         .n_hops = o->plan.n_hops,

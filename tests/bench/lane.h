@@ -58,7 +58,7 @@ static inline void lane_open_order(struct sl_epoch_order *order, enum sl_order k
                                    uint32_t sequences, const struct sl_dataset *ds, uint64_t seed,
                                    uint32_t batch_size)
 {
-    const struct sl_order_facts facts = {
+    const struct sl_order_inputs facts = {
         .dataset = ds,
         .train = ds->split[SL_SPLIT_TRAIN],
         .seed = seed,

@@ -75,7 +75,7 @@ struct fake {
     const char *role;
     unsigned long start;
     bool standby; // the trainer of the first device, where samplers sit
-    struct sl_worker_figures figures;
+    struct sl_worker_totals figures;
 };
 
 static inline bool fake_stopping(const struct fake *f)

@@ -174,7 +174,7 @@ static inline void train(uint32_t n)
         sl_board_commit_update(&job.arena, &u);
 }
 
-static inline void publish_figures(uint32_t slot, uint32_t worker, struct sl_worker_figures figures)
+static inline void publish_figures(uint32_t slot, uint32_t worker, struct sl_worker_totals figures)
 {
     struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
     if (!sl_stats_is_of(s, worker))
@@ -184,14 +184,14 @@ static inline void publish_figures(uint32_t slot, uint32_t worker, struct sl_wor
 
 static inline const struct sl_meter *look(void)
 {
-    sl_meter_look(&job.meter);
+    sl_meter_read(&job.meter);
     return &job.meter;
 }
 
 static inline void publish(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t sample_ns)
 {
     publish_figures(slot, worker,
-                    (struct sl_worker_figures){.batches = batches, .stage_ns = {sample_ns}});
+                    (struct sl_worker_totals){.batches = batches, .stage_ns = {sample_ns}});
 }
 
 static inline cJSON *line(void)

@@ -30,11 +30,11 @@ static struct {
     int fd;
     int epochs;
     bool complete;
-    struct sl_epoch_figures last;
+    struct sl_epoch last;
     int ranked; // calls of on_ranked
 } t;
 
-static inline void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
+static inline void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     t.epochs++;
     t.last = *figures;

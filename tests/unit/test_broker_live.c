@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "broker/figures.h"
+#include "broker/epoch.h"
 #include "broker/json_writer.h"
 #include "broker/live_bottleneck.h"
 
@@ -350,15 +350,15 @@ START_TEST(a_line_and_an_epochs_report_accuse_the_same)
                                               .queue = queue,
                                               .batches_per_update = batches};
         // The same second: two trainers' time.
-        struct sl_epoch_figures f = {.seconds = 1,
-                                     .samplers = 1,
-                                     .trainers = 2,
-                                     .batches = 10,
-                                     .stages.sample.seconds = 0.5,
-                                     .normal_train = 2 * (1 - waiting),
-                                     .normal_wait = 2 * waiting,
-                                     .queue.depth_mean = queue};
-        sl_figures_name_bottleneck(&f, &(struct sl_update_rule){.batches_per_update = batches});
+        struct sl_epoch f = {.seconds = 1,
+                             .samplers = 1,
+                             .trainers = 2,
+                             .batches = 10,
+                             .stages.sample.seconds = 0.5,
+                             .normal_train = 2 * (1 - waiting),
+                             .normal_wait = 2 * waiting,
+                             .queue.depth_mean = queue};
+        sl_epoch_name_bottleneck(&f, &(struct sl_update_rule){.batches_per_update = batches});
         const char *role = sl_live_role_name(sl_live_name_bottleneck(&shares, NULL, text));
         ck_assert_msg(strncmp(f.bottleneck, role, strlen(role)) == 0, "'%s' (%s), but '%s'", text,
                       role, f.bottleneck);

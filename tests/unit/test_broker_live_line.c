@@ -1,5 +1,5 @@
 // The line of statistics that looks at a job lead to, and its description.
-#include "broker/describe.h"
+#include "broker/description.h"
 #include "tests/unit/broker_live_fixture.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ START_TEST(rates_are_of_the_window)
     train(4);
     sl_clock_advance(20 * SECOND);
     const struct sl_meter *l = look();
-    const struct sl_meter_look *from, *to;
+    const struct sl_meter_reading *from, *to;
     ck_assert(sl_meter_window(l, &from, &to));
     double seconds = (double)(to->ns - from->ns) * 1e-9;
     cJSON *json = line();
@@ -57,7 +57,7 @@ START_TEST(rates_are_of_the_window)
     ck_assert_double_eq(number(json, "loss"), 1);
     ck_assert_double_eq_tol(number(json, "stages.train.p50"), 7e-3, 1e-9);
     // What was done before the window counts no more.
-    for (int i = 0; i < SL_METER_LOOKS; i++)
+    for (int i = 0; i < SL_METER_READINGS; i++)
         look();
     cJSON_Delete(json);
     json = line();
@@ -94,9 +94,9 @@ static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, ui
                             uint64_t wait_ns)
 {
     publish_figures(slot, worker,
-                    (struct sl_worker_figures){.batches = batches,
-                                               .stage_ns[SL_STAGE_TRAIN] = train_ns,
-                                               .stage_ns[SL_STAGE_WAIT] = wait_ns});
+                    (struct sl_worker_totals){.batches = batches,
+                                              .stage_ns[SL_STAGE_TRAIN] = train_ns,
+                                              .stage_ns[SL_STAGE_WAIT] = wait_ns});
 }
 
 // A standby trainer that waits for what is left over says nothing of who is waited for.
@@ -142,7 +142,7 @@ START_TEST(the_pace_is_of_training_alone)
         sl_clock_advance(SECOND);
         look();
     }
-    const struct sl_meter_look *from, *to;
+    const struct sl_meter_reading *from, *to;
     ck_assert(sl_meter_window(&job.meter, &from, &to));
     double seconds = (double)(to->ns - from->ns) * 1e-9;
     ck_assert_double_eq_tol(sl_meter_pace(&job.meter, 0), 8 / seconds, 1e-6 / seconds);
@@ -251,7 +251,7 @@ END_TEST
 START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
 {
     struct sl_open_phase *o = open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
-    publish_figures(3, 6, (struct sl_worker_figures){.current_tag = o->seq << 40 | 5u << 16});
+    publish_figures(3, 6, (struct sl_worker_totals){.current_tag = o->seq << 40 | 5u << 16});
     for (int i = 0; i < 10; i++) {
         sl_clock_advance(SECOND);
         look();
@@ -304,12 +304,12 @@ START_TEST(at_rest_is_who_has_nothing_in_hand_now)
     cJSON_Delete(json);
     must(sl_ledger_publish(&job.arena, &drawn));
     complete(&trained);
-    publish_figures(3, 2, (struct sl_worker_figures){.current_tag = trained.tag});
+    publish_figures(3, 2, (struct sl_worker_totals){.current_tag = trained.tag});
     json = line();
     ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
     cJSON_Delete(json);
-    publish_figures(3, 2, (struct sl_worker_figures){.batches = 1});
+    publish_figures(3, 2, (struct sl_worker_totals){.batches = 1});
     json = line();
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "paused");
     ck_assert_double_eq(at(json, "totals.edges")->valuedouble, 100);
@@ -349,8 +349,8 @@ END_TEST
 START_TEST(a_gpu_s_load_is_what_was_said_last)
 {
     const uint64_t now = sl_now_ns();
-    struct sl_worker_figures *first = &job.meter.seat[members[0].slot].last;
-    struct sl_worker_figures *other = &job.meter.seat[members[1].slot].last;
+    struct sl_worker_totals *first = &job.meter.seat[members[0].slot].last;
+    struct sl_worker_totals *other = &job.meter.seat[members[1].slot].last;
     job.config.devices[0].kind = SL_DEVICE_CUDA;
     members[1].device = members[0].device;
     members[1].wanted = members[1].alive = members[1].ready = true;
@@ -387,12 +387,12 @@ START_TEST(the_process_is_looked_at)
 {
     struct sl_meter *l = &job.meter;
     job.memory.member_bytes[0] = 12345;
-    sl_meter_look_at_processes(&job.meter);
+    sl_meter_read_processes(&job.meter);
     const uint64_t at_ns = l->processes_at_ns, cpu_ns = l->broker.cpu_ns;
     // Works until the kernel has counted a tenth of a second of it, however long that takes.
     for (clock_t until = clock() + CLOCKS_PER_SEC / 10; clock() < until;)
         ;
-    sl_meter_look_at_processes(&job.meter);
+    sl_meter_read_processes(&job.meter);
     const double seconds = (double)(l->processes_at_ns - at_ns) * 1e-9;
     const double worked = (double)(l->broker.cpu_ns - cpu_ns) * 1e-9;
     cJSON *json = line();
@@ -407,7 +407,7 @@ START_TEST(the_process_is_looked_at)
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
     cJSON_Delete(json);
     members[0].alive = members[3].alive = false; // nobody is asked of again
-    sl_meter_look_at_processes(&job.meter);
+    sl_meter_read_processes(&job.meter);
     json = line();
     ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);
     cJSON_Delete(json);
@@ -430,7 +430,7 @@ START_TEST(a_long_jobs_description_has_the_newest_epochs)
         cJSON_AddStringToObject(e, "words", words);
         cJSON_AddItemToArray(job.report.epochs, e);
     }
-    sl_describe(&job.view, &job.live, &w);
+    sl_description_write(&job.view, &job.live, &w);
     ck_assert_uint_lt(strlen(sl_json_text(&w)), SL_BUS_MESSAGE_MAX / 2);
     cJSON *json = cJSON_Parse(sl_json_text(&w));
     const cJSON *epochs = at(json, "epochs");
@@ -451,7 +451,7 @@ START_TEST(a_job_that_starts_describes_itself)
     struct sl_json_writer w = {0};
     must(sl_timeline_init(&job.timeline));
     job.state = SL_JOB_STARTING;
-    sl_describe(&job.view, &job.live, &w); // without a report
+    sl_description_write(&job.view, &job.live, &w); // without a report
     cJSON *json = cJSON_Parse(sl_json_text(&w));
     ck_assert_str_eq(at(json, "state")->valuestring, "starting");
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "epochs")), 0);

@@ -241,7 +241,7 @@ END_TEST
 
 START_TEST(a_dead_worker_holds_nothing)
 {
-    publish_figures(0, 5, (struct sl_worker_figures){.current_tag = 77});
+    publish_figures(0, 5, (struct sl_worker_totals){.current_tag = 77});
     ck_assert(look()->seat[0].held);
     members[0].alive = false;
     ck_assert(!look()->seat[0].held);
@@ -254,7 +254,7 @@ START_TEST(a_pause_is_neither_work_nor_waiting)
     sl_pauses_begin(&job.pauses, sl_now_ns());
     for (int i = 0; i < 5; i++)
         look();
-    ck_assert_uint_eq(job.meter.seat[0].sums.looks, 1);
+    ck_assert_uint_eq(job.meter.seat[0].sums.readings, 1);
 }
 END_TEST
 

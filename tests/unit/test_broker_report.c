@@ -62,7 +62,7 @@ static double number(const char *path)
 #define EXPECT_TEXT(path, value) ck_assert_str_eq(at(report, path)->valuestring, value)
 
 // Adds an epoch and parses its line.
-static cJSON *add_epoch(const struct sl_epoch_figures *f)
+static cJSON *add_epoch(const struct sl_epoch *f)
 {
     char *line = sl_report_add_epoch(&r, f);
     cJSON *json = cJSON_Parse(line);
@@ -130,11 +130,11 @@ static struct sl_evaluation evaluation(double accuracy, double macro_f1, double 
 
 START_TEST(evaluations_have_their_tasks_metrics)
 {
-    struct sl_epoch_figures f = {.epoch = 0};
+    struct sl_epoch f = {.epoch = 0};
     const struct sl_best best = {.has = true, .epoch = 1, .value = 0.6};
     const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
     cJSON_Delete(add_epoch(&f));
-    f = (struct sl_epoch_figures){.epoch = 1, .evaluated = true, .on_val = evaluation(0.8, 0.6, 2)};
+    f = (struct sl_epoch){.epoch = 1, .evaluated = true, .on_val = evaluation(0.8, 0.6, 2)};
     f.tested = true;
     f.on_test = evaluation(0.7, 0.9, 3);
     cJSON_Delete(add_epoch(&f));
@@ -166,7 +166,7 @@ END_TEST
 
 START_TEST(a_loss_that_is_no_number_is_null)
 {
-    const struct sl_epoch_figures f = {.loss = NAN};
+    const struct sl_epoch f = {.loss = NAN};
     char *line = sl_report_add_epoch(&r, &f);
     ck_assert_msg(strstr(line, "\"loss\":null") != NULL, "%s", line);
     ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
 {
-    const struct sl_epoch_figures f = {
+    const struct sl_epoch f = {
         .cache.ranked = true,
         .cache.rows = 100,
         .cache.hits = 30,
@@ -221,7 +221,7 @@ END_TEST
 
 START_TEST(an_epoch_of_async_updates_has_its_staleness)
 {
-    report = add_epoch(&(struct sl_epoch_figures){
+    report = add_epoch(&(struct sl_epoch){
         .async = true, .updates.staleness_mean = 1.5, .updates.staleness_max = 4});
     EXPECT("updates.staleness_mean", 1.5);
     EXPECT("updates.staleness_max", 4);
@@ -369,7 +369,7 @@ static void add_epochs(bool optimal)
 {
     static const double found[] = {NAN, 0.8, 0.85, 0.9};
     for (uint32_t e = 0; e < 4; e++)
-        cJSON_Delete(add_epoch(&(struct sl_epoch_figures){
+        cJSON_Delete(add_epoch(&(struct sl_epoch){
             .epoch = e,
             .seconds = e == 0 ? 3 : 1,
             .cache.ranked = e > 0,
@@ -446,9 +446,9 @@ END_TEST
 START_TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
 {
     with_cache(SL_CACHE_RANDOM);
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){
+    cJSON_Delete(add_epoch(&(struct sl_epoch){
         .cache.ranked = true, .has_optimal = true, .cache.optimal_hit_rate = 0.7}));
-    report = add_epoch(&(struct sl_epoch_figures){
+    report = add_epoch(&(struct sl_epoch){
         .epoch = 1, .cache.ranked = true, .has_optimal = true, .cache.optimal_hit_rate = NAN});
     EXPECT_NULL("cache.optimal_hit_rate");
     cJSON_Delete(report);
@@ -464,7 +464,7 @@ START_TEST(the_oracle_costs_its_pre_sampling)
 {
     with_cache(SL_CACHE_OPTIMAL);
     outcome.totals.cache.presample_seconds = 5;
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.cache.ranked = true, .seconds = 2}));
+    cJSON_Delete(add_epoch(&(struct sl_epoch){.cache.ranked = true, .seconds = 2}));
     finish();
     EXPECT("cache.presample_epochs", 4);
     EXPECT("cache.presample_seconds", 5);
@@ -475,7 +475,7 @@ END_TEST
 START_TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
 {
     with_cache(SL_CACHE_PRESC);
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.seconds = 2, .cache.misses = 10}));
+    cJSON_Delete(add_epoch(&(struct sl_epoch){.seconds = 2, .cache.misses = 10}));
     finish();
     EXPECT_NULL("cache.hit_rate");
     EXPECT_NULL("cache.presample_cost_epochs");
@@ -495,8 +495,8 @@ END_TEST
 
 START_TEST(what_a_single_device_saves_is_not_known)
 {
-    cJSON_Delete(add_epoch(
-        &(struct sl_epoch_figures){.switching.batches = 4, .switching.seconds_saved = NAN}));
+    cJSON_Delete(
+        add_epoch(&(struct sl_epoch){.switching.batches = 4, .switching.seconds_saved = NAN}));
     finish();
     EXPECT_NULL("switching.seconds_saved");
 }

@@ -24,7 +24,7 @@ static struct world {
     bool complete;
 } t;
 
-static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
+static void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     t.loss[(size_t)figures->epoch] = figures->loss;
     t.accuracy[(size_t)figures->epoch] = figures->on_val.value[SL_MEASURE_ACCURACY];

@@ -100,22 +100,22 @@ static double scalar(const Sl__Tfevent__Event *e, const char *tag)
     return NAN;
 }
 
-static struct sl_epoch_figures an_epoch(void)
+static struct sl_epoch an_epoch(void)
 {
-    struct sl_epoch_figures f = {.seconds = 2,
-                                 .evaluate_seconds = 0.5,
-                                 .loss = 1.25,
-                                 .train_accuracy = 0.5,
-                                 .evaluated = true,
-                                 .batches = 10,
-                                 .sampled_edges = 4000,
-                                 .queue.depth_mean = 1.5,
-                                 .samplers = 1,
-                                 .trainers = 3,
-                                 .switches = 2,
-                                 .cache.ranked = true,
-                                 .cache.hits = 3,
-                                 .cache.misses = 1};
+    struct sl_epoch f = {.seconds = 2,
+                         .evaluate_seconds = 0.5,
+                         .loss = 1.25,
+                         .train_accuracy = 0.5,
+                         .evaluated = true,
+                         .batches = 10,
+                         .sampled_edges = 4000,
+                         .queue.depth_mean = 1.5,
+                         .samplers = 1,
+                         .trainers = 3,
+                         .switches = 2,
+                         .cache.ranked = true,
+                         .cache.hits = 3,
+                         .cache.misses = 1};
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
         f.on_val.value[m] = NAN;
     f.on_val.applies[SL_MEASURE_ACCURACY] = f.on_val.applies[SL_MEASURE_MICRO_F1] = true;
@@ -153,7 +153,7 @@ END_TEST
 
 START_TEST(an_epoch_is_one_event_with_all_that_is_known)
 {
-    const struct sl_epoch_figures f = an_epoch();
+    const struct sl_epoch f = an_epoch();
     sl_tensorboard_add_epoch(&board, &f, 5);
     sl_tensorboard_add_epoch(&board, &f, 10);
     read_events();
@@ -183,7 +183,7 @@ END_TEST
 
 START_TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
 {
-    struct sl_epoch_figures f = an_epoch();
+    struct sl_epoch f = an_epoch();
     sl_tensorboard_add_epoch(&board, &f, 5);
     f.tested = true;
     f.on_test = f.on_val;
@@ -199,7 +199,7 @@ END_TEST
 
 START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
 {
-    struct sl_epoch_figures f = an_epoch();
+    struct sl_epoch f = an_epoch();
     f.train_accuracy = NAN;
     f.loss = INFINITY;
     f.cache.ranked = false;
@@ -221,7 +221,7 @@ END_TEST
 
 START_TEST(staleness_is_of_asynchronous_updates)
 {
-    struct sl_epoch_figures f = an_epoch();
+    struct sl_epoch f = an_epoch();
     f.async = true;
     f.updates.staleness_mean = 1.75;
     sl_tensorboard_add_epoch(&board, &f, 5);
@@ -240,7 +240,7 @@ END_TEST
 
 START_TEST(nothing_happens_when_it_is_not_open)
 {
-    const struct sl_epoch_figures f = an_epoch();
+    const struct sl_epoch f = an_epoch();
     struct sl_tensorboard none = {0};
     sl_tensorboard_add_epoch(&none, &f, 5);
     read_events();

@@ -110,7 +110,7 @@ static void begin(void)
     must(sl_report_init(&r));
 }
 
-static void add_epoch(const struct sl_epoch_figures *f)
+static void add_epoch(const struct sl_epoch *f)
 {
     free(sl_report_add_epoch(&r, f));
 }
@@ -133,8 +133,8 @@ static const char *summary(void)
 START_TEST(a_plain_job_says_what_it_read)
 {
     begin();
-    add_epoch(&(struct sl_epoch_figures){.batches = 10, .cache.miss_bytes = 3 << 20});
-    add_epoch(&(struct sl_epoch_figures){.epoch = 1, .batches = 10, .cache.miss_bytes = 1 << 20});
+    add_epoch(&(struct sl_epoch){.batches = 10, .cache.miss_bytes = 3 << 20});
+    add_epoch(&(struct sl_epoch){.epoch = 1, .batches = 10, .cache.miss_bytes = 1 << 20});
     const char *text = summary();
     assert_has(text, "job: done in ");
     assert_has(text, "features    4.00 MiB from the store\n");
@@ -158,18 +158,18 @@ START_TEST(a_cache_is_told_in_a_line)
     outcome.n_seats = 1;
     outcome.n_nodes = 1 << 17;
     outcome.totals.cache.row_bytes = 1024;
-    add_epoch(&(struct sl_epoch_figures){.seconds = 3, .cache.miss_bytes = 3 << 20});
-    add_epoch(&(struct sl_epoch_figures){.epoch = 1,
-                                         .seconds = 1,
-                                         .cache.ranked = true,
-                                         .cache.hits = 9,
-                                         .cache.misses = 1,
-                                         .cache.hit_bytes = 9 << 20,
-                                         .cache.miss_bytes = 1 << 20,
-                                         .cache.matched_bytes = 5 << 20,
-                                         .has_optimal = true,
-                                         .cache.optimal_hit_rate = 0.95,
-                                         .stages.mark = {.seconds = 0.25, .count = 1}});
+    add_epoch(&(struct sl_epoch){.seconds = 3, .cache.miss_bytes = 3 << 20});
+    add_epoch(&(struct sl_epoch){.epoch = 1,
+                                 .seconds = 1,
+                                 .cache.ranked = true,
+                                 .cache.hits = 9,
+                                 .cache.misses = 1,
+                                 .cache.hit_bytes = 9 << 20,
+                                 .cache.miss_bytes = 1 << 20,
+                                 .cache.matched_bytes = 5 << 20,
+                                 .has_optimal = true,
+                                 .cache.optimal_hit_rate = 0.95,
+                                 .stages.mark = {.seconds = 0.25, .count = 1}});
     const char *text = summary();
     assert_has(text, "features    4.00 MiB from the store, 5.00 MiB from the batch before, "
                      "9.00 MiB from caches\n");
@@ -196,8 +196,8 @@ START_TEST(switching_and_decisions_are_told_in_a_line_each)
                                 .ok = true,
                                 .message = "done"};
     begin();
-    add_epoch(&(struct sl_epoch_figures){
-        .switching.batches = 8, .switches = 2, .switching.seconds_saved = 0.25});
+    add_epoch(
+        &(struct sl_epoch){.switching.batches = 8, .switches = 2, .switching.seconds_saved = 0.25});
     sl_report_add_allocation(&r, &a);
     a.epoch = 1; // looked at again, and left
     sl_report_add_allocation(&r, &a);

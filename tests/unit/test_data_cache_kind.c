@@ -23,7 +23,7 @@ static const struct sl_dataset dataset = {
     .indices_dtype = SL_DTYPE_U32,
     .split = {{TRAINED, train}},
 };
-static struct sl_cache_facts facts = {
+static struct sl_cache_inputs facts = {
     .dataset = &dataset, .seed = 3, .n_hops = SL_COUNT_OF(fanout), .fanout = fanout};
 
 static void setup(void)

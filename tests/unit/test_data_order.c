@@ -229,7 +229,7 @@ END_TEST
 static void open_order(struct sl_epoch_order *order, uint32_t sequences, double excess,
                        uint32_t batch_size)
 {
-    const struct sl_order_facts facts = {
+    const struct sl_order_inputs facts = {
         .dataset = &dataset,
         .train = dataset.split[SL_SPLIT_TRAIN],
         .seed = 9,
@@ -294,10 +294,10 @@ START_TEST(it_stops_on_request)
     const atomic_bool cancel = true;
     struct sl_epoch_order order;
     make_graph(700);
-    const struct sl_order_facts facts = {.dataset = &dataset,
-                                         .train = dataset.split[SL_SPLIT_TRAIN],
-                                         .batch_size = 8,
-                                         .cancel = &cancel};
+    const struct sl_order_inputs facts = {.dataset = &dataset,
+                                          .train = dataset.split[SL_SPLIT_TRAIN],
+                                          .batch_size = 8,
+                                          .cancel = &cancel};
     ck_assert_int_eq(sl_epoch_order_open(&order, SL_ORDER_PROXIMITY, &facts), SL_EABORTED);
     ck_assert_ptr_null(order.walk);
 }

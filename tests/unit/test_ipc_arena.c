@@ -263,7 +263,7 @@ static _Atomic bool over;
 
 static void *write_figures(void *arg)
 {
-    struct sl_worker_figures f = {0};
+    struct sl_worker_totals f = {0};
     for (uint64_t i = 1; !over; i++) {
         f.batches = i;
         f.edges = 2 * i;
@@ -278,7 +278,7 @@ START_TEST(a_reader_never_sees_half_a_set_of_figures)
     pthread_t t;
     sl_stats_begin(&slot, 9);
     pthread_create(&t, NULL, write_figures, NULL);
-    struct sl_worker_figures f = {0};
+    struct sl_worker_totals f = {0};
     int seen = 0;
     for (int i = 0; i < 200000; i++) {
         seen += sl_stats_read(&slot, &f);

@@ -272,7 +272,7 @@ START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
     uint64_t batches = 0, edges = 0;
     for (uint32_t i = 0; i < samplers; i++) {
         ck_assert_int_eq(stop(&runners[i]), SL_OK);
-        struct sl_worker_figures f;
+        struct sl_worker_totals f;
         ck_assert(sl_stats_read(sl_stats_slot(&arena, i), &f));
         ck_assert_uint_eq(f.current_tag, 0);
         batches += f.batches;
@@ -557,7 +557,7 @@ START_TEST(blocks_carry_ranks_once_there_is_an_order)
     take_spec(&train, sl_arena_order(&arena, 0));
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     expect_visits();
-    struct sl_worker_figures f;
+    struct sl_worker_totals f;
     ck_assert(sl_stats_read(runners[0].sampler.stats, &f));
     ck_assert_uint_gt(f.stage_ns[SL_STAGE_SAMPLE], 0);
     ck_assert_uint_gt(f.stage_ns[SL_STAGE_MARK], 0);

@@ -146,7 +146,7 @@ START_TEST(the_depth_is_measured)
     const struct sl_row_options options = {.way = (enum sl_row_way)_i};
     struct sl_row_reader *r;
     ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &r), SL_OK);
-    const struct sl_row_facts f = sl_row_reader_facts(r);
+    const struct sl_row_profile f = sl_row_reader_profile(r);
     ck_assert(f.latency_s > 0 && f.reads_per_s > 0);
     ck_assert(f.depth >= 8 && f.depth <= 256);
     ck_assert(f.depth >= SL_MIN(f.latency_s * f.reads_per_s, 256.0) - 1);
@@ -275,7 +275,7 @@ START_TEST(a_drive_that_is_silent_is_given_up)
     const uint32_t row = 1;
     char out[4096];
     ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &silent), SL_OK);
-    if (sl_row_reader_facts(silent).way == SL_ROWS_BY_URING) {
+    if (sl_row_reader_profile(silent).way == SL_ROWS_BY_URING) {
         int rc = sl_row_reader_read(silent, &row, NULL, 1, out);
         if (_i)
             expect_error(rc, SL_EABORTED, "features", "stopped");
@@ -348,7 +348,7 @@ START_TEST(where_io_uring_is_forbidden_threads_read)
     refuse_uring();
     file.part[0].fd = make_file(15000);
     ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[0], &r), SL_OK);
-    ck_assert_str_eq(sl_row_way_name(sl_row_reader_facts(r).way), "threads");
+    ck_assert_str_eq(sl_row_way_name(sl_row_reader_profile(r).way), "threads");
     expect_rows(r, &file, rows, 4);
     sl_row_reader_close(r);
     remove_file();

@@ -373,7 +373,7 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     }
     assert_same_result(sum, direct(&f, now, SL_SPLIT_VAL, c.sampler.fanout));
     assert_predictions(&f, sum.correct);
-    struct sl_worker_figures figures;
+    struct sl_worker_totals figures;
     uint64_t batches = 0;
     for (uint32_t d = 1; d <= 2; d++) {
         uint32_t slot = sl_seat_trainer(&f.arena, FARM_DEVICES - d);

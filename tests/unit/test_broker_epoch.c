@@ -3,22 +3,22 @@
 
 #include <math.h>
 
-#include "broker/figures.h"
+#include "broker/epoch.h"
 
 #define MS 1000000ull
 
-static struct sl_figures_scratch room;
+static struct sl_epoch_scratch room;
 static struct sl_update_entry updates[1000];
 static const struct sl_update_rule ordered_by_1 = {.batches_per_update = 1};
 
 static void setup(void)
 {
-    must(sl_figures_scratch_init(&room, 1000));
+    must(sl_epoch_scratch_init(&room, 1000));
 }
 
 static void teardown(void)
 {
-    sl_figures_scratch_fini(&room);
+    sl_epoch_scratch_fini(&room);
 }
 
 START_TEST(percentiles_are_nearest_ranks)
@@ -26,15 +26,15 @@ START_TEST(percentiles_are_nearest_ranks)
     uint64_t v[100];
     for (uint64_t i = 0; i < 100; i++)
         v[i] = i + 1;
-    ck_assert_uint_eq(sl_figures_percentile(v, 100, 50), 50);
-    ck_assert_uint_eq(sl_figures_percentile(v, 100, 99), 99);
-    ck_assert_uint_eq(sl_figures_percentile(v, 100, 99.5), 100);
-    ck_assert_uint_eq(sl_figures_percentile(v, 100, 100), 100);
-    ck_assert_uint_eq(sl_figures_percentile(v, 1, 50), 1);
-    ck_assert_uint_eq(sl_figures_percentile(v, 1, 99), 1);
-    ck_assert_uint_eq(sl_figures_percentile(v, 2, 50), 1);
-    ck_assert_uint_eq(sl_figures_percentile(v, 3, 50), 2);
-    ck_assert_uint_eq(sl_figures_percentile(v, 10, 99), 10);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 100, 50), 50);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 100, 99), 99);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 100, 99.5), 100);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 100, 100), 100);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 1, 50), 1);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 1, 99), 1);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 2, 50), 1);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 3, 50), 2);
+    ck_assert_uint_eq(sl_epoch_percentile(v, 10, 99), 10);
 }
 END_TEST
 
@@ -72,9 +72,9 @@ static void make_entries(struct sl_batch_entry *e, uint64_t n)
 START_TEST(an_epoch_is_summed_up)
 {
     struct sl_batch_entry e[100];
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 2};
+    struct sl_epoch f = {.samplers = 1, .trainers = 2};
     make_entries(e, 100);
-    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
     ck_assert_uint_eq(f.batches, 100);
     ck_assert_double_eq_tol(f.seconds, 2.0, 1e-9);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
@@ -89,7 +89,7 @@ START_TEST(an_epoch_is_summed_up)
     ck_assert_uint_eq(f.cache.miss_bytes, 20800);
     ck_assert_uint_eq(f.cache.matched, 200);
     ck_assert_uint_eq(f.cache.matched_bytes, 1600);
-    ck_assert_double_eq_tol(sl_figures_hit_rate(&f), 0.48, 1e-12);
+    ck_assert_double_eq_tol(sl_epoch_hit_rate(&f), 0.48, 1e-12);
     ck_assert_double_eq_tol(f.stages.mark.seconds, 0.01, 1e-9);
     ck_assert_double_eq_tol(f.stages.copy.seconds, 0.02, 1e-9);
     ck_assert_double_eq_tol(f.stages.copy.p99, 0.0002, 1e-9);
@@ -108,7 +108,7 @@ START_TEST(pauses_are_no_time_of_an_epoch)
 {
     struct sl_batch_entry e[100];
     struct sl_pauses pauses = {.n = 0};
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 2, .pauses = &pauses};
+    struct sl_epoch f = {.samplers = 1, .trainers = 2, .pauses = &pauses};
     make_entries(e, 100);
     // Every batch lies for 25 ms; half a second in which nothing moves, in the middle of it all.
     for (int i = 50; i < 100; i++) {
@@ -127,12 +127,12 @@ START_TEST(pauses_are_no_time_of_an_epoch)
     for (int i = 0; i < 49; i++)
         lain -= e[i].claimed_at_ns > begin ? e[i].claimed_at_ns - begin : 0;
     lain -= 400 * MS;
-    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.4, 1e-9);
     ck_assert_double_eq_tol(f.queue.depth_mean, (double)lain * 1e-9 / 1.1, 1e-9);
     sl_pauses_begin(&pauses, 2600 * MS); // the evaluation begins at 2.5 s, and is paused still
-    sl_figures_take_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
+    sl_epoch_take_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.8, 1e-9);
 }
@@ -141,9 +141,9 @@ END_TEST
 START_TEST(queue_depth_follows_arrivals_and_claims)
 {
     struct sl_batch_entry e[100];
-    struct sl_epoch_figures f = {0};
+    struct sl_epoch f = {0};
     make_entries(e, 100);
-    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     // 100 batches lie 25 ms each within a second; at most three at once (at 20, 10 and 0 ms).
     ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 3);
@@ -156,21 +156,21 @@ START_TEST(an_end_that_is_seen_after_a_pause)
 {
     struct sl_batch_entry e[100];
     struct sl_pauses pauses = {.n = 0};
-    struct sl_epoch_figures f = {.pauses = &pauses};
+    struct sl_epoch f = {.pauses = &pauses};
     make_entries(e, 100);
     sl_pauses_begin(&pauses, 2100 * MS);
     sl_pauses_end(&pauses, 2900 * MS);
-    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.2, 1e-9);
     f.evaluate_seconds = 0.5;
-    sl_figures_end_earlier(&f, true, (struct sl_span){2000 * MS, 3000 * MS});
+    sl_epoch_end_earlier(&f, true, (struct sl_span){2000 * MS, 3000 * MS});
     ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
     ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
     f.paused_seconds = 0.8;
-    sl_figures_end_earlier(&f, false, (struct sl_span){2000 * MS, 3000 * MS});
+    sl_epoch_end_earlier(&f, false, (struct sl_span){2000 * MS, 3000 * MS});
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.3, 1e-9);
-    sl_figures_end_earlier(&f, true, (struct sl_span){3000 * MS, 2000 * MS});
+    sl_epoch_end_earlier(&f, true, (struct sl_span){3000 * MS, 2000 * MS});
     ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
     ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
 }
@@ -180,8 +180,8 @@ START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
 {
     struct sl_batch_entry e[2] = {{.ready_at_ns = 100 * MS, .claimed_at_ns = 1500 * MS},
                                   {.ready_at_ns = 200 * MS, .claimed_at_ns = 1250 * MS}};
-    struct sl_epoch_figures f = {0};
-    sl_figures_take_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    struct sl_epoch f = {0};
+    sl_epoch_take_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     ck_assert_double_eq_tol(f.queue.depth_mean, 0.75, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 2);
 }
@@ -191,8 +191,8 @@ START_TEST(an_epoch_of_one_batch_has_figures)
 {
     struct sl_batch_entry e = {
         .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
-    sl_figures_take_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
+    struct sl_epoch f = {.samplers = 1, .trainers = 1};
+    sl_epoch_take_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
     ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.p99, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.loss, 1, 1e-12);
@@ -203,9 +203,9 @@ END_TEST
 START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
 {
     struct sl_batch_entry e[2] = {{.train_ns = 5 * MS}, {.train_ns = 5 * MS}};
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
+    struct sl_epoch f = {.samplers = 1, .trainers = 1};
     updates[1].took_ns = 2 * MS;
-    sl_figures_take_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
     ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.p99, 0.007, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.seconds, 0.012, 1e-12);
@@ -222,19 +222,19 @@ START_TEST(the_first_update_is_the_one_that_was_over_first)
         {.from_ns = 20, .took_ns = 15},
         {.from_ns = 40, .took_ns = 1},
     };
-    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 0), 0);
-    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 1), 0);
-    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 2), 39);
-    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 4), 35);
+    ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 0), 0);
+    ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 1), 0);
+    ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 2), 39);
+    ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 4), 35);
 }
 END_TEST
 
 START_TEST(nothing_counted_and_no_time_divide_by_nothing)
 {
     struct sl_batch_entry e = {0};
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
-    sl_figures_take_training(&f, &e, updates, 1, (struct sl_span){5, 5}, &room);
-    sl_figures_name_bottleneck(&f, &ordered_by_1);
+    struct sl_epoch f = {.samplers = 1, .trainers = 1};
+    sl_epoch_take_training(&f, &e, updates, 1, (struct sl_span){5, 5}, &room);
+    sl_epoch_name_bottleneck(&f, &ordered_by_1);
     ck_assert_double_eq(f.loss, 0);
     ck_assert_double_eq(f.train_accuracy, 0);
     ck_assert_double_eq(f.queue.depth_mean, 0);
@@ -246,10 +246,10 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
 {
     struct sl_batch_entry light[2] = {{.train_ns = MS}, {.train_ns = MS}};
     struct sl_batch_entry heavy[2] = {{.train_ns = 100 * MS}, {.extract_ns = 200 * MS}};
-    struct sl_epoch_figures f = {0};
-    sl_figures_take_evaluation(&f, light, 2, (struct sl_span){0, 2 * MS}, &room);
-    sl_figures_take_evaluation(&f, heavy, 2, (struct sl_span){2 * MS, 302 * MS}, &room);
-    sl_figures_take_evaluation(&f, light, 2, (struct sl_span){302 * MS, 304 * MS}, &room);
+    struct sl_epoch f = {0};
+    sl_epoch_take_evaluation(&f, light, 2, (struct sl_span){0, 2 * MS}, &room);
+    sl_epoch_take_evaluation(&f, heavy, 2, (struct sl_span){2 * MS, 302 * MS}, &room);
+    sl_epoch_take_evaluation(&f, light, 2, (struct sl_span){302 * MS, 304 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.304, 1e-9);
     ck_assert_double_eq_tol(f.stages.evaluate.seconds, 0.304, 1e-9);
     ck_assert_uint_eq(f.stages.evaluate.count, 6);
@@ -259,21 +259,21 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
 END_TEST
 
 // The first `restored` of ten batches were trained before the job was resumed.
-static struct sl_epoch_figures take_restored(uint64_t restored)
+static struct sl_epoch take_restored(uint64_t restored)
 {
     struct sl_batch_entry e[10];
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
+    struct sl_epoch f = {.samplers = 1, .trainers = 1};
     make_entries(e, 10);
     for (uint64_t i = 0; i < restored; i++)
         e[i] = (struct sl_batch_entry){
             .restored = 1, .n_edges = 100, .n_input = 50, .loss = 20, .weight = 10, .counted = 10};
-    sl_figures_take_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     return f;
 }
 
 START_TEST(restored_batches_have_losses_and_no_times)
 {
-    struct sl_epoch_figures f = take_restored(6);
+    struct sl_epoch f = take_restored(6);
     ck_assert_uint_eq(f.batches, 10);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
     ck_assert_uint_eq(f.sampled_edges, 600 + 106 + 107 + 108 + 109);
@@ -288,7 +288,7 @@ END_TEST
 
 START_TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
 {
-    struct sl_epoch_figures f = take_restored(10);
+    struct sl_epoch f = take_restored(10);
     ck_assert_uint_eq(f.batches, 10);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
     ck_assert_uint_eq(f.stages.sample.count + f.stages.train.count + f.queue.depth_max, 0);
@@ -301,33 +301,33 @@ END_TEST
 // --- the profile ---
 
 // Takes an epoch of n entries that are the same but for what `set` does to them.
-static struct sl_epoch_figures take(uint64_t n, uint32_t trainers, bool async,
-                                    void (*set)(struct sl_batch_entry *, uint64_t))
+static struct sl_epoch take(uint64_t n, uint32_t trainers, bool async,
+                            void (*set)(struct sl_batch_entry *, uint64_t))
 {
     static struct sl_batch_entry e[1000];
-    struct sl_epoch_figures f = {.samplers = 1, .trainers = trainers, .async = async};
+    struct sl_epoch f = {.samplers = 1, .trainers = trainers, .async = async};
     memset(e, 0, n * sizeof *e);
     for (uint64_t i = 0; i < n; i++) {
         e[i].sampler = 1;
         e[i].trainer = 2;
         set(&e[i], i);
     }
-    sl_figures_take_training(&f, e, updates, n, (struct sl_span){0, 1000 * MS}, &room);
+    sl_epoch_take_training(&f, e, updates, n, (struct sl_span){0, 1000 * MS}, &room);
     return f;
 }
 
 static void slow_at_first(struct sl_batch_entry *e, uint64_t i)
 {
-    e->sample_ns = (i < SL_FIGURES_WARM_UP ? 100 : 2) * MS;
+    e->sample_ns = (i < SL_EPOCH_WARM_UP ? 100 : 2) * MS;
     e->mark_ns = e->copy_ns = MS / 2;
-    e->train_ns = (i < SL_FIGURES_WARM_UP ? 500 : 7) * MS;
+    e->train_ns = (i < SL_EPOCH_WARM_UP ? 500 : 7) * MS;
     e->extract_ns = 5 * MS;
 }
 
 START_TEST(a_worker_warms_up_once_in_its_life)
 {
     // Three of five batches are cold: with them the median would be theirs.
-    struct sl_epoch_figures f = take(5, 1, false, slow_at_first);
+    struct sl_epoch f = take(5, 1, false, slow_at_first);
     ck_assert_double_eq_tol(f.profile.t_sample, 0.003, 1e-9);
     ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-9);
     ck_assert_double_eq(f.profile.t_standby, 0);
@@ -339,7 +339,7 @@ END_TEST
 
 START_TEST(cold_batches_tell_when_there_are_no_others)
 {
-    struct sl_epoch_figures f = take(2, 1, false, slow_at_first);
+    struct sl_epoch f = take(2, 1, false, slow_at_first);
     ck_assert_double_eq_tol(f.profile.t_sample, 0.101, 1e-9);
     ck_assert_double_eq_tol(f.profile.t_train, 0.5, 1e-9);
 }
@@ -353,7 +353,7 @@ static void extraction_bound(struct sl_batch_entry *e, uint64_t i)
 
 START_TEST(a_batch_takes_as_long_as_the_longer_of_extraction_and_training)
 {
-    struct sl_epoch_figures f = take(13, 1, false, extraction_bound); // ten warm ones
+    struct sl_epoch f = take(13, 1, false, extraction_bound); // ten warm ones
     ck_assert_double_eq_tol(f.profile.t_train, 0.020, 1e-9);
 }
 END_TEST
@@ -370,7 +370,7 @@ static void helped(struct sl_batch_entry *e, uint64_t i)
 
 START_TEST(standby_trainers_are_told_apart)
 {
-    struct sl_epoch_figures f = take(100, 5, false, helped);
+    struct sl_epoch f = take(100, 5, false, helped);
     ck_assert_uint_eq(f.switching.batches, 25);
     ck_assert_double_eq_tol(f.profile.t_train, 0.010, 1e-9);
     ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
@@ -390,7 +390,7 @@ static void all_by_standby(struct sl_batch_entry *e, uint64_t i)
 
 START_TEST(without_normal_trainers_nothing_is_known_to_be_saved)
 {
-    struct sl_epoch_figures f = take(10, 0, false, all_by_standby);
+    struct sl_epoch f = take(10, 0, false, all_by_standby);
     ck_assert_double_eq(f.profile.t_train, 0);
     ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
     ck_assert(isnan(f.switching.seconds_saved));
@@ -403,7 +403,7 @@ END_TEST
 
 START_TEST(a_full_epoch_of_either_kind_fits_the_scratch)
 {
-    struct sl_epoch_figures f = take(1000, 1, false, all_by_standby);
+    struct sl_epoch f = take(1000, 1, false, all_by_standby);
     ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
     f = take(1000, 1, false, slow_at_first);
     ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-9);
@@ -419,7 +419,7 @@ static void stale(struct sl_batch_entry *e, uint64_t i)
 
 START_TEST(staleness_is_of_async_updates)
 {
-    struct sl_epoch_figures f = take(100, 2, true, stale);
+    struct sl_epoch f = take(100, 2, true, stale);
     ck_assert_double_eq_tol(f.updates.staleness_mean, 2, 1e-12);
     ck_assert_uint_eq(f.updates.staleness_max, 4);
     f = take(100, 2, false, stale);
@@ -430,20 +430,20 @@ END_TEST
 
 // --- the bottleneck ---
 
-static struct sl_epoch_figures one_second(void)
+static struct sl_epoch one_second(void)
 {
-    return (struct sl_epoch_figures){.seconds = 1, .samplers = 1, .trainers = 1, .batches = 10};
+    return (struct sl_epoch){.seconds = 1, .samplers = 1, .trainers = 1, .batches = 10};
 }
 
-static void expect_rule(struct sl_epoch_figures *f, const struct sl_update_rule *rule,
-                        const char *who, const char *evidence)
+static void expect_rule(struct sl_epoch *f, const struct sl_update_rule *rule, const char *who,
+                        const char *evidence)
 {
-    sl_figures_name_bottleneck(f, rule);
+    sl_epoch_name_bottleneck(f, rule);
     ck_assert_msg(strncmp(f->bottleneck, who, strlen(who)) == 0 && strstr(f->bottleneck, evidence),
                   "wanted %s with %s, found: %s", who, evidence, f->bottleneck);
 }
 
-static void expect(struct sl_epoch_figures *f, uint32_t batches_per_update, const char *who,
+static void expect(struct sl_epoch *f, uint32_t batches_per_update, const char *who,
                    const char *evidence)
 {
     expect_rule(f, &(struct sl_update_rule){.batches_per_update = batches_per_update}, who,
@@ -452,7 +452,7 @@ static void expect(struct sl_epoch_figures *f, uint32_t batches_per_update, cons
 
 START_TEST(trainers_that_starve_accuse_the_samplers)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
     f.stages.sample.seconds = 0.98;
     f.normal_train = 0.35;
@@ -463,7 +463,7 @@ END_TEST
 
 START_TEST(a_drive_that_is_always_read_is_accused_first)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
     f.normal_train = 0.35;
     f.store.seconds = 0.9;
@@ -481,7 +481,7 @@ END_TEST
 
 START_TEST(samplers_without_memory_accuse_the_trainers)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.stages.backpressure.seconds = 0.4;
     f.normal_train = 0.97;
     f.normal_extract = 0.2;
@@ -492,7 +492,7 @@ END_TEST
 
 START_TEST(extraction_is_named_when_it_dominates)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_train = 0.3;
     f.normal_extract = 0.9;
     expect(&f, 4, "trainers:", "extraction took 90 %");
@@ -501,7 +501,7 @@ END_TEST
 
 START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.trainers = 2;
     f.normal_wait = 0.9; // of two trainers: 45 %
     f.normal_train = 1.0;
@@ -512,7 +512,7 @@ END_TEST
 
 START_TEST(a_long_evaluation_is_named)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_train = 0.9;
     f.evaluate_seconds = 3;
     expect(&f, 1, "evaluation:", "75 %");
@@ -521,7 +521,7 @@ END_TEST
 
 START_TEST(marking_and_copying_count_as_sampling)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
     f.stages.sample.seconds = 0.5;
     f.stages.mark.seconds = 0.2;
@@ -532,7 +532,7 @@ END_TEST
 
 START_TEST(standby_trainers_time_is_not_the_normal_ones)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.samplers = 4;
     f.normal_train = 0.9;
     f.stages.train.seconds = 3.5;
@@ -545,7 +545,7 @@ END_TEST
 
 START_TEST(extraction_tells_what_the_cache_did)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_train = 0.3;
     f.normal_extract = 0.9;
     f.cache.hits = 41;
@@ -556,7 +556,7 @@ END_TEST
 
 START_TEST(a_single_device_takes_turns)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.trainers = 0;
     f.switching.batches = 10;
     f.stages.sample.seconds = 0.3;
@@ -573,7 +573,7 @@ END_TEST
 START_TEST(async_trainers_that_wait_wait_for_the_bound)
 {
     const struct sl_update_rule rule = {.async = true, .batches_per_update = 1, .staleness = 2};
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.trainers = 4;
     f.normal_wait = 2;
     f.queue.depth_mean = 3;
@@ -588,7 +588,7 @@ END_TEST
 START_TEST(trainers_with_batches_of_their_own_wait_for_one_another)
 {
     struct sl_update_rule rule = {.batches_per_update = 16, .in_turn = true};
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.trainers = 4;
     f.normal_wait = 2;
     f.queue.depth_mean = 3;
@@ -600,7 +600,7 @@ END_TEST
 
 START_TEST(the_longest_sentence_fits)
 {
-    struct sl_epoch_figures f = one_second();
+    struct sl_epoch f = one_second();
     f.normal_train = 0.99;
     f.normal_extract = 1;
     f.cache.hits = 1;

@@ -1,4 +1,4 @@
-#include "dataset/vertex_facts.h"
+#include "dataset/import_vertices.h"
 
 #include <inttypes.h>
 
@@ -6,9 +6,9 @@
 #include "common/text/units.h"
 #include "dataset/split_draw.h"
 
-int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes)
+int sl_import_finish_vertices(struct sl_import *im, uint64_t n_nodes)
 {
-    if (!im->facts.feat_dim && (im->normalise_features || im->half_features))
+    if (!im->vertices.feat_dim && (im->normalise_features || im->half_features))
         return sl_fail(SL_EINVAL,
                        "import %s: --%s given, but the source has no features: leave it "
                        "out",
@@ -16,7 +16,7 @@ int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes)
     return sl_split_draw(im, n_nodes);
 }
 
-void sl_vertex_facts_summarise(const struct sl_vertex_facts *f, struct sl_table *t)
+void sl_import_summarise_vertices(const struct sl_import_vertices *f, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     static const char *const words[] = {

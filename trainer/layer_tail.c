@@ -1,16 +1,16 @@
-#include "trainer/surround.h"
+#include "trainer/layer_tail.h"
 
 #include "common/base/error.h"
 
 static const struct sl_dropout NO_DROPOUT;
 
-static struct sl_norm norm_of(const struct sl_surround *around, const struct sl_layer *layer)
+static struct sl_norm norm_of(const struct sl_layer_tail *around, const struct sl_layer *layer)
 {
     return (struct sl_norm){
         .kind = around->norm, .dim = layer->d_out, .offset = around->norm_offset};
 }
 
-static bool normalises(const struct sl_surround *around)
+static bool normalises(const struct sl_layer_tail *around)
 {
     return around->hidden && around->norm != SL_NORM_NONE;
 }
@@ -21,7 +21,7 @@ static const float *bias_of(const struct sl_layer *layer, const float *values)
     return layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : values + layer->offset[layer->kind->bias];
 }
 
-static enum sl_activation activation_of(const struct sl_surround *around)
+static enum sl_activation activation_of(const struct sl_layer_tail *around)
 {
     return around->hidden ? around->activation : SL_ACT_NONE;
 }
@@ -34,9 +34,9 @@ static int add_bias(const struct sl_layer_env *env, const struct sl_layer *layer
                 : SL_OK;
 }
 
-struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
-                                           const struct sl_layer *layer, const float *params,
-                                           bool training, const struct sl_dropout *dropout)
+struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
+                                             const struct sl_layer *layer, const float *params,
+                                             bool training, const struct sl_dropout *dropout)
 {
     return (struct sl_layer_epilogue){.offered = !normalises(around),
                                       .bias = bias_of(layer, params),
@@ -45,12 +45,12 @@ struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
                                           training && around->hidden ? *dropout : NO_DROPOUT};
 }
 
-int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,
-                        const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
-                        bool applied, bool training, const struct sl_dropout *dropout,
-                        struct sl_surround_tape *tape)
+int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
+                          const struct sl_layer *layer, const float *params, float *x,
+                          uint64_t rows, bool applied, bool training,
+                          const struct sl_dropout *dropout, struct sl_layer_tail_tape *tape)
 {
-    *tape = (struct sl_surround_tape){
+    *tape = (struct sl_layer_tail_tape){
         .rows = rows, .dropout = training && around->hidden ? *dropout : NO_DROPOUT, .y = x};
     if (applied)
         return SL_OK;
@@ -67,10 +67,10 @@ int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround
                                   &tape->dropout);
 }
 
-int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surround *around,
-                         const struct sl_layer *layer, const float *params,
-                         const struct sl_surround_tape *tape, float *dy, float *gradient,
-                         struct sl_bias_act_gradient *before)
+int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
+                           const struct sl_layer *layer, const float *params,
+                           const struct sl_layer_tail_tape *tape, float *dy, float *gradient,
+                           struct sl_bias_act_gradient *before)
 {
     const struct sl_kernels *k = env->kernels;
     float *dbias =
@@ -88,9 +88,9 @@ int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surroun
     return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }
 
-int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,
-                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
-                      bool applied)
+int sl_layer_tail_infer(const struct sl_layer_env *env, const struct sl_layer_tail *around,
+                        const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
+                        bool applied)
 {
     if (applied)
         return SL_OK;

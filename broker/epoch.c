@@ -1,4 +1,4 @@
-#include "broker/figures.h"
+#include "broker/epoch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,20 +9,20 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-int sl_figures_scratch_init(struct sl_figures_scratch *s, uint64_t n_cells)
+int sl_epoch_scratch_init(struct sl_epoch_scratch *s, uint64_t n_cells)
 {
     s->capacity = n_cells;
     s->a = malloc(n_cells * sizeof *s->a);
     s->b = malloc(n_cells * sizeof *s->b);
-    s->warm = calloc(SL_FIGURES_WORKERS, 1);
+    s->warm = calloc(SL_EPOCH_WORKERS, 1);
     if (s->a && s->b && s->warm)
         return SL_OK;
-    sl_figures_scratch_fini(s);
+    sl_epoch_scratch_fini(s);
     return sl_fail(SL_ENOMEM, "no memory for the times of %llu batches",
                    (unsigned long long)n_cells);
 }
 
-void sl_figures_scratch_fini(struct sl_figures_scratch *s)
+void sl_epoch_scratch_fini(struct sl_epoch_scratch *s)
 {
     free(s->a);
     free(s->b);
@@ -36,7 +36,7 @@ static int compare(const void *left, const void *right)
     return (x > y) - (x < y);
 }
 
-uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p)
+uint64_t sl_epoch_percentile(const uint64_t *sorted, uint64_t n, double p)
 {
     double rank = p / 100.0 * (double)n;
     uint64_t at = (uint64_t)rank;
@@ -56,8 +56,8 @@ static void take_stage(struct sl_report_stage *stage, uint64_t *ns, uint64_t n)
     qsort(ns, n, sizeof *ns, compare);
     stage->seconds += (double)sum * 1e-9;
     stage->count += (double)n;
-    stage->p50 = (double)sl_figures_percentile(ns, n, 50) * 1e-9;
-    stage->p99 = (double)sl_figures_percentile(ns, n, 99) * 1e-9;
+    stage->p50 = (double)sl_epoch_percentile(ns, n, 50) * 1e-9;
+    stage->p99 = (double)sl_epoch_percentile(ns, n, 99) * 1e-9;
 }
 
 #define TAKE_STAGE(stage_, ns_of_i_)                                                               \
@@ -75,8 +75,8 @@ static void take_stage(struct sl_report_stage *stage, uint64_t *ns, uint64_t n)
  * departures in order. Time before the epoch began (its first batches were drawn ahead) is left
  * out of the mean.
  */
-static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *entries, uint64_t n,
-                       struct sl_span when, struct sl_figures_scratch *scratch)
+static void take_queue(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
+                       struct sl_span when, struct sl_epoch_scratch *scratch)
 {
     uint64_t lain = 0, known = 0, *ready = scratch->a, *claimed = scratch->b;
     for (uint64_t i = 0; i < n; i++) {
@@ -111,10 +111,10 @@ static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *
 // --- the profile ---------------------------------------------------------------------------------
 
 // One more batch of a worker; true while it is warming up.
-static bool warms_up(struct sl_figures_scratch *scratch, uint32_t worker)
+static bool warms_up(struct sl_epoch_scratch *scratch, uint32_t worker)
 {
-    uint8_t *seen = &scratch->warm[worker % SL_FIGURES_WORKERS];
-    if (*seen == SL_FIGURES_WARM_UP)
+    uint8_t *seen = &scratch->warm[worker % SL_EPOCH_WORKERS];
+    if (*seen == SL_EPOCH_WARM_UP)
         return false;
     ++*seen;
     return true;
@@ -127,7 +127,7 @@ static double median_seconds(uint64_t *warm, uint64_t n_warm, uint64_t *cold, ui
     if (n == 0)
         return 0;
     qsort(ns, n, sizeof *ns, compare);
-    return (double)sl_figures_percentile(ns, n, 50) * 1e-9;
+    return (double)sl_epoch_percentile(ns, n, 50) * 1e-9;
 }
 
 static uint64_t sampling_ns(const struct sl_batch_entry *e)
@@ -142,9 +142,9 @@ static uint64_t training_ns(const struct sl_batch_entry *e, const struct sl_upda
 }
 
 // Warm times go to scratch->a, cold ones to scratch->b.
-static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
+static void take_profile(struct sl_epoch *f, const struct sl_batch_entry *entries,
                          const struct sl_update_entry *updates, uint64_t n,
-                         struct sl_figures_scratch *scratch)
+                         struct sl_epoch_scratch *scratch)
 {
     uint64_t *warm = scratch->a, *cold = scratch->b, n_warm = 0, n_cold = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -181,7 +181,7 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
                                           cold + cold_back, scratch->capacity - cold_back);
 }
 
-static void take_switching(struct sl_epoch_figures *f)
+static void take_switching(struct sl_epoch *f)
 {
     if (f->switching.batches == 0)
         f->switching.seconds_saved = 0;
@@ -195,7 +195,7 @@ static void take_switching(struct sl_epoch_figures *f)
 
 // --- an epoch ------------------------------------------------------------------------------------
 
-static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
+static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
                       const struct sl_update_entry *updates, uint64_t n)
 {
     double loss = 0, weight = 0;
@@ -240,9 +240,9 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         f->updates.staleness_max = 0;
 }
 
-void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
-                              const struct sl_update_entry *updates, uint64_t n,
-                              struct sl_span when, struct sl_figures_scratch *scratch)
+void sl_epoch_take_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
+                            const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
+                            struct sl_epoch_scratch *scratch)
 {
     f->batches = n;
     f->seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -262,7 +262,7 @@ void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_
     take_switching(f);
 }
 
-uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint64_t n)
+uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n)
 {
     uint64_t first = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -273,8 +273,8 @@ uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint6
     return first;
 }
 
-void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
-                                uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
+void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
+                              struct sl_span when, struct sl_epoch_scratch *scratch)
 {
     struct sl_report_stage phase = {0};
     double seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -295,7 +295,7 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     f->stages.evaluate.count += phase.count;
 }
 
-void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside)
+void sl_epoch_take_overlap(struct sl_epoch *f, struct sl_span beside)
 {
     double seconds = sl_pauses_seconds_without(f->pauses, beside);
     f->overlapped_seconds += seconds;
@@ -303,7 +303,7 @@ void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside)
     f->paused_seconds -= sl_span_seconds(beside) - seconds;
 }
 
-void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl_span late)
+void sl_epoch_end_earlier(struct sl_epoch *f, bool training, struct sl_span late)
 {
     if (late.from_ns >= late.to_ns)
         return;
@@ -333,7 +333,7 @@ struct shares {
     double fetching; // a trainer fetches one batch at a time
 };
 
-static struct shares find_shares(const struct sl_epoch_figures *f)
+static struct shares find_shares(const struct sl_epoch *f)
 {
     bool normal = f->trainers > 0;
     uint32_t trainers = normal ? f->trainers : f->samplers;
@@ -352,7 +352,7 @@ static struct shares find_shares(const struct sl_epoch_figures *f)
 }
 
 // Trainers that wait although batches lie ready wait for one another. True when that is it.
-static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
+static bool say_updates(struct sl_sentence *t, const struct sl_epoch *f,
                         const struct sl_update_rule *rule, double waiting)
 {
     uint32_t hands = f->trainers + (f->switching.batches > 0 ? f->samplers : 0);
@@ -381,8 +381,7 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
 }
 
 // Without normal trainers: each device draws all of an epoch, then trains it.
-static void say_turns(struct sl_sentence *t, const struct sl_epoch_figures *f,
-                      const struct shares *s)
+static void say_turns(struct sl_sentence *t, const struct sl_epoch *f, const struct shares *s)
 {
     if (s->sampling > SL_MAX(s->training, s->extracting))
         sl_sentence_say(
@@ -403,8 +402,7 @@ static void say_turns(struct sl_sentence *t, const struct sl_epoch_figures *f,
             s->training, s->sampling);
 }
 
-static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f,
-                         const struct shares *s)
+static void say_trainers(struct sl_sentence *t, const struct sl_epoch *f, const struct shares *s)
 {
     if (s->extracting > s->training)
         sl_sentence_say(
@@ -425,7 +423,7 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f
  * another (updates); trainers that wait in front of an empty queue wait for samplers. Samplers that
  * wait for memory wait for trainers to free it.
  */
-void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule)
+void sl_epoch_name_bottleneck(struct sl_epoch *f, const struct sl_update_rule *rule)
 {
     struct shares s = find_shares(f);
     f->bottleneck = f->words;
@@ -445,7 +443,7 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_upda
             s.fetching, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
         return;
     }
-    bool starved = s.waiting >= 100 * SL_FIGURES_STARVED && s.waiting > s.blocked;
+    bool starved = s.waiting >= 100 * SL_EPOCH_STARVED && s.waiting > s.blocked;
     if (starved && say_updates(&t, f, rule, s.waiting))
         return;
     if (f->trainers == 0) {
@@ -461,8 +459,7 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_upda
         say_trainers(&t, f, &s);
     }
     if (s.extracting > s.training && f->cache.hits > 0)
-        sl_sentence_say(&t, "; %.0f %% of the rows came from a cache",
-                        100 * sl_figures_hit_rate(f));
+        sl_sentence_say(&t, "; %.0f %% of the rows came from a cache", 100 * sl_epoch_hit_rate(f));
     if (f->trainers > 0 && f->switching.batches > 0)
         sl_sentence_say(&t, "; standby trainers trained %.0f %% of the batches",
                         100.0 * (double)f->switching.batches /

@@ -1,4 +1,4 @@
-#include "broker/describe.h"
+#include "broker/description.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -65,7 +65,8 @@ static void add_output(struct sl_json_writer *w, const char *output)
     sl_json_add_string(w, "output", whole);
 }
 
-void sl_describe(const struct sl_job_view *job, struct sl_live *live, struct sl_json_writer *w)
+void sl_description_write(const struct sl_job_view *job, struct sl_live *live,
+                          struct sl_json_writer *w)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
