@@ -1,6 +1,5 @@
 #include "trainer/exchange.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,14 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/spin.h"
 #include "common/ipc/board.h"
 
 enum {
-    LOOK_MS = 1,               // at a meeting: the collective has no event
-    SPINS = 256,               // polls of a sum before this thread sleeps in between: 0.1 ms or so
+    LOOK_MS = 1, // at a meeting: the collective has no event
+    // Polls of a sum before this thread sleeps in between: 0.1 ms or so; none once another thread
+    // has use for the core (spin.h), which may be what the sum waits for.
+    SPINS = 256,
     POLL_SLEEP_NS = 50 * 1000, // then, and longer with time
     POLL_SLEEP_MAX_NS = 1000 * 1000,
     // A death is seen by the broker once the process is gone: the kernel unpins and unmaps what it
@@ -278,8 +280,9 @@ static int write_part(struct sl_exchange *x)
 // SL_OK; SL_ESTALE when the group is another one by now; SL_EABORTED; an error of the collective.
 static int wait_for_sum(struct sl_exchange *x)
 {
+    struct sl_spin spin = {.left = SPINS};
     begin_wait(x);
-    for (uint32_t spins = 0;; spins++) {
+    for (;;) {
         int rc = x->spec.collective->poll();
         if (rc != SL_EAGAIN)
             return rc;
@@ -290,9 +293,7 @@ static int wait_for_sum(struct sl_exchange *x)
             return SL_EABORTED;
         const struct timespec pause = {
             .tv_nsec = (long)SL_MIN(POLL_SLEEP_NS + x->waited_ns / 32, POLL_SLEEP_MAX_NS)};
-        if (spins < SPINS)
-            sched_yield();
-        else
+        if (!sl_spin(&spin))
             nanosleep(&pause, NULL);
     }
 }

@@ -84,8 +84,10 @@ struct sl_device {
      * operations. `read_only`: only to be read. Whole pages are mapped, so the pages of [p, p + n)
      * must hold nothing else that is copied: a copy from or to memory that is mapped in part fails,
      * and so does one to what is mapped read_only. Memory inside a range that is mapped already
-     * shares it, until unmap() as many times. SL_ENOMEM or SL_EUNSUPPORTED where the system does
-     * not allow it (locked-memory limit, kind of mapping): the caller goes on with copies.
+     * shares it, until unmap() as many times. While a sum of this process is under way (plugin.h)
+     * unmapped pages stay pinned until that is over, and must be there so long. SL_ENOMEM or
+     * SL_EUNSUPPORTED where the system does not allow it (locked-memory limit, kind of mapping):
+     * the caller goes on with copies.
      */
     int (*map)(void *p, size_t n, bool read_only, void **out);
     void (*unmap)(void *p);

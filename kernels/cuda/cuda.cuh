@@ -12,6 +12,22 @@
 
 #include <stdint.h>
 
+/*
+ * A kernel that some place launches, in the list of all of them that release.cu loads. The place
+ * names it as a constant, so the note exists before anything is launched.
+ */
+struct sl_cuda_kernel {
+    const void *function;
+    struct sl_cuda_kernel *next;
+    explicit sl_cuda_kernel(const void *f);
+};
+template <auto *kernel> struct sl_cuda_note {
+    static struct sl_cuda_kernel of;
+};
+template <auto *kernel>
+struct sl_cuda_kernel sl_cuda_note<kernel>::of(reinterpret_cast<const void *>(kernel));
+#define SL_NOTE_KERNEL(kernel) (void)&sl_cuda_note<(kernel)>::of
+
 #ifdef SL_SIMT
 #include "tests/simt/simt.h"
 #else
@@ -21,7 +37,7 @@
 // kernel<<<grid, block, shared bytes>>>(arguments...) on this thread's queue. The kernel's name
 // stands in parentheses where it has a comma: SL_LAUNCH((fill<float, 4>), ...).
 #define SL_LAUNCH(kernel, grid, block, shared, ...)                                                \
-    (kernel)<<<(grid), (block), (shared), sl_cuda_stream()>>>(__VA_ARGS__)
+    SL_NOTE_KERNEL(kernel), (kernel)<<<(grid), (block), (shared), sl_cuda_stream()>>>(__VA_ARGS__)
 // The block's dynamic shared memory as an array of `type`.
 #define SL_DYNAMIC_SHARED(type, name)                                                              \
     extern __shared__ __align__(16) unsigned char sl_dynamic_shared_[];                            \

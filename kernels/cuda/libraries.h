@@ -35,6 +35,12 @@ bool sl_cuda_nvml_load(const char *bus_id, struct sl_device_load *out);
  * cudaStream_t, made at the thread's first call. SL_EDEVICE: no GPU is open, or it has faulted.
  */
 int sl_cuda_queue(void **stream);
+// Around a sum that waits for other processes (release.cu): meanwhile nothing is given back to the
+// driver, which would wait for the sum. The same thread calls both.
+void sl_cuda_sum_begins(void);
+void sl_cuda_sum_ends(void);
+// Loads every kernel of the plug-in: to load one later may wait for a sum, too. SL_EDEVICE.
+int sl_cuda_load_kernels(void);
 // SL_OK: all that was asked of the queue is done. SL_EAGAIN, without words: not yet. SL_EDEVICE.
 int sl_cuda_queue_look(void);
 // Waits for that. SL_EDEVICE: a GPU that is busy after `seconds` counts as faulted, by `what`.

@@ -10,6 +10,10 @@
  * of files (whether a driver pins those depends on the file system and the kernel), and read-only
  * memory on GPUs or drivers that know no read-only registration.
  *
+ * GIVING BACK waits for the whole GPU, so while a sum of this process waits for other processes
+ * (release.cu) it is put off until that is over: pinned memory is put on a list that lies in that
+ * memory itself, a range without users stays registered, where map() may find it again.
+ *
  * SHARED memory: cudaIpcGetMemHandle speaks of whole allocations, so a share carries where in its
  * block the pointer was, whose it is, and the GPU's number for messages. A process that is given a
  * share of its own gets its own pointer: CUDA cannot open those. On another GPU of the same
@@ -35,7 +39,7 @@ struct range {
 
 // What attach() gave out.
 struct attached {
-    void *p;    // as it was given
+    void *p;    // as it was given; NULL: detached, and owed
     void *base; // what CUDA opened; NULL: memory of this process
 };
 
@@ -45,6 +49,11 @@ struct share {
     uint64_t offset, bytes, address;
     int32_t process, gpu;
     uint32_t magic;
+};
+
+// Lies at the beginning of it.
+struct owed {
+    struct owed *next;
 };
 
 enum { RANGES_MAX = 256, ATTACHED_MAX = 256, PAGEABLE_MAX = 256, SHARE_MAGIC = 0x534c5348 };
@@ -60,6 +69,7 @@ static uint32_t n_attached;
 static void *pageable[PAGEABLE_MAX]; // of host_alloc, where pinned memory was refused
 static uint32_t n_pageable;
 static bool has_warned;
+static struct owed *owed; // pinned memory that goes back when the sum is over
 
 static double mib(uint64_t bytes)
 {
@@ -110,7 +120,7 @@ void *sl_cuda_host_alloc(size_t n)
         return NULL;
     void *p = NULL;
     cudaError_t error =
-        cudaHostAlloc(&p, SL_MAX(n, (size_t)1), cudaHostAllocPortable | cudaHostAllocMapped);
+        cudaHostAlloc(&p, SL_MAX(n, sizeof *owed), cudaHostAllocPortable | cudaHostAllocMapped);
     if (error == cudaSuccess)
         return p;
     sl_cuda_fail(error, "cudaHostAlloc", __FILE__, __LINE__);
@@ -131,6 +141,34 @@ static bool forget_pageable(void *p)
     return found;
 }
 
+// Gives back what is owed. Nobody who frees holds the lock.
+static void settle_pinned(void)
+{
+    if (!sl_cuda_may_release())
+        return;
+    pthread_mutex_lock(&lock);
+    struct owed *list = owed;
+    owed = NULL;
+    pthread_mutex_unlock(&lock);
+    while (list && !sl_cuda_faulted()) {
+        struct owed *next = list->next;
+        cudaError_t error = cudaFreeHost(list);
+        if (error != cudaSuccess)
+            sl_cuda_fail(error, "cudaFreeHost", __FILE__, __LINE__);
+        list = next;
+    }
+    sl_cuda_released();
+}
+
+void sl_cuda_pinned_free(void *p)
+{
+    pthread_mutex_lock(&lock);
+    static_cast<struct owed *>(p)->next = owed;
+    owed = static_cast<struct owed *>(p);
+    pthread_mutex_unlock(&lock);
+    settle_pinned();
+}
+
 void sl_cuda_host_free(void *p, size_t n)
 {
     if (!p)
@@ -144,10 +182,11 @@ void sl_cuda_host_free(void *p, size_t n)
     if (sl_cuda_enter() < 0)
         return;
     cudaError_t error = cudaStreamSynchronize(sl_cuda_stream()); // of copies that are under way
-    if (error == cudaSuccess)
-        error = cudaFreeHost(p);
-    if (error != cudaSuccess)
-        sl_cuda_fail(error, "cudaFreeHost", __FILE__, __LINE__);
+    if (error != cudaSuccess) {
+        sl_cuda_fail(error, "cudaStreamSynchronize", __FILE__, __LINE__);
+        return;
+    }
+    sl_cuda_pinned_free(p);
 }
 
 // --- registered memory ---------------------------------------------------------------------------
@@ -171,6 +210,25 @@ static int fail_registering(cudaError_t error, const void *p, size_t n, bool rea
                    cudaGetErrorName(error), cudaGetErrorString(error), limit);
 }
 
+// Gives back ranges that nobody uses. Under the lock: a registration of the same pages must come
+// behind it.
+static void settle_ranges(void)
+{
+    if (!sl_cuda_may_release())
+        return;
+    for (uint32_t i = 0; i < n_ranges && !sl_cuda_faulted();) {
+        if (ranges[i].users > 0) {
+            i++;
+            continue;
+        }
+        cudaError_t error = cudaHostUnregister(ranges[i].host);
+        ranges[i] = ranges[--n_ranges];
+        if (error != cudaSuccess)
+            sl_cuda_fail(error, "cudaHostUnregister", __FILE__, __LINE__);
+    }
+    sl_cuda_released();
+}
+
 static int add_range(char *first, size_t n, bool read_only)
 {
     if (n_ranges == RANGES_MAX)
@@ -189,18 +247,14 @@ static int add_range(char *first, size_t n, bool read_only)
     cudaError_t error = cudaHostRegister(first, n, flags);
     if (error != cudaSuccess)
         return fail_registering(error, first, n, read_only);
-    void *device = NULL;
-    error = cudaHostGetDevicePointer(&device, first, 0);
-    if (error != cudaSuccess) {
-        cudaHostUnregister(first);
-        return fail_registering(error, first, n, read_only);
-    }
     struct range *range = &ranges[n_ranges++];
-    range->host = first;
-    range->device = (char *)device;
-    range->bytes = n;
-    range->users = 0;
-    return SL_OK;
+    *range = {first, NULL, n, 0};
+    error = cudaHostGetDevicePointer((void **)&range->device, first, 0);
+    if (error == cudaSuccess)
+        return SL_OK;
+    int rc = fail_registering(error, first, n, read_only);
+    settle_ranges();
+    return rc;
 }
 
 // The range that holds all of [first, first + n), or NULL.
@@ -247,14 +301,11 @@ void sl_cuda_unmap(void *p)
     for (uint32_t i = 0; i < n_ranges && !range; i++)
         if ((char *)p >= ranges[i].device && (char *)p < ranges[i].device + ranges[i].bytes)
             range = &ranges[i];
-    if (range && --range->users == 0) {
-        if (error == cudaSuccess)
-            error = cudaHostUnregister(range->host);
-        *range = ranges[--n_ranges];
-    }
-    pthread_mutex_unlock(&lock);
     if (error != cudaSuccess)
-        sl_cuda_fail(error, "cudaHostUnregister", __FILE__, __LINE__);
+        sl_cuda_fail(error, "cudaStreamSynchronize", __FILE__, __LINE__);
+    if (range && range->users > 0 && --range->users == 0)
+        settle_ranges();
+    pthread_mutex_unlock(&lock);
 }
 
 // --- memory across processes ---------------------------------------------------------------------
@@ -326,23 +377,48 @@ int sl_cuda_attach(const struct sl_device_share *from, void **out)
     return rc;
 }
 
+// Closes what has been detached. Under the lock.
+static void settle_attached(void)
+{
+    if (!sl_cuda_may_release())
+        return;
+    for (uint32_t i = 0; i < n_attached && !sl_cuda_faulted();) {
+        if (attached[i].p) {
+            i++;
+            continue;
+        }
+        cudaError_t error =
+            attached[i].base ? cudaIpcCloseMemHandle(attached[i].base) : cudaSuccess;
+        attached[i] = attached[--n_attached];
+        if (error != cudaSuccess)
+            sl_cuda_fail(error, "cudaIpcCloseMemHandle", __FILE__, __LINE__);
+    }
+    sl_cuda_released();
+}
+
 void sl_cuda_detach(void *p)
 {
     if (!p || sl_cuda_enter() < 0)
         return;
-    void *base = NULL;
     cudaError_t error = cudaStreamSynchronize(sl_cuda_stream());
-    pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < n_attached; i++) {
-        if (attached[i].p != p)
-            continue;
-        base = attached[i].base;
-        attached[i] = attached[--n_attached];
-        break;
-    }
-    pthread_mutex_unlock(&lock);
-    if (error == cudaSuccess && base)
-        error = cudaIpcCloseMemHandle(base);
     if (error != cudaSuccess)
-        sl_cuda_fail(error, "cudaIpcCloseMemHandle", __FILE__, __LINE__);
+        sl_cuda_fail(error, "cudaStreamSynchronize", __FILE__, __LINE__);
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < n_attached; i++)
+        if (attached[i].p == p) {
+            attached[i].p = NULL;
+            break;
+        }
+    settle_attached();
+    pthread_mutex_unlock(&lock);
+}
+
+// A sum is over: what it kept from going back goes.
+void sl_cuda_settle_mappings(void)
+{
+    settle_pinned();
+    pthread_mutex_lock(&lock);
+    settle_ranges();
+    settle_attached();
+    pthread_mutex_unlock(&lock);
 }

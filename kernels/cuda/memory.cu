@@ -19,9 +19,10 @@
  * the largest batch and stay, mempool.h), so there are some hundred blocks at most and a list is
  * searched.
  *
- * cudaFree waits for all that the GPU does, which may be a sum that waits for other processes
- * (nccl.cc). So nobody who calls it holds the lock; whoever needs the very memory that is on its
- * way back waits for that, and everybody else goes on.
+ * cudaFree waits for all that the GPU does. So nobody who calls it holds the lock; whoever needs
+ * the very memory that is on its way back waits for that, and everybody else goes on. While a sum
+ * of this process waits for other processes nothing goes back (release.cu): a request that does not
+ * fit takes any kept block that is large enough then, or waits for the end of the sum.
  *
  * free() waits for what the calling thread has queued, so that the next owner of the block, in
  * whatever thread, meets no kernel that still writes into it. Blocks that several threads use are
@@ -49,6 +50,7 @@ static struct block *blocks;
 static size_t n_blocks, capacity;
 static uint64_t used_bytes, kept_bytes;
 static uint64_t leaving_bytes; // off the list, but not the device's yet
+static bool trim_is_owed;      // trim() was asked for while nothing could go back
 
 #define FINE_BYTES ((size_t)64 << 20)
 #define PAGE_BYTES ((size_t)2 << 20)
@@ -67,12 +69,12 @@ static size_t round_size(size_t bytes)
     return sl_align_up(SL_MAX(bytes, (size_t)1), SL_MAX(step, (size_t)256));
 }
 
-// The kept block that wastes least, or n_blocks.
-static size_t find_kept(size_t want)
+// The kept block that wastes least, and not more than `waste`, or n_blocks.
+static size_t find_kept(size_t want, size_t waste)
 {
     size_t best = n_blocks;
     for (size_t i = 0; i < n_blocks; i++)
-        if (!blocks[i].used && blocks[i].bytes >= want && blocks[i].bytes - want <= want / 7)
+        if (!blocks[i].used && blocks[i].bytes >= want && blocks[i].bytes - want <= waste)
             if (best == n_blocks || blocks[i].bytes < blocks[best].bytes)
                 best = i;
     return best;
@@ -88,9 +90,11 @@ static size_t find_largest_kept(void)
 }
 
 // Gives one kept block back to the device. The lock is let go of meanwhile: the list may be another
-// one afterwards.
-static void release(size_t i)
+// one afterwards. False, and nothing is done, while a sum is under way.
+static bool release(size_t i)
 {
+    if (!sl_cuda_may_release())
+        return false;
     const struct block gone = blocks[i];
     blocks[i] = blocks[--n_blocks];
     kept_bytes -= gone.bytes;
@@ -99,23 +103,34 @@ static void release(size_t i)
     cudaError_t error = cudaFree(gone.base);
     if (error != cudaSuccess)
         sl_cuda_fail(error, "cudaFree", __FILE__, __LINE__); // a fault is noted, the rest is lost
+    sl_cuda_released();
     pthread_mutex_lock(&lock);
     leaving_bytes -= gone.bytes;
     pthread_cond_broadcast(&given_back);
+    return true;
 }
 
-// Gives the largest kept block back, or waits for one that another thread gives back. False when
-// there is none.
+// Gives the largest kept block back, or waits for one that another thread gives back; while that
+// has to wait for a sum, for the end of it, which is another thread's to see to. False when there
+// is none.
 static bool make_room(void)
 {
     size_t kept = find_largest_kept();
-    if (kept < n_blocks)
-        release(kept);
-    else if (leaving_bytes > 0)
-        pthread_cond_wait(&given_back, &lock);
-    else
+    if (kept < n_blocks && release(kept))
+        return true;
+    if (leaving_bytes == 0 && (kept >= n_blocks || sl_cuda_sums_here()))
         return false;
+    pthread_cond_wait(&given_back, &lock);
     return true;
+}
+
+// Gives back what is above `keep`, as far as that is possible now.
+static void shrink(uint64_t keep)
+{
+    size_t i;
+    while (kept_bytes > keep && (i = find_largest_kept()) < n_blocks && !sl_cuda_faulted())
+        if (!release(i))
+            return;
 }
 
 static bool fits_budget(size_t want)
@@ -184,13 +199,16 @@ static int add_block(size_t want, size_t *out)
     if (error != cudaErrorMemoryAllocation)
         return sl_cuda_fail(error, "cudaMalloc", __FILE__, __LINE__);
     cudaGetLastError();
+    // While nothing can be given back any block is good enough.
+    if (sl_cuda_is_summing() && (*out = find_kept(want, SIZE_MAX)) < n_blocks)
+        return SL_OK;
     return make_room() ? SL_EAGAIN : fail_no_room(want);
 }
 
 static void *take(size_t want)
 {
     size_t i;
-    while ((i = find_kept(want)) == n_blocks) {
+    while ((i = find_kept(want, want / 7)) == n_blocks) {
         int rc = add_block(want, &i);
         if (rc == SL_OK)
             break;
@@ -238,8 +256,7 @@ void sl_cuda_free(void *p, size_t bytes)
         kept_bytes += blocks[i].bytes;
         break;
     }
-    while (kept_bytes > KEEP_BYTES && !sl_cuda_faulted())
-        release(find_largest_kept());
+    shrink(KEEP_BYTES);
     pthread_mutex_unlock(&lock);
 }
 
@@ -284,8 +301,18 @@ void sl_cuda_trim(void)
     if (sl_cuda_enter() < 0)
         return;
     pthread_mutex_lock(&lock);
-    for (size_t i; (i = find_largest_kept()) < n_blocks && !sl_cuda_faulted();)
-        release(i);
+    shrink(0);
+    trim_is_owed = kept_bytes > 0;
+    pthread_mutex_unlock(&lock);
+}
+
+// A sum is over: what it kept from going back goes, and whoever waits for room looks again.
+void sl_cuda_settle_memory(void)
+{
+    pthread_mutex_lock(&lock);
+    shrink(trim_is_owed ? 0 : KEEP_BYTES);
+    trim_is_owed = false;
+    pthread_cond_broadcast(&given_back);
     pthread_mutex_unlock(&lock);
 }
 

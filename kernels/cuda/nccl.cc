@@ -28,7 +28,8 @@
  * KNOWN OF NCCL: a peer's death may be noticed (ncclRemoteError) or never; whoever waits has to
  * learn of it elsewhere. Rank 0 of a meeting that was given up keeps the thread that others were to
  * connect to, one for each such meeting. While a sum waits for others its kernel occupies a few
- * multiprocessors, and freeing device memory waits for it, in any thread of the process.
+ * multiprocessors, and giving memory back to the driver would wait for it, in any thread of the
+ * process: release.cu puts that off.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -315,6 +316,7 @@ int begin(const uint8_t id[SL_COLLECTIVE_ID_BYTES], uint32_t rank, uint32_t n)
     if (rank >= n || n > INT32_MAX)
         return sl_fail(SL_EINVAL, "NCCL: rank %u of %u: wanted less", rank, n);
     SL_TRY(sl_cuda_queue(&stream)); // NCCL takes the GPU that is this thread's
+    SL_TRY(sl_cuda_load_kernels());
     memcpy(&name, id, sizeof name);
     snprintf(what, sizeof what, "meeting as rank %u of %u", rank, n);
     mine = {nullptr, rank, n, false, false};
@@ -341,13 +343,23 @@ int all_reduce(const float *in, float *out, uint64_t n)
         return sl_fail(SL_EINVAL, "NCCL: a sum of %llu numbers from %p to %p: wanted arrays",
                        (unsigned long long)n, (const void *)in, (void *)out);
     SL_TRY(sl_cuda_queue(&stream));
+    sl_cuda_sum_begins();
     int result =
         n ? nccl.ncclAllReduce(in, out, (size_t)n, SL_NCCL_FLOAT32, SL_NCCL_SUM, mine.comm, stream)
           : (int)SL_NCCL_SUCCESS;
-    if (result != SL_NCCL_SUCCESS && result != SL_NCCL_IN_PROGRESS)
-        return fail(mine.comm, result, "beginning a sum");
-    mine.is_summing = true;
-    return SL_OK;
+    mine.is_summing = result == SL_NCCL_SUCCESS || result == SL_NCCL_IN_PROGRESS;
+    if (mine.is_summing)
+        return SL_OK;
+    int rc = fail(mine.comm, result, "beginning a sum");
+    sl_cuda_sum_ends();
+    return rc;
+}
+
+void end_sum()
+{
+    if (mine.is_summing)
+        sl_cuda_sum_ends();
+    mine.is_summing = false;
 }
 
 int poll()
@@ -369,7 +381,7 @@ int poll()
         return SL_OK;
     int rc = sl_cuda_queue_look();
     if (rc == SL_OK)
-        mine.is_summing = false;
+        end_sum();
     return rc;
 }
 
@@ -385,6 +397,7 @@ void abort_group()
             sl_log_warn("NCCL: giving up a group: %s", nccl.ncclGetErrorString(result));
         sl_cuda_queue_drain(PATIENCE_S, "giving up a sum of NCCL");
     }
+    end_sum();
     mine = {};
 }
 

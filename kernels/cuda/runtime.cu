@@ -209,8 +209,8 @@ static int new_queue(struct queue **out)
     if (rc < 0) {
         if (q->stream && !sl_cuda_faulted())
             cudaStreamDestroy(q->stream);
-        if (q->heard && !sl_cuda_faulted())
-            cudaFreeHost(q->heard);
+        if (q->heard)
+            sl_cuda_pinned_free(q->heard);
         free(q);
         return rc;
     }

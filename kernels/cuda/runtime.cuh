@@ -35,6 +35,14 @@ int sl_cuda_copy_2d(void *to, size_t to_stride, const void *from, size_t from_st
 int sl_cuda_fill(void *p, int byte, size_t n);
 bool sl_cuda_load(struct sl_device_load *out);
 
+// release.cu. Around a call that waits for the whole GPU; false: a sum of this process is under way,
+// and what was to be given back is kept until the settle functions are called.
+bool sl_cuda_may_release(void);
+void sl_cuda_released(void);
+bool sl_cuda_is_summing(void);
+// Whether the calling thread is the one that has begun that sum.
+bool sl_cuda_sums_here(void);
+
 // memory.cu
 void *sl_cuda_alloc(size_t bytes);
 void sl_cuda_free(void *p, size_t bytes);
@@ -42,16 +50,19 @@ int sl_cuda_space(uint64_t *free_bytes, uint64_t *total_bytes);
 int sl_cuda_usage(uint64_t *used_bytes, uint64_t *total_bytes);
 uint64_t sl_cuda_held(void);
 void sl_cuda_trim(void);
+void sl_cuda_settle_memory(void);
 // The allocation that p lies in; false when it is none of ours.
 bool sl_cuda_block_of(const void *p, void **base, size_t *bytes);
 
 // mapping.cu
 void *sl_cuda_host_alloc(size_t n);
 void sl_cuda_host_free(void *p, size_t n);
+void sl_cuda_pinned_free(void *p); // of cudaHostAlloc(), of which no copy is under way
 int sl_cuda_map(void *p, size_t n, bool read_only, void **out);
 void sl_cuda_unmap(void *p);
 int sl_cuda_share(const void *p, struct sl_device_share *out);
 int sl_cuda_attach(const struct sl_device_share *share, void **out);
 void sl_cuda_detach(void *p);
+void sl_cuda_settle_mappings(void);
 
 #endif

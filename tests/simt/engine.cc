@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -764,6 +765,16 @@ uint64_t atomic64(atomic_kind kind, void *p, uint64_t value, uint64_t compare)
 
 } // namespace simt
 
+void simt::note_loaded(const void *function, const char *name)
+{
+    static std::set<const void *> loaded;
+    if (!loaded.insert(function).second)
+        return;
+    char what[200];
+    snprintf(what, sizeof what, "loading %.160s", name);
+    refuse_in_a_sum(what);
+}
+
 cudaError_t simt_func_set_attribute(const void *function, cudaFuncAttribute which, int value)
 {
     std::lock_guard<simt::big_lock> hold(simt::lock());
@@ -775,8 +786,10 @@ cudaError_t simt_func_set_attribute(const void *function, cudaFuncAttribute whic
     return cudaSuccess;
 }
 
-cudaError_t simt_func_get_attributes(cudaFuncAttributes *out, const void *)
+cudaError_t simt_func_get_attributes(cudaFuncAttributes *out, const void *function)
 {
+    std::lock_guard<simt::big_lock> hold(simt::lock());
+    simt::note_loaded(function, "a kernel");
     memset(out, 0, sizeof *out);
     out->maxThreadsPerBlock = simt::THREADS_MAX;
     out->numRegs = 32;

@@ -82,6 +82,12 @@ bool give_waiting(cudaStream_t stream, std::function<bool()> step);
 // cudaDeviceSynchronize(), for what waits for the whole device besides.
 cudaError_t wait_for_device();
 
+// ---- nccl.cc ------------------------------------------------------------------------------------
+
+// What waits for the whole device, or may: a defect while an all-reduce of the process is in
+// flight, which never ends where a peer has died.
+void refuse_in_a_sum(const char *what);
+
 // ---- engine.cc ----------------------------------------------------------------------------------
 
 enum { THREADS_MAX = 1024, WARPS_MAX = 32, STACK_BYTES = 256 << 10, SHARED_MAX = 227 << 10 };
@@ -100,6 +106,8 @@ extern struct running running;
 
 // Runs a kernel to its end.
 void execute(call &kernel);
+// The first time that a kernel is named it is loaded.
+void note_loaded(const void *function, const char *name);
 // What a launch is refused for.
 cudaError_t validate(const call &kernel);
 unsigned char *dynamic_shared_begin();

@@ -236,8 +236,9 @@ void lose_device(cudaError_t why)
 using namespace simt;
 
 // What giving memory back begins with: it waits for all that the device does, in whatever stream.
-static cudaError_t stop_device()
+static cudaError_t stop_device(const char *what)
 {
+    refuse_in_a_sum(what);
     counts().stops++;
     return wait_for_device();
 }
@@ -325,7 +326,7 @@ cudaError_t cudaFree(void *p)
     SIMT_ENTRY();
     if (!p)
         return cudaSuccess;
-    cudaError_t rc = stop_device(); // as the real one does
+    cudaError_t rc = stop_device("cudaFree()"); // as the real one does
     if (rc != cudaSuccess)
         return rc;
     heap &h = the_heap();
@@ -382,7 +383,7 @@ cudaError_t cudaFreeHost(void *p)
     SIMT_ENTRY();
     if (!p)
         return cudaSuccess;
-    cudaError_t rc = stop_device();
+    cudaError_t rc = stop_device("cudaFreeHost()");
     if (rc != cudaSuccess)
         return rc;
     heap &h = the_heap();
@@ -454,7 +455,7 @@ cudaError_t cudaHostUnregister(void *p)
     auto found = h.ranges.find((uintptr_t)p);
     if (found == h.ranges.end() || found->second.kind != RANGE_REGISTERED)
         return failed(cudaErrorHostMemoryNotRegistered);
-    cudaError_t rc = stop_device();
+    cudaError_t rc = stop_device("cudaHostUnregister()");
     h.ranges.erase((uintptr_t)p);
     return rc;
 }
@@ -540,7 +541,7 @@ cudaError_t cudaIpcCloseMemHandle(void *p)
     const range *r = find_range(p);
     if (!r || r->kind != RANGE_PEER)
         return failed(cudaErrorInvalidValue);
-    cudaError_t rc = stop_device();
+    cudaError_t rc = stop_device("cudaIpcCloseMemHandle()");
     munmap((void *)r->begin, (r->end - r->begin + PAGE - 1) / PAGE * PAGE);
     the_heap().ranges.erase(r->begin);
     return rc;

@@ -211,6 +211,8 @@ int meet(meeting &m)
 
 // ---- sums ---------------------------------------------------------------------------------------
 
+long in_flight; // all-reduces that are neither over nor given up; guarded by lock()
+
 struct sum {
     std::shared_ptr<meeting> m;
     const float *in;
@@ -289,6 +291,7 @@ bool proceed(sum &s)
     add_parts(s);
     seats[m.rank].taken.store(s.number);
     m.finished = s.number;
+    in_flight--;
     return true;
 }
 
@@ -311,6 +314,15 @@ struct sl_nccl_comm {
 };
 
 // ---- the interface ------------------------------------------------------------------------------
+
+void simt::refuse_in_a_sum(const char *what)
+{
+    if (in_flight > 0)
+        report("WAIT IN A SUM",
+               "%s may wait for the whole device while an all-reduce is in flight: if a peer is "
+               "dead it never returns",
+               what);
+}
 
 bool simt_nccl_is_there()
 {
@@ -439,6 +451,7 @@ int ncclAllReduce(const void *in, void *out, size_t count, int type, int operati
     std::shared_ptr<sum> s = std::make_shared<sum>(sum{
         m, static_cast<const float *>(in), static_cast<float *>(out), count, ++m->given, false});
     std::function<bool()> step = [s] { return proceed(*s); };
+    in_flight++;
     if (!settings().lazy)
         return give_waiting(static_cast<cudaStream_t>(stream), std::move(step))
                    ? SL_NCCL_SUCCESS
@@ -455,6 +468,7 @@ int ncclCommAbort(sl_nccl_comm *comm)
     meeting &m = *comm->m;
     m.is_over = true;
     m.later = nullptr;
+    in_flight -= (long)(m.given - m.finished);
     if (m.shared && m.shared->seats[m.rank].pid.load() == getpid())
         m.shared->seats[m.rank].has_left.store(1);
     if (own.magic && own.pid == getpid() && own.number == m.number) {

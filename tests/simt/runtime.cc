@@ -629,6 +629,7 @@ void simt::submit(std::shared_ptr<call> kernel, cudaStream_t s)
     if (running.kernel)
         report("LAUNCH", "a kernel launches %s", kernel->name);
     counts().launches++;
+    note_loaded(kernel->function, kernel->name);
     if (++launch_calls ==
         settings().fail_launch) { // a fault of the kernel, seen by what comes next
         give_quick(stream_of(s), [] { lose_device(cudaErrorLaunchFailure); });

@@ -3,25 +3,19 @@
  * emulation's NCCL (tests/simt/nccl.cc): each rank is a process with a GPU of its own. Whatever
  * becomes of the others, calls return at once and a group can be given up and formed anew.
  */
-#include "common/device/plugin.h"
+#include "tests/unit/gpu_fixture.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 
 enum { RANKS = 4, GROUPS = 32, PATIENCE_S = 60 };
 
@@ -35,6 +29,7 @@ struct meeting_place {
 static char plugin_path[PATH_MAX];
 static struct meeting_place *place;
 static const struct sl_device *gpu;
+static const struct sl_kernels *kernels;
 static const struct sl_collective *together;
 
 #define OK(expr) ck_assert_msg((expr) == SL_OK, #expr ": %s", sl_error_message())
@@ -96,6 +91,7 @@ static void open_gpu(uint32_t index)
     ck_assert_uint_eq(together->bytes, sizeof *together);
     OK(plugin->open(index, 0));
     gpu = plugin->device;
+    kernels = plugin->kernels;
 }
 
 typedef void (*rank_function)(uint32_t rank, uint32_t n);
@@ -445,43 +441,98 @@ START_TEST(a_name_whose_maker_is_gone_leads_nowhere)
 }
 END_TEST
 
-static void *trim(void *unused)
+// ---- what waits for the whole GPU ---------------------------------------------------------------
+
+#define MIB ((size_t)1 << 20)
+enum { DEVICE_MIB = 256, LARGE_MIB = 200, SMALLER_MIB = 150, LARGER_MIB = 230 };
+
+// What a thread that does not sum has, and does in the meantime.
+struct bystander {
+    char *large, *pinned, *pages;
+    float *x;
+    struct simt_counts before, after;
+    void *reused;
+};
+
+// None of it waits for the sum: it would be a wait for a peer that is dead. The first kernel of its
+// kind, too, is loaded already.
+static void *give_back(void *context)
 {
-    gpu->trim(); // which waits for all that the GPU does
-    return unused;
+    struct bystander *b = context;
+    ck_assert(gpu_counts(&b->before));
+    gpu->memory.free(b->large, LARGE_MIB * MIB);
+    gpu->trim();
+    gpu->host_free(b->pinned, 1);
+    gpu->unmap(b->pages);
+    OK(kernels->scale_columns(b->x, 1, 1, b->x + 1, b->x + 2));
+    OK(gpu->sync());
+    ck_assert(gpu_counts(&b->after));
+    ck_assert_uint_ge(gpu->held(), LARGE_MIB * MIB);
+    // There is no room for this beside what is kept: that is used, though it is larger.
+    b->reused = gpu->memory.alloc(SMALLER_MIB * MIB);
+    ck_assert_ptr_eq(b->reused, b->large);
+    gpu->memory.free(b->reused, SMALLER_MIB * MIB);
+    return context;
 }
 
-static void *use_memory(void *unused)
+// There is no room for this until what is kept has gone back.
+static void *wait_for_room(void *context)
 {
-    void *p = gpu->memory.alloc(5000);
-    gpu->memory.free(p, 5000);
-    return p ? unused : NULL;
+    struct bystander *b = context;
+    return gpu->memory.alloc(LARGER_MIB * MIB) ? b : NULL;
 }
 
-START_TEST(other_threads_that_wait_for_the_gpu_do_not_keep_it_from_being_given_up)
+static void leave_a_peer_alone(uint32_t rank, uint32_t n)
 {
-    pthread_t thread, another;
-    void *had = NULL;
-    be_late(_i);
-    stage = DIES_BEFORE_A_SUM;
-    pid_t other = start(lose_one, 1, 2);
-    open_gpu(0);
-    gpu->memory.free(gpu->memory.alloc(1000), 1000); // something to give back
-    meet(0, 0, 2);
-    float *p = put_values(0, 10, 0);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct bystander b = {0};
+    pthread_t thread;
+    void *result = NULL;
+    open_gpu(rank);
+    meet(0, rank, n);
+    if (rank == n - 1)
+        raise(SIGKILL);
+    float *p = put_values(rank, 10, 0);
+    b.large = gpu->memory.alloc(LARGE_MIB * MIB);
+    b.pinned = gpu->host_alloc(1);
+    b.pages = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b.x = gpu->memory.alloc(3 * sizeof *b.x);
+    ck_assert(b.large && b.pinned && b.pages != MAP_FAILED && b.x);
+    OK(gpu->fill(b.x, 0, 3 * sizeof *b.x));
+    void *there;
+    OK(gpu->map(b.pages, page, false, &there));
+    OK(gpu->sync());
     OK(together->all_reduce(p, p, 10));
     ck_assert_int_eq(together->poll(), SL_EAGAIN);
-    ck_assert_int_eq(pthread_create(&thread, NULL, trim, NULL), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, give_back, &b), 0);
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    ck_assert_ptr_nonnull(result);
+    ck_assert_uint_eq(b.after.stops, b.before.stops);
+    // The thread that has to see to the end of the sum is not made to wait for it.
+    ck_assert_ptr_null(gpu->memory.alloc(LARGER_MIB * MIB));
+    SAYS("no room for");
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_room, &b), 0);
     stays_unfinished();
-    // Nor from each other's memory.
-    ck_assert_int_eq(pthread_create(&another, NULL, use_memory, place), 0);
-    pthread_join(another, &had);
-    ck_assert_ptr_eq(had, place);
-    ck_assert_int_eq(together->poll(), SL_EAGAIN);
     together->abort();
-    pthread_join(thread, NULL);
-    end(other, true);
-    ck_assert_uint_gt(gpu->held(), 0); // p alone
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    ck_assert_ptr_nonnull(result);
+    ck_assert(gpu_counts(&b.after));
+    ck_assert_uint_eq(b.after.stops - b.before.stops, 3);
+    ck_assert_uint_lt(gpu->held(), (LARGER_MIB + 10) * MIB);
+    // As before: what is given back now goes back now.
+    OK(gpu->map(b.pages, page, false, &there));
+    gpu->unmap(b.pages);
+    ck_assert(gpu_counts(&b.after));
+    ck_assert_uint_eq(b.after.stops - b.before.stops, 4);
+}
+
+START_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over)
+{
+    char memory[32];
+    snprintf(memory, sizeof memory, "%zu", DEVICE_MIB * MIB);
+    setenv("SLUICE_SIMT_MEMORY", memory, 1);
+    be_late(_i);
+    run_ranks(leave_a_peer_alone, 2, 1);
 }
 END_TEST
 
@@ -655,8 +706,7 @@ static void add_cases(Suite *suite)
     tcase_add_loop_test(t, the_others_give_up_and_form_a_new_group, 0, 2 * STAGES);
     tcase_add_loop_test(t, a_death_that_is_noticed_is_an_error, 0, 4);
     tcase_add_loop_test(t, a_name_whose_maker_is_gone_leads_nowhere, 0, 2);
-    tcase_add_loop_test(t, other_threads_that_wait_for_the_gpu_do_not_keep_it_from_being_given_up,
-                        0, 2);
+    tcase_add_loop_test(t, what_is_given_back_during_a_sum_goes_when_it_is_over, 0, 2);
     tcase_add_test_raise_signal(t, a_sync_behind_a_sum_that_never_ends_is_said_loudly, SIGABRT);
     tcase_add_loop_test(t, two_ranks_on_one_gpu_are_refused, 0, 2);
     tcase_add_loop_test(t, calls_out_of_order_are_refused, 0, 2);
