@@ -174,7 +174,7 @@ def run_disturbed(box, chance, job, points, gentle, may_scale):
     elif chance.random() < 0.2:
         more["SLUICE_SIMT_SEED"] = str(chance.randrange(1, 1000))
     if not gentle and chance.random() < 0.15:
-        more["SLUICE_SIMT_FAIL"] = f"sync:{chance.randrange(300, 1000)}"  # of each process's GPU
+        more["SLUICE_SIMT_FAIL"] = f"sync:{chance.randrange(150, 500)}"  # of each process's GPU
     report_path = box.path("disturbed.json")
     done = []
     # One that has scaled up may have outgrown an arena that is as small as can be: it says so when
