@@ -181,7 +181,7 @@ static void look_at_seat(struct sl_meter *meter, const struct sl_member *m)
     s->sums.asleep += activity == SL_ACTIVITY_ASLEEP;
 }
 
-// --- readings ---------------------------------------------------------------------------------------
+// --- readings ------------------------------------------------------------------------------------
 
 static void remember(struct sl_meter *meter)
 {
@@ -265,9 +265,9 @@ double sl_meter_pace(const struct sl_meter *meter, uint64_t since_ns)
     uint64_t readings = SL_MIN(meter->n_readings, (uint64_t)SL_METER_READINGS);
     if (readings <= PACE_READINGS || sl_pauses_is_open(meter->pauses))
         return 0;
-    const struct sl_meter_reading *to = &meter->readings[(meter->n_readings - 1) % SL_METER_READINGS];
-    const struct sl_meter_reading *from =
-        &meter->readings[(meter->n_readings - readings) % SL_METER_READINGS];
+    const uint64_t end = meter->n_readings;
+    const struct sl_meter_reading *to = &meter->readings[(end - 1) % SL_METER_READINGS];
+    const struct sl_meter_reading *from = &meter->readings[(end - readings) % SL_METER_READINGS];
     uint64_t batches = to->sums.batches - from->sums.batches;
     uint64_t others = to->sums.cells - from->sums.cells - batches;
     double seconds = sl_pauses_seconds_without(meter->pauses, (struct sl_span){from->ns, to->ns});

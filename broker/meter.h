@@ -122,7 +122,7 @@ struct sl_meter {
 
     struct sl_meter_reading readings[SL_METER_READINGS];
     uint64_t n_readings; // ever
-    uint64_t entries; // of the ledger that were read for it, in all
+    uint64_t entries;    // of the ledger that were read for it, in all
 
     struct sl_meter_process process[SL_METER_SEATS], broker;
     uint64_t processes_at_ns;

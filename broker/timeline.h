@@ -14,8 +14,8 @@
  *
  * Each goes to all clients and, from the moment there is a run directory, to its events.jsonl,
  * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for who
- * comes later (description.c); of a long job switches are forgotten first, since they are what there
- * is most of and what says least.
+ * comes later (description.c); of a long job switches are forgotten first, since they are what
+ * there is most of and what says least.
  */
 #ifndef SL_BROKER_TIMELINE_H
 #define SL_BROKER_TIMELINE_H

@@ -39,7 +39,6 @@ void *perf_gpu_pinned(struct perf *p, size_t bytes); // the process's, for copie
 // As jobs have what GPUs read in place: shared memory, in huge pages where the kernel grants them,
 // pinned. In *seen at which address the device has it.
 void *perf_gpu_mapped(struct perf *p, size_t bytes, void **seen);
-const char *perf_gpu_mapped_pages(const struct perf *p); // of the last one
 void *perf_upload(struct perf *p, const void *from, size_t bytes);
 float *perf_gpu_floats(struct perf *p, size_t n);
 uint32_t *perf_gpu_ids(struct perf *p, size_t n, uint32_t below);
