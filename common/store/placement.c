@@ -110,7 +110,7 @@ static uint32_t bandwidths(const struct search *s, uint32_t i, double *out)
 // The best bandwidth of reader i, and how it gets there.
 static double deal(const struct search *s, uint32_t i, const uint32_t *set, struct dealing *d)
 {
-    double each[DEVICES * DEVICES];
+    double each[DEVICES * DEVICES] = {0};
     uint32_t lo = 0, hi = bandwidths(s, i, each); // the first that will do
     if (deals(s, i, set, INFINITY, d))
         return INFINITY;
@@ -256,7 +256,7 @@ static double most_bandwidth(const struct search *s)
 {
     double least = INFINITY;
     for (uint32_t i = 0; i < s->n && s->most < s->n; i++) {
-        double each[DEVICES * DEVICES];
+        double each[DEVICES * DEVICES] = {0};
         uint32_t n = bandwidths(s, i, each);
         uint32_t wanted = s->n - s->most;
         if (n >= wanted)

@@ -154,22 +154,21 @@ SL_INLINE int push_slots(struct hop *hop, uint64_t first, uint64_t degree, doubl
 
 // ---- draws --------------------------------------------------------------------------------------
 
-// The sums that the row's first draw will look at; its offsets are there already.
-SL_INLINE void prefetch_sums(const struct hop *hop, uint64_t row)
+// The sums that the row's first draw of k will look at; its offsets are there already.
+SL_INLINE void prefetch_sums(const struct sl_khop_args *args, uint32_t k, uint64_t row)
 {
-    const struct sl_khop_args *args = hop->args;
     const struct sl_topology_view *t = args->topology;
     if (row >= args->n_dst)
         return;
     const uint64_t *indptr = &t->indptr[args->nodes[row]];
     uint64_t degree = indptr[1] - indptr[0];
-    if (degree == 0 || (degree <= hop->k && t->weights_positive))
+    if (degree == 0 || (degree <= k && t->weights_positive))
         return;
     const double *prefix = t->weight_prefix + indptr[0];
     const uint64_t line = SL_CACHE_LINE / sizeof *prefix;
     // Of few edges these are all lines. A long row's first windows are asked for as they are known.
     __builtin_prefetch(prefix + degree - 1);
-    if (degree > SL_WEIGHTED_SHORT && hop->k <= SL_WEIGHTED_LONG_FANOUT)
+    if (degree > SL_WEIGHTED_SHORT && k <= SL_WEIGHTED_LONG_FANOUT)
         return;
     __builtin_prefetch(prefix);
     for (uint64_t j = line; j < SL_MIN(degree - 1, (uint64_t)SL_WEIGHTED_SHORT); j += line)
@@ -283,7 +282,7 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, row + l, degree);
         sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
-        prefetch_sums(hop, (uint64_t)row + l + hop->n_lanes);
+        prefetch_sums(args, hop->k, (uint64_t)row + l + hop->n_lanes);
         enum way way = way_of(hop, degree);
         open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
         in_lanes[n_in_lanes] = l;
@@ -322,7 +321,7 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     for (uint32_t l = 0; l < 2 * hop.n_lanes; l++)
         sl_khop_fetch_row(args, l);
     for (uint32_t l = 0; l < hop.n_lanes; l++)
-        prefetch_sums(&hop, l);
+        prefetch_sums(args, hop.k, l);
     for (uint64_t row = 0; row < args->n_dst; row += hop.n_lanes)
         SL_TRY(sample_group(&hop, (uint32_t)row,
                             (uint32_t)SL_MIN((uint64_t)hop.n_lanes, args->n_dst - row)));
