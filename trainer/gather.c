@@ -192,15 +192,17 @@ static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, 
 }
 
 /*
- * The misses in j->lists, and where they go in *there, in the device's memory. With a cache the
- * device makes the lists, of the ranks that it has, and the processor gets those of the misses.
+ * The misses in j->lists, and where they go in the split, in the device's memory. With a cache the
+ * device makes the lists, of the ranks that it has, and the processor gets those of the misses: as
+ * long as they may be, since how long they are comes with them, in one wait.
  */
-static int list_misses(struct job *j, struct sl_row_split *there)
+static int list_misses(struct job *j)
 {
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
     const struct sl_block_view block = j->to->block;
     const uint32_t n = j->block->n_input;
+    struct sl_row_split *there = &j->counts->split;
     SL_TRY(sl_buffer_grow(&g->device_lists, device, SL_BUFFER_DEVICE,
                           (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
     *there = lists_in(g->device_lists.p, n);
@@ -210,19 +212,19 @@ static int list_misses(struct job *j, struct sl_row_split *there)
     j->lists = lists_in(g->lists.p, n);
     SL_TRY(g->compute.kernels->split_rows(sl_view_nodes(block), sl_view_ranks(block), n,
                                           j->capacity, there));
-    const size_t bytes = there->n_misses * sizeof *there->miss_row;
-    j->lists.n_misses = there->n_misses;
-    SL_TRY(device->copy(j->lists.miss_row, there->miss_row, bytes));
+    SL_TRY(device->copy(j->lists.miss_row, there->miss_row, n * sizeof *there->miss_row));
     if (j->before)
-        SL_TRY(device->copy(j->lists.miss_to, there->miss_to, bytes));
-    return device->sync();
+        SL_TRY(device->copy(j->lists.miss_to, there->miss_to, n * sizeof *there->miss_to));
+    SL_TRY(device->sync());
+    j->lists.n_misses = there->n_misses;
+    return SL_OK;
 }
 
 // What the batch before had, from the device's memory to its places.
-static int place_matched(struct job *j, const struct sl_row_split *there)
+static int place_matched(struct job *j)
 {
     const struct sl_device *device = j->g->compute.device;
-    const struct sl_row_split *s = &j->lists;
+    const struct sl_row_split *s = &j->lists, *there = &j->counts->split;
     SL_TRY(device->copy(there->hit_row, s->hit_row, j->matched * sizeof *s->hit_row));
     SL_TRY(device->copy(there->hit_to, s->hit_to, j->matched * sizeof *s->hit_to));
     return j->g->compute.kernels->gather_rows_to(
@@ -231,11 +233,11 @@ static int place_matched(struct job *j, const struct sl_row_split *there)
 }
 
 // What neither the cache nor the batch before has, from the store.
-static int stage(struct job *j, const struct sl_row_split *there)
+static int stage(struct job *j)
 {
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
-    const struct sl_row_split *s = &j->lists;
+    const struct sl_row_split *s = &j->lists, *there = &j->counts->split;
     const uint32_t n = s->n_misses;
     if (j->matched || !j->capacity) // else they are there as the device has listed them
         SL_TRY(device->copy(there->miss_to, s->miss_to, n * sizeof *s->miss_to));
@@ -252,7 +254,6 @@ static int staged(struct job *j)
     struct sl_gather *g = j->g;
     const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input;
-    struct sl_row_split there = {0};
     j->lists = (struct sl_row_split){0};
     j->matched = 0;
     if (j->capacity)
@@ -261,14 +262,14 @@ static int staged(struct job *j)
         return SL_OK;
     if (!j->capacity && !j->before && j->dtype == SL_DTYPE_F32)
         return send_rows(g, sl_block_nodes(j->block), n, j->to->x); // in their order
-    SL_TRY(list_misses(j, &there));
+    SL_TRY(list_misses(j));
     if (j->lists.n_misses == 0)
         return SL_OK;
     if (j->before)
         j->matched = sl_match_find(&g->match, &j->before->matchable, &j->lists);
     if (j->matched) // the device works on it while the processor gathers the rest
-        SL_TRY(place_matched(j, &there));
-    return stage(j, &there);
+        SL_TRY(place_matched(j));
+    return stage(j);
 }
 
 static int go(struct job *j, enum sl_gather_way way)

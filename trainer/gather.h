@@ -66,7 +66,8 @@ enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl
 
 // What a GPU counts of a batch, in pinned memory: read once the batch is there.
 struct sl_batch_counts {
-    uint32_t n_hits; // of gather_ranked
+    uint32_t n_hits;           // of gather_ranked
+    struct sl_row_split split; // that the device makes of hits and misses, in its memory
     uint32_t n_loops[SL_MAX_HOPS];
 };
 

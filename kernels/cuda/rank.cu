@@ -64,7 +64,7 @@ struct is_hit {
 struct write_split {
     const uint32_t *nodes, *ranks;
     uint32_t *hit_row, *hit_to, *miss_row, *miss_to;
-    uint64_t *n_hits;
+    uint32_t *counts; // of hits and of misses
 
     __device__ __forceinline__ void operator()(uint64_t i, uint32_t hit, uint64_t hits) const
     {
@@ -79,8 +79,8 @@ struct write_split {
 
     __device__ __forceinline__ void end(uint64_t n, uint64_t hits) const
     {
-        (void)n;
-        *n_hits = hits;
+        counts[0] = (uint32_t)hits;
+        counts[1] = (uint32_t)(n - hits);
     }
 };
 
@@ -92,16 +92,16 @@ int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
     if (n == 0)
         return SL_OK;
     void *scratch;
-    uint64_t hits = 0;
     SL_TRY(sl_cuda_scratch(&scratch));
-    uint64_t *sums = (uint64_t *)scratch, *n_hits = sums + SL_SCAN_BLOCKS_MAX;
+    uint64_t *sums = (uint64_t *)scratch;
+    uint32_t *counts = (uint32_t *)(sums + SL_SCAN_BLOCKS_MAX);
     struct is_hit read = {ranks, capacity};
     struct write_split write = {nodes,         ranks,        out->hit_row, out->hit_to,
-                                out->miss_row, out->miss_to, n_hits};
+                                out->miss_row, out->miss_to, counts};
     SL_TRY(sl_scan_launch(read, read, write, sl_scan_all(n), sums));
-    SL_CUDA_TRY(cudaMemcpyAsync(&hits, n_hits, sizeof hits, cudaMemcpyDefault, sl_cuda_stream()));
-    SL_TRY(sl_cuda_heard());
-    out->n_hits = (uint32_t)hits;
-    out->n_misses = n - (uint32_t)hits;
+    static_assert(offsetof(sl_row_split, n_misses) == offsetof(sl_row_split, n_hits) + 4,
+                  "both counts are one copy");
+    SL_CUDA_TRY(cudaMemcpyAsync(&out->n_hits, counts, 2 * sizeof *counts, cudaMemcpyDeviceToHost,
+                                sl_cuda_stream()));
     return SL_OK;
 }
