@@ -16,8 +16,9 @@ static int reorder(void *state)
 {
     struct request *q = state;
     struct sl_reorder *r = &q->reorder;
-    if (q->fanout_given && r->by != SL_REORDER_BY_HOTNESS)
-        return sl_fail(SL_EINVAL, "reorder: --fanout with --by %s: only hotness depends on it",
+    if (q->fanout_given && !sl_reorder_samples(r->by))
+        return sl_fail(SL_EINVAL,
+                       "reorder: --fanout with --by %s: only hotness and reads depend on it",
                        sl_reorder_kinds[r->by]);
     SL_TRY(sl_batch_estimate_parse("reorder", q->fanout, &r->hops));
     SL_TRY(sl_reorder_run(r));
@@ -35,12 +36,13 @@ static void release(void *state)
 static const struct sl_option options[] = {
     {.name = "by", AT(CHOICE, reorder.by), .choices = sl_reorder_kinds,
      .help = "degree: by falling out-degree; hotness: by falling number of visits expected of "
-             "sampling from the training vertices; bfs: breadth first along in-edges from the "
+             "sampling from the training vertices; reads: by falling number of reads of an "
+             "entry of their lists, for GPUs that have room for a part of the graph; bfs: breadth first along in-edges from the "
              "vertex with most of them"},
     {.name = "out", AT(TEXT, reorder.making.out), .placeholder = "DIR2", .required = true,
      .help = "the data set directory to make"},
     {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST", GIVEN(fanout_given),
-     .help = "of --by hotness: the job's, from the seeds outwards; -1 takes all neighbours"},
+     .help = "of --by hotness and reads: the job's, from the seeds outwards; -1 takes all neighbours"},
     {.name = "name", AT(TEXT, reorder.making.name), .placeholder = "NAME",
      .help = "its name in metadata.json, else DIR2's last part"},
     {.name = "force", AT(FLAG, reorder.making.force), .help = "replace a data set of that name"},

@@ -42,7 +42,7 @@
 
 enum { BLOCK_VERTICES = 4096, MAX_THREADS = SL_REORDER_THREADS_MAX };
 
-const char *const sl_reorder_kinds[] = {"degree", "hotness", "bfs", NULL};
+const char *const sl_reorder_kinds[] = {"degree", "hotness", "reads", "bfs", NULL};
 
 struct pass {
     struct sl_reorder *run;
@@ -295,7 +295,7 @@ static int write_metadata(struct pass *r)
     cJSON_DeleteItemFromObjectCaseSensitive(root, "order");
     cJSON *order = cJSON_AddObjectToObject(root, "order");
     cJSON_AddStringToObject(order, "by", sl_reorder_kinds[r->run->by]);
-    if (r->run->by == SL_REORDER_BY_HOTNESS) {
+    if (sl_reorder_samples(r->run->by)) {
         cJSON *fanout = cJSON_AddArrayToObject(order, "fanout");
         for (uint32_t i = 0; i < r->run->hops.n_hops; i++)
             cJSON_AddItemToArray(fanout, cJSON_CreateNumber((double)r->run->hops.fanout[i]));
@@ -354,15 +354,17 @@ static int make_order(struct pass *r)
     r->rank = malloc((ds->n_nodes + 1) * sizeof *r->rank);
     if (!r->order || !r->rank)
         return sl_fail(SL_ENOMEM, "reorder %s: no memory for two ids a vertex", ds->path);
+    const struct sl_batch_estimate *hops = &r->run->hops;
+    struct sl_progress *progress = &r->run->making.progress;
     switch ((enum sl_reorder_kind)r->run->by) {
     case SL_REORDER_BY_DEGREE: SL_TRY(sl_vertex_order_degree(ds, r->order)); break;
     case SL_REORDER_BY_HOTNESS:
-        SL_TRY(sl_vertex_order_hotness(ds, r->run->hops.fanout, r->run->hops.n_hops,
-                                       &r->run->making.progress, r->order));
+        SL_TRY(sl_vertex_order_hotness(ds, hops->fanout, hops->n_hops, progress, r->order));
         break;
-    case SL_REORDER_BY_BFS:
-        SL_TRY(sl_vertex_order_bfs(ds, &r->run->making.progress, r->order));
+    case SL_REORDER_BY_READS:
+        SL_TRY(sl_vertex_order_reads(ds, hops->fanout, hops->n_hops, progress, r->order));
         break;
+    case SL_REORDER_BY_BFS: SL_TRY(sl_vertex_order_bfs(ds, progress, r->order)); break;
     }
     for (uint64_t v = 0; v < ds->n_nodes; v++)
         r->rank[r->order[v]] = (uint32_t)v;

@@ -11,7 +11,19 @@
 
 enum { SL_REORDER_THREADS_MAX = 256 };
 
-enum sl_reorder_kind { SL_REORDER_BY_DEGREE, SL_REORDER_BY_HOTNESS, SL_REORDER_BY_BFS };
+enum sl_reorder_kind {
+    SL_REORDER_BY_DEGREE,
+    SL_REORDER_BY_HOTNESS,
+    SL_REORDER_BY_READS,
+    SL_REORDER_BY_BFS,
+};
+
+// Whether an order follows from how a job samples.
+static inline bool sl_reorder_samples(int by)
+{
+    return by == SL_REORDER_BY_HOTNESS || by == SL_REORDER_BY_READS;
+}
+
 extern const char *const sl_reorder_kinds[]; // their names, NULL behind the last
 
 struct sl_reorder {

@@ -1,6 +1,7 @@
 #include "dataset/vertex_order.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -37,24 +38,52 @@ static int on_vertices(void *progress, uint64_t n)
     return SL_OK;
 }
 
-int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
-                            struct sl_progress *progress, uint32_t *order)
+// hotness[v] *= the share of its list that a hop reads.
+static void by_entry(const struct sl_dataset *ds, int64_t fanout, uint32_t *hotness)
+{
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        const uint64_t degree = sl_dataset_degree(ds, v);
+        float visits;
+        memcpy(&visits, &hotness[v], sizeof visits);
+        if (fanout >= 0 && degree > (uint64_t)fanout)
+            visits *= (float)fanout / (float)degree;
+        memcpy(&hotness[v], &visits, sizeof visits);
+    }
+}
+
+// By visits after n_hops hops; `last` is the fanout of one more, whose reads count, or NULL.
+static int by_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                     const int64_t *last, struct sl_progress *progress, uint32_t *order)
 {
     if (ds->split[SL_SPLIT_TRAIN].n == 0)
         return sl_fail(SL_EINVAL,
-                       "reorder %s: --by hotness starts from the training vertices, and the data "
-                       "set has none: add train_idx.npy, or take --by degree or bfs",
-                       ds->path);
+                       "reorder %s: --by %s starts from the training vertices, and the data set "
+                       "has none: add train_idx.npy, or take --by degree or bfs",
+                       ds->path, last ? "reads" : "hotness");
     uint32_t *hotness = malloc((ds->n_nodes + 1) * sizeof *hotness);
     if (!hotness)
         return fail_memory(ds);
     const struct sl_visits_watch watch = {on_vertices, progress};
     sl_progress_begin(progress, "hotness", ds->n_nodes * n_hops, "vertices");
     int rc = sl_visits_expect(ds, fanout, n_hops, &watch, hotness);
+    if (rc == SL_OK && last)
+        by_entry(ds, *last, hotness);
     if (rc == SL_OK)
         rc = sl_hotness_order(hotness, ds->n_nodes, NULL, order, NULL);
     free(hotness);
     return rc;
+}
+
+int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                            struct sl_progress *progress, uint32_t *order)
+{
+    return by_visits(ds, fanout, n_hops, NULL, progress, order);
+}
+
+int sl_vertex_order_reads(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                          struct sl_progress *progress, uint32_t *order)
+{
+    return by_visits(ds, fanout, n_hops - 1, &fanout[n_hops - 1], progress, order);
 }
 
 // ---- breadth first ------------------------------------------------------------------------------

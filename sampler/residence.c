@@ -239,7 +239,7 @@ static void log_residence(const struct sl_residence *r)
     if (r->n_resident < r->n_edges)
         snprintf(where, sizeof where,
                  ", of its neighbours %.0f %%; the others are read in the machine's memory "
-                 "(sluice reorder --by hotness puts those first that are read most)",
+                 "(sluice reorder --by reads puts those first that are read most)",
                  100.0 * (double)r->n_resident / (double)r->n_edges);
     sl_log_info("sampling: %" PRIu64 " MiB of the graph in device memory%s",
                 sl_residence_bytes(r) >> 20, where);

@@ -9,8 +9,8 @@
  * degrees for a GCN), then neighbours with their running sums, row after row from vertex 0 on as
  * far as the part of the device that a sampler may take has room. The others are mapped, and read
  * in place (GIDS 3.2, "UVA"). Where an edge lies follows from its number by one comparison, so no
- * table says it; which rows the device has is the order of the vertices, and `sluice reorder --by
- * hotness` puts those first that are read most (XGNN 4.1). The rest of the device stays to the
+ * table says it; which rows the device has is the order of the vertices (XGNN 4.1), and `sluice
+ * reorder --by reads` puts those first of whose entries most are read. The rest stays to the
  * trainer that shares it. Labels and splits stay with the processor, which writes them into blocks.
  *
  * FILES. Many systems let no device read the mapping of a file, since it cannot be written

@@ -130,7 +130,7 @@ def part_reorder():
         for graph, arguments in REORDER_GRAPHS.items():
             path = jobs.generate(graph.lower(), arguments.format(**sizes))
             before = None
-            for by in (None, "degree", "hotness", "bfs"):
+            for by in (None, "degree", "hotness", "reads", "bfs"):
                 made = path
                 if by:
                     made = jobs.path(by)

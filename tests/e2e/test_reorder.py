@@ -17,7 +17,7 @@ from harness import (
 from test_bad_input import refused
 from test_data_tools import check_dataset, digest_of, leftovers
 
-KINDS = ("degree", "hotness", "bfs")
+KINDS = ("degree", "hotness", "reads", "bfs")
 
 
 def graph(**extra):
@@ -111,6 +111,10 @@ def test_graph_is_the_same_under_other_numbers(box, by):
         assert (order == degree_order(old)).all()
     elif by == "bfs":
         assert (order == bfs_order(old)).all()
+    elif by == "reads":
+        share = np.minimum(1, 5 / np.maximum(np.diff(old["indptr"]), 1))
+        reads = (expected_visits(old, [15, 10]) * share)[order]
+        assert (np.diff(reads) <= 1e-6 * reads[:-1]).all(), "not by falling reads of an entry"
     else:
         visits = expected_visits(old, [15, 10, 5])[order]
         assert (np.diff(visits) <= 1e-6 * visits[:-1]).all(), "not by falling visits"
@@ -225,7 +229,8 @@ def test_other_forms(box, form):
 
 BAD = {
     "no training vertices": (["--by", "hotness"], "has none: add train_idx.npy"),
-    "fanout without hotness": (["--by", "bfs", "--fanout", "5"], "only hotness depends on it"),
+    "no training vertices either": (["--by", "reads"], "--by reads starts from"),
+    "fanout without hotness": (["--by", "bfs", "--fanout", "5"], "only hotness and reads depend on it"),
     "bad fanout": (["--by", "hotness", "--fanout", "5,x"], "reorder: --fanout '5,x': wanted"),
     "unknown order": (["--by", "rabbit"], "degree"),
     "exists": (["--by", "bfs", "--out", "taken"], "taken"),
@@ -236,7 +241,7 @@ BAD = {
 def test_refused(box, what):
     arguments, message = BAD[what]
     old = graph()
-    if what == "no training vertices":
+    if what.startswith("no training vertices"):
         del old["train_idx"]
     write_dataset(box.path("old"), old)
     os.makedirs(box.path("taken"))
