@@ -99,9 +99,9 @@ def test_a_load_that_nobody_says_is_null(box, nvml):
 @timeout(120)
 @not_under("address", SANITIZED)
 @cases(
-    (True, {}),
-    (False, {}),
-    (True, {"evaluate.fanout": "full"}),
+    (True, {"cache.policy": "none"}),
+    (False, {"cache.policy": "none"}),
+    (True, {"cache.policy": "none", "evaluate.fanout": "full"}),
     (True, {"cache": {"policy": "degree", "ratio": 0.3}}),
 )
 def test_a_trainer_pins_nothing_twice(box, maps_files, changes):
