@@ -36,13 +36,13 @@ static void release(void *state)
 static const struct sl_option options[] = {
     {.name = "by", AT(CHOICE, reorder.by), .choices = sl_reorder_kinds,
      .help = "degree: by falling out-degree; hotness: by falling number of visits expected of "
-             "sampling from the training vertices; reads: by falling number of reads of an "
-             "entry of their lists, for GPUs that have room for a part of the graph; bfs: breadth first along in-edges from the "
-             "vertex with most of them"},
+             "sampling from the training vertices; reads: by falling number of reads of an entry "
+             "of their lists, for GPUs that have room for a part of the graph; bfs: breadth "
+             "first along in-edges from the vertex with most of them"},
     {.name = "out", AT(TEXT, reorder.making.out), .placeholder = "DIR2", .required = true,
      .help = "the data set directory to make"},
     {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST", GIVEN(fanout_given),
-     .help = "of --by hotness and reads: the job's, from the seeds outwards; -1 takes all neighbours"},
+     .help = "of --by hotness or reads: the job's, from the seeds outwards; -1: all neighbours"},
     {.name = "name", AT(TEXT, reorder.making.name), .placeholder = "NAME",
      .help = "its name in metadata.json, else DIR2's last part"},
     {.name = "force", AT(FLAG, reorder.making.force), .help = "replace a data set of that name"},

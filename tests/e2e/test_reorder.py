@@ -230,7 +230,7 @@ def test_other_forms(box, form):
 BAD = {
     "no training vertices": (["--by", "hotness"], "has none: add train_idx.npy"),
     "no training vertices either": (["--by", "reads"], "--by reads starts from"),
-    "fanout without hotness": (["--by", "bfs", "--fanout", "5"], "only hotness and reads depend on it"),
+    "fanout without hotness": (["--by", "bfs", "--fanout", "5"], "only hotness and reads depend"),
     "bad fanout": (["--by", "hotness", "--fanout", "5,x"], "reorder: --fanout '5,x': wanted"),
     "unknown order": (["--by", "rabbit"], "degree"),
     "exists": (["--by", "bfs", "--out", "taken"], "taken"),
