@@ -410,13 +410,19 @@ START_TEST(the_cache_is_summed_up_over_ranked_epochs)
 END_TEST
 
 // What "auto" came to, and why.
-START_TEST(choices_of_its_own_are_told)
+START_TEST(choices_of_the_job_have_no_reason)
 {
     with_cache(SL_CACHE_EXPECTED);
     finish();
     ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "why"));
     EXPECT_TEXT("precision.asked", "fp32");
     EXPECT_TEXT("precision.used", "fp32");
+}
+END_TEST
+
+START_TEST(choices_of_its_own_are_told)
+{
+    with_cache(SL_CACHE_EXPECTED);
     config.cache.why = "of what was found";
     config.precision = SL_CONFIG_PRECISION_AUTO;
     config.n_devices = 2;
@@ -520,6 +526,7 @@ int main(void)
     tcase_add_test(c, deaths_and_changes_are_kept_up_to_a_number);
     tcase_add_test(c, devices_name_who_sits_there);
     tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
+    tcase_add_test(c, choices_of_the_job_have_no_reason);
     tcase_add_test(c, choices_of_its_own_are_told);
     tcase_add_test(c, the_optimum_of_all_ranked_epochs_is_that_of_each);
     tcase_add_test(c, an_optimum_that_was_not_found_out_is_not_passed_on);
