@@ -19,7 +19,7 @@
  * partitions are walked over, each with the sets of GPUs that serve everybody and can lose no
  * member, and branches that cannot win are cut; so what comes out is the best plan and not a good
  * one. The search has a bound of steps, never of time, so that all processes of a job find the same
- * plan; `proved` says whether it was needed.
+ * plan; `proved` says that it was not needed.
  */
 #ifndef SL_STORE_PLACEMENT_H
 #define SL_STORE_PLACEMENT_H
