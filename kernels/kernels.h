@@ -303,6 +303,36 @@ struct sl_gcn_scales_args {
     float *self_scale; // out (n_dst), or NULL
 };
 
+enum { SL_PARTS_MAX = 16 };
+
+// A part of an array in the memory of some device. p NULL, n 0: nobody holds it whom this device
+// reads.
+struct sl_part {
+    const void *p;
+    uint64_t n; // elements that are there, from its first one on
+};
+
+/*
+ * Where the elements of an array lie that several devices hold together (XGNN 4.3): rows of
+ * features by their rank, edges of a graph by their number. No table says where one is; a
+ * comparison and a division do:
+ *
+ *      i < n_near                   element i of `near`, in this device's own memory
+ *      first <= i < end             run (i - first) >> shift, whose elements lie side by side: run j
+ *                                   is run j div n_parts of part j mod n_parts
+ *      else, or not in its part     wherever all elements are: the machine's memory
+ *
+ * n_near may be below or above `first`: what is near is read there.
+ */
+struct sl_spread {
+    const void *near;
+    uint64_t n_near;
+    uint64_t first, end;
+    uint32_t n_parts; // 0: nothing lies in parts
+    uint32_t shift;
+    struct sl_part part[SL_PARTS_MAX];
+};
+
 struct sl_topology_view {
     uint64_t n_nodes;
     const uint64_t *indptr; // (n_nodes + 1), 64-bit offsets

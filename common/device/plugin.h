@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum { SL_PLUGIN_ABI = 5, SL_PLUGIN_TEXT_BYTES = 512, SL_PLUGIN_DEVICES_MAX = 64 };
+enum { SL_PLUGIN_ABI = 6, SL_PLUGIN_TEXT_BYTES = 512, SL_PLUGIN_DEVICES_MAX = 64 };
 
 // One GPU.
 struct sl_gpu {
@@ -34,6 +34,8 @@ struct sl_gpu {
     char bus_id[32];
     char cores[256];   // host cores near it, as config's "cores"; "" = not known
     uint64_t peers;    // bit i: may read the memory of GPU i
+    // GB/s at which it reads the memory of GPU i, of itself its own; 0: not known, or not at all
+    float link[SL_PLUGIN_DEVICES_MAX];
     bool unified_host; // registered host memory has the same address on the device
     bool maps_files;   // memory that is only read, as of files, can be used in place
 };

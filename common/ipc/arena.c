@@ -13,6 +13,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/group.h"
 #include "common/ipc/hot.h"
+#include "common/ipc/lent.h"
 #include "common/ipc/phase.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
@@ -53,6 +54,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_WORKERS] = seats * sizeof(struct sl_worker_slot),
         [SL_REGION_SEATS] = sizeof(struct sl_schedule) + seats * sizeof(struct sl_seat),
         [SL_REGION_GROUP] = sl_group_bytes(spec),
+        [SL_REGION_LENT] = sl_lent_bytes(spec),
         [SL_REGION_BOARD] =
             sizeof(struct sl_board) + spec->n_devices * sizeof(struct sl_board_seat),
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),

@@ -16,6 +16,7 @@
  *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
  *   group      trainers that sum gradients among themselves   group.h
+ *   lent       memory of GPUs that others of the job read   lent.h
  *   params     two banks of parameters and optimizer state, the best and the pinned parameters,
  *              gradient slots
  *   acts       one or two activations of all vertices for layer-wise inference, and with jumping
@@ -34,7 +35,7 @@
 
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
-enum { SL_ARENA_VERSION = 16 };
+enum { SL_ARENA_VERSION = 17 };
 
 // Bytes that an arena of this spec takes (sparse until touched); fills *out when not NULL.
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out);

@@ -1,0 +1,276 @@
+#include "common/ipc/lent.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+/*
+ * Memory orders: what stands behind a version is written between two changes of it and read between
+ * two looks at it, word by word (relaxed), with fences as a sequence lock has them.
+ */
+
+// A plan as words, so that it may be read while it is written.
+enum { PLAN_WORDS = sizeof(struct sl_lent_plan) / sizeof(uint64_t) };
+enum { SHARE_WORDS = sizeof(struct sl_device_share) / sizeof(uint64_t) };
+
+_Static_assert(sizeof(struct sl_lent_plan) % sizeof(uint64_t) == 0, "a plan is whole words");
+_Static_assert(sizeof(struct sl_device_share) % sizeof(uint64_t) == 0, "a share is whole words");
+
+struct plan_words {
+    _Alignas(64) _Atomic uint64_t version; // odd: being written
+    _Atomic uint64_t generation;
+    _Atomic uint64_t word[PLAN_WORDS];
+};
+
+// A lender's place, and what it reads of others.
+struct place {
+    _Alignas(64) _Atomic uint32_t alive; // the lender's thread; FUTEX_OWNER_DIED: it is gone. 0: none
+    _Atomic uint64_t version;            // 0 nothing was ever lent; odd: nothing is
+    _Atomic uint64_t plan, order, elements;
+    _Atomic uint64_t share[SHARE_WORDS];
+    _Alignas(64) _Atomic uint64_t readers; // bit d
+    _Alignas(64) _Atomic uint64_t bytes[SL_LENT_DEVICES_MAX + 1];
+};
+
+static struct plan_words *plan_of(const struct sl_arena *a, enum sl_lent_kind kind)
+{
+    return (struct plan_words *)sl_arena_region(a, SL_REGION_LENT) + kind;
+}
+
+static struct place *place_of(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    struct place *first = (struct place *)(plan_of(a, SL_LENT_KINDS));
+    return first + (uint64_t)kind * a->h->spec.n_devices + device;
+}
+
+uint64_t sl_lent_bytes(const struct sl_arena_spec *spec)
+{
+    if (spec->n_devices > SL_LENT_DEVICES_MAX)
+        return 0;
+    return SL_LENT_KINDS *
+           (sizeof(struct plan_words) + (uint64_t)spec->n_devices * sizeof(struct place));
+}
+
+static bool exists(const struct sl_arena *a)
+{
+    return a->h->region[SL_REGION_LENT].bytes > 0;
+}
+
+// --- the plan ------------------------------------------------------------------------------------
+
+void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan)
+{
+    struct plan_words *p = plan_of(a, kind);
+    uint64_t words[PLAN_WORDS];
+    if (!exists(a))
+        return;
+    memcpy(words, plan, sizeof words);
+    atomic_fetch_add(&p->version, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < PLAN_WORDS; i++)
+        atomic_store_explicit(&p->word[i], words[i], memory_order_relaxed);
+    atomic_store(&p->generation, plan->generation);
+    atomic_fetch_add(&p->version, 1);
+    sl_arena_tell_all(a);
+}
+
+uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind)
+{
+    return exists(a) ? atomic_load_explicit(&plan_of(a, kind)->generation, memory_order_relaxed)
+                     : 0;
+}
+
+bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out)
+{
+    const struct plan_words *p = plan_of(a, kind);
+    uint64_t words[PLAN_WORDS];
+    *out = (struct sl_lent_plan){0};
+    if (!exists(a))
+        return true;
+    uint64_t version = atomic_load(&p->version);
+    for (uint32_t i = 0; i < PLAN_WORDS; i++)
+        words[i] = atomic_load_explicit(&p->word[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (version % 2 != 0 || atomic_load(&p->version) != version)
+        return false;
+    memcpy(out, words, sizeof words);
+    return true;
+}
+
+// --- alive ---------------------------------------------------------------------------------------
+
+// Of the one thread of this process that holds a word.
+static struct {
+    pthread_mutex_t lock;
+    _Atomic uint32_t *word; // that it holds
+    _Atomic bool holds;
+} life = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/*
+ * Holds the word as a robust futex. The list has one entry, which lies here; the kernel finds the
+ * word at a distance from it. It marks what is held by the thread that leaves.
+ */
+static void *live(void *ctx)
+{
+    struct robust_list entry;
+    struct robust_list_head head = {.list.next = &entry};
+    _Atomic uint32_t *word = life.word;
+    sigset_t all;
+    (void)ctx;
+    entry.next = &head.list;
+    head.futex_offset = (long)((uintptr_t)word - (uintptr_t)&entry);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    if (syscall(SYS_set_robust_list, &head, sizeof head) == 0)
+        atomic_store(word, (uint32_t)syscall(SYS_gettid));
+    atomic_store(&life.holds, true);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    pthread_t thread;
+    int rc = 0;
+    if (!exists(a))
+        return sl_fail(SL_ESYS, "memory of GPUs is not lent in jobs of more than %d devices",
+                       SL_LENT_DEVICES_MAX);
+    pthread_mutex_lock(&life.lock);
+    if (!life.word) {
+        life.word = &place_of(a, kind, device)->alive;
+        rc = pthread_create(&thread, NULL, live, NULL);
+        if (rc != 0)
+            life.word = NULL;
+        else
+            pthread_detach(thread);
+    }
+    pthread_mutex_unlock(&life.lock);
+    if (rc != 0)
+        return sl_fail(SL_ESYS, "a thread that tells of this process's death: %s", strerror(rc));
+    while (!atomic_load(&life.holds))
+        sched_yield();
+    if (!sl_lent_is_alive(a, kind, device))
+        return sl_fail(SL_ESYS, "this kernel does not mark the futex of a process that dies "
+                                "(set_robust_list): memory of its GPU is lent to nobody");
+    return SL_OK;
+}
+
+bool sl_lent_is_alive(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender)
+{
+    atomic_thread_fence(memory_order_seq_cst); // behind what was read
+    uint32_t word = atomic_load(&place_of(a, kind, lender)->alive);
+    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+// --- lenders -------------------------------------------------------------------------------------
+
+void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    atomic_fetch_or(&place_of(a, kind, device)->version, 1);
+}
+
+void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
+                   const struct sl_lent_offer *offer)
+{
+    struct place *p = place_of(a, kind, device);
+    uint64_t words[SHARE_WORDS];
+    memcpy(words, &offer->share, sizeof words);
+    uint64_t version = atomic_fetch_or(&p->version, 1) | 1;
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < SHARE_WORDS; i++)
+        atomic_store_explicit(&p->share[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&p->plan, offer->plan, memory_order_relaxed);
+    atomic_store_explicit(&p->order, offer->order, memory_order_relaxed);
+    atomic_store_explicit(&p->elements, offer->elements, memory_order_relaxed);
+    atomic_store(&p->version, version + 1);
+}
+
+void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, uint64_t elements)
+{
+    atomic_store(&place_of(a, kind, device)->elements, elements);
+}
+
+bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    return atomic_load(&place_of(a, kind, device)->readers) != 0;
+}
+
+// --- readers -------------------------------------------------------------------------------------
+
+static bool stands(uint64_t version)
+{
+    return version != 0 && version % 2 == 0;
+}
+
+bool sl_lent_look(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                  struct sl_lent_offer *out)
+{
+    const struct place *p = place_of(a, kind, lender);
+    uint64_t words[SHARE_WORDS];
+    out->version = atomic_load(&p->version);
+    if (!stands(out->version) || !sl_lent_is_alive(a, kind, lender))
+        return false;
+    out->plan = atomic_load_explicit(&p->plan, memory_order_relaxed);
+    out->order = atomic_load_explicit(&p->order, memory_order_relaxed);
+    out->elements = atomic_load(&p->elements);
+    for (uint32_t i = 0; i < SHARE_WORDS; i++)
+        words[i] = atomic_load_explicit(&p->share[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    memcpy(&out->share, words, sizeof words);
+    return atomic_load(&p->version) == out->version;
+}
+
+bool sl_lent_open(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader,
+                  uint64_t version)
+{
+    struct place *p = place_of(a, kind, lender);
+    atomic_fetch_or(&p->readers, (uint64_t)1 << reader);
+    if (atomic_load(&p->version) == version)
+        return true;
+    sl_lent_close(a, kind, lender, reader);
+    return false;
+}
+
+void sl_lent_close(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader)
+{
+    atomic_fetch_and(&place_of(a, kind, lender)->readers, ~((uint64_t)1 << reader));
+}
+
+// --- what was read -------------------------------------------------------------------------------
+
+void sl_lent_count(struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader, uint32_t from,
+                   uint64_t bytes)
+{
+    if (exists(a))
+        atomic_fetch_add_explicit(&place_of(a, kind, reader)->bytes[from], bytes,
+                                  memory_order_relaxed);
+}
+
+uint64_t sl_lent_counted(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader,
+                         uint32_t from)
+{
+    return exists(a) ? atomic_load_explicit(&place_of(a, kind, reader)->bytes[from],
+                                            memory_order_relaxed)
+                     : 0;
+}
+
+// --- broker --------------------------------------------------------------------------------------
+
+void sl_lent_vacate(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    if (!exists(a))
+        return;
+    sl_lent_withdraw(a, kind, device);
+    atomic_store(&place_of(a, kind, device)->alive, 0);
+    atomic_store(&place_of(a, kind, device)->readers, 0); // what it lent is gone for all of them
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++)
+        sl_lent_close(a, kind, d, device);
+}

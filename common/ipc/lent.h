@@ -1,0 +1,137 @@
+/*
+ * lent.h - memory of a worker's GPU that other workers of the job read: what XGNN's data access
+ * manager (4.1) exchanges, and the plan by which it is laid out (common/store/placement.h).
+ *
+ * PROBLEM. Several GPUs hold more together than each by itself: trainers the hottest features,
+ * samplers the graph. Each holds some parts, and reads those of the others in place, over the links
+ * between them. Memory of a GPU belongs to a process: when that one dies the memory goes with it,
+ * in the middle of somebody's read, and what is there afterwards is anything.
+ *
+ * DESIGN. No process does nothing but hold memory: it would cost a context of some hundred MiB on
+ * each GPU and could die as well. Whoever works on a GPU lends what it holds there, and every
+ * reader can do without: all elements lie in the machine's memory too.
+ *
+ *      the broker writes   the plan of each role: who holds which parts, whose copy each device
+ *                          reads. A version is odd while it is being written.
+ *      the lender writes   in its seat's place: its memory's share, the plan that it is laid out
+ *                          by, how much of it is there (more and more while it is filled)
+ *      the reader writes   bit d (its device) of the lender's `readers` for as long as it has that
+ *                          memory open; the bytes that it has read of whom
+ *
+ *   lend        fill in, version even.
+ *   open        set the bit, look at the version once more (else clear the bit), attach.
+ *   read        a batch at a time. What was read counts only if every lender that it was read of is
+ *               alive afterwards; else the batch is gathered again without that one's parts.
+ *   withdraw    version odd. Readers see it at their next batch, detach and clear the bit; memory
+ *               is freed or written to again once there are no bits. The lender never waits for
+ *               that: it looks between its batches, and goes on with what it has until then.
+ *   death       the broker clears the dead worker's bits and withdraws what it lent, once its death
+ *               is proved. Before anybody can know of it, see ALIVE.
+ *
+ * ALIVE. A process's files are closed, and its GPU's memory is gone, before its death is seen by
+ * wait() or a pidfd. So the lender has a word that the kernel changes earlier: a robust futex
+ * (set_robust_list(2)), held by a thread that does nothing else. It is marked when that thread
+ * leaves its memory, which on the way out comes before any thread's files are closed. A reader that
+ * finds the mark missing after its read knows that the memory was still there.
+ *
+ * FAILURE. What cannot be shared or attached is read in the machine's memory, with a line in the
+ * log. Parameters and samples are the same bit for bit, wherever what was read lay.
+ */
+#ifndef SL_COMMON_IPC_LENT_H
+#define SL_COMMON_IPC_LENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/device/device.h"
+#include "common/ipc/segment.h"
+
+// GPUs that hold parts together; devices of a job; and nobody.
+enum { SL_LENT_PARTS_MAX = 16, SL_LENT_DEVICES_MAX = 64, SL_LENT_NOBODY = 0xff };
+
+// Who lends what: trainers rows of features by their rank, samplers edges of the graph.
+enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_KINDS };
+
+/*
+ * How a kind lies on the devices: elements [first, first + n_parts * part_elements) in parts (struct
+ * sl_spread in kernels/kernels.h), element j of them of part j mod n_parts; edges in runs. A holder
+ * has its parts behind one another, lowest number first, part_elements of room each, behind
+ * `first` elements of its own that it lends nobody.
+ */
+struct sl_lent_plan {
+    uint64_t generation; // 0: there is none, everybody has what it has for itself
+    uint32_t n_parts;    // and holders
+    uint32_t shift;      // runs of 1 << shift elements
+    uint64_t first;      // elements that every holder has for itself
+    uint64_t part_elements;
+    // bit p: device d holds part p
+    uint32_t held[SL_LENT_DEVICES_MAX];
+    // [d][p]: the device whose copy of part p device d reads; itself, or SL_LENT_NOBODY
+    uint8_t from[SL_LENT_DEVICES_MAX][SL_LENT_PARTS_MAX];
+};
+
+// What a lender says of its memory.
+struct sl_lent_offer {
+    uint64_t version;  // even: of this offer
+    uint64_t plan;     // its generation
+    uint64_t order;    // features: of the hotness order (hot.h)
+    uint64_t elements; // of each part that are there
+    struct sl_device_share share;
+};
+
+// Bytes of its region for this job: 0 with more devices than readers have bits.
+uint64_t sl_lent_bytes(const struct sl_arena_spec *spec);
+
+// --- the plan ---
+
+// Broker: from now on. Wakes everybody. `plan` keeps its generation, which must be another one.
+void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan);
+// The generation there is: costs a load.
+uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind);
+// False while it is being changed: look again.
+bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out);
+
+// --- lenders: by their device, samplers of the graph and trainers of features ---
+
+// Makes this process's word for as long as it lives, and starts its thread; again for another seat
+// changes nothing. SL_ESYS.
+int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
+                   const struct sl_lent_offer *offer);
+// More elements of the same offer are there.
+void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, uint64_t elements);
+// Nobody may open it any more.
+void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+// Whether somebody has it open.
+bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+
+// --- readers ---
+
+// False: nothing is lent, or it is being changed.
+bool sl_lent_look(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                  struct sl_lent_offer *out);
+// This offer is to be opened by the worker on device `reader`. False: it is no longer there.
+bool sl_lent_open(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader,
+                  uint64_t version);
+// It has been closed.
+void sl_lent_close(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader);
+// Whether the lender lives. What was read of an open offer before this is good if so, withdrawn or
+// not: its memory stays as it is while somebody has it open.
+bool sl_lent_is_alive(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender);
+
+// --- what was read ---
+
+// A reader counts bytes that came out of the memory of device `from`, n_devices: the machine's.
+void sl_lent_count(struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader, uint32_t from,
+                   uint64_t bytes);
+// In all, whoever sat there.
+uint64_t sl_lent_counted(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader,
+                         uint32_t from);
+
+// --- broker ---
+
+// The worker of the kind on this device is dead: its bits go, and what it lent.
+void sl_lent_vacate(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+
+#endif
