@@ -2,50 +2,143 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/threads.h"
 #include "common/data/hotness.h"
+#include "common/data/parallel.h"
 
-enum { VERTICES_PER_LOOK = 65536 };
+/*
+ * Visits are whole numbers of a unit that each hop has for itself, a power of two: so their sums do
+ * not depend on the order of the additions, and any number of threads gives the same bits. The unit
+ * is as small as what a hop brings in all allows, without a sum that overflows.
+ */
+enum {
+    BLOCK_VERTICES = 4096, // a thread takes at a time
+    SUM_BITS = 62,         // what all vertices come to
+    AHEAD = 16,            // edges whose targets are on their way to the cache
+};
 
-// next[u] = visits[u] and what the vertices pass on to their in-neighbours in one hop.
-static int pass_on(const struct sl_dataset *ds, int64_t fanout, const double *visits, double *next,
-                   const struct sl_visits_watch *watch)
+// One hop, for all threads.
+struct hop {
+    const struct sl_dataset *ds;
+    int64_t fanout;
+    const double *visits;
+    _Atomic uint64_t *next; // relaxed: the pass's end orders it
+    double units;           // of one visit
+    bool alone;             // there is no other thread
+    double *passed;         // (blocks) visits that a block's vertices pass on
+    const struct sl_visits_watch *watch;
+    pthread_mutex_t lock; // of what is below, and of the watch
+    int rc;
+    char message[512];
+};
+
+// What each in-neighbour of v gets.
+static double share_of(const struct hop *h, uint64_t v)
 {
-    memcpy(next, visits, ds->n_nodes * sizeof *next);
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        if (v % VERTICES_PER_LOOK == 0)
-            SL_TRY(watch->on_vertices(watch->ctx,
-                                      SL_MIN((uint64_t)VERTICES_PER_LOOK, ds->n_nodes - v)));
-        uint64_t degree = sl_dataset_degree(ds, v);
-        if (visits[v] == 0 || degree == 0)
-            continue;
-        double share =
-            fanout < 0 || (uint64_t)fanout >= degree ? 1 : (double)fanout / (double)degree;
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
-            next[sl_dataset_source(ds, e)] += visits[v] * share;
+    const uint64_t degree = sl_dataset_degree(h->ds, v);
+    const bool all = h->fanout < 0 || (uint64_t)h->fanout >= degree;
+    return all ? h->visits[v] : h->visits[v] * (double)h->fanout / (double)degree;
+}
+
+static bool sum_block(void *ctx, uint64_t block)
+{
+    const struct hop *h = ctx;
+    const uint64_t first = block * BLOCK_VERTICES;
+    const uint64_t end = SL_MIN(first + BLOCK_VERTICES, h->ds->n_nodes);
+    double sum = 0;
+    for (uint64_t v = first; v < end; v++)
+        sum += h->visits[v] + share_of(h, v) * (double)sl_dataset_degree(h->ds, v);
+    h->passed[block] = sum;
+    return false;
+}
+
+static void add(const struct hop *h, uint64_t u, uint64_t units)
+{
+    if (h->alone)
+        atomic_store_explicit(&h->next[u],
+                              atomic_load_explicit(&h->next[u], memory_order_relaxed) + units,
+                              memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(&h->next[u], units, memory_order_relaxed);
+}
+
+// The watch is asked by one thread at a time; what it says first counts.
+static bool goes_on(struct hop *h, uint64_t n)
+{
+    pthread_mutex_lock(&h->lock);
+    if (h->rc == SL_OK) {
+        h->rc = h->watch->on_vertices(h->watch->ctx, n);
+        if (h->rc != SL_OK) // errors are each thread's own
+            snprintf(h->message, sizeof h->message, "%s", sl_error_message());
     }
+    const bool on = h->rc == SL_OK;
+    pthread_mutex_unlock(&h->lock);
+    return on;
+}
+
+// next[u] += what the block's vertices keep, and pass on to their in-neighbours.
+static bool pass_block(void *ctx, uint64_t block)
+{
+    struct hop *h = ctx;
+    const struct sl_dataset *ds = h->ds;
+    const uint64_t first = block * BLOCK_VERTICES,
+                   end = SL_MIN(first + BLOCK_VERTICES, ds->n_nodes);
+    if (!goes_on(h, end - first))
+        return true;
+    for (uint64_t v = first; v < end; v++) {
+        if (h->visits[v] == 0)
+            continue;
+        add(h, v, (uint64_t)(h->visits[v] * h->units));
+        const uint64_t units = (uint64_t)(share_of(h, v) * h->units);
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+            if (e + AHEAD < ds->n_edges)
+                __builtin_prefetch(&h->next[sl_dataset_source(ds, e + AHEAD)], 1);
+            add(h, sl_dataset_source(ds, e), units);
+        }
+    }
+    return false;
+}
+
+// visits[v] becomes that after one more hop.
+static int pass_on(struct hop *h, double *visits)
+{
+    const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(n, BLOCK_VERTICES);
+    double sum = 0;
+    int bits;
+    sl_parallel_first(n_blocks, 0, sum_block, h);
+    for (uint64_t b = 0; b < n_blocks; b++)
+        sum += h->passed[b];
+    frexp(sum, &bits); // sum < 2^bits
+    h->units = ldexp(1, SUM_BITS - bits);
+    memset((void *)h->next, 0, n * sizeof *h->next);
+    if (sl_parallel_first(n_blocks, 0, pass_block, h) != SL_PARALLEL_NONE)
+        return sl_fail(h->rc, "%s", h->message);
+    for (uint64_t v = 0; v < n; v++)
+        visits[v] = (double)atomic_load_explicit(&h->next[v], memory_order_relaxed) / h->units;
     return SL_OK;
 }
 
-// visits and next (n_nodes) are scratch, zeroed.
-static int follow_hops(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
-                       const struct sl_visits_watch *watch, double *visits, double *next,
+// visits (n_nodes) is scratch, zeroed.
+static int follow_hops(struct hop *h, const int64_t *fanout, uint32_t n_hops, double *visits,
                        uint32_t *hotness)
 {
-    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    const struct sl_vertex_list *train = &h->ds->split[SL_SPLIT_TRAIN];
     for (uint64_t i = 0; i < train->n; i++)
         visits[train->ids[i]] = 1;
     for (uint32_t hop = 0; hop < n_hops; hop++) {
-        SL_TRY(pass_on(ds, fanout[hop], visits, next, watch));
-        double *swap = visits;
-        visits = next;
-        next = swap;
+        h->fanout = fanout[hop];
+        SL_TRY(pass_on(h, visits));
     }
-    for (uint64_t v = 0; v < ds->n_nodes; v++)
+    for (uint64_t v = 0; v < h->ds->n_nodes; v++)
         memcpy(&hotness[v], &(float){(float)visits[v]}, sizeof *hotness);
     return SL_OK;
 }
@@ -54,14 +147,23 @@ int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_
                      const struct sl_visits_watch *watch, uint32_t *hotness)
 {
     double *visits = calloc(ds->n_nodes + 1, sizeof *visits);
-    double *next = calloc(ds->n_nodes + 1, sizeof *next);
+    struct hop h = {
+        .ds = ds,
+        .visits = visits,
+        .next = malloc((ds->n_nodes + 1) * sizeof *h.next),
+        .alone = sl_threads_default() == 1,
+        .passed = malloc((sl_div_up(ds->n_nodes, BLOCK_VERTICES) + 1) * sizeof *h.passed),
+        .watch = watch,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+    };
     int rc = SL_OK;
-    if (!visits || !next)
+    if (!visits || !h.next || !h.passed)
         rc = sl_fail(SL_ENOMEM, "expected visits: no memory for %" PRIu64 " vertices", ds->n_nodes);
     if (rc == SL_OK)
-        rc = follow_hops(ds, fanout, n_hops, watch, visits, next, hotness);
+        rc = follow_hops(&h, fanout, n_hops, visits, hotness);
     free(visits);
-    free(next);
+    free((void *)h.next);
+    free(h.passed);
     return rc;
 }
 

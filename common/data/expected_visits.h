@@ -14,7 +14,8 @@
 
 #include "common/data/dataset.h"
 
-// Called before so many more vertices of a hop are processed; what is not SL_OK ends it.
+// Called before so many more vertices of a hop are processed, by one thread at a time; what is not
+// SL_OK ends it.
 struct sl_visits_watch {
     int (*on_vertices)(void *ctx, uint64_t n);
     void *ctx;
@@ -22,8 +23,9 @@ struct sl_visits_watch {
 
 /*
  * hotness (n_nodes): as a hotness (hotness.h), the bits of a float; those of floats that are not
- * negative are ordered as their values. fanout (n_hops) from the seeds outwards, -1 = all. One
- * thread, O(n_hops E), 16 bytes a vertex beside hotness. SL_ENOMEM, or what the watch says.
+ * negative are ordered as their values. fanout (n_hops) from the seeds outwards, -1 = all. On all
+ * cores of this process, the same bits on any number of them; O(n_hops E), 16 bytes a vertex beside
+ * hotness. SL_ENOMEM, or what the watch says.
  */
 int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
                      const struct sl_visits_watch *watch, uint32_t *hotness);

@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,10 +110,10 @@ static void walk(uint32_t v, double weight, const int64_t *fanout, uint32_t left
         walk(narrow[e], weight * share, fanout + 1, left - 1, sum);
 }
 
-// The sizes are around that of a look, 65536.
+// The sizes are around that of a thread's blocks, 4096.
 START_TEST(visits_are_those_of_all_walks)
 {
-    static const uint32_t sizes[] = {1, 2, 100, 65535, 65536, 65537, NODES_MAX};
+    static const uint32_t sizes[] = {1, 2, 100, 4095, 4096, 4097, NODES_MAX};
     static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
     static const int64_t fanout[] = {2, -1, 1};
     static double want[NODES_MAX];
@@ -128,12 +129,32 @@ START_TEST(visits_are_those_of_all_walks)
 }
 END_TEST
 
+START_TEST(visits_are_the_same_on_one_core)
+{
+    static const int64_t fanout[] = {2, -1, 1};
+    static uint32_t on_all[NODES_MAX];
+    cpu_set_t one;
+    make_graph(NODES_MAX, SL_DTYPE_U32);
+    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    memcpy(on_all, hotness, sizeof on_all);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    ck_assert(memcmp(on_all, hotness, sizeof on_all) == 0);
+}
+END_TEST
+
 START_TEST(the_watch_ends_it)
 {
     make_graph(100, SL_DTYPE_U32);
     verdict = SL_EABORTED;
     ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
     ck_assert_uint_eq(seen, 100);
+    make_graph(NODES_MAX, SL_DTYPE_U32); // several threads
+    seen = 0;
+    ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
+    ck_assert_uint_eq(seen, 4096);
 }
 END_TEST
 
@@ -168,6 +189,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, visits_by_hand);
     tcase_add_loop_test(t, visits_are_those_of_all_walks, 0, 7);
+    tcase_add_test(t, visits_are_the_same_on_one_core);
     tcase_add_test(t, the_watch_ends_it);
     tcase_add_test(t, a_forecast_is_what_batches_have_on_average);
     suite_add_tcase(s, t);
