@@ -381,7 +381,19 @@ enum sl_renumbering {
     SL_RENUMBER_THREE_PHASE, // fill, number, look up: what DGL does; for comparison
 };
 
-enum { SL_DRAW_HOPS_MAX = 8 };
+enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64 };
+
+/*
+ * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
+ * the others at the next multiple of SL_DRAW_ALIGN. Of each hop indptr, indices and, of walks,
+ * visits; then nodes, degrees where they are asked for, and ranks where there is an index. What is
+ * between arrays is left as it is. Nothing at all is written where they do not fit.
+ */
+struct sl_draw_delivery {
+    void *to;                          // device or mapped memory, aligned so; NULL: not wanted
+    uint64_t at, capacity;             // bytes: `at` a multiple of SL_DRAW_ALIGN
+    const struct sl_rank_index *ranks; // of the graph's vertices, words on the device; or NULL
+};
 
 // All hops of a batch at once, for devices on which asking between hops would cost more than the
 // hops. Hop h is what the kind's single hops draw, integer for integer.
@@ -398,10 +410,10 @@ struct sl_draw_args {
     const uint32_t *seeds; // (n_seeds) host memory, all different, each a vertex
     uint32_t n_seeds;
     const uint32_t *degree_of; // (n_nodes) on the device; NULL: no degrees are wanted
+    struct sl_draw_delivery deliver;
 };
 
-// What was drawn, in device memory, valid until the next draw with the same state. Counts are there
-// on return.
+// What was drawn, in device memory, valid until the next draw with the same state.
 struct sl_drawn {
     uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1]; // [0] the seeds, then all that is known after each hop
     uint32_t n_edges[SL_DRAW_HOPS_MAX];
@@ -410,6 +422,7 @@ struct sl_drawn {
     const uint32_t *indices[SL_DRAW_HOPS_MAX]; // (n_edges[h])
     const float *visits[SL_DRAW_HOPS_MAX];     // (n_edges[h]), walks only
     const uint32_t *degrees;                   // (n_nodes[n_hops]) where asked for
+    uint64_t end; // where the last array of the delivery ends: it is there if that is in `capacity`
 };
 
 // Table and scratch memory of draw: grows to the largest batch, and never with the graph unless
@@ -600,11 +613,13 @@ struct sl_kernels {
     /*
      * All hops of a batch. Only tables of devices that draw whole batches have it (CUDA); NULL in
      * ref and cpu, as `sample` is in those. *state begins as NULL and is freed by draw_end.
-     * SL_ENOMEM, SL_EUNSUPPORTED for 2^32 edges and more in all hops, SL_ERANGE for a seed that is
-     * no vertex.
+     * `draw` asks for the batch, and draw_wait waits for it as sync() does: in the queue that the
+     * thread used for `draw`; it goes round again where the batch found no room. In between the
+     * topology and the index must stay, and nothing else be asked of the state. SL_ENOMEM,
+     * SL_EUNSUPPORTED for 2^32 edges and more in all hops, SL_ERANGE for a seed that is no vertex.
      */
-    int (*draw)(struct sl_draw_state **state, const struct sl_draw_args *args,
-                struct sl_drawn *out);
+    int (*draw)(struct sl_draw_state **state, const struct sl_draw_args *args);
+    int (*draw_wait)(struct sl_draw_state *state, struct sl_drawn *out);
     void (*draw_end)(struct sl_draw_state *state); // NULL is fine
     uint64_t (*draw_bytes)(const struct sl_draw_state *state);
 
@@ -721,7 +736,8 @@ enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
     X(extra, running_scale)                                                                        \
     X(extra, running_backward)                                                                     \
     X(extra, running_average)
-#define SL_KERNELS_DRAW_SLOTS(X, extra) X(extra, draw) X(extra, draw_end) X(extra, draw_bytes)
+#define SL_KERNELS_DRAW_SLOTS(X, extra)                                                            \
+    X(extra, draw) X(extra, draw_wait) X(extra, draw_end) X(extra, draw_bytes)
 
 // Declares sl_<backend>_<slot> with the slot's signature.
 #define SL_KERNELS_DECLARE(backend, slot)                                                          \

@@ -21,7 +21,9 @@
  * sl_loss_result, counts) is there after the next sync(): the device copies it. Where the pointer
  * is to pinned memory (of host_alloc(), or what map() was given) nobody waits for that; into any
  * other memory the operation itself waits for its result, so that nothing is ever written to
- * memory that its owner has left. Two threads order their work by sync().
+ * memory that its owner has left. Two threads order their work by sync(). A thread that has two
+ * pieces of work under way at once has a second queue for one of them (use_queue): the two do not
+ * wait for each other, and each is waited for by itself.
  *
  * FAILURE. Every function returns SL_OK or a negative SL_E* after sl_fail(). A device that faults
  * in the middle (an illegal address, a lost GPU) makes every later call fail with SL_EDEVICE: the
@@ -42,7 +44,7 @@
 extern "C" {
 #endif
 
-enum { SL_DEVICE_NAME_BYTES = 64, SL_DEVICE_SHARE_BYTES = 128 };
+enum { SL_DEVICE_NAME_BYTES = 64, SL_DEVICE_SHARE_BYTES = 128, SL_DEVICE_QUEUES = 2 };
 
 // A piece of device memory that another process may use: what share() writes and attach() reads.
 struct sl_device_share {
@@ -73,8 +75,11 @@ struct sl_device {
     int (*copy_2d)(void *to, size_t to_stride, const void *from, size_t from_stride, size_t columns,
                    size_t rows);
     int (*fill)(void *p, int byte, size_t n);
-    // Waits for all that this thread has asked for, and says how it went.
+    // Waits for all that this thread has asked for in the queue that it uses, and says how it went.
     int (*sync)(void);
+    // What this thread asks for from now on is for its queue `i`, below SL_DEVICE_QUEUES; it begins
+    // with queue 0. Memory that the other queue still uses must not be freed.
+    void (*use_queue)(uint32_t i);
 
     // Host memory for copies at full speed (pinned). NULL after sl_fail().
     void *(*host_alloc)(size_t n);
@@ -91,6 +96,9 @@ struct sl_device {
      */
     int (*map)(void *p, size_t n, bool read_only, void **out);
     void (*unmap)(void *p);
+    // The address to give to operations of what lies at p in pinned memory: inside what host_alloc()
+    // gave or map() was given. NULL, without words, where it is not pinned.
+    void *(*pinned)(const void *p);
 
     // Bytes of the device: free now for this process, and in all. A CPU device: of the machine.
     int (*space)(uint64_t *free_bytes, uint64_t *total_bytes);

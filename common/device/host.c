@@ -42,6 +42,11 @@ static int sync_nothing(void)
     return SL_OK;
 }
 
+static void use_queue(uint32_t i)
+{
+    (void)i; // everything is done when a call returns
+}
+
 static int map(void *p, size_t n, bool read_only, void **out)
 {
     (void)n;
@@ -53,6 +58,11 @@ static int map(void *p, size_t n, bool read_only, void **out)
 static void unmap(void *p)
 {
     (void)p;
+}
+
+static void *pinned(const void *p)
+{
+    return (void *)(uintptr_t)p;
 }
 
 static int space(uint64_t *free_bytes, uint64_t *total_bytes)
@@ -110,10 +120,12 @@ static const struct sl_device HOST = {
     .copy_2d = copy_2d,
     .fill = fill,
     .sync = sync_nothing,
+    .use_queue = use_queue,
     .host_alloc = alloc,
     .host_free = sl_pages_free,
     .map = map,
     .unmap = unmap,
+    .pinned = pinned,
     .space = space,
     .usage = usage,
     .load = load,

@@ -98,6 +98,25 @@ enum {
     ALL_ROWS_EDGES = 4, // edges a row to begin with where there is no bound
 };
 
+// The room of one attempt.
+struct plan {
+    uint32_t n_hops;
+    uint64_t rows[SL_DRAW_HOPS_MAX + 1], edges[SL_DRAW_HOPS_MAX];
+    uint32_t take[SL_DRAW_HOPS_MAX]; // places a row; 0 where rows are counted first
+    uint64_t values;                 // of the table: a multiple of 32
+    uint64_t slots;                  // of the table, a power of two
+};
+
+// A batch that is under way.
+struct attempt {
+    struct sl_draw_args args; // its seeds have been copied
+    struct sl_rank_index ranks;
+    struct plan plan;
+    struct sl_draw_batch batch;
+    struct sl_draw_hop hop[SL_DRAW_HOPS_MAX];
+    uint32_t *degrees;
+};
+
 struct sl_draw_state {
     // What batches wanted where the first room was too small.
     uint64_t wanted_rows[SL_DRAW_HOPS_MAX + 1], wanted_edges[SL_DRAW_HOPS_MAX];
@@ -108,15 +127,8 @@ struct sl_draw_state {
     uint64_t slots, limit; // entries; where the last batch began
     unsigned char *host;   // pinned: the control as it was copied back, then the seeds
     uint64_t host_bytes;
-};
-
-// The room of one attempt.
-struct plan {
-    uint32_t n_hops;
-    uint64_t rows[SL_DRAW_HOPS_MAX + 1], edges[SL_DRAW_HOPS_MAX];
-    uint32_t take[SL_DRAW_HOPS_MAX]; // places a row; 0 where rows are counted first
-    uint64_t values;                 // of the table: a multiple of 32
-    uint64_t slots;                  // of the table, a power of two
+    bool is_drawing;    // draw() has asked for
+    struct attempt now; // ... this, and nobody has waited for it
 };
 
 // --- arguments -----------------------------------------------------------------------------------
@@ -150,11 +162,31 @@ static int check_hop(const struct sl_draw_args *args, uint32_t h)
     return samplers[args->kind]->check(&hop);
 }
 
-static int check(struct sl_draw_state **state, const struct sl_draw_args *args,
-                 const struct sl_drawn *out)
+static int check_delivery(const struct sl_draw_args *args)
 {
-    if (!state || !args || !out || !args->topology)
-        return sl_fail(SL_EINVAL, "draw: state, args, topology or out is NULL");
+    const struct sl_draw_delivery *d = &args->deliver;
+    if (!d->to)
+        return SL_OK;
+    if ((uintptr_t)d->to % SL_DRAW_ALIGN || d->at % SL_DRAW_ALIGN)
+        return sl_fail(SL_EINVAL, "draw: delivery at byte %llu of %p: wanted multiples of %d",
+                       (unsigned long long)d->at, d->to, (int)SL_DRAW_ALIGN);
+    if (d->ranks &&
+        (d->ranks->n_nodes < args->topology->n_nodes || d->ranks->n_tiers > SL_RANK_TIERS_MAX ||
+         (d->ranks->n_tiers > 0 && !d->ranks->words)))
+        return sl_fail(SL_EINVAL,
+                       "draw: an index of %u tiers and %llu vertices, of a graph of %llu: wanted "
+                       "at most %d, as many, and its words",
+                       d->ranks->n_tiers, (unsigned long long)d->ranks->n_nodes,
+                       (unsigned long long)args->topology->n_nodes, (int)SL_RANK_TIERS_MAX);
+    return SL_OK;
+}
+
+static int check(struct sl_draw_state **state, const struct sl_draw_args *args)
+{
+    if (!state || !args || !args->topology)
+        return sl_fail(SL_EINVAL, "draw: state, args or topology is NULL");
+    if (*state && (*state)->is_drawing)
+        return sl_fail(SL_EINVAL, "draw: the state has a batch that nobody has waited for");
     if ((unsigned)args->kind >= SL_SAMPLER_KINDS)
         return sl_fail(SL_EINVAL, "draw: there is no sampler of kind %d", (int)args->kind);
     if (args->n_hops < 1 || args->n_hops > SL_DRAW_HOPS_MAX)
@@ -174,7 +206,7 @@ static int check(struct sl_draw_state **state, const struct sl_draw_args *args,
         if (args->seeds[i] >= n_nodes)
             return sl_fail(SL_ERANGE, "draw: seed %u at position %u: the graph has %llu vertices",
                            args->seeds[i], i, (unsigned long long)n_nodes);
-    return SL_OK;
+    return check_delivery(args);
 }
 
 // --- room ----------------------------------------------------------------------------------------
@@ -344,13 +376,6 @@ static int prepare_table(struct sl_draw_state *s, const struct plan *p, struct s
 
 // --- one attempt ---------------------------------------------------------------------------------
 
-struct attempt {
-    struct plan plan;
-    struct sl_draw_batch batch;
-    struct sl_draw_hop hop[SL_DRAW_HOPS_MAX];
-    uint32_t *degrees;
-};
-
 static void describe(const struct sl_draw_args *args, struct sl_draw_batch *b)
 {
     const struct sl_topology_view *t = args->topology;
@@ -369,14 +394,16 @@ static void describe(const struct sl_draw_args *args, struct sl_draw_batch *b)
     b->complaints = sl_cuda_complaints();
 }
 
-static int prepare(struct sl_draw_state *s, const struct sl_draw_args *args, struct attempt *a)
+// What the attempt does not have yet, with the room that is wanted now.
+static int prepare(struct sl_draw_state *s, struct attempt *a)
 {
-    memset(a, 0, sizeof *a);
+    const struct sl_draw_args *args = &a->args;
+    memset(&a->batch, 0, sizeof a->batch);
+    memset(a->hop, 0, sizeof a->hop);
     SL_TRY(make_plan(s, args, &a->plan));
     describe(args, &a->batch);
     uint64_t bytes = lay_out(NULL, args, &a->plan, &a->batch, &a->degrees, a->hop);
     SL_TRY(grow(&s->slab, &s->slab_bytes, bytes));
-    SL_TRY(grow_host(s, sizeof(struct sl_draw_control) + args->n_seeds * sizeof(uint32_t)));
     SL_TRY(prepare_table(s, &a->plan, &a->batch));
     lay_out(s->slab, args, &a->plan, &a->batch, &a->degrees, a->hop);
     for (uint32_t h = 0; h < a->plan.n_hops; h++) {
@@ -401,26 +428,31 @@ static int draw_hop(const struct sl_draw_args *args, const struct sl_draw_hop *h
     return sl_draw_number(hop);
 }
 
-// Draws, and waits for it: the control is then at the beginning of s->host.
-static int run(struct sl_draw_state *s, const struct sl_draw_args *args, const struct attempt *a)
+// Asks for all of it: the control is at the beginning of s->host when that is done.
+static int run(struct sl_draw_state *s, const struct attempt *a)
 {
+    const struct sl_draw_args *args = &a->args;
     const struct sl_draw_batch *b = &a->batch;
     const uint64_t seeds_bytes = (uint64_t)args->n_seeds * sizeof(uint32_t);
-    unsigned char *seeds = s->host + sizeof(struct sl_draw_control);
     SL_CUDA_TRY(cudaMemsetAsync(b->control, 0, cleared_bytes(&a->plan), sl_cuda_stream()));
-    if (seeds_bytes > 0) {
-        memcpy(seeds, args->seeds, seeds_bytes);
-        SL_CUDA_TRY(cudaMemcpyAsync(b->nodes, seeds, seeds_bytes, cudaMemcpyHostToDevice,
-                                    sl_cuda_stream()));
-    }
+    if (seeds_bytes > 0)
+        SL_CUDA_TRY(cudaMemcpyAsync(b->nodes, s->host + sizeof(struct sl_draw_control), seeds_bytes,
+                                    cudaMemcpyHostToDevice, sl_cuda_stream()));
     SL_TRY(sl_draw_seeds(b, args->n_seeds));
     for (uint32_t h = 0; h < args->n_hops; h++)
         SL_TRY(draw_hop(args, &a->hop[h]));
     if (args->degree_of)
         SL_TRY(sl_draw_degrees(b, args->n_hops, args->degree_of, a->degrees));
+    if (args->deliver.to) {
+        const struct sl_delivery delivery = {a->hop,           args->n_hops,
+                                             a->degrees,       args->deliver.ranks != NULL,
+                                             a->ranks,         (unsigned char *)args->deliver.to,
+                                             args->deliver.at, args->deliver.capacity};
+        SL_TRY(sl_draw_deliver(b, &delivery));
+    }
     SL_CUDA_TRY(cudaMemcpyAsync(s->host, b->control, sizeof *b->control, cudaMemcpyDeviceToHost,
                                 sl_cuda_stream()));
-    return sl_cuda_heard();
+    return SL_OK;
 }
 
 // A little more than was wanted: batches differ.
@@ -471,35 +503,64 @@ static void tell(const struct sl_draw_state *s, const struct attempt *a, struct 
     }
     out->nodes = a->batch.nodes;
     out->degrees = a->degrees;
+    out->end = c->end;
 }
 
 // --- entry ---------------------------------------------------------------------------------------
 
-int sl_cuda_draw(struct sl_draw_state **state, const struct sl_draw_args *args,
-                 struct sl_drawn *out)
+static int begin(struct sl_draw_state *s, const struct sl_draw_args *args)
+{
+    const uint64_t seeds_bytes = (uint64_t)args->n_seeds * sizeof(uint32_t);
+    struct attempt *a = &s->now;
+    a->args = *args;
+    if (args->deliver.ranks)
+        a->ranks = *args->deliver.ranks;
+    SL_TRY(grow_host(s, sizeof(struct sl_draw_control) + seeds_bytes));
+    if (seeds_bytes > 0)
+        memcpy(s->host + sizeof(struct sl_draw_control), args->seeds, seeds_bytes);
+    SL_TRY(prepare(s, a));
+    return run(s, a);
+}
+
+static int finish(struct sl_draw_state *s, struct sl_drawn *out)
 {
     // Each hop's edges and vertices can be too many once, and again when an earlier hop's room
     // changed nothing for it; the table eightfold each time.
     enum { ATTEMPTS = 4 * SL_DRAW_HOPS_MAX + 12 };
-    SL_TRY(check(state, args, out));
+    struct attempt *a = &s->now;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        SL_TRY(sl_cuda_heard());
+        int rc = learn(s, &a->plan);
+        if (rc == SL_OK)
+            tell(s, a, out);
+        if (rc != SL_EAGAIN)
+            return rc;
+        SL_TRY(prepare(s, a));
+        SL_TRY(run(s, a));
+    }
+    return sl_fail(SL_EDEVICE, "draw: batch %u of epoch %u found no room in %d attempts",
+                   a->args.batch, a->args.epoch, (int)ATTEMPTS);
+}
+
+int sl_cuda_draw(struct sl_draw_state **state, const struct sl_draw_args *args)
+{
+    SL_TRY(check(state, args));
     SL_TRY(sl_cuda_enter());
     if (!*state)
         *state = (struct sl_draw_state *)calloc(1, sizeof **state);
     if (!*state)
         return sl_fail(SL_ENOMEM, "draw: no memory for %zu bytes", sizeof **state);
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        struct attempt a;
-        SL_TRY(prepare(*state, args, &a));
-        SL_TRY(run(*state, args, &a));
-        int rc = learn(*state, &a.plan);
-        if (rc == SL_EAGAIN)
-            continue;
-        SL_TRY(rc);
-        tell(*state, &a, out);
-        return SL_OK;
-    }
-    return sl_fail(SL_EDEVICE, "draw: batch %u of epoch %u found no room in %d attempts",
-                   args->batch, args->epoch, (int)ATTEMPTS);
+    SL_TRY(begin(*state, args));
+    (*state)->is_drawing = true;
+    return SL_OK;
+}
+
+int sl_cuda_draw_wait(struct sl_draw_state *state, struct sl_drawn *out)
+{
+    if (!state || !out || !state->is_drawing)
+        return sl_fail(SL_EINVAL, "draw_wait: no state, no batch that it draws, or out is NULL");
+    state->is_drawing = false;
+    return finish(state, out);
 }
 
 void sl_cuda_draw_end(struct sl_draw_state *state)

@@ -34,6 +34,7 @@ struct sl_draw_control {
     uint32_t rows[SL_DRAW_HOPS_MAX + 1];
     uint32_t edges[SL_DRAW_HOPS_MAX];
     uint32_t full; // the table was
+    uint64_t end;  // bytes, of the delivery
 };
 
 // A batch as its kernels see it: device addresses.
@@ -274,6 +275,19 @@ int sl_draw_settle(const struct sl_draw_hop *hop);
 int sl_draw_number(const struct sl_draw_hop *hop);
 int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
                     uint32_t *degrees);
+
+// deliver.cu
+struct sl_delivery {
+    const struct sl_draw_hop *hops; // (n_hops) of the host
+    uint32_t n_hops;
+    const uint32_t *degrees;    // or NULL
+    bool ranked;                // with ranks, of
+    struct sl_rank_index ranks; // ... this index
+    unsigned char *to;
+    uint64_t at, capacity;
+};
+// Writes the batch as one piece, as struct sl_draw_delivery says, and how long that is.
+int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d);
 
 /*
  * Blocks and their scratch memory: groups of lanes have `group_bytes` each, in shared memory where

@@ -308,6 +308,18 @@ void sl_cuda_unmap(void *p)
     pthread_mutex_unlock(&lock);
 }
 
+void *sl_cuda_pinned(const void *p)
+{
+    struct cudaPointerAttributes found;
+    if (sl_cuda_enter() < 0)
+        return NULL;
+    if (cudaPointerGetAttributes(&found, p) != cudaSuccess) {
+        cudaGetLastError(); // the next call is judged alone
+        return NULL;
+    }
+    return found.type == cudaMemoryTypeHost ? found.devicePointer : NULL;
+}
+
 // --- memory across processes ---------------------------------------------------------------------
 
 int sl_cuda_share(const void *p, struct sl_device_share *out)

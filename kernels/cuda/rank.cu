@@ -1,25 +1,12 @@
 // rank.cu - a batch's places in the hotness order, and its split between cache and store.
 #include "kernels/check.h"
 #include "kernels/cuda/dense.cuh"
+#include "kernels/cuda/rank.cuh"
 #include "kernels/cuda/scan.cuh"
 
 enum { THREADS = 256 };
 
 // --- mark_ranks ----------------------------------------------------------------------------------
-
-// A vertex a thread: its tiers' words are side by side, one line a vertex.
-static __device__ __forceinline__ uint32_t rank_of(const uint64_t *words, uint32_t n_tiers,
-                                                   uint32_t node)
-{
-    const uint64_t *mine = words + (uint64_t)(node / 32) * n_tiers;
-    for (uint32_t t = 0; t < n_tiers; t++) {
-        uint64_t word = mine[t];
-        uint32_t members = (uint32_t)word;
-        if (members >> node % 32 & 1)
-            return (uint32_t)(word >> 32) + (uint32_t)__popc(members & ((1u << node % 32) - 1));
-    }
-    return SL_RANK_NONE;
-}
 
 static __global__ void __launch_bounds__(THREADS)
     mark(struct sl_rank_index index, const uint32_t *nodes, uint32_t n, uint32_t *ranks,
@@ -29,7 +16,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += stride) {
         uint32_t node = nodes[i], rank = SL_RANK_NONE;
         if (node < index.n_nodes)
-            rank = rank_of(index.words, index.n_tiers, node);
+            rank = sl_rank_of(index, node);
         else
             sl_complain(complaints, SL_COMPLAINT_NODE, i, node, index.n_nodes);
         ranks[i] = rank;

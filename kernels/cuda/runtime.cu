@@ -1,8 +1,8 @@
 /*
  * runtime.cu - the GPU as a device: queues, copies, and what becomes of errors.
  *
- * QUEUES. Each thread that asks for something has a stream of its own, made at its first call. When
- * the thread ends its queue is left to the next one: to free its pinned memory would wait for all
+ * QUEUES. Each thread that asks for something has a stream of its own, made at its first call, and a
+ * second one where it asks for that. When the thread ends its queues are left to the next ones: to free its pinned memory would wait for all
  * that the GPU does, which may be a sum that waits for other processes (nccl.cc). The stream is
  * non-blocking: it does not wait for the default stream, which nothing here uses. Work of one
  * thread runs in the order in which it was asked for; two threads order their work by sync().
@@ -35,6 +35,7 @@
  *   cudaMemcpyAsync cudaMemcpy2DAsync cudaMemsetAsync
  *   cudaMalloc cudaFree cudaMemGetInfo
  *   cudaHostAlloc cudaFreeHost cudaHostRegister cudaHostUnregister cudaHostGetDevicePointer
+ *   cudaPointerGetAttributes (type, devicePointer)
  *   cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle (may be cudaErrorNotSupported)
  *   cudaGetLastError cudaGetErrorName cudaGetErrorString
  */
@@ -54,12 +55,14 @@ struct queue {
     cudaStream_t stream;
     struct sl_cuda_complaints *heard; // the record, as the processor reads it
     struct sl_cuda_complaints *said;  // and as kernels write it
-    struct queue *next;               // of those that are left
+    struct queue *next;               // of those that are left, or of the same thread
 };
 
 struct sl_cuda_gpu sl_cuda_gpu;
 
-static thread_local struct queue *mine;
+static thread_local struct queue *mine; // the one in use; NULL: it has not been made
+static thread_local struct queue *all_mine[SL_DEVICE_QUEUES];
+static thread_local uint32_t in_use;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_made = PTHREAD_ONCE_INIT;
 
@@ -162,10 +165,8 @@ int sl_cuda_launched(const char *kernel, const char *file, int line)
 
 // --- a thread's queue ----------------------------------------------------------------------------
 
-static void end_queue(void *p)
+static void leave_queue(struct queue *q)
 {
-    struct queue *q = (struct queue *)p;
-    mine = NULL;
     // CUDA's own state of this thread may be gone by now, and with it which GPU is the thread's.
     if (!sl_cuda_faulted() && cudaSetDevice(sl_cuda_gpu.index) == cudaSuccess)
         cudaStreamSynchronize(q->stream); // its next owner's work is not behind anybody else's
@@ -173,6 +174,18 @@ static void end_queue(void *p)
     q->next = left;
     left = q;
     pthread_mutex_unlock(&left_lock);
+}
+
+static void end_queues(void *p)
+{
+    struct queue *q = (struct queue *)p;
+    mine = NULL;
+    memset(all_mine, 0, sizeof all_mine);
+    while (q) {
+        struct queue *next = q->next;
+        leave_queue(q);
+        q = next;
+    }
 }
 
 // NULL when there is none.
@@ -188,7 +201,7 @@ static struct queue *take_left(void)
 
 static void make_key(void)
 {
-    pthread_key_create(&at_thread_end, end_queue);
+    pthread_key_create(&at_thread_end, end_queues);
 }
 
 static int fill_queue(struct queue *q)
@@ -226,8 +239,9 @@ static int make_queue(void)
     if (!q)
         SL_TRY(new_queue(&q));
     memset(q->heard, 0, sizeof *q->heard);
+    q->next = (struct queue *)pthread_getspecific(at_thread_end);
     pthread_setspecific(at_thread_end, q);
-    mine = q;
+    mine = all_mine[in_use] = q;
     return SL_OK;
 }
 
@@ -240,6 +254,17 @@ int sl_cuda_enter(void)
     if (!sl_cuda_gpu.is_open)
         return sl_fail(SL_EDEVICE, "no GPU is open in this process");
     return make_queue();
+}
+
+void sl_cuda_use_queue(uint32_t i)
+{
+    in_use = SL_MIN(i, (uint32_t)SL_DEVICE_QUEUES - 1);
+    mine = all_mine[in_use];
+}
+
+uint32_t sl_cuda_queue_in_use(void)
+{
+    return in_use;
 }
 
 /*

@@ -29,6 +29,9 @@ int sl_cuda_enter(void);
 bool sl_cuda_faulted(void);
 
 // runtime.cu
+void sl_cuda_use_queue(uint32_t i);
+// The number of the queue that the calling thread uses.
+uint32_t sl_cuda_queue_in_use(void);
 int sl_cuda_copy(void *to, const void *from, size_t n);
 int sl_cuda_copy_2d(void *to, size_t to_stride, const void *from, size_t from_stride,
                     size_t columns, size_t rows);
@@ -60,6 +63,7 @@ void sl_cuda_host_free(void *p, size_t n);
 void sl_cuda_pinned_free(void *p); // of cudaHostAlloc(), of which no copy is under way
 int sl_cuda_map(void *p, size_t n, bool read_only, void **out);
 void sl_cuda_unmap(void *p);
+void *sl_cuda_pinned(const void *p);
 int sl_cuda_share(const void *p, struct sl_device_share *out);
 int sl_cuda_attach(const struct sl_device_share *share, void **out);
 void sl_cuda_detach(void *p);

@@ -103,6 +103,7 @@ static const struct {
     {"add_scaled", "add_dot"},
     {"running_scale", "running_backward"},
     {"running_scale", "running_average"},
+    {"draw", "draw_wait"},
     {"draw", "draw_end"},
     {"draw", "draw_bytes"},
 };

@@ -185,13 +185,110 @@ static void same_degrees(struct suite *t, const struct sl_draw_args *args, const
     same_words(t, "degrees", args->n_hops, got->degrees, degrees, n);
 }
 
+// ---- delivery -----------------------------------------------------------------------------------
+
+// Every third vertex is hot, in one tier.
+static struct sl_rank_index *make_index(struct suite *t, uint64_t n_nodes)
+{
+    struct sl_rank_index *index = t_alloc(t, sizeof *index, 0);
+    uint64_t bytes = (n_nodes + 31) / 32 * sizeof(uint64_t), hot = 0;
+    uint64_t *words = t_alloc(t, bytes, 0);
+    memset(words, 0, bytes);
+    for (uint64_t v = 0; v < n_nodes; v += 3, hot++) {
+        if (words[v / 32] == 0)
+            words[v / 32] = hot << 32;
+        words[v / 32] |= UINT64_C(1) << v % 32;
+    }
+    *index = (struct sl_rank_index){.n_nodes = n_nodes, .n_tiers = 1, .words = words};
+    return index;
+}
+
+// Appends an array to what is wanted of a delivery.
+static void append(unsigned char *want, uint64_t *at, const void *words, uint64_t n)
+{
+    *at = sl_align_up(*at, SL_DRAW_ALIGN);
+    memcpy(want + *at, words, n * sizeof(uint32_t));
+    *at += n * sizeof(uint32_t);
+}
+
+enum { DELIVERY_AT = 2 * SL_DRAW_ALIGN, DELIVERY_SLACK = 256, UNTOUCHED = 0x5a };
+
+// The bytes that are wanted; *end is where they end.
+static unsigned char *expect_delivery(struct suite *t, const struct sl_draw_args *args,
+                                      const struct batch *b, const struct sl_rank_index *index,
+                                      uint64_t *end)
+{
+    const uint32_t n = b->n_nodes[args->n_hops];
+    uint64_t bytes = DELIVERY_AT + DELIVERY_SLACK, at = DELIVERY_AT;
+    for (uint32_t h = 0; h < args->n_hops; h++)
+        bytes +=
+            4 * SL_DRAW_ALIGN + 4 * ((uint64_t)b->n_nodes[h] + 1 + 2 * (uint64_t)b->n_edges[h]);
+    bytes += 3 * (SL_DRAW_ALIGN + 4 * (uint64_t)n);
+    unsigned char *want = t_alloc(t, bytes, 0);
+    memset(want, UNTOUCHED, bytes);
+    for (uint32_t h = 0; h < args->n_hops; h++) {
+        append(want, &at, b->indptr[h], (uint64_t)b->n_nodes[h] + 1);
+        append(want, &at, b->indices[h], b->n_edges[h]);
+        if (args->kind == SL_SAMPLER_WALK)
+            append(want, &at, b->visits[h], b->n_edges[h]);
+    }
+    append(want, &at, b->nodes, n);
+    uint32_t *words = t_alloc(t, n * sizeof *words, 0);
+    for (uint32_t i = 0; args->degree_of && i < n; i++)
+        words[i] = args->degree_of[b->nodes[i]];
+    if (args->degree_of)
+        append(want, &at, words, n);
+    if (index) {
+        t_expect_ok(t, t->ref->mark_ranks(index, b->nodes, n, words), "ranks");
+        append(want, &at, words, n);
+    }
+    *end = at;
+    return want;
+}
+
+// The batch in one piece, with ranks and without; nothing where a byte is missing.
+static void compare_delivery(struct suite *t, struct sl_draw_state **state,
+                             const struct sl_draw_args *args, const struct batch *b)
+{
+    for (uint32_t way = 0; way < 4; way++) {
+        const struct sl_rank_index *index = way % 2 ? make_index(t, args->topology->n_nodes) : NULL;
+        const uint64_t missing = way / 2;
+        struct sl_draw_args with = *args;
+        struct sl_drawn got;
+        uint64_t end;
+        unsigned char *want = expect_delivery(t, args, b, index, &end);
+        const uint64_t bytes = end + DELIVERY_SLACK;
+        if (missing)
+            memset(want, UNTOUCHED, bytes);
+        unsigned char *found = t_alloc(t, bytes, 0);
+        memset(found, UNTOUCHED, bytes);
+        with.deliver = (struct sl_draw_delivery){
+            .to = found, .at = DELIVERY_AT, .capacity = end - missing, .ranks = index};
+        if (!t_expect_ok(t, t->dev->draw(state, &with), "draw with delivery"))
+            return;
+        t_expect_code(t, t->dev->draw(state, &with), SL_EINVAL, "a second one before the wait");
+        if (!t_expect_ok(t, t->dev->draw_wait(*state, &got), "waiting for it"))
+            return;
+        t_expect(t, got.end == end, "it ends at %llu, wanted %llu", (unsigned long long)got.end,
+                 (unsigned long long)end);
+        t_same_bits(t, "delivery", found, want, bytes);
+    }
+}
+
+static int draw(struct suite *t, struct sl_draw_state **state, const struct sl_draw_args *args,
+                struct sl_drawn *out)
+{
+    SL_TRY(t->dev->draw(state, args));
+    return t->dev->draw_wait(*state, out);
+}
+
 // Draws the batch with the state, and compares all of it.
 static void compare(struct suite *t, struct sl_draw_state **state, const struct sl_draw_args *args)
 {
     const struct batch want = draw_reference(t, args);
     struct sl_drawn got;
     memset(&got, 0xff, sizeof got);
-    if (!t_expect_ok(t, t->dev->draw(state, args, &got), "draw"))
+    if (!t_expect_ok(t, draw(t, state, args, &got), "draw"))
         return;
     for (uint32_t h = 0; h <= args->n_hops; h++)
         if (!t_expect(t, got.n_nodes[h] == want.n_nodes[h], "%u vertices before hop %u, wanted %u",
@@ -213,6 +310,7 @@ static void compare(struct suite *t, struct sl_draw_state **state, const struct 
         same_degrees(t, args, &want, &got);
     else
         t_expect(t, !got.degrees, "degrees that nobody asked for");
+    compare_delivery(t, state, args, &want);
 }
 
 static struct sl_draw_args args_of(const struct graph *g, enum sl_sampler_kind kind,
@@ -408,7 +506,7 @@ static void refused(struct suite *t)
     do {                                                                                           \
         bad = good;                                                                                \
         __VA_ARGS__;                                                                               \
-        t_expect_code(t, t->dev->draw(&state, &bad, &drawn), code, what);                          \
+        t_expect_code(t, draw(t, &state, &bad, &drawn), code, what);                               \
         compare(t, &state, &good);                                                                 \
     } while (0)
     REFUSED(SL_EINVAL, "no hops", bad.n_hops = 0);
@@ -433,13 +531,20 @@ static void refused(struct suite *t)
                 bad.renumbering = (enum sl_renumbering)way);
         bad = good;
         bad.seeds = wrong;
-        t->dev->draw(&state, &bad, &drawn);
+        draw(t, &state, &bad, &drawn);
         char name[64];
         snprintf(name, sizeof name, "seed %u is at position 49", wrong[49]);
         t_expect(t, strstr(sl_error_message(), name) != NULL, "the message: %s",
                  sl_error_message());
     }
+    struct sl_rank_index index = *make_index(t, 99);
+    REFUSED(SL_EINVAL, "a place that is not aligned", bad.deliver.to = (char *)wrong + 4);
+    REFUSED(SL_EINVAL, "a beginning that is not aligned", bad.deliver.to = wrong;
+            bad.deliver.at = 4);
+    REFUSED(SL_EINVAL, "an index of another graph", bad.deliver.to = wrong;
+            bad.deliver.ranks = &index);
 #undef REFUSED
+    t_expect_code(t, t->dev->draw_wait(state, &drawn), SL_EINVAL, "a wait for nothing");
     t->dev->draw_end(state);
     t->dev->draw_end(NULL);
     t_end(t);
@@ -478,7 +583,7 @@ static void too_many(struct suite *t)
         struct sl_drawn drawn;
         args.fanout[0] = graphs[k].fanout;
         args.n_hops = 2;
-        t_expect_code(t, t->dev->draw(&state, &args, &drawn), SL_EUNSUPPORTED, graphs[k].name);
+        t_expect_code(t, draw(t, &state, &args, &drawn), SL_EUNSUPPORTED, graphs[k].name);
         t->dev->draw_end(state);
         t_end(t);
     }

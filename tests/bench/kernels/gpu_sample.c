@@ -34,7 +34,8 @@ static void run_draw(void *context)
     struct perf *p = d->p;
     d->args.batch++;
     d->args.seeds = d->seeds + (size_t)(d->args.batch % d->n_batches) * d->args.n_seeds;
-    perf_check(p, p->kernels->draw(&d->state, &d->args, &d->drawn));
+    perf_check(p, p->kernels->draw(&d->state, &d->args));
+    perf_check(p, p->kernels->draw_wait(d->state, &d->drawn));
     for (uint32_t h = 0; h < d->args.n_hops; h++)
         d->edges += d->args.kind == SL_SAMPLER_WALK ? (double)d->drawn.n_nodes[h] * PATHS * LENGTH
                                                     : d->drawn.n_edges[h];

@@ -1,0 +1,136 @@
+/*
+ * deliver.cu - a batch that was drawn, as one piece and with its ranks, where it is wanted.
+ *
+ * PROBLEM. How long each array has become is known on the GPU. A processor that copies them has to
+ * wait for these counts first, and for its copies once more, and the GPU has nothing to do
+ * meanwhile.
+ *
+ * DESIGN. A kernel lays the arrays out, which is a sum over a few counts, and writes them to their
+ * places: in memory that the processor maps for the GPU these are writes across the bus, in whole
+ * lines, which are posted and not waited for. So a batch is queued from its seeds to its last rank
+ * without a question, and the processor waits once. A few blocks are enough to fill the bus, and
+ * leave the other multiprocessors to the batch that is drawn meanwhile.
+ */
+#include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/rank.cuh"
+
+namespace {
+
+enum {
+    THREADS = 256,
+    PIECES_MAX = 3 * SL_DRAW_HOPS_MAX + 3,
+    PACK = 4, // words a thread writes at once
+};
+
+// An array of the batch.
+struct piece {
+    const uint32_t *from;
+    uint64_t at; // bytes, in the delivery
+    uint32_t words;
+};
+
+// What a kernel is given of it: device addresses.
+struct source {
+    struct sl_draw_control *control;
+    const uint32_t *nodes;
+    struct {
+        const uint32_t *indptr, *indices, *visits;
+    } hop[SL_DRAW_HOPS_MAX];
+    uint32_t n_hops;
+    const uint32_t *degrees;
+    bool ranked;
+    struct sl_rank_index ranks;
+    unsigned char *to;
+    uint64_t at, capacity;
+};
+
+// The arrays as they are laid out.
+struct layout {
+    struct piece piece[PIECES_MAX];
+    uint32_t n;
+    uint64_t at; // where the last one ends
+};
+
+} // namespace
+
+static __device__ void add(struct layout *l, const uint32_t *from, uint32_t words)
+{
+    uint64_t at = (l->at + SL_DRAW_ALIGN - 1) / SL_DRAW_ALIGN * SL_DRAW_ALIGN;
+    l->piece[l->n] = {from, at, words};
+    l->n++;
+    l->at = at + (uint64_t)words * sizeof(uint32_t);
+}
+
+// Of a batch that was drawn to its end.
+static __device__ void lay_out(const struct source &s, struct layout *l)
+{
+    const struct sl_draw_control *c = s.control;
+    for (uint32_t h = 0; h < s.n_hops; h++) {
+        add(l, s.hop[h].indptr, c->rows[h] + 1);
+        add(l, s.hop[h].indices, c->edges[h]);
+        if (s.hop[h].visits)
+            add(l, s.hop[h].visits, c->edges[h]);
+    }
+    add(l, s.nodes, c->rows[s.n_hops]);
+    if (s.degrees)
+        add(l, s.degrees, c->rows[s.n_hops]);
+    if (s.ranked)
+        add(l, NULL, c->rows[s.n_hops]);
+}
+
+static __device__ void copy(const struct piece &p, unsigned char *to, uint64_t first,
+                            uint64_t stride)
+{
+    uint32_t *words = (uint32_t *)(void *)(to + p.at);
+    const uint32_t packs = p.words / PACK;
+    for (uint64_t i = first; i < packs; i += stride)
+        ((uint4 *)(void *)words)[i] = ((const uint4 *)(const void *)p.from)[i];
+    if (first < p.words % PACK)
+        words[packs * PACK + first] = p.from[packs * PACK + first];
+}
+
+static __device__ void look_up(const struct source &s, const struct piece &p, uint64_t first,
+                               uint64_t stride)
+{
+    uint32_t *ranks = (uint32_t *)(void *)(s.to + p.at);
+    for (uint64_t i = first; i < p.words; i += stride)
+        ranks[i] = sl_rank_of(s.ranks, s.nodes[i]);
+}
+
+static __global__ void __launch_bounds__(THREADS) deliver(const struct source s)
+{
+    __shared__ struct layout l;
+    struct sl_draw_control *c = s.control;
+    if (threadIdx.x == 0) {
+        l.n = 0;
+        l.at = s.at;
+        // Otherwise something had no room, and nothing was drawn behind it.
+        if (!c->full && c->rows[s.n_hops] == c->wanted_rows[s.n_hops])
+            lay_out(s, &l);
+        if (blockIdx.x == 0)
+            c->end = l.at;
+        if (l.at > s.capacity)
+            l.n = 0;
+    }
+    __syncthreads();
+    const uint64_t first = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+    const uint64_t stride = (uint64_t)gridDim.x * THREADS;
+    for (uint32_t i = 0; i < l.n; i++) {
+        if (l.piece[i].from)
+            copy(l.piece[i], s.to, first, stride);
+        else
+            look_up(s, l.piece[i], first, stride);
+    }
+}
+
+int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d)
+{
+    struct source s = {b->control, b->nodes, {},    d->n_hops, d->degrees,
+                       d->ranked,  d->ranks, d->to, d->at,     d->capacity};
+    for (uint32_t h = 0; h < d->n_hops; h++)
+        s.hop[h] = {d->hops[h].indptr, d->hops[h].indices, (const uint32_t *)d->hops[h].visits};
+    uint32_t blocks = (b->nodes_room + THREADS - 1) / THREADS;
+    SL_LAUNCH(deliver, SL_MAX(SL_MIN(blocks, sl_cuda_processors()), 1u), THREADS, 0, s);
+    SL_LAUNCHED(deliver);
+    return SL_OK;
+}
