@@ -170,12 +170,10 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
 
 static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_block_cursor *c)
 {
-    uint64_t t0 = sl_now_ns();
     uint64_t bytes = (uint64_t)block->n_input * sizeof *d->nodes;
     uint32_t *nodes = sl_block_place(c, bytes, &block->nodes_offset);
     if (nodes)
         memcpy(nodes, d->nodes, bytes);
-    d->copy_ns = sl_now_ns() - t0;
     return nodes != NULL;
 }
 
@@ -194,9 +192,13 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
     return degrees != NULL;
 }
 
-static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_block *block,
-                struct sl_block_cursor *c)
+// SL_EAGAIN: the block's memory is too small.
+static int draw(struct sl_drawer *d, struct sl_draw_job *job)
 {
+    const struct sl_draw_plan *plan = job->plan;
+    struct sl_block *block = job->block;
+    struct sl_block_cursor *c = &job->cursor;
+    SL_TRY(put_seeds(d, job->seeds, job->n_seeds));
     if (sl_draw_plan_has_visits(plan))
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
     if (!sl_block_put_labels(d->topology, d->nodes, block, c))
@@ -205,52 +207,83 @@ static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_
         SL_TRY(draw_hop(d, plan, h, block, c));
     block->n_input = block->n_nodes[plan->n_hops];
     d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
-    if (!put_nodes(d, block, c))
+    uint64_t t0 = sl_now_ns();
+    bool fits = put_nodes(d, block, c);
+    job->copy_ns = sl_now_ns() - t0;
+    if (!fits)
         return SL_EAGAIN;
     if (plan->degrees) {
         block->flags |= SL_BLOCK_HAS_DEGREES;
         if (!put_degrees(d, block, c))
             return SL_EAGAIN;
     }
-    block->bytes = c->at;
     return SL_OK;
 }
 
-static int draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *plan,
-                          const uint32_t *seeds, struct sl_block *block, struct sl_block_cursor *c,
-                          uint64_t *wanted_bytes)
+static void begin_block(const struct sl_draw_job *job)
 {
-    int rc = sl_device_drawer_draw(&d->device, plan, seeds, block, c, wanted_bytes);
-    d->copy_ns = d->device.copy_ns;
+    struct sl_block *block = job->block;
+    memset(block, 0, sizeof *block);
+    block->magic = SL_BLOCK_MAGIC;
+    block->epoch = job->epoch;
+    block->batch = job->batch;
+    block->n_hops = job->plan->n_hops;
+    block->n_seeds = block->n_nodes[0] = job->n_seeds;
+}
+
+static struct sl_block_cursor behind_header(const struct sl_draw_job *job)
+{
+    return (struct sl_block_cursor){
+        .base = (char *)job->block, .at = sizeof *job->block, .capacity = job->capacity};
+}
+
+// Memory that has not even room for the header: finish() says so.
+static bool has_header(const struct sl_draw_job *job)
+{
+    return job->capacity >= sizeof *job->block;
+}
+
+uint32_t sl_drawer_depth(const struct sl_drawer *d)
+{
+    return d->device.residence ? SL_DEVICE_QUEUES : 1;
+}
+
+int sl_drawer_begin(struct sl_drawer *d, struct sl_draw_job *job)
+{
+    job->copy_ns = 0;
+    if (!has_header(job))
+        return SL_OK;
+    begin_block(job);
+    job->cursor = behind_header(job);
+    return d->device.residence ? sl_device_drawer_begin(&d->device, job) : SL_OK;
+}
+
+int sl_drawer_finish(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes)
+{
+    // How far a batch got says little of what it will take in all: ask for half as much again.
+    *wanted_bytes = SL_MAX(job->capacity + job->capacity / 2, (uint64_t)4096);
+    int rc = SL_EAGAIN;
+    if (has_header(job))
+        rc = d->device.residence ? sl_device_drawer_finish(&d->device, job, wanted_bytes)
+                                 : draw(d, job);
+    if (rc == SL_OK)
+        job->block->bytes = job->cursor.at;
+    if (rc == SL_EAGAIN)
+        return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
+                       job->batch, job->epoch + 1, job->capacity);
     return rc;
 }
 
-int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t epoch,
-                   uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
-                   uint64_t capacity_bytes, uint64_t *wanted_bytes)
+void sl_drawer_drop(struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    struct sl_block_cursor c = {
-        .base = (char *)block, .at = sizeof *block, .capacity = capacity_bytes};
-    // How far a batch got says little of what it will take in all: ask for half as much again.
-    *wanted_bytes = SL_MAX(capacity_bytes + capacity_bytes / 2, (uint64_t)4096);
-    d->copy_ns = 0;
-    if (!d->device.residence)
-        SL_TRY(put_seeds(d, seeds, n_seeds));
-    int rc = SL_EAGAIN;
-    if (capacity_bytes >= sizeof *block) {
-        memset(block, 0, sizeof *block);
-        block->magic = SL_BLOCK_MAGIC;
-        block->epoch = epoch;
-        block->batch = batch;
-        block->n_hops = plan->n_hops;
-        block->n_seeds = block->n_nodes[0] = n_seeds;
-        rc = d->device.residence ? draw_on_device(d, plan, seeds, block, &c, wanted_bytes)
-                                 : draw(d, plan, block, &c);
-    }
-    if (rc == SL_EAGAIN)
-        return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
-                       batch, epoch + 1, capacity_bytes);
-    return rc;
+    if (d->device.residence && has_header(job))
+        sl_device_drawer_drop(&d->device, job);
+}
+
+int sl_drawer_draw(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes)
+{
+    SL_TRY(sl_drawer_begin(d, job));
+    return sl_drawer_finish(d, job, wanted_bytes);
 }
 
 uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
@@ -258,24 +291,22 @@ uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
     return sl_align_up(block->bytes, SL_BLOCK_ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
 }
 
-int sl_drawer_mark(struct sl_drawer *d, const struct sl_rank_index *index, uint32_t generation,
-                   struct sl_block *block, uint64_t capacity_bytes)
+int sl_drawer_mark(struct sl_drawer *d, const struct sl_draw_job *job)
 {
+    struct sl_block *block = job->block;
     struct sl_block_cursor c = {
-        .base = (char *)block, .at = block->bytes, .capacity = capacity_bytes};
+        .base = (char *)block, .at = block->bytes, .capacity = job->capacity};
     uint64_t offset;
     uint32_t *ranks = sl_block_place(&c, (uint64_t)block->n_input * sizeof *ranks, &offset);
     if (!ranks)
         return sl_fail(SL_ERANGE,
                        "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
                        " bytes",
-                       block->batch, block->epoch + 1, capacity_bytes);
-    if (d->device.residence)
-        SL_TRY(sl_device_drawer_mark(&d->device, index, block, ranks));
-    else
-        SL_TRY(d->kernels->mark_ranks(index, sl_block_nodes(block), block->n_input, ranks));
+                       block->batch, block->epoch + 1, job->capacity);
+    if (!d->device.residence) // otherwise they came with the batch
+        SL_TRY(d->kernels->mark_ranks(job->ranks, sl_block_nodes(block), block->n_input, ranks));
     block->flags |= SL_BLOCK_HAS_RANKS;
-    block->rank_generation = generation;
+    block->rank_generation = job->generation;
     block->rank_offset = offset;
     block->bytes = c.at;
     return SL_OK;

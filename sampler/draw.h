@@ -21,8 +21,9 @@
  * A drawer keeps its scratch memory and its renumbering map from batch to batch: both fit the
  * largest batch so far, not the graph. One drawer a thread.
  *
- * On a GPU the hops are drawn in its memory and copied into the block (draw_device.c): the same
- * bytes.
+ * On a GPU the hops are drawn in its memory, and the GPU writes them into the block with their
+ * ranks (draw_device.c): the same bytes. There two batches may be begun before the first one is
+ * finished; the processor draws a batch when it is to be finished.
  */
 #ifndef SL_SAMPLER_DRAW_H
 #define SL_SAMPLER_DRAW_H
@@ -42,7 +43,6 @@ struct sl_drawer {
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
     uint32_t largest_batch;         // input nodes of the largest batch so far
-    uint64_t copy_ns;               // of the last draw: copying to where the block has it
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };
 
@@ -57,24 +57,30 @@ const struct sl_device *sl_drawer_device(const struct sl_drawer *d);
 // Scratch memory that it holds.
 uint64_t sl_drawer_bytes(const struct sl_drawer *d);
 
+// Batches that it can have begun at once.
+uint32_t sl_drawer_depth(const struct sl_drawer *d);
+
 /*
- * Draws the batch of these seeds (all different) into block[0 .. capacity_bytes), which is aligned
- * to 64 bytes. SL_OK with block->bytes set; SL_ERANGE with *wanted_bytes, a guess of what would be
- * enough, when it does not fit (the memory then holds garbage); other errors as the kernel's.
+ * Draws the job's batch into its block, in two steps. What is begun is finished, or dropped, by the
+ * same thread; the job and what it points to must stay until
+ * then. finish() gives SL_OK with block->bytes set, without ranks; SL_ERANGE with *wanted_bytes, a
+ * guess of what would be enough, when it does not fit (the memory then holds garbage); both other
+ * errors as the kernel's.
  */
-int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t epoch,
-                   uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
-                   uint64_t capacity_bytes, uint64_t *wanted_bytes);
+int sl_drawer_begin(struct sl_drawer *d, struct sl_draw_job *job);
+int sl_drawer_finish(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes);
+// Nobody wants it: its memory is not written any more.
+void sl_drawer_drop(struct sl_drawer *d, const struct sl_draw_job *job);
+// Both steps.
+int sl_drawer_draw(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes);
 
 // What an unmarked block will take with its ranks.
 uint64_t sl_drawer_marked_bytes(const struct sl_block *block);
 
 /*
- * Appends to a block that has no ranks those of its input nodes, as `index` (of the graph's
- * vertices; its words where the drawer's operations read) has them; generation is its order's
- * number. SL_ERANGE when it does not fit: the block then stays as it was.
+ * Appends to the block of a job that is finished and has an index the ranks of its input nodes.
+ * SL_ERANGE when they do not fit: the block then stays as it was.
  */
-int sl_drawer_mark(struct sl_drawer *d, const struct sl_rank_index *index, uint32_t generation,
-                   struct sl_block *block, uint64_t capacity_bytes);
+int sl_drawer_mark(struct sl_drawer *d, const struct sl_draw_job *job);
 
 #endif

@@ -8,19 +8,16 @@
 #include "common/base/error.h"
 
 _Static_assert((int)SL_DRAW_HOPS_MAX == (int)SL_MAX_HOPS, "a block's hops can be drawn");
+_Static_assert((int)SL_DRAW_ALIGN == (int)SL_BLOCK_ALIGN,
+               "what is delivered is laid out as blocks");
 
-static int check_seeds(const struct sl_device_drawer *d, const uint32_t *seeds, uint32_t n)
+static int check_seeds(const struct sl_device_drawer *d, const struct sl_draw_job *job)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (seeds[i] >= d->topology->view.n_nodes)
+    for (uint32_t i = 0; i < job->n_seeds; i++)
+        if (job->seeds[i] >= d->topology->view.n_nodes)
             return sl_fail(SL_EPROTO, "sampling: seed %u of a graph with %" PRIu64 " vertices",
-                           seeds[i], d->topology->view.n_nodes);
+                           job->seeds[i], d->topology->view.n_nodes);
     return SL_OK;
-}
-
-static uint64_t padded(uint64_t at, uint64_t bytes)
-{
-    return sl_align_up(at, SL_BLOCK_ALIGN) + bytes;
 }
 
 static uint64_t label_bytes(const struct sl_dataset *ds, uint32_t n_seeds)
@@ -28,67 +25,61 @@ static uint64_t label_bytes(const struct sl_dataset *ds, uint32_t n_seeds)
     return (uint64_t)n_seeds * (ds->target ? ds->n_classes * sizeof(float) : sizeof *ds->label);
 }
 
-// Bytes of the whole block.
-static uint64_t end_of(const struct sl_device_drawer *d, const struct sl_block *block, bool weights)
+static void free_staged(const struct sl_device_drawer *d, struct sl_device_slot *slot)
 {
-    const struct sl_drawn *drawn = &d->drawn;
-    uint64_t at = padded(sizeof *block, label_bytes(&d->topology->dataset, block->n_seeds));
-    for (uint32_t h = 0; h < block->n_hops; h++) {
-        uint64_t edges = (uint64_t)drawn->n_edges[h] * sizeof(uint32_t);
-        at = padded(at, ((uint64_t)drawn->n_nodes[h] + 1) * sizeof(uint32_t));
-        at = padded(at, edges);
-        if (weights)
-            at = padded(at, edges);
-    }
-    uint64_t nodes = (uint64_t)drawn->n_nodes[block->n_hops] * sizeof(uint32_t);
-    at = padded(at, nodes);
-    return drawn->degrees ? padded(at, nodes) : at;
+    if (slot->staged)
+        d->residence->device->memory.free(slot->staged, slot->staged_bytes);
+    slot->staged = NULL;
+    slot->staged_bytes = 0;
 }
 
-// Room was made sure of.
-static int put(const struct sl_device_drawer *d, struct sl_block_cursor *c, const void *from,
-               uint64_t bytes, uint64_t *offset)
+// Device memory as large as the block's.
+static int stage(const struct sl_device_drawer *d, struct sl_device_slot *slot, uint64_t bytes)
 {
-    void *to = sl_block_place(c, bytes, offset);
-    return bytes ? d->residence->device->copy(to, from, bytes) : SL_OK;
-}
-
-static int put_hop(const struct sl_device_drawer *d, uint32_t h, struct sl_block *block,
-                   struct sl_block_cursor *c)
-{
-    const struct sl_drawn *drawn = &d->drawn;
-    struct sl_block_hop *hop = &block->hop[h];
-    uint64_t edges = (uint64_t)drawn->n_edges[h] * sizeof(uint32_t);
-    hop->n_dst = drawn->n_nodes[h];
-    hop->n_edges = drawn->n_edges[h];
-    block->n_nodes[h + 1] = drawn->n_nodes[h + 1];
-    block->n_edges += drawn->n_edges[h];
-    SL_TRY(put(d, c, drawn->indptr[h], ((uint64_t)hop->n_dst + 1) * sizeof(uint32_t),
-               &hop->indptr_offset));
-    SL_TRY(put(d, c, drawn->indices[h], edges, &hop->indices_offset));
-    if (block->flags & SL_BLOCK_HAS_WEIGHTS)
-        SL_TRY(put(d, c, drawn->visits[h], edges, &hop->weights_offset));
+    if (bytes <= slot->staged_bytes)
+        return SL_OK;
+    free_staged(d, slot);
+    slot->staged = d->residence->device->memory.alloc(bytes);
+    if (!slot->staged)
+        return sl_fail_prefix(SL_ENOMEM, "sampling: memory of a block on the device");
+    slot->staged_bytes = bytes;
     return SL_OK;
 }
 
-static int put_nodes(const struct sl_device_drawer *d, struct sl_block *block,
-                     struct sl_block_cursor *c)
+// Where the device writes the job's block, behind the labels.
+static int find_place(struct sl_device_drawer *d, struct sl_draw_job *job,
+                      struct sl_draw_delivery *out)
 {
-    const struct sl_drawn *drawn = &d->drawn;
-    block->n_input = drawn->n_nodes[block->n_hops];
-    uint64_t bytes = (uint64_t)block->n_input * sizeof(uint32_t);
-    SL_TRY(put(d, c, drawn->nodes, bytes, &block->nodes_offset));
-    if (!drawn->degrees)
+    const uint64_t labels = sl_align_up(sizeof *job->block, SL_BLOCK_ALIGN);
+    job->first = sl_align_up(labels + label_bytes(&d->topology->dataset, job->n_seeds),
+                             (uint64_t)SL_BLOCK_ALIGN);
+    *out = (struct sl_draw_delivery){.to = d->residence->device->pinned(job->block),
+                                     .at = job->first,
+                                     .capacity = job->capacity,
+                                     .ranks = job->ranks};
+    job->is_staged = out->to == NULL;
+    if (!job->is_staged)
         return SL_OK;
-    block->flags |= SL_BLOCK_HAS_DEGREES;
-    return put(d, c, drawn->degrees, bytes, &block->degree_offset);
+    SL_TRY(stage(d, &d->slot[job->slot], job->capacity));
+    out->to = d->slot[job->slot].staged;
+    return SL_OK;
 }
 
-int sl_device_drawer_draw(struct sl_device_drawer *d, const struct sl_draw_plan *plan,
-                          const uint32_t *seeds, struct sl_block *block, struct sl_block_cursor *c,
-                          uint64_t *wanted_bytes)
+static int take_slot(struct sl_device_drawer *d, struct sl_draw_job *job)
+{
+    for (uint32_t i = 0; i < SL_DEVICE_QUEUES; i++) {
+        job->slot = (d->next + i) % SL_DEVICE_QUEUES;
+        if (!d->slot[job->slot].is_busy)
+            return SL_OK;
+    }
+    return sl_fail(SL_EINVAL, "sampling: batch %u of epoch %u is begun behind %d others",
+                   job->batch, job->epoch + 1, (int)SL_DEVICE_QUEUES);
+}
+
+int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
 {
     const struct sl_residence *r = d->residence;
+    const struct sl_draw_plan *plan = job->plan;
     struct sl_draw_args args = {
         .kind = plan->kind,
         .topology = &r->view,
@@ -98,85 +89,100 @@ int sl_device_drawer_draw(struct sl_device_drawer *d, const struct sl_draw_plan 
         .restart = plan->restart,
         .seed = plan->seed,
         .stream = plan->stream,
-        .epoch = block->epoch,
-        .batch = (uint32_t)block->batch,
-        .seeds = seeds,
-        .n_seeds = block->n_seeds,
+        .epoch = job->epoch,
+        .batch = job->batch,
+        .seeds = job->seeds,
+        .n_seeds = job->n_seeds,
         .degree_of = plan->degrees ? r->degree_of : NULL,
     };
     memcpy(args.fanout, plan->fanout, plan->n_hops * sizeof *args.fanout);
-    d->copy_ns = 0;
-    d->drawn_block = NULL;
-    SL_TRY(check_seeds(d, seeds, block->n_seeds));
-    SL_TRY(d->residence->kernels->draw(&d->state, &args, &d->drawn));
-    if (sl_draw_plan_has_visits(plan))
-        block->flags |= SL_BLOCK_HAS_WEIGHTS;
-    uint64_t end = end_of(d, block, sl_draw_plan_has_visits(plan));
-    if (end > c->capacity) {
-        *wanted_bytes = SL_MAX(*wanted_bytes, end);
-        return SL_EAGAIN;
-    }
-    sl_block_put_labels(d->topology, seeds, block, c);
-    for (uint32_t h = 0; h < block->n_hops; h++)
-        SL_TRY(put_hop(d, h, block, c));
-    SL_TRY(put_nodes(d, block, c));
-    uint64_t t0 = sl_now_ns();
-    SL_TRY(r->device->sync());
-    d->copy_ns = sl_now_ns() - t0;
-    block->bytes = c->at;
-    d->drawn_block = block;
+    SL_TRY(take_slot(d, job));
+    r->device->use_queue(job->slot);
+    SL_TRY(check_seeds(d, job));
+    SL_TRY(find_place(d, job, &args.deliver));
+    SL_TRY(r->kernels->draw(&d->slot[job->slot].state, &args));
+    d->slot[job->slot].is_busy = true;
+    d->next = (job->slot + 1) % SL_DEVICE_QUEUES;
+    sl_block_put_labels(d->topology, job->seeds, job->block, &job->cursor);
     return SL_OK;
 }
 
-// Device memory for `n` words; what was there is lost.
-static uint32_t *grow_words(const struct sl_device *device, struct sl_device_words *w, uint64_t n)
-{
-    uint64_t bytes = n * sizeof *w->p;
-    if (bytes <= w->bytes)
-        return w->p;
-    if (w->p)
-        device->memory.free(w->p, w->bytes);
-    *w = (struct sl_device_words){0};
-    bytes += bytes / 8;
-    w->p = device->memory.alloc(bytes);
-    w->bytes = w->p ? bytes : 0;
-    return w->p;
-}
-
-int sl_device_drawer_mark(struct sl_device_drawer *d, const struct sl_rank_index *index,
-                          const struct sl_block *block, uint32_t *to)
+// What was written to the device's memory goes to its place.
+static int fetch(const struct sl_device_drawer *d, const struct sl_draw_job *job, uint64_t end)
 {
     const struct sl_device *device = d->residence->device;
-    const uint32_t *nodes = d->drawn.nodes;
-    uint64_t bytes = (uint64_t)block->n_input * sizeof *to;
-    uint32_t *ranks = grow_words(device, &d->ranks, SL_MAX(block->n_input, 1u));
-    if (!ranks)
-        return SL_ENOMEM;
-    if (d->drawn_block != block) { // another one has been drawn since
-        uint32_t *copy = grow_words(device, &d->marked_nodes, SL_MAX(block->n_input, 1u));
-        if (!copy)
-            return SL_ENOMEM;
-        SL_TRY(device->copy(copy, sl_block_nodes(block), bytes));
-        nodes = copy;
-    }
-    SL_TRY(d->residence->kernels->mark_ranks(index, nodes, block->n_input, ranks));
-    SL_TRY(device->copy(to, ranks, bytes));
+    SL_TRY(device->copy((char *)job->block + job->first, d->slot[job->slot].staged + job->first,
+                        end - job->first));
     return device->sync();
+}
+
+// The header's part of it, and the zeros between: all of it has been seen to fit.
+static void describe(const struct sl_drawn *drawn, struct sl_block *block,
+                     struct sl_block_cursor *c)
+{
+    for (uint32_t h = 0; h < block->n_hops; h++) {
+        struct sl_block_hop *hop = &block->hop[h];
+        uint64_t edges = (uint64_t)drawn->n_edges[h] * sizeof(uint32_t);
+        hop->n_dst = drawn->n_nodes[h];
+        hop->n_edges = drawn->n_edges[h];
+        block->n_nodes[h + 1] = drawn->n_nodes[h + 1];
+        block->n_edges += drawn->n_edges[h];
+        sl_block_place(c, ((uint64_t)hop->n_dst + 1) * sizeof(uint32_t), &hop->indptr_offset);
+        sl_block_place(c, edges, &hop->indices_offset);
+        if (drawn->visits[h]) {
+            block->flags |= SL_BLOCK_HAS_WEIGHTS;
+            sl_block_place(c, edges, &hop->weights_offset);
+        }
+    }
+    block->n_input = drawn->n_nodes[block->n_hops];
+    uint64_t nodes = (uint64_t)block->n_input * sizeof(uint32_t);
+    sl_block_place(c, nodes, &block->nodes_offset);
+    if (drawn->degrees) {
+        block->flags |= SL_BLOCK_HAS_DEGREES;
+        sl_block_place(c, nodes, &block->degree_offset);
+    }
+}
+
+int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
+                            uint64_t *wanted_bytes)
+{
+    struct sl_drawn drawn;
+    d->slot[job->slot].is_busy = false;
+    d->residence->device->use_queue(job->slot);
+    SL_TRY(d->residence->kernels->draw_wait(d->slot[job->slot].state, &drawn));
+    if (drawn.end > job->capacity) {
+        *wanted_bytes = SL_MAX(*wanted_bytes, drawn.end);
+        return SL_EAGAIN;
+    }
+    uint64_t t0 = sl_now_ns();
+    if (job->is_staged)
+        SL_TRY(fetch(d, job, drawn.end));
+    describe(&drawn, job->block, &job->cursor);
+    job->copy_ns = sl_now_ns() - t0;
+    return SL_OK;
+}
+
+void sl_device_drawer_drop(struct sl_device_drawer *d, const struct sl_draw_job *job)
+{
+    struct sl_drawn drawn;
+    d->slot[job->slot].is_busy = false;
+    d->residence->device->use_queue(job->slot);
+    d->residence->kernels->draw_wait(d->slot[job->slot].state, &drawn);
 }
 
 void sl_device_drawer_fini(struct sl_device_drawer *d)
 {
-    if (!d->residence)
-        return;
-    const struct sl_device *device = d->residence->device;
-    d->residence->kernels->draw_end(d->state);
-    if (d->ranks.p)
-        device->memory.free(d->ranks.p, d->ranks.bytes);
-    if (d->marked_nodes.p)
-        device->memory.free(d->marked_nodes.p, d->marked_nodes.bytes);
+    for (uint32_t i = 0; d->residence && i < SL_DEVICE_QUEUES; i++) {
+        d->residence->device->use_queue(i);
+        d->residence->kernels->draw_end(d->slot[i].state);
+        free_staged(d, &d->slot[i]);
+    }
 }
 
 uint64_t sl_device_drawer_bytes(const struct sl_device_drawer *d)
 {
-    return d->residence->kernels->draw_bytes(d->state) + d->ranks.bytes + d->marked_nodes.bytes;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < SL_DEVICE_QUEUES; i++)
+        bytes += d->residence->kernels->draw_bytes(d->slot[i].state) + d->slot[i].staged_bytes;
+    return bytes;
 }

@@ -1,51 +1,52 @@
 /*
- * draw_device.h - a mini-batch that a GPU draws.
+ * draw_device.h - mini-batches that a GPU draws, two at a time.
  *
- * All hops are drawn in the device's memory without asking in between (kernels: draw). How large
- * each array has become is known when they are done, so the block is laid out then, and each array
- * is copied to its final place: no array is written twice by the processor, and where the arena is
- * pinned the copies are DMA. The layout is the processor's: equal batches are equal bytes.
+ * All hops are drawn in the device's memory without asking in between, and the GPU writes what it
+ * drew, and its ranks, into the block (kernels: draw, struct sl_draw_delivery): how large each
+ * array has become is known there first. So a batch is asked for as a whole and waited for once.
+ * The processor writes what it has of its own: the header, the labels, the zeros between arrays.
+ * The layout is the processor's: equal batches are equal bytes.
  *
- * What is drawn stays in the device's memory until the next batch, so that marking reads the
- * vertices there.
+ * SLOTS. Each batch under way has a slot: a queue of the device and memory to draw in. While one
+ * batch is drawn the other one's block is on its way, and the GPU has work when the processor has
+ * not yet noticed that a batch is done.
+ *
+ * Where a block's memory is not pinned the GPU writes it to memory of its own, and it is copied,
+ * which is one more wait.
  */
 #ifndef SL_SAMPLER_DRAW_DEVICE_H
 #define SL_SAMPLER_DRAW_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/ipc/block.h"
 #include "kernels/kernels.h"
-#include "sampler/block_layout.h"
-#include "sampler/draw_plan.h"
+#include "sampler/draw_job.h"
 #include "sampler/residence.h"
 #include "sampler/topology.h"
 
-// Device memory that grows.
-struct sl_device_words {
-    uint32_t *p;
-    uint64_t bytes;
+struct sl_device_slot {
+    struct sl_draw_state *state;
+    bool is_busy;
+    unsigned char *staged; // a block whose memory is not pinned, or NULL
+    uint64_t staged_bytes;
 };
 
 struct sl_device_drawer {
     const struct sl_topology *topology;
     const struct sl_residence *residence; // NULL: the processor draws
-    struct sl_draw_state *state;
-    struct sl_drawn drawn; // the last batch
-    const struct sl_block *drawn_block;
-    struct sl_device_words ranks, marked_nodes;
-    uint64_t copy_ns; // of the last draw: copying to where the block has it
+    struct sl_device_slot slot[SL_DEVICE_QUEUES];
+    uint32_t next; // slot, if it is free
 };
 
-// What sl_drawer_draw() does behind the header: SL_EAGAIN when it does not fit, with *wanted_bytes
-// exact.
-int sl_device_drawer_draw(struct sl_device_drawer *d, const struct sl_draw_plan *plan,
-                          const uint32_t *seeds, struct sl_block *block, struct sl_block_cursor *c,
-                          uint64_t *wanted_bytes);
-
-// sl_drawer_mark() there; to[n_input] are the ranks' places in the block.
-int sl_device_drawer_mark(struct sl_device_drawer *d, const struct sl_rank_index *index,
-                          const struct sl_block *block, uint32_t *to);
+// Asks for it, and puts the labels into the block, whose header is there.
+int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job);
+// Waits for it. SL_EAGAIN when it does not fit, with *wanted_bytes exact, ranks included.
+int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
+                            uint64_t *wanted_bytes);
+// Waits for one that nobody wants any more.
+void sl_device_drawer_drop(struct sl_device_drawer *d, const struct sl_draw_job *job);
 
 void sl_device_drawer_fini(struct sl_device_drawer *d); // safe on a zeroed struct
 

@@ -1,5 +1,6 @@
 #include "sampler/loop.h"
 
+#include <string.h>
 #include <time.h>
 #include <xxhash.h>
 
@@ -15,12 +16,23 @@
 struct task {
     struct sl_lease lease;
     struct sl_draw_plan plan;
-    const uint32_t *seeds; // (n_seeds) in the arena or the data set
-    uint32_t n_seeds;
+    struct sl_draw_job job;
     bool keep;               // it is published, so it is drawn into payload memory
+    bool is_begun;           // and not finished
     struct sl_extent extent; // that memory
-    struct sl_block *block;
-    uint64_t capacity; // bytes there
+    uint64_t begun_ns;       // it had its memory
+    uint64_t cpu_ns;         // that this thread took for it so far
+    // Of batches that are not kept, from task to task.
+    struct sl_block *scratch;
+    uint64_t scratch_bytes;
+};
+
+struct sl_sampler_hand {
+    struct task task[SL_DEVICE_QUEUES];
+    struct task *begun[SL_DEVICE_QUEUES]; // in the order in which they were claimed
+    uint32_t n_begun;
+    uint32_t n_held;       // leases: those, and one that is about to be begun
+    uint64_t handed_on_ns; // when the last one left
 };
 
 static struct sl_pulse pulse_of(const struct sl_sampler *s)
@@ -61,46 +73,63 @@ static int find_seeds(const struct sl_sampler *s, struct task *t)
 {
     const struct sl_phase_spec *spec = &t->lease.phase->spec;
     const struct sl_dataset *ds = &s->drawer->topology->dataset;
-    uint64_t first = sl_phase_range(t->lease.phase, t->lease.cell, &t->n_seeds), size = 0;
-    t->seeds = NULL;
+    uint64_t first = sl_phase_range(t->lease.phase, t->lease.cell, &t->job.n_seeds), size = 0;
+    t->job.seeds = NULL;
     switch (spec->set) {
     case SL_SET_TRAIN:
-        t->seeds = sl_arena_order(s->arena, spec->order_bank);
+        t->job.seeds = sl_arena_order(s->arena, spec->order_bank);
         size = s->arena->h->spec.n_train;
         break;
     case SL_SET_VAL:
     case SL_SET_TEST: {
         const struct sl_vertex_list *list =
             &ds->split[spec->set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST];
-        t->seeds = list->ids;
+        t->job.seeds = list->ids;
         size = list->n;
         break;
     }
     default: break;
     }
-    if (first + t->n_seeds > size)
+    if (first + t->job.n_seeds > size)
         return sl_fail(SL_EPROTO,
                        "sampling: vertices %llu to %llu of set %u, which has %llu: broker and "
                        "sampler are not of the same build",
-                       (unsigned long long)first, (unsigned long long)(first + t->n_seeds),
+                       (unsigned long long)first, (unsigned long long)(first + t->job.n_seeds),
                        spec->set, (unsigned long long)size);
-    t->seeds += first;
+    t->job.seeds += first;
     return SL_OK;
 }
 
 // --- memory --------------------------------------------------------------------------------------
 
+static int finish_all(struct sl_sampler *s);
+
+static bool has_begun(const struct sl_sampler *s, const struct task *t)
+{
+    for (uint32_t i = 0; i < s->hand->n_begun; i++)
+        if (s->hand->begun[i] == t)
+            return true;
+    return false;
+}
+
 /*
  * SL_EABORTED when the job stops first. SL_EAGAIN when this batch should be given up for an older
  * one that came back (its sampler was stopped, or died): memory may be full of batches that are
- * trained after it, so that waiting would be waiting for ever.
+ * trained after it, so that waiting would be waiting for ever. For the same reason nobody waits
+ * with two batches in hand: a new one waits when those before it are handed on, and one that finds
+ * the memory that it was drawn into too small is given up when another one is there already.
  */
-static int wait_for_payload(struct sl_sampler *s, const struct sl_lease *lease, uint64_t bytes,
-                            struct sl_extent *out)
+static int wait_for_payload(struct sl_sampler *s, struct task *t, uint64_t bytes)
 {
-    int rc = sl_extent_alloc(s->arena, lease, bytes, 0, out);
+    const struct sl_lease *lease = &t->lease;
+    int rc = sl_extent_alloc(s->arena, lease, bytes, 0, &t->extent);
     if (rc != SL_ETIMEDOUT)
         return rc;
+    if (!has_begun(s, t))
+        SL_TRY(finish_all(s));
+    if (s->hand->n_held > 1)
+        return SL_EAGAIN;
+    const uint64_t t0 = sl_now_ns(), paused_before = atomic_load(&s->arena->h->paused_ns);
     set_activity(s, SL_ACTIVITY_BLOCKED);
     while (rc == SL_ETIMEDOUT) {
         if (stopping(s))
@@ -108,32 +137,35 @@ static int wait_for_payload(struct sl_sampler *s, const struct sl_lease *lease, 
         else if (sl_ledger_older_is_pending(s->arena, lease))
             rc = SL_EAGAIN;
         else
-            rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, out);
+            rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, &t->extent);
     }
     set_activity(s, SL_ACTIVITY_BUSY);
+    const uint64_t waited = sl_now_ns() - t0;
+    const uint64_t paused = atomic_load(&s->arena->h->paused_ns) - paused_before; // nobody's fault
+    lease->entry->sample_wait_ns += waited - SL_MIN(paused, waited);
     return rc;
 }
 
-static void free_scratch(struct sl_sampler *s)
+static void free_scratch(struct sl_sampler *s, struct task *t)
 {
-    if (s->scratch)
-        sl_drawer_device(s->drawer)->host_free(s->scratch, s->scratch_bytes);
-    s->scratch = NULL;
-    s->scratch_bytes = 0;
+    if (t->scratch)
+        sl_drawer_device(s->drawer)->host_free(t->scratch, t->scratch_bytes);
+    t->scratch = NULL;
+    t->scratch_bytes = 0;
 }
 
-static int grow_scratch(struct sl_sampler *s, uint64_t bytes)
+static int grow_scratch(struct sl_sampler *s, struct task *t, uint64_t bytes)
 {
-    if (bytes <= s->scratch_bytes)
+    if (bytes <= t->scratch_bytes)
         return SL_OK;
-    free_scratch(s);
-    s->scratch = sl_drawer_device(s->drawer)->host_alloc(bytes);
-    if (!s->scratch)
+    free_scratch(s, t);
+    t->scratch = sl_drawer_device(s->drawer)->host_alloc(bytes);
+    if (!t->scratch)
         return sl_fail(SL_ENOMEM,
                        "pre-sampling: no memory for a batch of %llu bytes: set "
                        "sampler.batch_size or sampler.fanout lower",
                        (unsigned long long)bytes);
-    s->scratch_bytes = bytes;
+    t->scratch_bytes = bytes;
     return SL_OK;
 }
 
@@ -141,13 +173,13 @@ static int grow_scratch(struct sl_sampler *s, uint64_t bytes)
 static int take_memory(struct sl_sampler *s, struct task *t, uint64_t bytes)
 {
     if (t->keep) {
-        SL_TRY(wait_for_payload(s, &t->lease, bytes, &t->extent));
-        t->block = (struct sl_block *)(s->arena->base + t->extent.offset);
-        t->capacity = t->extent.bytes;
+        SL_TRY(wait_for_payload(s, t, bytes));
+        t->job.block = (struct sl_block *)(s->arena->base + t->extent.offset);
+        t->job.capacity = t->extent.bytes;
     } else {
-        SL_TRY(grow_scratch(s, bytes));
-        t->block = s->scratch;
-        t->capacity = s->scratch_bytes;
+        SL_TRY(grow_scratch(s, t, bytes));
+        t->job.block = t->scratch;
+        t->job.capacity = t->scratch_bytes;
     }
     SL_FAILPOINT(SAMPLER_ALLOCATED);
     return SL_OK;
@@ -178,7 +210,7 @@ static int count_visits(struct sl_sampler *s, struct task *t)
         return SL_OK;
     if (s->arena->h->spec.visit_rows < s->drawer->topology->view.n_nodes)
         return fail_hot(spec, "visit counts");
-    sl_hot_count(s->arena, sl_block_nodes(t->block), t->block->n_input);
+    sl_hot_count(s->arena, sl_block_nodes(t->job.block), t->job.block->n_input);
     e->visits_counted = 1;
     return SL_OK;
 }
@@ -189,7 +221,7 @@ static bool is_marked(const struct task *t)
 }
 
 // What the task will be marked with, if it will be.
-static int find_ranks(struct sl_sampler *s, const struct task *t)
+static int find_ranks(struct sl_sampler *s, struct task *t)
 {
     const struct sl_phase_spec *spec = &t->lease.phase->spec;
     if (!is_marked(t))
@@ -198,73 +230,76 @@ static int find_ranks(struct sl_sampler *s, const struct task *t)
     if (s->arena->h->spec.hot_rows < s->drawer->topology->view.n_nodes ||
         sl_hot_generation(s->arena) != spec->rank_generation)
         return fail_hot(spec, "ranks");
-    return sl_marker_refresh(&s->marker, s->arena, s->drawer->topology->view.n_nodes);
+    if (s->marker.generation != spec->rank_generation)
+        SL_TRY(finish_all(s)); // they may be marked with the one before
+    SL_TRY(sl_marker_refresh(&s->marker, s->arena, s->drawer->topology->view.n_nodes));
+    t->job.ranks = &s->marker.index;
+    t->job.generation = spec->rank_generation;
+    return SL_OK;
 }
 
-static int mark(struct sl_sampler *s, struct task *t)
+static int begin_drawing(struct sl_sampler *s, struct task *t, uint64_t bytes)
 {
-    if (!is_marked(t))
-        return SL_OK;
-    return sl_drawer_mark(s->drawer, &s->marker.index, t->lease.phase->spec.rank_generation,
-                          t->block, t->capacity);
+    SL_TRY(take_memory(s, t, bytes));
+    t->begun_ns = sl_now_ns();
+    int rc = sl_drawer_begin(s->drawer, &t->job);
+    t->is_begun = rc == SL_OK;
+    return rc;
 }
 
-// Draws, counts and marks. SL_ERANGE with *wanted_bytes when memory is too small for it.
-static int draw_once(struct sl_sampler *s, struct task *t, uint64_t *wanted_bytes)
+// What was drawn is counted and marked. SL_ERANGE with *wanted_bytes when memory is too small.
+static int finish_drawing(struct sl_sampler *s, struct task *t, uint64_t *wanted_bytes)
 {
     struct sl_batch_entry *e = t->lease.entry;
-    uint64_t t0 = sl_now_ns();
-    int rc = sl_drawer_draw(s->drawer, &t->plan, t->lease.phase->spec.epoch, t->lease.cell,
-                            t->seeds, t->n_seeds, t->block, t->capacity, wanted_bytes);
-    e->copy_ns += s->drawer->copy_ns;
-    e->sample_ns += sl_now_ns() - t0 - s->drawer->copy_ns;
+    // Before that it was the batch before that this thread waited for.
+    uint64_t t0 = SL_MAX(t->begun_ns, s->hand->handed_on_ns);
+    t->is_begun = false;
+    int rc = sl_drawer_finish(s->drawer, &t->job, wanted_bytes);
+    e->copy_ns += t->job.copy_ns;
+    e->sample_ns += sl_now_ns() - t0 - t->job.copy_ns;
     if (rc < 0)
         return rc;
+    const struct sl_block *block = t->job.block;
     // Before it is marked: the digest is the sample's, whatever the cache is.
     if (s->config->digest && t->keep)
-        e->digest = XXH3_64bits(t->block, t->block->bytes);
+        e->digest = XXH3_64bits(block, block->bytes);
     SL_FAILPOINT(SAMPLER_DRAWN);
-    *wanted_bytes = sl_drawer_marked_bytes(t->block);
+    *wanted_bytes = sl_drawer_marked_bytes(block);
     t0 = sl_now_ns();
     SL_TRY(count_visits(s, t));
-    rc = mark(s, t);
+    if (is_marked(t))
+        rc = sl_drawer_mark(s->drawer, &t->job);
     e->mark_ns += sl_now_ns() - t0;
     if (rc == SL_OK)
         SL_FAILPOINT(SAMPLER_MARKED);
     return rc;
 }
 
-// Draws the task into memory of the right size.
+// The task's block in memory of the right size, however often it takes.
 static int draw(struct sl_sampler *s, struct task *t)
 {
-    struct sl_batch_entry *e = t->lease.entry;
     const uint64_t all = s->arena->h->spec.payload_bytes;
-    uint64_t bytes = t->keep ? SL_MIN(s->guess_bytes, all) : s->guess_bytes;
-    for (;;) {
-        uint64_t t0 = sl_now_ns(), paused = atomic_load(&s->arena->h->paused_ns), wanted;
-        int rc = take_memory(s, t, bytes);
-        uint64_t waited = sl_now_ns() - t0;
-        paused = atomic_load(&s->arena->h->paused_ns) - paused; // that is nobody's fault
-        e->sample_wait_ns += waited - SL_MIN(paused, waited);
-        SL_TRY(rc);
-        rc = draw_once(s, t, &wanted);
-        if (rc == SL_OK)
-            break;
+    uint64_t wanted;
+    int rc;
+    while ((rc = finish_drawing(s, t, &wanted)) == SL_ERANGE) {
         give_memory_back(s, t);
-        if (rc != SL_ERANGE)
-            return rc;
         // More than the whole payload memory is refused there, with the numbers.
         if (t->keep)
-            wanted = t->capacity < all ? SL_MIN(wanted, all) : all + 1;
-        bytes = wanted;
+            wanted = t->job.capacity < all ? SL_MIN(wanted, all) : all + 1;
+        rc = begin_drawing(s, t, wanted);
+        if (rc == SL_EAGAIN) // whoever goes on with it, if it is this one, asks for enough
+            s->guess_bytes = SL_MAX(s->guess_bytes, wanted);
+        SL_TRY(rc);
     }
+    SL_TRY(rc);
+    const struct sl_block *block = t->job.block;
     // A job with a cache will want ranks, even if this batch has none yet.
     bool ranks_to_come =
-        sl_cache_keeps(s->config->cache.policy) && !(t->block->flags & SL_BLOCK_HAS_RANKS);
-    bytes = ranks_to_come ? sl_drawer_marked_bytes(t->block) : t->block->bytes;
+        sl_cache_keeps(s->config->cache.policy) && !(block->flags & SL_BLOCK_HAS_RANKS);
+    uint64_t bytes = ranks_to_come ? sl_drawer_marked_bytes(block) : block->bytes;
     s->guess_bytes = SL_MAX(s->guess_bytes, bytes + bytes / 8);
     if (t->keep)
-        sl_extent_trim(s->arena, t->lease.tag, &t->extent, t->block->bytes);
+        sl_extent_trim(s->arena, t->lease.tag, &t->extent, block->bytes);
     return SL_OK;
 }
 
@@ -278,35 +313,46 @@ static void throttle(struct sl_sampler *s, struct sl_batch_entry *e)
     e->sample_ns += sl_now_ns() - t0;
 }
 
-// What the batch took of a pool's cores since then. A sampler's first ones touch fresh memory and
-// tell nothing.
-static uint64_t cpu_since(const struct sl_sampler *s, uint64_t cpu_ns)
+// What the batch took of a pool's cores. A sampler's first ones touch fresh memory and tell
+// nothing.
+static uint64_t cpu_of(const struct sl_sampler *s, const struct task *t)
 {
     enum { COLD = 2 };
     uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9);
     if (s->config->allocation.cores != SL_CORES_POOL || s->figures.batches < COLD)
         return 0;
-    return SL_MAX(sl_thread_cpu_ns() - cpu_ns, least_ns);
+    return SL_MAX(t->cpu_ns, least_ns);
 }
 
-// The lease's batch, ready to be handed on; the entry says what it is.
-static int perform(struct sl_sampler *s, struct task *t)
+// The lease's batch is on its way.
+static int begin(struct sl_sampler *s, struct task *t)
 {
-    const enum sl_phase_kind kind = (enum sl_phase_kind)t->lease.phase->spec.kind;
+    const struct sl_phase_spec *spec = &t->lease.phase->spec;
+    const enum sl_phase_kind kind = (enum sl_phase_kind)spec->kind;
     struct sl_batch_entry *e = t->lease.entry;
     t->keep = kind != SL_PHASE_PRESAMPLE;
     t->plan = sl_plan_of(s->config, kind);
+    t->job = (struct sl_draw_job){.plan = &t->plan, .epoch = spec->epoch, .batch = t->lease.cell};
     e->sample_ns = e->mark_ns = e->copy_ns = e->sample_wait_ns = 0;
     e->digest = 0;
     SL_TRY(find_seeds(s, t));
     SL_TRY(find_ranks(s, t));
+    uint64_t all = s->arena->h->spec.payload_bytes;
+    return begin_drawing(s, t, t->keep ? SL_MIN(s->guess_bytes, all) : s->guess_bytes);
+}
+
+// The batch, ready to be handed on; the entry says what it is.
+static int finish(struct sl_sampler *s, struct task *t)
+{
+    struct sl_batch_entry *e = t->lease.entry;
+    e->sampling_at_ns = SL_MAX(e->sampling_at_ns, s->hand->handed_on_ns);
     SL_TRY(draw(s, t));
     throttle(s, e);
     e->payload_offset = t->extent.offset;
     e->payload_bytes = t->extent.bytes;
-    e->n_seeds = t->n_seeds;
-    e->n_input = t->block->n_input;
-    e->n_edges = t->block->n_edges;
+    e->n_seeds = t->job.n_seeds;
+    e->n_input = t->job.block->n_input;
+    e->n_edges = t->job.block->n_edges;
     e->sampler = s->worker;
     return SL_OK;
 }
@@ -316,7 +362,7 @@ static void note_rows(const struct sl_sampler *s, const struct task *t)
 {
     const struct sl_row_cache rows = sl_arena_rows(s->arena);
     if (t->keep && rows.shape.window)
-        sl_row_cache_note(&rows, sl_block_nodes(t->block), t->block->n_input,
+        sl_row_cache_note(&rows, sl_block_nodes(t->job.block), t->job.block->n_input,
                           sl_phase_batch(t->lease.phase, t->lease.cell));
 }
 
@@ -328,34 +374,11 @@ static int follow_cores(struct sl_sampler *s)
     return others ? sl_kernels_take_cores(&cores) : SL_OK;
 }
 
-static int step(struct sl_sampler *s)
+static int hand_on(struct sl_sampler *s, struct task *t)
 {
-    struct task t = {0};
-    SL_TRY(follow_cores(s));
-    uint64_t t0 = sl_now_ns();
-    int rc =
-        sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s), SL_ARENA_WAIT_MS, &t.lease);
-    uint64_t claimed_ns = sl_now_ns();
-    s->figures.stage_ns[SL_STAGE_WAIT] += claimed_ns - t0;
-    if (rc == SL_ETIMEDOUT) {
-        publish_figures(s, 0);
-        return SL_OK;
-    }
-    SL_TRY(rc);
-    publish_figures(s, t.lease.tag);
-    SL_FAILPOINT(SAMPLER_CLAIMED);
-    t.lease.entry->sampling_at_ns = claimed_ns;
-    uint64_t cpu_ns = sl_thread_cpu_ns();
-    rc = perform(s, &t);
-    if (rc == SL_EABORTED || rc == SL_EAGAIN) { // it waited for memory: somebody may go on with it
-        s->figures.stage_ns[SL_STAGE_WAIT] += t.lease.entry->sample_wait_ns;
-        sl_ledger_return(s->arena, &t.lease);
-        publish_figures(s, 0);
-        return rc == SL_EAGAIN ? SL_OK : rc;
-    }
-    SL_TRY(rc);
     // Handed on, the entry belongs to whoever claims the batch: read it before.
-    struct sl_batch_entry *e = t.lease.entry;
+    struct sl_batch_entry *e = t->lease.entry;
+    e->draw_cpu_ns = cpu_of(s, t);
     s->figures.batches++;
     s->figures.edges += e->n_edges;
     s->figures.bytes += e->payload_bytes;
@@ -363,26 +386,131 @@ static int step(struct sl_sampler *s)
     s->figures.stage_ns[SL_STAGE_MARK] += e->mark_ns;
     s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
-    note_rows(s, &t);
-    e->draw_cpu_ns = cpu_since(s, cpu_ns);
-    e->ready_at_ns = sl_now_ns();
-    rc = t.keep ? sl_ledger_publish(s->arena, &t.lease) : sl_ledger_complete(s->arena, &t.lease);
-    if (rc == SL_ESTALE)
-        give_memory_back(s, &t);
+    note_rows(s, t);
+    s->hand->handed_on_ns = e->ready_at_ns = sl_now_ns();
+    int rc =
+        t->keep ? sl_ledger_publish(s->arena, &t->lease) : sl_ledger_complete(s->arena, &t->lease);
+    if (rc == SL_ESTALE) {
+        give_memory_back(s, t);
+        rc = SL_OK;
+    }
+    return rc;
+}
+
+// Its memory is nobody's.
+static void drop(struct sl_sampler *s, struct task *t)
+{
+    if (t->is_begun)
+        sl_drawer_drop(s->drawer, &t->job);
+    t->is_begun = false;
+    give_memory_back(s, t);
+    s->hand->n_held--;
+}
+
+// Somebody may go on with it.
+static void give_up(struct sl_sampler *s, struct task *t)
+{
+    drop(s, t);
+    s->figures.stage_ns[SL_STAGE_WAIT] += t->lease.entry->sample_wait_ns;
+    sl_ledger_return(s->arena, &t->lease);
+}
+
+// Of a step that one may end by giving the batch up: for an older one that is well, for the end of
+// the job it is said. Other errors end this process, and leave the lease to the broker.
+static int after(struct sl_sampler *s, struct task *t, int rc)
+{
+    if (rc == SL_EABORTED || rc == SL_EAGAIN)
+        give_up(s, t);
     else
-        SL_TRY(rc);
-    publish_figures(s, 0);
+        drop(s, t);
+    return rc == SL_EAGAIN ? SL_OK : rc;
+}
+
+// The oldest of those that are begun leaves.
+static int finish_first(struct sl_sampler *s)
+{
+    struct sl_sampler_hand *hand = s->hand;
+    struct task *t = hand->begun[0];
+    uint64_t cpu_ns = sl_thread_cpu_ns();
+    int rc = finish(s, t);
+    t->cpu_ns += sl_thread_cpu_ns() - cpu_ns;
+    hand->n_begun--;
+    memmove(hand->begun, hand->begun + 1, hand->n_begun * sizeof(struct task *));
+    if (rc < 0)
+        return after(s, t, rc);
+    SL_TRY(hand_on(s, t));
+    hand->n_held--;
+    publish_figures(s, hand->n_begun ? hand->begun[0]->lease.tag : 0);
+    return SL_OK;
+}
+
+static int finish_all(struct sl_sampler *s)
+{
+    while (s->hand->n_begun)
+        SL_TRY(finish_first(s));
+    return SL_OK;
+}
+
+static struct task *free_task(struct sl_sampler *s)
+{
+    struct task *t = s->hand->task;
+    while (has_begun(s, t))
+        t++;
+    return t;
+}
+
+// One more batch is claimed and begun, and those are finished that it makes too many.
+static int step(struct sl_sampler *s)
+{
+    struct sl_sampler_hand *hand = s->hand;
+    struct task *t = free_task(s);
+    SL_TRY(follow_cores(s));
+    const bool idle = hand->n_begun == 0;
+    uint64_t t0 = sl_now_ns();
+    int rc = sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s),
+                                    idle ? SL_ARENA_WAIT_MS : 0, &t->lease);
+    uint64_t claimed_ns = sl_now_ns();
+    if (idle)
+        s->figures.stage_ns[SL_STAGE_WAIT] += claimed_ns - t0;
+    if (rc == SL_ETIMEDOUT) {
+        publish_figures(s, idle ? 0 : hand->begun[0]->lease.tag);
+        return finish_all(s);
+    }
+    SL_TRY(rc);
+    hand->n_held++;
+    publish_figures(s, idle ? t->lease.tag : hand->begun[0]->lease.tag);
+    SL_FAILPOINT(SAMPLER_CLAIMED);
+    t->lease.entry->sampling_at_ns = claimed_ns;
+    uint64_t cpu_ns = sl_thread_cpu_ns();
+    rc = begin(s, t);
+    t->cpu_ns = sl_thread_cpu_ns() - cpu_ns;
+    if (rc < 0) {
+        SL_TRY(after(s, t, rc));
+        publish_figures(s, hand->n_begun ? hand->begun[0]->lease.tag : 0);
+        return SL_OK;
+    }
+    hand->begun[hand->n_begun++] = t;
+    while (hand->n_begun == sl_drawer_depth(s->drawer))
+        SL_TRY(finish_first(s));
     return SL_OK;
 }
 
 int sl_sampler_run(struct sl_sampler *s)
 {
+    struct sl_sampler_hand hand = {0};
     int rc = SL_OK;
+    s->hand = &hand;
     set_activity(s, SL_ACTIVITY_BUSY);
     while (rc == SL_OK && !stopping(s))
         rc = step(s);
+    if (rc == SL_OK)
+        rc = finish_all(s);
+    while (hand.n_begun)
+        give_up(s, hand.begun[--hand.n_begun]);
     set_activity(s, SL_ACTIVITY_NONE);
-    free_scratch(s);
+    for (uint32_t i = 0; i < SL_DEVICE_QUEUES; i++)
+        free_scratch(s, &hand.task[i]);
     sl_marker_fini(&s->marker);
+    s->hand = NULL;
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -34,10 +34,9 @@ struct sl_sampler {
     uint64_t guess_bytes;         // payload memory to ask for first
     uint32_t cores_seen;          // version of the cores that it has (seat.h)
     struct sl_worker_totals figures;
-    uint64_t looked_at_ns;    // when the device was last asked for its memory
-    struct sl_block *scratch; // private: pre-sampled batches
-    uint64_t scratch_bytes;
+    uint64_t looked_at_ns; // when the device was last asked for its memory
     struct sl_marker marker;
+    struct sl_sampler_hand *hand; // the batches in hand, while it runs
 };
 
 // Works until the job stops: SL_OK. Any other error ends the job.

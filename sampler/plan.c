@@ -58,9 +58,14 @@ static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_
     for (;;) {
         uint64_t wanted, t0 = sl_now_ns();
         // The last epoch number of all: no epoch of a job draws these.
-        int rc = p->block ? sl_drawer_draw(p->drawer, plan, UINT32_MAX, p->n, p->seeds, n_seeds,
-                                           p->block, p->capacity, &wanted)
-                          : SL_ERANGE;
+        struct sl_draw_job job = {.plan = plan,
+                                  .epoch = UINT32_MAX,
+                                  .batch = p->n,
+                                  .seeds = p->seeds,
+                                  .n_seeds = n_seeds,
+                                  .block = p->block,
+                                  .capacity = p->capacity};
+        int rc = p->block ? sl_drawer_draw(p->drawer, &job, &wanted) : SL_ERANGE;
         p->draw_ns = sl_now_ns() - t0;
         if (rc != SL_ERANGE)
             return rc;

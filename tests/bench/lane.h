@@ -78,9 +78,14 @@ static inline void lane_draw(struct lane *lane, const struct sl_draw_plan *plan,
 {
     for (;;) {
         uint64_t wanted = LANE_BLOCK_BYTES;
-        int rc = lane->block ? sl_drawer_draw(&lane->drawer, plan, epoch, batch, seeds, n_seeds,
-                                              lane->block, lane->capacity, &wanted)
-                             : SL_ERANGE;
+        struct sl_draw_job job = {.plan = plan,
+                                  .epoch = epoch,
+                                  .batch = batch,
+                                  .seeds = seeds,
+                                  .n_seeds = n_seeds,
+                                  .block = lane->block,
+                                  .capacity = lane->capacity};
+        int rc = lane->block ? sl_drawer_draw(&lane->drawer, &job, &wanted) : SL_ERANGE;
         if (rc != SL_ERANGE) {
             must_ok(rc);
             return;

@@ -153,6 +153,30 @@ static const struct sl_draw_plan fixture_plans[] = {
      .restart = 1},
 };
 
+static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_plan *plan,
+                                    uint32_t epoch, uint32_t batch, const uint32_t *seeds,
+                                    uint32_t n_seeds, struct sl_block *block, uint64_t capacity,
+                                    uint64_t *wanted)
+{
+    struct sl_draw_job job = {.plan = plan,
+                              .epoch = epoch,
+                              .batch = batch,
+                              .seeds = seeds,
+                              .n_seeds = n_seeds,
+                              .block = block,
+                              .capacity = capacity};
+    return sl_drawer_draw(d, &job, wanted);
+}
+
+// Marks what a drawer of the processor has drawn, or a copy of it.
+static inline int fixture_mark(struct sl_drawer *d, const struct sl_rank_index *index,
+                               uint32_t generation, struct sl_block *block, uint64_t capacity)
+{
+    const struct sl_draw_job job = {
+        .block = block, .capacity = capacity, .ranks = index, .generation = generation};
+    return sl_drawer_mark(d, &job);
+}
+
 // A block in memory of its own, as large as it needs to be (free()).
 static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl_draw_plan *plan,
                                             uint32_t epoch, uint32_t batch, const uint32_t *seeds,
@@ -162,7 +186,7 @@ static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl
         struct sl_block *b = fixture_alloc(capacity);
         uint64_t wanted;
         memset(b, (int)batch, capacity);
-        int rc = sl_drawer_draw(d, plan, epoch, batch, seeds, n_seeds, b, capacity, &wanted);
+        int rc = fixture_draw_into(d, plan, epoch, batch, seeds, n_seeds, b, capacity, &wanted);
         if (rc == SL_OK)
             return b;
         EXPECT(rc == SL_ERANGE, "drawing failed: %d: %s", rc, sl_error_message());

@@ -302,7 +302,8 @@ START_TEST(equal_batches_are_equal_bytes)
         memset(memory, 0xa5 + (int)where, bytes + 8192);
         // Something else in between: the drawer remembers nothing of it.
         free(fixture_draw(&drawer, &fixture_plans[0], where, 1, seeds + 5, 300));
-        ck_assert_int_eq(sl_drawer_draw(&drawer, plan, 3, 4, seeds, 200, b, bytes, &wanted), SL_OK);
+        ck_assert_int_eq(fixture_draw_into(&drawer, plan, 3, 4, seeds, 200, b, bytes, &wanted),
+                         SL_OK);
         ck_assert_uint_eq(b->bytes, bytes);
         ck_assert_int_eq(memcmp(b, want, bytes), 0);
         for (uint32_t i = 0; i < 64; i++)
@@ -375,8 +376,8 @@ START_TEST(memory_that_is_too_small)
     for (uint64_t capacity = 0; capacity < bytes;
          capacity += capacity + 8 < bytes ? SL_MIN(bytes / 97, bytes - 8 - capacity) : 1) {
         memset(memory + capacity, 0x77, 256);
-        int rc = sl_drawer_draw(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory,
-                                capacity, &wanted);
+        int rc = fixture_draw_into(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory,
+                                   capacity, &wanted);
         EXPECT(rc == SL_ERANGE, "%llu of %llu bytes: %d", (unsigned long long)capacity,
                (unsigned long long)bytes, rc);
         EXPECT(wanted > capacity, "the guess does not grow");
@@ -387,8 +388,8 @@ START_TEST(memory_that_is_too_small)
     // Following the guess gets there, in a few steps.
     uint64_t capacity = 0;
     int steps = 0;
-    while (sl_drawer_draw(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory, capacity,
-                          &wanted) == SL_ERANGE) {
+    while (fixture_draw_into(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory, capacity,
+                             &wanted) == SL_ERANGE) {
         capacity = wanted;
         ck_assert_int_lt(++steps, 40);
         ck_assert_uint_le(capacity, 4 * bytes);
@@ -449,12 +450,12 @@ START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
         memset(memory, 0x5a, bytes + 64);
         memcpy(memory, plain, before);
         // A byte too few: as it was.
-        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, bytes - 1), SL_ERANGE);
-        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, before), SL_ERANGE);
+        ck_assert_int_eq(fixture_mark(&drawer, &index, 3, b, bytes - 1), SL_ERANGE);
+        ck_assert_int_eq(fixture_mark(&drawer, &index, 3, b, before), SL_ERANGE);
         ck_assert_int_eq(memcmp(b, plain, before), 0);
         for (uint64_t i = before; i < bytes + 64; i++)
             EXPECT(memory[i] == 0x5a, "written behind the end");
-        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, bytes), SL_OK);
+        ck_assert_int_eq(fixture_mark(&drawer, &index, 3, b, bytes), SL_OK);
         ck_assert_uint_eq(b->bytes, bytes);
         ck_assert_uint_eq(b->rank_generation, 3);
         for (uint32_t i = 0; i < 64; i++)
@@ -503,9 +504,24 @@ START_TEST(weighted_sampling_needs_weights)
         .kind = SL_SAMPLER_WEIGHTED, .n_hops = 1, .fanout = {4}, .stream = SL_RNG_SAMPLE};
     struct sl_block *b = fixture_alloc(4096);
     uint64_t wanted;
-    ck_assert_int_eq(sl_drawer_draw(&drawer, &plan, 0, 0, fx.split[0], 1, b, 4096, &wanted),
+    ck_assert_int_eq(fixture_draw_into(&drawer, &plan, 0, 0, fx.split[0], 1, b, 4096, &wanted),
                      SL_EINVAL);
     free(b);
+}
+END_TEST
+
+START_TEST(copying_the_vertices_is_timed)
+{
+    enum { BYTES = 1 << 20 };
+    struct sl_draw_job job = {.plan = &fixture_plans[0],
+                              .seeds = fx.split[SL_SPLIT_TRAIN],
+                              .n_seeds = 100,
+                              .block = fixture_alloc(BYTES),
+                              .capacity = BYTES};
+    uint64_t wanted;
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &job, &wanted), SL_OK);
+    ck_assert_uint_gt(job.copy_ns, 0);
+    free(job.block);
 }
 END_TEST
 
@@ -515,7 +531,6 @@ START_TEST(scratch_memory_is_that_of_the_largest_batch)
     struct sl_block *b =
         fixture_draw(&drawer, &fixture_plans[0], 0, 0, fx.split[SL_SPLIT_TRAIN], 1000);
     ck_assert_uint_gt(sl_drawer_bytes(&drawer), before + b->n_input * 4ull);
-    ck_assert_uint_gt(drawer.copy_ns, 0);
     free(b);
     struct sl_drawer none = {0};
     ck_assert_uint_eq(sl_drawer_bytes(&none), 0);
@@ -541,13 +556,14 @@ START_TEST(seeds_that_can_not_be)
     struct sl_block *b = fixture_alloc(capacity);
     const uint32_t twice[] = {1, 2, 1}, outside[] = {1, N}, far[] = {UINT32_MAX};
     ck_assert_int_eq(
-        sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, twice, 3, b, capacity, &wanted),
+        fixture_draw_into(&drawer, &fixture_plans[0], 0, 0, twice, 3, b, capacity, &wanted),
         SL_EPROTO);
     ck_assert_int_eq(
-        sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, outside, 2, b, capacity, &wanted),
+        fixture_draw_into(&drawer, &fixture_plans[0], 0, 0, outside, 2, b, capacity, &wanted),
         SL_EPROTO);
-    ck_assert_int_eq(sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, far, 1, b, capacity, &wanted),
-                     SL_EPROTO);
+    ck_assert_int_eq(
+        fixture_draw_into(&drawer, &fixture_plans[0], 0, 0, far, 1, b, capacity, &wanted),
+        SL_EPROTO);
     free(b);
 }
 END_TEST
@@ -635,6 +651,7 @@ int main(void)
     tcase_add_loop_test(c, ranks_stand_behind_the_sample_and_leave_it_alone, 0, n_plans);
     tcase_add_test(c, weights_decide_what_is_drawn);
     tcase_add_test(c, weighted_sampling_needs_weights);
+    tcase_add_test(c, copying_the_vertices_is_timed);
     tcase_add_test(c, scratch_memory_is_that_of_the_largest_batch);
     tcase_add_test(c, nothing_is_allocated_once_the_largest_batch_was_seen);
     tcase_add_test(c, seeds_that_can_not_be);

@@ -354,7 +354,7 @@ START_TEST(pre_sampling_draws_into_pinned_memory)
     ck_assert_int_eq(pthread_create(&thread, NULL, run_sampler, &sampler), 0);
     while (!sl_ledger_phase_complete(&arena, seq))
         usleep(1000);
-    ck_assert_uint_eq(lent, 1);
+    ck_assert_uint_eq(lent, SL_DEVICE_QUEUES);
     atomic_store(&stop, true);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_uint_gt(largest, 1000);
@@ -404,8 +404,8 @@ START_TEST(memory_that_is_too_small_says_how_much_is_enough)
                                    bytes / 2, bytes - 1, bytes};
     for (size_t i = 0; i < SL_COUNT_OF(capacities); i++) {
         memset(memory + capacities[i], 0x77, 256);
-        int rc = sl_drawer_draw(&gpu_drawer, plan, EPOCH, BATCH, seeds, N_SEEDS,
-                                (struct sl_block *)memory, capacities[i], &asked);
+        int rc = fixture_draw_into(&gpu_drawer, plan, EPOCH, BATCH, seeds, N_SEEDS,
+                                   (struct sl_block *)memory, capacities[i], &asked);
         ck_assert_int_eq(rc, capacities[i] < bytes ? SL_ERANGE : SL_OK);
         ck_assert_uint_gt(asked, capacities[i]);
         if (capacities[i] >= sizeof *wanted && rc == SL_ERANGE)
@@ -445,22 +445,108 @@ START_TEST(ranks_are_those_of_the_processor)
     there.words = gpu_put(gpu->device, words, sizeof words);
     char *wanted = fixture_alloc(1 << 20), *found = fixture_alloc(1 << 20);
     struct sl_block *w = (struct sl_block *)wanted, *f = (struct sl_block *)found;
-    for (int again = 0; again < 2; again++) {
-        ck_assert_int_eq(
-            sl_drawer_draw(&drawer, plan, EPOCH, BATCH, seeds, N_SEEDS, w, 1 << 20, &wanted_bytes),
-            SL_OK);
-        ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, plan, EPOCH, BATCH, seeds, N_SEEDS, f, 1 << 20,
-                                        &wanted_bytes),
+    for (int again = 0; again < 4; again++) { // twice in either slot
+        struct sl_draw_job job = {.plan = plan,
+                                  .epoch = EPOCH,
+                                  .batch = BATCH,
+                                  .seeds = seeds,
+                                  .n_seeds = N_SEEDS,
+                                  .block = f,
+                                  .capacity = 1 << 20,
+                                  .ranks = &there,
+                                  .generation = 3};
+        ck_assert_int_eq(fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, N_SEEDS, w, 1 << 20,
+                                           &wanted_bytes),
                          SL_OK);
-        if (again) // another batch was drawn before this one is marked
-            free(fixture_draw(&gpu_drawer, plan, EPOCH, 77, seeds + 9, 11));
-        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, w, 1 << 20), SL_OK);
-        ck_assert_int_eq(sl_drawer_mark(&gpu_drawer, &there, 3, f, 1 << 20), SL_OK);
+        ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, &job, &wanted_bytes), SL_OK);
+        ck_assert(!(f->flags & SL_BLOCK_HAS_RANKS)); // the digest is taken of it now
         expect_same(f, w);
+        ck_assert_int_eq(fixture_mark(&drawer, &index, 3, w, 1 << 20), SL_OK);
+        ck_assert_int_eq(sl_drawer_mark(&gpu_drawer, &job), SL_OK);
+        expect_same(f, w);
+        // Ranks belong to it: memory for all but them is too little.
+        job.capacity = w->bytes - 1;
+        ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, &job, &wanted_bytes), SL_ERANGE);
+        ck_assert_uint_ge(wanted_bytes, w->bytes);
     }
     gpu_free(gpu->device, (void *)(uintptr_t)there.words, sizeof words);
     free(wanted);
     free(found);
+}
+END_TEST
+
+// Both slots at once, each begun before the other one is finished, in pinned memory and in other.
+START_TEST(two_batches_are_under_way_at_once)
+{
+    enum { BATCHES = 7, BYTES = 1 << 20 };
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    struct sl_draw_job job[2] = {0};
+    uint64_t wanted_bytes;
+    bring(0.6);
+    ck_assert_uint_eq(sl_drawer_depth(&gpu_drawer), 2);
+    ck_assert_uint_eq(sl_drawer_depth(&drawer), 1);
+    for (int pinned = 0; pinned < 2; pinned++) {
+        for (int i = 0; i < 2; i++)
+            job[i].block = pinned ? gpu->device->host_alloc(BYTES) : fixture_alloc(BYTES);
+        for (uint32_t batch = 0; batch <= BATCHES; batch++) {
+            struct sl_draw_job *mine = &job[batch % 2], *other = &job[(batch + 1) % 2];
+            struct sl_block *block = mine->block;
+            *mine = (struct sl_draw_job){.plan = plan,
+                                         .epoch = EPOCH,
+                                         .batch = batch,
+                                         .seeds = seeds + batch,
+                                         .n_seeds = N_SEEDS - 7 * batch,
+                                         .block = block,
+                                         .capacity = BYTES};
+            if (batch < BATCHES)
+                ck_assert_int_eq(sl_drawer_begin(&gpu_drawer, mine), SL_OK);
+            if (batch == 0)
+                continue;
+            ck_assert_int_eq(sl_drawer_finish(&gpu_drawer, other, &wanted_bytes), SL_OK);
+            struct sl_block *want =
+                fixture_draw(&drawer, plan, EPOCH, other->batch, other->seeds, other->n_seeds);
+            expect_same(other->block, want);
+            free(want);
+        }
+        for (int i = 0; i < 2; i++)
+            if (pinned)
+                gpu->device->host_free(job[i].block, BYTES);
+            else
+                free(job[i].block);
+    }
+}
+END_TEST
+
+// Nobody wants it any more: the slot is free again, and what is begun behind it is not disturbed.
+START_TEST(a_batch_is_dropped)
+{
+    enum { BYTES = 1 << 20 };
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    uint64_t wanted_bytes;
+    bring(0.6);
+    struct sl_draw_job first = {.plan = &fixture_plans[0],
+                                .epoch = EPOCH,
+                                .seeds = seeds,
+                                .n_seeds = N_SEEDS,
+                                .block = gpu->device->host_alloc(BYTES),
+                                .capacity = BYTES};
+    struct sl_draw_job second = first;
+    second.block = gpu->device->host_alloc(BYTES);
+    for (int again = 0; again < 3; again++) {
+        ck_assert_int_eq(sl_drawer_begin(&gpu_drawer, &first), SL_OK);
+        ck_assert_int_eq(sl_drawer_begin(&gpu_drawer, &second), SL_OK);
+        sl_drawer_drop(&gpu_drawer, &first);
+        memset(first.block, 0, BYTES);
+        ck_assert_int_eq(sl_drawer_finish(&gpu_drawer, &second, &wanted_bytes), SL_OK);
+        struct sl_block *want = fixture_draw(&drawer, &fixture_plans[0], EPOCH, 0, seeds, N_SEEDS);
+        expect_same(second.block, want);
+        free(want);
+        for (uint64_t i = 0; i < BYTES; i++)
+            EXPECT(((char *)first.block)[i] == 0, "written after it was dropped");
+    }
+    gpu->device->host_free(first.block, BYTES);
+    gpu->device->host_free(second.block, BYTES);
 }
 END_TEST
 
@@ -472,8 +558,9 @@ START_TEST(seeds_that_can_not_be)
     struct sl_block *b = (struct sl_block *)memory;
     bring(0.6);
     const struct sl_draw_plan *plan = &fixture_plans[0];
-    ck_assert_int_ne(sl_drawer_draw(&gpu_drawer, plan, 0, 0, twice, 3, b, 1 << 20, &wanted), SL_OK);
-    ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, plan, 0, 0, outside, 2, b, 1 << 20, &wanted),
+    ck_assert_int_ne(fixture_draw_into(&gpu_drawer, plan, 0, 0, twice, 3, b, 1 << 20, &wanted),
+                     SL_OK);
+    ck_assert_int_eq(fixture_draw_into(&gpu_drawer, plan, 0, 0, outside, 2, b, 1 << 20, &wanted),
                      SL_EPROTO);
     compare(plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS); // it goes on
     free(memory);
@@ -484,7 +571,8 @@ START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     bring(0.6);
-    compare(&fixture_plans[0], 1, seeds, N_SEEDS);
+    for (uint32_t slot = 0; slot < SL_DEVICE_QUEUES; slot++)
+        compare(&fixture_plans[0], 1, seeds, N_SEEDS);
     uint64_t held = gpu->device->held(), bytes = sl_drawer_bytes(&gpu_drawer);
     ck_assert_uint_gt(bytes, 0);
     for (uint32_t batch = 2; batch < 6; batch++)
@@ -517,6 +605,8 @@ int main(void)
         tcase_add_test(tc, several_labels_a_seed_are_a_row_of_floats);
         tcase_add_loop_test(tc, memory_that_is_too_small_says_how_much_is_enough, 0, n_plans);
         tcase_add_test(tc, ranks_are_those_of_the_processor);
+        tcase_add_loop_test(tc, two_batches_are_under_way_at_once, 0, n_plans);
+        tcase_add_test(tc, a_batch_is_dropped);
         tcase_add_test(tc, seeds_that_can_not_be);
         tcase_add_test(tc, nothing_is_allocated_once_the_largest_batch_was_seen);
     } else {

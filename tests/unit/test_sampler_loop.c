@@ -186,7 +186,7 @@ static void mark_cell(struct sl_drawer *d, uint32_t generation, struct sl_block 
 {
     struct sl_marker m = {0};
     EXPECT(sl_marker_refresh(&m, &arena, N) == SL_OK, "index");
-    EXPECT(sl_drawer_mark(d, &m.index, generation, b, bytes) == SL_OK, "marking");
+    EXPECT(fixture_mark(d, &m.index, generation, b, bytes) == SL_OK, "marking");
     for (uint32_t i = 0; i < b->n_input; i++)
         EXPECT(sl_block_ranks(b)[i] == rank_of(sl_block_nodes(b)[i]), "rank of row %u", i);
     sl_marker_fini(&m);

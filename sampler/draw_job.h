@@ -1,0 +1,33 @@
+// draw_job.h - one mini-batch that is to be drawn, by the processor or a device.
+#ifndef SL_SAMPLER_DRAW_JOB_H
+#define SL_SAMPLER_DRAW_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc/block.h"
+#include "kernels/kernels.h"
+#include "sampler/block_layout.h"
+#include "sampler/draw_plan.h"
+
+// The batch, and the memory that its block is drawn into.
+struct sl_draw_job {
+    const struct sl_draw_plan *plan;
+    uint32_t epoch, batch;
+    const uint32_t *seeds; // (n_seeds) all different
+    uint32_t n_seeds;
+    struct sl_block *block; // aligned to 64 bytes
+    uint64_t capacity;      // bytes there
+    // What it will be marked with: of the graph's vertices, words where the drawer's operations
+    // read. NULL: it has no ranks.
+    const struct sl_rank_index *ranks;
+    uint32_t generation; // of their order
+    uint64_t copy_ns;    // out: copying to where the block has it
+    // The drawer's:
+    struct sl_block_cursor cursor; // where the next array goes
+    uint32_t slot;
+    bool is_staged;
+    uint64_t first; // byte of the block where what is drawn begins
+};
+
+#endif
