@@ -32,7 +32,8 @@ enum {
     PROGRAM_BYTES = SL_GPUS_PATH_BYTES + 32,
     AGAIN_SECONDS = 10,
     LOOK_MS = 5,
-    KILL_MS = 2000
+    KILL_MS = 2000,
+    LINK_MOST = 1000000, // GB/s
 };
 
 // ---- the answer ---------------------------------------------------------------------------------
@@ -63,6 +64,17 @@ static void take_gpu(const cJSON *from, struct sl_gpu *gpu)
     }
     gpu->maps_files = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(from, "maps_files"));
     gpu->processors = (uint32_t)number_at(from, "processors");
+    const cJSON *peer, *rates = cJSON_GetObjectItemCaseSensitive(from, "links");
+    cJSON_ArrayForEach(peer, cJSON_GetObjectItemCaseSensitive(from, "peers"))
+    {
+        if (cJSON_IsNumber(peer) && peer->valuedouble >= 0 &&
+            peer->valuedouble < SL_PLUGIN_DEVICES_MAX)
+            gpu->peers |= UINT64_C(1) << (uint32_t)peer->valuedouble;
+    }
+    for (int i = 0; i < SL_MIN(cJSON_GetArraySize(rates), (int)SL_PLUGIN_DEVICES_MAX); i++) {
+        const double rate = cJSON_GetNumberValue(cJSON_GetArrayItem(rates, i));
+        gpu->link[i] = rate > 0 && rate < LINK_MOST ? (float)rate : 0;
+    }
     gpu->total_bytes = (uint64_t)number_at(from, "memory_total");
     gpu->free_bytes = (uint64_t)number_at(from, "memory_free");
 }
@@ -98,6 +110,17 @@ int sl_gpus_read(const char *text, struct sl_gpus *out)
     cJSON_Delete(root);
     out->asked = true;
     return SL_OK;
+}
+
+double sl_gpus_link(const struct sl_gpu_report *report, uint32_t reader, uint32_t owner)
+{
+    if (reader >= report->n || owner >= report->n)
+        return 0;
+    const struct sl_gpu *gpu = &report->gpu[reader];
+    if (reader != owner && !(gpu->peers >> owner & 1))
+        return 0;
+    const double nominal = reader == owner ? SL_GPUS_OWN_GBS : SL_GPUS_PEER_GBS;
+    return gpu->link[owner] > 0 ? gpu->link[owner] : nominal;
 }
 
 // ---- the child ----------------------------------------------------------------------------------
@@ -328,9 +351,17 @@ static void wait_for(struct sl_gpus_asking *a)
     }
 }
 
+// Of this process.
+static struct sl_gpus_asking asking;
+
+void sl_gpus_expect(void)
+{
+    if (!sl_gpus_fresh(&asking))
+        sl_gpus_ask(&asking);
+}
+
 const struct sl_gpus *sl_gpus_known(void)
 {
-    static struct sl_gpus_asking asking;
     if (!sl_gpus_fresh(&asking)) {
         sl_gpus_ask(&asking);
         wait_for(&asking);
@@ -467,6 +498,10 @@ int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, b
     const struct sl_gpu_report *report = &gpus->report;
     if (config->devices_auto && sl_gpus_is_odd(gpus))
         add_note(note, "no GPU is used: %s", report->problem);
+    if (config->devices_auto && report->n == 0 &&
+        (config->store.placement > SL_STORE_ALONE || !config->store.feature_ratio_auto))
+        add_note(note, "store.placement and store.feature_ratio are of GPUs: without any they "
+                       "change nothing");
     if (!config->devices_auto) // before budgets are given where none is named
         note_budgets(config, report, note);
     SL_TRY(sl_config_use_gpus(config, report, budgets, origin));

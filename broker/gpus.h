@@ -69,6 +69,15 @@ void sl_gpus_fini(struct sl_gpus_asking *a);
 // its main thread. Borrowed, valid until the next call. Not for a daemon's loop.
 const struct sl_gpus *sl_gpus_known(void);
 
+// Asks for what sl_gpus_known() is to say later, so that there is less to wait for then.
+void sl_gpus_expect(void);
+
+// Rates of links that the report does not give, in GB/s: of a GPU's own memory, of a peer's, and of
+// the machine's over the bus. Only their proportions decide anything.
+enum { SL_GPUS_OWN_GBS = 900, SL_GPUS_PEER_GBS = 25, SL_GPUS_HOST_GBS = 12 };
+// GB/s at which GPU `reader` reads the memory of GPU `owner`; 0: it cannot.
+double sl_gpus_link(const struct sl_gpu_report *report, uint32_t reader, uint32_t owner);
+
 // Whether there is something of a GPU (a driver, a device file, a plug-in that was refused) and yet
 // none can be used. A machine without any of that is an ordinary one.
 bool sl_gpus_is_odd(const struct sl_gpus *gpus);

@@ -20,6 +20,8 @@ static const char *const may_differ[] = {
     "dataset",
     "model.weights",
     "cache",
+    "store.placement",
+    "store.feature_ratio",
     "devices",
     "allocation",
     "schedule",

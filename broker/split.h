@@ -26,6 +26,7 @@
 #include "broker/phases.h"
 #include "broker/placement.h"
 #include "broker/report.h"
+#include "broker/store_plan.h"
 #include "broker/supervise.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
@@ -58,6 +59,15 @@ struct sl_core_pool {
     struct sl_stage_times sample, train; // from the last batches; 0: not measured yet
     struct sl_shape shape;               // that holds; of the split {0, 0}: none yet
     bool guessed;                        // ... until the first batches have been measured
+};
+
+// Which GPUs hold which features together.
+struct sl_split_store {
+    // GB/s at which a device reads the memory of another, 0 where it cannot or shares with nobody
+    float rate[SL_LENT_DEVICES_MAX][SL_LENT_DEVICES_MAX];
+    const struct sl_store_curve *curve;       // borrowed; NULL: not known
+    enum sl_duty duty[SL_CONFIG_MAX_DEVICES]; // of the trainers that the plan is of
+    struct sl_store_plan plan;
 };
 
 // What epochs took, for forecasts of other splits.
@@ -111,6 +121,7 @@ struct sl_job_split {
     bool profiled;             // from an epoch
     struct sl_core_pool pool;
     struct sl_pace pace;
+    struct sl_split_store store;
     struct sl_budget_need need;
     uint64_t available_bytes; // of the machine's memory when the job began, within its own bound
     struct sl_budget_memory memory;
@@ -146,6 +157,10 @@ bool sl_split_is_assigned(const struct sl_job_split *s);
 void sl_split_publish(struct sl_job_split *s);
 // Tells every trainer how many rows its cache may hold.
 void sl_split_assign_caches(struct sl_job_split *s);
+// Whether GPUs of this job may hold rows together: then their links have to be known.
+bool sl_split_may_share(const struct sl_config *config);
+// Which those are, of the job's devices.
+void sl_split_take_links(struct sl_job_split *s, const struct sl_gpu_report *gpus);
 // SL_OK when the devices' memory allows these roles. SL_ENOMEM. Turns standby trainers off that
 // have no room.
 int sl_split_check_budgets(struct sl_job_split *s, struct sl_roles roles);

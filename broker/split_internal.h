@@ -5,6 +5,7 @@
 
 #include "broker/scale_plan.h"
 #include "broker/split.h"
+#include "common/ipc/hot.h"
 
 enum { SL_SPLIT_TEXT_BYTES = 64 };
 
@@ -41,6 +42,14 @@ struct sl_shape_question sl_split_shape_question(const struct sl_job_split *s);
 bool sl_split_learn_pool(struct sl_job_split *s, uint64_t batches);
 // Whenever the wanted split may have changed, or what is known of the stages.
 void sl_split_divide_pool(struct sl_job_split *s);
+
+// split_store.c
+// Plans who holds which rows where trainers have these duties, tells every seat how many rows it
+// has, and publishes the plan if it is another one.
+void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES]);
+// Sizes that caches may have, so that hotness is in order there.
+enum { SL_SPLIT_SIZES_MAX = 2 * SL_CONFIG_MAX_DEVICES + SL_HOT_TIERS_MAX + 2 };
+uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX]);
 
 // split_change.c
 // peer: who asked, and is answered once the split holds; NULL: nobody. SL_EINVAL, SL_ENOMEM.

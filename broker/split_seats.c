@@ -46,46 +46,33 @@ static void set_duty(struct sl_job_split *s, const struct sl_member *m, enum sl_
         sl_seat_set_duty(s->arena, m->slot, duty);
 }
 
-static void assign_cache(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
+// Rows are given out anew where a trainer's duty becomes this one.
+static void plan_duty(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
 {
-    uint64_t rows = 0;
-    // A split whose budgets do not fit is refused before it is wanted; then it is a smaller cache.
-    sl_budget_cache_rows(s->config, m->device, duty, &s->need, s->available_bytes, &rows);
-    atomic_store(&seat_of(s, m)->cache_rows, rows);
+    enum sl_duty duties[SL_CONFIG_MAX_DEVICES];
+    if (s->need.step_bytes == 0 || s->store.duty[m->device] == duty)
+        return;
+    memcpy(duties, s->store.duty, sizeof duties);
+    duties[m->device] = duty;
+    sl_split_plan_store(s, duties);
 }
 
 // The cache's size before the duty, which wakes whoever sits there.
 static void assign_trainer(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
 {
-    if (s->need.step_bytes)
-        assign_cache(s, m, duty);
+    plan_duty(s, m, duty);
     sl_seat_set_duty(s->arena, m->slot, duty);
-}
-
-/*
- * The sizes that a cache may ever have, under whatever split: nothing behind the largest can be a
- * hit. They are set while the job starts, and what devices need only grows from then on.
- */
-static void set_tiers(struct sl_job_split *s)
-{
-    static const enum sl_duty duties[] = {SL_DUTY_STANDBY, SL_DUTY_WORK};
-    uint64_t rows[SL_CONFIG_MAX_DEVICES * SL_COUNT_OF(duties) + 1];
-    uint32_t n = 0;
-    rows[n++] = s->arena->h->spec.rows.n_hot;
-    for (uint32_t d = 0; d < s->config->n_devices; d++)
-        for (size_t i = 0; i < SL_COUNT_OF(duties); i++) // where it does not fit: what would
-            sl_budget_cache_rows(s->config, d, duties[i], &s->need, s->available_bytes, &rows[n++]);
-    sl_hot_set_tiers(s->arena, rows, n);
 }
 
 void sl_split_assign_caches(struct sl_job_split *s)
 {
-    set_tiers(s);
-    for (uint32_t d = 0; d < s->config->n_devices; d++) {
-        enum sl_duty duty = sl_split_duty(s, SL_ROLE_TRAINER, d);
-        if (duty != SL_DUTY_NONE)
-            assign_cache(s, sl_split_member(s, SL_ROLE_TRAINER, d), duty);
-    }
+    enum sl_duty duties[SL_CONFIG_MAX_DEVICES] = {SL_DUTY_NONE};
+    uint64_t rows[SL_SPLIT_SIZES_MAX];
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        duties[d] = sl_split_duty(s, SL_ROLE_TRAINER, d);
+    sl_split_plan_store(s, duties);
+    // They are set while the job starts: nothing behind the largest can be a hit.
+    sl_hot_set_tiers(s->arena, rows, sl_split_cache_sizes(s, rows));
 }
 
 static void let_go(struct sl_job_split *s, struct sl_member *m)
@@ -94,6 +81,8 @@ static void let_go(struct sl_job_split *s, struct sl_member *m)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
+    if (s->arena->base && m->role == SL_ROLE_TRAINER)
+        plan_duty(s, m, SL_DUTY_NONE);
     if (s->arena->base)
         set_duty(s, m, SL_DUTY_NONE);
     if (m->alive && m->greeted)

@@ -268,6 +268,8 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
+    if (sl_split_may_share(&job->config))
+        sl_gpus_expect(); // which tells while workers load
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));
@@ -682,6 +684,8 @@ static int start_work(struct sl_job *job)
         SL_TRY(sl_split_choose_first(&job->split));
     else if (job->config.memory_bytes)
         SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
+    if (sl_split_may_share(&job->config))
+        sl_split_take_links(&job->split, &sl_gpus_known()->report);
     // Caches are given out now that a step's memory is known; what is missing is started.
     sl_split_assign_caches(&job->split);
     SL_TRY(sl_split_assign(&job->split));

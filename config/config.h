@@ -55,6 +55,15 @@ enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS
 enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
 // Where an update's gradients are summed: in the arena's board, or by NCCL from GPU to GPU.
+// How trainers' GPUs hold features together (XGNN 4.2; broker/store_plan.h).
+enum sl_store_placement {
+    SL_STORE_AUTO,
+    SL_STORE_ALONE,    // each has what it holds for itself
+    SL_STORE_SOLVER,   // as common/store/placement.h finds the best
+    SL_STORE_CLIQUES,  // GPUs that all reach one another share
+    SL_STORE_ONE_COPY, // each row on one GPU; who does not reach that reads the machine's memory
+};
+extern const char *const sl_store_placement_words[]; // the same in the job file, then NULL
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
 // What a daemon does with a job that it finds interrupted.
 enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
@@ -171,6 +180,9 @@ struct sl_config {
         enum sl_features features;
         uint64_t cache_bytes; // of features that are read; 0 = auto
         uint32_t window;      // batches
+        enum sl_store_placement placement;
+        bool feature_ratio_auto;
+        double feature_ratio; // of the vertices, on all GPUs together; 0 when auto
     } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.

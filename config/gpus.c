@@ -262,8 +262,13 @@ int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *rep
     if (!sl_config_asks_for_gpus(config))
         return SL_OK;
     if (config->devices_auto) {
-        if (report->n == 0)
+        if (report->n == 0) {
+            // What is of GPUs alone; the resolved text, which lists cores, would be refused for it.
+            config->store.placement = SL_STORE_AUTO;
+            config->store.feature_ratio_auto = true;
+            config->store.feature_ratio = 0;
             return check_exchange_without(&p, report);
+        }
         take_auto(report, config);
         SL_TRY(sl_parse_resolve_roles(&p));
     }

@@ -67,6 +67,9 @@ static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
 static const char *const exchange_kinds[] = {
     [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
+const char *const sl_store_placement_words[] = {
+    [SL_STORE_AUTO] = "auto",       [SL_STORE_ALONE] = "alone",       [SL_STORE_SOLVER] = "solver",
+    [SL_STORE_CLIQUES] = "cliques", [SL_STORE_ONE_COPY] = "one_copy", NULL};
 static const char *const resume_policies[] = {
     [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
 const char *const sl_precision_words[] = {[SL_CONFIG_FP32] = "fp32",
@@ -329,6 +332,19 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "16",
      .doc = "Mini-batches drawn ahead whose rows that cache keeps until they have been trained. 0 "
             "looks at none."},
+    {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement),
+     .words = sl_store_placement_words, .fallback = "\"auto\"",
+     .doc = "How GPUs that train hold features together, each a part, and read one another's: solver "
+            "with as few copies as the links between them allow (XGNN), cliques in groups of GPUs "
+            "that all reach one another, one_copy each row on one GPU only, alone not at all. auto "
+            "is solver where that caches more than each alone. Only of GPUs."},
+    {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio),
+     .min = 0, .above_min = true, .max = 1,
+     .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
+     .only_key = "cache.policy", .only_of = keeps,
+     .doc = "Share of the vertices whose features lie on GPUs, all of them together, at most; "
+            "cache.ratio is that of each trainer. auto is what they have room for. Only of GPUs, "
+            "and not with none."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

@@ -207,6 +207,30 @@ static int check_foresight(const struct sl_parse *p)
         kind->word, sl_key_word(sl_key_find("sampler.kind"), c));
 }
 
+// How much GPUs hold together, and how.
+static int check_store(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (!c->store.feature_ratio_auto && !c->cache.ratio_auto)
+        return sl_parse_fail(p, "store.feature_ratio",
+                             "found %g with cache.ratio %g, wanted one of them: feature_ratio is "
+                             "what all GPUs hold together, cache.ratio what each trainer does; "
+                             "take one out",
+                             c->store.feature_ratio, c->cache.ratio);
+    if (!c->store.feature_ratio_auto && !sl_config_asks_for_gpus(c))
+        return sl_parse_fail(p, "store.feature_ratio",
+                             "found %g with devices that are no GPUs, wanted it only where GPUs "
+                             "train: take it out, or list GPUs",
+                             c->store.feature_ratio);
+    if (c->store.placement > SL_STORE_ALONE && !sl_config_asks_for_gpus(c))
+        return sl_parse_fail(p, "store.placement",
+                             "found \"%s\" with devices that are no GPUs, wanted \"auto\" or "
+                             "\"alone\": cores read the machine's memory in place; take it out, "
+                             "or list GPUs",
+                             sl_key_word(sl_key_find("store.placement"), c));
+    return SL_OK;
+}
+
 int sl_parse_resolve(const struct sl_parse *p)
 {
     SL_TRY(resolve_names(p));
@@ -216,6 +240,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     SL_TRY(check_presampling(p));
     SL_TRY(check_foresight(p));
+    SL_TRY(check_store(p));
     SL_TRY(check_training(p));
     SL_TRY(sl_parse_resolve_exchange(p));
     SL_TRY(sl_parse_resolve_split(p));

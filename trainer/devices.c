@@ -26,12 +26,16 @@ static void look(struct sl_gpu_report *report)
         sl_plugin_report_none(report);
 }
 
-static void add_gpu(cJSON *list, uint32_t index, const struct sl_gpu *gpu)
+// One of n.
+static void add_gpu(cJSON *list, uint32_t n, uint32_t index, const struct sl_gpu *gpu)
 {
     char capability[16];
     cJSON *item = cJSON_CreateObject();
     cJSON *peers = cJSON_CreateArray();
     snprintf(capability, sizeof capability, "%u.%u", gpu->major, gpu->minor);
+    cJSON *links = cJSON_CreateArray();
+    for (uint32_t i = 0; i < n; i++)
+        cJSON_AddItemToArray(links, cJSON_CreateNumber(gpu->link[i]));
     for (uint32_t i = 0; i < SL_PLUGIN_DEVICES_MAX; i++)
         if (gpu->peers >> i & 1)
             cJSON_AddItemToArray(peers, cJSON_CreateNumber(i));
@@ -44,6 +48,7 @@ static void add_gpu(cJSON *list, uint32_t index, const struct sl_gpu *gpu)
     cJSON_AddStringToObject(item, "bus_id", gpu->bus_id);
     cJSON_AddStringToObject(item, "cores", gpu->cores);
     cJSON_AddItemToObject(item, "peers", peers);
+    cJSON_AddItemToObject(item, "links", links);
     cJSON_AddBoolToObject(item, "maps_files", gpu->maps_files);
     cJSON_AddItemToArray(list, item);
 }
@@ -62,7 +67,7 @@ static char *text_of(const struct sl_gpu_report *report)
     cJSON_AddStringToObject(root, "problem", report->problem);
     cJSON_AddItemToObject(root, "devices", list);
     for (uint32_t i = 0; i < report->n; i++)
-        add_gpu(list, i, &report->gpu[i]);
+        add_gpu(list, report->n, i, &report->gpu[i]);
     char *text = cJSON_Print(root);
     cJSON_Delete(root);
     return text;

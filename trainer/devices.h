@@ -11,7 +11,9 @@
  *    "problem": TEXT,                         why there is no device, and what to do; "" otherwise
  *    "devices": [{"index": 0, "name": TEXT, "compute_capability": "9.0", "processors": 132,
  *                 "memory_total": BYTES, "memory_free": BYTES, "bus_id": "0000:3b:00.0",
- *                 "cores": "0-15", "peers": [1], "maps_files": BOOL}, ...]}
+ *                 "cores": "0-15", "peers": [1], "links": [2000, 50], "maps_files": BOOL}, ...]}
+ *
+ * "links" is GB/s at which this GPU reads the memory of each, 0 where it cannot or nobody knows.
  *
  * The exit status is 0 with and without GPUs; 1 when the answer could not be written.
  */

@@ -1,0 +1,284 @@
+#include "broker/store_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/hotness.h"
+#include "common/store/placement.h"
+
+enum { STEPS_OF_FIRST = 32 };
+
+_Static_assert((int)SL_PLACEMENT_DEVICES == (int)SL_LENT_PARTS_MAX, "a part for each that shares");
+
+// --- how often rows are read ---------------------------------------------------------------------
+
+int sl_store_curve_make(const uint32_t *hotness, uint64_t n_rows, struct sl_store_curve *out)
+{
+    uint32_t *order = malloc(SL_MAX(n_rows, 1u) * sizeof *order);
+    if (!order)
+        return sl_fail(SL_ENOMEM, "no memory for the order of %llu vertices",
+                       (unsigned long long)n_rows);
+    int rc = sl_hotness_order(hotness, n_rows, NULL, order, NULL);
+    double sum = 0;
+    out->met[0] = 0;
+    for (uint64_t i = 0, at = 0; rc == SL_OK && i < SL_STORE_CURVE_POINTS; i++) {
+        const uint64_t end = (uint64_t)((double)n_rows * (double)(i + 1) / SL_STORE_CURVE_POINTS);
+        for (; at < SL_MIN(end, n_rows); at++)
+            sum += hotness[order[at]];
+        out->met[i + 1] = sum;
+    }
+    for (uint32_t i = 1; i <= SL_STORE_CURVE_POINTS; i++)
+        out->met[i] = sum > 0 ? out->met[i] / sum : (double)i / SL_STORE_CURVE_POINTS;
+    free(order);
+    return rc;
+}
+
+// The share of all reads that the `rows` hottest have.
+static double met(const struct sl_plan_question *q, uint64_t rows)
+{
+    if (rows >= q->n_rows)
+        return 1;
+    const double part = (double)rows / (double)q->n_rows;
+    if (!q->curve)
+        return part;
+    const double at = part * SL_STORE_CURVE_POINTS;
+    const uint32_t i = (uint32_t)at;
+    return q->curve->met[i] + (at - i) * (q->curve->met[i + 1] - q->curve->met[i]);
+}
+
+// --- what comes from where -----------------------------------------------------------------------
+
+static uint64_t end_of(const struct sl_lent_plan *p)
+{
+    return p->first + p->n_parts * p->part_elements;
+}
+
+void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_store_plan *plan,
+                          uint32_t d, double share[SL_LENT_DEVICES_MAX + 1])
+{
+    const struct sl_lent_plan *p = &plan->lent;
+    memset(share, 0, sizeof(double[SL_LENT_DEVICES_MAX + 1]));
+    const uint64_t near = p->held[d] ? p->first : plan->rows[d];
+    const uint64_t begin = SL_MAX(near, p->first), end = SL_MAX(begin, end_of(p));
+    share[d] = met(q, near);
+    double rest = 1 - share[d];
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        const uint32_t from = p->from[d][i];
+        if (from == SL_LENT_NOBODY)
+            continue;
+        const double part = (met(q, end) - met(q, begin)) / p->n_parts;
+        share[from] += part;
+        rest -= part;
+    }
+    share[q->n_devices] = fmax(rest, 0);
+}
+
+static double busiest(const struct sl_plan_question *q, const struct sl_store_plan *plan)
+{
+    double most = 0, share[SL_LENT_DEVICES_MAX + 1];
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        if (!(q->trains >> d & 1))
+            continue;
+        sl_store_plan_shares(q, plan, d, share);
+        most = fmax(most, share[q->n_devices] / q->host);
+        for (uint32_t from = 0; from < q->n_devices; from++)
+            if (share[from] > 0)
+                most = fmax(most, share[from] / q->rate[d][from]);
+    }
+    return most;
+}
+
+// --- plans ---------------------------------------------------------------------------------------
+
+static void alone(const struct sl_plan_question *q, struct sl_store_plan *out)
+{
+    memset(out, 0, sizeof *out);
+    memset(out->lent.from, SL_LENT_NOBODY, sizeof out->lent.from);
+    out->placement = SL_STORE_ALONE;
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        out->rows[d] = SL_MIN(q->room[d], q->most_rows);
+        if (q->trains >> d & 1)
+            out->cached = SL_MAX(out->cached, out->rows[d]);
+    }
+    out->busiest_seconds = busiest(q, out);
+}
+
+// GPUs that share, in the job's order.
+struct group {
+    uint32_t n, device[SL_PLACEMENT_DEVICES];
+};
+
+// Of those that train, who is joined to another; the ones with the most room first.
+static uint32_t sort_candidates(const struct sl_plan_question *q,
+                                uint32_t out[SL_LENT_DEVICES_MAX])
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        bool joined = false;
+        for (uint32_t e = 0; e < q->n_devices; e++)
+            joined |= e != d && q->trains >> e & 1 && (q->rate[d][e] > 0 || q->rate[e][d] > 0);
+        if (!(q->trains >> d & 1) || !joined || q->room[d] == 0)
+            continue;
+        uint32_t at = n++;
+        for (; at > 0 && q->room[out[at - 1]] < q->room[d]; at--)
+            out[at] = out[at - 1];
+        out[at] = d;
+    }
+    return n;
+}
+
+static void choose_group(const uint32_t *sorted, uint32_t n, struct group *g)
+{
+    g->n = 0;
+    for (uint32_t d = 0; d < SL_LENT_DEVICES_MAX; d++)
+        for (uint32_t i = 0; i < n; i++)
+            if (sorted[i] == d)
+                g->device[g->n++] = d;
+}
+
+static int place(const struct sl_plan_question *q, enum sl_store_placement kind,
+                 const struct group *g, struct sl_placement *out)
+{
+    struct sl_links links = {.n = g->n};
+    for (uint32_t i = 0; i < g->n; i++)
+        for (uint32_t j = 0; j < g->n; j++)
+            links.rate[i][j] = q->rate[g->device[i]][g->device[j]];
+    if (kind == SL_STORE_SOLVER)
+        return sl_placement_solve(&links, out);
+    if (kind == SL_STORE_CLIQUES)
+        return sl_placement_cliques(&links, out);
+    *out = (struct sl_placement){.n = g->n, .most = 1, .total = g->n};
+    for (uint32_t i = 0; i < g->n; i++) {
+        out->held[i] = 1u << i;
+        for (uint32_t p = 0; p < g->n; p++)
+            out->from[i][p] = (uint8_t)p;
+    }
+    return SL_OK;
+}
+
+// Whose copy is read: of those at the fastest link the next one behind the reader, so that readers
+// take different ones.
+static uint8_t fastest(const struct sl_plan_question *q, const struct sl_lent_plan *p, uint32_t d,
+                       uint32_t part)
+{
+    uint8_t best = SL_LENT_NOBODY;
+    for (uint32_t i = 0; i < q->n_devices; i++) {
+        const uint32_t e = (d + i) % q->n_devices;
+        if (p->held[e] >> part & 1 && q->rate[d][e] > 0 &&
+            (best == SL_LENT_NOBODY || q->rate[d][e] > q->rate[d][best]))
+            best = (uint8_t)e;
+    }
+    return best;
+}
+
+static void assign_parts(const struct sl_plan_question *q, const struct group *g,
+                         const struct sl_placement *placement, struct sl_lent_plan *p)
+{
+    memset(p->from, SL_LENT_NOBODY, sizeof p->from);
+    p->n_parts = g->n;
+    for (uint32_t i = 0; i < g->n; i++)
+        p->held[g->device[i]] = placement->held[i];
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        for (uint32_t part = 0; part < g->n; part++)
+            if ((q->trains | q->reads) >> d & 1)
+                p->from[d][part] = fastest(q, p, d, part);
+    // Among themselves they read as the placement has it, which spreads them over the links.
+    for (uint32_t i = 0; i < g->n; i++)
+        for (uint32_t part = 0; part < g->n; part++) {
+            const uint32_t from = g->device[placement->from[i][part]];
+            if (q->rate[g->device[i]][from] > 0)
+                p->from[g->device[i]][part] = (uint8_t)from;
+        }
+}
+
+// The rows of each device where `first` of them, or a few more, are held by all that share.
+static void size_parts(const struct sl_plan_question *q, const struct group *g, uint32_t most,
+                       uint64_t least, uint64_t first, struct sl_store_plan *out)
+{
+    struct sl_lent_plan *p = &out->lent;
+    const uint64_t all = SL_MIN(q->most_rows, q->n_rows);
+    p->first = SL_MIN(first, all);
+    p->part_elements = SL_MIN((least - p->first) / most, (all - p->first) / g->n);
+    // Fewer rows than parts are left: there is room for them on each, or they lie on none.
+    const uint64_t rest = all - end_of(p);
+    if (rest < g->n && p->first + rest + most * p->part_elements <= least)
+        p->first += rest;
+    out->cached = end_of(p);
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        out->rows[d] = p->held[d]
+                           ? p->first + (uint64_t)__builtin_popcount(p->held[d]) * p->part_elements
+                           : SL_MIN(q->room[d], q->most_rows);
+        if (q->trains >> d & 1)
+            out->cached = SL_MAX(out->cached, SL_MIN(out->rows[d], end_of(p)));
+    }
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        if (q->trains >> d & 1 && !p->held[d])
+            out->cached = SL_MAX(out->cached, out->rows[d]);
+}
+
+// The best one of these.
+static int share(const struct sl_plan_question *q, enum sl_store_placement kind,
+                 const struct group *g, struct sl_store_plan *out)
+{
+    struct sl_placement placement;
+    struct sl_store_plan one = {.placement = kind};
+    uint64_t least = UINT64_MAX;
+    SL_TRY(place(q, kind, g, &placement));
+    one.proved = kind != SL_STORE_SOLVER || placement.proved;
+    for (uint32_t i = 0; i < g->n; i++)
+        least = SL_MIN(least, q->room[g->device[i]]);
+    assign_parts(q, g, &placement, &one.lent);
+    for (uint64_t i = 0; i <= STEPS_OF_FIRST; i++) {
+        size_parts(q, g, placement.most, least, least / STEPS_OF_FIRST * i, &one);
+        one.busiest_seconds = busiest(q, &one);
+        if (one.lent.part_elements &&
+            (!out->lent.n_parts || one.busiest_seconds < out->busiest_seconds))
+            *out = one;
+    }
+    return SL_OK;
+}
+
+// ... and of all groups.
+static int share_best(const struct sl_plan_question *q, enum sl_store_placement kind,
+                      struct sl_store_plan *out)
+{
+    uint32_t sorted[SL_LENT_DEVICES_MAX];
+    const uint32_t n = sort_candidates(q, sorted);
+    struct group g;
+    memset(out, 0, sizeof *out);
+    for (uint32_t k = SL_MIN(n, (uint32_t)SL_PLACEMENT_DEVICES); k >= 2; k--) {
+        const bool all = k == SL_MIN(n, (uint32_t)SL_PLACEMENT_DEVICES);
+        if (!all && q->room[sorted[k]] == q->room[sorted[k - 1]])
+            continue;
+        choose_group(sorted, k, &g);
+        SL_TRY(share(q, kind, &g, out));
+    }
+    return SL_OK;
+}
+
+int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *out)
+{
+    const bool open = q->placement == SL_STORE_AUTO;
+    struct sl_store_plan together;
+    char why[SL_STORE_REASON_BYTES] = "the job asks for it";
+    alone(q, out);
+    if (q->placement != SL_STORE_ALONE) {
+        SL_TRY(share_best(q, open ? SL_STORE_SOLVER : q->placement, &together));
+        const double ratio = together.busiest_seconds / out->busiest_seconds;
+        if (!together.lent.n_parts)
+            snprintf(why, sizeof why, "no two GPUs that train reach one another's memory");
+        else if (open)
+            snprintf(why, sizeof why,
+                     "in parts the busiest link or bus has %.0f %% of what it has with each GPU "
+                     "alone",
+                     100 * ratio);
+        if (together.lent.n_parts && (!open || ratio < 1))
+            *out = together;
+    }
+    snprintf(out->reason, sizeof out->reason, "%s", why);
+    return SL_OK;
+}

@@ -1,0 +1,78 @@
+/*
+ * store_plan.h - who holds which features, of all GPUs that train (XGNN 4.1, 4.2): arithmetic.
+ *
+ * PROBLEM. GPUs that reach one another's memory hold more rows together than each alone, and read
+ * them over links that may be slow. How they are laid out follows from the rows that each has room
+ * for, from the links, and from how often which rows are read.
+ *
+ * DESIGN. The GPUs that share are numbered in the job's order, and common/store/placement.h (or
+ * one of its rivals) says who of them holds which parts. All parts are of one size, that of the
+ * least room over the most parts that anybody holds; so a GPU with little room may cost the others
+ * more than it brings, and those with the least are left out as long as that is better. Who is left
+ * out, and whoever is not joined to another by any link, holds for itself what it has room for and
+ * reads the others' parts as far as it reaches them.
+ *
+ * FIRST. The hottest rows may lie on each GPU that shares, in room that parts then have not: more
+ * is read at home and less over links, and more in the machine's memory. The share of the room is
+ * the one of 32 steps, the least first, under which the busiest way (an own memory, a link, a bus)
+ * has the least to do: the bytes that go over it by its rate, all at the same time. So nothing is
+ * held by all where links are much faster than the bus, and all is where they are slower.
+ *
+ * "auto" is the solver's plan where that leaves the busiest way less to do than each GPU alone.
+ * Who reads and holds nothing (a standby trainer beside the graph) does not weigh.
+ *
+ * The same question has the same answer in every process and run.
+ */
+#ifndef SL_BROKER_STORE_PLAN_H
+#define SL_BROKER_STORE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc/lent.h"
+#include "config/config.h"
+
+enum { SL_STORE_CURVE_POINTS = 4096, SL_STORE_REASON_BYTES = 256 };
+
+// How much of all reads the hottest rows have.
+struct sl_store_curve {
+    double
+        met[SL_STORE_CURVE_POINTS + 1]; // [i]: of the first i / SL_STORE_CURVE_POINTS of the rows
+};
+
+// From how often each row is read (n_rows), in any order. SL_ENOMEM.
+int sl_store_curve_make(const uint32_t *hotness, uint64_t n_rows, struct sl_store_curve *out);
+
+struct sl_plan_question {
+    uint32_t n_devices;
+    uint64_t room[SL_LENT_DEVICES_MAX]; // rows that a device may hold
+    uint64_t trains, reads;             // bit d: on a GPU, all the time; now and then
+    // [d][e]: GB/s at which d reads the memory of e, 0: it does not; and the machine's
+    float rate[SL_LENT_DEVICES_MAX][SL_LENT_DEVICES_MAX];
+    double host;
+    uint64_t n_rows;
+    uint64_t most_rows; // that may lie on GPUs, all together
+    enum sl_store_placement placement;
+    const struct sl_store_curve *curve; // NULL: all are read equally often
+};
+
+struct sl_store_plan {
+    struct sl_lent_plan lent;           // of generation 0; n_parts 0: nobody lends
+    enum sl_store_placement placement;  // "auto" is one of the others
+    uint64_t rows[SL_LENT_DEVICES_MAX]; // that each device holds
+    uint64_t cached;                    // different ones, on all that train
+    // What the busiest way has to do, for a GB that each trainer reads: seconds.
+    double busiest_seconds;
+    bool proved;                        // no placement of this kind is better
+    char reason[SL_STORE_REASON_BYTES]; // why it is this placement
+};
+
+// SL_ENOMEM.
+int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *out);
+
+// Of all that device d reads, the shares that come out of each device's memory and, at
+// [n_devices], out of the machine's.
+void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_store_plan *plan,
+                          uint32_t d, double share[SL_LENT_DEVICES_MAX + 1]);
+
+#endif
