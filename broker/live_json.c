@@ -8,6 +8,7 @@
 #include "broker/job_view.h"
 #include "broker/live.h"
 #include "broker/live_bottleneck.h"
+#include "broker/link_bytes.h"
 #include "broker/memory_use.h"
 #include "broker/saving.h"
 #include "broker/split.h"
@@ -468,7 +469,11 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
 {
     const struct sl_job_view *job = f->job;
     const struct sl_meter_sums *sums = &f->l->sums;
-    uint64_t switches = 0, restarts = 0;
+    uint64_t switches = 0, restarts = 0, peers = 0;
+    uint32_t at = 0;
+    struct sl_stats_link link;
+    while (f->there && sl_link_bytes_next(job->arena, &at, &link))
+        peers += sl_stats_link_is_peer(&link) ? (uint64_t)link.bytes : 0;
     for (uint32_t i = 0; i < job->crew->n; i++) {
         restarts += job->deaths->of[i].n;
         switches += f->there ? atomic_load(&sl_seat(job->arena, i)->switches) : 0;
@@ -482,6 +487,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.hit_bytes = sums->hit_bytes;
     s->totals.matched_bytes = sums->matched_bytes;
     s->totals.miss_bytes = sums->miss_bytes;
+    s->totals.peer_bytes = peers;
     s->totals.updates = f->there ? sl_board_version(job->arena) - f->l->first_version : 0;
     s->totals.epochs = f->there ? job->phases->trained : 0;
     s->totals.switches = switches;
@@ -615,6 +621,19 @@ static void add_workers(const struct facts *f, const char *key, struct sl_json_w
     sl_json_close_array(w);
 }
 
+static void add_links(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    struct sl_stats_link link;
+    uint32_t at = 0;
+    sl_json_open_array(w, key);
+    while (f->there && sl_link_bytes_next(f->job->arena, &at, &link)) {
+        sl_json_open_object(w, NULL);
+        sl_json_add_fields(w, &sl_stats_link_fields, &link, NULL, NULL);
+        sl_json_close_object(w);
+    }
+    sl_json_close_array(w);
+}
+
 static void find_memory(const struct facts *f, struct sl_stats *s)
 {
     s->cpu_load = f->l->broker.load;
@@ -663,6 +682,8 @@ static void add_part(void *arg, const char *key, struct sl_json_writer *w)
         add_workers(l->facts, key, w);
     else if (strcmp(key, "stages") == 0)
         add_stages(l->stats->stages, key, w);
+    else if (strcmp(key, "links") == 0)
+        add_links(l->facts, key, w);
     else
         add_histograms(l->facts, key, w);
 }

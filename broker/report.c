@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "broker/link_bytes.h"
 #include "broker/ranking.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -249,6 +250,33 @@ static void tell_caches(struct sl_report_totals *t, const struct sl_report *r,
     t->cache.optimal_hit_rate = r->sums.optimal_hit_rate;
 }
 
+// Who holds which rows at the end, and what was read over which link.
+static void tell_store(struct sl_report_totals *t, const struct sl_config *config,
+                       const struct sl_report_outcome *o)
+{
+    struct sl_stats_link link;
+    uint32_t at = 0;
+    t->lends = o->plan != NULL;
+    if (!t->lends)
+        return;
+    t->store.placement = sl_store_placement_words[o->plan->placement];
+    t->store.placement_reason = o->plan->reason;
+    t->store.parts = o->plan->lent.n_parts;
+    t->store.plans = (double)o->plan->lent.generation;
+    t->store.gpu_rows = (double)o->plan->cached;
+    t->store.held = cJSON_CreateArray();
+    t->store.links = cJSON_CreateArray();
+    for (uint32_t d = 0; d < config->n_devices; d++) {
+        const double rows = (double)o->plan->rows[d];
+        const struct sl_report_held held = {d, rows, rows * t->cache.row_bytes,
+                                            __builtin_popcount(o->plan->lent.held[d])};
+        if (config->devices[d].kind == SL_DEVICE_CUDA)
+            add_entry(t->store.held, &sl_report_held_fields, &held);
+    }
+    while (sl_link_bytes_next(o->arena, &at, &link))
+        add_entry(t->store.links, &sl_stats_link_fields, &link);
+}
+
 // Of a figure of the epochs; NaN before the first one.
 static double sum_of(const struct sl_report *r, const char *figure)
 {
@@ -319,6 +347,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.resumes = r->resumes;
     t.processes = r->processes;
     tell_caches(&t, r, config, o);
+    tell_store(&t, config, o);
     t.switching.switches = r->sums.switches;
     t.switching.batches = r->sums.standby_batches;
     t.switching.seconds_saved = knows_saved ? r->sums.seconds_saved : NAN;
@@ -335,7 +364,8 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     cJSON *report = cJSON_CreateObject();
     sl_fields_write(&sl_report_fields, &t, report);
     char *text = cJSON_Print(report);
-    cJSON *made[] = {report, t.config, t.devices, t.cache.trainers, t.test};
+    cJSON *made[] = {report,       t.config,      t.devices, t.cache.trainers,
+                     t.store.held, t.store.links, t.test};
     for (size_t i = 0; i < SL_COUNT_OF(made); i++)
         cJSON_Delete(made[i]);
     return text;

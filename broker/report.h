@@ -15,6 +15,7 @@
 #include "broker/best.h"
 #include "broker/epoch.h"
 #include "broker/metrics.h"
+#include "broker/store_plan.h"
 #include "config/config.h"
 
 enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds
@@ -64,7 +65,9 @@ struct sl_report_outcome {
     const char *config_json;
     const struct sl_report_seat *seats; // (n_seats), as they are at the end
     uint32_t n_seats;
-    uint64_t n_nodes; // that a cache may have
+    uint64_t n_nodes;                 // that a cache may have
+    const struct sl_store_plan *plan; // NULL: there are no GPUs that could hold rows together
+    const struct sl_arena *arena;     // what was read over which link
     const struct sl_best *best;
     enum sl_measure measure;          // that `best` is of
     const struct sl_evaluation *test; // NULL: there was none

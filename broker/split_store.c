@@ -24,8 +24,7 @@ bool sl_split_may_share(const struct sl_config *config)
     uint32_t gpus = 0;
     for (uint32_t d = 0; d < config->n_devices; d++)
         gpus += is_gpu(config, d);
-    return gpus > 1 && sl_cache_keeps(config->cache.policy) &&
-           config->store.placement != SL_STORE_ALONE;
+    return gpus > 1 && sl_cache_keeps(config->cache.policy);
 }
 
 void sl_split_take_links(struct sl_job_split *s, const struct sl_gpu_report *gpus)

@@ -113,8 +113,7 @@ struct group {
 };
 
 // Of those that train, who is joined to another; the ones with the most room first.
-static uint32_t sort_candidates(const struct sl_plan_question *q,
-                                uint32_t out[SL_LENT_DEVICES_MAX])
+static uint32_t sort_candidates(const struct sl_plan_question *q, uint32_t out[SL_LENT_DEVICES_MAX])
 {
     uint32_t n = 0;
     for (uint32_t d = 0; d < q->n_devices; d++) {

@@ -9,6 +9,7 @@
 #include "common/text/units.h"
 #include "broker/metrics.h"
 #include "common/base/bits.h"
+#include "common/schema/stats.h"
 #include "common/text/json.h"
 
 struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, const char *name)
@@ -111,6 +112,32 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
         fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));
     if (r->of.cache.why[0])
         fprintf(out, "; chosen since %s", r->of.cache.why);
+    fprintf(out, "\n");
+}
+
+// Who held rows together, and how much came from where.
+static void print_links(FILE *out, const struct sl_read_report *r)
+{
+    enum { OWN, PEERS, MEMORY, PLACES };
+    char text[PLACES][SL_UNITS_BYTES];
+    double n[PLACES] = {0};
+    struct sl_stats_link link;
+    if (!r->of.store.placement[0])
+        return;
+    SL_FOR_EACH_ENTRY(link, sl_stats_link_fields, r->of.store.links)
+    {
+        n[sl_stats_link_is_peer(&link)       ? PEERS
+          : strcmp(link.from, "memory") == 0 ? MEMORY
+                                             : OWN] += link.bytes;
+    }
+    fprintf(out, "store       %s", r->of.store.placement);
+    if (r->of.store.parts > 0)
+        fprintf(out, ", %.0f parts", r->of.store.parts);
+    fprintf(out, ", %.0f rows on GPUs: %s", r->of.store.gpu_rows, r->of.store.placement_reason);
+    if (n[OWN] + n[PEERS] + n[MEMORY] > 0)
+        fprintf(out, "; %s from a GPU's own memory, %s from peers, %s from the machine's",
+                bytes(text[OWN], n[OWN]), bytes(text[PEERS], n[PEERS]),
+                bytes(text[MEMORY], n[MEMORY]));
     fprintf(out, "\n");
 }
 
@@ -268,6 +295,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (r->last)
         fprintf(out, "limit       %s\n", r->last->bottleneck);
     print_cache(out, r);
+    print_links(out, r);
     print_precision(out, all);
     print_order(out, all);
     print_switching(out, all);

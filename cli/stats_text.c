@@ -207,6 +207,21 @@ static void print_cache(const struct sl_stats *s, FILE *out)
                 s->updates.staleness_max);
 }
 
+static void print_links(const struct sl_stats *s, FILE *out)
+{
+    char n[SL_UNITS_BYTES];
+    for (size_t i = 0; i < s->n_links; i++) {
+        const struct sl_stats_link *l = &s->links[i];
+        const bool memory = strcmp(l->from, "memory") == 0, peer = sl_stats_link_is_peer(l);
+        fprintf(out, "%s device %.0f: %s of %s from %s%s\n", i == 0 ? "links     " : "          ",
+                l->reader, sl_units_bytes(n, whole(l->bytes)), l->kind,
+                memory ? "the machine's memory"
+                : peer ? "device "
+                       : "its own memory",
+                peer ? l->from : "");
+    }
+}
+
 static void print_memory(const struct sl_stats *s, FILE *out)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
@@ -305,6 +320,7 @@ void sl_stats_text_page(const struct sl_stats *s, FILE *out)
     print_rates(s, out);
     print_queue(s, out);
     print_cache(s, out);
+    print_links(s, out);
     print_memory(s, out);
     print_limit("limit", s, WRAP_COLUMNS, out);
     print_stages(s, out);

@@ -334,10 +334,10 @@ const struct sl_key sl_keys[] = {
             "looks at none."},
     {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement),
      .words = sl_store_placement_words, .fallback = "\"auto\"",
-     .doc = "How GPUs that train hold features together, each a part, and read one another's: solver "
-            "with as few copies as the links between them allow (XGNN), cliques in groups of GPUs "
-            "that all reach one another, one_copy each row on one GPU only, alone not at all. auto "
-            "is solver where that caches more than each alone. Only of GPUs."},
+     .doc = "How GPUs that train hold features together, each a part, and read one another's: "
+            "solver with as few copies as the links between them allow (XGNN), cliques in groups "
+            "of GPUs that all reach one another, one_copy each row on one GPU only, alone not at "
+            "all. auto is solver where that caches more than each alone. Only of GPUs."},
     {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio),
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",

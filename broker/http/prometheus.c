@@ -273,7 +273,7 @@ static void put_members(const struct writer *w, const struct members *m, const c
     }
 }
 
-static void put_workers_and_devices(const struct writer *w)
+static void put_lists(const struct writer *w)
 {
     static const struct members lists[] = {
         {"workers",
@@ -282,6 +282,9 @@ static void put_workers_and_devices(const struct writer *w)
         {"devices",
          &sl_stats_device_fields,
          {{"index", "device"}, {"kind", "kind"}, {"name", "name"}}},
+        {"links",
+         &sl_stats_link_fields,
+         {{"kind", "kind"}, {"reader", "reader"}, {"from", "from"}}},
     };
     const struct sl_field *f;
     put_family(w->out, "gauge", "sluice_worker_up", "Whether a worker's process lives.");
@@ -327,5 +330,5 @@ void sl_prometheus_write(const struct sl_store *store, uint64_t now_ns,
     put_metrics(&w);
     put_stage_families(&w);
     put_histograms(&w);
-    put_workers_and_devices(&w);
+    put_lists(&w);
 }

@@ -131,6 +131,7 @@ static const struct {
     {"cache hits, all the run", sl_number_percent, OF(cache.hit_rate_total)},
     {"features from the cache/s", sl_number_bytes, OF(bytes.features_cache)},
     {"features from the store/s", sl_number_bytes, OF(bytes.features_store)},
+    {"read in peers' memory", sl_number_bytes, OF(totals.peer_bytes)},
     {"blocks/s", sl_number_bytes, OF(bytes.blocks)},
     {"staleness, mean", sl_number_count, OF(updates.staleness_mean)},
     {"staleness, most", sl_number_count, OF(updates.staleness_max)},

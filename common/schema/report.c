@@ -13,6 +13,7 @@
 #define OF_RESUME(...)     SL_FIELD(sl_report_resume, __VA_ARGS__)
 #define OF_PROCESS(...)    SL_FIELD(sl_report_process, __VA_ARGS__)
 #define OF_CACHE(...)      SL_FIELD(sl_report_cache, __VA_ARGS__)
+#define OF_HELD(...)       SL_FIELD(sl_report_held, __VA_ARGS__)
 
 #define TABLE(name, ...)                                                                           \
     static const struct sl_field name##_list[] = {__VA_ARGS__};                                    \
@@ -28,6 +29,7 @@ TABLE(sl_report_restart_fields, SL_REPORT_RESTART(OF_RESTART))
 TABLE(sl_report_resume_fields, SL_REPORT_RESUME(OF_RESUME))
 TABLE(sl_report_process_fields, SL_REPORT_PROCESS(OF_PROCESS))
 TABLE(sl_report_cache_fields, SL_REPORT_CACHE(OF_CACHE))
+TABLE(sl_report_held_fields, SL_REPORT_HELD(OF_HELD))
 // clang-format on
 
 int sl_read_report_init(struct sl_read_report *r, const cJSON *report)

@@ -21,6 +21,7 @@
 #define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
 #define SL_IF_READS             SL_IF(sl_report_totals, reads)
 #define SL_IF_GPUS              SL_IF(sl_report_totals, gpus)
+#define SL_IF_LENDS             SL_IF(sl_report_totals, lends)
 #define SL_IF_GPU_SAMPLES       SL_IF(sl_report_totals, gpu_samples)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
@@ -75,6 +76,10 @@
     X(store., TEXT, graph_way, SL_IF_GPU_SAMPLES) X(store., TEXT, graph_reason, SL_IF_GPU_SAMPLES) \
     X(store., WHOLE, graph_copy_bytes, SL_IF_GPU_SAMPLES) \
     X(store., WHOLE, graph_copy_page_bytes, SL_IF_GPU_SAMPLES) \
+    X(store., TEXT, placement, SL_IF_LENDS) X(store., TEXT, placement_reason, SL_IF_LENDS) \
+    X(store., WHOLE, parts, SL_IF_LENDS) X(store., WHOLE, plans, SL_IF_LENDS) \
+    X(store., WHOLE, gpu_rows, SL_IF_LENDS) X(store., TREE, held, SL_IF_LENDS) \
+    X(store., TREE, links, SL_IF_LENDS) \
     END(store) \
     BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
@@ -169,6 +174,10 @@
     X(, WHOLE, device) X(, TEXT, worker) X(, TEXT, role) X(, REAL, ratio) X(, WHOLE, rows) \
     X(, WHOLE, bytes) X(, REAL, load_seconds)
 
+// Of "store.held": what a device's trainer holds. Those of "store.links" are of stats.h.
+#define SL_REPORT_HELD(X, ...) \
+    X(, WHOLE, device) X(, WHOLE, rows) X(, WHOLE, bytes) X(, WHOLE, parts)
+
 // A struct that is an entry of a list, or a part of one, and its fields.
 #define SL_REPORT_ENTRY(record, LIST) \
     struct record { LIST(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) }; \
@@ -180,6 +189,7 @@ SL_REPORT_ENTRY(sl_report_restart, SL_REPORT_RESTART)
 SL_REPORT_ENTRY(sl_report_resume, SL_REPORT_RESUME)
 SL_REPORT_ENTRY(sl_report_process, SL_REPORT_PROCESS)
 SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
+SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 
 // Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches,
 // the order is that of a walk.
@@ -193,7 +203,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

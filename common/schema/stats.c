@@ -20,17 +20,27 @@ const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
 #define OF_DEVICE(...) SL_FIELD(sl_stats_device, __VA_ARGS__)
 #define OF_WORKER(...) SL_FIELD(sl_stats_worker, __VA_ARGS__)
 #define OF_STAGE(...)  SL_FIELD(sl_stats_stage, __VA_ARGS__)
+#define OF_LINK(...)   SL_FIELD(sl_stats_link, __VA_ARGS__)
 
 static const struct sl_field line_fields[] = {
     SL_STATS(OF_LINE, SL_MEMBER_NONE, SL_MEMBER_NONE, SL_FIELD_NULLABLE, SL_FIELD_BY_HAND)};
 static const struct sl_field device_fields[] = {SL_STATS_DEVICE(OF_DEVICE, SL_FIELD_BY_HAND)};
 static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
 static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
+static const struct sl_field link_fields[] = {SL_STATS_LINK(OF_LINK)};
 
 const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
 const struct sl_fields sl_stats_device_fields = SL_FIELDS(device_fields);
 const struct sl_fields sl_stats_worker_fields = SL_FIELDS(worker_fields);
 const struct sl_fields sl_stats_stage_fields = SL_FIELDS(stage_fields);
+const struct sl_fields sl_stats_link_fields = SL_FIELDS(link_fields);
+
+bool sl_stats_link_is_peer(const struct sl_stats_link *link)
+{
+    char own[16];
+    snprintf(own, sizeof own, "%.0f", link->reader);
+    return strcmp(link->from, "memory") != 0 && strcmp(link->from, own) != 0;
+}
 
 // --- reading -------------------------------------------------------------------------------------
 
@@ -49,12 +59,14 @@ static void join_roles(const cJSON *roles, char *out, size_t n)
 static int take_lists(const cJSON *line, struct sl_stats *s)
 {
     const cJSON *devices = sl_json_at(line, "devices"), *workers = sl_json_at(line, "workers"),
-                *item;
+                *links = sl_json_at(line, "links"), *item;
+    size_t n_links = SL_MIN((size_t)cJSON_GetArraySize(links), (size_t)SL_STATS_LINKS_MAX);
     size_t n_devices = SL_MIN((size_t)cJSON_GetArraySize(devices), (size_t)SL_STATS_DEVICES_MAX);
     size_t n_workers = SL_MIN((size_t)cJSON_GetArraySize(workers), (size_t)SL_STATS_WORKERS_MAX);
     s->devices = calloc(n_devices + 1, sizeof *s->devices);
     s->workers = calloc(n_workers + 1, sizeof *s->workers);
-    if (!s->devices || !s->workers)
+    s->links = calloc(n_links + 1, sizeof *s->links);
+    if (!s->devices || !s->workers || !s->links)
         return sl_fail(SL_ENOMEM, "no memory for %zu workers in a view", n_workers);
     cJSON_ArrayForEach(item, devices)
     {
@@ -68,6 +80,11 @@ static int take_lists(const cJSON *line, struct sl_stats *s)
     {
         if (s->n_workers < n_workers)
             sl_fields_read(&sl_stats_worker_fields, item, &s->workers[s->n_workers++]);
+    }
+    cJSON_ArrayForEach(item, links)
+    {
+        if (s->n_links < n_links)
+            sl_fields_read(&sl_stats_link_fields, item, &s->links[s->n_links++]);
     }
     return SL_OK;
 }
@@ -116,5 +133,6 @@ void sl_stats_fini(struct sl_stats *s)
     cJSON_Delete(s->line);
     free(s->devices);
     free(s->workers);
+    free(s->links);
     *s = (struct sl_stats){0};
 }

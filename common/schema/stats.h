@@ -113,7 +113,7 @@
       SL_TOTAL(30, cache_misses_total, "Input rows that no cache had.")) \
     X(totals., WHOLE, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
     X(totals., WHOLE, hit_bytes, SL_JSON) X(totals., WHOLE, miss_bytes, SL_JSON) \
-    X(totals., WHOLE, matched_bytes, SL_JSON) \
+    X(totals., WHOLE, matched_bytes, SL_JSON) X(totals., WHOLE, peer_bytes, SL_JSON) \
     X(totals., WHOLE, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \
     X(totals., WHOLE, epochs, SL_TOTAL(33, epochs_total, "Epochs that are complete.")) \
     X(totals., WHOLE, switches, \
@@ -134,7 +134,8 @@
       SL_GAUGE(23, memory_peak_bytes, "Most memory of the job's processes.")) \
     X(memory., WHOLE, limit, SL_GAUGE(24, memory_limit_bytes, "Memory the job may use.")) \
     END(memory) \
-    X(, REAL, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy."))
+    X(, REAL, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy.")) \
+    PART(links)
 
 #define SL_STATS_DEVICE(X, PART) \
     X(, WHOLE, index, SL_JSON) X(, TEXT, kind, SL_JSON) X(, TEXT, name, SL_JSON) \
@@ -165,6 +166,15 @@
     X(, WHOLE, restarts, SL_TOTAL(5, worker_restarts_total, "Times a worker was replaced.")) \
     X(, WHOLE, memory, SL_GAUGE(3, worker_memory_bytes, "Memory of a worker's process."))
 
+// What a device has read in somebody's memory, of those that hold features or the graph together.
+#define SL_STATS_LINK(X) \
+    X(, TEXT, kind, SL_JSON) /* "features", "graph" */ \
+    X(, WHOLE, reader, SL_JSON) \
+    X(, TEXT, from, SL_JSON) /* a device's number (the reader's: its own), or "memory" */ \
+    X(, WHOLE, bytes, \
+      SL_TOTAL(1, link_bytes_total, \
+               "Bytes that a device has read in the memory of each, of what GPUs hold together."))
+
 #define SL_STATS_STAGE(X) \
     X(, REAL, busy, \
       SL_GAUGE(1, stage_busy_ratio, \
@@ -183,6 +193,10 @@ struct sl_stats_device {
 
 struct sl_stats_worker {
     SL_STATS_WORKER(SL_MEMBER)
+};
+
+struct sl_stats_link {
+    SL_STATS_LINK(SL_MEMBER)
 };
 
 struct sl_stats_stage {
@@ -209,6 +223,7 @@ enum {
     SL_STATS_BUCKETS_MAX = 64, // read, as are the next: there can be no more of them
     SL_STATS_DEVICES_MAX = 512,
     SL_STATS_WORKERS_MAX = 1024,
+    SL_STATS_LINKS_MAX = 2 * 64 * 65,
 };
 extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 
@@ -221,13 +236,17 @@ struct sl_stats {
     cJSON *line;                     // owned: the texts are in it
     struct sl_stats_device *devices; // (n_devices), owned
     struct sl_stats_worker *workers; // (n_workers), owned
-    size_t n_devices, n_workers, n_buckets;
+    struct sl_stats_link *links;     // (n_links), owned
+    size_t n_devices, n_workers, n_links, n_buckets;
     double le[SL_STATS_BUCKETS_MAX]; // n_buckets - 1 upper edges in seconds; the last is open
     double counts[SL_STATS_HISTOGRAMS][SL_STATS_BUCKETS_MAX];
 };
 
 extern const struct sl_fields sl_stats_fields, sl_stats_device_fields, sl_stats_worker_fields,
-    sl_stats_stage_fields;
+    sl_stats_stage_fields, sl_stats_link_fields;
+
+// Whether it was read in another device's memory.
+bool sl_stats_link_is_peer(const struct sl_stats_link *link);
 
 // Takes a line apart, and takes it over, even if it fails. SL_ENOMEM.
 int sl_stats_take(cJSON *line, struct sl_stats *out);
