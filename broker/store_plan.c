@@ -77,19 +77,27 @@ void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_stor
     share[q->n_devices] = fmax(rest, 0);
 }
 
+// What the busiest link or bus of device d has to do; all of them serve it at the same time.
+static double busiest_of(const struct sl_plan_question *q, const struct sl_store_plan *plan,
+                         uint32_t d)
+{
+    double share[SL_LENT_DEVICES_MAX + 1];
+    sl_store_plan_shares(q, plan, d, share);
+    double most = share[q->n_devices] / q->host;
+    for (uint32_t from = 0; from < q->n_devices; from++)
+        if (share[from] > 0 && from != d)
+            most = fmax(most, share[from] / q->rate[d][from]);
+    return most;
+}
+
+// The mean of all that train.
 static double busiest(const struct sl_plan_question *q, const struct sl_store_plan *plan)
 {
-    double most = 0, share[SL_LENT_DEVICES_MAX + 1];
-    for (uint32_t d = 0; d < q->n_devices; d++) {
-        if (!(q->trains >> d & 1))
-            continue;
-        sl_store_plan_shares(q, plan, d, share);
-        most = fmax(most, share[q->n_devices] / q->host);
-        for (uint32_t from = 0; from < q->n_devices; from++)
-            if (share[from] > 0)
-                most = fmax(most, share[from] / q->rate[d][from]);
-    }
-    return most;
+    double sum = 0;
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        if (q->trains >> d & 1)
+            sum += busiest_of(q, plan, d);
+    return sum / SL_MAX(__builtin_popcountll(q->trains), 1);
 }
 
 // --- plans ---------------------------------------------------------------------------------------
@@ -270,10 +278,12 @@ int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *o
         const double ratio = together.busiest_seconds / out->busiest_seconds;
         if (!together.lent.n_parts)
             snprintf(why, sizeof why, "no two GPUs that train reach one another's memory");
+        else if (open && out->busiest_seconds == 0)
+            snprintf(why, sizeof why, "each GPU that trains has room for every row");
         else if (open)
             snprintf(why, sizeof why,
-                     "in parts the busiest link or bus has %.0f %% of what it has with each GPU "
-                     "alone",
+                     "in parts the busiest links and buses have %.0f %% of what they have with "
+                     "each GPU alone",
                      100 * ratio);
         if (together.lent.n_parts && (!open || ratio < 1))
             *out = together;

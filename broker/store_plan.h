@@ -14,11 +14,12 @@
  *
  * FIRST. The hottest rows may lie on each GPU that shares, in room that parts then have not: more
  * is read at home and less over links, and more in the machine's memory. The share of the room is
- * the one of 32 steps, the least first, under which the busiest way (an own memory, a link, a bus)
- * has the least to do: the bytes that go over it by its rate, all at the same time. So nothing is
- * held by all where links are much faster than the bus, and all is where they are slower.
+ * the one of 32 steps, the least first, under which the busiest link or bus of a GPU, all of which
+ * serve it at the same time, has the least to do: the bytes that go over it by its rate; the mean
+ * over all GPUs that train. So little is held by all where links are much faster than the bus, and
+ * all is where they are slower.
  *
- * "auto" is the solver's plan where that leaves the busiest way less to do than each GPU alone.
+ * "auto" is the solver's plan where that leaves these less to do than each GPU alone.
  * Who reads and holds nothing (a standby trainer beside the graph) does not weigh.
  *
  * The same question has the same answer in every process and run.
@@ -61,7 +62,7 @@ struct sl_store_plan {
     enum sl_store_placement placement;  // "auto" is one of the others
     uint64_t rows[SL_LENT_DEVICES_MAX]; // that each device holds
     uint64_t cached;                    // different ones, on all that train
-    // What the busiest way has to do, for a GB that each trainer reads: seconds.
+    // What the busiest link or bus of a GPU has to do, for a GB that it reads: seconds, in the mean.
     double busiest_seconds;
     bool proved;                        // no placement of this kind is better
     char reason[SL_STORE_REASON_BYTES]; // why it is this placement

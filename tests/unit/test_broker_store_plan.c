@@ -1,0 +1,309 @@
+// Who holds which rows: known machines, what holds of every plan, and shares against a count of
+// each row by itself.
+#include "broker/store_plan.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+enum { ROWS = SL_STORE_CURVE_POINTS };
+
+static const float OWN = 900, FAST = 50, SINGLE = 25;
+
+// Devices 1 .. n are GPUs that train; device 0 samples and reads now and then.
+static struct sl_plan_question apart(uint32_t n, uint64_t room)
+{
+    struct sl_plan_question q = {
+        .n_devices = n + 1, .host = 12, .n_rows = ROWS, .most_rows = ROWS, .reads = 1};
+    for (uint32_t d = 0; d <= n; d++)
+        q.rate[d][d] = OWN;
+    for (uint32_t d = 1; d <= n; d++) {
+        q.room[d] = room;
+        q.trains |= UINT64_C(1) << d;
+    }
+    return q;
+}
+
+static void join(struct sl_plan_question *q, uint32_t a, uint32_t b, float rate)
+{
+    q->rate[a][b] = q->rate[b][a] = rate;
+}
+
+static struct sl_plan_question linked(uint32_t n, uint64_t room, float rate)
+{
+    struct sl_plan_question q = apart(n, room);
+    for (uint32_t a = 0; a <= n; a++)
+        for (uint32_t b = 0; b < a; b++)
+            join(&q, a, b, rate);
+    return q;
+}
+
+static struct sl_plan_question cube_mesh(uint64_t room)
+{
+    struct sl_plan_question q = apart(8, room);
+    for (uint32_t g = 1; g <= 8; g += 4)
+        for (uint32_t a = 0; a < 4; a++)
+            for (uint32_t b = 0; b < a; b++)
+                join(&q, g + a, g + b, a + b == 3 ? FAST : SINGLE);
+    for (uint32_t g = 0; g < 4; g++)
+        join(&q, 1 + g, 5 + (g + 2) % 4, FAST);
+    return q;
+}
+
+// Row r is read as often as Zipf's law has it.
+static uint32_t *zipf(void)
+{
+    static uint32_t hotness[ROWS];
+    for (uint32_t r = 0; r < ROWS; r++)
+        hotness[r] = 1000000 / (r + 10);
+    return hotness;
+}
+
+static uint64_t end_of(const struct sl_store_plan *p)
+{
+    return p->lent.first + p->lent.n_parts * p->lent.part_elements;
+}
+
+// What holds of every plan.
+static void expect_sound(const struct sl_plan_question *q, const struct sl_store_plan *p)
+{
+    const struct sl_lent_plan *l = &p->lent;
+    ck_assert(end_of(p) <= SL_MIN(q->n_rows, q->most_rows));
+    ck_assert_uint_le(p->cached, SL_MIN(q->n_rows, q->most_rows));
+    ck_assert_uint_eq(l->generation, 0);
+    ck_assert_uint_eq(l->shift, 0);
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        const uint32_t held = (uint32_t)__builtin_popcount(l->held[d]);
+        ck_assert_msg(p->rows[d] <= q->room[d], "device %u: %llu rows of %llu", d,
+                      (unsigned long long)p->rows[d], (unsigned long long)q->room[d]);
+        ck_assert(held == 0 || q->trains >> d & 1);
+        if (held)
+            ck_assert_uint_eq(p->rows[d], l->first + held * l->part_elements);
+        for (uint32_t part = 0; part < l->n_parts; part++) {
+            const uint32_t from = l->from[d][part];
+            if (l->held[d] >> part & 1)
+                ck_assert_uint_eq(from, d);
+            if (from == SL_LENT_NOBODY)
+                continue;
+            ck_assert(l->held[from] >> part & 1);
+            ck_assert(q->rate[d][from] > 0);
+            ck_assert((q->trains | q->reads) >> d & 1);
+        }
+    }
+}
+
+static struct sl_store_plan planned(const struct sl_plan_question *q)
+{
+    struct sl_store_plan p, again;
+    ck_assert_msg(sl_store_plan_make(q, &p) == SL_OK, "%s", sl_error_message());
+    ck_assert_int_eq(sl_store_plan_make(q, &again), SL_OK);
+    ck_assert(memcmp(&p.lent, &again.lent, sizeof p.lent) == 0);
+    expect_sound(q, &p);
+    return p;
+}
+
+static struct sl_store_plan planned_as(struct sl_plan_question q, enum sl_store_placement placement)
+{
+    q.placement = placement;
+    return planned(&q);
+}
+
+START_TEST(gpus_that_all_reach_one_another_hold_a_part_each)
+{
+    const uint32_t n = (uint32_t)_i;
+    const struct sl_plan_question q = linked(n, 100, FAST);
+    const struct sl_store_plan p = planned(&q);
+    ck_assert_uint_eq(p.placement, SL_STORE_SOLVER);
+    ck_assert_uint_eq(p.lent.n_parts, n);
+    ck_assert_uint_eq(p.lent.first, 0);
+    ck_assert_uint_eq(p.cached, n * 100);
+    ck_assert(p.proved);
+    for (uint32_t part = 0; part < n; part++)
+        ck_assert_uint_ne(p.lent.from[0][part], SL_LENT_NOBODY); // which reads and holds nothing
+    ck_assert_uint_eq(p.rows[0], 0);
+}
+END_TEST
+
+START_TEST(where_links_are_missing_parts_lie_twice)
+{
+    struct sl_plan_question q = apart(4, 100);
+    for (uint32_t g = 0; g < 4; g++)
+        join(&q, 1 + g, 1 + (g + 1) % 4, SINGLE);
+    struct sl_store_plan p = planned(&q);
+    ck_assert_uint_eq(p.cached, 200);
+    for (uint32_t d = 1; d <= 4; d++)
+        ck_assert_int_eq(__builtin_popcount(p.lent.held[d]), 2);
+    q = cube_mesh(100);
+    p = planned(&q);
+    ck_assert_uint_eq(p.cached, 400);
+    ck_assert_uint_eq(planned_as(q, SL_STORE_ONE_COPY).cached, 800);
+    // Nobody is left without rows that it could hold, though a link is missing.
+    q = linked(3, 100, FAST);
+    for (uint32_t d = 0; d < 3; d++)
+        q.rate[3][d] = q.rate[d][3] = 0;
+    p = planned(&q);
+    ck_assert_uint_eq(p.lent.n_parts, 2);
+    ck_assert_uint_eq(p.rows[3], 100);
+}
+END_TEST
+
+START_TEST(gpus_that_reach_nobody_are_alone)
+{
+    const struct sl_plan_question q = apart(4, 100);
+    for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++) {
+        const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
+        ck_assert_uint_eq(p.placement, SL_STORE_ALONE);
+        ck_assert_uint_eq(p.lent.n_parts, 0);
+        ck_assert_uint_eq(p.rows[4], 100);
+    }
+}
+END_TEST
+
+START_TEST(who_has_room_for_everything_is_alone)
+{
+    const struct sl_plan_question q = linked(4, ROWS, FAST);
+    ck_assert_uint_eq(planned(&q).placement, SL_STORE_ALONE);
+}
+END_TEST
+
+START_TEST(a_gpu_with_little_room_holds_no_part)
+{
+    struct sl_plan_question q = linked(4, 800, FAST);
+    q.room[3] = 10;
+    const struct sl_store_plan p = planned(&q);
+    ck_assert_uint_eq(p.lent.n_parts, 3);
+    ck_assert_uint_eq(p.lent.held[3], 0);
+    ck_assert_uint_eq(p.rows[3], 10);
+    ck_assert_uint_eq(p.cached, 2400);
+    for (uint32_t part = 0; part < 3; part++)
+        ck_assert_uint_ne(p.lent.from[3][part], SL_LENT_NOBODY);
+}
+END_TEST
+
+START_TEST(all_gpus_hold_no_more_than_the_job_allows)
+{
+    struct sl_plan_question q = linked(4, 800, FAST);
+    for (q.most_rows = 0; q.most_rows < 50; q.most_rows++)
+        for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++)
+            planned_as(q, (enum sl_store_placement)placement);
+    q.most_rows = 1003; // no multiple of the parts: three rows are on none, or on each
+    const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_eq(p.cached, 1003);
+    ck_assert_uint_eq(p.lent.first, 3);
+}
+END_TEST
+
+START_TEST(slow_links_have_the_hottest_rows_on_each)
+{
+    struct sl_store_curve curve;
+    ck_assert_int_eq(sl_store_curve_make(zipf(), ROWS, &curve), SL_OK);
+    struct sl_plan_question q = linked(4, 800, FAST);
+    q.curve = &curve;
+    const struct sl_store_plan fast = planned_as(q, SL_STORE_SOLVER);
+    q = linked(4, 800, 2);
+    q.curve = &curve;
+    const struct sl_store_plan slow = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_gt(slow.lent.first, fast.lent.first);
+    ck_assert_uint_lt(slow.cached, fast.cached);
+    // Much slower than the bus: better none.
+    q = linked(4, 800, 0.01F);
+    q.curve = &curve;
+    ck_assert_uint_eq(planned(&q).placement, SL_STORE_ALONE);
+}
+END_TEST
+
+// Where row r of the hotness order is read by device d, as its trainer finds it.
+static uint32_t source_of(const struct sl_plan_question *q, const struct sl_store_plan *p,
+                          uint32_t d, uint64_t r)
+{
+    const uint64_t near = p->lent.held[d] ? p->lent.first : p->rows[d];
+    if (r < near)
+        return d;
+    if (r < p->lent.first || r >= end_of(p))
+        return q->n_devices;
+    const uint32_t from = p->lent.from[d][(r - p->lent.first) % p->lent.n_parts];
+    return from == SL_LENT_NOBODY ? q->n_devices : from;
+}
+
+START_TEST(shares_are_those_of_all_rows_counted)
+{
+    const uint32_t *hotness = zipf();
+    struct sl_store_curve curve;
+    double all = 0;
+    ck_assert_int_eq(sl_store_curve_make(hotness, ROWS, &curve), SL_OK);
+    for (uint32_t r = 0; r < ROWS; r++)
+        all += hotness[r];
+    struct sl_plan_question questions[] = {linked(4, 500, FAST), cube_mesh(300), linked(3, 700, 3)};
+    questions[2].room[2] = 20;
+    for (size_t i = 0; i < SL_COUNT_OF(questions); i++)
+        for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++) {
+            struct sl_plan_question *q = &questions[i];
+            q->curve = &curve;
+            q->placement = (enum sl_store_placement)placement;
+            const struct sl_store_plan p = planned(q);
+            for (uint32_t d = 0; d < q->n_devices; d++) {
+                double share[SL_LENT_DEVICES_MAX + 1], found[SL_LENT_DEVICES_MAX + 1] = {0};
+                for (uint32_t r = 0; r < ROWS; r++)
+                    found[source_of(q, &p, d, r)] += hotness[r] / all;
+                sl_store_plan_shares(q, &p, d, share);
+                // Parts are taken for equal, and the first of them has the hottest row of all.
+                for (uint32_t from = 0; from <= q->n_devices; from++)
+                    ck_assert_double_eq_tol(share[from], found[from], 0.03);
+                ck_assert_double_eq_tol(share[q->n_devices], found[q->n_devices], 0.002);
+            }
+        }
+}
+END_TEST
+
+// Any machine: budgets, links and what the job allows by chance.
+START_TEST(every_plan_is_sound)
+{
+    struct sl_store_curve curve;
+    ck_assert_int_eq(sl_store_curve_make(zipf(), ROWS, &curve), SL_OK);
+    for (uint32_t k = 0; k < 60; k++) {
+        const uint32_t n = 2 + k % 7;
+        struct sl_plan_question q = apart(n, 0);
+        uint32_t word = 0;
+#define CHANCE(most) (sl_philox(77, 0, (uint32_t)_i, k, word++).w[0] % (most))
+        for (uint32_t a = 0; a <= n; a++) {
+            q.room[a] = CHANCE(4) ? CHANCE(ROWS) : 500;
+            for (uint32_t b = 0; b < a; b++)
+                if (CHANCE(3))
+                    join(&q, a, b, (float)(1 + CHANCE(60)));
+        }
+        q.most_rows = CHANCE(3) ? ROWS : CHANCE(ROWS);
+        q.curve = CHANCE(2) ? &curve : NULL;
+        const struct sl_store_plan alone = planned_as(q, SL_STORE_ALONE);
+        ck_assert_double_le(planned(&q).busiest_seconds, alone.busiest_seconds);
+        for (int placement = SL_STORE_SOLVER; placement <= SL_STORE_ONE_COPY; placement++)
+            planned_as(q, (enum sl_store_placement)placement);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker store plan");
+    TCase *t = tcase_create("plans");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, gpus_that_all_reach_one_another_hold_a_part_each, 2, 9);
+    tcase_add_test(t, where_links_are_missing_parts_lie_twice);
+    tcase_add_test(t, gpus_that_reach_nobody_are_alone);
+    tcase_add_test(t, who_has_room_for_everything_is_alone);
+    tcase_add_test(t, a_gpu_with_little_room_holds_no_part);
+    tcase_add_test(t, all_gpus_hold_no_more_than_the_job_allows);
+    tcase_add_test(t, slow_links_have_the_hottest_rows_on_each);
+    tcase_add_test(t, shares_are_those_of_all_rows_counted);
+    tcase_add_loop_test(t, every_plan_is_sound, 0, 4);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
