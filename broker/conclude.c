@@ -236,7 +236,7 @@ static int write_report(struct sl_job *job, const char *sha256)
         .seats = seats,
         .n_seats = describe_seats(job, seats),
         .n_nodes = job->split.need.n_nodes,
-        .plan = sl_split_may_share(&job->config) ? &job->split.store.plan : NULL,
+        .plan = sl_store_may_share(&job->config) ? &job->split.store.plan : NULL,
         .arena = &job->arena,
         .best = &p->best,
         .measure = p->measure,

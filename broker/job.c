@@ -60,6 +60,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     job->state = SL_JOB_FINISHING;
     sl_rundir_end(&job->rundir);
     sl_phases_stop(&job->phases);
+    sl_foresight_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
     if (!job->crew_placed) {

@@ -29,6 +29,7 @@
 
 #include "broker/client.h"
 #include "broker/deaths.h"
+#include "broker/foresight.h"
 #include "broker/job_view.h"
 #include "broker/joblog.h"
 #include "broker/live.h"
@@ -103,6 +104,7 @@ struct sl_job {
     struct sl_deaths deaths;
     bool crew_placed;
 
+    struct sl_foresight foresight;
     struct sl_job_split split;
     struct sl_trainer_group group;
     struct sl_stalls stalls;

@@ -26,7 +26,7 @@
 #include "broker/phases.h"
 #include "broker/placement.h"
 #include "broker/report.h"
-#include "broker/store_plan.h"
+#include "broker/store_question.h"
 #include "broker/supervise.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
@@ -63,8 +63,7 @@ struct sl_core_pool {
 
 // Which GPUs hold which features together.
 struct sl_split_store {
-    // GB/s at which a device reads the memory of another, 0 where it cannot or shares with nobody
-    float rate[SL_LENT_DEVICES_MAX][SL_LENT_DEVICES_MAX];
+    struct sl_store_rates rates;
     const struct sl_store_curve *curve;       // borrowed; NULL: not known
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES]; // of the trainers that the plan is of
     struct sl_store_plan plan;
@@ -157,10 +156,6 @@ bool sl_split_is_assigned(const struct sl_job_split *s);
 void sl_split_publish(struct sl_job_split *s);
 // Tells every trainer how many rows its cache may hold.
 void sl_split_assign_caches(struct sl_job_split *s);
-// Whether GPUs of this job may hold rows together: then their links have to be known.
-bool sl_split_may_share(const struct sl_config *config);
-// Which those are, of the job's devices.
-void sl_split_take_links(struct sl_job_split *s, const struct sl_gpu_report *gpus);
 // SL_OK when the devices' memory allows these roles. SL_ENOMEM. Turns standby trainers off that
 // have no room.
 int sl_split_check_budgets(struct sl_job_split *s, struct sl_roles roles);

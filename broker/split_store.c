@@ -7,83 +7,32 @@
 
 #include <string.h>
 
-#include "broker/gpus.h"
 #include "broker/joblog.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-_Static_assert((int)SL_CONFIG_MAX_DEVICES == (int)SL_LENT_DEVICES_MAX, "every device may lend");
-
-static bool is_gpu(const struct sl_config *config, uint32_t d)
+static struct sl_store_site site_of(const struct sl_job_split *s)
 {
-    return config->devices[d].kind == SL_DEVICE_CUDA;
-}
-
-bool sl_split_may_share(const struct sl_config *config)
-{
-    uint32_t gpus = 0;
-    for (uint32_t d = 0; d < config->n_devices; d++)
-        gpus += is_gpu(config, d);
-    return gpus > 1 && sl_cache_keeps(config->cache.policy);
-}
-
-void sl_split_take_links(struct sl_job_split *s, const struct sl_gpu_report *gpus)
-{
-    const struct sl_config *c = s->config;
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        for (uint32_t e = 0; e < c->n_devices; e++)
-            if (is_gpu(c, d) && is_gpu(c, e))
-                s->store.rate[d][e] =
-                    (float)sl_gpus_link(gpus, c->devices[d].index, c->devices[e].index);
-}
-
-// Rows that GPUs may hold, all together.
-static uint64_t most_rows(const struct sl_job_split *s)
-{
-    const double n = (double)s->need.n_nodes;
-    return s->config->store.feature_ratio_auto ? s->need.n_nodes
-                                               : (uint64_t)(s->config->store.feature_ratio * n);
-}
-
-static uint64_t room_of(const struct sl_job_split *s, uint32_t d, enum sl_duty duty)
-{
-    uint64_t rows = 0;
-    // A split whose budgets do not fit is refused before it is wanted; then it is a smaller cache.
-    if (duty != SL_DUTY_NONE)
-        sl_budget_cache_rows(s->config, d, duty, &s->need, s->available_bytes, &rows);
-    return is_gpu(s->config, d) ? SL_MIN(rows, most_rows(s)) : rows;
+    return (struct sl_store_site){.config = s->config,
+                                  .need = &s->need,
+                                  .available_bytes = s->available_bytes,
+                                  .rates = &s->store.rates,
+                                  .curve = s->store.curve};
 }
 
 static void make_plan(const struct sl_job_split *s, const enum sl_duty *duty,
                       struct sl_store_plan *out)
 {
-    const struct sl_config *c = s->config;
-    struct sl_plan_question q = {
-        .n_devices = c->n_devices,
-        .host = SL_GPUS_HOST_GBS,
-        .n_rows = s->need.n_nodes,
-        .most_rows = most_rows(s),
-        .placement = c->store.placement,
-        .curve = s->store.curve,
-    };
-    memcpy(q.rate, s->store.rate, sizeof q.rate);
-    for (uint32_t d = 0; d < c->n_devices; d++) {
-        q.room[d] = room_of(s, d, duty[d]);
-        q.rate[d][d] = q.rate[d][d] > 0 ? q.rate[d][d] : SL_GPUS_OWN_GBS;
-        if (is_gpu(c, d) && duty[d] == SL_DUTY_WORK)
-            q.trains |= UINT64_C(1) << d;
-        if (is_gpu(c, d) && duty[d] == SL_DUTY_STANDBY)
-            q.reads |= UINT64_C(1) << d;
-    }
-    if (sl_store_plan_make(&q, out) < 0) { // without memory to search in
-        sl_joblog_write(s->log, SL_LOG_WARN, "store: each GPU holds its own rows: %s",
-                        sl_error_message());
-        q.placement = SL_STORE_ALONE;
-        sl_store_plan_make(&q, out);
-    }
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        if (!is_gpu(c, d))
-            out->rows[d] = q.room[d];
+    const struct sl_store_site site = site_of(s);
+    struct sl_plan_question q;
+    sl_store_ask(&site, duty, &q);
+    if (sl_store_plan_make(&q, out) == SL_OK)
+        return;
+    // Without memory to search in.
+    sl_joblog_write(s->log, SL_LOG_WARN, "store: each GPU holds its own rows: %s",
+                    sl_error_message());
+    q.placement = SL_STORE_ALONE;
+    sl_store_plan_make(&q, out);
 }
 
 // Rows first: who is woken by the plan finds them.
@@ -145,15 +94,16 @@ static void add_plan(uint64_t rows[SL_SPLIT_SIZES_MAX], uint32_t *n, const struc
 uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX])
 {
     const uint32_t n_devices = s->config->n_devices;
-    const bool shares = sl_split_may_share(s->config);
+    const bool shares = sl_store_may_share(s->config);
+    const struct sl_store_site site = site_of(s);
     uint64_t all = 0;
     uint32_t n = 0;
     rows[n++] = s->arena->h->spec.rows.n_hot;
     add_plan(rows, &n, &s->store.plan.lent);
     for (uint32_t d = 0; d < n_devices; d++) {
-        rows[n++] = room_of(s, d, SL_DUTY_STANDBY); // where it does not fit: what would
-        rows[n++] = room_of(s, d, SL_DUTY_WORK);
-        all += is_gpu(s->config, d) ? rows[n - 1] : 0;
+        rows[n++] = sl_store_room(&site, d, SL_DUTY_STANDBY); // where it does not fit: what would
+        rows[n++] = sl_store_room(&site, d, SL_DUTY_WORK);
+        all += s->config->devices[d].kind == SL_DEVICE_CUDA ? rows[n - 1] : 0;
     }
     for (uint32_t trainers = 1; shares && trainers < n_devices; trainers++) {
         const struct sl_roles split = {n_devices - trainers, trainers};

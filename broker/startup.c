@@ -254,6 +254,13 @@ static int configure_workers(struct sl_job *job)
     return rc;
 }
 
+static void go_on(struct sl_job *job);
+
+static void on_foreseen(void *ctx)
+{
+    go_on(ctx);
+}
+
 int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
@@ -268,8 +275,10 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
-    if (sl_split_may_share(&job->config))
+    if (sl_store_may_share(&job->config))
         sl_gpus_expect(); // which tells while workers load
+    sl_foresight_start(&job->foresight, &job->loop.uv, &job->config, &job->dataset, on_foreseen,
+                       job);
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));
@@ -589,8 +598,6 @@ static int attach_all(struct sl_job *job)
     return SL_OK;
 }
 
-static void go_on(struct sl_job *job);
-
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello)
 {
@@ -680,12 +687,15 @@ static void tell_start(struct sl_job *job)
 // Every worker that is wanted is ready: the scouts, or all.
 static int start_work(struct sl_job *job)
 {
+    if (job->foresight.busy)
+        return SL_OK;
     if (!job->split.chosen)
         SL_TRY(sl_split_choose_first(&job->split));
     else if (job->config.memory_bytes)
         SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
-    if (sl_split_may_share(&job->config))
-        sl_split_take_links(&job->split, &sl_gpus_known()->report);
+    job->split.store.curve = sl_foresight_curve(&job->foresight);
+    if (sl_store_may_share(&job->config))
+        sl_store_find_rates(&job->config, &sl_gpus_known()->report, &job->split.store.rates);
     // Caches are given out now that a step's memory is known; what is missing is started.
     sl_split_assign_caches(&job->split);
     SL_TRY(sl_split_assign(&job->split));

@@ -16,7 +16,8 @@ _Static_assert((int)SL_PLACEMENT_DEVICES == (int)SL_LENT_PARTS_MAX, "a part for 
 
 // --- how often rows are read ---------------------------------------------------------------------
 
-int sl_store_curve_make(const uint32_t *hotness, uint64_t n_rows, struct sl_store_curve *out)
+int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n_rows,
+                        struct sl_store_curve *out)
 {
     uint32_t *order = malloc(SL_MAX(n_rows, 1u) * sizeof *order);
     if (!order)
@@ -28,7 +29,7 @@ int sl_store_curve_make(const uint32_t *hotness, uint64_t n_rows, struct sl_stor
     for (uint64_t i = 0, at = 0; rc == SL_OK && i < SL_STORE_CURVE_POINTS; i++) {
         const uint64_t end = (uint64_t)((double)n_rows * (double)(i + 1) / SL_STORE_CURVE_POINTS);
         for (; at < SL_MIN(end, n_rows); at++)
-            sum += hotness[order[at]];
+            sum += (double)visits[order[at]];
         out->met[i + 1] = sum;
     }
     for (uint32_t i = 1; i <= SL_STORE_CURVE_POINTS; i++)
@@ -108,7 +109,8 @@ static void alone(const struct sl_plan_question *q, struct sl_store_plan *out)
     memset(out->lent.from, SL_LENT_NOBODY, sizeof out->lent.from);
     out->placement = SL_STORE_ALONE;
     for (uint32_t d = 0; d < q->n_devices; d++) {
-        out->rows[d] = SL_MIN(q->room[d], q->most_rows);
+        out->rows[d] =
+            (q->trains | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most_rows) : q->room[d];
         if (q->trains >> d & 1)
             out->cached = SL_MAX(out->cached, out->rows[d]);
     }
@@ -218,7 +220,8 @@ static void size_parts(const struct sl_plan_question *q, const struct group *g, 
     for (uint32_t d = 0; d < q->n_devices; d++) {
         out->rows[d] = p->held[d]
                            ? p->first + (uint64_t)__builtin_popcount(p->held[d]) * p->part_elements
-                           : SL_MIN(q->room[d], q->most_rows);
+                       : (q->trains | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most_rows)
+                                                         : q->room[d];
         if (q->trains >> d & 1)
             out->cached = SL_MAX(out->cached, SL_MIN(out->rows[d], end_of(p)));
     }

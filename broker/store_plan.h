@@ -41,8 +41,9 @@ struct sl_store_curve {
         met[SL_STORE_CURVE_POINTS + 1]; // [i]: of the first i / SL_STORE_CURVE_POINTS of the rows
 };
 
-// From how often each row is read (n_rows), in any order. SL_ENOMEM.
-int sl_store_curve_make(const uint32_t *hotness, uint64_t n_rows, struct sl_store_curve *out);
+// The rows in the order of their hotness, and how often each is read. Both (n_rows). SL_ENOMEM.
+int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n_rows,
+                        struct sl_store_curve *out);
 
 struct sl_plan_question {
     uint32_t n_devices;

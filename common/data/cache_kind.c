@@ -59,3 +59,8 @@ enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl
     *why = site->gpus ? NEAR NOT_FORESEEN : FASTER NOT_FORESEEN;
     return SL_CACHE_DEGREE;
 }
+
+const struct sl_cache_kind *sl_cache_foresees(bool uniform)
+{
+    return &sl_cache_kinds[uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE];
+}

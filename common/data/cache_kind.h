@@ -40,6 +40,7 @@ struct sl_cache_kind {
     enum sl_visit_count counts;
     // Fills hotness (n_nodes), on any thread; NULL where visits are counted, and without a cache.
     int (*hotness)(const struct sl_cache_inputs *facts, uint32_t *hotness);
+    bool is_visits;    // hotness: the bits of a float, how often an epoch is expected to read it
     bool uniform_only; // foresees neighbours that are sampled uniformly (SL_SAMPLER_UNIFORM)
 };
 
@@ -51,7 +52,7 @@ struct sl_cache_kind {
     X(DEGREE,  "degree",  "those of the highest out-degree", .hotness = by_degree)                 \
     X(EXPECTED, "expected", "those that uniform sampling from the training vertices is expected "  \
       "to meet most often, without a sample (only with sampler.kind khop or labor)",               \
-      .hotness = by_expected_visits, .uniform_only = true)                                         \
+      .hotness = by_expected_visits, .is_visits = true, .uniform_only = true)                                         \
     X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
       .counts = SL_VISITS_FIRST)                                                                   \
     X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
@@ -79,6 +80,9 @@ struct sl_cache_site {
 // What AUTO becomes, and every other policy stays. *why is a text that stays, NULL for the others.
 enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
                                      const char **why);
+
+// The kind whose hotness is nearest to how often a vertex will be read, known before the first batch.
+const struct sl_cache_kind *sl_cache_foresees(bool uniform);
 
 // Whether there is a cache at all; of AUTO it is not known yet.
 static inline bool sl_cache_keeps(enum sl_cache_policy policy)

@@ -1,0 +1,47 @@
+#include "broker/foresight.h"
+
+#include "common/base/error.h"
+
+enum { AT_ONCE_MOST = 1 << 16 }; // vertices and edges
+
+static void foresee(uv_work_t *work)
+{
+    struct sl_foresight *f = work->data;
+    double inputs;
+    f->rc = sl_store_foresee(f->config, f->dataset, &f->cancel, &f->curve, &inputs);
+}
+
+static void done(uv_work_t *work, int status)
+{
+    struct sl_foresight *f = work->data;
+    (void)status;
+    f->busy = false;
+    f->on_done(f->ctx);
+}
+
+void sl_foresight_start(struct sl_foresight *f, uv_loop_t *loop, const struct sl_config *config,
+                        const struct sl_dataset *dataset, void (*on_done)(void *), void *ctx)
+{
+    *f = (struct sl_foresight){.config = config,
+                               .dataset = dataset,
+                               .on_done = on_done,
+                               .ctx = ctx,
+                               .rc = SL_EUNSUPPORTED};
+    f->work.data = f;
+    if (!sl_store_foresees(config, dataset))
+        return;
+    f->busy = dataset->n_nodes + dataset->n_edges > AT_ONCE_MOST &&
+              uv_queue_work(loop, &f->work, foresee, done) == 0;
+    if (!f->busy)
+        foresee(&f->work);
+}
+
+void sl_foresight_cancel(struct sl_foresight *f)
+{
+    atomic_store(&f->cancel, true);
+}
+
+const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f)
+{
+    return !f->busy && f->config && f->rc == SL_OK ? &f->curve : NULL;
+}

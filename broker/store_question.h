@@ -1,0 +1,58 @@
+/*
+ * store_question.h - what a plan of who holds which rows (store_plan.h) goes by, of a job: the
+ * devices that train, what each has room for, the links between them, and how often rows are
+ * expected to be read. For the broker and for who only wants to know (a dry run).
+ */
+#ifndef SL_BROKER_STORE_QUESTION_H
+#define SL_BROKER_STORE_QUESTION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/budget.h"
+#include "broker/store_plan.h"
+#include "common/data/dataset.h"
+#include "common/device/plugin.h"
+#include "config/config.h"
+
+// GB/s at which a device reads the memory of another, 0 where it cannot or is no GPU.
+struct sl_store_rates {
+    float of[SL_LENT_DEVICES_MAX][SL_LENT_DEVICES_MAX];
+};
+
+struct sl_store_site {
+    const struct sl_config *config;
+    const struct sl_budget_need *need;
+    uint64_t available_bytes; // of the machine's memory
+    const struct sl_store_rates *rates;
+    const struct sl_store_curve *curve; // NULL: not known
+};
+
+// Whether GPUs of this job may hold rows together: then their links have to be known.
+bool sl_store_may_share(const struct sl_config *config);
+
+void sl_store_find_rates(const struct sl_config *config, const struct sl_gpu_report *gpus,
+                         struct sl_store_rates *out);
+
+// Rows that the trainer of a device may hold for itself; 0 without one.
+uint64_t sl_store_room(const struct sl_store_site *site, uint32_t device, enum sl_duty duty);
+
+// Where trainers have these duties (n_devices).
+void sl_store_ask(const struct sl_store_site *site, const enum sl_duty *duty,
+                  struct sl_plan_question *out);
+
+// Whether the curve is worth its time: one pass over the edges for each hop, and no more of them
+// than take a second or two.
+bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds);
+
+/*
+ * How much of all reads the hottest rows of the cache's policy are expected to have, and the
+ * different rows of a mini-batch, in *inputs (0: not known, since this sampler's cannot be
+ * foreseen: then it is by degrees). A policy that counts visits is taken for one that foresees
+ * them. On any thread. SL_ENOMEM; SL_EABORTED once *cancel (may be NULL) is set.
+ */
+int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds,
+                     const atomic_bool *cancel, struct sl_store_curve *out, double *inputs);
+
+#endif
