@@ -32,6 +32,7 @@
 #include "cli/run_summary.h"
 #include "cli/run_view.h"
 #include "cli/session.h"
+#include "cli/store_view.h"
 #include "common/text/units.h"
 #include "broker/phases.h"
 #include "broker/placement.h"
@@ -108,6 +109,8 @@ struct store {
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
+    struct sl_store_view view;      // who holds which of them together
+    struct sl_config config;        // with what "auto" is here
 };
 
 static int goes_on(void *ctx, uint64_t n)
@@ -192,7 +195,9 @@ static int find_store(const struct run *r, struct store *out)
     *out = (struct store){.features = c.store.features,
                           .policy = c.cache.policy,
                           .why = c.cache.why,
-                          .way = find_way(&c, ds, available)};
+                          .way = find_way(&c, ds, available),
+                          .config = c};
+    SL_TRY(sl_store_view_find(&out->config, ds, available, &out->view));
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
     if (!out->rows.n_slots)
@@ -254,6 +259,7 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
            store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
+    sl_store_view_print(&store->view, stdout);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
@@ -294,6 +300,7 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON_AddNumberToObject(store, "drive_seconds", s->drive_seconds);
     cJSON_AddNumberToObject(store, "input_nodes", s->inputs);
     cJSON_AddNumberToObject(store, "hit_rate", s->hit_rate);
+    sl_store_view_add(&s->view, store);
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
@@ -470,7 +477,7 @@ static int run(void *state)
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
-    struct store store;
+    static struct store store; // too large for a stack
     SL_TRY(find_store(r, &store));
     if (r->output == SL_OUTPUT_JSON)
         return print_plan_json(r, &store);

@@ -1,0 +1,226 @@
+#include "cli/store_view.h"
+
+#include <string.h>
+
+#include "broker/gpus.h"
+#include "broker/phases.h"
+#include "broker/placement.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/text/units.h"
+
+// --- what is found -------------------------------------------------------------------------------
+
+static int foresee(const struct sl_config *c, const struct sl_dataset *ds, uint32_t trainers,
+                   struct sl_store_view *out)
+{
+    double inputs = 0;
+    if (!sl_store_foresees(c, ds))
+        return SL_OK;
+    SL_TRY(sl_store_foresee(c, ds, NULL, &out->curve, &inputs));
+    out->foreseen = true;
+    out->epoch_bytes = inputs * (double)sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n) *
+                       (double)out->row_bytes / SL_MAX(trainers, 1u);
+    return SL_OK;
+}
+
+int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
+                       uint64_t available_bytes, struct sl_store_view *out)
+{
+    const struct sl_roles split = {config->allocation.samplers, config->allocation.trainers};
+    const struct sl_budget_need need = {
+        .resident_bytes = sl_topology_bytes(ds),
+        .row_bytes = (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+        .n_nodes = ds->n_nodes,
+    };
+    struct sl_store_rates rates;
+    enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
+    *out = (struct sl_store_view){.config = config, .row_bytes = need.row_bytes};
+    if (!sl_store_may_share(config))
+        return SL_OK;
+    sl_store_find_rates(config, &sl_gpus_known()->report, &rates);
+    for (uint32_t d = 0; d < config->n_devices; d++)
+        duty[d] = sl_placement_duty(split, config->n_devices, sl_placement_switches(config, d),
+                                    SL_ROLE_TRAINER, d);
+    SL_TRY(foresee(config, ds, split.trainers, out));
+    const struct sl_store_site site = {.config = config,
+                                       .need = &need,
+                                       .available_bytes = available_bytes,
+                                       .rates = &rates,
+                                       .curve = out->foreseen ? &out->curve : NULL};
+    sl_store_ask(&site, duty, &out->question);
+    SL_TRY(sl_store_plan_make(&out->question, &out->plan));
+    struct sl_plan_question other = out->question;
+    for (int i = SL_STORE_ALONE; i <= SL_STORE_ONE_COPY; i++) {
+        other.placement = (enum sl_store_placement)i;
+        SL_TRY(sl_store_plan_make(&other, &out->others[i]));
+    }
+    out->shown = true;
+    return SL_OK;
+}
+
+// Whether device d trains on a GPU, or stands by on one.
+static bool takes_part(const struct sl_store_view *v, uint32_t d)
+{
+    return (v->question.trains | v->question.reads) >> d & 1;
+}
+
+// Of all that is read by those that train, the shares from their own memory, from others', and from
+// the machine's.
+struct shares {
+    double own, peers, memory;
+};
+
+static struct shares shares_of(const struct sl_store_view *v, const struct sl_store_plan *plan)
+{
+    const struct sl_plan_question *q = &v->question;
+    struct shares s = {0};
+    double share[SL_LENT_DEVICES_MAX + 1], n = __builtin_popcountll(q->trains);
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        if (!(q->trains >> d & 1))
+            continue;
+        sl_store_plan_shares(q, plan, d, share);
+        for (uint32_t from = 0; from < q->n_devices; from++)
+            *(from == d ? &s.own : &s.peers) += share[from] / n;
+        s.memory += share[q->n_devices] / n;
+    }
+    return s;
+}
+
+// --- for people ----------------------------------------------------------------------------------
+
+static void print_parts(const struct sl_store_plan *p, uint32_t d, FILE *out)
+{
+    const char *before = __builtin_popcount(p->lent.held[d]) == 1 ? ", part " : ", parts ";
+    for (uint32_t i = 0; i < p->lent.n_parts; i++)
+        if (p->lent.held[d] >> i & 1) {
+            fprintf(out, "%s%u", before, i);
+            before = ", ";
+        }
+}
+
+static void print_device(const struct sl_store_view *v, uint32_t d, FILE *out)
+{
+    const struct sl_plan_question *q = &v->question;
+    const struct sl_store_plan *p = &v->plan;
+    char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
+    double share[SL_LENT_DEVICES_MAX + 1];
+    sl_store_plan_shares(q, p, d, share);
+    fprintf(out, "  device %u: %s rows (%s)", d, sl_units_grouped(rows, p->rows[d]),
+            sl_units_bytes(bytes, p->rows[d] * v->row_bytes));
+    print_parts(p, d, out);
+    fprintf(out, "; reads");
+    for (uint32_t from = 0; from <= q->n_devices; from++) {
+        if (share[from] <= 0)
+            continue;
+        fprintf(out, " %.1f %% ", 100 * share[from]);
+        if (from == d)
+            fprintf(out, "at home,");
+        else if (from < q->n_devices)
+            fprintf(out, "of device %u (%.3g GB/s),", from, (double)q->rate[d][from]);
+        else
+            fprintf(out, "in the machine's memory,");
+        if (v->epoch_bytes > 0 && q->trains >> d & 1)
+            fprintf(out, " %s;", sl_units_bytes(bytes, (uint64_t)(share[from] * v->epoch_bytes)));
+    }
+    fprintf(out, "%s\n", v->epoch_bytes > 0 && q->trains >> d & 1 ? " an epoch" : "");
+}
+
+void sl_store_view_print(const struct sl_store_view *v, FILE *out)
+{
+    const struct sl_plan_question *q = &v->question;
+    char rows[SL_UNITS_BYTES], all[SL_UNITS_BYTES], seconds[SL_UNITS_BYTES];
+    if (!v->shown)
+        return;
+    fprintf(out, "store       %s: %s of %s rows on GPUs, at most, in %u parts: %s\n",
+            sl_store_placement_words[v->plan.placement], sl_units_grouped(rows, v->plan.cached),
+            sl_units_grouped(all, q->n_rows), v->plan.lent.n_parts, v->plan.reason);
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        if (takes_part(v, d))
+            print_device(v, d, out);
+    fprintf(out, "  %-10s %12s %9s %9s %10s  %s\n", "placement", "rows", "at home", "on peers",
+            "in memory", v->epoch_bytes > 0 ? "busiest link or bus, an epoch" : "");
+    for (int i = SL_STORE_ALONE; i <= SL_STORE_ONE_COPY; i++) {
+        const struct sl_store_plan *p = &v->others[i];
+        const struct shares s = shares_of(v, p);
+        if ((int)p->placement != i)
+            continue; // it cannot be
+        fprintf(out, "  %-10s %12s %7.1f %% %7.1f %% %8.1f %%  %s\n", sl_store_placement_words[i],
+                sl_units_grouped(rows, p->cached), 100 * s.own, 100 * s.peers, 100 * s.memory,
+                v->epoch_bytes > 0
+                    ? sl_units_seconds(seconds, p->busiest_seconds * v->epoch_bytes * 1e-9)
+                    : "");
+    }
+    fprintf(out, "  rates %s; %s\n",
+            "as 'sluice doctor' has them, 25 GB/s for a link that it does not know, 12 for the bus",
+            v->foreseen ? "reads as expected visits have them" : "all rows read equally often");
+}
+
+// --- as JSON -------------------------------------------------------------------------------------
+
+static void add_way(cJSON *list, const struct sl_store_view *v, uint32_t d, uint32_t from,
+                    double share)
+{
+    char number[16];
+    cJSON *way = cJSON_CreateObject();
+    snprintf(number, sizeof number, "%u", from);
+    cJSON_AddNumberToObject(way, "reader", d);
+    cJSON_AddStringToObject(way, "from", from < v->question.n_devices ? number : "memory");
+    cJSON_AddNumberToObject(way, "share", share);
+    if (v->epoch_bytes > 0 && v->question.trains >> d & 1)
+        cJSON_AddNumberToObject(way, "epoch_bytes", share * v->epoch_bytes);
+    cJSON_AddItemToArray(list, way);
+}
+
+static void add_held(cJSON *list, const struct sl_store_view *v, uint32_t d)
+{
+    cJSON *held = cJSON_CreateObject();
+    cJSON_AddNumberToObject(held, "device", d);
+    cJSON_AddNumberToObject(held, "rows", (double)v->plan.rows[d]);
+    cJSON_AddNumberToObject(held, "bytes", (double)(v->plan.rows[d] * v->row_bytes));
+    cJSON *parts = cJSON_AddArrayToObject(held, "parts");
+    for (uint32_t i = 0; i < v->plan.lent.n_parts; i++)
+        if (v->plan.lent.held[d] >> i & 1)
+            cJSON_AddItemToArray(parts, cJSON_CreateNumber(i));
+    cJSON_AddItemToArray(list, held);
+}
+
+static void add_placement(cJSON *to, const struct sl_store_view *v, const struct sl_store_plan *p)
+{
+    const struct shares s = shares_of(v, p);
+    cJSON *one = cJSON_AddObjectToObject(to, sl_store_placement_words[p->placement]);
+    cJSON_AddNumberToObject(one, "gpu_rows", (double)p->cached);
+    cJSON_AddNumberToObject(one, "at_home", s.own);
+    cJSON_AddNumberToObject(one, "on_peers", s.peers);
+    cJSON_AddNumberToObject(one, "in_memory", s.memory);
+    if (v->epoch_bytes > 0)
+        cJSON_AddNumberToObject(one, "busiest_seconds", p->busiest_seconds * v->epoch_bytes * 1e-9);
+}
+
+void sl_store_view_add(const struct sl_store_view *v, cJSON *store)
+{
+    const struct sl_plan_question *q = &v->question;
+    double share[SL_LENT_DEVICES_MAX + 1];
+    if (!v->shown)
+        return;
+    cJSON_AddStringToObject(store, "placement", sl_store_placement_words[v->plan.placement]);
+    cJSON_AddStringToObject(store, "placement_reason", v->plan.reason);
+    cJSON_AddNumberToObject(store, "parts", v->plan.lent.n_parts);
+    cJSON_AddNumberToObject(store, "first_rows", (double)v->plan.lent.first);
+    cJSON_AddNumberToObject(store, "gpu_rows", (double)v->plan.cached);
+    cJSON *held = cJSON_AddArrayToObject(store, "held");
+    cJSON *links = cJSON_AddArrayToObject(store, "links");
+    cJSON *placements = cJSON_AddObjectToObject(store, "placements");
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        if (!takes_part(v, d))
+            continue;
+        add_held(held, v, d);
+        sl_store_plan_shares(q, &v->plan, d, share);
+        for (uint32_t from = 0; from <= q->n_devices; from++)
+            if (share[from] > 0)
+                add_way(links, v, d, from, share[from]);
+    }
+    for (int i = SL_STORE_ALONE; i <= SL_STORE_ONE_COPY; i++)
+        if ((int)v->others[i].placement == i)
+            add_placement(placements, v, &v->others[i]);
+}
