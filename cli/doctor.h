@@ -14,7 +14,7 @@
 // Only a problem stops jobs.
 enum sl_verdict { SL_VERDICT_OK, SL_VERDICT_WARNING, SL_VERDICT_PROBLEM };
 
-enum { SL_DOCTOR_CHECKS_MAX = 64, SL_DOCTOR_TEXT_BYTES = 1024 };
+enum { SL_DOCTOR_CHECKS_MAX = 80, SL_DOCTOR_TEXT_BYTES = 1024 };
 
 struct sl_doctor_check {
     const char *key; // in JSON

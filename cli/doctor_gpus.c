@@ -84,6 +84,34 @@ static void add_files(struct sl_doctor *d, const struct sl_gpu_report *r)
                   sl_units_bytes(most, sl_device_memory_available() / 2));
 }
 
+// " GPU 1 at 50 GB/s, 2 at 25 GB/s (assumed)", for a GPU.
+static void reach_text(const struct sl_gpu_report *r, uint32_t reader, char *out, size_t bytes)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < r->n && n < bytes; i++) {
+        const double rate = i == reader ? 0 : sl_gpus_link(r, reader, i);
+        if (rate > 0)
+            n += (size_t)snprintf(out + n, bytes - n, "%s %u at %.3g GB/s%s", n ? "," : "", i, rate,
+                                  r->gpu[reader].link[i] > 0 ? "" : " (assumed)");
+    }
+    if (n == 0)
+        snprintf(out, bytes, " none");
+}
+
+// Which GPUs can hold features together.
+static void add_links(struct sl_doctor *d, const struct sl_gpu_report *r)
+{
+    static char names[GPUS_TOLD][24], keys[GPUS_TOLD][16];
+    char reach[SL_DOCTOR_TEXT_BYTES - 64];
+    for (uint32_t i = 0; r->n > 1 && i < r->n && i < GPUS_TOLD; i++) {
+        snprintf(names[i], sizeof names[i], "read by GPU %u", i);
+        snprintf(keys[i], sizeof keys[i], "gpu%u_reads", i);
+        reach_text(r, i, reach, sizeof reach);
+        sl_doctor_add(d, keys[i], names[i], "GPU%s", reach);
+    }
+}
+
 // Blocks go to a GPU in one copy where they may be pinned.
 static void add_locked_limit(struct sl_doctor *d)
 {
@@ -139,6 +167,7 @@ void sl_doctor_check_gpus(struct sl_doctor *d)
         add_gpu(d, i, &r->gpu[i]);
     if (r->n == 0)
         return;
+    add_links(d, r);
     add_files(d, r);
     add_sharing(d);
     if (r->cublas[0])

@@ -17,7 +17,9 @@ GIB = 1 << 30
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
 
 
-def gpu(index, total=16 * GIB, free=15 * GIB, cores="", maps_files=False):
+def gpu(index, total=16 * GIB, free=15 * GIB, cores="", maps_files=False, reads=None):
+    """reads: GB/s of each GPU whose memory it reads, by number; 0: not known."""
+    reads = reads or {}
     return {
         "index": index,
         "name": f"Pretend {index}",
@@ -27,7 +29,8 @@ def gpu(index, total=16 * GIB, free=15 * GIB, cores="", maps_files=False):
         "memory_free": free,
         "bus_id": f"0000:0{index}:00.0",
         "cores": cores,
-        "peers": [],
+        "peers": list(reads),
+        "links": [reads.get(i, 0) for i in range(8)],
         "maps_files": maps_files,
     }
 
@@ -297,6 +300,15 @@ def test_doctor_lists_gpus(box):
     assert checks["nccl"]["found"].startswith(NCCL), checks["nccl"]
     assert "only" in checks["nccl"]["found"] and checks["nccl"]["verdict"] == "ok", checks["nccl"]
     assert "GPU 1" in machine.sluice("doctor").ok().out
+
+
+def test_doctor_says_who_reads_whose_memory(box):
+    machine = Machine.with_gpus(box, gpu(0, reads={1: 50, 2: 0}), gpu(1, reads={0: 50}), gpu(2))
+    _, checks = doctor(machine)
+    reads = [checks[f"gpu{i}_reads"]["found"] for i in range(3)]
+    assert reads == ["GPU 1 at 50 GB/s, 2 at 25 GB/s (assumed)", "GPU 0 at 50 GB/s", "GPU none"], reads
+    _, checks = doctor(Machine.with_gpus(box, gpu(0)))
+    assert "gpu0_reads" not in checks, checks
 
 
 @cases(

@@ -1,10 +1,12 @@
 """Who holds which features, of several GPUs that train: what the broker plans and says of it.
 
-The GPUs are emulated (tests/simt).
+Where jobs run the GPUs are emulated (tests/simt); dry runs are of machines that are made up.
 """
 
-from harness import cases, fingerprint, not_under, timeout
-from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
+from harness import cases, not_under, small_job, timeout
+from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
+from test_cuda_config import Machine
+from test_cuda_config import gpu as pretend
 
 NODES = 400  # of gpu_job's data set
 ROOM = 0.2
@@ -54,41 +56,144 @@ def test_linked_gpus_hold_parts(box, name, gpus, changes, placement, parts):
     assert placement in result.out and store["placement_reason"] in result.out, result
 
 
-def dry_run(box, job, gpus, *more, **env):
-    env = {
-        "SLUICE_CUDA_PLUGIN": PLUGIN,
-        "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
-        "SLUICE_SIMT_DEVICES": str(gpus),
-        **env,
+# ---- dry runs -----------------------------------------------------------------------------------
+
+SMALL, SMALL_ROW = 1500, 4 * 16  # vertices of the shared data set; bytes of a vertex's features
+TENTH = SMALL // 10
+SHARED = {"solver", "cliques", "one_copy"}
+
+
+def linked(n, rate=50):
+    return [{b: rate for b in range(n) if b != a} for a in range(n)]
+
+
+def ring(n, rate=25):
+    return [{(a + 1) % n: rate, (a - 1) % n: rate} for a in range(n)]
+
+
+def cube_mesh():
+    """Eight V100: two quads, each GPU with a link to one of the other."""
+    rates = [{} for _ in range(8)]
+    for a in range(8):
+        for b in range(8):
+            if a != b and a // 4 == b // 4:
+                rates[a][b] = 50 if a % 4 + b % 4 == 3 else 25
+    for a in range(4):
+        b = 4 + (a + 2) % 4
+        rates[a][b] = rates[b][a] = 50
+    return rates
+
+
+def dry_run(box, links, ratio=0.1, **changes):
+    """The plan as JSON and the text of a job whose devices but the first all train."""
+    machine = Machine.with_gpus(box, *(pretend(i, reads=r) for i, r in enumerate(links)))
+    devices = [CPU] + [{"kind": "cuda", "index": i} for i in range(len(links))]
+    job = {
+        "devices": devices,
+        "allocation": {"samplers": 1, "trainers": len(links), "switching": False},
+        "cache": {"policy": "expected", "ratio": ratio},
     }
-    return box.sluice("run", box.job(job), "--dry-run", *more, env=env).ok()
+    path = box.job(small_job(box.shared_dataset("small"), **{**job, **changes}))
+    store = machine.sluice("run", path, "--dry-run", "-o", "json").ok().json()["store"]
+    return store, machine.sluice("run", path, "--dry-run").ok().out
 
 
-@timeout(60)
-@not_under("address", SANITIZED)
-@cases(("two", 2), ("four", 4))
-def test_a_dry_run_shows_the_plan_and_what_others_come_to(box, name, gpus):
-    job = plan_job(box, gpus)
-    store = dry_run(box, job, gpus, "-o", "json").json()["store"]
-    room = int(ROOM * NODES)
-    assert (store["placement"], store["parts"]) == ("solver", gpus), store
-    held = {d["device"]: d for d in store["held"]}
-    assert sorted(held) == list(range(1, gpus + 1)), store
-    parts = [p for d in held.values() for p in d["parts"]]
-    assert sorted(parts) == list(range(gpus)), store
-    assert all(d["rows"] <= room and d["bytes"] == d["rows"] * ROW for d in held.values()), store
+def assert_whole(store, links):
+    """Who reads a part does so where it lies and where the reader reaches."""
+    held = {d["device"]: d["parts"] for d in store["held"]}
+    assert all(d["bytes"] == d["rows"] * SMALL_ROW for d in store["held"]), store
+    for way in store["links"]:
+        reader, source = way["reader"], way["from"]
+        if source not in ("memory", str(reader)):
+            assert held[int(source)], way
+            assert int(source) - 1 in links[reader - 1], (way, links)
     for reader in held:
-        ways = {w["from"]: w["share"] for w in store["links"] if w["reader"] == reader}
-        assert abs(sum(ways.values()) - 1) < 1e-6, (reader, ways)
-        peers = {str(d) for d in held if d != reader}
-        assert peers <= set(ways) <= peers | {str(reader), "memory"}, (reader, ways)
+        shares = [w["share"] for w in store["links"] if w["reader"] == reader]
+        assert abs(sum(shares) - 1) < 1e-6, (reader, shares)
+
+
+@cases(
+    ("2-linked", linked(2), 1, 2),
+    ("4-linked", linked(4), 1, 4),
+    ("8-linked", linked(8), 1, 8),
+    ("ring-of-4", ring(4), 2, 2),
+    ("8-v100", cube_mesh(), 2, 4),
+    ("4-apart", [{}] * 4, 0, 1),
+)
+def test_a_dry_run_shows_who_would_hold_what(box, name, links, parts_each, rooms):
+    store, said = dry_run(box, links)
+    assert store["placement"] == ("solver" if parts_each else "alone"), store
+    assert [len(d["parts"]) for d in store["held"]] == [parts_each] * len(links), store
+    assert all(d["rows"] <= TENTH for d in store["held"]), store
+    first = store["first_rows"]
+    assert store["gpu_rows"] <= rooms * TENTH, store
+    if first == 0:
+        assert store["gpu_rows"] > rooms * (TENTH - len(links)), store
+    assert_whole(store, links)
     others = store["placements"]
-    assert sorted(others) == ["alone", "cliques", "one_copy", "solver"], others
-    assert others["alone"]["on_peers"] == 0, others
-    assert others["solver"]["in_memory"] < others["alone"]["in_memory"], others
-    assert others["solver"]["busiest_seconds"] <= min(
-        o["busiest_seconds"] for o in others.values()
-    ), others
-    said = dry_run(box, job, gpus).out
-    assert f"store       solver: {store['gpu_rows']} of {NODES} rows" in said, said
-    assert all(f"device {d}: {held[d]['rows']} rows" in said for d in held), said
+    assert set(others) == {"alone"} | (SHARED if parts_each else set()), others
+    best = others[store["placement"]]["busiest_seconds"]
+    assert best <= others["alone"]["busiest_seconds"], others
+    assert f"store       {store['placement']}" in said and store["placement_reason"] in said, said
+    for d in store["held"]:
+        assert f"  device {d['device']}: {d['rows']} rows" in said, said
+    for placement in others:
+        assert f"\n  {placement} " in said, said
+
+
+def test_the_solver_has_more_on_gpus_than_cliques(box):
+    six = [{b: rate for b, rate in reads.items() if b < 6} for reads in cube_mesh()[:6]]
+    store, _ = dry_run(box, six)
+    rows = {p: o["gpu_rows"] for p, o in store["placements"].items()}
+    assert rows["alone"] < rows["cliques"] < rows["solver"] < rows["one_copy"], rows
+    seconds = {p: o["busiest_seconds"] for p, o in store["placements"].items()}
+    assert seconds["solver"] < seconds["cliques"] < seconds["alone"], seconds
+
+
+def test_all_gpus_hold_no_more_than_feature_ratio(box):
+    store, _ = dry_run(
+        box,
+        linked(4),
+        cache={"policy": "expected"},
+        store={"feature_ratio": 0.2, "placement": "solver"},
+    )
+    assert SMALL // 5 - 4 < store["gpu_rows"] <= SMALL // 5, store
+    assert all(d["rows"] < SMALL // 5 for d in store["held"]), store
+
+
+def test_with_room_for_everything_nobody_shares(box):
+    store, _ = dry_run(box, linked(4), cache={"policy": "expected"})
+    assert store["placement"] == "alone" and store["gpu_rows"] == SMALL, store
+    assert "room for every row" in store["placement_reason"], store
+
+
+def test_slow_links_have_the_hottest_rows_everywhere(box):
+    fast, _ = dry_run(box, linked(4, 300), store={"placement": "solver"})
+    slow, _ = dry_run(box, linked(4, 3), store={"placement": "solver"})
+    assert fast["first_rows"] < slow["first_rows"], (fast["first_rows"], slow["first_rows"])
+    assert slow["gpu_rows"] < fast["gpu_rows"], (slow, fast)
+
+
+# ---- refused ------------------------------------------------------------------------------------
+
+
+@cases(
+    ("both-ratios", {"feature_ratio": 0.5}, {"policy": "degree", "ratio": 0.1}, "take one out"),
+    ("no-cache", {"feature_ratio": 0.5}, {"policy": "none"}, "cache.policy"),
+    ("no-word", {"placement": "everywhere"}, {"policy": "degree"}, "store.placement"),
+)
+def test_keys_that_contradict_one_another_are_refused(box, name, store, cache, why):
+    machine = Machine.with_gpus(box, pretend(0), pretend(1))
+    result = machine.plan(devices="auto", store=store, cache=cache)
+    assert result.rc == 2 and why in result.err, result
+
+
+@cases(("placement", {"placement": "solver"}), ("ratio", {"feature_ratio": 0.5}))
+def test_what_is_of_gpus_is_refused_on_cores(box, name, store):
+    machine = Machine.with_gpus(box)
+    result = machine.plan(devices=[CPU, CPU], store=store, cache={"policy": "degree"})
+    assert result.rc == 2 and "no GPUs" in result.err, result
+    # Where the job leaves devices open it runs, and is told so.
+    result = machine.plan(devices="auto", store=store, cache={"policy": "degree"}).ok()
+    assert "change nothing" in result.err, result
+    assert result.json()["config"]["store"]["placement"] == "auto", result
