@@ -56,6 +56,57 @@ def test_linked_gpus_hold_parts(box, name, gpus, changes, placement, parts):
     assert placement in result.out and store["placement_reason"] in result.out, result
 
 
+# ---- when the split changes -----------------------------------------------------------------------
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(("fewer", (1, 3), (2, 2)), ("more", (2, 2), (1, 3)))
+def test_a_change_of_the_split_changes_the_plan_once(box, name, before, after):
+    job = gpu_job(
+        box,
+        [gpu(i) for i in range(4)],
+        epochs=3,
+        allocation={"samplers": before[0], "trainers": before[1]},
+        schedule=[{"epoch": 1, "samplers": after[0], "trainers": after[1]}],
+        cache={"policy": "degree", "ratio": ROOM},
+    )
+    _, report = train(box, job, 4)
+    store, room = report["store"], int(ROOM * NODES)
+    assert (store["parts"], store["plans"]) == (after[1], 2), store
+    held = {d["device"]: (d["rows"], d["parts"]) for d in store["held"]}
+    # Standby trainers hold no part, but what they have room for.
+    assert held == {d: (room, 1 if d >= after[0] else 0) for d in range(4)}, store
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_a_death_changes_no_plan(box):
+    _, report = train(box, plan_job(box, 2), 2, SLUICE_FAILPOINT="trainer_extracted:5")
+    assert len(report["restarts"]) == 1, report["restarts"]
+    assert (report["store"]["parts"], report["store"]["plans"]) == (2, 1), report["store"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_no_gpu_holds_more_than_its_budget_leaves(box):
+    budgets = [5000, 5400, 5800]  # KiB, of which a step takes more than 3.4 MB
+    devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]
+    job = plan_job(box, 3, cache={"policy": "degree"})
+    job["dataset"] = box.shared_dataset("wide", n=1000, feat_dim=800)
+    job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
+    job["evaluate"]["fanout"] = [2, 2]
+    job["devices"] = devices
+    _, report = train(box, job, 3)
+    store, batches = report["store"], report["batches"]
+    assert batches["trained"] == batches["scheduled"], batches
+    rows = [d["rows"] for d in store["held"]]
+    assert store["placement"] == "solver" and store["gpu_rows"] > max(rows), store
+    # A step was measured, and a quarter more is left to it.
+    assert all(d["bytes"] < kib * 1024 - 4e6 for d, kib in zip(store["held"], budgets)), store
+    assert 0 < rows[0] <= min(rows[1:]), store
+
+
 # ---- dry runs -----------------------------------------------------------------------------------
 
 SMALL, SMALL_ROW = 1500, 4 * 16  # vertices of the shared data set; bytes of a vertex's features
