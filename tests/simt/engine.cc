@@ -87,6 +87,7 @@ fibre *current;
 context host_context;
 unsigned made; // fibres with a stack
 unsigned n_threads, n_ended, n_at_barrier;
+bool is_abandoned;         // the block was left in the middle
 fibre *ready[THREADS_MAX]; // a ring; shuffled order takes any of it
 unsigned ready_head, n_ready;
 unsigned char *dynamic_memory;
@@ -332,6 +333,13 @@ void run_block(call &k)
     running.stack = (uintptr_t)to->stack;
     running.stack_end = running.stack + STACK_BYTES;
     switch_context(&host_context, &to->saved);
+    if (is_abandoned) {
+        is_abandoned = false;
+        for (unsigned i = 0; i < made; i++)
+            make_context(&fibres[i]);
+        window::reopen();
+        return;
+    }
     if (n_ended != n_threads)
         report_stuck();
     check_dynamic_zone(k);
@@ -418,13 +426,23 @@ void execute(call &k)
     block_order order(n);
     {
         window open;
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n && !device_is_lost(); i++) {
+            drop_the_dead();
             set_block((uint32_t)order.at(i));
             spoil_shared(k, i == 0);
             run_block(k);
         }
     }
     running.kernel = NULL;
+}
+
+void abandon(cudaError_t why)
+{
+    static context nowhere;
+    lose_device(why);
+    is_abandoned = true;
+    switch_context(&nowhere, &host_context);
+    __builtin_unreachable();
 }
 
 unsigned char *dynamic_shared_begin()

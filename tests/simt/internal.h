@@ -8,6 +8,7 @@
 #define SL_TESTS_SIMT_INTERNAL_H
 
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "tests/simt/counts.h"
@@ -26,6 +27,7 @@ struct settings {
     int devices;
     bool no_device, old_driver, no_register;
     bool maps_read_only; // memory that the process may only read can be registered
+    bool dead_faults;    // memory of a process that has died cannot be read, instead of rubbish
     long fail_malloc, fail_launch, fail_sync; // the Nth call; 0 = none
     bool no_nccl, remote_error;
     long fail_init;         // the Nth ncclCommInitRankConfig(); 0 = none
@@ -106,6 +108,8 @@ extern struct running running;
 
 // Runs a kernel to its end.
 void execute(call &kernel);
+// Ends the running launch where it is, as a fault of the device does: for a signal's handler.
+[[noreturn]] void abandon(cudaError_t why);
 // The first time that a kernel is named it is loaded.
 void note_loaded(const void *function, const char *name);
 // What a launch is refused for.
@@ -122,6 +126,7 @@ uint64_t random_word();
 struct window {
     window();
     ~window();
+    static void reopen(); // behind a signal, which closes it where there are protection keys
 };
 
 enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_PEER };
@@ -130,8 +135,30 @@ struct range {
     range_kind kind;
     int device;
     bool read_only;
-    uint64_t number; // counts allocations
+    uint64_t number;      // counts allocations
+    bool is_lost = false; // another process's, which is dead, and using it is a fault
 };
+
+enum : size_t { PAGE = 4096 };
+enum { FREED_BYTE = 0xdb };
+
+struct device {
+    uintptr_t begin, end; // its part of the region
+    size_t used;
+};
+
+struct heap {
+    unsigned char *base;
+    size_t bytes, touched; // touched: the end of what was ever allocated
+    int file;
+    device devices[16];
+    std::map<uintptr_t, range> ranges; // by begin: of all kinds
+    uint64_t numbers;
+    int windows;
+    int key; // memory protection key of the region; -1: the system has none
+    cudaError_t lost;
+};
+heap &the_heap();
 // The range that an address is in, or NULL.
 const struct range *find_range(const void *p);
 bool touches_range(const void *p, size_t bytes);
@@ -141,11 +168,26 @@ int current_device();
 bool device_is_lost();
 void lose_device(cudaError_t why);
 
+// What giving memory back begins with: it waits for all that the device does, in whatever stream.
+cudaError_t stop_device(const char *what);
 void check_all_guards();
 // What every call of the runtime fails with: no devices, or a device that has faulted.
 cudaError_t device_error();
 // Notes an error for cudaGetLastError(), and returns it.
 cudaError_t failed(cudaError_t error);
+
+// How every call of the runtime begins.
+#define SIMT_ENTRY()                                                                               \
+    std::lock_guard<big_lock> hold(lock());                                                        \
+    if (cudaError_t error = device_error())                                                        \
+    return failed(error)
+
+// ---- peers.cc -----------------------------------------------------------------------------------
+
+// Takes away the memory of processes that have died. Between blocks too: cheap where there is none.
+void drop_the_dead();
+// Whether it is memory that is gone: then the device is lost.
+bool is_lost_memory(const void *p);
 
 // ---- check.cc: what is known of accesses --------------------------------------------------------
 

@@ -2,11 +2,12 @@
  * memory.cc - the devices' memory, and what host memory a device may use.
  *
  * DESIGN. One region of addresses is reserved for device memory, a part of it for each device; it
- * is a file of the process's memory (memfd), so that another process can map a piece of it as CUDA
- * IPC does. Nobody may touch it while no window is open: the region is PROT_NONE then, so host code
- * that follows a pointer to device memory dies at once (report.cc says why). Windows are opened by
- * launches and by the runtime's copies, and may nest. Where the processor has protection keys a window
- * is the calling thread's alone and costs nothing; otherwise it is the process's, by mprotect().
+ * is a file of the process's memory (memfd), so that another process can map a piece of it
+ * (peers.cc). Nobody may touch it while no window is open: the region is PROT_NONE then, so host
+ * code that follows a pointer to device memory dies at once (report.cc says why). Windows are
+ * opened by launches and by the runtime's copies, and may nest. Where the processor has protection
+ * keys a window is the calling thread's alone and costs nothing; otherwise it is the process's, by
+ * mprotect().
  *
  *      | guard | allocation, 512-aligned | guard | free ... | guard | allocation | guard |
  *
@@ -21,36 +22,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 
 namespace simt {
-
-namespace {
-
-enum : size_t {
-    ALIGNMENT = 512,
-    GUARD = 512,
-    FILLED_BYTES = 16 << 20, // of a large allocation: its begin and its end
-    PAGE = 4096,
-};
-enum { GUARD_BYTE = 0xc9, FRESH_BYTE = 0xff, FREED_BYTE = 0xdb };
-
-struct device {
-    uintptr_t begin, end; // its part of the region
-    size_t used;
-};
-
-struct heap {
-    unsigned char *base;
-    size_t bytes, touched; // touched: the end of what was ever allocated
-    int file;
-    device devices[16];
-    std::map<uintptr_t, range> ranges; // by begin: of all kinds
-    uint64_t numbers;
-    int windows;
-    int key; // memory protection key of the region; -1: the system has none
-    cudaError_t lost;
-};
 
 heap &the_heap()
 {
@@ -80,6 +53,15 @@ heap &the_heap()
     return *h;
 }
 
+namespace {
+
+enum : size_t {
+    ALIGNMENT = 512,
+    GUARD = 512,
+    FILLED_BYTES = 16 << 20, // of a large allocation: its begin and its end
+};
+enum { GUARD_BYTE = 0xc9, FRESH_BYTE = 0xff };
+
 thread_local int chosen_device;
 
 void protect(int how)
@@ -93,7 +75,7 @@ void protect(int how)
     if (n && mprotect(h.base, n, how) != 0)
         report("SYSTEM", "mprotect of device memory failed: %m");
     for (auto &r : h.ranges) // what other processes gave
-        if (r.second.kind == RANGE_PEER)
+        if (r.second.kind == RANGE_PEER && !r.second.is_lost)
             mprotect((void *)r.first, (r.second.end - r.first + PAGE - 1) / PAGE * PAGE, how);
 }
 
@@ -145,13 +127,6 @@ bool overlaps(uintptr_t begin, uintptr_t end)
     return next != h.ranges.begin() && std::prev(next)->second.end > begin;
 }
 
-struct ipc {
-    uint64_t magic;
-    int32_t pid, file, device;
-    uint64_t offset, bytes;
-};
-const uint64_t IPC_MAGIC = 0x53494d54495043ull;
-
 long malloc_calls;
 
 bool there_are_devices()
@@ -164,8 +139,15 @@ bool there_are_devices()
 window::window()
 {
     lock().lock();
-    if (the_heap().windows++ == 0)
+    if (the_heap().windows++ == 0) {
         protect(PROT_READ | PROT_WRITE);
+        drop_the_dead();
+    }
+}
+
+void window::reopen()
+{
+    protect(PROT_READ | PROT_WRITE);
 }
 
 window::~window()
@@ -235,8 +217,7 @@ void lose_device(cudaError_t why)
 
 using namespace simt;
 
-// What giving memory back begins with: it waits for all that the device does, in whatever stream.
-static cudaError_t stop_device(const char *what)
+cudaError_t simt::stop_device(const char *what)
 {
     refuse_in_a_sum(what);
     counts().stops++;
@@ -252,12 +233,6 @@ cudaError_t simt::device_error()
 {
     return there_are_devices() ? the_heap().lost : no_devices();
 }
-
-// How every call of the runtime begins.
-#define SIMT_ENTRY()                                                                               \
-    std::lock_guard<big_lock> hold(lock());                                                        \
-    if (cudaError_t error = device_error())                                                        \
-    return failed(error)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
@@ -487,62 +462,4 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *out, const void *p)
     out->devicePointer = const_cast<void *>(p);
     out->hostPointer = host ? const_cast<void *>(p) : NULL;
     return cudaSuccess;
-}
-
-// ---- memory of other processes ------------------------------------------------------------------
-
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *p)
-{
-    SIMT_ENTRY();
-    const range *r = find_range(p);
-    if (!r || r->kind != RANGE_DEVICE || r->begin != (uintptr_t)p)
-        return failed(cudaErrorInvalidValue);
-    heap &h = the_heap();
-    ipc handle = {
-        IPC_MAGIC,        (int32_t)getpid(), h.file, r->device, r->begin - (uintptr_t)h.base,
-        r->end - r->begin};
-    memset(out, 0, sizeof *out);
-    memcpy(out, &handle, sizeof handle);
-    return cudaSuccess;
-}
-
-cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned)
-{
-    *out = NULL;
-    SIMT_ENTRY();
-    ipc from;
-    memcpy(&from, &handle, sizeof from);
-    if (from.magic != IPC_MAGIC || from.pid == getpid()) // CUDA refuses the owner too
-        return failed(cudaErrorInvalidValue);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", from.pid, from.file);
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
-        return failed(cudaErrorInvalidResourceHandle);
-    size_t skip = from.offset % PAGE, bytes = (skip + from.bytes + PAGE - 1) / PAGE * PAGE;
-    heap &h = the_heap();
-    void *p = mmap(NULL, bytes, h.windows ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file,
-                   (off_t)(from.offset - skip));
-    close(file);
-    if (p == MAP_FAILED)
-        return failed(cudaErrorMemoryAllocation);
-    if (h.key >= 0 && pkey_mprotect(p, bytes, PROT_READ | PROT_WRITE, h.key) != 0)
-        report("SYSTEM", "pkey_mprotect of another process's memory failed: %m");
-    uintptr_t begin = (uintptr_t)p; // the range begins with the page; *out lies in it
-    h.ranges[begin] = {begin,      begin + skip + from.bytes, RANGE_PEER, chosen_device, false,
-                       ++h.numbers};
-    *out = (void *)(begin + skip);
-    return cudaSuccess;
-}
-
-cudaError_t cudaIpcCloseMemHandle(void *p)
-{
-    SIMT_ENTRY();
-    const range *r = find_range(p);
-    if (!r || r->kind != RANGE_PEER)
-        return failed(cudaErrorInvalidValue);
-    cudaError_t rc = stop_device("cudaIpcCloseMemHandle()");
-    munmap((void *)r->begin, (r->end - r->begin + PAGE - 1) / PAGE * PAGE);
-    the_heap().ranges.erase(r->begin);
-    return rc;
 }

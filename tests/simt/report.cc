@@ -21,6 +21,8 @@ enum { SIGNAL_STACK_BYTES = 64 << 10 };
 
 void on_fault(int signal, siginfo_t *info, void *)
 {
+    if (running.kernel && is_lost_memory(info->si_addr))
+        abandon(cudaErrorIllegalAddress);
     static thread_local volatile sig_atomic_t again;
     if (again++) {
         ::signal(signal, SIG_DFL);

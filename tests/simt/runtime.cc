@@ -201,17 +201,16 @@ void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, s
                size_t height)
 {
     window open;
+    if (is_lost_memory(to) || is_lost_memory(from)) {
+        lose_device(cudaErrorIllegalAddress);
+        return;
+    }
     for (size_t i = 0; i < height; i++)
         memmove(static_cast<char *>(to) + i * to_pitch,
                 static_cast<const char *>(from) + i * from_pitch, width);
 }
 
 } // namespace
-
-#define SIMT_ENTRY()                                                                               \
-    std::lock_guard<big_lock> hold(lock());                                                        \
-    if (cudaError_t error = device_error())                                                        \
-    return failed(error)
 
 // ---- errors -------------------------------------------------------------------------------------
 
@@ -591,7 +590,10 @@ cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t s)
     counts().fills++;
     give_quick(stream_of(s), [=] {
         window open;
-        memset(p, byte, bytes);
+        if (is_lost_memory(p))
+            lose_device(cudaErrorIllegalAddress);
+        else
+            memset(p, byte, bytes);
     });
     return cudaSuccess;
 }

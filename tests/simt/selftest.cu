@@ -105,6 +105,14 @@ __global__ void block_race(uint32_t *out)
         out[0] = 7;
 }
 
+__global__ void read_twice(const uint32_t *from, uint32_t *out, volatile uint32_t *stage)
+{
+    out[blockIdx.x] = from[0];
+    if (blockIdx.x == 0)
+        for (*stage = 1; *stage != 2;)
+            __nanosleep(1000);
+}
+
 int launch(enum simt_defect defect, uint32_t *out, const uint32_t *host)
 {
     static const size_t shared = THREADS * sizeof(uint32_t);
@@ -166,4 +174,11 @@ extern "C" __attribute__((visibility("default"))) int sluice_simt_selftest_run(
     int rc = host ? run_on(defect, host) : -1;
     free(host);
     return rc;
+}
+
+extern "C" __attribute__((visibility("default"))) int sluice_simt_read_twice(
+    const uint32_t *from, uint32_t *out, volatile uint32_t *stage)
+{
+    simt::launch("read_twice", read_twice, 2, 1, 0, 0)(from, out, stage);
+    return cudaDeviceSynchronize();
 }

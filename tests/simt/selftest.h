@@ -1,5 +1,5 @@
 /*
- * selftest.h - kernels with defects, which the emulation must find, and one without.
+ * selftest.h - kernels with defects, which the emulation must find, and some without.
  */
 #ifndef SL_TESTS_SIMT_SELFTEST_H
 #define SL_TESTS_SIMT_SELFTEST_H
@@ -26,5 +26,12 @@ enum simt_defect {
     SIMT_HOST_MEMORY,       // a load from host memory that is not registered
     SIMT_DEFECTS,
 };
+
+/*
+ * out[b] = from[0] by block b of two. Between them, and with the seed 0 in this order, *stage
+ * (pinned memory) is 1 until the host has made it 2. Returns what the runtime said, a cudaError_t.
+ */
+#define SIMT_READ_TWICE_SYMBOL "sluice_simt_read_twice"
+typedef int (*simt_read_twice)(const uint32_t *from, uint32_t *out, volatile uint32_t *stage);
 
 #endif

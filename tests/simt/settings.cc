@@ -13,6 +13,8 @@
  *                             all-reduce of others (60)
  *   SLUICE_SIMT_READ_ONLY=1   memory that the process may only read can be registered; without it
  *                             that fails, as with many drivers
+ *   SLUICE_SIMT_DEAD=WHAT     garbage: memory of a process that has died is rubbish to those who have it
+ *                             open; fault: using it loses the device (garbage)
  *   SLUICE_SIMT_REGISTERED=FILE  gets a line for each piece of host memory that is registered:
  *                             process, address, bytes
  *   SLUICE_SIMT_COUNTS=FILE   gets a line as JSON at the end of each process: what it has counted
@@ -104,6 +106,10 @@ struct settings read_settings()
     s.counts = getenv("SLUICE_SIMT_COUNTS");
     if (const char *read_only = getenv("SLUICE_SIMT_READ_ONLY"))
         s.maps_read_only = atoi(read_only) != 0;
+    const char *dead = getenv("SLUICE_SIMT_DEAD");
+    s.dead_faults = dead && strcmp(dead, "fault") == 0;
+    if (dead && !s.dead_faults && strcmp(dead, "garbage") != 0)
+        report("SETTINGS", "SLUICE_SIMT_DEAD is \"%s\", wanted garbage or fault", dead);
     for (const char *hold = getenv("SLUICE_SIMT_HOLD"); hold && access(hold, F_OK) == 0;)
         usleep(10000);
     s.patience_s = 60;

@@ -1,0 +1,240 @@
+/*
+ * Memory of other processes' GPUs, as the emulation has it (tests/simt/peers.cc): what becomes of
+ * it when its owner is killed, between kernels and in one.
+ */
+#include "tests/unit/gpu_fixture.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "common/base/bits.h"
+#include "tests/simt/selftest.h"
+
+enum { BYTES = 3 << 12, LENT = 42, GONE = 0xdb };
+
+static const struct sl_device *gpu;
+
+#define OK(expr) ck_assert_msg((expr) == SL_OK, #expr ": %s", sl_error_message())
+
+static void set_up(void)
+{
+    unsetenv("SLUICE_SIMT_FAIL");
+    unsetenv("SLUICE_SIMT_DEAD");
+    unsetenv("SLUICE_SIMT_KEYS");
+    unsetenv("SLUICE_SIMT_SEED");
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    char path[4200];
+    ck_assert(gpu_find(path, sizeof path));
+    setenv("SLUICE_CUDA_PLUGIN", path, 1);
+}
+
+static void open_gpu(uint32_t index)
+{
+    const struct sl_plugin *plugin;
+    OK(sl_plugin_open(&plugin));
+    OK(plugin->open(index, 0));
+    gpu = plugin->device;
+}
+
+// Another process with BYTES of LENT on GPU 1, which lives until it is killed.
+static pid_t lend(struct sl_device_share *share)
+{
+    int there[2];
+    ck_assert_int_eq(pipe(there), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves nobody behind
+        open_gpu(1);
+        unsigned char *p = gpu->memory.alloc(BYTES);
+        OK(gpu->fill(p, LENT, BYTES));
+        OK(gpu->sync());
+        OK(gpu->share(p, share));
+        ck_assert_int_eq(write(there[1], share, sizeof *share), (int)sizeof *share);
+        for (;;)
+            pause();
+    }
+    close(there[1]);
+    ck_assert_int_eq(read(there[0], share, sizeof *share), (int)sizeof *share);
+    close(there[0]);
+    return child;
+}
+
+static void end(pid_t process)
+{
+    int status;
+    ck_assert_int_eq(kill(process, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(process, &status, 0), process);
+}
+
+static void expect(const void *p, int byte)
+{
+    unsigned char *seen = gpu_get(gpu, p, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        ck_assert_int_eq(seen[i], byte);
+    free(seen);
+}
+
+// With the processor's protection keys (where it has them) and without.
+static void set_keys(int with)
+{
+    setenv("SLUICE_SIMT_KEYS", with ? "1" : "0", 1);
+}
+
+START_TEST(memory_of_a_dead_process_is_rubbish)
+{
+    struct sl_device_share share, other;
+    void *p, *q;
+    set_keys(_i);
+    pid_t owner = lend(&share), neighbour = lend(&other);
+    open_gpu(0);
+    OK(gpu->attach(&share, &p));
+    OK(gpu->attach(&other, &q));
+    expect(p, LENT);
+    end(owner);
+    expect(p, GONE);
+    expect(q, LENT);
+    gpu->detach(p);
+    ck_assert_int_eq(gpu->attach(&share, &p), SL_EUNSUPPORTED);
+    gpu->detach(q);
+    OK(gpu->sync());
+    end(neighbour);
+}
+END_TEST
+
+START_TEST(memory_that_is_closed_first_is_of_no_concern)
+{
+    struct sl_device_share share;
+    void *p;
+    setenv("SLUICE_SIMT_DEAD", "fault", 1);
+    pid_t owner = lend(&share);
+    open_gpu(0);
+    OK(gpu->attach(&share, &p));
+    gpu->detach(p);
+    end(owner);
+    p = gpu->memory.alloc(BYTES);
+    OK(gpu->fill(p, 1, BYTES));
+    expect(p, 1);
+}
+END_TEST
+
+START_TEST(a_copy_of_a_dead_process_s_memory_can_lose_the_device)
+{
+    struct sl_device_share share;
+    unsigned char seen[16];
+    void *p;
+    set_keys(_i);
+    setenv("SLUICE_SIMT_DEAD", "fault", 1);
+    pid_t owner = lend(&share);
+    open_gpu(0);
+    OK(gpu->attach(&share, &p));
+    end(owner);
+    void *own = gpu->memory.alloc(BYTES);
+    OK(gpu->fill(own, 1, BYTES));
+    expect(own, 1); // nothing is lost by its being open
+    int rc = gpu->copy(seen, p, sizeof seen);
+    ck_assert_int_eq(rc == SL_OK ? gpu->sync() : rc, SL_EDEVICE);
+    ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
+}
+END_TEST
+
+// --- in a kernel ---------------------------------------------------------------------------------
+
+struct killer {
+    volatile uint32_t *stage;
+    pid_t process;
+};
+
+// While the kernel is between its two blocks.
+static void *kill_in_between(void *context)
+{
+    const struct killer *k = context;
+    while (*k->stage != 1)
+        sched_yield();
+    end(k->process);
+    *k->stage = 2;
+    return NULL;
+}
+
+// What two blocks read of a word of the memory of a process that is killed between them.
+static int read_around_a_death(uint32_t seen[2])
+{
+    struct sl_device_share share;
+    void *p;
+    pthread_t thread;
+    simt_read_twice read_twice = NULL;
+    pid_t owner = lend(&share);
+    open_gpu(0);
+    void *library = dlopen(sl_plugin_path(), RTLD_NOW | RTLD_NOLOAD);
+    ck_assert_ptr_nonnull(library);
+    *(void **)&read_twice = dlsym(library, SIMT_READ_TWICE_SYMBOL);
+    ck_assert_ptr_nonnull(read_twice);
+    OK(gpu->attach(&share, &p));
+    uint32_t *out = gpu->memory.alloc(2 * sizeof *out);
+    struct killer killer = {gpu->host_alloc(sizeof(uint32_t)), owner};
+    ck_assert(out && killer.stage);
+    *killer.stage = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, kill_in_between, &killer), 0);
+    int rc = read_twice(p, out, killer.stage);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    if (rc == 0) {
+        OK(gpu->copy(seen, out, 2 * sizeof *seen));
+        OK(gpu->sync());
+    }
+    return rc;
+}
+
+START_TEST(a_kernel_reads_rubbish_when_the_owner_dies)
+{
+    uint32_t seen[2];
+    set_keys(_i);
+    ck_assert_int_eq(read_around_a_death(seen), 0);
+    ck_assert_uint_eq(seen[0], 0x01010101u * LENT);
+    ck_assert_uint_eq(seen[1], 0x01010101u * GONE);
+}
+END_TEST
+
+START_TEST(a_kernel_can_fault_when_the_owner_dies)
+{
+    enum { ILLEGAL_ADDRESS = 700 };
+    uint32_t seen[2];
+    set_keys(_i);
+    setenv("SLUICE_SIMT_DEAD", "fault", 1);
+    ck_assert_int_eq(read_around_a_death(seen), ILLEGAL_ADDRESS);
+    ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
+    ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
+}
+END_TEST
+
+START_TEST(there_is_no_emulated_gpu)
+{
+    printf("SKIP: there is no emulated GPU\n");
+}
+END_TEST
+
+int main(void)
+{
+    char path[4200];
+    Suite *suite = suite_create("device_peers");
+    TCase *t = tcase_create("peers");
+    tcase_set_timeout(t, 60);
+    suite_add_tcase(suite, t);
+    if (gpu_find(path, sizeof path)) {
+        tcase_add_checked_fixture(t, set_up, NULL);
+        tcase_add_loop_test(t, memory_of_a_dead_process_is_rubbish, 0, 2);
+        tcase_add_test(t, memory_that_is_closed_first_is_of_no_concern);
+        tcase_add_loop_test(t, a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2);
+        tcase_add_loop_test(t, a_kernel_reads_rubbish_when_the_owner_dies, 0, 2);
+        tcase_add_loop_test(t, a_kernel_can_fault_when_the_owner_dies, 0, 2);
+    } else {
+        tcase_add_test(t, there_is_no_emulated_gpu);
+    }
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
