@@ -33,6 +33,7 @@ FAKES := $(LIB)/fake_plugin.so $(LIB)/fake_nvml.so
 $(BIN)/tests/test_device_plugin: | $(LIB)/fake_plugin.so
 $(BIN)/tests/test_device_cuda: | $(LIB)/fake_nvml.so
 $(LIB)/fake_plugin.so: common/device/plugin.h common/device/device.h common/base/version.h
+$(LIB)/fake_nvml.so: kernels/cuda/nvml.h
 $(FAKES): $(LIB)/%.so: tests/unit/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@

@@ -1,8 +1,8 @@
 /*
  * libraries.h - what the plug-in takes from libraries that it looks for at run time.
  *
- * None of them is needed to open a GPU. The emulation (tests/simt) has an NCCL of its own, NVML
- * where SLUICE_NVML names one, and no cuBLAS: the files behind these functions then say so.
+ * None of them is needed to open a GPU. The emulation (tests/simt) has an NCCL of its own, of
+ * NVML what is about links, and no cuBLAS: the files behind these functions then say so.
  */
 #ifndef SL_KERNELS_CUDA_LIBRARIES_H
 #define SL_KERNELS_CUDA_LIBRARIES_H
@@ -29,6 +29,8 @@ extern const struct sl_collective sl_cuda_collective;
 // not there, or the GPU is in slices (MIG).
 bool sl_cuda_nvml_free(const char *bus_id, uint64_t *free_bytes);
 bool sl_cuda_nvml_load(const char *bus_id, struct sl_device_load *out);
+// Fills `link` for those GPUs that are `peers`, whose bus_id is there; 0 where it is not known.
+void sl_cuda_nvml_links(struct sl_gpu_report *report);
 
 /*
  * The calling thread's queue, for files that do not see CUDA's types (runtime.cu): *stream is a

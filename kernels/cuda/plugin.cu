@@ -168,6 +168,15 @@ static uint64_t find_free(int index, const char *bus_id)
     return left;
 }
 
+// GB/s at which it reads its own memory: its clock ticks twice a cycle. 0: not known.
+static float own_rate(int index)
+{
+    int bits = 0, khz = 0;
+    cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, index);
+    cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, index);
+    return 2 * (float)khz * 1e3f * (float)bits / 8 / 1e9f;
+}
+
 static void describe(int index, int n, struct sl_gpu *out)
 {
     cudaDeviceProp p;
@@ -183,6 +192,7 @@ static void describe(int index, int n, struct sl_gpu *out)
     write_bus_id(&p, out->bus_id, sizeof out->bus_id);
     read_cores(out->bus_id, out->cores, sizeof out->cores);
     out->peers = find_peers(index, n);
+    out->link[index] = own_rate(index);
     cudaDeviceGetAttribute(&unified, cudaDevAttrCanUseHostPointerForRegisteredMem, index);
     cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, index);
     out->unified_host = unified != 0;
@@ -201,6 +211,7 @@ static void report(struct sl_gpu_report *out)
     out->n = (uint32_t)n;
     for (int i = 0; i < n; i++)
         describe(i, n, &out->gpu[i]);
+    sl_cuda_nvml_links(out);
     sl_cuda_cublas_describe(out->cublas, sizeof out->cublas);
     sl_cuda_nccl_describe(out->nccl, sizeof out->nccl);
 }

@@ -16,6 +16,7 @@
 
 namespace simt {
 
+enum { DEVICES_MAX = 16 };
 enum order { ORDER_FORWARD, ORDER_REVERSE, ORDER_SHUFFLED };
 
 // What the environment says, read once (settings.cc).
@@ -25,6 +26,7 @@ struct settings {
     bool lazy;        // streams run at synchronisation only, not when they are given work
     size_t memory_bytes;
     int devices;
+    const char *links; // between them, or NULL
     bool no_device, old_driver, no_register;
     bool maps_read_only; // memory that the process may only read can be registered
     bool dead_faults;    // memory of a process that has died cannot be read, instead of rubbish
@@ -151,7 +153,7 @@ struct heap {
     unsigned char *base;
     size_t bytes, touched; // touched: the end of what was ever allocated
     int file;
-    device devices[16];
+    device devices[DEVICES_MAX];
     std::map<uintptr_t, range> ranges; // by begin: of all kinds
     uint64_t numbers;
     int windows;
@@ -181,6 +183,11 @@ cudaError_t failed(cudaError_t error);
     std::lock_guard<big_lock> hold(lock());                                                        \
     if (cudaError_t error = device_error())                                                        \
     return failed(error)
+
+// ---- links.cc -----------------------------------------------------------------------------------
+
+// Whether one device may use the memory of another one.
+bool reaches(int reader, int owner);
 
 // ---- peers.cc -----------------------------------------------------------------------------------
 

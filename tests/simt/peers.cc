@@ -118,6 +118,8 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     memcpy(&from, &handle, sizeof from);
     if (from.magic != IPC_MAGIC || from.pid == getpid()) // CUDA refuses the owner too
         return failed(cudaErrorInvalidValue);
+    if (from.device != current_device() && !reaches(current_device(), from.device))
+        return failed(cudaErrorPeerAccessUnsupported);
     // The process is named before its file is: a file that is there is that one's.
     char path[64];
     int owner = (int)syscall(SYS_pidfd_open, from.pid, 0);

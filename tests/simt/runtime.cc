@@ -354,19 +354,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
-{
-    SIMT_ENTRY();
-    *can = device != peer;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
-{
-    SIMT_ENTRY();
-    return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSetLimit(cudaLimit, size_t)
 {
     SIMT_ENTRY();

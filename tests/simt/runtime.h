@@ -35,6 +35,8 @@
     X(cudaErrorNoKernelImageForDevice, 209,                                                        \
       "no kernel image is available for execution on the device")                                  \
     X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                       \
+    X(cudaErrorPeerAccessUnsupported, 217,                                                         \
+      "peer access is not supported between these two devices")                                    \
     X(cudaErrorNvlinkUncorrectable, 220,                                                           \
       "uncorrectable NVLink error detected during the execution")                                  \
     X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                              \

@@ -4,6 +4,8 @@
  *   SLUICE_SIMT_SEED=N        0 forward, 1 reverse, from 2 on shuffled by N; odd: streams are lazy
  *   SLUICE_SIMT_MEMORY=BYTES  of a device (1 GiB)
  *   SLUICE_SIMT_DEVICES=N     how many there are (1)
+ *   SLUICE_SIMT_LINKS=WHICH   who reaches whose memory, and at what rate: full, ring, cube, none, the
+ *                             GB/s of each pair or a file of them (full)
  *   SLUICE_SIMT_HOLD=FILE     nothing starts while there is this file, as with a driver that wakes up
  *   SLUICE_SIMT_FAIL=LIST     of malloc:N, launch:N, sync:N (the Nth such call fails), nodevice,
  *                             olddriver, noregister; commas between them
@@ -98,8 +100,9 @@ struct settings read_settings()
     s.lazy = s.seed & 1;
     s.memory_bytes = memory ? strtoull(memory, NULL, 0) : (size_t)1 << 30;
     s.devices = devices ? atoi(devices) : 1;
-    if (s.devices < 0 || s.devices > 16)
-        report("SETTINGS", "SLUICE_SIMT_DEVICES is %d, wanted 0 to 16", s.devices);
+    if (s.devices < 0 || s.devices > DEVICES_MAX)
+        report("SETTINGS", "SLUICE_SIMT_DEVICES is %d, wanted 0 to %d", s.devices, DEVICES_MAX);
+    s.links = getenv("SLUICE_SIMT_LINKS");
     if (fail)
         parse_failures(&s, fail);
     s.registered = getenv("SLUICE_SIMT_REGISTERED");

@@ -35,6 +35,8 @@ static void set_up(void)
     unsetenv("SLUICE_SIMT_READ_ONLY");
     unsetenv("SLUICE_NVML");
     unsetenv("FAKE_NVML");
+    unsetenv("FAKE_NVML_LINKS");
+    unsetenv("SLUICE_SIMT_LINKS");
     setenv("SLUICE_CUDA_PLUGIN", plugin_path, 1);
 }
 
@@ -193,6 +195,46 @@ START_TEST(what_nvml_does_not_say_is_not_known)
     OK(gpu->usage(&used, &total)); // which CUDA says in any case
     ck_assert_uint_eq(used, 0);
     ck_assert_uint_eq(total, 64 * MIB);
+}
+END_TEST
+
+static const struct {
+    const char *links, *says;
+    float rate; // GB/s between two GPUs
+} linked[] = {
+    {"direct", "", 53},                           // three, of which one is down
+    {"old", "", 50},       {"switch", "", 79.5f}, // what the one with fewer of them has
+    {"pcie", "", 15.752f}, {"nothing", "", 0},    {"direct", "slices", 0},
+};
+
+START_TEST(rates_of_links_are_nvml_s)
+{
+    static struct sl_gpu_report report;
+    char path[PATH_MAX];
+    name_nvml(path, sizeof path);
+    setenv("SLUICE_SIMT_DEVICES", "3", 1);
+    setenv("FAKE_NVML", linked[_i].says, 1);
+    setenv("FAKE_NVML_LINKS", linked[_i].links, 1);
+    plugin()->report(&report);
+    ck_assert_float_eq_tol(report.gpu[0].link[1], linked[_i].rate, 1e-3);
+    ck_assert_float_eq_tol(report.gpu[1].link[0], linked[_i].rate, 1e-3);
+    ck_assert_uint_eq(report.gpu[0].peers, 6);
+    ck_assert_float_eq(report.gpu[0].link[2], 0);    // which NVML knows not
+    ck_assert_float_eq(report.gpu[2].link[2], 1024); // 4096 bits twice a ns
+}
+END_TEST
+
+START_TEST(gpus_that_do_not_reach_each_other_have_no_rate)
+{
+    static struct sl_gpu_report report;
+    char path[PATH_MAX];
+    name_nvml(path, sizeof path);
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    setenv("SLUICE_SIMT_LINKS", "none", 1);
+    setenv("FAKE_NVML_LINKS", "pcie", 1);
+    plugin()->report(&report);
+    ck_assert_uint_eq(report.gpu[0].peers, 0);
+    ck_assert_float_eq(report.gpu[0].link[1], 0);
 }
 END_TEST
 
@@ -635,6 +677,8 @@ static void add_cases(Suite *suite)
     tcase_add_test(t, a_process_computes_on_one_gpu);
     tcase_add_test(t, load_and_free_memory_are_nvml_s);
     tcase_add_loop_test(t, what_nvml_does_not_say_is_not_known, 0, (int)SL_COUNT_OF(unknown));
+    tcase_add_loop_test(t, rates_of_links_are_nvml_s, 0, (int)SL_COUNT_OF(linked));
+    tcase_add_test(t, gpus_that_do_not_reach_each_other_have_no_rate);
     tcase_add_test(t, cores_have_no_load_of_their_own);
     tcase_add_test(t, memory_is_kept_and_steady_use_asks_for_no_more);
     tcase_add_test(t, a_budget_is_kept_and_its_message_says_what_to_change);

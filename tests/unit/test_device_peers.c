@@ -1,6 +1,6 @@
 /*
- * Memory of other processes' GPUs, as the emulation has it (tests/simt/peers.cc): what becomes of
- * it when its owner is killed, between kernels and in one.
+ * Memory of other processes' GPUs, as the emulation has it (tests/simt/peers.cc, links.cc): who
+ * reaches it, and what becomes of it when its owner is killed, between kernels and in one.
  */
 #include "tests/unit/gpu_fixture.h"
 
@@ -25,6 +25,8 @@ static void set_up(void)
     unsetenv("SLUICE_SIMT_DEAD");
     unsetenv("SLUICE_SIMT_KEYS");
     unsetenv("SLUICE_SIMT_SEED");
+    unsetenv("SLUICE_SIMT_LINKS");
+    unsetenv("SLUICE_NVML");
     setenv("SLUICE_SIMT_DEVICES", "2", 1);
     char path[4200];
     ck_assert(gpu_find(path, sizeof path));
@@ -77,6 +79,105 @@ static void expect(const void *p, int byte)
         ck_assert_int_eq(seen[i], byte);
     free(seen);
 }
+
+// --- links ---------------------------------------------------------------------------------------
+
+static const struct {
+    const char *links, *devices;
+    // What GPU 0 and the last one reach, bit by bit; GB/s of 0 from 1 and from the last
+    uint64_t first, last;
+    float from_next, from_last;
+} machines[] = {
+    {NULL, "4", 14, 7, 50, 50},       {"full", "2", 2, 1, 50, 50},
+    {"none", "4", 0, 0, 0, 0},        {"ring", "4", 10, 5, 25, 25},
+    {"ring", "2", 2, 1, 25, 25},      {"ring", "1", 0, 0, 0, 0},
+    {"cube", "8", 0x4e, 0x72, 25, 0}, // 0: 1, 2, 3 and 6; 7: 4, 5, 6 and 1
+    {"cube", "4", 14, 7, 25, 50},     {"0 12.5; 0 0", "2", 2, 0, 12.5f, 12.5f}, // in one direction
+};
+
+// The file, with `text` in it.
+static void write_file(char path[32], const char *text)
+{
+    strcpy(path, "/tmp/links.XXXXXX");
+    int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_eq(write(file, text, strlen(text)), (int)strlen(text));
+    close(file);
+}
+
+static void report_gpus(struct sl_gpu_report *out)
+{
+    const struct sl_plugin *plugin;
+    OK(sl_plugin_open(&plugin));
+    plugin->report(out);
+}
+
+START_TEST(links_are_those_of_the_machine)
+{
+    static struct sl_gpu_report report;
+    setenv("SLUICE_SIMT_DEVICES", machines[_i].devices, 1);
+    if (machines[_i].links)
+        setenv("SLUICE_SIMT_LINKS", machines[_i].links, 1);
+    report_gpus(&report);
+    uint32_t last = report.n - 1;
+    ck_assert_int_eq((int)report.n, atoi(machines[_i].devices));
+    ck_assert_uint_eq(report.gpu[0].peers, machines[_i].first);
+    ck_assert_uint_eq(report.gpu[last].peers, machines[_i].last);
+    if (last > 0) {
+        ck_assert_float_eq(report.gpu[0].link[1], machines[_i].from_next);
+        ck_assert_float_eq(report.gpu[0].link[last], machines[_i].from_last);
+    }
+    for (uint32_t i = 0; i <= last; i++)
+        ck_assert_float_gt(report.gpu[i].link[i], 50); // its own
+}
+END_TEST
+
+START_TEST(links_come_from_a_file)
+{
+    static struct sl_gpu_report report;
+    char path[32];
+    write_file(path, "0 1 2\n3 0 0\n5 6 0\n");
+    setenv("SLUICE_SIMT_DEVICES", "3", 1);
+    setenv("SLUICE_SIMT_LINKS", path, 1);
+    report_gpus(&report);
+    unlink(path);
+    ck_assert_float_eq(report.gpu[0].link[2], 2);
+    ck_assert_float_eq(report.gpu[1].link[0], 3);
+    ck_assert_float_eq(report.gpu[2].link[1], 6);
+    ck_assert_uint_eq(report.gpu[1].peers, 1);
+}
+END_TEST
+
+START_TEST(memory_that_is_not_reached_is_not_attached)
+{
+    struct sl_device_share share;
+    void *p;
+    setenv("SLUICE_SIMT_LINKS", "0 0; 9 0", 1); // 1 reads 0 alone
+    pid_t owner = lend(&share);
+    open_gpu(0);
+    ck_assert_int_eq(gpu->attach(&share, &p), SL_EUNSUPPORTED);
+    ck_assert_msg(strstr(sl_error_message(), "peer access is not supported"), "%s",
+                  sl_error_message());
+    OK(gpu->sync()); // which costs nothing else
+    end(owner);
+}
+END_TEST
+
+START_TEST(memory_of_ones_own_gpu_needs_no_link)
+{
+    struct sl_device_share share;
+    void *p;
+    setenv("SLUICE_SIMT_LINKS", "none", 1);
+    pid_t owner = lend(&share);
+    open_gpu(1);
+    OK(gpu->attach(&share, &p));
+    expect(p, LENT);
+    gpu->detach(p);
+    end(owner);
+}
+END_TEST
+
+// --- deaths --------------------------------------------------------------------------------------
 
 // With the processor's protection keys (where it has them) and without.
 static void set_keys(int with)
@@ -224,6 +325,10 @@ int main(void)
     suite_add_tcase(suite, t);
     if (gpu_find(path, sizeof path)) {
         tcase_add_checked_fixture(t, set_up, NULL);
+        tcase_add_loop_test(t, links_are_those_of_the_machine, 0, (int)SL_COUNT_OF(machines));
+        tcase_add_test(t, links_come_from_a_file);
+        tcase_add_test(t, memory_that_is_not_reached_is_not_attached);
+        tcase_add_test(t, memory_of_ones_own_gpu_needs_no_link);
         tcase_add_loop_test(t, memory_of_a_dead_process_is_rubbish, 0, 2);
         tcase_add_test(t, memory_that_is_closed_first_is_of_no_concern);
         tcase_add_loop_test(t, a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2);
