@@ -277,13 +277,14 @@ void touch_cell(cell *c, uintptr_t p, uint8_t bytes, bool write, bool atomic, pl
     c->write = mine;
 }
 
-void touch(uintptr_t p, size_t n, bool write, bool atomic, const void *code)
+// Where it was; last_range has the allocation.
+place_kind touch(uintptr_t p, size_t n, bool write, bool atomic, const void *code)
 {
     place_kind kind = where_is(p, n, write);
     if (kind == PLACE_NONE)
         report_bounds(p, n, write, code, "");
     if (kind == PLACE_PRIVATE)
-        return;
+        return kind;
     for (uintptr_t at = p, end = p + n; at < end;) {
         page *shadow = page_of(at, true);
         size_t offset = at % SHADOWED_BYTES, in_word = at % 4;
@@ -296,6 +297,15 @@ void touch(uintptr_t p, size_t n, bool write, bool atomic, const void *code)
         touch_cell(&shadow->cells[offset / 4], at, bytes, write, atomic, kind, code);
         at += here;
     }
+    return kind;
+}
+
+void count_load(const range &from, size_t n)
+{
+    if (from.kind == RANGE_PEER)
+        counts().peer_bytes[from.device] += n;
+    else if (from.kind != RANGE_DEVICE)
+        counts().mapped_bytes += n;
 }
 
 void watch(void *p, size_t n, bool write, bool atomic, const void *code)
@@ -305,7 +315,8 @@ void watch(void *p, size_t n, bool write, bool atomic, const void *code)
     if ((uintptr_t)p - running.stack < STACK_BYTES)
         return;
     maybe_yield();
-    touch((uintptr_t)p, n, write, atomic, code);
+    if (touch((uintptr_t)p, n, write, atomic, code) == PLACE_GLOBAL && !write)
+        count_load(last_range, n);
 }
 
 void mark(const void *p, size_t n, bool forbid)

@@ -13,18 +13,22 @@ namespace {
 
 simt_counts so_far; // guarded by lock()
 
-// {"process": 4711, "waits": 12, ...}: a line at the end of a process, in one piece.
+// {"process": 4711, "waits": 12, ..., "peer_bytes": [0, 4096]}: a line at the end of a process, in one piece.
 void tell()
 {
     std::lock_guard<big_lock> hold(lock());
-    char line[1024];
+    char line[2048];
     int n = snprintf(line, sizeof line, "{\"process\": %d", (int)getpid());
 #define SIMT_TELL(name, text)                                                                      \
     n += snprintf(line + n, sizeof line - (size_t)n, ", \"" #name "\": %llu",                      \
                   (unsigned long long)so_far.name);
     SIMT_COUNTS(SIMT_TELL)
 #undef SIMT_TELL
-    n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
+    n += snprintf(line + n, sizeof line - (size_t)n, ", \"peer_bytes\": [");
+    for (int i = 0; i < settings().devices; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s%llu", i ? ", " : "",
+                      (unsigned long long)so_far.peer_bytes[i]);
+    n += snprintf(line + n, sizeof line - (size_t)n, "]}\n");
     int file = open(settings().counts, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0 || write(file, line, (size_t)n) != n)
         report("SYSTEM", "SLUICE_SIMT_COUNTS: %m");

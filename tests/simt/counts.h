@@ -31,12 +31,19 @@
     X(pageable_from, "copies from the device to pageable memory")                                  \
     X(pageable_from_bytes, "")                                                                     \
     X(within, "copies from device memory to device memory")                                        \
-    X(within_bytes, "")
+    X(within_bytes, "")                                                                            \
+    X(mapped_bytes, "that kernels load from pinned or registered memory: in the checked build")
+
+enum { SIMT_DEVICES_MAX = 16 };
 
 struct simt_counts {
 #define SIMT_COUNT(name, text) uint64_t name;
     SIMT_COUNTS(SIMT_COUNT)
 #undef SIMT_COUNT
+    // Bytes of other processes' memory, by the device that it lies on: what is copied from there,
+    // and in the checked build what kernels load. Each lane's load counts, as if nothing were
+    // cached and no two lanes of a warp had the same address.
+    uint64_t peer_bytes[SIMT_DEVICES_MAX];
 };
 
 // What the process has counted, in all its threads.

@@ -16,7 +16,7 @@
 
 namespace simt {
 
-enum { DEVICES_MAX = 16 };
+enum { DEVICES_MAX = SIMT_DEVICES_MAX };
 enum order { ORDER_FORWARD, ORDER_REVERSE, ORDER_SHUFFLED };
 
 // What the environment says, read once (settings.cc).

@@ -185,6 +185,9 @@ void count_copy(const void *to, const void *from, uint64_t bytes)
     simt_counts &c = counts();
     const bool to_device = is_device_only(to), from_device = is_device_only(from);
     const bool pageable = is_pageable(to) || is_pageable(from);
+    const range *r = find_range(from);
+    if (r && r->kind == RANGE_PEER)
+        c.peer_bytes[r->device] += bytes;
     if (to_device && from_device)
         c.within++, c.within_bytes += bytes;
     else if (from_device && pageable)

@@ -177,6 +177,54 @@ START_TEST(memory_of_ones_own_gpu_needs_no_link)
 }
 END_TEST
 
+// --- bytes ---------------------------------------------------------------------------------------
+
+START_TEST(bytes_of_peers_are_counted_by_device)
+{
+    // 4 and 2 bytes an element; both builds know of copies, the checked one of kernels
+    enum { ROWS = 3, DIM = 20, N = 50, COPIED = 100 };
+    static const enum sl_dtype types[] = {SL_DTYPE_F32, SL_DTYPE_F16};
+    struct simt_counts before, after;
+    struct sl_device_share share;
+    const struct sl_plugin *plugin;
+    uint32_t rows[N];
+    unsigned char seen[COPIED];
+    char path[4200];
+    void *p;
+    ck_assert(gpu_find(path, sizeof path));
+    strcpy(strrchr(path, '.'), "_checked.so");
+    setenv("SLUICE_CUDA_PLUGIN", path, 1);
+    pid_t owner = lend(&share);
+    open_gpu(0);
+    OK(sl_plugin_open(&plugin));
+    OK(gpu->attach(&share, &p));
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = i % ROWS;
+    uint32_t *there = gpu_put(gpu, rows, sizeof rows);
+    float *out = gpu->memory.alloc(N * DIM * sizeof *out),
+          *pinned = gpu->host_alloc(ROWS * DIM * 4);
+    ck_assert(out && pinned);
+    memset(pinned, 0, ROWS * DIM * 4);
+    for (size_t type = 0; type < SL_COUNT_OF(types); type++) {
+        uint64_t bytes = N * DIM * sl_dtype_bytes(types[type]);
+        ck_assert(gpu_counts(&before));
+        OK(plugin->kernels->gather_rows(p, types[type], ROWS, DIM, there, N, out));
+        OK(gpu->sync());
+        ck_assert(gpu_counts(&after));
+        ck_assert_uint_eq(after.peer_bytes[1] - before.peer_bytes[1], bytes);
+        ck_assert_uint_eq(after.mapped_bytes - before.mapped_bytes, 0);
+        OK(plugin->kernels->gather_rows(pinned, types[type], ROWS, DIM, there, N, out));
+        OK(gpu->copy(seen, p, COPIED));
+        OK(gpu->sync());
+        ck_assert(gpu_counts(&before));
+        ck_assert_uint_eq(before.peer_bytes[1] - after.peer_bytes[1], COPIED);
+        ck_assert_uint_eq(before.mapped_bytes - after.mapped_bytes, bytes);
+        ck_assert_uint_eq(before.peer_bytes[0], 0);
+    }
+    end(owner);
+}
+END_TEST
+
 // --- deaths --------------------------------------------------------------------------------------
 
 // With the processor's protection keys (where it has them) and without.
@@ -329,6 +377,7 @@ int main(void)
         tcase_add_test(t, links_come_from_a_file);
         tcase_add_test(t, memory_that_is_not_reached_is_not_attached);
         tcase_add_test(t, memory_of_ones_own_gpu_needs_no_link);
+        tcase_add_test(t, bytes_of_peers_are_counted_by_device);
         tcase_add_loop_test(t, memory_of_a_dead_process_is_rubbish, 0, 2);
         tcase_add_test(t, memory_that_is_closed_first_is_of_no_concern);
         tcase_add_loop_test(t, a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2);
