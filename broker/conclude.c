@@ -225,6 +225,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .store.graph_reason = sl_store_ways[graph].why,
                    .store.graph_copy_bytes = (double)of_graph,
                    .store.graph_copy_page_bytes = sl_store_ways[graph].page_bytes,
+                   .store.prefer = sl_store_preference_words[job->config.store.prefer],
+                   .store.prefer_reason = job->config.store.prefer_why,
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,

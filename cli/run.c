@@ -259,6 +259,10 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
            store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
+    if (store->config.store.prefer_why)
+        printf("prefer      %s, by itself: %s\n",
+               sl_store_preference_words[store->config.store.prefer],
+               store->config.store.prefer_why);
     sl_store_view_print(&store->view, stdout);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
@@ -300,6 +304,9 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON_AddNumberToObject(store, "drive_seconds", s->drive_seconds);
     cJSON_AddNumberToObject(store, "input_nodes", s->inputs);
     cJSON_AddNumberToObject(store, "hit_rate", s->hit_rate);
+    cJSON_AddStringToObject(store, "prefer", sl_store_preference_words[s->config.store.prefer]);
+    if (s->config.store.prefer_why)
+        cJSON_AddStringToObject(store, "prefer_reason", s->config.store.prefer_why);
     sl_store_view_add(&s->view, store);
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));

@@ -63,7 +63,10 @@ enum sl_store_placement {
     SL_STORE_CLIQUES,  // GPUs that all reach one another share
     SL_STORE_ONE_COPY, // each row on one GPU; who does not reach that reads the machine's memory
 };
-extern const char *const sl_store_placement_words[]; // the same in the job file, then NULL
+// Which of both gets the memory of a GPU that samples and trains, where there is not enough.
+enum sl_store_preference { SL_PREFER_AUTO, SL_PREFER_GRAPH, SL_PREFER_FEATURES };
+extern const char *const sl_store_preference_words[]; // the same in the job file, then NULL
+extern const char *const sl_store_placement_words[];  // the same in the job file, then NULL
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
 // What a daemon does with a job that it finds interrupted.
 enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
@@ -183,6 +186,9 @@ struct sl_config {
         enum sl_store_placement placement;
         bool feature_ratio_auto;
         double feature_ratio; // of the vertices, on all GPUs together; 0 when auto
+        enum sl_store_preference prefer;
+        // No key: why "auto" became this preference, a text that stays; NULL: the job names it.
+        const char *prefer_why;
     } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.

@@ -265,6 +265,7 @@ int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *rep
         if (report->n == 0) {
             // What is of GPUs alone; the resolved text, which lists cores, would be refused for it.
             config->store.placement = SL_STORE_AUTO;
+            config->store.prefer = SL_PREFER_AUTO;
             config->store.feature_ratio_auto = true;
             config->store.feature_ratio = 0;
             return check_exchange_without(&p, report);

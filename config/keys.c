@@ -67,6 +67,10 @@ static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
 static const char *const exchange_kinds[] = {
     [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
+const char *const sl_store_preference_words[] = {[SL_PREFER_AUTO] = "auto",
+                                                 [SL_PREFER_GRAPH] = "graph",
+                                                 [SL_PREFER_FEATURES] = "features",
+                                                 NULL};
 const char *const sl_store_placement_words[] = {
     [SL_STORE_AUTO] = "auto",       [SL_STORE_ALONE] = "alone",       [SL_STORE_SOLVER] = "solver",
     [SL_STORE_CLIQUES] = "cliques", [SL_STORE_ONE_COPY] = "one_copy", NULL};
@@ -345,6 +349,12 @@ const struct sl_key sl_keys[] = {
      .doc = "Share of the vertices whose features lie on GPUs, all of them together, at most; "
             "cache.ratio is that of each trainer. auto is what they have room for. Only of GPUs, "
             "and not with none."},
+
+    {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer),
+     .words = sl_store_preference_words, .fallback = "\"auto\"",
+     .doc = "What gets the memory of a GPU that samples and trains where it has not enough for "
+            "both: graph leaves features a fifth of it, features leaves the graph three tenths. "
+            "auto is what saves more reads over the bus for a byte. Only of GPUs."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

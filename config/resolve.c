@@ -222,6 +222,12 @@ static int check_store(const struct sl_parse *p)
                              "found %g with devices that are no GPUs, wanted it only where GPUs "
                              "train: take it out, or list GPUs",
                              c->store.feature_ratio);
+    if (c->store.prefer != SL_PREFER_AUTO && !sl_config_asks_for_gpus(c))
+        return sl_parse_fail(p, "store.prefer",
+                             "found \"%s\" with devices that are no GPUs, wanted \"auto\": the "
+                             "graph and features lie in the machine's memory; take it out, or list "
+                             "GPUs",
+                             sl_key_word(sl_key_find("store.prefer"), c));
     if (c->store.placement > SL_STORE_ALONE && !sl_config_asks_for_gpus(c))
         return sl_parse_fail(p, "store.placement",
                              "found \"%s\" with devices that are no GPUs, wanted \"auto\" or "

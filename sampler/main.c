@@ -15,7 +15,8 @@
 #include "sampler/loop.h"
 
 // Of a GPU's free memory, what the graph may take: its trainer may come for the rest.
-static const double GRAPH_SHARE = 0.6;
+static const double graph_shares[] = {
+    [SL_PREFER_AUTO] = 0.6, [SL_PREFER_GRAPH] = 0.8, [SL_PREFER_FEATURES] = 0.3};
 
 struct program {
     struct sl_worker worker;
@@ -55,7 +56,7 @@ static int make_drawer(struct program *p)
     const struct sl_residence_spec spec = {
         .topology = &p->topology,
         .degrees = wants_degrees(&p->config),
-        .share = GRAPH_SHARE,
+        .share = graph_shares[p->config.store.prefer],
         .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
                   .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),
                   .neighbours = sl_worker_fd_shared(SL_SHARED_NEIGHBOURS)},

@@ -76,6 +76,7 @@
     X(store., TEXT, graph_way, SL_IF_GPU_SAMPLES) X(store., TEXT, graph_reason, SL_IF_GPU_SAMPLES) \
     X(store., WHOLE, graph_copy_bytes, SL_IF_GPU_SAMPLES) \
     X(store., WHOLE, graph_copy_page_bytes, SL_IF_GPU_SAMPLES) \
+    X(store., TEXT, prefer, SL_IF_GPU_SAMPLES) X(store., NOTE, prefer_reason) \
     X(store., TEXT, placement, SL_IF_LENDS) X(store., TEXT, placement_reason, SL_IF_LENDS) \
     X(store., WHOLE, parts, SL_IF_LENDS) X(store., WHOLE, plans, SL_IF_LENDS) \
     X(store., WHOLE, gpu_rows, SL_IF_LENDS) X(store., TREE, held, SL_IF_LENDS) \

@@ -306,7 +306,8 @@ def test_doctor_says_who_reads_whose_memory(box):
     machine = Machine.with_gpus(box, gpu(0, reads={1: 50, 2: 0}), gpu(1, reads={0: 50}), gpu(2))
     _, checks = doctor(machine)
     reads = [checks[f"gpu{i}_reads"]["found"] for i in range(3)]
-    assert reads == ["GPU 1 at 50 GB/s, 2 at 25 GB/s (assumed)", "GPU 0 at 50 GB/s", "GPU none"], reads
+    wanted = ["GPU 1 at 50 GB/s, 2 at 25 GB/s (assumed)", "GPU 0 at 50 GB/s", "GPU none"]
+    assert reads == wanted, reads
     _, checks = doctor(Machine.with_gpus(box, gpu(0)))
     assert "gpu0_reads" not in checks, checks
 

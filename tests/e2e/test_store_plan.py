@@ -33,8 +33,8 @@ def train(box, job, gpus, **env):
     return result, report
 
 
-def held_by_all(store):
-    """Rows that the parts of all GPUs come to, each part counted once."""
+def held_by(store):
+    """Of each device the rows that it holds, and how many parts."""
     return {d["device"]: (d["rows"], d["parts"]) for d in store["held"]}
 
 
@@ -52,11 +52,11 @@ def test_linked_gpus_hold_parts(box, name, gpus, changes, placement, parts):
     store, room = report["store"], int(ROOM * NODES)
     assert (store["placement"], store["parts"]) == (placement, parts), store
     assert store["gpu_rows"] == room * (parts or 1), store
-    assert held_by_all(store) == {d + 1: (room, 1 if parts else 0) for d in range(gpus)}, store
+    assert held_by(store) == {d + 1: (room, 1 if parts else 0) for d in range(gpus)}, store
     assert placement in result.out and store["placement_reason"] in result.out, result
 
 
-# ---- when the split changes -----------------------------------------------------------------------
+# ---- when the split changes ----------------------------------------------------------------------
 
 
 @timeout(120)
@@ -90,7 +90,7 @@ def test_a_death_changes_no_plan(box):
 @timeout(120)
 @not_under("address", SANITIZED)
 def test_no_gpu_holds_more_than_its_budget_leaves(box):
-    budgets = [5000, 5400, 5800]  # KiB, of which a step takes more than 3.4 MB
+    budgets = [5000, 5400, 5800]  # KiB; a step takes more than 3.4 MB
     devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]
     job = plan_job(box, 3, cache={"policy": "degree"})
     job["dataset"] = box.shared_dataset("wide", n=1000, feat_dim=800)
@@ -223,6 +223,26 @@ def test_slow_links_have_the_hottest_rows_everywhere(box):
     slow, _ = dry_run(box, linked(4, 3), store={"placement": "solver"})
     assert fast["first_rows"] < slow["first_rows"], (fast["first_rows"], slow["first_rows"])
     assert slow["gpu_rows"] < fast["gpu_rows"], (slow, fast)
+
+
+@cases(
+    ("many-neighbours", 100, {}, "features"),  # of which few are drawn
+    ("few-neighbours", 4, {}, "graph"),
+    ("asked", 4, {"prefer": "features"}, "features"),
+)
+def test_a_gpu_with_both_roles_prefers_what_saves_more(box, name, degree, store, prefer):
+    machine = Machine.with_gpus(box, pretend(0))
+    dataset = box.shared_dataset(f"prefer-{degree}", n=1000, degree=degree)
+    plan = machine.sluice(
+        "run",
+        box.job(small_job(dataset, allocation={}, devices="auto", store=store)),
+        "--dry-run",
+        "-o",
+        "json",
+    )
+    store = plan.ok().json()["store"]
+    assert store["prefer"] == prefer, store
+    assert ("prefer_reason" in store) == (name != "asked"), store
 
 
 # ---- refused ------------------------------------------------------------------------------------
