@@ -278,10 +278,20 @@ function gauge(name, share, what, cls) {
   bar.style.background = `var(--${cls})`;
   return el("div", {class: "gauge"}, name, el("div", {class: "meter"}, bar), what);
 }
+// What it has read in whose memory, of what GPUs hold together.
+function readsOf(device, links) {
+  const from = (x) => x.from === "memory" ? "the machine's memory" :
+      Number(x.from) === device           ? "its own" :
+                                            `device ${x.from}`;
+  return links.filter((x) => x.reader === device)
+      .map((x) => `${bytes(x.bytes)} of ${x.kind} from ${from(x)}`)
+      .join(", ");
+}
 function drawDevices() {
   const s = shown(), report = job.about?.report, workers = s.workers || [];
   const devices =
       (job.over ? report?.devices || job.about?.devices : s.devices || job.about?.devices) || [];
+  const links = (job.over ? report?.store?.links : s.links) || [];
   $("devices-card").hidden = !devices.length;
   $("devices").replaceChildren(...devices.map((d) => {
     const name = d.name || `${d.kind} ${d.index}`,
@@ -315,6 +325,7 @@ function drawDevices() {
                 `${bytes(d.gpu_memory_used)} of ${bytes(d.gpu_memory_total)} in use, by whomever`,
                 "trainer") :
             null,
+        readsOf(d.index, links) ? el("p", {}, `read ${readsOf(d.index, links)}`) : null,
         el("table", {},
            el("tbody", {},
               inOrder(workers.filter((w) => w.device === d.index))

@@ -1,5 +1,6 @@
 // The line of statistics that looks at a job lead to, and its description.
 #include "broker/description.h"
+#include "common/ipc/lent.h"
 #include "tests/unit/broker_live_fixture.h"
 
 #include <math.h>
@@ -20,6 +21,29 @@ START_TEST(the_first_line_is_whole)
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 2);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.le")), SL_METER_BUCKETS - 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_METER_BUCKETS);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(what_was_read_over_which_way_is_counted)
+{
+    cJSON *json = line();
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "links")), 0);
+    cJSON_Delete(json);
+    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 1, 10);
+    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 0, 200);
+    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 2, 3000); // the machine's memory
+    sl_lent_count(&job.arena, SL_LENT_GRAPH, 0, 1, 40000);
+    json = line();
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "links")), 4);
+    ck_assert_str_eq(at(json, "links.0.from")->valuestring, "0");
+    ck_assert_double_eq(number(json, "links.0.bytes"), 200);
+    ck_assert_str_eq(at(json, "links.1.from")->valuestring, "1");
+    ck_assert_str_eq(at(json, "links.2.from")->valuestring, "memory");
+    ck_assert_double_eq(number(json, "links.2.bytes"), 3000);
+    ck_assert_str_eq(at(json, "links.3.kind")->valuestring, "graph");
+    ck_assert_double_eq(number(json, "links.3.reader"), 0);
+    ck_assert_double_eq(number(json, "totals.peer_bytes"), 40200);
     cJSON_Delete(json);
 }
 END_TEST
@@ -469,6 +493,7 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup_ordered, teardown);
     tcase_add_test(c, the_first_line_is_whole);
+    tcase_add_test(c, what_was_read_over_which_way_is_counted);
     tcase_add_test(c, a_line_is_never_of_another_state);
     tcase_add_test(c, rates_are_of_the_window);
     tcase_add_test(c, shares_are_of_the_time_of_those_who_are_there);

@@ -26,6 +26,8 @@ static const char line[] =
     "\"devices\":[{\"index\":0,\"kind\":\"cpu\",\"name\":\"cpu 0\",\"memory_used\":99},"
     "{\"index\":1,\"kind\":\"cuda\",\"name\":\"cuda 1\",\"memory_used\":70,"
     "\"gpu_memory_used\":80,\"gpu_memory_total\":90,\"gpu_load\":0.375,\"gpu_memory_load\":null}],"
+    "\"links\":[{\"kind\":\"features\",\"reader\":1,\"from\":\"2\",\"bytes\":640},"
+    "{\"kind\":\"features\",\"reader\":1,\"from\":\"memory\",\"bytes\":64}],"
     "\"bottleneck_role\":\"samplers\"}";
 
 static void begin(void)
@@ -91,6 +93,17 @@ START_TEST(a_family_is_introduced_once_however_many_jobs)
     ck_assert_int_eq(count(text.s, "# HELP sluice_loss "), 1);
     expect("# TYPE sluice_loss gauge\nsluice_loss{job=\"a\",id=\"1\"} 0.1\n"
            "sluice_loss{job=\"b\",id=\"2\"} 0.1\n");
+}
+END_TEST
+
+START_TEST(each_way_has_the_bytes_that_were_read_over_it)
+{
+    add_job("1", "a", 1);
+    write(2);
+    ck_assert_int_eq(count(text.s, "# TYPE sluice_link_bytes_total counter\n"), 1);
+    expect("sluice_link_bytes_total{job=\"a\",id=\"1\",kind=\"features\",reader=\"1\",from=\"2\"} "
+           "640\n");
+    expect("reader=\"1\",from=\"memory\"} 64\n");
 }
 END_TEST
 
@@ -211,6 +224,7 @@ int main(void)
     tcase_add_checked_fixture(t, begin, end);
     tcase_add_test(t, without_a_job_there_is_the_server);
     tcase_add_test(t, a_family_is_introduced_once_however_many_jobs);
+    tcase_add_test(t, each_way_has_the_bytes_that_were_read_over_it);
     tcase_add_test(t, numbers_are_whole_and_unknown_ones_are_left_out);
     tcase_add_test(t, a_histogram_is_cumulative_and_ends_in_infinity);
     tcase_add_test(t, states_are_told_one_by_one);
