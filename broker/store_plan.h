@@ -63,7 +63,7 @@ struct sl_store_plan {
     enum sl_store_placement placement;  // "auto" is one of the others
     uint64_t rows[SL_LENT_DEVICES_MAX]; // that each device holds
     uint64_t cached;                    // different ones, on all that train
-    // What the busiest link or bus of a GPU has to do, for a GB that it reads: seconds, in the mean.
+    // Seconds that the busiest link or bus of a GPU has to do for a GB that it reads, in the mean.
     double busiest_seconds;
     bool proved;                        // no placement of this kind is better
     char reason[SL_STORE_REASON_BYTES]; // why it is this placement

@@ -87,41 +87,31 @@ bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *
     return sl_store_may_share(config) && ds->n_edges <= FORESEEN_EDGES_MOST;
 }
 
-// Expected visits of an epoch, in place of their bits: those of different mini-batches.
-static void count_once(uint32_t *visits, uint64_t n, double n_batches, double *inputs)
+// How many mini-batches of an epoch read a row that an epoch is expected to visit so often.
+static float batches_of(uint32_t visits, double n_batches)
 {
-    double sum = 0;
-    for (uint64_t v = 0; v < n; v++) {
-        float x;
-        memcpy(&x, &visits[v], sizeof x);
-        x = (float)(n_batches * -expm1(-(double)x / n_batches));
-        memcpy(&visits[v], &x, sizeof x);
-        sum += x;
-    }
-    *inputs = sum / n_batches;
+    float x;
+    memcpy(&x, &visits, sizeof x);
+    return (float)(n_batches * -expm1(-(double)x / n_batches));
 }
 
-static int foresee(const struct sl_config *c, const struct sl_dataset *ds,
-                   const struct sl_cache_inputs *facts, uint32_t *visits, uint32_t *hotness,
-                   double *inputs)
+// Both (n_nodes).
+static int foresee(const struct sl_config *c, const struct sl_cache_inputs *facts, float *visits,
+                   uint32_t *hotness, double *inputs)
 {
+    const struct sl_dataset *ds = facts->dataset;
     const struct sl_cache_kind *kind = &sl_cache_kinds[c->cache.policy];
     const struct sl_cache_kind *reads =
         sl_cache_foresees(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM);
     const double n_batches = (double)sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n);
-    *inputs = 0;
-    SL_TRY(reads->hotness(facts, visits));
-    if (reads->is_visits)
-        count_once(visits, ds->n_nodes, n_batches, inputs);
-    else
-        for (uint64_t v = 0; v < ds->n_nodes; v++) {
-            const float x = (float)visits[v];
-            memcpy(&visits[v], &x, sizeof x);
-        }
-    if (kind->hotness && kind != reads)
-        return kind->hotness(facts, hotness);
-    memcpy(hotness, visits, ds->n_nodes * sizeof *hotness);
-    return SL_OK;
+    double sum = 0;
+    SL_TRY(reads->hotness(facts, hotness));
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        visits[v] = reads->is_visits ? batches_of(hotness[v], n_batches) : (float)hotness[v];
+        sum += (double)visits[v];
+    }
+    *inputs = reads->is_visits ? sum / n_batches : 0;
+    return kind->hotness && kind != reads ? kind->hotness(facts, hotness) : SL_OK;
 }
 
 int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds,
@@ -134,14 +124,16 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
         .fanout = config->sampler.fanout,
         .cancel = cancel,
     };
-    uint32_t *visits = malloc(SL_MAX(ds->n_nodes, 1u) * 2 * sizeof *visits);
-    if (!visits)
-        return sl_fail(SL_ENOMEM, "no memory for the expected visits of %llu vertices",
-                       (unsigned long long)ds->n_nodes);
-    uint32_t *hotness = visits + ds->n_nodes;
-    int rc = foresee(config, ds, &facts, visits, hotness, inputs);
+    const uint64_t n = SL_MAX(ds->n_nodes, 1u);
+    float *visits = malloc(n * sizeof *visits);
+    uint32_t *hotness = malloc(n * sizeof *hotness);
+    int rc = visits && hotness
+                 ? foresee(config, &facts, visits, hotness, inputs)
+                 : sl_fail(SL_ENOMEM, "no memory for the expected visits of %llu vertices",
+                           (unsigned long long)ds->n_nodes);
     if (rc == SL_OK)
-        rc = sl_store_curve_make(hotness, (const float *)visits, ds->n_nodes, out);
+        rc = sl_store_curve_make(hotness, visits, ds->n_nodes, out);
     free(visits);
+    free(hotness);
     return rc;
 }

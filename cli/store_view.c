@@ -205,6 +205,7 @@ void sl_store_view_add(const struct sl_store_view *v, cJSON *store)
         return;
     cJSON_AddStringToObject(store, "placement", sl_store_placement_words[v->plan.placement]);
     cJSON_AddStringToObject(store, "placement_reason", v->plan.reason);
+    cJSON_AddBoolToObject(store, "proved", v->plan.proved);
     cJSON_AddNumberToObject(store, "parts", v->plan.lent.n_parts);
     cJSON_AddNumberToObject(store, "first_rows", (double)v->plan.lent.first);
     cJSON_AddNumberToObject(store, "gpu_rows", (double)v->plan.cached);

@@ -52,7 +52,7 @@ struct sl_cache_kind {
     X(DEGREE,  "degree",  "those of the highest out-degree", .hotness = by_degree)                 \
     X(EXPECTED, "expected", "those that uniform sampling from the training vertices is expected "  \
       "to meet most often, without a sample (only with sampler.kind khop or labor)",               \
-      .hotness = by_expected_visits, .is_visits = true, .uniform_only = true)                                         \
+      .hotness = by_expected_visits, .is_visits = true, .uniform_only = true)                    \
     X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
       .counts = SL_VISITS_FIRST)                                                                   \
     X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
@@ -81,7 +81,7 @@ struct sl_cache_site {
 enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
                                      const char **why);
 
-// The kind whose hotness is nearest to how often a vertex will be read, known before the first batch.
+// The kind whose hotness, known before the first batch, is nearest to how often a vertex is read.
 const struct sl_cache_kind *sl_cache_foresees(bool uniform);
 
 // Whether there is a cache at all; of AUTO it is not known yet.

@@ -180,6 +180,7 @@ def test_a_dry_run_shows_who_would_hold_what(box, name, links, parts_each, rooms
     assert store["gpu_rows"] <= rooms * TENTH, store
     if first == 0:
         assert store["gpu_rows"] > rooms * (TENTH - len(links)), store
+    assert store["proved"] or not parts_each, store
     assert_whole(store, links)
     others = store["placements"]
     assert set(others) == {"alone"} | (SHARED if parts_each else set()), others
