@@ -47,6 +47,8 @@ void sl_split_divide_pool(struct sl_job_split *s);
 // Plans who holds which rows where trainers have these duties, tells every seat how many rows it
 // has, and publishes the plan if it is another one.
 void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES]);
+// Says so where that holds fewer rows than the job asks for.
+void sl_split_check_ratio(struct sl_job_split *s);
 // Sizes that caches may have, so that hotness is in order there.
 enum { SL_SPLIT_SIZES_MAX = 2 * SL_CONFIG_MAX_DEVICES + SL_HOT_TIERS_MAX + 2 };
 uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX]);

@@ -71,6 +71,8 @@ void sl_split_assign_caches(struct sl_job_split *s)
     for (uint32_t d = 0; d < s->config->n_devices; d++)
         duties[d] = sl_split_duty(s, SL_ROLE_TRAINER, d);
     sl_split_plan_store(s, duties);
+    if (s->chosen && !s->scouting)
+        sl_split_check_ratio(s);
     // They are set while the job starts: nothing behind the largest can be a hit.
     sl_hot_set_tiers(s->arena, rows, sl_split_cache_sizes(s, rows));
 }

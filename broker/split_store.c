@@ -5,6 +5,7 @@
  */
 #include "broker/split_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "broker/joblog.h"
@@ -57,6 +58,18 @@ static void publish(struct sl_job_split *s, struct sl_store_plan *plan)
                     plan->reason);
 }
 
+void sl_split_check_ratio(struct sl_job_split *s)
+{
+    const double asked = s->config->store.feature_ratio, n = (double)s->need.n_nodes;
+    if (s->config->store.feature_ratio_auto || (double)s->store.plan.cached >= floor(asked * n))
+        return;
+    sl_joblog_announce(s->log,
+                       "store.feature_ratio: found %g, and the GPUs that train have room for %.4f "
+                       "of the vertices together: the other rows are read in the machine's memory; "
+                       "lower it, or give devices more memory",
+                       asked, floor(10000 * (double)s->store.plan.cached / n) / 10000);
+}
+
 void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES])
 {
     struct sl_store_plan plan;
@@ -65,19 +78,26 @@ void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONF
     publish(s, &plan);
 }
 
-// Adds a size, unless as many different ones are there as there are tiers for.
-static void add_size(uint64_t rows[SL_SPLIT_SIZES_MAX], uint32_t *n, uint64_t size)
+// Whether there are tiers for more different sizes than these, and for the largest.
+static bool has_tiers_left(const uint64_t *rows, uint32_t n)
 {
     uint32_t different = 0;
-    for (uint32_t i = 0; i < *n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         bool seen = rows[i] == 0;
         for (uint32_t k = 0; k < i; k++)
             seen |= rows[k] == rows[i];
-        if (rows[i] == size)
-            return;
         different += !seen;
     }
-    if (different + 1 < SL_HOT_TIERS_MAX)
+    return different + 1 < SL_HOT_TIERS_MAX;
+}
+
+// Adds a size that is not there yet, while there are tiers.
+static void add_size(uint64_t rows[SL_SPLIT_SIZES_MAX], uint32_t *n, uint64_t size)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (rows[i] == size)
+            return;
+    if (has_tiers_left(rows, *n))
         rows[(*n)++] = size;
 }
 
@@ -105,7 +125,9 @@ uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZ
         rows[n++] = sl_store_room(&site, d, SL_DUTY_WORK);
         all += s->config->devices[d].kind == SL_DEVICE_CUDA ? rows[n - 1] : 0;
     }
-    for (uint32_t trainers = 1; shares && trainers < n_devices; trainers++) {
+    for (uint32_t trainers = 1; trainers < n_devices; trainers++) {
+        if (!shares || !has_tiers_left(rows, n))
+            break;
         const struct sl_roles split = {n_devices - trainers, trainers};
         enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
         struct sl_store_plan plan;

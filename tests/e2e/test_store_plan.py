@@ -89,6 +89,21 @@ def test_a_death_changes_no_plan(box):
 
 @timeout(120)
 @not_under("address", SANITIZED)
+def test_a_feature_ratio_that_budgets_do_not_allow_is_said(box):
+    job = plan_job(box, 2, cache={"policy": "degree"}, store={"feature_ratio": 0.9})
+    job["dataset"] = box.shared_dataset("wide", n=1000, feat_dim=800)
+    job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
+    job["evaluate"]["fanout"] = [2, 2]
+    job["devices"] = [CPU] + [gpu(i, memory=5000 * 1024) for i in range(2)]
+    result, report = train(box, job, 2)
+    share = report["store"]["gpu_rows"] / 1000
+    assert share < 0.9, report["store"]
+    said = f"found 0.9, and the GPUs that train have room for {share:.4f} of"
+    assert result.err.count(said) == 1, result
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
 def test_no_gpu_holds_more_than_its_budget_leaves(box):
     budgets = [5000, 5400, 5800]  # KiB; a step takes more than 3.4 MB
     devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]
