@@ -31,8 +31,8 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
                        uint64_t available_bytes, struct sl_store_view *out);
 
 void sl_store_view_print(const struct sl_store_view *v, FILE *out);
-// Adds keys to the plan's `store`: placement, placement_reason, proved, parts, first_rows, gpu_rows,
-// held, links and placements.
+// Adds keys to the plan's `store`: placement, placement_reason, proved, parts, first_rows,
+// gpu_rows, held, links and placements.
 void sl_store_view_add(const struct sl_store_view *v, cJSON *store);
 
 #endif
