@@ -18,6 +18,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory.h"
 #include "common/ipc/board.h"
+#include "common/ipc/lent.h"
 #include "common/ipc/stats.h"
 
 enum {
@@ -95,7 +96,10 @@ static bool has_worked(struct sl_job *job, const struct sl_member *m)
 // Takes back what a dead worker had in hand.
 static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_reclaimed *back)
 {
+    const uint32_t n_devices = job->arena.h->spec.n_devices;
     sl_seat_vacate(&job->arena, m->slot);
+    sl_lent_vacate(&job->arena, m->slot < n_devices ? SL_LENT_GRAPH : SL_LENT_FEATURES,
+                   m->slot % n_devices);
     sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
     // Whoever takes over finds the earliest batches first, those that were taken back.
     sl_split_publish(&job->split);

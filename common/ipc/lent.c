@@ -31,9 +31,10 @@ struct plan_words {
 
 // A lender's place, and what it reads of others.
 struct place {
-    _Alignas(64) _Atomic uint32_t alive; // the lender's thread; FUTEX_OWNER_DIED: it is gone. 0: none
-    _Atomic uint64_t version;            // 0 nothing was ever lent; odd: nothing is
-    _Atomic uint64_t plan, order, elements;
+    _Alignas(
+        64) _Atomic uint32_t alive; // the lender's thread; FUTEX_OWNER_DIED: it is gone. 0: none
+    _Atomic uint64_t version;       // 0 nothing was ever lent; odd: nothing is
+    _Atomic uint64_t plan, order, room, elements;
     _Atomic uint64_t share[SHARE_WORDS];
     _Alignas(64) _Atomic uint64_t readers; // bit d
     _Alignas(64) _Atomic uint64_t bytes[SL_LENT_DEVICES_MAX + 1];
@@ -109,65 +110,83 @@ bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct 
 // Of the one thread of this process that holds a word.
 static struct {
     pthread_mutex_t lock;
-    _Atomic uint32_t *word; // that it holds
-    _Atomic bool holds;
+    _Atomic uint32_t *word;  // that it holds
+    _Atomic uint32_t thread; // its number, once the kernel knows of the word
+    _Atomic bool ready;
 } life = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
  * Holds the word as a robust futex. The list has one entry, which lies here; the kernel finds the
- * word at a distance from it. It marks what is held by the thread that leaves.
+ * word at a distance from it. It marks what has the number of the thread that leaves.
  */
 static void *live(void *ctx)
 {
     struct robust_list entry;
     struct robust_list_head head = {.list.next = &entry};
-    _Atomic uint32_t *word = life.word;
     sigset_t all;
     (void)ctx;
     entry.next = &head.list;
-    head.futex_offset = (long)((uintptr_t)word - (uintptr_t)&entry);
+    head.futex_offset = (long)((uintptr_t)life.word - (uintptr_t)&entry);
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     if (syscall(SYS_set_robust_list, &head, sizeof head) == 0)
-        atomic_store(word, (uint32_t)syscall(SYS_gettid));
-    atomic_store(&life.holds, true);
+        atomic_store(&life.thread, (uint32_t)syscall(SYS_gettid));
+    atomic_store(&life.ready, true);
     for (;;)
         pause();
     return NULL;
 }
 
-int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+static int start_thread(_Atomic uint32_t *word)
 {
     pthread_t thread;
-    int rc = 0;
+    life.word = word;
+    int rc = pthread_create(&thread, NULL, live, NULL);
+    if (rc != 0) {
+        life.word = NULL;
+        return sl_fail(SL_ESYS, "a thread that tells of this process's death: %s", strerror(rc));
+    }
+    pthread_detach(thread);
+    while (!atomic_load(&life.ready))
+        sched_yield();
+    return SL_OK;
+}
+
+int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    int rc = SL_OK;
     if (!exists(a))
         return sl_fail(SL_ESYS, "memory of GPUs is not lent in jobs of more than %d devices",
                        SL_LENT_DEVICES_MAX);
+    _Atomic uint32_t *word = &place_of(a, kind, device)->alive;
     pthread_mutex_lock(&life.lock);
-    if (!life.word) {
-        life.word = &place_of(a, kind, device)->alive;
-        rc = pthread_create(&thread, NULL, live, NULL);
-        if (rc != 0)
-            life.word = NULL;
-        else
-            pthread_detach(thread);
-    }
+    if (!life.word)
+        rc = start_thread(word);
+    if (rc == SL_OK && life.word != word)
+        rc = sl_fail(SL_ESYS, "a process lends memory of one GPU, and this one does so already");
+    else if (rc == SL_OK && !life.thread)
+        rc = sl_fail(SL_ESYS, "this kernel does not mark the futex of a process that dies "
+                              "(set_robust_list): memory of its GPU is lent to nobody");
+    if (rc == SL_OK)
+        atomic_store(word, atomic_load(&life.thread));
     pthread_mutex_unlock(&life.lock);
-    if (rc != 0)
-        return sl_fail(SL_ESYS, "a thread that tells of this process's death: %s", strerror(rc));
-    while (!atomic_load(&life.holds))
-        sched_yield();
-    if (!sl_lent_is_alive(a, kind, device))
-        return sl_fail(SL_ESYS, "this kernel does not mark the futex of a process that dies "
-                                "(set_robust_list): memory of its GPU is lent to nobody");
-    return SL_OK;
+    return rc;
 }
 
 bool sl_lent_is_alive(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender)
 {
-    atomic_thread_fence(memory_order_seq_cst); // behind what was read
     uint32_t word = atomic_load(&place_of(a, kind, lender)->alive);
     return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+// Pairs with sl_lent_vacate(), which clears the bit before another one can live there: so the life
+// is looked at first.
+bool sl_lent_is_good(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                     uint32_t reader)
+{
+    atomic_thread_fence(memory_order_seq_cst); // behind what was read
+    return sl_lent_is_alive(a, kind, lender) &&
+           (atomic_load(&place_of(a, kind, lender)->readers) >> reader & 1) != 0;
 }
 
 // --- lenders -------------------------------------------------------------------------------------
@@ -189,6 +208,7 @@ void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
         atomic_store_explicit(&p->share[i], words[i], memory_order_relaxed);
     atomic_store_explicit(&p->plan, offer->plan, memory_order_relaxed);
     atomic_store_explicit(&p->order, offer->order, memory_order_relaxed);
+    atomic_store_explicit(&p->room, offer->room, memory_order_relaxed);
     atomic_store_explicit(&p->elements, offer->elements, memory_order_relaxed);
     atomic_store(&p->version, version + 1);
 }
@@ -201,6 +221,12 @@ void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, u
 bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
 {
     return atomic_load(&place_of(a, kind, device)->readers) != 0;
+}
+
+void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+{
+    sl_lent_withdraw(a, kind, device);
+    atomic_store(&place_of(a, kind, device)->alive, 0);
 }
 
 // --- readers -------------------------------------------------------------------------------------
@@ -220,6 +246,7 @@ bool sl_lent_look(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t len
         return false;
     out->plan = atomic_load_explicit(&p->plan, memory_order_relaxed);
     out->order = atomic_load_explicit(&p->order, memory_order_relaxed);
+    out->room = atomic_load_explicit(&p->room, memory_order_relaxed);
     out->elements = atomic_load(&p->elements);
     for (uint32_t i = 0; i < SHARE_WORDS; i++)
         words[i] = atomic_load_explicit(&p->share[i], memory_order_relaxed);
@@ -237,6 +264,14 @@ bool sl_lent_open(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, u
         return true;
     sl_lent_close(a, kind, lender, reader);
     return false;
+}
+
+bool sl_lent_stands(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                    uint64_t version, uint64_t *elements)
+{
+    const struct place *p = place_of(a, kind, lender);
+    *elements = atomic_load(&p->elements);
+    return atomic_load(&p->version) == version;
 }
 
 void sl_lent_close(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader)
@@ -257,9 +292,9 @@ void sl_lent_count(struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader, 
 uint64_t sl_lent_counted(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t reader,
                          uint32_t from)
 {
-    return exists(a) ? atomic_load_explicit(&place_of(a, kind, reader)->bytes[from],
-                                            memory_order_relaxed)
-                     : 0;
+    return exists(a)
+               ? atomic_load_explicit(&place_of(a, kind, reader)->bytes[from], memory_order_relaxed)
+               : 0;
 }
 
 // --- broker --------------------------------------------------------------------------------------

@@ -21,10 +21,13 @@
  *   lend        fill in, version even.
  *   open        set the bit, look at the version once more (else clear the bit), attach.
  *   read        a batch at a time. What was read counts only if every lender that it was read of is
- *               alive afterwards; else the batch is gathered again without that one's parts.
+ *               alive afterwards, and the bit still set (whoever sits there may be a replacement);
+ *               else the batch is gathered again without that one's parts.
  *   withdraw    version odd. Readers see it at their next batch, detach and clear the bit; memory
  *               is freed or written to again once there are no bits. The lender never waits for
  *               that: it looks between its batches, and goes on with what it has until then.
+ *   leave       a worker that ends withdraws, and gives its life up before its memory: readers then
+ *               find it as they find a dead one.
  *   death       the broker clears the dead worker's bits and withdraws what it lent, once its death
  *               is proved. Before anybody can know of it, see ALIVE.
  *
@@ -56,8 +59,8 @@ enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_KINDS };
 /*
  * How a kind lies on the devices: elements [first, first + n_parts * part_elements) in parts (struct
  * sl_spread in kernels/kernels.h), element j of them of part j mod n_parts; edges in runs. A holder
- * has its parts behind one another, lowest number first, part_elements of room each, behind
- * `first` elements of its own that it lends nobody.
+ * lends its parts behind one another, lowest number first; the first `first` elements, which it has
+ * for itself, lie elsewhere.
  */
 struct sl_lent_plan {
     uint64_t generation; // 0: there is none, everybody has what it has for itself
@@ -73,9 +76,10 @@ struct sl_lent_plan {
 
 // What a lender says of its memory.
 struct sl_lent_offer {
-    uint64_t version;  // even: of this offer
-    uint64_t plan;     // its generation
-    uint64_t order;    // features: of the hotness order (hot.h)
+    uint64_t version; // even: of this offer
+    uint64_t plan;    // its generation
+    uint64_t order;   // features: of the hotness order (hot.h)
+    uint64_t room; // elements from one part to the next: part_elements, or less for want of memory
     uint64_t elements; // of each part that are there
     struct sl_device_share share;
 };
@@ -94,8 +98,8 @@ bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct 
 
 // --- lenders: by their device, samplers of the graph and trainers of features ---
 
-// Makes this process's word for as long as it lives, and starts its thread; again for another seat
-// changes nothing. SL_ESYS.
+// Makes this process's word for as long as it lives or until it leaves, and starts its thread. A
+// process has one place; SL_ESYS for another one, too.
 int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
                    const struct sl_lent_offer *offer);
@@ -105,6 +109,8 @@ void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, u
 void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 // Whether somebody has it open.
 bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+// Withdraws, and from now on what is read of it is good for nothing: its memory may go at once.
+void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 
 // --- readers ---
 
@@ -114,11 +120,17 @@ bool sl_lent_look(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t len
 // This offer is to be opened by the worker on device `reader`. False: it is no longer there.
 bool sl_lent_open(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader,
                   uint64_t version);
+// Costs two loads. False: this offer is no longer there. *elements of each part are.
+bool sl_lent_stands(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                    uint64_t version, uint64_t *elements);
 // It has been closed.
 void sl_lent_close(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader);
-// Whether the lender lives. What was read of an open offer before this is good if so, withdrawn or
-// not: its memory stays as it is while somebody has it open.
+// Whether the lender lives.
 bool sl_lent_is_alive(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender);
+// Whether what this reader read of an open offer before this is good, withdrawn or not: its memory
+// stays as it is while somebody has it open, and whoever lent it lived.
+bool sl_lent_is_good(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
+                     uint32_t reader);
 
 // --- what was read ---
 

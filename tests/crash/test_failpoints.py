@@ -19,6 +19,8 @@ with open(os.path.join(ROOT, "common", "base", "failpoint.h")) as file:
 GROUP = [f"trainer_{at}" for at in ("held", "reduce", "reduced", "written", "counted")]
 # While a copy is made for GPUs (tests/e2e/test_cuda_store.py).
 SHARED = ["shared_copy"]
+# What GPUs lend one another (tests/unit/test_trainer_lent.c).
+LENT = [f"lent_{at}" for at in ("offered", "filling", "withdrawn", "opened", "gathering")]
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 ASYNC = {"updates": {"mode": "async", "staleness": 2}}
 STANDBY = {
@@ -64,7 +66,7 @@ def test_the_points_are_what_the_program_lists(box):
     listed = box.sluice("doctor", "--failpoints", "-o", "json").ok().json()
     assert [name for name in listed if name != "schema"] == POINTS, listed
     tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon", "command")
-    tested += GROUP + SHARED
+    tested += GROUP + SHARED + LENT
     assert sorted(tested) == sorted(POINTS), set(POINTS) ^ set(tested)
 
 

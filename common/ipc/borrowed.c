@@ -1,0 +1,129 @@
+#include "common/ipc/borrowed.h"
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+void sl_borrowed_init(struct sl_borrowed *b, struct sl_arena *arena, enum sl_lent_kind kind,
+                      uint32_t reader, const struct sl_device *device)
+{
+    *b = (struct sl_borrowed){.arena = arena, .kind = kind, .reader = reader, .device = device};
+}
+
+static bool is_open(const struct sl_borrowed *b, uint32_t lender)
+{
+    return b->opened >> lender & 1;
+}
+
+// Takes the lowest of the bits; there is one.
+static uint32_t next_of(uint64_t *bits)
+{
+    const uint32_t bit = (uint32_t)__builtin_ctzll(*bits);
+    *bits &= *bits - 1;
+    return bit;
+}
+
+static void close_one(struct sl_borrowed *b, uint32_t lender)
+{
+    b->device->detach(b->of[lender].p);
+    b->of[lender].p = NULL;
+    b->opened &= ~((uint64_t)1 << lender);
+    sl_lent_close(b->arena, b->kind, lender, b->reader);
+}
+
+void sl_borrowed_close(struct sl_borrowed *b)
+{
+    for (uint64_t left = b->opened; left != 0;)
+        close_one(b, next_of(&left));
+}
+
+void sl_borrowed_drop(struct sl_borrowed *b)
+{
+    for (uint64_t left = b->opened; left != 0;) {
+        const uint32_t l = next_of(&left);
+        if (!sl_lent_stands(b->arena, b->kind, l, b->of[l].version, &b->of[l].elements))
+            close_one(b, l);
+    }
+}
+
+static void open_one(struct sl_borrowed *b, uint32_t lender, const struct sl_lent_plan *plan,
+                     uint64_t order)
+{
+    struct sl_lent_offer offer;
+    if (!sl_lent_look(b->arena, b->kind, lender, &offer) || offer.plan != plan->generation ||
+        offer.order != order || offer.version == b->of[lender].refused ||
+        !sl_lent_open(b->arena, b->kind, lender, b->reader, offer.version))
+        return;
+    b->of[lender].version = offer.version;
+    b->of[lender].plan = offer.plan;
+    b->of[lender].order = offer.order;
+    b->of[lender].room = offer.room;
+    b->of[lender].elements = offer.elements;
+    if (b->device->attach(&offer.share, &b->of[lender].p) == SL_OK) {
+        b->opened |= (uint64_t)1 << lender;
+        SL_FAILPOINT(LENT_OPENED);
+        return;
+    }
+    sl_log_warn("memory that the GPU of device %u lends cannot be read from device %u, and what is "
+                "in it is read in the machine's memory: %s",
+                lender, b->reader, sl_error_message());
+    b->of[lender].refused = offer.version;
+    sl_lent_close(b->arena, b->kind, lender, b->reader);
+}
+
+// Of whom the plan lets the reader read, as bits.
+static uint64_t lenders(const struct sl_borrowed *b, const struct sl_lent_plan *plan)
+{
+    uint64_t found = 0;
+    for (uint32_t p = 0; p < plan->n_parts; p++) {
+        const uint32_t from = plan->from[b->reader][p];
+        if (from != SL_LENT_NOBODY && from != b->reader)
+            found |= (uint64_t)1 << from;
+    }
+    return found;
+}
+
+void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order)
+{
+    const uint64_t wanted = lenders(b, plan);
+    sl_borrowed_drop(b);
+    for (uint64_t left = b->opened; left != 0;) {
+        const uint32_t l = next_of(&left);
+        if (!(wanted >> l & 1) || b->of[l].plan != plan->generation || b->of[l].order != order)
+            close_one(b, l);
+    }
+    for (uint64_t left = wanted & ~b->opened; left != 0;)
+        open_one(b, next_of(&left), plan, order);
+}
+
+bool sl_borrowed_is_good(struct sl_borrowed *b)
+{
+    bool good = true;
+    for (uint64_t left = b->opened; left != 0;) {
+        const uint32_t l = next_of(&left);
+        if (sl_lent_is_good(b->arena, b->kind, l, b->reader))
+            continue;
+        good = false;
+        close_one(b, l);
+    }
+    return good;
+}
+
+bool sl_borrowed_part(const struct sl_borrowed *b, const struct sl_lent_plan *plan, uint32_t p,
+                      struct sl_borrowed_part *out)
+{
+    const uint32_t from = plan->from[b->reader][p];
+    if (from == SL_LENT_NOBODY || from == b->reader || !is_open(b, from) ||
+        b->of[from].plan != plan->generation)
+        return false;
+    const uint32_t before = plan->held[from] & (((uint32_t)1 << p) - 1);
+    *out = (struct sl_borrowed_part){
+        .lender = from,
+        .memory = b->of[from].p,
+        .number = (uint32_t)__builtin_popcount(before),
+        .room = b->of[from].room,
+        .elements = b->of[from].elements,
+    };
+    return true;
+}

@@ -1,0 +1,63 @@
+/*
+ * borrowed.h - what a worker has open of the memory that others lend (lent.h), of one kind.
+ *
+ * A reader does four things with it, all in one thread:
+ *
+ *      drop       between batches: what was withdrawn is closed, so that its lender can go on
+ *      open       before it reads: what the plan says it reads of others, and is lent by now
+ *      is_good    after it has read: whether all that it had open was there until then. What was
+ *                 not is closed, and what was read is to be read again without it
+ *      close      before it sleeps or ends: lenders wait for nobody who does not look
+ *
+ * Nothing here knows what elements are. Memory that cannot be attached is not tried again before
+ * its lender offers something else.
+ */
+#ifndef SL_COMMON_IPC_BORROWED_H
+#define SL_COMMON_IPC_BORROWED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/device/device.h"
+#include "common/ipc/lent.h"
+
+struct sl_borrowed {
+    struct sl_arena *arena;
+    enum sl_lent_kind kind;
+    uint32_t reader; // the worker's device
+    const struct sl_device *device;
+    uint64_t opened; // bit l: of the lender on device l
+    struct {
+        uint64_t version; // of the offer that is open
+        uint64_t refused; // ... that could not be attached
+        uint64_t plan, order, room, elements;
+        void *p;
+    } of[SL_LENT_DEVICES_MAX];
+};
+
+// A part that may be read.
+struct sl_borrowed_part {
+    uint32_t lender;
+    const char *memory; // of all parts that it lends, in the reader's addresses
+    uint32_t number;    // of the part in it
+    uint64_t room;      // elements from one part to the next
+    uint64_t elements;  // of the part that are there
+};
+
+// Everything is borrowed for as long as it lives. Nothing is open yet.
+void sl_borrowed_init(struct sl_borrowed *b, struct sl_arena *arena, enum sl_lent_kind kind,
+                      uint32_t reader, const struct sl_device *device);
+
+// Costs two loads a lender.
+void sl_borrowed_drop(struct sl_borrowed *b);
+// ... and what was laid out by another plan or order is closed as well.
+void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order);
+bool sl_borrowed_is_good(struct sl_borrowed *b);
+// All of it; safe on a zeroed struct.
+void sl_borrowed_close(struct sl_borrowed *b);
+
+// False: nobody whom this worker reads has part p of the plan open to it.
+bool sl_borrowed_part(const struct sl_borrowed *b, const struct sl_lent_plan *plan, uint32_t p,
+                      struct sl_borrowed_part *out);
+
+#endif
