@@ -3,6 +3,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "kernels/kernels_internal.h"
+#include "kernels/spread_internal.h"
 
 // Every message begins with the operation's name, so a caller's prefix can say which layer it was.
 // Functions of this file are named sl_check_<operation>.
@@ -120,10 +121,22 @@ int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes)
     return check_range("mark_ranks: vertex", nodes, n, "hotness order", n_nodes, "vertices");
 }
 
-int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
-                        struct sl_row_split *out)
+static int check_spread(const char *operation, const struct sl_spread *s)
 {
-    WANT(out, "out is NULL");
+    if (s->n_parts > SL_PARTS_MAX || s->shift >= 32)
+        return sl_fail(SL_EINVAL, "%s: %u parts of runs of 2^%u: wanted at most %d of 2^31",
+                       operation, s->n_parts, s->shift, SL_PARTS_MAX);
+    if (s->n_parts > 0 && s->end < s->first)
+        return sl_fail(SL_EINVAL, "%s: parts of elements %llu to %llu", operation,
+                       (unsigned long long)s->first, (unsigned long long)s->end);
+    return SL_OK;
+}
+
+int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                        const struct sl_spread *held, struct sl_row_split *out)
+{
+    WANT(out && held, "out or held is NULL");
+    SL_TRY(check_spread(OPERATION, held));
     WANT(n == 0 || (nodes && ranks && out->hit_row && out->hit_to && out->miss_row && out->miss_to),
          "nodes, ranks or an array of out is NULL");
     return SL_OK;
@@ -511,8 +524,14 @@ int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
          "tables of dtype %d: wanted f32 or f16", (int)args->dtype);
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->n == 0 || (args->nodes && args->ranks && args->out), "nodes, ranks or out is NULL");
-    WANT(args->n == 0 || args->capacity == 0 || args->cache, "a cache of %u rows is NULL",
-         args->capacity);
+    const struct sl_spread *cache = &args->cache;
+    SL_TRY(check_spread(OPERATION, cache));
+    WANT(cache->shift == 0, "runs of 2^%u rows: wanted single ones", cache->shift);
+    WANT(args->n == 0 || cache->n_near == 0 || cache->near, "a cache of %llu rows is NULL",
+         (unsigned long long)cache->n_near);
+    for (uint32_t p = 0; p < cache->n_parts; p++)
+        WANT(cache->part[p].n == 0 || cache->part[p].p, "part %u of %llu rows is NULL", p,
+             (unsigned long long)cache->part[p].n);
     WANT(args->store || args->n_rows == 0, "the store of %llu rows is NULL",
          (unsigned long long)args->n_rows);
     return SL_OK;
@@ -520,8 +539,10 @@ int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
 
 int sl_check_ranked_range(const struct sl_gather_ranked_args *args)
 {
+    uint64_t at;
     for (uint32_t i = 0; args->store && i < args->n; i++)
-        if (args->ranks[i] >= args->capacity && args->nodes[i] >= args->n_rows)
+        if (sl_spread_find(&args->cache, args->ranks[i], &at) == SL_SPREAD_NOWHERE &&
+            args->nodes[i] >= args->n_rows)
             return sl_fail(SL_ERANGE,
                            "gather_ranked: row id %u at position %u: the store has %llu rows",
                            args->nodes[i], i, (unsigned long long)args->n_rows);

@@ -429,10 +429,15 @@ struct sl_drawn {
 // that is smaller.
 struct sl_draw_state;
 
+// Rows of a batch that were found near, and in each part.
+struct sl_hits {
+    uint32_t part[SL_PARTS_MAX];
+    uint32_t near;
+};
+
 // Rows of a batch from the cache or from the store, in one go (Extract stage).
 struct sl_gather_ranked_args {
-    const void *cache; // (capacity, dim) rows by rank
-    uint32_t capacity;
+    struct sl_spread cache; // rows by rank; shift 0
     // (n_rows, dim) rows by vertex; device or mapped memory. NULL: there is none, n_rows is 0 and
     // what the cache has not is left as it is.
     const void *store;
@@ -441,15 +446,15 @@ struct sl_gather_ranked_args {
     uint32_t dim;
     const uint32_t *nodes, *ranks; // (n)
     uint32_t n;
-    float *out;       // (n, dim): cache[ranks[i]] where ranks[i] < capacity, else store[nodes[i]]
-    uint32_t *n_hits; // the processor's; NULL: not wanted
+    float *out;           // (n, dim): what the cache has at ranks[i], else store[nodes[i]]
+    struct sl_hits *hits; // the processor's; NULL: not wanted
 };
 
-// The split of a batch's rows between a cache, which holds the vertices of rank below `capacity`
-// at row = rank, and the store, which holds every vertex. Room for n each; written in order.
+// The split of a batch's rows between a cache, which has rows by rank, and the store, which holds
+// every vertex. Room for n each; written in order.
 struct sl_row_split {
     uint32_t n_hits, n_misses;
-    uint32_t *hit_row, *hit_to;   // row of the cache; row of the batch
+    uint32_t *hit_row, *hit_to;   // rank; row of the batch
     uint32_t *miss_row, *miss_to; // row of the store (vertex id); row of the batch
 };
 
@@ -593,9 +598,10 @@ struct sl_kernels {
     int (*mark_ranks)(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                       uint32_t *ranks);
 
-    // Hits and misses of a batch, without a branch a row. nodes and ranks (n).
-    int (*split_rows)(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
-                      struct sl_row_split *out);
+    // Hits and misses of a batch, without a branch a row where nothing lies in parts. nodes and
+    // ranks (n); of `held` no memory is read.
+    int (*split_rows)(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                      const struct sl_spread *held, struct sl_row_split *out);
 
     // out[to[i]] = table[rows[i]] as f32, otherwise as gather_rows; out has n_out rows, to[] are
     // different and below n_out.

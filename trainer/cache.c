@@ -1,5 +1,7 @@
 #include "trainer/cache.h"
 
+#include <time.h>
+
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -8,19 +10,35 @@
 #include "common/base/mempool.h"
 #include "common/ipc/hot.h"
 
-// Filled between two looks at the abort word and at the seat: a few milliseconds.
-enum { PIECE_BYTES = 4 << 20 };
+enum {
+    // Filled between two looks at the abort word and at the seat: a few milliseconds.
+    PIECE_BYTES = 4 << 20,
+    // A trainer that ends waits so long for those who have its memory open.
+    LEAVE_MS = 1000,
+};
 
 static uint64_t row_bytes(const struct sl_cache *c)
 {
     return sl_rows_bytes(c->source.dataset);
 }
 
+// Rows that have a rank and may be held.
+static uint64_t most_rows(const struct sl_cache *c)
+{
+    const uint64_t most = SL_MIN(c->arena->h->spec.hot_rows, c->source.dataset->n_nodes);
+    return SL_MIN(most, (uint64_t)UINT32_MAX);
+}
+
+static uint64_t rows_loaded(const struct sl_cache *c)
+{
+    return c->n_rows + c->parts.n_held * c->parts.elements;
+}
+
 static void publish(const struct sl_cache *c)
 {
     struct sl_seat *seat = c->seat;
     atomic_store_explicit(&seat->cache_generation, c->generation, memory_order_relaxed);
-    atomic_store_explicit(&seat->cache_loaded, c->n_rows, memory_order_relaxed);
+    atomic_store_explicit(&seat->cache_loaded, rows_loaded(c), memory_order_relaxed);
     atomic_store_explicit(&seat->cache_load_ns, c->load_ns, memory_order_relaxed);
 }
 
@@ -29,26 +47,56 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                    const struct sl_pulse *pulse)
 {
     *c = (struct sl_cache){.arena = arena,
+                           .device = seat - sl_seat_trainer(arena, 0),
                            .seat = sl_seat(arena, seat),
                            .source.dataset = dataset,
                            .compute = *compute,
                            .pulse = pulse};
+    sl_borrowed_init(&c->borrowed, arena, SL_LENT_FEATURES, c->device, compute->device);
+}
+
+static void give_memory_back(struct sl_cache *c, char *p, size_t bytes)
+{
+    if (!p)
+        return;
+    c->compute.device->memory.free(p, bytes);
+    c->compute.device->trim();
 }
 
 static void give_back(struct sl_cache *c)
 {
-    if (c->rows) {
-        c->compute.device->memory.free(c->rows, c->bytes);
-        c->compute.device->trim();
-    }
+    give_memory_back(c, c->rows, c->bytes);
     c->rows = NULL;
     c->bytes = 0;
     c->n_rows = 0;
 }
 
+static void give_parts_back(struct sl_cache *c)
+{
+    give_memory_back(c, c->parts.p, c->parts.bytes);
+    c->parts = (struct sl_cache_parts){0};
+}
+
+// Whoever reads its parts looks between its batches; who does not, or is stopped, finds what it
+// reads worth nothing.
+static void leave(struct sl_cache *c)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    sl_lent_withdraw(c->arena, SL_LENT_FEATURES, c->device);
+    for (int i = 0; i < LEAVE_MS && sl_lent_is_read(c->arena, SL_LENT_FEATURES, c->device); i++)
+        nanosleep(&moment, NULL);
+    sl_lent_leave(c->arena, SL_LENT_FEATURES, c->device);
+}
+
 void sl_cache_fini(struct sl_cache *c)
 {
-    give_back(c);
+    sl_borrowed_close(&c->borrowed);
+    if (c->parts.is_lent)
+        leave(c);
+    if (c->compute.device) {
+        give_parts_back(c);
+        give_back(c);
+    }
     sl_buffer_fini(&c->piece);
     sl_row_source_fini(&c->source);
 }
@@ -109,12 +157,11 @@ static uint32_t allocate(struct sl_cache *c, uint32_t rows)
     return fit;
 }
 
-// Rows [c->n_rows, c->n_rows + n): copies, bit for bit.
-static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n)
+// Rows of `vertices` to the device's memory at `to`: copies, bit for bit.
+static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n, char *to)
 {
     const struct sl_device *device = c->compute.device;
     const struct sl_kernels *kernels = sl_compute_on_host(&c->compute);
-    char *to = c->rows + c->n_rows * row_bytes(c);
     if (device->is_host)
         return sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, to);
     SL_TRY(
@@ -124,57 +171,305 @@ static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n)
     return device->sync();
 }
 
-// Goes on until `rows` are there, or something else is wanted.
+// The plan that there is; on cores there is none.
+static uint64_t plan_generation(const struct sl_cache *c)
+{
+    return c->compute.device->is_host ? 0 : sl_lent_generation(c->arena, SL_LENT_FEATURES);
+}
+
+// Whether what it was last laid out for is what is wanted.
+static bool is_as_asked(const struct sl_cache *c)
+{
+    return atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed) == c->asked &&
+           sl_hot_generation(c->arena) == c->generation && plan_generation(c) == c->plan.generation;
+}
+
+static bool goes_on(const struct sl_cache *c)
+{
+    return !sl_pulse_stopping(c->pulse) && is_as_asked(c);
+}
+
+static uint32_t rows_a_piece(const struct sl_cache *c)
+{
+    return (uint32_t)SL_MAX(PIECE_BYTES / row_bytes(c), (uint64_t)1);
+}
+
+static void warn_of_fill(const struct sl_cache *c)
+{
+    sl_log_warn("feature cache: %llu rows loaded, and no more: %s",
+                (unsigned long long)rows_loaded(c), sl_error_message());
+}
+
+// Goes on until `rows` are near, or something else is wanted.
 static void fill(struct sl_cache *c, uint32_t rows)
 {
     const uint32_t *order = sl_hot_order(c->arena);
-    uint32_t piece = (uint32_t)SL_MAX(PIECE_BYTES / row_bytes(c), (uint64_t)1);
+    const uint32_t piece = rows_a_piece(c);
     uint32_t first = c->n_rows, half = first + (rows - first) / 2;
-    while (c->n_rows < rows && !sl_pulse_stopping(c->pulse) &&
-           atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed) == c->asked) {
+    while (c->n_rows < rows && goes_on(c)) {
         uint32_t n = SL_MIN(piece, rows - c->n_rows);
-        if (load(c, order + c->n_rows, n) < 0) {
-            sl_log_warn("feature cache: %u of %u rows loaded: %s", c->n_rows, rows,
-                        sl_error_message());
+        if (load(c, order + c->n_rows, n, c->rows + c->n_rows * row_bytes(c)) < 0) {
+            warn_of_fill(c);
             break;
         }
         if (c->n_rows <= half && half < c->n_rows + n)
             SL_FAILPOINT(TRAINER_CACHE);
         c->n_rows += n;
     }
+}
+
+// --- the parts that it holds ---------------------------------------------------------------------
+
+// Memory for as many rows of each part as there is memory for.
+static void allocate_parts(struct sl_cache *c)
+{
+    struct sl_cache_parts *parts = &c->parts;
+    const uint64_t unit = parts->n_held * row_bytes(c);
+    uint64_t available = 0, total;
+    if (c->compute.device->space(&available, &total) < 0)
+        return;
+    parts->room = SL_MIN(parts->wanted, available / 8 * 7 / unit);
+    while (parts->room > 0 && !(parts->p = c->compute.device->memory.alloc(parts->room * unit)))
+        parts->room /= 2;
+    parts->bytes = parts->room * unit;
+    if (parts->room < parts->wanted)
+        sl_log_warn("feature cache: there is memory for %llu of the %llu rows of each part that "
+                    "this device holds for all; the others are read from the store",
+                    (unsigned long long)parts->room, (unsigned long long)parts->wanted);
+}
+
+// From now on others may read what is there of it, by the plan that there is.
+static void lend(struct sl_cache *c)
+{
+    struct sl_cache_parts *parts = &c->parts;
+    if (parts->elements == 0 || (parts->plan == c->plan.generation && !parts->withdrawn))
+        return;
+    struct sl_lent_offer offer = {
+        .plan = c->plan.generation,
+        .order = c->generation,
+        .room = parts->room,
+        .elements = parts->elements,
+    };
+    parts->plan = c->plan.generation;
+    parts->withdrawn = false;
+    if (c->compute.device->share(parts->p, &offer.share) < 0 ||
+        sl_lent_live(c->arena, SL_LENT_FEATURES, c->device) < 0) {
+        sl_log_warn("feature cache: the rows that this device holds are lent to nobody: %s",
+                    sl_error_message());
+        return;
+    }
+    parts->is_lent = true;
+    sl_lent_offer(c->arena, SL_LENT_FEATURES, c->device, &offer);
+    SL_FAILPOINT(LENT_OFFERED);
+}
+
+// The next n rows of one part, as far as there are vertices for them.
+static int load_part(struct sl_cache *c, uint32_t part, uint32_t number, uint32_t n, uint32_t *ids)
+{
+    const struct sl_cache_parts *parts = &c->parts;
+    const uint32_t *order = sl_hot_order(c->arena);
+    const uint64_t most = most_rows(c);
+    uint64_t rank = parts->first + parts->elements * parts->n_parts + part;
+    uint32_t found = 0;
+    for (; found < n && rank < most; rank += parts->n_parts)
+        ids[found++] = order[rank];
+    char *to = parts->p + (number * parts->room + parts->elements) * row_bytes(c);
+    return found ? load(c, ids, found, to) : SL_OK;
+}
+
+// Goes on until all rows of the parts are there, or something else is wanted.
+static void fill_parts(struct sl_cache *c)
+{
+    struct sl_cache_parts *parts = &c->parts;
+    const uint32_t piece = rows_a_piece(c);
+    struct sl_buffer ids = {0};
+    int rc = sl_buffer_grow(&ids, c->compute.device, SL_BUFFER_HOST, piece * sizeof(uint32_t),
+                            "the feature cache");
+    while (rc == SL_OK && parts->elements < parts->room && goes_on(c)) {
+        const uint32_t n = (uint32_t)SL_MIN((uint64_t)piece, parts->room - parts->elements);
+        uint32_t number = 0;
+        for (uint32_t i = 0; rc == SL_OK && i < parts->n_parts; i++)
+            if (parts->held >> i & 1)
+                rc = load_part(c, i, number++, n, ids.p);
+        if (rc < 0)
+            break;
+        parts->elements += n;
+        if (parts->is_lent)
+            sl_lent_grow(c->arena, SL_LENT_FEATURES, c->device, parts->elements);
+        lend(c);
+        SL_FAILPOINT(LENT_FILLING);
+    }
+    if (rc < 0)
+        warn_of_fill(c);
+    sl_buffer_fini(&ids);
+}
+
+// --- what is wanted ------------------------------------------------------------------------------
+
+struct wish {
+    uint64_t asked;
+    uint32_t generation;
+    struct sl_lent_plan plan;
+    uint32_t near;               // rows
+    struct sl_cache_parts parts; // how they lie; held 0: none
+};
+
+// False while the plan is being changed.
+static bool look(const struct sl_cache *c, struct wish *w)
+{
+    *w = (struct wish){
+        .asked = atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed),
+        .generation = sl_hot_generation(c->arena),
+    };
+    if (!c->compute.device->is_host && !sl_lent_read_plan(c->arena, SL_LENT_FEATURES, &w->plan))
+        return false;
+    const uint64_t rows = w->generation ? SL_MIN(w->asked, most_rows(c)) : 0;
+    const struct sl_lent_plan *plan = &w->plan;
+    const uint32_t held = plan->n_parts ? plan->held[c->device] : 0;
+    const uint32_t n_held = (uint32_t)__builtin_popcount(held);
+    w->near = (uint32_t)rows;
+    if (n_held == 0 || rows < plan->first + n_held)
+        return true;
+    w->near = (uint32_t)plan->first;
+    w->parts = (struct sl_cache_parts){
+        .held = held,
+        .n_held = n_held,
+        .first = plan->first,
+        .n_parts = plan->n_parts,
+        .wanted = SL_MIN(plan->part_elements, (rows - plan->first) / n_held),
+    };
+    return true;
+}
+
+static bool lies_alike(const struct sl_cache_parts *a, const struct sl_cache_parts *b)
+{
+    return a->held == b->held && a->first == b->first && a->n_parts == b->n_parts &&
+           a->wanted == b->wanted;
+}
+
+// Parts that are no longer wanted as they are go, once nobody has them open. False until then.
+static bool may_change(struct sl_cache *c, const struct wish *w)
+{
+    struct sl_cache_parts *parts = &c->parts;
+    if (!parts->p || (w->generation == c->generation && lies_alike(parts, &w->parts)))
+        return true;
+    if (parts->is_lent && !parts->withdrawn) {
+        sl_lent_withdraw(c->arena, SL_LENT_FEATURES, c->device);
+        parts->withdrawn = true;
+        SL_FAILPOINT(LENT_WITHDRAWN);
+    }
+    if (parts->is_lent && sl_lent_is_read(c->arena, SL_LENT_FEATURES, c->device))
+        return false;
+    give_parts_back(c);
+    return true;
+}
+
+static void lay_out(struct sl_cache *c, const struct wish *w)
+{
+    const uint64_t start = sl_now_ns();
+    uint32_t rows = w->near;
+    if (w->generation != c->generation)
+        c->n_rows = 0;
+    c->asked = w->asked;
+    c->generation = w->generation;
+    c->plan = w->plan;
+    if (rows * row_bytes(c) < c->bytes)
+        shrink(c, rows);
+    publish(c); // the broker may count on what was given back
+    if (rows * row_bytes(c) > c->bytes)
+        rows = allocate(c, rows);
+    const uint64_t before = rows_loaded(c);
+    fill(c, rows);
+    if (!c->parts.p && w->parts.held) {
+        c->parts = w->parts;
+        allocate_parts(c);
+    }
+    if (c->parts.p) {
+        lend(c); // what has stayed
+        fill_parts(c);
+    } else {
+        c->parts = (struct sl_cache_parts){0};
+    }
     sl_buffer_fini(&c->piece);
+    if (rows_loaded(c) > before) {
+        const uint64_t took = sl_now_ns() - start;
+        c->load_ns += took;
+        sl_log_info("feature cache: %llu of %llu rows (%llu MiB) loaded in %.3f s",
+                    (unsigned long long)rows_loaded(c),
+                    (unsigned long long)c->source.dataset->n_nodes,
+                    (unsigned long long)(rows_loaded(c) * row_bytes(c) >> 20), (double)took / 1e9);
+    }
+    publish(c);
 }
 
 void sl_cache_refresh(struct sl_cache *c)
 {
-    for (;;) {
-        uint64_t asked = atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed);
-        uint32_t generation = sl_hot_generation(c->arena);
-        if ((asked == c->asked && generation == c->generation) || sl_pulse_stopping(c->pulse))
+    struct wish w;
+    sl_borrowed_drop(&c->borrowed);
+    while (!is_as_asked(c) && !sl_pulse_stopping(c->pulse)) {
+        if (!look(c, &w) || !may_change(c, &w))
             return;
-        uint64_t start = sl_now_ns();
-        if (generation != c->generation)
-            c->n_rows = 0;
-        c->asked = asked;
-        c->generation = generation;
-        uint64_t most = SL_MIN(c->arena->h->spec.hot_rows, c->source.dataset->n_nodes);
-        uint32_t rows =
-            generation ? (uint32_t)SL_MIN(asked, SL_MIN(most, (uint64_t)UINT32_MAX)) : 0;
-        if (rows * row_bytes(c) < c->bytes)
-            shrink(c, rows);
-        publish(c); // the broker may count on what was given back
-        if (rows * row_bytes(c) > c->bytes)
-            rows = allocate(c, rows);
-        if (rows == c->n_rows) {
-            publish(c);
-            continue;
-        }
-        fill(c, rows);
-        uint64_t took = sl_now_ns() - start;
-        c->load_ns += took;
-        publish(c);
-        sl_log_info("feature cache: %u of %llu rows (%llu MiB) loaded in %.3f s", c->n_rows,
-                    (unsigned long long)c->source.dataset->n_nodes,
-                    (unsigned long long)(c->n_rows * row_bytes(c) >> 20), (double)took / 1e9);
+        sl_borrowed_close(&c->borrowed); // filling takes long, and what follows is another spread
+        lay_out(c, &w);
     }
+}
+
+// --- where rows are ------------------------------------------------------------------------------
+
+void sl_cache_rest(struct sl_cache *c)
+{
+    sl_borrowed_close(&c->borrowed);
+}
+
+void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out)
+{
+    const struct sl_lent_plan *plan = &c->plan;
+    *out = (struct sl_spread){0};
+    if (!(block->flags & SL_BLOCK_HAS_RANKS) || block->rank_generation != c->generation)
+        return;
+    out->near = c->rows;
+    out->n_near = c->n_rows;
+    if (plan->n_parts == 0)
+        return;
+    sl_borrowed_open(&c->borrowed, plan, c->generation);
+    out->n_parts = plan->n_parts;
+    out->first = SL_MIN(plan->first, most_rows(c));
+    out->end = SL_MIN(plan->first + plan->n_parts * plan->part_elements, most_rows(c));
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < plan->n_parts; i++) {
+        struct sl_borrowed_part other;
+        const char *p = NULL;
+        uint64_t n = 0;
+        if (c->parts.held >> i & 1) {
+            p = c->parts.p + number++ * c->parts.room * row_bytes(c);
+            n = c->parts.elements;
+        } else if (sl_borrowed_part(&c->borrowed, plan, i, &other)) {
+            p = other.memory + other.number * other.room * row_bytes(c);
+            n = other.elements;
+        }
+        out->part[i] = (struct sl_part){n ? p : NULL, n};
+    }
+}
+
+bool sl_cache_is_good(struct sl_cache *c)
+{
+    return sl_borrowed_is_good(&c->borrowed);
+}
+
+void sl_cache_count(struct sl_cache *c, const struct sl_hits *hits, uint64_t misses)
+{
+    const uint32_t n_devices = c->arena->h->spec.n_devices;
+    uint64_t own = hits->near;
+    for (uint32_t i = 0; i < c->plan.n_parts; i++) {
+        const uint64_t rows = hits->part[i];
+        if (c->parts.held >> i & 1)
+            own += rows;
+        else if (rows > 0)
+            sl_lent_count(c->arena, SL_LENT_FEATURES, c->device, c->plan.from[c->device][i],
+                          rows * row_bytes(c));
+    }
+    if (own > 0)
+        sl_lent_count(c->arena, SL_LENT_FEATURES, c->device, c->device, own * row_bytes(c));
+    if (misses > 0)
+        sl_lent_count(c->arena, SL_LENT_FEATURES, c->device, n_devices, misses * row_bytes(c));
 }

@@ -4,25 +4,38 @@
  * PROBLEM. A batch's features lie all over a table that is larger than the device. A few vertices
  * are met in most batches; their rows should be near (FGNN 6).
  *
- * DESIGN. A cache is a prefix of the hotness order (common/ipc/hot.h): row r holds the features of
- * order[r], in the store's own type. So it needs no table of its own: a vertex of rank r in the
- * order is a hit at row r iff r < n_rows. The broker says in the trainer's seat how many rows it
- * may have, and may change its mind at any time; the extracting thread, which alone reads and
- * fills the cache, looks between batches:
+ * DESIGN. What GPUs hold of the hottest rows is a spread (struct sl_spread in kernels/kernels.h) of
+ * the hotness order (common/ipc/hot.h), in the store's own type. So it needs no table of its own:
+ * the rank of a vertex says where its row is. The broker says in the trainer's seat how many rows
+ * it may have in all, and by a plan (common/ipc/lent.h) whether they are
  *
- *      grows      new memory, filled from order[0] on        (seldom: a scale event)
- *      shrinks    the end of the memory goes back to the system before anything else happens
- *      generation a new order makes the old rows worthless: filled again
+ *      near      the first rows, for itself: all of them where there is no plan, one GPU, or cores
+ *      parts     of the rows behind them, those that the plan deals out to it; other trainers read
+ *                them in its memory, as it reads theirs (common/ipc/borrowed.h)
+ *
+ * and may change its mind at any time; the extracting thread, which alone reads and fills the
+ * cache, looks between batches:
+ *
+ *      near grows      new memory, filled from order[0] on
+ *      near shrinks    the end of the memory goes back to the system before anything else happens
+ *      parts change    they are withdrawn. Until nobody has them open the whole cache stays as it
+ *                      is, and is reported so; then their memory goes back and is laid out anew.
+ *                      Parts that are the same by a new plan stay, and are lent by its number
+ *      generation      a new order makes the old rows worthless: filled again
+ *
+ * Parts are lent as soon as their first rows are there, and more and more of them while they are
+ * filled, all parts alike: where memory or time is short there is less of each.
  *
  * On a GPU the rows are in the device's memory. The processor gathers them into pinned memory a
  * piece at a time, and each is copied; memory is given back as a whole, so shrinking moves what
  * stays, or starts anew where there is no room for both.
  *
- * INVARIANT. Rows [0, n_rows) are those of `generation`, whatever happens: filling can stop after
+ * INVARIANT. What is there is of `generation` and `plan`, whatever happens: filling can stop after
  * any piece (the job stops, the broker wants fewer rows) and what is there is a cache.
  *
  * FAILURE. Memory that is not to be had makes a smaller cache and a line in the log, never an
- * error: the store has every row.
+ * error: the store has every row. A lender that dies takes its parts with it: what was read of it
+ * meanwhile is read again (sl_cache_is_good()), without them.
  */
 #ifndef SL_TRAINER_CACHE_H
 #define SL_TRAINER_CACHE_H
@@ -34,22 +47,42 @@
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/block.h"
+#include "common/ipc/borrowed.h"
 #include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
 #include "trainer/compute.h"
 #include "trainer/buffer.h"
 #include "trainer/rows.h"
 
+// Parts that this GPU holds: behind one another, lowest number first, `room` rows of memory each.
+struct sl_cache_parts {
+    char *p; // NULL: none
+    size_t bytes;
+    uint32_t held;         // bit i: part i
+    uint32_t n_held;       // parts
+    uint64_t first;        // rank of the first row of part 0
+    uint32_t n_parts;      // rows of one part are so many ranks apart
+    uint64_t wanted, room; // rows of each that were asked for, that there is memory for
+    uint64_t elements;     // rows of each that are there
+    uint64_t plan;         // by which they were lent last; 0: never
+    bool is_lent, withdrawn;
+};
+
 struct sl_cache {
     struct sl_arena *arena;
+    uint32_t device;      // of the job
     struct sl_seat *seat; // where the broker says how many rows; where we say how many there are
     struct sl_row_source source; // of what it is filled with
     struct sl_compute compute;
     const struct sl_pulse *pulse;
 
-    char *rows; // (n_rows, feat_dim) of the store's type, device memory
+    char *rows; // (n_rows, feat_dim) of the store's type, device memory: those that are near
     size_t bytes;
     uint32_t n_rows;
+    struct sl_cache_parts parts;
+    struct sl_borrowed borrowed; // of other trainers' parts
+    // What it is laid out by.
+    struct sl_lent_plan plan;
     uint32_t generation;    // of the hotness order, 0 = none
     uint64_t asked;         // seat->cache_rows that was last acted on
     uint64_t load_ns;       // spent on filling, in all
@@ -61,17 +94,25 @@ struct sl_cache {
 void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                    const struct sl_dataset *dataset, const struct sl_compute *compute,
                    const struct sl_pulse *pulse);
-void sl_cache_fini(struct sl_cache *c); // safe on a zeroed struct
+// Lenders' memory is closed and its own withdrawn; safe on a zeroed struct.
+void sl_cache_fini(struct sl_cache *c);
 
-// Brings the cache to what the broker asks for. Costs three loads when it is there already.
+// Brings the cache to what the broker asks for. Costs four loads when it is there already, and two
+// for each lender whose memory is open.
 void sl_cache_refresh(struct sl_cache *c);
 
-// Rows of this block that may be hits: those of rank below this. 0 where the block's ranks are of
-// another order than the cache, or it has none.
-static inline uint32_t sl_cache_capacity(const struct sl_cache *c, const struct sl_block *block)
-{
-    bool same = block->flags & SL_BLOCK_HAS_RANKS && block->rank_generation == c->generation;
-    return same ? c->n_rows : 0;
-}
+// Nothing is read for some time: others' memory is closed.
+void sl_cache_rest(struct sl_cache *c);
+
+// Where rows of this block's ranks lie that this device reads: nowhere, where they are of another
+// order than the cache's. Opens what others lend. Good until the next refresh or rest.
+void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out);
+
+// After sync(): whether all that was read in the last spread was there. If not, it is to be asked
+// for and read again.
+bool sl_cache_is_good(struct sl_cache *c);
+
+// Counts rows of a batch by where they were read (lent.h): those of `hits`, and `misses`.
+void sl_cache_count(struct sl_cache *c, const struct sl_hits *hits, uint64_t misses);
 
 #endif

@@ -120,6 +120,7 @@ static void set_asleep(struct sl_extract *x, bool asleep)
 
 static void sleep_on(struct sl_extract *x, uint32_t seen)
 {
+    sl_cache_rest(&x->cache);
     sl_standby_sleep(&x->standby);
     set_asleep(x, true);
     sleep_unlocked(x, &x->spec.arena->h->work, seen, SL_STANDBY_WAIT_MS);

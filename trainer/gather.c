@@ -6,6 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "trainer/layer.h"
 
@@ -20,11 +21,11 @@ enum {
 // Where rows of the store and of the cache go, while one batch is gathered.
 struct job {
     struct sl_gather *g;
-    const struct sl_cache *cache;
+    struct sl_cache *cache; // NULL: none
     const struct sl_block *block;
     enum sl_dtype dtype; // of the rows that are moved, and their width
     uint32_t dim;
-    uint32_t capacity;                    // of the cache, for this block
+    struct sl_spread spread;              // of the rows that are held, for this block
     const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;
     struct sl_batch_counts *counts; // of a GPU
@@ -37,6 +38,24 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
 {
     *g = (struct sl_gather){.compute = *compute, .source.dataset = dataset, .way = way};
     sl_store_init(&g->store, compute->device, dataset);
+}
+
+static bool is_held(const struct sl_spread *s)
+{
+    return s->n_near > 0 || s->n_parts > 0;
+}
+
+// Whether all of n rows are held: there are no misses then.
+static bool holds_all(const struct sl_spread *s, uint64_t n)
+{
+    if (s->n_near >= n)
+        return true;
+    if (s->n_parts == 0 || s->n_near < s->first || s->end < n)
+        return false;
+    for (uint64_t i = 0; i < s->n_parts; i++) // its rows are first + i, first + i + n_parts, ...
+        if (s->first + i + s->part[i].n * s->n_parts < n)
+            return false;
+    return true;
 }
 
 static int grow_lists(struct sl_gather *g, uint32_t n)
@@ -63,8 +82,8 @@ static int list_rows(struct job *j, struct sl_row_split *out)
     const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
     SL_TRY(grow_lists(j->g, n));
     *out = lists_in(j->g->lists.p, n);
-    if (j->capacity)
-        return j->g->compute.kernels->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity,
+    if (is_held(&j->spread))
+        return j->g->compute.kernels->split_rows(nodes, sl_block_ranks(j->block), n, &j->spread,
                                                  out);
     memcpy(out->miss_row, nodes, n * sizeof *nodes);
     for (uint32_t i = 0; i < n; i++)
@@ -101,15 +120,15 @@ static int on_host(struct job *j)
     const struct sl_block *block = j->block;
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
-    if (!j->capacity && !g->source.reader)
+    if (!is_held(&j->spread) && !g->source.reader)
         return kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
                                     sl_block_nodes(block), n, j->to->x);
     struct sl_row_split s = {0};
     SL_TRY(list_rows(j, &s));
     j->hits = s.n_hits;
     if (s.n_hits)
-        SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
-                                       s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
+        SL_TRY(kernels->gather_rows_to(j->spread.near, ds->feat_dtype, j->spread.n_near,
+                                       ds->feat_dim, s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
     if (g->source.reader)
         return place_read(j, &s);
     return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim, s.miss_row,
@@ -144,14 +163,13 @@ static int count_loops(struct job *j)
     return SL_OK;
 }
 
-// Hits from the cache, at slot = rank; misses from the store in place, or with a store of NULL left
+// Hits from wherever they are held; misses from the store in place, or with a store of NULL left
 // for others to bring.
 static int gather_ranked(struct job *j, const void *store)
 {
     const struct sl_dataset *ds = j->g->source.dataset;
     const struct sl_gather_ranked_args args = {
-        .cache = j->cache->rows,
-        .capacity = j->capacity,
+        .cache = j->spread,
         .store = store,
         .n_rows = store ? ds->n_nodes : 0,
         .dtype = j->dtype,
@@ -160,7 +178,7 @@ static int gather_ranked(struct job *j, const void *store)
         .ranks = sl_view_ranks(j->to->block),
         .n = j->block->n_input,
         .out = j->to->x,
-        .n_hits = &j->counts->n_hits,
+        .hits = &j->counts->hits,
     };
     return j->g->compute.kernels->gather_ranked(&args);
 }
@@ -168,7 +186,7 @@ static int gather_ranked(struct job *j, const void *store)
 static int mapped(struct job *j)
 {
     struct sl_gather *g = j->g;
-    if (j->capacity)
+    if (is_held(&j->spread))
         return gather_ranked(j, g->store.there);
     return g->compute.kernels->gather_rows(g->store.there, j->dtype, g->source.dataset->n_nodes,
                                            j->dim, sl_view_nodes(j->to->block), j->block->n_input,
@@ -206,12 +224,12 @@ static int list_misses(struct job *j)
     SL_TRY(sl_buffer_grow(&g->device_lists, device, SL_BUFFER_DEVICE,
                           (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
     *there = lists_in(g->device_lists.p, n);
-    if (!j->capacity)
+    if (!is_held(&j->spread))
         return list_rows(j, &j->lists);
     SL_TRY(grow_lists(g, n));
     j->lists = lists_in(g->lists.p, n);
-    SL_TRY(g->compute.kernels->split_rows(sl_view_nodes(block), sl_view_ranks(block), n,
-                                          j->capacity, there));
+    SL_TRY(g->compute.kernels->split_rows(sl_view_nodes(block), sl_view_ranks(block), n, &j->spread,
+                                          there));
     SL_TRY(device->copy(j->lists.miss_row, there->miss_row, n * sizeof *there->miss_row));
     if (j->before)
         SL_TRY(device->copy(j->lists.miss_to, there->miss_to, n * sizeof *there->miss_to));
@@ -239,7 +257,7 @@ static int stage(struct job *j)
     const struct sl_device *device = g->compute.device;
     const struct sl_row_split *s = &j->lists, *there = &j->counts->split;
     const uint32_t n = s->n_misses;
-    if (j->matched || !j->capacity) // else they are there as the device has listed them
+    if (j->matched || !is_held(&j->spread)) // else they are there as the device has listed them
         SL_TRY(device->copy(there->miss_to, s->miss_to, n * sizeof *s->miss_to));
     SL_TRY(sl_buffer_grow(&g->staged, device, SL_BUFFER_DEVICE,
                           n * sl_rows_bytes(g->source.dataset), "input features"));
@@ -256,11 +274,11 @@ static int staged(struct job *j)
     const uint32_t n = j->block->n_input;
     j->lists = (struct sl_row_split){0};
     j->matched = 0;
-    if (j->capacity)
+    if (is_held(&j->spread))
         SL_TRY(gather_ranked(j, NULL));
-    if (j->capacity >= ds->n_nodes)
+    if (holds_all(&j->spread, ds->n_nodes))
         return SL_OK;
-    if (!j->capacity && !j->before && j->dtype == SL_DTYPE_F32)
+    if (!is_held(&j->spread) && !j->before && j->dtype == SL_DTYPE_F32)
         return send_rows(g, sl_block_nodes(j->block), n, j->to->x); // in their order
     SL_TRY(list_misses(j));
     if (j->lists.n_misses == 0)
@@ -272,11 +290,22 @@ static int staged(struct job *j)
     return stage(j);
 }
 
+static uint32_t hits_of(const struct sl_hits *hits)
+{
+    uint32_t n = hits->near;
+    for (uint32_t i = 0; i < SL_PARTS_MAX; i++)
+        n += hits->part[i];
+    return n;
+}
+
 static int go(struct job *j, enum sl_gather_way way)
 {
+    j->counts->hits = (struct sl_hits){0};
     SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
+    if (j->spread.n_parts > 0)
+        SL_FAILPOINT(LENT_GATHERING);
     SL_TRY(j->g->compute.device->sync());
-    j->hits = j->counts->n_hits;
+    j->hits = hits_of(&j->counts->hits);
     return SL_OK;
 }
 
@@ -336,13 +365,12 @@ static int settle(struct job *j)
     return SL_OK;
 }
 
-static int on_device(struct job *j, uint64_t *start_ns)
+// The batch's features by what is held of them now.
+static int gather_once(struct job *j, uint64_t *start_ns)
 {
     struct sl_gather *g = j->g;
-    SL_TRY(bring_block(j));
-    SL_TRY(count_loops(j));
-    // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
-    bool misses = j->capacity < g->source.dataset->n_nodes;
+    // Where all rows are held there are no misses: nothing is pinned for them, nor tried.
+    bool misses = !holds_all(&j->spread, g->source.dataset->n_nodes);
     g->missed |= misses && j->cache;
     bool tries = misses && !is_settled(j), gives_back = !misses && g->store.there && !g->missed;
     if (tries)
@@ -353,6 +381,20 @@ static int on_device(struct job *j, uint64_t *start_ns)
         *start_ns = sl_now_ns(); // that is not part of the batch
     j->matched = 0;
     return go(j, misses ? g->way : SL_GATHER_STAGED);
+}
+
+static int on_device(struct job *j, uint64_t *start_ns)
+{
+    SL_TRY(bring_block(j));
+    SL_TRY(count_loops(j));
+    SL_TRY(gather_once(j, start_ns));
+    while (j->cache && !sl_cache_is_good(j->cache)) { // each time fewer lenders
+        sl_cache_spread(j->cache, j->block, &j->spread);
+        SL_TRY(gather_once(j, start_ns));
+    }
+    if (j->cache)
+        sl_cache_count(j->cache, &j->counts->hits, j->block->n_input - j->hits - j->matched);
+    return SL_OK;
 }
 
 // Whether rows are looked for in the batch before.
@@ -378,7 +420,7 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
-int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
+int sl_gather_block(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
                     const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
                     struct sl_gathered *out)
 {
@@ -391,8 +433,9 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
                           (size_t)block->n_input * job.dim * sizeof(float), "input features"));
     to->x = to->features.p;
     job.before = matches(g) ? before : NULL;
-    job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
+    if (cache)
+        sl_cache_spread(cache, block, &job.spread);
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
     SL_TRY(note(&job));
     uint64_t row_bytes = sl_rows_bytes(ds);

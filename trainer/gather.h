@@ -28,6 +28,10 @@
  *
  * So the processor does nothing for a hit, and for a batch without misses nothing but send it.
  *
+ * A hit may lie in the memory of another trainer's GPU (cache.h), and that trainer may die while it
+ * is read. So what was gathered is asked for once it is there: if not everybody whose memory was
+ * open has lived until then, the batch is gathered again, without those who have not.
+ *
  * Of what is staged, rows that the batch before has in the device's memory are copied from there in
  * place of being brought again (match.h). Not where a row is so short that looking for it costs
  * what reading it does; not where the store is read in place, since then the processor makes no
@@ -38,8 +42,8 @@
  * tried once more on the first batch that has one before it. What is read in place, the files or a
  * copy of them, is store.h's to say. Pinning takes a third of a second a GB, so it is done once: a
  * trainer has one struct sl_gather for all its life, which the probe (probe.h) uses first and the
- * extracting thread (extract.h) after it. The probe knows of no cache; a first batch of the job
- * whose cache holds every row gives the mapping back, until a miss.
+ * extracting thread (extract.h) after it. The probe knows of no cache; a first batch of the job all
+ * whose rows GPUs hold gives the mapping back, until a miss.
  *
  * Features of f16 become f32 on their way, or stay what they are where the model can read them
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
@@ -66,7 +70,7 @@ enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl
 
 // What a GPU counts of a batch, in pinned memory: read once the batch is there.
 struct sl_batch_counts {
-    uint32_t n_hits;           // of gather_ranked
+    struct sl_hits hits;       // of gather_ranked
     struct sl_row_split split; // that the device makes of hits and misses, in its memory
     uint32_t n_loops[SL_MAX_HOPS];
 };
@@ -108,7 +112,7 @@ struct sl_gather {
 struct sl_gathered {
     uint64_t from_ns, ns; // when it began, how long it took
     uint64_t cpu_ns;      // ... of the calling thread's processor time
-    uint64_t hits;        // input nodes that the cache had
+    uint64_t hits;        // input nodes that the cache had, or another trainer's
     uint64_t matched;     // ... that the batch before had, and the cache did not
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
 };
@@ -126,7 +130,7 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
  * and must be as they were gathered. NULL: they are not. SL_ENOMEM; SL_ERANGE when the block names
  * a vertex that the store has not; errors of the device.
  */
-int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
+int sl_gather_block(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
                     const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
                     struct sl_gathered *out);
 

@@ -195,6 +195,7 @@ enum { RANKED_ROWS = 512 }; // rows that are split at a time: 8 KiB of lists
 
 struct ranked {
     const struct sl_gather_ranked_args *args;
+    uint32_t capacity;       // of the cache, all of which is near
     struct job job;          // without table and lists
     _Atomic uint32_t n_hits; // relaxed: the region's end orders it
 };
@@ -219,7 +220,7 @@ static uint32_t gather_ranked_block(const struct ranked *r, uint64_t begin, uint
     uint32_t hit_row[RANKED_ROWS], hit_to[RANKED_ROWS], miss_row[RANKED_ROWS], miss_to[RANKED_ROWS];
     uint32_t n_hits = 0, n_misses = 0;
     for (uint64_t i = begin; i < end; i++) {
-        uint32_t hit = args->ranks[i] < args->capacity;
+        uint32_t hit = args->ranks[i] < r->capacity;
         hit_row[n_hits] = args->ranks[i];
         miss_row[n_misses] = args->nodes[i];
         hit_to[n_hits] = miss_to[n_misses] = (uint32_t)i;
@@ -227,7 +228,7 @@ static uint32_t gather_ranked_block(const struct ranked *r, uint64_t begin, uint
         n_misses += 1 - hit;
     }
     struct job hits = r->job, misses = r->job;
-    hits.table = args->cache, hits.rows = hit_row, hits.to = hit_to;
+    hits.table = args->cache.near, hits.rows = hit_row, hits.to = hit_to;
     misses.table = args->store, misses.rows = miss_row, misses.to = miss_to;
     run_range(&hits, 0, n_hits);
     if (args->store)
@@ -247,16 +248,21 @@ static void gather_ranked_range(void *context, uint64_t begin, uint64_t end)
 int sl_cpu_gather_ranked(const struct sl_gather_ranked_args *args)
 {
     SL_TRY(sl_check_gather_ranked(args));
-    struct ranked r = {.args = args, .job = {.out = args->out, .n = args->n, .dim = args->dim}};
+    if (args->cache.n_parts > 0) // of GPUs
+        return sl_ref_gather_ranked(args);
+    struct ranked r = {.args = args,
+                       .capacity = (uint32_t)SL_MIN(args->cache.n_near, (uint64_t)UINT32_MAX),
+                       .job = {.out = args->out, .n = args->n, .dim = args->dim}};
     if (args->n > 0) {
-        uint32_t most = largest_miss(args->nodes, args->ranks, args->n, args->capacity);
+        uint32_t most = largest_miss(args->nodes, args->ranks, args->n, r.capacity);
         if (most >= args->n_rows)
             SL_TRY(sl_check_ranked_range(args)); // without a store all may be hits
         plan(&r.job, args->dtype);
         sl_cpu_parallel_range(args->n, grain_of(args->dim), 16, gather_ranked_range, &r);
     }
-    if (args->n_hits)
-        *args->n_hits = atomic_load_explicit(&r.n_hits, memory_order_relaxed);
+    if (args->hits)
+        *args->hits =
+            (struct sl_hits){.near = atomic_load_explicit(&r.n_hits, memory_order_relaxed)};
     return SL_OK;
 }
 

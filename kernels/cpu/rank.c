@@ -388,10 +388,13 @@ TARGET_AVX2 static void split_avx2(const uint32_t *nodes, const uint32_t *ranks,
 
 #endif
 
-int sl_cpu_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
-                      struct sl_row_split *out)
+int sl_cpu_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                      const struct sl_spread *held, struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, held, out));
+    if (held->n_parts > 0) // of GPUs
+        return sl_ref_split_rows(nodes, ranks, n, held, out);
+    const uint32_t capacity = (uint32_t)SL_MIN(held->n_near, (uint64_t)UINT32_MAX);
     out->n_hits = out->n_misses = 0;
 #ifdef HAVE_X86
     const enum sl_isa isa = sl_isa();

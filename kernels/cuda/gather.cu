@@ -16,7 +16,7 @@
  * gather_ranked is the same kernel with the row's address chosen by its rank: hits from the cache
  * and misses from the store, in the order of the batch, so that there is no split, no second launch
  * and no list of either; without a store misses are passed over. Hits are counted by the lanes that
- * read the ranks, one atomic a block.
+ * read the ranks, one atomic a block and place that it found some in.
  *
  * FAILURE. A row number that is out of range is told to the complaints (cuda.cuh) and its row is
  * left as it was.
@@ -26,38 +26,43 @@
 #include "kernels/check.h"
 #include "kernels/cuda/aggregate_hubs.cuh"
 #include "kernels/cuda/move_pack.cuh"
+#include "kernels/spread_internal.h"
 
 enum { BLOCK = 256, GATHER_ROWS = 4 };
 
 // Where rows come from and go to. Row i of the call is out[to[i]] (to NULL: out[i]) and comes from
-// the cache at its rank if that is below the capacity, else from table[rows[i]] (rows NULL: i), and
-// without a table from nowhere.
+// the cache at its rank if that lies there, else from table[rows[i]] (rows NULL: i), and without a
+// table from nowhere.
 struct movement {
     const void *table;
     const uint32_t *rows;
     uint64_t n_rows;
-    const void *cache;
+    struct sl_spread cache;
     const uint32_t *ranks; // NULL: there is no cache
-    uint32_t capacity;
     const uint32_t *to;
     uint64_t n_out;
     uint64_t n;
     uint32_t dim;
     float *out;
-    uint32_t *n_hits; // counts up; or NULL
+    struct sl_hits *hits; // counts up; or NULL
     struct sl_cuda_complaints *complaints;
 };
 
 // The source of row i, or NULL with a complaint. `first`: of its group's lanes the one that speaks.
+// It counts hits: `near` its own, `parts` (SL_PARTS_MAX) the block's.
 template <typename E>
-static __device__ const E *source_of(const movement &m, uint64_t i, bool first, uint32_t *hits)
+static __device__ const E *source_of(const movement &m, uint64_t i, bool first, uint32_t *near,
+                                     uint32_t *parts)
 {
     if (m.ranks) {
-        uint32_t rank = m.ranks[i];
-        if (rank < m.capacity) {
-            *hits += first;
-            return static_cast<const E *>(m.cache) + (uint64_t)rank * m.dim;
-        }
+        uint64_t at;
+        const uint32_t where = sl_spread_find(&m.cache, m.ranks[i], &at);
+        if (where == SL_SPREAD_NEAR)
+            *near += first;
+        else if (where != SL_SPREAD_NOWHERE && first && m.hits)
+            atomicAdd(&parts[where], 1u);
+        if (where != SL_SPREAD_NOWHERE)
+            return static_cast<const E *>(sl_spread_memory(&m.cache, where)) + at * m.dim;
     }
     if (!m.table)
         return nullptr;
@@ -104,9 +109,9 @@ static __device__ void copy_packs(const movement &m, const E *const *from, float
 template <typename E, int PACK>
 static __global__ void __launch_bounds__(BLOCK) move_rows(movement m, uint32_t lanes)
 {
-    __shared__ uint32_t block_hits;
-    if (threadIdx.x == 0)
-        block_hits = 0;
+    __shared__ uint32_t block_hits[SL_PARTS_MAX + 1]; // the last: near
+    if (threadIdx.x <= SL_PARTS_MAX)
+        block_hits[threadIdx.x] = 0;
     __syncthreads();
     uint32_t lane = threadIdx.x % lanes, hits = 0;
     // The rows of a group are a block's groups apart, so that those of a block are neighbours.
@@ -117,23 +122,27 @@ static __global__ void __launch_bounds__(BLOCK) move_rows(movement m, uint32_t l
 #pragma unroll
     for (int r = 0; r < GATHER_ROWS; r++) {
         uint64_t i = row + (uint64_t)r * groups;
-        from[r] = i < m.n ? source_of<E>(m, i, lane == 0, &hits) : nullptr;
+        from[r] = i < m.n ? source_of<E>(m, i, lane == 0, &hits, block_hits) : nullptr;
         to[r] = from[r] ? target_of(m, i, lane == 0) : nullptr;
     }
     copy_packs<E, PACK>(m, from, to, lane, lanes);
-    if (!m.n_hits)
+    if (!m.hits)
         return;
     if (hits)
-        atomicAdd(&block_hits, hits);
+        atomicAdd(&block_hits[SL_PARTS_MAX], hits);
     __syncthreads();
-    if (threadIdx.x == 0 && block_hits)
-        atomicAdd(m.n_hits, block_hits);
+    if (threadIdx.x <= SL_PARTS_MAX && block_hits[threadIdx.x]) {
+        uint32_t *all = threadIdx.x < SL_PARTS_MAX ? &m.hits->part[threadIdx.x] : &m.hits->near;
+        atomicAdd(all, block_hits[threadIdx.x]);
+    }
 }
 
 template <typename E> static int launch_move(const movement &m)
 {
     int pack = sl_cuda_packs(m.dim, static_cast<const E *>(m.table),
-                             static_cast<const E *>(m.cache), m.out);
+                             static_cast<const E *>(m.cache.near), m.out);
+    for (uint32_t p = 0; p < m.cache.n_parts; p++)
+        pack = sl_cuda_pack(pack, m.dim, static_cast<const E *>(m.cache.part[p].p), sizeof(E));
     uint64_t packs = m.dim / (unsigned)pack;
     uint32_t lanes = (uint32_t)SL_MIN(sl_pow2_at_least(packs), (uint64_t)SL_WARP);
     uint64_t blocks = sl_div_up(m.n, (uint64_t)(BLOCK / lanes) * GATHER_ROWS);
@@ -211,16 +220,17 @@ int sl_cuda_gather_ranked(const struct sl_gather_ranked_args *args)
     m.n_rows = args->n_rows;
     m.cache = args->cache;
     m.ranks = args->ranks;
-    m.capacity = args->capacity;
     m.n_out = m.n = args->n;
     m.dim = args->dim;
     m.out = args->out;
-    if (!args->n_hits)
+    if (!args->hits)
         return move(&m, args->dtype);
-    void *count = NULL;
-    SL_TRY(sl_cuda_room(sizeof *m.n_hits, &count));
-    SL_CUDA_TRY(cudaMemsetAsync(count, 0, sizeof *m.n_hits, sl_cuda_stream()));
-    m.n_hits = static_cast<uint32_t *>(count);
+    void *counts = NULL;
+    SL_TRY(sl_cuda_room(sizeof *m.hits, &counts));
+    SL_CUDA_TRY(cudaMemsetAsync(counts, 0, sizeof *m.hits, sl_cuda_stream()));
+    m.hits = static_cast<struct sl_hits *>(counts);
     SL_TRY(move(&m, args->dtype));
-    return sl_cuda_fetch(args->n_hits, m.n_hits);
+    SL_CUDA_TRY(cudaMemcpyAsync(args->hits, counts, sizeof *m.hits, cudaMemcpyDeviceToHost,
+                                sl_cuda_stream()));
+    return SL_OK;
 }

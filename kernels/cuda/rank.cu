@@ -3,6 +3,7 @@
 #include "kernels/cuda/dense.cuh"
 #include "kernels/cuda/rank.cuh"
 #include "kernels/cuda/scan.cuh"
+#include "kernels/spread_internal.h"
 
 enum { THREADS = 256 };
 
@@ -40,11 +41,12 @@ int sl_cuda_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes,
 
 struct is_hit {
     const uint32_t *ranks;
-    uint32_t capacity;
+    struct sl_spread held;
 
     __device__ __forceinline__ uint32_t operator()(uint64_t i) const
     {
-        return ranks[i] < capacity;
+        uint64_t at;
+        return sl_spread_find(&held, ranks[i], &at) != SL_SPREAD_NOWHERE;
     }
 };
 
@@ -71,10 +73,10 @@ struct write_split {
     }
 };
 
-int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
+int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, const struct sl_spread *held,
                        struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, held, out));
     out->n_hits = out->n_misses = 0;
     if (n == 0)
         return SL_OK;
@@ -82,7 +84,7 @@ int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
     SL_TRY(sl_cuda_scratch(&scratch));
     uint64_t *sums = (uint64_t *)scratch;
     uint32_t *counts = (uint32_t *)(sums + SL_SCAN_BLOCKS_MAX);
-    struct is_hit read = {ranks, capacity};
+    struct is_hit read = {ranks, *held};
     struct write_split write = {nodes,         ranks,        out->hit_row, out->hit_to,
                                 out->miss_row, out->miss_to, counts};
     SL_TRY(sl_scan_launch(read, read, write, sl_scan_all(n), sums));

@@ -3,6 +3,7 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/ref/half.h"
+#include "kernels/spread_internal.h"
 
 int sl_ref_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                        const uint32_t *rows, uint64_t n, float *out)
@@ -33,17 +34,23 @@ int sl_ref_gather_ranked(const struct sl_gather_ranked_args *args)
 {
     SL_TRY(sl_check_gather_ranked(args));
     SL_TRY(sl_check_ranked_range(args));
-    uint32_t n_hits = 0;
+    struct sl_hits hits = {0};
     for (uint32_t i = 0; i < args->n; i++) {
-        bool hit = args->ranks[i] < args->capacity;
-        uint64_t row = hit ? args->ranks[i] : args->nodes[i];
-        n_hits += hit;
-        for (uint32_t c = 0; (hit || args->store) && c < args->dim; c++)
+        const void *table = args->store;
+        uint64_t row;
+        const uint32_t where = sl_spread_find(&args->cache, args->ranks[i], &row);
+        if (where == SL_SPREAD_NOWHERE) {
+            row = args->nodes[i];
+        } else {
+            table = sl_spread_memory(&args->cache, where);
+            *(where == SL_SPREAD_NEAR ? &hits.near : &hits.part[where]) += 1;
+        }
+        for (uint32_t c = 0; table && c < args->dim; c++)
             args->out[(uint64_t)i * args->dim + c] =
-                sl_ref_load(hit ? args->cache : args->store, args->dtype, row * args->dim + c);
+                sl_ref_load(table, args->dtype, row * args->dim + c);
     }
-    if (args->n_hits)
-        *args->n_hits = n_hits;
+    if (args->hits)
+        *args->hits = hits;
     return SL_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/base/error.h"
 #include "kernels/check.h"
+#include "kernels/spread_internal.h"
 
 static uint32_t rank_of(const struct sl_rank_index *index, uint32_t node)
 {
@@ -28,13 +29,14 @@ int sl_ref_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, 
     return SL_OK;
 }
 
-int sl_ref_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
-                      struct sl_row_split *out)
+int sl_ref_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                      const struct sl_spread *held, struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, held, out));
     out->n_hits = out->n_misses = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (ranks[i] < capacity) {
+        uint64_t at;
+        if (sl_spread_find(held, ranks[i], &at) != SL_SPREAD_NOWHERE) {
             out->hit_row[out->n_hits] = ranks[i];
             out->hit_to[out->n_hits++] = i;
         } else {

@@ -153,8 +153,9 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
         nodes[i] = (uint32_t)t_random(t);
         ranks[i] = most == UINT32_MAX ? (uint32_t)t_random(t) : t_random_below(t, most + 1);
     }
+    const struct sl_spread held = {.n_near = capacity};
     struct sl_row_split want = split_room(t, n);
-    t_expect_ok(t, t->ref->split_rows(nodes, ranks, n, capacity, &want), "ref");
+    t_expect_ok(t, t->ref->split_rows(nodes, ranks, n, &held, &want), "ref");
     uint32_t h = 0, m = 0;
     for (uint32_t i = 0; i < n; i++)
         if (ranks[i] < capacity) {
@@ -169,7 +170,7 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
     t_expect(t, want.n_hits == h && want.n_misses == m, "ref: %u hits, %u misses", want.n_hits,
              want.n_misses);
     struct sl_row_split got = split_room(t, n);
-    t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, capacity, &got), "dev");
+    t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, &held, &got), "dev");
     t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
              got.n_hits, got.n_misses, h, m);
     t_same_bits(t, "hit_row", got.hit_row, want.hit_row, h * sizeof(uint32_t));
@@ -183,14 +184,15 @@ static void bad_split(struct suite *t)
 {
     t_begin(t, "split_rows refuses missing arrays");
     uint32_t word = 0;
+    const struct sl_spread held = {.n_near = 1};
     struct sl_row_split good = {0, 0, &word, &word, &word, &word}, bad = good;
     const struct sl_kernels *both[] = {t->ref, t->dev};
     for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
         bad.miss_to = NULL;
-        t_expect_code(t, both[k]->split_rows(&word, &word, 1, 1, &bad), SL_EINVAL, "out");
-        t_expect_code(t, both[k]->split_rows(&word, NULL, 1, 1, &good), SL_EINVAL, "ranks");
-        t_expect_code(t, both[k]->split_rows(&word, &word, 1, 1, NULL), SL_EINVAL, "no out");
-        t_expect_ok(t, both[k]->split_rows(NULL, NULL, 0, 1, &bad), "no rows");
+        t_expect_code(t, both[k]->split_rows(&word, &word, 1, &held, &bad), SL_EINVAL, "out");
+        t_expect_code(t, both[k]->split_rows(&word, NULL, 1, &held, &good), SL_EINVAL, "ranks");
+        t_expect_code(t, both[k]->split_rows(&word, &word, 1, &held, NULL), SL_EINVAL, "no out");
+        t_expect_ok(t, both[k]->split_rows(NULL, NULL, 0, &held, &bad), "no rows");
     }
     t_end(t);
 }

@@ -13,53 +13,105 @@ static const void *table_of(struct suite *t, enum sl_dtype dtype, size_t n)
     return dtype == SL_DTYPE_F16 ? (void *)t_random_halves(t, n) : (void *)t_random_floats(t, n);
 }
 
+/*
+ * A third to all of the capacity near, the rest in parts of which some are not there and some not
+ * as a whole; what is near reaches into the parts or leaves a gap before them.
+ */
+static struct sl_spread spread_of(struct suite *t, enum sl_dtype dtype, uint32_t capacity,
+                                  uint32_t n_parts, uint32_t dim)
+{
+    struct sl_spread s = {.n_near = capacity, .end = capacity, .n_parts = n_parts};
+    if (n_parts > 0) {
+        s.n_near = t_random_below(t, capacity + 1);
+        s.first = t_random_below(t, capacity + 1);
+    }
+    s.near = s.n_near ? table_of(t, dtype, s.n_near * dim) : NULL;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        uint64_t all = (capacity - s.first + n_parts - 1 - p) / n_parts;
+        uint32_t some = t_random_below(t, 3);
+        s.part[p].n = some == 0 ? all / 2 : some == 1 && p > 0 ? 0 : all;
+        s.part[p].p = s.part[p].n ? table_of(t, dtype, s.part[p].n * dim) : NULL;
+    }
+    return s;
+}
+
+// Where the rank's row is found by walking through the parts as they are dealt out: its address.
+static const char *row_of(const struct sl_spread *s, uint32_t rank, size_t row_bytes)
+{
+    uint64_t dealt[SL_PARTS_MAX] = {0};
+    uint32_t p = 0;
+    if (rank < s->n_near)
+        return (const char *)s->near + rank * row_bytes;
+    if (s->n_parts == 0 || rank < s->first || rank >= s->end)
+        return NULL;
+    for (uint64_t r = s->first; r < rank; r++) {
+        dealt[p]++;
+        p = p + 1 == s->n_parts ? 0 : p + 1;
+    }
+    return dealt[p] < s->part[p].n ? (const char *)s->part[p].p + dealt[p] * row_bytes : NULL;
+}
+
 // capacity of `vertices` rows, most of which some vertex has; what is no row of the cache has any
 // rank above.
 static void compare_ranked(struct suite *t, enum sl_dtype dtype, uint32_t vertices,
-                           uint32_t capacity, uint32_t dim, uint32_t n, size_t skew)
+                           uint32_t capacity, uint32_t n_parts, uint32_t dim, uint32_t n,
+                           size_t skew)
 {
     if (!t_affords(t, (double)n * dim))
         return;
-    t_begin(t, "gather_ranked %s vertices=%u capacity=%u dim=%u n=%u skew=%zu",
-            dtype == SL_DTYPE_F16 ? "f16" : "f32", vertices, capacity, dim, n, skew);
-    struct sl_gather_ranked_args args = {.capacity = capacity, .n_rows = vertices, .dim = dim};
+    t_begin(t, "gather_ranked %s vertices=%u capacity=%u parts=%u dim=%u n=%u skew=%zu",
+            dtype == SL_DTYPE_F16 ? "f16" : "f32", vertices, capacity, n_parts, dim, n, skew);
+    struct sl_gather_ranked_args args = {.n_rows = vertices, .dim = dim};
     args.dtype = dtype, args.n = n;
-    args.cache = capacity ? table_of(t, dtype, (size_t)capacity * dim) : NULL;
+    args.cache = spread_of(t, dtype, capacity, n_parts, dim);
+    const size_t row_bytes = dim * sl_dtype_bytes(dtype);
     args.store = table_of(t, dtype, (size_t)vertices * dim);
     uint32_t *nodes = t_random_ids(t, n, vertices), *ranks = t_random_ids(t, n, 2 * capacity + 1);
     for (uint32_t i = 0; i < n; i++)
         if (t_random_below(t, 5) == 0)
             ranks[i] = SL_RANK_NONE;
-        else if (ranks[i] < capacity && t_random_below(t, 5) == 0)
+        else if (row_of(&args.cache, ranks[i], row_bytes) && t_random_below(t, 5) == 0)
             nodes[i] = UINT32_MAX; // of a hit the store is not asked
     args.nodes = nodes, args.ranks = ranks;
     size_t bytes = (size_t)n * dim * sizeof(float);
     float *want = args.out = t_alloc(t, bytes, 0);
-    uint32_t want_hits, hits;
-    args.n_hits = &want_hits;
+    struct sl_hits want_hits, hits;
+    args.hits = &want_hits;
     t_expect_ok(t, t->ref->gather_ranked(&args), "ref");
+    struct sl_hits found = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        const char *row = row_of(&args.cache, ranks[i], row_bytes);
+        const uint32_t part = (uint32_t)(ranks[i] - args.cache.first) % SL_MAX(n_parts, 1u);
+        if (!row)
+            row = (const char *)args.store + nodes[i] * row_bytes;
+        else
+            *(ranks[i] < args.cache.n_near ? &found.near : &found.part[part]) += 1;
+        if (dtype == SL_DTYPE_F32)
+            t_expect(t, memcmp(&want[(size_t)i * dim], row, row_bytes) == 0, "ref: row %u", i);
+    }
+    t_same_bits(t, "ref: hits", &want_hits, &found, sizeof found);
     for (const int *threads = t_threads; *threads; threads++) {
         sl_kernels_set_threads(*threads);
         args.out = t_alloc(t, bytes, skew);
-        args.n_hits = &hits;
-        hits = UINT32_MAX;
+        args.hits = &hits;
+        memset(&hits, 0xff, sizeof hits);
         t_expect_ok(t, t->dev->gather_ranked(&args), "dev");
         t_same_bits(t, "out", args.out, want, bytes);
-        t_expect(t, hits == want_hits, "%u hits, wanted %u", hits, want_hits);
+        t_same_bits(t, "hits", &hits, &want_hits, sizeof hits);
         args.out = t_alloc(t, bytes, skew);
-        args.n_hits = NULL;
+        args.hits = NULL;
         t_expect_ok(t, t->dev->gather_ranked(&args), "dev without counting");
         t_same_bits(t, "out without counting", args.out, want, bytes);
     }
     struct sl_gather_ranked_args hits_alone = args;
-    hits_alone.store = NULL, hits_alone.n_rows = 0, hits_alone.n_hits = &hits;
+    hits_alone.store = NULL, hits_alone.n_rows = 0, hits_alone.hits = &hits;
     hits_alone.out = t_alloc(t, bytes, skew);
     memset(hits_alone.out, 0xa5, bytes);
-    hits = UINT32_MAX;
+    memset(&hits, 0xff, sizeof hits);
     t_expect_ok(t, t->dev->gather_ranked(&hits_alone), "dev without a store");
-    t_expect(t, hits == want_hits, "%u hits without a store, wanted %u", hits, want_hits);
+    t_same_bits(t, "hits without a store", &hits, &want_hits, sizeof hits);
     for (uint32_t i = 0; i < n; i++)
-        if (ranks[i] >= capacity)
+        if (!row_of(&args.cache, ranks[i], row_bytes))
             memset(&want[(size_t)i * dim], 0xa5, dim * sizeof *want);
     t_same_bits(t, "out without a store", hits_alone.out, want, bytes);
     t_end(t);
@@ -72,7 +124,7 @@ static void ranked_refuses(struct suite *t)
     float *out = t_alloc(t, 20 * 4 * sizeof *out, 0);
     uint32_t *nodes = t_random_ids(t, 20, 10), *ranks = t_random_ids(t, 20, 8);
     nodes[13] = 10, ranks[13] = 4;
-    struct sl_gather_ranked_args args = {.cache = cache, .capacity = 4, .store = store};
+    struct sl_gather_ranked_args args = {.cache = {.near = cache, .n_near = 4}, .store = store};
     args.n_rows = 10, args.dtype = SL_DTYPE_F32, args.dim = 4;
     args.nodes = nodes, args.ranks = ranks, args.n = 20, args.out = out;
     const struct sl_kernels *both[] = {t->ref, t->dev};
@@ -86,9 +138,9 @@ static void ranked_refuses(struct suite *t)
         t_expect_ok(t, both[k]->gather_ranked(&args), "a hit");
         args.dtype = SL_DTYPE_I32;
         t_expect_code(t, both[k]->gather_ranked(&args), SL_EINVAL, "integers");
-        args.dtype = SL_DTYPE_F32, args.cache = NULL;
+        args.dtype = SL_DTYPE_F32, args.cache.near = NULL;
         t_expect_code(t, both[k]->gather_ranked(&args), SL_EINVAL, "no cache");
-        args.cache = cache, args.store = NULL;
+        args.cache.near = cache, args.store = NULL;
         t_expect_code(t, both[k]->gather_ranked(&args), SL_EINVAL, "no store of ten rows");
         args.store = store;
     }
@@ -101,14 +153,15 @@ void test_gather_ranked(struct suite *t)
     for (int half = 0; half < 2; half++) {
         enum sl_dtype dtype = half ? SL_DTYPE_F16 : SL_DTYPE_F32;
         for (size_t d = 0; d < SL_COUNT_OF(dims); d++) {
-            static const uint32_t counts[] = {0, 1, 7, 511, 513};
+            static const uint32_t counts[] = {0, 1, 7, 511, 513, 513, 200, 300, 400};
+            static const uint32_t parts[] = {0, 2, 0, 3, 0, 1, 8, SL_PARTS_MAX, 5};
             for (size_t c = 0; c < SL_COUNT_OF(counts); c++)
-                compare_ranked(t, dtype, 1 + t_random_below(t, 300), t_random_below(t, 60), dims[d],
-                               counts[c], 0);
+                compare_ranked(t, dtype, 1 + t_random_below(t, 300), t_random_below(t, 60),
+                               parts[c], dims[d], counts[c], 0);
             // Large enough for streaming stores and for several threads.
             uint32_t large = (2u << 20) / (dims[d] * 4) + 3;
             for (size_t skew = 0; skew < 32; skew += 12)
-                compare_ranked(t, dtype, 5000, 1000, dims[d], large, skew);
+                compare_ranked(t, dtype, 5000, 1000, 0, dims[d], large, skew);
         }
     }
     ranked_refuses(t);

@@ -43,16 +43,21 @@ static inline bool gpu_exists(void)
     return getenv("SLUICE_CUDA_PLUGIN") || gpu_find(path, sizeof path);
 }
 
-// GPU 0 of the plug-in, which must exist.
-static inline const struct sl_plugin *gpu_open(uint64_t budget_bytes)
+// This GPU of the plug-in, which must exist.
+static inline const struct sl_plugin *gpu_open_one(uint32_t gpu, uint64_t budget_bytes)
 {
     char path[4200];
     const struct sl_plugin *plugin;
     if (!getenv("SLUICE_CUDA_PLUGIN") && gpu_find(path, sizeof path))
         setenv("SLUICE_CUDA_PLUGIN", path, 1);
     ck_assert_msg(sl_plugin_open(&plugin) == SL_OK, "%s", sl_error_message());
-    ck_assert_msg(plugin->open(0, budget_bytes) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(plugin->open(gpu, budget_bytes) == SL_OK, "%s", sl_error_message());
     return plugin;
+}
+
+static inline const struct sl_plugin *gpu_open(uint64_t budget_bytes)
+{
+    return gpu_open_one(0, budget_bytes);
 }
 
 // A copy in the device's memory of what the processor has; to be given to gpu_free().

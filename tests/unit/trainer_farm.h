@@ -27,8 +27,11 @@
 #include "trainer/loop.h"
 #include "trainer/sync.h"
 
+#ifndef FARM_DEVICES // a test may want more
+#define FARM_DEVICES 4
+#endif
+
 enum {
-    FARM_DEVICES = 4,
     FARM_TRAINERS = 3, // on duty at most: device 0 samples
     FARM_CELLS = 64,
     FARM_SAMPLER = 100,

@@ -292,7 +292,7 @@ static void run_ranked_staged(void *context)
     const struct sl_gather_ranked_args *a = &r->args;
     if (r->n_hits)
         perf_check(r->p,
-                   r->p->kernels->gather_rows_to(a->cache, a->dtype, a->capacity, a->dim,
+                   r->p->kernels->gather_rows_to(a->cache.near, a->dtype, a->cache.n_near, a->dim,
                                                  r->hit_row, r->hit_to, r->n_hits, a->n, a->out));
     if (r->misses.from.n)
         run_staged(&r->misses);
@@ -307,7 +307,7 @@ static void split_batch(struct ranked *r, uint32_t share, uint32_t *ranks, const
     uint32_t *miss_row = perf_alloc(p, n * 4), *miss_to = perf_alloc(p, n * 4);
     for (uint32_t i = 0; i < n; i++) {
         bool hit = perf_random(p) % 100 < share;
-        ranks[i] = hit ? (uint32_t)(perf_random(p) % r->args.capacity) : SL_RANK_NONE;
+        ranks[i] = hit ? (uint32_t)(perf_random(p) % r->args.cache.n_near) : SL_RANK_NONE;
         *(hit ? &hit_row[hits] : &miss_row[misses]) = hit ? ranks[i] : nodes[i];
         *(hit ? &hit_to[hits++] : &miss_to[misses++]) = i;
     }
@@ -329,9 +329,9 @@ static void ranked_case(struct perf *p, uint32_t share)
     struct ranked r = {.p = p, .args = {.dtype = SL_DTYPE_F32, .dim = DIM, .n = n}};
     const uint32_t *nodes = perf_ids(p, n, n_rows);
     uint32_t *ranks = perf_alloc(p, n * sizeof *ranks);
-    r.args.capacity = n_rows / 4;
+    r.args.cache.n_near = n_rows / 4;
     split_batch(&r, share, ranks, nodes);
-    r.args.cache = perf_gpu_alloc(p, (size_t)r.args.capacity * ROW);
+    r.args.cache.near = perf_gpu_alloc(p, (size_t)r.args.cache.n_near * ROW);
     r.args.store = seen;
     r.args.n_rows = n_rows;
     r.args.nodes = perf_upload(p, nodes, n * sizeof *nodes);

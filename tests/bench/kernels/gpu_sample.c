@@ -212,8 +212,8 @@ static void run_mark(void *context)
 static void run_split(void *context)
 {
     struct mark *m = context;
-    perf_check(m->p,
-               m->p->kernels->split_rows(m->nodes, m->ranks, m->n, UINT32_MAX - 1, &m->split));
+    const struct sl_spread all = {.n_near = UINT32_MAX - 1};
+    perf_check(m->p, m->p->kernels->split_rows(m->nodes, m->ranks, m->n, &all, &m->split));
 }
 
 static void run_prefix(void *context)

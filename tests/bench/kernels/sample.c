@@ -269,7 +269,8 @@ struct split {
 static void run_split(void *context)
 {
     struct split *s = context;
-    perf_check(s->p, s->p->kernels->split_rows(s->nodes, s->ranks, s->n, s->capacity, &s->out));
+    const struct sl_spread held = {.n_near = s->capacity};
+    perf_check(s->p, s->p->kernels->split_rows(s->nodes, s->ranks, s->n, &held, &s->out));
 }
 
 void perf_split_rows(struct perf *p)

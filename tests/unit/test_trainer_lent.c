@@ -1,0 +1,606 @@
+// Rows that trainers' GPUs hold together: each trainer a process with a GPU of its own.
+#define FARM_DEVICES 8
+
+#include "tests/unit/gpu_fixture.h"
+#include "tests/unit/trainer_farm.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "common/base/log.h"
+#include "common/ipc/lent.h"
+#include "trainer/gather.h"
+
+enum { NODES = 400, COLUMNS = 6, CLASSES = 4, BATCHES = 5 };
+#define FEATURES_KIND SL_LENT_FEATURES
+
+struct scene {
+    struct fixture_graph g;
+    struct farm f;
+    void *half; // features of two bytes, or NULL
+    struct sl_lent_plan plan;
+    enum sl_gather_way way;
+    uint64_t budget;
+};
+
+// half_dim 0: f32 features.
+static void scene_init(struct scene *s, uint32_t half_dim)
+{
+    *s = (struct scene){.g = fixture_graph(NODES, COLUMNS, CLASSES, 31), .way = SL_GATHER_STAGED};
+    if (half_dim) {
+        uint16_t *p = s->half = fixture_alloc_pages((uint64_t)NODES * half_dim * sizeof *p);
+        for (uint64_t i = 0; i < (uint64_t)NODES * half_dim; i++)
+            p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
+        s->g.ds.feat = p;
+        s->g.ds.feat_dim = half_dim;
+        s->g.ds.feat_dtype = SL_DTYPE_F16;
+    }
+    struct sl_config c = farm_job(2);
+    farm_init(&s->f, &c, &s->g, sl_kernels_ref());
+    farm_publish_order(&s->f, 1);
+}
+
+static void scene_fini(struct scene *s)
+{
+    farm_fini(&s->f);
+    fixture_graph_free(&s->g);
+    free(s->half);
+}
+
+// Part p on device p; behind `first` rows there are `elements` of each. The broker's rows first.
+static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elements)
+{
+    struct sl_lent_plan *plan = &s->plan;
+    *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
+                                  .n_parts = n,
+                                  .first = first,
+                                  .part_elements = elements};
+    memset(plan->from, SL_LENT_NOBODY, sizeof plan->from);
+    for (uint32_t p = 0; p < n; p++) {
+        plan->held[p] = (uint32_t)1 << p;
+        for (uint32_t d = 0; d < FARM_DEVICES; d++)
+            plan->from[d][p] = (uint8_t)p;
+    }
+    for (uint32_t d = 0; d < n; d++)
+        atomic_store(&farm_seat(&s->f, d)->cache_rows, first + elements);
+    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan);
+}
+
+// --- trainers ------------------------------------------------------------------------------------
+
+enum order { REFRESH, GATHER, REST, SPOIL, LEAVE };
+
+struct answer {
+    uint64_t hits, missing; // of a gathering; rows that are held but were not met
+};
+
+struct trainer {
+    pid_t pid;
+    int orders, answers;
+};
+
+// Of device d's own.
+struct self {
+    struct scene *s;
+    uint32_t d;
+    const struct sl_plugin *plugin;
+    struct sl_pulse pulse;
+    struct sl_cache cache;
+    struct sl_gather gather;
+};
+
+static struct sl_block *block_of(struct scene *s, uint32_t batch)
+{
+    const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
+    const uint32_t *seeds = list->ids + (batch * 7) % (list->n - 20);
+    return fixture_rank(farm_block(&s->f, seeds, 20, 0, batch), s->f.rank_of, s->f.rank_generation);
+}
+
+// What each device should have given of a batch by the plan that the cache goes by, dealt out row
+// by row.
+static void expect(const struct self *t, const struct sl_block *b, uint64_t near,
+                   uint64_t rows[FARM_DEVICES + 1])
+{
+    const struct sl_lent_plan *plan = &t->cache.plan;
+    for (uint32_t i = 0; i < b->n_input; i++) {
+        const uint64_t rank = sl_block_ranks(b)[i];
+        uint32_t at = FARM_DEVICES;
+        uint64_t r = plan->first;
+        if (rank < near)
+            at = t->d;
+        for (uint64_t e = 0; at == FARM_DEVICES && e < plan->part_elements; e++)
+            for (uint32_t p = 0; p < plan->n_parts; p++, r++)
+                if (r == rank && plan->from[t->d][p] != SL_LENT_NOBODY)
+                    at = plan->from[t->d][p];
+        rows[at]++;
+    }
+}
+
+static void same_features(const struct self *t, const struct sl_block *b, const void *found)
+{
+    const struct sl_dataset *ds = &t->s->g.ds;
+    const struct sl_compute host = {sl_device_host(), sl_kernels_cpu()};
+    struct sl_gather gather;
+    struct sl_batch_buffer wanted = {0};
+    struct sl_gathered ignored;
+    sl_gather_init(&gather, &host, ds, SL_GATHER_FASTER);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &wanted, &ignored), SL_OK);
+    const uint64_t bytes = (uint64_t)b->n_input * ds->feat_dim * sizeof(float);
+    void *x = gpu_get(t->plugin->device, found, bytes);
+    ck_assert_mem_eq(x, wanted.x, bytes);
+    free(x);
+    sl_batch_buffer_fini(&wanted);
+    sl_gather_fini(&gather);
+}
+
+// Some batches; each has the store's bits, and each byte is counted where it was read.
+static struct answer gather(struct self *t)
+{
+    struct sl_batch_buffer buffer = {0};
+    struct answer a = {0};
+    const uint64_t row_bytes = sl_rows_bytes(&t->s->g.ds);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        uint64_t before[FARM_DEVICES + 1], rows[FARM_DEVICES + 1] = {0}, hits = 0;
+        struct sl_gathered result;
+        struct sl_block *b = block_of(t->s, i);
+        for (uint32_t d = 0; d <= FARM_DEVICES; d++)
+            before[d] = sl_lent_counted(&t->s->f.arena, FEATURES_KIND, t->d, d);
+        ck_assert_msg(sl_gather_block(&t->gather, &t->cache, b, NULL, &buffer, &result) == SL_OK,
+                      "%s", sl_error_message());
+        same_features(t, b, buffer.x);
+        expect(t, b, t->cache.n_rows, rows);
+        for (uint32_t d = 0; d <= FARM_DEVICES; d++) {
+            const uint64_t bytes =
+                sl_lent_counted(&t->s->f.arena, FEATURES_KIND, t->d, d) - before[d];
+            ck_assert_uint_eq(bytes % row_bytes, 0);
+            if (d == FARM_DEVICES)
+                break;
+            ck_assert_uint_le(bytes, rows[d] * row_bytes);
+            a.missing += rows[d] - bytes / row_bytes;
+            hits += bytes / row_bytes;
+        }
+        ck_assert_uint_eq(result.hits, hits);
+        ck_assert_uint_eq(result.hit_bytes + result.miss_bytes, b->n_input * row_bytes);
+        a.hits += hits;
+        free(b);
+    }
+    sl_batch_buffer_fini(&buffer);
+    return a;
+}
+
+static void serve(struct self *t, int orders, int answers)
+{
+    const struct sl_device *device = t->plugin->device;
+    enum order order;
+    uint64_t held, bytes;
+    while (read(orders, &order, sizeof order) == sizeof order) {
+        struct answer a = {0};
+        switch (order) {
+        case REFRESH: sl_cache_refresh(&t->cache); break;
+        case GATHER: a = gather(t); break;
+        case REST: sl_cache_rest(&t->cache); break;
+        case SPOIL: // as memory is that was somebody's
+            ck_assert_int_eq(device->fill(t->cache.parts.p, 0xdb, t->cache.parts.bytes), SL_OK);
+            ck_assert_int_eq(device->sync(), SL_OK);
+            break;
+        case LEAVE:
+            held = device->held();
+            bytes = t->cache.bytes + t->cache.parts.bytes;
+            sl_cache_fini(&t->cache);
+            sl_gather_fini(&t->gather);
+            ck_assert_int_eq(device->sync(), SL_OK);
+            device->trim();
+            ck_assert_uint_le(device->held() + bytes, held);
+            ck_assert_uint_eq(t->cache.borrowed.opened, 0);
+            break;
+        }
+        ck_assert_int_eq(write(answers, &a, sizeof a), sizeof a);
+        if (order == LEAVE)
+            break;
+    }
+    _exit(0);
+}
+
+static struct trainer start(struct scene *s, uint32_t d, const char *failpoint)
+{
+    int orders[2], answers[2];
+    ck_assert(pipe(orders) == 0 && pipe(answers) == 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct self t = {.s = s, .d = d, .pulse = {.arena = &s->f.arena}};
+        close(orders[1]);
+        setenv("SLUICE_SIMT_DEVICES", "8", 1);
+        setenv("SLUICE_FAILPOINT", failpoint, 1);
+        ck_assert_int_eq(sl_failpoint_init(), SL_OK);
+        t.plugin = gpu_open_one(d, s->budget);
+        const struct sl_compute gpu = {t.plugin->device, t.plugin->kernels};
+        sl_cache_init(&t.cache, &s->f.arena, sl_seat_trainer(&s->f.arena, d), &s->g.ds, &gpu,
+                      &t.pulse);
+        sl_gather_init(&t.gather, &gpu, &s->g.ds, s->way);
+        serve(&t, orders[0], answers[1]);
+    }
+    close(orders[0]);
+    close(answers[1]);
+    return (struct trainer){pid, orders[1], answers[0]};
+}
+
+static void tell(const struct trainer *t, enum order order)
+{
+    ck_assert_int_eq(write(t->orders, &order, sizeof order), sizeof order);
+}
+
+static struct answer hear(const struct trainer *t)
+{
+    struct answer a = {0};
+    ck_assert_msg(read(t->answers, &a, sizeof a) == sizeof a, "a trainer has failed");
+    return a;
+}
+
+static struct answer ask(const struct trainer *t, enum order order)
+{
+    tell(t, order);
+    return hear(t);
+}
+
+static void ask_all(const struct trainer *t, uint32_t n, enum order order)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ask(&t[i], order);
+}
+
+static void forget(const struct trainer *t)
+{
+    close(t->orders);
+    close(t->answers);
+}
+
+// By whatever it dies; then the broker does its part, or not yet.
+static void await_death(const struct trainer *t)
+{
+    int status;
+    ck_assert_int_eq(waitpid(t->pid, &status, 0), t->pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    forget(t);
+}
+
+static void kill_one(const struct trainer *t)
+{
+    ck_assert_int_eq(kill(t->pid, SIGKILL), 0);
+    await_death(t);
+}
+
+static void bury(struct scene *s, uint32_t d)
+{
+    sl_seat_vacate(&s->f.arena, sl_seat_trainer(&s->f.arena, d));
+    sl_lent_vacate(&s->f.arena, FEATURES_KIND, d);
+}
+
+static void await_stop(const struct trainer *t)
+{
+    int status;
+    ck_assert_int_eq(waitpid(t->pid, &status, WUNTRACED), t->pid);
+    ck_assert(WIFSTOPPED(status));
+}
+
+// All at once, as at a job's end; what they had open and held is gone then.
+static void leave_all(struct scene *s, const struct trainer *t, uint32_t n)
+{
+    int status;
+    for (uint32_t i = 0; i < n; i++)
+        tell(&t[i], LEAVE);
+    for (uint32_t i = 0; i < n; i++) {
+        hear(&t[i]);
+        ck_assert_int_eq(waitpid(t[i].pid, &status, 0), t[i].pid);
+        ck_assert_int_eq(status, 0);
+        forget(&t[i]);
+    }
+    for (uint32_t d = 0; d < FARM_DEVICES; d++)
+        ck_assert(!sl_lent_is_read(&s->f.arena, FEATURES_KIND, d));
+}
+
+static uint64_t loaded(struct scene *s, uint32_t d)
+{
+    return atomic_load(&farm_seat(&s->f, d)->cache_loaded);
+}
+
+// --- tests ---------------------------------------------------------------------------------------
+
+// Any number of holders, some rows on each of them or none, with links that are not there, for
+// each kind of features and either way that misses go. Device 7 holds rows for itself alone.
+START_TEST(features_are_the_same_wherever_they_lie)
+{
+    static const uint32_t holders[] = {1, 2, 4, 7}, half_dim[] = {0, 4, 3};
+    const uint32_t n = holders[_i % 4];
+    const bool some = _i / 4 % 2; // on each, and links are missing
+    struct scene s;
+    struct trainer t[FARM_DEVICES];
+    scene_init(&s, half_dim[_i / 8 % 3]);
+    s.way = _i % 2 ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
+    publish(&s, n, some ? 30 : 0, some ? 40 : NODES); // more than there are
+    if (some && n > 1) {
+        s.plan.from[1][0] = SL_LENT_NOBODY;
+        s.plan.from[7][n - 1] = SL_LENT_NOBODY;
+        s.plan.generation++;
+        sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan);
+    }
+    atomic_store(&farm_seat(&s.f, 7)->cache_rows, 50);
+    for (uint32_t d = 0; d < n; d++)
+        t[d] = start(&s, d, "");
+    t[n] = start(&s, 7, "");
+    ask_all(t, n + 1, REFRESH);
+    for (uint32_t d = 0; d < n; d++)
+        ck_assert_uint_eq(loaded(&s, d), some ? 70 : NODES);
+    ck_assert_uint_eq(loaded(&s, 7), 50);
+    for (uint32_t i = 0; i <= n; i++) {
+        const struct answer a = ask(&t[i], GATHER);
+        ck_assert_uint_eq(a.missing, 0);
+        ck_assert_uint_gt(a.hits, 0);
+    }
+    leave_all(&s, t, n + 1);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(without_a_plan_each_has_its_own)
+{
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    for (uint32_t d = 0; d < 2; d++) {
+        atomic_store(&farm_seat(&s.f, d)->cache_rows, 50 + 100 * d);
+        t[d] = start(&s, d, "");
+        ask(&t[d], REFRESH);
+        ck_assert_uint_eq(loaded(&s, d), 50 + 100 * d);
+        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+    }
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+// What somebody reads stays as it is, and is reported so, until he has looked.
+START_TEST(a_new_plan_waits_for_its_readers_and_for_nobody_else)
+{
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    publish(&s, 2, 0, 100);
+    for (uint32_t d = 0; d < 2; d++)
+        t[d] = start(&s, d, "");
+    ask_all(t, 2, REFRESH);
+    ask_all(t, 2, GATHER);
+    publish(&s, 2, 60, 50);
+    ask(&t[0], REFRESH); // 1 has its part open
+    ck_assert_uint_eq(loaded(&s, 0), 100);
+    ck_assert(sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
+    ask(&t[1], REFRESH); // closes it; its own part nobody reads any more
+    ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
+    ask_all(t, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(loaded(&s, d), 110);
+        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+    }
+    // The same by another number: nothing is loaded again.
+    const uint64_t load_ns = atomic_load(&farm_seat(&s.f, 0)->cache_load_ns);
+    publish(&s, 2, 60, 50);
+    for (uint32_t d = 0; d < 2; d++)
+        ask(&t[d], REFRESH);
+    ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, 0)->cache_load_ns), load_ns);
+    for (uint32_t d = 0; d < 2; d++)
+        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+    // No plan any more; a reader that sleeps is in nobody's way.
+    ask(&t[1], REST);
+    publish(&s, 0, 0, 0);
+    atomic_store(&farm_seat(&s.f, 0)->cache_rows, 20);
+    ask(&t[0], REFRESH);
+    ck_assert_uint_eq(loaded(&s, 0), 20);
+    ask(&t[1], REFRESH);
+    ck_assert_uint_eq(ask(&t[1], GATHER).missing, 0);
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(a_new_order_is_laid_out_anew)
+{
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    publish(&s, 2, 10, 100);
+    for (uint32_t d = 0; d < 2; d++)
+        t[d] = start(&s, d, "");
+    ask_all(t, 2, REFRESH);
+    ask_all(t, 2, GATHER);
+    // Batches of the old order are hits as long as others read it.
+    farm_publish_order(&s.f, 2);
+    ask(&t[0], REFRESH);
+    ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, 0)->cache_generation), 1);
+    ck_assert_uint_eq(ask(&t[0], GATHER).missing, 0);
+    ask_all(t, 2, REFRESH);
+    ask_all(t, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, d)->cache_generation), 2);
+        ck_assert_uint_eq(loaded(&s, d), 110);
+    }
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+// A lender dies before, amid and after a read: its bytes never reach a batch, and the rows are
+// read in the machine's memory until a replacement holds them.
+START_TEST(what_a_dead_lender_held_is_read_elsewhere)
+{
+    struct scene s;
+    struct trainer t[3];
+    char seed[] = {(char)('0' + _i), '\0'};
+    setenv("SLUICE_SIMT_SEED", seed, 1); // odd: kernels run when they are waited for
+    scene_init(&s, 0);
+    publish(&s, 3, 10, NODES);
+    for (uint32_t d = 0; d < 3; d++)
+        t[d] = start(&s, d, d == 2 ? "lent_gathering:2:stop" : "");
+    ask_all(t, 3, REFRESH);
+    kill_one(&t[0]); // before
+    ck_assert_uint_gt(ask(&t[1], GATHER).missing, 0);
+    tell(&t[2], GATHER);
+    await_stop(&t[2]); // amid
+    ask(&t[1], SPOIL);
+    kill_one(&t[1]);
+    ck_assert_int_eq(kill(t[2].pid, SIGCONT), 0);
+    ck_assert_uint_gt(hear(&t[2]).missing, 0);
+    ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 1));
+    ck_assert_uint_gt(ask(&t[2], GATHER).missing, 0); // after
+    for (uint32_t d = 0; d < 2; d++) {
+        bury(&s, d);
+        t[d] = start(&s, d, "");
+        ask(&t[d], REFRESH);
+    }
+    for (uint32_t d = 0; d < 3; d++)
+        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+    leave_all(&s, t, 3);
+    scene_fini(&s);
+}
+END_TEST
+
+// The dead one is buried and replaced while a reader is still amid a batch.
+START_TEST(a_replacement_is_not_taken_for_the_dead)
+{
+    struct scene s;
+    struct trainer t[2];
+    setenv("SLUICE_SIMT_SEED", "1", 1);
+    scene_init(&s, 0);
+    publish(&s, 2, 0, NODES);
+    t[0] = start(&s, 0, "");
+    t[1] = start(&s, 1, "lent_gathering:stop");
+    ask_all(t, 2, REFRESH);
+    tell(&t[1], GATHER);
+    await_stop(&t[1]);
+    ask(&t[0], SPOIL);
+    kill_one(&t[0]);
+    bury(&s, 0);
+    t[0] = start(&s, 0, "");
+    ask(&t[0], REFRESH);
+    ck_assert_int_eq(kill(t[1].pid, SIGCONT), 0);
+    hear(&t[1]);
+    ck_assert_uint_eq(ask(&t[1], GATHER).missing, 0);
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_withdrawn"};
+
+START_TEST(a_lender_may_die_at_any_step)
+{
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    publish(&s, 2, 10, 100);
+    t[0] = start(&s, 0, lender_dies[_i]);
+    t[1] = start(&s, 1, "");
+    ask(&t[1], REFRESH);
+    tell(&t[0], REFRESH);
+    if (strcmp(lender_dies[_i], "lent_withdrawn") == 0) {
+        hear(&t[0]);
+        ask(&t[1], GATHER);
+        publish(&s, 2, 20, 90);
+        tell(&t[0], REFRESH);
+    }
+    await_death(&t[0]);
+    ask(&t[1], GATHER);
+    bury(&s, 0);
+    ask(&t[1], REFRESH);
+    t[0] = start(&s, 0, "");
+    ask_all(t, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(loaded(&s, d), 110);
+        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+    }
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+static const char *const reader_dies[] = {"lent_opened", "lent_gathering"};
+
+START_TEST(a_dead_reader_is_in_nobodys_way)
+{
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    publish(&s, 2, 10, 100);
+    t[0] = start(&s, 0, "");
+    t[1] = start(&s, 1, reader_dies[_i]);
+    ask_all(t, 2, REFRESH);
+    tell(&t[1], GATHER);
+    await_death(&t[1]);
+    publish(&s, 1, 0, 80);
+    ask(&t[0], REFRESH);
+    ck_assert_uint_eq(loaded(&s, 0), 110); // nobody has proved its death
+    bury(&s, 1);
+    ask(&t[0], REFRESH);
+    ck_assert_uint_eq(loaded(&s, 0), 80);
+    leave_all(&s, t, 1);
+    scene_fini(&s);
+}
+END_TEST
+
+// With less memory than the plan wants there is less of each part, and nothing beyond the budget.
+START_TEST(want_of_memory_lends_less_of_each_part)
+{
+    enum { BUDGET = 8 << 10 };
+    struct scene s;
+    struct trainer t[2];
+    scene_init(&s, 0);
+    publish(&s, 2, 0, NODES); // both parts on device 0
+    s.plan.held[0] = 3;
+    s.plan.held[1] = 0;
+    for (uint32_t d = 0; d < 2; d++)
+        s.plan.from[d][0] = s.plan.from[d][1] = 0;
+    s.plan.generation++;
+    sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan);
+    atomic_store(&farm_seat(&s.f, 0)->cache_rows, NODES);
+    atomic_store(&farm_seat(&s.f, 1)->cache_rows, 0);
+    s.budget = BUDGET;
+    t[0] = start(&s, 0, "");
+    s.budget = 0;
+    t[1] = start(&s, 1, "");
+    ask_all(t, 2, REFRESH);
+    ck_assert_uint_gt(loaded(&s, 0), 0);
+    ck_assert_uint_le(loaded(&s, 0), BUDGET / (COLUMNS * sizeof(float)));
+    const struct answer a = ask(&t[1], GATHER); // of both parts
+    ck_assert_uint_gt(a.hits, 0);
+    ck_assert_uint_gt(a.missing, 0);
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    Suite *suite = suite_create("trainer lent");
+    TCase *tc = tcase_create("lent");
+    tcase_set_timeout(tc, 120);
+    if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
+        tcase_add_loop_test(tc, features_are_the_same_wherever_they_lie, 0, 24);
+        tcase_add_test(tc, without_a_plan_each_has_its_own);
+        tcase_add_test(tc, a_new_plan_waits_for_its_readers_and_for_nobody_else);
+        tcase_add_test(tc, a_new_order_is_laid_out_anew);
+        tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
+        tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);
+        tcase_add_loop_test(tc, a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies));
+        tcase_add_loop_test(tc, a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies));
+        tcase_add_test(tc, want_of_memory_lends_less_of_each_part);
+    } else {
+        printf("SKIP: GPUs of several processes: emulated ones are not here\n");
+    }
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
