@@ -318,8 +318,8 @@ struct sl_part {
  * comparison and a division do:
  *
  *      i < n_near                   element i of `near`, in this device's own memory
- *      first <= i < end             run (i - first) >> shift, whose elements lie side by side: run j
- *                                   is run j div n_parts of part j mod n_parts
+ *      first <= i < end             run (i - first) >> shift, whose elements lie side by side: run
+ *                                   j is run j div n_parts of part j mod n_parts
  *      else, or not in its part     wherever all elements are: the machine's memory
  *
  * n_near may be below or above `first`: what is near is read there.

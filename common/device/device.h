@@ -96,8 +96,8 @@ struct sl_device {
      */
     int (*map)(void *p, size_t n, bool read_only, void **out);
     void (*unmap)(void *p);
-    // The address to give to operations of what lies at p in pinned memory: inside what host_alloc()
-    // gave or map() was given. NULL, without words, where it is not pinned.
+    // The address to give to operations of what lies at p in pinned memory: inside what
+    // host_alloc() gave or map() was given. NULL, without words, where it is not pinned.
     void *(*pinned)(const void *p);
 
     // Bytes of the device: free now for this process, and in all. A CPU device: of the machine.

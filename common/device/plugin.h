@@ -32,8 +32,8 @@ struct sl_gpu {
     uint32_t processors;   // SMs
     uint64_t total_bytes, free_bytes;
     char bus_id[32];
-    char cores[256];   // host cores near it, as config's "cores"; "" = not known
-    uint64_t peers;    // bit i: may read the memory of GPU i
+    char cores[256]; // host cores near it, as config's "cores"; "" = not known
+    uint64_t peers;  // bit i: may read the memory of GPU i
     // GB/s at which it reads the memory of GPU i, of itself its own; 0: not known, or not at all
     float link[SL_PLUGIN_DEVICES_MAX];
     bool unified_host; // registered host memory has the same address on the device

@@ -73,8 +73,8 @@ struct write_split {
     }
 };
 
-int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, const struct sl_spread *held,
-                       struct sl_row_split *out)
+int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                       const struct sl_spread *held, struct sl_row_split *out)
 {
     SL_TRY(sl_check_split_rows(nodes, ranks, n, held, out));
     out->n_hits = out->n_misses = 0;

@@ -1,5 +1,5 @@
-// Device memory that a thread keeps for its operations in each of its queues: dense.cuh and aggregate_hubs.cuh say what
-// for.
+// Device memory that a thread keeps for its operations in each of its queues: dense.cuh and
+// aggregate_hubs.cuh say what for.
 #include "kernels/cuda/aggregate_hubs.cuh"
 #include "kernels/cuda/dense.cuh"
 #include "kernels/cuda/runtime.cuh"
