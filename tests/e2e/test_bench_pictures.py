@@ -50,7 +50,8 @@ def test_figures(box):
     for name, texts in pictures.items():
         assert "Here" in texts and "The paper" in texts, f"{name}: {texts}"
     assert said.count("SKIP: ") == 2 and "SKIP: " + box.path("nothing", "cnr_2000") in said, said
-    assert any("Not here: ogbn_arxiv, cnr_2000" in t for t in pictures["10"]), pictures["10"]
+    # Where lines break depends on how long the processor's name is.
+    assert "Not here: ogbn_arxiv, cnr_2000" in " ".join(pictures["10"]), pictures["10"]
 
     with open(box.path("out", "figures.json")) as file:
         found = json.load(file)
