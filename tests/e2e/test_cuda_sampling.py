@@ -90,7 +90,7 @@ def test_killed_sampler_is_replaced(box, point):
 @timeout(120)
 @not_under("address", SANITIZED)
 def test_sampler_of_a_faulting_gpu_is_replaced(box):
-    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="sync:40")
+    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="sync:32")
     result.ok()
     assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
     assert report["batches"]["resampled"] >= 1, report["batches"]
