@@ -189,12 +189,33 @@ START_TEST(a_child_ends_with_who_asked)
 }
 END_TEST
 
+START_TEST(links_are_what_the_driver_says_or_taken_for)
+{
+    static struct sl_gpus gpus;
+    const char *text =
+        "{\"schema\":\"sluice.devices/1\",\"devices\":["
+        "{\"index\":0,\"peers\":[1,2],\"links\":[2000,50,0]},"
+        "{\"index\":1,\"peers\":[0,99,-1],\"links\":[-3,1e300,\"x\"]},{\"index\":2}]}";
+    ck_assert_int_eq(sl_gpus_read(text, &gpus), SL_OK);
+    const struct sl_gpu_report *r = &gpus.report;
+    ck_assert_uint_eq(r->n, 3);
+    ck_assert_double_eq(sl_gpus_link(r, 0, 0), 2000);
+    ck_assert_double_eq(sl_gpus_link(r, 0, 1), 50);
+    ck_assert_double_eq(sl_gpus_link(r, 0, 2), SL_GPUS_PEER_GBS);
+    ck_assert_double_eq(sl_gpus_link(r, 1, 0), SL_GPUS_PEER_GBS); // no rate is negative
+    ck_assert_double_eq(sl_gpus_link(r, 1, 2), 0);
+    ck_assert_double_eq(sl_gpus_link(r, 2, 2), SL_GPUS_OWN_GBS);
+    ck_assert_double_eq(sl_gpus_link(r, 2, 3), 0); // there is no such GPU
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker gpus");
     TCase *t = tcase_create("asking");
     tcase_add_checked_fixture(t, begin, end);
     tcase_set_timeout(t, AWAIT_CASE_S);
+    tcase_add_test(t, links_are_what_the_driver_says_or_taken_for);
     tcase_add_test(t, gpus_that_are_found_are_asked_for_once);
     tcase_add_test(t, nobody_waits_for_a_child_that_takes_long);
     tcase_add_test(t, a_child_that_hangs_is_killed_and_that_is_the_answer);
