@@ -3,7 +3,7 @@
 Where jobs run the GPUs are emulated (tests/simt); dry runs are of machines that are made up.
 """
 
-from harness import cases, not_under, small_job, timeout
+from harness import cases, fingerprint, not_under, small_job, timeout
 from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
 from test_cuda_config import Machine
 from test_cuda_config import gpu as pretend
@@ -54,6 +54,41 @@ def test_linked_gpus_hold_parts(box, name, gpus, changes, placement, parts):
     assert store["gpu_rows"] == room * (parts or 1), store
     assert held_by(store) == {d + 1: (room, 1 if parts else 0) for d in range(gpus)}, store
     assert placement in result.out and store["placement_reason"] in result.out, result
+
+
+def by_way(store):
+    """Bytes from the reader's own memory, from peers', from the machine's."""
+    held = {d["device"]: d["parts"] for d in store["held"]}
+    ways = {"own": 0, "peers": 0, "memory": 0}
+    for link in store["links"]:
+        assert link["kind"] == "features" and link["bytes"] > 0, link
+        if link["from"] == "memory":
+            ways["memory"] += link["bytes"]
+        elif link["from"] == str(link["reader"]):
+            ways["own"] += link["bytes"]
+        else:
+            assert held[int(link["from"])], (link, held)
+            ways["peers"] += link["bytes"]
+    return ways
+
+
+@timeout(200)
+@not_under("address", SANITIZED)
+@cases(("2", 2), ("4", 4), ("8", 8))
+def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box, name, gpus):
+    alone, prints = None, set()
+    for placement in ("alone", "solver", "cliques", "one_copy"):
+        job = plan_job(
+            box, gpus, store={"placement": placement}, epochs=6, output=f"runs/{placement}"
+        )
+        result, report = train(box, job, gpus, CUDA_VISIBLE_DEVICES="0,1,2,3,4,5,6,7")
+        prints.add(str(fingerprint(report)))
+        ways = by_way(report["store"])
+        alone = alone or ways
+        assert sum(ways.values()) == sum(alone.values()), (placement, ways, alone)
+        assert (ways["peers"] > 0) == (placement != "alone"), (placement, ways)
+        assert "from peers" in result.out, result
+    assert len(prints) == 1, prints
 
 
 # ---- when the split changes ----------------------------------------------------------------------
