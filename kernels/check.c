@@ -129,6 +129,10 @@ static int check_spread(const char *operation, const struct sl_spread *s)
     if (s->n_parts > 0 && s->end < s->first)
         return sl_fail(SL_EINVAL, "%s: parts of elements %llu to %llu", operation,
                        (unsigned long long)s->first, (unsigned long long)s->end);
+    for (uint32_t p = 0; p < s->n_parts; p++)
+        if (s->part[p].n > 0 && !s->part[p].p)
+            return sl_fail(SL_EINVAL, "%s: part %u of %llu elements is NULL", operation, p,
+                           (unsigned long long)s->part[p].n);
     return SL_OK;
 }
 
@@ -529,9 +533,6 @@ int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
     WANT(cache->shift == 0, "runs of 2^%u rows: wanted single ones", cache->shift);
     WANT(args->n == 0 || cache->n_near == 0 || cache->near, "a cache of %llu rows is NULL",
          (unsigned long long)cache->n_near);
-    for (uint32_t p = 0; p < cache->n_parts; p++)
-        WANT(cache->part[p].n == 0 || cache->part[p].p, "part %u of %llu rows is NULL", p,
-             (unsigned long long)cache->part[p].n);
     WANT(args->store || args->n_rows == 0, "the store of %llu rows is NULL",
          (unsigned long long)args->n_rows);
     return SL_OK;

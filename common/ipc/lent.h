@@ -58,9 +58,9 @@ enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_KINDS };
 
 /*
  * How a kind lies on the devices: elements [first, first + n_parts * part_elements) in parts
- * (struct sl_spread in kernels/kernels.h), element j of them of part j mod n_parts; edges in runs. A holder
- * lends its parts behind one another, lowest number first; the first `first` elements, which it has
- * for itself, lie elsewhere.
+ * (struct sl_spread in kernels/kernels.h), element j of them of part j mod n_parts; edges in runs.
+ * A holder lends its parts behind one another, lowest number first; the first `first` elements,
+ * which it has for itself, lie elsewhere.
  */
 struct sl_lent_plan {
     uint64_t generation; // 0: there is none, everybody has what it has for itself

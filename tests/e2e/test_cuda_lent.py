@@ -47,7 +47,7 @@ def test_nor_does_a_trainer_that_dies(box, point):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases("lent_gathering:9", "lent_gathering:16", "trainer_extracted:20")
+@cases("lent_gathering:9", "lent_gathering:12", "trainer_extracted:20")
 def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box, point):
     """Where a GPU that reads it is lost to its process, too."""
     report = train(box, "solver", "faults", SLUICE_FAILPOINT=point, SLUICE_SIMT_DEAD="fault")

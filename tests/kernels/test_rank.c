@@ -180,11 +180,70 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
     t_end(t);
 }
 
+enum { DEALT = 3000 }; // elements of a spread with parts
+
+// Deals elements out as runs one after the other: held[i] says whether somebody has element i.
+static void deal(const struct sl_spread *s, bool *held)
+{
+    uint64_t taken[SL_PARTS_MAX] = {0};
+    uint32_t part = 0;
+    for (uint64_t i = 0; i < DEALT; i++)
+        held[i] = i < s->n_near;
+    for (uint64_t i = s->first; i < s->end;) {
+        for (uint64_t run = 0; run < (uint64_t)1 << s->shift && i < s->end; run++, i++)
+            held[i] |= taken[part]++ < s->part[part].n;
+        part = (part + 1) % s->n_parts;
+    }
+}
+
+// Parts that are missing, full, or filled in part; what is near below and above their first.
+static void compare_parts(struct suite *t, uint32_t n_parts, uint32_t shift, uint32_t n)
+{
+    static const float memory[1];
+    static bool held[DEALT];
+    if (!t_affords(t, n))
+        return;
+    t_begin(t, "split_rows of %u rows, %u parts of runs of %u", n, n_parts, 1u << shift);
+    struct sl_spread s = {.n_parts = n_parts, .shift = shift};
+    s.first = t_random_below(t, DEALT / 2);
+    s.end = s.first + t_random_below(t, (uint32_t)(DEALT - s.first) + 1);
+    s.n_near = t_random_below(t, 2 * (uint32_t)s.first + 1);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        const uint32_t kind = t_random_below(t, 3);
+        s.part[p].n = kind == 0 ? 0 : kind == 1 ? DEALT : t_random_below(t, DEALT / n_parts + 1);
+        s.part[p].p = s.part[p].n ? memory : NULL;
+    }
+    deal(&s, held);
+    uint32_t *nodes = t_random_ids(t, n, UINT32_MAX), *ranks = t_random_ids(t, n, DEALT);
+    for (uint32_t i = 0; i < n; i += 7)
+        ranks[i] = SL_RANK_NONE;
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+        struct sl_row_split got = split_room(t, n);
+        t_expect_ok(t, both[k]->split_rows(nodes, ranks, n, &s, &got), both[k]->name);
+        uint32_t h = 0, m = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (ranks[i] < DEALT && held[ranks[i]]) {
+                t_expect(t, got.hit_row[h] == ranks[i] && got.hit_to[h] == i, "%s: hit %u",
+                         both[k]->name, h);
+                h++;
+            } else {
+                t_expect(t, got.miss_row[m] == nodes[i] && got.miss_to[m] == i, "%s: miss %u",
+                         both[k]->name, m);
+                m++;
+            }
+        t_expect(t, got.n_hits == h && got.n_misses == m, "%s: %u hits, %u misses, wanted %u, %u",
+                 both[k]->name, got.n_hits, got.n_misses, h, m);
+    }
+    t_end(t);
+}
+
 static void bad_split(struct suite *t)
 {
     t_begin(t, "split_rows refuses missing arrays");
     uint32_t word = 0;
     const struct sl_spread held = {.n_near = 1};
+    const struct sl_spread missing = {.end = 9, .n_parts = 1, .part = {{.p = NULL, .n = 9}}};
     struct sl_row_split good = {0, 0, &word, &word, &word, &word}, bad = good;
     const struct sl_kernels *both[] = {t->ref, t->dev};
     for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
@@ -193,6 +252,7 @@ static void bad_split(struct suite *t)
         t_expect_code(t, both[k]->split_rows(&word, NULL, 1, &held, &good), SL_EINVAL, "ranks");
         t_expect_code(t, both[k]->split_rows(&word, &word, 1, &held, NULL), SL_EINVAL, "no out");
         t_expect_ok(t, both[k]->split_rows(NULL, NULL, 0, &held, &bad), "no rows");
+        t_expect_code(t, both[k]->split_rows(&word, &word, 1, &missing, &good), SL_EINVAL, "part");
     }
     t_end(t);
 }
@@ -206,6 +266,8 @@ static void check_split(struct suite *t)
         compare_split(t, sizes[s], 1, 100);                     // few hits
         compare_split(t, sizes[s], 3u << 30, UINT32_MAX);       // compared without a sign
         compare_split(t, sizes[s], UINT32_MAX, UINT32_MAX - 1); // all hit
+        for (uint32_t parts = 1; parts <= SL_PARTS_MAX; parts += parts < 4 ? 1 : 4)
+            compare_parts(t, parts, (uint32_t)(s + parts) % 7, sizes[s]);
     }
     bad_split(t);
 }

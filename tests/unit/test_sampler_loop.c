@@ -1,6 +1,6 @@
 /*
  * The sampler's loop against a real arena in one process: this program is broker and trainer, the
- * samplers are threads.
+ * samplers are threads. On the processor, and on a GPU, where a sampler has two batches in hand.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +16,7 @@
 #include "common/ipc/seat.h"
 #include "config/config.h"
 #include "sampler/loop.h"
+#include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
 
 enum { N = 3000, BATCH = 100, SAMPLERS_MAX = 4, CLAIM_MS = 20000 };
@@ -25,6 +26,8 @@ static struct sl_config config;
 static struct sl_arena arena;
 static int fd;
 static uint32_t visits_wanted[N];
+static const struct sl_plugin *gpu; // that samplers draw on; NULL: the processor draws
+static struct sl_residence residence;
 
 struct runner {
     struct sl_drawer drawer;
@@ -51,6 +54,27 @@ static void setup(void)
     config.evaluate.batch_size = BATCH;
 }
 
+static void setup_gpu(void)
+{
+    setup();
+    gpu = gpu_open(0);
+    const struct sl_residence_spec spec = {
+        .topology = &fx.topology, .degrees = true, .share = 0.6, .files = {-1, -1, -1}};
+    ck_assert_msg(sl_residence_open(&residence, &spec, gpu->device, gpu->kernels) == SL_OK, "%s",
+                  sl_error_message());
+}
+
+// As a sampler's program does: blocks leave the GPU where they lie.
+static void pin_blocks(bool on)
+{
+    const struct sl_region *payload = &arena.h->region[SL_REGION_PAYLOAD];
+    void *start = arena.base + payload->offset, *there;
+    if (gpu && on)
+        ck_assert_int_eq(gpu->device->map(start, payload->bytes, false, &there), SL_OK);
+    else if (gpu)
+        gpu->device->unmap(start);
+}
+
 static void open_arena(uint64_t payload_bytes)
 {
     uint64_t n_train = fx.topology.dataset.split[SL_SPLIT_TRAIN].n;
@@ -73,10 +97,14 @@ static void open_arena(uint64_t payload_bytes)
         sl_arena_order(&arena, 0)[i] = train[n_train - 1 - i];
         sl_arena_order(&arena, 1)[i] = train[(i + n_train / 2) % n_train];
     }
+    pin_blocks(true);
 }
 
 static void teardown(void)
 {
+    pin_blocks(false);
+    if (gpu)
+        sl_residence_close(&residence);
     sl_arena_detach(&arena);
     close(fd);
     fixture_free(&fx);
@@ -116,7 +144,10 @@ static struct sl_phase_spec epoch_of(enum sl_phase_kind kind, uint32_t epoch)
 
 static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
 {
-    ck_assert_int_eq(sl_drawer_init(&r->drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
+    if (gpu)
+        sl_drawer_init_on(&r->drawer, &fx.topology, &residence);
+    else
+        ck_assert_int_eq(sl_drawer_init(&r->drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
     atomic_store(&r->stop, false);
     r->sampler = (struct sl_sampler){.arena = &arena,
                                      .worker = worker,
@@ -125,7 +156,8 @@ static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
                                      .drawer = &r->drawer,
                                      .stats = sl_stats_slot(&arena, worker - 1),
                                      .stop = &r->stop,
-                                     .guess_bytes = guess_bytes};
+                                     .guess_bytes = guess_bytes,
+                                     .marker = {.device = gpu ? gpu->device : NULL}};
     sl_stats_begin(r->sampler.stats, worker);
 }
 
@@ -748,13 +780,71 @@ START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
 }
 END_TEST
 
-int main(void)
+// --- two batches in hand -------------------------------------------------------------------------
+
+// Either has a chunk, and needs more than that: there is room for one of them.
+START_TEST(of_two_batches_that_turn_out_too_large_one_goes_back)
 {
-    sl_log_set_level(SL_LOG_WARN);
-    Suite *s = suite_create("sampler_loop");
-    TCase *c = tcase_create("loop");
+    open_arena(2 * SL_ARENA_CHUNK_BYTES);
+    config.sampler.fanout[0] = 20;
+    config.sampler.fanout[1] = 15;
+    uint64_t n = arena.h->spec.n_train;
+    start(&runners[0], 1, 1);
+    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, n);
+    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), n);
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_uint_gt(runners[0].sampler.guess_bytes, SL_ARENA_CHUNK_BYTES);
+    ck_assert_uint_le(runners[0].sampler.guess_bytes, 2 * SL_ARENA_CHUNK_BYTES);
+    ck_assert_uint_eq(used_bytes(), 0);
+}
+END_TEST
+
+// What an epoch of ranked batches takes when buffers have grown, each compared with the processor's.
+START_TEST(a_batch_is_waited_for_once)
+{
+    enum { ROUNDS = 4, COUNTED = 3 };
+    open_arena(16 << 20);
+    rank_backwards(1);
+    config.sampler.kind = (enum sl_sampler_kind)_i;
+    config.sampler.paths = 3;
+    config.sampler.length = 2;
+    config.sampler.restart = 0.3;
+    config.evaluate.n_fanout = config.sampler.n_fanout;
+    memcpy(config.evaluate.fanout, config.sampler.fanout, sizeof config.sampler.fanout);
+    const uint32_t n_cells = (uint32_t)sl_div_up(arena.h->spec.n_train, BATCH);
+    struct simt_counts before = {0}, after;
+    start(&runners[0], 1, 1 << 17); // whose ends all fit: nobody trains meanwhile
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct sl_phase_spec spec = epoch_of(SL_PHASE_EVAL, round);
+        spec.rank_generation = spec.count_visits = 1;
+        if (round == COUNTED)
+            ck_assert(gpu_counts(&before));
+        uint64_t seq = open_spec(&spec);
+        wait_sampled(seq, n_cells);
+        if (round == COUNTED)
+            ck_assert(gpu_counts(&after));
+        take_spec(&spec, sl_arena_order(&arena, round & 1));
+    }
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_uint_eq(after.waits - before.waits, n_cells);
+    ck_assert_uint_eq(after.pageable_to + after.pageable_from,
+                      before.pageable_to + before.pageable_from);
+    ck_assert_uint_eq(after.stops, before.stops);
+    // Seeds there and counts back; blocks are written by the GPU.
+    ck_assert_uint_eq(after.pinned_to - before.pinned_to, n_cells);
+    ck_assert_uint_eq(after.pinned_from - before.pinned_from, n_cells);
+    printf("  %s: %.1f launches and %.1f fills a batch of 2 hops\n", sl_sampler_words[_i],
+           (double)(after.launches - before.launches) / n_cells,
+           (double)(after.fills - before.fills) / n_cells);
+}
+END_TEST
+
+// Whatever it is drawn on.
+static TCase *make_case(const char *name, SFun prepare_case)
+{
+    TCase *c = tcase_create(name);
     tcase_set_timeout(c, TIMEOUT_S);
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, prepare_case, teardown);
     tcase_add_loop_test(c, every_batch_of_an_epoch_is_drawn_from_the_shuffled_order, 0,
                         SAMPLERS_MAX);
     tcase_add_test(c, evaluation_draws_the_lists_with_its_own_fanout);
@@ -768,7 +858,6 @@ int main(void)
     tcase_add_loop_test(c, a_sampler_without_memory_turns_to_an_older_batch_that_came_back, 0, 2);
     tcase_add_loop_test(c, a_pre_sampled_epoch_is_counted_and_not_kept, 0, 2);
     tcase_add_test(c, a_batch_that_is_drawn_again_is_not_counted_again);
-    tcase_add_test(c, a_sampler_killed_after_counting_has_counted);
     tcase_add_test(c, blocks_carry_ranks_once_there_is_an_order);
     tcase_add_test(c, a_block_that_fits_without_its_ranks_only_is_drawn_again);
     tcase_add_loop_test(c, what_the_arena_does_not_have_is_refused, 0, 3);
@@ -777,10 +866,37 @@ int main(void)
     tcase_add_test(c, a_seat_says_what_its_sampler_does);
     tcase_add_test(c, a_throttled_batch_takes_so_long_at_least);
     tcase_add_test(c, a_stop_does_not_wait_for_the_throttle);
+    tcase_add_test(c, of_two_batches_that_turn_out_too_large_one_goes_back);
+    return c;
+}
+
+// ThreadSanitizer cannot follow the threads of an emulated GPU.
+static bool can_use_gpu(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return false;
+#else
+    return gpu_exists();
+#endif
+}
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_WARN);
+    Suite *s = suite_create("sampler_loop");
+    TCase *c = make_case("loop", setup);
+    tcase_add_test(c, a_sampler_killed_after_counting_has_counted);
     tcase_add_test(c, the_probe_is_a_training_batch_that_trainers_find_in_the_arena);
     suite_add_tcase(s, c);
+    if (can_use_gpu()) {
+        c = make_case("gpu", setup_gpu);
+        tcase_add_loop_test(c, a_batch_is_waited_for_once, 0, SL_SAMPLER_KINDS);
+        suite_add_tcase(s, c);
+    } else {
+        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
+    }
     SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
+    srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);
     srunner_free(r);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
