@@ -1,5 +1,6 @@
 /*
- * loop.h - the sampler's work: claim a batch, draw it into the arena, mark it, publish it.
+ * loop.h - the sampler's work: claim a batch, draw it into the arena, mark it, publish it. On a GPU
+ * one batch is begun before the one before it is finished; they leave in the order of their claims.
  *
  * The lease, the payload memory and the block belong to this process until it publishes; killed
  * anywhere before, the broker takes all three back and somebody draws the same block again.

@@ -6,12 +6,13 @@
  * first appearance in the order of rows and slots, but a GPU's threads come in no order.
  *
  * COUNTS stay on the GPU (struct sl_draw_control). Grids are sized by bounds, blocks go round until
- * the counts there are done, and the processor waits once, at the end of the batch. Arrays are
- * sized by bounds as well where these are moderate: rows times fanout, at most the vertices of the
- * graph. Beyond that, and where there is no bound (all neighbours), they have the size of what
- * batches wanted so far. A hop that finds its arrays too small says what it wants and does nothing,
- * and nothing follows it; the processor sees that at the end, makes room and draws the batch again,
- * which gives the same integers, as all of it follows from counters. So memory grows in the first
+ * the counts there are done, and the processor asks (draw) and waits (draw_wait) once a batch, with
+ * another batch in the thread's other queue meanwhile if it likes. Arrays are sized by bounds as
+ * well where these are moderate: rows times fanout, at most the vertices of the graph. Beyond that,
+ * and where there is no bound (all neighbours), they have the size of what batches wanted so far.
+ * A hop that finds its arrays too small says what it wants and does nothing, and nothing follows
+ * it; the processor sees that at the end, makes room and draws the batch again, which gives the
+ * same integers, as all of it follows from counters. So memory grows in the first
  * batches, with the largest batch and not with the graph, and afterwards nothing is allocated.
  *
  * A HOP, uniform:

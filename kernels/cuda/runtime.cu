@@ -5,7 +5,8 @@
  * a second one where it asks for that. When the thread ends its queues are left to the next ones:
  * to free its pinned memory would wait for all that the GPU does, which may be a sum that waits for
  * other processes (nccl.cc). The stream is non-blocking: it does not wait for the default stream,
- * which nothing here uses. Work of one thread runs in the order in which it was asked for; two threads order their work by sync().
+ * which nothing here uses. Work of one queue runs in the order in which it was asked for; two
+ * threads order their work by sync().
  *
  * COPIES are queued. Between pinned or mapped host memory and the device they are one DMA and the
  * call returns at once: the host memory must stay as it is until sync(). Pageable host memory is

@@ -799,7 +799,7 @@ START_TEST(of_two_batches_that_turn_out_too_large_one_goes_back)
 }
 END_TEST
 
-// What an epoch of ranked batches takes when buffers have grown, each compared with the processor's.
+// What an epoch of ranked batches takes when buffers have grown, each as the processor's.
 START_TEST(a_batch_is_waited_for_once)
 {
     enum { ROUNDS = 4, COUNTED = 3 };
