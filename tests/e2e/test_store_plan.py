@@ -126,7 +126,7 @@ def test_a_death_changes_no_plan(box):
 @not_under("address", SANITIZED)
 def test_a_feature_ratio_that_budgets_do_not_allow_is_said(box):
     job = plan_job(box, 2, cache={"policy": "degree"}, store={"feature_ratio": 0.9})
-    job["dataset"] = box.shared_dataset("wide", n=1000, feat_dim=800)
+    job["dataset"] = box.shared_dataset("store-plan", n=1000, feat_dim=800)
     job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
     job["evaluate"]["fanout"] = [2, 2]
     job["devices"] = [CPU] + [gpu(i, memory=5000 * 1024) for i in range(2)]
@@ -143,7 +143,7 @@ def test_no_gpu_holds_more_than_its_budget_leaves(box):
     budgets = [5000, 5400, 5800]  # KiB; a step takes more than 3.4 MB
     devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]
     job = plan_job(box, 3, cache={"policy": "degree"})
-    job["dataset"] = box.shared_dataset("wide", n=1000, feat_dim=800)
+    job["dataset"] = box.shared_dataset("store-plan", n=1000, feat_dim=800)
     job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
     job["evaluate"]["fanout"] = [2, 2]
     job["devices"] = devices
