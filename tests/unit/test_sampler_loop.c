@@ -292,6 +292,11 @@ static void take_all(enum sl_phase_kind kind, uint32_t epoch, const uint32_t *ve
     take_spec(&spec, vertices);
 }
 
+static void take_epoch(uint32_t epoch)
+{
+    take_all(SL_PHASE_TRAIN, epoch, sl_arena_order(&arena, epoch & 1), arena.h->spec.n_train);
+}
+
 START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
 {
     uint32_t samplers = (uint32_t)_i + 1;
@@ -300,7 +305,7 @@ START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
     for (uint32_t i = 0; i < samplers; i++)
         start(&runners[i], i + 1, 64 << 10);
     open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 1, n);
-    take_all(SL_PHASE_TRAIN, 1, sl_arena_order(&arena, 1), n);
+    take_epoch(1);
     uint64_t batches = 0, edges = 0;
     for (uint32_t i = 0; i < samplers; i++) {
         ck_assert_int_eq(stop(&runners[i]), SL_OK);
@@ -334,10 +339,9 @@ START_TEST(a_first_guess_that_is_too_small_grows)
     config.digest = false;
     config.sampler.fanout[0] = config.sampler.fanout[1] = 25;
     open_arena(16 << 20);
-    uint64_t n = arena.h->spec.n_train;
     start(&runners[0], 1, 1);
-    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, n);
-    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), n);
+    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    take_epoch(0);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_gt(runners[0].sampler.guess_bytes, SL_ARENA_CHUNK_BYTES); // it was needed
 }
@@ -346,11 +350,10 @@ END_TEST
 START_TEST(a_small_arena_holds_the_sampler_back_and_nothing_is_lost)
 {
     open_arena(4 * SL_ARENA_CHUNK_BYTES);
-    uint64_t n = arena.h->spec.n_train;
     start(&runners[0], 1, 1 << 20);
     start(&runners[1], 2, 100);
-    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, n);
-    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), n);
+    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    take_epoch(0);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_int_eq(stop(&runners[1]), SL_OK);
     ck_assert_uint_eq(used_bytes(), 0);
@@ -430,8 +433,7 @@ END_TEST
 START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
 {
     open_arena(16 * SL_ARENA_CHUNK_BYTES);
-    uint64_t n = arena.h->spec.n_train;
-    uint64_t seq = open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, n);
+    uint64_t seq = open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
     struct sl_extent all;
     struct sl_lease mine = occupy(&all);
     start(&runners[0], 1, 1000);
@@ -443,7 +445,7 @@ START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
     ck_assert_uint_eq(lost.resample, 1);
     sl_extent_free(&arena, mine.tag, all.offset, all.bytes);
     sl_ledger_return(&arena, &mine);
-    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), n);
+    take_epoch(0);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_eq(used_bytes(), 0);
 }
@@ -718,7 +720,7 @@ START_TEST(a_seat_says_what_its_sampler_does)
     while (state_of(seq, 1) != SL_CELL_READY)
         usleep(500);
     sl_ledger_return(&arena, &other);
-    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), arena.h->spec.n_train);
+    take_epoch(0);
     wait_activity(2, SL_ACTIVITY_BUSY); // it looks for work
     ck_assert_int_eq(stop(&runners[2]), SL_OK);
     wait_activity(2, SL_ACTIVITY_NONE);
@@ -788,10 +790,9 @@ START_TEST(of_two_batches_that_turn_out_too_large_one_goes_back)
     open_arena(2 * SL_ARENA_CHUNK_BYTES);
     config.sampler.fanout[0] = 20;
     config.sampler.fanout[1] = 15;
-    uint64_t n = arena.h->spec.n_train;
     start(&runners[0], 1, 1);
-    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, n);
-    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), n);
+    open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    take_epoch(0);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_gt(runners[0].sampler.guess_bytes, SL_ARENA_CHUNK_BYTES);
     ck_assert_uint_le(runners[0].sampler.guess_bytes, 2 * SL_ARENA_CHUNK_BYTES);
@@ -870,16 +871,6 @@ static TCase *make_case(const char *name, SFun prepare_case)
     return c;
 }
 
-// ThreadSanitizer cannot follow the threads of an emulated GPU.
-static bool can_use_gpu(void)
-{
-#ifdef __SANITIZE_THREAD__
-    return false;
-#else
-    return gpu_exists();
-#endif
-}
-
 int main(void)
 {
     sl_log_set_level(SL_LOG_WARN);
@@ -888,7 +879,7 @@ int main(void)
     tcase_add_test(c, a_sampler_killed_after_counting_has_counted);
     tcase_add_test(c, the_probe_is_a_training_batch_that_trainers_find_in_the_arena);
     suite_add_tcase(s, c);
-    if (can_use_gpu()) {
+    if (gpu_exists()) {
         c = make_case("gpu", setup_gpu);
         tcase_add_loop_test(c, a_batch_is_waited_for_once, 0, SL_SAMPLER_KINDS);
         suite_add_tcase(s, c);
