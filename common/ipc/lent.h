@@ -53,6 +53,10 @@
 // GPUs that hold parts together; devices of a job; and nobody.
 enum { SL_LENT_PARTS_MAX = 16, SL_LENT_DEVICES_MAX = 64, SL_LENT_NOBODY = 0xff };
 
+// Edges are dealt out in runs of 4 KiB of neighbours: what one vertex reads lies together, and the
+// edges of a vertex that has very many lie on all GPUs.
+enum { SL_LENT_EDGE_SHIFT = 10 };
+
 // Who lends what: trainers rows of features by their rank, samplers edges of the graph.
 enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_KINDS };
 
