@@ -344,11 +344,11 @@ struct sl_topology_view {
     // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
     // look at their weights. 0: not known.
     uint32_t weights_positive;
-    // Of `draw` on a device: the first n_near edges, a whole number of rows, are read in these
-    // arrays, by the same numbers, and only the others in those above. 0: none are.
-    uint64_t n_near;
-    const void *near_indices;
-    const double *near_prefix; // NULL where weight_prefix is
+    // Of `draw` on a device: the edges that are read elsewhere, and only the others in the arrays
+    // above. All 0: none are. `sums` are the running sums of what `held` has of the neighbours: of
+    // its parts by their number, and at SL_PARTS_MAX of what is near; NULL where weight_prefix is.
+    struct sl_spread held;
+    const double *sums[SL_PARTS_MAX + 1];
 };
 
 // Global id -> local id, sized to a batch; opaque to callers of the table.
@@ -381,7 +381,8 @@ enum sl_renumbering {
     SL_RENUMBER_THREE_PHASE, // fill, number, look up: what DGL does; for comparison
 };
 
-enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64 };
+// Places that edges are read in: the parts that others hold, near, and wherever all are.
+enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64, SL_DRAW_PLACES = SL_PARTS_MAX + 2 };
 
 /*
  * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
@@ -410,6 +411,7 @@ struct sl_draw_args {
     const uint32_t *seeds; // (n_seeds) host memory, all different, each a vertex
     uint32_t n_seeds;
     const uint32_t *degree_of; // (n_nodes) on the device; NULL: no degrees are wanted
+    bool count_reads;          // which costs an atomic addition a neighbour
     struct sl_draw_delivery deliver;
 };
 
@@ -423,6 +425,9 @@ struct sl_drawn {
     const float *visits[SL_DRAW_HOPS_MAX];     // (n_edges[h]), walks only
     const uint32_t *degrees;                   // (n_nodes[n_hops]) where asked for
     uint64_t end; // where the last array of the delivery ends: it is there if that is in `capacity`
+    // Bytes of neighbours and running sums that were read in each part, near, and in the arrays of
+    // the topology; 0 where nobody asked (count_reads).
+    uint64_t read[SL_DRAW_PLACES];
 };
 
 // Table and scratch memory of draw: grows to the largest batch, and never with the graph unless

@@ -381,12 +381,13 @@ static void describe(const struct sl_draw_args *args, struct sl_draw_batch *b)
 {
     const struct sl_topology_view *t = args->topology;
     b->topology_indptr = t->indptr;
+    b->n_nodes = (uint32_t)t->n_nodes;
     b->topology_indices = (const uint32_t *)t->indices;
     b->wide = sl_dtype_bytes(t->indices_dtype) == 8;
     b->weight_prefix = t->weight_prefix;
-    b->n_near = t->n_near;
-    b->near_indices = (const uint32_t *)t->near_indices;
-    b->near_prefix = t->near_prefix;
+    b->held = t->held;
+    memcpy(b->sums, t->sums, sizeof b->sums);
+    b->counts_reads = args->count_reads;
     b->seed = args->seed;
     b->stream = args->stream;
     b->epoch = args->epoch;
@@ -505,6 +506,8 @@ static void tell(const struct sl_draw_state *s, const struct attempt *a, struct 
     out->nodes = a->batch.nodes;
     out->degrees = a->degrees;
     out->end = c->end;
+    for (uint32_t i = 0; i < SL_DRAW_PLACES; i++)
+        out->read[i] = c->read[i];
 }
 
 // --- entry ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/scan.cuh"
+#include "kernels/spread_internal.h"
 
 enum {
     SL_DRAW_THREADS = 256,         // of most blocks
@@ -33,20 +34,22 @@ struct sl_draw_control {
     uint32_t wanted_rows[SL_DRAW_HOPS_MAX + 1]; // known vertices before each hop, and at the end
     uint32_t rows[SL_DRAW_HOPS_MAX + 1];
     uint32_t edges[SL_DRAW_HOPS_MAX];
-    uint32_t full; // the table was
-    uint64_t end;  // bytes, of the delivery
+    uint32_t full;                           // the table was
+    uint64_t end;                            // bytes, of the delivery
+    unsigned long long read[SL_DRAW_PLACES]; // bytes of the graph, as struct sl_drawn has them
 };
 
 // A batch as its kernels see it: device addresses.
 struct sl_draw_batch {
     const uint64_t *topology_indptr; // (n_nodes + 1)
+    uint32_t n_nodes;
     // (n_edges << wide): neighbours, of wide ones the low half at even places
     const uint32_t *topology_indices;
     uint32_t wide; // 0 or 1
     const double *weight_prefix;
-    uint64_t n_near; // edges below it are read here
-    const uint32_t *near_indices;
-    const double *near_prefix;
+    struct sl_spread held;                // edges that are read elsewhere
+    const double *sums[SL_PARTS_MAX + 1]; // ... and their running sums
+    bool counts_reads;
     uint64_t seed;
     uint32_t stream, epoch, batch;
 
@@ -105,17 +108,38 @@ SL_SAMPLER_LIST(SL_DRAW_SAMPLER, )
 
 // --- reading the graph ---------------------------------------------------------------------------
 
-static __device__ __forceinline__ uint32_t sl_neighbour(const struct sl_draw_batch &b, uint64_t at)
+// Where edge *at is read, which becomes its number there.
+static __device__ __forceinline__ uint32_t sl_place_of(const struct sl_draw_batch &b, uint64_t *at,
+                                                       uint32_t bytes)
 {
-    const uint32_t *indices = at < b.n_near ? b.near_indices : b.topology_indices;
-    return indices[at << b.wide];
+    uint64_t there;
+    const uint32_t where = sl_spread_find(&b.held, *at, &there);
+    if (b.counts_reads)
+        atomicAdd(&b.control->read[where], (unsigned long long)bytes);
+    if (where != SL_SPREAD_NOWHERE)
+        *at = there;
+    return where;
 }
 
-// The running sums of the row that begins at edge `start`.
-static __device__ __forceinline__ const double *sl_row_prefix(const struct sl_draw_batch &b,
-                                                              uint64_t start)
+/*
+ * Memory of another process may be anything at any time: when that one dies. The batch is worth
+ * nothing then, and nobody looks at it, but it must end, within its memory: so what is read there
+ * is a vertex, whichever it is, and who reads a row twice counts on nothing (sl_draw_fill()).
+ */
+static __device__ __forceinline__ uint32_t sl_neighbour(const struct sl_draw_batch &b, uint64_t at)
 {
-    return (start < b.n_near ? b.near_prefix : b.weight_prefix) + start;
+    const uint32_t where = sl_place_of(b, &at, 4u << b.wide);
+    if (where == SL_SPREAD_NOWHERE)
+        return b.topology_indices[at << b.wide];
+    const uint32_t vertex = ((const uint32_t *)sl_spread_memory(&b.held, where))[at << b.wide];
+    return vertex < b.n_nodes ? vertex : 0;
+}
+
+// The running sum of the weights of a row's edges up to this one.
+static __device__ __forceinline__ double sl_sum(const struct sl_draw_batch &b, uint64_t at)
+{
+    const uint32_t where = sl_place_of(b, &at, sizeof(double));
+    return (where == SL_SPREAD_NOWHERE ? b.weight_prefix : b.sums[where])[at];
 }
 
 /*
@@ -251,6 +275,15 @@ static __device__ __forceinline__ void sl_draw_put(const struct sl_draw_hop &hop
     if (valid)
         hop.indices[e] = sl_draw_insert(hop.b, vertex, hop.first_value + e, &mine, &displaced);
     sl_draw_turn(hop.b, mine, hop.first_value + e, displaced);
+}
+
+// The edges of a row from e to its end, of which fewer were found than were counted before.
+static __device__ __forceinline__ void sl_draw_fill(const struct sl_draw_hop &hop, uint32_t row,
+                                                    uint32_t e)
+{
+    const uint32_t end = hop.indptr[row + 1];
+    for (; e < end; e += SL_WARP)
+        sl_draw_put(hop, e + threadIdx.x % SL_WARP < end, e + threadIdx.x % SL_WARP, 0);
 }
 
 // --- launches ------------------------------------------------------------------------------------

@@ -95,6 +95,7 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
     struct bound bound = {0, 0, degree}; // all agree with it
     if (degree > (uint32_t)hop.fanout)
         bound = find_bound(hop, start, degree, count);
+    const uint32_t end = hop.indptr[row + 1];
     uint32_t e = hop.indptr[row], ties = 0;
     for (uint32_t base = 0; base < degree; base += SL_WARP) {
         bool valid = base + lane < degree;
@@ -104,10 +105,12 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
         bool tie = number == bound.value && ties + (uint32_t)__popc(equal & before) < bound.ties;
         bool taken = valid && (number < bound.value || tie);
         uint32_t some = __ballot_sync(SL_FULL_MASK, taken);
-        sl_draw_put(hop, taken, e + (uint32_t)__popc(some & before), vertex);
+        const uint32_t at = e + (uint32_t)__popc(some & before);
+        sl_draw_put(hop, taken && at < end, at, vertex);
         e += (uint32_t)__popc(some);
         ties += (uint32_t)__popc(equal);
     }
+    sl_draw_fill(hop, row, e);
 }
 
 static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS) draw_labor(struct sl_draw_hop hop)

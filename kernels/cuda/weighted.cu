@@ -39,11 +39,12 @@ static uint64_t taken_bytes(int64_t fanout)
     return (uint64_t)fanout * 2 * sizeof(double) + ((uint64_t)fanout + 1) / 2 * sizeof(double);
 }
 
-static __device__ __forceinline__ double weight_of(const double *prefix, uint32_t edge,
-                                                   double *begin)
+// Of the row that begins at edge `start`.
+static __device__ __forceinline__ double weight_of(const struct sl_draw_batch &b, uint64_t start,
+                                                   uint32_t edge, double *begin)
 {
-    *begin = edge > 0 ? prefix[edge - 1] : 0.0;
-    return prefix[edge] - *begin;
+    *begin = edge > 0 ? sl_sum(b, start + edge - 1) : 0.0;
+    return sl_sum(b, start + edge) - *begin;
 }
 
 // --- a draw --------------------------------------------------------------------------------------
@@ -63,14 +64,14 @@ static __device__ __forceinline__ uint32_t passed(const struct taken &t, uint32_
 
 // The first edge with x < prefix[edge] - gone; the last one where rounding leaves none.
 template <int G>
-static __device__ __forceinline__ uint32_t search(const double *prefix, uint32_t degree, double x,
-                                                  double gone)
+static __device__ __forceinline__ uint32_t search(const struct sl_draw_batch &b, uint64_t start,
+                                                  uint32_t degree, double x, double gone)
 {
     uint64_t low = 0, end = degree; // it is in low .. end - 1
     for (;;) {
         uint64_t step = (end - low + G - 1) / G;
         uint64_t probe = SL_MIN(low + (sl_group_lane<G>() + 1) * step, end) - 1;
-        uint32_t yes = sl_group_ballot<G>(x < prefix[probe] - gone);
+        uint32_t yes = sl_group_ballot<G>(x < sl_sum(b, start + probe) - gone);
         if (!yes)
             return degree - 1;
         low += ((uint32_t)__ffs((int)yes) - 1) * step;
@@ -114,17 +115,16 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
 {
     uint64_t start;
     const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-    const double *prefix = sl_row_prefix(hop.b, start);
     uint32_t *out = hop.padded + (uint64_t)row * hop.take;
-    double left = degree > 0 ? prefix[degree - 1] : 0.0;
+    double left = degree > 0 ? sl_sum(hop.b, start + degree - 1) : 0.0;
     uint32_t n = 0;
     while (n < hop.take && left > 0) {
         double x = sl_weighted_draw(hop.b.seed, hop.b.stream, hop.b.epoch, hop.b.batch, hop.hop,
                                     row, n, left);
         uint32_t p = passed<G>(t, n, x);
         double gone = p > 0 ? t.through[p - 1] : 0.0, begin;
-        uint32_t edge = search<G>(prefix, degree, x, gone);
-        double w = weight_of(prefix, edge, &begin);
+        uint32_t edge = search<G>(hop.b, start, degree, x, gone);
+        double w = weight_of(hop.b, start, edge, &begin);
         __syncwarp(sl_group_mask<G>()); // through has been read
         take<G>(t, n, p, edge, begin, w, gone);
         if (sl_group_lane<G>() == 0)
@@ -168,11 +168,10 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct 
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         uint64_t start;
         const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-        const double *prefix = sl_row_prefix(hop.b, start);
-        uint32_t n = 0;
+            uint32_t n = 0;
         double begin;
         for (uint32_t edge = lane; edge < degree; edge += SL_WARP)
-            n += weight_of(prefix, edge, &begin) > 0;
+            n += weight_of(hop.b, start, edge, &begin) > 0;
         n = __reduce_add_sync(SL_FULL_MASK, n);
         if (lane == 0) {
             hop.start[row] = start;
@@ -191,18 +190,20 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         const uint64_t start = hop.start[row];
         const uint32_t degree = hop.degree[row];
-        const double *prefix = sl_row_prefix(hop.b, start);
+            const uint32_t end = hop.indptr[row + 1];
         uint32_t e = hop.indptr[row];
         for (uint32_t base = 0; base < degree; base += SL_WARP) {
             uint32_t edge = base + lane, vertex = 0;
             double begin;
-            bool valid = edge < degree && weight_of(prefix, edge, &begin) > 0;
+            bool valid = edge < degree && weight_of(hop.b, start, edge, &begin) > 0;
             uint32_t some = __ballot_sync(SL_FULL_MASK, valid);
+            uint32_t at = e + (uint32_t)__popc(some & ((1u << lane) - 1));
             if (valid)
                 vertex = sl_neighbour(hop.b, start + edge);
-            sl_draw_put(hop, valid, e + (uint32_t)__popc(some & ((1u << lane) - 1)), vertex);
+            sl_draw_put(hop, valid && at < end, at, vertex);
             e += (uint32_t)__popc(some);
         }
+        sl_draw_fill(hop, (uint32_t)row, e);
     }
 }
 

@@ -282,14 +282,17 @@ static int draw(struct suite *t, struct sl_draw_state **state, const struct sl_d
     return t->dev->draw_wait(*state, out);
 }
 
-// Draws the batch with the state, and compares all of it.
-static void compare(struct suite *t, struct sl_draw_state **state, const struct sl_draw_args *args)
+// Draws the batch with the state, and compares all of it with a reference's of the same graph.
+static void compare_with(struct suite *t, struct sl_draw_state **state,
+                         const struct sl_draw_args *args, const struct batch *reference,
+                         struct sl_drawn *drawn)
 {
-    const struct batch want = draw_reference(t, args);
+    const struct batch want = *reference;
     struct sl_drawn got;
     memset(&got, 0xff, sizeof got);
     if (!t_expect_ok(t, draw(t, state, args, &got), "draw"))
         return;
+    *drawn = got;
     for (uint32_t h = 0; h <= args->n_hops; h++)
         if (!t_expect(t, got.n_nodes[h] == want.n_nodes[h], "%u vertices before hop %u, wanted %u",
                       got.n_nodes[h], h, want.n_nodes[h]))
@@ -311,6 +314,13 @@ static void compare(struct suite *t, struct sl_draw_state **state, const struct 
     else
         t_expect(t, !got.degrees, "degrees that nobody asked for");
     compare_delivery(t, state, args, &want);
+}
+
+static void compare(struct suite *t, struct sl_draw_state **state, const struct sl_draw_args *args)
+{
+    const struct batch want = draw_reference(t, args);
+    struct sl_drawn drawn;
+    compare_with(t, state, args, &want, &drawn);
 }
 
 static struct sl_draw_args args_of(const struct graph *g, enum sl_sampler_kind kind,
@@ -491,6 +501,124 @@ static void corners(struct suite *t)
         }
 }
 
+// ---- edges that lie in several places -----------------------------------------------------------
+
+// The place of edge e, found by walking through the runs as they are dealt out, and which of the
+// part's elements it is.
+static uint32_t place_of(const struct sl_spread *s, uint64_t e, uint64_t *at)
+{
+    uint64_t dealt[SL_PARTS_MAX] = {0};
+    const uint64_t run = (uint64_t)1 << s->shift;
+    uint32_t p = 0;
+    *at = e;
+    if (e < s->n_near)
+        return SL_PARTS_MAX;
+    if (s->n_parts == 0 || e < s->first || e >= s->end)
+        return SL_PARTS_MAX + 1;
+    for (uint64_t i = s->first; i + run <= e; i += run) {
+        dealt[p] += run;
+        p = p + 1 == s->n_parts ? 0 : p + 1;
+    }
+    const uint64_t found = dealt[p] + (e - s->first) % run;
+    if (found >= s->part[p].n)
+        return SL_PARTS_MAX + 1;
+    *at = found;
+    return p;
+}
+
+/*
+ * The graph with its edges near and in parts: some parts are there half or not at all, what is near
+ * reaches into them or leaves a gap, rows begin and end anywhere. What is read elsewhere is not
+ * where it was: such edges lead beyond the graph there, and have sums that are no numbers.
+ */
+static struct sl_topology_view held_view(struct suite *t, const struct sl_topology_view *g,
+                                         uint32_t n_parts, uint32_t shift)
+{
+    const uint64_t n = g->indptr[g->n_nodes], run = (uint64_t)1 << shift;
+    const size_t each = sl_dtype_bytes(g->indices_dtype);
+    struct sl_topology_view v = *g;
+    char *far = t_copy(t, g->indices, n * each, 0), *memory[SL_PARTS_MAX + 1];
+    double *far_sums = t_copy(t, g->weight_prefix, n * sizeof *far_sums, 0);
+    double *sums[SL_PARTS_MAX + 1];
+    v.held = (struct sl_spread){.n_near = t_random_below(t, (uint32_t)n / 2 + 1),
+                                .first = t_random_below(t, (uint32_t)n / 2 + 1),
+                                .n_parts = n_parts,
+                                .shift = shift};
+    v.held.end = n - t_random_below(t, (uint32_t)n / 8 + 1);
+    for (uint32_t p = 0; p <= SL_PARTS_MAX; p++) {
+        const uint64_t all = sl_div_up((n - v.held.first) / SL_MAX(n_parts, 1u) + run, run) * run;
+        const uint64_t some = p == SL_PARTS_MAX ? v.held.n_near
+                              : p >= n_parts    ? 0
+                              : p % 3 == 1      ? all / 2
+                              : p % 5 == 2      ? 0
+                                                : all;
+        memory[p] = some ? t_alloc(t, some * each, 0) : NULL;
+        sums[p] = some ? t_alloc(t, some * sizeof **sums, 0) : NULL;
+        v.sums[p] = sums[p];
+        if (p < SL_PARTS_MAX)
+            v.held.part[p] = (struct sl_part){memory[p], some};
+    }
+    v.held.near = memory[SL_PARTS_MAX];
+    for (uint64_t e = 0; e < n; e++) {
+        uint64_t at;
+        const uint32_t p = place_of(&v.held, e, &at);
+        if (p > SL_PARTS_MAX)
+            continue;
+        memcpy(memory[p] + at * each, far + e * each, each);
+        sums[p][at] = far_sums[e];
+        memset(far + e * each, 0x7f, each);
+        memset(&far_sums[e], 0xff, sizeof *far_sums);
+    }
+    v.indices = far;
+    v.weight_prefix = far_sums;
+    return v;
+}
+
+// One hop of all neighbours reads each edge of the seeds once.
+static void expect_reads(struct suite *t, const struct sl_draw_args *args,
+                         const struct sl_drawn *drawn)
+{
+    const struct sl_topology_view *v = args->topology;
+    uint64_t want[SL_DRAW_PLACES] = {0}, at;
+    for (uint32_t i = 0; i < args->n_seeds; i++)
+        for (uint64_t e = v->indptr[args->seeds[i]]; e < v->indptr[args->seeds[i] + 1]; e++)
+            want[place_of(&v->held, e, &at)] += sl_dtype_bytes(v->indices_dtype);
+    for (uint32_t p = 0; p < SL_DRAW_PLACES; p++)
+        t_expect(t, drawn->read[p] == (args->count_reads ? want[p] : 0),
+                 "%llu bytes in place %u, wanted %llu", (unsigned long long)drawn->read[p], p,
+                 (unsigned long long)want[p]);
+}
+
+static void edges_in_parts(struct suite *t)
+{
+    static const uint32_t parts[] = {0, 1, 2, 3, 7, SL_PARTS_MAX}, shifts[] = {0, 1, 4, 7};
+    static const int64_t fanout[] = {4, 20, 60, -1};
+    int turn = 0;
+    for (int kind = 0; kind < SL_SAMPLER_KINDS; kind++)
+        for (size_t p = 0; p < SL_COUNT_OF(parts); p++)
+            for (size_t f = 0; f < SL_COUNT_OF(fanout); f++, turn++) {
+                const uint32_t shift = shifts[turn % SL_COUNT_OF(shifts)];
+                t_begin(t, "draw %s fanout=%lld of edges in %u parts, runs of %u",
+                        sl_sampler_words[kind], (long long)fanout[f], parts[p], 1u << shift);
+                struct graph g = make_graph(t, 300, 12, 180, dtypes[turn % 4].dtype);
+                uint32_t *seeds = make_seeds(t, &g, 40);
+                struct sl_draw_args args = args_of(&g, (enum sl_sampler_kind)kind, seeds, 40);
+                struct sl_draw_state *state = NULL;
+                struct sl_drawn drawn = {{0}};
+                args.n_hops = fanout[f] < 0 ? 1 : 2;
+                args.fanout[0] = fanout[f];
+                const struct batch want = draw_reference(t, &args);
+                const struct sl_topology_view held = held_view(t, &g.topology, parts[p], shift);
+                args.topology = &held;
+                args.count_reads = turn % 3 != 0;
+                compare_with(t, &state, &args, &want, &drawn);
+                if (kind == SL_SAMPLER_KHOP && fanout[f] < 0)
+                    expect_reads(t, &args, &drawn);
+                t->dev->draw_end(state);
+                t_end(t);
+            }
+}
+
 // Refused, and the state is as good as before.
 static void refused(struct suite *t)
 {
@@ -597,6 +725,7 @@ void test_draw(struct suite *t)
     large_fanouts(t);
     many_batches(t);
     few_then_many(t);
+    edges_in_parts(t);
     refused(t);
     too_many(t);
 }
