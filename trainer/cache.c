@@ -1,7 +1,5 @@
 #include "trainer/cache.h"
 
-#include <time.h>
-
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -13,8 +11,6 @@
 enum {
     // Filled between two looks at the abort word and at the seat: a few milliseconds.
     PIECE_BYTES = 4 << 20,
-    // A trainer that ends waits so long for those who have its memory open.
-    LEAVE_MS = 1000,
 };
 
 static uint64_t row_bytes(const struct sl_cache *c)
@@ -31,7 +27,7 @@ static uint64_t most_rows(const struct sl_cache *c)
 
 static uint64_t rows_loaded(const struct sl_cache *c)
 {
-    return c->n_rows + c->parts.n_held * c->parts.elements;
+    return c->n_rows + sl_lending_elements(&c->parts);
 }
 
 static void publish(const struct sl_cache *c)
@@ -53,48 +49,26 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                            .compute = *compute,
                            .pulse = pulse};
     sl_borrowed_init(&c->borrowed, arena, SL_LENT_FEATURES, c->device, compute->device);
-}
-
-static void give_memory_back(struct sl_cache *c, char *p, size_t bytes)
-{
-    if (!p)
-        return;
-    c->compute.device->memory.free(p, bytes);
-    c->compute.device->trim();
+    sl_lending_init(&c->parts, arena, SL_LENT_FEATURES, c->device, compute->device,
+                    sl_rows_bytes(dataset), "feature cache");
 }
 
 static void give_back(struct sl_cache *c)
 {
-    give_memory_back(c, c->rows, c->bytes);
+    if (c->rows) {
+        c->compute.device->memory.free(c->rows, c->bytes);
+        c->compute.device->trim();
+    }
     c->rows = NULL;
     c->bytes = 0;
     c->n_rows = 0;
 }
 
-static void give_parts_back(struct sl_cache *c)
-{
-    give_memory_back(c, c->parts.p, c->parts.bytes);
-    c->parts = (struct sl_cache_parts){0};
-}
-
-// Whoever reads its parts looks between its batches; who does not, or is stopped, finds what it
-// reads worth nothing.
-static void leave(struct sl_cache *c)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-    sl_lent_withdraw(c->arena, SL_LENT_FEATURES, c->device);
-    for (int i = 0; i < LEAVE_MS && sl_lent_is_read(c->arena, SL_LENT_FEATURES, c->device); i++)
-        nanosleep(&moment, NULL);
-    sl_lent_leave(c->arena, SL_LENT_FEATURES, c->device);
-}
-
 void sl_cache_fini(struct sl_cache *c)
 {
     sl_borrowed_close(&c->borrowed);
-    if (c->parts.is_lent)
-        leave(c);
     if (c->compute.device) {
-        give_parts_back(c);
+        sl_lending_fini(&c->parts);
         give_back(c);
     }
     sl_buffer_fini(&c->piece);
@@ -220,88 +194,36 @@ static void fill(struct sl_cache *c, uint32_t rows)
 
 // --- the parts that it holds ---------------------------------------------------------------------
 
-// Memory for as many rows of each part as there is memory for.
-static void allocate_parts(struct sl_cache *c)
+// Rows [from, from + n) of a part, as far as there are vertices for them.
+static int load_part(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to)
 {
-    struct sl_cache_parts *parts = &c->parts;
-    const uint64_t unit = parts->n_held * row_bytes(c);
-    uint64_t available = 0, total;
-    if (c->compute.device->space(&available, &total) < 0)
-        return;
-    parts->room = SL_MIN(parts->wanted, available / 8 * 7 / unit);
-    while (parts->room > 0 && !(parts->p = c->compute.device->memory.alloc(parts->room * unit)))
-        parts->room /= 2;
-    parts->bytes = parts->room * unit;
-    if (parts->room < parts->wanted)
-        sl_log_warn("feature cache: there is memory for %llu of the %llu rows of each part that "
-                    "this device holds for all; the others are read from the store",
-                    (unsigned long long)parts->room, (unsigned long long)parts->wanted);
-}
-
-// From now on others may read what is there of it, by the plan that there is.
-static void lend(struct sl_cache *c)
-{
-    struct sl_cache_parts *parts = &c->parts;
-    if (parts->elements == 0 || (parts->plan == c->plan.generation && !parts->withdrawn))
-        return;
-    struct sl_lent_offer offer = {
-        .plan = c->plan.generation,
-        .order = c->generation,
-        .room = parts->room,
-        .elements = parts->elements,
-    };
-    parts->plan = c->plan.generation;
-    parts->withdrawn = false;
-    if (c->compute.device->share(parts->p, &offer.share) < 0 ||
-        sl_lent_live(c->arena, SL_LENT_FEATURES, c->device) < 0) {
-        sl_log_warn("feature cache: the rows that this device holds are lent to nobody: %s",
-                    sl_error_message());
-        return;
-    }
-    parts->is_lent = true;
-    sl_lent_offer(c->arena, SL_LENT_FEATURES, c->device, &offer);
-    SL_FAILPOINT(LENT_OFFERED);
-}
-
-// The next n rows of one part, as far as there are vertices for them.
-static int load_part(struct sl_cache *c, uint32_t part, uint32_t number, uint32_t n, uint32_t *ids)
-{
-    const struct sl_cache_parts *parts = &c->parts;
+    struct sl_cache *c = ctx;
+    const struct sl_lending_layout *at = &c->parts.at;
     const uint32_t *order = sl_hot_order(c->arena);
     const uint64_t most = most_rows(c);
-    uint64_t rank = parts->first + parts->elements * parts->n_parts + part;
-    uint32_t found = 0;
-    for (; found < n && rank < most; rank += parts->n_parts)
+    uint64_t rank = at->first + from * at->n_parts + part;
+    uint32_t found = 0, *ids;
+    SL_TRY(sl_buffer_grow(&c->ids, c->compute.device, SL_BUFFER_HOST, n * sizeof *ids,
+                          "the feature cache"));
+    ids = c->ids.p;
+    for (; found < n && rank < most; rank += at->n_parts)
         ids[found++] = order[rank];
-    char *to = parts->p + (number * parts->room + parts->elements) * row_bytes(c);
-    return found ? load(c, ids, found, to) : SL_OK;
+    return found ? load(c, ids, found, c->parts.p + to * row_bytes(c)) : SL_OK;
+}
+
+static bool fills_on(void *ctx)
+{
+    return goes_on(ctx);
 }
 
 // Goes on until all rows of the parts are there, or something else is wanted.
 static void fill_parts(struct sl_cache *c)
 {
-    struct sl_cache_parts *parts = &c->parts;
-    const uint32_t piece = rows_a_piece(c);
-    struct sl_buffer ids = {0};
-    int rc = sl_buffer_grow(&ids, c->compute.device, SL_BUFFER_HOST, piece * sizeof(uint32_t),
-                            "the feature cache");
-    while (rc == SL_OK && parts->elements < parts->room && goes_on(c)) {
-        const uint32_t n = (uint32_t)SL_MIN((uint64_t)piece, parts->room - parts->elements);
-        uint32_t number = 0;
-        for (uint32_t i = 0; rc == SL_OK && i < parts->n_parts; i++)
-            if (parts->held >> i & 1)
-                rc = load_part(c, i, number++, n, ids.p);
-        if (rc < 0)
-            break;
-        parts->elements += n;
-        if (parts->is_lent)
-            sl_lent_grow(c->arena, SL_LENT_FEATURES, c->device, parts->elements);
-        lend(c);
-        SL_FAILPOINT(LENT_FILLING);
-    }
-    if (rc < 0)
+    const struct sl_lending_source source = {
+        .load = load_part, .goes_on = fills_on, .ctx = c, .piece = rows_a_piece(c)};
+    if (sl_lending_fill(&c->parts, c->plan.generation, c->generation, &source) < 0)
         warn_of_fill(c);
-    sl_buffer_fini(&ids);
+    sl_buffer_fini(&c->ids);
 }
 
 // --- what is wanted ------------------------------------------------------------------------------
@@ -310,8 +232,8 @@ struct wish {
     uint64_t asked;
     uint32_t generation;
     struct sl_lent_plan plan;
-    uint32_t near;               // rows
-    struct sl_cache_parts parts; // how they lie; held 0: none
+    uint32_t near;                  // rows
+    struct sl_lending_layout parts; // held 0: none
 };
 
 // False while the plan is being changed.
@@ -324,43 +246,9 @@ static bool look(const struct sl_cache *c, struct wish *w)
     if (!c->compute.device->is_host && !sl_lent_read_plan(c->arena, SL_LENT_FEATURES, &w->plan))
         return false;
     const uint64_t rows = w->generation ? SL_MIN(w->asked, most_rows(c)) : 0;
-    const struct sl_lent_plan *plan = &w->plan;
-    const uint32_t held = plan->n_parts ? plan->held[c->device] : 0;
-    const uint32_t n_held = (uint32_t)__builtin_popcount(held);
     w->near = (uint32_t)rows;
-    if (n_held == 0 || rows < plan->first + n_held)
-        return true;
-    w->near = (uint32_t)plan->first;
-    w->parts = (struct sl_cache_parts){
-        .held = held,
-        .n_held = n_held,
-        .first = plan->first,
-        .n_parts = plan->n_parts,
-        .wanted = SL_MIN(plan->part_elements, (rows - plan->first) / n_held),
-    };
-    return true;
-}
-
-static bool lies_alike(const struct sl_cache_parts *a, const struct sl_cache_parts *b)
-{
-    return a->held == b->held && a->first == b->first && a->n_parts == b->n_parts &&
-           a->wanted == b->wanted;
-}
-
-// Parts that are no longer wanted as they are go, once nobody has them open. False until then.
-static bool may_change(struct sl_cache *c, const struct wish *w)
-{
-    struct sl_cache_parts *parts = &c->parts;
-    if (!parts->p || (w->generation == c->generation && lies_alike(parts, &w->parts)))
-        return true;
-    if (parts->is_lent && !parts->withdrawn) {
-        sl_lent_withdraw(c->arena, SL_LENT_FEATURES, c->device);
-        parts->withdrawn = true;
-        SL_FAILPOINT(LENT_WITHDRAWN);
-    }
-    if (parts->is_lent && sl_lent_is_read(c->arena, SL_LENT_FEATURES, c->device))
-        return false;
-    give_parts_back(c);
+    if (sl_lending_layout(&c->parts, &w->plan, rows, &w->parts))
+        w->near = (uint32_t)w->plan.first;
     return true;
 }
 
@@ -380,16 +268,8 @@ static void lay_out(struct sl_cache *c, const struct wish *w)
         rows = allocate(c, rows);
     const uint64_t before = rows_loaded(c);
     fill(c, rows);
-    if (!c->parts.p && w->parts.held) {
-        c->parts = w->parts;
-        allocate_parts(c);
-    }
-    if (c->parts.p) {
-        lend(c); // what has stayed
+    if (c->parts.p || (w->parts.held && sl_lending_allocate(&c->parts, &w->parts)))
         fill_parts(c);
-    } else {
-        c->parts = (struct sl_cache_parts){0};
-    }
     sl_buffer_fini(&c->piece);
     if (rows_loaded(c) > before) {
         const uint64_t took = sl_now_ns() - start;
@@ -407,7 +287,8 @@ void sl_cache_refresh(struct sl_cache *c)
     struct wish w;
     sl_borrowed_drop(&c->borrowed);
     while (!is_as_asked(c) && !sl_pulse_stopping(c->pulse)) {
-        if (!look(c, &w) || !may_change(c, &w))
+        if (!look(c, &w) ||
+            !sl_lending_may_change(&c->parts, w.generation == c->generation ? &w.parts : NULL))
             return;
         sl_borrowed_close(&c->borrowed); // filling takes long, and what follows is another spread
         lay_out(c, &w);
@@ -435,19 +316,11 @@ void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl
     out->n_parts = plan->n_parts;
     out->first = SL_MIN(plan->first, most_rows(c));
     out->end = SL_MIN(plan->first + plan->n_parts * plan->part_elements, most_rows(c));
-    uint32_t number = 0;
     for (uint32_t i = 0; i < plan->n_parts; i++) {
-        struct sl_borrowed_part other;
-        const char *p = NULL;
-        uint64_t n = 0;
-        if (c->parts.held >> i & 1) {
-            p = c->parts.p + number++ * c->parts.room * row_bytes(c);
-            n = c->parts.elements;
-        } else if (sl_borrowed_part(&c->borrowed, plan, i, &other)) {
-            p = other.memory + other.number * other.room * row_bytes(c);
-            n = other.elements;
-        }
-        out->part[i] = (struct sl_part){n ? p : NULL, n};
+        struct sl_borrowed_part part;
+        if (sl_lending_part(&c->parts, &c->borrowed, plan, i, &part))
+            out->part[i] = (struct sl_part){part.memory + part.number * part.room * row_bytes(c),
+                                            part.elements};
     }
 }
 
@@ -462,7 +335,7 @@ void sl_cache_count(struct sl_cache *c, const struct sl_hits *hits, uint64_t mis
     uint64_t own = hits->near;
     for (uint32_t i = 0; i < c->plan.n_parts; i++) {
         const uint64_t rows = hits->part[i];
-        if (c->parts.held >> i & 1)
+        if (c->parts.at.held >> i & 1)
             own += rows;
         else if (rows > 0)
             sl_lent_count(c->arena, SL_LENT_FEATURES, c->device, c->plan.from[c->device][i],

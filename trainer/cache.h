@@ -47,26 +47,12 @@
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/block.h"
-#include "common/ipc/borrowed.h"
+#include "common/ipc/lending.h"
 #include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
 #include "trainer/compute.h"
 #include "trainer/buffer.h"
 #include "trainer/rows.h"
-
-// Parts that this GPU holds: behind one another, lowest number first, `room` rows of memory each.
-struct sl_cache_parts {
-    char *p; // NULL: none
-    size_t bytes;
-    uint32_t held;         // bit i: part i
-    uint32_t n_held;       // parts
-    uint64_t first;        // rank of the first row of part 0
-    uint32_t n_parts;      // rows of one part are so many ranks apart
-    uint64_t wanted, room; // rows of each that were asked for, that there is memory for
-    uint64_t elements;     // rows of each that are there
-    uint64_t plan;         // by which they were lent last; 0: never
-    bool is_lent, withdrawn;
-};
 
 struct sl_cache {
     struct sl_arena *arena;
@@ -79,14 +65,14 @@ struct sl_cache {
     char *rows; // (n_rows, feat_dim) of the store's type, device memory: those that are near
     size_t bytes;
     uint32_t n_rows;
-    struct sl_cache_parts parts;
+    struct sl_lending parts;     // those of the rows behind them that it holds for all
     struct sl_borrowed borrowed; // of other trainers' parts
     // What it is laid out by.
     struct sl_lent_plan plan;
-    uint32_t generation;    // of the hotness order, 0 = none
-    uint64_t asked;         // seat->cache_rows that was last acted on
-    uint64_t load_ns;       // spent on filling, in all
-    struct sl_buffer piece; // on its way to a GPU, while filling
+    uint32_t generation;         // of the hotness order, 0 = none
+    uint64_t asked;              // seat->cache_rows that was last acted on
+    uint64_t load_ns;            // spent on filling, in all
+    struct sl_buffer piece, ids; // on their way to a GPU, while filling; of which vertices
 };
 
 // Everything is borrowed for as long as the cache lives. Nothing is loaded yet; c->source may be

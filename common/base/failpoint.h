@@ -41,11 +41,12 @@
     X(TRAINER_WRITTEN, "trainer_written", "trainer: its part of the sum written, not yet counted") \
     X(TRAINER_COUNTED, "trainer_counted", "trainer: its part counted, its batches still held")     \
     X(TRAINER_CACHE, "trainer_cache", "trainer: in the middle of filling its cache")               \
-    X(LENT_OFFERED, "lent_offered", "trainer: rows of its GPU just lent, nobody reads them yet")   \
-    X(LENT_FILLING, "lent_filling", "trainer: in the middle of filling the rows that it lends")    \
-    X(LENT_WITHDRAWN, "lent_withdrawn", "trainer: rows withdrawn, its memory still as it was")     \
+    X(LENT_OFFERED, "lent_offered", "sampler, trainer: memory of its GPU just lent, not read yet") \
+    X(LENT_FILLING, "lent_filling", "sampler, trainer: in the middle of filling what it lends")    \
+    X(LENT_WITHDRAWN, "lent_withdrawn", "sampler, trainer: withdrawn, its memory still as it was") \
     X(LENT_OPENED, "lent_opened", "sampler, trainer: memory of another GPU open, nothing read")    \
     X(LENT_GATHERING, "lent_gathering", "trainer: a batch's features asked for, not yet there")    \
+    X(LENT_DRAWING, "lent_drawing", "sampler: a batch asked for that is read of others' memory")   \
     X(STANDBY_ASLEEP, "standby_asleep", "standby trainer: about to fall asleep")                   \
     X(STANDBY_WOKEN, "standby_woken", "standby trainer: switched on, nothing claimed")             \
     X(TRAINER_INFER, "trainer_infer", "trainer: in the middle of a chunk of inference")            \

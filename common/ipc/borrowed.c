@@ -29,6 +29,7 @@ static void close_one(struct sl_borrowed *b, uint32_t lender)
     b->device->detach(b->of[lender].p);
     b->of[lender].p = NULL;
     b->opened &= ~((uint64_t)1 << lender);
+    b->lost &= ~((uint64_t)1 << lender);
     sl_lent_close(b->arena, b->kind, lender, b->reader);
 }
 
@@ -38,11 +39,26 @@ void sl_borrowed_close(struct sl_borrowed *b)
         close_one(b, next_of(&left));
 }
 
+static bool stands(const struct sl_borrowed *b, uint32_t lender, uint64_t *elements)
+{
+    return !(b->lost >> lender & 1) &&
+           sl_lent_stands(b->arena, b->kind, lender, b->of[lender].version, elements);
+}
+
+bool sl_borrowed_stands(const struct sl_borrowed *b)
+{
+    uint64_t elements;
+    for (uint64_t left = b->opened; left != 0;)
+        if (!stands(b, next_of(&left), &elements))
+            return false;
+    return true;
+}
+
 void sl_borrowed_drop(struct sl_borrowed *b)
 {
     for (uint64_t left = b->opened; left != 0;) {
         const uint32_t l = next_of(&left);
-        if (!sl_lent_stands(b->arena, b->kind, l, b->of[l].version, &b->of[l].elements))
+        if (!stands(b, l, &b->of[l].elements))
             close_one(b, l);
     }
 }
@@ -84,6 +100,16 @@ static uint64_t lenders(const struct sl_borrowed *b, const struct sl_lent_plan *
     return found;
 }
 
+void sl_borrowed_add(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order)
+{
+    for (uint64_t left = b->opened; left != 0;) {
+        const uint32_t l = next_of(&left);
+        stands(b, l, &b->of[l].elements);
+    }
+    for (uint64_t left = lenders(b, plan) & ~b->opened; left != 0;)
+        open_one(b, next_of(&left), plan, order);
+}
+
 void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order)
 {
     const uint64_t wanted = lenders(b, plan);
@@ -93,33 +119,30 @@ void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, ui
         if (!(wanted >> l & 1) || b->of[l].plan != plan->generation || b->of[l].order != order)
             close_one(b, l);
     }
-    for (uint64_t left = wanted & ~b->opened; left != 0;)
-        open_one(b, next_of(&left), plan, order);
+    sl_borrowed_add(b, plan, order);
 }
 
 bool sl_borrowed_is_good(struct sl_borrowed *b)
 {
-    bool good = true;
     for (uint64_t left = b->opened; left != 0;) {
         const uint32_t l = next_of(&left);
-        if (sl_lent_is_good(b->arena, b->kind, l, b->reader))
-            continue;
-        good = false;
-        close_one(b, l);
+        if (!sl_lent_is_good(b->arena, b->kind, l, b->reader))
+            b->lost |= (uint64_t)1 << l;
     }
-    return good;
+    return b->lost == 0;
 }
 
 bool sl_borrowed_part(const struct sl_borrowed *b, const struct sl_lent_plan *plan, uint32_t p,
                       struct sl_borrowed_part *out)
 {
     const uint32_t from = plan->from[b->reader][p];
-    if (from == SL_LENT_NOBODY || from == b->reader || !is_open(b, from) ||
+    if (from == SL_LENT_NOBODY || from == b->reader || !is_open(b, from) || b->lost >> from & 1 ||
         b->of[from].plan != plan->generation)
         return false;
     const uint32_t before = plan->held[from] & (((uint32_t)1 << p) - 1);
     *out = (struct sl_borrowed_part){
         .lender = from,
+        .n_held = (uint32_t)__builtin_popcount(plan->held[from]),
         .memory = b->of[from].p,
         .number = (uint32_t)__builtin_popcount(before),
         .room = b->of[from].room,

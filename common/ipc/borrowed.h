@@ -6,7 +6,8 @@
  *      drop       between batches: what was withdrawn is closed, so that its lender can go on
  *      open       before it reads: what the plan says it reads of others, and is lent by now
  *      is_good    after it has read: whether all that it had open was there until then. What was
- *                 not is closed, and what was read is to be read again without it
+ *                 not is closed by the next drop or open, when nothing reads it any more, and what
+ *                 was read is to be read again without it
  *      close      before it sleeps or ends: lenders wait for nobody who does not look
  *
  * Nothing here knows what elements are. Memory that cannot be attached is not tried again before
@@ -27,6 +28,7 @@ struct sl_borrowed {
     uint32_t reader; // the worker's device
     const struct sl_device *device;
     uint64_t opened; // bit l: of the lender on device l
+    uint64_t lost;   // ... that was found dead, and is still open
     struct {
         uint64_t version; // of the offer that is open
         uint64_t refused; // ... that could not be attached
@@ -37,20 +39,24 @@ struct sl_borrowed {
 
 // A part that may be read.
 struct sl_borrowed_part {
-    uint32_t lender;
-    const char *memory; // of all parts that it lends, in the reader's addresses
-    uint32_t number;    // of the part in it
-    uint64_t room;      // elements from one part to the next
-    uint64_t elements;  // of the part that are there
+    uint32_t lender, n_held; // how many parts that one holds
+    const char *memory;      // of all of them, in the reader's addresses
+    uint32_t number;         // of the part in it
+    uint64_t room;           // elements from one part to the next
+    uint64_t elements;       // of the part that are there
 };
 
 // Everything is borrowed for as long as it lives. Nothing is open yet.
 void sl_borrowed_init(struct sl_borrowed *b, struct sl_arena *arena, enum sl_lent_kind kind,
                       uint32_t reader, const struct sl_device *device);
 
-// Costs two loads a lender.
+// Whether nothing of it is to be closed. Costs two loads a lender.
+bool sl_borrowed_stands(const struct sl_borrowed *b);
 void sl_borrowed_drop(struct sl_borrowed *b);
-// ... and what was laid out by another plan or order is closed as well.
+// Opens what is not, and looks how much is there of what is; closes nothing, since somebody may be
+// reading it.
+void sl_borrowed_add(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order);
+// Both; and what was laid out by another plan or order is closed first.
 void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order);
 bool sl_borrowed_is_good(struct sl_borrowed *b);
 // All of it; safe on a zeroed struct.

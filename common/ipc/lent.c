@@ -270,8 +270,11 @@ bool sl_lent_stands(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t l
                     uint64_t version, uint64_t *elements)
 {
     const struct place *p = place_of(a, kind, lender);
-    *elements = atomic_load(&p->elements);
-    return atomic_load(&p->version) == version;
+    const uint64_t there = atomic_load(&p->elements);
+    if (atomic_load(&p->version) != version)
+        return false;
+    *elements = there;
+    return true;
 }
 
 void sl_lent_close(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader)

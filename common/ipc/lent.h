@@ -124,7 +124,7 @@ bool sl_lent_look(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t len
 // This offer is to be opened by the worker on device `reader`. False: it is no longer there.
 bool sl_lent_open(struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender, uint32_t reader,
                   uint64_t version);
-// Costs two loads. False: this offer is no longer there. *elements of each part are.
+// Costs two loads. False: this offer is no longer there; else *elements of each part are.
 bool sl_lent_stands(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender,
                     uint64_t version, uint64_t *elements);
 // It has been closed.

@@ -471,11 +471,13 @@ START_TEST(a_reader_drops_a_dead_lender_and_only_that)
     lender_end(&l, KILLED);
     ck_assert_int_eq(waitpid(l.pid, NULL, 0), l.pid);
     ck_assert(!sl_borrowed_is_good(&b));
-    ck_assert(sl_borrowed_is_good(&b)); // without it
-    ck_assert_int_eq(peer.attached, 1);
+    ck_assert(!sl_borrowed_is_good(&b)); // whoever else has read of it is told as well
+    ck_assert_int_eq(peer.attached, 2);  // and may still do so
     ck_assert(!sl_borrowed_part(&b, &plan, 0, &part));
     ck_assert(sl_borrowed_part(&b, &plan, 1, &part));
-    sl_borrowed_open(&b, &plan, 7); // nor is it opened again
+    sl_borrowed_open(&b, &plan, 7); // it is closed, and not opened again
+    ck_assert_int_eq(peer.attached, 1);
+    ck_assert(sl_borrowed_is_good(&b));
     ck_assert_int_eq(peer.attaches, 2);
     sl_borrowed_close(&b);
     ck_assert_int_eq(peer.attached, 0);

@@ -1,11 +1,9 @@
 // Rows that trainers' GPUs hold together: each trainer a process with a GPU of its own.
 #define FARM_DEVICES 8
 
+#include "tests/unit/crew.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_farm.h"
-
-#include <signal.h>
-#include <sys/wait.h>
 
 #include "common/base/log.h"
 #include "common/ipc/lent.h"
@@ -70,15 +68,6 @@ static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elemen
 
 enum order { REFRESH, GATHER, REST, SPOIL, LEAVE };
 
-struct answer {
-    uint64_t hits, missing; // of a gathering; rows that are held but were not met
-};
-
-struct trainer {
-    pid_t pid;
-    int orders, answers;
-};
-
 // Of device d's own.
 struct self {
     struct scene *s;
@@ -134,10 +123,11 @@ static void same_features(const struct self *t, const struct sl_block *b, const 
 }
 
 // Some batches; each has the store's bits, and each byte is counted where it was read.
-static struct answer gather(struct self *t)
+// a: hits; b: rows that are held but were not met.
+static struct crew_answer gather(struct self *t)
 {
     struct sl_batch_buffer buffer = {0};
-    struct answer a = {0};
+    struct crew_answer a = {0};
     const uint64_t row_bytes = sl_rows_bytes(&t->s->g.ds);
     for (uint32_t i = 0; i < BATCHES; i++) {
         uint64_t before[FARM_DEVICES + 1], rows[FARM_DEVICES + 1] = {0}, hits = 0;
@@ -156,26 +146,26 @@ static struct answer gather(struct self *t)
             if (d == FARM_DEVICES)
                 break;
             ck_assert_uint_le(bytes, rows[d] * row_bytes);
-            a.missing += rows[d] - bytes / row_bytes;
+            a.b += rows[d] - bytes / row_bytes;
             hits += bytes / row_bytes;
         }
         ck_assert_uint_eq(result.hits, hits);
         ck_assert_uint_eq(result.hit_bytes + result.miss_bytes, b->n_input * row_bytes);
-        a.hits += hits;
+        a.a += hits;
         free(b);
     }
     sl_batch_buffer_fini(&buffer);
     return a;
 }
 
-static void serve(struct self *t, int orders, int answers)
+static void serve(struct self *t, const struct crew_post *post)
 {
     const struct sl_device *device = t->plugin->device;
-    enum order order;
+    int order;
     uint64_t held, bytes;
-    while (read(orders, &order, sizeof order) == sizeof order) {
-        struct answer a = {0};
-        switch (order) {
+    while (crew_take(post, &order)) {
+        struct crew_answer a = {0};
+        switch ((enum order)order) {
         case REFRESH: sl_cache_refresh(&t->cache); break;
         case GATHER: a = gather(t); break;
         case REST: sl_cache_rest(&t->cache); break;
@@ -194,81 +184,28 @@ static void serve(struct self *t, int orders, int answers)
             ck_assert_uint_eq(t->cache.borrowed.opened, 0);
             break;
         }
-        ck_assert_int_eq(write(answers, &a, sizeof a), sizeof a);
+        crew_answer(post, a);
         if (order == LEAVE)
             break;
     }
-    _exit(0);
 }
 
-static struct trainer start(struct scene *s, uint32_t d, const char *failpoint)
+static void work(void *ctx, const struct crew_post *post)
 {
-    int orders[2], answers[2];
-    ck_assert(pipe(orders) == 0 && pipe(answers) == 0);
-    fflush(NULL);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct self t = {.s = s, .d = d, .pulse = {.arena = &s->f.arena}};
-        close(orders[1]);
-        setenv("SLUICE_SIMT_DEVICES", "8", 1);
-        setenv("SLUICE_FAILPOINT", failpoint, 1);
-        ck_assert_int_eq(sl_failpoint_init(), SL_OK);
-        t.plugin = gpu_open_one(d, s->budget);
-        const struct sl_compute gpu = {t.plugin->device, t.plugin->kernels};
-        sl_cache_init(&t.cache, &s->f.arena, sl_seat_trainer(&s->f.arena, d), &s->g.ds, &gpu,
-                      &t.pulse);
-        sl_gather_init(&t.gather, &gpu, &s->g.ds, s->way);
-        serve(&t, orders[0], answers[1]);
-    }
-    close(orders[0]);
-    close(answers[1]);
-    return (struct trainer){pid, orders[1], answers[0]};
+    struct self *t = ctx;
+    struct scene *s = t->s;
+    t->plugin = gpu_open_one(t->d, s->budget);
+    const struct sl_compute gpu = {t->plugin->device, t->plugin->kernels};
+    sl_cache_init(&t->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, t->d), &s->g.ds, &gpu,
+                  &t->pulse);
+    sl_gather_init(&t->gather, &gpu, &s->g.ds, s->way);
+    serve(t, post);
 }
 
-static void tell(const struct trainer *t, enum order order)
+static struct crew start(struct scene *s, uint32_t d, const char *failpoint)
 {
-    ck_assert_int_eq(write(t->orders, &order, sizeof order), sizeof order);
-}
-
-static struct answer hear(const struct trainer *t)
-{
-    struct answer a = {0};
-    ck_assert_msg(read(t->answers, &a, sizeof a) == sizeof a, "a trainer has failed");
-    return a;
-}
-
-static struct answer ask(const struct trainer *t, enum order order)
-{
-    tell(t, order);
-    return hear(t);
-}
-
-static void ask_all(const struct trainer *t, uint32_t n, enum order order)
-{
-    for (uint32_t i = 0; i < n; i++)
-        ask(&t[i], order);
-}
-
-static void forget(const struct trainer *t)
-{
-    close(t->orders);
-    close(t->answers);
-}
-
-// By whatever it dies; then the broker does its part, or not yet.
-static void await_death(const struct trainer *t)
-{
-    int status;
-    ck_assert_int_eq(waitpid(t->pid, &status, 0), t->pid);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    forget(t);
-}
-
-static void kill_one(const struct trainer *t)
-{
-    ck_assert_int_eq(kill(t->pid, SIGKILL), 0);
-    await_death(t);
+    struct self t = {.s = s, .d = d, .pulse = {.arena = &s->f.arena}};
+    return crew_start(work, &t, failpoint);
 }
 
 static void bury(struct scene *s, uint32_t d)
@@ -277,25 +214,10 @@ static void bury(struct scene *s, uint32_t d)
     sl_lent_vacate(&s->f.arena, FEATURES_KIND, d);
 }
 
-static void await_stop(const struct trainer *t)
+// What they had open and held is gone then.
+static void leave_all(struct scene *s, const struct crew *t, uint32_t n)
 {
-    int status;
-    ck_assert_int_eq(waitpid(t->pid, &status, WUNTRACED), t->pid);
-    ck_assert(WIFSTOPPED(status));
-}
-
-// All at once, as at a job's end; what they had open and held is gone then.
-static void leave_all(struct scene *s, const struct trainer *t, uint32_t n)
-{
-    int status;
-    for (uint32_t i = 0; i < n; i++)
-        tell(&t[i], LEAVE);
-    for (uint32_t i = 0; i < n; i++) {
-        hear(&t[i]);
-        ck_assert_int_eq(waitpid(t[i].pid, &status, 0), t[i].pid);
-        ck_assert_int_eq(status, 0);
-        forget(&t[i]);
-    }
+    crew_leave_all(t, n, LEAVE);
     for (uint32_t d = 0; d < FARM_DEVICES; d++)
         ck_assert(!sl_lent_is_read(&s->f.arena, FEATURES_KIND, d));
 }
@@ -315,7 +237,7 @@ START_TEST(features_are_the_same_wherever_they_lie)
     const uint32_t n = holders[_i % 4];
     const bool some = _i / 4 % 2; // on each, and links are missing
     struct scene s;
-    struct trainer t[FARM_DEVICES];
+    struct crew t[FARM_DEVICES];
     scene_init(&s, half_dim[_i / 8 % 3]);
     s.way = _i % 2 ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
     publish(&s, n, some ? 30 : 0, some ? 40 : NODES); // more than there are
@@ -329,14 +251,14 @@ START_TEST(features_are_the_same_wherever_they_lie)
     for (uint32_t d = 0; d < n; d++)
         t[d] = start(&s, d, "");
     t[n] = start(&s, 7, "");
-    ask_all(t, n + 1, REFRESH);
+    crew_ask_all(t, n + 1, REFRESH);
     for (uint32_t d = 0; d < n; d++)
         ck_assert_uint_eq(loaded(&s, d), some ? 70 : NODES);
     ck_assert_uint_eq(loaded(&s, 7), 50);
     for (uint32_t i = 0; i <= n; i++) {
-        const struct answer a = ask(&t[i], GATHER);
-        ck_assert_uint_eq(a.missing, 0);
-        ck_assert_uint_gt(a.hits, 0);
+        const struct crew_answer a = crew_ask(&t[i], GATHER);
+        ck_assert_uint_eq(a.b, 0);
+        ck_assert_uint_gt(a.a, 0);
     }
     leave_all(&s, t, n + 1);
     scene_fini(&s);
@@ -346,14 +268,14 @@ END_TEST
 START_TEST(without_a_plan_each_has_its_own)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     for (uint32_t d = 0; d < 2; d++) {
         atomic_store(&farm_seat(&s.f, d)->cache_rows, 50 + 100 * d);
         t[d] = start(&s, d, "");
-        ask(&t[d], REFRESH);
+        crew_ask(&t[d], REFRESH);
         ck_assert_uint_eq(loaded(&s, d), 50 + 100 * d);
-        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     }
     leave_all(&s, t, 2);
     scene_fini(&s);
@@ -364,40 +286,40 @@ END_TEST
 START_TEST(a_new_plan_waits_for_its_readers_and_for_nobody_else)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     publish(&s, 2, 0, 100);
     for (uint32_t d = 0; d < 2; d++)
         t[d] = start(&s, d, "");
-    ask_all(t, 2, REFRESH);
-    ask_all(t, 2, GATHER);
+    crew_ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, GATHER);
     publish(&s, 2, 60, 50);
-    ask(&t[0], REFRESH); // 1 has its part open
+    crew_ask(&t[0], REFRESH); // 1 has its part open
     ck_assert_uint_eq(loaded(&s, 0), 100);
     ck_assert(sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
-    ask(&t[1], REFRESH); // closes it; its own part nobody reads any more
+    crew_ask(&t[1], REFRESH); // closes it; its own part nobody reads any more
     ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
-    ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, REFRESH);
     for (uint32_t d = 0; d < 2; d++) {
         ck_assert_uint_eq(loaded(&s, d), 110);
-        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     }
     // The same by another number: nothing is loaded again.
     const uint64_t load_ns = atomic_load(&farm_seat(&s.f, 0)->cache_load_ns);
     publish(&s, 2, 60, 50);
     for (uint32_t d = 0; d < 2; d++)
-        ask(&t[d], REFRESH);
+        crew_ask(&t[d], REFRESH);
     ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, 0)->cache_load_ns), load_ns);
     for (uint32_t d = 0; d < 2; d++)
-        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     // No plan any more; a reader that sleeps is in nobody's way.
-    ask(&t[1], REST);
+    crew_ask(&t[1], REST);
     publish(&s, 0, 0, 0);
     atomic_store(&farm_seat(&s.f, 0)->cache_rows, 20);
-    ask(&t[0], REFRESH);
+    crew_ask(&t[0], REFRESH);
     ck_assert_uint_eq(loaded(&s, 0), 20);
-    ask(&t[1], REFRESH);
-    ck_assert_uint_eq(ask(&t[1], GATHER).missing, 0);
+    crew_ask(&t[1], REFRESH);
+    ck_assert_uint_eq(crew_ask(&t[1], GATHER).b, 0);
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
@@ -406,20 +328,20 @@ END_TEST
 START_TEST(a_new_order_is_laid_out_anew)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     publish(&s, 2, 10, 100);
     for (uint32_t d = 0; d < 2; d++)
         t[d] = start(&s, d, "");
-    ask_all(t, 2, REFRESH);
-    ask_all(t, 2, GATHER);
+    crew_ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, GATHER);
     // Batches of the old order are hits as long as others read it.
     farm_publish_order(&s.f, 2);
-    ask(&t[0], REFRESH);
+    crew_ask(&t[0], REFRESH);
     ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, 0)->cache_generation), 1);
-    ck_assert_uint_eq(ask(&t[0], GATHER).missing, 0);
-    ask_all(t, 2, REFRESH);
-    ask_all(t, 2, REFRESH);
+    ck_assert_uint_eq(crew_ask(&t[0], GATHER).b, 0);
+    crew_ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, REFRESH);
     for (uint32_t d = 0; d < 2; d++) {
         ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, d)->cache_generation), 2);
         ck_assert_uint_eq(loaded(&s, d), 110);
@@ -434,31 +356,31 @@ END_TEST
 START_TEST(what_a_dead_lender_held_is_read_elsewhere)
 {
     struct scene s;
-    struct trainer t[3];
+    struct crew t[3];
     char seed[] = {(char)('0' + _i), '\0'};
     setenv("SLUICE_SIMT_SEED", seed, 1); // odd: kernels run when they are waited for
     scene_init(&s, 0);
     publish(&s, 3, 10, NODES);
     for (uint32_t d = 0; d < 3; d++)
         t[d] = start(&s, d, d == 2 ? "lent_gathering:2:stop" : "");
-    ask_all(t, 3, REFRESH);
-    kill_one(&t[0]); // before
-    ck_assert_uint_gt(ask(&t[1], GATHER).missing, 0);
-    tell(&t[2], GATHER);
-    await_stop(&t[2]); // amid
-    ask(&t[1], SPOIL);
-    kill_one(&t[1]);
+    crew_ask_all(t, 3, REFRESH);
+    crew_kill(&t[0]); // before
+    ck_assert_uint_gt(crew_ask(&t[1], GATHER).b, 0);
+    crew_tell(&t[2], GATHER);
+    crew_await_stop(&t[2]); // amid
+    crew_ask(&t[1], SPOIL);
+    crew_kill(&t[1]);
     ck_assert_int_eq(kill(t[2].pid, SIGCONT), 0);
-    ck_assert_uint_gt(hear(&t[2]).missing, 0);
+    ck_assert_uint_gt(crew_hear(&t[2]).b, 0);
     ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 1));
-    ck_assert_uint_gt(ask(&t[2], GATHER).missing, 0); // after
+    ck_assert_uint_gt(crew_ask(&t[2], GATHER).b, 0); // after
     for (uint32_t d = 0; d < 2; d++) {
         bury(&s, d);
         t[d] = start(&s, d, "");
-        ask(&t[d], REFRESH);
+        crew_ask(&t[d], REFRESH);
     }
     for (uint32_t d = 0; d < 3; d++)
-        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     leave_all(&s, t, 3);
     scene_fini(&s);
 }
@@ -468,23 +390,23 @@ END_TEST
 START_TEST(a_replacement_is_not_taken_for_the_dead)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     setenv("SLUICE_SIMT_SEED", "1", 1);
     scene_init(&s, 0);
     publish(&s, 2, 0, NODES);
     t[0] = start(&s, 0, "");
     t[1] = start(&s, 1, "lent_gathering:stop");
-    ask_all(t, 2, REFRESH);
-    tell(&t[1], GATHER);
-    await_stop(&t[1]);
-    ask(&t[0], SPOIL);
-    kill_one(&t[0]);
+    crew_ask_all(t, 2, REFRESH);
+    crew_tell(&t[1], GATHER);
+    crew_await_stop(&t[1]);
+    crew_ask(&t[0], SPOIL);
+    crew_kill(&t[0]);
     bury(&s, 0);
     t[0] = start(&s, 0, "");
-    ask(&t[0], REFRESH);
+    crew_ask(&t[0], REFRESH);
     ck_assert_int_eq(kill(t[1].pid, SIGCONT), 0);
-    hear(&t[1]);
-    ck_assert_uint_eq(ask(&t[1], GATHER).missing, 0);
+    crew_hear(&t[1]);
+    ck_assert_uint_eq(crew_ask(&t[1], GATHER).b, 0);
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
@@ -495,28 +417,28 @@ static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_
 START_TEST(a_lender_may_die_at_any_step)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     publish(&s, 2, 10, 100);
     t[0] = start(&s, 0, lender_dies[_i]);
     t[1] = start(&s, 1, "");
-    ask(&t[1], REFRESH);
-    tell(&t[0], REFRESH);
+    crew_ask(&t[1], REFRESH);
+    crew_tell(&t[0], REFRESH);
     if (strcmp(lender_dies[_i], "lent_withdrawn") == 0) {
-        hear(&t[0]);
-        ask(&t[1], GATHER);
+        crew_hear(&t[0]);
+        crew_ask(&t[1], GATHER);
         publish(&s, 2, 20, 90);
-        tell(&t[0], REFRESH);
+        crew_tell(&t[0], REFRESH);
     }
-    await_death(&t[0]);
-    ask(&t[1], GATHER);
+    crew_await_death(&t[0]);
+    crew_ask(&t[1], GATHER);
     bury(&s, 0);
-    ask(&t[1], REFRESH);
+    crew_ask(&t[1], REFRESH);
     t[0] = start(&s, 0, "");
-    ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, REFRESH);
     for (uint32_t d = 0; d < 2; d++) {
         ck_assert_uint_eq(loaded(&s, d), 110);
-        ck_assert_uint_eq(ask(&t[d], GATHER).missing, 0);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     }
     leave_all(&s, t, 2);
     scene_fini(&s);
@@ -528,19 +450,19 @@ static const char *const reader_dies[] = {"lent_opened", "lent_gathering"};
 START_TEST(a_dead_reader_is_in_nobodys_way)
 {
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     publish(&s, 2, 10, 100);
     t[0] = start(&s, 0, "");
     t[1] = start(&s, 1, reader_dies[_i]);
-    ask_all(t, 2, REFRESH);
-    tell(&t[1], GATHER);
-    await_death(&t[1]);
+    crew_ask_all(t, 2, REFRESH);
+    crew_tell(&t[1], GATHER);
+    crew_await_death(&t[1]);
     publish(&s, 1, 0, 80);
-    ask(&t[0], REFRESH);
+    crew_ask(&t[0], REFRESH);
     ck_assert_uint_eq(loaded(&s, 0), 110); // nobody has proved its death
     bury(&s, 1);
-    ask(&t[0], REFRESH);
+    crew_ask(&t[0], REFRESH);
     ck_assert_uint_eq(loaded(&s, 0), 80);
     leave_all(&s, t, 1);
     scene_fini(&s);
@@ -552,7 +474,7 @@ START_TEST(want_of_memory_lends_less_of_each_part)
 {
     enum { BUDGET = 8 << 10 };
     struct scene s;
-    struct trainer t[2];
+    struct crew t[2];
     scene_init(&s, 0);
     publish(&s, 2, 0, NODES); // both parts on device 0
     s.plan.held[0] = 3;
@@ -567,12 +489,12 @@ START_TEST(want_of_memory_lends_less_of_each_part)
     t[0] = start(&s, 0, "");
     s.budget = 0;
     t[1] = start(&s, 1, "");
-    ask_all(t, 2, REFRESH);
+    crew_ask_all(t, 2, REFRESH);
     ck_assert_uint_gt(loaded(&s, 0), 0);
     ck_assert_uint_le(loaded(&s, 0), BUDGET / (COLUMNS * sizeof(float)));
-    const struct answer a = ask(&t[1], GATHER); // of both parts
-    ck_assert_uint_gt(a.hits, 0);
-    ck_assert_uint_gt(a.missing, 0);
+    const struct crew_answer a = crew_ask(&t[1], GATHER); // of both parts
+    ck_assert_uint_gt(a.a, 0);
+    ck_assert_uint_gt(a.b, 0);
     leave_all(&s, t, 2);
     scene_fini(&s);
 }

@@ -1,0 +1,91 @@
+/*
+ * lending.h - the parts of one kind (lent.h) that a worker's GPU holds, for itself and for others:
+ * laid out as the plan deals them out, filled, lent, and withdrawn before they are laid out anew.
+ *
+ * What elements are is its owner's: one size for all, and a function that brings some of them. All
+ * of it happens in the owner's thread, between its batches.
+ *
+ *      layout       what the plan gives this device, of the elements that it may have
+ *      may_change   what is there stays where it is laid out alike, whatever the plan's number is;
+ *                   else it is withdrawn, and goes once nobody has it open. Until then the owner
+ *                   goes on with what it has
+ *      allocate     memory for as much of each part as there is memory for
+ *      fill         piece by piece, all parts alike; what is there is lent as it comes
+ *
+ * FAILURE. Memory that is not to be had makes smaller parts; parts that cannot be lent are for this
+ * worker alone. Either with a line in the log.
+ */
+#ifndef SL_COMMON_IPC_LENDING_H
+#define SL_COMMON_IPC_LENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/ipc/borrowed.h"
+
+struct sl_lending_layout {
+    uint32_t held;    // bit i: part i
+    uint32_t n_held;  // parts
+    uint64_t first;   // the first element of part 0
+    uint32_t n_parts; // elements are dealt out to, in runs of
+    uint32_t shift;   // ... 1 << shift
+    uint64_t wanted;  // elements of each part
+};
+
+struct sl_lending {
+    struct sl_arena *arena;
+    enum sl_lent_kind kind;
+    uint32_t owner; // the worker's device, of the job
+    const struct sl_device *device;
+    uint64_t element_bytes;
+    const char *what; // "feature cache", for the log
+
+    struct sl_lending_layout at;
+    // Its parts behind one another, lowest number first, each of `room` elements. NULL: none.
+    char *p;
+    size_t bytes;
+    uint64_t room;
+    uint64_t elements; // of each part that are there
+    uint64_t plan;     // by which they were lent last; 0: never
+    bool is_lent, withdrawn;
+};
+
+// Everything is borrowed for as long as it lives. Nothing is held yet.
+void sl_lending_init(struct sl_lending *l, struct sl_arena *arena, enum sl_lent_kind kind,
+                     uint32_t owner, const struct sl_device *device, uint64_t element_bytes,
+                     const char *what);
+// Withdrawn first; who has it open gets a moment. Safe on a zeroed struct.
+void sl_lending_fini(struct sl_lending *l);
+
+// False: nothing of it by this plan, with room for `elements` in all.
+bool sl_lending_layout(const struct sl_lending *l, const struct sl_lent_plan *plan,
+                       uint64_t elements, struct sl_lending_layout *out);
+
+bool sl_lending_may_change(struct sl_lending *l, const struct sl_lending_layout *to);
+// Where nothing is held; returns whether anything will be.
+bool sl_lending_allocate(struct sl_lending *l, const struct sl_lending_layout *layout);
+
+/*
+ * Fills what is empty until goes_on() says no, `piece` elements of each part at a time, and lends
+ * by this plan and order what is there. load() brings elements [from, from + n) of a part, of which
+ * some may not exist, to device memory that begins at element `to` of all that the parts have room
+ * for. Its error ends the filling; what is there stays.
+ */
+struct sl_lending_source {
+    int (*load)(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to);
+    bool (*goes_on)(void *ctx);
+    void *ctx;
+    uint64_t piece;
+};
+int sl_lending_fill(struct sl_lending *l, uint64_t plan, uint64_t order,
+                    const struct sl_lending_source *source);
+
+// Elements that are there, of all parts.
+uint64_t sl_lending_elements(const struct sl_lending *l);
+
+// Part p of the plan, here or with whom it is open. False: this worker reads it nowhere.
+bool sl_lending_part(const struct sl_lending *l, const struct sl_borrowed *others,
+                     const struct sl_lent_plan *plan, uint32_t p, struct sl_borrowed_part *out);
+
+#endif
