@@ -6,6 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 
 _Static_assert((int)SL_DRAW_HOPS_MAX == (int)SL_MAX_HOPS, "a block's hops can be drawn");
 _Static_assert((int)SL_DRAW_ALIGN == (int)SL_BLOCK_ALIGN,
@@ -76,13 +77,15 @@ static int take_slot(struct sl_device_drawer *d, struct sl_draw_job *job)
                    job->batch, job->epoch + 1, (int)SL_DEVICE_QUEUES);
 }
 
-int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
+// Asks for the job's batch, of edges where this view says they are.
+static int ask(struct sl_device_drawer *d, const struct sl_draw_job *job,
+               const struct sl_topology_view *view)
 {
     const struct sl_residence *r = d->residence;
     const struct sl_draw_plan *plan = job->plan;
     struct sl_draw_args args = {
         .kind = plan->kind,
-        .topology = &r->view,
+        .topology = view,
         .n_hops = plan->n_hops,
         .paths = plan->paths,
         .length = plan->length,
@@ -94,16 +97,42 @@ int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
         .seeds = job->seeds,
         .n_seeds = job->n_seeds,
         .degree_of = plan->degrees ? r->degree_of : NULL,
+        .count_reads = d->share != NULL,
+        .deliver = job->delivery,
     };
     memcpy(args.fanout, plan->fanout, plan->n_hops * sizeof *args.fanout);
+    return r->kernels->draw(&d->slot[job->slot].state, &args);
+}
+
+int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
+{
+    const struct sl_residence *r = d->residence;
     SL_TRY(take_slot(d, job));
     r->device->use_queue(job->slot);
     SL_TRY(check_seeds(d, job));
-    SL_TRY(find_place(d, job, &args.deliver));
-    SL_TRY(r->kernels->draw(&d->slot[job->slot].state, &args));
+    SL_TRY(find_place(d, job, &job->delivery));
+    SL_TRY(ask(d, job, &r->view));
     d->slot[job->slot].is_busy = true;
     d->next = (job->slot + 1) % SL_DEVICE_QUEUES;
     sl_block_put_labels(d->topology, job->seeds, job->block, &job->cursor);
+    return SL_OK;
+}
+
+// What was drawn, and was there until it was.
+static int wait_for(struct sl_device_drawer *d, const struct sl_draw_job *job,
+                    struct sl_drawn *drawn)
+{
+    struct sl_share *share = d->share;
+    if (share && share->others.opened)
+        SL_FAILPOINT(LENT_DRAWING);
+    SL_TRY(d->residence->kernels->draw_wait(d->slot[job->slot].state, drawn));
+    if (!share)
+        return SL_OK;
+    if (!sl_share_is_good(share)) {
+        SL_TRY(ask(d, job, &share->alone));
+        SL_TRY(d->residence->kernels->draw_wait(d->slot[job->slot].state, drawn));
+    }
+    sl_share_count(share, drawn->read);
     return SL_OK;
 }
 
@@ -149,7 +178,7 @@ int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
     struct sl_drawn drawn;
     d->slot[job->slot].is_busy = false;
     d->residence->device->use_queue(job->slot);
-    SL_TRY(d->residence->kernels->draw_wait(d->slot[job->slot].state, &drawn));
+    SL_TRY(wait_for(d, job, &drawn));
     if (drawn.end > job->capacity) {
         *wanted_bytes = SL_MAX(*wanted_bytes, drawn.end);
         return SL_EAGAIN;

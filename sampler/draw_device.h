@@ -11,6 +11,9 @@
  * batch is drawn the other one's block is on its way, and the GPU has work when the processor has
  * not yet noticed that a batch is done.
  *
+ * A batch that was read of another device's memory counts if that was there until it was done;
+ * otherwise it is drawn again, of what this device has by itself (share.h).
+ *
  * Where a block's memory is not pinned the GPU writes it to memory of its own, and it is copied,
  * which is one more wait.
  */
@@ -24,6 +27,7 @@
 #include "kernels/kernels.h"
 #include "sampler/draw_job.h"
 #include "sampler/residence.h"
+#include "sampler/share.h"
 #include "sampler/topology.h"
 
 struct sl_device_slot {
@@ -36,6 +40,7 @@ struct sl_device_slot {
 struct sl_device_drawer {
     const struct sl_topology *topology;
     const struct sl_residence *residence; // NULL: the processor draws
+    struct sl_share *share;               // its edges lie on several devices; or NULL
     struct sl_device_slot slot[SL_DEVICE_QUEUES];
     uint32_t next; // slot, if it is free
 };

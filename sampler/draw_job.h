@@ -28,6 +28,7 @@ struct sl_draw_job {
     uint32_t slot;
     bool is_staged;
     uint64_t first; // byte of the block where what is drawn begins
+    struct sl_draw_delivery delivery;
 };
 
 #endif

@@ -459,12 +459,28 @@ static struct task *free_task(struct sl_sampler *s)
     return t;
 }
 
+// Where edges lie that other samplers hold. What is closed or laid out anew waits for the batches
+// in hand.
+static int follow_share(struct sl_sampler *s)
+{
+    struct sl_share *share = s->drawer->device.share;
+    if (!share)
+        return SL_OK;
+    if (!sl_share_is_current(share)) {
+        SL_TRY(finish_all(s));
+        SL_TRY(sl_share_refresh(share));
+    }
+    sl_share_open(share);
+    return SL_OK;
+}
+
 // One more batch is claimed and begun, and those are finished that it makes too many.
 static int step(struct sl_sampler *s)
 {
     struct sl_sampler_hand *hand = s->hand;
     struct task *t = free_task(s);
     SL_TRY(follow_cores(s));
+    SL_TRY(follow_share(s));
     const bool idle = hand->n_begun == 0;
     uint64_t t0 = sl_now_ns();
     int rc = sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s),

@@ -25,7 +25,9 @@ struct program {
     const struct sl_kernels *kernels;
     struct sl_topology topology;
     struct sl_residence residence; // on a GPU
-    void *pinned;                  // of the arena, or NULL
+    struct sl_share share;         // of its edges, with other samplers' GPUs
+    struct sl_pulse pulse;
+    void *pinned; // of the arena, or NULL
     struct sl_drawer drawer;
     struct sl_block_estimate estimate;
 };
@@ -47,6 +49,14 @@ static bool wants_degrees(const struct sl_config *c)
     return c->model.kind == SL_MODEL_GCN && c->model.degrees == SL_DEGREES_GRAPH;
 }
 
+static bool has_several_gpus(const struct sl_config *c)
+{
+    uint32_t gpus = 0;
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        gpus += c->devices[d].kind == SL_DEVICE_CUDA;
+    return gpus > 1;
+}
+
 static int make_drawer(struct program *p)
 {
     if (p->device->is_host) {
@@ -57,6 +67,7 @@ static int make_drawer(struct program *p)
         .topology = &p->topology,
         .degrees = wants_degrees(&p->config),
         .share = graph_shares[p->config.store.prefer],
+        .shares = has_several_gpus(&p->config),
         .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
                   .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),
                   .neighbours = sl_worker_fd_shared(SL_SHARED_NEIGHBOURS)},
@@ -74,6 +85,16 @@ static uint64_t resident_bytes(const struct program *p)
     uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
                                         : sl_residence_bytes(&p->residence);
     return graph + sl_drawer_bytes(&p->drawer);
+}
+
+static void share_edges(struct program *p)
+{
+    struct sl_worker *w = &p->worker;
+    if (!p->residence.shares || p->residence.n_edges == 0)
+        return;
+    p->pulse = (struct sl_pulse){.arena = &w->arena, .stop = &w->stop, .slot = w->stats};
+    sl_share_init(&p->share, &p->residence, &w->arena, w->device, &p->pulse);
+    p->drawer.device.share = &p->share;
 }
 
 /*
@@ -125,6 +146,7 @@ static int work(void *ctx)
     hello.block_bytes_mean = p->estimate.mean_bytes;
     hello.input_nodes = p->estimate.input_nodes;
     hello.resident_bytes = resident_bytes(p);
+    hello.graph_edges = p->residence.room;
     // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
     // have one or two, and each is less than a hundredth of what a graph takes.
     if (sl_cache_keeps(p->config.cache.policy))
@@ -134,6 +156,7 @@ static int work(void *ctx)
     SL_FAILPOINT(SAMPLER_START);
     SL_TRY(sl_worker_attach(&p->worker, &hello));
     pin_blocks(p);
+    share_edges(p);
     if (!p->device->is_host)
         atomic_store(&sl_seat(&p->worker.arena, p->worker.slot)->store_way,
                      sl_residence_way(&p->residence));
@@ -162,6 +185,7 @@ static void release(void *ctx)
     sl_drawer_fini(&p->drawer);
     if (p->pinned)
         p->device->unmap(p->pinned);
+    sl_share_fini(&p->share);
     sl_residence_close(&p->residence);
     sl_topology_close(&p->topology);
 }

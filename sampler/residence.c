@@ -110,39 +110,46 @@ static int map(struct sl_residence *r, struct sl_resident_array *a, const struct
 }
 
 // SL_ENOMEM, with nothing said or done, where there is no room; others on the device may be faster.
-static int place_near(struct sl_residence *r, struct room *room, const struct source *s, void **out)
+static int place_near(struct sl_residence *r, enum sl_residence_array which, struct room *room,
+                      const struct source *s)
 {
-    struct sl_resident_array *a = &r->array[r->n_arrays];
+    struct sl_resident_array *a = &r->array[which];
     int rc = s->bytes <= room->left ? upload(r->device, a, s) : SL_ENOMEM;
-    if (rc == SL_ENOMEM && !a->bytes)
-        return rc;
-    r->n_arrays++;
-    SL_TRY(rc);
-    room->left -= s->bytes;
-    *out = a->p;
+    if (rc == SL_OK)
+        room->left -= s->bytes;
+    return rc;
+}
+
+// What the device has not.
+static int place_far(struct sl_residence *r, enum sl_residence_array which, const struct source *s)
+{
+    SL_TRY(map(r, &r->array[which], s));
+    r->array[which].p = (void *)((uintptr_t)r->array[which].p - s->near);
     return SL_OK;
 }
 
-// What the device has not; *out is where the first byte would be.
-static int place_far(struct sl_residence *r, const struct source *s, void **out)
+static int place(struct sl_residence *r, enum sl_residence_array which, struct room *room,
+                 const struct source *s)
 {
-    struct sl_resident_array *a = &r->array[r->n_arrays++];
-    SL_TRY(map(r, a, s));
-    *out = (void *)((uintptr_t)a->p - s->near);
-    return SL_OK;
+    int rc = place_near(r, which, room, s);
+    return rc == SL_ENOMEM && !r->array[which].bytes ? place_far(r, which, s) : rc;
 }
 
-static int place(struct sl_residence *r, struct room *room, const struct source *s, void **out)
+static void close_array(struct sl_residence *r, enum sl_residence_array which)
 {
-    int rc = place_near(r, room, s, out);
-    return rc == SL_ENOMEM ? place_far(r, s, out) : rc;
+    struct sl_resident_array *a = &r->array[which];
+    if (a->bytes)
+        r->device->memory.free(a->p, a->bytes);
+    if (a->mapped)
+        r->device->unmap(a->mapped);
+    sl_shared_array_close(&a->copy);
+    *a = (struct sl_resident_array){0};
 }
 
 static int place_degrees(struct sl_residence *r, struct room *room, const struct sl_topology *t)
 {
     uint64_t n = t->view.n_nodes, bytes = n * sizeof(uint32_t);
     uint32_t *degrees = sl_pages_alloc(bytes);
-    void *p = NULL;
     if (!degrees)
         return sl_fail(SL_ENOMEM, "sampling: no memory for the degrees of %" PRIu64 " vertices", n);
     for (uint64_t v = 0; v < n; v++) {
@@ -151,11 +158,11 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
         degrees[v] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
     const struct source s = {degrees, bytes, 0, "the degrees", OWN, r->files.degrees};
-    int rc = place(r, room, &s, &p);
+    int rc = place(r, SL_RESIDENT_DEGREES, room, &s);
     if (rc == SL_OK)
         rc = r->device->sync();
     sl_pages_free(degrees, bytes);
-    r->degree_of = p;
+    r->degree_of = r->array[SL_RESIDENT_DEGREES].p;
     return rc;
 }
 
@@ -176,60 +183,110 @@ static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes)
     return v->indptr[rows];
 }
 
-// An array with `each` bytes an edge: the first view.n_near edges in the device's memory, others
-// where they are, each pointer to where edge 0 is or would be. Where one part is not there, the
-// other is all.
-static int place_edges(struct sl_residence *r, struct room *room, const struct source *all,
-                       uint64_t each, const void **near, const void **far)
+// --- edges ---------------------------------------------------------------------------------------
+
+// The neighbours of all rows, and their running sums, which not every graph has.
+static struct source neighbours_of(const struct sl_residence *r)
 {
-    struct source first = *all, rest = *all;
-    void *p = NULL, *q = NULL;
-    first.bytes = r->view.n_near * each;
-    int rc = first.bytes > 0 ? place_near(r, room, &first, &p) : SL_OK;
-    if (rc == SL_ENOMEM)
-        r->n_resident = 0;
-    else if (rc < 0)
-        return rc;
-    rest.near = p ? first.bytes : 0;
-    if (rest.bytes > rest.near)
-        SL_TRY(place_far(r, &rest, &q));
-    *far = q ? q : p;
-    *near = p ? p : q;
-    return SL_OK;
+    const struct sl_topology_view *v = &r->topology->view;
+    return (struct source){v->indices, r->n_edges * sl_dtype_bytes(v->indices_dtype),
+                           0,          "the neighbours (indices.npy)",
+                           IN_FILE,    r->files.neighbours};
 }
 
-static int place_all(struct sl_residence *r, const struct sl_topology *t, bool degrees,
-                     struct room *room)
+static struct source sums_of(const struct sl_residence *r)
 {
-    const struct sl_topology_view *v = &t->view;
-    const uint64_t each = sl_dtype_bytes(v->indices_dtype);
+    const double *sums = r->topology->view.weight_prefix;
+    return (struct source){sums,   sums ? r->n_edges * sizeof *sums : 0,
+                           0,      "the running sums of the weights",
+                           SHARED, -1};
+}
+
+// What operations read: where one part is not there, the other is all.
+static void point_at_edges(struct sl_residence *r)
+{
+    struct sl_topology_view *v = &r->view;
+    const struct sl_resident_array *a = r->array;
+    const void *near = a[SL_RESIDENT_NEAR_NEIGHBOURS].p, *far = a[SL_RESIDENT_FAR_NEIGHBOURS].p;
+    const double *near_sums = a[SL_RESIDENT_NEAR_SUMS].p, *far_sums = a[SL_RESIDENT_FAR_SUMS].p;
+    v->held = (struct sl_spread){.near = near, .n_near = r->n_resident};
+    memset(v->sums, 0, sizeof v->sums);
+    v->indices = far ? far : near;
+    v->weight_prefix = far_sums ? far_sums : near_sums;
+    v->sums[SL_PARTS_MAX] = near_sums;
+}
+
+static void drop_near(struct sl_residence *r)
+{
+    close_array(r, SL_RESIDENT_NEAR_NEIGHBOURS);
+    close_array(r, SL_RESIDENT_NEAR_SUMS);
+    r->n_resident = 0;
+}
+
+// The first n edges, both arrays or, where memory turns out to be too short, neither.
+static int place_first(struct sl_residence *r, struct room *room, uint64_t n)
+{
+    struct source neighbours = neighbours_of(r), sums = sums_of(r);
+    neighbours.bytes = neighbours.bytes / SL_MAX(r->n_edges, 1u) * n;
+    sums.bytes = sums.bytes / SL_MAX(r->n_edges, 1u) * n;
+    int rc = n > 0 ? place_near(r, SL_RESIDENT_NEAR_NEIGHBOURS, room, &neighbours) : SL_OK;
+    if (rc == SL_OK && sums.bytes > 0)
+        rc = place_near(r, SL_RESIDENT_NEAR_SUMS, room, &sums);
+    r->n_resident = n;
+    if (rc == SL_ENOMEM)
+        drop_near(r);
+    return rc == SL_ENOMEM ? SL_OK : rc;
+}
+
+// Those from `near` on, where they are.
+static int place_rest(struct sl_residence *r, uint64_t near)
+{
+    struct source neighbours = neighbours_of(r), sums = sums_of(r);
+    if (near == r->n_edges)
+        return SL_OK;
+    neighbours.near = neighbours.bytes / r->n_edges * near;
+    sums.near = sums.bytes / r->n_edges * near;
+    SL_TRY(place_far(r, SL_RESIDENT_FAR_NEIGHBOURS, &neighbours));
+    return sums.bytes > 0 ? place_far(r, SL_RESIDENT_FAR_SUMS, &sums) : SL_OK;
+}
+
+int sl_residence_keep(struct sl_residence *r, uint64_t n_edges)
+{
+    struct room room = {.left = UINT64_MAX};
+    if (n_edges == r->n_resident)
+        return SL_OK;
+    if (!r->array[SL_RESIDENT_FAR_NEIGHBOURS].p && n_edges < r->n_edges) {
+        int rc = place_rest(r, 0);
+        if (rc < 0) {
+            close_array(r, SL_RESIDENT_FAR_NEIGHBOURS);
+            return rc;
+        }
+    }
+    drop_near(r);
+    r->device->trim();
+    int rc = place_first(r, &room, n_edges);
+    point_at_edges(r);
+    return rc < 0 ? rc : r->device->sync();
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
+static int place_all(struct sl_residence *r, bool degrees, struct room *room)
+{
+    const struct sl_topology_view *v = &r->topology->view;
     const struct source rows = {v->indptr, (v->n_nodes + 1) * sizeof *v->indptr,
                                 0,         "the rows' places (indptr.npy)",
                                 IN_FILE,   r->files.offsets};
-    const struct source neighbours = {v->indices, r->n_edges * each,
-                                      0,          "the neighbours (indices.npy)",
-                                      IN_FILE,    r->files.neighbours};
-    const struct source sums = {v->weight_prefix,
-                                r->n_edges * sizeof *v->weight_prefix,
-                                0,
-                                "the running sums of the weights",
-                                SHARED,
-                                -1};
-    void *p;
-    const void *near, *far;
-    SL_TRY(place(r, room, &rows, &p));
-    r->view.indptr = p;
+    SL_TRY(place(r, SL_RESIDENT_OFFSETS, room, &rows));
+    r->view.indptr = r->array[SL_RESIDENT_OFFSETS].p;
     if (degrees)
-        SL_TRY(place_degrees(r, room, t));
+        SL_TRY(place_degrees(r, room, r->topology));
     if (r->n_edges == 0)
         return SL_OK;
-    r->view.n_near = r->n_resident = edges_in(v, room->left);
-    SL_TRY(place_edges(r, room, &neighbours, each, &r->view.near_indices, &r->view.indices));
-    if (v->weight_prefix) {
-        SL_TRY(place_edges(r, room, &sums, sizeof *v->weight_prefix, &near, &far));
-        r->view.near_prefix = near;
-        r->view.weight_prefix = far;
-    }
+    r->room = edges_in(v, room->left);
+    SL_TRY(place_first(r, room, r->room));
+    SL_TRY(place_rest(r, r->shares && r->n_resident < r->n_edges ? 0 : r->n_resident));
+    point_at_edges(r);
     return SL_OK;
 }
 
@@ -253,12 +310,14 @@ int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *sp
                                .kernels = kernels,
                                .view = spec->topology->view,
                                .n_edges = spec->topology->dataset.n_edges,
+                               .topology = spec->topology,
+                               .shares = spec->shares,
                                .files = spec->files,
                                .threads = SL_MAX(spec->threads, 1)};
     int rc = device->space(&free_bytes, &total_bytes);
     struct room room = {.left = (uint64_t)((double)free_bytes * spec->share)};
     if (rc == SL_OK)
-        rc = place_all(r, spec->topology, spec->degrees, &room);
+        rc = place_all(r, spec->degrees, &room);
     if (rc == SL_OK)
         rc = device->sync();
     if (rc < 0) {
@@ -271,21 +330,15 @@ int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *sp
 
 void sl_residence_close(struct sl_residence *r)
 {
-    for (uint32_t i = 0; i < r->n_arrays; i++) {
-        struct sl_resident_array *a = &r->array[i];
-        if (a->bytes)
-            r->device->memory.free(a->p, a->bytes);
-        if (a->mapped)
-            r->device->unmap(a->mapped);
-        sl_shared_array_close(&a->copy);
-    }
+    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
+        close_array(r, (enum sl_residence_array)i);
     memset(r, 0, sizeof *r);
 }
 
 uint64_t sl_residence_bytes(const struct sl_residence *r)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < r->n_arrays; i++)
+    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
         bytes += r->array[i].bytes;
     return bytes;
 }
@@ -293,7 +346,7 @@ uint64_t sl_residence_bytes(const struct sl_residence *r)
 enum sl_store_way sl_residence_way(const struct sl_residence *r)
 {
     enum sl_store_way way = SL_STORE_WAY_DEVICE;
-    for (uint32_t i = 0; i < r->n_arrays; i++) {
+    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++) {
         const struct sl_resident_array *a = &r->array[i];
         if (a->copy.data)
             way = a->copy.huge ? SL_STORE_WAY_COPY_HUGE : SL_STORE_WAY_COPY;

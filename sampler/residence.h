@@ -12,6 +12,8 @@
  * table says it; which rows the device has is the order of the vertices (XGNN 4.1), and `sluice
  * reorder --by reads` puts those first of whose entries most are read. The rest stays to the
  * trainer that shares it. Labels and splits stay with the processor, which writes them into blocks.
+ * Several samplers' GPUs may hold the edges together, in the room that each has for its own
+ * (sampler/share.h).
  *
  * FILES. Many systems let no device read the mapping of a file, since it cannot be written
  * (struct sl_gpu's maps_files). There the array is copied once for all samplers (common/ipc/
@@ -33,9 +35,17 @@
 #include "common/ipc/store_way.h"
 #include "sampler/topology.h"
 
-enum { SL_RESIDENCE_ARRAYS = 6 };
+enum sl_residence_array {
+    SL_RESIDENT_OFFSETS,
+    SL_RESIDENT_DEGREES,
+    SL_RESIDENT_NEAR_NEIGHBOURS, // of the first edges, in the device's memory
+    SL_RESIDENT_NEAR_SUMS,
+    SL_RESIDENT_FAR_NEIGHBOURS, // of the others, or of all
+    SL_RESIDENT_FAR_SUMS,
+    SL_RESIDENCE_ARRAYS
+};
 
-// One array of the graph, as the device reads it.
+// One array of the graph, as the device reads it; zeroed: it is not there.
 struct sl_resident_array {
     void *p;                     // for operations
     uint64_t bytes;              // of device memory, 0 where it is mapped
@@ -54,10 +64,12 @@ struct sl_residence {
     struct sl_topology_view view; // pointers for operations
     const uint32_t *degree_of;    // (n_nodes) in-degrees as blocks carry them, or NULL
     uint64_t n_edges, n_resident; // of all edges those in the device's memory
+    uint64_t room;                // ... that there is room for
+    const struct sl_topology *topology;
+    bool shares; // what is mapped of the edges are all of them
     struct sl_residence_files files;
     int threads; // that a copy is made on
     struct sl_resident_array array[SL_RESIDENCE_ARRAYS];
-    uint32_t n_arrays;
 };
 
 /*
@@ -70,12 +82,18 @@ struct sl_residence_spec {
     const struct sl_topology *topology;
     bool degrees;
     double share;
+    bool shares; // with others: whatever is mapped of the edges, all of them are
     struct sl_residence_files files;
     int threads;
 };
 int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *spec,
                       const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_residence_close(struct sl_residence *r); // safe on a zeroed struct
+
+// From now on these first edges are in the device's memory, fewer for want of it; all of them are
+// mapped already, or are made so. Nothing is being drawn. Errors of the device; SL_ENOMEM where the
+// others can lie nowhere: nothing has changed then.
+int sl_residence_keep(struct sl_residence *r, uint64_t n_edges);
 
 // Device memory that it takes.
 uint64_t sl_residence_bytes(const struct sl_residence *r);

@@ -156,7 +156,7 @@ static uint32_t copies(uint64_t *bytes)
 {
     uint32_t n = 0;
     *bytes = 0;
-    for (uint32_t i = 0; i < residence.n_arrays; i++) {
+    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++) {
         n += residence.array[i].copy.data != NULL;
         *bytes += residence.array[i].copy.map_bytes;
     }
@@ -204,7 +204,7 @@ START_TEST(samplers_have_one_copy_together)
     pid_t other = fork();
     if (other == 0) {
         bring(0);
-        for (uint32_t i = 0; i < residence.n_arrays; i++)
+        for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
             if (residence.array[i].copy.data && !residence.array[i].copy.made_here)
                 _exit(1);
         _exit(0);
@@ -213,7 +213,7 @@ START_TEST(samplers_have_one_copy_together)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     const uint64_t before[] = {held(files.offsets), held(files.degrees), held(files.neighbours)};
     bring(0);
-    for (uint32_t i = 0; i < residence.n_arrays; i++)
+    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
         ck_assert(!residence.array[i].copy.made_here);
     ck_assert_uint_ge(before[0], (N + 1) * sizeof(uint64_t));
     ck_assert_uint_ge(before[1], N * sizeof(uint32_t));

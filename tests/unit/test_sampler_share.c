@@ -1,0 +1,384 @@
+// Edges that samplers' GPUs hold together: each sampler a process with a GPU of its own.
+#include "tests/unit/crew.h"
+#include "tests/unit/gpu_fixture.h"
+#include "tests/unit/sampler_fixture.h"
+
+#include "common/base/log.h"
+#include "common/ipc/arena.h"
+#include "sampler/share.h"
+
+enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, BATCHES = 3, SEEDS = 40, EPOCH = 2 };
+#define KIND SL_LENT_GRAPH
+
+static struct fixture fx;
+static struct sl_arena arena;
+static int fd;
+static struct sl_lent_plan plan;
+static uint64_t room; // edges that each has room for
+static bool weighted;
+
+static void setup(void)
+{
+    const struct sl_arena_spec spec = {
+        .n_devices = DEVICES, .n_cells = 8, .n_train = 1, .n_params = 1, .batches_per_update = 1};
+    fx = fixture_graph(N);
+    plan = (struct sl_lent_plan){0};
+    room = fx.topology.dataset.n_edges / 3;
+    weighted = true;
+    fd = sl_arena_memfd();
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &arena), SL_OK);
+}
+
+static void teardown(void)
+{
+    sl_arena_detach(&arena);
+    close(fd);
+    fixture_free(&fx);
+}
+
+// Part p on device p; behind `first` edges there are `elements` of each. Any reads all.
+static void publish(uint32_t n, uint64_t first, uint64_t elements)
+{
+    plan = (struct sl_lent_plan){.generation = plan.generation + 1,
+                                 .n_parts = n,
+                                 .shift = SHIFT,
+                                 .first = first,
+                                 .part_elements = elements / RUN * RUN};
+    memset(plan.from, SL_LENT_NOBODY, sizeof plan.from);
+    for (uint32_t p = 0; p < n; p++) {
+        plan.held[p] = (uint32_t)1 << p;
+        for (uint32_t d = 0; d < DEVICES; d++)
+            plan.from[d][p] = (uint8_t)p;
+    }
+    sl_lent_publish(&arena, KIND, &plan);
+}
+
+// --- samplers ------------------------------------------------------------------------------------
+
+enum order { REFRESH, DRAW, SPOIL, HELD, LEAVE };
+
+struct self {
+    uint32_t d;
+    const struct sl_plugin *plugin;
+    struct sl_pulse pulse;
+    struct sl_residence residence;
+    struct sl_share share;
+    struct sl_drawer drawer, reference;
+};
+
+// As the sampler's loop does, with nothing in hand.
+static void follow(struct self *s)
+{
+    if (!sl_share_is_current(&s->share))
+        ck_assert_msg(sl_share_refresh(&s->share) == SL_OK, "%s", sl_error_message());
+    sl_share_open(&s->share);
+}
+
+static uint64_t counted(uint32_t reader, uint32_t from)
+{
+    return sl_lent_counted(&arena, KIND, reader, from);
+}
+
+// Two batches in hand of each kind, as the processor draws them.
+static void draw_two(struct self *s, const struct sl_draw_plan *p, uint32_t batch)
+{
+    enum { CAPACITY = 1 << 20 };
+    struct sl_draw_job job[2];
+    struct sl_block *block[2];
+    follow(s);
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + (batch + i) * 7;
+        block[i] = fixture_alloc(CAPACITY);
+        job[i] = (struct sl_draw_job){.plan = p,
+                                      .epoch = EPOCH,
+                                      .batch = batch + i,
+                                      .seeds = seeds,
+                                      .n_seeds = SEEDS,
+                                      .block = block[i],
+                                      .capacity = CAPACITY};
+        sl_share_open(&s->share);
+        ck_assert_msg(sl_drawer_begin(&s->drawer, &job[i]) == SL_OK, "%s", sl_error_message());
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t wanted;
+        ck_assert_msg(sl_drawer_finish(&s->drawer, &job[i], &wanted) == SL_OK, "%s",
+                      sl_error_message());
+        struct sl_block *b =
+            fixture_draw(&s->reference, p, EPOCH, batch + i, job[i].seeds, job[i].n_seeds);
+        ck_assert_uint_eq(block[i]->bytes, b->bytes);
+        ck_assert_mem_eq(block[i], b, b->bytes);
+        free(b);
+        free(block[i]);
+    }
+}
+
+// a: bytes that were read of others' parts; b: of the machine's memory.
+static struct crew_answer draw(struct self *s)
+{
+    struct crew_answer before = {.b = counted(s->d, DEVICES)}, after = {0};
+    for (uint32_t d = 0; d < DEVICES; d++)
+        before.a += d == s->d ? 0 : counted(s->d, d);
+    for (uint32_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
+        if (weighted || fixture_plans[p].kind != SL_SAMPLER_WEIGHTED)
+            for (uint32_t i = 0; i < BATCHES; i++)
+                draw_two(s, &fixture_plans[p], 2 * i);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        after.a += d == s->d ? 0 : counted(s->d, d);
+    return (struct crew_answer){after.a - before.a, counted(s->d, DEVICES) - before.b};
+}
+
+static void bring(struct self *s)
+{
+    const struct sl_device *device = s->plugin->device;
+    const uint64_t each = sizeof(int32_t) + (weighted ? sizeof(double) : 0);
+    uint64_t free_bytes, total_bytes;
+    ck_assert_int_eq(device->space(&free_bytes, &total_bytes), SL_OK);
+    const uint64_t bytes = (N + 1) * sizeof(uint64_t) + N * sizeof(uint32_t) + room * each;
+    const struct sl_residence_spec spec = {.topology = &fx.topology,
+                                           .degrees = true,
+                                           .share = (double)bytes * 1.0001 / (double)free_bytes,
+                                           .shares = true,
+                                           .files = {-1, -1, -1}};
+    ck_assert_msg(sl_residence_open(&s->residence, &spec, device, s->plugin->kernels) == SL_OK,
+                  "%s", sl_error_message());
+    sl_drawer_init_on(&s->drawer, &fx.topology, &s->residence);
+    sl_share_init(&s->share, &s->residence, &arena, s->d, &s->pulse);
+    s->drawer.device.share = &s->share;
+    ck_assert_int_eq(sl_drawer_init(&s->reference, &fx.topology, sl_kernels_ref()), SL_OK);
+}
+
+static void leave(struct self *s)
+{
+    const struct sl_device *device = s->plugin->device;
+    const uint64_t held = device->held();
+    const uint64_t bytes = sl_share_bytes(&s->share) + sl_residence_bytes(&s->residence);
+    sl_drawer_fini(&s->drawer);
+    sl_share_fini(&s->share);
+    sl_residence_close(&s->residence);
+    device->trim();
+    ck_assert_uint_le(device->held() + bytes, held);
+    ck_assert_uint_eq(s->share.others.opened, 0);
+}
+
+static void work(void *ctx, const struct crew_post *post)
+{
+    struct self *s = ctx;
+    int order;
+    s->plugin = gpu_open_one(s->d, 0);
+    bring(s);
+    while (crew_take(post, &order)) {
+        struct crew_answer a = {0};
+        struct sl_lending *parts = &s->share.parts;
+        switch ((enum order)order) {
+        case REFRESH: follow(s); break;
+        case DRAW: a = draw(s); break;
+        case SPOIL: // as memory is that was somebody's
+            ck_assert_int_eq(s->plugin->device->fill(parts->p, 0xdb, parts->bytes), SL_OK);
+            ck_assert_int_eq(s->plugin->device->sync(), SL_OK);
+            break;
+        case HELD:
+            a = (struct crew_answer){sl_lending_elements(parts), s->residence.n_resident};
+            break;
+        case LEAVE: leave(s); break;
+        }
+        crew_answer(post, a);
+        if (order == LEAVE)
+            break;
+    }
+}
+
+static struct crew start(uint32_t d, const char *failpoint)
+{
+    struct self s = {.d = d, .pulse = {.arena = &arena}};
+    return crew_start(work, &s, failpoint);
+}
+
+static void leave_all(const struct crew *c, uint32_t n)
+{
+    crew_leave_all(c, n, LEAVE);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        ck_assert(!sl_lent_is_read(&arena, KIND, d));
+}
+
+// --- tests ---------------------------------------------------------------------------------------
+
+// Any number of holders, some edges on each of them or none, with links that are not there, with
+// weights and without.
+START_TEST(blocks_are_the_same_wherever_edges_lie)
+{
+    static const uint32_t holders[] = {1, 2, 4, 8};
+    const uint32_t n = holders[_i % 4];
+    const bool some = _i / 4 % 2;
+    const uint64_t n_edges = fx.topology.dataset.n_edges;
+    struct crew c[DEVICES];
+    weighted = _i / 8;
+    if (!weighted)
+        fx.topology.view.weight_prefix = NULL;
+    room = n_edges / n + N;
+    publish(n, some ? n_edges / 16 : 0, some ? n_edges / 16 : n_edges / n);
+    if (some && n > 1) {
+        plan.from[1][0] = SL_LENT_NOBODY;
+        plan.generation++;
+        sl_lent_publish(&arena, KIND, &plan);
+    }
+    for (uint32_t d = 0; d < n; d++)
+        c[d] = start(d, "");
+    crew_ask_all(c, n, REFRESH);
+    for (uint32_t d = 0; d < n; d++) {
+        const struct crew_answer held = crew_ask(&c[d], HELD);
+        ck_assert_uint_eq(held.a, plan.part_elements);
+        ck_assert_uint_eq(held.b, plan.first);
+    }
+    for (uint32_t d = 0; d < n; d++) {
+        const struct crew_answer a = crew_ask(&c[d], DRAW);
+        ck_assert(n == 1 || (some && n == 2 && d == 1) ? a.a == 0 : a.a > 0);
+        ck_assert_uint_gt(a.b, 0); // of the last run, which is not a whole one
+    }
+    leave_all(c, n);
+}
+END_TEST
+
+START_TEST(without_a_plan_each_has_what_it_has_room_for)
+{
+    struct crew c[2] = {start(0, ""), start(1, "")};
+    for (uint32_t d = 0; d < 2; d++) {
+        const struct crew_answer held = crew_ask(&c[d], HELD), a = crew_ask(&c[d], DRAW);
+        ck_assert_uint_eq(held.a, 0);
+        ck_assert_uint_gt(held.b, room - N); // whole rows
+        ck_assert_uint_le(held.b, room);
+        ck_assert_uint_eq(a.a, 0);
+        ck_assert_uint_gt(a.b, 0);
+    }
+    leave_all(c, 2);
+}
+END_TEST
+
+// What somebody reads stays as it is until he has looked; one that is alike is not loaded again.
+START_TEST(a_new_plan_waits_for_its_readers)
+{
+    struct crew c[2] = {start(0, ""), start(1, "")};
+    publish(2, 0, 2000);
+    crew_ask_all(c, 2, REFRESH);
+    crew_ask_all(c, 2, DRAW);
+    publish(2, 500, 1000);
+    crew_ask(&c[0], DRAW); // 1 has its part open
+    ck_assert_uint_eq(crew_ask(&c[0], HELD).a, 2000);
+    crew_ask(&c[1], REFRESH); // closes it; its own part nobody reads any more
+    crew_ask_all(c, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        const struct crew_answer held = crew_ask(&c[d], HELD);
+        ck_assert_uint_eq(held.a, 1000 / RUN * RUN);
+        ck_assert_uint_eq(held.b, 500);
+        ck_assert_uint_gt(crew_ask(&c[d], DRAW).a, 0);
+    }
+    publish(0, 0, 0); // no plan any more
+    crew_ask_all(c, 2, REFRESH);
+    crew_ask_all(c, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(crew_ask(&c[d], HELD).a, 0);
+        ck_assert_uint_gt(crew_ask(&c[d], HELD).b, room - N);
+        ck_assert_uint_eq(crew_ask(&c[d], DRAW).a, 0);
+    }
+    leave_all(c, 2);
+}
+END_TEST
+
+// One has room for all edges, the other for some: all of them are mapped once it gives some away.
+START_TEST(a_gpu_with_room_for_all_lends_as_well)
+{
+    const uint64_t n_edges = fx.topology.dataset.n_edges;
+    struct crew c[2];
+    room = n_edges;
+    c[0] = start(0, "");
+    room = n_edges / 3;
+    c[1] = start(1, "");
+    crew_ask_all(c, 2, DRAW);
+    publish(2, 160, n_edges / 4);
+    crew_ask_all(c, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_gt(crew_ask(&c[d], DRAW).a, 0);
+        ck_assert_uint_eq(crew_ask(&c[d], HELD).b, 160);
+    }
+    leave_all(c, 2);
+}
+END_TEST
+
+// A lender dies before, amid and after a draw: its bytes never reach a block, and its edges are
+// read in the machine's memory until a replacement holds them.
+START_TEST(what_a_dead_lender_held_is_read_elsewhere)
+{
+    struct crew c[3];
+    char seed[] = {(char)('0' + _i), '\0'};
+    setenv("SLUICE_SIMT_SEED", seed, 1); // odd: kernels run when they are waited for
+    publish(3, 160, fx.topology.dataset.n_edges / 4);
+    for (uint32_t d = 0; d < 3; d++)
+        c[d] = start(d, d == 2 ? "lent_drawing:2:stop" : "");
+    crew_ask_all(c, 3, REFRESH);
+    crew_kill(&c[0]); // before
+    const struct crew_answer some = crew_ask(&c[1], DRAW);
+    ck_assert_uint_gt(some.a, 0);
+    crew_tell(&c[2], DRAW);
+    crew_await_stop(&c[2]); // amid
+    crew_ask(&c[1], SPOIL);
+    crew_kill(&c[1]);
+    ck_assert_int_eq(kill(c[2].pid, SIGCONT), 0);
+    crew_hear(&c[2]);
+    ck_assert_uint_eq(crew_ask(&c[2], DRAW).a, 0); // after
+    ck_assert(!sl_lent_is_read(&arena, KIND, 1));
+    for (uint32_t d = 0; d < 2; d++) {
+        sl_lent_vacate(&arena, KIND, d);
+        c[d] = start(d, "");
+        crew_ask(&c[d], REFRESH);
+    }
+    for (uint32_t d = 0; d < 3; d++)
+        ck_assert_uint_gt(crew_ask(&c[d], DRAW).a, 0);
+    leave_all(c, 3);
+}
+END_TEST
+
+// The dead one is buried and replaced while a reader is still amid a batch.
+START_TEST(a_replacement_is_not_taken_for_the_dead)
+{
+    setenv("SLUICE_SIMT_SEED", "1", 1);
+    publish(2, 0, fx.topology.dataset.n_edges / 3);
+    struct crew c[2] = {start(0, ""), start(1, "lent_drawing:stop")};
+    crew_ask_all(c, 2, REFRESH);
+    crew_tell(&c[1], DRAW);
+    crew_await_stop(&c[1]);
+    crew_ask(&c[0], SPOIL);
+    crew_kill(&c[0]);
+    sl_lent_vacate(&arena, KIND, 0);
+    c[0] = start(0, "");
+    crew_ask(&c[0], REFRESH);
+    ck_assert_int_eq(kill(c[1].pid, SIGCONT), 0);
+    crew_hear(&c[1]);
+    ck_assert_uint_gt(crew_ask(&c[1], DRAW).a, 0);
+    leave_all(c, 2);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    Suite *suite = suite_create("sampler share");
+    TCase *tc = tcase_create("share");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
+        tcase_add_loop_test(tc, blocks_are_the_same_wherever_edges_lie, 0, 16);
+        tcase_add_test(tc, without_a_plan_each_has_what_it_has_room_for);
+        tcase_add_test(tc, a_new_plan_waits_for_its_readers);
+        tcase_add_test(tc, a_gpu_with_room_for_all_lends_as_well);
+        tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
+        tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);
+    } else {
+        printf("SKIP: GPUs of several processes: emulated ones are not here\n");
+    }
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
