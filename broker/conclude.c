@@ -167,6 +167,11 @@ static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
     return n;
 }
 
+static const struct sl_store_plan *lent(const struct sl_job *job, enum sl_lent_kind kind)
+{
+    return sl_store_may_share(&job->config, kind) ? &job->split.store.plan[kind] : NULL;
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
@@ -238,7 +243,9 @@ static int write_report(struct sl_job *job, const char *sha256)
         .seats = seats,
         .n_seats = describe_seats(job, seats),
         .n_nodes = job->split.need.n_nodes,
-        .plan = sl_store_may_share(&job->config) ? &job->split.store.plan : NULL,
+        .plan = {[SL_LENT_FEATURES] = lent(job, SL_LENT_FEATURES),
+                 [SL_LENT_GRAPH] = lent(job, SL_LENT_GRAPH)},
+        .edge_bytes = sl_store_edge_bytes(&job->config, &job->dataset),
         .arena = &job->arena,
         .best = &p->best,
         .measure = p->measure,

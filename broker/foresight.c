@@ -7,8 +7,7 @@ enum { AT_ONCE_MOST = 1 << 16 }; // vertices and edges
 static void foresee(uv_work_t *work)
 {
     struct sl_foresight *f = work->data;
-    double inputs;
-    f->rc = sl_store_foresee(f->config, f->dataset, &f->cancel, &f->curve, &inputs);
+    f->rc = sl_store_foresee(f->config, f->dataset, &f->cancel, &f->found);
 }
 
 static void done(uv_work_t *work, int status)
@@ -41,7 +40,11 @@ void sl_foresight_cancel(struct sl_foresight *f)
     atomic_store(&f->cancel, true);
 }
 
-const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f)
+const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f,
+                                                enum sl_lent_kind kind)
 {
-    return !f->busy && f->config && f->rc == SL_OK ? &f->curve : NULL;
+    if (f->busy || !f->config || f->rc != SL_OK ||
+        (kind == SL_LENT_GRAPH && f->found.edge_reads == 0))
+        return NULL;
+    return &f->found.curve[kind];
 }

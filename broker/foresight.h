@@ -1,7 +1,7 @@
 /*
- * foresight.h - how often rows are expected to be read (store_question.h), found while workers
- * load: on libuv's thread pool, since it takes a pass over the edges for each hop. Small graphs at
- * once.
+ * foresight.h - how often rows and edges are expected to be read (store_question.h), found while
+ * workers load: on libuv's thread pool, since it takes a pass over the edges for each hop. Small
+ * graphs at once.
  */
 #ifndef SL_BROKER_FORESIGHT_H
 #define SL_BROKER_FORESIGHT_H
@@ -19,7 +19,7 @@ struct sl_foresight {
     void *ctx;
     bool busy;
     int rc; // once it is not busy; SL_EUNSUPPORTED before
-    struct sl_store_curve curve;
+    struct sl_store_foreseen found;
     uv_work_t work;
     atomic_bool cancel;
 };
@@ -32,6 +32,7 @@ void sl_foresight_start(struct sl_foresight *f, uv_loop_t *loop, const struct sl
 void sl_foresight_cancel(struct sl_foresight *f);
 
 // NULL where nothing could be foreseen.
-const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f);
+const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f,
+                                                enum sl_lent_kind kind);
 
 #endif

@@ -500,9 +500,10 @@ int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, b
         add_note(note, "no GPU is used: %s", report->problem);
     if (config->devices_auto && report->n == 0 &&
         (config->store.placement > SL_STORE_ALONE || !config->store.feature_ratio_auto ||
-         config->store.prefer != SL_PREFER_AUTO))
-        add_note(note, "store.placement, store.feature_ratio and store.prefer are of GPUs: without "
-                       "any they change nothing");
+         !config->store.graph_ratio_auto || config->store.prefer != SL_PREFER_AUTO))
+        add_note(note,
+                 "store.placement, store.feature_ratio, store.graph_ratio and store.prefer are "
+                 "of GPUs: without any they change nothing");
     if (!config->devices_auto) // before budgets are given where none is named
         note_budgets(config, report, note);
     SL_TRY(sl_config_use_gpus(config, report, budgets, origin));

@@ -250,29 +250,58 @@ static void tell_caches(struct sl_report_totals *t, const struct sl_report *r,
     t->cache.optimal_hit_rate = r->sums.optimal_hit_rate;
 }
 
-// Who holds which rows at the end, and what was read over which link.
+// Who holds which rows at the end.
+static void tell_rows(struct sl_report_totals *t, const struct sl_config *config,
+                      const struct sl_store_plan *plan)
+{
+    t->store.placement = sl_store_placement_words[plan->placement];
+    t->store.placement_reason = plan->reason;
+    t->store.parts = plan->lent.n_parts;
+    t->store.plans = (double)plan->lent.generation;
+    t->store.gpu_rows = (double)plan->cached;
+    t->store.held = cJSON_CreateArray();
+    for (uint32_t d = 0; d < config->n_devices; d++) {
+        const double rows = (double)plan->elements[d];
+        const struct sl_report_held held = {d, rows, rows * t->cache.row_bytes,
+                                            __builtin_popcount(plan->lent.held[d])};
+        if (config->devices[d].kind == SL_DEVICE_CUDA)
+            add_entry(t->store.held, &sl_report_held_fields, &held);
+    }
+}
+
+// ... and which edges.
+static void tell_edges(struct sl_report_totals *t, const struct sl_config *config,
+                       const struct sl_store_plan *plan, double edge_bytes)
+{
+    t->store.graph_placement = sl_store_placement_words[plan->placement];
+    t->store.graph_placement_reason = plan->reason;
+    t->store.graph_parts = plan->lent.n_parts;
+    t->store.graph_plans = (double)plan->lent.generation;
+    t->store.gpu_edges = (double)plan->cached;
+    t->store.graph_held = cJSON_CreateArray();
+    for (uint32_t d = 0; d < config->n_devices; d++) {
+        const double edges = (double)plan->elements[d];
+        const struct sl_report_held_edges held = {d, edges, edges * edge_bytes,
+                                                  __builtin_popcount(plan->lent.held[d])};
+        if (edges > 0)
+            add_entry(t->store.graph_held, &sl_report_held_edges_fields, &held);
+    }
+}
+
+// Who holds what together, and what was read over which link.
 static void tell_store(struct sl_report_totals *t, const struct sl_config *config,
                        const struct sl_report_outcome *o)
 {
     struct sl_stats_link link;
     uint32_t at = 0;
-    t->lends = o->plan != NULL;
-    if (!t->lends)
+    t->lends = o->plan[SL_LENT_FEATURES] != NULL;
+    t->lends_graph = o->plan[SL_LENT_GRAPH] != NULL;
+    if (t->lends)
+        tell_rows(t, config, o->plan[SL_LENT_FEATURES]);
+    if (!t->lends_graph)
         return;
-    t->store.placement = sl_store_placement_words[o->plan->placement];
-    t->store.placement_reason = o->plan->reason;
-    t->store.parts = o->plan->lent.n_parts;
-    t->store.plans = (double)o->plan->lent.generation;
-    t->store.gpu_rows = (double)o->plan->cached;
-    t->store.held = cJSON_CreateArray();
+    tell_edges(t, config, o->plan[SL_LENT_GRAPH], (double)o->edge_bytes);
     t->store.links = cJSON_CreateArray();
-    for (uint32_t d = 0; d < config->n_devices; d++) {
-        const double rows = (double)o->plan->rows[d];
-        const struct sl_report_held held = {d, rows, rows * t->cache.row_bytes,
-                                            __builtin_popcount(o->plan->lent.held[d])};
-        if (config->devices[d].kind == SL_DEVICE_CUDA)
-            add_entry(t->store.held, &sl_report_held_fields, &held);
-    }
     while (sl_link_bytes_next(o->arena, &at, &link))
         add_entry(t->store.links, &sl_stats_link_fields, &link);
 }

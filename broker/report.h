@@ -65,9 +65,11 @@ struct sl_report_outcome {
     const char *config_json;
     const struct sl_report_seat *seats; // (n_seats), as they are at the end
     uint32_t n_seats;
-    uint64_t n_nodes;                 // that a cache may have
-    const struct sl_store_plan *plan; // NULL: there are no GPUs that could hold rows together
-    const struct sl_arena *arena;     // what was read over which link
+    uint64_t n_nodes; // that a cache may have
+    // NULL: there are no GPUs that could hold rows together, or edges
+    const struct sl_store_plan *plan[SL_LENT_KINDS];
+    uint64_t edge_bytes;
+    const struct sl_arena *arena; // what was read over which link
     const struct sl_best *best;
     enum sl_measure measure;          // that `best` is of
     const struct sl_evaluation *test; // NULL: there was none

@@ -22,6 +22,7 @@ static const char *const may_differ[] = {
     "cache",
     "store.placement",
     "store.feature_ratio",
+    "store.graph_ratio",
     "store.prefer",
     "devices",
     "allocation",

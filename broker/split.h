@@ -61,12 +61,17 @@ struct sl_core_pool {
     bool guessed;                        // ... until the first batches have been measured
 };
 
-// Which GPUs hold which features together.
+// Which GPUs hold which features together, and which edges of the graph.
 struct sl_split_store {
     struct sl_store_rates rates;
-    const struct sl_store_curve *curve;       // borrowed; NULL: not known
-    enum sl_duty duty[SL_CONFIG_MAX_DEVICES]; // of the trainers that the plan is of
-    struct sl_store_plan plan;
+    const struct sl_store_curve *curve[SL_LENT_KINDS]; // borrowed; NULL: not known
+    enum sl_duty duty[SL_CONFIG_MAX_DEVICES];          // of the trainers that the plan is of
+    // Edges that the samplers which have said Hello have room for, 0 of one that has to leave;
+    // and bit d: the plan has parts of that one's.
+    uint64_t graph_room[SL_CONFIG_MAX_DEVICES];
+    uint64_t graph_of;
+    bool graph_planned; // since caches are given out, when links are known
+    struct sl_store_plan plan[SL_LENT_KINDS];
 };
 
 // What epochs took, for forecasts of other splits.
@@ -136,7 +141,8 @@ void sl_split_begin_with(struct sl_job_split *s, uint32_t epoch, uint32_t batch,
 void sl_split_open_pool(
     struct sl_job_split *s); // nothing in a job whose devices have their own cores
 // What a worker has measured.
-void sl_split_take_hello(struct sl_job_split *s, const Sl__Control__Hello *hello);
+void sl_split_take_hello(struct sl_job_split *s, const struct sl_member *m,
+                         const Sl__Control__Hello *hello);
 void sl_split_take_ready(struct sl_job_split *s, const struct sl_member *m,
                          const Sl__Control__Ready *ready);
 // From the probe batches; of a pool a guess, until sl_split_choose_by_first_batches(). SL_ENOMEM.

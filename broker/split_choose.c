@@ -103,10 +103,12 @@ void sl_split_begin_with(struct sl_job_split *s, uint32_t epoch, uint32_t batch,
     }
 }
 
-void sl_split_take_hello(struct sl_job_split *s, const Sl__Control__Hello *hello)
+void sl_split_take_hello(struct sl_job_split *s, const struct sl_member *m,
+                         const Sl__Control__Hello *hello)
 {
-    if (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER)
+    if (m->role == SL_ROLE_TRAINER)
         return;
+    sl_split_take_room(s, m->device, hello->graph_edges);
     s->sampler_load_seconds = SL_MAX(s->sampler_load_seconds, (double)hello->load_ns * 1e-9);
     s->need.resident_bytes = SL_MAX(s->need.resident_bytes, hello->resident_bytes);
     if (s->arena->base)

@@ -47,7 +47,13 @@ void sl_split_divide_pool(struct sl_job_split *s);
 // Plans who holds which rows where trainers have these duties, tells every seat how many rows it
 // has, and publishes the plan if it is another one.
 void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES]);
-// Says so where that holds fewer rows than the job asks for.
+// Plans who holds which edges, of samplers that work and have said Hello, and publishes the plan if
+// it is another one.
+void sl_split_plan_graph(struct sl_job_split *s);
+// A device's sampler has come, with room for so many edges, or has to leave: 0. A replacement that
+// has room for what the plan gives it changes nothing.
+void sl_split_take_room(struct sl_job_split *s, uint32_t device, uint64_t edges);
+// Says so where plans hold fewer rows or edges than the job asks for.
 void sl_split_check_ratio(struct sl_job_split *s);
 // Sizes that caches may have, so that hotness is in order there.
 enum { SL_SPLIT_SIZES_MAX = 2 * SL_CONFIG_MAX_DEVICES + SL_HOT_TIERS_MAX + 2 };

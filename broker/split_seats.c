@@ -71,6 +71,8 @@ void sl_split_assign_caches(struct sl_job_split *s)
     for (uint32_t d = 0; d < s->config->n_devices; d++)
         duties[d] = sl_split_duty(s, SL_ROLE_TRAINER, d);
     sl_split_plan_store(s, duties);
+    s->store.graph_planned = true;
+    sl_split_plan_graph(s);
     if (s->chosen && !s->scouting)
         sl_split_check_ratio(s);
     // They are set while the job starts: nothing behind the largest can be a hit.
@@ -85,6 +87,8 @@ static void let_go(struct sl_job_split *s, struct sl_member *m)
     e.stop = &stop;
     if (s->arena->base && m->role == SL_ROLE_TRAINER)
         plan_duty(s, m, SL_DUTY_NONE);
+    if (m->role == SL_ROLE_SAMPLER)
+        sl_split_take_room(s, m->device, 0);
     if (s->arena->base)
         set_duty(s, m, SL_DUTY_NONE);
     if (m->alive && m->greeted)

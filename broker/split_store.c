@@ -1,7 +1,12 @@
 /*
- * split_store.c - from the split to who holds which features (store_plan.h): planned where caches
- * are given out, and anew whenever a trainer's duty changes. A death changes none: what the dead
- * one held is read in the machine's memory until somebody holds it again.
+ * split_store.c - from the split to who holds which features, and which edges (store_plan.h).
+ * Features are planned where caches are given out, and anew whenever a trainer's duty changes; the
+ * graph likewise, and anew whenever a sampler has to leave or one comes. A death changes none: what
+ * the dead one held is read in the machine's memory until somebody holds it again.
+ *
+ * Samplers say in their Hello what they have room for, and are told the arena's size after it. So
+ * those of the start find the plan before their first batch, since work is laid out later; one that
+ * comes while the job runs finds that in which it has its parts, when it maps the arena.
  */
 #include "broker/split_internal.h"
 
@@ -14,69 +19,130 @@
 
 static struct sl_store_site site_of(const struct sl_job_split *s)
 {
-    return (struct sl_store_site){.config = s->config,
-                                  .need = &s->need,
-                                  .available_bytes = s->available_bytes,
-                                  .rates = &s->store.rates,
-                                  .curve = s->store.curve};
+    return (struct sl_store_site){
+        .config = s->config,
+        .need = &s->need,
+        .available_bytes = s->available_bytes,
+        .rates = &s->store.rates,
+        .curve = {s->store.curve[SL_LENT_FEATURES], s->store.curve[SL_LENT_GRAPH]},
+        .n_edges = s->dataset ? s->dataset->n_edges : 0};
 }
 
-static void make_plan(const struct sl_job_split *s, const enum sl_duty *duty,
+static void make_plan(const struct sl_job_split *s, struct sl_plan_question *q,
                       struct sl_store_plan *out)
 {
-    const struct sl_store_site site = site_of(s);
-    struct sl_plan_question q;
-    sl_store_ask(&site, duty, &q);
-    if (sl_store_plan_make(&q, out) == SL_OK)
+    if (sl_store_plan_make(q, out) == SL_OK)
         return;
     // Without memory to search in.
-    sl_joblog_write(s->log, SL_LOG_WARN, "store: each GPU holds its own rows: %s",
-                    sl_error_message());
-    q.placement = SL_STORE_ALONE;
-    sl_store_plan_make(&q, out);
+    sl_joblog_write(s->log, SL_LOG_WARN, "store: each GPU holds its own %s: %s",
+                    q->kind == SL_LENT_GRAPH ? "edges" : "rows", sl_error_message());
+    q->placement = SL_STORE_ALONE;
+    sl_store_plan_make(q, out);
 }
 
-// Rows first: who is woken by the plan finds them.
-static void publish(struct sl_job_split *s, struct sl_store_plan *plan)
+static void publish(struct sl_job_split *s, const struct sl_plan_question *q,
+                    struct sl_store_plan *plan)
 {
+    struct sl_store_plan *now = &s->store.plan[q->kind];
     struct sl_lent_plan *lent = &plan->lent;
-    const uint64_t before = s->store.plan.lent.generation;
-    for (uint32_t d = 0; d < s->config->n_devices; d++)
-        atomic_store(&sl_seat(s->arena, sl_seat_trainer(s->arena, d))->cache_rows, plan->rows[d]);
+    const uint64_t before = now->lent.generation;
     lent->generation = before;
-    const bool same = memcmp(lent, &s->store.plan.lent, sizeof *lent) == 0;
+    const bool same = memcmp(lent, &now->lent, sizeof *lent) == 0;
     if (same || (before == 0 && lent->n_parts == 0)) {
-        s->store.plan = *plan;
+        *now = *plan;
         return;
     }
     lent->generation = before + 1;
-    s->store.plan = *plan;
-    sl_lent_publish(s->arena, SL_LENT_FEATURES, lent);
-    sl_joblog_write(s->log, SL_LOG_INFO, "store: %s, %u parts, %llu of %llu rows on GPUs: %s",
+    *now = *plan;
+    sl_lent_publish(s->arena, q->kind, lent);
+    sl_joblog_write(s->log, SL_LOG_INFO, "%s: %s, %u parts, %llu of %llu %s on GPUs: %s",
+                    q->kind == SL_LENT_GRAPH ? "graph" : "store",
                     sl_store_placement_words[plan->placement], lent->n_parts,
-                    (unsigned long long)plan->cached, (unsigned long long)s->need.n_nodes,
-                    plan->reason);
+                    (unsigned long long)plan->cached, (unsigned long long)q->n_elements,
+                    q->kind == SL_LENT_GRAPH ? "edges" : "rows", plan->reason);
+}
+
+// Parts are of whole runs, and what they leave is no want of room.
+static void check_ratio(struct sl_job_split *s, enum sl_lent_kind kind, bool is_auto, double asked,
+                        double n)
+{
+    const struct sl_store_plan *plan = &s->store.plan[kind];
+    const uint64_t left = plan->lent.shift ? (uint64_t)plan->lent.n_parts << plan->lent.shift : 0;
+    const double cached = (double)plan->cached;
+    if (is_auto || cached + (double)left >= floor(asked * n))
+        return;
+    sl_joblog_announce(
+        s->log,
+        "store.%s_ratio: found %g, and the GPUs that %s have room for %.4f of the "
+        "%s together: the other %s are read in the machine's memory; lower it, or "
+        "give devices more memory",
+        kind == SL_LENT_GRAPH ? "graph" : "feature", asked,
+        kind == SL_LENT_GRAPH ? "sample" : "train", floor(10000 * cached / n) / 10000,
+        kind == SL_LENT_GRAPH ? "edges" : "vertices", kind == SL_LENT_GRAPH ? "edges" : "rows");
 }
 
 void sl_split_check_ratio(struct sl_job_split *s)
 {
-    const double asked = s->config->store.feature_ratio, n = (double)s->need.n_nodes;
-    if (s->config->store.feature_ratio_auto || (double)s->store.plan.cached >= floor(asked * n))
-        return;
-    sl_joblog_announce(s->log,
-                       "store.feature_ratio: found %g, and the GPUs that train have room for %.4f "
-                       "of the vertices together: the other rows are read in the machine's memory; "
-                       "lower it, or give devices more memory",
-                       asked, floor(10000 * (double)s->store.plan.cached / n) / 10000);
+    const struct sl_config *c = s->config;
+    check_ratio(s, SL_LENT_FEATURES, c->store.feature_ratio_auto, c->store.feature_ratio,
+                (double)s->need.n_nodes);
+    if (s->store.graph_of)
+        check_ratio(s, SL_LENT_GRAPH, c->store.graph_ratio_auto, c->store.graph_ratio,
+                    (double)site_of(s).n_edges);
+}
+
+// The question of the features.
+static void ask(const struct sl_job_split *s, const enum sl_duty *duty,
+                struct sl_plan_question *out)
+{
+    const struct sl_store_site site = site_of(s);
+    sl_store_ask(&site, duty, out);
 }
 
 void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES])
 {
+    struct sl_plan_question q;
     struct sl_store_plan plan;
-    make_plan(s, duty, &plan);
+    ask(s, duty, &q);
+    make_plan(s, &q, &plan);
     memcpy(s->store.duty, duty, sizeof s->store.duty);
-    publish(s, &plan);
+    // Rows first: who is woken by the plan finds them.
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        atomic_store(&sl_seat(s->arena, sl_seat_trainer(s->arena, d))->cache_rows,
+                     plan.elements[d]);
+    publish(s, &q, &plan);
 }
+
+// --- the graph -----------------------------------------------------------------------------------
+
+void sl_split_plan_graph(struct sl_job_split *s)
+{
+    const struct sl_store_site site = site_of(s);
+    uint64_t room[SL_CONFIG_MAX_DEVICES] = {0};
+    struct sl_plan_question q;
+    struct sl_store_plan plan;
+    // All that leave at the same time are left out at once.
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        if (sl_split_duty(s, SL_ROLE_SAMPLER, d) == SL_DUTY_WORK)
+            room[d] = s->store.graph_room[d];
+    sl_store_ask_graph(&site, room, &q);
+    make_plan(s, &q, &plan);
+    s->store.graph_of = q.works;
+    publish(s, &q, &plan);
+}
+
+void sl_split_take_room(struct sl_job_split *s, uint32_t device, uint64_t edges)
+{
+    const bool planned = s->store.graph_of >> device & 1;
+    const uint64_t held = s->store.plan[SL_LENT_GRAPH].elements[device];
+    s->store.graph_room[device] = edges;
+    // Before caches are given out nothing is known of links.
+    if (s->arena->base && s->store.graph_planned &&
+        (edges == 0 ? planned : !planned || edges < held))
+        sl_split_plan_graph(s);
+}
+
+// --- sizes of caches -----------------------------------------------------------------------------
 
 // Whether there are tiers for more different sizes than these, and for the largest.
 static bool has_tiers_left(const uint64_t *rows, uint32_t n)
@@ -114,12 +180,12 @@ static void add_plan(uint64_t rows[SL_SPLIT_SIZES_MAX], uint32_t *n, const struc
 uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX])
 {
     const uint32_t n_devices = s->config->n_devices;
-    const bool shares = sl_store_may_share(s->config);
+    const bool shares = sl_store_may_share(s->config, SL_LENT_FEATURES);
     const struct sl_store_site site = site_of(s);
     uint64_t all = 0;
     uint32_t n = 0;
     rows[n++] = s->arena->h->spec.rows.n_hot;
-    add_plan(rows, &n, &s->store.plan.lent);
+    add_plan(rows, &n, &s->store.plan[SL_LENT_FEATURES].lent);
     for (uint32_t d = 0; d < n_devices; d++) {
         rows[n++] = sl_store_room(&site, d, SL_DUTY_STANDBY); // where it does not fit: what would
         rows[n++] = sl_store_room(&site, d, SL_DUTY_WORK);
@@ -130,11 +196,13 @@ uint32_t sl_split_cache_sizes(struct sl_job_split *s, uint64_t rows[SL_SPLIT_SIZ
             break;
         const struct sl_roles split = {n_devices - trainers, trainers};
         enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
+        struct sl_plan_question q;
         struct sl_store_plan plan;
         for (uint32_t d = 0; d < n_devices; d++)
             duty[d] = sl_placement_duty(split, n_devices, sl_placement_switches(s->config, d),
                                         SL_ROLE_TRAINER, d);
-        make_plan(s, duty, &plan);
+        ask(s, duty, &q);
+        make_plan(s, &q, &plan);
         add_plan(rows, &n, &plan.lent);
     }
     if (shares)

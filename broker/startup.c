@@ -275,7 +275,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
-    if (sl_store_may_share(&job->config))
+    if (sl_store_may_share(&job->config, SL_LENT_GRAPH))
         sl_gpus_expect(); // which tells while workers load
     sl_foresight_start(&job->foresight, &job->loop.uv, &job->config, &job->dataset, on_foreseen,
                        job);
@@ -557,7 +557,7 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     bool trainer = m->role == SL_ROLE_TRAINER;
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
         return sl_fail(SL_EPROTO, "%s says that it is of another role", m->name);
-    sl_split_take_hello(&job->split, hello);
+    sl_split_take_hello(&job->split, m, hello);
     if (!trainer) {
         if (job->arena.base)
             return SL_OK; // of the start alone: the arena has been sized by now
@@ -693,8 +693,9 @@ static int start_work(struct sl_job *job)
         SL_TRY(sl_split_choose_first(&job->split));
     else if (job->config.memory_bytes)
         SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
-    job->split.store.curve = sl_foresight_curve(&job->foresight);
-    if (sl_store_may_share(&job->config))
+    for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+        job->split.store.curve[kind] = sl_foresight_curve(&job->foresight, (enum sl_lent_kind)kind);
+    if (sl_store_may_share(&job->config, SL_LENT_GRAPH))
         sl_store_find_rates(&job->config, &sl_gpus_known()->report, &job->split.store.rates);
     // Caches are given out now that a step's memory is known; what is missing is started.
     sl_split_assign_caches(&job->split);

@@ -38,12 +38,34 @@ int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n
     return rc;
 }
 
-// The share of all reads that the `rows` hottest have.
-static double met(const struct sl_plan_question *q, uint64_t rows)
+void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n_nodes,
+                             struct sl_store_curve *out)
 {
-    if (rows >= q->n_rows)
+    const double n_edges = (double)offsets[n_nodes];
+    double before = 0; // reads of the vertices before v
+    uint32_t i = 0;
+    for (uint64_t v = 0; v < n_nodes; v++) {
+        const uint64_t degree = offsets[v + 1] - offsets[v];
+        for (; i <= SL_STORE_CURVE_POINTS; i++) {
+            const double in_row = n_edges * i / SL_STORE_CURVE_POINTS - (double)offsets[v];
+            if (in_row > (double)degree)
+                break;
+            out->met[i] = before + (degree ? (double)edge_reads[v] * in_row / (double)degree : 0);
+        }
+        before += (double)edge_reads[v];
+    }
+    for (; i <= SL_STORE_CURVE_POINTS; i++)
+        out->met[i] = before;
+    for (i = 0; i <= SL_STORE_CURVE_POINTS; i++)
+        out->met[i] = before > 0 ? out->met[i] / before : (double)i / SL_STORE_CURVE_POINTS;
+}
+
+// The share of all reads that the first so many elements have.
+static double met(const struct sl_plan_question *q, uint64_t elements)
+{
+    if (elements >= q->n_elements)
         return 1;
-    const double part = (double)rows / (double)q->n_rows;
+    const double part = (double)elements / (double)q->n_elements;
     if (!q->curve)
         return part;
     const double at = part * SL_STORE_CURVE_POINTS;
@@ -63,7 +85,7 @@ void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_stor
 {
     const struct sl_lent_plan *p = &plan->lent;
     memset(share, 0, sizeof(double[SL_LENT_DEVICES_MAX + 1]));
-    const uint64_t near = p->held[d] ? p->first : plan->rows[d];
+    const uint64_t near = p->held[d] ? p->first : plan->elements[d];
     const uint64_t begin = SL_MAX(near, p->first), end = SL_MAX(begin, end_of(p));
     share[d] = met(q, near);
     double rest = 1 - share[d];
@@ -91,14 +113,14 @@ static double busiest_of(const struct sl_plan_question *q, const struct sl_store
     return most;
 }
 
-// The mean of all that train.
+// The mean of all that work.
 static double busiest(const struct sl_plan_question *q, const struct sl_store_plan *plan)
 {
     double sum = 0;
     for (uint32_t d = 0; d < q->n_devices; d++)
-        if (q->trains >> d & 1)
+        if (q->works >> d & 1)
             sum += busiest_of(q, plan, d);
-    return sum / SL_MAX(__builtin_popcountll(q->trains), 1);
+    return sum / SL_MAX(__builtin_popcountll(q->works), 1);
 }
 
 // --- plans ---------------------------------------------------------------------------------------
@@ -109,10 +131,10 @@ static void alone(const struct sl_plan_question *q, struct sl_store_plan *out)
     memset(out->lent.from, SL_LENT_NOBODY, sizeof out->lent.from);
     out->placement = SL_STORE_ALONE;
     for (uint32_t d = 0; d < q->n_devices; d++) {
-        out->rows[d] =
-            (q->trains | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most_rows) : q->room[d];
-        if (q->trains >> d & 1)
-            out->cached = SL_MAX(out->cached, out->rows[d]);
+        out->elements[d] =
+            (q->works | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most) : q->room[d];
+        if (q->works >> d & 1)
+            out->cached = SL_MAX(out->cached, out->elements[d]);
     }
     out->busiest_seconds = busiest(q, out);
 }
@@ -122,15 +144,15 @@ struct group {
     uint32_t n, device[SL_PLACEMENT_DEVICES];
 };
 
-// Of those that train, who is joined to another; the ones with the most room first.
+// Of those that work, who is joined to another; the ones with the most room first.
 static uint32_t sort_candidates(const struct sl_plan_question *q, uint32_t out[SL_LENT_DEVICES_MAX])
 {
     uint32_t n = 0;
     for (uint32_t d = 0; d < q->n_devices; d++) {
         bool joined = false;
         for (uint32_t e = 0; e < q->n_devices; e++)
-            joined |= e != d && q->trains >> e & 1 && (q->rate[d][e] > 0 || q->rate[e][d] > 0);
-        if (!(q->trains >> d & 1) || !joined || q->room[d] == 0)
+            joined |= e != d && q->works >> e & 1 && (q->rate[d][e] > 0 || q->rate[e][d] > 0);
+        if (!(q->works >> d & 1) || !joined || q->room[d] == 0)
             continue;
         uint32_t at = n++;
         for (; at > 0 && q->room[out[at - 1]] < q->room[d]; at--)
@@ -193,7 +215,7 @@ static void assign_parts(const struct sl_plan_question *q, const struct group *g
         p->held[g->device[i]] = placement->held[i];
     for (uint32_t d = 0; d < q->n_devices; d++)
         for (uint32_t part = 0; part < g->n; part++)
-            if ((q->trains | q->reads) >> d & 1)
+            if ((q->works | q->reads) >> d & 1)
                 p->from[d][part] = fastest(q, p, d, part);
     // Among themselves they read as the placement has it, which spreads them over the links.
     for (uint32_t i = 0; i < g->n; i++)
@@ -204,30 +226,37 @@ static void assign_parts(const struct sl_plan_question *q, const struct group *g
         }
 }
 
-// The rows of each device where `first` of them, or a few more, are held by all that share.
+static uint32_t shift_of(const struct sl_plan_question *q)
+{
+    return q->kind == SL_LENT_GRAPH ? SL_LENT_EDGE_SHIFT : 0;
+}
+
+// The elements of each device where `first` of them, or a few more, are held by all that share.
 static void size_parts(const struct sl_plan_question *q, const struct group *g, uint32_t most,
                        uint64_t least, uint64_t first, struct sl_store_plan *out)
 {
     struct sl_lent_plan *p = &out->lent;
-    const uint64_t all = SL_MIN(q->most_rows, q->n_rows);
+    const uint64_t all = SL_MIN(q->most, q->n_elements);
+    p->shift = shift_of(q);
     p->first = SL_MIN(first, all);
     p->part_elements = SL_MIN((least - p->first) / most, (all - p->first) / g->n);
-    // Fewer rows than parts are left: there is room for them on each, or they lie on none.
+    p->part_elements -= p->part_elements & ((UINT64_C(1) << p->shift) - 1);
+    // Less than a run of each part is left: there is room for it on each, or it lies on none.
     const uint64_t rest = all - end_of(p);
-    if (rest < g->n && p->first + rest + most * p->part_elements <= least)
+    if (rest < (uint64_t)g->n << p->shift && p->first + rest + most * p->part_elements <= least)
         p->first += rest;
     out->cached = end_of(p);
     for (uint32_t d = 0; d < q->n_devices; d++) {
-        out->rows[d] = p->held[d]
-                           ? p->first + (uint64_t)__builtin_popcount(p->held[d]) * p->part_elements
-                       : (q->trains | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most_rows)
-                                                         : q->room[d];
-        if (q->trains >> d & 1)
-            out->cached = SL_MAX(out->cached, SL_MIN(out->rows[d], end_of(p)));
+        out->elements[d] =
+            p->held[d] ? p->first + (uint64_t)__builtin_popcount(p->held[d]) * p->part_elements
+            : (q->works | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most)
+                                             : q->room[d];
+        if (q->works >> d & 1)
+            out->cached = SL_MAX(out->cached, SL_MIN(out->elements[d], end_of(p)));
     }
     for (uint32_t d = 0; d < q->n_devices; d++)
-        if (q->trains >> d & 1 && !p->held[d])
-            out->cached = SL_MAX(out->cached, out->rows[d]);
+        if (q->works >> d & 1 && !p->held[d])
+            out->cached = SL_MAX(out->cached, out->elements[d]);
 }
 
 // The best one of these.
@@ -274,21 +303,26 @@ int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *o
 {
     const bool open = q->placement == SL_STORE_AUTO;
     struct sl_store_plan together;
+    const char *work = q->kind == SL_LENT_GRAPH ? "sample" : "train";
     char why[SL_STORE_REASON_BYTES] = "the job asks for it";
     alone(q, out);
     if (q->placement != SL_STORE_ALONE) {
         SL_TRY(share_best(q, open ? SL_STORE_SOLVER : q->placement, &together));
+        // Of the graph nobody asks for parts where they are of no use.
+        const bool whole = (open || q->kind == SL_LENT_GRAPH) && out->busiest_seconds == 0;
         const double ratio = together.busiest_seconds / out->busiest_seconds;
         if (!together.lent.n_parts)
-            snprintf(why, sizeof why, "no two GPUs that train reach one another's memory");
-        else if (open && out->busiest_seconds == 0)
-            snprintf(why, sizeof why, "each GPU that trains has room for every row");
+            snprintf(why, sizeof why, "no two GPUs that %s reach one another's memory%s", work,
+                     q->kind == SL_LENT_GRAPH ? ", or none has room for a run of edges" : "");
+        else if (whole)
+            snprintf(why, sizeof why, "each GPU that %ss has room for every %s", work,
+                     q->kind == SL_LENT_GRAPH ? "edge" : "row");
         else if (open)
             snprintf(why, sizeof why,
                      "in parts the busiest links and buses have %.0f %% of what they have with "
                      "each GPU alone",
                      100 * ratio);
-        if (together.lent.n_parts && (!open || ratio < 1))
+        if (together.lent.n_parts && !whole && (!open || ratio < 1))
             *out = together;
     }
     snprintf(out->reason, sizeof out->reason, "%s", why);

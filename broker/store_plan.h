@@ -1,5 +1,6 @@
 /*
- * store_plan.h - who holds which features, of all GPUs that train (XGNN 4.1, 4.2): arithmetic.
+ * store_plan.h - who holds which features, of all GPUs that train, and which edges of the graph, of
+ * all that sample (XGNN 4.1, 4.2): arithmetic. What is said of rows holds for edges.
  *
  * PROBLEM. GPUs that reach one another's memory hold more rows together than each alone, and read
  * them over links that may be slow. How they are laid out follows from the rows that each has room
@@ -16,8 +17,11 @@
  * is read at home and less over links, and more in the machine's memory. The share of the room is
  * the one of 32 steps, the least first, under which the busiest link or bus of a GPU, all of which
  * serve it at the same time, has the least to do: the bytes that go over it by its rate; the mean
- * over all GPUs that train. So little is held by all where links are much faster than the bus, and
+ * over all GPUs that work. So little is held by all where links are much faster than the bus, and
  * all is where they are slower.
+ *
+ * RUNS. Edges are dealt out in runs of 1 << SL_LENT_EDGE_SHIFT, so parts have a multiple of that.
+ * What does not fill a run of each part lies on every GPU that shares, where there is room.
  *
  * "auto" is the solver's plan where that leaves these less to do than each GPU alone.
  * Who reads and holds nothing (a standby trainer beside the graph) does not weigh.
@@ -35,34 +39,41 @@
 
 enum { SL_STORE_CURVE_POINTS = 4096, SL_STORE_REASON_BYTES = 256 };
 
-// How much of all reads the hottest rows have.
+// How much of all reads the first elements have: the hottest rows, edges as the file has them.
 struct sl_store_curve {
-    double
-        met[SL_STORE_CURVE_POINTS + 1]; // [i]: of the first i / SL_STORE_CURVE_POINTS of the rows
+    double met[SL_STORE_CURVE_POINTS + 1]; // [i]: of the first i / SL_STORE_CURVE_POINTS of them
 };
 
 // The rows in the order of their hotness, and how often each is read. Both (n_rows). SL_ENOMEM.
 int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n_rows,
                         struct sl_store_curve *out);
 
+/*
+ * Of the edges by their number; every edge of vertex v is read as often as the others of it.
+ * offsets (n_nodes + 1), edge_reads (n_nodes) of all edges of a vertex together.
+ */
+void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n_nodes,
+                             struct sl_store_curve *out);
+
 struct sl_plan_question {
+    enum sl_lent_kind kind;
     uint32_t n_devices;
-    uint64_t room[SL_LENT_DEVICES_MAX]; // rows that a device may hold
-    uint64_t trains, reads;             // bit d: on a GPU, all the time; now and then
+    uint64_t room[SL_LENT_DEVICES_MAX]; // elements that a device may hold
+    uint64_t works, reads;              // bit d: on a GPU, all the time; now and then
     // [d][e]: GB/s at which d reads the memory of e, 0: it does not; and the machine's
     float rate[SL_LENT_DEVICES_MAX][SL_LENT_DEVICES_MAX];
     double host;
-    uint64_t n_rows;
-    uint64_t most_rows; // that may lie on GPUs, all together
+    uint64_t n_elements;
+    uint64_t most; // that may lie on GPUs, all together
     enum sl_store_placement placement;
     const struct sl_store_curve *curve; // NULL: all are read equally often
 };
 
 struct sl_store_plan {
-    struct sl_lent_plan lent;           // of generation 0; n_parts 0: nobody lends
-    enum sl_store_placement placement;  // "auto" is one of the others
-    uint64_t rows[SL_LENT_DEVICES_MAX]; // that each device holds
-    uint64_t cached;                    // different ones, on all that train
+    struct sl_lent_plan lent;               // of generation 0; n_parts 0: nobody lends
+    enum sl_store_placement placement;      // "auto" is one of the others
+    uint64_t elements[SL_LENT_DEVICES_MAX]; // that each device holds
+    uint64_t cached;                        // different ones, on all that work
     // Seconds that the busiest link or bus of a GPU has to do for a GB that it reads, in the mean.
     double busiest_seconds;
     bool proved;                        // no placement of this kind is better

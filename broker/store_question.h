@@ -1,7 +1,8 @@
 /*
- * store_question.h - what a plan of who holds which rows (store_plan.h) goes by, of a job: the
- * devices that train, what each has room for, the links between them, and how often rows are
- * expected to be read. For the broker and for who only wants to know (a dry run).
+ * store_question.h - what a plan of who holds which rows, or edges (store_plan.h), goes by, of a
+ * job: the devices that train, or sample, what each has room for, the links between them,
+ * and how often rows and edges are expected to be read. For the broker and for who only wants to
+ * know (a dry run).
  */
 #ifndef SL_BROKER_STORE_QUESTION_H
 #define SL_BROKER_STORE_QUESTION_H
@@ -26,11 +27,12 @@ struct sl_store_site {
     const struct sl_budget_need *need;
     uint64_t available_bytes; // of the machine's memory
     const struct sl_store_rates *rates;
-    const struct sl_store_curve *curve; // NULL: not known
+    const struct sl_store_curve *curve[SL_LENT_KINDS]; // NULL: not known
+    uint64_t n_edges;
 };
 
-// Whether GPUs of this job may hold rows together: then their links have to be known.
-bool sl_store_may_share(const struct sl_config *config);
+// Whether GPUs of this job may hold rows, or edges, together: then their links have to be known.
+bool sl_store_may_share(const struct sl_config *config, enum sl_lent_kind kind);
 
 void sl_store_find_rates(const struct sl_config *config, const struct sl_gpu_report *gpus,
                          struct sl_store_rates *out);
@@ -42,17 +44,34 @@ uint64_t sl_store_room(const struct sl_store_site *site, uint32_t device, enum s
 void sl_store_ask(const struct sl_store_site *site, const enum sl_duty *duty,
                   struct sl_plan_question *out);
 
-// Whether the curve is worth its time: one pass over the edges for each hop, and no more of them
+// That an edge takes in a GPU's memory.
+uint64_t sl_store_edge_bytes(const struct sl_config *config, const struct sl_dataset *ds);
+
+// Edges that a sampler's GPU is expected to have room for before one has looked; 0 on a CPU device.
+uint64_t sl_store_graph_room(const struct sl_config *config, const struct sl_dataset *ds,
+                             uint32_t device);
+
+// Of the graph, where samplers work that have room for so many edges (n_devices; 0: none does).
+void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
+                        struct sl_plan_question *out);
+
+// What is expected of an epoch.
+struct sl_store_foreseen {
+    struct sl_store_curve curve[SL_LENT_KINDS];
+    double inputs;     // different rows of a mini-batch; 0: not known, it is by degrees
+    double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
+};
+
+// Whether the curves are worth its time: one pass over the edges for each hop, and no more of them
 // than take a second or two.
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds);
 
 /*
- * How much of all reads the hottest rows of the cache's policy are expected to have, and the
- * different rows of a mini-batch, in *inputs (0: not known, since this sampler's cannot be
- * foreseen: then it is by degrees). A policy that counts visits is taken for one that foresees
- * them. On any thread. SL_ENOMEM; SL_EABORTED once *cancel (may be NULL) is set.
+ * How much of all reads the hottest rows of the cache's policy are expected to have, and the first
+ * edges of the file. A policy that counts visits is taken for one that foresees them. On any
+ * thread. SL_ENOMEM; SL_EABORTED once *cancel (may be NULL) is set.
  */
 int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds,
-                     const atomic_bool *cancel, struct sl_store_curve *out, double *inputs);
+                     const atomic_bool *cancel, struct sl_store_foreseen *out);
 
 #endif

@@ -109,8 +109,8 @@ struct store {
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
-    struct sl_store_view view;      // who holds which of them together
-    struct sl_config config;        // with what "auto" is here
+    struct sl_store_view view[SL_LENT_KINDS]; // who holds what together
+    struct sl_config config;                  // with what "auto" is here
 };
 
 static int goes_on(void *ctx, uint64_t n)
@@ -123,7 +123,7 @@ static int goes_on(void *ctx, uint64_t n)
 // What the hottest vertices are to a mini-batch; only of uniform sampling something is known.
 static int forecast(const struct sl_config *c, const struct sl_dataset *ds, struct store *out)
 {
-    const struct sl_visits_watch watch = {goes_on, NULL};
+    const struct sl_visits_watch watch = {.on_vertices = goes_on};
     if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
         return SL_OK;
     uint32_t *visits = malloc(SL_MAX(ds->n_nodes, (uint64_t)1) * sizeof *visits);
@@ -197,7 +197,7 @@ static int find_store(const struct run *r, struct store *out)
                           .why = c.cache.why,
                           .way = find_way(&c, ds, available),
                           .config = c};
-    SL_TRY(sl_store_view_find(&out->config, ds, available, &out->view));
+    SL_TRY(sl_store_view_find(&out->config, ds, available, out->view));
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
     if (!out->rows.n_slots)
@@ -263,7 +263,8 @@ static void print_plan_text(const struct run *r, const struct store *store)
         printf("prefer      %s, by itself: %s\n",
                sl_store_preference_words[store->config.store.prefer],
                store->config.store.prefer_why);
-    sl_store_view_print(&store->view, stdout);
+    for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+        sl_store_view_print(&store->view[kind], stdout);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
@@ -307,7 +308,9 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON_AddStringToObject(store, "prefer", sl_store_preference_words[s->config.store.prefer]);
     if (s->config.store.prefer_why)
         cJSON_AddStringToObject(store, "prefer_reason", s->config.store.prefer_why);
-    sl_store_view_add(&s->view, store);
+    sl_store_view_add(&s->view[SL_LENT_FEATURES], store);
+    if (s->view[SL_LENT_GRAPH].shown)
+        sl_store_view_add(&s->view[SL_LENT_GRAPH], cJSON_AddObjectToObject(store, "graph"));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);

@@ -115,30 +115,44 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     fprintf(out, "\n");
 }
 
-// Who held rows together, and how much came from where.
-static void print_links(FILE *out, const struct sl_read_report *r)
+// How much of a kind came from where.
+static void print_ways(FILE *out, const struct sl_read_report *r, const char *kind)
 {
     enum { OWN, PEERS, MEMORY, PLACES };
     char text[PLACES][SL_UNITS_BYTES];
     double n[PLACES] = {0};
     struct sl_stats_link link;
-    if (!r->of.store.placement[0])
-        return;
     SL_FOR_EACH_ENTRY(link, sl_stats_link_fields, r->of.store.links)
     {
+        if (strcmp(link.kind, kind) != 0)
+            continue;
         n[sl_stats_link_is_peer(&link)       ? PEERS
           : strcmp(link.from, "memory") == 0 ? MEMORY
                                              : OWN] += link.bytes;
     }
-    fprintf(out, "store       %s", r->of.store.placement);
-    if (r->of.store.parts > 0)
-        fprintf(out, ", %.0f parts", r->of.store.parts);
-    fprintf(out, ", %.0f rows on GPUs: %s", r->of.store.gpu_rows, r->of.store.placement_reason);
     if (n[OWN] + n[PEERS] + n[MEMORY] > 0)
         fprintf(out, "; %s from a GPU's own memory, %s from peers, %s from the machine's",
                 bytes(text[OWN], n[OWN]), bytes(text[PEERS], n[PEERS]),
                 bytes(text[MEMORY], n[MEMORY]));
     fprintf(out, "\n");
+}
+
+// Who held what together.
+static void print_links(FILE *out, const struct sl_read_report *r)
+{
+    const struct sl_report_totals *t = &r->of;
+    if (t->store.placement[0]) {
+        fprintf(out, "store       %s", t->store.placement);
+        if (t->store.parts > 0)
+            fprintf(out, ", %.0f parts", t->store.parts);
+        fprintf(out, ", %.0f rows on GPUs: %s", t->store.gpu_rows, t->store.placement_reason);
+        print_ways(out, r, "features");
+    }
+    if (t->store.graph_parts > 0) {
+        fprintf(out, "graph       %s, %.0f parts, %.0f edges on GPUs: %s", t->store.graph_placement,
+                t->store.graph_parts, t->store.gpu_edges, t->store.graph_placement_reason);
+        print_ways(out, r, "graph");
+    }
 }
 
 static void print_precision(FILE *out, const struct sl_report_totals *r)

@@ -65,6 +65,8 @@ enum sl_store_placement {
 };
 // Which of both gets the memory of a GPU that samples and trains, where there is not enough.
 enum sl_store_preference { SL_PREFER_AUTO, SL_PREFER_GRAPH, SL_PREFER_FEATURES };
+// By preference: of a GPU's free memory what the graph may take; its trainer may come for the rest.
+extern const double sl_config_graph_shares[SL_PREFER_FEATURES + 1];
 extern const char *const sl_store_preference_words[]; // the same in the job file, then NULL
 extern const char *const sl_store_placement_words[];  // the same in the job file, then NULL
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
@@ -186,6 +188,8 @@ struct sl_config {
         enum sl_store_placement placement;
         bool feature_ratio_auto;
         double feature_ratio; // of the vertices, on all GPUs together; 0 when auto
+        bool graph_ratio_auto;
+        double graph_ratio; // of the edges, on the GPUs that sample together; 0 when auto
         enum sl_store_preference prefer;
         // No key: why "auto" became this preference, a text that stays; NULL: the job names it.
         const char *prefer_why;

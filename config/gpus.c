@@ -268,6 +268,8 @@ int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *rep
             config->store.prefer = SL_PREFER_AUTO;
             config->store.feature_ratio_auto = true;
             config->store.feature_ratio = 0;
+            config->store.graph_ratio_auto = true;
+            config->store.graph_ratio = 0;
             return check_exchange_without(&p, report);
         }
         take_auto(report, config);

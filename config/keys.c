@@ -67,6 +67,9 @@ static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
 static const char *const exchange_kinds[] = {
     [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
+const double sl_config_graph_shares[] = {
+    [SL_PREFER_AUTO] = 0.6, [SL_PREFER_GRAPH] = 0.8, [SL_PREFER_FEATURES] = 0.3};
+
 const char *const sl_store_preference_words[] = {[SL_PREFER_AUTO] = "auto",
                                                  [SL_PREFER_GRAPH] = "graph",
                                                  [SL_PREFER_FEATURES] = "features",
@@ -338,7 +341,8 @@ const struct sl_key sl_keys[] = {
             "looks at none."},
     {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement),
      .words = sl_store_placement_words, .fallback = "\"auto\"",
-     .doc = "How GPUs that train hold features together, each a part, and read one another's: "
+     .doc = "How GPUs that train hold features together, each a part, and read one another's, and "
+            "GPUs that sample the graph: "
             "solver with as few copies as the links between them allow (XGNN), cliques in groups "
             "of GPUs that all reach one another, one_copy each row on one GPU only, alone not at "
             "all. auto is solver where that caches more than each alone. Only of GPUs."},
@@ -349,7 +353,11 @@ const struct sl_key sl_keys[] = {
      .doc = "Share of the vertices whose features lie on GPUs, all of them together, at most; "
             "cache.ratio is that of each trainer. auto is what they have room for. Only of GPUs, "
             "and not with none."},
-
+    {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio),
+     .min = 0, .max = 1,
+     .word = "auto", FLAG(store.graph_ratio_auto), .fallback = "\"auto\"",
+     .doc = "Share of the edges that lie on GPUs that sample, all of them together, at most: the "
+            "first ones of the file. auto is what they have room for. Only of GPUs."},
     {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer),
      .words = sl_store_preference_words, .fallback = "\"auto\"",
      .doc = "What gets the memory of a GPU that samples and trains where it has not enough for "

@@ -222,6 +222,11 @@ static int check_store(const struct sl_parse *p)
                              "found %g with devices that are no GPUs, wanted it only where GPUs "
                              "train: take it out, or list GPUs",
                              c->store.feature_ratio);
+    if (!c->store.graph_ratio_auto && !sl_config_asks_for_gpus(c))
+        return sl_parse_fail(p, "store.graph_ratio",
+                             "found %g with devices that are no GPUs, wanted it only where GPUs "
+                             "sample: take it out, or list GPUs",
+                             c->store.graph_ratio);
     if (c->store.prefer != SL_PREFER_AUTO && !sl_config_asks_for_gpus(c))
         return sl_parse_fail(p, "store.prefer",
                              "found \"%s\" with devices that are no GPUs, wanted \"auto\": the "

@@ -63,7 +63,7 @@ static int by_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_
     uint32_t *hotness = malloc((ds->n_nodes + 1) * sizeof *hotness);
     if (!hotness)
         return fail_memory(ds);
-    const struct sl_visits_watch watch = {on_vertices, progress};
+    const struct sl_visits_watch watch = {.on_vertices = on_vertices, .ctx = progress};
     sl_progress_begin(progress, "hotness", ds->n_nodes * n_hops, "vertices");
     int rc = sl_visits_expect(ds, fanout, n_hops, &watch, hotness);
     if (rc == SL_OK && last)

@@ -24,10 +24,17 @@ static int stop_on_request(void *facts, uint64_t n)
     return SL_OK;
 }
 
+static void tell_hop(void *facts, int64_t fanout, const double *visits)
+{
+    const struct sl_cache_inputs *f = facts;
+    f->on_hop(f->ctx, fanout, visits);
+}
+
 static int by_expected_visits(const struct sl_cache_inputs *facts, uint32_t *hotness)
 {
     struct sl_cache_inputs f = *facts;
-    const struct sl_visits_watch watch = {stop_on_request, &f};
+    const struct sl_visits_watch watch = {
+        .on_vertices = stop_on_request, .ctx = &f, .on_hop = f.on_hop ? tell_hop : NULL};
     return sl_visits_expect(f.dataset, f.fanout, f.n_hops, &watch, hotness);
 }
 

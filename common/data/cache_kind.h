@@ -33,6 +33,9 @@ struct sl_cache_inputs {
     uint32_t n_hops;
     const int64_t *fanout;     // (n_hops) of training, from the seeds outwards; -1 = all
     const atomic_bool *cancel; // SL_EABORTED once it is set; may be NULL
+    // May be NULL: what metrics that are visits find on the way (sl_visits_watch).
+    void (*on_hop)(void *ctx, int64_t fanout, const double *visits);
+    void *ctx;
 };
 
 struct sl_cache_kind {

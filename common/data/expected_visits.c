@@ -136,6 +136,8 @@ static int follow_hops(struct hop *h, const int64_t *fanout, uint32_t n_hops, do
         visits[train->ids[i]] = 1;
     for (uint32_t hop = 0; hop < n_hops; hop++) {
         h->fanout = fanout[hop];
+        if (h->watch->on_hop)
+            h->watch->on_hop(h->watch->ctx, h->fanout, visits);
         SL_TRY(pass_on(h, visits));
     }
     for (uint64_t v = 0; v < h->ds->n_nodes; v++)

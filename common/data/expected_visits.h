@@ -14,11 +14,13 @@
 
 #include "common/data/dataset.h"
 
-// Called before so many more vertices of a hop are processed, by one thread at a time; what is not
-// SL_OK ends it.
 struct sl_visits_watch {
+    // Called before so many more vertices of a hop are processed, by one thread at a time; what is
+    // not SL_OK ends it.
     int (*on_vertices)(void *ctx, uint64_t n);
     void *ctx;
+    // May be NULL. Before a hop of this fanout: visits (n_nodes) so far, which it draws for.
+    void (*on_hop)(void *ctx, int64_t fanout, const double *visits);
 };
 
 /*

@@ -14,6 +14,7 @@
 #define OF_PROCESS(...)    SL_FIELD(sl_report_process, __VA_ARGS__)
 #define OF_CACHE(...)      SL_FIELD(sl_report_cache, __VA_ARGS__)
 #define OF_HELD(...)       SL_FIELD(sl_report_held, __VA_ARGS__)
+#define OF_HELD_EDGES(...) SL_FIELD(sl_report_held_edges, __VA_ARGS__)
 
 #define TABLE(name, ...)                                                                           \
     static const struct sl_field name##_list[] = {__VA_ARGS__};                                    \
@@ -30,6 +31,7 @@ TABLE(sl_report_resume_fields, SL_REPORT_RESUME(OF_RESUME))
 TABLE(sl_report_process_fields, SL_REPORT_PROCESS(OF_PROCESS))
 TABLE(sl_report_cache_fields, SL_REPORT_CACHE(OF_CACHE))
 TABLE(sl_report_held_fields, SL_REPORT_HELD(OF_HELD))
+TABLE(sl_report_held_edges_fields, SL_REPORT_HELD_EDGES(OF_HELD_EDGES))
 // clang-format on
 
 int sl_read_report_init(struct sl_read_report *r, const cJSON *report)

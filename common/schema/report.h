@@ -22,6 +22,7 @@
 #define SL_IF_READS             SL_IF(sl_report_totals, reads)
 #define SL_IF_GPUS              SL_IF(sl_report_totals, gpus)
 #define SL_IF_LENDS             SL_IF(sl_report_totals, lends)
+#define SL_IF_LENDS_GRAPH       SL_IF(sl_report_totals, lends_graph)
 #define SL_IF_GPU_SAMPLES       SL_IF(sl_report_totals, gpu_samples)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
@@ -80,7 +81,12 @@
     X(store., TEXT, placement, SL_IF_LENDS) X(store., TEXT, placement_reason, SL_IF_LENDS) \
     X(store., WHOLE, parts, SL_IF_LENDS) X(store., WHOLE, plans, SL_IF_LENDS) \
     X(store., WHOLE, gpu_rows, SL_IF_LENDS) X(store., TREE, held, SL_IF_LENDS) \
-    X(store., TREE, links, SL_IF_LENDS) \
+    X(store., TREE, links, SL_IF_LENDS_GRAPH) /* of both kinds */ \
+    X(store., TEXT, graph_placement, SL_IF_LENDS_GRAPH) \
+    X(store., TEXT, graph_placement_reason, SL_IF_LENDS_GRAPH) \
+    X(store., WHOLE, graph_parts, SL_IF_LENDS_GRAPH) \
+    X(store., WHOLE, graph_plans, SL_IF_LENDS_GRAPH) \
+    X(store., WHOLE, gpu_edges, SL_IF_LENDS_GRAPH) X(store., TREE, graph_held, SL_IF_LENDS_GRAPH) \
     END(store) \
     BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
@@ -178,6 +184,9 @@
 // Of "store.held": what a device's trainer holds. Those of "store.links" are of stats.h.
 #define SL_REPORT_HELD(X, ...) \
     X(, WHOLE, device) X(, WHOLE, rows) X(, WHOLE, bytes) X(, WHOLE, parts)
+// Of "store.graph_held": what a device's sampler does.
+#define SL_REPORT_HELD_EDGES(X, ...) \
+    X(, WHOLE, device) X(, WHOLE, edges) X(, WHOLE, bytes) X(, WHOLE, parts)
 
 // A struct that is an entry of a list, or a part of one, and its fields.
 #define SL_REPORT_ENTRY(record, LIST) \
@@ -191,6 +200,7 @@ SL_REPORT_ENTRY(sl_report_resume, SL_REPORT_RESUME)
 SL_REPORT_ENTRY(sl_report_process, SL_REPORT_PROCESS)
 SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
 SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
+SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
 // Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches,
 // the order is that of a walk.
@@ -204,7 +214,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

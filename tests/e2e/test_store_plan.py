@@ -263,6 +263,51 @@ def test_all_gpus_hold_no_more_than_feature_ratio(box):
     assert all(d["rows"] < SMALL // 5 for d in store["held"]), store
 
 
+def graph_plan(box, samplers, **store):
+    """Of a job with so many GPUs that sample, all linked, and one more that trains."""
+    gpus = samplers + 1
+    return dry_run(
+        box,
+        linked(gpus),
+        devices=[{"kind": "cuda", "index": i} for i in range(gpus)],
+        allocation={"samplers": samplers, "trainers": 1, "switching": False},
+        store=store,
+    )
+
+
+RUN = 1024  # edges
+
+
+@cases(("2", 2), ("3", 3))
+def test_a_dry_run_shows_who_would_hold_the_graph(box, name, samplers):
+    store, said = graph_plan(box, samplers, graph_ratio=0.8, placement="solver")
+    graph = store["graph"]
+    assert graph["placement"] == "solver" and graph["parts"] == samplers, graph
+    assert [d["device"] for d in graph["held"]] == list(range(samplers)), graph
+    whole = {d["device"]: d["edges"] - graph["first_edges"] for d in graph["held"]}
+    assert all(n > 0 and n % RUN == 0 for n in whole.values()), graph
+    assert graph["gpu_edges"] == graph["first_edges"] + sum(whole.values()), graph
+    assert all(d["bytes"] == 4 * d["edges"] for d in graph["held"]), graph
+    for reader in range(samplers):
+        ways = {w["from"]: w for w in graph["links"] if w["reader"] == reader}
+        assert abs(sum(w["share"] for w in ways.values()) - 1) < 1e-6, ways
+        assert ways[str((reader + 1) % samplers)]["share"] > 0, ways
+        assert ways["memory"]["epoch_bytes"] > 0, ways
+    assert set(graph["placements"]) == {"alone"} | SHARED, graph
+    assert "\ngraph       solver: " in said and "edges (" in said, said
+
+
+def test_a_graph_that_each_gpu_has_room_for_is_in_no_parts(box):
+    store, _ = graph_plan(box, 2)
+    assert store["graph"]["placement"] == "alone" and store["graph"]["parts"] == 0, store
+    assert "room for every edge" in store["graph"]["placement_reason"], store
+
+
+def test_one_gpu_that_samples_has_no_plan_of_the_graph(box):
+    store, said = graph_plan(box, 1)
+    assert "graph" not in store and "\ngraph " not in said, store
+
+
 def test_with_room_for_everything_nobody_shares(box):
     store, _ = dry_run(box, linked(4), cache={"policy": "expected"})
     assert store["placement"] == "alone" and store["gpu_rows"] == SMALL, store
@@ -310,7 +355,11 @@ def test_keys_that_contradict_one_another_are_refused(box, name, store, cache, w
     assert result.rc == 2 and why in result.err, result
 
 
-@cases(("placement", {"placement": "solver"}), ("ratio", {"feature_ratio": 0.5}))
+@cases(
+    ("placement", {"placement": "solver"}),
+    ("ratio", {"feature_ratio": 0.5}),
+    ("graph-ratio", {"graph_ratio": 0.5}),
+)
 def test_what_is_of_gpus_is_refused_on_cores(box, name, store):
     machine = Machine.with_gpus(box)
     result = machine.plan(devices=[CPU, CPU], store=store, cache={"policy": "degree"})

@@ -96,7 +96,7 @@ START_TEST(hotness_is_in_order_where_parts_begin_and_end)
     uint64_t sizes[SL_SPLIT_SIZES_MAX];
     bool end = false, most = false;
     give_duties(both);
-    const struct sl_lent_plan *p = &job.split.store.plan.lent;
+    const struct sl_lent_plan *p = &job.split.store.plan[SL_LENT_FEATURES].lent;
     const uint32_t n = sl_split_cache_sizes(&job.split, sizes);
     ck_assert_uint_le(n, SL_SPLIT_SIZES_MAX);
     for (uint32_t i = 0; i < n; i++) {
@@ -104,6 +104,111 @@ START_TEST(hotness_is_in_order_where_parts_begin_and_end)
         most |= sizes[i] >= 2 * ROOM;
     }
     ck_assert(end && most);
+}
+END_TEST
+
+// --- the graph -----------------------------------------------------------------------------------
+
+enum { EDGES = 100000, EDGE_ROOM = 40000 };
+
+static void make_samplers(void)
+{
+    make_gpus();
+    job.config.store.graph_ratio_auto = true;
+    job.dataset.n_edges = EDGES;
+    job.split.roles = (struct sl_roles){2, 0};
+    job.split.store.graph_planned = true;
+}
+
+static uint64_t graph_generation(void)
+{
+    return sl_lent_generation(&job.arena, SL_LENT_GRAPH);
+}
+
+static void says_hello(uint32_t device, uint64_t edges)
+{
+    Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
+    hello.graph_edges = edges;
+    sl_split_take_hello(&job.split, sl_split_member(&job.split, SL_ROLE_SAMPLER, device), &hello);
+}
+
+START_TEST(samplers_that_come_share_the_graph)
+{
+    struct sl_lent_plan plan;
+    says_hello(0, EDGE_ROOM);
+    ck_assert_uint_eq(graph_generation(), 0); // alone
+    says_hello(1, EDGE_ROOM);
+    ck_assert_uint_eq(graph_generation(), 1);
+    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert_uint_eq(plan.n_parts, 2);
+    ck_assert_uint_eq(plan.shift, SL_LENT_EDGE_SHIFT);
+    ck_assert_uint_eq(plan.held[0] | plan.held[1], 3);
+    ck_assert_uint_eq(generation(), 0); // of the features
+}
+END_TEST
+
+START_TEST(before_caches_are_given_out_rooms_are_only_known)
+{
+    struct sl_lent_plan plan;
+    job.split.store.graph_planned = false;
+    says_hello(0, EDGE_ROOM);
+    says_hello(1, EDGE_ROOM);
+    ck_assert_uint_eq(graph_generation(), 0);
+    sl_split_assign_caches(&job.split);
+    ck_assert_uint_eq(graph_generation(), 1);
+    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert_uint_eq(plan.n_parts, 2);
+}
+END_TEST
+
+START_TEST(a_replacement_with_the_same_room_changes_no_plan)
+{
+    says_hello(0, EDGE_ROOM);
+    says_hello(1, EDGE_ROOM);
+    says_hello(1, EDGE_ROOM);
+    says_hello(1, EDGE_ROOM + 5000);
+    ck_assert_uint_eq(graph_generation(), 1);
+    says_hello(1, EDGE_ROOM / 2);
+    ck_assert_uint_eq(graph_generation(), 2);
+}
+END_TEST
+
+START_TEST(a_sampler_that_leaves_lends_nothing)
+{
+    struct sl_lent_plan plan;
+    says_hello(0, EDGE_ROOM);
+    says_hello(1, EDGE_ROOM);
+    job.split.roles = (struct sl_roles){1, 1};
+    sl_split_take_room(&job.split, 1, 0);
+    ck_assert_uint_eq(graph_generation(), 2);
+    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert_uint_eq(plan.n_parts, 0);
+    job.split.roles = (struct sl_roles){2, 0};
+    says_hello(1, EDGE_ROOM);
+    ck_assert_uint_eq(graph_generation(), 3);
+}
+END_TEST
+
+START_TEST(cores_and_whole_graphs_are_in_no_plan)
+{
+    says_hello(0, 0); // a CPU device
+    says_hello(1, EDGE_ROOM);
+    ck_assert_uint_eq(graph_generation(), 0);
+    says_hello(1, EDGES);
+    says_hello(0, EDGES);
+    ck_assert_uint_eq(graph_generation(), 0);
+}
+END_TEST
+
+START_TEST(gpus_hold_no_more_edges_than_the_job_allows)
+{
+    job.config.store.graph_ratio_auto = false;
+    job.config.store.graph_ratio = 0.3;
+    says_hello(0, EDGES);
+    says_hello(1, EDGES);
+    const struct sl_store_plan *p = &job.split.store.plan[SL_LENT_GRAPH];
+    ck_assert_uint_le(p->cached, 3 * EDGES / 10);
+    ck_assert_uint_le(p->elements[0], 3 * EDGES / 10);
 }
 END_TEST
 
@@ -117,6 +222,15 @@ int main(void)
     tcase_add_test(t, who_leaves_or_stands_by_lends_nothing);
     tcase_add_test(t, who_never_shares_publishes_nothing);
     tcase_add_test(t, hotness_is_in_order_where_parts_begin_and_end);
+    suite_add_tcase(s, t);
+    t = tcase_create("graph");
+    tcase_add_checked_fixture(t, make_samplers, teardown);
+    tcase_add_test(t, samplers_that_come_share_the_graph);
+    tcase_add_test(t, before_caches_are_given_out_rooms_are_only_known);
+    tcase_add_test(t, a_replacement_with_the_same_room_changes_no_plan);
+    tcase_add_test(t, a_sampler_that_leaves_lends_nothing);
+    tcase_add_test(t, cores_and_whole_graphs_are_in_no_plan);
+    tcase_add_test(t, gpus_hold_no_more_edges_than_the_job_allows);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -19,12 +19,12 @@ static const float OWN = 900, FAST = 50, SINGLE = 25;
 static struct sl_plan_question apart(uint32_t n, uint64_t room)
 {
     struct sl_plan_question q = {
-        .n_devices = n + 1, .host = 12, .n_rows = ROWS, .most_rows = ROWS, .reads = 1};
+        .n_devices = n + 1, .host = 12, .n_elements = ROWS, .most = ROWS, .reads = 1};
     for (uint32_t d = 0; d <= n; d++)
         q.rate[d][d] = OWN;
     for (uint32_t d = 1; d <= n; d++) {
         q.room[d] = room;
-        q.trains |= UINT64_C(1) << d;
+        q.works |= UINT64_C(1) << d;
     }
     return q;
 }
@@ -81,17 +81,19 @@ static uint64_t end_of(const struct sl_store_plan *p)
 static void expect_sound(const struct sl_plan_question *q, const struct sl_store_plan *p)
 {
     const struct sl_lent_plan *l = &p->lent;
-    ck_assert(end_of(p) <= SL_MIN(q->n_rows, q->most_rows));
-    ck_assert_uint_le(p->cached, SL_MIN(q->n_rows, q->most_rows));
+    ck_assert(end_of(p) <= SL_MIN(q->n_elements, q->most));
+    ck_assert_uint_le(p->cached, SL_MIN(q->n_elements, q->most));
     ck_assert_uint_eq(l->generation, 0);
-    ck_assert_uint_eq(l->shift, 0);
+    const uint32_t shift = q->kind == SL_LENT_GRAPH && l->n_parts ? SL_LENT_EDGE_SHIFT : 0;
+    ck_assert_uint_eq(l->shift, shift);
+    ck_assert_uint_eq(l->part_elements % (UINT64_C(1) << l->shift), 0);
     for (uint32_t d = 0; d < q->n_devices; d++) {
         const uint32_t held = (uint32_t)__builtin_popcount(l->held[d]);
-        ck_assert_msg(p->rows[d] <= q->room[d], "device %u: %llu rows of %llu", d,
-                      (unsigned long long)p->rows[d], (unsigned long long)q->room[d]);
-        ck_assert(held == 0 || q->trains >> d & 1);
+        ck_assert_msg(p->elements[d] <= q->room[d], "device %u: %llu rows of %llu", d,
+                      (unsigned long long)p->elements[d], (unsigned long long)q->room[d]);
+        ck_assert(held == 0 || q->works >> d & 1);
         if (held)
-            ck_assert_uint_eq(p->rows[d], l->first + held * l->part_elements);
+            ck_assert_uint_eq(p->elements[d], l->first + held * l->part_elements);
         for (uint32_t part = 0; part < l->n_parts; part++) {
             const uint32_t from = l->from[d][part];
             if (l->held[d] >> part & 1)
@@ -100,7 +102,7 @@ static void expect_sound(const struct sl_plan_question *q, const struct sl_store
                 continue;
             ck_assert(l->held[from] >> part & 1);
             ck_assert(q->rate[d][from] > 0);
-            ck_assert((q->trains | q->reads) >> d & 1);
+            ck_assert((q->works | q->reads) >> d & 1);
         }
     }
 }
@@ -133,7 +135,7 @@ START_TEST(gpus_that_all_reach_one_another_hold_a_part_each)
     ck_assert(p.proved);
     for (uint32_t part = 0; part < n; part++)
         ck_assert_uint_ne(p.lent.from[0][part], SL_LENT_NOBODY); // which reads and holds nothing
-    ck_assert_uint_eq(p.rows[0], 0);
+    ck_assert_uint_eq(p.elements[0], 0);
 }
 END_TEST
 
@@ -156,7 +158,7 @@ START_TEST(where_links_are_missing_parts_lie_twice)
         q.rate[3][d] = q.rate[d][3] = 0;
     p = planned(&q);
     ck_assert_uint_eq(p.lent.n_parts, 2);
-    ck_assert_uint_eq(p.rows[3], 100);
+    ck_assert_uint_eq(p.elements[3], 100);
 }
 END_TEST
 
@@ -167,7 +169,7 @@ START_TEST(gpus_that_reach_nobody_are_alone)
         const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
         ck_assert_uint_eq(p.placement, SL_STORE_ALONE);
         ck_assert_uint_eq(p.lent.n_parts, 0);
-        ck_assert_uint_eq(p.rows[4], 100);
+        ck_assert_uint_eq(p.elements[4], 100);
     }
 }
 END_TEST
@@ -186,7 +188,7 @@ START_TEST(a_gpu_with_little_room_holds_no_part)
     const struct sl_store_plan p = planned(&q);
     ck_assert_uint_eq(p.lent.n_parts, 3);
     ck_assert_uint_eq(p.lent.held[3], 0);
-    ck_assert_uint_eq(p.rows[3], 10);
+    ck_assert_uint_eq(p.elements[3], 10);
     ck_assert_uint_eq(p.cached, 2400);
     for (uint32_t part = 0; part < 3; part++)
         ck_assert_uint_ne(p.lent.from[3][part], SL_LENT_NOBODY);
@@ -196,10 +198,10 @@ END_TEST
 START_TEST(all_gpus_hold_no_more_than_the_job_allows)
 {
     struct sl_plan_question q = linked(4, 800, FAST);
-    for (q.most_rows = 0; q.most_rows < 50; q.most_rows++)
+    for (q.most = 0; q.most < 50; q.most++)
         for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++)
             planned_as(q, (enum sl_store_placement)placement);
-    q.most_rows = 1003; // no multiple of the parts: three rows are on none, or on each
+    q.most = 1003; // no multiple of the parts: three rows are on none, or on each
     const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(p.cached, 1003);
     ck_assert_uint_eq(p.lent.first, 3);
@@ -229,7 +231,7 @@ END_TEST
 static uint32_t source_of(const struct sl_plan_question *q, const struct sl_store_plan *p,
                           uint32_t d, uint64_t r)
 {
-    const uint64_t near = p->lent.held[d] ? p->lent.first : p->rows[d];
+    const uint64_t near = p->lent.held[d] ? p->lent.first : p->elements[d];
     if (r < near)
         return d;
     if (r < p->lent.first || r >= end_of(p))
@@ -284,13 +286,165 @@ START_TEST(every_plan_is_sound)
                 if (CHANCE(3))
                     join(&q, a, b, (float)(1 + CHANCE(60)));
         }
-        q.most_rows = CHANCE(3) ? ROWS : CHANCE(ROWS);
+        q.most = CHANCE(3) ? ROWS : CHANCE(ROWS);
         q.curve = CHANCE(2) ? &curve : NULL;
         const struct sl_store_plan alone = planned_as(q, SL_STORE_ALONE);
         ck_assert_double_le(planned(&q).busiest_seconds, alone.busiest_seconds);
         for (int placement = SL_STORE_SOLVER; placement <= SL_STORE_ONE_COPY; placement++)
             planned_as(q, (enum sl_store_placement)placement);
     }
+}
+END_TEST
+
+// The graph: rows of any degree, and of each vertex as many reads as chance has it.
+enum { VERTICES = 3000 };
+static uint64_t offsets[VERTICES + 1];
+static float edge_reads[VERTICES];
+
+static void make_graph(void)
+{
+    for (uint32_t v = 0; v < VERTICES; v++) {
+        const struct sl_rng_block random = sl_philox(5, 0, 0, 0, v);
+        const uint32_t *w = random.w;
+        offsets[v + 1] = offsets[v] + (v % 7 == 0 ? 0 : w[0] % 200) + (v == 1000 ? 100000 : 0);
+        const float each = (float)(50 + w[1] % 100) / (float)(100 + v); // of its edges
+        edge_reads[v] = (float)(offsets[v + 1] - offsets[v]) * each;
+    }
+}
+
+static struct sl_plan_question of_graph(struct sl_plan_question q)
+{
+    q.kind = SL_LENT_GRAPH;
+    q.n_elements = q.most = offsets[VERTICES];
+    q.reads = 0;
+    return q;
+}
+
+START_TEST(the_curve_of_edges_is_that_of_all_edges_counted)
+{
+    struct sl_store_curve curve;
+    double all = 0, before = 0;
+    uint64_t edge = 0;
+    make_graph();
+    sl_store_curve_of_edges(offsets, edge_reads, VERTICES, &curve);
+    for (uint32_t v = 0; v < VERTICES; v++)
+        all += (double)edge_reads[v];
+    for (uint32_t v = 0; v < VERTICES; v++)
+        for (uint64_t e = offsets[v]; e < offsets[v + 1]; e++, edge++) {
+            const double each = (double)edge_reads[v] / (double)(offsets[v + 1] - offsets[v]);
+            const double at = (double)edge * SL_STORE_CURVE_POINTS / (double)offsets[VERTICES];
+            const uint32_t i = (uint32_t)at; // between points of the curve
+            ck_assert_double_ge(before / all, curve.met[i] - 1e-6);
+            ck_assert_double_le(before / all, curve.met[i + 1] + 1e-6);
+            before += each;
+        }
+    ck_assert_double_eq_tol(curve.met[SL_STORE_CURVE_POINTS], 1, 1e-9);
+    ck_assert_double_eq(curve.met[0], 0);
+}
+END_TEST
+
+START_TEST(edges_that_nobody_reads_count_the_same)
+{
+    static const float none[VERTICES];
+    struct sl_store_curve curve;
+    make_graph();
+    sl_store_curve_of_edges(offsets, none, VERTICES, &curve);
+    ck_assert_double_eq_tol(curve.met[SL_STORE_CURVE_POINTS / 4], 0.25, 1e-9);
+}
+END_TEST
+
+// Edge e is read by device d there.
+static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl_store_plan *p,
+                               uint32_t d, uint64_t e)
+{
+    const struct sl_lent_plan *l = &p->lent;
+    const uint64_t near = l->held[d] ? l->first : p->elements[d];
+    if (e < near)
+        return d;
+    if (e < l->first || e >= end_of(p))
+        return q->n_devices;
+    const uint32_t from = l->from[d][((e - l->first) >> l->shift) % l->n_parts];
+    return from == SL_LENT_NOBODY ? q->n_devices : from;
+}
+
+// Every subset of four GPUs samples, under each placement: where each edge is read, counted.
+START_TEST(every_subset_of_gpus_reads_what_shares_say)
+{
+    struct sl_store_curve curve;
+    make_graph();
+    sl_store_curve_of_edges(offsets, edge_reads, VERTICES, &curve);
+    const uint64_t n_edges = offsets[VERTICES];
+    double all = 0;
+    for (uint32_t v = 0; v < VERTICES; v++)
+        all += (double)edge_reads[v];
+    for (uint32_t set = 0; set < 16; set++)
+        for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++) {
+            struct sl_plan_question q = of_graph(linked(4, n_edges / 5, FAST));
+            q.curve = &curve;
+            q.works = (uint64_t)set << 1;
+            for (uint32_t d = 1; d <= 4; d++)
+                q.room[d] = set >> (d - 1) & 1 ? q.room[d] + 137 * d : 0;
+            const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
+            const uint32_t n = (uint32_t)__builtin_popcount(set);
+            ck_assert_uint_eq(p.lent.n_parts, n > 1 && placement != SL_STORE_ALONE ? n : 0);
+            if (p.lent.n_parts) {
+                // Nothing but what does not fill runs is left out of the least room.
+                const uint64_t least = n_edges / 5 + 137, run = 1 << SL_LENT_EDGE_SHIFT;
+                for (uint32_t d = 1; d <= 4; d++)
+                    if (p.lent.held[d])
+                        ck_assert_uint_gt(p.elements[d] + n * run, least);
+            }
+            for (uint32_t d = 1; d <= 4; d++) {
+                double share[SL_LENT_DEVICES_MAX + 1], found[SL_LENT_DEVICES_MAX + 1] = {0};
+                if (!(q.works >> d & 1))
+                    continue;
+                for (uint32_t v = 0; v < VERTICES; v++)
+                    for (uint64_t e = offsets[v]; e < offsets[v + 1]; e++)
+                        found[source_of_edge(&q, &p, d, e)] +=
+                            (double)edge_reads[v] / (double)(offsets[v + 1] - offsets[v]) / all;
+                sl_store_plan_shares(&q, &p, d, share);
+                for (uint32_t from = 0; from <= q.n_devices; from++)
+                    ck_assert_double_eq_tol(share[from], found[from], 0.05);
+                ck_assert_double_eq_tol(share[q.n_devices], found[q.n_devices], 0.002);
+            }
+        }
+}
+END_TEST
+
+START_TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
+{
+    make_graph();
+    struct sl_plan_question q = of_graph(linked(4, 60 << SL_LENT_EDGE_SHIFT, FAST));
+    const uint64_t run = 1 << SL_LENT_EDGE_SHIFT;
+    q.placement = SL_STORE_SOLVER;
+    q.most = 8 * run + 5; // two runs of each part, and five edges
+    struct sl_store_plan p = planned(&q);
+    ck_assert_uint_eq(end_of(&p), q.most);
+    ck_assert_uint_eq(p.lent.part_elements, 2 * run);
+    ck_assert_uint_eq(p.lent.first, 5);
+    for (uint32_t d = 1; d <= 4; d++) // no room beside the parts
+        q.room[d] = 2 * run;
+    p = planned(&q);
+    ck_assert_uint_eq(end_of(&p), 8 * run);
+    ck_assert_uint_eq(p.lent.first, 0);
+}
+END_TEST
+
+START_TEST(a_graph_that_each_gpu_holds_is_in_no_parts)
+{
+    make_graph();
+    struct sl_plan_question q = of_graph(linked(4, offsets[VERTICES], FAST));
+    const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_eq(p.lent.n_parts, 0);
+    ck_assert_str_eq(p.reason, "each GPU that samples has room for every edge");
+}
+END_TEST
+
+START_TEST(without_room_for_a_run_nobody_shares)
+{
+    make_graph();
+    const struct sl_plan_question q = of_graph(linked(4, 1000, FAST));
+    ck_assert_uint_eq(planned_as(q, SL_STORE_SOLVER).lent.n_parts, 0);
 }
 END_TEST
 
@@ -308,6 +462,12 @@ int main(void)
     tcase_add_test(t, slow_links_have_the_hottest_rows_on_each);
     tcase_add_test(t, shares_are_those_of_all_rows_counted);
     tcase_add_loop_test(t, every_plan_is_sound, 0, 4);
+    tcase_add_test(t, the_curve_of_edges_is_that_of_all_edges_counted);
+    tcase_add_test(t, edges_that_nobody_reads_count_the_same);
+    tcase_add_test(t, every_subset_of_gpus_reads_what_shares_say);
+    tcase_add_test(t, what_fills_no_runs_lies_on_each_where_there_is_room);
+    tcase_add_test(t, a_graph_that_each_gpu_holds_is_in_no_parts);
+    tcase_add_test(t, without_room_for_a_run_nobody_shares);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -26,7 +26,7 @@ static int on_vertices(void *ctx, uint64_t n)
     return verdict;
 }
 
-static const struct sl_visits_watch watch = {on_vertices, &dataset};
+static const struct sl_visits_watch watch = {.on_vertices = on_vertices, .ctx = &dataset};
 
 static void must(int rc)
 {
@@ -145,6 +145,41 @@ START_TEST(visits_are_the_same_on_one_core)
 }
 END_TEST
 
+static int64_t fanouts[2];
+static double drawn_for[2]; // visits before each hop, of all vertices
+static uint32_t hops;
+
+static void on_hop(void *ctx, int64_t fanout, const double *visits)
+{
+    ck_assert_ptr_eq(ctx, &dataset);
+    fanouts[hops] = fanout;
+    for (uint32_t v = 0; v < dataset.n_nodes; v++)
+        drawn_for[hops] += visits[v];
+    hops++;
+}
+
+START_TEST(the_watch_sees_what_each_hop_draws_for)
+{
+    static const uint64_t offsets[] = {0, 4, 4, 4, 5};
+    static const int32_t sources[] = {1, 2, 3, 3, 0};
+    static const uint32_t trained[] = {0};
+    const struct sl_visits_watch sees = {
+        .on_vertices = on_vertices, .ctx = &dataset, .on_hop = on_hop};
+    dataset = (struct sl_dataset){.n_nodes = 4,
+                                  .n_edges = 5,
+                                  .indptr = offsets,
+                                  .indices = sources,
+                                  .indices_dtype = SL_DTYPE_I32,
+                                  .split[SL_SPLIT_TRAIN] = {.ids = trained, .n = 1}};
+    must(sl_visits_expect(&dataset, (int64_t[]){2, -1}, 2, &sees, hotness));
+    ck_assert_uint_eq(hops, 2);
+    ck_assert_int_eq(fanouts[0], 2);
+    ck_assert_int_eq(fanouts[1], -1);
+    ck_assert_double_eq_tol(drawn_for[0], 1, 1e-9); // the seed
+    ck_assert_double_eq_tol(drawn_for[1], 3, 1e-9); // and two neighbours
+}
+END_TEST
+
 START_TEST(the_watch_ends_it)
 {
     make_graph(100, SL_DTYPE_U32);
@@ -190,6 +225,7 @@ int main(void)
     tcase_add_test(t, visits_by_hand);
     tcase_add_loop_test(t, visits_are_those_of_all_walks, 0, 7);
     tcase_add_test(t, visits_are_the_same_on_one_core);
+    tcase_add_test(t, the_watch_sees_what_each_hop_draws_for);
     tcase_add_test(t, the_watch_ends_it);
     tcase_add_test(t, a_forecast_is_what_batches_have_on_average);
     suite_add_tcase(s, t);
