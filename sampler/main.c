@@ -14,10 +14,6 @@
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
 
-// Of a GPU's free memory, what the graph may take: its trainer may come for the rest.
-static const double graph_shares[] = {
-    [SL_PREFER_AUTO] = 0.6, [SL_PREFER_GRAPH] = 0.8, [SL_PREFER_FEATURES] = 0.3};
-
 struct program {
     struct sl_worker worker;
     struct sl_config config;
@@ -66,8 +62,9 @@ static int make_drawer(struct program *p)
     const struct sl_residence_spec spec = {
         .topology = &p->topology,
         .degrees = wants_degrees(&p->config),
-        .share = graph_shares[p->config.store.prefer],
+        .share = sl_config_graph_shares[p->config.store.prefer],
         .shares = has_several_gpus(&p->config),
+        .most = p->config.store.graph_ratio,
         .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
                   .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),
                   .neighbours = sl_worker_fd_shared(SL_SHARED_NEIGHBOURS)},

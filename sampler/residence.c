@@ -166,16 +166,16 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
     return rc;
 }
 
-// Edges of the first rows whose neighbours and running sums take at most so many bytes. A row's
+// Edges, at most so many, of the first rows whose neighbours and running sums take such bytes. A row's
 // neighbours and their sums are read together: one without the other gains little.
-static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes)
+static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes, uint64_t most)
 {
     const uint64_t each =
         sl_dtype_bytes(v->indices_dtype) + (v->weight_prefix ? sizeof *v->weight_prefix : 0);
     uint64_t rows = 0, above = v->n_nodes; // fit; the most that may
     while (rows < above) {
         uint64_t middle = above - (above - rows) / 2;
-        if (v->indptr[middle] <= bytes / each)
+        if (v->indptr[middle] <= SL_MIN(bytes / each, most))
             rows = middle;
         else
             above = middle - 1;
@@ -271,7 +271,8 @@ int sl_residence_keep(struct sl_residence *r, uint64_t n_edges)
 
 // --- all of it -----------------------------------------------------------------------------------
 
-static int place_all(struct sl_residence *r, bool degrees, struct room *room)
+static int place_all(struct sl_residence *r, const struct sl_residence_spec *spec,
+                     struct room *room)
 {
     const struct sl_topology_view *v = &r->topology->view;
     const struct source rows = {v->indptr, (v->n_nodes + 1) * sizeof *v->indptr,
@@ -279,11 +280,12 @@ static int place_all(struct sl_residence *r, bool degrees, struct room *room)
                                 IN_FILE,   r->files.offsets};
     SL_TRY(place(r, SL_RESIDENT_OFFSETS, room, &rows));
     r->view.indptr = r->array[SL_RESIDENT_OFFSETS].p;
-    if (degrees)
+    if (spec->degrees)
         SL_TRY(place_degrees(r, room, r->topology));
     if (r->n_edges == 0)
         return SL_OK;
-    r->room = edges_in(v, room->left);
+    const double most = spec->most > 0 ? spec->most : 1;
+    r->room = edges_in(v, room->left, (uint64_t)(most * (double)r->n_edges));
     SL_TRY(place_first(r, room, r->room));
     SL_TRY(place_rest(r, r->shares && r->n_resident < r->n_edges ? 0 : r->n_resident));
     point_at_edges(r);
@@ -317,7 +319,7 @@ int sl_residence_open(struct sl_residence *r, const struct sl_residence_spec *sp
     int rc = device->space(&free_bytes, &total_bytes);
     struct room room = {.left = (uint64_t)((double)free_bytes * spec->share)};
     if (rc == SL_OK)
-        rc = place_all(r, spec->degrees, &room);
+        rc = place_all(r, spec, &room);
     if (rc == SL_OK)
         rc = device->sync();
     if (rc < 0) {

@@ -83,6 +83,7 @@ struct sl_residence_spec {
     bool degrees;
     double share;
     bool shares; // with others: whatever is mapped of the edges, all of them are
+    double most; // of all edges the part that may be in its memory; 0: all
     struct sl_residence_files files;
     int threads;
 };

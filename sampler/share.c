@@ -188,7 +188,8 @@ void sl_share_open(struct sl_share *s)
             (struct sl_part){part.memory + before * neighbour_bytes(r), part.elements};
         if (v->weight_prefix)
             v->sums[i] =
-                (const double *)(part.memory + sums_at(r, part.n_held, part.room)) + before;
+                (const double *)(const void *)(part.memory + sums_at(r, part.n_held, part.room)) +
+                before;
     }
 }
 

@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct 
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         uint64_t start;
         const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-            uint32_t n = 0;
+        uint32_t n = 0;
         double begin;
         for (uint32_t edge = lane; edge < degree; edge += SL_WARP)
             n += weight_of(hop.b, start, edge, &begin) > 0;
@@ -190,7 +190,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         const uint64_t start = hop.start[row];
         const uint32_t degree = hop.degree[row];
-            const uint32_t end = hop.indptr[row + 1];
+        const uint32_t end = hop.indptr[row + 1];
         uint32_t e = hop.indptr[row];
         for (uint32_t base = 0; base < degree; base += SL_WARP) {
             uint32_t edge = base + lane, vertex = 0;

@@ -604,13 +604,14 @@ static void edges_in_parts(struct suite *t)
                 uint32_t *seeds = make_seeds(t, &g, 40);
                 struct sl_draw_args args = args_of(&g, (enum sl_sampler_kind)kind, seeds, 40);
                 struct sl_draw_state *state = NULL;
-                struct sl_drawn drawn = {{0}};
+                struct sl_drawn drawn;
                 args.n_hops = fanout[f] < 0 ? 1 : 2;
                 args.fanout[0] = fanout[f];
                 const struct batch want = draw_reference(t, &args);
                 const struct sl_topology_view held = held_view(t, &g.topology, parts[p], shift);
                 args.topology = &held;
                 args.count_reads = turn % 3 != 0;
+                memset(&drawn, 0, sizeof drawn);
                 compare_with(t, &state, &args, &want, &drawn);
                 if (kind == SL_SAMPLER_KHOP && fanout[f] < 0)
                     expect_reads(t, &args, &drawn);

@@ -100,6 +100,20 @@ START_TEST(a_graph_that_does_not_fit_is_read_in_place)
 }
 END_TEST
 
+// No more edges than the job allows, whatever there is room for.
+START_TEST(a_part_of_a_graph_that_fits)
+{
+    const uint64_t n_edges = fx.topology.dataset.n_edges;
+    const struct sl_residence_spec spec = {
+        .topology = &fx.topology, .share = 0.6, .most = 0.4, .files = files};
+    ck_assert_int_eq(sl_residence_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
+    sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
+    ck_assert_uint_le(residence.n_resident, n_edges * 4 / 10);
+    ck_assert_uint_gt(residence.n_resident, n_edges * 4 / 10 - N);
+    compare(&fixture_plans[0], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+}
+END_TEST
+
 // Rows from the first on are on the device as far as it has room, the others are read where they
 // lie; of weighted edges sums and neighbours alike.
 START_TEST(a_graph_that_fits_in_part_is_read_in_both_places)
@@ -593,6 +607,7 @@ int main(void)
         tcase_add_checked_fixture(tc, setup, teardown);
         tcase_add_loop_test(tc, blocks_are_those_of_the_processor, 0, n_plans);
         tcase_add_loop_test(tc, a_graph_that_does_not_fit_is_read_in_place, 0, 2);
+        tcase_add_test(tc, a_part_of_a_graph_that_fits);
         tcase_add_loop_test(tc, a_graph_that_fits_in_part_is_read_in_both_places, 0, 3);
         tcase_add_test(tc, files_that_a_device_can_not_map_are_copied);
         tcase_add_test(tc, samplers_have_one_copy_together);

@@ -7,7 +7,7 @@
 #include "common/ipc/arena.h"
 #include "sampler/share.h"
 
-enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, BATCHES = 3, SEEDS = 40, EPOCH = 2 };
+enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, BATCHES = 1, SEEDS = 40, EPOCH = 2 };
 #define KIND SL_LENT_GRAPH
 
 static struct fixture fx;

@@ -1,0 +1,190 @@
+"""Samplers' GPUs, emulated, that hold the edges of the graph together: whole jobs."""
+
+import os
+
+import numpy as np
+
+from harness import cases, fingerprint, not_under, planted, timeout, write_dataset
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
+
+KINDS = {
+    "khop": {},
+    "whole": {"sampler.fanout": [-1, 4]},
+    "gcn": {"model.kind": "gcn"},
+    "weighted": {"sampler.kind": "weighted"},
+    "labor": {"sampler.kind": "labor"},
+    "walk": {"sampler.kind": "walk", "sampler.paths": 6, "sampler.length": 3},
+}
+BUDGET = 440 << 10  # of which edges get less than all of them take
+
+
+def dataset(box):
+    def make():
+        arrays = planted(n=2000, degree=25)
+        weight = np.random.default_rng(3).random(len(arrays["indices"])).astype(np.float32)
+        arrays["edge_weight"] = weight
+        path = os.path.join(box.suite, f"data-gpu-share-{os.getpid()}")
+        return write_dataset(path, arrays, name="share")
+
+    return box.shared_value("gpu-share", make)
+
+
+def share_job(box, gpus, placement="one_copy", kind="khop", idle=0, **changes):
+    """GPUs that sample, of which the last ones stay idle at first, and two cores that train."""
+    split = {"samplers": gpus - idle, "trainers": 2, "switching": False}
+    more = {
+        "cache": {"policy": "none"},
+        "epochs": 3,
+        "allocation": split,
+        "sampler.fanout": [5, 5],
+        "store.placement": placement,
+        "store.prefer": "features",
+    }
+    devices = [gpu(d, memory=BUDGET) for d in range(gpus)] + [CPU, CPU]
+    job = gpu_job(box, devices, **{**more, **KINDS[kind], **changes})
+    job["dataset"] = dataset(box)
+    return job
+
+
+def train(box, job, **env):
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="8", **env)
+    result.ok()
+    return report
+
+
+def graph_bytes(report):
+    """Read at home, of other samplers, and in the machine's memory."""
+    ways = {"own": 0, "peers": 0, "memory": 0}
+    for link in report["store"]["links"]:
+        if link["kind"] == "graph":
+            own = link["from"] == str(link["reader"])
+            way = "own" if own else "memory" if link["from"] == "memory" else "peers"
+            ways[way] += link["bytes"]
+    return ways
+
+
+def alone(box, kind="khop"):
+    """Fingerprint, and bytes of the graph that were read."""
+
+    def compute():
+        job = share_job(box, 2, placement="alone", kind=kind, output="runs/alone")
+        report = train(box, job)
+        ways = graph_bytes(report)
+        assert ways["peers"] == 0 and ways["memory"] > 0, report["store"]
+        assert report["store"]["graph_parts"] == 0, report["store"]
+        return [fingerprint(report), sum(ways.values())]
+
+    return box.shared_value(f"gpu-share-alone-{kind}", compute)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(*KINDS)
+def test_sharing_edges_changes_no_bit(box, kind):
+    report = train(box, share_job(box, 2, kind=kind))
+    ways = graph_bytes(report)
+    wanted, total = alone(box, kind)
+    assert report["store"]["graph_parts"] == 2 and ways["peers"] > 0, report["store"]
+    assert fingerprint(report) == wanted
+    # Sums are searched where batches begin and end alike: as many bytes, in other places.
+    assert sum(ways.values()) == total, (ways, total)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(*((n, placement) for n in (2, 4, 8) for placement in ("solver", "cliques", "one_copy")))
+def test_nor_does_a_placement(box, gpus, placement):
+    links = {2: "full", 4: "ring", 8: "cube"}[gpus]
+    report = train(box, share_job(box, gpus, placement), SLUICE_SIMT_LINKS=links)
+    ways = graph_bytes(report)
+    wanted, total = alone(box)
+    assert report["store"]["graph_placement"] == placement, report["store"]
+    assert report["store"]["graph_parts"] == gpus and ways["peers"] > 0, report["store"]
+    assert sum(ways.values()) == total, (ways, total)
+    assert fingerprint(report) == wanted
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("lent_offered", "lent_filling", "lent_opened", "lent_drawing", "lent_drawing:9")
+def test_nor_does_a_sampler_that_dies(box, point):
+    report = train(box, share_job(box, 3), SLUICE_FAILPOINT=point)
+    (death,) = report["restarts"]
+    assert death["worker"].startswith("sampler") and "SIGKILL" in death["cause"], death
+    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
+    assert fingerprint(report) == alone(box)[0]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("lent_drawing:5", "lent_drawing:12", "sampler_drawn:20")
+def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box, point):
+    report = train(box, share_job(box, 3), SLUICE_FAILPOINT=point, SLUICE_SIMT_DEAD="fault")
+    workers = [death["worker"] for death in report["restarts"]]
+    assert workers and all(w.startswith("sampler") for w in workers), report["restarts"]
+    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
+    assert fingerprint(report) == alone(box)[0]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases((2, 3), (3, 2))
+def test_nor_does_another_split(box, before, after):
+    """The plan is another one from the second epoch on."""
+    job = share_job(box, 3, idle=3 - before, epochs=4)
+    job["schedule"] = [{"epoch": 1, "samplers": after, "trainers": 2}]
+    report = train(box, job)
+    assert report["store"]["graph_plans"] >= 2, report["store"]
+    assert report["store"]["graph_parts"] == after, report["store"]
+    assert graph_bytes(report)["peers"] > 0, report["store"]
+    plain = share_job(box, 2, placement="alone", epochs=4, output="runs/plain")
+    assert fingerprint(report) == fingerprint(train(box, plain))
+
+
+@timeout(60)
+@not_under("address", SANITIZED)
+def test_gpus_hold_no_more_edges_than_graph_ratio(box):
+    job = share_job(box, 2, **{"store.graph_ratio": 0.3})
+    report = train(box, job)
+    edges = sum(held["edges"] for held in report["store"]["graph_held"])
+    all_edges = report["graph"]["edges"] if "graph" in report else None
+    assert 0 < report["store"]["gpu_edges"] <= edges, report["store"]
+    assert not all_edges or edges <= 0.3 * all_edges, report["store"]
+    assert fingerprint(report) == alone(box)[0]
+
+
+@timeout(60)
+@not_under("address", SANITIZED)
+def test_a_graph_ratio_that_budgets_do_not_allow_is_said(box):
+    job = share_job(box, 2, kind="weighted", **{"store.graph_ratio": 1})  # 12 bytes an edge
+    result, _ = run(box, job, SLUICE_SIMT_DEVICES="8")
+    result.ok()
+    assert "store.graph_ratio: found 1" in result.out + result.err, result.err
+
+
+@timeout(60)
+def test_a_graph_ratio_without_gpus_is_refused(box):
+    job = share_job(box, 2, "auto", **{"store.graph_ratio": 0.5, "store.prefer": "auto"})
+    job["devices"] = [CPU, CPU, CPU, CPU]
+    result, _ = run(box, job)
+    assert result.rc == 2, str(result)
+    assert "store.graph_ratio" in result.err and "take it out" in result.err, result.err
+
+
+@timeout(60)
+def test_a_dry_run_shows_who_would_hold_which_edges(box):
+    env = {"SLUICE_SIMT_DEVICES": "8", "SLUICE_SIMT_LINKS": "ring"}
+    result, _ = run_dry(box, share_job(box, 4, "solver"), env)
+    for text in ("graph       solver", "4 parts", "at home", "of device", "one_copy"):
+        assert text in result.out, (text, result.out)
+    result, _ = run_dry(box, share_job(box, 4, "solver"), env, "-o", "json")
+    graph = result.json()["store"]["graph"]
+    assert graph["parts"] == 4 and graph["placements"]["one_copy"]["on_peers"] > 0, graph
+    assert sum(held["bytes"] for held in graph["held"]) <= 4 * BUDGET, graph
+    for reader in range(4):
+        shares = [way["share"] for way in graph["links"] if way["reader"] == reader]
+        assert abs(sum(shares) - 1) < 1e-9, graph["links"]
+
+
+def run_dry(box, job, env, *arguments):
+    return box.run(job, "--dry-run", *arguments, env={"SLUICE_CUDA_PLUGIN": PLUGIN, **env})
