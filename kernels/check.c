@@ -310,12 +310,22 @@ int sl_check_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32
     return SL_OK;
 }
 
+// `may` have been stored as bf16.
+static int check_precision(const char *op, enum sl_precision precision, int may)
+{
+    int kind = sl_precision_kind(precision), stored = (int)precision - kind;
+    if (kind > SL_PRECISION_TF32 || (stored & ~may) || (stored && kind != SL_PRECISION_BF16))
+        return sl_fail(SL_EINVAL, "%s: %d is no precision of its operands", op, (int)precision);
+    return SL_OK;
+}
+
 int sl_check_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb,
-                  uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda,
-                  const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
+                  uint64_t m, uint64_t n, uint64_t k, float alpha, const void *a, uint64_t lda,
+                  const void *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
                   struct sl_mempool *ws)
 {
     uint64_t a_cols = ta == SL_TRANS ? m : k, b_cols = tb == SL_TRANS ? k : n;
+    SL_TRY(check_precision(OPERATION, precision, SL_PRECISION_A | SL_PRECISION_B));
     WANT(beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
     if (m == 0 || n == 0)
         return SL_OK;
@@ -345,6 +355,17 @@ int sl_check_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
     SL_TRY(check_activation(OPERATION, act));
     WANT(dim > 0, "rows of dimension 0");
     WANT(rows == 0 || y, "y is NULL");
+    return check_dropout(OPERATION, dropout);
+}
+
+int sl_check_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
+                           enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
+                           uint64_t ld)
+{
+    SL_TRY(check_activation(OPERATION, act));
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(rows == 0 || (x && out), "x or out is NULL");
+    WANT(ld >= dim, "rows are %llu apart: wanted at least %u", (unsigned long long)ld, dim);
     return check_dropout(OPERATION, dropout);
 }
 
@@ -573,17 +594,18 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_m
         SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));
     }
     if (args->k2 > 0)
-        SL_TRY(sl_check_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, 1,
-                             args->a2, args->lda2, args->b2, args->ldb2, args->beta, args->c,
-                             args->ldc, ws));
-    return sl_check_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
-                         args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc,
-                         ws);
+        SL_TRY(sl_check_gemm(sl_precision_second(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
+                             args->n, args->k2, 1, args->a2, args->lda2, args->b2, args->ldb2,
+                             args->beta, args->c, args->ldc, ws));
+    return sl_check_gemm(sl_precision_first(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
+                         args->n, args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta,
+                         args->c, args->ldc, ws);
 }
 
 int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
     const struct sl_bias_act_gradient *before = &args->before;
+    SL_TRY(check_precision(OPERATION, args->precision, SL_PRECISION_B | SL_PRECISION_B2));
     if (sl_gradient_changes(before) && args->m > 0) {
         WANT(args->lda == args->m, "rows that are not dense have a bias_act");
         WANT(args->m <= UINT32_MAX, "%llu columns: wanted less than 2^32",
@@ -593,8 +615,10 @@ int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struc
     }
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
-        SL_TRY(sl_check_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,
-                             args->a, args->lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
+        SL_TRY(sl_check_gemm(i ? sl_precision_second(args->precision)
+                               : sl_precision_first(args->precision),
+                             SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1, args->a, args->lda,
+                             of->b, of->ldb, 1, of->c, of->ldc, ws));
     }
     return SL_OK;
 }

@@ -34,12 +34,36 @@
 extern "C" {
 #endif
 
-// How the products treat their f32 operands.
+// How the products treat their operands, which are f32 unless it says otherwise.
 enum sl_precision {
     SL_PRECISION_F32,
     SL_PRECISION_BF16, // operands rounded to bf16, products accumulated in f32
     SL_PRECISION_TF32, // operands rounded to tf32 where the device has it (CUDA); F32 elsewhere
+    // Added to BF16: these operands are bf16 in memory, too, and have been rounded by whoever wrote
+    // them. A2 and B2 are of the second product of gemm_bias_act and weight_gradients. CUDA (and
+    // ref); cpu refuses them (SL_EUNSUPPORTED).
+    SL_PRECISION_A = 4,
+    SL_PRECISION_B = 8,
+    SL_PRECISION_A2 = 16,
+    SL_PRECISION_B2 = 32,
 };
+
+// Without what is said of the operands.
+static inline enum sl_precision sl_precision_kind(enum sl_precision p)
+{
+    return (enum sl_precision)(p & 3);
+}
+
+// Of the first and of the second of two products, as of one alone.
+static inline enum sl_precision sl_precision_first(enum sl_precision p)
+{
+    return (enum sl_precision)(p & (3 | SL_PRECISION_A | SL_PRECISION_B));
+}
+
+static inline enum sl_precision sl_precision_second(enum sl_precision p)
+{
+    return (enum sl_precision)((p & 3) | (p >> 2 & (SL_PRECISION_A | SL_PRECISION_B)));
+}
 
 enum sl_transpose { SL_NO_TRANS, SL_TRANS };
 
@@ -221,10 +245,10 @@ struct sl_norm_grad_args {
 struct sl_gemm_bias_act_args {
     enum sl_precision precision;
     uint64_t m, n, k;
-    const float *a, *b; // (m, lda), (n, ldb)
+    const void *a, *b; // (m, lda), (n, ldb): f32, or as `precision` says
     uint64_t lda, ldb;
-    uint64_t k2;          // 0: there is no second product, and what follows is not looked at
-    const float *a2, *b2; // (m, lda2), (n, ldb2)
+    uint64_t k2;         // 0: there is no second product, and what follows is not looked at
+    const void *a2, *b2; // (m, lda2), (n, ldb2)
     uint64_t lda2, ldb2;
     float beta;
     float *c; // (m, ldc)
@@ -245,7 +269,7 @@ struct sl_bias_act_gradient {
 // of[i].c (m, n) += a' of[i].b: a (k, m) are the gradients of k rows, b (k, n) what was multiplied.
 struct sl_weight_gradient {
     uint64_t n;
-    const float *b; // (k, ldb)
+    const void *b; // (k, ldb): f32, or as `precision` says of B or B2
     uint64_t ldb;
     float *c; // (m, ldc)
     uint64_t ldc;
@@ -501,12 +525,19 @@ struct sl_kernels {
     // c (m, n) = alpha * op(a) op(b) + beta * c; op(a) is (m, k), op(b) is (k, n); leading
     // dimensions are those of the stored matrices. beta is 0 or 1.
     int (*gemm)(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
-                uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                uint64_t n, uint64_t k, float alpha, const void *a, uint64_t lda, const void *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
 
     // y (rows, dim) += bias (dim, NULL for none); then the activation; then dropout. In place.
     int (*bias_act)(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout);
+
+    // out (rows, ld) bf16 = what bias_act makes of x (rows, dim), rounded to the nearest, ties to
+    // the even one; what is behind dim columns stays. Without bias, activation and dropout it is a
+    // conversion. CUDA (and ref); cpu refuses it (SL_EUNSUPPORTED).
+    int (*bias_act_bf16)(const float *x, uint64_t rows, uint32_t dim, const float *bias,
+                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
+                         uint64_t ld);
 
     // Backward of bias_act from its output y: dy = dy * mask * act', in place; dbias (dim) +=
     // column sums of the result when dbias is not NULL.
@@ -699,6 +730,7 @@ enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
     X(extra, transpose)                                                                            \
     X(extra, gemm)                                                                                 \
     X(extra, bias_act)                                                                             \
+    X(extra, bias_act_bf16)                                                                        \
     X(extra, bias_act_backward)                                                                    \
     X(extra, dropout)                                                                              \
     X(extra, softmax_xent)                                                                         \

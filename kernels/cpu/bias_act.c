@@ -157,6 +157,14 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
     return SL_OK;
 }
 
+int sl_cpu_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
+                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
+                         uint64_t ld)
+{
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
+    return sl_fail(SL_EUNSUPPORTED, "bias_act_bf16: rows that are bf16 in memory are for GPUs");
+}
+
 // ---- backward -----------------------------------------------------------------------------------
 
 SL_SIMD_VOID(relu_mask, (float *restrict dy, const float *restrict y, uint64_t n, float scale),

@@ -67,11 +67,20 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
     return SL_OK;
 }
 
+// Operands are f32 here: they become bf16 while they are packed, which takes no pass of its own.
+static int refuse_stored(const char *op, enum sl_precision precision)
+{
+    if (precision == sl_precision_kind(precision))
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED, "%s: operands that are bf16 in memory are for GPUs", op);
+}
+
 int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
-                uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                uint64_t n, uint64_t k, float alpha, const void *a, uint64_t lda, const void *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
+    SL_TRY(refuse_stored("gemm", precision));
     struct sl_cpu_gemm g = {.ta = ta,
                             .tb = tb,
                             .m = m,
@@ -87,6 +96,7 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm_bias_act(args, ws));
+    SL_TRY(refuse_stored("gemm_bias_act", args->precision));
     const struct sl_cpu_epilogue after = {
         .y = args->c,
         .ld = args->ldc,
@@ -111,6 +121,7 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
 int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_weight_gradients(args, ws));
+    SL_TRY(refuse_stored("weight_gradients", args->precision));
     const struct sl_weight_gradient *of = args->of;
     const bool strips =
         args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;

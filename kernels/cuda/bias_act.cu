@@ -6,6 +6,9 @@
  * Ten rounds of Philox are 20 wide multiplications a group, by their count about half of what an
  * H100 can do in the time of the memory. The bias comes out of the first-level cache.
  *
+ * Written as bf16 elsewhere (bias_act_bf16) it is 6 bytes an element, and a product that reads it
+ * converts nothing.
+ *
  * BACKWARD reads dy and y and writes dy (12 bytes an element, its floor). With a bias gradient the
  * same pass adds up columns (dense.cuh), so that no element is read twice; a second kernel adds the
  * segments, 512 KiB of partial sums at most. Rows whose length is no multiple of four, or arrays
@@ -20,17 +23,28 @@
 
 #include "kernels/check.h"
 #include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/bf16.cuh"
 
 // ---- forward ------------------------------------------------------------------------------------
 
 struct bias_act_forward {
-    float *y;
+    const float *x;
+    float *y;      // NULL: to bf16
+    uint16_t *out; // rows of `pitch`
+    uint64_t pitch;
     const float *bias; // (dim) or NULL
     uint64_t n;
     uint32_t dim;
     enum sl_activation act;
     struct sl_mask mask;
 };
+
+// Where element `at` of column `column` goes.
+static __device__ __forceinline__ uint16_t *rounded_place(const struct bias_act_forward &f,
+                                                          uint64_t at, uint32_t column)
+{
+    return f.out + (f.pitch == f.dim ? at : (at - column) / f.dim * f.pitch + column);
+}
 
 template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_forward f)
 {
@@ -40,9 +54,10 @@ template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_f
         uint64_t at = 4 * group;
         uint32_t width = sl_group_width(at, f.n), columns[4], alive = 15;
         float v[4];
-        sl_load4<ALIGNED>(f.y + at, width, v);
-        if (f.bias) {
+        sl_load4<ALIGNED>(f.x + at, width, v);
+        if (f.bias || f.out)
             sl_four_columns(walk.column, f.dim, columns);
+        if (f.bias) {
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++)
                 v[j] += f.bias[columns[j]];
@@ -54,7 +69,16 @@ template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_f
             float a = sl_activate(f.act, v[j]);
             v[j] = alive >> j & 1 ? a * f.mask.scale : 0.0f;
         }
-        sl_store4<ALIGNED>(f.y + at, width, v);
+        if (f.y) {
+            sl_store4<ALIGNED>(f.y + at, width, v);
+        } else if (ALIGNED && width == 4 && columns[3] == columns[0] + 3) {
+            sl_store_bf16(rounded_place(f, at, columns[0]), v);
+        } else {
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++)
+                if (j < width)
+                    *rounded_place(f, at + j, columns[j]) = sl_bf16_bits(v[j]);
+        }
     }
 }
 
@@ -62,11 +86,27 @@ int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                      enum sl_activation act, const struct sl_dropout *dropout)
 {
     SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
-    struct bias_act_forward f = {y, bias, rows * dim, dim, act, sl_mask_of(dropout)};
+    struct bias_act_forward f = {y, y, nullptr, 0, bias, rows * dim, dim, act, sl_mask_of(dropout)};
     if (f.n == 0 || (!bias && act == SL_ACT_NONE && !f.mask.on))
         return SL_OK;
     SL_LAUNCH_ALIGNED(sl_aligned16(y), bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
     SL_LAUNCHED(bias_act);
+    return SL_OK;
+}
+
+int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
+                          enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
+                          uint64_t ld)
+{
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
+    struct bias_act_forward f = {
+        x, nullptr, out, ld, bias, rows * dim, dim, act, sl_mask_of(dropout)};
+    if (f.n == 0)
+        return SL_OK;
+    // Groups of four are then 8 bytes of a row each.
+    bool aligned = sl_aligned16(x) && (uintptr_t)out % 8 == 0 && (ld == dim || (dim | ld) % 4 == 0);
+    SL_LAUNCH_ALIGNED(aligned, bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
+    SL_LAUNCHED(bias_act_bf16);
     return SL_OK;
 }
 

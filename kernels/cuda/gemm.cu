@@ -9,7 +9,8 @@
  * For bf16 the contract says how operands round (nearest, ties to even), so they are converted into
  * `ws` rather than left to the library's "fast" mode, whose rounding is not specified. That costs
  * 6 bytes an operand's element (read 4, write 2) and saves 2 of the 4 that the product would read;
- * rows of the copy are padded to 16 bytes, so that tensor cores take any leading dimension.
+ * rows of the copy are padded to 16 bytes, so that tensor cores take any leading dimension. What is
+ * bf16 in memory already is multiplied where it lies.
  *
  * BIAS goes into the library's epilogue where nothing follows it and it is aligned to 16 bytes, as
  * the library's kernels may load it so. Else, and with an activation, it is one more pass over c
@@ -25,6 +26,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/gemm_lt.h"
 #include "kernels/cuda/runtime.cuh"
 
@@ -45,39 +47,25 @@ enum {
 // A product as kernels take it.
 struct product {
     uint64_t m, n, k;
-    const float *a, *b;
+    const void *a, *b;
     uint64_t lda, ldb, ldc;
     float alpha, beta;
     float *c;
     const float *bias; // (n) or NULL
     enum sl_activation act;
     enum sl_precision precision;
-    uint64_t run;   // of k that a block takes
-    float *partial; // (splits, m, n), or NULL: c is made at once
+    uint32_t a_stored, b_stored; // as bf16
+    uint64_t run;                // of k that a block takes
+    float *partial;              // (splits, m, n), or NULL: c is made at once
 };
 
 // ---- rounding -----------------------------------------------------------------------------------
-
-// To `drop` bits less of the significand: the nearest, ties to the even one; NaN stays.
-static __device__ __forceinline__ uint32_t round_bits(float x, uint32_t drop)
-{
-    uint32_t bits = __float_as_uint(x), low = (1u << drop) - 1;
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return bits | 0x00400000u;
-    bits += (low >> 1) + (bits >> drop & 1);
-    return bits & ~low;
-}
 
 static __device__ __forceinline__ float round_operand(float x, enum sl_precision precision)
 {
     if (precision == SL_PRECISION_F32)
         return x;
-    return __uint_as_float(round_bits(x, precision == SL_PRECISION_BF16 ? 16 : 13));
-}
-
-static __device__ __forceinline__ uint16_t bf16_bits(float x)
-{
-    return (uint16_t)(round_bits(x, 16) >> 16);
+    return __uint_as_float(sl_round_bits(x, precision == SL_PRECISION_BF16 ? 16 : 13));
 }
 
 // out (rows, pitch) bf16 = x (rows, cols) with leading dimension ld; what is behind cols stays.
@@ -92,13 +80,12 @@ static __global__ void to_bf16(struct sl_columns g, const float *x, uint64_t ld,
         uint16_t *row = out + r * pitch;
         if constexpr (ALIGNED) {
             if (at.first < g.dim)
-                *reinterpret_cast<ushort4 *>(row + at.first) = make_ushort4(
-                    bf16_bits(v[0]), bf16_bits(v[1]), bf16_bits(v[2]), bf16_bits(v[3]));
+                sl_store_bf16(row + at.first, v);
         } else {
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++)
                 if (sl_column<ALIGNED>(g, at, j) < g.dim)
-                    row[sl_column<ALIGNED>(g, at, j)] = bf16_bits(v[j]);
+                    row[sl_column<ALIGNED>(g, at, j)] = sl_bf16_bits(v[j]);
         }
     }
 }
@@ -121,8 +108,8 @@ static __device__ __forceinline__ void put(const struct product &p, uint64_t i, 
  * Four of the 64 x 16 elements of a strip, into registers: rows `first` on of the long side (m or
  * n), columns k0 on, 0 outside. ALONG_K: neighbours in memory are neighbours along k.
  */
-template <bool ALONG_K>
-static __device__ __forceinline__ void fetch(const float *x, uint64_t ld, uint64_t first,
+template <bool ALONG_K, typename E>
+static __device__ __forceinline__ void fetch(const E *x, uint64_t ld, uint64_t first,
                                              uint64_t limit, uint64_t k0, uint64_t k_end,
                                              float (&v)[4])
 {
@@ -133,8 +120,20 @@ static __device__ __forceinline__ void fetch(const float *x, uint64_t ld, uint64
         uint64_t row = first + i, col = k0 + l;
         v[r] = 0.0f;
         if (row < limit && col < k_end)
-            v[r] = ALONG_K ? x[row * ld + col] : x[col * ld + row];
+            v[r] = sl_widen(ALONG_K ? x[row * ld + col] : x[col * ld + row]);
     }
+}
+
+// The same of what is f32 or bf16.
+template <bool ALONG_K>
+static __device__ __forceinline__ void fetch(const void *x, uint32_t stored, uint64_t ld,
+                                             uint64_t first, uint64_t limit, uint64_t k0,
+                                             uint64_t k_end, float (&v)[4])
+{
+    if (stored)
+        fetch<ALONG_K>(static_cast<const sl_bf16 *>(x), ld, first, limit, k0, k_end, v);
+    else
+        fetch<ALONG_K>(static_cast<const float *>(x), ld, first, limit, k0, k_end, v);
 }
 
 // The same elements into shared memory, rounded: strip[k][row].
@@ -179,14 +178,14 @@ __global__ void __launch_bounds__(SL_BLOCK) gemm_tiles(struct product p)
     uint64_t begin = blockIdx.y * p.run, end = p.k - begin < p.run ? p.k : begin + p.run;
     uint32_t x = threadIdx.x % 16, y = threadIdx.x / 16;
     float sums[4][4] = {}, next_a[4], next_b[4];
-    fetch<A_ALONG_K>(p.a, p.lda, row, p.m, begin, end, next_a);
-    fetch<B_ALONG_K>(p.b, p.ldb, col, p.n, begin, end, next_b);
+    fetch<A_ALONG_K>(p.a, p.a_stored, p.lda, row, p.m, begin, end, next_a);
+    fetch<B_ALONG_K>(p.b, p.b_stored, p.ldb, col, p.n, begin, end, next_b);
     for (uint64_t k0 = begin; k0 < end; k0 += TILE_K) {
         keep<A_ALONG_K>(next_a, p.precision, a);
         keep<B_ALONG_K>(next_b, p.precision, b);
         __syncthreads();
-        fetch<A_ALONG_K>(p.a, p.lda, row, p.m, k0 + TILE_K, end, next_a);
-        fetch<B_ALONG_K>(p.b, p.ldb, col, p.n, k0 + TILE_K, end, next_b);
+        fetch<A_ALONG_K>(p.a, p.a_stored, p.lda, row, p.m, k0 + TILE_K, end, next_a);
+        fetch<B_ALONG_K>(p.b, p.b_stored, p.ldb, col, p.n, k0 + TILE_K, end, next_b);
         multiply_strips(a, b, x, y, sums);
         __syncthreads();
     }
@@ -281,10 +280,15 @@ static int multiply_ourselves(struct product *p, bool ta, bool tb, struct sl_mem
 
 // ---- the library's ------------------------------------------------------------------------------
 
-// A copy of x (rows, cols) as bf16, in ws; its leading dimension is a multiple of 8.
-static int convert(const float *x, uint64_t rows, uint64_t cols, uint64_t ld, struct sl_mempool *ws,
-                   const void **out, uint64_t *pitch)
+// *operand (rows, cols) becomes a copy as bf16, in ws, whose leading dimension is a multiple of 8;
+// what is stored so stays where it is.
+static int convert(uint32_t stored, uint64_t rows, uint64_t cols, struct sl_mempool *ws,
+                   const void **operand, uint64_t *pitch)
 {
+    if (stored)
+        return SL_OK;
+    const float *x = static_cast<const float *>(*operand);
+    const uint64_t ld = *pitch;
     *pitch = (cols + 7) / 8 * 8;
     uint64_t bytes = rows * *pitch * sizeof(uint16_t);
     uint16_t *copy = static_cast<uint16_t *>(sl_mempool_alloc(ws, bytes));
@@ -297,7 +301,7 @@ static int convert(const float *x, uint64_t rows, uint64_t cols, uint64_t ld, st
     else
         SL_LAUNCH(to_bf16<false>, sl_columns_grid(&g), SL_BLOCK, 0, g, x, ld, copy, *pitch);
     SL_LAUNCHED(to_bf16);
-    *out = copy;
+    *operand = copy;
     return SL_OK;
 }
 
@@ -334,8 +338,8 @@ static int multiply_by_library(const struct product *p, bool ta, bool tb, struct
     q.stream = sl_cuda_stream();
     SL_TRY(sl_cuda_workspace(&q.workspace));
     if (q.bf16) {
-        SL_TRY(convert(p->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, ws, &q.a, &q.lda));
-        SL_TRY(convert(p->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, ws, &q.b, &q.ldb));
+        SL_TRY(convert(p->a_stored, ta ? p->k : p->m, ta ? p->m : p->k, ws, &q.a, &q.lda));
+        SL_TRY(convert(p->b_stored, tb ? p->n : p->k, tb ? p->k : p->n, ws, &q.b, &q.ldb));
     }
     // What the library refuses our own kernel can do; what the GPU refuses nobody can.
     int rc = sl_lt_multiply(&q, done);
@@ -368,14 +372,33 @@ static int run(struct product *p, bool ta, bool tb, struct sl_mempool *ws)
     return done ? follow(p) : multiply_ourselves(p, ta, tb, ws);
 }
 
+// `p` with the precision of one product.
+static void take_precision(struct product *p, enum sl_precision precision)
+{
+    p->precision = sl_precision_kind(precision);
+    p->a_stored = (precision & SL_PRECISION_A) != 0;
+    p->b_stored = (precision & SL_PRECISION_B) != 0;
+}
+
 int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb,
-                 uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda,
-                 const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
+                 uint64_t m, uint64_t n, uint64_t k, float alpha, const void *a, uint64_t lda,
+                 const void *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
                  struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
-    struct product p = {m,     n,    k, a,       b,           lda,       ldb, ldc,
-                        alpha, beta, c, nullptr, SL_ACT_NONE, precision, 0,   nullptr};
+    struct product p = {};
+    take_precision(&p, precision);
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.a = a;
+    p.b = b;
+    p.lda = lda;
+    p.ldb = ldb;
+    p.ldc = ldc;
+    p.alpha = alpha;
+    p.beta = beta;
+    p.c = c;
     return run(&p, ta == SL_TRANS, tb == SL_TRANS, ws);
 }
 
@@ -392,21 +415,31 @@ int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_me
                                               args->act, &args->dropout)
                            : SL_OK;
     }
-    struct product p = {args->m,   args->n,         args->k, args->a,    args->b, args->lda,
-                        args->ldb, args->ldc,       1.0f,    args->beta, args->c, args->bias,
-                        args->act, args->precision, 0,       nullptr};
-    if (args->k2 == 0)
-        return run(&p, false, true, ws);
-    struct product first = p;
-    first.bias = nullptr;
-    first.act = SL_ACT_NONE;
-    SL_TRY(run(&first, false, true, ws));
-    p.k = args->k2;
-    p.a = args->a2;
-    p.b = args->b2;
-    p.lda = args->lda2;
-    p.ldb = args->ldb2;
-    p.beta = 1.0f;
+    struct product p = {};
+    take_precision(&p, sl_precision_first(args->precision));
+    p.m = args->m;
+    p.n = args->n;
+    p.k = args->k;
+    p.a = args->a;
+    p.b = args->b;
+    p.lda = args->lda;
+    p.ldb = args->ldb;
+    p.ldc = args->ldc;
+    p.alpha = 1.0f;
+    p.beta = args->beta;
+    p.c = args->c;
+    if (args->k2 > 0) {
+        SL_TRY(run(&p, false, true, ws));
+        take_precision(&p, sl_precision_second(args->precision));
+        p.k = args->k2;
+        p.a = args->a2;
+        p.b = args->b2;
+        p.lda = args->lda2;
+        p.ldb = args->ldb2;
+        p.beta = 1.0f;
+    }
+    p.bias = args->bias;
+    p.act = args->act;
     return run(&p, false, true, ws);
 }
 
@@ -419,8 +452,10 @@ int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct
                                          before->act, &before->dropout, before->dbias));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
-        SL_TRY(sl_cuda_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,
-                            args->a, args->lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
+        SL_TRY(sl_cuda_gemm(i ? sl_precision_second(args->precision)
+                              : sl_precision_first(args->precision),
+                            SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1, args->a, args->lda,
+                            of->b, of->ldb, 1, of->c, of->ldc, ws));
     }
     return SL_OK;
 }

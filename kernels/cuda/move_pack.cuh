@@ -14,7 +14,7 @@
 #include <type_traits>
 
 #include "common/base/half.h"
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/bf16.cuh"
 
 enum { SL_PACK_MAX = 4 };
 
@@ -26,11 +26,6 @@ struct sl_half {
 template <typename E, int N> struct alignas(sizeof(E) * N) sl_pack {
     E at[N];
 };
-
-static __device__ inline float sl_widen(float x)
-{
-    return x;
-}
 
 // Exact; a NaN stays one.
 static __device__ inline float sl_widen(sl_half x)

@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "kernels/check.h"
+#include "kernels/ref/half.h"
 #include "kernels/ref/mask.h"
 
 // Written so that a NaN passes and is seen in the loss.
@@ -30,14 +31,30 @@ static float derivative(enum sl_activation act, float y, float keep)
     return 1.0f;
 }
 
+// Element e of the rows, which is x before.
+static float follow(float x, uint64_t e, uint32_t dim, const float *bias, enum sl_activation act,
+                    const struct sl_dropout *dropout)
+{
+    float v = activate(act, bias ? x + bias[e % dim] : x);
+    return sl_ref_survives(dropout, e) ? v * sl_ref_survivor_scale(dropout) : 0.0f;
+}
+
 int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout)
 {
     SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
-    for (uint64_t e = 0; e < rows * dim; e++) {
-        float v = activate(act, bias ? y[e] + bias[e % dim] : y[e]);
-        y[e] = sl_ref_survives(dropout, e) ? v * sl_ref_survivor_scale(dropout) : 0.0f;
-    }
+    for (uint64_t e = 0; e < rows * dim; e++)
+        y[e] = follow(y[e], e, dim, bias, act, dropout);
+    return SL_OK;
+}
+
+int sl_ref_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
+                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
+                         uint64_t ld)
+{
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
+    for (uint64_t e = 0; e < rows * dim; e++)
+        out[e / dim * ld + e % dim] = sl_ref_to_bf16(follow(x[e], e, dim, bias, act, dropout));
     return SL_OK;
 }
 

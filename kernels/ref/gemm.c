@@ -4,15 +4,17 @@
 #include "kernels/check.h"
 #include "kernels/ref/half.h"
 
-static double element(enum sl_precision precision, enum sl_transpose trans, const float *x,
+// `as`: SL_PRECISION_A or _B, which says how it is stored.
+static double element(enum sl_precision precision, int as, enum sl_transpose trans, const void *x,
                       uint64_t ld, uint64_t i, uint64_t j)
 {
-    float v = trans == SL_TRANS ? x[j * ld + i] : x[i * ld + j];
-    return precision == SL_PRECISION_BF16 ? sl_ref_round_bf16(v) : v;
+    const enum sl_dtype stored = precision & as ? SL_DTYPE_BF16 : SL_DTYPE_F32;
+    float v = sl_ref_load(x, stored, trans == SL_TRANS ? j * ld + i : i * ld + j);
+    return sl_precision_kind(precision) == SL_PRECISION_BF16 ? sl_ref_round_bf16(v) : v;
 }
 
 int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
-                uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                uint64_t n, uint64_t k, float alpha, const void *a, uint64_t lda, const void *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     (void)ws;
@@ -21,7 +23,8 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
         for (uint64_t j = 0; j < n; j++) {
             double sum = 0.0;
             for (uint64_t l = 0; l < k; l++)
-                sum += element(precision, ta, a, lda, i, l) * element(precision, tb, b, ldb, l, j);
+                sum += element(precision, SL_PRECISION_A, ta, a, lda, i, l) *
+                       element(precision, SL_PRECISION_B, tb, b, ldb, l, j);
             // What c held is not read when beta is 0: it may be anything.
             double before = beta == 0.0f ? 0.0 : (double)beta * c[i * ldc + j];
             c[i * ldc + j] = (float)((double)alpha * sum + before);
@@ -32,11 +35,13 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm_bias_act(args, ws));
-    SL_TRY(sl_ref_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
-                       args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc, ws));
+    SL_TRY(sl_ref_gemm(sl_precision_first(args->precision), SL_NO_TRANS, SL_TRANS, args->m, args->n,
+                       args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta, args->c,
+                       args->ldc, ws));
     if (args->k2 > 0)
-        SL_TRY(sl_ref_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, 1,
-                           args->a2, args->lda2, args->b2, args->ldb2, 1, args->c, args->ldc, ws));
+        SL_TRY(sl_ref_gemm(sl_precision_second(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
+                           args->n, args->k2, 1, args->a2, args->lda2, args->b2, args->ldb2, 1,
+                           args->c, args->ldc, ws));
     const uint64_t rows = args->ldc == args->n ? args->m : 1;
     for (uint64_t i = 0; args->n > 0 && i < args->m; i += rows)
         SL_TRY(sl_ref_bias_act(args->c + i * args->ldc, rows, (uint32_t)args->n, args->bias,
@@ -53,8 +58,10 @@ int sl_ref_weight_gradients(const struct sl_weight_gradients_args *args, struct 
                                         &before->dropout, before->dbias));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
-        SL_TRY(sl_ref_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,
-                           args->a, args->lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
+        SL_TRY(sl_ref_gemm(i ? sl_precision_second(args->precision)
+                             : sl_precision_first(args->precision),
+                           SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1, args->a, args->lda,
+                           of->b, of->ldb, 1, of->c, of->ldc, ws));
     }
     return SL_OK;
 }

@@ -44,9 +44,28 @@ static inline float sl_ref_round_bf16(float x)
     return x;
 }
 
-// Element i of an array of f32 or f16.
+// Its bits, and the float of them.
+static inline uint16_t sl_ref_to_bf16(float x)
+{
+    uint32_t bits;
+    x = sl_ref_round_bf16(x);
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16 | (x != x ? 0x40u : 0u)); // a NaN that is all in the low half
+}
+
+static inline float sl_ref_bf16_to_float(uint16_t b)
+{
+    uint32_t bits = (uint32_t)b << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// Element i of an array of f32, f16 or bf16.
 static inline float sl_ref_load(const void *array, enum sl_dtype dtype, uint64_t i)
 {
+    if (dtype == SL_DTYPE_BF16)
+        return sl_ref_bf16_to_float(((const uint16_t *)array)[i]);
     if (dtype == SL_DTYPE_F16)
         return sl_ref_half_to_float(((const uint16_t *)array)[i]);
     return ((const float *)array)[i];

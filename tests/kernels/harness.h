@@ -137,6 +137,7 @@ void test_aggregate_max(struct suite *t);
 void test_normalize_rows(struct suite *t);
 void test_gemm(struct suite *t);
 void test_bias_act(struct suite *t);
+void test_bias_act_bf16(struct suite *t);
 void test_dropout(struct suite *t);
 void test_softmax_xent(struct suite *t);
 void test_sigmoid_bce(struct suite *t);

@@ -38,6 +38,7 @@ static const struct operation operations[] = {
     {"normalize_rows", test_normalize_rows, grad_normalize_rows},
     {"gemm", test_gemm, grad_gemm},
     {"bias_act", test_bias_act, grad_bias_act},
+    {"bias_act_bf16", test_bias_act_bf16, NULL},
     {"dropout", test_dropout, NULL},
     {"softmax_xent", test_softmax_xent, grad_softmax_xent},
     {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce},

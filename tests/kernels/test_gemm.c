@@ -1,5 +1,6 @@
-// gemm: both precisions, all orientations, sizes around the tiles' borders; and that an element's
-// bits depend on the operands alone, with each instruction set of the processor.
+// gemm: all precisions and ways in which operands are stored, all orientations, sizes around the
+// tiles' borders; and that an element's bits depend on the operands alone, with each instruction
+// set of the processor.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ struct shape {
 };
 
 static int call(struct suite *t, const struct sl_kernels *kernels, const struct shape *s,
-                const float *a, uint64_t lda, const float *b, uint64_t ldb, float *c)
+                const void *a, uint64_t lda, const void *b, uint64_t ldb, float *c)
 {
     return kernels->gemm(s->precision, s->ta ? SL_TRANS : SL_NO_TRANS,
                          s->tb ? SL_TRANS : SL_NO_TRANS, s->m, s->n, s->k, s->alpha, a, lda, b, ldb,
@@ -180,6 +181,91 @@ static void rounding(struct suite *t)
                           1, 0.0f, &c, 1, t_ws(t, t->dev));
     t_expect_ok(t, rc, "NaN");
     t_expect(t, isnan(c), "NaN became %g", (double)c);
+    t_end(t);
+}
+
+// ---- operands that are bf16 in memory -----------------------------------------------------------
+
+// x (rows, ld) as bf16, wherever it is misaligned to.
+static const void *stored(struct suite *t, const float *x, uint64_t rows, uint64_t ld)
+{
+    uint16_t *out = t_alloc(t, rows * ld * sizeof *out, t_random_below(t, 4) * 4);
+    if (rows * ld > 0)
+        t_expect_ok(t,
+                    t->ref->bias_act_bf16(x, rows, (uint32_t)ld, NULL, SL_ACT_NONE, NULL, out, ld),
+                    "stored");
+    return out;
+}
+
+// What was rounded when it was written is what would be rounded when it is read. (A GPU's library
+// chooses by alignment, and may add up in another order.)
+static void compare_stored(struct suite *t, const char *what, const float *got, const float *want,
+                           const float *rounded, size_t n, double absolute)
+{
+    t_close(t, what, got, want, n, 1e-5, absolute);
+    if (t->is_emulated)
+        t_same_bits(t, "the same of operands that are rounded when they are read", got, rounded,
+                    n * sizeof *got);
+}
+
+static void stored_gemm(struct suite *t, struct shape s)
+{
+    if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k / 4))
+        return;
+    const uint64_t lda = (s.ta ? s.m : s.k) + s.pad, ldb = (s.tb ? s.k : s.n) + s.pad;
+    const uint64_t count = s.m * (s.n + s.pad), a_rows = s.ta ? s.k : s.m,
+                   b_rows = s.tb ? s.n : s.k;
+    for (int which = 1; which <= 3; which++) {
+        t_begin(t, "gemm stored=%d %c%c m=%llu n=%llu k=%llu pad=%u", which, s.ta ? 'T' : 'N',
+                s.tb ? 'T' : 'N', (unsigned long long)s.m, (unsigned long long)s.n,
+                (unsigned long long)s.k, s.pad);
+        const float *a = t_random_floats(t, a_rows * lda), *b = t_random_floats(t, b_rows * ldb);
+        const void *a16 = which & 1 ? stored(t, a, a_rows, lda) : a;
+        const void *b16 = which & 2 ? stored(t, b, b_rows, ldb) : b;
+        float *before = t_random_floats(t, count);
+        float *want = t_copy(t, before, count * sizeof *want, 0);
+        float *got = t_copy(t, before, count * sizeof *got, 0);
+        float *rounded = t_copy(t, before, count * sizeof *rounded, 0);
+        s.precision = SL_PRECISION_BF16;
+        t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, rounded), "dev, of f32");
+        s.precision |= which * SL_PRECISION_A;
+        t_expect_ok(t, call(t, t->ref, &s, a16, lda, b16, ldb, want), "ref");
+        t_expect_ok(t, call(t, t->dev, &s, a16, lda, b16, ldb, got), "dev");
+        compare_stored(t, "c", got, want, rounded, count, allowed_error(t, SL_PRECISION_BF16, s.k));
+        t_end(t);
+    }
+}
+
+static void stored_operands(struct suite *t)
+{
+    static const uint64_t sizes[][3] = {
+        {1, 1, 1}, {17, 64, 31}, {64, 65, 128}, {129, 8, 257}, {40, 40, 1100}};
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++)
+        for (int trans = 0; trans < 4; trans++)
+            stored_gemm(t, (struct shape){.ta = trans & 1,
+                                          .tb = trans >> 1,
+                                          .m = sizes[i][0],
+                                          .n = sizes[i][1],
+                                          .k = sizes[i][2],
+                                          .alpha = i == 2 ? 0.5f : 1.0f,
+                                          .beta = (float)(i & 1),
+                                          .pad = i == 1 ? 3 : 0});
+}
+
+// Whoever cannot read them says so, and nobody takes words that say nothing.
+static void refused_precisions(struct suite *t)
+{
+    t_begin(t, "gemm and what cannot be an operand");
+    float x[4] = {1, 2, 3, 4}, c[4];
+    struct shape s = {SL_PRECISION_BF16 | SL_PRECISION_B, 0, 1, 2, 2, 2, 1, 0, 0};
+    t_expect_code(t, call(t, t->dev, &s, x, 2, x, 2, c), t->device->is_host ? SL_EUNSUPPORTED : 0,
+                  "b of bf16");
+    static const int bad[] = {3, SL_PRECISION_A, SL_PRECISION_TF32 | SL_PRECISION_B,
+                              SL_PRECISION_BF16 | SL_PRECISION_A2};
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
+        s.precision = (enum sl_precision)bad[i];
+        t_expect_code(t, call(t, t->dev, &s, x, 2, x, 2, c), SL_EINVAL, "no precision");
+    }
     t_end(t);
 }
 
@@ -377,6 +463,9 @@ void test_gemm(struct suite *t)
         bands_have_their_bits(t);
     }
     degenerate(t);
+    refused_precisions(t);
+    if (!t->device->is_host)
+        stored_operands(t);
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});
     static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_STRIPS,
@@ -460,8 +549,61 @@ static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bo
     t_end(t);
 }
 
+// Every choice of what is stored as bf16 of the four operands.
+static void stored_fused(struct suite *t, struct sl_gemm_bias_act_args args)
+{
+    const struct {
+        const void **operand;
+        uint64_t rows, ld;
+        int flag;
+    } of[] = {{&args.a, args.m, args.lda, SL_PRECISION_A},
+              {&args.b, args.n, args.ldb, SL_PRECISION_B},
+              {&args.a2, args.m, args.lda2, SL_PRECISION_A2},
+              {&args.b2, args.n, args.ldb2, SL_PRECISION_B2}};
+    for (unsigned which = 1; which < 16; which++) {
+        if (!t_affords(t, (double)args.m * (double)args.n * (double)(args.k + args.k2)))
+            continue;
+        t_begin(t, "gemm_bias_act stored=%u m=%llu n=%llu k=%llu+%llu act=%d drop=%g", which,
+                (unsigned long long)args.m, (unsigned long long)args.n, (unsigned long long)args.k,
+                (unsigned long long)args.k2, (int)args.act, (double)args.dropout.rate);
+        const size_t count = args.m * args.ldc, bytes = count * sizeof(float);
+        float *bias = t_random_floats(t, args.n);
+        args.bias = bias;
+        args.precision = SL_PRECISION_BF16;
+        for (size_t i = 0; i < SL_COUNT_OF(of); i++)
+            *of[i].operand = t_random_floats(t, of[i].rows * of[i].ld);
+        float *rounded = args.c = t_alloc(t, bytes, 0);
+        t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev, of f32");
+        for (size_t i = 0; i < SL_COUNT_OF(of); i++) {
+            if (!(which >> i & 1))
+                continue;
+            *of[i].operand = stored(t, *of[i].operand, of[i].rows, of[i].ld);
+            args.precision |= of[i].flag;
+        }
+        float *want = args.c = t_alloc(t, bytes, 0);
+        t_expect_ok(t, t->ref->gemm_bias_act(&args, &t->ws), "ref");
+        float *got = args.c = t_alloc(t, bytes, 0);
+        t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev");
+        compare_stored(t, "c", got, want, rounded, count,
+                       2 * allowed_error(t, SL_PRECISION_BF16, args.k + args.k2));
+        t_end(t);
+    }
+}
+
 void test_gemm_bias_act(struct suite *t)
 {
+    for (int i = 0; !t->device->is_host && i < 2; i++)
+        stored_fused(t, (struct sl_gemm_bias_act_args){.m = i ? 33 : 70,
+                                                       .n = i ? 64 : 47,
+                                                       .k = 40,
+                                                       .lda = 40,
+                                                       .ldb = 43,
+                                                       .k2 = i ? 24 : 17,
+                                                       .lda2 = 24,
+                                                       .ldb2 = 24,
+                                                       .ldc = i ? 64 : 47,
+                                                       .act = SL_ACT_RELU,
+                                                       .dropout = {.rate = i ? 0.5f : 0}});
     static const uint64_t all[] = {1, 3, 15, 16, 17, 31, 64, 100, 127, 128, 257};
     for (int i = 0; i < 96; i++) {
         struct sl_gemm_bias_act_args args = {.beta = (float)(i & 1)};
@@ -544,10 +686,12 @@ static void compare_gradients(struct suite *t, struct sl_weight_gradients_args a
     t_begin(t,
             "weight_gradients %s m=%llu k=%llu n=%llu,%llu dense=%u/8 act=%d rate=%g bias=%d "
             "path=%d isa=%s",
-            args.precision == SL_PRECISION_BF16 ? "bf16" : "f32", (unsigned long long)args.m,
-            (unsigned long long)args.k, (unsigned long long)args.of[0].n,
-            (unsigned long long)args.of[1].n, dense_of_8, (int)first->act,
-            (double)first->dropout.rate, has_bias, (int)sl_cpu_gemm_bf16_path(),
+            args.precision == SL_PRECISION_F32    ? "f32"
+            : args.precision == SL_PRECISION_BF16 ? "bf16"
+                                                  : "stored",
+            (unsigned long long)args.m, (unsigned long long)args.k,
+            (unsigned long long)args.of[0].n, (unsigned long long)args.of[1].n, dense_of_8,
+            (int)first->act, (double)first->dropout.rate, has_bias, (int)sl_cpu_gemm_bf16_path(),
             sl_isa_name(sl_isa()));
     float *a = t_copy(t, t_random_floats(t, n_a), bytes, 0), *y = t_random_floats(t, n_a);
     for (uint64_t i = 0; i < n_a; i++)
@@ -566,11 +710,15 @@ static void compare_gradients(struct suite *t, struct sl_weight_gradients_args a
     for (int i = 0; i < 2; i++) {
         struct sl_weight_gradient *of = &args.of[i];
         const size_t count = args.m * of->ldc;
+        const enum sl_precision precision =
+            i ? sl_precision_second(args.precision) : sl_precision_first(args.precision);
         of->b = t_random_floats(t, args.k * of->ldb);
+        if (precision != sl_precision_kind(precision))
+            of->b = stored(t, of->b, args.k, of->ldb);
         before[i] = t_random_floats(t, count);
         want[i] = t_copy(t, before[i], count * sizeof(float), 0);
         t_expect_ok(t,
-                    t->dev->gemm(args.precision, SL_TRANS, SL_NO_TRANS, args.m, of->n, args.k, 1, a,
+                    t->dev->gemm(precision, SL_TRANS, SL_NO_TRANS, args.m, of->n, args.k, 1, a,
                                  args.lda, of->b, of->ldb, 1, want[i], of->ldc, t_ws(t, t->dev)),
                     "gemm");
     }
@@ -646,6 +794,8 @@ static void gradients(struct suite *t)
         sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
         gradients_in(t, SL_PRECISION_BF16);
     }
+    for (int of = SL_PRECISION_B; !t->device->is_host && of <= SL_PRECISION_B2; of *= 4)
+        gradients_in(t, SL_PRECISION_BF16 | of);
     sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
 }
 

@@ -79,6 +79,73 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
     t_end(t);
 }
 
+// The same rounded into rows of their own, which stay apart.
+static void compare_rounded(struct suite *t, uint64_t rows, uint32_t dim, uint64_t ld,
+                            enum sl_activation act, int has_bias, float rate)
+{
+    if (!t_affords(t, (double)rows * dim))
+        return;
+    t_begin(t, "bias_act_bf16 rows=%llu dim=%u ld=%llu act=%s bias=%d rate=%g",
+            (unsigned long long)rows, dim, (unsigned long long)ld, act_names[act], has_bias,
+            (double)rate);
+    struct sl_dropout dropout = random_dropout(t, rate);
+    size_t count = rows * dim, out_bytes = rows * ld * sizeof(uint16_t);
+    float *x = t_random_floats(t, count), *bias = has_bias ? t_random_floats(t, dim) : NULL;
+    const float *given = t_copy(t, x, count * sizeof *x, 0);
+    uint16_t *fill = t_alloc(t, out_bytes, 0);
+    uint16_t *want = t_copy(t, fill, out_bytes, 0);
+    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, bias, act, &dropout, want, ld), "ref");
+    for (size_t skew = 0; skew <= 8; skew += 2) { // none, of an element, of a group of four
+        uint16_t *got = t_copy(t, fill, out_bytes, skew);
+        const float *from = t_copy(t, x, count * sizeof *x, 2 * skew);
+        t_expect_ok(t, t->dev->bias_act_bf16(from, rows, dim, bias, act, &dropout, got, ld), "dev");
+        t_same_bits(t, "out", got, want, out_bytes);
+        t_same_bits(t, "x", from, given, count * sizeof *x);
+    }
+    // As bias_act, rounded.
+    float *y = t_copy(t, x, count * sizeof *x, 0);
+    t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, act, &dropout), "bias_act");
+    uint16_t *then = t_copy(t, fill, out_bytes, 0);
+    t_expect_ok(t, t->ref->bias_act_bf16(y, rows, dim, NULL, SL_ACT_NONE, NULL, then, ld), "round");
+    t_same_bits(t, "bias_act, then rounded", then, want, out_bytes);
+    t_end(t);
+}
+
+void test_bias_act_bf16(struct suite *t)
+{
+    uint16_t out[4] = {0};
+    float x[2] = {1, 2};
+    if (t->device->is_host) {
+        t_begin(t, "bias_act_bf16 is not for cores");
+        t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, out, 2),
+                      SL_EUNSUPPORTED, "cores");
+        t_end(t);
+        return;
+    }
+    static const uint32_t widths[] = {1, 3, 8, 47, 100, 128, 130};
+    static const enum sl_activation acts[] = {SL_ACT_NONE, SL_ACT_RELU, SL_ACT_LEAKY_RELU};
+    for (size_t d = 0; d < SL_COUNT_OF(widths); d++)
+        for (int v = 0; v < 6; v++) {
+            const uint64_t pad = v % 3 == 0 ? 0 : v % 3 == 1 ? 4 : 5;
+            compare_rounded(t, d * 7 + 1, widths[d], widths[d] + pad, acts[(d + (size_t)v) % 3],
+                            v & 1, v >= 2 ? 0.4f : 0);
+        }
+    compare_rounded(t, 3000, 64, 64, SL_ACT_RELU, 1, 0.5f);
+    compare_rounded(t, 0, 64, 64, SL_ACT_RELU, 1, 0.5f);
+    t_begin(t, "bias_act_bf16 of NaN, and of what is too large");
+    x[0] = NAN, x[1] = 3.4e38f;
+    t_expect_ok(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_RELU, NULL, out, 2), "dev");
+    t_expect(t, (out[0] & 0x7fffu) > 0x7f80u, "NaN became %04x", out[0]);
+    t_expect(t, out[1] == 0x7f80u, "3.4e38 became %04x", out[1]);
+    t_end(t);
+    t_begin(t, "bias_act_bf16 refuses bad arguments");
+    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, out, 1), SL_EINVAL,
+                  "rows that overlap");
+    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, 2), SL_EINVAL,
+                  "out of NULL");
+    t_end(t);
+}
+
 // elu(x) is about x there: the relative error must not grow as exp(x) - 1 would let it.
 static void elu_near_zero(struct suite *t)
 {
