@@ -48,15 +48,16 @@ static int product(const struct sl_layer_env *env, const struct sl_jumping *j, c
     const float *weight = params + j->offset[WEIGHT];
     if (j->kind == SL_JUMPING_CAT)
         weight += (uint64_t)p->layer * j->hidden;
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, width(j));
     const struct sl_gemm_bias_act_args args = {
-        .precision = env->precision,
+        .precision = env->precision | (w.bf16 ? SL_PRECISION_B : 0),
         .m = rows,
         .n = j->n_outputs,
         .k = j->hidden,
         .a = h,
-        .b = weight,
+        .b = w.p,
         .lda = j->hidden,
-        .ldb = width(j),
+        .ldb = w.ld,
         .beta = p->beta,
         .c = p->outputs,
         .ldc = p->stride,
@@ -108,9 +109,10 @@ static int product_backward(const struct sl_layer_env *env, const struct sl_jump
     const float *weight = params + j->offset[WEIGHT];
     if (j->kind == SL_JUMPING_CAT)
         weight += (uint64_t)layer * j->hidden;
-    return env->kernels->gemm(env->precision, SL_NO_TRANS, SL_NO_TRANS, rows, j->hidden,
-                              j->n_outputs, 1, doutputs, j->n_outputs, weight, width(j), beta, dh,
-                              j->hidden, env->pool);
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, width(j));
+    return env->kernels->gemm(env->precision | (w.bf16 ? SL_PRECISION_B : 0), SL_NO_TRANS,
+                              SL_NO_TRANS, rows, j->hidden, j->n_outputs, 1, doutputs, j->n_outputs,
+                              w.p, w.ld, beta, dh, j->hidden, env->pool);
 }
 
 int sl_jumping_backward(const struct sl_layer_env *env, const struct sl_jumping *j,

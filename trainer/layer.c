@@ -134,9 +134,10 @@ bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_
 int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
                      uint64_t rows, const float *weight, float beta, float *y)
 {
-    return env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, rows, layer->d_out,
-                              layer->d_in, 1, x, layer->d_in, weight, layer->d_in, beta, y,
-                              layer->d_out, env->pool);
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, layer->d_in);
+    return env->kernels->gemm(env->precision | (w.bf16 ? SL_PRECISION_B : 0), SL_NO_TRANS, SL_TRANS,
+                              rows, layer->d_out, layer->d_in, 1, x, layer->d_in, w.p, w.ld, beta,
+                              y, layer->d_out, env->pool);
 }
 
 int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -145,15 +146,16 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
 {
     if (!after || !after->offered)
         return sl_layer_product(env, layer, x, rows, weight, beta, y);
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, layer->d_in);
     const struct sl_gemm_bias_act_args args = {
-        .precision = env->precision,
+        .precision = env->precision | (w.bf16 ? SL_PRECISION_B : 0),
         .m = rows,
         .n = layer->d_out,
         .k = layer->d_in,
         .a = x,
-        .b = weight,
+        .b = w.p,
         .lda = layer->d_in,
-        .ldb = layer->d_in,
+        .ldb = w.ld,
         .beta = beta,
         .c = y,
         .ldc = layer->d_out,
@@ -169,20 +171,24 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
                            const struct sl_layer_term terms[2], uint64_t rows, float *y,
                            struct sl_layer_epilogue *after)
 {
+    struct sl_operand w[2];
+    for (int i = 0; i < 2; i++)
+        w[i] = sl_rounded_weights_find(env->rounded, terms[i].weight, terms[i].d_in);
     struct sl_gemm_bias_act_args args = {
-        .precision = env->precision,
+        .precision =
+            env->precision | (w[0].bf16 ? SL_PRECISION_B : 0) | (w[1].bf16 ? SL_PRECISION_B2 : 0),
         .m = rows,
         .n = layer->d_out,
         .k = terms[0].d_in,
         .a = terms[0].x,
-        .b = terms[0].weight,
+        .b = w[0].p,
         .lda = terms[0].d_in,
-        .ldb = terms[0].d_in,
+        .ldb = w[0].ld,
         .k2 = terms[1].d_in,
         .a2 = terms[1].x,
-        .b2 = terms[1].weight,
+        .b2 = w[1].p,
         .lda2 = terms[1].d_in,
-        .ldb2 = terms[1].d_in,
+        .ldb2 = w[1].ld,
         .c = y,
         .ldc = layer->d_out,
     };
@@ -199,9 +205,10 @@ int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_la
                               const float *dy, uint64_t rows, const float *weight, float beta,
                               float *dx)
 {
-    return env->kernels->gemm(env->precision, SL_NO_TRANS, SL_NO_TRANS, rows, layer->d_in,
-                              layer->d_out, 1, dy, layer->d_out, weight, layer->d_in, beta, dx,
-                              layer->d_in, env->pool);
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, layer->d_in);
+    return env->kernels->gemm(env->precision | (w.bf16 ? SL_PRECISION_B : 0), SL_NO_TRANS,
+                              SL_NO_TRANS, rows, layer->d_in, layer->d_out, 1, dy, layer->d_out,
+                              w.p, w.ld, beta, dx, layer->d_in, env->pool);
 }
 
 int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,

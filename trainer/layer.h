@@ -29,45 +29,12 @@
 #include "common/ipc/block.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
+#include "trainer/rounded_weights.h"
+#include "trainer/tensor.h"
 
 struct sl_self_loops;
 
-enum { SL_LAYER_TENSORS = 12, SL_TENSOR_RANK = 3, SL_TENSOR_NAME_BYTES = 64 };
-
-// What an update does to a tensor.
-enum sl_tensor_role {
-    SL_TENSOR_LEARNED, // the optimizer's step
-    // A running statistic (batch norm): the gradient's place holds the batch's own statistic s, and
-    // each batch in order makes of it (1 - momentum) * value + momentum * s.
-    SL_TENSOR_RUNNING,
-    SL_TENSOR_FIXED, // nothing
-    // Has no value in the vector: in the file an int64 scalar, the number of batches trained.
-    SL_TENSOR_COUNTER,
-};
-
-#define SL_RUNNING_MOMENTUM 0.1f // of torch.nn.BatchNorm1d
-#define SL_TENSOR_NO_LAYER  UINT32_MAX
-
-// One parameter tensor, row-major. It starts at values[offset] of the flat parameter vector.
-struct sl_tensor {
-    char name[SL_TENSOR_NAME_BYTES]; // PyTorch Geometric's
-    enum sl_tensor_role role;
-    uint32_t layer; // set by the model; SL_TENSOR_NO_LAYER for the final linear layer's
-    uint32_t rank;  // 0 (COUNTER) to SL_TENSOR_RANK
-    uint64_t shape[SL_TENSOR_RANK];
-    uint64_t offset; // floats; set by the model
-    // Initial value: init_constant + uniform(-init_bound, init_bound).
-    float init_constant, init_bound;
-};
-
-// Floats in the vector.
-static inline uint64_t sl_tensor_count(const struct sl_tensor *t)
-{
-    uint64_t n = t->role == SL_TENSOR_COUNTER ? 0 : 1;
-    for (uint32_t d = 0; d < t->rank; d++)
-        n *= t->shape[d];
-    return n;
-}
+enum { SL_LAYER_TENSORS = 12 };
 
 // Which way a layer goes; AUTO is what jobs use, the others are for tests.
 enum sl_layer_order { SL_LAYER_AUTO, SL_LAYER_AGGREGATE_FIRST, SL_LAYER_TRANSFORM_FIRST };
@@ -114,6 +81,7 @@ struct sl_layer_env {
     enum sl_precision precision;
     struct sl_mempool *pool;  // of the mini-batch, device memory: everything that kernels see
     struct sl_mempool *notes; // of the mini-batch, the process's own: what the processor notes down
+    const struct sl_rounded_weights *rounded; // copies of weights (rounded_weights.h), or NULL
 };
 
 /*

@@ -217,9 +217,11 @@ static int infer_neighbours(const struct sl_layer_env *env, const struct sl_laye
             .y = pooled,
         };
         SL_TRY(env->kernels->aggregate(&args));
-        SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, n_dst, d_out, columns, 1,
-                                  pooled, columns, params + layer->offset[NBR_WEIGHT] + first,
-                                  d_out, 1, piece->y, d_out, env->pool));
+        const struct sl_operand w = sl_rounded_weights_find(
+            env->rounded, params + layer->offset[NBR_WEIGHT] + first, d_out);
+        SL_TRY(env->kernels->gemm(env->precision | (w.bf16 ? SL_PRECISION_B : 0), SL_NO_TRANS,
+                                  SL_TRANS, n_dst, d_out, columns, 1, pooled, columns, w.p, w.ld, 1,
+                                  piece->y, d_out, env->pool));
     }
     return SL_OK;
 }

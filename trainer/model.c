@@ -133,11 +133,15 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         add_surround(model, l);
     uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
     place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
+    sl_rounded_weights_init(&model->rounded, device, kernels, model->env.precision, model->tensor,
+                            model->n_tensors);
+    model->env.rounded = &model->rounded;
     return SL_OK;
 }
 
 void sl_model_fini(struct sl_model *model)
 {
+    sl_rounded_weights_fini(&model->rounded);
     sl_resident_fini(&model->resident);
     for (size_t i = 0; i < SL_COUNT_OF(model->needed); i++)
         sl_needed_rows_free(&model->needed[i]);

@@ -35,6 +35,7 @@
 #include "trainer/neighbours.h"
 #include "trainer/objective.h"
 #include "trainer/resident.h"
+#include "trainer/rounded_weights.h"
 #include "trainer/layer_tail.h"
 
 enum {
@@ -58,7 +59,8 @@ struct sl_model {
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;
-    struct sl_objective placed;           // the objective, its class weights on the device
+    struct sl_rounded_weights rounded; // of the version that sl_parameters_take() has brought last
+    struct sl_objective placed;        // the objective, its class weights on the device
     const struct sl_objective *objective; // == &placed
     // For inference; set by the caller.
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none

@@ -2,9 +2,10 @@
 
 #include "common/base/error.h"
 
-int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params)
+int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params,
+                       struct sl_rounded_weights *rounded)
 {
-    *p = (struct sl_parameters){.device = device, .n_params = n_params};
+    *p = (struct sl_parameters){.device = device, .n_params = n_params, .rounded = rounded};
     if (device->is_host)
         return SL_OK;
     p->copy = device->memory.alloc(n_params * sizeof *p->copy);
@@ -15,8 +16,15 @@ int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, 
     return sl_fail_prefix(SL_ENOMEM, "trainer: parameters and gradient on the device");
 }
 
+// Of the copy, or of nothing.
+static int round_weights(const struct sl_parameters *p, const float *params)
+{
+    return p->rounded ? sl_rounded_weights_take(p->rounded, params) : SL_OK;
+}
+
 void sl_parameters_fini(struct sl_parameters *p)
 {
+    round_weights(p, NULL);
     if (p->copy)
         p->device->memory.free(p->copy, p->n_params * sizeof *p->copy);
     if (p->gradient)
@@ -40,7 +48,9 @@ int sl_parameters_take(struct sl_parameters *p, enum sl_parameters_name name, ui
     if (p->name == name && p->stamp == stamp)
         return SL_OK;
     p->name = SL_PARAMETERS_NONE;
+    SL_TRY(round_weights(p, NULL));
     SL_TRY(p->device->copy(p->copy, board, p->n_params * sizeof *p->copy));
+    SL_TRY(round_weights(p, p->copy));
     p->name = name;
     p->stamp = stamp;
     return SL_OK;

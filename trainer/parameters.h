@@ -6,6 +6,8 @@
  * copy, made once a version: a few megabytes against the gigabytes that a batch touches. Its
  * gradient is collected in the device's memory and copied to its slot when the batch is done.
  *
+ * Where the model multiplies in bf16 its weights are rounded with the copy (rounded_weights.h).
+ *
  * A version's parameters never change, so a copy is good for as long as it is asked for by the same
  * name, in training and in evaluation.
  */
@@ -16,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
+#include "trainer/rounded_weights.h"
 
 enum sl_parameters_name {
     SL_PARAMETERS_NONE,
@@ -26,17 +29,19 @@ enum sl_parameters_name {
 struct sl_parameters {
     const struct sl_device *device;
     uint64_t n_params;
-    float *copy; // (n_params) device memory; NULL on a CPU device
+    struct sl_rounded_weights *rounded; // of the model; NULL: none
+    float *copy;                        // (n_params) device memory; NULL on a CPU device
     enum sl_parameters_name name;
     uint64_t stamp;
     float *gradient; // (n_params) likewise
 };
 
-// SL_ENOMEM.
-int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params);
+// `rounded` are those of the model that computes on them, which it outlives; or NULL. SL_ENOMEM.
+int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params,
+                       struct sl_rounded_weights *rounded);
 void sl_parameters_fini(struct sl_parameters *p); // safe on a zeroed struct
 
-// Device memory that it takes.
+// Device memory that it takes, without the rounded weights.
 uint64_t sl_parameters_bytes(const struct sl_parameters *p);
 
 // *out (n_params): the parameters of that name where the device computes with them. They are at

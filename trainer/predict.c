@@ -475,6 +475,7 @@ static int predict(struct program *p)
     const float *params = NULL;
     SL_TRY(take_params(p, &params));
     SL_TRY(sl_predict_device_params(&p->compute, params, p->model.n_params, &g.params));
+    SL_TRY(sl_rounded_weights_take(&p->model.rounded, g.params));
     SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
                                       &p->self_loops, &p->neighbours));
     SL_TRY(open_features(p));

@@ -109,13 +109,14 @@ int sl_sources_product(const struct sl_layer_env *env, const struct sl_infer_pie
         *chunk = sl_layer_floats(env, (uint64_t)SL_MIN(sources->n, (uint32_t)CHUNK_ROWS) * d_in);
     if (!*chunk)
         return SL_ENOMEM;
+    const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, d_in);
     for (uint32_t at = 0; at < sources->n; at += CHUNK_ROWS) {
         uint32_t rows = SL_MIN(sources->n - at, (uint32_t)CHUNK_ROWS);
         SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, d_in,
                                          sources->rows + at, rows, *chunk));
-        SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, rows, columns, d_in, 1,
-                                  *chunk, d_in, weight, d_in, 0, y + (uint64_t)at * columns,
-                                  columns, env->pool));
+        SL_TRY(env->kernels->gemm(env->precision | (w.bf16 ? SL_PRECISION_B : 0), SL_NO_TRANS,
+                                  SL_TRANS, rows, columns, d_in, 1, *chunk, d_in, w.p, w.ld, 0,
+                                  y + (uint64_t)at * columns, columns, env->pool));
     }
     return SL_OK;
 }

@@ -6,6 +6,7 @@
 #include "common/base/memory.h"
 #include "common/data/self_loops.h"
 #include "trainer/evaluate.h"
+#include "trainer/parameters.h"
 
 enum { NODES = 60, FEATURES = 6, CLASSES = 4, HIDDEN = 6, SEEDS = 9 };
 
@@ -254,6 +255,120 @@ START_TEST(halves_have_the_bits_of_what_was_widened)
         free(b);
         scene_fini(&s);
     }
+}
+END_TEST
+
+// ---- bf16 ---------------------------------------------------------------------------------------
+
+static struct sl_config config_of_bf16(int kind, int variant)
+{
+    struct sl_config c = config_of(kind, variant);
+    c.model.input_dropout = 0;
+    c.precision = SL_CONFIG_BF16;
+    return c;
+}
+
+static struct sl_block *some_block(struct scene *s, uint32_t layers)
+{
+    uint32_t seeds[SEEDS];
+    for (uint32_t i = 0; i < SEEDS; i++)
+        seeds[i] = (i * 13 + 4) % NODES;
+    return fixture_block(&s->g.ds, seeds, SEEDS, layers, FANOUT, 2, 1);
+}
+
+// What is rounded once a version is what each product would have rounded.
+START_TEST(rounded_weights_change_no_bit)
+{
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_bf16(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t n = (size_t)b->n_input * FEATURES, all = s.far.n_params + SEEDS * CLASSES;
+        float *x = fixture_alloc(n * sizeof *x);
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)(i * 40503u % 1000) / 500 - 1;
+        float *wanted = step_on(&s, b, x, n * sizeof *x);
+        assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
+        ck_assert_ptr_eq(s.far.rounded.params, s.far_params);
+        float *found = step_on(&s, b, x, n * sizeof *x);
+        ck_assert_mem_eq(found, wanted, all * sizeof *wanted);
+        // They are what is read: without them nothing is learned of the weights.
+        assert_ok(gpu->fill(s.far.rounded.copy, 0, s.far.rounded.n_words * sizeof(uint16_t)));
+        float *zeros = step_on(&s, b, x, n * sizeof *x);
+        ck_assert_mem_ne(zeros, wanted, all * sizeof *wanted);
+        free(zeros);
+        free(found);
+        free(wanted);
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+// Those of the device are those of the board's version, each matrix's row padded.
+static bool are_rounded(const struct scene *s, const float *board)
+{
+    const struct sl_rounded_weights *w = &s->far.rounded;
+    uint16_t *copy = gpu_get(gpu, w->copy, w->n_words * sizeof *copy);
+    bool same = true;
+    for (uint32_t t = 0; t < s->far.n_tensors; t++) {
+        const struct sl_tensor *of = &s->far.tensor[t];
+        const float *begin = s->far_params + of->offset;
+        const struct sl_operand there = sl_rounded_weights_find(w, begin, of->shape[1]);
+        ck_assert_int_eq(there.bf16, of->rank == 2);
+        if (!there.bf16)
+            continue;
+        ck_assert_uint_eq(there.ld % 8, 0);
+        uint16_t *row = fixture_alloc(of->shape[1] * sizeof *row);
+        for (uint64_t r = 0; r < of->shape[0]; r++) {
+            const float *from = board + of->offset + r * of->shape[1];
+            assert_ok(sl_kernels_ref()->bias_act_bf16(from, 1, (uint32_t)of->shape[1], NULL,
+                                                      SL_ACT_NONE, NULL, row, of->shape[1]));
+            const uint16_t *at = copy + ((const uint16_t *)there.p - w->copy) + r * there.ld;
+            same &= memcmp(at, row, of->shape[1] * sizeof *row) == 0;
+        }
+        // A part of it is found, too: a column of the last row.
+        const uint64_t last = of->shape[0] - 1;
+        const struct sl_operand part = sl_rounded_weights_find(
+            w, begin + last * of->shape[1] + of->shape[1] - 1, of->shape[1]);
+        ck_assert_ptr_eq(part.p, (const uint16_t *)there.p + last * there.ld + of->shape[1] - 1);
+        free(row);
+    }
+    free(copy);
+    return same;
+}
+
+START_TEST(weights_are_rounded_once_a_version)
+{
+    open_gpu();
+    struct sl_config c = config_of_bf16(SL_MODEL_GRAPHSAGE, 0);
+    struct scene s;
+    struct sl_parameters p;
+    scene_init(&s, &c, false);
+    gpu_free(gpu, s.far_params, s.far.n_params * sizeof(float));
+    assert_ok(sl_parameters_init(&p, gpu, s.far.n_params, &s.far.rounded));
+    const float *at;
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, s.params, &at));
+    s.far_params = (float *)at;
+    ck_assert(are_rounded(&s, s.params));
+    const size_t bytes = s.far.rounded.n_words * sizeof(uint16_t);
+    assert_ok(gpu->fill(s.far.rounded.copy, 0, bytes));
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, s.params, &at));
+    ck_assert(!are_rounded(&s, s.params)); // nothing was done for the version that is there
+    s.params[3] += 1;
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 1, s.params, &at));
+    ck_assert(are_rounded(&s, s.params));
+    sl_parameters_fini(&p); // and with the parameters their copies are nobody's
+    ck_assert_ptr_null(s.far.rounded.params);
+    ck_assert(!sl_rounded_weights_find(&s.far.rounded, at, FEATURES).bf16);
+    // Cores round while they multiply.
+    assert_ok(sl_rounded_weights_take(&s.cpu.rounded, s.params));
+    ck_assert_ptr_null(s.cpu.rounded.params);
+    s.far_params = gpu_put(gpu, s.params, s.far.n_params * sizeof(float));
+    scene_fini(&s);
 }
 END_TEST
 
@@ -621,6 +736,8 @@ int main(void)
         tcase_set_timeout(tc, 240);
         tcase_add_loop_test(tc, steps_are_those_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, end);
+        tcase_add_loop_test(tc, rounded_weights_change_no_bit, SL_MODEL_GRAPHSAGE, end);
+        tcase_add_test(tc, weights_are_rounded_once_a_version);
         tcase_add_loop_test(tc, inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, inference_by_random_walks, SL_MODEL_GRAPHSAGE, end);
         tcase_add_test(tc, a_copy_is_made_when_it_pays_and_given_back);
