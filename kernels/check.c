@@ -149,10 +149,14 @@ int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_csr(OPERATION, &args->csr));
-    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
-         "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
+    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16 ||
+             args->x_dtype == SL_DTYPE_BF16,
+         "source of dtype %d: wanted f32, f16 or bf16", (int)args->x_dtype);
     WANT(args->dim > 0, "rows of dimension 0");
-    WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT(args->csr.n_dst == 0 || (args->y == NULL) != (args->y_bf16 == NULL),
+         "y and y_bf16: wanted one of them, the other one NULL");
+    WANT(!args->y_bf16 || args->y_ld >= args->dim, "rows are %llu apart: wanted at least %u",
+         (unsigned long long)args->y_ld, args->dim);
     WANT(args->csr.n_src == 0 || args->x, "x is NULL");
     if (args->self_scale)
         WANT(args->n_self <= SL_MIN(args->csr.n_dst, args->csr.n_src),

@@ -85,7 +85,7 @@ struct sl_csr_view {
 struct sl_aggregate_args {
     struct sl_csr_view csr;
     uint32_t dim;
-    enum sl_dtype x_dtype;    // F32 or F16
+    enum sl_dtype x_dtype;    // F32 or F16; on GPUs BF16 too
     const void *x;            // (n_src, dim)
     const float *row_scale;   // (n_dst) or NULL
     const float *col_scale;   // (n_src) or NULL
@@ -93,6 +93,10 @@ struct sl_aggregate_args {
     const float *self_scale;  // (n_self) or NULL
     uint32_t n_self;
     float *y; // (n_dst, dim), assigned
+    // On GPUs, with y NULL: the sums go there, rounded to bf16 (nearest, ties to even); what is
+    // behind dim columns stays.
+    uint16_t *y_bf16; // (n_dst, y_ld)
+    uint64_t y_ld;
 };
 
 // The mask of a dropout: element e of (rows, dim) lives iff a Philox draw keyed by

@@ -191,6 +191,8 @@ static sl_cpu_rows_fn *const variants[2][2][2] = {
 int sl_cpu_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
+    if (args->x_dtype == SL_DTYPE_BF16 || args->y_bf16)
+        return sl_fail(SL_EUNSUPPORTED, "aggregate: rows that are bf16 in memory are for GPUs");
     sl_cpu_parallel_rows(
         &args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
         variants[args->x_dtype == SL_DTYPE_F16][args->edge_weight != NULL][args->col_scale != NULL],

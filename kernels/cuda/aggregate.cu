@@ -26,7 +26,9 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
     const float *edge_weight, *col_scale, *row_scale, *self_scale;
     uint32_t n_self;
     uint64_t dim;
-    float *y;
+    float *y; // NULL: to y_bf16
+    uint16_t *y_bf16;
+    uint64_t y_ld;
 
     __device__ sl_edge_note note(uint32_t e) const
     {
@@ -58,7 +60,15 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
             if (with_self)
                 sum.at[k] = fmaf(self, sl_widen(own.at[k]), sum.at[k]);
         }
-        sl_store<float, N>(y + row * dim, column, sum);
+        if (y) {
+            sl_store<float, N>(y + row * dim, column, sum);
+            return;
+        }
+        sl_pack<uint16_t, N> rounded;
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            rounded.at[k] = sl_bf16_bits(sum.at[k]);
+        sl_store<uint16_t, N>(y_bf16 + row * y_ld, column, rounded);
     }
 };
 
@@ -99,6 +109,8 @@ template <typename E, int N> static sum_op<E, N> op_of(const struct sl_aggregate
     op.n_self = args->n_self;
     op.dim = args->dim;
     op.y = args->y;
+    op.y_bf16 = args->y_bf16;
+    op.y_ld = args->y_ld;
     return op;
 }
 
@@ -142,6 +154,8 @@ static int run(const struct sl_aggregate_args *args, const struct sl_cuda_choice
     const struct sl_cuda_tile *tile = choice->way == SL_WAY_TILE ? &choice->tile : NULL;
     const struct sl_csr_view *csr = &args->csr;
     int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y);
+    if (args->y_bf16)
+        pack = sl_cuda_pack(pack, args->y_ld, args->y_bf16, sizeof *args->y_bf16);
     return sl_cuda_by_pack(pack, [&](auto n) {
         return sl_cuda_sum_rows("aggregate", op_of<E, n>(args), csr, args->dim, tile);
     });
@@ -152,6 +166,8 @@ int sl_cuda_aggregate_by(const struct sl_aggregate_args *args, const struct sl_c
     SL_TRY(sl_check_aggregate(args));
     if (args->x_dtype == SL_DTYPE_F16)
         return run<sl_half>(args, choice);
+    if (args->x_dtype == SL_DTYPE_BF16)
+        return run<sl_bf16>(args, choice);
     return run<float>(args, choice);
 }
 

@@ -30,7 +30,10 @@ int sl_ref_aggregate(const struct sl_aggregate_args *args)
             if (args->self_scale && i < args->n_self)
                 sum +=
                     (double)args->self_scale[i] * sl_ref_load(args->x, args->x_dtype, i * dim + c);
-            args->y[i * dim + c] = (float)sum;
+            if (args->y)
+                args->y[i * dim + c] = (float)sum;
+            else
+                args->y_bf16[i * args->y_ld + c] = sl_ref_to_bf16((float)sum);
         }
     }
     return SL_OK;

@@ -1,6 +1,7 @@
 // aggregate and transpose.
 #include "tests/kernels/harness.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -8,14 +9,53 @@
 
 enum { ROW_SCALE = 1, COL_SCALE = 2, EDGE_WEIGHT = 4, SELF = 8, ALL_FLAGS = 16 };
 
+static const void *random_rows(struct suite *t, size_t n, enum sl_dtype dtype)
+{
+    if (dtype == SL_DTYPE_F16)
+        return t_random_halves(t, n);
+    float *x = t_random_floats(t, n);
+    if (dtype == SL_DTYPE_F32)
+        return x;
+    uint16_t *out = t_alloc(t, n * sizeof *out, t_random_below(t, 4) * 2);
+    t_expect_ok(t, t->ref->bias_act_bf16(x, n, 1, NULL, SL_ACT_NONE, NULL, out, 1), "rounded");
+    return out;
+}
+
+// Sums that are rounded when they are written are those of f32, rounded.
+static void compare_rounded(struct suite *t, struct sl_aggregate_args args, const float *y,
+                            double absolute)
+{
+    const uint64_t n = args.csr.n_dst, ld = args.dim + (t_random(t) & 1 ? t_random_below(t, 9) : 0);
+    const size_t bytes = n * ld * sizeof(uint16_t);
+    uint16_t *want = t_alloc(t, bytes, 0);
+    uint16_t *got = t_copy(t, want, bytes, t_random_below(t, 4) * 2);
+    t_expect_ok(t, t->ref->bias_act_bf16(y, n, args.dim, NULL, SL_ACT_NONE, NULL, want, ld),
+                "rounded");
+    args.y = NULL;
+    args.y_bf16 = got;
+    args.y_ld = ld;
+    t_expect_ok(t, t->dev->aggregate(&args), "dev to bf16");
+    t_same_bits(t, "sums as bf16", got, want, bytes);
+    // The reference's, up to a unit of eight bits, and to what f32 sums differ by.
+    t_expect_ok(t, t->ref->aggregate(&args), "ref to bf16");
+    for (uint64_t i = 0; i < n * args.dim; i++) {
+        const uint64_t at = i / args.dim * ld + i % args.dim;
+        const uint32_t bits = (uint32_t)got[at] << 16;
+        float found;
+        memcpy(&found, &bits, sizeof found);
+        t_expect(t, fabs((double)found - (double)y[i]) <= 0x1p-8 * fabs((double)y[i]) + absolute,
+                 "element %llu by ref is %g, the sum %g", (unsigned long long)i, (double)found,
+                 (double)y[i]);
+    }
+}
+
 static void compare_aggregate(struct suite *t, struct sl_csr_view csr, uint32_t dim,
                               enum sl_dtype dtype, int flags, uint32_t n_self)
 {
     uint32_t n_edges = csr.indptr[csr.n_dst];
-    size_t n_x = (size_t)csr.n_src * dim, y_bytes = (size_t)csr.n_dst * dim * sizeof(float);
+    size_t y_bytes = (size_t)csr.n_dst * dim * sizeof(float);
     struct sl_aggregate_args args = {.csr = csr, .dim = dim, .x_dtype = dtype};
-    args.x =
-        dtype == SL_DTYPE_F16 ? (void *)t_random_halves(t, n_x) : (void *)t_random_floats(t, n_x);
+    args.x = random_rows(t, (size_t)csr.n_src * dim, dtype);
     if (flags & ROW_SCALE)
         args.row_scale = t_random_floats(t, csr.n_dst);
     if (flags & COL_SCALE)
@@ -44,6 +84,8 @@ static void compare_aggregate(struct suite *t, struct sl_csr_view csr, uint32_t 
         else
             first = args.y;
     }
+    if (!t->device->is_host && csr.n_dst > 0)
+        compare_rounded(t, args, first, 2e-7 * 4 * (double)(longest + 1));
 }
 
 static void one_aggregate(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,
@@ -53,7 +95,11 @@ static void one_aggregate(struct suite *t, uint32_t n_dst, uint32_t n_src, uint3
         return;
     uint32_t n_self = t_random_below(t, SL_MIN(n_dst, n_src) + 1);
     t_begin(t, "aggregate n_dst=%u n_src=%u degree=%u hub=%u dim=%u %s flags=%d n_self=%u", n_dst,
-            n_src, degree, hub, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32", flags, n_self);
+            n_src, degree, hub, dim,
+            dtype == SL_DTYPE_F16   ? "f16"
+            : dtype == SL_DTYPE_F32 ? "f32"
+                                    : "bf16",
+            flags, n_self);
     compare_aggregate(t, t_random_csr(t, n_dst, n_src, degree, hub), dim, dtype, flags, n_self);
     t_end(t);
 }
@@ -145,6 +191,17 @@ static void bad_aggregate(struct suite *t)
     args = good;
     args.x_dtype = SL_DTYPE_F64;
     t_expect_code(t, t->dev->aggregate(&args), SL_EINVAL, "f64");
+    const int bf16 = t->device->is_host ? SL_EUNSUPPORTED : SL_OK; // cores have none
+    args = good;
+    uint16_t rounded[2];
+    args.x_dtype = SL_DTYPE_BF16;
+    t_expect_code(t, t->dev->aggregate(&args), bf16, "bf16");
+    args.x_dtype = SL_DTYPE_F32, args.y_bf16 = rounded, args.y_ld = 2;
+    t_expect_code(t, t->dev->aggregate(&args), SL_EINVAL, "two results");
+    args.y = NULL;
+    t_expect_code(t, t->dev->aggregate(&args), bf16, "a result of bf16");
+    args.y_ld = 1;
+    t_expect_code(t, t->dev->aggregate(&args), SL_EINVAL, "rows that overlap");
     t_end(t);
 }
 
@@ -152,8 +209,9 @@ static void check_aggregate(struct suite *t)
 {
     static const uint32_t dims[] = {1,  3,  7,  15,  16,  17,  31,  32,  33,  47,
                                     64, 65, 80, 100, 127, 128, 129, 256, 257, 300};
-    for (int half = 0; half < 2; half++) {
-        enum sl_dtype dtype = half ? SL_DTYPE_F16 : SL_DTYPE_F32;
+    static const enum sl_dtype dtypes[] = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16};
+    for (int i = 0; i < (t->device->is_host ? 2 : 3); i++) {
+        enum sl_dtype dtype = dtypes[i];
         for (size_t d = 0; d < SL_COUNT_OF(dims); d++)
             for (int flags = 0; flags < ALL_FLAGS; flags++)
                 one_aggregate(t, 60, 90, 6, flags & 1 ? 700 : 0, dims[d], dtype, flags);
