@@ -81,6 +81,16 @@ uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n)
     return (uint32_t *)(void *)sl_layer_floats(env, n);
 }
 
+bool sl_layer_rounds(const struct sl_layer_env *env)
+{
+    return env->precision == SL_PRECISION_BF16 && env->device && !env->device->is_host;
+}
+
+uint64_t sl_layer_pitch(uint64_t columns)
+{
+    return (columns + 7) / 8 * 8;
+}
+
 void *sl_layer_note(const struct sl_layer_env *env, size_t bytes)
 {
     void *p = sl_mempool_alloc(env->notes, bytes);
@@ -175,19 +185,20 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
     for (int i = 0; i < 2; i++)
         w[i] = sl_rounded_weights_find(env->rounded, terms[i].weight, terms[i].d_in);
     struct sl_gemm_bias_act_args args = {
-        .precision =
-            env->precision | (w[0].bf16 ? SL_PRECISION_B : 0) | (w[1].bf16 ? SL_PRECISION_B2 : 0),
+        .precision = env->precision | (terms[0].bf16 ? SL_PRECISION_A : 0) |
+                     (terms[1].bf16 ? SL_PRECISION_A2 : 0) | (w[0].bf16 ? SL_PRECISION_B : 0) |
+                     (w[1].bf16 ? SL_PRECISION_B2 : 0),
         .m = rows,
         .n = layer->d_out,
         .k = terms[0].d_in,
         .a = terms[0].x,
         .b = w[0].p,
-        .lda = terms[0].d_in,
+        .lda = terms[0].bf16 ? sl_layer_pitch(terms[0].d_in) : terms[0].d_in,
         .ldb = w[0].ld,
         .k2 = terms[1].d_in,
         .a2 = terms[1].x,
         .b2 = w[1].p,
-        .lda2 = terms[1].d_in,
+        .lda2 = terms[1].bf16 ? sl_layer_pitch(terms[1].d_in) : terms[1].d_in,
         .ldb2 = w[1].ld,
         .c = y,
         .ldc = layer->d_out,
@@ -223,15 +234,18 @@ int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_l
                                const struct sl_bias_act_gradient *before, float *dy,
                                const struct sl_layer_gradient of[2], uint64_t rows)
 {
-    struct sl_weight_gradients_args args = {.precision = env->precision,
+    struct sl_weight_gradients_args args = {.precision = env->precision |
+                                                         (of[0].bf16 ? SL_PRECISION_B : 0) |
+                                                         (of[1].bf16 ? SL_PRECISION_B2 : 0),
                                             .m = layer->d_out,
                                             .k = rows,
                                             .a = dy,
                                             .lda = layer->d_out,
                                             .before = *before};
     for (int i = 0; i < 2; i++)
-        args.of[i] =
-            (struct sl_weight_gradient){of[i].d_in, of[i].x, of[i].d_in, of[i].dweight, of[i].d_in};
+        args.of[i] = (struct sl_weight_gradient){
+            of[i].d_in, of[i].x, of[i].bf16 ? sl_layer_pitch(of[i].d_in) : of[i].d_in,
+            of[i].dweight, of[i].d_in};
     return env->kernels->weight_gradients(&args, env->pool);
 }
 
@@ -350,10 +364,11 @@ int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer,
                                      NULL, rows, x);
 }
 
-int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y)
+// All but where the sums go.
+static struct sl_aggregate_args sums_of(const struct sl_layer_tape *tape, const void *x,
+                                        enum sl_dtype x_dtype, uint32_t dim)
 {
-    struct sl_aggregate_args args = {
+    return (struct sl_aggregate_args){
         .csr = tape->hop.csr,
         .dim = dim,
         .x_dtype = x_dtype,
@@ -363,8 +378,36 @@ int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tap
         .edge_weight = tape->hop.weights,
         .self_scale = tape->self_scale,
         .n_self = tape->self_scale ? tape->hop.csr.n_dst : 0,
-        .y = y,
     };
+}
+
+int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y)
+{
+    struct sl_aggregate_args args = sums_of(tape, x, x_dtype, dim);
+    args.y = y;
+    return env->kernels->aggregate(&args);
+}
+
+// tape->aggregated (n_dst, d_in) = A x.
+static int aggregate_first(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           struct sl_layer_tape *tape)
+{
+    const bool rounds = sl_layer_rounds(env);
+    const uint64_t ld = rounds ? sl_layer_pitch(layer->d_in) : layer->d_in;
+    const uint64_t n = tape->hop.csr.n_dst * ld;
+    struct sl_aggregate_args args = tape->half
+                                        ? sums_of(tape, tape->half, SL_DTYPE_F16, layer->d_in)
+                                        : sums_of(tape, tape->x, SL_DTYPE_F32, layer->d_in);
+    tape->aggregated = sl_layer_floats(env, rounds ? (n + 1) / 2 : n);
+    if (!tape->aggregated)
+        return SL_ENOMEM;
+    if (rounds) {
+        args.y_bf16 = tape->aggregated;
+        args.y_ld = ld;
+    } else {
+        args.y = tape->aggregated;
+    }
     return env->kernels->aggregate(&args);
 }
 
@@ -420,20 +463,12 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         return own ? sl_layer_last_product(env, layer, tape->x, csr->n_dst, own, 1, tape->y, after)
                    : SL_OK;
     }
-    tape->aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
-    if (!tape->aggregated)
-        return SL_ENOMEM;
     if (own)
         SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
-    SL_TRY(
-        tape->half
-            ? sl_layer_aggregate(env, tape, tape->half, SL_DTYPE_F16, layer->d_in, tape->aggregated)
-            : sl_layer_aggregate(env, tape, tape->x, SL_DTYPE_F32, layer->d_in, tape->aggregated));
-    if (!own)
-        return sl_layer_last_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y,
-                                     after);
-    const struct sl_layer_term terms[] = {{tape->aggregated, weight, layer->d_in},
-                                          {tape->x, own, layer->d_in}};
+    SL_TRY(aggregate_first(env, layer, tape));
+    const struct sl_layer_term terms[] = {
+        {tape->aggregated, weight, layer->d_in, sl_layer_rounds(env)},
+        {tape->x, own, own ? layer->d_in : 0, false}};
     return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, after);
 }
 
@@ -444,8 +479,9 @@ static int backward_aggregated(const struct sl_layer_env *env, const struct sl_l
                                float *down, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer_gradient both[] = {{tape->aggregated, dweight, layer->d_in},
-                                             {tape->x, down, down ? layer->d_in : 0}};
+    const struct sl_layer_gradient both[] = {
+        {tape->aggregated, dweight, layer->d_in, sl_layer_rounds(env)},
+        {tape->x, down, down ? layer->d_in : 0, false}};
     SL_TRY(sl_layer_product_gradients(env, layer, before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;

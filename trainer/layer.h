@@ -111,7 +111,9 @@ struct sl_layer_tape {
     float *y;
     void *own; // what the kind alone knows, in the notes
     // Of sl_layer_propagate():
-    float *aggregated; // (n_dst, d_in), NULL when the product came first
+    // (n_dst, d_in), NULL when the product came first. What products alone read: where
+    // sl_layer_rounds() it is bf16 from the first, in padded rows.
+    void *aggregated;
     float *row_scale;  // (n_dst)
     float *col_scale;  // (n_src) or NULL
     float *self_scale; // (n_dst) or NULL
@@ -211,6 +213,12 @@ int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *l
 // Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);
+// Whether rows that products alone read are bf16 from the first: on GPUs whose products would round
+// them each time that they read them. Bits are the same.
+bool sl_layer_rounds(const struct sl_layer_env *env);
+// Elements from one such row to the next: 16 bytes, as tensor cores want them.
+uint64_t sl_layer_pitch(uint64_t columns);
+
 // Notes, the processor's (not zeroed); or NULL after sl_fail().
 void *sl_layer_note(const struct sl_layer_env *env, size_t bytes);
 
@@ -285,10 +293,13 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
                           struct sl_layer_epilogue *after);
 // x (rows, d_in) and weight (d_out, d_in).
 struct sl_layer_term {
-    const float *x, *weight;
+    const void *x;
+    const float *weight;
     uint32_t d_in;
+    bool bf16; // x is, (rows, sl_layer_pitch(d_in)); else f32
 };
-// y (rows, d_out) = both terms' x weight', in one pass over y; `after` as above.
+// y (rows, d_out) = both terms' x weight', in one pass over y; the second one's d_in may be 0.
+// `after` as above.
 int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
                            const struct sl_layer_term terms[2], uint64_t rows, float *y,
                            struct sl_layer_epilogue *after);
@@ -301,9 +312,10 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
                               const float *dy, const float *x, uint64_t rows, float *dweight);
 // x (rows, d_in) and dweight (d_out, d_in).
 struct sl_layer_gradient {
-    const float *x;
+    const void *x;
     float *dweight;
     uint32_t d_in;
+    bool bf16; // as above
 };
 // `before` applied to dy, then the same of both (the second one's d_in may be 0), which reads dy
 // once.

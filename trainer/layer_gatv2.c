@@ -203,7 +203,7 @@ static int transform_backward(const struct sl_layer_env *env, const struct sl_la
 {
     const struct sl_layer wide = sl_heads_widened(layer);
     const struct sl_bias_act_gradient before = {.dbias = dbias};
-    const struct sl_layer_gradient of[2] = {{x, dweight, wide.d_in}};
+    const struct sl_layer_gradient of[2] = {{x, dweight, wide.d_in, false}};
     SL_TRY(sl_layer_product_gradients(env, &wide, &before, dz, of, rows));
     return dx ? sl_layer_product_backward(env, &wide, dz, rows, weight, beta, dx) : SL_OK;
 }

@@ -146,7 +146,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     struct sl_bias_act_gradient before = {
         .y = own->after, .act = act, .dbias = gradient + layer->offset[LIN0_BIAS]};
     const struct sl_layer_gradient of_square[2] = {
-        {own->after, gradient + layer->offset[LIN1_WEIGHT], d_out}};
+        {own->after, gradient + layer->offset[LIN1_WEIGHT], d_out, false}};
     float *d = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!d)
         return SL_ENOMEM;

@@ -77,8 +77,8 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
     };
     SL_TRY(env->kernels->aggregate_max(&args));
     const struct sl_layer_term terms[] = {
-        {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in},
-        {tape->x, params + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+        {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
+        {tape->x, params + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
     return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, &tape->after);
 }
 
@@ -89,8 +89,8 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct own *own = tape->own;
     const struct sl_layer_gradient both[] = {
-        {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in},
-        {tape->x, gradient + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+        {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
+        {tape->x, gradient + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
     SL_TRY(sl_layer_product_gradients(env, layer, &tape->before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
@@ -215,8 +215,9 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                                      0, piece->y, piece->after);
     const float *own;
     SL_TRY(sl_layer_own_rows(env, layer, piece, &own));
-    const struct sl_layer_term terms[] = {{rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in},
-                                          {own, params + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+    const struct sl_layer_term terms[] = {
+        {rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
+        {own, params + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
     return sl_layer_last_products(env, layer, terms, n_dst, piece->y, piece->after);
 }
 

@@ -97,8 +97,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                                  0, own->q, &q));
     SL_TRY(sl_layer_aggregate(env, tape, own->q, SL_DTYPE_F32, layer->d_out, own->pooled));
     const struct sl_layer_term terms[] = {
-        {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out},
-        {tape->x, params + layer->offset[SELF_WEIGHT], layer->d_in}};
+        {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out, false},
+        {tape->x, params + layer->offset[SELF_WEIGHT], layer->d_in, false}};
     SL_TRY(sl_layer_last_products(env, layer, terms, csr->n_dst, own->z, &z));
     return finish(env, layer, own->z, csr->n_dst, tape->y);
 }
@@ -132,11 +132,11 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct sl_bias_act_gradient q = {
         .y = own->q, .act = SL_ACT_RELU, .dbias = gradient + layer->offset[Q_BIAS]};
     const struct sl_layer_gradient of_q[2] = {
-        {tape->x, gradient + layer->offset[Q_WEIGHT], layer->d_in}};
+        {tape->x, gradient + layer->offset[Q_WEIGHT], layer->d_in, false}};
     SL_TRY(finish_backward(env, layer, tape, dy));
     const struct sl_layer_gradient both[] = {
-        {tape->x, gradient + layer->offset[SELF_WEIGHT], layer->d_in},
-        {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out}};
+        {tape->x, gradient + layer->offset[SELF_WEIGHT], layer->d_in, false},
+        {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out, false}};
     SL_TRY(sl_layer_product_gradients(env, layer, &z, dy, both, csr->n_dst));
     float *dpooled = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     float *dq = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
