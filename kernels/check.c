@@ -373,7 +373,7 @@ int sl_check_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const fl
     return check_dropout(OPERATION, dropout);
 }
 
-int sl_check_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+int sl_check_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
                                enum sl_activation act, const struct sl_dropout *dropout,
                                float *dbias)
 {
@@ -614,8 +614,9 @@ int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struc
         WANT(args->lda == args->m, "rows that are not dense have a bias_act");
         WANT(args->m <= UINT32_MAX, "%llu columns: wanted less than 2^32",
              (unsigned long long)args->m);
-        SL_TRY(sl_check_bias_act_backward(args->a, before->y, args->k, (uint32_t)args->m,
-                                          before->act, &before->dropout, before->dbias));
+        SL_TRY(sl_check_bias_act_backward(args->a, before->y, before->y_bf16, args->k,
+                                          (uint32_t)args->m, before->act, &before->dropout,
+                                          before->dbias));
     }
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];

@@ -264,7 +264,8 @@ struct sl_gemm_bias_act_args {
 
 // The backward of bias_act as a part of what reads dy (rows, dim) first. All zero: nothing to do.
 struct sl_bias_act_gradient {
-    const float *y; // (rows, dim) the output, where the activation asks for it
+    const void *y; // (rows, dim) the output, where the activation asks for it
+    bool y_bf16;   // y is bf16 in memory, on GPUs; else f32
     enum sl_activation act;
     struct sl_dropout dropout;
     float *dbias; // (dim) += or NULL
@@ -545,7 +546,8 @@ struct sl_kernels {
 
     // Backward of bias_act from its output y: dy = dy * mask * act', in place; dbias (dim) +=
     // column sums of the result when dbias is not NULL.
-    int (*bias_act_backward)(float *dy, const float *y, uint64_t rows, uint32_t dim,
+    // y_bf16: y is bf16 in memory, on GPUs.
+    int (*bias_act_backward)(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
                              enum sl_activation act, const struct sl_dropout *dropout,
                              float *dbias);
 

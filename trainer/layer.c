@@ -252,8 +252,8 @@ int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_l
 int sl_layer_apply_before(const struct sl_layer_env *env, const struct sl_layer *layer,
                           const struct sl_bias_act_gradient *before, float *dy, uint64_t rows)
 {
-    return env->kernels->bias_act_backward(dy, before->y, rows, layer->d_out, before->act,
-                                           &before->dropout, before->dbias);
+    return env->kernels->bias_act_backward(dy, before->y, before->y_bf16, rows, layer->d_out,
+                                           before->act, &before->dropout, before->dbias);
 }
 
 int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,

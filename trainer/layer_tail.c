@@ -83,7 +83,7 @@ int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer
         return SL_OK;
     }
     const struct sl_norm norm = norm_of(around, layer);
-    SL_TRY(k->bias_act_backward(dy, tape->y, tape->rows, layer->d_out, around->activation,
+    SL_TRY(k->bias_act_backward(dy, tape->y, false, tape->rows, layer->d_out, around->activation,
                                 &tape->dropout, NULL));
     return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }

@@ -198,16 +198,17 @@ static void mask_span(const struct sl_cpu_prologue *p, uint64_t at, uint64_t n)
 {
     const struct sl_bias_act_gradient *of = &p->of;
     float *dy = p->dy + at, rate = of->dropout.rate;
+    const float *y = of->y ? (const float *)of->y + at : NULL;
     if (of->act == SL_ACT_RELU) {
-        relu_mask(dy, of->y + at, n, 1.0f / (1.0f - rate));
+        relu_mask(dy, y, n, 1.0f / (1.0f - rate));
         return;
     }
     if (sl_cpu_dropout_is_on(&of->dropout))
         sl_cpu_dropout_span(&of->dropout, at, n, dy);
     if (of->act == SL_ACT_LEAKY_RELU)
-        leaky_relu_slope(dy, of->y + at, n);
+        leaky_relu_slope(dy, y, n);
     else if (of->act == SL_ACT_ELU)
-        elu_slope(dy, of->y + at, n, 1.0f - rate);
+        elu_slope(dy, y, n, 1.0f - rate);
 }
 
 // sums[c] += column c of (rows, width) at dy; four rows a step so that sums are loaded less often.
@@ -306,10 +307,12 @@ void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p)
     }
 }
 
-int sl_cpu_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+int sl_cpu_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
                              enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
+    if (y_bf16)
+        return sl_fail(SL_EUNSUPPORTED, "bias_act_backward: rows of bf16 are for GPUs");
     struct sl_cpu_prologue p = {
         .dy = dy, .rows = rows, .dim = dim, .of = {.y = y, .act = act, .dbias = dbias}};
     if (dropout)

@@ -122,6 +122,8 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
 {
     SL_TRY(sl_check_weight_gradients(args, ws));
     SL_TRY(refuse_stored("weight_gradients", args->precision));
+    if (args->before.y_bf16)
+        return sl_fail(SL_EUNSUPPORTED, "weight_gradients: rows of bf16 are for GPUs");
     const struct sl_weight_gradient *of = args->of;
     const bool strips =
         args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;

@@ -40,4 +40,13 @@ static __device__ __forceinline__ void sl_store_bf16(uint16_t *to, const float (
                                                     sl_bf16_bits(v[2]), sl_bf16_bits(v[3]));
 }
 
+static __device__ __forceinline__ void sl_load_bf16(const uint16_t *from, float (&v)[4])
+{
+    const ushort4 q = *reinterpret_cast<const ushort4 *>(from);
+    v[0] = sl_widen(sl_bf16{q.x});
+    v[1] = sl_widen(sl_bf16{q.y});
+    v[2] = sl_widen(sl_bf16{q.z});
+    v[3] = sl_widen(sl_bf16{q.w});
+}
+
 #endif

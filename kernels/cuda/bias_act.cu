@@ -114,7 +114,8 @@ int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const flo
 
 struct bias_act_backward {
     float *dy;
-    const float *y; // NULL where act is none
+    const void *y; // NULL where act is none
+    uint32_t y_bf16;
     uint64_t n;
     enum sl_activation act;
     float keep; // what undoes the survivors' scale
@@ -136,6 +137,25 @@ static __device__ __forceinline__ void mask_group(const struct bias_act_backward
     }
 }
 
+// y's elements from `at` on.
+template <bool ALIGNED>
+static __device__ __forceinline__ void load_output(const struct bias_act_backward &b, uint64_t at,
+                                                   uint32_t width, float (&y)[4])
+{
+    if (!b.y_bf16) {
+        sl_load4<ALIGNED>(static_cast<const float *>(b.y) + at, width, y);
+        return;
+    }
+    const uint16_t *from = static_cast<const uint16_t *>(b.y) + at;
+    if (ALIGNED && width == 4) {
+        sl_load_bf16(from, y);
+        return;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++)
+        y[j] = j < width ? sl_widen(sl_bf16{from[j]}) : 0.0f;
+}
+
 template <bool ALIGNED> static __global__ void mask_gradient(struct bias_act_backward b)
 {
     uint64_t step = sl_group_step();
@@ -145,7 +165,7 @@ template <bool ALIGNED> static __global__ void mask_gradient(struct bias_act_bac
         float dy[4], y[4] = {1.0f, 1.0f, 1.0f, 1.0f};
         sl_load4<ALIGNED>(b.dy + at, width, dy);
         if (b.act != SL_ACT_NONE)
-            sl_load4<ALIGNED>(b.y + at, width, y);
+            load_output<ALIGNED>(b, at, width, y);
         mask_group(b, group, y, dy);
         sl_store4<ALIGNED>(b.dy + at, width, dy);
     }
@@ -164,10 +184,10 @@ __global__ void sum_gradient(struct sl_columns g, struct bias_act_backward b, fl
     for (uint64_t r = at.begin + at.y; r < at.end; r += at.ty) {
         float *row = b.dy + r * g.dim, dy[4];
         sl_load_columns<ALIGNED>(g, at, row, dy);
-        if (MASKS) {
+        if (MASKS) { // ALIGNED, and a row is whole groups
             float y[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-            if (b.act != SL_ACT_NONE)
-                sl_load_columns<ALIGNED>(g, at, b.y + r * g.dim, y);
+            if (b.act != SL_ACT_NONE && at.first < g.dim)
+                load_output<ALIGNED>(b, r * g.dim + at.first, 4, y);
             mask_group(b, (r * g.dim + at.first) / 4, y, dy);
             sl_store_columns<ALIGNED>(g, at, row, dy);
         }
@@ -226,15 +246,16 @@ static int launch_sums(const struct bias_act_backward *b, uint64_t rows, uint32_
     return SL_OK;
 }
 
-int sl_cuda_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+int sl_cuda_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
                               enum sl_activation act, const struct sl_dropout *dropout,
                               float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
-    struct bias_act_backward b = {dy, y, rows * dim, act, keep, sl_mask_of(dropout)};
+    struct bias_act_backward b = {dy, y, y_bf16, rows * dim, act, keep, sl_mask_of(dropout)};
     bool masks = act != SL_ACT_NONE || b.mask.on;
-    bool aligned = sl_aligned16(dy) && (act == SL_ACT_NONE || sl_aligned16(y));
+    bool aligned =
+        sl_aligned16(dy) && (act == SL_ACT_NONE || (uintptr_t)y % (y_bf16 ? 8 : 16) == 0);
     if (b.n == 0)
         return SL_OK;
     if (!dbias)

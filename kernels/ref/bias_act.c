@@ -58,13 +58,14 @@ int sl_ref_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const floa
     return SL_OK;
 }
 
-int sl_ref_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+int sl_ref_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
                              enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
+    const enum sl_dtype dtype = y_bf16 ? SL_DTYPE_BF16 : SL_DTYPE_F32;
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
     for (uint64_t e = 0; e < rows * dim; e++) {
-        float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, y[e], keep);
+        float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, sl_ref_load(y, dtype, e), keep);
         int alive = sl_ref_survives(dropout, e) && slope != 0.0f;
         dy[e] = alive ? dy[e] * sl_ref_survivor_scale(dropout) * slope : 0.0f;
     }

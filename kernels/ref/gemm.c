@@ -54,8 +54,9 @@ int sl_ref_weight_gradients(const struct sl_weight_gradients_args *args, struct 
     SL_TRY(sl_check_weight_gradients(args, ws));
     const struct sl_bias_act_gradient *before = &args->before;
     if (sl_gradient_changes(before) && args->m > 0)
-        SL_TRY(sl_ref_bias_act_backward(args->a, before->y, args->k, (uint32_t)args->m, before->act,
-                                        &before->dropout, before->dbias));
+        SL_TRY(sl_ref_bias_act_backward(args->a, before->y, before->y_bf16, args->k,
+                                        (uint32_t)args->m, before->act, &before->dropout,
+                                        before->dbias));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
         SL_TRY(sl_ref_gemm(i ? sl_precision_second(args->precision)

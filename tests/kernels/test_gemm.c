@@ -704,8 +704,8 @@ static void compare_gradients(struct suite *t, struct sl_weight_gradients_args a
     first->y = first->act ? y : NULL;
     if (args.m > 0)
         t_expect_ok(t,
-                    t->dev->bias_act_backward(a, first->y, args.k, (uint32_t)args.m, first->act,
-                                              &first->dropout, want_bias),
+                    t->dev->bias_act_backward(a, first->y, first->y_bf16, args.k, (uint32_t)args.m,
+                                              first->act, &first->dropout, want_bias),
                     "bias_act_backward");
     for (int i = 0; i < 2; i++) {
         struct sl_weight_gradient *of = &args.of[i];

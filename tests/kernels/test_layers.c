@@ -55,7 +55,8 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
     float *want = t_copy(t, x, bytes, 0), *want_dx = t_copy(t, grad, bytes, 0);
     float *want_dbias = t_copy(t, dbias, dim * sizeof(float), 0), *first_dbias = NULL;
     t_expect_ok(t, t->ref->bias_act(want, rows, dim, bias, act, mask), "ref");
-    t_expect_ok(t, t->ref->bias_act_backward(want_dx, want, rows, dim, act, mask, want_dbias),
+    t_expect_ok(t,
+                t->ref->bias_act_backward(want_dx, want, false, rows, dim, act, mask, want_dbias),
                 "ref backward");
     for (const int *threads = t_threads; *threads; threads++) {
         size_t skew = t_random_below(t, 4) * 4;
@@ -64,7 +65,8 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, act, mask), "dev");
         same_or_close(t, "y", act, y, want, count, 0.0);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, act, mask, db), "dev backward");
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, false, rows, dim, act, mask, db),
+                    "dev backward");
         same_or_close(t, "dx", act, dx, want_dx, count, scale);
         t_close(t, "dbias", db, want_dbias, dim, 1e-5, 1e-6 * scale * (double)(rows + 1));
         if (first_dbias)
@@ -72,7 +74,7 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
         first_dbias = db;
         // Without a bias gradient the rest is the same.
         dx = t_copy(t, grad, bytes, skew);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, act, mask, NULL),
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, false, rows, dim, act, mask, NULL),
                     "dev backward without dbias");
         same_or_close(t, "dx without dbias", act, dx, want_dx, count, scale);
     }
@@ -111,6 +113,54 @@ static void compare_rounded(struct suite *t, uint64_t rows, uint32_t dim, uint64
     t_end(t);
 }
 
+// From an output that was rounded: as from one of f32 that has those values.
+static void compare_backward_of_rounded(struct suite *t, uint64_t rows, uint32_t dim,
+                                        enum sl_activation act, float rate)
+{
+    if (!t_affords(t, (double)rows * dim))
+        return;
+    t_begin(t, "bias_act_backward of bf16 rows=%llu dim=%u act=%s rate=%g",
+            (unsigned long long)rows, dim, act_names[act], (double)rate);
+    const size_t count = rows * dim, bytes = count * sizeof(float);
+    struct sl_dropout dropout = random_dropout(t, rate);
+    float *x = t_random_floats(t, count), *grad = t_random_floats(t, count);
+    float *dbias = t_random_floats(t, dim), *wide = t_alloc(t, bytes, 0);
+    uint16_t *y = t_alloc(t, count * sizeof *y, t_random_below(t, 5) * 2);
+    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, NULL, act, &dropout, y, dim), "forward");
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t bits = (uint32_t)y[i] << 16;
+        memcpy(&wide[i], &bits, sizeof bits);
+    }
+    for (int biased = 0; biased < 2; biased++) {
+        float *db[3], *dx[3];
+        for (int i = 0; i < 3; i++) {
+            dx[i] = t_copy(t, grad, bytes, 0);
+            db[i] = biased ? t_copy(t, dbias, dim * sizeof *dbias, 0) : NULL;
+        }
+        t_expect_ok(t, t->dev->bias_act_backward(dx[0], y, true, rows, dim, act, &dropout, db[0]),
+                    "dev");
+        t_expect_ok(t,
+                    t->dev->bias_act_backward(dx[1], wide, false, rows, dim, act, &dropout, db[1]),
+                    "dev of f32");
+        t_expect_ok(t, t->ref->bias_act_backward(dx[2], y, true, rows, dim, act, &dropout, db[2]),
+                    "ref");
+        t_same_bits(t, "dx", dx[0], dx[1], bytes);
+        same_or_close(t, "dx by ref", act, dx[0], dx[2], count, 2);
+        if (biased)
+            t_close(t, "dbias", db[0], db[2], dim, 1e-5, 2e-6 * (double)(rows + 1));
+    }
+    t_end(t);
+}
+
+static void backward_of_rounded(struct suite *t)
+{
+    static const uint32_t widths[] = {1, 8, 47, 64, 130, 256};
+    for (size_t d = 0; d < SL_COUNT_OF(widths); d++)
+        for (int act = SL_ACT_RELU; act <= SL_ACT_LEAKY_RELU; act++)
+            compare_backward_of_rounded(t, 5 + 60 * d, widths[d], (enum sl_activation)act,
+                                        d & 1 ? 0.5f : 0);
+}
+
 void test_bias_act_bf16(struct suite *t)
 {
     uint16_t out[4] = {0};
@@ -119,6 +169,8 @@ void test_bias_act_bf16(struct suite *t)
         t_begin(t, "bias_act_bf16 is not for cores");
         t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, out, 2),
                       SL_EUNSUPPORTED, "cores");
+        t_expect_code(t, t->dev->bias_act_backward(x, out, true, 1, 2, SL_ACT_RELU, NULL, NULL),
+                      SL_EUNSUPPORTED, "cores, backward");
         t_end(t);
         return;
     }
@@ -130,6 +182,7 @@ void test_bias_act_bf16(struct suite *t)
             compare_rounded(t, d * 7 + 1, widths[d], widths[d] + pad, acts[(d + (size_t)v) % 3],
                             v & 1, v >= 2 ? 0.4f : 0);
         }
+    backward_of_rounded(t);
     compare_rounded(t, 3000, 64, 64, SL_ACT_RELU, 1, 0.5f);
     compare_rounded(t, 0, 64, 64, SL_ACT_RELU, 1, 0.5f);
     t_begin(t, "bias_act_bf16 of NaN, and of what is too large");
@@ -182,7 +235,8 @@ static void known_activations(struct suite *t)
         memcpy(y, x, sizeof y);
         t_expect_ok(t, t->dev->bias_act(y, 2, 3, NULL, acts[a], NULL), "dev");
         t_close(t, "y", y, want[a], 6, 3e-7, 0);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, 2, 3, acts[a], NULL, NULL), "dev backward");
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, false, 2, 3, acts[a], NULL, NULL),
+                    "dev backward");
         t_close(t, "dx", dx, slope[a], 6, 3e-7, 6e-8);
         t_end(t);
     }
