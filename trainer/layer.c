@@ -177,9 +177,10 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
     return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
-int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
-                           struct sl_layer_epilogue *after)
+// y = both terms' x weight' + beta * y.
+static int add_products(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const struct sl_layer_term terms[2], uint64_t rows, float beta, float *y,
+                        struct sl_layer_epilogue *after)
 {
     struct sl_operand w[2];
     for (int i = 0; i < 2; i++)
@@ -200,6 +201,7 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
         .b2 = w[1].p,
         .lda2 = terms[1].bf16 ? sl_layer_pitch(terms[1].d_in) : terms[1].d_in,
         .ldb2 = w[1].ld,
+        .beta = beta,
         .c = y,
         .ldc = layer->d_out,
     };
@@ -210,6 +212,13 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
         after->applied = true;
     }
     return env->kernels->gemm_bias_act(&args, env->pool);
+}
+
+int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
+                           struct sl_layer_epilogue *after)
+{
+    return add_products(env, layer, terms, rows, 0, y, after);
 }
 
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -354,7 +363,7 @@ int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *l
 int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                    struct sl_layer_tape *tape)
 {
-    if (!tape->half)
+    if (!tape->half || tape->half_dtype == SL_DTYPE_BF16)
         return SL_OK;
     float *x = sl_layer_floats(env, (uint64_t)rows * layer->d_in);
     if (!x)
@@ -362,6 +371,15 @@ int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer,
     tape->x = x;
     return env->kernels->gather_rows(tape->half, SL_DTYPE_F16, tape->hop.csr.n_src, layer->d_in,
                                      NULL, rows, x);
+}
+
+// The tape's source rows as products read them, and what they are multiplied with.
+static struct sl_layer_term source_term(const struct sl_layer *layer,
+                                        const struct sl_layer_tape *tape, const float *weight)
+{
+    const bool bf16 = tape->half && tape->half_dtype == SL_DTYPE_BF16;
+    return (struct sl_layer_term){bf16 ? tape->half : tape->x, weight, weight ? layer->d_in : 0,
+                                  bf16};
 }
 
 // All but where the sums go.
@@ -397,7 +415,7 @@ static int aggregate_first(const struct sl_layer_env *env, const struct sl_layer
     const uint64_t ld = rounds ? sl_layer_pitch(layer->d_in) : layer->d_in;
     const uint64_t n = tape->hop.csr.n_dst * ld;
     struct sl_aggregate_args args = tape->half
-                                        ? sums_of(tape, tape->half, SL_DTYPE_F16, layer->d_in)
+                                        ? sums_of(tape, tape->half, tape->half_dtype, layer->d_in)
                                         : sums_of(tape, tape->x, SL_DTYPE_F32, layer->d_in);
     tape->aggregated = sl_layer_floats(env, rounds ? (n + 1) / 2 : n);
     if (!tape->aggregated)
@@ -458,18 +476,27 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         if (!z)
             return SL_ENOMEM;
         SL_TRY(sl_layer_widen(env, layer, csr->n_src, tape));
-        SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, weight, 0, z));
+        const struct sl_layer_term first[2] = {source_term(layer, tape, weight)};
+        SL_TRY(add_products(env, layer, first, csr->n_src, 0, z, NULL));
         SL_TRY(sl_layer_aggregate(env, tape, z, SL_DTYPE_F32, layer->d_out, tape->y));
-        return own ? sl_layer_last_product(env, layer, tape->x, csr->n_dst, own, 1, tape->y, after)
-                   : SL_OK;
+        const struct sl_layer_term last[2] = {source_term(layer, tape, own)};
+        return own ? add_products(env, layer, last, csr->n_dst, 1, tape->y, after) : SL_OK;
     }
     if (own)
         SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
     SL_TRY(aggregate_first(env, layer, tape));
     const struct sl_layer_term terms[] = {
         {tape->aggregated, weight, layer->d_in, sl_layer_rounds(env)},
-        {tape->x, own, own ? layer->d_in : 0, false}};
+        source_term(layer, tape, own)};
     return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, after);
+}
+
+// The same rows in the gradient of what they were multiplied with, or of nothing (NULL).
+static struct sl_layer_gradient source_gradient(const struct sl_layer *layer,
+                                                const struct sl_layer_tape *tape, float *dweight)
+{
+    const struct sl_layer_term x = source_term(layer, tape, NULL);
+    return (struct sl_layer_gradient){x.x, dweight, dweight ? layer->d_in : 0, x.bf16};
 }
 
 // dx = A' dy W, and the gradients; of an aggregation that came first.
@@ -481,7 +508,7 @@ static int backward_aggregated(const struct sl_layer_env *env, const struct sl_l
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer_gradient both[] = {
         {tape->aggregated, dweight, layer->d_in, sl_layer_rounds(env)},
-        {tape->x, down, down ? layer->d_in : 0, false}};
+        source_gradient(layer, tape, down)};
     SL_TRY(sl_layer_product_gradients(env, layer, before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
@@ -503,9 +530,12 @@ static int backward_transformed(const struct sl_layer_env *env, const struct sl_
     if (!dz)
         return SL_ENOMEM;
     SL_TRY(sl_layer_aggregate_backward(env, tape, dy, layer->d_out, dz));
-    SL_TRY(sl_layer_product_gradient(env, layer, dz, tape->x, csr->n_src, dweight));
+    const struct sl_bias_act_gradient none = {0};
+    const struct sl_layer_gradient of[2] = {source_gradient(layer, tape, dweight)};
+    const struct sl_layer_gradient of_own[2] = {source_gradient(layer, tape, down)};
+    SL_TRY(sl_layer_product_gradients(env, layer, &none, dz, of, csr->n_src));
     if (down)
-        SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst, down));
+        SL_TRY(sl_layer_product_gradients(env, layer, &none, dy, of_own, csr->n_dst));
     return dx ? sl_layer_product_backward(env, layer, dz, csr->n_src, weight, 0, dx) : SL_OK;
 }
 

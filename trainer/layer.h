@@ -99,8 +99,11 @@ struct sl_layer_epilogue {
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_layer_tape {
     struct sl_hop hop;
-    const float *x;            // (n_src, d_in); with `half` what sl_layer_widen() has made of it
-    const void *half;          // (n_src, d_in) as f16, of kinds that read it, or NULL
+    const float *x; // (n_src, d_in); with `half` what sl_layer_widen() has made of it
+    // (n_src, d_in) as they are stored in 2 bytes, of kinds that read them, or NULL: features of
+    // f16, or on a GPU that multiplies in bf16 the rounded output of the layer before.
+    const void *half;
+    enum sl_dtype half_dtype;  // F16 or BF16
     bool training;             // batch statistics and dropout
     struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
     struct sl_layer_epilogue after;
@@ -156,8 +159,9 @@ struct sl_infer_piece {
 struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // blocks carry the in-degrees of their input nodes
-    bool reads_half;    // forward takes tape->half in place of x
-    bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
+    bool reads_half;    // forward takes tape->half of f16 in place of x
+    bool (*reads_bf16)(const struct sl_layer *layer); // and of bf16; NULL: no
+    bool (*self_edge)(const struct sl_layer *layer);  // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
 
     // SL_EINVAL when a layer of these widths cannot be (heads that do not divide them); NULL:
@@ -253,8 +257,8 @@ int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool 
 int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                        struct sl_csr_view *transposed, uint32_t **edge);
 
-// With tape->half: the first rows of tape->x, those that have to be f32 for forward and backward;
-// in the pool. Exact.
+// With tape->half of f16: the first rows of tape->x, those that have to be f32 for forward and
+// backward; in the pool. Exact. Products read bf16 as it is.
 int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                    struct sl_layer_tape *tape);
 

@@ -221,9 +221,16 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     return sl_layer_last_products(env, layer, terms, n_dst, piece->y, piece->after);
 }
 
+// The maximum reads f32.
+static bool reads_bf16(const struct sl_layer *layer)
+{
+    return !is_max(layer);
+}
+
 const struct sl_layer_kind sl_layer_graphsage = {
     .name = "graphsage",
     .reads_half = true,
+    .reads_bf16 = reads_bf16,
     .self_edge = is_gcn,
     .bias = LIN_L_BIAS,
     .describe = describe,

@@ -38,11 +38,25 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                              const struct sl_layer *layer, const float *params,
                                              bool training, const struct sl_dropout *dropout)
 {
-    return (struct sl_layer_epilogue){.offered = !normalises(around),
+    return (struct sl_layer_epilogue){.offered = !normalises(around) && !around->rounds,
                                       .bias = bias_of(layer, params),
                                       .act = activation_of(around),
                                       .dropout =
                                           training && around->hidden ? *dropout : NO_DROPOUT};
+}
+
+// The last pass: bias, activation and dropout of x in place, or to bf16.
+static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail *around,
+                     uint32_t dim, const float *bias, float *x, struct sl_layer_tail_tape *tape)
+{
+    const enum sl_activation act = activation_of(around);
+    tape->y = x;
+    if (!around->rounds)
+        return env->kernels->bias_act(x, tape->rows, dim, bias, act, &tape->dropout);
+    tape->y = sl_layer_floats(env, (tape->rows * dim + 1) / 2);
+    if (!tape->y)
+        return SL_ENOMEM;
+    return env->kernels->bias_act_bf16(x, tape->rows, dim, bias, act, &tape->dropout, tape->y, dim);
 }
 
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
@@ -55,16 +69,14 @@ int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_
     if (applied)
         return SL_OK;
     if (!normalises(around))
-        return env->kernels->bias_act(x, rows, layer->d_out, bias_of(layer, params),
-                                      activation_of(around), &tape->dropout);
-    tape->y = sl_layer_floats(env, rows * layer->d_out);
-    if (!tape->y)
+        return last_pass(env, around, layer->d_out, bias_of(layer, params), x, tape);
+    float *normal = sl_layer_floats(env, rows * layer->d_out);
+    if (!normal)
         return SL_ENOMEM;
     const struct sl_norm norm = norm_of(around, layer);
     SL_TRY(add_bias(env, layer, params, x, rows));
-    SL_TRY(sl_norm_forward(env, &norm, params, x, rows, training, tape->y, &tape->norm));
-    return env->kernels->bias_act(tape->y, rows, layer->d_out, NULL, around->activation,
-                                  &tape->dropout);
+    SL_TRY(sl_norm_forward(env, &norm, params, x, rows, training, normal, &tape->norm));
+    return last_pass(env, around, layer->d_out, NULL, normal, tape);
 }
 
 int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
@@ -78,13 +90,14 @@ int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer
     *before = (struct sl_bias_act_gradient){.dbias = dbias};
     if (!normalises(around)) {
         before->y = tape->y;
+        before->y_bf16 = around->rounds;
         before->act = activation_of(around);
         before->dropout = tape->dropout;
         return SL_OK;
     }
     const struct sl_norm norm = norm_of(around, layer);
-    SL_TRY(k->bias_act_backward(dy, tape->y, false, tape->rows, layer->d_out, around->activation,
-                                &tape->dropout, NULL));
+    SL_TRY(k->bias_act_backward(dy, tape->y, around->rounds, tape->rows, layer->d_out,
+                                around->activation, &tape->dropout, NULL));
     return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }
 

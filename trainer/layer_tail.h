@@ -4,6 +4,11 @@
  * A layer's kind computes PyTorch Geometric's `conv` without the bias that it adds last; all that
  * follows is here, the same for all kinds. A layer whose output is the model's gets its bias alone.
  * Without a norm all is one pass over the rows, in place.
+ *
+ * ROUNDING. On a GPU that multiplies in bf16 the last pass of a hidden layer writes its output as
+ * bf16, elsewhere, where the next layer's aggregation and products read it (model.h says when).
+ * What a layer's product has left is then of no use to anybody, and the pass is none of the
+ * product's own.
  */
 #ifndef SL_TRAINER_LAYER_TAIL_H
 #define SL_TRAINER_LAYER_TAIL_H
@@ -16,6 +21,7 @@
 
 struct sl_layer_tail {
     bool hidden; // norm, activation and dropout follow the bias
+    bool rounds; // the output of a batch is bf16 then, as the next layer reads it
     enum sl_activation activation;
     enum sl_norm_kind norm;
     uint64_t norm_offset[SL_NORM_TENSORS];
@@ -25,7 +31,7 @@ struct sl_layer_tail {
 struct sl_layer_tail_tape {
     uint64_t rows;
     struct sl_dropout dropout;
-    float *y; // (rows, d_out) the output
+    void *y; // (rows, d_out) the output: f32, or where the tail rounds bf16
     struct sl_norm_tape norm;
 };
 
@@ -36,7 +42,7 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                              bool training, const struct sl_dropout *dropout);
 
 // x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
-// output: x itself where there is no norm. `applied`: the layer has taken the offer, and x is the
+// output: x itself where there is no norm and nothing is rounded. `applied`: the layer has taken the offer, and x is the
 // output already. SL_ENOMEM.
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                           const struct sl_layer *layer, const float *params, float *x,

@@ -41,13 +41,22 @@ static int add_layer(struct sl_model *model, const struct sl_layer_kind *kind, u
     return SL_OK;
 }
 
+static bool rounds_hidden(const struct sl_model *model, uint32_t hidden)
+{
+    const struct sl_layer *layer = &model->layer[0];
+    return sl_layer_rounds(&model->env) && model->jumping.kind == SL_JUMPING_NONE &&
+           hidden == sl_layer_pitch(hidden) && layer->kind->reads_bf16 &&
+           layer->kind->reads_bf16(layer);
+}
+
 static void add_surround(struct sl_model *model, uint32_t l)
 {
     const struct sl_layer *layer = &model->layer[l];
     struct sl_layer_tail *around = &model->around[l];
     *around = (struct sl_layer_tail){.hidden = !layer->last,
                                      .activation = model->options.activation,
-                                     .norm = model->options.norm};
+                                     .norm = model->options.norm,
+                                     .rounds = model->rounds && !layer->last};
     if (layer->last)
         return;
     char prefix[24];
@@ -129,6 +138,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : hidden,
                          last ? model->n_outputs : hidden, last));
     }
+    model->rounds = rounds_hidden(model, hidden);
     for (uint32_t l = 0; l < layers; l++)
         add_surround(model, l);
     uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
@@ -246,9 +256,11 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         .batch = (uint32_t)block.header->batch,
         .layer = SL_MODEL_OWN_DROPOUT + l,
     };
+    const bool half = l == 0 ? model->half : model->rounds;
     *tape = (struct sl_layer_tape){.hop = hop_of(block, model->n_layers - 1 - l),
-                                   .x = l == 0 && model->half ? NULL : x,
-                                   .half = l == 0 && model->half ? x : NULL,
+                                   .x = half ? NULL : x,
+                                   .half = half ? x : NULL,
+                                   .half_dtype = l == 0 ? SL_DTYPE_F16 : SL_DTYPE_BF16,
                                    .training = training,
                                    .dropout = dropout};
     dropout.rate = model->dropout;

@@ -15,6 +15,11 @@
  * All pointers to arrays that its functions take or give are the device's, and its operations may
  * still be running when they return.
  *
+ * On a GPU that multiplies in bf16 the outputs of hidden layers are bf16 in the memory of a batch,
+ * rounded when they are written, where the kind reads them so, no jumping knowledge reads them, and
+ * rows are whole 16 bytes (`rounds`). Products would have rounded them anyway; sums over neighbours
+ * and the activation's derivative see the rounded values then. Layer-wise inference keeps f32.
+ *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
  * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
  * from the block. A mask thus depends on what it is for and never on which trainer computes it.
@@ -55,7 +60,8 @@ struct sl_model {
     uint64_t n_params;
 
     float dropout, input_dropout;
-    bool half; // features of batches are f16 (sl_model_take_half)
+    bool half;   // features of batches are f16 (sl_model_take_half)
+    bool rounds; // outputs of hidden layers are bf16 in batches
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;
