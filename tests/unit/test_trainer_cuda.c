@@ -276,6 +276,15 @@ static struct sl_block *some_block(struct scene *s, uint32_t layers)
     return fixture_block(&s->g.ds, seeds, SEEDS, layers, FANOUT, 2, 1);
 }
 
+static float *random_input(const struct sl_block *b)
+{
+    const size_t n = (size_t)b->n_input * FEATURES;
+    float *x = fixture_alloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(i * 40503u % 1000) / 500 - 1;
+    return x;
+}
+
 // What is rounded once a version is what each product would have rounded.
 START_TEST(rounded_weights_change_no_bit)
 {
@@ -286,9 +295,7 @@ START_TEST(rounded_weights_change_no_bit)
         scene_init(&s, &c, false);
         struct sl_block *b = some_block(&s, c.model.layers);
         const size_t n = (size_t)b->n_input * FEATURES, all = s.far.n_params + SEEDS * CLASSES;
-        float *x = fixture_alloc(n * sizeof *x);
-        for (size_t i = 0; i < n; i++)
-            x[i] = (float)(i * 40503u % 1000) / 500 - 1;
+        float *x = random_input(b);
         float *wanted = step_on(&s, b, x, n * sizeof *x);
         assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
         ck_assert_ptr_eq(s.far.rounded.params, s.far_params);
@@ -303,6 +310,150 @@ START_TEST(rounded_weights_change_no_bit)
         free(wanted);
         free(x);
         free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+enum { WIDE = 8 }; // whole 16 bytes of bf16
+
+// A job whose hidden layers are rounded if the kind reads them so.
+static struct sl_config config_of_rounded(int kind, int variant)
+{
+    struct sl_config c = config_of_bf16(kind, variant);
+    c.model.hidden = WIDE;
+    c.model.layers = 3;
+    c.model.jumping = SL_JUMPING_NONE;
+    c.model.aggregator = variant % 2 ? SL_AGGREGATOR_GCN : SL_AGGREGATOR_MEAN;
+    c.model.heads = 2;
+    c.model.train_eps = false;
+    return c;
+}
+
+static void round_hidden(struct sl_model *model, bool rounds)
+{
+    model->rounds = rounds;
+    for (uint32_t l = 0; l + 1 < model->n_layers; l++)
+        model->around[l].rounds = rounds;
+}
+
+static bool reads_rounded(int kind)
+{
+    return kind == SL_MODEL_GRAPHSAGE || kind == SL_MODEL_GCN || kind == SL_MODEL_GIN;
+}
+
+// Where products alone read a hidden row it does not matter when it is rounded; where such rows are
+// added up first it does.
+START_TEST(rounded_activations_are_those_that_products_see)
+{
+    open_gpu();
+    uint32_t different = 0;
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_rounded(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+        const size_t all = s.far.n_params + SEEDS * CLASSES;
+        float *x = random_input(b);
+        ck_assert_int_eq(s.far.rounds, reads_rounded(_i));
+        ck_assert(!s.cpu.rounds);
+        for (int order = SL_LAYER_AUTO; s.far.rounds && order <= SL_LAYER_TRANSFORM_FIRST;
+             order++) {
+            for (uint32_t l = 0; l < s.far.n_layers; l++)
+                s.far.layer[l].order = (enum sl_layer_order)order;
+            round_hidden(&s.far, false);
+            float *wanted = step_on(&s, b, x, x_bytes);
+            round_hidden(&s.far, true);
+            float *found = step_on(&s, b, x, x_bytes);
+            float *again = step_on(&s, b, x, x_bytes);
+            ck_assert_mem_eq(again, found, all * sizeof *found);
+            // The slope of elu is taken from the output itself.
+            if (order == SL_LAYER_TRANSFORM_FIRST && c.model.activation != SL_CONFIG_ELU)
+                ck_assert_mem_eq(found, wanted, all * sizeof *wanted);
+            for (size_t i = 0; i < all; i++)
+                different += found[i] != wanted[i];
+            free(again);
+            free(found);
+            free(wanted);
+        }
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+    ck_assert(!reads_rounded(_i) || different > 0);
+}
+END_TEST
+
+// How far a gradient is from another one, of its length.
+static double distance(const struct scene *s, const float *found, const float *wanted)
+{
+    double off = 0, length = 0;
+    for (uint64_t i = 0; i < s->cpu.n_params; i++) {
+        off += pow((double)found[i] - (double)wanted[i], 2);
+        length += pow((double)wanted[i], 2);
+    }
+    return sqrt(off / length);
+}
+
+static float *gradient_on_cores(struct scene *s, struct sl_block *b, float *x,
+                                enum sl_precision precision)
+{
+    float *gradient = fixture_alloc(s->cpu.n_params * sizeof *gradient);
+    struct sl_loss_result ignored;
+    s->cpu.env.precision = precision;
+    assert_ok(sl_model_train(&s->cpu, s->params, sl_block_here(b), x, gradient, &ignored));
+    return gradient;
+}
+
+// A step in bf16 whose hidden rows are f32 is that of cores, which round in each product. With
+// rounded ones its gradient is about as far from that of f32 as theirs is.
+START_TEST(bf16_gradients_are_as_good_as_those_of_cpu_cores)
+{
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_rounded(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+        float *x = random_input(b), *rounded = step_on(&s, b, x, x_bytes);
+        round_hidden(&s.far, false);
+        float *found = step_on(&s, b, x, x_bytes);
+        float *wanted = gradient_on_cores(&s, b, x, SL_PRECISION_BF16);
+        float *exact = gradient_on_cores(&s, b, x, SL_PRECISION_F32);
+        ck_assert_double_le(distance(&s, found, wanted), 1e-5);
+        ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * distance(&s, wanted, exact));
+        free(exact);
+        free(wanted);
+        free(found);
+        free(rounded);
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+START_TEST(who_reads_f32_gets_f32)
+{
+    open_gpu();
+    for (int why = 0; why < 5; why++) {
+        struct sl_config c = config_of_rounded(why == 3 ? SL_MODEL_GIN : SL_MODEL_GRAPHSAGE, 0);
+        if (why == 0)
+            c.model.hidden = WIDE + 1; // rows that are no whole 16 bytes
+        if (why == 1)
+            c.model.jumping = SL_JUMPING_CAT;
+        if (why == 2)
+            c.model.aggregator = SL_AGGREGATOR_MAX;
+        if (why == 3)
+            c.model.train_eps = true;
+        if (why == 4)
+            c.precision = SL_CONFIG_TF32;
+        struct scene s;
+        scene_init(&s, &c, false);
+        ck_assert_msg(!s.far.rounds, "reason %d", why);
         scene_fini(&s);
     }
 }
@@ -738,6 +889,11 @@ int main(void)
         tcase_add_loop_test(tc, halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, rounded_weights_change_no_bit, SL_MODEL_GRAPHSAGE, end);
         tcase_add_test(tc, weights_are_rounded_once_a_version);
+        tcase_add_loop_test(tc, rounded_activations_are_those_that_products_see, SL_MODEL_GRAPHSAGE,
+                            end);
+        tcase_add_loop_test(tc, bf16_gradients_are_as_good_as_those_of_cpu_cores,
+                            SL_MODEL_GRAPHSAGE, end);
+        tcase_add_test(tc, who_reads_f32_gets_f32);
         tcase_add_loop_test(tc, inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
         tcase_add_loop_test(tc, inference_by_random_walks, SL_MODEL_GRAPHSAGE, end);
         tcase_add_test(tc, a_copy_is_made_when_it_pays_and_given_back);
