@@ -450,12 +450,22 @@ int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct
     if (sl_gradient_changes(before) && args->m > 0)
         SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, before->y_bf16, args->k, (uint32_t)args->m,
                                          before->act, &before->dropout, before->dbias));
+    // What both read is rounded once.
+    const void *a = args->a;
+    uint64_t lda = args->lda;
+    int stored = 0;
+    if (sl_precision_kind(args->precision) == SL_PRECISION_BF16 && args->m > 0 && args->k > 0 &&
+        args->of[0].n > 0 && args->of[1].n > 0) {
+        SL_TRY(convert(0, args->k, args->m, ws, &a, &lda));
+        stored = SL_PRECISION_A;
+    }
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
-        SL_TRY(sl_cuda_gemm(i ? sl_precision_second(args->precision)
-                              : sl_precision_first(args->precision),
-                            SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1, args->a, args->lda,
-                            of->b, of->ldb, 1, of->c, of->ldc, ws));
+        const int precision =
+            i ? sl_precision_second(args->precision) : sl_precision_first(args->precision);
+        SL_TRY(sl_cuda_gemm((enum sl_precision)(precision | stored), SL_TRANS, SL_NO_TRANS,
+                            args->m, of->n, args->k, 1, a, lda, of->b, of->ldb, 1, of->c, of->ldc,
+                            ws));
     }
     return SL_OK;
 }
