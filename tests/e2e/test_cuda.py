@@ -112,6 +112,37 @@ def test_a_gpu_trains_as_cores_do(box, name, changes):
 
 @timeout(120)
 @not_under("address", SANITIZED)
+@cases(
+    ("graphsage", {}),
+    ("gcn", {"model.kind": "gcn"}),
+    ("gin", {"model.kind": "gin", "model.norm": "batch"}),
+)
+def test_bf16_learns_as_fp32_does(box, name, changes):
+    """With hidden rows that are bf16 from the first: in three layers they are added up as such."""
+    layers = {"model.layers": 3, "sampler.fanout": [3, 3, 3], "evaluate.fanout": [4, 4, 4]}
+    found = {}
+    for precision, cache in (("fp32", "none"), ("bf16", "none"), ("bf16", "degree")):
+        job = gpu_job(
+            box,
+            [CPU, gpu()],
+            output=f"runs/{precision}-{cache}",
+            precision=precision,
+            cache={"policy": cache, **({"ratio": 0.3} if cache == "degree" else {})},
+            **{"epochs": 5, **layers, **changes},
+        )
+        result, report = run(box, job)
+        result.ok()
+        found[precision, cache] = report
+    plain, half, cached = found.values()
+    assert half["params_sha256"] != plain["params_sha256"], "bf16 changed nothing"
+    assert fingerprint(half) == fingerprint(cached), (fingerprint(half), fingerprint(cached))
+    assert abs(half["test_accuracy"] - plain["test_accuracy"]) < 0.05, (half, plain)
+    losses = [r["epochs"][-1]["loss"] for r in (half, plain)]
+    assert abs(losses[0] - losses[1]) <= 0.02 * losses[1], losses
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
 def test_what_a_gpu_does_by_itself(box):
     """A cache of all rows from the first batch on, which changes no bit, and tf32, which does."""
     found = {}
