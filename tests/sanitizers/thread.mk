@@ -9,14 +9,14 @@
 #                 arithmetic, nothing to race with
 #   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   forks         ipc_lent: lenders are processes with threads of their own
-#   fibres        sampler_gpu, trainer_bus, _cuda, _gpu, _lent, _store, _waits: the threads of an emulated
+#   fibres        sampler_gpu, trainer_bf16, _bus, _cuda, _gpu, _lent, _store, _waits: the threads of an emulated
 #                 GPU, which ThreadSanitizer cannot follow
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
 # them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
 THREAD_FOLDERS  := ipc http sampler trainer daemon
 THREAD_LEFT_OUT := ipc_group_model ipc_lent sampler_draw \
                    $(patsubst %,trainer_%,evaluate golden jumping kinds layers model neighbours norm objective) \
-                   sampler_gpu sampler_share $(patsubst %,trainer_%,bus cuda gpu lent store waits)
+                   sampler_gpu sampler_share $(patsubst %,trainer_%,bf16 bus cuda gpu lent store waits)
 THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch
 
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\

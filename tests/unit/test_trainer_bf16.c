@@ -1,0 +1,292 @@
+// bf16 on a GPU: what is rounded when it is written, against what products round when they read it.
+#include "tests/unit/trainer_cuda_scene.h"
+
+#include "trainer/parameters.h"
+
+static struct sl_config config_of_bf16(int kind, int variant)
+{
+    struct sl_config c = config_of(kind, variant);
+    c.model.input_dropout = 0;
+    c.precision = SL_CONFIG_BF16;
+    return c;
+}
+
+static struct sl_block *some_block(struct scene *s, uint32_t layers)
+{
+    uint32_t seeds[SEEDS];
+    for (uint32_t i = 0; i < SEEDS; i++)
+        seeds[i] = (i * 13 + 4) % NODES;
+    return fixture_block(&s->g.ds, seeds, SEEDS, layers, FANOUT, 2, 1);
+}
+
+static float *random_input(const struct sl_block *b)
+{
+    const size_t n = (size_t)b->n_input * FEATURES;
+    float *x = fixture_alloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(i * 40503u % 1000) / 500 - 1;
+    return x;
+}
+
+// What is rounded once a version is what each product would have rounded.
+START_TEST(rounded_weights_change_no_bit)
+{
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_bf16(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t n = (size_t)b->n_input * FEATURES, all = s.far.n_params + SEEDS * CLASSES;
+        float *x = random_input(b);
+        float *wanted = step_on(&s, b, x, n * sizeof *x);
+        assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
+        ck_assert_ptr_eq(s.far.rounded.params, s.far_params);
+        float *found = step_on(&s, b, x, n * sizeof *x);
+        ck_assert_mem_eq(found, wanted, all * sizeof *wanted);
+        // They are what is read: without them nothing is learned of the weights.
+        assert_ok(gpu->fill(s.far.rounded.copy, 0, s.far.rounded.n_words * sizeof(uint16_t)));
+        float *zeros = step_on(&s, b, x, n * sizeof *x);
+        ck_assert_mem_ne(zeros, wanted, all * sizeof *wanted);
+        free(zeros);
+        free(found);
+        free(wanted);
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+enum { WIDE = 8 }; // whole 16 bytes of bf16
+
+// A job whose hidden layers are rounded if the kind reads them so.
+static struct sl_config config_of_rounded(int kind, int variant)
+{
+    struct sl_config c = config_of_bf16(kind, variant);
+    c.model.hidden = WIDE;
+    c.model.layers = 3;
+    c.model.jumping = SL_JUMPING_NONE;
+    c.model.aggregator = variant % 2 ? SL_AGGREGATOR_GCN : SL_AGGREGATOR_MEAN;
+    c.model.heads = 2;
+    c.model.train_eps = false;
+    return c;
+}
+
+static void round_hidden(struct sl_model *model, bool rounds)
+{
+    model->rounds = rounds;
+    for (uint32_t l = 0; l + 1 < model->n_layers; l++)
+        model->around[l].rounds = rounds;
+}
+
+static bool reads_rounded(int kind)
+{
+    return kind == SL_MODEL_GRAPHSAGE || kind == SL_MODEL_GCN || kind == SL_MODEL_GIN;
+}
+
+// Where products alone read a hidden row it does not matter when it is rounded; where such rows are
+// added up first it does.
+START_TEST(rounded_activations_are_those_that_products_see)
+{
+    open_gpu();
+    uint32_t different = 0;
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_rounded(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+        const size_t all = s.far.n_params + SEEDS * CLASSES;
+        float *x = random_input(b);
+        ck_assert_int_eq(s.far.rounds, reads_rounded(_i));
+        ck_assert(!s.cpu.rounds);
+        for (int order = SL_LAYER_AUTO; s.far.rounds && order <= SL_LAYER_TRANSFORM_FIRST;
+             order++) {
+            for (uint32_t l = 0; l < s.far.n_layers; l++)
+                s.far.layer[l].order = (enum sl_layer_order)order;
+            round_hidden(&s.far, false);
+            float *wanted = step_on(&s, b, x, x_bytes);
+            round_hidden(&s.far, true);
+            float *found = step_on(&s, b, x, x_bytes);
+            float *again = step_on(&s, b, x, x_bytes);
+            ck_assert_mem_eq(again, found, all * sizeof *found);
+            // The slope of elu is taken from the output itself.
+            if (order == SL_LAYER_TRANSFORM_FIRST && c.model.activation != SL_CONFIG_ELU)
+                ck_assert_mem_eq(found, wanted, all * sizeof *wanted);
+            for (size_t i = 0; i < all; i++)
+                different += found[i] != wanted[i];
+            free(again);
+            free(found);
+            free(wanted);
+        }
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+    ck_assert(!reads_rounded(_i) || different > 0);
+}
+END_TEST
+
+// How far a gradient is from another one, of its length.
+static double distance(const struct scene *s, const float *found, const float *wanted)
+{
+    double off = 0, length = 0;
+    for (uint64_t i = 0; i < s->cpu.n_params; i++) {
+        off += pow((double)found[i] - (double)wanted[i], 2);
+        length += pow((double)wanted[i], 2);
+    }
+    return sqrt(off / length);
+}
+
+static float *gradient_on_cores(struct scene *s, struct sl_block *b, float *x,
+                                enum sl_precision precision)
+{
+    float *gradient = fixture_alloc(s->cpu.n_params * sizeof *gradient);
+    struct sl_loss_result ignored;
+    s->cpu.env.precision = precision;
+    assert_ok(sl_model_train(&s->cpu, s->params, sl_block_here(b), x, gradient, &ignored));
+    return gradient;
+}
+
+// A step in bf16 whose hidden rows are f32 is that of cores, which round in each product. With
+// rounded ones its gradient is about as far from that of f32 as theirs is.
+START_TEST(bf16_gradients_are_as_good_as_those_of_cpu_cores)
+{
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of_rounded(_i, v);
+        struct scene s;
+        scene_init(&s, &c, false);
+        assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
+        struct sl_block *b = some_block(&s, c.model.layers);
+        const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+        float *x = random_input(b), *rounded = step_on(&s, b, x, x_bytes);
+        round_hidden(&s.far, false);
+        float *found = step_on(&s, b, x, x_bytes);
+        float *wanted = gradient_on_cores(&s, b, x, SL_PRECISION_BF16);
+        float *exact = gradient_on_cores(&s, b, x, SL_PRECISION_F32);
+        ck_assert_double_le(distance(&s, found, wanted), 1e-5);
+        ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * distance(&s, wanted, exact));
+        free(exact);
+        free(wanted);
+        free(found);
+        free(rounded);
+        free(x);
+        free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+START_TEST(who_reads_f32_gets_f32)
+{
+    open_gpu();
+    for (int why = 0; why < 5; why++) {
+        struct sl_config c = config_of_rounded(why == 3 ? SL_MODEL_GIN : SL_MODEL_GRAPHSAGE, 0);
+        if (why == 0)
+            c.model.hidden = WIDE + 1; // rows that are no whole 16 bytes
+        if (why == 1)
+            c.model.jumping = SL_JUMPING_CAT;
+        if (why == 2)
+            c.model.aggregator = SL_AGGREGATOR_MAX;
+        if (why == 3)
+            c.model.train_eps = true;
+        if (why == 4)
+            c.precision = SL_CONFIG_TF32;
+        struct scene s;
+        scene_init(&s, &c, false);
+        ck_assert_msg(!s.far.rounds, "reason %d", why);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+// Those of the device are those of the board's version, each matrix's row padded.
+static bool are_rounded(const struct scene *s, const float *board)
+{
+    const struct sl_rounded_weights *w = &s->far.rounded;
+    uint16_t *copy = gpu_get(gpu, w->copy, w->n_words * sizeof *copy);
+    bool same = true;
+    for (uint32_t t = 0; t < s->far.n_tensors; t++) {
+        const struct sl_tensor *of = &s->far.tensor[t];
+        const float *begin = s->far_params + of->offset;
+        const struct sl_operand there = sl_rounded_weights_find(w, begin, of->shape[1]);
+        ck_assert_int_eq(there.bf16, of->rank == 2);
+        if (!there.bf16)
+            continue;
+        ck_assert_uint_eq(there.ld % 8, 0);
+        uint16_t *row = fixture_alloc(of->shape[1] * sizeof *row);
+        for (uint64_t r = 0; r < of->shape[0]; r++) {
+            const float *from = board + of->offset + r * of->shape[1];
+            assert_ok(sl_kernels_ref()->bias_act_bf16(from, 1, (uint32_t)of->shape[1], NULL,
+                                                      SL_ACT_NONE, NULL, row, of->shape[1]));
+            const uint16_t *at = copy + ((const uint16_t *)there.p - w->copy) + r * there.ld;
+            same &= memcmp(at, row, of->shape[1] * sizeof *row) == 0;
+        }
+        // A part of it is found, too: a column of the last row.
+        const uint64_t last = of->shape[0] - 1;
+        const struct sl_operand part = sl_rounded_weights_find(
+            w, begin + last * of->shape[1] + of->shape[1] - 1, of->shape[1]);
+        ck_assert_ptr_eq(part.p, (const uint16_t *)there.p + last * there.ld + of->shape[1] - 1);
+        free(row);
+    }
+    free(copy);
+    return same;
+}
+
+START_TEST(weights_are_rounded_once_a_version)
+{
+    open_gpu();
+    struct sl_config c = config_of_bf16(SL_MODEL_GRAPHSAGE, 0);
+    struct scene s;
+    struct sl_parameters p;
+    scene_init(&s, &c, false);
+    gpu_free(gpu, s.far_params, s.far.n_params * sizeof(float));
+    assert_ok(sl_parameters_init(&p, gpu, s.far.n_params, &s.far.rounded));
+    const float *at;
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, s.params, &at));
+    s.far_params = (float *)at;
+    ck_assert(are_rounded(&s, s.params));
+    const size_t bytes = s.far.rounded.n_words * sizeof(uint16_t);
+    assert_ok(gpu->fill(s.far.rounded.copy, 0, bytes));
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, s.params, &at));
+    ck_assert(!are_rounded(&s, s.params)); // nothing was done for the version that is there
+    s.params[3] += 1;
+    assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 1, s.params, &at));
+    ck_assert(are_rounded(&s, s.params));
+    sl_parameters_fini(&p); // and with the parameters their copies are nobody's
+    ck_assert_ptr_null(s.far.rounded.params);
+    ck_assert(!sl_rounded_weights_find(&s.far.rounded, at, FEATURES).bf16);
+    // Cores round while they multiply.
+    assert_ok(sl_rounded_weights_take(&s.cpu.rounded, s.params));
+    ck_assert_ptr_null(s.cpu.rounded.params);
+    s.far_params = gpu_put(gpu, s.params, s.far.n_params * sizeof(float));
+    scene_fini(&s);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("trainer bf16");
+    TCase *tc = tcase_create("bf16");
+    const int end = SL_MODEL_PINSAGE + 1;
+    if (gpu_exists()) {
+        tcase_set_timeout(tc, 240);
+        tcase_add_loop_test(tc, rounded_weights_change_no_bit, SL_MODEL_GRAPHSAGE, end);
+        tcase_add_test(tc, weights_are_rounded_once_a_version);
+        tcase_add_loop_test(tc, rounded_activations_are_those_that_products_see, SL_MODEL_GRAPHSAGE,
+                            end);
+        tcase_add_loop_test(tc, bf16_gradients_are_as_good_as_those_of_cpu_cores,
+                            SL_MODEL_GRAPHSAGE, end);
+        tcase_add_test(tc, who_reads_f32_gets_f32);
+    } else {
+        printf("SKIP: bf16 on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
+    }
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
