@@ -448,8 +448,9 @@ int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct
     SL_TRY(sl_check_weight_gradients(args, ws));
     const struct sl_bias_act_gradient *before = &args->before;
     if (sl_gradient_changes(before) && args->m > 0)
-        SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, before->y_bf16, args->k, (uint32_t)args->m,
-                                         before->act, &before->dropout, before->dbias));
+        SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, before->y_bf16, args->k,
+                                         (uint32_t)args->m, before->act, &before->dropout,
+                                         before->dbias));
     // What both read is rounded once.
     const void *a = args->a;
     uint64_t lda = args->lda;
@@ -463,9 +464,8 @@ int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct
         const struct sl_weight_gradient *of = &args->of[i];
         const int precision =
             i ? sl_precision_second(args->precision) : sl_precision_first(args->precision);
-        SL_TRY(sl_cuda_gemm((enum sl_precision)(precision | stored), SL_TRANS, SL_NO_TRANS,
-                            args->m, of->n, args->k, 1, a, lda, of->b, of->ldb, 1, of->c, of->ldc,
-                            ws));
+        SL_TRY(sl_cuda_gemm((enum sl_precision)(precision | stored), SL_TRANS, SL_NO_TRANS, args->m,
+                            of->n, args->k, 1, a, lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
     }
     return SL_OK;
 }
