@@ -209,6 +209,7 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->sampled_edges += e->n_edges;
         f->input_nodes += e->n_input;
         f->bytes.blocks += e->payload_bytes;
+        f->bytes.blocks_near += e->near_bytes;
         f->cache.hits += e->hits;
         f->cache.hit_bytes += e->hit_bytes;
         f->cache.matched += e->matched;

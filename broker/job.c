@@ -98,7 +98,7 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
 {
     const uint32_t n_devices = job->arena.h->spec.n_devices;
     sl_seat_vacate(&job->arena, m->slot);
-    sl_lent_vacate(&job->arena, m->slot < n_devices ? SL_LENT_GRAPH : SL_LENT_FEATURES,
+    sl_lent_vacate(&job->arena, m->slot < n_devices ? SL_LENT_SAMPLER : SL_LENT_TRAINER,
                    m->slot % n_devices);
     sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
     // Whoever takes over finds the earliest batches first, those that were taken back.

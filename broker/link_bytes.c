@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 static const char *const kinds[SL_LENT_KINDS] = {
-    [SL_LENT_FEATURES] = "features", [SL_LENT_GRAPH] = "graph"};
+    [SL_LENT_FEATURES] = "features", [SL_LENT_GRAPH] = "graph", [SL_LENT_BLOCKS] = "blocks"};
 
 // A device's number as text that stays; the broker has one thread.
 static const char *name_of(uint32_t device)

@@ -267,6 +267,11 @@ static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
 // standby trainers do, on those of the kind of the last device, which always trains.
 bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind);
 
+// The devices of the job on the same GPU, this one among them: bit d for device d. 0: not a GPU.
+uint64_t sl_config_on_gpu(const struct sl_config *c, uint32_t device);
+// Whether a trainer may work on the GPU of this device while its sampler does.
+bool sl_config_trains_beside(const struct sl_config *c, uint32_t device);
+
 // What matrix products are computed in. "auto" is tf32 where GPUs alone train, else fp32; tf32 is
 // fp32 where no GPU trains.
 enum sl_precision_kind sl_config_precision(const struct sl_config *c);

@@ -35,6 +35,22 @@ bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind)
     return false;
 }
 
+uint64_t sl_config_on_gpu(const struct sl_config *c, uint32_t device)
+{
+    const struct sl_device_config *gpu = &c->devices[device];
+    uint64_t found = 0;
+    for (uint32_t d = 0; gpu->kind == SL_DEVICE_CUDA && d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA && c->devices[d].index == gpu->index)
+            found |= (uint64_t)1 << d;
+    return found;
+}
+
+bool sl_config_trains_beside(const struct sl_config *c, uint32_t device)
+{
+    const uint64_t others = sl_config_on_gpu(c, device) & ~((uint64_t)1 << device);
+    return others != 0 || c->allocation.switching || c->n_devices == 1;
+}
+
 enum sl_precision_kind sl_config_precision(const struct sl_config *c)
 {
     const bool cores = sl_config_trains_on(c, SL_DEVICE_CPU);

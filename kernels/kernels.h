@@ -417,12 +417,15 @@ enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64, SL_DRAW_PLACES = SL_PARTS_MAX +
  * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
  * the others at the next multiple of SL_DRAW_ALIGN. Of each hop indptr, indices and, of walks,
  * visits; then nodes, degrees where they are asked for, and ranks where there is an index. What is
- * between arrays is left as it is. Nothing at all is written where they do not fit.
+ * between arrays is left as it is. Nothing at all is written where they do not fit. What fits the
+ * second place as well is written there, too: the same bytes at the same distances.
  */
 struct sl_draw_delivery {
     void *to;                          // device or mapped memory, aligned so; NULL: not wanted
     uint64_t at, capacity;             // bytes: `at` a multiple of SL_DRAW_ALIGN
     const struct sl_rank_index *ranks; // of the graph's vertices, words on the device; or NULL
+    void *also;                        // a second place, like `to`; NULL: none
+    uint64_t also_capacity;            // bytes there
 };
 
 // All hops of a batch at once, for devices on which asking between hops would cost more than the

@@ -251,6 +251,7 @@ uint32_t sl_drawer_depth(const struct sl_drawer *d)
 int sl_drawer_begin(struct sl_drawer *d, struct sl_draw_job *job)
 {
     job->copy_ns = 0;
+    job->is_mirrored = false;
     if (!has_header(job))
         return SL_OK;
     begin_block(job);

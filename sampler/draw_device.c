@@ -57,7 +57,9 @@ static int find_place(struct sl_device_drawer *d, struct sl_draw_job *job,
     *out = (struct sl_draw_delivery){.to = d->residence->device->pinned(job->block),
                                      .at = job->first,
                                      .capacity = job->capacity,
-                                     .ranks = job->ranks};
+                                     .ranks = job->ranks,
+                                     .also = job->also,
+                                     .also_capacity = job->also_bytes};
     job->is_staged = out->to == NULL;
     if (!job->is_staged)
         return SL_OK;
@@ -187,6 +189,7 @@ int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
     if (job->is_staged)
         SL_TRY(fetch(d, job, drawn.end));
     describe(&drawn, job->block, &job->cursor);
+    job->is_mirrored = job->also && drawn.end <= job->also_bytes;
     job->copy_ns = sl_now_ns() - t0;
     return SL_OK;
 }

@@ -22,6 +22,9 @@ struct sl_draw_job {
     // read. NULL: it has no ranks.
     const struct sl_rank_index *ranks;
     uint32_t generation; // of their order
+    void *also;          // device memory where what a device draws goes as well, or NULL
+    uint64_t also_bytes; // there
+    bool is_mirrored;    // out: all that the device drew is there
     uint64_t copy_ns;    // out: copying to where the block has it
     // The drawer's:
     struct sl_block_cursor cursor; // where the next array goes

@@ -176,6 +176,8 @@ static int take_memory(struct sl_sampler *s, struct task *t, uint64_t bytes)
         SL_TRY(wait_for_payload(s, t, bytes));
         t->job.block = (struct sl_block *)(s->arena->base + t->extent.offset);
         t->job.capacity = t->extent.bytes;
+        if (s->mirror)
+            t->job.also = sl_mirror_at(s->mirror, t->extent.offset, &t->job.also_bytes);
     } else {
         SL_TRY(grow_scratch(s, t, bytes));
         t->job.block = t->scratch;
@@ -350,6 +352,8 @@ static int finish(struct sl_sampler *s, struct task *t)
     throttle(s, e);
     e->payload_offset = t->extent.offset;
     e->payload_bytes = t->extent.bytes;
+    e->mirror_device = s->device;
+    e->mirror_version = t->job.is_mirrored ? s->mirror->version : 0;
     e->n_seeds = t->job.n_seeds;
     e->n_input = t->job.block->n_input;
     e->n_edges = t->job.block->n_edges;

@@ -22,6 +22,7 @@
 
 #include "common/ipc/pulse.h"
 #include "sampler/mark.h"
+#include "sampler/mirror.h"
 #include "sampler/plan.h"
 
 struct sl_sampler {
@@ -37,7 +38,8 @@ struct sl_sampler {
     struct sl_worker_totals figures;
     uint64_t looked_at_ns; // when the device was last asked for its memory
     struct sl_marker marker;
-    struct sl_sampler_hand *hand; // the batches in hand, while it runs
+    const struct sl_mirror *mirror; // or NULL
+    struct sl_sampler_hand *hand;   // the batches in hand, while it runs
 };
 
 // Works until the job stops: SL_OK. Any other error ends the job.

@@ -26,6 +26,7 @@ struct program {
     void *pinned; // of the arena, or NULL
     struct sl_drawer drawer;
     struct sl_block_estimate estimate;
+    struct sl_mirror mirror; // of blocks, on a GPU that trains as well
 };
 
 static int open_device(struct program *p)
@@ -81,7 +82,7 @@ static uint64_t resident_bytes(const struct program *p)
 {
     uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
                                         : sl_residence_bytes(&p->residence);
-    return graph + sl_drawer_bytes(&p->drawer);
+    return graph + sl_drawer_bytes(&p->drawer) + p->mirror.bytes;
 }
 
 static void share_edges(struct program *p)
@@ -129,6 +130,8 @@ static int prepare(struct program *p)
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));
     SL_TRY(sl_plan_measure(&p->config, &p->drawer, &p->estimate));
+    if (sl_config_trains_beside(&p->config, w->device))
+        sl_mirror_open(&p->mirror, p->device, p->estimate.max_bytes);
     if (p->device->is_host)
         sl_topology_log_pages();
     return SL_OK;
@@ -160,6 +163,7 @@ static int work(void *ctx)
     if (p->estimate.probe)
         sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);
     sl_block_estimate_fini(&p->estimate);
+    sl_mirror_lend(&p->mirror, &p->worker.arena, p->worker.device);
     SL_TRY(sl_worker_ready(&p->worker));
     struct sl_sampler sampler = {
         .arena = &p->worker.arena,
@@ -171,6 +175,7 @@ static int work(void *ctx)
         .stop = &p->worker.stop,
         .guess_bytes = p->estimate.max_bytes,
         .marker = {.device = p->device},
+        .mirror = &p->mirror,
     };
     return sl_sampler_run(&sampler);
 }
@@ -180,6 +185,7 @@ static void release(void *ctx)
     struct program *p = ctx;
     sl_block_estimate_fini(&p->estimate);
     sl_drawer_fini(&p->drawer);
+    sl_mirror_close(&p->mirror);
     if (p->pinned)
         p->device->unmap(p->pinned);
     sl_share_fini(&p->share);

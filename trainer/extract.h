@@ -81,6 +81,7 @@ struct sl_extract_spec {
     uint32_t device; // whose trainer seat this is
     const struct sl_dataset *dataset;
     struct sl_compute compute;
+    uint64_t on_gpu; // bit d: device d of the job is the same GPU; 0 on cores
     struct sl_gather *gather;
     struct sl_row_reader *fetches; // of another thread, which fetches (fetch.h); NULL: none
     const struct sl_model *model;  // what a block must look like
@@ -118,6 +119,7 @@ struct sl_extract {
     enum sl_occupation does; // of the claim that is due
     uint64_t woken_at_ns;
     struct sl_cache cache;
+    struct sl_borrowed mirrors; // of the samplers on its GPU (sampler/mirror.h)
     struct sl_fetch fetch;
     struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];
     uint64_t share_seq, share_update; // which update `share_taken` counts for

@@ -31,6 +31,7 @@ struct job {
     struct sl_batch_counts *counts; // of a GPU
     struct sl_row_split lists; // staged: of the misses, and behind the hits of what was matched
     uint32_t hits, matched;
+    uint64_t near_bytes; // of the block
 };
 
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
@@ -137,6 +138,24 @@ static int on_host(struct job *j)
 
 // --- on a GPU ------------------------------------------------------------------------------------
 
+// What the sampler's GPU wrote of the block, where that is this one: from behind the labels on.
+static int bring_near(struct job *j, uint64_t *bytes)
+{
+    const struct sl_near_block *near = &j->g->near;
+    const struct sl_device *device = j->g->compute.device;
+    const uint64_t first = j->block->hop[0].indptr_offset;
+    *bytes = 0;
+    if (!near->base)
+        return SL_OK;
+    SL_TRY(
+        device->copy((char *)j->to->arrays.p + first, near->base + first, j->block->bytes - first));
+    SL_FAILPOINT(LENT_BLOCK);
+    SL_TRY(device->sync());
+    if (sl_borrowed_is_good(near->borrowed))
+        *bytes = j->block->bytes - first;
+    return SL_OK;
+}
+
 // The block's arrays in the device's memory; its header stays where it is.
 static int bring_block(struct job *j)
 {
@@ -147,7 +166,8 @@ static int bring_block(struct job *j)
     j->counts = to->counts.p;
     *j->counts = (struct sl_batch_counts){0};
     to->block = (struct sl_block_view){.header = j->block, .base = to->arrays.p};
-    return device->copy(to->arrays.p, j->block, j->block->bytes);
+    SL_TRY(bring_near(j, &j->near_bytes));
+    return device->copy(to->arrays.p, j->block, j->block->bytes - j->near_bytes);
 }
 
 static int count_loops(struct job *j)
@@ -447,6 +467,7 @@ int sl_gather_block(struct sl_gather *g, struct sl_cache *cache, const struct sl
         .matched = job.matched,
         .hit_bytes = job.hits * row_bytes,
         .matched_bytes = job.matched * row_bytes,
+        .near_bytes = job.near_bytes,
         .miss_bytes = (block->n_input - job.hits - job.matched) * row_bytes,
     };
     return SL_OK;

@@ -28,6 +28,11 @@
  *
  * So the processor does nothing for a hit, and for a batch without misses nothing but send it.
  *
+ * Where the sampler is on the same GPU, it may have left the arrays there (struct sl_near_block): only
+ * what the processor wrote of the block crosses the bus then. Whether the sampler lived is asked as
+ * soon as they are there, in a wait of their own: what is wrong in them must not be followed. If
+ * not, the block comes from the arena.
+ *
  * A hit may lie in the memory of another trainer's GPU (cache.h), and that trainer may die while it
  * is read. So what was gathered is asked for once it is there: if not everybody whose memory was
  * open has lived until then, the batch is gathered again, without those who have not.
@@ -92,12 +97,19 @@ struct sl_batch_buffer {
     struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
 };
 
+// Where the next block's arrays lie in the GPU's memory, beside the arena.
+struct sl_near_block {
+    const char *base; // as if its header stood there; NULL: nowhere
+    struct sl_borrowed *borrowed;
+};
+
 struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
     bool half;                   // GPU: f16 stays as it is; of an even width. Set before use
     enum sl_gather_way way;      // GPU; becomes what was found
     bool counts_loops;           // GPU: blocks come with their loops counted (to->block.n_loops)
+    struct sl_near_block near;   // GPU; to be set before each block
     bool missed;                 // some batch with a cache had rows from the store
     bool unmatched;              // MAPPED was faster where there was no batch before
     struct sl_match match;
@@ -115,6 +127,7 @@ struct sl_gathered {
     uint64_t hits;        // input nodes that the cache had, or another trainer's
     uint64_t matched;     // ... that the batch before had, and the cache did not
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
+    uint64_t near_bytes;                           // of the block, copied within the GPU
 };
 
 // Everything is borrowed for as long as it lives. What of g->source is the reader's and the

@@ -69,6 +69,7 @@ static void record(struct loop *t, const struct sl_work *work, const struct sl_l
     entry->matched = work->gathered.matched;
     entry->hit_bytes = work->gathered.hit_bytes;
     entry->matched_bytes = work->gathered.matched_bytes;
+    entry->near_bytes = work->gathered.near_bytes;
     entry->miss_bytes = work->gathered.miss_bytes;
     entry->standby = work->standby;
     entry->train_ns = compute_ns;
@@ -403,6 +404,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .device = spec->device,
         .dataset = spec->dataset,
         .compute = t.compute,
+        .on_gpu = sl_config_on_gpu(spec->config, spec->device),
         .gather = spec->gather,
         .fetches = spec->fetches,
         .model = spec->model,

@@ -45,6 +45,7 @@
     X(LENT_FILLING, "lent_filling", "sampler, trainer: in the middle of filling what it lends")    \
     X(LENT_WITHDRAWN, "lent_withdrawn", "sampler, trainer: withdrawn, its memory still as it was") \
     X(LENT_OPENED, "lent_opened", "sampler, trainer: memory of another GPU open, nothing read")    \
+    X(LENT_BLOCK, "lent_block", "trainer: a block within its GPU asked for, not yet there")        \
     X(LENT_GATHERING, "lent_gathering", "trainer: a batch's features asked for, not yet there")    \
     X(LENT_DRAWING, "lent_drawing", "sampler: a batch asked for that is read of others' memory")   \
     X(STANDBY_ASLEEP, "standby_asleep", "standby trainer: about to fall asleep")                   \

@@ -63,20 +63,17 @@ void sl_borrowed_drop(struct sl_borrowed *b)
     }
 }
 
-static void open_one(struct sl_borrowed *b, uint32_t lender, const struct sl_lent_plan *plan,
-                     uint64_t order)
+static void attach(struct sl_borrowed *b, uint32_t lender, const struct sl_lent_offer *offer)
 {
-    struct sl_lent_offer offer;
-    if (!sl_lent_look(b->arena, b->kind, lender, &offer) || offer.plan != plan->generation ||
-        offer.order != order || offer.version == b->of[lender].refused ||
-        !sl_lent_open(b->arena, b->kind, lender, b->reader, offer.version))
+    if (offer->version == b->of[lender].refused ||
+        !sl_lent_open(b->arena, b->kind, lender, b->reader, offer->version))
         return;
-    b->of[lender].version = offer.version;
-    b->of[lender].plan = offer.plan;
-    b->of[lender].order = offer.order;
-    b->of[lender].room = offer.room;
-    b->of[lender].elements = offer.elements;
-    if (b->device->attach(&offer.share, &b->of[lender].p) == SL_OK) {
+    b->of[lender].version = offer->version;
+    b->of[lender].plan = offer->plan;
+    b->of[lender].order = offer->order;
+    b->of[lender].room = offer->room;
+    b->of[lender].elements = offer->elements;
+    if (b->device->attach(&offer->share, &b->of[lender].p) == SL_OK) {
         b->opened |= (uint64_t)1 << lender;
         SL_FAILPOINT(LENT_OPENED);
         return;
@@ -84,8 +81,28 @@ static void open_one(struct sl_borrowed *b, uint32_t lender, const struct sl_len
     sl_log_warn("memory that the GPU of device %u lends cannot be read from device %u, and what is "
                 "in it is read in the machine's memory: %s",
                 lender, b->reader, sl_error_message());
-    b->of[lender].refused = offer.version;
+    b->of[lender].refused = offer->version;
     sl_lent_close(b->arena, b->kind, lender, b->reader);
+}
+
+static void open_one(struct sl_borrowed *b, uint32_t lender, const struct sl_lent_plan *plan,
+                     uint64_t order)
+{
+    struct sl_lent_offer offer;
+    if (sl_lent_look(b->arena, b->kind, lender, &offer) && offer.plan == plan->generation &&
+        offer.order == order)
+        attach(b, lender, &offer);
+}
+
+const char *sl_borrowed_take(struct sl_borrowed *b, uint32_t lender, uint64_t version)
+{
+    struct sl_lent_offer offer;
+    if (is_open(b, lender) && b->of[lender].version != version)
+        close_one(b, lender);
+    if (!is_open(b, lender) && sl_lent_look(b->arena, b->kind, lender, &offer) &&
+        offer.version == version)
+        attach(b, lender, &offer);
+    return is_open(b, lender) ? b->of[lender].p : NULL;
 }
 
 // Of whom the plan lets the reader read, as bits.

@@ -58,6 +58,9 @@ void sl_borrowed_drop(struct sl_borrowed *b);
 void sl_borrowed_add(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order);
 // Both; and what was laid out by another plan or order is closed first.
 void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, uint64_t order);
+// Of a kind without a plan: the memory of this offer, opened if it is not. NULL: it is no longer
+// there, or cannot be attached. The lender may be on the reader's device, in its other role.
+const char *sl_borrowed_take(struct sl_borrowed *b, uint32_t lender, uint64_t version);
 bool sl_borrowed_is_good(struct sl_borrowed *b);
 // All of it; safe on a zeroed struct.
 void sl_borrowed_close(struct sl_borrowed *b);

@@ -1,13 +1,9 @@
 #include "common/ipc/lending.h"
 
-#include <time.h>
-
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-
-enum { LEAVE_MS = 1000 }; // a worker that ends waits so long for those who have its memory open
 
 void sl_lending_init(struct sl_lending *l, struct sl_arena *arena, enum sl_lent_kind kind,
                      uint32_t owner, const struct sl_device *device, uint64_t element_bytes,
@@ -34,21 +30,10 @@ static void give_back(struct sl_lending *l)
     l->is_lent = l->withdrawn = false;
 }
 
-// Whoever reads its parts looks between its batches; who does not, or is stopped, finds what it
-// reads worth nothing.
-static void leave(struct sl_lending *l)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-    sl_lent_withdraw(l->arena, l->kind, l->owner);
-    for (int i = 0; i < LEAVE_MS && sl_lent_is_read(l->arena, l->kind, l->owner); i++)
-        nanosleep(&moment, NULL);
-    sl_lent_leave(l->arena, l->kind, l->owner);
-}
-
 void sl_lending_fini(struct sl_lending *l)
 {
     if (l->is_lent)
-        leave(l);
+        sl_lent_leave(l->arena, l->kind, l->owner);
     give_back(l);
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
@@ -29,16 +30,29 @@ struct plan_words {
     _Atomic uint64_t word[PLAN_WORDS];
 };
 
+// Of a device's worker in one role: its thread; FUTEX_OWNER_DIED: it is gone. 0: none.
+struct life_word {
+    _Alignas(64) _Atomic uint32_t alive;
+};
+
 // A lender's place, and what it reads of others.
 struct place {
-    _Alignas(
-        64) _Atomic uint32_t alive; // the lender's thread; FUTEX_OWNER_DIED: it is gone. 0: none
-    _Atomic uint64_t version;       // 0 nothing was ever lent; odd: nothing is
+    _Alignas(64) _Atomic uint64_t version; // 0 nothing was ever lent; odd: nothing is
     _Atomic uint64_t plan, order, room, elements;
     _Atomic uint64_t share[SHARE_WORDS];
     _Alignas(64) _Atomic uint64_t readers; // bit d
     _Alignas(64) _Atomic uint64_t bytes[SL_LENT_DEVICES_MAX + 1];
 };
+
+static const struct {
+    enum sl_lent_role lender, reader;
+} roles[SL_LENT_KINDS] = {
+    [SL_LENT_FEATURES] = {SL_LENT_TRAINER, SL_LENT_TRAINER},
+    [SL_LENT_GRAPH] = {SL_LENT_SAMPLER, SL_LENT_SAMPLER},
+    [SL_LENT_BLOCKS] = {SL_LENT_SAMPLER, SL_LENT_TRAINER},
+};
+
+enum { LEAVE_MS = 1000 }; // that a lender who ends waits for readers
 
 static struct plan_words *plan_of(const struct sl_arena *a, enum sl_lent_kind kind)
 {
@@ -51,12 +65,19 @@ static struct place *place_of(const struct sl_arena *a, enum sl_lent_kind kind, 
     return first + (uint64_t)kind * a->h->spec.n_devices + device;
 }
 
+static _Atomic uint32_t *life_of(const struct sl_arena *a, enum sl_lent_role role, uint32_t device)
+{
+    struct life_word *first = (struct life_word *)place_of(a, SL_LENT_KINDS, 0);
+    return &first[(uint64_t)role * a->h->spec.n_devices + device].alive;
+}
+
 uint64_t sl_lent_bytes(const struct sl_arena_spec *spec)
 {
     if (spec->n_devices > SL_LENT_DEVICES_MAX)
         return 0;
     return SL_LENT_KINDS *
-           (sizeof(struct plan_words) + (uint64_t)spec->n_devices * sizeof(struct place));
+               (sizeof(struct plan_words) + (uint64_t)spec->n_devices * sizeof(struct place)) +
+           SL_LENT_ROLES * (uint64_t)spec->n_devices * sizeof(struct life_word);
 }
 
 static bool exists(const struct sl_arena *a)
@@ -158,7 +179,7 @@ int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
     if (!exists(a))
         return sl_fail(SL_ESYS, "memory of GPUs is not lent in jobs of more than %d devices",
                        SL_LENT_DEVICES_MAX);
-    _Atomic uint32_t *word = &place_of(a, kind, device)->alive;
+    _Atomic uint32_t *word = life_of(a, roles[kind].lender, device);
     pthread_mutex_lock(&life.lock);
     if (!life.word)
         rc = start_thread(word);
@@ -175,7 +196,7 @@ int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
 
 bool sl_lent_is_alive(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t lender)
 {
-    uint32_t word = atomic_load(&place_of(a, kind, lender)->alive);
+    uint32_t word = atomic_load(life_of(a, roles[kind].lender, lender));
     return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
 }
 
@@ -196,8 +217,8 @@ void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t devic
     atomic_fetch_or(&place_of(a, kind, device)->version, 1);
 }
 
-void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
-                   const struct sl_lent_offer *offer)
+uint64_t sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
+                       const struct sl_lent_offer *offer)
 {
     struct place *p = place_of(a, kind, device);
     uint64_t words[SHARE_WORDS];
@@ -211,6 +232,7 @@ void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
     atomic_store_explicit(&p->room, offer->room, memory_order_relaxed);
     atomic_store_explicit(&p->elements, offer->elements, memory_order_relaxed);
     atomic_store(&p->version, version + 1);
+    return version + 1;
 }
 
 void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, uint64_t elements)
@@ -225,8 +247,11 @@ bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t 
 
 void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
 {
+    const struct timespec moment = {.tv_nsec = 1000000};
     sl_lent_withdraw(a, kind, device);
-    atomic_store(&place_of(a, kind, device)->alive, 0);
+    for (int i = 0; i < LEAVE_MS && sl_lent_is_read(a, kind, device); i++)
+        nanosleep(&moment, NULL);
+    atomic_store(life_of(a, roles[kind].lender, device), 0);
 }
 
 // --- readers -------------------------------------------------------------------------------------
@@ -302,13 +327,18 @@ uint64_t sl_lent_counted(const struct sl_arena *a, enum sl_lent_kind kind, uint3
 
 // --- broker --------------------------------------------------------------------------------------
 
-void sl_lent_vacate(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+void sl_lent_vacate(struct sl_arena *a, enum sl_lent_role role, uint32_t device)
 {
     if (!exists(a))
         return;
-    sl_lent_withdraw(a, kind, device);
-    atomic_store(&place_of(a, kind, device)->alive, 0);
-    atomic_store(&place_of(a, kind, device)->readers, 0); // what it lent is gone for all of them
-    for (uint32_t d = 0; d < a->h->spec.n_devices; d++)
-        sl_lent_close(a, kind, d, device);
+    for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+        if (roles[kind].lender == role)
+            sl_lent_withdraw(a, (enum sl_lent_kind)kind, device);
+    atomic_store(life_of(a, role, device), 0);
+    for (int kind = 0; kind < SL_LENT_KINDS; kind++) {
+        if (roles[kind].lender == role) // what it lent is gone for all of them
+            atomic_store(&place_of(a, (enum sl_lent_kind)kind, device)->readers, 0);
+        for (uint32_t d = 0; roles[kind].reader == role && d < a->h->spec.n_devices; d++)
+            sl_lent_close(a, (enum sl_lent_kind)kind, d, device);
+    }
 }

@@ -57,8 +57,11 @@ enum { SL_LENT_PARTS_MAX = 16, SL_LENT_DEVICES_MAX = 64, SL_LENT_NOBODY = 0xff }
 // edges of a vertex that has very many lie on all GPUs.
 enum { SL_LENT_EDGE_SHIFT = 10 };
 
-// Who lends what: trainers rows of features by their rank, samplers edges of the graph.
-enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_KINDS };
+// Who lends what: trainers rows of features by their rank, samplers edges of the graph to one
+// another, and blocks, of which there is no plan, to the trainers on their GPU (mirror.h).
+enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_BLOCKS, SL_LENT_KINDS };
+
+enum sl_lent_role { SL_LENT_SAMPLER, SL_LENT_TRAINER, SL_LENT_ROLES };
 
 /*
  * How a kind lies on the devices: elements [first, first + n_parts * part_elements) in parts
@@ -100,20 +103,23 @@ uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind);
 // False while it is being changed: look again.
 bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out);
 
-// --- lenders: by their device, samplers of the graph and trainers of features ---
+// --- lenders: by their device, in the role that lends the kind ---
 
 // Makes this process's word for as long as it lives or until it leaves, and starts its thread. A
-// process has one place; SL_ESYS for another one, too.
+// process has one word, for all that it lends in its role; SL_ESYS for another one, too.
 int sl_lent_live(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
-void sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
-                   const struct sl_lent_offer *offer);
+// Returns the offer's version; that in `offer` is not looked at.
+uint64_t sl_lent_offer(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device,
+                       const struct sl_lent_offer *offer);
 // More elements of the same offer are there.
 void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, uint64_t elements);
 // Nobody may open it any more.
 void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 // Whether somebody has it open.
 bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
-// Withdraws, and from now on what is read of it is good for nothing: its memory may go at once.
+// Withdraws, and from now on what is read of it is good for nothing: its memory may go at once. Who
+// has it open is waited for, a second at most; what else the process lends is good for nothing
+// either then.
 void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 
 // --- readers ---
@@ -147,7 +153,7 @@ uint64_t sl_lent_counted(const struct sl_arena *a, enum sl_lent_kind kind, uint3
 
 // --- broker ---
 
-// The worker of the kind on this device is dead: its bits go, and what it lent.
-void sl_lent_vacate(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+// The worker of the role on this device is dead: its bits go, and what it lent.
+void sl_lent_vacate(struct sl_arena *a, enum sl_lent_role role, uint32_t device);
 
 #endif

@@ -106,6 +106,10 @@ struct sl_batch_entry {
     uint64_t payload_bytes;               // 0 = no payload
     uint64_t payload_tag;                 // owner of its chunks; set by sl_ledger_publish
     uint64_t digest;                      // XXH3 of the block, when the job asks for it
+    // Its arrays also lie in GPU memory, at the same distance from the payload's beginning, that
+    // this device's sampler lends by this version (mirror.h); 0: in the arena alone.
+    uint64_t mirror_version;
+    uint32_t mirror_device;
     uint32_t n_seeds, n_input;
     uint64_t n_edges;
     uint32_t visits_counted; // 1: this cell's input nodes have been counted
@@ -133,6 +137,7 @@ struct sl_batch_entry {
     uint64_t done_at_ns;
     uint64_t hits;                   // input nodes that the trainer's cache had
     uint64_t hit_bytes, miss_bytes;  // feature bytes read from the cache and from the store
+    uint64_t near_bytes;             // of the block, copied within the trainer's GPU
     uint64_t matched, matched_bytes; // input nodes that its batch before had on the GPU
     uint32_t standby;                // 1: trained by a standby trainer
     // The sum with other trainers that a held batch waited for; stands with the last one that its

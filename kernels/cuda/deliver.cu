@@ -9,7 +9,8 @@
  * places: in memory that the processor maps for the GPU these are writes across the bus, in whole
  * lines, which are posted and not waited for. So a batch is queued from its seeds to its last rank
  * without a question, and the processor waits once. A few blocks are enough to fill the bus, and
- * leave the other multiprocessors to the batch that is drawn meanwhile.
+ * leave the other multiprocessors to the batch that is drawn meanwhile. What a process on the same
+ * GPU is to read goes to the GPU's own memory as well: each word is read once and written twice.
  */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/rank.cuh"
@@ -42,13 +43,16 @@ struct source {
     struct sl_rank_index ranks;
     unsigned char *to;
     uint64_t at, capacity;
+    unsigned char *also;
+    uint64_t also_capacity;
 };
 
 // The arrays as they are laid out.
 struct layout {
     struct piece piece[PIECES_MAX];
     uint32_t n;
-    uint64_t at; // where the last one ends
+    uint64_t at;         // where the last one ends
+    unsigned char *also; // the second place, where they fit it
 };
 
 } // namespace
@@ -78,23 +82,31 @@ static __device__ void lay_out(const struct source &s, struct layout *l)
         add(l, NULL, c->rows[s.n_hops]);
 }
 
-static __device__ void copy(const struct piece &p, unsigned char *to, uint64_t first,
-                            uint64_t stride)
+// Element i of an array, to its places.
+template <class T>
+static __device__ void put(const struct source &s, const struct layout &l, uint64_t at, uint64_t i,
+                           T element)
 {
-    uint32_t *words = (uint32_t *)(void *)(to + p.at);
-    const uint32_t packs = p.words / PACK;
-    for (uint64_t i = first; i < packs; i += stride)
-        ((uint4 *)(void *)words)[i] = ((const uint4 *)(const void *)p.from)[i];
-    if (first < p.words % PACK)
-        words[packs * PACK + first] = p.from[packs * PACK + first];
+    ((T *)(void *)(s.to + at))[i] = element;
+    if (l.also)
+        ((T *)(void *)(l.also + at))[i] = element;
 }
 
-static __device__ void look_up(const struct source &s, const struct piece &p, uint64_t first,
-                               uint64_t stride)
+static __device__ void copy(const struct source &s, const struct layout &l, const struct piece &p,
+                            uint64_t first, uint64_t stride)
 {
-    uint32_t *ranks = (uint32_t *)(void *)(s.to + p.at);
+    const uint32_t packs = p.words / PACK, rest = packs * PACK;
+    for (uint64_t i = first; i < packs; i += stride)
+        put(s, l, p.at, i, ((const uint4 *)(const void *)p.from)[i]);
+    if (first < p.words % PACK)
+        put(s, l, p.at, rest + first, p.from[rest + first]);
+}
+
+static __device__ void look_up(const struct source &s, const struct layout &l,
+                               const struct piece &p, uint64_t first, uint64_t stride)
+{
     for (uint64_t i = first; i < p.words; i += stride)
-        ranks[i] = sl_rank_of(s.ranks, s.nodes[i]);
+        put(s, l, p.at, i, sl_rank_of(s.ranks, s.nodes[i]));
 }
 
 static __global__ void __launch_bounds__(THREADS) deliver(const struct source s)
@@ -111,22 +123,23 @@ static __global__ void __launch_bounds__(THREADS) deliver(const struct source s)
             c->end = l.at;
         if (l.at > s.capacity)
             l.n = 0;
+        l.also = l.at <= s.also_capacity ? s.also : NULL;
     }
     __syncthreads();
     const uint64_t first = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
     const uint64_t stride = (uint64_t)gridDim.x * THREADS;
     for (uint32_t i = 0; i < l.n; i++) {
         if (l.piece[i].from)
-            copy(l.piece[i], s.to, first, stride);
+            copy(s, l, l.piece[i], first, stride);
         else
-            look_up(s, l.piece[i], first, stride);
+            look_up(s, l, l.piece[i], first, stride);
     }
 }
 
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d)
 {
-    struct source s = {b->control, b->nodes, {},    d->n_hops, d->degrees,
-                       d->ranked,  d->ranks, d->to, d->at,     d->capacity};
+    struct source s = {b->control, b->nodes, {},    d->n_hops,   d->degrees, d->ranked,
+                       d->ranks,   d->to,    d->at, d->capacity, d->also,    d->also_capacity};
     for (uint32_t h = 0; h < d->n_hops; h++)
         s.hop[h] = {d->hops[h].indptr, d->hops[h].indices, (const uint32_t *)d->hops[h].visits};
     uint32_t blocks = (b->nodes_room + THREADS - 1) / THREADS;

@@ -318,6 +318,8 @@ struct sl_delivery {
     struct sl_rank_index ranks; // ... this index
     unsigned char *to;
     uint64_t at, capacity;
+    unsigned char *also; // or NULL
+    uint64_t also_capacity;
 };
 // Writes the batch as one piece, as struct sl_draw_delivery says, and how long that is.
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d);

@@ -229,11 +229,11 @@ START_TEST(a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good)
     ck_assert(sl_lent_look(&arena, KIND, 0, &seen));
     ck_assert(sl_lent_open(&arena, KIND, 0, 2, seen.version));
     ck_assert(sl_lent_open(&arena, KIND, 0, 3, seen.version));
-    sl_lent_vacate(&arena, KIND, 2); // a reader
+    sl_lent_vacate(&arena, SL_LENT_TRAINER, 2); // a reader
     ck_assert(sl_lent_is_read(&arena, KIND, 0));
     ck_assert(!sl_lent_is_good(&arena, KIND, 0, 2));
     ck_assert(sl_lent_is_good(&arena, KIND, 0, 3));
-    sl_lent_vacate(&arena, KIND, 0); // the lender
+    sl_lent_vacate(&arena, SL_LENT_TRAINER, 0); // the lender
     ck_assert(!sl_lent_is_read(&arena, KIND, 0));
     ck_assert(!sl_lent_is_good(&arena, KIND, 0, 3));
     ck_assert(!sl_lent_open(&arena, KIND, 0, 3, seen.version));
@@ -251,7 +251,7 @@ START_TEST(bytes_are_counted_by_reader_and_by_whom_they_are_of)
         sl_lent_count(&arena, KIND, 1, d, 100 + d);
         sl_lent_count(&arena, KIND, 1, d, 1000);
     }
-    sl_lent_vacate(&arena, KIND, 1); // whoever sat there
+    sl_lent_vacate(&arena, SL_LENT_TRAINER, 1); // whoever sat there
     for (uint32_t d = 0; d <= DEVICES; d++) {
         ck_assert_uint_eq(sl_lent_counted(&arena, KIND, 1, d), 1100 + d);
         ck_assert_uint_eq(sl_lent_counted(&arena, KIND, 2, d), 0);
@@ -348,7 +348,7 @@ START_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone)
         ck_assert(!sl_lent_is_good(&arena, KIND, 0, 3));
         ck_assert(!sl_lent_look(&arena, KIND, 0, &seen));
         ck_assert_int_eq(waitpid(l.pid, &status, 0), l.pid);
-        sl_lent_vacate(&arena, KIND, 0);
+        sl_lent_vacate(&arena, SL_LENT_TRAINER, 0);
         close(pidfd);
         close(l.holds);
         if (ending == KILLED || ending == KILLED_STOPPED)

@@ -211,7 +211,7 @@ static struct crew start(struct scene *s, uint32_t d, const char *failpoint)
 static void bury(struct scene *s, uint32_t d)
 {
     sl_seat_vacate(&s->f.arena, sl_seat_trainer(&s->f.arena, d));
-    sl_lent_vacate(&s->f.arena, FEATURES_KIND, d);
+    sl_lent_vacate(&s->f.arena, SL_LENT_TRAINER, d);
 }
 
 // What they had open and held is gone then.
