@@ -120,7 +120,7 @@ static void set_asleep(struct sl_extract *x, bool asleep)
 
 static void sleep_on(struct sl_extract *x, uint32_t seen)
 {
-    sl_borrowed_close(&x->mirrors);
+    sl_borrowed_close(&x->near.borrowed);
     sl_cache_rest(&x->cache);
     sl_standby_sleep(&x->standby);
     set_asleep(x, true);
@@ -145,7 +145,7 @@ static int wait_for_turn(struct sl_extract *x)
         struct sl_arena_header *h = x->spec.arena->h;
         uint32_t work = sl_event_read(&h->work), progress = sl_event_read(&h->progress);
         pthread_mutex_unlock(&x->lock);
-        sl_borrowed_drop(&x->mirrors);
+        sl_borrowed_drop(&x->near.borrowed);
         sl_cache_refresh(&x->cache);
         pthread_mutex_lock(&x->lock);
         int free_buffer = x->busy[x->next] ? 1 - x->next : x->next;
@@ -173,21 +173,6 @@ static int wait_for_turn(struct sl_extract *x)
     return buffer;
 }
 
-// Where a batch's block is on this GPU as well.
-static struct sl_near_block find_near(struct sl_extract *x, const struct sl_batch_entry *entry)
-{
-    struct sl_near_block near = {.borrowed = &x->mirrors};
-    const uint32_t lender = entry->mirror_device;
-    const uint64_t at = entry->payload_offset - x->spec.arena->h->region[SL_REGION_PAYLOAD].offset;
-    if (entry->mirror_version == 0 || lender >= x->spec.arena->h->spec.n_devices ||
-        !(x->spec.on_gpu >> lender & 1))
-        return near;
-    const char *mirror = sl_borrowed_take(&x->mirrors, lender, entry->mirror_version);
-    if (mirror && at + entry->payload_bytes <= x->mirrors.of[lender].room)
-        near.base = mirror + at;
-    return near;
-}
-
 static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
 {
     const struct sl_batch_entry *entry = work->lease.entry;
@@ -195,7 +180,7 @@ static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
     const struct sl_block *block =
         (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
     SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));
-    x->spec.gather->near = find_near(x, entry);
+    x->spec.gather->near = sl_near_block_find(&x->near, entry);
     const bool kept = sl_model_keeps_features(x->spec.model);
     SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block, kept ? &x->buffer[1 - buffer] : NULL,
                            &x->buffer[buffer], &work->gathered));
@@ -283,7 +268,7 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
     sl_standby_init(&x->standby, spec->arena, spec->device);
     sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
                   &x->pulse);
-    sl_borrowed_init(&x->mirrors, spec->arena, SL_LENT_BLOCKS, spec->device, spec->compute.device);
+    sl_near_blocks_init(&x->near, spec->arena, spec->device, spec->compute.device, spec->on_gpu);
     x->cache.source.reader = spec->gather->source.reader;
     x->cache.source.shared = spec->gather->source.shared;
     const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->fetches, &x->pulse};
@@ -407,7 +392,7 @@ void sl_extract_stop(struct sl_extract *x)
         x->running = false;
     }
     sl_fetch_stop(&x->fetch);
-    sl_borrowed_close(&x->mirrors);
+    sl_borrowed_close(&x->near.borrowed);
     for (int i = 0; i < SL_EXTRACT_BUFFERS; i++)
         sl_batch_buffer_fini(&x->buffer[i]);
     sl_cache_fini(&x->cache);

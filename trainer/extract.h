@@ -119,7 +119,7 @@ struct sl_extract {
     enum sl_occupation does; // of the claim that is due
     uint64_t woken_at_ns;
     struct sl_cache cache;
-    struct sl_borrowed mirrors; // of the samplers on its GPU (sampler/mirror.h)
+    struct sl_near_blocks near;
     struct sl_fetch fetch;
     struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];
     uint64_t share_seq, share_update; // which update `share_taken` counts for

@@ -67,6 +67,7 @@
 #include "trainer/cache.h"
 #include "trainer/compute.h"
 #include "trainer/match.h"
+#include "trainer/near_block.h"
 #include "trainer/buffer.h"
 #include "trainer/rows.h"
 #include "trainer/store.h"
@@ -95,12 +96,6 @@ struct sl_batch_buffer {
     struct sl_buffer counts;    // GPU: struct sl_batch_counts
     struct sl_buffer features;
     struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
-};
-
-// Where the next block's arrays lie in the GPU's memory, beside the arena.
-struct sl_near_block {
-    const char *base; // as if its header stood there; NULL: nowhere
-    struct sl_borrowed *borrowed;
 };
 
 struct sl_gather {

@@ -250,9 +250,9 @@ static unsigned char *expect_delivery(struct suite *t, const struct sl_draw_args
 static void compare_delivery(struct suite *t, struct sl_draw_state **state,
                              const struct sl_draw_args *args, const struct batch *b)
 {
-    for (uint32_t way = 0; way < 4; way++) {
+    for (uint32_t way = 0; way < 8; way++) {
         const struct sl_rank_index *index = way % 2 ? make_index(t, args->topology->n_nodes) : NULL;
-        const uint64_t missing = way / 2;
+        const uint64_t missing = way / 2 % 2;
         struct sl_draw_args with = *args;
         struct sl_drawn got;
         uint64_t end;
@@ -262,8 +262,16 @@ static void compare_delivery(struct suite *t, struct sl_draw_state **state,
             memset(want, UNTOUCHED, bytes);
         unsigned char *found = t_alloc(t, bytes, 0);
         memset(found, UNTOUCHED, bytes);
-        with.deliver = (struct sl_draw_delivery){
-            .to = found, .at = DELIVERY_AT, .capacity = end - missing, .ranks = index};
+        // The second place has room where the first one has, or lacks a byte.
+        const uint64_t lacks = way / 4;
+        unsigned char *also = t_alloc(t, bytes, 0);
+        memset(also, UNTOUCHED, bytes);
+        with.deliver = (struct sl_draw_delivery){.to = found,
+                                                 .at = DELIVERY_AT,
+                                                 .capacity = end - missing,
+                                                 .ranks = index,
+                                                 .also = also,
+                                                 .also_capacity = end - lacks};
         if (!t_expect_ok(t, t->dev->draw(state, &with), "draw with delivery"))
             return;
         t_expect_code(t, t->dev->draw(state, &with), SL_EINVAL, "a second one before the wait");
@@ -272,6 +280,9 @@ static void compare_delivery(struct suite *t, struct sl_draw_state **state,
         t_expect(t, got.end == end, "it ends at %llu, wanted %llu", (unsigned long long)got.end,
                  (unsigned long long)end);
         t_same_bits(t, "delivery", found, want, bytes);
+        if (lacks)
+            memset(want, UNTOUCHED, bytes);
+        t_same_bits(t, "second delivery", also, want, bytes);
     }
 }
 
@@ -668,6 +679,8 @@ static void refused(struct suite *t)
     }
     struct sl_rank_index index = *make_index(t, 99);
     REFUSED(SL_EINVAL, "a place that is not aligned", bad.deliver.to = (char *)wrong + 4);
+    REFUSED(SL_EINVAL, "a second place that is not aligned", bad.deliver.to = wrong;
+            bad.deliver.also = (char *)wrong + 4);
     REFUSED(SL_EINVAL, "a beginning that is not aligned", bad.deliver.to = wrong;
             bad.deliver.at = 4);
     REFUSED(SL_EINVAL, "an index of another graph", bad.deliver.to = wrong;
