@@ -103,7 +103,8 @@
     X(, REAL, loss, SL_TAG("loss/train")) X(, REAL, train_accuracy, SL_TAG("accuracy/train")) \
     X(, REAL, val_accuracy) X(, TREE, val) X(, TREE, test) \
     X(, WHOLE, batches) X(, WHOLE, sampled_edges) X(, WHOLE, input_nodes) \
-    BEGIN() X(bytes., WHOLE, blocks) X(bytes., WHOLE, blocks_near) X(bytes., WHOLE, features) END(bytes) \
+    BEGIN() X(bytes., WHOLE, blocks) X(bytes., WHOLE, blocks_near) \
+    X(bytes., WHOLE, features) END(bytes) \
     BEGIN() \
     X(queue., REAL, depth_mean, SL_TAG("queue/depth_mean")) X(queue., WHOLE, depth_max) \
     END(queue) \

@@ -168,8 +168,10 @@ static int check_delivery(const struct sl_draw_args *args)
     const struct sl_draw_delivery *d = &args->deliver;
     if (!d->to)
         return SL_OK;
-    if ((uintptr_t)d->to % SL_DRAW_ALIGN || (uintptr_t)d->also % SL_DRAW_ALIGN || d->at % SL_DRAW_ALIGN)
-        return sl_fail(SL_EINVAL, "draw: delivery at byte %llu of %p and of %p: wanted multiples of %d",
+    if ((uintptr_t)d->to % SL_DRAW_ALIGN || (uintptr_t)d->also % SL_DRAW_ALIGN ||
+        d->at % SL_DRAW_ALIGN)
+        return sl_fail(SL_EINVAL,
+                       "draw: delivery at byte %llu of %p and of %p: wanted multiples of %d",
                        (unsigned long long)d->at, d->to, d->also, (int)SL_DRAW_ALIGN);
     if (d->ranks &&
         (d->ranks->n_nodes < args->topology->n_nodes || d->ranks->n_tiers > SL_RANK_TIERS_MAX ||
@@ -446,10 +448,14 @@ static int run(struct sl_draw_state *s, const struct attempt *a)
     if (args->degree_of)
         SL_TRY(sl_draw_degrees(b, args->n_hops, args->degree_of, a->degrees));
     if (args->deliver.to) {
-        const struct sl_delivery delivery = {a->hop,           args->n_hops,
-                                             a->degrees,       args->deliver.ranks != NULL,
-                                             a->ranks,         (unsigned char *)args->deliver.to,
-                                             args->deliver.at, args->deliver.capacity,
+        const struct sl_delivery delivery = {a->hop,
+                                             args->n_hops,
+                                             a->degrees,
+                                             args->deliver.ranks != NULL,
+                                             a->ranks,
+                                             (unsigned char *)args->deliver.to,
+                                             args->deliver.at,
+                                             args->deliver.capacity,
                                              (unsigned char *)args->deliver.also,
                                              args->deliver.also_capacity};
         SL_TRY(sl_draw_deliver(b, &delivery));

@@ -16,7 +16,7 @@
 THREAD_FOLDERS  := ipc http sampler trainer daemon
 THREAD_LEFT_OUT := ipc_group_model ipc_lent sampler_draw \
                    $(patsubst %,trainer_%,evaluate golden jumping kinds layers model neighbours norm objective) \
-                   sampler_gpu sampler_share $(patsubst %,trainer_%,bf16 blocks bus cuda gpu lent store waits)
+                   sampler_gpu sampler_mirror sampler_share $(patsubst %,trainer_%,bf16 blocks bus cuda gpu lent store waits)
 THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch
 
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\

@@ -13,7 +13,6 @@
 #include "common/base/log.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/hot.h"
-#include "common/ipc/lent.h"
 #include "common/ipc/seat.h"
 #include "config/config.h"
 #include "sampler/loop.h"
@@ -278,35 +277,6 @@ static void take_and_compare(struct sl_drawer *d, uint32_t cell, const struct sl
     EXPECT(sl_ledger_complete(&arena, &lease) == SL_OK, "batch %u: completing", cell);
 }
 
-// What the GPU drew of a ready batch is in the mirror as it is in the arena, or the entry says that
-// it is not.
-static void compare_mirror(const struct sl_mirror *m, uint64_t seq, uint32_t cell, uint64_t *there)
-{
-    const struct sl_batch_entry *e = sl_ledger_entry(&arena, seq, cell);
-    const struct sl_block *block = (const void *)(arena.base + e->payload_offset);
-    uint64_t room;
-    const char *p = sl_mirror_at(m, e->payload_offset, &room);
-    ck_assert_uint_eq(e->mirror_version, p && e->payload_bytes <= room ? m->version : 0);
-    if (e->mirror_version == 0)
-        return;
-    ck_assert_uint_eq(e->mirror_device, m->lender);
-    char *found = gpu_get(gpu->device, p, block->bytes);
-    for (uint32_t h = 0; h < block->n_hops; h++) {
-        const struct sl_block_hop *hop = &block->hop[h];
-        ck_assert_mem_eq(found + hop->indptr_offset, (const char *)block + hop->indptr_offset,
-                         (hop->n_dst + 1) * sizeof(uint32_t));
-        ck_assert_mem_eq(found + hop->indices_offset, (const char *)block + hop->indices_offset,
-                         hop->n_edges * sizeof(uint32_t));
-    }
-    ck_assert_mem_eq(found + block->nodes_offset, sl_block_nodes(block),
-                     block->n_input * sizeof(uint32_t));
-    ck_assert(block->flags & SL_BLOCK_HAS_RANKS);
-    ck_assert_mem_eq(found + block->rank_offset, sl_block_ranks(block),
-                     block->n_input * sizeof(uint32_t));
-    free(found);
-    ++*there;
-}
-
 static void take_spec(const struct sl_phase_spec *spec, const uint32_t *vertices)
 {
     struct sl_drawer d;
@@ -315,36 +285,6 @@ static void take_spec(const struct sl_phase_spec *spec, const uint32_t *vertices
         take_and_compare(&d, cell, spec, vertices);
     sl_drawer_fini(&d);
 }
-
-// The mirror has room for some of the batches of an epoch, which are all ready at once.
-START_TEST(a_gpu_writes_blocks_to_its_mirror_as_well)
-{
-    struct sl_mirror mirror;
-    struct sl_ledger_depth depth;
-    uint64_t there = 0;
-    open_arena(16 << 20);
-    rank_backwards(1);
-    sl_mirror_open(&mirror, gpu->device, SL_ARENA_CHUNK_BYTES / 8); // two chunks
-    ck_assert_ptr_nonnull(mirror.p);
-    sl_mirror_lend(&mirror, &arena, 2);
-    prepare(&runners[2], 3, 64 << 10);
-    runners[2].sampler.mirror = &mirror;
-    ck_assert_int_eq(pthread_create(&runners[2].thread, NULL, run, &runners[2]), 0);
-    struct sl_phase_spec spec = epoch_of(SL_PHASE_TRAIN, 1);
-    spec.rank_generation = 1;
-    const uint64_t seq = open_spec(&spec), n = sl_div_up(spec.n_items, spec.batch_size);
-    for (sl_ledger_depth(&arena, &depth); depth.batches[SL_CELL_READY] < n;
-         sl_ledger_depth(&arena, &depth))
-        usleep(1000);
-    for (uint32_t cell = 0; cell < n; cell++)
-        compare_mirror(&mirror, seq, cell, &there);
-    ck_assert(there > 0 && there < n);
-    take_spec(&spec, sl_arena_order(&arena, 1));
-    ck_assert_int_eq(stop(&runners[2]), SL_OK);
-    sl_mirror_close(&mirror);
-    ck_assert(!sl_lent_is_alive(&arena, SL_LENT_BLOCKS, 2));
-}
-END_TEST
 
 static void take_all(enum sl_phase_kind kind, uint32_t epoch, const uint32_t *vertices, uint64_t n)
 {
@@ -942,7 +882,6 @@ int main(void)
     if (gpu_exists()) {
         c = make_case("gpu", setup_gpu);
         tcase_add_loop_test(c, a_batch_is_waited_for_once, 0, SL_SAMPLER_KINDS);
-        tcase_add_test(c, a_gpu_writes_blocks_to_its_mirror_as_well);
         suite_add_tcase(s, c);
     } else {
         printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
