@@ -29,9 +29,9 @@
  * So the processor does nothing for a hit, and for a batch without misses nothing but send it.
  *
  * Where the sampler is on the same GPU, it may have left the arrays there (struct sl_near_block):
- * only what the processor wrote of the block crosses the bus then. Whether the sampler lived is asked as
- * soon as they are there, in a wait of their own: what is wrong in them must not be followed. If
- * not, the block comes from the arena.
+ * only what the processor wrote of the block crosses the bus then. Whether the sampler lived is
+ * asked as soon as they are there, in a wait of their own: what is wrong in them must not be
+ * followed. If it did not, the block comes from the arena.
  *
  * A hit may lie in the memory of another trainer's GPU (cache.h), and that trainer may die while it
  * is read. So what was gathered is asked for once it is there: if not everybody whose memory was

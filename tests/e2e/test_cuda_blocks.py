@@ -8,7 +8,8 @@ CACHES = {"none": {"policy": "none"}, "degree": {"policy": "degree", "ratio": 0.
 
 def train(box, sampler, output, cache="none", **env):
     """Trained on GPU 0, sampled on the GPU of that number."""
-    job = gpu_job(box, [gpu(sampler), gpu(0)], output=f"runs/{output}", cache=CACHES[cache])
+    changes = {"epochs": 4, "output": f"runs/{output}", "cache": CACHES[cache]}
+    job = gpu_job(box, [gpu(sampler), gpu(0)], **changes)
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2", **env)
     result.ok()
     return report
@@ -44,7 +45,7 @@ def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
 @not_under("address", SANITIZED)
 def test_and_with_the_trainer_that_helps_out(box):
     """A single device, whose trainer is the sampler's standby trainer."""
-    alone = gpu_job(box, [gpu(0)], output="runs/one", cache=CACHES["none"])
+    alone = gpu_job(box, [gpu(0)], epochs=4, output="runs/one", cache=CACHES["none"])
     del alone["allocation"]
     result, report = run(box, alone, SLUICE_SIMT_DEVICES="1")
     result.ok()
