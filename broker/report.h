@@ -67,7 +67,7 @@ struct sl_report_outcome {
     uint32_t n_seats;
     uint64_t n_nodes; // that a cache may have
     // NULL: there are no GPUs that could hold rows together, or edges
-    const struct sl_store_plan *plan[SL_LENT_KINDS];
+    const struct sl_store_plan *plan[SL_LENT_PLANNED];
     uint64_t edge_bytes;
     const struct sl_arena *arena; // what was read over which link
     const struct sl_best *best;

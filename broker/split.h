@@ -64,14 +64,14 @@ struct sl_core_pool {
 // Which GPUs hold which features together, and which edges of the graph.
 struct sl_split_store {
     struct sl_store_rates rates;
-    const struct sl_store_curve *curve[SL_LENT_KINDS]; // borrowed; NULL: not known
+    const struct sl_store_curve *curve[SL_LENT_PLANNED]; // borrowed; NULL: not known
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES];          // of the trainers that the plan is of
     // Edges that the samplers which have said Hello have room for, 0 of one that has to leave;
     // and bit d: the plan has parts of that one's.
     uint64_t graph_room[SL_CONFIG_MAX_DEVICES];
     uint64_t graph_of;
     bool graph_planned; // since caches are given out, when links are known
-    struct sl_store_plan plan[SL_LENT_KINDS];
+    struct sl_store_plan plan[SL_LENT_PLANNED];
 };
 
 // What epochs took, for forecasts of other splits.

@@ -693,7 +693,7 @@ static int start_work(struct sl_job *job)
         SL_TRY(sl_split_choose_first(&job->split));
     else if (job->config.memory_bytes)
         SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
-    for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+    for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
         job->split.store.curve[kind] = sl_foresight_curve(&job->foresight, (enum sl_lent_kind)kind);
     if (sl_store_may_share(&job->config, SL_LENT_GRAPH))
         sl_store_find_rates(&job->config, &sl_gpus_known()->report, &job->split.store.rates);

@@ -27,7 +27,7 @@ struct sl_store_site {
     const struct sl_budget_need *need;
     uint64_t available_bytes; // of the machine's memory
     const struct sl_store_rates *rates;
-    const struct sl_store_curve *curve[SL_LENT_KINDS]; // NULL: not known
+    const struct sl_store_curve *curve[SL_LENT_PLANNED]; // NULL: not known
     uint64_t n_edges;
 };
 
@@ -57,7 +57,7 @@ void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
 
 // What is expected of an epoch.
 struct sl_store_foreseen {
-    struct sl_store_curve curve[SL_LENT_KINDS];
+    struct sl_store_curve curve[SL_LENT_PLANNED];
     double inputs;     // different rows of a mini-batch; 0: not known, it is by degrees
     double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
 };

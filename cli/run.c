@@ -109,7 +109,7 @@ struct store {
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
-    struct sl_store_view view[SL_LENT_KINDS]; // who holds what together
+    struct sl_store_view view[SL_LENT_PLANNED]; // who holds what together
     struct sl_config config;                  // with what "auto" is here
 };
 
@@ -263,7 +263,7 @@ static void print_plan_text(const struct run *r, const struct store *store)
         printf("prefer      %s, by itself: %s\n",
                sl_store_preference_words[store->config.store.prefer],
                store->config.store.prefer_why);
-    for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+    for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");

@@ -26,7 +26,7 @@ static int compare(struct sl_store_view *v)
 }
 
 int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
-                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_KINDS])
+                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_PLANNED])
 {
     const struct sl_roles split = {config->allocation.samplers, config->allocation.trainers};
     const uint64_t row_bytes = (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
@@ -53,7 +53,7 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
     }
     if (sl_store_foresees(config, ds)) {
         SL_TRY(sl_store_foresee(config, ds, NULL, &found));
-        for (int kind = 0; kind < SL_LENT_KINDS; kind++)
+        for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
             out[kind].curve = found.curve[kind]; // which questions point to
         rows->foreseen = true;
         edges->foreseen = found.edge_reads > 0;

@@ -27,7 +27,7 @@ struct sl_store_view {
 
 // The configuration's "auto" has been settled. `out` must stay where it is. SL_ENOMEM.
 int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
-                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_KINDS]);
+                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_PLANNED]);
 
 void sl_store_view_print(const struct sl_store_view *v, FILE *out);
 // Adds keys to the plan's `store`: placement, placement_reason, proved, parts, first_rows,

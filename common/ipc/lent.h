@@ -59,7 +59,13 @@ enum { SL_LENT_EDGE_SHIFT = 10 };
 
 // Who lends what: trainers rows of features by their rank, samplers edges of the graph to one
 // another, and blocks, of which there is no plan, to the trainers on their GPU (mirror.h).
-enum sl_lent_kind { SL_LENT_FEATURES, SL_LENT_GRAPH, SL_LENT_BLOCKS, SL_LENT_KINDS };
+enum sl_lent_kind {
+    SL_LENT_FEATURES,
+    SL_LENT_GRAPH,
+    SL_LENT_PLANNED, // kinds of which there are plans
+    SL_LENT_BLOCKS = SL_LENT_PLANNED,
+    SL_LENT_KINDS
+};
 
 enum sl_lent_role { SL_LENT_SAMPLER, SL_LENT_TRAINER, SL_LENT_ROLES };
 

@@ -327,7 +327,7 @@ START_TEST(what_a_dead_lender_held_is_read_elsewhere)
     ck_assert_uint_eq(crew_ask(&c[2], DRAW).a, 0); // after
     ck_assert(!sl_lent_is_read(&arena, KIND, 1));
     for (uint32_t d = 0; d < 2; d++) {
-        sl_lent_vacate(&arena, KIND, d);
+        sl_lent_vacate(&arena, SL_LENT_SAMPLER, d);
         c[d] = start(d, "");
         crew_ask(&c[d], REFRESH);
     }
@@ -348,7 +348,7 @@ START_TEST(a_replacement_is_not_taken_for_the_dead)
     crew_await_stop(&c[1]);
     crew_ask(&c[0], SPOIL);
     crew_kill(&c[0]);
-    sl_lent_vacate(&arena, KIND, 0);
+    sl_lent_vacate(&arena, SL_LENT_SAMPLER, 0);
     c[0] = start(0, "");
     crew_ask(&c[0], REFRESH);
     ck_assert_int_eq(kill(c[1].pid, SIGCONT), 0);
