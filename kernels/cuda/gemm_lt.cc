@@ -29,41 +29,24 @@
  */
 #include "kernels/cuda/gemm_lt.h"
 
-#include <stdio.h>
-
-#include "common/base/error.h"
-#include "common/base/log.h"
-#include "kernels/cuda/libraries.h"
-
-#ifdef SL_SIMT
-// The emulation has no such library.
-bool sl_lt_is_there(void)
-{
-    return false;
-}
-
-void sl_lt_leave_out(bool) {}
-
-int sl_lt_multiply(const struct sl_lt_product *, bool *done)
-{
-    *done = false;
-    return SL_OK;
-}
-
-void sl_cuda_cublas_describe(char *out, size_t bytes)
-{
-    snprintf(out, bytes, "none under emulation: products are the plug-in's own");
-}
-#else
 #include <atomic>
-#include <cublasLt.h>
 #include <dlfcn.h>
+#include <initializer_list>
 #include <new>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/error.h"
+#include "common/base/log.h"
 #include "kernels/cuda/gemm_class.h"
+#include "kernels/cuda/libraries.h"
+#ifdef SL_SIMT
+#include "tests/simt/cublas_lt.h"
+#else
+#include <cublasLt.h>
+#endif
 
 #define LT_FUNCTIONS(X)                                                                            \
     X(cublasLtCreate)                                                                              \
@@ -119,7 +102,16 @@ void describe(void)
              version / 100 % 100, version % 100, known ? where.dli_fname : "?");
 }
 
-void look(void)
+#ifdef SL_SIMT
+// What stands in for it, where a test names that: the library itself is not for emulated memory.
+bool search(void)
+{
+    snprintf(lt.text, sizeof lt.text, "none under emulation: products are the plug-in's own");
+    void *handle = simt_lt_open();
+    return handle && take_functions(handle);
+}
+#else
+bool search(void)
 {
     // The loader's own places first (LD_LIBRARY_PATH, the plug-in's folder), then the toolkit's.
     static const char *const names[] = {
@@ -130,14 +122,6 @@ void look(void)
         "/usr/local/cuda/lib64/libcublasLt.so.12",
         "/usr/local/cuda/lib/libcublasLt.so.13",
     };
-    const char *wish = getenv("SLUICE_CUBLAS");
-    if (wish && strcmp(wish, "none") == 0) {
-        snprintf(lt.text, sizeof lt.text,
-                 "SLUICE_CUBLAS is none: products are the plug-in's own, which are slower");
-        return;
-    }
-    if (wish && wish[0])
-        sl_log_warn("gemm: SLUICE_CUBLAS is '%s', wanted none or nothing: it is ignored", wish);
     snprintf(
         lt.text, sizeof lt.text,
         "libcublasLt.so.13 and .12 are neither where the loader looks nor in /usr/local/cuda: "
@@ -147,13 +131,27 @@ void look(void)
         void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
         if (!handle)
             continue;
-        lt.is_there = take_functions(handle);
-        if (lt.is_there) {
-            describe();
-            return;
-        }
+        if (take_functions(handle))
+            return true;
         dlclose(handle);
     }
+    return false;
+}
+#endif
+
+void look(void)
+{
+    const char *wish = getenv("SLUICE_CUBLAS");
+    if (wish && strcmp(wish, "none") == 0) {
+        snprintf(lt.text, sizeof lt.text,
+                 "SLUICE_CUBLAS is none: products are the plug-in's own, which are slower");
+        return;
+    }
+    if (wish && wish[0])
+        sl_log_warn("gemm: SLUICE_CUBLAS is '%s', wanted none or nothing: it is ignored", wish);
+    lt.is_there = search();
+    if (lt.is_there)
+        describe();
 }
 
 // A function of the library that was refused.
@@ -498,4 +496,3 @@ void sl_cuda_cublas_describe(char *out, size_t bytes)
     pthread_once(&looked, look);
     snprintf(out, bytes, "%s", lt.text);
 }
-#endif

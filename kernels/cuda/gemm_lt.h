@@ -2,7 +2,7 @@
  * gemm_lt.h - matrix products by cuBLASLt, where it can be found.
  *
  * The library is looked for at run time, so that the plug-in loads without it; the emulated plug-in
- * has none. What rounds how: gemm.cu.
+ * has one where a test names it. What rounds how: gemm.cu.
  *
  * Neither CUDA's headers nor kernels are wanted to include this.
  */

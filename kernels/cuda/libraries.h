@@ -2,7 +2,8 @@
  * libraries.h - what the plug-in takes from libraries that it looks for at run time.
  *
  * None of them is needed to open a GPU. The emulation (tests/simt) has an NCCL of its own, of
- * NVML what is about links, and no cuBLAS: the files behind these functions then say so.
+ * NVML what is about links, and no cuBLAS but where a test names what stands in for it: the files
+ * behind these functions then say so.
  */
 #ifndef SL_KERNELS_CUDA_LIBRARIES_H
 #define SL_KERNELS_CUDA_LIBRARIES_H

@@ -44,8 +44,16 @@ $(SIMT_PLUGIN) $(SIMT_CHECKED): tests/simt/shared.ld
 	@$(if $(V),,echo "  LINK    $@")
 	$(Q)$(CXX) $(SIMT_LINK) $(filter %.o,$^) -ldl -lpthread -lm -o $@.part && mv $@.part $@
 
+# What stands in for cuBLASLt, by the library's own name.
+SIMT_LT := $(PLAIN)/lib/standin/libcublasLt.so.13
+$(SIMT_LT): $(patsubst %.cc,$(SIMT_OBJ)/%.o,$(wildcard tests/simt/standin/*.cc))
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LINK    $@")
+	$(Q)$(CXX) -shared -static-libgcc -static-libstdc++ -Wl,--exclude-libs,ALL,--no-undefined $^ -o $@.part && \
+	    mv $@.part $@
+
 # Tests look beside the programs.
-SIMT := $(sort $(SIMT_PLUGIN:$(PLAIN)/%=$(O)/%) $(SIMT_CHECKED:$(PLAIN)/%=$(O)/%))
+SIMT := $(patsubst $(PLAIN)/%,$(O)/%,$(SIMT_PLUGIN) $(SIMT_CHECKED) $(SIMT_LT))
 ifneq ($(PLAIN),$(O))
 $(SIMT): $(LIB)/%: $(PLAIN)/lib/%
 	@mkdir -p $(@D)
