@@ -39,7 +39,7 @@ const struct simt_lent lent = {give, is_reached, say};
 
 } // namespace
 
-void *simt_lt_open()
+void *simt_lt_open(void)
 {
     const char *file = getenv("SLUICE_SIMT_CUBLAS");
     if (!file || !file[0])

@@ -8,6 +8,8 @@
  * The library is a shared object of its own and knows nothing of the emulation, whose functions the
  * plug-in does not export. So it is lent what it needs (struct simt_lent) when it is found; one
  * that does not take it, as NVIDIA's, is not used.
+ *
+ * Seen by tests in C: keep it C11 and C++17.
  */
 #ifndef SL_TESTS_SIMT_CUBLAS_LT_H
 #define SL_TESTS_SIMT_CUBLAS_LT_H
@@ -143,12 +145,16 @@ typedef struct {
     int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
 
+#ifdef __cplusplus
 extern "C" {
+#endif
 #define SIMT_LT_DECLARE(name, result, arguments)                                                   \
     __attribute__((visibility("default"))) result name arguments;
 SIMT_LT_FUNCTIONS(SIMT_LT_DECLARE)
 #undef SIMT_LT_DECLARE
+#ifdef __cplusplus
 }
+#endif
 
 // What the emulation lends the library.
 struct simt_lent {
@@ -179,7 +185,7 @@ struct simt_lt_counts {
 
 // cublas_lt.cc: the library that SLUICE_SIMT_CUBLAS names, open and with what it is lent; NULL when
 // none is named. One that is named and cannot be used ends the process.
-void *simt_lt_open();
+void *simt_lt_open(void);
 
 #endif
 #endif
