@@ -66,7 +66,7 @@ struct shape {
     bool ta, tb;
     uint64_t m, n, k;
     float beta;
-    size_t skew; // floats that a, b and c are off from 64 bytes
+    size_t skew_a, skew_b, skew_c; // floats that they are off from 64 bytes
 };
 
 static float *random_floats(uint64_t n, uint32_t seed)
@@ -85,19 +85,20 @@ static void multiply(struct shape s)
 {
     const struct sl_kernels *ref = sl_kernels_find("ref");
     const uint64_t lda = s.ta ? s.m : s.k, ldb = s.tb ? s.k : s.n;
-    const uint64_t na = s.m * s.k + s.skew, nb = s.n * s.k + s.skew, nc = s.m * s.n + s.skew;
+    const uint64_t na = s.m * s.k + s.skew_a, nb = s.n * s.k + s.skew_b, nc = s.m * s.n + s.skew_c;
     float *a = random_floats(na, 1), *b = random_floats(nb, 2), *c = random_floats(nc, 3);
     float *on_a = gpu_put(gpu, a, na * 4), *on_b = gpu_put(gpu, b, nb * 4);
     float *on_c = gpu_put(gpu, c, nc * 4);
     const enum sl_transpose ta = s.ta ? SL_TRANS : SL_NO_TRANS, tb = s.tb ? SL_TRANS : SL_NO_TRANS;
     struct sl_mempool ws = {0};
     sl_mempool_reset(&scratch);
-    ck_assert_msg(kernels->gemm(s.precision, ta, tb, s.m, s.n, s.k, 0.5f, on_a + s.skew, lda,
-                                on_b + s.skew, ldb, s.beta, on_c + s.skew, s.n, &scratch) == SL_OK,
+    ck_assert_msg(kernels->gemm(s.precision, ta, tb, s.m, s.n, s.k, 0.5f, on_a + s.skew_a, lda,
+                                on_b + s.skew_b, ldb, s.beta, on_c + s.skew_c, s.n,
+                                &scratch) == SL_OK,
                   "%s", sl_error_message());
     float *got = gpu_get(gpu, on_c, nc * 4);
-    ck_assert_int_eq(ref->gemm(s.precision, ta, tb, s.m, s.n, s.k, 0.5f, a + s.skew, lda,
-                               b + s.skew, ldb, s.beta, c + s.skew, s.n, &ws),
+    ck_assert_int_eq(ref->gemm(s.precision, ta, tb, s.m, s.n, s.k, 0.5f, a + s.skew_a, lda,
+                               b + s.skew_b, ldb, s.beta, c + s.skew_c, s.n, &ws),
                      SL_OK);
     const double operands = s.precision == SL_PRECISION_TF32 ? 2e-3 : 1e-6;
     for (uint64_t i = 0; i < nc; i++)
@@ -159,15 +160,20 @@ static const struct {
     struct shape of;
     enum simt_lt_algorithm by;
 } chosen[] = {
-    {{SL_PRECISION_F32, false, true, 64, 32, 64, 0, 0}, SIMT_LT_VECTOR},
-    {{SL_PRECISION_TF32, false, true, 64, 32, 64, 1, 0}, SIMT_LT_VECTOR},
-    {{SL_PRECISION_BF16, true, false, 64, 32, 64, 1, 0}, SIMT_LT_VECTOR},
-    {{SL_PRECISION_F32, true, false, 64, 32, 1000, 1, 0}, SIMT_LT_VECTOR_SPLIT},
-    {{SL_PRECISION_BF16, true, true, 64, 32, 1000, 0, 0}, SIMT_LT_VECTOR_SPLIT},
-    {{SL_PRECISION_F32, false, false, 64, 32, 67, 0, 0}, SIMT_LT_SCALAR}, // rows of odd length
-    {{SL_PRECISION_F32, false, true, 64, 32, 64, 0, 1}, SIMT_LT_SCALAR},  // odd addresses
-    {{SL_PRECISION_BF16, false, true, 64, 32, 67, 0, 1}, SIMT_LT_SCALAR}, // c's, that is
-    {{SL_PRECISION_F32, false, true, 63, 32, 64, 0, 0}, SIMT_LT_SCALAR},
+    {{.tb = true, .m = 64, .n = 32, .k = 64}, SIMT_LT_VECTOR},
+    {{SL_PRECISION_TF32, .tb = true, .m = 64, .n = 32, .k = 64, .beta = 1}, SIMT_LT_VECTOR},
+    {{SL_PRECISION_BF16, .ta = true, .m = 64, .n = 32, .k = 64, .beta = 1}, SIMT_LT_VECTOR},
+    {{.ta = true, .m = 64, .n = 32, .k = 1000, .beta = 1}, SIMT_LT_VECTOR_SPLIT},
+    {{SL_PRECISION_BF16, .ta = true, .tb = true, .m = 64, .n = 32, .k = 1000},
+     SIMT_LT_VECTOR_SPLIT},
+    {{.m = 64, .n = 32, .k = 67}, SIMT_LT_SCALAR},             // rows of a
+    {{.tb = true, .m = 63, .n = 32, .k = 64}, SIMT_LT_SCALAR}, // an odd number of them
+    {{.tb = true, .m = 64, .n = 32, .k = 64, .skew_a = 1}, SIMT_LT_SCALAR},
+    {{.tb = true, .m = 64, .n = 32, .k = 64, .skew_b = 1}, SIMT_LT_SCALAR},
+    {{.tb = true, .m = 64, .n = 32, .k = 64, .skew_c = 1}, SIMT_LT_SCALAR},
+    // Copies are aligned, and so are their rows.
+    {{SL_PRECISION_BF16, .tb = true, .m = 64, .n = 32, .k = 67, .skew_a = 1, .skew_b = 1},
+     SIMT_LT_VECTOR},
 };
 
 START_TEST(an_algorithm_fits_addresses_and_sizes)
