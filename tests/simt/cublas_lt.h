@@ -81,6 +81,7 @@ enum { SIMT_LT_AT_WORKSPACE = 64, SIMT_LT_AT_STATE = 72, SIMT_LT_AT_WAVES = 76 }
 // X(name, result, arguments)
 #define SIMT_LT_FUNCTIONS(X)                                                                       \
     X(cublasLtCreate, cublasStatus_t, (cublasLtHandle_t * handle))                                 \
+    X(cublasLtDestroy, cublasStatus_t, (cublasLtHandle_t handle))                                  \
     X(cublasLtGetVersion, size_t, (void))                                                          \
     X(cublasLtGetStatusString, const char *, (cublasStatus_t status))                              \
     X(cublasLtMatmul, cublasStatus_t,                                                              \

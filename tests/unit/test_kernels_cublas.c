@@ -347,6 +347,8 @@ START_TEST(what_is_not_set_has_the_librarys_defaults)
     for (int i = 0; i < 3; i++)
         DONE(lt.cublasLtMatrixLayoutDestroy(i == 0 ? x : i == 1 ? wrong : bf16));
     DONE(lt.cublasLtMatmulDescDestroy(product));
+    DONE(lt.cublasLtDestroy(handle));
+    ck_assert_uint_eq(counts().objects, 0);
 }
 END_TEST
 

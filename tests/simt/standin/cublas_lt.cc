@@ -396,6 +396,14 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     return status;
 }
 
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    objects++;
+    cublasStatus_t status = destroy(handle);
+    objects -= status != CUBLAS_STATUS_SUCCESS;
+    return status;
+}
+
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *product, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
