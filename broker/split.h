@@ -65,7 +65,7 @@ struct sl_core_pool {
 struct sl_split_store {
     struct sl_store_rates rates;
     const struct sl_store_curve *curve[SL_LENT_PLANNED]; // borrowed; NULL: not known
-    enum sl_duty duty[SL_CONFIG_MAX_DEVICES];          // of the trainers that the plan is of
+    enum sl_duty duty[SL_CONFIG_MAX_DEVICES];            // of the trainers that the plan is of
     // Edges that the samplers which have said Hello have room for, 0 of one that has to leave;
     // and bit d: the plan has parts of that one's.
     uint64_t graph_room[SL_CONFIG_MAX_DEVICES];

@@ -110,7 +110,7 @@ struct store {
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
     struct sl_store_view view[SL_LENT_PLANNED]; // who holds what together
-    struct sl_config config;                  // with what "auto" is here
+    struct sl_config config;                    // with what "auto" is here
 };
 
 static int goes_on(void *ctx, uint64_t n)

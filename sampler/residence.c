@@ -166,8 +166,8 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
     return rc;
 }
 
-// Edges, at most so many, of the first rows whose neighbours and running sums take such bytes. A row's
-// neighbours and their sums are read together: one without the other gains little.
+// Edges of the first rows, at most so many, whose neighbours and running sums take no more than
+// these bytes. A row's neighbours and sums are read together: one without the other gains little.
 static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes, uint64_t most)
 {
     const uint64_t each =
