@@ -188,3 +188,39 @@ def test_a_dry_run_shows_who_would_hold_which_edges(box):
 
 def run_dry(box, job, env, *arguments):
     return box.run(job, "--dry-run", *arguments, env={"SLUICE_CUDA_PLUGIN": PLUGIN, **env})
+
+
+GPU_BUDGETS = [800 << 10, 800 << 10, 6 << 20, 6 << 20]  # two that sample, two that train
+
+
+@timeout(200)
+@not_under("address", SANITIZED)
+def test_a_graph_and_features_of_eight_times_all_budgets(box):
+    """Samplers' GPUs share the edges, trainers' GPUs the features; nothing else changes."""
+    arrays = planted(n=56000, feat_dim=500, degree=10)
+    for split in ("train_idx", "val_idx", "test_idx"):
+        arrays[split] = arrays[split][::100]
+    dataset = write_dataset(box.path("large"), arrays, name="large")
+    size = sum(arrays[name].nbytes for name in ("node_feat", "indices", "indptr"))
+    assert size >= 8 * sum(GPU_BUDGETS), size
+
+    def once(placement):
+        job = {"dataset": dataset, "epochs": 2, "cache": {"policy": "degree"}}
+        job["allocation"] = {"samplers": 2, "trainers": 2, "switching": False}
+        job["store.placement"] = placement
+        job["sampler.batch_size"] = job["evaluate.batch_size"] = 16
+        job["output"] = f"runs/{placement}"
+        devices = [gpu(d, memory=bytes_) for d, bytes_ in enumerate(GPU_BUDGETS)]
+        return train(box, gpu_job(box, devices, **job))
+
+    report = once("one_copy")
+    store = report["store"]
+    assert store["parts"] == 2 and store["graph_parts"] == 2, store
+    for kind in ("features", "graph"):
+        others = [
+            link["bytes"]
+            for link in store["links"]
+            if link["kind"] == kind and link["from"] not in ("memory", str(link["reader"]))
+        ]
+        assert sum(others) > 0, store["links"]
+    assert fingerprint(report) == fingerprint(once("alone"))
