@@ -342,6 +342,9 @@ START_TEST(what_is_not_set_has_the_librarys_defaults)
     INVALID(ASK(wrong, x, x, x));
     INVALID(ASK(x, x, x, bf16));
     ck_assert_int_eq(ASK(bf16, bf16, x, x), CUBLAS_STATUS_NOT_SUPPORTED); // to be rounded to tf32
+    const int32_t nonsense = 77;
+    DONE(lt.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &nonsense, 4));
+    INVALID(ASK(x, x, x, x));
 #undef ASK
     DONE(lt.cublasLtMatmulPreferenceDestroy(preference));
     for (int i = 0; i < 3; i++)

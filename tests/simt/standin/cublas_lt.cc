@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include <atomic>
+#include <initializer_list>
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == SIMT_LT_ALGO_BYTES, "an algorithm");
 static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == SIMT_LT_RESULT_BYTES, "a result");
@@ -178,6 +179,12 @@ cublasStatus_t understand(const struct simt_lt_product *p, const struct simt_lt_
 {
     if (!is_alive(p) || !is_possible(a) || !is_possible(b) || !is_possible(c) || !is_possible(d))
         return CUBLAS_STATUS_INVALID_VALUE;
+    // Attributes are not judged when they are set.
+    for (int32_t operation : {p->trans_a, p->trans_b})
+        if (operation != CUBLAS_OP_N && operation != CUBLAS_OP_T)
+            return CUBLAS_STATUS_INVALID_VALUE;
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->epilogue != CUBLASLT_EPILOGUE_BIAS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = problem();
     out->ta = p->trans_a == CUBLAS_OP_T;
     out->tb = p->trans_b == CUBLAS_OP_T;
