@@ -313,7 +313,8 @@ def test_a_worker_that_dies_while_traced(box):
 
 
 def test_scaling_shows(box):
-    running = start(box, job(box, epochs=100000))
+    # Whoever has a batch sleeps with it, so that the next one goes to somebody else.
+    running = start(box, job(box, epochs=100000, throttle={"sample": 0.01, "train": 0.01}))
     tracing = trace(box, box.start, "t.json")
     box.sluice("scale", me(box), "samplers=2", "trainers=2").ok()
 

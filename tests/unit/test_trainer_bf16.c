@@ -166,8 +166,10 @@ START_TEST(bf16_gradients_are_as_good_as_those_of_cpu_cores)
         float *found = step_on(&s, b, x, x_bytes);
         float *wanted = gradient_on_cores(&s, b, x, SL_PRECISION_BF16);
         float *exact = gradient_on_cores(&s, b, x, SL_PRECISION_F32);
-        ck_assert_double_le(distance(&s, found, wanted), 1e-5);
-        ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * distance(&s, wanted, exact));
+        const double far = distance(&s, wanted, exact);
+        // Sums in another order, of which a few are rounded to the other neighbour.
+        ck_assert_double_le(distance(&s, found, wanted), far / 20);
+        ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * far);
         free(exact);
         free(wanted);
         free(found);
