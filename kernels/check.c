@@ -146,18 +146,28 @@ int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n
     return SL_OK;
 }
 
+// Rows of `dim` columns that are summed up.
+static int check_source(const char *op, enum sl_dtype dtype, uint64_t ld, uint32_t dim)
+{
+    if (dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_F16 && dtype != SL_DTYPE_BF16)
+        return sl_fail(SL_EINVAL, "%s: source of dtype %d: wanted f32, f16 or bf16", op,
+                       (int)dtype);
+    if (dtype == SL_DTYPE_BF16 && ld < dim)
+        return sl_fail(SL_EINVAL, "%s: rows of the source are %llu apart: wanted at least %u", op,
+                       (unsigned long long)ld, dim);
+    return SL_OK;
+}
+
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_csr(OPERATION, &args->csr));
-    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16 ||
-             args->x_dtype == SL_DTYPE_BF16,
-         "source of dtype %d: wanted f32, f16 or bf16", (int)args->x_dtype);
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->csr.n_dst == 0 || (args->y == NULL) != (args->y_bf16 == NULL),
          "y and y_bf16: wanted one of them, the other one NULL");
     WANT(!args->y_bf16 || args->y_ld >= args->dim, "rows are %llu apart: wanted at least %u",
          (unsigned long long)args->y_ld, args->dim);
     WANT(args->csr.n_src == 0 || args->x, "x is NULL");
+    SL_TRY(check_source(OPERATION, args->x_dtype, args->x_ld, args->dim));
     if (args->self_scale)
         WANT(args->n_self <= SL_MIN(args->csr.n_dst, args->csr.n_src),
              "n_self is %u: wanted at most the smaller of n_dst %u and n_src %u", args->n_self,
@@ -273,9 +283,8 @@ int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t di
 int sl_check_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_csr(OPERATION, &args->csr));
-    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
-         "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
     WANT(args->dim > 0, "rows of dimension 0");
+    SL_TRY(check_source(OPERATION, args->x_dtype, args->x_ld, args->dim));
     WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
     WANT(!has_edges(&args->csr) || args->x, "x is NULL");
     return SL_OK;
@@ -363,8 +372,8 @@ int sl_check_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 }
 
 int sl_check_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
-                           enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
-                           uint64_t ld)
+                           enum sl_activation act, const struct sl_dropout *dropout, float *y,
+                           uint16_t *out, uint64_t ld)
 {
     SL_TRY(check_activation(OPERATION, act));
     WANT(dim > 0, "rows of dimension 0");
@@ -373,14 +382,16 @@ int sl_check_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const fl
     return check_dropout(OPERATION, dropout);
 }
 
-int sl_check_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
-                               enum sl_activation act, const struct sl_dropout *dropout,
-                               float *dbias)
+int sl_check_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
+                               uint32_t dim, enum sl_activation act,
+                               const struct sl_dropout *dropout, float *dbias)
 {
     SL_TRY(check_activation(OPERATION, act));
     WANT(dim > 0, "rows of dimension 0");
     WANT(rows == 0 || dy, "dy is NULL");
     WANT(rows == 0 || !act || y, "y is NULL and the activation asks for it");
+    WANT(y_bf16_ld == 0 || y_bf16_ld >= dim, "rows of y are %llu apart: wanted at least %u",
+         (unsigned long long)y_bf16_ld, dim);
     return check_dropout(OPERATION, dropout);
 }
 
@@ -614,7 +625,7 @@ int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struc
         WANT(args->lda == args->m, "rows that are not dense have a bias_act");
         WANT(args->m <= UINT32_MAX, "%llu columns: wanted less than 2^32",
              (unsigned long long)args->m);
-        SL_TRY(sl_check_bias_act_backward(args->a, before->y, before->y_bf16, args->k,
+        SL_TRY(sl_check_bias_act_backward(args->a, before->y, before->y_bf16_ld, args->k,
                                           (uint32_t)args->m, before->act, &before->dropout,
                                           before->dbias));
     }

@@ -86,7 +86,8 @@ struct sl_aggregate_args {
     struct sl_csr_view csr;
     uint32_t dim;
     enum sl_dtype x_dtype;    // F32 or F16; on GPUs BF16 too
-    const void *x;            // (n_src, dim)
+    const void *x;            // (n_src, dim), of BF16 (n_src, x_ld)
+    uint64_t x_ld;            // of BF16
     const float *row_scale;   // (n_dst) or NULL
     const float *col_scale;   // (n_src) or NULL
     const float *edge_weight; // (n_edges) or NULL
@@ -201,8 +202,9 @@ struct sl_aggregate_heads_args {
 struct sl_aggregate_max_args {
     struct sl_csr_view csr;
     uint32_t dim;
-    enum sl_dtype x_dtype; // F32 or F16
-    const void *x;         // (n_src, dim)
+    enum sl_dtype x_dtype; // F32 or F16; on GPUs BF16 too
+    const void *x;         // (n_src, dim), of BF16 (n_src, x_ld)
+    uint64_t x_ld;         // of BF16
     float *y;              // out (n_dst, dim)
     // out (n_dst, dim) the edge that an element came from, the first of equals; UINT32_MAX for
     // none. NULL where backward is not asked for.
@@ -264,8 +266,8 @@ struct sl_gemm_bias_act_args {
 
 // The backward of bias_act as a part of what reads dy (rows, dim) first. All zero: nothing to do.
 struct sl_bias_act_gradient {
-    const void *y; // (rows, dim) the output, where the activation asks for it
-    bool y_bf16;   // y is bf16 in memory, on GPUs; else f32
+    const void *y;      // (rows, dim) the output, where the activation asks for it
+    uint64_t y_bf16_ld; // not 0: y is bf16 in memory, (rows, y_bf16_ld), on GPUs; else f32
     enum sl_activation act;
     struct sl_dropout dropout;
     float *dbias; // (dim) += or NULL
@@ -541,17 +543,18 @@ struct sl_kernels {
                     enum sl_activation act, const struct sl_dropout *dropout);
 
     // out (rows, ld) bf16 = what bias_act makes of x (rows, dim), rounded to the nearest, ties to
-    // the even one; what is behind dim columns stays. Without bias, activation and dropout it is a
-    // conversion. CUDA (and ref); cpu refuses it (SL_EUNSUPPORTED).
+    // the even one; what is behind dim columns stays. y (rows, dim; may be x) is the same in f32,
+    // or NULL. Without bias, activation and dropout it is a conversion. CUDA (and ref); cpu refuses
+    // it (SL_EUNSUPPORTED).
     int (*bias_act_bf16)(const float *x, uint64_t rows, uint32_t dim, const float *bias,
-                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
-                         uint64_t ld);
+                         enum sl_activation act, const struct sl_dropout *dropout, float *y,
+                         uint16_t *out, uint64_t ld);
 
     // Backward of bias_act from its output y: dy = dy * mask * act', in place; dbias (dim) +=
     // column sums of the result when dbias is not NULL.
-    // y_bf16: y is bf16 in memory, on GPUs.
-    int (*bias_act_backward)(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
-                             enum sl_activation act, const struct sl_dropout *dropout,
+    // y_bf16_ld: not 0 on GPUs where y is bf16 in memory, (rows, y_bf16_ld).
+    int (*bias_act_backward)(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
+                             uint32_t dim, enum sl_activation act, const struct sl_dropout *dropout,
                              float *dbias);
 
     // x (rows, dim) masked and scaled in place.

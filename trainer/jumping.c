@@ -151,7 +151,7 @@ int sl_jumping_gradient(const struct sl_layer_env *env, const struct sl_jumping 
                         const struct sl_jumping_tape *tape, float *doutputs, float *gradient)
 {
     // The column sums, which are the bias's gradient; doutputs stays as it is.
-    SL_TRY(env->kernels->bias_act_backward(doutputs, tape->outputs, false, tape->rows, j->n_outputs,
+    SL_TRY(env->kernels->bias_act_backward(doutputs, tape->outputs, 0, tape->rows, j->n_outputs,
                                            SL_ACT_NONE, &NO_DROPOUT, gradient + j->offset[BIAS]));
     if (j->kind == SL_JUMPING_MAX)
         return weight_gradient(env, j, 0, doutputs, tape->max, tape->rows, gradient);

@@ -261,7 +261,7 @@ int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_l
 int sl_layer_apply_before(const struct sl_layer_env *env, const struct sl_layer *layer,
                           const struct sl_bias_act_gradient *before, float *dy, uint64_t rows)
 {
-    return env->kernels->bias_act_backward(dy, before->y, before->y_bf16, rows, layer->d_out,
+    return env->kernels->bias_act_backward(dy, before->y, before->y_bf16_ld, rows, layer->d_out,
                                            before->act, &before->dropout, before->dbias);
 }
 
@@ -391,6 +391,7 @@ static struct sl_aggregate_args sums_of(const struct sl_layer_tape *tape, const 
         .dim = dim,
         .x_dtype = x_dtype,
         .x = x,
+        .x_ld = sl_layer_pitch(dim),
         .row_scale = tape->row_scale,
         .col_scale = tape->col_scale,
         .edge_weight = tape->hop.weights,

@@ -173,7 +173,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         .datt = parts,
     };
     SL_TRY(env->kernels->edge_scores_backward(&side));
-    SL_TRY(env->kernels->bias_act_backward(parts, NULL, false, csr->n_dst, all, SL_ACT_NONE,
+    SL_TRY(env->kernels->bias_act_backward(parts, NULL, 0, csr->n_dst, all, SL_ACT_NONE,
                                            &NO_DROPOUT, datt));
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
     const struct sl_aggregate_heads_args sums = {

@@ -155,7 +155,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                                      0, d));
     if (layer->options->norm != SL_NORM_NONE) {
         const struct sl_norm norm = norm_of(layer);
-        SL_TRY(k->bias_act_backward(d, own->after, false, n_dst, d_out, act, &NO_DROPOUT, NULL));
+        SL_TRY(k->bias_act_backward(d, own->after, 0, n_dst, d_out, act, &NO_DROPOUT, NULL));
         SL_TRY(sl_norm_backward(env, &norm, params, &own->norm, d, gradient, d));
         before.act = SL_ACT_NONE;
     }

@@ -45,6 +45,12 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                           training && around->hidden ? *dropout : NO_DROPOUT};
 }
 
+// Elements between rows of an output that is bf16; 0: it is f32.
+static uint64_t output_pitch(const struct sl_layer_tail *around, const struct sl_layer *layer)
+{
+    return around->rounds ? sl_layer_pitch(layer->d_out) : 0;
+}
+
 // The last pass: bias, activation and dropout of x in place, or to bf16.
 static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                      uint32_t dim, const float *bias, float *x, struct sl_layer_tail_tape *tape)
@@ -53,10 +59,11 @@ static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail 
     tape->y = x;
     if (!around->rounds)
         return env->kernels->bias_act(x, tape->rows, dim, bias, act, &tape->dropout);
-    tape->y = sl_layer_floats(env, (tape->rows * dim + 1) / 2);
+    tape->y = sl_layer_floats(env, tape->rows * sl_layer_pitch(dim) / 2);
     if (!tape->y)
         return SL_ENOMEM;
-    return env->kernels->bias_act_bf16(x, tape->rows, dim, bias, act, &tape->dropout, tape->y, dim);
+    return env->kernels->bias_act_bf16(x, tape->rows, dim, bias, act, &tape->dropout, NULL, tape->y,
+                                       sl_layer_pitch(dim));
 }
 
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
@@ -90,13 +97,13 @@ int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer
     *before = (struct sl_bias_act_gradient){.dbias = dbias};
     if (!normalises(around)) {
         before->y = tape->y;
-        before->y_bf16 = around->rounds;
+        before->y_bf16_ld = output_pitch(around, layer);
         before->act = activation_of(around);
         before->dropout = tape->dropout;
         return SL_OK;
     }
     const struct sl_norm norm = norm_of(around, layer);
-    SL_TRY(k->bias_act_backward(dy, tape->y, around->rounds, tape->rows, layer->d_out,
+    SL_TRY(k->bias_act_backward(dy, tape->y, output_pitch(around, layer), tape->rows, layer->d_out,
                                 around->activation, &tape->dropout, NULL));
     return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }

@@ -52,8 +52,8 @@ int sl_rounded_weights_take(struct sl_rounded_weights *w, const float *params)
         const struct sl_tensor *of = &w->tensor[t];
         if (words_of(of) > 0)
             SL_TRY(w->kernels->bias_act_bf16(params + of->offset, of->shape[0],
-                                             (uint32_t)of->shape[1], NULL, SL_ACT_NONE, NULL, at,
-                                             pitch_of(of)));
+                                             (uint32_t)of->shape[1], NULL, SL_ACT_NONE, NULL, NULL,
+                                             at, pitch_of(of)));
     }
     w->params = params;
     return SL_OK;

@@ -158,10 +158,10 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 }
 
 int sl_cpu_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
-                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
-                         uint64_t ld)
+                         enum sl_activation act, const struct sl_dropout *dropout, float *y,
+                         uint16_t *out, uint64_t ld)
 {
-    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
     return sl_fail(SL_EUNSUPPORTED, "bias_act_bf16: rows that are bf16 in memory are for GPUs");
 }
 
@@ -307,11 +307,12 @@ void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p)
     }
 }
 
-int sl_cpu_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
-                             enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
+int sl_cpu_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
+                             uint32_t dim, enum sl_activation act, const struct sl_dropout *dropout,
+                             float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
-    if (y_bf16)
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16_ld, rows, dim, act, dropout, dbias));
+    if (y_bf16_ld)
         return sl_fail(SL_EUNSUPPORTED, "bias_act_backward: rows of bf16 are for GPUs");
     struct sl_cpu_prologue p = {
         .dy = dy, .rows = rows, .dim = dim, .of = {.y = y, .act = act, .dbias = dbias}};

@@ -122,7 +122,7 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
 {
     SL_TRY(sl_check_weight_gradients(args, ws));
     SL_TRY(refuse_stored("weight_gradients", args->precision));
-    if (args->before.y_bf16)
+    if (args->before.y_bf16_ld)
         return sl_fail(SL_EUNSUPPORTED, "weight_gradients: rows of bf16 are for GPUs");
     const struct sl_weight_gradient *of = args->of;
     const bool strips =

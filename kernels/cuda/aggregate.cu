@@ -25,7 +25,7 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
     const uint32_t *indices;
     const float *edge_weight, *col_scale, *row_scale, *self_scale;
     uint32_t n_self;
-    uint64_t dim;
+    uint64_t x_ld, dim;
     float *y; // NULL: to y_bf16
     uint16_t *y_bf16;
     uint64_t y_ld;
@@ -40,7 +40,7 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
     }
     __device__ Load load(const sl_edge_note &note, Place column) const
     {
-        return sl_load<E, N>(x + note.a * dim, column);
+        return sl_load<E, N>(x + note.a * x_ld, column);
     }
     __device__ void add(Sum &sum, const sl_edge_note &note, const Load &load) const
     {
@@ -52,7 +52,7 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
     {
         float scale = row_scale ? row_scale[row] : 1.0f;
         bool with_self = self_scale && row < n_self;
-        Load own = with_self ? sl_load<E, N>(x + row * dim, column) : Load();
+        Load own = with_self ? sl_load<E, N>(x + row * x_ld, column) : Load();
         float self = with_self ? self_scale[row] : 0.0f;
 #pragma unroll
         for (int k = 0; k < N; k++) {
@@ -107,6 +107,7 @@ template <typename E, int N> static sum_op<E, N> op_of(const struct sl_aggregate
     op.row_scale = args->row_scale;
     op.self_scale = args->self_scale;
     op.n_self = args->n_self;
+    op.x_ld = args->x_dtype == SL_DTYPE_BF16 ? args->x_ld : args->dim;
     op.dim = args->dim;
     op.y = args->y;
     op.y_bf16 = args->y_bf16;
@@ -154,6 +155,8 @@ static int run(const struct sl_aggregate_args *args, const struct sl_cuda_choice
     const struct sl_cuda_tile *tile = choice->way == SL_WAY_TILE ? &choice->tile : NULL;
     const struct sl_csr_view *csr = &args->csr;
     int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y);
+    if (args->x_dtype == SL_DTYPE_BF16)
+        pack = sl_cuda_pack(pack, args->x_ld, args->x, sizeof(E));
     if (args->y_bf16)
         pack = sl_cuda_pack(pack, args->y_ld, args->y_bf16, sizeof *args->y_bf16);
     return sl_cuda_by_pack(pack, [&](auto n) {

@@ -6,8 +6,8 @@
  * Ten rounds of Philox are 20 wide multiplications a group, by their count about half of what an
  * H100 can do in the time of the memory. The bias comes out of the first-level cache.
  *
- * Written as bf16 elsewhere (bias_act_bf16) it is 6 bytes an element, and a product that reads it
- * converts nothing.
+ * Written as bf16 elsewhere (bias_act_bf16) it is 6 bytes an element, or 10 where f32 is wanted
+ * beside, and a product that reads it converts nothing.
  *
  * BACKWARD reads dy and y and writes dy (12 bytes an element, its floor). With a bias gradient the
  * same pass adds up columns (dense.cuh), so that no element is read twice; a second kernel adds the
@@ -29,8 +29,8 @@
 
 struct bias_act_forward {
     const float *x;
-    float *y;      // NULL: to bf16
-    uint16_t *out; // rows of `pitch`
+    float *y;      // NULL: to bf16 alone
+    uint16_t *out; // rows of `pitch`; NULL: to f32 alone
     uint64_t pitch;
     const float *bias; // (dim) or NULL
     uint64_t n;
@@ -39,11 +39,23 @@ struct bias_act_forward {
     struct sl_mask mask;
 };
 
-// Where element `at` of column `column` goes.
+// Where element `at`, of column `column`, is in rows that are `pitch` apart.
+static __device__ __forceinline__ uint64_t place_in_rows(uint64_t at, uint32_t column, uint32_t dim,
+                                                         uint64_t pitch)
+{
+    return pitch == dim ? at : (at - column) / dim * pitch + column;
+}
+
 static __device__ __forceinline__ uint16_t *rounded_place(const struct bias_act_forward &f,
                                                           uint64_t at, uint32_t column)
 {
-    return f.out + (f.pitch == f.dim ? at : (at - column) / f.dim * f.pitch + column);
+    return f.out + place_in_rows(at, column, f.dim, f.pitch);
+}
+
+// Whether groups of four elements of aligned rows of f32 are 8 aligned bytes each of these of bf16.
+static bool groups_are_whole(const void *p, uint32_t dim, uint64_t pitch)
+{
+    return (uintptr_t)p % 8 == 0 && (pitch == dim || (dim | pitch) % 4 == 0);
 }
 
 template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_forward f)
@@ -69,9 +81,11 @@ template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_f
             float a = sl_activate(f.act, v[j]);
             v[j] = alive >> j & 1 ? a * f.mask.scale : 0.0f;
         }
-        if (f.y) {
+        if (f.y)
             sl_store4<ALIGNED>(f.y + at, width, v);
-        } else if (ALIGNED && width == 4 && columns[3] == columns[0] + 3) {
+        if (!f.out)
+            continue;
+        if (ALIGNED && width == 4 && columns[3] == columns[0] + 3) {
             sl_store_bf16(rounded_place(f, at, columns[0]), v);
         } else {
 #pragma unroll
@@ -95,16 +109,15 @@ int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 }
 
 int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
-                          enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
-                          uint64_t ld)
+                          enum sl_activation act, const struct sl_dropout *dropout, float *y,
+                          uint16_t *out, uint64_t ld)
 {
-    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
     struct bias_act_forward f = {
-        x, nullptr, out, ld, bias, rows * dim, dim, act, sl_mask_of(dropout)};
+        x, y, out, ld, bias, rows * dim, dim, act, sl_mask_of(dropout)};
     if (f.n == 0)
         return SL_OK;
-    // Groups of four are then 8 bytes of a row each.
-    bool aligned = sl_aligned16(x) && (uintptr_t)out % 8 == 0 && (ld == dim || (dim | ld) % 4 == 0);
+    bool aligned = sl_aligned16(x, y) && groups_are_whole(out, dim, ld);
     SL_LAUNCH_ALIGNED(aligned, bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
     SL_LAUNCHED(bias_act_bf16);
     return SL_OK;
@@ -114,9 +127,10 @@ int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const flo
 
 struct bias_act_backward {
     float *dy;
-    const void *y; // NULL where act is none
-    uint32_t y_bf16;
+    const void *y;      // NULL where act is none
+    uint64_t y_bf16_ld; // 0: of f32
     uint64_t n;
+    uint32_t dim;
     enum sl_activation act;
     float keep; // what undoes the survivors' scale
     struct sl_mask mask;
@@ -137,35 +151,40 @@ static __device__ __forceinline__ void mask_group(const struct bias_act_backward
     }
 }
 
-// y's elements from `at` on.
+// y's elements from `at`, of column `column`, on.
 template <bool ALIGNED>
 static __device__ __forceinline__ void load_output(const struct bias_act_backward &b, uint64_t at,
-                                                   uint32_t width, float (&y)[4])
+                                                   uint32_t column, uint32_t width, float (&y)[4])
 {
-    if (!b.y_bf16) {
+    if (!b.y_bf16_ld) {
         sl_load4<ALIGNED>(static_cast<const float *>(b.y) + at, width, y);
         return;
     }
-    const uint16_t *from = static_cast<const uint16_t *>(b.y) + at;
+    const uint16_t *from = static_cast<const uint16_t *>(b.y);
     if (ALIGNED && width == 4) {
-        sl_load_bf16(from, y);
+        sl_load_bf16(from + place_in_rows(at, column, b.dim, b.y_bf16_ld), y);
         return;
     }
+    uint32_t columns[4];
+    sl_four_columns(column, b.dim, columns);
 #pragma unroll
-    for (uint32_t j = 0; j < 4; j++)
-        y[j] = j < width ? sl_widen(sl_bf16{from[j]}) : 0.0f;
+    for (uint32_t j = 0; j < 4; j++) {
+        uint64_t place = place_in_rows(at + j, columns[j], b.dim, b.y_bf16_ld);
+        y[j] = j < width ? sl_widen(sl_bf16{from[place]}) : 0.0f;
+    }
 }
 
 template <bool ALIGNED> static __global__ void mask_gradient(struct bias_act_backward b)
 {
     uint64_t step = sl_group_step();
-    for (uint64_t group = sl_first_group(); 4 * group < b.n; group += step) {
+    struct sl_column_walk walk = sl_walk_columns(b.dim);
+    for (uint64_t group = sl_first_group(); 4 * group < b.n; group += step, sl_walk_on(&walk)) {
         uint64_t at = 4 * group;
         uint32_t width = sl_group_width(at, b.n);
         float dy[4], y[4] = {1.0f, 1.0f, 1.0f, 1.0f};
         sl_load4<ALIGNED>(b.dy + at, width, dy);
         if (b.act != SL_ACT_NONE)
-            load_output<ALIGNED>(b, at, width, y);
+            load_output<ALIGNED>(b, at, walk.column, width, y);
         mask_group(b, group, y, dy);
         sl_store4<ALIGNED>(b.dy + at, width, dy);
     }
@@ -187,7 +206,7 @@ __global__ void sum_gradient(struct sl_columns g, struct bias_act_backward b, fl
         if (MASKS) { // ALIGNED, and a row is whole groups
             float y[4] = {1.0f, 1.0f, 1.0f, 1.0f};
             if (b.act != SL_ACT_NONE && at.first < g.dim)
-                load_output<ALIGNED>(b, r * g.dim + at.first, 4, y);
+                load_output<ALIGNED>(b, r * g.dim + at.first, at.first, 4, y);
             mask_group(b, (r * g.dim + at.first) / 4, y, dy);
             sl_store_columns<ALIGNED>(g, at, row, dy);
         }
@@ -246,16 +265,16 @@ static int launch_sums(const struct bias_act_backward *b, uint64_t rows, uint32_
     return SL_OK;
 }
 
-int sl_cuda_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
-                              enum sl_activation act, const struct sl_dropout *dropout,
-                              float *dbias)
+int sl_cuda_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
+                              uint32_t dim, enum sl_activation act,
+                              const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16_ld, rows, dim, act, dropout, dbias));
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
-    struct bias_act_backward b = {dy, y, y_bf16, rows * dim, act, keep, sl_mask_of(dropout)};
+    struct bias_act_backward b = {dy, y, y_bf16_ld, rows * dim, dim, act, keep, sl_mask_of(dropout)};
     bool masks = act != SL_ACT_NONE || b.mask.on;
-    bool aligned =
-        sl_aligned16(dy) && (act == SL_ACT_NONE || (uintptr_t)y % (y_bf16 ? 8 : 16) == 0);
+    bool of_y = y_bf16_ld ? groups_are_whole(y, dim, y_bf16_ld) : (uintptr_t)y % 16 == 0;
+    bool aligned = sl_aligned16(dy) && (act == SL_ACT_NONE || of_y);
     if (b.n == 0)
         return SL_OK;
     if (!dbias)

@@ -448,7 +448,7 @@ int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct
     SL_TRY(sl_check_weight_gradients(args, ws));
     const struct sl_bias_act_gradient *before = &args->before;
     if (sl_gradient_changes(before) && args->m > 0)
-        SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, before->y_bf16, args->k,
+        SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, before->y_bf16_ld, args->k,
                                          (uint32_t)args->m, before->act, &before->dropout,
                                          before->dbias));
     // What both read is rounded once.

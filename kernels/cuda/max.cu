@@ -8,7 +8,7 @@
  *
  * The gradient goes over the transposed block, so that a row of dx has one writer and no atomics
  * are needed: of each destination's row, `from` says whether this edge won the element. Floor: an
- * edge reads 8 bytes an element where the forward pass reads 4 (or 2 of f16).
+ * edge reads 8 bytes an element where the forward pass reads 4 (or 2 of f16 and bf16).
  */
 #include "kernels/cuda/aggregate.cuh"
 
@@ -26,7 +26,7 @@ template <typename E, int N> struct max_op : sl_column_places {
 
     const E *x;
     const uint32_t *indices;
-    uint64_t dim;
+    uint64_t x_ld, dim;
     float *y;
     uint32_t *from; // or NULL
 
@@ -36,7 +36,7 @@ template <typename E, int N> struct max_op : sl_column_places {
     }
     __device__ Load load(const sl_edge_note &note, Place column) const
     {
-        return sl_load<E, N>(x + note.a * dim, column);
+        return sl_load<E, N>(x + note.a * x_ld, column);
     }
     __device__ void clear(Sum &sum) const
     {
@@ -125,6 +125,7 @@ template <typename E, int N> static int run_max(const struct sl_aggregate_max_ar
     max_op<E, N> op;
     op.x = static_cast<const E *>(args->x);
     op.indices = args->csr.indices;
+    op.x_ld = args->x_dtype == SL_DTYPE_BF16 ? args->x_ld : args->dim;
     op.dim = args->dim;
     op.y = args->y;
     op.from = args->from;
@@ -134,6 +135,8 @@ template <typename E, int N> static int run_max(const struct sl_aggregate_max_ar
 template <typename E> static int run_max_of(const struct sl_aggregate_max_args *args)
 {
     int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y, args->from);
+    if (args->x_dtype == SL_DTYPE_BF16)
+        pack = sl_cuda_pack(pack, args->x_ld, args->x, sizeof(E));
     return sl_cuda_by_pack(pack, [&](auto n) { return run_max<E, n>(args); });
 }
 
@@ -142,6 +145,8 @@ int sl_cuda_aggregate_max(const struct sl_aggregate_max_args *args)
     SL_TRY(sl_check_aggregate_max(args));
     if (args->x_dtype == SL_DTYPE_F16)
         return run_max_of<sl_half>(args);
+    if (args->x_dtype == SL_DTYPE_BF16)
+        return run_max_of<sl_bf16>(args);
     return run_max_of<float>(args);
 }
 

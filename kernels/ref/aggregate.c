@@ -18,18 +18,18 @@ int sl_ref_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
     const struct sl_csr_view *csr = &args->csr;
-    uint64_t dim = args->dim;
+    uint64_t dim = args->dim, x_ld = args->x_dtype == SL_DTYPE_BF16 ? args->x_ld : dim;
     for (uint32_t i = 0; i < csr->n_dst; i++) {
         for (uint32_t c = 0; c < dim; c++) {
             double sum = 0.0;
             for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++)
                 sum += weight_of(args, e) *
-                       sl_ref_load(args->x, args->x_dtype, csr->indices[e] * dim + c);
+                       sl_ref_load(args->x, args->x_dtype, csr->indices[e] * x_ld + c);
             if (args->row_scale)
                 sum *= args->row_scale[i];
             if (args->self_scale && i < args->n_self)
                 sum +=
-                    (double)args->self_scale[i] * sl_ref_load(args->x, args->x_dtype, i * dim + c);
+                    (double)args->self_scale[i] * sl_ref_load(args->x, args->x_dtype, i * x_ld + c);
             if (args->y)
                 args->y[i * dim + c] = (float)sum;
             else

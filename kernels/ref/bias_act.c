@@ -49,23 +49,30 @@ int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 }
 
 int sl_ref_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
-                         enum sl_activation act, const struct sl_dropout *dropout, uint16_t *out,
-                         uint64_t ld)
+                         enum sl_activation act, const struct sl_dropout *dropout, float *y,
+                         uint16_t *out, uint64_t ld)
 {
-    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, out, ld));
-    for (uint64_t e = 0; e < rows * dim; e++)
-        out[e / dim * ld + e % dim] = sl_ref_to_bf16(follow(x[e], e, dim, bias, act, dropout));
+    SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
+    for (uint64_t e = 0; e < rows * dim; e++) {
+        const float v = follow(x[e], e, dim, bias, act, dropout);
+        out[e / dim * ld + e % dim] = sl_ref_to_bf16(v);
+        if (y)
+            y[e] = v;
+    }
     return SL_OK;
 }
 
-int sl_ref_bias_act_backward(float *dy, const void *y, bool y_bf16, uint64_t rows, uint32_t dim,
-                             enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
+int sl_ref_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
+                             uint32_t dim, enum sl_activation act, const struct sl_dropout *dropout,
+                             float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16, rows, dim, act, dropout, dbias));
-    const enum sl_dtype dtype = y_bf16 ? SL_DTYPE_BF16 : SL_DTYPE_F32;
+    SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16_ld, rows, dim, act, dropout, dbias));
+    const enum sl_dtype dtype = y_bf16_ld ? SL_DTYPE_BF16 : SL_DTYPE_F32;
+    const uint64_t ld = y_bf16_ld ? y_bf16_ld : dim;
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
     for (uint64_t e = 0; e < rows * dim; e++) {
-        float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, sl_ref_load(y, dtype, e), keep);
+        const uint64_t at = e / dim * ld + e % dim;
+        float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, sl_ref_load(y, dtype, at), keep);
         int alive = sl_ref_survives(dropout, e) && slope != 0.0f;
         dy[e] = alive ? dy[e] * sl_ref_survivor_scale(dropout) * slope : 0.0f;
     }

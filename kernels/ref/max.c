@@ -10,13 +10,13 @@ int sl_ref_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_aggregate_max(args));
     const struct sl_csr_view *csr = &args->csr;
-    uint64_t dim = args->dim;
+    uint64_t dim = args->dim, x_ld = args->x_dtype == SL_DTYPE_BF16 ? args->x_ld : dim;
     for (uint32_t i = 0; i < csr->n_dst; i++)
         for (uint32_t c = 0; c < dim; c++) {
             float best = 0.0f;
             uint32_t from = UINT32_MAX;
             for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++) {
-                float x = sl_ref_load(args->x, args->x_dtype, csr->indices[e] * dim + c);
+                float x = sl_ref_load(args->x, args->x_dtype, csr->indices[e] * x_ld + c);
                 // The first NaN wins, as the first of equals does.
                 if (from == UINT32_MAX || x > best || (isnan(x) && !isnan(best))) {
                     best = x;

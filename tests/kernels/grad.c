@@ -80,7 +80,7 @@ void grad_bias_act(struct suite *t)
         float *dx = t_copy(t, c.w, n * sizeof(float), 0);
         float *dbias = t_alloc(t, c.dim * sizeof(float), 0);
         memset(dbias, 0, c.dim * sizeof(float));
-        int rc = t->ref->bias_act_backward(dx, c.y, false, c.rows, c.dim, c.act, c.dropout, dbias);
+        int rc = t->ref->bias_act_backward(dx, c.y, 0, c.rows, c.dim, c.act, c.dropout, dbias);
         t_expect_ok(t, rc, "ref backward");
         check_gradient(t, "dx", bias_act_loss, &c, c.x, dx, n, h, 1e-4);
         check_gradient(t, "dbias", bias_act_loss, &c, c.bias, dbias, c.dim, h, 1e-4);

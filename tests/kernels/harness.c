@@ -385,6 +385,16 @@ uint16_t *t_random_halves(struct suite *t, size_t n)
     return x;
 }
 
+const uint16_t *t_round_rows(struct suite *t, const float *x, uint64_t rows, uint32_t dim,
+                             uint64_t *ld)
+{
+    *ld = dim + (t_random(t) & 1 ? t_random_below(t, 9) : 0);
+    uint16_t *out = t_alloc(t, rows * *ld * sizeof *out, t_random_below(t, 5) * 2);
+    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, NULL, SL_ACT_NONE, NULL, NULL, out, *ld),
+                "rounded");
+    return out;
+}
+
 uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below)
 {
     uint32_t *ids = t_alloc(t, n * sizeof *ids, 0);

@@ -79,6 +79,9 @@ float t_random_float(struct suite *t);                // [-1, 1)
 // Arrays of the open case.
 float *t_random_floats(struct suite *t, size_t n);
 uint16_t *t_random_halves(struct suite *t, size_t n); // finite, subnormals among them
+// x (rows, dim) as bf16, (rows, *ld): wherever it is misaligned to, and however far apart.
+const uint16_t *t_round_rows(struct suite *t, const float *x, uint64_t rows, uint32_t dim,
+                             uint64_t *ld);
 uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below);
 
 // The transpose of an adjacency, by the reference, and each edge's old position.

@@ -191,9 +191,9 @@ static const void *stored(struct suite *t, const float *x, uint64_t rows, uint64
 {
     uint16_t *out = t_alloc(t, rows * ld * sizeof *out, t_random_below(t, 4) * 4);
     if (rows * ld > 0)
-        t_expect_ok(t,
-                    t->ref->bias_act_bf16(x, rows, (uint32_t)ld, NULL, SL_ACT_NONE, NULL, out, ld),
-                    "stored");
+        t_expect_ok(
+            t, t->ref->bias_act_bf16(x, rows, (uint32_t)ld, NULL, SL_ACT_NONE, NULL, NULL, out, ld),
+            "stored");
     return out;
 }
 
@@ -704,8 +704,9 @@ static void compare_gradients(struct suite *t, struct sl_weight_gradients_args a
     first->y = first->act ? y : NULL;
     if (args.m > 0)
         t_expect_ok(t,
-                    t->dev->bias_act_backward(a, first->y, first->y_bf16, args.k, (uint32_t)args.m,
-                                              first->act, &first->dropout, want_bias),
+                    t->dev->bias_act_backward(a, first->y, first->y_bf16_ld, args.k,
+                                              (uint32_t)args.m, first->act, &first->dropout,
+                                              want_bias),
                     "bias_act_backward");
     for (int i = 0; i < 2; i++) {
         struct sl_weight_gradient *of = &args.of[i];

@@ -9,16 +9,14 @@
 
 enum { ROW_SCALE = 1, COL_SCALE = 2, EDGE_WEIGHT = 4, SELF = 8, ALL_FLAGS = 16 };
 
-static const void *random_rows(struct suite *t, size_t n, enum sl_dtype dtype)
+static const void *random_rows(struct suite *t, uint64_t rows, uint32_t dim, enum sl_dtype dtype,
+                               uint64_t *ld)
 {
+    const size_t n = rows * dim;
     if (dtype == SL_DTYPE_F16)
         return t_random_halves(t, n);
     float *x = t_random_floats(t, n);
-    if (dtype == SL_DTYPE_F32)
-        return x;
-    uint16_t *out = t_alloc(t, n * sizeof *out, t_random_below(t, 4) * 2);
-    t_expect_ok(t, t->ref->bias_act_bf16(x, n, 1, NULL, SL_ACT_NONE, NULL, out, 1), "rounded");
-    return out;
+    return dtype == SL_DTYPE_F32 ? (const void *)x : t_round_rows(t, x, rows, dim, ld);
 }
 
 // Sums that are rounded when they are written are those of f32, rounded.
@@ -29,7 +27,7 @@ static void compare_rounded(struct suite *t, struct sl_aggregate_args args, cons
     const size_t bytes = n * ld * sizeof(uint16_t);
     uint16_t *want = t_alloc(t, bytes, 0);
     uint16_t *got = t_copy(t, want, bytes, t_random_below(t, 4) * 2);
-    t_expect_ok(t, t->ref->bias_act_bf16(y, n, args.dim, NULL, SL_ACT_NONE, NULL, want, ld),
+    t_expect_ok(t, t->ref->bias_act_bf16(y, n, args.dim, NULL, SL_ACT_NONE, NULL, NULL, want, ld),
                 "rounded");
     args.y = NULL;
     args.y_bf16 = got;
@@ -55,7 +53,7 @@ static void compare_aggregate(struct suite *t, struct sl_csr_view csr, uint32_t 
     uint32_t n_edges = csr.indptr[csr.n_dst];
     size_t y_bytes = (size_t)csr.n_dst * dim * sizeof(float);
     struct sl_aggregate_args args = {.csr = csr, .dim = dim, .x_dtype = dtype};
-    args.x = random_rows(t, (size_t)csr.n_src * dim, dtype);
+    args.x = random_rows(t, csr.n_src, dim, dtype, &args.x_ld);
     if (flags & ROW_SCALE)
         args.row_scale = t_random_floats(t, csr.n_dst);
     if (flags & COL_SCALE)
@@ -194,7 +192,9 @@ static void bad_aggregate(struct suite *t)
     const int bf16 = t->device->is_host ? SL_EUNSUPPORTED : SL_OK; // cores have none
     args = good;
     uint16_t rounded[2];
-    args.x_dtype = SL_DTYPE_BF16;
+    args.x_dtype = SL_DTYPE_BF16, args.x_ld = 1;
+    t_expect_code(t, t->dev->aggregate(&args), SL_EINVAL, "bf16 rows that overlap");
+    args.x_ld = 2;
     t_expect_code(t, t->dev->aggregate(&args), bf16, "bf16");
     args.x_dtype = SL_DTYPE_F32, args.y_bf16 = rounded, args.y_ld = 2;
     t_expect_code(t, t->dev->aggregate(&args), SL_EINVAL, "two results");

@@ -65,7 +65,7 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, act, mask), "dev");
         same_or_close(t, "y", act, y, want, count, 0.0);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, false, rows, dim, act, mask, db),
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, 0, rows, dim, act, mask, db),
                     "dev backward");
         same_or_close(t, "dx", act, dx, want_dx, count, scale);
         t_close(t, "dbias", db, want_dbias, dim, 1e-5, 1e-6 * scale * (double)(rows + 1));
@@ -74,7 +74,7 @@ static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum 
         first_dbias = db;
         // Without a bias gradient the rest is the same.
         dx = t_copy(t, grad, bytes, skew);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, false, rows, dim, act, mask, NULL),
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, 0, rows, dim, act, mask, NULL),
                     "dev backward without dbias");
         same_or_close(t, "dx without dbias", act, dx, want_dx, count, scale);
     }
@@ -96,11 +96,12 @@ static void compare_rounded(struct suite *t, uint64_t rows, uint32_t dim, uint64
     const float *given = t_copy(t, x, count * sizeof *x, 0);
     uint16_t *fill = t_alloc(t, out_bytes, 0);
     uint16_t *want = t_copy(t, fill, out_bytes, 0);
-    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, bias, act, &dropout, want, ld), "ref");
+    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, bias, act, &dropout, NULL, want, ld), "ref");
     for (size_t skew = 0; skew <= 8; skew += 2) { // none, of an element, of a group of four
         uint16_t *got = t_copy(t, fill, out_bytes, skew);
         const float *from = t_copy(t, x, count * sizeof *x, 2 * skew);
-        t_expect_ok(t, t->dev->bias_act_bf16(from, rows, dim, bias, act, &dropout, got, ld), "dev");
+        t_expect_ok(t, t->dev->bias_act_bf16(from, rows, dim, bias, act, &dropout, NULL, got, ld),
+                    "dev");
         t_same_bits(t, "out", got, want, out_bytes);
         t_same_bits(t, "x", from, given, count * sizeof *x);
     }
@@ -108,8 +109,19 @@ static void compare_rounded(struct suite *t, uint64_t rows, uint32_t dim, uint64
     float *y = t_copy(t, x, count * sizeof *x, 0);
     t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, act, &dropout), "bias_act");
     uint16_t *then = t_copy(t, fill, out_bytes, 0);
-    t_expect_ok(t, t->ref->bias_act_bf16(y, rows, dim, NULL, SL_ACT_NONE, NULL, then, ld), "round");
+    t_expect_ok(t, t->ref->bias_act_bf16(y, rows, dim, NULL, SL_ACT_NONE, NULL, NULL, then, ld),
+                "round");
     t_same_bits(t, "bias_act, then rounded", then, want, out_bytes);
+    // Both at once, in place too.
+    for (size_t skew = 0; skew <= 4; skew += 4) {
+        uint16_t *got = t_copy(t, fill, out_bytes, 0);
+        float *both = t_copy(t, x, count * sizeof *x, skew);
+        const float *from = skew ? both : x;
+        t_expect_ok(t, t->dev->bias_act_bf16(from, rows, dim, bias, act, &dropout, both, got, ld),
+                    "both");
+        t_same_bits(t, "rounded of both", got, want, out_bytes);
+        t_same_bits(t, "f32 of both", both, y, count * sizeof *y);
+    }
     t_end(t);
 }
 
@@ -125,10 +137,11 @@ static void compare_backward_of_rounded(struct suite *t, uint64_t rows, uint32_t
     struct sl_dropout dropout = random_dropout(t, rate);
     float *x = t_random_floats(t, count), *grad = t_random_floats(t, count);
     float *dbias = t_random_floats(t, dim), *wide = t_alloc(t, bytes, 0);
-    uint16_t *y = t_alloc(t, count * sizeof *y, t_random_below(t, 5) * 2);
-    t_expect_ok(t, t->ref->bias_act_bf16(x, rows, dim, NULL, act, &dropout, y, dim), "forward");
+    uint64_t ld;
+    t_expect_ok(t, t->ref->bias_act(x, rows, dim, NULL, act, &dropout), "forward");
+    const uint16_t *y = t_round_rows(t, x, rows, dim, &ld);
     for (size_t i = 0; i < count; i++) {
-        const uint32_t bits = (uint32_t)y[i] << 16;
+        const uint32_t bits = (uint32_t)y[i / dim * ld + i % dim] << 16;
         memcpy(&wide[i], &bits, sizeof bits);
     }
     for (int biased = 0; biased < 2; biased++) {
@@ -137,12 +150,11 @@ static void compare_backward_of_rounded(struct suite *t, uint64_t rows, uint32_t
             dx[i] = t_copy(t, grad, bytes, 0);
             db[i] = biased ? t_copy(t, dbias, dim * sizeof *dbias, 0) : NULL;
         }
-        t_expect_ok(t, t->dev->bias_act_backward(dx[0], y, true, rows, dim, act, &dropout, db[0]),
+        t_expect_ok(t, t->dev->bias_act_backward(dx[0], y, ld, rows, dim, act, &dropout, db[0]),
                     "dev");
-        t_expect_ok(t,
-                    t->dev->bias_act_backward(dx[1], wide, false, rows, dim, act, &dropout, db[1]),
+        t_expect_ok(t, t->dev->bias_act_backward(dx[1], wide, 0, rows, dim, act, &dropout, db[1]),
                     "dev of f32");
-        t_expect_ok(t, t->ref->bias_act_backward(dx[2], y, true, rows, dim, act, &dropout, db[2]),
+        t_expect_ok(t, t->ref->bias_act_backward(dx[2], y, ld, rows, dim, act, &dropout, db[2]),
                     "ref");
         t_same_bits(t, "dx", dx[0], dx[1], bytes);
         same_or_close(t, "dx by ref", act, dx[0], dx[2], count, 2);
@@ -155,10 +167,10 @@ static void compare_backward_of_rounded(struct suite *t, uint64_t rows, uint32_t
 static void backward_of_rounded(struct suite *t)
 {
     static const uint32_t widths[] = {1, 8, 47, 64, 130, 256};
-    for (size_t d = 0; d < SL_COUNT_OF(widths); d++)
+    for (size_t d = 0; d < 3 * SL_COUNT_OF(widths); d++) // each with several distances of rows
         for (int act = SL_ACT_RELU; act <= SL_ACT_LEAKY_RELU; act++)
-            compare_backward_of_rounded(t, 5 + 60 * d, widths[d], (enum sl_activation)act,
-                                        d & 1 ? 0.5f : 0);
+            compare_backward_of_rounded(t, 5 + 20 * d, widths[d % SL_COUNT_OF(widths)],
+                                        (enum sl_activation)act, d & 1 ? 0.5f : 0);
 }
 
 void test_bias_act_bf16(struct suite *t)
@@ -167,9 +179,9 @@ void test_bias_act_bf16(struct suite *t)
     float x[2] = {1, 2};
     if (t->device->is_host) {
         t_begin(t, "bias_act_bf16 is not for cores");
-        t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, out, 2),
+        t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, out, 2),
                       SL_EUNSUPPORTED, "cores");
-        t_expect_code(t, t->dev->bias_act_backward(x, out, true, 1, 2, SL_ACT_RELU, NULL, NULL),
+        t_expect_code(t, t->dev->bias_act_backward(x, out, 2, 1, 2, SL_ACT_RELU, NULL, NULL),
                       SL_EUNSUPPORTED, "cores, backward");
         t_end(t);
         return;
@@ -187,15 +199,15 @@ void test_bias_act_bf16(struct suite *t)
     compare_rounded(t, 0, 64, 64, SL_ACT_RELU, 1, 0.5f);
     t_begin(t, "bias_act_bf16 of NaN, and of what is too large");
     x[0] = NAN, x[1] = 3.4e38f;
-    t_expect_ok(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_RELU, NULL, out, 2), "dev");
+    t_expect_ok(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_RELU, NULL, NULL, out, 2), "dev");
     t_expect(t, (out[0] & 0x7fffu) > 0x7f80u, "NaN became %04x", out[0]);
     t_expect(t, out[1] == 0x7f80u, "3.4e38 became %04x", out[1]);
     t_end(t);
     t_begin(t, "bias_act_bf16 refuses bad arguments");
-    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, out, 1), SL_EINVAL,
-                  "rows that overlap");
-    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, 2), SL_EINVAL,
-                  "out of NULL");
+    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, out, 1),
+                  SL_EINVAL, "rows that overlap");
+    t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, NULL, 2),
+                  SL_EINVAL, "out of NULL");
     t_end(t);
 }
 

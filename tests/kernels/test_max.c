@@ -12,8 +12,10 @@ static const uint32_t dims[] = {1, 3, 15, 16, 17, 31, 40, 48, 63, 64, 65, 100, 1
 // ---- aggregate_max ------------------------------------------------------------------------------
 
 // Sources with many equal elements, so that the first of equals matters, and a few NaN.
-static void *max_source(struct suite *t, size_t n, enum sl_dtype dtype)
+static const void *max_source(struct suite *t, uint64_t rows, uint32_t dim, enum sl_dtype dtype,
+                              uint64_t *ld)
 {
+    const size_t n = rows * dim;
     if (dtype == SL_DTYPE_F16) {
         uint16_t *x = t_random_halves(t, n);
         for (size_t i = 0; i < n; i++)
@@ -28,7 +30,7 @@ static void *max_source(struct suite *t, size_t n, enum sl_dtype dtype)
         if (t_random_below(t, 100) == 0)
             x[i] = t_random_below(t, 3) ? -INFINITY : NAN;
     }
-    return x;
+    return dtype == SL_DTYPE_F32 ? (const void *)x : t_round_rows(t, x, rows, dim, ld);
 }
 
 // NaN for NaN and otherwise the same bits.
@@ -48,11 +50,14 @@ static void compare_max(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_
     if (!t_affords(t, ((double)n_dst * degree + hub) * dim))
         return;
     t_begin(t, "aggregate_max n_dst=%u n_src=%u degree=%u hub=%u dim=%u %s", n_dst, n_src, degree,
-            hub, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32");
+            hub, dim,
+            dtype == SL_DTYPE_F16   ? "f16"
+            : dtype == SL_DTYPE_F32 ? "f32"
+                                    : "bf16");
     struct sl_csr_view csr = t_random_csr(t, n_dst, n_src, degree, hub);
     size_t n = (size_t)n_dst * dim, n_x = (size_t)n_src * dim;
     struct sl_aggregate_max_args args = {.csr = csr, .dim = dim, .x_dtype = dtype};
-    args.x = max_source(t, n_x, dtype);
+    args.x = max_source(t, n_src, dim, dtype, &args.x_ld);
     float *want = args.y = t_alloc(t, n * sizeof(float), 0);
     uint32_t *want_from = args.from = t_alloc(t, n * sizeof(uint32_t), 0);
     t_expect_ok(t, t->ref->aggregate_max(&args), "ref");
@@ -154,6 +159,12 @@ static void bad_max(struct suite *t)
     args = good;
     args.dim = 0;
     t_expect_code(t, t->dev->aggregate_max(&args), SL_EINVAL, "no columns");
+    args = good;
+    args.x_dtype = SL_DTYPE_BF16, args.x_ld = 1;
+    t_expect_code(t, t->dev->aggregate_max(&args), SL_EINVAL, "bf16 rows that overlap");
+    args.x_ld = 2;
+    t_expect_code(t, t->dev->aggregate_max(&args), t->device->is_host ? SL_EUNSUPPORTED : SL_OK,
+                  "bf16, which cores have none of");
     struct sl_aggregate_max_grad_args grad = {
         .csr = csr, .transposed = csr, .t_edge = &edge, .dim = 2, .from = from, .dy = x, .dx = dx};
     t_expect_ok(t, t->dev->aggregate_max_backward(&grad), "good arguments of backward");
@@ -164,9 +175,10 @@ static void bad_max(struct suite *t)
 
 static void check_max(struct suite *t)
 {
+    static const enum sl_dtype dtypes[] = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16};
     for (size_t d = 0; d < SL_COUNT_OF(dims); d++)
-        for (int half = 0; half < 2; half++) {
-            enum sl_dtype dtype = half ? SL_DTYPE_F16 : SL_DTYPE_F32;
+        for (int i = 0; i < (t->device->is_host ? 2 : 3); i++) {
+            enum sl_dtype dtype = dtypes[i];
             compare_max(t, 120, 200, 5, 0, dims[d], dtype);
             compare_max(t, 50, 30, 3, 700, dims[d], dtype);
         }

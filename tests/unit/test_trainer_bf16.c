@@ -222,7 +222,7 @@ static bool are_rounded(const struct scene *s, const float *board)
         for (uint64_t r = 0; r < of->shape[0]; r++) {
             const float *from = board + of->offset + r * of->shape[1];
             assert_ok(sl_kernels_ref()->bias_act_bf16(from, 1, (uint32_t)of->shape[1], NULL,
-                                                      SL_ACT_NONE, NULL, row, of->shape[1]));
+                                                      SL_ACT_NONE, NULL, NULL, row, of->shape[1]));
             const uint16_t *at = copy + ((const uint16_t *)there.p - w->copy) + r * there.ld;
             same &= memcmp(at, row, of->shape[1] * sizeof *row) == 0;
         }

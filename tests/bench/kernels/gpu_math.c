@@ -125,7 +125,7 @@ static void run_bias_act(void *context)
 static void run_bias_act_backward(void *context)
 {
     const struct pass *c = context;
-    perf_check(c->p, c->p->kernels->bias_act_backward(c->y, c->x, false, c->rows, c->dim, c->act,
+    perf_check(c->p, c->p->kernels->bias_act_backward(c->y, c->x, 0, c->rows, c->dim, c->act,
                                                       c->dropout, c->dbeta));
 }
 

@@ -130,7 +130,7 @@ static void run_bias_act(void *context)
 static void run_bias_act_backward(void *context)
 {
     const struct pass *c = context;
-    perf_check(c->p, c->p->kernels->bias_act_backward(c->x, c->y, false, c->rows, c->dim, c->act,
+    perf_check(c->p, c->p->kernels->bias_act_backward(c->x, c->y, 0, c->rows, c->dim, c->act,
                                                       c->dropout, c->dbias));
 }
 
