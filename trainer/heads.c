@@ -99,7 +99,8 @@ int sl_heads_sum(const struct sl_layer_env *env, const struct sl_layer *layer, c
                                        tape->y));
     if (!layer->options->residual)
         return SL_OK;
-    return sl_layer_last_product(env, layer, tape->x, n_dst, residual, 1, tape->y, &tape->after);
+    const struct sl_layer_term own[2] = {sl_layer_source(layer, tape, residual)};
+    return sl_layer_last_products(env, layer, own, n_dst, 1, tape->y, &tape->after);
 }
 
 int sl_heads_spread(const struct sl_layer_env *env, const struct sl_layer *layer, float *dy,
@@ -122,7 +123,8 @@ int sl_heads_residual_backward(const struct sl_layer_env *env, const struct sl_l
     const uint32_t n_dst = tape->hop.csr.n_dst;
     if (!layer->options->residual)
         return SL_OK;
-    SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, n_dst, dweight));
+    const struct sl_layer_gradient own = sl_layer_source_gradient(layer, tape, dweight);
+    SL_TRY(sl_layer_product_gradient(env, layer, dy, &own, n_dst));
     return dx ? sl_layer_product_backward(env, layer, dy, n_dst, weight, 1, dx) : SL_OK;
 }
 

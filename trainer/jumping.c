@@ -41,22 +41,37 @@ struct product {
     uint32_t stride;
 };
 
+// Rows (hidden) as products read them.
+static struct sl_operand rows_of_f32(const struct sl_jumping *j, const float *h)
+{
+    return (struct sl_operand){h, j->hidden, false};
+}
+
+// The output of a layer likewise.
+static struct sl_operand output_of(const struct sl_jumping *j, const struct sl_jumping_tape *tape,
+                                   uint32_t layer)
+{
+    const uint16_t *rounded = tape->rounded[layer];
+    return rounded ? (struct sl_operand){rounded, sl_layer_pitch(j->hidden), true}
+                   : rows_of_f32(j, tape->h[layer]);
+}
+
 // outputs = h (rows, hidden) W_l' + beta * outputs + bias.
 static int product(const struct sl_layer_env *env, const struct sl_jumping *j, const float *params,
-                   const struct product *p, const float *h, uint64_t rows)
+                   const struct product *p, struct sl_operand h, uint64_t rows)
 {
     const float *weight = params + j->offset[WEIGHT];
     if (j->kind == SL_JUMPING_CAT)
         weight += (uint64_t)p->layer * j->hidden;
     const struct sl_operand w = sl_rounded_weights_find(env->rounded, weight, width(j));
     const struct sl_gemm_bias_act_args args = {
-        .precision = env->precision | (w.bf16 ? SL_PRECISION_B : 0),
+        .precision = env->precision | (h.bf16 ? SL_PRECISION_A : 0) | (w.bf16 ? SL_PRECISION_B : 0),
         .m = rows,
         .n = j->n_outputs,
         .k = j->hidden,
-        .a = h,
+        .a = h.p,
         .b = w.p,
-        .lda = j->hidden,
+        .lda = h.ld,
         .ldb = w.ld,
         .beta = p->beta,
         .c = p->outputs,
@@ -78,7 +93,7 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_jumping *
         SL_TRY(env->kernels->maximum(n, tape->h[l], tape->max));
     const struct product all = {
         .bias = params + j->offset[BIAS], .outputs = outputs, .stride = j->n_outputs};
-    return product(env, j, params, &all, tape->max, tape->rows);
+    return product(env, j, params, &all, rows_of_f32(j, tape->max), tape->rows);
 }
 
 int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -96,7 +111,7 @@ int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *
                                     .bias = l == last ? params + j->offset[BIAS] : NULL,
                                     .outputs = out,
                                     .stride = j->n_outputs};
-        SL_TRY(product(env, j, params, &one, tape->h[l], tape->rows));
+        SL_TRY(product(env, j, params, &one, output_of(j, tape, l), tape->rows));
     }
     return SL_OK;
 }
@@ -136,15 +151,15 @@ int sl_jumping_backward(const struct sl_layer_env *env, const struct sl_jumping 
 
 // dW_l (n_outputs, hidden) += doutputs' h.
 static int weight_gradient(const struct sl_layer_env *env, const struct sl_jumping *j,
-                           uint32_t layer, const float *doutputs, const float *h, uint64_t rows,
-                           float *gradient)
+                           uint32_t layer, const float *doutputs, struct sl_operand h,
+                           uint64_t rows, float *gradient)
 {
     float *dweight = gradient + j->offset[WEIGHT];
     if (j->kind == SL_JUMPING_CAT)
         dweight += (uint64_t)layer * j->hidden;
-    return env->kernels->gemm(env->precision, SL_TRANS, SL_NO_TRANS, j->n_outputs, j->hidden, rows,
-                              1, doutputs, j->n_outputs, h, j->hidden, 1, dweight, width(j),
-                              env->pool);
+    return env->kernels->gemm(env->precision | (h.bf16 ? SL_PRECISION_B : 0), SL_TRANS, SL_NO_TRANS,
+                              j->n_outputs, j->hidden, rows, 1, doutputs, j->n_outputs, h.p, h.ld,
+                              1, dweight, width(j), env->pool);
 }
 
 int sl_jumping_gradient(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -154,10 +169,11 @@ int sl_jumping_gradient(const struct sl_layer_env *env, const struct sl_jumping 
     SL_TRY(env->kernels->bias_act_backward(doutputs, tape->outputs, 0, tape->rows, j->n_outputs,
                                            SL_ACT_NONE, &NO_DROPOUT, gradient + j->offset[BIAS]));
     if (j->kind == SL_JUMPING_MAX)
-        return weight_gradient(env, j, 0, doutputs, tape->max, tape->rows, gradient);
+        return weight_gradient(env, j, 0, doutputs, rows_of_f32(j, tape->max), tape->rows,
+                               gradient);
     uint32_t first = j->kind == SL_JUMPING_LAST ? j->n_layers - 1 : 0;
     for (uint32_t l = first; l < j->n_layers; l++)
-        SL_TRY(weight_gradient(env, j, l, doutputs, tape->h[l], tape->rows, gradient));
+        SL_TRY(weight_gradient(env, j, l, doutputs, output_of(j, tape, l), tape->rows, gradient));
     return SL_OK;
 }
 
@@ -197,7 +213,7 @@ int sl_jumping_gather(const struct sl_layer_env *env, const struct sl_jumping *j
             SL_TRY(copy_sums(env, j, bank, layer - 1, rows, to, stride));
         const struct product one = {
             .layer = layer, .beta = layer > 0, .outputs = to, .stride = stride};
-        return product(env, j, params, &one, h, rows);
+        return product(env, j, params, &one, rows_of_f32(j, h), rows);
     }
     if (layer == 0)
         return env->device->copy(bank, h, rows * j->hidden * sizeof *bank);
@@ -220,5 +236,5 @@ int sl_jumping_finish(const struct sl_layer_env *env, const struct sl_jumping *j
                                 .bias = params + j->offset[BIAS],
                                 .outputs = outputs,
                                 .stride = j->n_outputs};
-    return product(env, j, params, &all, h, rows);
+    return product(env, j, params, &all, rows_of_f32(j, h), rows);
 }

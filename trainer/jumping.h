@@ -36,16 +36,18 @@ struct sl_jumping {
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_jumping_tape {
     uint64_t rows;
-    const float *h[SL_CONFIG_MAX_LAYERS]; // (at least `rows`, hidden) the layers' outputs
-    float *max;                           // (rows, hidden), of SL_JUMPING_MAX
-    float *outputs;                       // (rows, n_outputs)
+    // (at least `rows`, hidden) the layers' outputs; NULL where `rounded` is enough: but for max.
+    const float *h[SL_CONFIG_MAX_LAYERS];
+    const uint16_t *rounded[SL_CONFIG_MAX_LAYERS]; // the same as bf16 in padded rows, or NULL
+    float *max;                                    // (rows, hidden), of SL_JUMPING_MAX
+    float *outputs;                                // (rows, n_outputs)
 };
 
 // lin.weight and lin.bias; returns how many: 0 for SL_JUMPING_NONE.
 uint32_t sl_jumping_describe(const struct sl_jumping *jumping,
                              struct sl_tensor tensors[SL_JUMPING_TENSORS]);
 
-// outputs (rows, n_outputs, in the pool); tape->rows and tape->h are given. kind is not
+// outputs (rows, n_outputs, in the pool); tape->rows, tape->h and tape->rounded are given. kind is not
 // SL_JUMPING_NONE. SL_ENOMEM.
 int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *jumping,
                        const float *params, struct sl_jumping_tape *tape, float **outputs);

@@ -91,6 +91,11 @@ uint64_t sl_layer_pitch(uint64_t columns)
     return (columns + 7) / 8 * 8;
 }
 
+uint16_t *sl_layer_bf16(const struct sl_layer_env *env, uint64_t rows, uint64_t columns)
+{
+    return (uint16_t *)(void *)sl_layer_floats(env, rows * sl_layer_pitch(columns) / 2);
+}
+
 void *sl_layer_note(const struct sl_layer_env *env, size_t bytes)
 {
     void *p = sl_mempool_alloc(env->notes, bytes);
@@ -177,10 +182,9 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
     return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
-// y = both terms' x weight' + beta * y.
-static int add_products(const struct sl_layer_env *env, const struct sl_layer *layer,
-                        const struct sl_layer_term terms[2], uint64_t rows, float beta, float *y,
-                        struct sl_layer_epilogue *after)
+int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_term terms[2], uint64_t rows, float beta, float *y,
+                           struct sl_layer_epilogue *after)
 {
     struct sl_operand w[2];
     for (int i = 0; i < 2; i++)
@@ -214,13 +218,6 @@ static int add_products(const struct sl_layer_env *env, const struct sl_layer *l
     return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
-int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
-                           struct sl_layer_epilogue *after)
-{
-    return add_products(env, layer, terms, rows, 0, y, after);
-}
-
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, uint64_t rows, const float *weight, float beta,
                               float *dx)
@@ -232,11 +229,12 @@ int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_la
 }
 
 int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,
-                              const float *dy, const float *x, uint64_t rows, float *dweight)
+                              const float *dy, const struct sl_layer_gradient *of, uint64_t rows)
 {
-    return env->kernels->gemm(env->precision, SL_TRANS, SL_NO_TRANS, layer->d_out, layer->d_in,
-                              rows, 1, dy, layer->d_out, x, layer->d_in, 1, dweight, layer->d_in,
-                              env->pool);
+    const uint64_t ld = of->bf16 ? sl_layer_pitch(of->d_in) : of->d_in;
+    return env->kernels->gemm(env->precision | (of->bf16 ? SL_PRECISION_B : 0), SL_TRANS,
+                              SL_NO_TRANS, layer->d_out, of->d_in, rows, 1, dy, layer->d_out, of->x,
+                              ld, 1, of->dweight, of->d_in, env->pool);
 }
 
 int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -373,9 +371,8 @@ int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer,
                                      NULL, rows, x);
 }
 
-// The tape's source rows as products read them, and what they are multiplied with.
-static struct sl_layer_term source_term(const struct sl_layer *layer,
-                                        const struct sl_layer_tape *tape, const float *weight)
+struct sl_layer_term sl_layer_source(const struct sl_layer *layer, const struct sl_layer_tape *tape,
+                                     const float *weight)
 {
     const bool bf16 = tape->half && tape->half_dtype == SL_DTYPE_BF16;
     return (struct sl_layer_term){bf16 ? tape->half : tape->x, weight, weight ? layer->d_in : 0,
@@ -408,26 +405,19 @@ int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tap
     return env->kernels->aggregate(&args);
 }
 
-// tape->aggregated (n_dst, d_in) = A x.
-static int aggregate_first(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           struct sl_layer_tape *tape)
+int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
+                                    const struct sl_layer_tape *tape, const void *x,
+                                    enum sl_dtype x_dtype, uint32_t dim, void **out)
 {
-    const bool rounds = sl_layer_rounds(env);
-    const uint64_t ld = rounds ? sl_layer_pitch(layer->d_in) : layer->d_in;
-    const uint64_t n = tape->hop.csr.n_dst * ld;
-    struct sl_aggregate_args args = tape->half
-                                        ? sums_of(tape, tape->half, tape->half_dtype, layer->d_in)
-                                        : sums_of(tape, tape->x, SL_DTYPE_F32, layer->d_in);
-    tape->aggregated = sl_layer_floats(env, rounds ? (n + 1) / 2 : n);
-    if (!tape->aggregated)
-        return SL_ENOMEM;
-    if (rounds) {
-        args.y_bf16 = tape->aggregated;
-        args.y_ld = ld;
+    struct sl_aggregate_args args = sums_of(tape, x, x_dtype, dim);
+    const uint64_t n_dst = tape->hop.csr.n_dst;
+    if (sl_layer_rounds(env)) {
+        args.y_ld = sl_layer_pitch(dim);
+        *out = args.y_bf16 = sl_layer_bf16(env, n_dst, dim);
     } else {
-        args.y = tape->aggregated;
+        *out = args.y = sl_layer_floats(env, n_dst * dim);
     }
-    return env->kernels->aggregate(&args);
+    return *out ? env->kernels->aggregate(&args) : SL_ENOMEM;
 }
 
 // The same sum over the transposed hop, rows and columns exchanged.
@@ -477,26 +467,28 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         if (!z)
             return SL_ENOMEM;
         SL_TRY(sl_layer_widen(env, layer, csr->n_src, tape));
-        const struct sl_layer_term first[2] = {source_term(layer, tape, weight)};
-        SL_TRY(add_products(env, layer, first, csr->n_src, 0, z, NULL));
+        const struct sl_layer_term first[2] = {sl_layer_source(layer, tape, weight)};
+        SL_TRY(sl_layer_last_products(env, layer, first, csr->n_src, 0, z, NULL));
         SL_TRY(sl_layer_aggregate(env, tape, z, SL_DTYPE_F32, layer->d_out, tape->y));
-        const struct sl_layer_term last[2] = {source_term(layer, tape, own)};
-        return own ? add_products(env, layer, last, csr->n_dst, 1, tape->y, after) : SL_OK;
+        const struct sl_layer_term last[2] = {sl_layer_source(layer, tape, own)};
+        return own ? sl_layer_last_products(env, layer, last, csr->n_dst, 1, tape->y, after)
+                   : SL_OK;
     }
     if (own)
         SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
-    SL_TRY(aggregate_first(env, layer, tape));
+    SL_TRY(sl_layer_aggregate_for_products(env, tape, tape->half ? tape->half : tape->x,
+                                           tape->half ? tape->half_dtype : SL_DTYPE_F32,
+                                           layer->d_in, &tape->aggregated));
     const struct sl_layer_term terms[] = {
         {tape->aggregated, weight, layer->d_in, sl_layer_rounds(env)},
-        source_term(layer, tape, own)};
-    return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, after);
+        sl_layer_source(layer, tape, own)};
+    return sl_layer_last_products(env, layer, terms, csr->n_dst, 0, tape->y, after);
 }
 
-// The same rows in the gradient of what they were multiplied with, or of nothing (NULL).
-static struct sl_layer_gradient source_gradient(const struct sl_layer *layer,
-                                                const struct sl_layer_tape *tape, float *dweight)
+struct sl_layer_gradient sl_layer_source_gradient(const struct sl_layer *layer,
+                                                  const struct sl_layer_tape *tape, float *dweight)
 {
-    const struct sl_layer_term x = source_term(layer, tape, NULL);
+    const struct sl_layer_term x = sl_layer_source(layer, tape, NULL);
     return (struct sl_layer_gradient){x.x, dweight, dweight ? layer->d_in : 0, x.bf16};
 }
 
@@ -509,7 +501,7 @@ static int backward_aggregated(const struct sl_layer_env *env, const struct sl_l
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer_gradient both[] = {
         {tape->aggregated, dweight, layer->d_in, sl_layer_rounds(env)},
-        source_gradient(layer, tape, down)};
+        sl_layer_source_gradient(layer, tape, down)};
     SL_TRY(sl_layer_product_gradients(env, layer, before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
@@ -532,8 +524,8 @@ static int backward_transformed(const struct sl_layer_env *env, const struct sl_
         return SL_ENOMEM;
     SL_TRY(sl_layer_aggregate_backward(env, tape, dy, layer->d_out, dz));
     const struct sl_bias_act_gradient none = {0};
-    const struct sl_layer_gradient of[2] = {source_gradient(layer, tape, dweight)};
-    const struct sl_layer_gradient of_own[2] = {source_gradient(layer, tape, down)};
+    const struct sl_layer_gradient of[2] = {sl_layer_source_gradient(layer, tape, dweight)};
+    const struct sl_layer_gradient of_own[2] = {sl_layer_source_gradient(layer, tape, down)};
     SL_TRY(sl_layer_product_gradients(env, layer, &none, dz, of, csr->n_src));
     if (down)
         SL_TRY(sl_layer_product_gradients(env, layer, &none, dy, of_own, csr->n_dst));

@@ -99,9 +99,12 @@ struct sl_layer_epilogue {
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_layer_tape {
     struct sl_hop hop;
-    const float *x; // (n_src, d_in); with `half` what sl_layer_widen() has made of it
-    // (n_src, d_in) as they are stored in 2 bytes, of kinds that read them, or NULL: features of
-    // f16, or on a GPU that multiplies in bf16 the rounded output of the layer before.
+    // (n_src, d_in); with `half` of f16 what sl_layer_widen() has made of it, of bf16 there for
+    // kinds that say reads_f32.
+    const float *x;
+    // As they are stored in 2 bytes, or NULL: features of f16 (n_src, d_in), of kinds that read
+    // them; on a GPU that multiplies in bf16 the rounded output of the layer before, (n_src,
+    // sl_layer_pitch(d_in)).
     const void *half;
     enum sl_dtype half_dtype;  // F16 or BF16
     bool training;             // batch statistics and dropout
@@ -160,8 +163,8 @@ struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // blocks carry the in-degrees of their input nodes
     bool reads_half;    // forward takes tape->half of f16 in place of x
-    bool (*reads_bf16)(const struct sl_layer *layer); // and of bf16; NULL: no
-    bool (*self_edge)(const struct sl_layer *layer);  // inference lists name the vertex; NULL: no
+    bool (*reads_f32)(const struct sl_layer *layer); // x beside tape->half of bf16; NULL: no
+    bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
 
     // SL_EINVAL when a layer of these widths cannot be (heads that do not divide them); NULL:
@@ -217,11 +220,13 @@ int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *l
 // Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);
-// Whether rows that products alone read are bf16 from the first: on GPUs whose products would round
-// them each time that they read them. Bits are the same.
+// Whether rows that products read are bf16 from the first: on GPUs whose products would round them
+// each time that they read them. Bits are the same.
 bool sl_layer_rounds(const struct sl_layer_env *env);
 // Elements from one such row to the next: 16 bytes, as tensor cores want them.
 uint64_t sl_layer_pitch(uint64_t columns);
+// Pool memory for such rows, (rows, sl_layer_pitch(columns)), or NULL after sl_fail().
+uint16_t *sl_layer_bf16(const struct sl_layer_env *env, uint64_t rows, uint64_t columns);
 
 // Notes, the processor's (not zeroed); or NULL after sl_fail().
 void *sl_layer_note(const struct sl_layer_env *env, size_t bytes);
@@ -265,6 +270,11 @@ int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer,
 // y (n_dst, dim) = A x, where A is the hop under its edges' weights and the tape's scales.
 int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                        const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y);
+// The same for products alone to read: *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16
+// in padded rows.
+int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
+                                    const struct sl_layer_tape *tape, const void *x,
+                                    enum sl_dtype x_dtype, uint32_t dim, void **out);
 // dx (n_src, dim) = A' dy.
 int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                                 const float *dy, uint32_t dim, float *dx);
@@ -302,18 +312,18 @@ struct sl_layer_term {
     uint32_t d_in;
     bool bf16; // x is, (rows, sl_layer_pitch(d_in)); else f32
 };
-// y (rows, d_out) = both terms' x weight', in one pass over y; the second one's d_in may be 0.
-// `after` as above.
+// The tape's source rows as products read them; weight NULL: a term that is nothing.
+struct sl_layer_term sl_layer_source(const struct sl_layer *layer, const struct sl_layer_tape *tape,
+                                     const float *weight);
+// y (rows, d_out) = both terms' x weight' + beta * y, in one pass over y; the second one's d_in may
+// be 0. `after` as above.
 int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
+                           const struct sl_layer_term terms[2], uint64_t rows, float beta, float *y,
                            struct sl_layer_epilogue *after);
 // dx (rows, d_in) = dy (rows, d_out) weight + beta * dx.
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, uint64_t rows, const float *weight, float beta,
                               float *dx);
-// dweight (d_out, d_in) += dy' x over `rows` rows.
-int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,
-                              const float *dy, const float *x, uint64_t rows, float *dweight);
 // x (rows, d_in) and dweight (d_out, d_in).
 struct sl_layer_gradient {
     const void *x;
@@ -321,6 +331,12 @@ struct sl_layer_gradient {
     uint32_t d_in;
     bool bf16; // as above
 };
+// Of the tape's source rows; dweight NULL: of nothing.
+struct sl_layer_gradient sl_layer_source_gradient(const struct sl_layer *layer,
+                                                  const struct sl_layer_tape *tape, float *dweight);
+// dweight += dy' x over `rows` rows.
+int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,
+                              const float *dy, const struct sl_layer_gradient *of, uint64_t rows);
 // `before` applied to dy, then the same of both (the second one's d_in may be 0), which reads dy
 // once.
 int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,

@@ -185,8 +185,9 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     own->z = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     if (!own->z)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_product(env, &wide, tape->x, csr->n_src, params + layer->offset[LIN_WEIGHT], 0,
-                            own->z));
+    const struct sl_layer_term lin[2] = {
+        sl_layer_source(layer, tape, params + layer->offset[LIN_WEIGHT])};
+    SL_TRY(sl_layer_last_products(env, &wide, lin, csr->n_src, 0, own->z, NULL));
     SL_TRY(attend(env, layer, params, tape, own));
     return sl_heads_sum(env, layer, own->z, own->kept, params + layer->offset[RES_WEIGHT], tape);
 }
@@ -251,8 +252,9 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     SL_TRY(attend_backward(env, layer, tape, dheads, dz, &dscore_src, &dscore_dst));
-    SL_TRY(sl_layer_product_gradient(env, &wide, dz, tape->x, csr->n_src,
-                                     gradient + layer->offset[LIN_WEIGHT]));
+    const struct sl_layer_gradient lin =
+        sl_layer_source_gradient(layer, tape, gradient + layer->offset[LIN_WEIGHT]);
+    SL_TRY(sl_layer_product_gradient(env, &wide, dz, &lin, csr->n_src));
     if (dx)
         SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src,
                                          params + layer->offset[LIN_WEIGHT], 0, dx));
@@ -397,8 +399,16 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     return sl_heads_infer_residual(env, layer, piece, params + layer->offset[RES_WEIGHT]);
 }
 
+// The scores do.
+static bool reads_f32(const struct sl_layer *layer)
+{
+    (void)layer;
+    return true;
+}
+
 const struct sl_layer_kind sl_layer_gat = {
     .name = "gat",
+    .reads_f32 = reads_f32,
     .self_edge = sl_heads_self_edge,
     .bias = BIAS,
     .check = sl_heads_check,

@@ -62,16 +62,17 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return RES_WEIGHT + 1;
 }
 
-// out (rows, columns) = x (rows, d_in) weight' + bias, of that many columns from `first` on.
-static int transform(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
-                     uint64_t rows, const float *weight, const float *bias, uint32_t first,
+// out (rows, columns) = x weight' + bias, of that many columns from `first` on.
+static int transform(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     struct sl_layer_term x, uint64_t rows, const float *bias, uint32_t first,
                      uint32_t columns, float *out)
 {
     struct sl_layer some = *layer;
     some.d_out = columns;
     struct sl_layer_epilogue add = {.offered = true, .bias = bias + first, .act = SL_ACT_NONE};
-    return sl_layer_last_product(env, &some, x, rows, weight + (uint64_t)first * layer->d_in, 0,
-                                 out, &add);
+    x.weight += (uint64_t)first * layer->d_in;
+    const struct sl_layer_term terms[2] = {x};
+    return sl_layer_last_products(env, &some, terms, rows, 0, out, &add);
 }
 
 // Some heads of l and r, and what belongs to them.
@@ -117,10 +118,10 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     tape->own = own;
     if (!own->l || !own->r || !own->alpha)
         return SL_ENOMEM;
-    SL_TRY(transform(env, layer, tape->x, csr->n_src, params + layer->offset[L_WEIGHT],
-                     params + layer->offset[L_BIAS], 0, all, own->l));
-    SL_TRY(transform(env, layer, tape->x, csr->n_dst, params + layer->offset[R_WEIGHT],
-                     params + layer->offset[R_BIAS], 0, all, own->r));
+    SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[L_WEIGHT]),
+                     csr->n_src, params + layer->offset[L_BIAS], 0, all, own->l));
+    SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[R_WEIGHT]),
+                     csr->n_dst, params + layer->offset[R_BIAS], 0, all, own->r));
     const struct pairs pairs = {csr,    heads,  sl_heads_width(layer),
                                 own->l, own->r, params + layer->offset[ATT]};
     SL_TRY(shares(env, &pairs, own->alpha));
@@ -198,12 +199,13 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
 
 // What dz (rows, H*C) of one side gives its weight, its bias and dx (NULL: not asked for).
 static int transform_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                              const float *x, float *dz, uint64_t rows, const float *weight,
-                              float *dweight, float *dbias, float beta, float *dx)
+                              const struct sl_layer_tape *tape, float *dz, uint64_t rows,
+                              const float *weight, float *dweight, float *dbias, float beta,
+                              float *dx)
 {
     const struct sl_layer wide = sl_heads_widened(layer);
     const struct sl_bias_act_gradient before = {.dbias = dbias};
-    const struct sl_layer_gradient of[2] = {{x, dweight, wide.d_in, false}};
+    const struct sl_layer_gradient of[2] = {sl_layer_source_gradient(layer, tape, dweight)};
     SL_TRY(sl_layer_product_gradients(env, &wide, &before, dz, of, rows));
     return dx ? sl_layer_product_backward(env, &wide, dz, rows, weight, beta, dx) : SL_OK;
 }
@@ -222,9 +224,9 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient + at[ATT], dl, dr));
-    SL_TRY(transform_backward(env, layer, tape->x, dl, csr->n_src, params + at[L_WEIGHT],
+    SL_TRY(transform_backward(env, layer, tape, dl, csr->n_src, params + at[L_WEIGHT],
                               gradient + at[L_WEIGHT], gradient + at[L_BIAS], 0, dx));
-    SL_TRY(transform_backward(env, layer, tape->x, dr, csr->n_dst, params + at[R_WEIGHT],
+    SL_TRY(transform_backward(env, layer, tape, dr, csr->n_dst, params + at[R_WEIGHT],
                               gradient + at[R_WEIGHT], gradient + at[R_BIAS], 1, dx));
     return sl_heads_residual_backward(env, layer, dy, tape, params + at[RES_WEIGHT],
                                       gradient + at[RES_WEIGHT], dx);
@@ -234,8 +236,9 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 static int make_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
                      const float *params, const float *x, uint32_t rows, float **out)
 {
-    return transform(env, layer, x, rows, params + layer->offset[L_WEIGHT],
-                     params + layer->offset[L_BIAS], 0, sl_heads_columns(layer), out[0]);
+    const struct sl_layer_term of_x = {x, params + layer->offset[L_WEIGHT], layer->d_in, false};
+    return transform(env, layer, of_x, rows, params + layer->offset[L_BIAS], 0,
+                     sl_heads_columns(layer), out[0]);
 }
 
 // What some heads of a piece are computed from, and memory for as many.
@@ -265,8 +268,10 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
                        const struct group *g, uint32_t first, uint32_t n)
 {
     const uint32_t width = sl_heads_width(layer), column = first * width;
-    SL_TRY(transform(env, layer, g->own_x, g->csr.n_dst, params + layer->offset[R_WEIGHT],
-                     params + layer->offset[R_BIAS], column, n * width, g->r));
+    const struct sl_layer_term own = {g->own_x, params + layer->offset[R_WEIGHT], layer->d_in,
+                                      false};
+    SL_TRY(transform(env, layer, own, g->csr.n_dst, params + layer->offset[R_BIAS], column,
+                     n * width, g->r));
     const struct pairs pairs = {&g->csr, n,    width,
                                 g->l,    g->r, params + layer->offset[ATT] + column};
     SL_TRY(shares(env, &pairs, g->alpha));

@@ -176,16 +176,9 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                                  params + layer->offset[LIN_WEIGHT], 0, piece->y, piece->after);
 }
 
-static bool reads_bf16(const struct sl_layer *layer)
-{
-    (void)layer;
-    return true;
-}
-
 const struct sl_layer_kind sl_layer_gcn = {
     .name = "gcn",
     .reads_half = true,
-    .reads_bf16 = reads_bf16,
     .needs_degrees = true,
     .self_edge = own_loop,
     .bias = BIAS,

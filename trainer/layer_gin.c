@@ -197,16 +197,16 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                                  piece->y, piece->after);
 }
 
-// The gradient of eps reads f32.
-static bool reads_bf16(const struct sl_layer *layer)
+// The gradient of eps does.
+static bool reads_f32(const struct sl_layer *layer)
 {
-    return !layer->options->train_eps;
+    return layer->options->train_eps;
 }
 
 const struct sl_layer_kind sl_layer_gin = {
     .name = "gin",
     .reads_half = true,
-    .reads_bf16 = reads_bf16,
+    .reads_f32 = reads_f32,
     .bias = LIN1_BIAS,
     .describe = describe,
     .forward = forward,

@@ -70,16 +70,17 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
     const struct sl_aggregate_max_args args = {
         .csr = *csr,
         .dim = layer->d_in,
-        .x_dtype = tape->half ? SL_DTYPE_F16 : SL_DTYPE_F32,
+        .x_dtype = tape->half ? tape->half_dtype : SL_DTYPE_F32,
         .x = tape->half ? tape->half : tape->x,
+        .x_ld = sl_layer_pitch(layer->d_in),
         .y = own->max,
         .from = own->from,
     };
     SL_TRY(env->kernels->aggregate_max(&args));
     const struct sl_layer_term terms[] = {
         {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
-        {tape->x, params + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
-    return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, &tape->after);
+        sl_layer_source(layer, tape, params + layer->offset[LIN_R_WEIGHT])};
+    return sl_layer_last_products(env, layer, terms, csr->n_dst, 0, tape->y, &tape->after);
 }
 
 static int backward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -90,7 +91,7 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
     const struct own *own = tape->own;
     const struct sl_layer_gradient both[] = {
         {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
-        {tape->x, gradient + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
+        sl_layer_source_gradient(layer, tape, gradient + layer->offset[LIN_R_WEIGHT])};
     SL_TRY(sl_layer_product_gradients(env, layer, &tape->before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
@@ -218,19 +219,12 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     const struct sl_layer_term terms[] = {
         {rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
         {own, params + layer->offset[LIN_R_WEIGHT], layer->d_in, false}};
-    return sl_layer_last_products(env, layer, terms, n_dst, piece->y, piece->after);
-}
-
-// The maximum reads f32.
-static bool reads_bf16(const struct sl_layer *layer)
-{
-    return !is_max(layer);
+    return sl_layer_last_products(env, layer, terms, n_dst, 0, piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_graphsage = {
     .name = "graphsage",
     .reads_half = true,
-    .reads_bf16 = reads_bf16,
     .self_edge = is_gcn,
     .bias = LIN_L_BIAS,
     .describe = describe,

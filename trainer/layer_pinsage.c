@@ -36,9 +36,9 @@ static const struct sl_dropout NO_DROPOUT;
 
 // What forward leaves for backward.
 struct own {
-    float *q;      // (n_src, d_out)
-    float *pooled; // (n_dst, d_out) n
-    float *z;      // (n_dst, d_out); NULL for the model's last layer
+    float *q;     // (n_src, d_out)
+    void *pooled; // (n_dst, d_out) n, where sl_layer_rounds() as bf16
+    float *z;     // (n_dst, d_out); NULL for the model's last layer
 };
 
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
@@ -88,18 +88,19 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     SL_TRY(sl_layer_row_sums(env, csr, tape->hop.weights, SL_ROW_INVERSE, &tape->row_scale));
     tape->col_scale = tape->self_scale = NULL;
     own->q = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
-    own->pooled = sl_layer_floats(env, n);
     own->z = sl_layer_floats(env, n);
     tape->y = layer->last ? own->z : sl_layer_floats(env, n);
-    if (!own->q || !own->pooled || !own->z || !tape->y)
+    if (!own->q || !own->z || !tape->y)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT],
-                                 0, own->q, &q));
-    SL_TRY(sl_layer_aggregate(env, tape, own->q, SL_DTYPE_F32, layer->d_out, own->pooled));
+    const struct sl_layer_term for_q[2] = {
+        sl_layer_source(layer, tape, params + layer->offset[Q_WEIGHT])};
+    SL_TRY(sl_layer_last_products(env, layer, for_q, csr->n_src, 0, own->q, &q));
+    SL_TRY(sl_layer_aggregate_for_products(env, tape, own->q, SL_DTYPE_F32, layer->d_out,
+                                           &own->pooled));
     const struct sl_layer_term terms[] = {
-        {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out, false},
-        {tape->x, params + layer->offset[SELF_WEIGHT], layer->d_in, false}};
-    SL_TRY(sl_layer_last_products(env, layer, terms, csr->n_dst, own->z, &z));
+        {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out, sl_layer_rounds(env)},
+        sl_layer_source(layer, tape, params + layer->offset[SELF_WEIGHT])};
+    SL_TRY(sl_layer_last_products(env, layer, terms, csr->n_dst, 0, own->z, &z));
     return finish(env, layer, own->z, csr->n_dst, tape->y);
 }
 
@@ -132,11 +133,11 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct sl_bias_act_gradient q = {
         .y = own->q, .act = SL_ACT_RELU, .dbias = gradient + layer->offset[Q_BIAS]};
     const struct sl_layer_gradient of_q[2] = {
-        {tape->x, gradient + layer->offset[Q_WEIGHT], layer->d_in, false}};
+        sl_layer_source_gradient(layer, tape, gradient + layer->offset[Q_WEIGHT])};
     SL_TRY(finish_backward(env, layer, tape, dy));
     const struct sl_layer_gradient both[] = {
-        {tape->x, gradient + layer->offset[SELF_WEIGHT], layer->d_in, false},
-        {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out, false}};
+        sl_layer_source_gradient(layer, tape, gradient + layer->offset[SELF_WEIGHT]),
+        {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out, sl_layer_rounds(env)}};
     SL_TRY(sl_layer_product_gradients(env, layer, &z, dy, both, csr->n_dst));
     float *dpooled = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     float *dq = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);

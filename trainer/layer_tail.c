@@ -45,13 +45,7 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                           training && around->hidden ? *dropout : NO_DROPOUT};
 }
 
-// Elements between rows of an output that is bf16; 0: it is f32.
-static uint64_t output_pitch(const struct sl_layer_tail *around, const struct sl_layer *layer)
-{
-    return around->rounds ? sl_layer_pitch(layer->d_out) : 0;
-}
-
-// The last pass: bias, activation and dropout of x in place, or to bf16.
+// The last pass: bias, activation and dropout of x in place, to bf16, or both.
 static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                      uint32_t dim, const float *bias, float *x, struct sl_layer_tail_tape *tape)
 {
@@ -59,11 +53,13 @@ static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail 
     tape->y = x;
     if (!around->rounds)
         return env->kernels->bias_act(x, tape->rows, dim, bias, act, &tape->dropout);
-    tape->y = sl_layer_floats(env, tape->rows * sl_layer_pitch(dim) / 2);
-    if (!tape->y)
+    tape->rounded = sl_layer_bf16(env, tape->rows, dim);
+    if (!tape->rounded)
         return SL_ENOMEM;
-    return env->kernels->bias_act_bf16(x, tape->rows, dim, bias, act, &tape->dropout, NULL, tape->y,
-                                       sl_layer_pitch(dim));
+    if (!around->keeps)
+        tape->y = NULL;
+    return env->kernels->bias_act_bf16(x, tape->rows, dim, bias, act, &tape->dropout, tape->y,
+                                       tape->rounded, sl_layer_pitch(dim));
 }
 
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
@@ -95,16 +91,18 @@ int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer
     float *dbias =
         layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : gradient + layer->offset[layer->kind->bias];
     *before = (struct sl_bias_act_gradient){.dbias = dbias};
+    const void *output = tape->rounded ? (const void *)tape->rounded : tape->y;
+    const uint64_t ld = tape->rounded ? sl_layer_pitch(layer->d_out) : 0;
     if (!normalises(around)) {
-        before->y = tape->y;
-        before->y_bf16_ld = output_pitch(around, layer);
+        before->y = output;
+        before->y_bf16_ld = ld;
         before->act = activation_of(around);
         before->dropout = tape->dropout;
         return SL_OK;
     }
     const struct sl_norm norm = norm_of(around, layer);
-    SL_TRY(k->bias_act_backward(dy, tape->y, output_pitch(around, layer), tape->rows, layer->d_out,
-                                around->activation, &tape->dropout, NULL));
+    SL_TRY(k->bias_act_backward(dy, output, ld, tape->rows, layer->d_out, around->activation,
+                                &tape->dropout, NULL));
     return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }
 

@@ -6,9 +6,9 @@
  * Without a norm all is one pass over the rows, in place.
  *
  * ROUNDING. On a GPU that multiplies in bf16 the last pass of a hidden layer writes its output as
- * bf16, elsewhere, where the next layer's aggregation and products read it (model.h says when).
- * What a layer's product has left is then of no use to anybody, and the pass is none of the
- * product's own.
+ * bf16, elsewhere, where the next layer's aggregation and products read it. What a layer's product
+ * has left is then of no use to anybody, unless somebody reads the output as f32 too (model.h says
+ * who), and the pass is none of the product's own.
  */
 #ifndef SL_TRAINER_LAYER_TAIL_H
 #define SL_TRAINER_LAYER_TAIL_H
@@ -21,7 +21,8 @@
 
 struct sl_layer_tail {
     bool hidden; // norm, activation and dropout follow the bias
-    bool rounds; // the output of a batch is bf16 then, as the next layer reads it
+    bool rounds; // the output of a batch is bf16 then
+    bool keeps;  // and f32 beside it
     enum sl_activation activation;
     enum sl_norm_kind norm;
     uint64_t norm_offset[SL_NORM_TENSORS];
@@ -31,7 +32,8 @@ struct sl_layer_tail {
 struct sl_layer_tail_tape {
     uint64_t rows;
     struct sl_dropout dropout;
-    void *y; // (rows, d_out) the output: f32, or where the tail rounds bf16
+    float *y;          // (rows, d_out) the output; NULL where it is bf16 alone
+    uint16_t *rounded; // (rows, sl_layer_pitch(d_out)) the output as bf16, or NULL
     struct sl_norm_tape norm;
 };
 
@@ -42,14 +44,14 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                              bool training, const struct sl_dropout *dropout);
 
 // x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
-// output: x itself where there is no norm and nothing is rounded. `applied`: the layer has taken
+// output: x itself where there is no norm. `applied`: the layer has taken
 // the offer, and x is the output already. SL_ENOMEM.
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                           const struct sl_layer *layer, const float *params, float *x,
                           uint64_t rows, bool applied, bool training,
                           const struct sl_dropout *dropout, struct sl_layer_tail_tape *tape);
 
-// dy (rows, d_out) in: gradient of tape->y; out: with `before` applied to it, of what the layer
+// dy (rows, d_out) in: gradient of the output; out: with `before` applied to it, of what the layer
 // computed. gradient (flat) += .
 int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                            const struct sl_layer *layer, const float *params,

@@ -41,12 +41,12 @@ static int add_layer(struct sl_model *model, const struct sl_layer_kind *kind, u
     return SL_OK;
 }
 
-static bool rounds_hidden(const struct sl_model *model, uint32_t hidden)
+// Whether hidden outputs that are bf16 are read as f32, too.
+static bool reads_f32(const struct sl_model *model)
 {
     const struct sl_layer *layer = &model->layer[0];
-    return sl_layer_rounds(&model->env) && model->jumping.kind == SL_JUMPING_NONE &&
-           hidden == sl_layer_pitch(hidden) && layer->kind->reads_bf16 &&
-           layer->kind->reads_bf16(layer);
+    return model->jumping.kind == SL_JUMPING_MAX ||
+           (layer->kind->reads_f32 && layer->kind->reads_f32(layer));
 }
 
 static void add_surround(struct sl_model *model, uint32_t l)
@@ -56,7 +56,8 @@ static void add_surround(struct sl_model *model, uint32_t l)
     *around = (struct sl_layer_tail){.hidden = !layer->last,
                                      .activation = model->options.activation,
                                      .norm = model->options.norm,
-                                     .rounds = model->rounds && !layer->last};
+                                     .rounds = sl_layer_rounds(&model->env) && !layer->last,
+                                     .keeps = reads_f32(model)};
     if (layer->last)
         return;
     char prefix[24];
@@ -138,7 +139,6 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : hidden,
                          last ? model->n_outputs : hidden, last));
     }
-    model->rounds = rounds_hidden(model, hidden);
     for (uint32_t l = 0; l < layers; l++)
         add_surround(model, l);
     uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
@@ -243,7 +243,23 @@ static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
     };
 }
 
-// One layer and what surrounds it; the output is model->around_tape[l].y.
+// The source rows of a layer: features x, or the output of the layer before.
+static void take_source(const struct sl_model *model, uint32_t l, const void *x,
+                        struct sl_layer_tape *tape)
+{
+    const struct sl_layer_tail_tape *before = l > 0 ? &model->around_tape[l - 1] : NULL;
+    tape->half_dtype = before ? SL_DTYPE_BF16 : SL_DTYPE_F16;
+    if (before) {
+        tape->x = before->y;
+        tape->half = before->rounded;
+    } else if (model->half) {
+        tape->half = x;
+    } else {
+        tape->x = x;
+    }
+}
+
+// One layer and what surrounds it; the output is in model->around_tape[l]. x: features.
 static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
                          uint32_t l, const void *x, bool training)
 {
@@ -256,13 +272,9 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         .batch = (uint32_t)block.header->batch,
         .layer = SL_MODEL_OWN_DROPOUT + l,
     };
-    const bool half = l == 0 ? model->half : model->rounds;
-    *tape = (struct sl_layer_tape){.hop = hop_of(block, model->n_layers - 1 - l),
-                                   .x = half ? NULL : x,
-                                   .half = half ? x : NULL,
-                                   .half_dtype = l == 0 ? SL_DTYPE_F16 : SL_DTYPE_BF16,
-                                   .training = training,
-                                   .dropout = dropout};
+    *tape = (struct sl_layer_tape){
+        .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
+    take_source(model, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
     tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
@@ -305,11 +317,11 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
                                          .batch = (uint32_t)block.header->batch};
         SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in, &input));
     }
-    const void *source = x;
     for (uint32_t l = 0; l < model->n_layers; l++) {
         SL_TRY(check_abort(model));
-        SL_TRY(forward_layer(model, params, block, l, source, training));
-        source = model->jumping_tape.h[l] = model->around_tape[l].y;
+        SL_TRY(forward_layer(model, params, block, l, x, training));
+        model->jumping_tape.h[l] = model->around_tape[l].y;
+        model->jumping_tape.rounded[l] = model->around_tape[l].rounded;
     }
     *outputs = model->around_tape[model->n_layers - 1].y;
     if (model->jumping.kind == SL_JUMPING_NONE)

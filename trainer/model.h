@@ -16,9 +16,10 @@
  * still be running when they return.
  *
  * On a GPU that multiplies in bf16 the outputs of hidden layers are bf16 in the memory of a batch,
- * rounded when they are written, where the kind reads them so, no jumping knowledge reads them, and
- * rows are whole 16 bytes (`rounds`). Products would have rounded them anyway; sums over neighbours
- * and the activation's derivative see the rounded values then. Layer-wise inference keeps f32.
+ * rounded when they are written, in rows of whole 16 bytes. Products would have rounded them
+ * anyway; sums over neighbours, their maximum and the activation's derivative see the rounded
+ * values then. Whoever is not to see them finds f32 beside: kinds that say so (reads_f32), and
+ * jumping knowledge's maximum. Layer-wise inference keeps f32.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
  * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
@@ -60,8 +61,7 @@ struct sl_model {
     uint64_t n_params;
 
     float dropout, input_dropout;
-    bool half;   // features of batches are f16 (sl_model_take_half)
-    bool rounds; // outputs of hidden layers are bf16 in batches
+    bool half; // features of batches are f16 (sl_model_take_half)
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;

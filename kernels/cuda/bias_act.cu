@@ -113,8 +113,7 @@ int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const flo
                           uint16_t *out, uint64_t ld)
 {
     SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
-    struct bias_act_forward f = {
-        x, y, out, ld, bias, rows * dim, dim, act, sl_mask_of(dropout)};
+    struct bias_act_forward f = {x, y, out, ld, bias, rows * dim, dim, act, sl_mask_of(dropout)};
     if (f.n == 0)
         return SL_OK;
     bool aligned = sl_aligned16(x, y) && groups_are_whole(out, dim, ld);
@@ -271,7 +270,8 @@ int sl_cuda_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint
 {
     SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16_ld, rows, dim, act, dropout, dbias));
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
-    struct bias_act_backward b = {dy, y, y_bf16_ld, rows * dim, dim, act, keep, sl_mask_of(dropout)};
+    struct bias_act_backward b = {dy,  y,   y_bf16_ld, rows * dim,
+                                  dim, act, keep,      sl_mask_of(dropout)};
     bool masks = act != SL_ACT_NONE || b.mask.on;
     bool of_y = y_bf16_ld ? groups_are_whole(y, dim, y_bf16_ld) : (uintptr_t)y % 16 == 0;
     bool aligned = sl_aligned16(dy) && (act == SL_ACT_NONE || of_y);
