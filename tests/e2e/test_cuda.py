@@ -116,9 +116,11 @@ def test_a_gpu_trains_as_cores_do(box, name, changes):
     ("graphsage", {}),
     ("gcn", {"model.kind": "gcn"}),
     ("gin", {"model.kind": "gin", "model.norm": "batch"}),
+    ("max", {"model.aggregator": "max", "model.jumping": "max", "model.hidden": 12}),
+    ("gat", {"model.kind": "gat", "model.heads": 2}),
 )
 def test_bf16_learns_as_fp32_does(box, name, changes):
-    """With hidden rows that are bf16 from the first: in three layers they are added up as such."""
+    """With hidden rows that are bf16 from the first: in three layers they are read as such."""
     layers = {"model.layers": 3, "sampler.fanout": [3, 3, 3], "evaluate.fanout": [4, 4, 4]}
     found = {}
     for precision, cache in (("fp32", "none"), ("bf16", "none"), ("bf16", "degree")):
