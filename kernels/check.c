@@ -158,14 +158,23 @@ static int check_source(const char *op, enum sl_dtype dtype, uint64_t ld, uint32
     return SL_OK;
 }
 
+// What they come to: in f32, or as bf16.
+static int check_sums(const char *op, uint32_t rows, uint32_t dim, const float *y,
+                      const uint16_t *y_bf16, uint64_t ld)
+{
+    if (rows > 0 && !y == !y_bf16)
+        return sl_fail(SL_EINVAL, "%s: y and y_bf16: wanted one of them, the other one NULL", op);
+    if (y_bf16 && ld < dim)
+        return sl_fail(SL_EINVAL, "%s: rows are %llu apart: wanted at least %u", op,
+                       (unsigned long long)ld, dim);
+    return SL_OK;
+}
+
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_csr(OPERATION, &args->csr));
     WANT(args->dim > 0, "rows of dimension 0");
-    WANT(args->csr.n_dst == 0 || (args->y == NULL) != (args->y_bf16 == NULL),
-         "y and y_bf16: wanted one of them, the other one NULL");
-    WANT(!args->y_bf16 || args->y_ld >= args->dim, "rows are %llu apart: wanted at least %u",
-         (unsigned long long)args->y_ld, args->dim);
+    SL_TRY(check_sums(OPERATION, args->csr.n_dst, args->dim, args->y, args->y_bf16, args->y_ld));
     WANT(args->csr.n_src == 0 || args->x, "x is NULL");
     SL_TRY(check_source(OPERATION, args->x_dtype, args->x_ld, args->dim));
     if (args->self_scale)
@@ -285,7 +294,7 @@ int sl_check_aggregate_max(const struct sl_aggregate_max_args *args)
     SL_TRY(sl_check_csr(OPERATION, &args->csr));
     WANT(args->dim > 0, "rows of dimension 0");
     SL_TRY(check_source(OPERATION, args->x_dtype, args->x_ld, args->dim));
-    WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
+    SL_TRY(check_sums(OPERATION, args->csr.n_dst, args->dim, args->y, args->y_bf16, args->y_ld));
     WANT(!has_edges(&args->csr) || args->x, "x is NULL");
     return SL_OK;
 }

@@ -206,6 +206,8 @@ struct sl_aggregate_max_args {
     const void *x;         // (n_src, dim), of BF16 (n_src, x_ld)
     uint64_t x_ld;         // of BF16
     float *y;              // out (n_dst, dim)
+    uint16_t *y_bf16;      // on GPUs with y NULL, as of struct sl_aggregate_args
+    uint64_t y_ld;
     // out (n_dst, dim) the edge that an element came from, the first of equals; UINT32_MAX for
     // none. NULL where backward is not asked for.
     uint32_t *from;

@@ -35,6 +35,7 @@ struct own {
     float *before; // (n_dst, d_out) the sum after lins.0 with its bias; after the activation too
                    // where there is no norm
     float *after;  // (n_dst, d_out) the input of lins.1; `before` where there is no norm
+    uint16_t *rounded; // the same as bf16 in padded rows, where sl_layer_rounds(); or NULL
     struct sl_norm_tape norm;
 };
 
@@ -80,6 +81,29 @@ static int scales(const struct sl_layer_env *env, const float *eps, struct sl_la
     return env->kernels->fill_sum(csr->n_dst, 1.0f, eps, tape->self_scale);
 }
 
+// The input of lins.1 as products read it.
+static struct sl_layer_term inner_rows(const struct sl_layer *layer, const struct own *own,
+                                       const float *weight)
+{
+    const bool bf16 = own->rounded != NULL;
+    return (struct sl_layer_term){bf16 ? (const void *)own->rounded : own->after, weight,
+                                  layer->d_out, bf16};
+}
+
+// own->after by `bias` (NULL: it has it) and the activation; rounded beside where products want it.
+static int activate(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
+                    const float *bias, enum sl_activation act, struct own *own)
+{
+    const uint32_t dim = layer->d_out;
+    if (!sl_layer_rounds(env))
+        return env->kernels->bias_act(own->after, rows, dim, bias, act, &NO_DROPOUT);
+    own->rounded = sl_layer_bf16(env, rows, dim);
+    if (!own->rounded)
+        return SL_ENOMEM;
+    return env->kernels->bias_act_bf16(own->after, rows, dim, bias, act, &NO_DROPOUT, own->after,
+                                       own->rounded, sl_layer_pitch(dim));
+}
+
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
@@ -88,8 +112,9 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     enum sl_activation act = layer->options->activation;
     const float *bias = params + layer->offset[LIN0_BIAS];
     const bool normal = layer->options->norm != SL_NORM_NONE;
-    struct sl_layer_epilogue inner = {
-        .offered = true, .bias = bias, .act = normal ? SL_ACT_NONE : act};
+    struct sl_layer_epilogue inner = {.offered = normal || !sl_layer_rounds(env),
+                                      .bias = bias,
+                                      .act = normal ? SL_ACT_NONE : act};
     struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
         return SL_ENOMEM;
@@ -101,23 +126,26 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, input_gradient,
                               &inner, tape));
     own->before = own->after = tape->y;
-    if (!inner.applied)
-        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, inner.act, &NO_DROPOUT));
+    if (!normal && !inner.applied)
+        SL_TRY(activate(env, layer, n_dst, bias, act, own));
     if (normal) {
+        if (!inner.applied)
+            SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, SL_ACT_NONE, &NO_DROPOUT));
         const struct sl_norm norm = norm_of(layer);
         own->after = sl_layer_floats(env, (uint64_t)n_dst * d_out);
         if (!own->after)
             return SL_ENOMEM;
         SL_TRY(sl_norm_forward(env, &norm, params, own->before, n_dst, tape->training, own->after,
                                &own->norm));
-        SL_TRY(k->bias_act(own->after, n_dst, d_out, NULL, act, &NO_DROPOUT));
+        SL_TRY(activate(env, layer, n_dst, NULL, act, own));
     }
     tape->y = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!tape->y)
         return SL_ENOMEM;
     const struct sl_layer square = sl_layer_square(layer);
-    return sl_layer_last_product(env, &square, own->after, n_dst,
-                                 params + layer->offset[LIN1_WEIGHT], 0, tape->y, &tape->after);
+    const struct sl_layer_term lin1[2] = {
+        inner_rows(layer, own, params + layer->offset[LIN1_WEIGHT])};
+    return sl_layer_last_products(env, &square, lin1, n_dst, 0, tape->y, &tape->after);
 }
 
 // The sum of <dsum_i, x_i> over the destinations, where dsum = d lins.0.
@@ -145,8 +173,9 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct sl_layer square = sl_layer_square(layer);
     struct sl_bias_act_gradient before = {
         .y = own->after, .act = act, .dbias = gradient + layer->offset[LIN0_BIAS]};
+    const struct sl_layer_term rows = inner_rows(layer, own, NULL);
     const struct sl_layer_gradient of_square[2] = {
-        {own->after, gradient + layer->offset[LIN1_WEIGHT], d_out, false}};
+        {rows.x, gradient + layer->offset[LIN1_WEIGHT], d_out, rows.bf16}};
     float *d = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!d)
         return SL_ENOMEM;

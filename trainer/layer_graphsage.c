@@ -25,7 +25,7 @@ enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT };
 
 // What forward leaves for backward, with the aggregator max.
 struct own {
-    float *max;     // (n_dst, d_in)
+    void *max;      // (n_dst, d_in), where sl_layer_rounds() as bf16: products alone read it
     uint32_t *from; // (n_dst, d_in) the edges that it came from
 };
 
@@ -60,8 +60,10 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
         return SL_ENOMEM;
     *own = (struct own){0};
     tape->own = own;
-    uint64_t n = (uint64_t)csr->n_dst * layer->d_in;
-    own->max = sl_layer_floats(env, n);
+    const bool rounds = sl_layer_rounds(env);
+    const uint64_t n = (uint64_t)csr->n_dst * layer->d_in, pitch = sl_layer_pitch(layer->d_in);
+    own->max = rounds ? (void *)sl_layer_bf16(env, csr->n_dst, layer->d_in)
+                      : (void *)sl_layer_floats(env, n);
     own->from = input_gradient ? sl_layer_words(env, n) : NULL;
     tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     if (!own->max || (input_gradient && !own->from) || !tape->y)
@@ -72,13 +74,15 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
         .dim = layer->d_in,
         .x_dtype = tape->half ? tape->half_dtype : SL_DTYPE_F32,
         .x = tape->half ? tape->half : tape->x,
-        .x_ld = sl_layer_pitch(layer->d_in),
-        .y = own->max,
+        .x_ld = pitch,
+        .y = rounds ? NULL : own->max,
+        .y_bf16 = rounds ? own->max : NULL,
+        .y_ld = pitch,
         .from = own->from,
     };
     SL_TRY(env->kernels->aggregate_max(&args));
     const struct sl_layer_term terms[] = {
-        {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
+        {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in, rounds},
         sl_layer_source(layer, tape, params + layer->offset[LIN_R_WEIGHT])};
     return sl_layer_last_products(env, layer, terms, csr->n_dst, 0, tape->y, &tape->after);
 }
@@ -90,7 +94,7 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct own *own = tape->own;
     const struct sl_layer_gradient both[] = {
-        {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in, false},
+        {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in, sl_layer_rounds(env)},
         sl_layer_source_gradient(layer, tape, gradient + layer->offset[LIN_R_WEIGHT])};
     SL_TRY(sl_layer_product_gradients(env, layer, &tape->before, dy, both, csr->n_dst));
     if (!dx)

@@ -143,7 +143,7 @@ static sl_cpu_rows_fn *const variants[2][2] = {{rows_f32, rows_f32_traced},
 int sl_cpu_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_aggregate_max(args));
-    if (args->x_dtype == SL_DTYPE_BF16)
+    if (args->x_dtype == SL_DTYPE_BF16 || args->y_bf16)
         return sl_fail(SL_EUNSUPPORTED, "aggregate_max: rows that are bf16 in memory are for GPUs");
     sl_cpu_parallel_rows(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
                          variants[args->x_dtype == SL_DTYPE_F16][args->from != NULL], args);

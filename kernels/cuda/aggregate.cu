@@ -60,15 +60,10 @@ template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
             if (with_self)
                 sum.at[k] = fmaf(self, sl_widen(own.at[k]), sum.at[k]);
         }
-        if (y) {
+        if (y)
             sl_store<float, N>(y + row * dim, column, sum);
-            return;
-        }
-        sl_pack<uint16_t, N> rounded;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            rounded.at[k] = sl_bf16_bits(sum.at[k]);
-        sl_store<uint16_t, N>(y_bf16 + row * y_ld, column, rounded);
+        else
+            sl_store_rounded<N>(y_bf16 + row * y_ld, column, sum);
     }
 };
 

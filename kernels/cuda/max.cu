@@ -27,7 +27,9 @@ template <typename E, int N> struct max_op : sl_column_places {
     const E *x;
     const uint32_t *indices;
     uint64_t x_ld, dim;
-    float *y;
+    float *y; // NULL: to y_bf16
+    uint16_t *y_bf16;
+    uint64_t y_ld;
     uint32_t *from; // or NULL
 
     __device__ sl_edge_note note(uint32_t e) const
@@ -76,7 +78,10 @@ template <typename E, int N> struct max_op : sl_column_places {
             best.at[k] = sum.best[k];
             edges.at[k] = sum.from[k];
         }
-        sl_store<float, N>(y + row * dim, column, best);
+        if (y)
+            sl_store<float, N>(y + row * dim, column, best);
+        else
+            sl_store_rounded<N>(y_bf16 + row * y_ld, column, best);
         if (from)
             sl_store<uint32_t, N>(from + row * dim, column, edges);
     }
@@ -128,6 +133,8 @@ template <typename E, int N> static int run_max(const struct sl_aggregate_max_ar
     op.x_ld = args->x_dtype == SL_DTYPE_BF16 ? args->x_ld : args->dim;
     op.dim = args->dim;
     op.y = args->y;
+    op.y_bf16 = args->y_bf16;
+    op.y_ld = args->y_ld;
     op.from = args->from;
     return sl_cuda_sum_rows("aggregate_max", op, &args->csr, args->dim, NULL);
 }
@@ -137,6 +144,8 @@ template <typename E> static int run_max_of(const struct sl_aggregate_max_args *
     int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y, args->from);
     if (args->x_dtype == SL_DTYPE_BF16)
         pack = sl_cuda_pack(pack, args->x_ld, args->x, sizeof(E));
+    if (args->y_bf16)
+        pack = sl_cuda_pack(pack, args->y_ld, args->y_bf16, sizeof *args->y_bf16);
     return sl_cuda_by_pack(pack, [&](auto n) { return run_max<E, n>(args); });
 }
 

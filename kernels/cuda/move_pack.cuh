@@ -76,6 +76,18 @@ static __device__ __forceinline__ void sl_store_any(E *row, uint64_t column, boo
         row[column + k] = pack.at[k];
 }
 
+// Rounded to bf16.
+template <int N>
+static __device__ inline void sl_store_rounded(uint16_t *row, uint64_t column,
+                                               const sl_pack<float, N> &pack)
+{
+    sl_pack<uint16_t, N> rounded;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        rounded.at[k] = sl_bf16_bits(pack.at[k]);
+    sl_store<uint16_t, N>(row, column, rounded);
+}
+
 // The widest pack for rows of `dim` elements of `element` bytes in arrays that begin at `begin`,
 // from a pack that was wide enough for others so far: 4, 2 or 1 elements. NULL is aligned.
 static inline int sl_cuda_pack(int so_far, uint64_t dim, const void *begin, size_t element)

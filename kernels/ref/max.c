@@ -23,7 +23,10 @@ int sl_ref_aggregate_max(const struct sl_aggregate_max_args *args)
                     from = e;
                 }
             }
-            args->y[i * dim + c] = best;
+            if (args->y)
+                args->y[i * dim + c] = best;
+            else
+                args->y_bf16[i * args->y_ld + c] = sl_ref_to_bf16(best);
             if (args->from)
                 args->from[i * dim + c] = from;
         }

@@ -44,6 +44,31 @@ static void same_or_nan(struct suite *t, const char *what, const float *got, con
             return;
 }
 
+// What is rounded when it is written is y, rounded; the edges are the same.
+static void compare_rounded(struct suite *t, struct sl_aggregate_max_args args,
+                            const uint32_t *want_from)
+{
+    const uint64_t n_dst = args.csr.n_dst, n = n_dst * args.dim;
+    const uint16_t *want = t_round_rows(t, args.y, n_dst, args.dim, &args.y_ld);
+    const size_t bytes = n_dst * args.y_ld * sizeof *want;
+    args.y = NULL;
+    for (int ref = 0; ref < 2; ref++) {
+        // What is behind the columns stays.
+        uint16_t *got = args.y_bf16 = t_copy(t, want, bytes, t_random_below(t, 4) * 2);
+        for (uint64_t i = 0; i < n; i++)
+            got[i / args.dim * args.y_ld + i % args.dim] = 0x4242;
+        args.from = t_alloc(t, n * sizeof *args.from, 0);
+        t_expect_ok(t, (ref ? t->ref : t->dev)->aggregate_max(&args), ref ? "ref" : "dev");
+        for (uint64_t i = 0; i < n_dst * args.y_ld; i++) {
+            const bool nan = (got[i] & 0x7fffu) > 0x7f80u && (want[i] & 0x7fffu) > 0x7f80u;
+            if (!t_expect(t, nan || got[i] == want[i], "y_bf16[%llu] is %04x, wanted %04x",
+                          (unsigned long long)i, got[i], want[i]))
+                break;
+        }
+        t_same_bits(t, "from beside bf16", args.from, want_from, n * sizeof *args.from);
+    }
+}
+
 static void compare_max(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,
                         uint32_t hub, uint32_t dim, enum sl_dtype dtype)
 {
@@ -80,6 +105,8 @@ static void compare_max(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_
         args.y = t_alloc(t, n * sizeof(float), skew);
         t_expect_ok(t, t->dev->aggregate_max(&args), "dev without from");
         same_or_nan(t, "y without from", args.y, want, n);
+        if (!t->device->is_host && n > 0)
+            compare_rounded(t, args, want_from);
         grad.dx = t_alloc(t, n_x * sizeof(float), skew);
         t_expect_ok(t, t->dev->aggregate_max_backward(&grad), "dev backward");
         t_close(t, "dx", grad.dx, want_dx, n_x, 1e-5, 2e-7 * (1 + t_longest_row(&grad.transposed)));
@@ -163,6 +190,9 @@ static void bad_max(struct suite *t)
     args.x_dtype = SL_DTYPE_BF16, args.x_ld = 1;
     t_expect_code(t, t->dev->aggregate_max(&args), SL_EINVAL, "bf16 rows that overlap");
     args.x_ld = 2;
+    args.y_bf16 = (uint16_t *)(void *)dx, args.y_ld = 2;
+    t_expect_code(t, t->dev->aggregate_max(&args), SL_EINVAL, "two results");
+    args.y_bf16 = NULL;
     t_expect_code(t, t->dev->aggregate_max(&args), t->device->is_host ? SL_EUNSUPPORTED : SL_OK,
                   "bf16, which cores have none of");
     struct sl_aggregate_max_grad_args grad = {
