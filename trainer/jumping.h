@@ -47,7 +47,7 @@ struct sl_jumping_tape {
 uint32_t sl_jumping_describe(const struct sl_jumping *jumping,
                              struct sl_tensor tensors[SL_JUMPING_TENSORS]);
 
-// outputs (rows, n_outputs, in the pool); tape->rows, tape->h and tape->rounded are given. kind is not
+// outputs (rows, n_outputs, in the pool); tape->rows, h and rounded are given. kind is not
 // SL_JUMPING_NONE. SL_ENOMEM.
 int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *jumping,
                        const float *params, struct sl_jumping_tape *tape, float **outputs);

@@ -44,8 +44,8 @@ struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
                                              bool training, const struct sl_dropout *dropout);
 
 // x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
-// output: x itself where there is no norm. `applied`: the layer has taken
-// the offer, and x is the output already. SL_ENOMEM.
+// output: x itself where there is no norm. `applied`: the layer has taken the offer, and x is the
+// output already. SL_ENOMEM.
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
                           const struct sl_layer *layer, const float *params, float *x,
                           uint64_t rows, bool applied, bool training,
