@@ -7,14 +7,14 @@
  * for, from the links, and from how often which rows are read.
  *
  * DESIGN. The GPUs that share are numbered in the job's order, and common/store/placement.h (or
- * one of its rivals) says who of them holds which parts. Parts of GPUs with more room reach further,
- * and every copy of a part may end elsewhere. A GPU with little room may cost the others more than
- * it brings, and those with the least are left out as long as that is better. Who is left out, and
- * whoever is not joined to another by any link, holds for itself what it has room for and reads the
- * others' parts as far as it reaches them.
+ * one of its rivals) says who of them holds which parts. Parts of GPUs with more room reach
+ * further, and every copy of a part may end elsewhere. A GPU with little room may cost the others
+ * more than it brings, and those with the least are left out as long as that is better. Who is left
+ * out, and whoever is not joined to another by any link, holds for itself what it has room for and
+ * reads the others' parts as far as it reaches them.
  *
- * LEAST MOVEMENT. What is dealt out to n GPUs lies elsewhere for the most part when it is dealt out
- * to n + 1. So where a placement has each part once, and busiest links and buses have hardly more to
+ * LEAST MOVEMENT. What is dealt out to n GPUs lies elsewhere for the most part when it is dealt
+ * out to n + 1. So where a placement has each part once, and busiest links and buses have hardly more to
  * do for it, there are SL_LENT_PARTS_MAX parts and each GPU has about as many as the others. From
  * one plan to the next (`before`) each keeps its parts as far as it may have that many; only the
  * others change hands, which is the least that can. `first` stays for the same price. Of other

@@ -133,7 +133,8 @@ static int move(const struct sl_lending *l, const struct move *m, char *between)
 
 /*
  * The moves are in the order of their places, before and after. So those that go down write, from
- * the lowest on, over nothing that is still to be moved; and then those that go up, from the highest.
+ * the lowest on, over nothing that is still to be moved; and then those that go up do, from the
+ * highest.
  */
 static int move_all(const struct sl_lending *l, const struct move *moves, uint32_t n)
 {

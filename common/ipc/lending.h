@@ -15,8 +15,8 @@
  *      fill         piece by piece, all parts alike, but for what has been kept; what is there is
  *                   lent as it comes
  *
- * An element is of one or two planes, as an edge is of its neighbour and of a running sum of weights:
- * the first plane of all parts, then the second.
+ * An element is of one or two planes, as an edge is of its neighbour and of a running sum of
+ * weights: the first plane of all parts, then the second.
  *
  * FAILURE. Memory that is not to be had makes smaller parts; parts that cannot be lent are for this
  * worker alone. Either with a line in the log.
