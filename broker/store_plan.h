@@ -89,10 +89,10 @@ struct sl_store_plan {
 };
 
 // Elements of each part that device d holds.
-static inline uint64_t sl_store_plan_each(const struct sl_store_plan *plan, uint32_t d)
+static inline uint64_t sl_store_plan_each(const struct sl_store_plan *p, uint32_t d)
 {
-    const uint32_t n = (uint32_t)__builtin_popcount(plan->lent.held[d]);
-    return n ? (plan->elements[d] - plan->lent.first) / n : 0;
+    const uint32_t n = (uint32_t)__builtin_popcount(p->lent.held[d]);
+    return n ? (p->elements[d] - p->lent.first) / n : 0;
 }
 
 // SL_ENOMEM.

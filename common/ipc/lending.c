@@ -127,6 +127,7 @@ static int move(const struct sl_lending *l, const struct move *m, char *between)
             from = between;
         }
         SL_TRY(l->device->copy(to, from, n));
+        SL_FAILPOINT(LENT_MOVING);
     }
     return SL_OK;
 }

@@ -95,6 +95,18 @@ def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box, name, gpus)
     assert len(prints) == 1, prints
 
 
+def changing_job(box, before, after, **changes):
+    return gpu_job(
+        box,
+        [gpu(i) for i in range(4)],
+        epochs=3,
+        allocation={"samplers": before[0], "trainers": before[1]},
+        schedule=[{"epoch": 1, "samplers": after[0], "trainers": after[1]}],
+        cache={"policy": "degree", "ratio": ROOM},
+        **changes,
+    )
+
+
 def loaded_by(box, device):
     """Rows that a trainer says it has loaded, each time that it did."""
     for name in glob.glob(box.path("runs", "job", "log", "trainer-*.log")):
@@ -111,15 +123,7 @@ def loaded_by(box, device):
 @not_under("address", SANITIZED)
 @cases(("fewer", (1, 3), (2, 2)), ("more", (2, 2), (1, 3)))
 def test_a_change_of_the_split_changes_the_plan_once(box, name, before, after):
-    job = gpu_job(
-        box,
-        [gpu(i) for i in range(4)],
-        epochs=3,
-        allocation={"samplers": before[0], "trainers": before[1]},
-        schedule=[{"epoch": 1, "samplers": after[0], "trainers": after[1]}],
-        cache={"policy": "degree", "ratio": ROOM},
-    )
-    _, report = train(box, job, 4)
+    _, report = train(box, changing_job(box, before, after), 4)
     store, room = report["store"], int(ROOM * NODES)
     assert (store["parts"], store["plans"]) == (PARTS, 2), store
     each = PARTS // after[1]
@@ -132,6 +136,21 @@ def test_a_change_of_the_split_changes_the_plan_once(box, name, before, after):
     for device in range(max(before[0], after[0]), 4):
         first, second = loaded_by(box, device)
         assert first > room - PARTS and second <= 3 * room // 8, (first, second)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("lent_withdrawn", "lent_moving")
+def test_a_trainer_that_dies_between_two_plans_costs_no_bit(box, point):
+    def once(fail, **changes):
+        job = changing_job(box, (2, 2), (1, 3), **changes)
+        return train(box, job, 4, **({"SLUICE_FAILPOINT": fail} if fail else {}))[1]
+
+    report = once(point)
+    (death,) = report["restarts"]
+    assert death["worker"].startswith("trainer") and "SIGKILL" in death["cause"], death
+    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
+    assert fingerprint(report) == fingerprint(once(None, output="runs/plain"))
 
 
 @timeout(120)
