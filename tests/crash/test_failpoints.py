@@ -28,11 +28,14 @@ STANDBY = {
     "allocation": {"samplers": 1, "trainers": 1, "switching": True},
     "throttle": {"train": 0.02, "standby": 0.02},
 }
+STORAGE = {"store": {"features": "storage"}}
 CHECKPOINTS = {"checkpoint": {"every_updates": 4}}
 # What a job must have to get to a point.
 NEEDS = {
     "sampler_marked": PRESC,
     "trainer_cache": PRESC,
+    "trainer_fetching": STORAGE,
+    "trainer_fetched": STORAGE,
     "trainer_joined": ASYNC,
     "trainer_offered": ASYNC,
     "standby_asleep": STANDBY,
