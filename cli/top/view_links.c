@@ -170,7 +170,8 @@ void sl_view_links(const struct sl_top_model *m, struct sl_area a)
             continue;
         if (r.first)
             draw_heading(m, &r, sl_area_part(a, 0, y, a.w, 1));
-        draw_reader(m, &r, sums, sl_area_part(a, 0, y + r.first, a.w, rows - r.first));
+        draw_reader(m, &r, sums && r.n > n_ways(&r, true),
+                    sl_area_part(a, 0, y + r.first, a.w, rows - r.first));
         y += rows;
     }
     if (left_out > 0 && y > 0)
