@@ -4,7 +4,7 @@ machine's memory under each placement, by whole jobs on emulated GPUs (tests/sim
 import os
 from unittest import mock
 
-from benchlib import BIN, QUICK, SHARED_DATA, Failed, Jobs, derive, part, row, run
+from benchlib import BIN, QUICK, SHARED_DATA, Failed, Jobs, derive, part, read_json, row, run
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 # GPUs -> SLUICE_SIMT_LINKS
@@ -79,44 +79,40 @@ class Reads:
         return "{:.2f} + {:.2f} + {:.2f} MB, {:.2f}".format(*(bytes_ / 1e6 for bytes_ in ways))
 
 
-def fingerprint(report):
-    return report["samples_digest"], report["params_sha256"]
+def kind_row(name, reads, held, hits, foreseen):
+    """held: the share of all that lies on GPUs; hits: of what was read that was read there."""
+    expected = foreseen["at_home"] + foreseen["on_peers"]
+    row(
+        f"{name}, {held:.0%} held",
+        str(reads),
+        f"{hits:.1%} read on GPUs, {expected:.1%} foreseen",
+        hits / expected,
+    )
 
 
-def on_gpus(foreseen, placement):
-    found = foreseen["placements"][placement]
-    return found["at_home"] + found["on_peers"]
-
-
-def machine_rows(jobs, graph, dataset, gpus):
-    """The fingerprint, which is that of all placements."""
-    name, found = f"{graph}, {MACHINE_NAMES[gpus]}", {}
-    for placement in PLACEMENTS:
-        job = links_job(dataset, gpus, placement)
-        foreseen = jobs.dry_run(job)["store"]
-        report = jobs.finish(jobs.start(job))
-        features, edges = (Reads(report, kind, gpus) for kind in ("features", "graph"))
-        found[placement] = (fingerprint(report), edges.all())
-        # Batches that were drawn before there were ranks miss: the last epoch has none of them.
-        hits = report["epochs"][-1]["cache"]["hit_rate"]
-        expected = on_gpus(foreseen, placement)
-        row(
-            f"{name}, {placement}: features",
-            str(features),
-            f"{hits:.1%} on GPUs, {expected:.1%} foreseen",
-            hits / expected,
-        )
-        hits = 1 - edges.memory / edges.all()
-        expected = on_gpus(foreseen["graph"], placement)
-        row(
-            f"{name}, {placement}: graph",
-            str(edges),
-            f"{hits:.1%} on GPUs, {expected:.1%} foreseen",
-            hits / expected,
-        )
-    if len(set(found.values())) != 1:
-        raise Failed(f"{name}: placements differ in what they sampled or trained: {found}")
-    return found["alone"][0]
+def job_rows(jobs, name, dataset, gpus, placement):
+    """What all placements have in common: the samples' digest, the parameters', the graph's bytes."""
+    job = links_job(dataset, gpus, placement)
+    foreseen = jobs.dry_run(job)["store"]
+    report = jobs.finish(jobs.start(job))
+    store, size = report["store"], read_json(os.path.join(dataset, "metadata.json"))
+    features, edges = (Reads(report, kind, gpus) for kind in ("features", "graph"))
+    # Batches that were drawn before there were ranks miss: the last epoch has none of them.
+    kind_row(
+        f"{name}, {placement}: features",
+        features,
+        store["gpu_rows"] / size["num_nodes"],
+        report["epochs"][-1]["cache"]["hit_rate"],
+        foreseen["placements"][placement],
+    )
+    kind_row(
+        f"{name}, {placement}: graph",
+        edges,
+        store["gpu_edges"] / size["num_edges"],
+        1 - edges.memory / edges.all(),
+        foreseen["graph"]["placements"][placement],
+    )
+    return report["samples_digest"], report["params_sha256"], edges.all()
 
 
 def graph_rows(jobs, graph, dataset):
@@ -132,10 +128,13 @@ def graph_rows(jobs, graph, dataset):
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus))),
         }
         with mock.patch.dict(os.environ, settings):
-            found[gpus] = machine_rows(jobs, graph, reordered, gpus)
-    if len(set(found.values())) != 1:
-        raise Failed(f"{graph}: numbers of GPUs differ in what they sampled or trained: {found}")
-    samples, params = found[min(MACHINES)]
+            name = f"{graph}, {MACHINE_NAMES[gpus]}"
+            for placement in PLACEMENTS:
+                found[gpus, placement] = job_rows(jobs, name, reordered, gpus, placement)
+    results = set(found.values())
+    if len(results) != 1:
+        raise Failed(f"{graph}: jobs differ in what they sampled, trained or read: {found}")
+    ((samples, params, _),) = results
     row(f"{graph}: one result in all", f"samples {samples[:12]}", f"parameters {params[:12]}")
 
 
@@ -154,7 +153,7 @@ def few_seeds(jobs, dataset):
 def part_links():
     if not os.path.exists(PLUGIN):
         raise Failed(f"{PLUGIN} is not there: `make tests` builds it")
-    row("MB at home + of other GPUs + in memory, over the busiest link", "", "reads on GPUs")
+    row("MB at home + of other GPUs + in memory, over the busiest link", "")
     with Jobs() as jobs:
         rmat = "rmat --scale 17 --classes 2 --feat-dim 128"
         graph_rows(jobs, "power law", few_seeds(jobs, jobs.generate("power", rmat)))
