@@ -91,7 +91,7 @@ def kind_row(name, reads, held, hits, foreseen):
 
 
 def job_rows(jobs, name, dataset, gpus, placement):
-    """What all placements have in common: the samples' digest, the parameters', the graph's bytes."""
+    """What all placements have in common: digests of samples and parameters, the graph's bytes."""
     job = links_job(dataset, gpus, placement)
     foreseen = jobs.dry_run(job)["store"]
     report = jobs.finish(jobs.start(job))

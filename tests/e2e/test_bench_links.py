@@ -1,4 +1,4 @@
-"""scripts/bench links: what whole jobs on emulated GPUs read over which way, under each placement."""
+"""scripts/bench links: what whole jobs on emulated GPUs read over which way, by placement."""
 
 import os
 import re
