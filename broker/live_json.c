@@ -408,6 +408,7 @@ static void find_rates(const struct facts *f, struct sl_stats *s)
     s->rates.updates = RATE(f, version);
     s->rates.seconds = f->from ? f->seconds : 0;
     s->bytes.blocks = RATE(f, sums.block_bytes);
+    s->bytes.blocks_near = RATE(f, sums.blocks_near_bytes);
     s->bytes.features_cache = RATE(f, sums.hit_bytes);
     s->bytes.features_store = RATE(f, sums.miss_bytes);
 }
@@ -484,6 +485,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.cache_hits = sums->hits;
     s->totals.cache_misses = sums->misses;
     s->totals.block_bytes = sums->block_bytes;
+    s->totals.blocks_near_bytes = sums->blocks_near_bytes;
     s->totals.hit_bytes = sums->hit_bytes;
     s->totals.matched_bytes = sums->matched_bytes;
     s->totals.miss_bytes = sums->miss_bytes;

@@ -56,6 +56,7 @@ static void take_extraction(struct sl_meter *meter, const struct sl_batch_entry 
     const struct sl_span queued = {e->ready_at_ns, e->claimed_at_ns};
     add_time(meter, SL_LIVE_EXTRACT, e->extract_ns);
     add_time(meter, SL_LIVE_WAIT, e->train_wait_ns);
+    meter->sums.blocks_near_bytes += e->near_bytes;
     meter->sums.hits += e->hits;
     meter->sums.misses += e->n_input - SL_MIN(e->hits, (uint64_t)e->n_input);
     meter->sums.hit_bytes += e->hit_bytes;

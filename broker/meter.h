@@ -62,6 +62,7 @@ struct sl_meter_sums {
     uint64_t standby_batches;    // of these, on standby trainers
     uint64_t edges, input_nodes; // of any kind
     uint64_t block_bytes;        // of what was sampled
+    uint64_t blocks_near_bytes;  // of what was extracted, copied within a GPU
     uint64_t hits, misses;       // input nodes that were extracted
     uint64_t hit_bytes, matched_bytes, miss_bytes;
     uint64_t fetch_ns;       // reading their rows from the drive

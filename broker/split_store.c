@@ -97,6 +97,7 @@ static void ask(const struct sl_job_split *s, const enum sl_duty *duty,
 {
     const struct sl_store_site site = site_of(s);
     sl_store_ask(&site, duty, out);
+    out->before = &s->store.plan[SL_LENT_FEATURES].lent;
 }
 
 void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONFIG_MAX_DEVICES])
@@ -126,6 +127,7 @@ void sl_split_plan_graph(struct sl_job_split *s)
         if (sl_split_duty(s, SL_ROLE_SAMPLER, d) == SL_DUTY_WORK)
             room[d] = s->store.graph_room[d];
     sl_store_ask_graph(&site, room, &q);
+    q.before = &s->store.plan[SL_LENT_GRAPH].lent;
     make_plan(s, &q, &plan);
     s->store.graph_of = q.works;
     publish(s, &q, &plan);

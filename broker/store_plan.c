@@ -12,6 +12,9 @@
 
 enum { STEPS_OF_FIRST = 32 };
 
+// More work of the busiest links and buses is no price for parts that stay where they are.
+static const double PRICE_OF_STAYING = 1.05;
+
 _Static_assert((int)SL_PLACEMENT_DEVICES == (int)SL_LENT_PARTS_MAX, "a part for each that shares");
 
 // --- how often rows are read ---------------------------------------------------------------------
@@ -75,9 +78,10 @@ static double met(const struct sl_plan_question *q, uint64_t elements)
 
 // --- what comes from where -----------------------------------------------------------------------
 
-static uint64_t end_of(const struct sl_lent_plan *p)
+// Where elements end of which somebody holds so many in each part.
+static uint64_t end_of(const struct sl_lent_plan *p, uint64_t each)
 {
-    return p->first + p->n_parts * p->part_elements;
+    return p->first + p->n_parts * each;
 }
 
 void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_store_plan *plan,
@@ -86,13 +90,14 @@ void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_stor
     const struct sl_lent_plan *p = &plan->lent;
     memset(share, 0, sizeof(double[SL_LENT_DEVICES_MAX + 1]));
     const uint64_t near = p->held[d] ? p->first : plan->elements[d];
-    const uint64_t begin = SL_MAX(near, p->first), end = SL_MAX(begin, end_of(p));
+    const uint64_t begin = SL_MAX(near, p->first);
     share[d] = met(q, near);
     double rest = 1 - share[d];
     for (uint32_t i = 0; i < p->n_parts; i++) {
         const uint32_t from = p->from[d][i];
         if (from == SL_LENT_NOBODY)
             continue;
+        const uint64_t end = SL_MAX(begin, end_of(p, sl_store_plan_each(plan, from)));
         const double part = (met(q, end) - met(q, begin)) / p->n_parts;
         share[from] += part;
         rest -= part;
@@ -206,6 +211,15 @@ static uint8_t fastest(const struct sl_plan_question *q, const struct sl_lent_pl
     return best;
 }
 
+// Who reads whose copy, once it is known who holds what.
+static void assign_copies(const struct sl_plan_question *q, struct sl_lent_plan *p)
+{
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        for (uint32_t part = 0; part < p->n_parts; part++)
+            if ((q->works | q->reads) >> d & 1)
+                p->from[d][part] = fastest(q, p, d, part);
+}
+
 static void assign_parts(const struct sl_plan_question *q, const struct group *g,
                          const struct sl_placement *placement, struct sl_lent_plan *p)
 {
@@ -213,10 +227,7 @@ static void assign_parts(const struct sl_plan_question *q, const struct group *g
     p->n_parts = g->n;
     for (uint32_t i = 0; i < g->n; i++)
         p->held[g->device[i]] = placement->held[i];
-    for (uint32_t d = 0; d < q->n_devices; d++)
-        for (uint32_t part = 0; part < g->n; part++)
-            if ((q->works | q->reads) >> d & 1)
-                p->from[d][part] = fastest(q, p, d, part);
+    assign_copies(q, p);
     // Among themselves they read as the placement has it, which spreads them over the links.
     for (uint32_t i = 0; i < g->n; i++)
         for (uint32_t part = 0; part < g->n; part++) {
@@ -226,42 +237,141 @@ static void assign_parts(const struct sl_plan_question *q, const struct group *g
         }
 }
 
+/*
+ * All parts that there may be, each to one of the group: about as many to each, and to whoever had
+ * it before as long as that one may have more. Who has most of them may have one more than others,
+ * where they do not come out even.
+ */
+static void deal(const struct sl_plan_question *q, const struct group *g, struct sl_lent_plan *p)
+{
+    const uint32_t each = SL_LENT_PARTS_MAX / g->n;
+    const bool alike = q->before && q->before->n_parts == SL_LENT_PARTS_MAX;
+    uint32_t more = SL_LENT_PARTS_MAX % g->n, open = (UINT32_C(1) << SL_LENT_PARTS_MAX) - 1;
+    memset(p->from, SL_LENT_NOBODY, sizeof p->from);
+    p->n_parts = SL_LENT_PARTS_MAX;
+    for (uint32_t i = 0; alike && i < g->n; i++) {
+        uint32_t had = q->before->held[g->device[i]] & open, quota = each;
+        if (more > 0 && (uint32_t)__builtin_popcount(had) > each)
+            quota++, more--;
+        for (; had && quota > 0; quota--, had &= had - 1)
+            p->held[g->device[i]] |= had & -had;
+        open &= ~p->held[g->device[i]];
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t *held = &p->held[g->device[i]], has = (uint32_t)__builtin_popcount(*held);
+        const uint32_t quota = has > each ? has : each + (more > 0);
+        more -= has <= each && more > 0;
+        for (; has < quota; has++, open &= open - 1)
+            *held |= open & -open;
+    }
+    assign_copies(q, p);
+}
+
 static uint32_t shift_of(const struct sl_plan_question *q)
 {
     return q->kind == SL_LENT_GRAPH ? SL_LENT_EDGE_SHIFT : 0;
 }
 
+// Of each part that device d holds it has room for so many elements.
+static uint64_t room_of_each(const struct sl_plan_question *q, const struct sl_lent_plan *p,
+                             uint32_t d)
+{
+    const uint64_t n = (uint64_t)__builtin_popcount(p->held[d]);
+    const uint64_t room = SL_MIN(q->room[d], q->most);
+    return n && room > p->first ? (room - p->first) / n >> p->shift << p->shift : 0;
+}
+
 // The elements of each device where `first` of them, or a few more, are held by all that share.
-static void size_parts(const struct sl_plan_question *q, const struct group *g, uint32_t most,
-                       uint64_t least, uint64_t first, struct sl_store_plan *out)
+static void size_parts(const struct sl_plan_question *q, const struct group *g, uint64_t first,
+                       struct sl_store_plan *out)
 {
     struct sl_lent_plan *p = &out->lent;
     const uint64_t all = SL_MIN(q->most, q->n_elements);
     p->shift = shift_of(q);
     p->first = SL_MIN(first, all);
-    p->part_elements = SL_MIN((least - p->first) / most, (all - p->first) / g->n);
-    p->part_elements -= p->part_elements & ((UINT64_C(1) << p->shift) - 1);
+    const uint64_t most = (all - p->first) / p->n_parts >> p->shift << p->shift;
+    const uint64_t rest = all - end_of(p, most);
+    bool ends = rest < (uint64_t)p->n_parts << p->shift;
+    p->part_elements = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const uint32_t d = g->device[i];
+        const uint64_t n = (uint64_t)__builtin_popcount(p->held[d]);
+        ends &= p->first + rest + n * most <= q->room[d];
+        p->part_elements = SL_MAX(p->part_elements, SL_MIN(most, room_of_each(q, p, d)));
+    }
     // Less than a run of each part is left: there is room for it on each, or it lies on none.
-    const uint64_t rest = all - end_of(p);
-    if (rest < (uint64_t)g->n << p->shift && p->first + rest + most * p->part_elements <= least)
+    if (ends)
         p->first += rest;
-    out->cached = end_of(p);
     for (uint32_t d = 0; d < q->n_devices; d++) {
-        out->elements[d] =
-            p->held[d] ? p->first + (uint64_t)__builtin_popcount(p->held[d]) * p->part_elements
-            : (q->works | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most)
-                                             : q->room[d];
-        if (q->works >> d & 1)
-            out->cached = SL_MAX(out->cached, SL_MIN(out->elements[d], end_of(p)));
+        const uint64_t n = (uint64_t)__builtin_popcount(p->held[d]);
+        out->elements[d] = n ? p->first + n * SL_MIN(p->part_elements, room_of_each(q, p, d))
+                           : (q->works | q->reads) >> d & 1 ? SL_MIN(q->room[d], q->most)
+                                                            : q->room[d];
+    }
+}
+
+// Different elements on GPUs that work.
+static uint64_t count_cached(const struct sl_plan_question *q, const struct sl_store_plan *plan)
+{
+    const struct sl_lent_plan *p = &plan->lent;
+    uint64_t cached = p->first, alone = 0;
+    for (uint32_t part = 0; part < p->n_parts; part++) {
+        uint64_t most = 0;
+        for (uint32_t d = 0; d < q->n_devices; d++)
+            if (p->held[d] >> part & 1)
+                most = SL_MAX(most, sl_store_plan_each(plan, d));
+        cached += most;
     }
     for (uint32_t d = 0; d < q->n_devices; d++)
         if (q->works >> d & 1 && !p->held[d])
-            out->cached = SL_MAX(out->cached, out->elements[d]);
+            alone = SL_MAX(alone, plan->elements[d]);
+    return SL_MAX(cached, alone);
 }
 
-// The best one of these.
+// --- the best of plans ---------------------------------------------------------------------------
+
+// What is found so far: the best plan, the best of as many parts as there may be, and that in which
+// the most stays where it is.
+struct found {
+    struct sl_store_plan best, dealt, stays;
+};
+
+static void keep_better(struct sl_store_plan *best, const struct sl_store_plan *one)
+{
+    if (!best->lent.n_parts || one->busiest_seconds < best->busiest_seconds)
+        *best = *one;
+}
+
+static void weigh(const struct sl_plan_question *q, struct sl_store_plan *one, struct found *found)
+{
+    const struct sl_lent_plan *p = &one->lent, *before = q->before;
+    if (p->part_elements == 0)
+        return;
+    one->busiest_seconds = busiest(q, one);
+    one->cached = count_cached(q, one);
+    keep_better(&found->best, one);
+    if (p->n_parts == SL_LENT_PARTS_MAX)
+        keep_better(&found->dealt, one);
+    if (before && p->n_parts == before->n_parts && p->first == before->first)
+        keep_better(&found->stays, one);
+}
+
+static void size_all(const struct sl_plan_question *q, const struct group *g, uint64_t least,
+                     struct sl_store_plan *one, struct found *found)
+{
+    for (uint64_t i = 0; i <= STEPS_OF_FIRST; i++) {
+        size_parts(q, g, least / STEPS_OF_FIRST * i, one);
+        weigh(q, one, found);
+    }
+    if (q->before && q->before->first <= least) {
+        size_parts(q, g, q->before->first, one);
+        weigh(q, one, found);
+    }
+}
+
+// All plans of these.
 static int share(const struct sl_plan_question *q, enum sl_store_placement kind,
-                 const struct group *g, struct sl_store_plan *out)
+                 const struct group *g, struct found *found)
 {
     struct sl_placement placement;
     struct sl_store_plan one = {.placement = kind};
@@ -271,31 +381,38 @@ static int share(const struct sl_plan_question *q, enum sl_store_placement kind,
     for (uint32_t i = 0; i < g->n; i++)
         least = SL_MIN(least, q->room[g->device[i]]);
     assign_parts(q, g, &placement, &one.lent);
-    for (uint64_t i = 0; i <= STEPS_OF_FIRST; i++) {
-        size_parts(q, g, placement.most, least, least / STEPS_OF_FIRST * i, &one);
-        one.busiest_seconds = busiest(q, &one);
-        if (one.lent.part_elements &&
-            (!out->lent.n_parts || one.busiest_seconds < out->busiest_seconds))
-            *out = one;
+    size_all(q, g, least, &one, found);
+    if (placement.total == g->n && g->n < SL_LENT_PARTS_MAX) {
+        memset(&one.lent, 0, sizeof one.lent);
+        deal(q, g, &one.lent);
+        size_all(q, g, least, &one, found);
     }
     return SL_OK;
 }
 
-// ... and of all groups.
+// Of all groups.
 static int share_best(const struct sl_plan_question *q, enum sl_store_placement kind,
                       struct sl_store_plan *out)
 {
     uint32_t sorted[SL_LENT_DEVICES_MAX];
     const uint32_t n = sort_candidates(q, sorted);
+    const uint32_t most = SL_MIN(n, (uint32_t)SL_PLACEMENT_DEVICES);
     struct group g;
-    memset(out, 0, sizeof *out);
-    for (uint32_t k = SL_MIN(n, (uint32_t)SL_PLACEMENT_DEVICES); k >= 2; k--) {
-        const bool all = k == SL_MIN(n, (uint32_t)SL_PLACEMENT_DEVICES);
-        if (!all && q->room[sorted[k]] == q->room[sorted[k - 1]])
+    struct found found = {.best.busiest_seconds = 0};
+    for (uint32_t k = most; k >= 2; k--) {
+        if (k < most && q->room[sorted[k]] == q->room[sorted[k - 1]])
             continue;
         choose_group(sorted, k, &g);
-        SL_TRY(share(q, kind, &g, out));
+        SL_TRY(share(q, kind, &g, &found));
     }
+    const double price = found.best.busiest_seconds * PRICE_OF_STAYING;
+    const struct sl_store_plan *cheap[] = {&found.stays, &found.dealt};
+    *out = found.best;
+    for (size_t i = 0; i < SL_COUNT_OF(cheap); i++)
+        if (cheap[i]->lent.n_parts && cheap[i]->busiest_seconds <= price) {
+            *out = *cheap[i];
+            break;
+        }
     return SL_OK;
 }
 

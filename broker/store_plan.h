@@ -7,11 +7,18 @@
  * for, from the links, and from how often which rows are read.
  *
  * DESIGN. The GPUs that share are numbered in the job's order, and common/store/placement.h (or
- * one of its rivals) says who of them holds which parts. All parts are of one size, that of the
- * least room over the most parts that anybody holds; so a GPU with little room may cost the others
+ * one of its rivals) says who of them holds which parts. Parts of GPUs with more room reach
+ * further, and every copy of a part may end elsewhere. A GPU with little room may cost the others
  * more than it brings, and those with the least are left out as long as that is better. Who is left
  * out, and whoever is not joined to another by any link, holds for itself what it has room for and
  * reads the others' parts as far as it reaches them.
+ *
+ * LEAST MOVEMENT. What is dealt out to n GPUs lies elsewhere for the most part when it is dealt
+ * out to n + 1. So where a placement has each part once, and busiest links and buses have hardly more to
+ * do for it, there are SL_LENT_PARTS_MAX parts and each GPU has about as many as the others. From
+ * one plan to the next (`before`) each keeps its parts as far as it may have that many; only the
+ * others change hands, which is the least that can. `first` stays for the same price. Of other
+ * placements parts stay where the GPUs and the rooms stay.
  *
  * FIRST. The hottest rows may lie on each GPU that shares, in room that parts then have not: more
  * is read at home and less over links, and more in the machine's memory. The share of the room is
@@ -67,6 +74,7 @@ struct sl_plan_question {
     uint64_t most; // that may lie on GPUs, all together
     enum sl_store_placement placement;
     const struct sl_store_curve *curve; // NULL: all are read equally often
+    const struct sl_lent_plan *before; // that is to change as little as may be; NULL: there is none
 };
 
 struct sl_store_plan {
@@ -79,6 +87,13 @@ struct sl_store_plan {
     bool proved;                        // no placement of this kind is better
     char reason[SL_STORE_REASON_BYTES]; // why it is this placement
 };
+
+// Elements of each part that device d holds.
+static inline uint64_t sl_store_plan_each(const struct sl_store_plan *p, uint32_t d)
+{
+    const uint32_t n = (uint32_t)__builtin_popcount(p->lent.held[d]);
+    return n ? (p->elements[d] - p->lent.first) / n : 0;
+}
 
 // SL_ENOMEM.
 int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *out);

@@ -230,6 +230,9 @@ static void write_queue(struct sl_text *t, const struct sl_read_report *r)
     if (last && last->batches > 0)
         sl_text_printf(t, "<p><small>%s a batch</small></p>\n",
                        bytes(text, known(last->bytes.blocks) / last->batches));
+    if (last && last->bytes.blocks_near > 0)
+        sl_text_printf(t, "<p><small>%.0f %% near: within a GPU</small></p>\n",
+                       100 * last->bytes.blocks_near / last->bytes.blocks);
     if (r->of.arena.payload_bytes > 0)
         sl_text_printf(t, "<p><small>room for %s</small></p>\n",
                        bytes(text, r->of.arena.payload_bytes));

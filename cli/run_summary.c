@@ -115,6 +115,15 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     fprintf(out, "\n");
 }
 
+static void print_blocks(FILE *out, const struct sl_read_report *r)
+{
+    const double near = SL_SUM_OF_EPOCHS(r, bytes.blocks_near);
+    char all[SL_UNITS_BYTES], part[SL_UNITS_BYTES];
+    if (near > 0)
+        fprintf(out, "blocks      %s, %s of them near: within a GPU that samples and trains\n",
+                bytes(all, SL_SUM_OF_EPOCHS(r, bytes.blocks)), bytes(part, near));
+}
+
 // How much of a kind came from where.
 static void print_ways(FILE *out, const struct sl_read_report *r, const char *kind)
 {
@@ -309,6 +318,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (r->last)
         fprintf(out, "limit       %s\n", r->last->bottleneck);
     print_cache(out, r);
+    print_blocks(out, r);
     print_links(out, r);
     print_precision(out, all);
     print_order(out, all);

@@ -179,8 +179,10 @@ static void print_rates(const struct sl_stats *s, FILE *out)
     fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
             sl_units_count(a, s->rates.batches), sl_units_count(b, s->rates.edges),
             sl_units_count(c, s->rates.input_nodes), sl_units_count(d, s->rates.updates));
-    fprintf(out, "bytes      blocks %s/s, features %s/s from the store, %s/s from caches\n",
-            sl_units_bytes(a, whole(s->bytes.blocks)),
+    fprintf(out, "bytes      blocks %s/s", sl_units_bytes(a, whole(s->bytes.blocks)));
+    if (s->totals.blocks_near_bytes > 0)
+        fprintf(out, " (%s/s near)", sl_units_bytes(a, whole(s->bytes.blocks_near)));
+    fprintf(out, ", features %s/s from the store, %s/s from caches\n",
             sl_units_bytes(b, whole(s->bytes.features_store)),
             sl_units_bytes(c, whole(s->bytes.features_cache)));
 }

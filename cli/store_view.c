@@ -114,12 +114,18 @@ static struct shares shares_of(const struct sl_store_view *v, const struct sl_st
 
 static void print_parts(const struct sl_store_plan *p, uint32_t d, FILE *out)
 {
-    const char *before = __builtin_popcount(p->lent.held[d]) == 1 ? ", part " : ", parts ";
-    for (uint32_t i = 0; i < p->lent.n_parts; i++)
-        if (p->lent.held[d] >> i & 1) {
+    const uint32_t held = p->lent.held[d];
+    const char *before = __builtin_popcount(held) == 1 ? ", part " : ", parts ";
+    for (uint32_t i = 0, end; i < p->lent.n_parts; i = end) {
+        for (end = i; held >> end & 1;)
+            end++;
+        if (end > i)
             fprintf(out, "%s%u", before, i);
-            before = ", ";
-        }
+        if (end > i + 1)
+            fprintf(out, " to %u", end - 1);
+        before = end > i ? ", " : before;
+        end += end == i;
+    }
 }
 
 static void print_device(const struct sl_store_view *v, uint32_t d, FILE *out)

@@ -15,11 +15,6 @@ static uint64_t neighbour_bytes(const struct sl_residence *r)
     return sl_dtype_bytes(r->view.indices_dtype);
 }
 
-static uint64_t edge_bytes(const struct sl_residence *r)
-{
-    return neighbour_bytes(r) + (r->topology->view.weight_prefix ? sizeof(double) : 0);
-}
-
 void sl_share_init(struct sl_share *s, struct sl_residence *residence, struct sl_arena *arena,
                    uint32_t device, const struct sl_pulse *pulse)
 {
@@ -29,8 +24,9 @@ void sl_share_init(struct sl_share *s, struct sl_residence *residence, struct sl
                            .pulse = pulse,
                            .alone = residence->view};
     sl_borrowed_init(&s->others, arena, SL_LENT_GRAPH, device, residence->device);
+    const uint64_t sums = residence->topology->view.weight_prefix ? sizeof(double) : 0;
     sl_lending_init(&s->parts, arena, SL_LENT_GRAPH, device, residence->device,
-                    edge_bytes(residence), "sampling");
+                    (uint64_t[]){neighbour_bytes(residence), sums}, "sampling");
 }
 
 static void free_piece(struct sl_share *s)
@@ -78,12 +74,6 @@ static int load_array(struct sl_share *s, const void *array, uint64_t each, uint
     return device->sync(); // the piece is written again
 }
 
-// Where the running sums of a lender's parts begin in its memory: behind its neighbours.
-static uint64_t sums_at(const struct sl_residence *r, uint32_t n_held, uint64_t room)
-{
-    return sl_align_up(n_held * room * neighbour_bytes(r), (uint64_t)sizeof(double));
-}
-
 static int load(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to)
 {
     struct sl_share *s = ctx;
@@ -93,7 +83,7 @@ static int load(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to
     SL_TRY(load_array(s, v->indices, each, part, from, n, s->parts.p + to * each));
     if (!v->weight_prefix)
         return SL_OK;
-    char *sums = s->parts.p + sums_at(r, s->parts.at.n_held, s->parts.room);
+    char *sums = s->parts.p + sl_lending_second(&s->parts, s->parts.at.n_held, s->parts.room);
     return load_array(s, v->weight_prefix, sizeof(double), part, from, n,
                       sums + to * sizeof(double));
 }
@@ -119,7 +109,7 @@ static int lay_out(struct sl_share *s, const struct sl_lent_plan *plan,
                    const struct sl_lending_layout *layout)
 {
     struct sl_residence *r = s->residence;
-    const uint64_t start = sl_now_ns(), before = sl_lending_elements(&s->parts);
+    const uint64_t start = sl_now_ns(), before = s->parts.loaded;
     const uint64_t near = layout->held ? SL_MIN(plan->first, r->room) : r->room;
     s->plan = *plan;
     int rc = sl_residence_keep(r, near);
@@ -132,10 +122,10 @@ static int lay_out(struct sl_share *s, const struct sl_lent_plan *plan,
     SL_TRY(rc);
     if (s->parts.p || (layout->held && sl_lending_allocate(&s->parts, layout)))
         SL_TRY(fill(s));
-    if (sl_lending_elements(&s->parts) > before)
-        sl_log_info("sampling: %" PRIu64 " MiB of the graph are here for all samplers, %" PRIu64
-                    " MiB for this one, %.3f s",
-                    s->parts.bytes >> 20, r->n_resident * edge_bytes(r) >> 20,
+    if (s->parts.loaded > before)
+        sl_log_info("sampling: %" PRIu64 " edges are here for all samplers, %" PRIu64
+                    " of them loaded now, %" PRIu64 " for this one, %.3f s",
+                    sl_lending_elements(&s->parts), s->parts.loaded - before, r->n_resident,
                     (double)(sl_now_ns() - start) / 1e9);
     return SL_OK;
 }
@@ -187,9 +177,10 @@ void sl_share_open(struct sl_share *s)
         v->held.part[i] =
             (struct sl_part){part.memory + before * neighbour_bytes(r), part.elements};
         if (v->weight_prefix)
-            v->sums[i] =
-                (const double *)(const void *)(part.memory + sums_at(r, part.n_held, part.room)) +
-                before;
+            v->sums[i] = (const double *)(const void *)(part.memory +
+                                                        sl_lending_second(&s->parts, part.n_held,
+                                                                          part.room)) +
+                         before;
     }
 }
 

@@ -173,12 +173,22 @@ class Jobs:
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def start(self, job, *arguments, stderr=None):
-        """The process of a job; it has the paths `report` and `output`."""
+    def write(self, job):
+        """The paths of the job's file and of its output."""
         self.count += 1
         path, output = self.path(f"{self.count}.json"), self.path(f"run-{self.count}")
         with open(path, "w") as file:
             json.dump({"name": f"bench-{self.count}", **job, "output": output}, file)
+        return path, output
+
+    def dry_run(self, job):
+        """What is expected of a job."""
+        command = [os.path.join(BIN, "sluice"), "run", self.write(job)[0], "--dry-run"]
+        return json.loads(run(*command, "--output", "json", quiet=True))
+
+    def start(self, job, *arguments, stderr=None):
+        """The process of a job; it has the paths `report` and `output`."""
+        path, output = self.write(job)
         report = self.path(f"{self.count}.report.json")
         process = subprocess.Popen(
             [os.path.join(BIN, "sluice"), "run", path, "--report", report, "--quiet", *arguments],

@@ -50,7 +50,7 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                            .pulse = pulse};
     sl_borrowed_init(&c->borrowed, arena, SL_LENT_FEATURES, c->device, compute->device);
     sl_lending_init(&c->parts, arena, SL_LENT_FEATURES, c->device, compute->device,
-                    sl_rows_bytes(dataset), "feature cache");
+                    (uint64_t[]){sl_rows_bytes(dataset), 0}, "feature cache");
 }
 
 static void give_back(struct sl_cache *c)
@@ -266,18 +266,20 @@ static void lay_out(struct sl_cache *c, const struct wish *w)
     publish(c); // the broker may count on what was given back
     if (rows * row_bytes(c) > c->bytes)
         rows = allocate(c, rows);
-    const uint64_t before = rows_loaded(c);
+    const uint64_t before = c->n_rows, parts_before = c->parts.loaded;
     fill(c, rows);
     if (c->parts.p || (w->parts.held && sl_lending_allocate(&c->parts, &w->parts)))
         fill_parts(c);
     sl_buffer_fini(&c->piece);
-    if (rows_loaded(c) > before) {
+    const uint64_t loaded = c->n_rows - before + c->parts.loaded - parts_before;
+    if (loaded > 0) {
         const uint64_t took = sl_now_ns() - start;
         c->load_ns += took;
-        sl_log_info("feature cache: %llu of %llu rows (%llu MiB) loaded in %.3f s",
+        sl_log_info("feature cache: %llu of %llu rows (%llu MiB), %llu of them loaded in %.3f s",
                     (unsigned long long)rows_loaded(c),
                     (unsigned long long)c->source.dataset->n_nodes,
-                    (unsigned long long)(rows_loaded(c) * row_bytes(c) >> 20), (double)took / 1e9);
+                    (unsigned long long)(rows_loaded(c) * row_bytes(c) >> 20),
+                    (unsigned long long)loaded, (double)took / 1e9);
     }
     publish(c);
 }

@@ -278,14 +278,22 @@ function gauge(name, share, what, cls) {
   bar.style.background = `var(--${cls})`;
   return el("div", {class: "gauge"}, name, el("div", {class: "meter"}, bar), what);
 }
-// What it has read in whose memory, of what GPUs hold together.
+// How much it has read in whose memory, of what GPUs hold together: a table of each kind.
 function readsOf(device, links) {
   const from = (x) => x.from === "memory" ? "the machine's memory" :
-      Number(x.from) === device           ? "its own" :
+      Number(x.from) === device           ? "its own memory" :
                                             `device ${x.from}`;
-  return links.filter((x) => x.reader === device)
-      .map((x) => `${bytes(x.bytes)} of ${x.kind} from ${from(x)}`)
-      .join(", ");
+  const tableOf = (kind, ways) => {
+    const all = sum(ways, (x) => x.bytes);
+    const rows = ways.map(
+        (x) =>
+            el("tr", {}, el("td", {}, from(x)),
+               el("td", {}, `${bytes(x.bytes)}, ${percent(x.bytes / all)}`)));
+    return el("table", {}, el("caption", {}, `${kind} read from`), el("tbody", {}, rows));
+  };
+  const ways = links.filter((x) => x.reader === device);
+  return [...new Set(ways.map((x) => x.kind))].map(
+      (kind) => tableOf(kind, ways.filter((x) => x.kind === kind)));
 }
 function drawDevices() {
   const s = shown(), report = job.about?.report, workers = s.workers || [];
@@ -325,7 +333,6 @@ function drawDevices() {
                 `${bytes(d.gpu_memory_used)} of ${bytes(d.gpu_memory_total)} in use, by whomever`,
                 "trainer") :
             null,
-        readsOf(d.index, links) ? el("p", {}, `read ${readsOf(d.index, links)}`) : null,
         el("table", {},
            el("tbody", {},
               inOrder(workers.filter((w) => w.device === d.index))
@@ -337,10 +344,13 @@ function drawDevices() {
                                 `c-${["sampler", "standby"].includes(w.role) ? w.role : "trainer"}`
                           },
                              el("span", {class: "dot"}), el("span", {class: "ink"}, w.name)),
-                          el("td", {}, [
-                            stateText(w), known(w.busy) && `${percent(w.busy)} busy`,
-                            w.restarts && `replaced ${w.restarts}×`
-                          ].filter(Boolean).join(", ")))))));
+                          el("td", {},
+                             [
+                               stateText(w), known(w.busy) && `${percent(w.busy)} busy`,
+                               w.restarts && `replaced ${w.restarts}×`
+                             ].filter(Boolean)
+                                 .join(", ")))))),
+        readsOf(d.index, links));
   }));
 }
 function drawEpochs() {

@@ -290,7 +290,10 @@ function drawQueue(p, s) {
   set(p.queueSub2, known(q.sampling) ? `${q.sampling} drawn · ${q.training} trained` : "");
   p.queueTip = known(q.sampling) ?
       `${plural(n, "batch")} ready: ${bytes(q.bytes)}\n${q.sampling} being sampled, ${
-          q.training} being trained\n${bytes(q.used_bytes)} of ${bytes(q.capacity_bytes)} taken` :
+          q.training} being trained\n${bytes(q.used_bytes)} of ${bytes(q.capacity_bytes)} taken${
+          s.bytes?.blocks_near ? `\n${bytes(s.bytes.blocks)} of blocks a second, ${
+                                     bytes(s.bytes.blocks_near)} near: within a GPU` :
+                                 ""}` :
       "";
 }
 function drawFeatures(p, s, fc, fs) {

@@ -17,9 +17,16 @@ void sl_top_init(struct sl_top_model *m)
     *m = (struct sl_top_model){0};
 }
 
-void sl_top_fini(struct sl_top_model *m)
+static void forget_stats(struct sl_top_model *m)
 {
     sl_stats_fini(&m->stats);
+    while (m->n_past > 0)
+        sl_stats_fini(&m->past[--m->n_past]);
+}
+
+void sl_top_fini(struct sl_top_model *m)
+{
+    forget_stats(m);
     sl_top_jobs_fini(&m->jobs);
     *m = (struct sl_top_model){0};
 }
@@ -48,7 +55,7 @@ void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const
     m->said[0] = 0;
     m->over = is_over(m->state);
     m->have_stats = false;
-    sl_stats_fini(&m->stats);
+    forget_stats(m);
     m->n_history = m->first_event = m->n_events = 0;
     m->first_sample = 0;
     m->question = (struct sl_top_question){0};
@@ -83,10 +90,46 @@ static void add_sample(struct sl_top_model *m)
     m->series[SL_TOP_WAITING][at] = s->stages[SL_LIVE_WAIT].busy;
 }
 
+static void keep_past(struct sl_top_model *m, struct sl_stats *s)
+{
+    if (m->n_past == SL_TOP_PAST) {
+        sl_stats_fini(&m->past[0]);
+        memmove(m->past, m->past + 1, (SL_TOP_PAST - 1) * sizeof *m->past);
+        m->n_past--;
+    }
+    m->past[m->n_past++] = *s;
+}
+
+static bool is_same_link(const struct sl_stats_link *a, const struct sl_stats_link *b)
+{
+    return a->reader == b->reader && strcmp(a->from, b->from) == 0 && strcmp(a->kind, b->kind) == 0;
+}
+
+double sl_top_link_rate(const struct sl_top_model *m, const struct sl_stats_link *link)
+{
+    const struct sl_stats *past = &m->past[0];
+    double before = 0; // what a link has that is not in the list yet
+    if (m->n_past == 0 || !(m->stats.seconds > past->seconds))
+        return NAN;
+    for (size_t i = 0; i < past->n_links; i++)
+        if (is_same_link(&past->links[i], link)) {
+            before = past->links[i].bytes;
+            break;
+        }
+    return link->bytes >= before ? (link->bytes - before) / (m->stats.seconds - past->seconds)
+                                 : NAN;
+}
+
 int sl_top_on_stats(struct sl_top_model *m, const char *json)
 {
     double before = m->have_stats ? m->stats.time : NAN;
-    SL_TRY(sl_top_stats_parse(json, &m->stats));
+    struct sl_stats stats = {0};
+    SL_TRY(sl_top_stats_parse(json, &stats));
+    if (m->have_stats && stats.seconds > m->stats.seconds)
+        keep_past(m, &m->stats);
+    else
+        forget_stats(m);
+    m->stats = stats;
     m->have_stats = true;
     m->stats_at_ns = m->now_ns;
     if (!m->over) {

@@ -10,7 +10,8 @@
  * asks the job what it would do (a dry run), whose answer is shown when it comes; further ones move
  * on from there; y sends it, n and Esc do not. Then the job's own words are shown until it holds.
  *
- * Memory is bounded: SL_TOP_HISTORY samples and SL_TOP_EVENTS events, the oldest go.
+ * Memory is bounded: SL_TOP_HISTORY samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the oldest
+ * go.
  */
 #ifndef SL_BROKER_TOP_MODEL_H
 #define SL_BROKER_TOP_MODEL_H
@@ -41,6 +42,7 @@ enum sl_top_series {
 enum {
     SL_TOP_HISTORY = 1024, // a sample a second: 17 minutes
     SL_TOP_EVENTS = 256,
+    SL_TOP_PAST = 3,     // lines before the newest one, a second apart, that rates of links are of
     SL_TOP_NOTICE_S = 8, // how long a message stays in the footer
     SL_TOP_OLD_S = 4,    // statistics that are older than this are marked
 };
@@ -62,6 +64,8 @@ struct sl_top_model {
     bool have_stats;
     uint64_t stats_at_ns;
     struct sl_stats stats;
+    struct sl_stats past[SL_TOP_PAST]; // (n_past), the oldest first
+    size_t n_past;
     double series[SL_TOP_SERIES][SL_TOP_HISTORY];
     size_t n_history;
     uint64_t first_sample;                     // number of the oldest one
@@ -103,6 +107,9 @@ void sl_top_notice(struct sl_top_model *m, bool bad, const char *text);
 
 // The i-th newest event; NULL when there are not so many.
 const struct sl_top_event *sl_top_event_at(const struct sl_top_model *m, size_t i);
+
+// Bytes a second over a link of the newest statistics, in the last seconds. NaN: not known yet.
+double sl_top_link_rate(const struct sl_top_model *m, const struct sl_stats_link *link);
 
 // --- keys ----------------------------------------------------------------------------------------
 

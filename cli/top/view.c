@@ -265,6 +265,7 @@ static void draw_help(struct sl_area screen)
     static const char *const facts[] = {
         "p50 and p99: half of the batches, and all but one in a hundred, took no longer.",
         "busy, wait: shares of the last seconds. hits: features found in the device's cache.",
+        "others: other GPUs' memory, memory: the machine's. near: within a GPU.",
         "A standby trainer is on a sampler's device and trains when batches pile up.",
     };
     int w = SL_MIN(screen.w, 76), h = (int)(SL_COUNT_OF(lines) + 2 + 2 * SL_COUNT_OF(facts) + 2);

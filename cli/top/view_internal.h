@@ -25,6 +25,14 @@ void sl_view_devices(const struct sl_top_model *m, struct sl_area a);
 // Rows that show all in full: a line each when `easily` are enough, else side by side.
 int sl_view_device_rows(const struct sl_top_model *m, int columns, int easily);
 
+// Of each device that reads what GPUs hold together, a row or a few: how much from where, now and
+// in all. Where they do not fit other devices are one sum; then the last row says how many readers
+// are left out. Nothing without links.
+void sl_view_links(const struct sl_top_model *m, struct sl_area a);
+// Rows that show all, headings too: in full when `easily` are enough, else with such sums; 0
+// without links.
+int sl_view_link_rows(const struct sl_top_model *m, int columns, int easily);
+
 // Of the workers of a role: the mean share of time that they are busy. NaN when there are none.
 double sl_view_busy(const struct sl_stats *s, const char *role);
 int sl_view_role_style(const char *role);

@@ -125,6 +125,31 @@ void sl_view_devices(const struct sl_top_model *m, struct sl_area a)
     }
 }
 
+// Rows in which each can still be told.
+static int least_device_rows(const struct sl_top_model *m, int columns)
+{
+    const int each = SL_MAX(1, (columns + DEVICE_GAP) / (SHORT_DEVICE_COLUMNS + DEVICE_GAP));
+    return (int)sl_div_up(m->stats.n_devices, (uint64_t)each);
+}
+
+// With a heading each, and a blank row before them.
+static int least_rows_below_workers(const struct sl_top_model *m, int columns)
+{
+    const int links = sl_view_link_rows(m, columns, 0);
+    return 2 + least_device_rows(m, columns) + (links > 0 ? 1 + links : 0);
+}
+
+// Devices, and below them what they read of what GPUs hold together.
+static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area a)
+{
+    const int least = 1 + least_device_rows(m, a.w);
+    const int links = sl_view_link_rows(m, a.w, a.h - least - 1), room = a.h - links - 1;
+    const int most = 1 + sl_view_device_rows(m, a.w, room - 1);
+    const int rows = links > 0 ? SL_MAX(least, SL_MIN(room, most)) : a.h;
+    sl_view_devices(m, sl_view_heading(sl_area_part(a, 0, 0, a.w, rows), "devices"));
+    sl_view_links(m, sl_area_part(a, 0, rows + 1, a.w, a.h - rows - 1));
+}
+
 // --- workers -------------------------------------------------------------------------------------
 
 static void draw_worker(const struct sl_stats_worker *w, const struct column *c, struct sl_area row)
@@ -167,13 +192,13 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
         sl_area_text(a, 0, 1, SL_STYLE_PLAIN, "No worker has said anything yet.");
         return;
     }
-    sl_view_clamp_scroll(&m->scroll, n, room);
+    sl_view_clamp_scroll(&m->scroll, n + SL_MIN(least_rows_below_workers(m, a.w), room), room);
     put_titles(sl_area_part(a, 0, 0, a.w, 1), columns, (int)SL_COUNT_OF(columns));
     for (int i = 0; i < room && i + m->scroll < n; i++)
         draw_worker(&s->workers[i + m->scroll], columns, sl_area_part(a, 0, 1 + i, a.w, 1));
-    int y = 2 + SL_MIN(n, room);
-    if (y + 2 < a.h)
-        sl_view_devices(m, sl_view_heading(sl_area_part(a, 0, y, a.w, a.h - y), "devices"));
+    int y = 2 + SL_MIN(n - m->scroll, room);
+    if (y + 1 < a.h)
+        draw_devices_and_links(m, sl_area_part(a, 0, y, a.w, a.h - y));
 }
 
 // --- events --------------------------------------------------------------------------------------

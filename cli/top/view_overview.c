@@ -4,6 +4,7 @@
  *   samplers -> queue -> trainers      a box each: busy, times of a batch, rates
  *   bottleneck                         in words, with what would help
  *   devices                            load, memory, roles
+ *   links                              where GPUs read what they hold together
  *   curves                             queue, rate, loss, waiting over the last minutes
  *   events                             the newest ones
  *
@@ -31,6 +32,7 @@ enum {
     VERY_WIDE = 150, // and there are four of them
     CURVE_ROWS = 6,
     OTHER_ROWS = 28, // of a large terminal, for all but the curves
+    LINK_ROWS = 28,  // of the overview: with fewer, links are with the workers alone
     WITH_BATCH = 46, // columns of a box from which a worker's line says what it has in hand
     BATCH_COLUMNS = 22,
 };
@@ -153,10 +155,13 @@ static void draw_queue(const struct sl_stats *s, struct sl_area a)
                    sl_number_bytes(whole, s->queue.capacity_bytes));
     draw_fact(a, 5, "batches/s", sl_number_count(text, s->rates.batches));
     draw_fact(a, 6, "bytes/s", sl_number_bytes(text, s->bytes.blocks));
-    if (a.h > 7)
-        draw_fact(a, 7, "updates/s", sl_number_count(text, s->rates.updates));
-    if (a.h > 8)
-        draw_fact(a, 8, "blocked", sl_number_percent(text, s->stages[SL_LIVE_BACKPRESSURE].busy));
+    int y = 7;
+    if (a.h > y && s->totals.blocks_near_bytes > 0)
+        draw_fact(a, y++, "near/s", sl_number_bytes(text, s->bytes.blocks_near));
+    if (a.h > y)
+        draw_fact(a, y++, "updates/s", sl_number_count(text, s->rates.updates));
+    if (a.h > y)
+        draw_fact(a, y, "blocked", sl_number_percent(text, s->stages[SL_LIVE_BACKPRESSURE].busy));
 }
 
 static void draw_trainers(const struct sl_stats *s, struct sl_area a)
@@ -393,10 +398,13 @@ static int curve_rows(struct sl_area a)
 void sl_view_overview(const struct sl_top_model *m, struct sl_area a)
 {
     bool wide = a.w >= WIDE;
+    const int links = sl_view_link_rows(m, a.w, a.h / 8);
     struct section sections[] = {
         {draw_pipeline, BOX_ROWS, BOX_ROWS, pipeline_rows(&m->stats), 0},
         {draw_bottleneck, 2, 2, wide ? 2 : 3, 0},
         {draw_devices, 2, 3, 1 + sl_view_device_rows(m, a.w, a.h / 8), 0},
+        {sl_view_links, links > 0 && a.h >= LINK_ROWS ? SL_MIN(links, 4) : a.h + 1, links, links,
+         0},
         {draw_curves, wide ? 4 : 2, wide ? 5 : 4, curve_rows(a), 0},
         {draw_events, 2, 2, 6, 0},
     };

@@ -133,6 +133,7 @@ static const struct {
     {"features from the store/s", sl_number_bytes, OF(bytes.features_store)},
     {"read in peers' memory", sl_number_bytes, OF(totals.peer_bytes)},
     {"blocks/s", sl_number_bytes, OF(bytes.blocks)},
+    {"blocks near/s", sl_number_bytes, OF(bytes.blocks_near)},
     {"staleness, mean", sl_number_count, OF(updates.staleness_mean)},
     {"staleness, most", sl_number_count, OF(updates.staleness_max)},
     {"standby trainers switched on", sl_number_count, OF(totals.switches)},

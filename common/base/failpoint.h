@@ -44,6 +44,7 @@
     X(LENT_OFFERED, "lent_offered", "sampler, trainer: memory of its GPU just lent, not read yet") \
     X(LENT_FILLING, "lent_filling", "sampler, trainer: in the middle of filling what it lends")    \
     X(LENT_WITHDRAWN, "lent_withdrawn", "sampler, trainer: withdrawn, its memory still as it was") \
+    X(LENT_MOVING, "lent_moving", "sampler, trainer: parts that it keeps are on their way")        \
     X(LENT_OPENED, "lent_opened", "sampler, trainer: memory of another GPU open, nothing read")    \
     X(LENT_BLOCK, "lent_block", "trainer: a block within its GPU asked for, not yet there")        \
     X(LENT_GATHERING, "lent_gathering", "trainer: a batch's features asked for, not yet there")    \

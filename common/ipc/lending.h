@@ -7,10 +7,16 @@
  *
  *      layout       what the plan gives this device, of the elements that it may have
  *      may_change   what is there stays where it is laid out alike, whatever the plan's number is;
- *                   else it is withdrawn, and goes once nobody has it open. Until then the owner
- *                   goes on with what it has
+ *                   else it is withdrawn, and once nobody has it open the parts that this device
+ *                   keeps move within their memory to where they lie from now on, as far as there
+ *                   is room for them. Where none is kept, or the memory is of another size, all of
+ *                   it goes. Until then the owner goes on with what it has
  *      allocate     memory for as much of each part as there is memory for
- *      fill         piece by piece, all parts alike; what is there is lent as it comes
+ *      fill         piece by piece, all parts alike, but for what has been kept; what is there is
+ *                   lent as it comes
+ *
+ * An element is of one or two planes, as an edge is of its neighbour and of a running sum of
+ * weights: the first plane of all parts, then the second.
  *
  * FAILURE. Memory that is not to be had makes smaller parts; parts that cannot be lent are for this
  * worker alone. Either with a line in the log.
@@ -23,6 +29,8 @@
 #include <stdint.h>
 
 #include "common/ipc/borrowed.h"
+
+enum { SL_LENDING_PLANES = 2 };
 
 struct sl_lending_layout {
     uint32_t held;    // bit i: part i
@@ -38,23 +46,25 @@ struct sl_lending {
     enum sl_lent_kind kind;
     uint32_t owner; // the worker's device, of the job
     const struct sl_device *device;
-    uint64_t element_bytes;
-    const char *what; // "feature cache", for the log
+    uint64_t plane_bytes[SL_LENDING_PLANES]; // of an element; of the second plane 0: there is none
+    const char *what;                        // "feature cache", for the log
 
     struct sl_lending_layout at;
     // Its parts behind one another, lowest number first, each of `room` elements. NULL: none.
     char *p;
     size_t bytes;
     uint64_t room;
-    uint64_t elements; // of each part that are there
-    uint64_t plan;     // by which they were lent last; 0: never
+    uint64_t elements;                // of each part that are there
+    uint64_t kept[SL_LENT_PARTS_MAX]; // of part p, of an earlier layout
+    uint64_t loaded;                  // elements that have been brought, in all
+    uint64_t plan;                    // by which they were lent last; 0: never
     bool is_lent, withdrawn;
 };
 
 // Everything is borrowed for as long as it lives. Nothing is held yet.
 void sl_lending_init(struct sl_lending *l, struct sl_arena *arena, enum sl_lent_kind kind,
-                     uint32_t owner, const struct sl_device *device, uint64_t element_bytes,
-                     const char *what);
+                     uint32_t owner, const struct sl_device *device,
+                     const uint64_t plane_bytes[SL_LENDING_PLANES], const char *what);
 // Withdrawn first; who has it open gets a moment. Safe on a zeroed struct.
 void sl_lending_fini(struct sl_lending *l);
 
@@ -80,6 +90,10 @@ struct sl_lending_source {
 };
 int sl_lending_fill(struct sl_lending *l, uint64_t plan, uint64_t order,
                     const struct sl_lending_source *source);
+
+// Where the second plane begins in memory that has `n_held` parts of `room` elements, this worker's
+// or another's.
+uint64_t sl_lending_second(const struct sl_lending *l, uint32_t n_held, uint64_t room);
 
 // Elements that are there, of all parts.
 uint64_t sl_lending_elements(const struct sl_lending *l);

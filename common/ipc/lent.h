@@ -76,11 +76,11 @@ enum sl_lent_role { SL_LENT_SAMPLER, SL_LENT_TRAINER, SL_LENT_ROLES };
  * which it has for itself, lie elsewhere.
  */
 struct sl_lent_plan {
-    uint64_t generation; // 0: there is none, everybody has what it has for itself
-    uint32_t n_parts;    // and holders
-    uint32_t shift;      // runs of 1 << shift elements
-    uint64_t first;      // elements that every holder has for itself
-    uint64_t part_elements;
+    uint64_t generation;    // 0: there is none, everybody has what it has for itself
+    uint32_t n_parts;       // and holders
+    uint32_t shift;         // runs of 1 << shift elements
+    uint64_t first;         // elements that every holder has for itself
+    uint64_t part_elements; // of the holder that has the most of each of its parts
     // bit p: device d holds part p
     uint32_t held[SL_LENT_DEVICES_MAX];
     // [d][p]: the device whose copy of part p device d reads; itself, or SL_LENT_NOBODY

@@ -63,8 +63,8 @@
     X(rates., REAL, seconds, SL_JSON) \
     END(rates) \
     BEGIN() \
-    X(bytes., REAL, blocks, SL_JSON) X(bytes., REAL, features_cache, SL_JSON) \
-    X(bytes., REAL, features_store, SL_JSON) \
+    X(bytes., REAL, blocks, SL_JSON) X(bytes., REAL, blocks_near, SL_JSON) \
+    X(bytes., REAL, features_cache, SL_JSON) X(bytes., REAL, features_store, SL_JSON) \
     END(bytes) \
     BEGIN() \
     X(queue., WHOLE, batches, SL_GAUGE(12, queue_batches, "Batches that lie ready in the queue.")) \
@@ -112,6 +112,9 @@
     X(totals., WHOLE, cache_misses, \
       SL_TOTAL(30, cache_misses_total, "Input rows that no cache had.")) \
     X(totals., WHOLE, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
+    X(totals., WHOLE, blocks_near_bytes, \
+      SL_TOTAL(40, blocks_near_bytes_total, \
+               "Bytes of blocks that were copied within a GPU that samples and trains.")) \
     X(totals., WHOLE, hit_bytes, SL_JSON) X(totals., WHOLE, miss_bytes, SL_JSON) \
     X(totals., WHOLE, matched_bytes, SL_JSON) X(totals., WHOLE, peer_bytes, SL_JSON) \
     X(totals., WHOLE, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \

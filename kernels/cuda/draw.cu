@@ -236,11 +236,13 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
     p->n_hops = args->n_hops;
     p->rows[0] = args->n_seeds;
     p->values = sl_align_up(args->n_seeds, 32);
+    uint64_t inserted = 0; // at most, of a hop's vertices: before it is known what room they have
     const struct sl_draw_sampler *sampler = samplers[args->kind];
     for (uint32_t h = 0; h < p->n_hops; h++) {
         p->take[h] = sampler->take ? sampler->take(args, args->fanout[h]) : 0;
         p->edges[h] = edges_room(s, args, p, h);
         p->values += sl_align_up(p->edges[h], 32);
+        inserted = SL_MAX(inserted, p->rows[h] + p->edges[h]);
         uint64_t rows =
             SL_MIN(p->rows[h] + p->edges[h], SL_MAX(s->wanted_rows[h + 1], (uint64_t)FIRST_NODES));
         p->rows[h + 1] = SL_MAX(SL_MIN(rows, n_nodes), p->rows[h]);
@@ -251,7 +253,7 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
                        "supported in a batch; use smaller batches or fanouts",
                        args->n_seeds, args->n_hops, (unsigned long long)p->values);
     uint64_t expected = s->largest > 0 ? s->largest + s->largest / 4 : (uint64_t)FIRST_NODES;
-    expected = SL_MIN(SL_MAX(expected, (uint64_t)args->n_seeds), p->rows[p->n_hops]);
+    expected = SL_MIN(SL_MAX(expected, (uint64_t)args->n_seeds), SL_MIN(inserted, n_nodes));
     p->slots = SL_MIN(SL_MAX(sl_pow2_at_least(2 * expected), (uint64_t)LEAST_SLOTS), 1ull << 31);
     return SL_OK;
 }
@@ -475,9 +477,8 @@ static uint64_t with_reserve(uint64_t wanted)
 static int learn(struct sl_draw_state *s, const struct plan *p)
 {
     const struct sl_draw_control *c = (const struct sl_draw_control *)s->host;
-    if (c->full) { // nobody has counted what there is beyond; the table follows the last rows' room
-        s->largest = 2 * p->slots;
-        s->wanted_rows[p->n_hops] = SL_MAX(s->wanted_rows[p->n_hops], 2 * p->rows[p->n_hops]);
+    if (c->full) { // nobody has counted what there is beyond
+        s->largest = p->slots;
         return SL_EAGAIN;
     }
     for (uint32_t h = 0; h < p->n_hops; h++) {
@@ -537,7 +538,7 @@ static int begin(struct sl_draw_state *s, const struct sl_draw_args *args)
 static int finish(struct sl_draw_state *s, struct sl_drawn *out)
 {
     // Each hop's edges and vertices can be too many once, and again when an earlier hop's room
-    // changed nothing for it; the table eightfold each time.
+    // changed nothing for it; the table fourfold each time.
     enum { ATTEMPTS = 4 * SL_DRAW_HOPS_MAX + 12 };
     struct attempt *a = &s->now;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {

@@ -20,7 +20,7 @@ GROUP = [f"trainer_{at}" for at in ("held", "reduce", "reduced", "written", "cou
 # While a copy is made for GPUs (tests/e2e/test_cuda_store.py).
 SHARED = ["shared_copy"]
 # What GPUs lend one another (tests/unit/test_trainer_lent.c, tests/e2e/test_cuda_lent.py).
-LENT_POINTS = ("offered", "filling", "withdrawn", "opened", "block", "gathering", "drawing")
+LENT_POINTS = tuple("offered filling withdrawn moving opened block gathering drawing".split())
 LENT = [f"lent_{at}" for at in LENT_POINTS]
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 ASYNC = {"updates": {"mode": "async", "staleness": 2}}
@@ -28,11 +28,14 @@ STANDBY = {
     "allocation": {"samplers": 1, "trainers": 1, "switching": True},
     "throttle": {"train": 0.02, "standby": 0.02},
 }
+STORAGE = {"store": {"features": "storage"}}
 CHECKPOINTS = {"checkpoint": {"every_updates": 4}}
 # What a job must have to get to a point.
 NEEDS = {
     "sampler_marked": PRESC,
     "trainer_cache": PRESC,
+    "trainer_fetching": STORAGE,
+    "trainer_fetched": STORAGE,
     "trainer_joined": ASYNC,
     "trainer_offered": ASYNC,
     "standby_asleep": STANDBY,

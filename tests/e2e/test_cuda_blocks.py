@@ -1,15 +1,19 @@
 """Blocks that stay on the emulated GPU where sampler and trainer share it: whole jobs."""
 
 from harness import cases, fingerprint, not_under, timeout
-from test_cuda import SANITIZED, gpu, gpu_job, run
+from test_cuda import PLUGIN, SANITIZED, gpu, gpu_job, run
+from test_top import first_epoch
 
 CACHES = {"none": {"policy": "none"}, "degree": {"policy": "degree", "ratio": 0.2}}
 
 
-def train(box, sampler, output, cache="none", **env):
+def job_of(box, sampler, **changes):
     """Trained on GPU 0, sampled on the GPU of that number."""
-    changes = {"epochs": 4, "output": f"runs/{output}", "cache": CACHES[cache]}
-    job = gpu_job(box, [gpu(sampler), gpu(0)], **changes)
+    return gpu_job(box, [gpu(sampler), gpu(0)], **{"epochs": 4, **changes})
+
+
+def train(box, sampler, output, cache="none", **env):
+    job = job_of(box, sampler, output=f"runs/{output}", cache=CACHES[cache])
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2", **env)
     result.ok()
     return report
@@ -67,3 +71,32 @@ def test_nor_does_a_death_change_a_bit(box, point, dead):
     assert report["restarts"] and "SIGKILL" in report["restarts"][0]["cause"], report["restarts"]
     assert near(report) > 0, report["epochs"]
     assert fingerprint(report) == apart(box, "none")
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("near", "apart")
+def test_how_much_stayed_is_told_in_words(box, where):
+    job = job_of(box, 0 if where == "near" else 1, cache=CACHES["none"])
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
+    stayed = [line for line in result.ok().out.split("\n") if line.startswith("blocks ")]
+    assert (near(report) > 0) == (where == "near") == bool(stayed), (stayed, report["epochs"])
+    assert all("within a GPU that samples and trains" in line for line in stayed), stayed
+
+
+@timeout(60)
+@not_under("address", SANITIZED)
+def test_how_much_stays_is_told_while_the_job_runs(box):
+    job = job_of(box, 0, epochs=100000, throttle={"sample": 0.01, "train": 0.02})
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0", "SLUICE_SIMT_DEVICES": "1"}
+    running = box.start("run", box.job(job), env=env)
+    first_epoch(running, box.path("runs/job"))
+
+    def stats():
+        return box.sluice("stats", box.path("runs/job"), "-o", "json").ok().json()
+
+    running.until(lambda: stats()["bytes"]["blocks_near"] > 0, "near blocks of the last seconds")
+    totals = stats()["totals"]
+    assert 0 < totals["blocks_near_bytes"] <= totals["block_bytes"], totals
+    running.interrupt()
+    assert running.wait().rc == 130

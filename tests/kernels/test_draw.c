@@ -490,6 +490,38 @@ static void few_then_many(struct suite *t)
     t_end(t);
 }
 
+/*
+ * A hop amid others that finds more vertices than all that have room at the end so far: the table
+ * has to hold them before anybody can count them. Batches grow, each with a state of its own and
+ * all with one.
+ */
+static void large_between(struct suite *t)
+{
+    static const uint32_t n_seeds[] = {8, 32, 128};
+    static const int64_t fanout[][3] = {{15, 10, 5}, {-1, -1, 1}, {2, 40, 1}};
+    for (size_t f = 0; f < SL_COUNT_OF(fanout); f++) {
+        t_begin(t, "draw fanouts of %lld, %lld and %lld, %s", (long long)fanout[f][0],
+                (long long)fanout[f][1], (long long)fanout[f][2], way_names[f % 2]);
+        struct graph g = make_graph(t, 12000, 30, 2000, SL_DTYPE_U32);
+        struct sl_draw_state *kept = NULL;
+        for (size_t s = 0; s < SL_COUNT_OF(n_seeds); s++) {
+            uint32_t *seeds = make_seeds(t, &g, n_seeds[s]);
+            struct sl_draw_args args = args_of(&g, SL_SAMPLER_KHOP, seeds, n_seeds[s]);
+            args.n_hops = 3;
+            memcpy(args.fanout, fanout[f], sizeof fanout[f]);
+            args.renumbering = (enum sl_renumbering)(f % 2);
+            const struct batch want = draw_reference(t, &args);
+            struct sl_draw_state *fresh = NULL;
+            struct sl_drawn drawn;
+            compare_with(t, &fresh, &args, &want, &drawn);
+            compare_with(t, &kept, &args, &want, &drawn);
+            t->dev->draw_end(fresh);
+        }
+        t->dev->draw_end(kept);
+        t_end(t);
+    }
+}
+
 // The smallest there are, and eight hops.
 static void corners(struct suite *t)
 {
@@ -739,6 +771,7 @@ void test_draw(struct suite *t)
     large_fanouts(t);
     many_batches(t);
     few_then_many(t);
+    large_between(t);
     edges_in_parts(t);
     refused(t);
     too_many(t);

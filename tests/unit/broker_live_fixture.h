@@ -144,6 +144,7 @@ static inline void complete(const struct sl_lease *l)
     l->entry->train_ns = 7 * MS;
     l->entry->train_wait_ns = 200000000000; // more than the last bound
     l->entry->hits = 15;
+    l->entry->near_bytes = 300;
     l->entry->hit_bytes = 1500;
     l->entry->miss_bytes = 500;
     l->entry->matched_bytes = 100;

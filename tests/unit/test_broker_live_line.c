@@ -74,7 +74,9 @@ START_TEST(rates_are_of_the_window)
     ck_assert_double_eq_tol(number(json, "rates.batches"), 4 / seconds, 0.01 / seconds);
     ck_assert_double_eq_tol(number(json, "rates.updates"), 1 / seconds, 0.01 / seconds);
     ck_assert_double_eq_tol(number(json, "bytes.features_cache"), 6000 / seconds, 1 / seconds);
+    ck_assert_double_eq_tol(number(json, "bytes.blocks_near"), 1200 / seconds, 1 / seconds);
     ck_assert_double_eq(number(json, "cache.hit_rate"), 0.75);
+    ck_assert_double_eq(number(json, "totals.blocks_near_bytes"), 1200);
     ck_assert_double_eq(number(json, "totals.batches"), 4);
     ck_assert_double_eq(number(json, "totals.updates"), 1);
     ck_assert_double_eq(number(json, "queue.batches"), 4);

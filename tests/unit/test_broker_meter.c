@@ -30,6 +30,7 @@ START_TEST(a_batch_is_counted_once_when_it_is_done)
     ck_assert_uint_eq(l->sums.hits, 120);
     ck_assert_uint_eq(l->sums.misses, 40);
     ck_assert_uint_eq(l->sums.hit_bytes, 12000);
+    ck_assert_uint_eq(l->sums.blocks_near_bytes, 2400);
     ck_assert_uint_eq(l->sums.queued_ns, 8 * 2 * MS);
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 8);
     ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, 8 * 7 * MS);

@@ -92,8 +92,12 @@ static void expect_sound(const struct sl_plan_question *q, const struct sl_store
         ck_assert_msg(p->elements[d] <= q->room[d], "device %u: %llu rows of %llu", d,
                       (unsigned long long)p->elements[d], (unsigned long long)q->room[d]);
         ck_assert(held == 0 || q->works >> d & 1);
-        if (held)
-            ck_assert_uint_eq(p->elements[d], l->first + held * l->part_elements);
+        if (held) {
+            const uint64_t each = sl_store_plan_each(p, d);
+            ck_assert_uint_eq(p->elements[d], l->first + held * each);
+            ck_assert_uint_le(each, l->part_elements);
+            ck_assert_uint_eq(each % (UINT64_C(1) << l->shift), 0);
+        }
         for (uint32_t part = 0; part < l->n_parts; part++) {
             const uint32_t from = l->from[d][part];
             if (l->held[d] >> part & 1)
@@ -123,17 +127,20 @@ static struct sl_store_plan planned_as(struct sl_plan_question q, enum sl_store_
     return planned(&q);
 }
 
-START_TEST(gpus_that_all_reach_one_another_hold_a_part_each)
+START_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each)
 {
     const uint32_t n = (uint32_t)_i;
     const struct sl_plan_question q = linked(n, 100, FAST);
     const struct sl_store_plan p = planned(&q);
     ck_assert_uint_eq(p.placement, SL_STORE_SOLVER);
-    ck_assert_uint_eq(p.lent.n_parts, n);
-    ck_assert_uint_eq(p.lent.first, 0);
-    ck_assert_uint_eq(p.cached, n * 100);
+    ck_assert_uint_lt(p.lent.first, 10);
+    ck_assert_uint_gt(p.cached, n * (100 - 10)); // parts are of whole rows, 8 for a GPU at most
     ck_assert(p.proved);
-    for (uint32_t part = 0; part < n; part++)
+    for (uint32_t d = 1; d <= n; d++) {
+        const int held = __builtin_popcount(p.lent.held[d]), each = (int)(p.lent.n_parts / n);
+        ck_assert(held == each || held == each + 1);
+    }
+    for (uint32_t part = 0; part < p.lent.n_parts; part++)
         ck_assert_uint_ne(p.lent.from[0][part], SL_LENT_NOBODY); // which reads and holds nothing
     ck_assert_uint_eq(p.elements[0], 0);
 }
@@ -157,7 +164,7 @@ START_TEST(where_links_are_missing_parts_lie_twice)
     for (uint32_t d = 0; d < 3; d++)
         q.rate[3][d] = q.rate[d][3] = 0;
     p = planned(&q);
-    ck_assert_uint_eq(p.lent.n_parts, 2);
+    ck_assert_uint_eq(p.lent.held[3], 0);
     ck_assert_uint_eq(p.elements[3], 100);
 }
 END_TEST
@@ -183,14 +190,16 @@ END_TEST
 
 START_TEST(a_gpu_with_little_room_holds_no_part)
 {
+    struct sl_store_curve curve;
+    ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
     struct sl_plan_question q = linked(4, 800, FAST);
+    q.curve = &curve;
     q.room[3] = 10;
     const struct sl_store_plan p = planned(&q);
-    ck_assert_uint_eq(p.lent.n_parts, 3);
     ck_assert_uint_eq(p.lent.held[3], 0);
     ck_assert_uint_eq(p.elements[3], 10);
-    ck_assert_uint_eq(p.cached, 2400);
-    for (uint32_t part = 0; part < 3; part++)
+    ck_assert_uint_gt(p.cached, 2400 - 16);
+    for (uint32_t part = 0; part < p.lent.n_parts; part++)
         ck_assert_uint_ne(p.lent.from[3][part], SL_LENT_NOBODY);
 }
 END_TEST
@@ -204,7 +213,7 @@ START_TEST(all_gpus_hold_no_more_than_the_job_allows)
     q.most = 1003; // no multiple of the parts: three rows are on none, or on each
     const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(p.cached, 1003);
-    ck_assert_uint_eq(p.lent.first, 3);
+    ck_assert_uint_eq(p.lent.first, 1003 % SL_LENT_PARTS_MAX);
 }
 END_TEST
 
@@ -236,8 +245,11 @@ static uint32_t source_of(const struct sl_plan_question *q, const struct sl_stor
         return d;
     if (r < p->lent.first || r >= end_of(p))
         return q->n_devices;
-    const uint32_t from = p->lent.from[d][(r - p->lent.first) % p->lent.n_parts];
-    return from == SL_LENT_NOBODY ? q->n_devices : from;
+    const uint64_t i = r - p->lent.first;
+    const uint32_t from = p->lent.from[d][i % p->lent.n_parts];
+    return from == SL_LENT_NOBODY || i / p->lent.n_parts >= sl_store_plan_each(p, from)
+               ? q->n_devices
+               : from;
 }
 
 START_TEST(shares_are_those_of_all_rows_counted)
@@ -264,7 +276,7 @@ START_TEST(shares_are_those_of_all_rows_counted)
                 // Parts are taken for equal, and the first of them has the hottest row of all.
                 for (uint32_t from = 0; from <= q->n_devices; from++)
                     ck_assert_double_eq_tol(share[from], found[from], 0.03);
-                ck_assert_double_eq_tol(share[q->n_devices], found[q->n_devices], 0.002);
+                ck_assert_double_eq_tol(share[q->n_devices], found[q->n_devices], 0.005);
             }
         }
 }
@@ -363,8 +375,11 @@ static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl
         return d;
     if (e < l->first || e >= end_of(p))
         return q->n_devices;
-    const uint32_t from = l->from[d][((e - l->first) >> l->shift) % l->n_parts];
-    return from == SL_LENT_NOBODY ? q->n_devices : from;
+    const uint64_t run = (e - l->first) >> l->shift;
+    const uint32_t from = l->from[d][run % l->n_parts];
+    return from == SL_LENT_NOBODY || run / l->n_parts >= sl_store_plan_each(p, from) >> l->shift
+               ? q->n_devices
+               : from;
 }
 
 // Every subset of four GPUs samples, under each placement: where each edge is read, counted.
@@ -386,14 +401,13 @@ START_TEST(every_subset_of_gpus_reads_what_shares_say)
                 q.room[d] = set >> (d - 1) & 1 ? q.room[d] + 137 * d : 0;
             const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
             const uint32_t n = (uint32_t)__builtin_popcount(set);
-            ck_assert_uint_eq(p.lent.n_parts, n > 1 && placement != SL_STORE_ALONE ? n : 0);
-            if (p.lent.n_parts) {
-                // Nothing but what does not fill runs is left out of the least room.
-                const uint64_t least = n_edges / 5 + 137, run = 1 << SL_LENT_EDGE_SHIFT;
-                for (uint32_t d = 1; d <= 4; d++)
-                    if (p.lent.held[d])
-                        ck_assert_uint_gt(p.elements[d] + n * run, least);
-            }
+            ck_assert_int_eq(p.lent.n_parts > 0, n > 1 && placement != SL_STORE_ALONE);
+            // Nothing but what does not fill runs is left out of anybody's room.
+            for (uint32_t d = 1; d <= 4; d++)
+                if (p.lent.held[d])
+                    ck_assert_uint_gt(p.elements[d] + ((uint64_t)__builtin_popcount(p.lent.held[d])
+                                                       << SL_LENT_EDGE_SHIFT),
+                                      q.room[d]);
             for (uint32_t d = 1; d <= 4; d++) {
                 double share[SL_LENT_DEVICES_MAX + 1], found[SL_LENT_DEVICES_MAX + 1] = {0};
                 if (!(q.works >> d & 1))
@@ -417,15 +431,16 @@ START_TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
     struct sl_plan_question q = of_graph(linked(4, 60 << SL_LENT_EDGE_SHIFT, FAST));
     const uint64_t run = 1 << SL_LENT_EDGE_SHIFT;
     q.placement = SL_STORE_SOLVER;
-    q.most = 8 * run + 5; // two runs of each part, and five edges
+    q.most = 32 * run + 5; // two runs of each part, and five edges
     struct sl_store_plan p = planned(&q);
     ck_assert_uint_eq(end_of(&p), q.most);
+    ck_assert_uint_eq(p.lent.n_parts, SL_LENT_PARTS_MAX);
     ck_assert_uint_eq(p.lent.part_elements, 2 * run);
     ck_assert_uint_eq(p.lent.first, 5);
     for (uint32_t d = 1; d <= 4; d++) // no room beside the parts
-        q.room[d] = 2 * run;
+        q.room[d] = 8 * run;
     p = planned(&q);
-    ck_assert_uint_eq(end_of(&p), 8 * run);
+    ck_assert_uint_eq(end_of(&p), 32 * run);
     ck_assert_uint_eq(p.lent.first, 0);
 }
 END_TEST
@@ -448,12 +463,79 @@ START_TEST(without_room_for_a_run_nobody_shares)
 }
 END_TEST
 
+// --- from one plan to the next -------------------------------------------------------------------
+
+// Parts that a device holds and has not held before.
+static uint32_t moved(const struct sl_plan_question *q, const struct sl_lent_plan *before,
+                      const struct sl_lent_plan *after)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < q->n_devices; d++)
+        n += (uint32_t)__builtin_popcount(after->held[d] & ~before->held[d]);
+    return n;
+}
+
+// The least that can move: each keeps what it had as far as all have about as many.
+static uint32_t least_moved(const struct sl_plan_question *q, const struct sl_lent_plan *before)
+{
+    const uint32_t n = (uint32_t)__builtin_popcountll(q->works), each = SL_LENT_PARTS_MAX / n;
+    uint32_t more = SL_LENT_PARTS_MAX % n, kept = 0;
+    for (uint32_t d = 0; d < q->n_devices; d++) {
+        const uint32_t had = (uint32_t)__builtin_popcount(before->held[d]);
+        if (!(q->works >> d & 1))
+            continue;
+        kept += SL_MIN(had, each + (more > 0));
+        more -= had > each && more > 0;
+    }
+    return SL_LENT_PARTS_MAX - kept;
+}
+
+// GPUs come and go by chance, all linked: nothing moves that could stay.
+START_TEST(what_changes_hands_is_the_least)
+{
+    struct sl_store_curve curve;
+    ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
+    struct sl_plan_question q = linked(8, 40 + 30 * (uint64_t)_i, 400);
+    struct sl_lent_plan before = {0};
+    q.curve = &curve;
+    q.placement = SL_STORE_SOLVER;
+    for (uint32_t k = 0; k < 40; k++) {
+        const uint64_t works = q.works;
+        q.works = sl_philox(78, 0, (uint32_t)_i, k, 0).w[0] & 0x1fe;
+        if (__builtin_popcountll(q.works) < 2)
+            q.works = works;
+        q.before = &before;
+        const struct sl_store_plan p = planned(&q);
+        ck_assert_uint_eq(p.lent.n_parts, SL_LENT_PARTS_MAX);
+        if (before.n_parts) {
+            ck_assert_uint_eq(p.lent.first, before.first);
+            ck_assert_uint_eq(moved(&q, &before, &p.lent), least_moved(&q, &before));
+        }
+        before = p.lent;
+    }
+}
+END_TEST
+
+// Where one GPU with a part more than others would be the slowest, all change hands instead.
+START_TEST(parts_that_stay_cost_no_work)
+{
+    struct sl_plan_question q = linked(4, ROWS / 2, FAST);
+    q.host = 1; // all that there is to do is over links
+    const struct sl_store_plan four = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_eq(four.lent.n_parts, SL_LENT_PARTS_MAX);
+    q.works = 0xe;
+    q.before = &four.lent;
+    const struct sl_store_plan three = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_eq(three.lent.n_parts, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker store plan");
     TCase *t = tcase_create("plans");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, gpus_that_all_reach_one_another_hold_a_part_each, 2, 9);
+    tcase_add_loop_test(t, gpus_that_all_reach_one_another_hold_as_many_parts_each, 2, 9);
     tcase_add_test(t, where_links_are_missing_parts_lie_twice);
     tcase_add_test(t, gpus_that_reach_nobody_are_alone);
     tcase_add_test(t, who_has_room_for_everything_is_alone);
@@ -468,6 +550,8 @@ int main(void)
     tcase_add_test(t, what_fills_no_runs_lies_on_each_where_there_is_room);
     tcase_add_test(t, a_graph_that_each_gpu_holds_is_in_no_parts);
     tcase_add_test(t, without_room_for_a_run_nobody_shares);
+    tcase_add_loop_test(t, what_changes_hands_is_the_least, 0, 4);
+    tcase_add_test(t, parts_that_stay_cost_no_work);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -139,8 +139,20 @@ START_TEST(a_plain_job_says_what_it_read)
     assert_has(text, "job: done in ");
     assert_has(text, "features    4.00 MiB from the store\n");
     ck_assert_ptr_null(strstr(text, "cache"));
+    ck_assert_ptr_null(strstr(text, "blocks"));
     ck_assert_ptr_null(strstr(text, "switching"));
     ck_assert_ptr_null(strstr(text, "allocation"));
+}
+END_TEST
+
+START_TEST(blocks_that_stay_on_a_gpu_are_told_in_a_line)
+{
+    begin();
+    add_epoch(&(struct sl_epoch){.bytes.blocks = 3 << 20});
+    add_epoch(&(struct sl_epoch){.epoch = 1, .bytes = {.blocks = 3 << 20, .blocks_near = 2 << 20}});
+    assert_has(summary(),
+               "\nblocks      6.00 MiB, 2.00 MiB of them near: within a GPU that samples "
+               "and trains\n");
 }
 END_TEST
 
@@ -231,6 +243,7 @@ int main(void)
     tcase_add_test(t, an_evaluation_beside_the_next_epoch_says_so);
     tcase_add_test(t, pre_sampling_and_ranking_are_stages);
     tcase_add_test(t, a_plain_job_says_what_it_read);
+    tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_in_a_line);
     tcase_add_test(t, a_cache_is_told_in_a_line);
     tcase_add_test(t, switching_and_decisions_are_told_in_a_line_each);
     return run_suite(s);

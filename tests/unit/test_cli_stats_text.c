@@ -16,13 +16,15 @@ static const char full[] =
     "\"stages\": {\"sample\": {\"busy\": 0.9, \"count\": 100, \"seconds\": 1.2, \"per_second\": 28,"
     "\"p50\": 0.01, \"p99\": 0.02}, \"train\": {\"busy\": 0.5, \"count\": 0, \"p50\": null}},"
     "\"rates\": {\"batches\": 28.1, \"edges\": 1e6, \"input_nodes\": 1e5, \"updates\": 0.8},"
-    "\"bytes\": {\"blocks\": 1048576, \"features_cache\": 0, \"features_store\": 2097152},"
+    "\"bytes\": {\"blocks\": 1048576, \"blocks_near\": 524288, \"features_cache\": 0, "
+    "\"features_store\": 2097152},"
     "\"queue\": {\"batches\": 4, \"bytes\": 123, \"capacity_bytes\": 4096, \"used_bytes\": 2048,"
     "\"sampling\": 1, \"training\": 2},"
     "\"cache\": {\"policy\": \"presc\", \"ranked\": true, \"hit_rate\": 0.52,"
     "\"hit_rate_total\": 0.5},"
     "\"updates\": {\"mode\": \"async\", \"version\": 123, \"staleness_mean\": 0.5,"
     "\"staleness_max\": 2}, \"memory\": {\"used\": 1048576, \"peak\": 2097152, \"limit\": null},"
+    "\"totals\": {\"blocks_near_bytes\": 0},"
     "\"cpu_load\": 1.7, \"bottleneck\": \"trainers wait, and \\\"samplers\\\" draw\","
     "\"bottleneck_role\": \"samplers\"}";
 
@@ -127,6 +129,17 @@ START_TEST(a_page_has_it_all)
 }
 END_TEST
 
+START_TEST(blocks_that_stay_on_a_gpu_are_told_where_there_are_any)
+{
+    static const char before[] = "\"blocks_near_bytes\": 0";
+    char *line = strdup(full), *at = strstr(line, before);
+    ck_assert_ptr_nonnull(at);
+    at[sizeof before - 2] = '7';
+    assert_has(shown(line, PAGE), "bytes      blocks 1.00 MiB/s (512 KiB/s near), features 2.00 ");
+    free(line);
+}
+END_TEST
+
 // Fields of a line of CSV; `at` counts from 0.
 static const char *field(const char *line, int at, char out[256])
 {
@@ -210,6 +223,7 @@ int main(void)
     tcase_add_test(t, what_limits_it_is_the_same_with_other_numbers);
     tcase_add_test(t, what_is_not_known_is_left_out);
     tcase_add_test(t, a_page_has_it_all);
+    tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_where_there_are_any);
     tcase_add_test(t, csv_has_a_value_for_each_name);
     tcase_add_test(t, csv_of_little_has_as_many_fields);
     return run_suite(s);

@@ -54,9 +54,27 @@ static void publish(uint32_t n, uint64_t first, uint64_t elements)
     sl_lent_publish(&arena, KIND, &plan);
 }
 
+// Sixteen parts, of which device d holds those; as many edges of each as it has room for.
+static void publish_held(const uint32_t held[DEVICES], uint64_t first)
+{
+    plan = (struct sl_lent_plan){.generation = plan.generation + 1,
+                                 .n_parts = SL_LENT_PARTS_MAX,
+                                 .shift = SHIFT,
+                                 .first = first,
+                                 .part_elements = (fx.topology.dataset.n_edges - first) /
+                                                  SL_LENT_PARTS_MAX / RUN * RUN};
+    memset(plan.from, SL_LENT_NOBODY, sizeof plan.from);
+    memcpy(plan.held, held, DEVICES * sizeof *held);
+    for (uint32_t p = 0; p < SL_LENT_PARTS_MAX; p++)
+        for (uint32_t holder = 0; holder < DEVICES; holder++)
+            for (uint32_t d = 0; held[holder] >> p & 1 && d < DEVICES; d++)
+                plan.from[d][p] = (uint8_t)holder;
+    sl_lent_publish(&arena, KIND, &plan);
+}
+
 // --- samplers ------------------------------------------------------------------------------------
 
-enum order { REFRESH, DRAW, SPOIL, HELD, LEAVE };
+enum order { REFRESH, DRAW, SPOIL, HELD, LOADED, LEAVE };
 
 struct self {
     uint32_t d;
@@ -180,6 +198,7 @@ static void work(void *ctx, const struct crew_post *post)
         case HELD:
             a = (struct crew_answer){sl_lending_elements(parts), s->residence.n_resident};
             break;
+        case LOADED: a.a = parts->loaded; break;
         case LEAVE: leave(s); break;
         }
         crew_answer(post, a);
@@ -284,6 +303,48 @@ START_TEST(a_new_plan_waits_for_its_readers)
 }
 END_TEST
 
+// Holders come and go, and what they keep is not loaded again: parts that stay where they are, move
+// up and down in their memory, reach further than before or less far.
+START_TEST(parts_that_stay_are_not_loaded_again)
+{
+    static const uint32_t plans[][DEVICES] = {
+        {0x00ff, 0xff00},                 // two
+        {0x003f, 0x3f00, 0xc0c0},         // three
+        {0x000f, 0x3c00, 0xc0c0, 0x0330}, // four
+        {0, 0x7c00, 0xc0c7, 0x0338},      // without the first
+        {0xf000, 0x0c0f, 0x00f0, 0x0330}, // new ones before and behind what is kept
+        {0, 0xff0f, 0x00f0, 0xc4c0},      // one has none of what it had
+    };
+    struct crew c[4];
+    uint64_t each[4] = {0}, loaded[4] = {0};
+    weighted = _i % 2;
+    if (!weighted)
+        fx.topology.view.weight_prefix = NULL;
+    room = fx.topology.dataset.n_edges / 4;
+    for (uint32_t d = 0; d < 4; d++)
+        c[d] = start(d, "");
+    for (uint32_t k = 0; k < SL_COUNT_OF(plans); k++) {
+        const uint32_t *before = plans[SL_MAX(k, 1u) - 1], *held = plans[k];
+        publish_held(held, _i / 2 * 160);
+        for (uint32_t i = 0; i < 3; i++) // closed by all, then laid out, then read
+            crew_ask_all(c, 4, REFRESH);
+        for (uint32_t d = 0; d < 4; d++) {
+            const uint64_t n = (uint64_t)__builtin_popcount(held[d]);
+            const uint64_t same = k ? (uint64_t)__builtin_popcount(held[d] & before[d]) : 0;
+            const uint64_t had = each[d], was = loaded[d];
+            each[d] = n ? crew_ask(&c[d], HELD).a / n : 0;
+            loaded[d] = crew_ask(&c[d], LOADED).a;
+            ck_assert_uint_eq(loaded[d] - was, n * each[d] - same * SL_MIN(each[d], had));
+            if (n)
+                ck_assert_uint_ge(n * each[d], (room - _i / 2 * 160) / 16 * 14);
+        }
+        for (uint32_t d = 0; d < 4; d++)
+            ck_assert_uint_gt(crew_ask(&c[d], DRAW).a, 0);
+    }
+    leave_all(c, 4);
+}
+END_TEST
+
 // One has room for all edges, the other for some: all of them are mapped once it gives some away.
 START_TEST(a_gpu_with_room_for_all_lends_as_well)
 {
@@ -369,6 +430,7 @@ int main(void)
         tcase_add_loop_test(tc, blocks_are_the_same_wherever_edges_lie, 0, 16);
         tcase_add_test(tc, without_a_plan_each_has_what_it_has_room_for);
         tcase_add_test(tc, a_new_plan_waits_for_its_readers);
+        tcase_add_loop_test(tc, parts_that_stay_are_not_loaded_again, 0, 4);
         tcase_add_test(tc, a_gpu_with_room_for_all_lends_as_well);
         tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
         tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);

@@ -45,6 +45,38 @@ START_TEST(a_line_is_taken_apart)
 }
 END_TEST
 
+static double rate_of(size_t link)
+{
+    ck_assert_uint_gt(m->stats.n_links, link);
+    return sl_top_link_rate(m, &m->stats.links[link]);
+}
+
+// Of the last seconds, as other rates are.
+START_TEST(rates_of_links_are_differences)
+{
+    struct sample s = usual_sample();
+    s.sharing = 2;
+    sl_top_open(m, s.name, "3", "running");
+    ck_assert_int_eq(sl_top_on_stats(m, stats_line(&s)), 0);
+    ck_assert_double_nan(rate_of(0)); // there is nothing to compare with
+    s.second = 36;
+    sl_top_on_stats(m, stats_line(&s));
+    ck_assert_double_eq(rate_of(0), 3 << 20);
+    ck_assert_double_eq(rate_of(2), 2 << 20);
+    s.sharing = 3; // links that are new have read nothing before
+    s.second = 41;
+    sl_top_on_stats(m, stats_line(&s));
+    ck_assert_double_eq(rate_of(0), 41.0 * (3 << 20) / 10);
+    s.sharing = 2;
+    for (; s.second < 60; s.second++)
+        sl_top_on_stats(m, stats_line(&s));
+    ck_assert_double_eq(rate_of(0), 3 << 20);
+    s.second = 2; // another broker of the job
+    sl_top_on_stats(m, stats_line(&s));
+    ck_assert_double_nan(rate_of(0));
+}
+END_TEST
+
 START_TEST(what_is_missing_or_odd_is_not_known)
 {
     ck_assert_int_eq(sl_top_on_stats(m, "{\"schema\":\"sluice.stats/1\",\"loss\":\"much\","
@@ -390,6 +422,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_line_is_taken_apart);
+    tcase_add_test(t, rates_of_links_are_differences);
     tcase_add_test(t, what_is_missing_or_odd_is_not_known);
     tcase_add_test(t, a_line_of_something_else_is_left_out);
     tcase_add_test(t, a_long_text_is_cut_between_characters);

@@ -149,6 +149,10 @@ START_TEST(no_size_is_too_odd)
 {
     static const int widths[] = {1, 2, 5, 20, 59, 60, 61, 79, 100, 119, 120, 150, 200, 999, 1500};
     static const int heights[] = {1, 2, 3, 10, 14, 15, 16, 20, 25, 34, 60, 200};
+    struct sample s = usual_sample();
+    s.sharing = 4;
+    s.near = true;
+    run_for(m, &s, 5);
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
         for (size_t h = 0; h < sizeof heights / sizeof *heights; h++) {
             for (int view = 0; view < SL_TOP_VIEWS; view++) {
@@ -249,10 +253,83 @@ START_TEST(a_long_list_scrolls_and_stops_at_its_end)
     draw(80, 24, false);
     has_not("sampler 0 ");
     has("standby 19");
+    has("39 trainer"); // the devices stand below
+    has_not("standby 16");
     sl_top_key(m, SL_KEY_UP); // one key is enough to see that it moves
     draw(80, 24, false);
-    has_not("standby 19");
-    has("standby 18");
+    has("standby 16");
+}
+END_TEST
+
+START_TEST(links_say_how_much_is_read_from_where)
+{
+    struct sample s = usual_sample();
+    s.sharing = 2;
+    m->view = SL_TOP_WORKERS;
+    draw(80, 24, false);
+    has_not("read by each device");
+    run_for(m, &s, 5);
+    draw(80, 24, false);
+    fits(80, 24);
+    has("features read by each device, from where: bytes/s now, share of all ──");
+    has("\ncpu 2    own      3.0 MiB  50 %  cpu 3    1.0 MiB  17 %  memory   2.0 MiB  33 %\n"
+        "cpu 3    own      3.0 MiB  50 %  cpu 2    1.0 MiB  17 %  memory   2.0 MiB  33 %\n");
+    has("cpu 0    sampler + standby load ");
+    m->view = SL_TOP_OVERVIEW;
+    draw(80, 24, false); // where the workers have them
+    has_not("read by each device");
+    draw(120, 40, false);
+    has("\ncpu 2    own      3.0 MiB  50 %");
+    sl_top_on_finished(m, 0, "");
+    draw(120, 40, false);
+    has("from where: bytes in all, share ──");
+    has("\ncpu 2    own       15 MiB  50 %");
+}
+END_TEST
+
+START_TEST(many_links_are_summed_then_counted)
+{
+    struct sample s = usual_sample();
+    s.samplers = 4;
+    s.trainers = 8;
+    s.sharing = 8;
+    run_for(m, &s, 5);
+    m->view = SL_TOP_WORKERS;
+    draw(160, 60, false);
+    has("\ncpu 4    own      3.0 MiB  25 %  cpu 5    1.0 MiB   8 %");
+    has("\n         cpu 10 "); // a reader goes on
+    draw(120, 40, false);
+    has("\ncpu 4    own      3.0 MiB  25 %  others   7.0 MiB  58 %  memory   2.0 MiB  17 %\n");
+    has("\ncpu 11   own ");
+    draw(80, 24, false); // below the workers there is no room
+    has_not("read by each device");
+    for (int i = 0; i < 100; i++)
+        sl_top_key(m, SL_KEY_DOWN);
+    draw(80, 24, false);
+    has("\ncpu 11   own ");
+    s.sharing = 12;
+    run_for(m, &s, 5);
+    for (int i = 0; i < 100; i++)
+        sl_top_key(m, SL_KEY_DOWN);
+    draw(80, 18, false);
+    fits(80, 18);
+    has("others    11 MiB  69 %");
+    has("and 8 more");
+}
+END_TEST
+
+START_TEST(blocks_that_stay_on_a_gpu_have_a_row)
+{
+    struct sample s = usual_sample();
+    draw(120, 40, false);
+    has_not("near/s");
+    s.near = true;
+    run_for(m, &s, 5);
+    draw(120, 40, false);
+    has(" near/s                  10 MiB ");
+    m->view = SL_TOP_STAGES_VIEW;
+    draw(160, 50, false);
+    has("blocks near/s ");
 }
 END_TEST
 
@@ -436,6 +513,9 @@ int main(void)
     tcase_add_test(t, a_device_without_a_role_is_free);
     tcase_add_test(t, a_gpu_s_load_goes_before_that_of_the_cores);
     tcase_add_test(t, a_long_list_scrolls_and_stops_at_its_end);
+    tcase_add_test(t, links_say_how_much_is_read_from_where);
+    tcase_add_test(t, many_links_are_summed_then_counted);
+    tcase_add_test(t, blocks_that_stay_on_a_gpu_have_a_row);
     tcase_add_test(t, a_name_of_wide_characters_keeps_the_columns);
     tcase_add_test(t, hostile_text_does_not_reach_the_terminal);
     tcase_add_test(t, stages_show_how_times_are_spread);

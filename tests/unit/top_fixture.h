@@ -34,6 +34,8 @@ __attribute__((format(printf, 2, 3))) static inline void add(struct line *l, con
 // What of the job differs from test to test.
 struct sample {
     int second, samplers, trainers;
+    int sharing; // the last devices, that hold features together
+    bool near;   // blocks stay on GPUs
     const char *name, *state, *bottleneck;
     double queue, loss;
 };
@@ -82,6 +84,20 @@ static inline void add_stage(struct line *l, bool first, const char *name, doubl
         first ? "" : ",", name, busy, p50, 2 * p50);
 }
 
+// What they have read: each second 3 MiB of its own, 1 MiB of each other device, and 2 MiB in the
+// machine's memory.
+static inline void add_links(struct line *l, const struct sample *s)
+{
+    const int n = s->samplers + s->trainers;
+    for (int reader = n - s->sharing; reader < n; reader++) {
+        for (int from = n - s->sharing; from < n; from++)
+            add(l, "{\"kind\":\"features\",\"reader\":%d,\"from\":\"%d\",\"bytes\":%d},", reader,
+                from, s->second * (from == reader ? 3 << 20 : 1 << 20));
+        add(l, "{\"kind\":\"features\",\"reader\":%d,\"from\":\"memory\",\"bytes\":%d}%s", reader,
+            s->second * (2 << 20), reader < n - 1 ? "," : "");
+    }
+}
+
 // One line of sluice.stats/1; valid until the next call.
 static inline const char *stats_line(const struct sample *s)
 {
@@ -120,15 +136,18 @@ static inline const char *stats_line(const struct sample *s)
     add_stage(l, false, "backpressure", 0, 0.001);
     add(l,
         "},\"rates\":{\"batches\":30.1,\"edges\":1.04e6,\"input_nodes\":1e5,\"updates\":7.5},"
-        "\"bytes\":{\"blocks\":1.2e7,\"features_cache\":1e6,\"features_store\":1e6},"
+        "\"bytes\":{\"blocks\":1.2e7,\"blocks_near\":%g,\"features_cache\":1e6,\"features_store\":"
+        "1e6},"
         "\"queue\":{\"batches\":%g,\"bytes\":4000000,\"capacity_bytes\":536870912,"
         "\"used_bytes\":65011712,\"sampling\":1,\"training\":3},"
         "\"cache\":{\"policy\":\"presc\",\"ranked\":true,\"hit_rate\":0.52,"
         "\"hit_rate_total\":0.5},\"updates\":{\"mode\":\"ordered\",\"version\":123,"
         "\"staleness_mean\":null,\"staleness_max\":null},\"profile\":{\"t_sample\":0.011,"
-        "\"t_train\":0.06,\"t_standby\":null},\"totals\":{\"batches\":282,\"restarts\":0},",
-        s->queue);
-    add(l, "\"histograms\":{\"le\":[");
+        "\"t_train\":0.06,\"t_standby\":null},\"totals\":{\"batches\":282,"
+        "\"blocks_near_bytes\":%g,\"restarts\":0},\"links\":[",
+        s->near ? 1.1e7 : 0, s->queue, s->near ? 3e8 : 0);
+    add_links(l, s);
+    add(l, "],\"histograms\":{\"le\":[");
     for (size_t i = 0; i < sizeof le / sizeof *le; i++)
         add(l, "%s%g", i ? "," : "", le[i]);
     add(l, "]");

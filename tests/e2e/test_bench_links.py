@@ -1,0 +1,39 @@
+"""scripts/bench links: what whole jobs on emulated GPUs read over which way, by placement."""
+
+import os
+import re
+import subprocess
+
+from harness import ROOT, not_under, timeout
+from test_cuda import SANITIZED
+
+LINE = re.compile(
+    r"power law, 2 linked, (\w+): (\w+), (\d+)% held +([\d.]+) \+ ([\d.]+) \+ ([\d.]+) MB, ([\d.]+)"
+)
+
+
+@timeout(300)
+@not_under("address", SANITIZED)
+def test_links(box):
+    done = subprocess.run(
+        [os.path.join(ROOT, "scripts", "bench"), "links"],
+        env=box.environment({"BENCH_QUICK": "1", "SLUICE_TEST_DATA": box.path("nothing")}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"SKIP: {box.path('nothing', 'ogbn_arxiv')} is not there" in done.stdout, done.stdout
+    assert "power law: one result in all" in done.stdout, done.stdout
+    found = {}
+    for placement, kind, held, *megabytes in LINE.findall(done.stdout):
+        found[placement, kind] = (int(held), *map(float, megabytes))
+    assert len(found) == 8, done.stdout
+    for (placement, kind), (held, own, peers, memory, busiest) in found.items():
+        assert held <= (10 if placement == "alone" else 20), done.stdout
+        assert peers == 0 or placement != "alone", done.stdout
+        assert busiest <= peers <= own + peers + memory, done.stdout
+    # What is read of the graph is the same wherever it lies, but for the last digits shown.
+    graph = [sum(ways[1:4]) for (_, kind), ways in found.items() if kind == "graph"]
+    assert 0 < max(graph) < min(graph) + 0.02, done.stdout
