@@ -15,7 +15,7 @@
  *
  * LEAST MOVEMENT. What is dealt out to n GPUs lies elsewhere for the most part when it is dealt
  * out to n + 1. So where a placement has each part once, and busiest links and buses have hardly
- * more to do for it, there are SL_LENT_PARTS_MAX parts and each GPU has about as many as the others.
+ * more to do for it, there are SL_LENT_PARTS_MAX parts, about as many on each GPU.
  * From one plan to the next (`before`) each keeps its parts as far as it may have that many; only
  * the others change hands, which is the least that can. `first` stays for the same price. Of other
  * placements parts stay where the GPUs and the rooms stay.
