@@ -121,7 +121,8 @@ struct attempt {
 struct sl_draw_state {
     // What batches wanted where the first room was too small.
     uint64_t wanted_rows[SL_DRAW_HOPS_MAX + 1], wanted_edges[SL_DRAW_HOPS_MAX];
-    uint64_t largest; // vertices of a batch
+    uint64_t largest;      // vertices of a batch
+    uint64_t wanted_slots; // entries, where the table was full
     unsigned char *slab;
     uint64_t slab_bytes;
     unsigned long long *table;
@@ -253,8 +254,10 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
                        "supported in a batch; use smaller batches or fanouts",
                        args->n_seeds, args->n_hops, (unsigned long long)p->values);
     uint64_t expected = s->largest > 0 ? s->largest + s->largest / 4 : (uint64_t)FIRST_NODES;
-    expected = SL_MIN(SL_MAX(expected, (uint64_t)args->n_seeds), SL_MIN(inserted, n_nodes));
-    p->slots = SL_MIN(SL_MAX(sl_pow2_at_least(2 * expected), (uint64_t)LEAST_SLOTS), 1ull << 31);
+    expected = SL_MIN(SL_MAX(expected, (uint64_t)args->n_seeds), p->rows[p->n_hops]);
+    uint64_t wanted = SL_MIN(s->wanted_slots, sl_pow2_at_least(2 * SL_MIN(inserted, n_nodes)));
+    p->slots = SL_MAX(sl_pow2_at_least(2 * expected), wanted);
+    p->slots = SL_MIN(SL_MAX(p->slots, (uint64_t)LEAST_SLOTS), 1ull << 31);
     return SL_OK;
 }
 
@@ -478,7 +481,7 @@ static int learn(struct sl_draw_state *s, const struct plan *p)
 {
     const struct sl_draw_control *c = (const struct sl_draw_control *)s->host;
     if (c->full) { // nobody has counted what there is beyond
-        s->largest = p->slots;
+        s->wanted_slots = SL_MAX(s->wanted_slots, 2 * p->slots);
         return SL_EAGAIN;
     }
     for (uint32_t h = 0; h < p->n_hops; h++) {
@@ -538,7 +541,7 @@ static int begin(struct sl_draw_state *s, const struct sl_draw_args *args)
 static int finish(struct sl_draw_state *s, struct sl_drawn *out)
 {
     // Each hop's edges and vertices can be too many once, and again when an earlier hop's room
-    // changed nothing for it; the table fourfold each time.
+    // changed nothing for it; the table twofold each time.
     enum { ATTEMPTS = 4 * SL_DRAW_HOPS_MAX + 12 };
     struct attempt *a = &s->now;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
