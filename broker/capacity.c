@@ -37,53 +37,11 @@ static bool reads(const struct sl_config *config)
     return sl_features_kinds[config->store.features].reads;
 }
 
-#define LINE_BYTES 32 // of the bus, for an edge that is read in the machine's memory (GIDS 3.2)
-
-/*
- * Which of both saves more reads over the bus for a byte of a sampler's GPU: of the graph the lines
- * that the edges of its part of the mini-batches take, of features the rows of the part that its
- * trainer may train; by the fanouts and the mean degree, each over all bytes that there are.
- */
-static enum sl_store_preference choose_preference(const struct sl_config *c,
-                                                  const struct sl_dataset *ds, const char **why)
-{
-    const double degree = (double)ds->n_edges / (double)SL_MAX(ds->n_nodes, 1u);
-    const double samplers = SL_MAX(c->allocation.samplers, 1u);
-    double nodes = (double)c->sampler.batch_size, edges = 0;
-    for (uint32_t hop = 0; hop < c->sampler.n_fanout; hop++) {
-        const double fanout = (double)c->sampler.fanout[hop];
-        const double drawn = nodes * (fanout < 0 ? degree : SL_MIN(fanout, degree));
-        edges += drawn;
-        nodes = SL_MIN(nodes + drawn, (double)ds->n_nodes);
-    }
-    const double rows = nodes * (double)ds->feat_dim * (double)sl_dtype_bytes(ds->feat_dtype);
-    const double graph = edges * LINE_BYTES / samplers / (double)SL_MAX(sl_topology_bytes(ds), 1u);
-    const double features =
-        rows / (samplers + c->allocation.trainers) / (double)SL_MAX(sl_features_bytes(ds), 1u);
-    if (graph >= features) {
-        *why = "its edges save the bus more than features do, for each byte of memory";
-        return SL_PREFER_GRAPH;
-    }
-    *why = "they save the bus more than the graph's edges do, for each byte of memory";
-    return SL_PREFER_FEATURES;
-}
-
-static void settle_preference(struct sl_config *c, const struct sl_dataset *ds)
-{
-    bool samples = false;
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        samples |= c->devices[d].kind == SL_DEVICE_CUDA;
-    c->store.prefer_why = NULL;
-    if (samples && c->store.prefer == SL_PREFER_AUTO)
-        c->store.prefer = choose_preference(c, ds, &c->store.prefer_why);
-}
-
 void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
                               uint64_t available_bytes)
 {
     if (config->store.features == SL_FEATURES_AUTO)
         config->store.features = sl_features_choose(ds, available_bytes);
-    settle_preference(config, ds);
     const struct sl_cache_site site = {
         .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
         .reads = reads(config),

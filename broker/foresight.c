@@ -18,17 +18,31 @@ static void done(uv_work_t *work, int status)
     f->on_done(f->ctx);
 }
 
+// Whether there is anything to find.
+static bool ask(struct sl_foresight *f, const struct sl_config *config,
+                const struct sl_dataset *dataset)
+{
+    f->config = config;
+    f->dataset = dataset;
+    f->rc = SL_EUNSUPPORTED;
+    f->work.data = f;
+    return sl_store_foresees(config, dataset);
+}
+
+void sl_foresight_now(struct sl_foresight *f, const struct sl_config *config,
+                      const struct sl_dataset *dataset)
+{
+    if (ask(f, config, dataset))
+        foresee(&f->work);
+}
+
 void sl_foresight_start(struct sl_foresight *f, uv_loop_t *loop, const struct sl_config *config,
                         const struct sl_dataset *dataset, void (*on_done)(void *), void *ctx)
 {
-    *f = (struct sl_foresight){.config = config,
-                               .dataset = dataset,
-                               .on_done = on_done,
-                               .ctx = ctx,
-                               .rc = SL_EUNSUPPORTED};
-    f->work.data = f;
-    if (!sl_store_foresees(config, dataset))
+    if (f->config || !ask(f, config, dataset))
         return;
+    f->on_done = on_done;
+    f->ctx = ctx;
     f->busy = dataset->n_nodes + dataset->n_edges > AT_ONCE_MOST &&
               uv_queue_work(loop, &f->work, foresee, done) == 0;
     if (!f->busy)
@@ -40,11 +54,14 @@ void sl_foresight_cancel(struct sl_foresight *f)
     atomic_store(&f->cancel, true);
 }
 
+const struct sl_store_foreseen *sl_foresight_found(const struct sl_foresight *f)
+{
+    return f->busy || !f->config || f->rc != SL_OK ? NULL : &f->found;
+}
+
 const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f,
                                                 enum sl_lent_kind kind)
 {
-    if (f->busy || !f->config || f->rc != SL_OK ||
-        (kind == SL_LENT_GRAPH && f->found.edge_reads == 0))
-        return NULL;
-    return &f->found.curve[kind];
+    const struct sl_store_foreseen *found = sl_foresight_found(f);
+    return !found || (kind == SL_LENT_GRAPH && found->edge_reads == 0) ? NULL : &found->curve[kind];
 }

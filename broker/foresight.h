@@ -24,14 +24,18 @@ struct sl_foresight {
     atomic_bool cancel;
 };
 
-// The struct must stay where it is until it is no longer busy. on_done is not called where the
+// On a zeroed struct, which must stay where it is until it is no longer busy. on_done is not called where the
 // answer is there at once.
 void sl_foresight_start(struct sl_foresight *f, uv_loop_t *loop, const struct sl_config *config,
                         const struct sl_dataset *dataset, void (*on_done)(void *), void *ctx);
+// At once, whatever it takes; start() finds it done then.
+void sl_foresight_now(struct sl_foresight *f, const struct sl_config *config,
+                      const struct sl_dataset *dataset);
 // Ends it soon.
 void sl_foresight_cancel(struct sl_foresight *f);
 
-// NULL where nothing could be foreseen.
+// NULL where nothing could be foreseen, or not yet.
+const struct sl_store_foreseen *sl_foresight_found(const struct sl_foresight *f);
 const struct sl_store_curve *sl_foresight_curve(const struct sl_foresight *f,
                                                 enum sl_lent_kind kind);
 

@@ -34,6 +34,7 @@
 #include "broker/history.h"
 #include "broker/placement.h"
 #include "broker/resume.h"
+#include "broker/store_prefer.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -234,6 +235,9 @@ static int configure_workers(struct sl_job *job)
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
     sl_capacity_settle_store(c, &job->dataset, available);
+    if (sl_store_is_open(c))
+        sl_foresight_now(&job->foresight, c, &job->dataset);
+    sl_store_prefer(c, &job->dataset, available, sl_foresight_found(&job->foresight));
     char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
     if (automatic && sl_features_kinds[c->store.features].reads)
         sl_joblog_announce(

@@ -105,9 +105,8 @@ void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_stor
     share[q->n_devices] = fmax(rest, 0);
 }
 
-// What the busiest link or bus of device d has to do; all of them serve it at the same time.
-static double busiest_of(const struct sl_plan_question *q, const struct sl_store_plan *plan,
-                         uint32_t d)
+double sl_store_plan_busiest(const struct sl_plan_question *q, const struct sl_store_plan *plan,
+                             uint32_t d)
 {
     double share[SL_LENT_DEVICES_MAX + 1];
     sl_store_plan_shares(q, plan, d, share);
@@ -124,7 +123,7 @@ static double busiest(const struct sl_plan_question *q, const struct sl_store_pl
     double sum = 0;
     for (uint32_t d = 0; d < q->n_devices; d++)
         if (q->works >> d & 1)
-            sum += busiest_of(q, plan, d);
+            sum += sl_store_plan_busiest(q, plan, d);
     return sum / SL_MAX(__builtin_popcountll(q->works), 1);
 }
 

@@ -103,4 +103,9 @@ int sl_store_plan_make(const struct sl_plan_question *q, struct sl_store_plan *o
 void sl_store_plan_shares(const struct sl_plan_question *q, const struct sl_store_plan *plan,
                           uint32_t d, double share[SL_LENT_DEVICES_MAX + 1]);
 
+// Seconds that the busiest link or bus of device d has to do for a GB that it reads; all of them
+// serve it at the same time.
+double sl_store_plan_busiest(const struct sl_plan_question *q, const struct sl_store_plan *plan,
+                             uint32_t d);
+
 #endif

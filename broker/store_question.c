@@ -6,6 +6,7 @@
 
 #include "broker/gpus.h"
 #include "broker/phases.h"
+#include "broker/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/sampler_kind.h"
@@ -24,10 +25,24 @@ static bool is_gpu(const struct sl_config *config, uint32_t d)
 
 bool sl_store_may_share(const struct sl_config *config, enum sl_lent_kind kind)
 {
-    uint32_t gpus = 0;
-    for (uint32_t d = 0; d < config->n_devices; d++)
-        gpus += is_gpu(config, d);
-    return gpus > 1 && (kind == SL_LENT_GRAPH || sl_cache_keeps(config->cache.policy));
+    return sl_config_gpus(config) > 1 &&
+           (kind == SL_LENT_GRAPH || sl_cache_keeps(config->cache.policy));
+}
+
+bool sl_store_has_both(const struct sl_config *c, uint32_t device)
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    return is_gpu(c, device) && device < split.samplers &&
+           sl_placement_duty(split, c->n_devices, sl_placement_switches(c, device), SL_ROLE_TRAINER,
+                             device) != SL_DUTY_NONE;
+}
+
+bool sl_store_is_open(const struct sl_config *c)
+{
+    bool both = false;
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        both |= sl_store_has_both(c, d);
+    return both && c->store.prefer == SL_PREFER_AUTO;
 }
 
 void sl_store_find_rates(const struct sl_config *c, const struct sl_gpu_report *gpus,
@@ -132,7 +147,8 @@ void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
 
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds)
 {
-    return sl_store_may_share(config, SL_LENT_GRAPH) && ds->n_edges <= FORESEEN_EDGES_MOST;
+    return (sl_store_may_share(config, SL_LENT_GRAPH) || sl_store_is_open(config)) &&
+           ds->n_edges <= FORESEEN_EDGES_MOST;
 }
 
 struct foresight {

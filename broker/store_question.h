@@ -34,6 +34,11 @@ struct sl_store_site {
 // Whether GPUs of this job may hold rows, or edges, together: then their links have to be known.
 bool sl_store_may_share(const struct sl_config *config, enum sl_lent_kind kind);
 
+// Whether a GPU samples, and a trainer is on it, too; and whether there is one, and the job leaves
+// open what it keeps more of (store_prefer.h).
+bool sl_store_has_both(const struct sl_config *config, uint32_t device);
+bool sl_store_is_open(const struct sl_config *config);
+
 void sl_store_find_rates(const struct sl_config *config, const struct sl_gpu_report *gpus,
                          struct sl_store_rates *out);
 
@@ -62,7 +67,7 @@ struct sl_store_foreseen {
     double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
 };
 
-// Whether the curves are worth its time: one pass over the edges for each hop, and no more of them
+// Whether somebody goes by the curves, and they are worth its time: one pass over the edges for each hop, and no more of them
 // than take a second or two.
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds);
 

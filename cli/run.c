@@ -29,6 +29,7 @@
 #include "broker/capacity.h"
 #include "broker/launch.h"
 #include "broker/gpus.h"
+#include "broker/store_prefer.h"
 #include "cli/run_summary.h"
 #include "cli/run_view.h"
 #include "cli/session.h"
@@ -192,12 +193,17 @@ static int find_store(const struct run *r, struct store *out)
     if (c.memory_bytes)
         available = SL_MIN(available, c.memory_bytes);
     sl_capacity_settle_store(&c, ds, available);
+    struct sl_store_foreseen found;
+    const bool foreseen = sl_store_foresees(&c, ds);
+    if (foreseen)
+        SL_TRY(sl_store_foresee(&c, ds, NULL, &found));
+    sl_store_prefer(&c, ds, available, foreseen ? &found : NULL);
     *out = (struct store){.features = c.store.features,
                           .policy = c.cache.policy,
                           .why = c.cache.why,
                           .way = find_way(&c, ds, available),
                           .config = c};
-    SL_TRY(sl_store_view_find(&out->config, ds, available, out->view));
+    SL_TRY(sl_store_view_find(&out->config, ds, available, foreseen ? &found : NULL, out->view));
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
     if (!out->rows.n_slots)

@@ -26,7 +26,8 @@ static int compare(struct sl_store_view *v)
 }
 
 int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
-                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_PLANNED])
+                       uint64_t available_bytes, const struct sl_store_foreseen *found,
+                       struct sl_store_view out[SL_LENT_PLANNED])
 {
     const struct sl_roles split = {config->allocation.samplers, config->allocation.trainers};
     const uint64_t row_bytes = (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
@@ -34,7 +35,6 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
     const struct sl_budget_need need = {
         .resident_bytes = sl_topology_bytes(ds), .row_bytes = row_bytes, .n_nodes = ds->n_nodes};
     struct sl_store_view *rows = &out[SL_LENT_FEATURES], *edges = &out[SL_LENT_GRAPH];
-    struct sl_store_foreseen found = {.inputs = 0};
     struct sl_store_rates rates;
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
     uint64_t room[SL_CONFIG_MAX_DEVICES];
@@ -51,16 +51,15 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
                       ? sl_store_graph_room(config, ds, d)
                       : 0;
     }
-    if (sl_store_foresees(config, ds)) {
-        SL_TRY(sl_store_foresee(config, ds, NULL, &found));
+    if (found) {
         for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
-            out[kind].curve = found.curve[kind]; // which questions point to
+            out[kind].curve = found->curve[kind]; // which questions point to
         rows->foreseen = true;
-        edges->foreseen = found.edge_reads > 0;
+        edges->foreseen = found->edge_reads > 0;
         rows->epoch_bytes =
-            found.inputs * n_batches * (double)row_bytes / SL_MAX(split.trainers, 1u);
+            found->inputs * n_batches * (double)row_bytes / SL_MAX(split.trainers, 1u);
         edges->epoch_bytes =
-            found.edge_reads * (double)edges->element_bytes / SL_MAX(split.samplers, 1u);
+            found->edge_reads * (double)edges->element_bytes / SL_MAX(split.samplers, 1u);
     }
     const struct sl_store_site site = {
         .config = config,

@@ -25,9 +25,11 @@ struct sl_store_view {
     double epoch_bytes; // that one trainer, or sampler, reads in an epoch; 0: not known
 };
 
-// The configuration's "auto" has been settled. `out` must stay where it is. SL_ENOMEM.
+// The configuration's "auto" has been settled. found: what is expected of an epoch, or NULL. `out`
+// must stay where it is. SL_ENOMEM.
 int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
-                       uint64_t available_bytes, struct sl_store_view out[SL_LENT_PLANNED]);
+                       uint64_t available_bytes, const struct sl_store_foreseen *found,
+                       struct sl_store_view out[SL_LENT_PLANNED]);
 
 void sl_store_view_print(const struct sl_store_view *v, FILE *out);
 // Adds keys to the plan's `store`: placement, placement_reason, proved, parts, first_rows,

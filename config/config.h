@@ -267,6 +267,9 @@ static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
 // standby trainers do, on those of the kind of the last device, which always trains.
 bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind);
 
+// How many devices of the job are on GPUs.
+uint32_t sl_config_gpus(const struct sl_config *c);
+
 // The devices of the job on the same GPU, this one among them: bit d for device d. 0: not a GPU.
 uint64_t sl_config_on_gpu(const struct sl_config *c, uint32_t device);
 // Whether a trainer may work on the GPU of this device while its sampler does.

@@ -38,10 +38,7 @@ bool sl_config_asks_for_gpus(const struct sl_config *config)
 {
     if (config->devices_auto)
         return !config->devices_cpu;
-    for (uint32_t d = 0; d < config->n_devices; d++)
-        if (config->devices[d].kind == SL_DEVICE_CUDA)
-            return true;
-    return false;
+    return sl_config_gpus(config) > 0;
 }
 
 char *sl_config_gpus_text(const struct sl_gpu_report *report, char out[SL_CONFIG_GPUS_TEXT])

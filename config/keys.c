@@ -362,7 +362,8 @@ const struct sl_key sl_keys[] = {
      .words = sl_store_preference_words, .fallback = "\"auto\"",
      .doc = "What gets the memory of a GPU that samples and trains where it has not enough for "
             "both: graph leaves features a fifth of it, features leaves the graph three tenths. "
-            "auto is what saves more reads over the bus for a byte. Only of GPUs."},
+            "auto is what leaves their links and buses less to do, by expected reads. Only of "
+            "GPUs."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

@@ -46,14 +46,6 @@ static bool wants_degrees(const struct sl_config *c)
     return c->model.kind == SL_MODEL_GCN && c->model.degrees == SL_DEGREES_GRAPH;
 }
 
-static bool has_several_gpus(const struct sl_config *c)
-{
-    uint32_t gpus = 0;
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        gpus += c->devices[d].kind == SL_DEVICE_CUDA;
-    return gpus > 1;
-}
-
 static int make_drawer(struct program *p)
 {
     if (p->device->is_host) {
@@ -64,7 +56,7 @@ static int make_drawer(struct program *p)
         .topology = &p->topology,
         .degrees = wants_degrees(&p->config),
         .share = sl_config_graph_shares[p->config.store.prefer],
-        .shares = has_several_gpus(&p->config),
+        .shares = sl_config_gpus(&p->config) > 1,
         .most = p->config.store.graph_ratio,
         .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
                   .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),

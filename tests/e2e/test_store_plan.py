@@ -360,24 +360,47 @@ def test_slow_links_have_the_hottest_rows_everywhere(box):
     assert slow["gpu_rows"] < fast["gpu_rows"], (slow, fast)
 
 
-@cases(
-    ("many-neighbours", 100, {}, "features"),  # of which few are drawn
-    ("few-neighbours", 4, {}, "graph"),
-    ("asked", 4, {"prefer": "features"}, "features"),
-)
-def test_a_gpu_with_both_roles_prefers_what_saves_more(box, name, degree, store, prefer):
-    machine = Machine.with_gpus(box, pretend(0))
+def preferred(box, degree, memory, links=({},), **changes):
+    """What a dry run says that GPUs keep more of which sample and may train; and why."""
+    gpus = len(links)
+    machine = Machine.with_gpus(box, *(pretend(i, reads=r) for i, r in enumerate(links)))
+    job = {
+        "allocation": {},
+        "devices": [{"kind": "cuda", "index": i, "memory": memory} for i in range(gpus)],
+        "cache": {"policy": "expected"},
+        **changes,
+    }
     dataset = box.shared_dataset(f"prefer-{degree}", n=1000, degree=degree)
-    plan = machine.sluice(
-        "run",
-        box.job(small_job(dataset, allocation={}, devices="auto", store=store)),
-        "--dry-run",
-        "-o",
-        "json",
-    )
-    store = plan.ok().json()["store"]
-    assert store["prefer"] == prefer, store
-    assert ("prefer_reason" in store) == (name != "asked"), store
+    path = box.job(small_job(dataset, **job))
+    store = machine.sluice("run", path, "--dry-run", "-o", "json").ok().json()["store"]
+    return store["prefer"], store.get("prefer_reason")
+
+
+LESS = "links and buses of GPUs that sample and train have less to do"
+
+
+@cases(
+    ("few-neighbours", 4, {}, "graph", LESS),
+    ("many-neighbours", 100, {}, "features", LESS),  # of which few are drawn
+    ("asked", 4, {"store": {"prefer": "features"}}, "features", None),
+    ("trainers-apart", 4, {"allocation.switching": False}, "graph", "no GPU that samples trains"),
+    ("with-room-for-both", 100, {"devices": "auto"}, "graph", "as much of features with either"),
+)
+def test_a_gpu_with_both_roles_prefers_what_saves_more(box, name, degree, changes, wanted, why):
+    links = linked(2) if name == "trainers-apart" else [{}]
+    found, reason = preferred(box, degree, 80 * 1024, links, **changes)
+    assert found == wanted and (why in reason if why else not reason), (found, reason)
+
+
+@cases(
+    ("its-trainers-reach-features", 100, 2, "features", "graph"),
+    ("its-samplers-hold-the-graph", 20, 3, "graph", "features"),
+)
+def test_what_others_hold_weighs_by_their_links(box, name, degree, samplers, apart, joined):
+    allocation = {"samplers": samplers, "trainers": 1}
+    for links, wanted in (([{}] * (samplers + 1), apart), (linked(samplers + 1), joined)):
+        found, reason = preferred(box, degree, 80 * 1024, links, allocation=allocation)
+        assert found == wanted and LESS in reason, (links, found, reason)
 
 
 # ---- refused ------------------------------------------------------------------------------------
