@@ -46,10 +46,10 @@ START_TEST(a_plan_is_published_with_the_rows_of_each_seat)
     give_duties(both);
     ck_assert_uint_eq(generation(), 1);
     ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_FEATURES, &plan));
-    ck_assert_uint_eq(plan.n_parts, 2);
+    ck_assert_uint_eq(plan.n_parts, SL_LENT_PARTS_MAX);
     for (uint32_t d = 0; d < 2; d++) {
         const uint32_t held = (uint32_t)__builtin_popcount(plan.held[d]);
-        ck_assert_uint_eq(held, 1);
+        ck_assert_uint_eq(held, SL_LENT_PARTS_MAX / 2);
         ck_assert_uint_eq(rows_of(d), plan.first + held * plan.part_elements);
         ck_assert_uint_le(rows_of(d), ROOM);
     }
@@ -161,15 +161,23 @@ START_TEST(before_caches_are_given_out_rooms_are_only_known)
 }
 END_TEST
 
+// Nor one with less: it holds less of each of its parts.
 START_TEST(a_replacement_with_the_same_room_changes_no_plan)
 {
+    const struct sl_store_plan *now = &job.split.store.plan[SL_LENT_GRAPH];
     says_hello(0, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     says_hello(1, EDGE_ROOM + 5000);
     ck_assert_uint_eq(graph_generation(), 1);
+    const uint64_t held = now->elements[1];
     says_hello(1, EDGE_ROOM / 2);
-    ck_assert_uint_eq(graph_generation(), 2);
+    ck_assert_uint_eq(graph_generation(), 1);
+    ck_assert_uint_lt(now->elements[1], held);
+    ck_assert_uint_gt(now->elements[1], held / 4);
+    says_hello(1, 10); // of its parts nothing
+    ck_assert_uint_eq(graph_generation(), 1);
+    ck_assert_uint_le(now->elements[1], 10);
 }
 END_TEST
 
