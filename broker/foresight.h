@@ -24,8 +24,8 @@ struct sl_foresight {
     atomic_bool cancel;
 };
 
-// On a zeroed struct, which must stay where it is until it is no longer busy. on_done is not called where the
-// answer is there at once.
+// On a zeroed struct, which must stay where it is until it is no longer busy. on_done is not called
+// where the answer is there at once.
 void sl_foresight_start(struct sl_foresight *f, uv_loop_t *loop, const struct sl_config *config,
                         const struct sl_dataset *dataset, void (*on_done)(void *), void *ctx);
 // At once, whatever it takes; start() finds it done then.
