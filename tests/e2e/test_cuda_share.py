@@ -260,6 +260,7 @@ def test_a_graph_and_features_of_eight_times_all_budgets(box):
         job = {"dataset": dataset, "epochs": 2, "cache": {"policy": "degree"}}
         job["allocation"] = {"samplers": 2, "trainers": 2, "switching": False}
         job["store.placement"] = placement
+        job["store.prefer"] = "features"  # most of so little memory is for batches
         job["sampler.batch_size"] = job["evaluate.batch_size"] = 16
         job["output"] = f"runs/{placement}"
         devices = [gpu(d, memory=bytes_) for d, bytes_ in enumerate(GPU_BUDGETS)]

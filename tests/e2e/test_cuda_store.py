@@ -210,8 +210,10 @@ def graph_job(box, devices, **changes):
 
 
 def small_gpus(box, **changes):
-    """Two samplers on GPUs whose memory the graph does not fit in, and a trainer on cores."""
+    """Two samplers on GPUs whose memory the graph does not fit in, and a trainer on cores. A third
+    of a MiB is for the graph: what is left is to do for batches."""
     devices = [gpu(0, memory="1MiB"), gpu(1, memory="1MiB"), CPU]
+    changes["store.prefer"] = "features"
     return graph_job(box, devices, allocation=SAMPLERS, **changes)
 
 
