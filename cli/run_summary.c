@@ -67,7 +67,7 @@ void sl_run_summary_way(FILE *out, const char *what, const char *way, const char
                         double copy_bytes, double page_bytes)
 {
     char all[SL_UNITS_BYTES], page[SL_UNITS_BYTES];
-    if (!way)
+    if (!way || way[0] == '\0')
         return;
     if (strcmp(way, "copy") == 0)
         fprintf(out, "  GPUs read %s in place, from one pinned copy of %s", what,

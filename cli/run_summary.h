@@ -12,7 +12,7 @@
 void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory);
 
 // How GPUs get features or the graph, in a line; way and why are a report's words (common/ipc/
-// store_way.h), NULL: nothing. page_bytes 0: not known.
+// store_way.h), NULL or "": nothing. page_bytes 0: not known.
 void sl_run_summary_way(FILE *out, const char *what, const char *way, const char *why,
                         double copy_bytes, double page_bytes);
 

@@ -140,6 +140,7 @@ def test_run_directory(box):
         lines = [json.loads(line) for line in file]
     assert len(lines) >= 3, f"{len(lines)} lines of metrics for 3 epochs"
     assert os.listdir(os.path.join(run, "log")), "no log"
+    assert "GPU" not in result.out, f"of a job on cores the summary speaks of GPUs:\n{result.out}"
 
 
 def test_model_file_is_safetensors_with_pyg_names(box):
