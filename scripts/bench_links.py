@@ -134,8 +134,9 @@ def graph_rows(jobs, graph, dataset):
     results = set(found.values())
     if len(results) != 1:
         raise Failed(f"{graph}: jobs differ in what they sampled, trained or read: {found}")
-    ((samples, params, _),) = results
-    row(f"{graph}: one result in all", f"samples {samples[:12]}", f"parameters {params[:12]}")
+    ((samples, params, size),) = results
+    said = f"{graph}: one result in all, {size} bytes of the graph"
+    row(said, f"samples {samples[:12]}", f"parameters {params[:12]}")
 
 
 def few_seeds(jobs, dataset):

@@ -92,7 +92,9 @@ struct sl_lent_offer {
     uint64_t version; // even: of this offer
     uint64_t plan;    // its generation
     uint64_t order;   // features: of the hotness order (hot.h)
-    uint64_t room; // elements from one part to the next: part_elements, or less for want of memory
+    // Elements from one part to the next: part_elements, or less for want of memory, or of a holder
+    // of more parts than others.
+    uint64_t room;
     uint64_t elements; // of each part that are there
     struct sl_device_share share;
 };
