@@ -64,9 +64,28 @@ static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elemen
     sl_lent_publish(&s->f.arena, FEATURES_KIND, plan);
 }
 
+// Sixteen parts over n of the devices, one behind the other; `rows` in all on each.
+static void publish_dealt(struct scene *s, uint32_t n, uint64_t rows)
+{
+    const uint32_t each = SL_LENT_PARTS_MAX / n;
+    struct sl_lent_plan *plan = &s->plan;
+    *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
+                                  .n_parts = SL_LENT_PARTS_MAX,
+                                  .part_elements = rows / each};
+    memset(plan->from, SL_LENT_NOBODY, sizeof plan->from);
+    for (uint32_t p = 0; p < SL_LENT_PARTS_MAX; p++) {
+        plan->held[p / each] |= (uint32_t)1 << p;
+        for (uint32_t d = 0; d < FARM_DEVICES; d++)
+            plan->from[d][p] = (uint8_t)(p / each);
+    }
+    for (uint32_t d = 0; d < FARM_DEVICES; d++)
+        atomic_store(&farm_seat(&s->f, d)->cache_rows, d < n ? rows : 0);
+    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan);
+}
+
 // --- trainers ------------------------------------------------------------------------------------
 
-enum order { REFRESH, GATHER, REST, SPOIL, LEAVE };
+enum order { REFRESH, GATHER, REST, SPOIL, BROUGHT, LEAVE };
 
 // Of device d's own.
 struct self {
@@ -169,6 +188,7 @@ static void serve(struct self *t, const struct crew_post *post)
         case REFRESH: sl_cache_refresh(&t->cache); break;
         case GATHER: a = gather(t); break;
         case REST: sl_cache_rest(&t->cache); break;
+        case BROUGHT: a.a = t->cache.parts.loaded; break;
         case SPOIL: // as memory is that was somebody's
             ck_assert_int_eq(device->fill(t->cache.parts.p, 0xdb, t->cache.parts.bytes), SL_OK);
             ck_assert_int_eq(device->sync(), SL_OK);
@@ -412,6 +432,64 @@ START_TEST(a_replacement_is_not_taken_for_the_dead)
 }
 END_TEST
 
+// Of parts that stay only what they reach further is loaded: two trainers become four, and two.
+START_TEST(rows_that_stay_are_not_loaded_again)
+{
+    static const uint32_t holders[] = {2, 4, 2};
+    // By device, in all. The first has 8 parts of 10 rows, half of them of 20, and all 8 again; the
+    // second has others each time.
+    static const uint64_t brought[][4] = {{80, 80, 0, 0}, {120, 160, 80, 80}, {160, 240, 80, 80}};
+    struct scene s;
+    struct crew t[4];
+    scene_init(&s, 0);
+    for (uint32_t d = 0; d < 4; d++)
+        t[d] = start(&s, d, "");
+    for (uint32_t k = 0; k < SL_COUNT_OF(holders); k++) {
+        publish_dealt(&s, holders[k], 80);
+        for (uint32_t i = 0; i < 2; i++) // closed by all, then laid out
+            crew_ask_all(t, 4, REFRESH);
+        for (uint32_t d = 0; d < 4; d++) {
+            ck_assert_uint_eq(crew_ask(&t[d], BROUGHT).a, brought[k][d]);
+            ck_assert_uint_eq(loaded(&s, d), d < holders[k] ? 80 : 0);
+            ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
+        }
+    }
+    leave_all(&s, t, 4);
+    scene_fini(&s);
+}
+END_TEST
+
+// ... and who dies amid that leaves nothing behind that anybody reads.
+START_TEST(a_lender_may_die_amid_its_moves)
+{
+    struct scene s;
+    struct crew t[4];
+    scene_init(&s, 0);
+    for (uint32_t d = 0; d < 4; d++)
+        t[d] = start(&s, d, d == 0 ? "lent_moving:2" : "");
+    publish_dealt(&s, 2, 80);
+    crew_ask_all(t, 4, REFRESH);
+    crew_ask_all(t, 4, GATHER);
+    publish_dealt(&s, 4, 80);
+    crew_ask_all(t, 4, REFRESH); // withdrawn by all, then closed by the others
+    crew_ask_all(&t[1], 3, REFRESH);
+    crew_tell(&t[0], REFRESH);
+    crew_await_death(&t[0]);
+    for (uint32_t d = 1; d < 4; d++)
+        crew_ask(&t[d], GATHER);
+    bury(&s, 0);
+    t[0] = start(&s, 0, "");
+    for (uint32_t i = 0; i < 2; i++)
+        crew_ask_all(t, 4, REFRESH);
+    for (uint32_t d = 0; d < 4; d++) {
+        ck_assert_uint_eq(loaded(&s, d), 80);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
+    }
+    leave_all(&s, t, 4);
+    scene_fini(&s);
+}
+END_TEST
+
 static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_withdrawn"};
 
 START_TEST(a_lender_may_die_at_any_step)
@@ -513,6 +591,8 @@ int main(void)
         tcase_add_test(tc, a_new_order_is_laid_out_anew);
         tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
         tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);
+        tcase_add_test(tc, rows_that_stay_are_not_loaded_again);
+        tcase_add_test(tc, a_lender_may_die_amid_its_moves);
         tcase_add_loop_test(tc, a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies));
         tcase_add_loop_test(tc, a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies));
         tcase_add_test(tc, want_of_memory_lends_less_of_each_part);
