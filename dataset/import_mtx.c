@@ -32,7 +32,7 @@ struct mtx {
     uint64_t n_entries;
 };
 
-// The words of a heading, and what is read of each: entries as they are, only with --no-weights, not.
+// The words of a heading, and what is read of each: entries, entries without values, nothing.
 enum reading { READ, WITHOUT_VALUES, NOT_READ };
 
 struct word {
