@@ -7,150 +7,22 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
-
-enum { DIFFERENCES_NAMED = 4 };
 
 // --- the job -------------------------------------------------------------------------------------
 
-// Keys, with all that is below them, that a run may go on with other values of.
-static const char *const may_differ[] = {
-    "name",
-    "dataset",
-    "model.weights",
-    "cache",
-    "store.placement",
-    "store.feature_ratio",
-    "store.graph_ratio",
-    "store.prefer",
-    "devices",
-    "allocation",
-    "schedule",
-    "throttle",
-    "arena",
-    "epochs",
-    "resume",
-    "output",
-    "evaluate.every",
-    "checkpoint",
-    "early_stopping",
-    "stall_seconds",
-    "updates.exchange",
-    "evaluate.test",
-    "evaluate.overlap",
-};
-
-struct differences {
-    uint32_t n;
-    char text[1024];
-};
-
-static bool is_free(const char *path)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++)
-        if (strcmp(path, may_differ[i]) == 0)
-            return true;
-    return false;
-}
-
-// "sampler.batch_size: found 64, the run has 32"
-static void note(struct differences *d, const char *path, const cJSON *found, const cJSON *had)
-{
-    size_t n = strlen(d->text);
-    if (d->n++ >= DIFFERENCES_NAMED)
-        return;
-    char *a = found ? cJSON_PrintUnformatted(found) : NULL;
-    char *b = had ? cJSON_PrintUnformatted(had) : NULL;
-    snprintf(d->text + n, sizeof d->text - n, "%s%s: found %.64s, the run has %.64s", n ? "; " : "",
-             path, a ? a : "nothing", b ? b : "nothing");
-    free(a);
-    free(b);
-}
-
-static void compare(struct differences *d, const char *above, const cJSON *found, const cJSON *had)
-{
-    char path[256];
-    const cJSON *item;
-    cJSON_ArrayForEach(item, found)
-    {
-        const cJSON *other = cJSON_GetObjectItemCaseSensitive(had, item->string);
-        snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", item->string);
-        if (is_free(path))
-            continue;
-        if (cJSON_IsObject(item) && cJSON_IsObject(other))
-            compare(d, path, item, other);
-        else if (!cJSON_Compare(item, other, true))
-            note(d, path, item, other);
-    }
-    cJSON_ArrayForEach(item, had)
-    {
-        snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", item->string);
-        if (!is_free(path) && !cJSON_HasObjectItem(found, item->string))
-            note(d, path, NULL, item);
-    }
-}
-
-// Gives `to` what `from` has of the keys that may differ.
-static void take_free(cJSON *to, const cJSON *from)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++) {
-        const char *dot = strrchr(may_differ[i], '.'), *name = dot ? dot + 1 : may_differ[i];
-        char above[64];
-        snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - may_differ[i]) : 0, may_differ[i]);
-        cJSON *target = dot ? cJSON_GetObjectItemCaseSensitive(to, above) : to;
-        const cJSON *source = dot ? cJSON_GetObjectItemCaseSensitive(from, above) : from;
-        const cJSON *value = cJSON_GetObjectItemCaseSensitive(source, name);
-        cJSON_DeleteItemFromObjectCaseSensitive(target, name);
-        if (target && value)
-            cJSON_AddItemToObject(target, name, cJSON_Duplicate(value, true));
-    }
-}
-
-/*
- * The job of a checkpoint, with all keys that there are today: one written by an older sluice has
- * none of those that came later, whose defaults say what it did. What may differ is taken from
- * `config`, since devices that this machine lacks would be refused. NULL where it cannot be read
- * as a job of today (a key that is gone): then it is compared as it stands.
- */
-static cJSON *complete(const cJSON *had, const cJSON *config)
-{
-    cJSON *job = cJSON_Duplicate(had, true), *whole = NULL;
-    struct sl_config *resolved = malloc(sizeof *resolved);
-    char *text = NULL;
-    if (job && resolved) {
-        take_free(job, config);
-        text = cJSON_PrintUnformatted(job);
-    }
-    if (text && sl_config_parse(text, strlen(text), "the checkpoint's job", resolved) == SL_OK) {
-        char *resolved_text = sl_config_to_json(resolved);
-        whole = resolved_text ? cJSON_Parse(resolved_text) : NULL;
-        free(resolved_text);
-    }
-    cJSON_free(text);
-    free(resolved);
-    cJSON_Delete(job);
-    return whole;
-}
-
 static int check_job(const struct sl_checkpoint *c, const char *config_json, const char *output)
 {
-    struct differences d = {0};
-    const cJSON *had = cJSON_GetObjectItemCaseSensitive(c->state, "config");
-    cJSON *config = cJSON_Parse(config_json);
-    if (!config)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    cJSON *whole = complete(had, config);
-    compare(&d, "", config, whole ? whole : had);
-    cJSON_Delete(whole);
-    cJSON_Delete(config);
+    struct sl_config_differences d;
+    SL_TRY(
+        sl_config_compare(config_json, cJSON_GetObjectItemCaseSensitive(c->state, "config"), &d));
     if (d.n == 0)
         return SL_OK;
     return sl_fail(SL_EEXIST,
                    "output: '%s' holds a run of another job, %u difference%s%s: %s: give the same "
                    "values to go on with it, or choose another directory with --set output=DIR",
-                   output, d.n, d.n == 1 ? "" : "s",
-                   d.n > DIFFERENCES_NAMED ? ", the first ones" : "", d.text);
+                   output, d.n, d.n == 1 ? "" : "s", d.n > d.n_named ? ", the first ones" : "",
+                   d.text);
 }
 
 static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *config)

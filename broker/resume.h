@@ -2,11 +2,9 @@
  * resume.h - whether a job may go on in a run directory, and from where.
  *
  * A run goes on from its newest checkpoint when the job is the same in everything that its result
- * depends on. What may differ is where and how fast it runs (devices, allocation, cache, schedule,
- * arena, throttle), for how long (epochs, early_stopping, evaluate.every), what it leaves
- * (checkpoint, output, name) and where the data set lies. Whatever else differs is refused by name,
- * with both values; so is another data set, a finished run, and a checkpoint that is damaged: then
- * the one before it is named, and --checkpoint takes it.
+ * depends on, which the table of keys says (config/keys.c). Whatever else differs is refused by
+ * name, with both values; so is another data set, a finished run, and a checkpoint that is damaged:
+ * then the one before it is named, and --checkpoint takes it.
  */
 #ifndef SL_BROKER_RESUME_H
 #define SL_BROKER_RESUME_H
