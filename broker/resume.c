@@ -44,14 +44,15 @@ static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *c
 
 // --- the run -------------------------------------------------------------------------------------
 
-static int refuse_finished(const char *output, uint32_t epochs, bool early)
+// `more`: more epochs would go on with it. `how` is behind "finished after 3 epochs".
+static int refuse_finished(const char *output, uint32_t epochs, const char *how, bool more)
 {
-    return sl_fail(
-        SL_EEXIST,
-        "output: '%s' holds an earlier run (found report.json) that is finished after %u "
-        "epoch%s%s: choose another directory with --set output=DIR, remove this one%s",
-        output, epochs, epochs == 1 ? "" : "s", early ? ", stopped early" : "",
-        early ? "" : ", or give more epochs to go on with it");
+    return sl_fail(SL_EEXIST,
+                   "output: '%s' holds an earlier run (found report.json) that is finished after "
+                   "%u epoch%s%s: choose another directory with --set output=DIR%s",
+                   output, epochs, epochs == 1 ? "" : "s", how,
+                   more ? ", remove this one, or give more epochs to go on with it"
+                        : ", or remove this one");
 }
 
 // Whether report.json says that the run is done, and with how many epochs.
@@ -87,8 +88,13 @@ static int check_unfinished(const struct sl_checkpoint *c, const struct sl_confi
     if (!read_report(config->output, &epochs))
         return SL_OK;
     if (strcmp(c->status, "done") == 0 && c->epoch < c->epochs)
-        return refuse_finished(config->output, c->epoch, true);
-    return config->epochs <= epochs ? refuse_finished(config->output, epochs, false) : SL_OK;
+        return refuse_finished(config->output, c->epoch, ", stopped early", false);
+    if (config->optimizer.schedule == SL_LR_COSINE)
+        return refuse_finished(config->output, epochs,
+                               ", with which the cosine of its learning rate (optimizer.schedule) "
+                               "has ended",
+                               false);
+    return config->epochs <= epochs ? refuse_finished(config->output, epochs, "", true) : SL_OK;
 }
 
 // The reason is recorded; says which older one could be taken instead.
@@ -176,6 +182,25 @@ int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *c
                    "digest %016" PRIx64 ", wanted %016" PRIx64
                    "): give that one to go on, or choose another directory with --set output=DIR",
                    config->dataset, config->output, dataset_digest, r->checkpoint.dataset_digest);
+}
+
+int sl_resume_outlook(const char *output, char buf[SL_RESUME_OUTLOOK_BYTES])
+{
+    struct sl_checkpoint_list list;
+    enum sl_rundir_content content;
+    uint32_t epochs;
+    SL_TRY(sl_rundir_look(output, &content));
+    snprintf(buf, SL_RESUME_OUTLOOK_BYTES, "begins it anew, since no checkpoint was written yet");
+    if (content != SL_RUNDIR_CHECKPOINTS)
+        return SL_OK;
+    if (sl_rundir_is_reported(output) && read_report(output, &epochs))
+        return refuse_finished(output, epochs, "", false);
+    SL_TRY(sl_checkpoint_list(output, &list));
+    if (list.n)
+        snprintf(buf, SL_RESUME_OUTLOOK_BYTES, "goes on from update %llu",
+                 strtoull(list.names[0], NULL, 10));
+    sl_checkpoint_list_fini(&list);
+    return SL_OK;
 }
 
 char *sl_resume_text(const struct sl_checkpoint *c, char *buf, size_t bytes)

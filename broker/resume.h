@@ -34,6 +34,14 @@ void sl_resume_fini(struct sl_resume *r); // safe on a zeroed struct
 int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *config,
                             uint64_t dataset_digest);
 
+/*
+ * What becomes of a job that was killed and is given again as it was, as far as names tell: buf is
+ * "goes on from update 105", or that it begins anew. SL_EEXIST: it would be refused, and the
+ * message says why and what to do.
+ */
+enum { SL_RESUME_OUTLOOK_BYTES = 96 };
+int sl_resume_outlook(const char *output, char buf[SL_RESUME_OUTLOOK_BYTES]);
+
 // Where it is, in words. Returns buf.
 char *sl_resume_text(const struct sl_checkpoint *c, char *buf, size_t bytes);
 

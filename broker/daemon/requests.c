@@ -362,8 +362,10 @@ static int check_checkpoint(const struct sl_entry *e, const char *name)
 static int check_can_go_on(const struct sl_entry *e, const char *checkpoint)
 {
     struct stat st;
+    enum sl_rundir_content content;
     SL_TRY(sl_daemon_check_run(e));
-    SL_TRY(sl_rundir_check_place(e->output));
+    if (sl_rundir_look(e->output, &content) < 0)
+        return sl_fail_prefix(SL_EEXIST, "give the job to 'sluice submit' again");
     SL_TRY(check_checkpoint(e, checkpoint));
     if (stat(e->dataset, &st) != 0)
         return sl_fail_errno(SL_ENOENT, errno,
