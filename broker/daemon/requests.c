@@ -399,7 +399,8 @@ static int resume_over(struct sl_daemon *d, struct sl_entry *e, const char *chec
                        (int)e->pid);
     if (e->state == SL_ENTRY_DONE)
         return sl_fail(SL_EINVAL,
-                       "job %s '%s' is done: to train it for longer submit it with more epochs",
+                       "job %s '%s' is done: 'sluice submit' of it with more epochs trains it for "
+                       "longer, or says why that cannot be",
                        e->id, e->name);
     SL_TRY(sl_registry_check_free(&d->registry, e));
     // The machine, or the daemon's cores, may be others than when it was submitted.

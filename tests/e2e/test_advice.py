@@ -1,5 +1,6 @@
 """Messages that say what to do: it is taken out of the message, done, and does what was said."""
 
+import glob
 import os
 import re
 import shlex
@@ -219,6 +220,16 @@ def test_stop_the_job_that_has_the_directory(box):
     assert f"going on from update {update}," in again.err, str(again)
 
 
+@cases("--last", "--best")
+def test_parameters_of_a_checkpoint(box, which):
+    killed(box, job(box, **{"evaluate.every": 0}), "broker_checkpoint_named:2")
+    result = box.sluice("predict", "runs/job", "--out", "p.npy", which)
+    assert result.rc == 2, str(result)
+    option, pattern = advised(result.err, r"(--weights) .*such as ([^)]+)\)").groups()
+    weights = max(glob.glob(box.path(pattern)))
+    box.sluice("predict", "runs/job", "--out", "p.npy", option, weights).ok()
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
@@ -303,7 +314,7 @@ def test_what_a_stopped_job_is_told(box):
     assert refusal.rc == 1, str(refusal)
     advised(refusal.err, r"choose another directory with --set output=DIR")
     do_advised(daemon, refusal.err, box.path("bare.json"), "--detach", "--set", "output=runs/b",
-               "--set", "epochs=1").ok()
+               "--set", "epochs=1", "--set", "checkpoint.every_seconds=300").ok()
     # Its data set has gone elsewhere.
     until_checkpoint(box, daemon.running, "runs/moved")
     daemon.do("stop", "moved").ok()
@@ -315,7 +326,13 @@ def test_what_a_stopped_job_is_told(box):
     daemon.until_state("moved", "running")
     daemon.do("stop", "moved").ok()
     assert read_json(box.path("runs/moved/report.json"))["resumes"]
+    # It is done, and can be trained for longer.
     daemon.do("wait", "bare").ok()
+    refusal = daemon.do("resume", "bare")
+    assert refusal.rc == 1, str(refusal)
+    do_advised(daemon, refusal.err, box.path("bare.json"), "--set", "output=runs/b",
+               "--set", "epochs=2", "--set", "checkpoint.every_seconds=300").ok()
+    assert len(read_json(box.path("runs/b/report.json"))["epochs"]) == 2
     daemon.stop().ok()
 
 

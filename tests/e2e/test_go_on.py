@@ -1,4 +1,8 @@
-"""Going on with a run: which jobs may, from which checkpoint, and what is refused and why."""
+"""Going on with a run: which jobs may, from which checkpoint, and what is refused and why.
+
+What refusals advise is done in test_advice.py; keys are the subject of test_free_keys.py and of
+tests/unit/test_config_differences.c.
+"""
 
 import json
 import os
@@ -89,23 +93,6 @@ def test_more_epochs_go_on_with_a_finished_run(box):
     assert fingerprint(report) == fingerprint(wanted)
     assert report["batches"]["trained"] == 60
     refused(box, config, "finished after 5 epochs")
-
-
-def test_more_epochs_under_a_cosine_are_refused(box):
-    config = job(box, **{"optimizer.schedule": "cosine"})
-    box.run(config)[0].ok()
-    refused(box, dict(config, epochs=5), "epochs: found 5", "has 3", "cosine")
-
-
-def test_fewer_epochs_than_were_trained_are_refused(box):
-    config = unfinished(box)
-    refused(box, dict(config, epochs=2), "epochs: found 2", "has trained 3 already")
-
-
-def test_another_job_is_refused_by_name(box):
-    """Which keys make another job is the subject of test_config_differences.c."""
-    unfinished(box)
-    refused(box, job(box, seed=8), "run of another job, 1 difference: seed: found 8, the run has 7")
 
 
 def test_several_differences_are_counted(box):
