@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "broker/death.h"
+#include "common/ipc/bus_key.h"
 
 // What the broker gets when the process that started it dies. It may come more than once: threads
 // die one after the other, and each that the kernel hands the child on to tells it again. So it is
@@ -23,7 +24,7 @@ struct sl_launch {
     pid_t pid; // 0 = none
     int pidfd;
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
 };
 
 // What a broker is told on its command line. Strings are borrowed.

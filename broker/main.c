@@ -2,10 +2,11 @@
  * main.c - the broker process: the daemon of a machine, or the private broker of one job.
  *
  *   sluice-broker [--runtime-dir DIR] ...                              the daemon (daemon/)
- *   sluice-broker --private --endpoint E --token T --config-fd N ...   one job, for the process
+ *   sluice-broker --private --endpoint E --key-fd K --config-fd N ...  one job, for the process
  *                                                                      that started it
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,7 +66,10 @@ static const char usage[] =
     "  sluice-broker --listen tcp://0.0.0.0:7400 --keys /etc/sluice/daemon.key\n"
     "\n"
     "With --private it runs one job; 'sluice run JOB.json' and the daemon start it so:\n"
-    "  --endpoint E --token T      where workers and clients connect; number in every message\n"
+    "  --endpoint E                where workers and clients connect\n"
+    "  --key-fd K                  descriptor with the key by which they and this process know "
+    "one\n"
+    "                              another\n"
     "  --config-fd N               descriptor with the resolved job file\n"
     "  --report FILE               write the report here too\n"
     "  --resume NAME               go on from this checkpoint of the job's output directory\n"
@@ -76,7 +80,7 @@ static const char usage[] =
 
 struct options {
     bool private, help, version, checks;
-    const char *endpoint, *token, *config_fd, *report, *resume, *job, *output, *id;
+    const char *endpoint, *key_fd, *config_fd, *report, *resume, *job, *output, *id;
     const char *log_level;
     struct sl_daemon_options daemon; // http and http_token_file: of a private broker too
 };
@@ -103,7 +107,7 @@ static const struct option {
     {"--keys", AT(daemon.keys), false, DAEMON},
     {"--private", AT(private), true, PRIVATE},
     {"--endpoint", AT(endpoint), false, PRIVATE},
-    {"--token", AT(token), false, PRIVATE},
+    {"--key-fd", AT(key_fd), false, PRIVATE},
     {"--config-fd", AT(config_fd), false, PRIVATE},
     {"--report", AT(report), false, PRIVATE},
     {"--job", AT(job), false, PRIVATE},
@@ -197,8 +201,8 @@ static int read_config(int fd, char **text, size_t *bytes)
 
 static int run_private(const struct options *o, int *status)
 {
-    unsigned long long token, fd;
-    char *text = NULL;
+    unsigned long long key_fd, fd;
+    char *text = NULL, key[SL_BUS_KEY_TEXT];
     struct sl_http *http = NULL;
     struct sl_job_options job = {
         .endpoint = o->endpoint,
@@ -209,8 +213,10 @@ static int run_private(const struct options *o, int *status)
     };
     if (!o->endpoint)
         return sl_fail(SL_EINVAL, "--endpoint is missing: see sluice-broker --help");
-    SL_TRY(parse_number("--token", o->token, UINT64_MAX, &token));
+    SL_TRY(parse_number("--key-fd", o->key_fd, INT32_MAX, &key_fd));
     SL_TRY(parse_number("--config-fd", o->config_fd, INT32_MAX, &fd));
+    SL_TRY(sl_bus_key_read((int)key_fd, key));
+    fcntl((int)key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else
     SL_TRY(sl_failpoint_init());
     SL_FAILPOINT(BROKER_START);
     // A client of the job's like any other; it connects once the job has bound.
@@ -218,13 +224,14 @@ static int run_private(const struct options *o, int *status)
         .listen = o->daemon.http,
         .token_file = o->daemon.http_token_file,
         .endpoint = o->endpoint,
-        .token = token,
+        .key = key,
     };
     int rc = read_config((int)fd, &text, &job.config_bytes);
     if (rc == SL_OK && page.listen)
         rc = sl_http_start(&page, &http);
     if (rc == SL_OK) {
-        job.token = token;
+        job.key = key;
+        job.key_fd = (int)key_fd;
         job.page = http ? sl_http_url(http) : NULL;
         job.config_text = text;
         *status = sl_job_run(&job);

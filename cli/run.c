@@ -454,7 +454,7 @@ static int run_job(struct run *r)
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
     sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
-    int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->session.bus);
+    int rc = sl_bus_connect(r->broker.endpoint, r->broker.key, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);

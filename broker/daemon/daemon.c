@@ -229,14 +229,13 @@ static int open_sockets(struct sl_daemon *d)
 {
     char endpoint[SL_RUNTIME_DIR_BYTES + 32];
     sl_runtime_dir_endpoint(d->runtime_dir, "control.sock", endpoint, sizeof endpoint);
-    SL_TRY(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &d->bus));
+    SL_TRY(sl_bus_bind(endpoint, NULL, &d->bus));
     sl_subscribers_init(&d->subscribers, d->bus);
     if (d->options.http) {
         const struct sl_http_options http = {
             .listen = d->options.http,
             .token_file = d->options.http_token_file,
             .endpoint = endpoint,
-            .token = SL_BUS_TOKEN_OPEN,
         };
         SL_TRY(sl_http_start(&http, &d->http));
     }

@@ -283,7 +283,7 @@ int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
     SL_TRY_OUT(listen_at(options->listen, &address, &fd, &port));
     snprintf(http->url, sizeof http->url, "http://%s:%u/", address.host, port);
     struct sl_watch_hooks hooks = {.ctx = http, .on_feed = on_feed, .on_tick = on_tick};
-    SL_TRY_OUT(sl_watch_start(&http->watch, options->endpoint, options->token, &hooks));
+    SL_TRY_OUT(sl_watch_start(&http->watch, options->endpoint, options->key, &hooks));
     int socket_fd = fd;
     fd = -1;
     SL_TRY_OUT(start_server(http, socket_fd));

@@ -2,7 +2,7 @@
  * runtime_dir.h - where a daemon and its clients meet in the file system.
  *
  *   <runtime directory>/  0700, of one user
- *     control.sock   ROUTER: control messages (bus.h), token SL_BUS_TOKEN_OPEN
+ *     control.sock   ROUTER: control messages (bus.h)
  *     stats.sock     PUB: statistics (publish.h)
  *     daemon.lock    locked while the daemon lives (F_OFD_SETLK); its text is "pid protocol
  *                    version"

@@ -57,8 +57,21 @@ def one_error(result, rc, pattern):
 # ---- `sluice run` -------------------------------------------------------------------------------
 
 
+def expect_a_secret_key(box):
+    """What lets one speak to a job stands where the kernel shows it to the job's user alone."""
+    (broker,) = box.processes("broker").items()
+    words = broker[1].split("\0")
+    with open(f"/proc/{broker[0]}/fd/{words[words.index('--key-fd') + 1]}") as file:
+        key = file.read()
+    assert len(key) == 40, key
+    for pid, line in box.processes().items():
+        with open(f"/proc/{pid}/environ") as file:
+            assert key not in line and key not in file.read(), line
+
+
 def test_statistics_of_a_run(box):
     running = start_run(box, "watched")
+    expect_a_secret_key(box)
     line = box.sluice("stats", "watched", "-o", "json").ok().json()
     assert line["schema"] == "sluice.stats/1" and line["job"] == "watched", line
     assert line["id"] is None and all(key in line for key in CONTRACT), line

@@ -250,11 +250,11 @@ static void open_broker(void)
     must(sl_curve_read(in_base("keys/client.key"), &client_keys));
     must(sl_curve_read(in_base("other/client.key"), &stranger_keys));
     snprintf(endpoint, sizeof endpoint, "ipc://%s/control.sock", base);
-    must(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &broker));
+    must(sl_bus_bind(endpoint, NULL, &broker));
     int rc = SL_EEXIST;
     for (int port = 21000 + getpid() % 20000; rc == SL_EEXIST; port++) {
         sl_bus_close(broker, 0);
-        must(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &broker));
+        must(sl_bus_bind(endpoint, NULL, &broker));
         snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", port);
         rc = sl_bus_add_tcp(broker, tcp, &daemon_keys);
     }
@@ -290,7 +290,7 @@ START_TEST(local_and_distant_clients_share_a_bus)
 {
     struct sl_bus *near, *far;
     struct sl_bus_peer near_peer, far_peer;
-    must(sl_bus_connect(endpoint, SL_BUS_TOKEN_OPEN, &near));
+    must(sl_bus_connect(endpoint, NULL, &near));
     must(sl_bus_connect_tcp(tcp, &client_keys, &far));
     must(send_text(near, NULL, "near"));
     expect_text(broker, &near_peer, "near");
@@ -317,7 +317,7 @@ START_TEST(one_descriptor_tells_of_both)
     struct sl_bus *near, *far;
     Sl__Control__Envelope *m;
     struct pollfd fd = {.fd = sl_bus_fd(broker), .events = POLLIN};
-    must(sl_bus_connect(endpoint, SL_BUS_TOKEN_OPEN, &near));
+    must(sl_bus_connect(endpoint, NULL, &near));
     must(sl_bus_connect_tcp(tcp, &client_keys, &far));
     struct sl_bus *senders[] = {far, near, far};
     for (int i = 0; i < 3; i++) {
@@ -416,9 +416,9 @@ START_TEST(the_other_side_s_keys_are_refused)
     ck_assert_ptr_null(bus);
     ck_assert_int_eq(sl_bus_connect_tcp("ipc://@x", &client_keys, &bus), SL_EINVAL);
     char other[128];
-    uint64_t token;
-    sl_bus_new_endpoint(other, sizeof other, &token);
-    must(sl_bus_bind(other, token, &second));
+    char key[SL_BUS_KEY_TEXT];
+    sl_bus_new_endpoint(other, sizeof other, key);
+    must(sl_bus_bind(other, NULL, &second));
     ck_assert_int_eq(sl_bus_add_tcp(second, "tcp://127.0.0.1:1", &client_keys), SL_EINVAL);
     expect_message("daemon.key");
     scratch = daemon_keys;
