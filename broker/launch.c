@@ -97,6 +97,8 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     }
     if (job->checks)
         argv[n++] = "--checks";
+    if (job->http_open)
+        argv[n++] = "--http-open";
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
     bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
     snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);

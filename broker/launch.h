@@ -40,6 +40,7 @@ struct sl_launch_job {
     int error_fd;                // its standard error; -1 = this process's
     const char *http;            // "PORT" or "ADDRESS:PORT" to serve the page on; NULL for none
     const char *http_token_file; // NULL: the page only shows
+    bool http_open;              // other users of this machine may see it
 };
 
 // Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.

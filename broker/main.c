@@ -51,6 +51,7 @@ static const char usage[] =
     "  --keys FILE           daemon.key of 'sluice keygen': who may connect over TCP\n"
     "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
     "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
+    "  --http-open           lets other users of this machine see it without the token, too\n"
     "  --log-level LEVEL     error, warn, info or debug (default: $SLUICE_LOG, else info)\n"
     "  --version             version and protocol\n"
     "  --help                this text\n"
@@ -76,13 +77,13 @@ static const char usage[] =
     "  --checks                    check the data set, and look for a checkpoint, first\n"
     "  --id ID                     the daemon's number of the job\n"
     "  --job NAME, --output DIR    what clients find this process by\n"
-    "  --http PORT, --http-token FILE\n";
+    "  --http PORT, --http-token FILE, --http-open\n";
 
 struct options {
     bool private, help, version, checks;
     const char *endpoint, *key_fd, *config_fd, *report, *resume, *job, *output, *id;
     const char *log_level;
-    struct sl_daemon_options daemon; // http and http_token_file: of a private broker too
+    struct sl_daemon_options daemon; // http, http_token_file, http_open: of a private one too
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -99,6 +100,7 @@ static const struct option {
     {"--log-level", AT(log_level), false, EITHER},
     {"--http", AT(daemon.http), false, EITHER},
     {"--http-token", AT(daemon.http_token_file), false, EITHER},
+    {"--http-open", AT(daemon.http_open), true, EITHER},
     {"--runtime-dir", AT(daemon.runtime_dir), false, DAEMON},
     {"--state-dir", AT(daemon.state_dir), false, DAEMON},
     {"--cores", AT(daemon.cores), false, DAEMON},
@@ -223,6 +225,7 @@ static int run_private(const struct options *o, int *status)
     const struct sl_http_options page = {
         .listen = o->daemon.http,
         .token_file = o->daemon.http_token_file,
+        .open = o->daemon.http_open,
         .endpoint = o->endpoint,
         .key = key,
     };

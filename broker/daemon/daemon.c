@@ -235,6 +235,7 @@ static int open_sockets(struct sl_daemon *d)
         const struct sl_http_options http = {
             .listen = d->options.http,
             .token_file = d->options.http_token_file,
+            .open = d->options.http_open,
             .endpoint = endpoint,
         };
         SL_TRY(sl_http_start(&http, &d->http));

@@ -376,6 +376,7 @@ def test_the_page_of_a_run(box):
     refused = box.sluice("run", job(box, "bad"), "--http", "words")
     assert refused.rc == 2 and "'words'" in refused.err, refused
     one_error(box.sluice("run", job(box, "bad"), "--http-token", "f"), 2, "without --http")
+    one_error(box.sluice("run", job(box, "bad"), "--http-open"), 2, "--http-open without --http")
     assert not os.path.exists(box.path("runs/bad"))
 
 
