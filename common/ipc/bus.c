@@ -20,8 +20,10 @@
  *                     larger message is never buffered. A band above our own limit is let through,
  *                     so that an honest sender's mistake is counted instead of reconnecting for
  *                     ever.
- *   how many          high-water marks on both sides; a full queue refuses, ROUTER_MANDATORY makes
- *                     a vanished peer an error instead of a silent drop
+ *   how many          high-water marks on both sides, a small one for what clients ask over TCP,
+ *                     and bytes of what a client has not read (outgoing.h): such a client costs
+ *                     tens of MiB at most. A full queue refuses, ROUTER_MANDATORY makes a vanished
+ *                     peer an error instead of a silent drop
  *   how long          every call is non-blocking, except a receive with a time-out. What is
  *                     refused in one receive, and what is received at a stretch, is bounded: a
  *                     flood leaves the loop its timers. libzmq takes from all peers in turn
@@ -57,11 +59,13 @@
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
 #include "common/ipc/gate.h"
+#include "common/ipc/outgoing.h"
 #include "common/ipc/refusal.h"
 
 enum {
     QUEUE_MESSAGES = 4096,
-    RECONNECT_MS = 5, // a worker or client may come up before the broker has bound
+    REQUESTS_QUEUED = 8, // of a client over TCP: the rest waits on its side
+    RECONNECT_MS = 5,    // a worker or client may come up before the broker has bound
     RECONNECT_TCP_MS = 100,
     BACKLOG = 512,
     OVERSIZE_BAND_BYTES = 1 << 20,
@@ -73,10 +77,11 @@ enum { LOCAL, TCP, N_SOCKETS };
 
 struct sl_bus {
     void *context;
-    void *sockets[N_SOCKETS]; // NULL: none. A connected bus has the first one only
-    struct sl_gate *gate;     // of the socket that has keys
-    char *path;               // of a bound socket's file, which libzmq leaves behind; or NULL
-    unsigned turn;            // the socket that is looked at first
+    void *sockets[N_SOCKETS];     // NULL: none. A connected bus has the first one only
+    struct sl_outgoing *outgoing; // of a bound bus
+    struct sl_gate *gate;         // of the socket that has keys
+    char *path;                   // of a bound socket's file, which libzmq leaves behind; or NULL
+    unsigned turn;                // the socket that is looked at first
     int epoll_fd;
     int doorbell_fd; // rung: messages were left
     bool rung;
@@ -97,6 +102,11 @@ int sl_bus_new_endpoint(char *out, size_t bytes, char key[SL_BUS_KEY_TEXT])
     return sl_bus_key_make(key);
 }
 
+bool sl_bus_is_far(const struct sl_bus_peer *peer)
+{
+    return peer->n > 0 && peer->id[0] == TCP;
+}
+
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b)
 {
     return a->n == b->n && memcmp(a->id, b->id, a->n) == 0;
@@ -112,6 +122,17 @@ static int set_int(void *socket, int option, int value)
                          value);
 }
 
+// What is asked for is small, and anybody who is let in may ask; answers may be large.
+static uint32_t largest_received(const struct sl_bus *bus)
+{
+    return bus->router ? SL_BUS_REQUEST_MAX : SL_BUS_MESSAGE_MAX;
+}
+
+static uint32_t largest_sent(const struct sl_bus *bus)
+{
+    return bus->router ? SL_BUS_MESSAGE_MAX : SL_BUS_REQUEST_MAX;
+}
+
 static int open_socket(struct sl_bus *bus, int which)
 {
     void *socket = bus->sockets[which] =
@@ -119,12 +140,12 @@ static int open_socket(struct sl_bus *bus, int which)
     if (!socket)
         return sl_fail_errno(SL_ESYS, errno, "control bus: opening a ZeroMQ socket");
 
-    int64_t largest = (int64_t)SL_BUS_MESSAGE_MAX + OVERSIZE_BAND_BYTES;
+    int64_t largest = largest_received(bus) + OVERSIZE_BAND_BYTES;
     if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0)
         return sl_fail_errno(SL_ESYS, errno, "control bus: limiting messages to %" PRId64 " bytes",
                              largest);
     SL_TRY(set_int(socket, ZMQ_SNDHWM, QUEUE_MESSAGES));
-    SL_TRY(set_int(socket, ZMQ_RCVHWM, QUEUE_MESSAGES));
+    SL_TRY(set_int(socket, ZMQ_RCVHWM, which == TCP ? REQUESTS_QUEUED : QUEUE_MESSAGES));
     SL_TRY(set_int(socket, ZMQ_LINGER, 0));
     SL_TRY(set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS));
     if (!bus->router)
@@ -168,9 +189,14 @@ static int make_bus(bool router, struct sl_bus **out)
     if (!bus)
         return sl_fail(SL_ENOMEM, "control bus: no memory");
     bus->router = router;
+    bus->outgoing = router ? sl_outgoing_new() : NULL;
     bus->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     bus->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bus->context = zmq_ctx_new();
+    if (router && !bus->outgoing) {
+        rc = sl_fail(SL_ENOMEM, "control bus: no memory");
+        goto out;
+    }
     if (bus->epoll_fd < 0 || bus->doorbell_fd < 0 || !bus->context) {
         rc = sl_fail_errno(SL_ESYS, errno, "control bus: starting ZeroMQ");
         goto out;
@@ -306,6 +332,7 @@ void sl_bus_close(struct sl_bus *bus, int linger_ms)
         while (zmq_ctx_term(bus->context) != 0 && errno == EINTR) {
         }
     sl_gate_close(bus->gate);
+    sl_outgoing_free(bus->outgoing); // with the context its last messages have gone
     if (bus->path)
         unlink(bus->path);
     free(bus->path);
@@ -356,14 +383,15 @@ static int send_envelope(struct sl_bus *bus, const struct sl_bus_peer *to,
         socket = bus->sockets[to->id[0]];
     }
     size_t bytes = sl__control__envelope__get_packed_size(body);
-    if (bytes > SL_BUS_MESSAGE_MAX)
+    if (bytes > largest_sent(bus))
         return sl_fail(SL_ERANGE, "control bus: message of %zu bytes; at most %u can be sent",
-                       bytes, SL_BUS_MESSAGE_MAX);
+                       bytes, largest_sent(bus));
     zmq_msg_t payload;
-    if (zmq_msg_init_size(&payload, bytes) != 0)
-        return sl_fail(SL_ENOMEM, "control bus: no memory for a message of %zu bytes", bytes);
+    int rc = sl_outgoing_message(bus->outgoing, to, bytes, &payload);
+    if (rc < 0)
+        return rc; // a peer that does not read is no error to trace
     sl__control__envelope__pack(body, zmq_msg_data(&payload));
-    int rc = to ? send_name(socket, to) : SL_OK;
+    rc = to ? send_name(socket, to) : SL_OK;
     if (rc < 0) {
         zmq_msg_close(&payload);
         return rc;
@@ -466,6 +494,8 @@ static enum sl_refusal open_frame(struct sl_bus *bus, int which, zmq_msg_t *fram
 {
     if (!same_user(bus, which, frame))
         return SL_REFUSAL_FOREIGN;
+    if (zmq_msg_size(frame) > largest_received(bus))
+        return SL_REFUSAL_OVERSIZED;
     return sl_envelope_read(zmq_msg_data(frame), zmq_msg_size(frame), out);
 }
 

@@ -34,6 +34,9 @@ struct sl_bus_peer {
     uint64_t request; // its number for what it asked; 0: none
 };
 
+// Whether it came over TCP: somebody who has a key, not this user.
+bool sl_bus_is_far(const struct sl_bus_peer *peer);
+
 // Whatever they have asked.
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b);
 

@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
+#include "common/ipc/outgoing.h"
 
 enum { SOON_MS = 60000 };
 
@@ -516,14 +517,14 @@ END_TEST
 
 START_TEST(an_oversized_message_is_never_delivered)
 {
-    size_t bytes = SL_BUS_MESSAGE_MAX + 1000;
+    size_t bytes = SL_BUS_REQUEST_MAX + 1000;
     void *huge = calloc(1, bytes);
     send_raw(huge, bytes, 1); // within the band that is counted
     free(huge);
     expect_refusals(1);
 
     // Far beyond it libzmq cuts the connection; others are not disturbed.
-    bytes = 3 * (size_t)SL_BUS_MESSAGE_MAX;
+    bytes = 3 * (size_t)SL_BUS_REQUEST_MAX;
     huge = calloc(1, bytes);
     void *context = zmq_ctx_new();
     void *socket = zmq_socket(context, ZMQ_DEALER);
@@ -548,15 +549,77 @@ END_TEST
 START_TEST(an_oversized_message_is_not_sent)
 {
     struct sl_bus *worker = join(NULL);
-    char *text = malloc(SL_BUS_MESSAGE_MAX + 1);
-    memset(text, 'x', SL_BUS_MESSAGE_MAX);
-    text[SL_BUS_MESSAGE_MAX] = '\0';
+    char *text = malloc(SL_BUS_REQUEST_MAX + 1);
+    memset(text, 'x', SL_BUS_REQUEST_MAX);
+    text[SL_BUS_REQUEST_MAX] = '\0';
     ck_assert_int_eq(send_log(worker, NULL, text), SL_ERANGE);
-    text[SL_BUS_MESSAGE_MAX - 100] = '\0';
+    text[SL_BUS_REQUEST_MAX - 100] = '\0';
     ck_assert_int_eq(send_log(worker, NULL, text), SL_OK);
     expect_text(broker, NULL, text);
     free(text);
     sl_bus_close(worker, 0);
+}
+END_TEST
+
+// What is told to clients may be larger than what they ask.
+START_TEST(an_answer_may_be_large)
+{
+    struct sl_bus *worker = join(NULL);
+    struct sl_bus_peer peer;
+    char *text = malloc(SL_BUS_MESSAGE_MAX + 1);
+    memset(text, 'x', SL_BUS_MESSAGE_MAX);
+    text[SL_BUS_MESSAGE_MAX] = '\0';
+    ck_assert_int_eq(send_log(worker, NULL, "ask"), SL_OK);
+    expect_text(broker, &peer, "ask");
+    ck_assert_int_eq(send_log(broker, &peer, text), SL_ERANGE);
+    text[SL_BUS_MESSAGE_MAX - 100] = '\0';
+    for (int i = 0; i < 5; i++) { // and what has been read counts no more
+        ck_assert_int_eq(send_log(broker, &peer, text), SL_OK);
+        expect_text(worker, NULL, text);
+    }
+    free(text);
+    sl_bus_close(worker, 0);
+}
+END_TEST
+
+enum { MIB = 1 << 20, MORE_THAN_HELD = 200 };
+
+// A client of libzmq's own that takes next to nothing before it is told to.
+static void *narrow_client(void *context)
+{
+    int one = 1, none = 0, small = 64 << 10;
+    void *socket = zmq_socket(context, ZMQ_DEALER);
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &one, sizeof one);
+    zmq_setsockopt(socket, ZMQ_RCVBUF, &small, sizeof small);
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    ck_assert_int_eq(zmq_connect(socket, endpoint), 0);
+    return socket;
+}
+
+START_TEST(who_reads_nothing_costs_tens_of_mib)
+{
+    uint8_t frame[64];
+    struct sl_bus_peer peer, other;
+    void *context = zmq_ctx_new(), *client = narrow_client(context);
+    ck_assert_int_ge(zmq_send(client, frame, pack_stop(frame, SL_PROTOCOL_VERSION), 0), 0);
+    sl_bus_message_free(expect(broker, &peer));
+    char *text = malloc(MIB + 1);
+    memset(text, 'x', MIB);
+    text[MIB] = '\0';
+    int sent = 0;
+    while (sent < MORE_THAN_HELD && send_log(broker, &peer, text) == SL_OK)
+        sent++;
+    // And what is in sockets and in the client by then.
+    ck_assert_int_le(sent, SL_OUTGOING_PEER_BYTES / MIB + 8);
+    struct sl_bus *reader = join(NULL); // whom it takes nothing from
+    ck_assert_int_eq(send_log(reader, NULL, "ask"), SL_OK);
+    expect_text(broker, &other, "ask");
+    ck_assert_int_eq(send_log(broker, &other, text), SL_OK);
+    expect_text(reader, NULL, text);
+    sl_bus_close(reader, 0);
+    free(text);
+    zmq_close(client);
+    zmq_ctx_term(context);
 }
 END_TEST
 
@@ -766,6 +829,8 @@ int main(void)
     tcase_add_test(t, garbage_is_refused_and_counted);
     tcase_add_test(t, an_oversized_message_is_never_delivered);
     tcase_add_test(t, an_oversized_message_is_not_sent);
+    tcase_add_test(t, an_answer_may_be_large);
+    tcase_add_test(t, who_reads_nothing_costs_tens_of_mib);
     tcase_add_test(t, a_reader_that_sleeps_loses_messages_and_blocks_nobody);
     tcase_add_test(t, a_peer_that_left_is_an_error);
     tcase_add_test(t, a_receive_waits_only_if_it_may);

@@ -18,6 +18,7 @@
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
 #include "common/ipc/curve.h"
+#include "common/ipc/gate.h"
 
 enum { SOON_MS = 60000 };
 
@@ -297,6 +298,7 @@ START_TEST(local_and_distant_clients_share_a_bus)
     must(send_text(far, NULL, "far"));
     expect_text(broker, &far_peer, "far");
     ck_assert(!sl_bus_same_peer(&near_peer, &far_peer));
+    ck_assert(sl_bus_is_far(&far_peer) && !sl_bus_is_far(&near_peer));
     ck_assert(sl_bus_same_peer(&far_peer, &far_peer));
     must(send_text(broker, &far_peer, "for far"));
     must(send_text(broker, &near_peer, "for near"));
@@ -309,6 +311,44 @@ START_TEST(local_and_distant_clients_share_a_bus)
     expect_text(far, NULL, "again");
     sl_bus_close(near, 0);
     sl_bus_close(far, 0);
+}
+END_TEST
+
+// What it sends waits on its own side once some of it waits here.
+START_TEST(who_asks_faster_than_it_is_heard_costs_tens_of_mib)
+{
+    enum { MIB = 1 << 20, MORE_THAN_HELD = 200 };
+    const int one = 1, none = 0, give_up_ms = 1000, small = 64 << 10;
+    Sl__Control__Envelope *m;
+    struct sl_bus *other;
+    void *context = zmq_ctx_new(), *client = zmq_socket(context, ZMQ_DEALER);
+    must(sl_gate_arm_client(client, &client_keys));
+    zmq_setsockopt(client, ZMQ_SNDHWM, &one, sizeof one);
+    zmq_setsockopt(client, ZMQ_SNDBUF, &small, sizeof small);
+    zmq_setsockopt(client, ZMQ_SNDTIMEO, &give_up_ms, sizeof give_up_ms);
+    zmq_setsockopt(client, ZMQ_LINGER, &none, sizeof none);
+    ck_assert_int_eq(zmq_connect(client, tcp), 0);
+    uint8_t *noise = calloc(1, MIB);
+    int sent = 0;
+    while (sent < MORE_THAN_HELD && zmq_send(client, noise, MIB, 0) == MIB)
+        sent++;
+    ck_assert_int_gt(sent, 0);
+    ck_assert_int_le(sent, 64); // what waits, and what is in sockets and in the client
+    free(noise);
+    must(sl_bus_connect_tcp(tcp, &client_keys, &other)); // nobody else is kept waiting
+    must(send_text(other, NULL, "other"));
+    expect_text(broker, NULL, "other");
+    // A request that is too large to be one is refused where it is asked.
+    char *text = calloc(1, SL_BUS_REQUEST_MAX + 1);
+    memset(text, 'x', SL_BUS_REQUEST_MAX);
+    ck_assert_int_eq(send_text(other, NULL, text), SL_ERANGE);
+    expect_message("at most 2097152");
+    free(text);
+    sl_bus_close(other, 0);
+    zmq_close(client);
+    zmq_ctx_term(context);
+    while (sl_bus_receive(broker, 0, NULL, &m) == SL_OK)
+        sl_bus_message_free(m);
 }
 END_TEST
 
@@ -449,6 +489,7 @@ int main(void)
     tcase_add_checked_fixture(t, open_broker, close_broker);
     tcase_set_timeout(t, 30);
     tcase_add_test(t, local_and_distant_clients_share_a_bus);
+    tcase_add_test(t, who_asks_faster_than_it_is_heard_costs_tens_of_mib);
     tcase_add_test(t, one_descriptor_tells_of_both);
     tcase_add_test(t, only_known_keys_get_in);
     tcase_add_test(t, noise_on_the_port_harms_nobody);
