@@ -49,6 +49,9 @@ static const char usage[] =
     "  --stats-listen ENDPOINT\n"
     "                        statistics over TCP too; needs --keys\n"
     "  --keys FILE           daemon.key of 'sluice keygen': who may connect over TCP\n"
+    "  --output-root DIR     below which jobs of clients over TCP may write their output and "
+    "report\n"
+    "                        (default: the directory that the daemon is started in)\n"
     "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
     "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
     "  --http-open           lets other users of this machine see it without the token, too\n"
@@ -107,6 +110,7 @@ static const struct option {
     {"--listen", AT(daemon.listen), false, DAEMON},
     {"--stats-listen", AT(daemon.stats_listen), false, DAEMON},
     {"--keys", AT(daemon.keys), false, DAEMON},
+    {"--output-root", AT(daemon.output_root), false, DAEMON},
     {"--private", AT(private), true, PRIVATE},
     {"--endpoint", AT(endpoint), false, PRIVATE},
     {"--key-fd", AT(key_fd), false, PRIVATE},

@@ -33,6 +33,7 @@
 #include "broker/daemon/parked.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
+#include "broker/daemon/root.h"
 #include "broker/http/http.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -212,6 +213,8 @@ static int open_tcp(struct sl_daemon *d)
                        "%s needs --keys FILE: over TCP only clients whose key is known "
                        "get in ('sluice keygen' makes keys)",
                        o->listen ? "--listen" : "--stats-listen");
+    if (o->listen)
+        SL_TRY(sl_root_find(o->output_root, d->output_root, sizeof d->output_root));
     struct sl_curve *keys = calloc(1, sizeof *keys);
     if (!keys)
         return sl_fail(SL_ENOMEM, "no memory for keys");

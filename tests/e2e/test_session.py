@@ -592,6 +592,36 @@ def test_a_daemon_over_the_network(box):
 
 
 @timeout(60)
+def test_clients_from_afar_write_below_the_root(box):
+    """A key lets one run jobs, not write wherever the daemon's user can. The advice is followed."""
+    box.sluice("keygen", "--out", "keys").ok()
+    os.makedirs(box.path("open"))
+    os.symlink(box.path("elsewhere"), box.path("open/out"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    listen = ("--listen", f"tcp://127.0.0.1:{port}", "--keys", box.path("keys/daemon.key"))
+    nowhere = box.start("-C", "/", BIN + "/sluice-broker", "--runtime-dir", box.path("rt"), *listen,
+                        program="/usr/bin/env").wait()
+    assert nowhere.rc == 2 and "--output-root DIR" in nowhere.err, nowhere
+    daemon = Daemon(box, *listen, "--output-root", box.path("open"))
+    there = ("--connect", f"tcp://127.0.0.1:{port}", "--key", "keys/client.key")
+    for output in ("runs/far", "open/../far", "open/out/far"):
+        path = job(box, "far", output)
+        error = one_error(box.sluice("submit", path, "-d", *there), 2, "below '.*/open'")
+        assert "output" in error, error
+        assert not os.path.lexists(box.path(output)), output
+    path = job(box, "far", "open/far")
+    one_error(box.sluice("submit", path, "-d", *there, "--report", box.path("r.json")), 2,
+              "--report: found .*/r.json")
+    box.sluice("submit", path, "-d", *there, "--report", box.path("open/r.json")).ok()
+    daemon.do("submit", job(box, "near", "runs/near"), "-d").ok()  # the daemon's own user may
+    for name in ("far", "near"):
+        box.sluice("stop", name, *there).ok()
+    assert daemon.stop().rc == 0
+
+
+@timeout(60)
 def test_the_queue_moves_before_who_looks_on(box):
     daemon = Daemon(box)
     for name in ("one", "two"):

@@ -394,6 +394,9 @@ START_TEST(there_is_room_for_so_many)
     submit(client, "h", gpu_0);
     hears(client, false, "try again soon");
     d->parking.n = n;
+    d->parking.list[0].bytes = SL_PARKED_BYTES_MAX; // a few large ones are as good as many
+    submit(client, "h", gpu_0);
+    hears(client, false, "try again soon");
 }
 END_TEST
 
