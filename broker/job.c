@@ -474,7 +474,7 @@ static int run(struct sl_job *job)
     job->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (job->doorbell_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "making an eventfd");
-    SL_TRY(sl_bus_bind(job->options.endpoint, job->options.token, &job->bus));
+    SL_TRY(sl_bus_bind(job->options.endpoint, job->options.key, &job->bus));
     sl_clients_init(&job->clients, job->bus);
     sl_joblog_init(&job->log, &job->clients);
     SL_TRY(sl_timeline_init(&job->timeline));

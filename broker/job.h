@@ -69,7 +69,8 @@ enum { SL_JOB_MESSAGE_BYTES = 2048 };
 
 struct sl_job_options {
     const char *endpoint;
-    uint64_t token;
+    const char *key; // of the bus, and the descriptor that workers inherit it by
+    int key_fd;
     const char *config_text; // resolved job file
     size_t config_bytes;
     const char *report_path; // NULL for none but the run directory's

@@ -126,7 +126,7 @@ static int place_crew(struct sl_job *job)
     struct sl_crew_setup setup = {
         .loop = &job->loop.uv,
         .endpoint = job->options.endpoint,
-        .token = job->options.token,
+        .key_fd = job->options.key_fd,
         .arena_fd = job->arena_fd,
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,

@@ -55,7 +55,7 @@ static _Atomic uint32_t early_reaches[SL_FAILPOINT_COUNT];
 // --- start ---------------------------------------------------------------------------------------
 
 struct arguments {
-    uint64_t worker, slot, role_index, device, token, broker, start;
+    uint64_t worker, slot, role_index, device, broker, start;
     const char *endpoint;
 };
 
@@ -72,7 +72,6 @@ static const struct {
     {"--role-index", AT(role_index), UINT16_MAX, true},
     {"--device", AT(device), UINT16_MAX, true},
     {"--endpoint", AT(endpoint), 0, true},
-    {"--token", AT(token), UINT64_MAX, true},
     {"--broker", AT(broker), INT32_MAX, false},
     {"--start", AT(start), UINT32_MAX, false},
 };
@@ -147,6 +146,16 @@ static int read_config(struct sl_worker *w)
     return SL_OK;
 }
 
+static int connect_to_broker(struct sl_worker *w, const char *endpoint)
+{
+    char key[SL_BUS_KEY_TEXT];
+    int rc = sl_bus_key_read(SL_WORKER_FD_KEY, key);
+    if (rc == SL_OK)
+        rc = sl_bus_connect(endpoint, key, &w->bus);
+    explicit_bzero(key, sizeof key);
+    return rc;
+}
+
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
 {
     struct arguments a = {0};
@@ -181,7 +190,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     SL_TRY(sl_failpoint_init());
     SL_TRY(sl_isa_init());
 
-    SL_TRY(sl_bus_connect(a.endpoint, a.token, &w->bus));
+    SL_TRY(connect_to_broker(w, a.endpoint));
     SL_TRY(read_config(w));
     return SL_OK;
 }

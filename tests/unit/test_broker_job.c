@@ -15,7 +15,7 @@ static struct {
     pthread_t thread;
     struct sl_bus *bus; // the thread's while it runs
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
     bool stop_at_start;
     bool kill;
@@ -115,17 +115,18 @@ static int run_job(const char *extra, const char *report)
 {
     char text[8192];
     ring_job_text(text, sizeof text, model, fanout, extra);
-    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
+    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, client.key);
     const struct sl_job_options options = {
         .endpoint = client.endpoint,
-        .token = client.token,
+        .key = client.key,
+        .key_fd = sl_bus_key_hand_over(client.key),
         .config_text = text,
         .config_bytes = strlen(text),
         .report_path = report,
         .worker_directory = bin,
         .resume = client.resume,
     };
-    must(sl_bus_connect(client.endpoint, client.token, &client.bus));
+    must(sl_bus_connect(client.endpoint, client.key, &client.bus));
     ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
     pthread_join(client.thread, NULL);
@@ -618,7 +619,7 @@ START_TEST(a_worker_whose_broker_is_gone_does_not_start)
     if (worker == 0) {
         execl(in_dir("bin/sluice-sampler"), in_dir("bin/sluice-sampler"), "--worker", "1", "--slot",
               "0", "--role-index", "0", "--device", "0", "--endpoint", "ipc://@nobody-is-there",
-              "--token", "1", "--broker", "1", NULL);
+              "--broker", "1", NULL);
         _exit(99);
     }
     int status;

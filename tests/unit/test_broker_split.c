@@ -96,18 +96,19 @@ static void *client_main(void *arg)
 static int run_job(const char *extra)
 {
     char text[8192], endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     pthread_t thread;
     ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     const struct sl_job_options options = {
         .endpoint = endpoint,
-        .token = token,
+        .key = key,
+        .key_fd = sl_bus_key_hand_over(key),
         .config_text = text,
         .config_bytes = strlen(text),
         .worker_directory = bin,
     };
-    must(sl_bus_connect(endpoint, token, &client.bus));
+    must(sl_bus_connect(endpoint, key, &client.bus));
     send_body(SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE, 0, 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
