@@ -33,12 +33,13 @@ struct state {
     } threads[THREADS_MAX];
 };
 
-static int read_run(struct sl_row_reader *r, const struct sl_row_run *run, char *to)
+static int read_run(struct sl_row_reader *r, struct sl_row_run *run, char *to)
 {
     struct sl_row_progress progress = {0};
     enum sl_row_step step = SL_ROW_AGAIN;
     int rc = SL_OK;
     while (step == SL_ROW_AGAIN) {
+        progress.direct = atomic_load(&r->direct);
         ssize_t n = pread(r->file.part[run->part].fd, to + progress.got, run->bytes - progress.got,
                           (off_t)(run->at + progress.got));
         if (n > 0)
