@@ -155,7 +155,7 @@ START_TEST(many_at_once_make_one)
 END_TEST
 
 // A child that stands still while it makes the array. The array is its alone, whatever it does with
-// another descriptor of the file, and once it is dead the next one's, whom it has started meanwhile.
+// another descriptor of the file, and once it is dead the next one's, whomever it has started.
 static int stand_half_way(void *ctx, void *data, uint64_t *note)
 {
     (void)ctx, (void)note;
