@@ -333,9 +333,9 @@ void sl_row_reader_close(struct sl_row_reader *r)
         return;
     if (r->state)
         r->reads->close(r);
-    close_parts(&r->file);
     if (r->broken)
-        return; // what is under way may still be written to: it goes with the process
+        return; // what is under way still has its files and buffers: they go with the process
+    close_parts(&r->file);
     if (r->buffers)
         sl_pages_free(r->buffers, SL_ROW_DEPTH_MAX * r->slot_bytes);
     for (uint32_t i = 0; i < r->file.n; i++)

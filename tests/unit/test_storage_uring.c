@@ -7,9 +7,11 @@
  * arrays, and its kernel is pread().
  */
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/storage/row_reader.h"
@@ -60,8 +63,12 @@ static char bytes[FILE_BYTES];
 
 // --- the file system -----------------------------------------------------------------------------
 
+static int gate[2]; // a read waits until this pipe is closed, where there is one
+
 ssize_t pread(int fd, void *to, size_t n, off_t at)
 {
+    if (gate[0] && read(gate[0], to, 1) != 0)
+        return -1;
     if (ring.fault.not_direct && (fcntl(fd, F_GETFL) & O_DIRECT)) {
         atomic_fetch_add(&ring.refused, 1);
         errno = EINVAL;
@@ -175,9 +182,12 @@ int io_uring_submit_and_wait_timeout(struct io_uring *r, struct io_uring_cqe **o
 
 // A ring that has failed answers what it took when the reader looks whether it is to stop: one read
 // a look.
+static bool (*stops)(void *ctx);
+
 static bool stopping(void *ctx)
 {
-    (void)ctx;
+    if (stops)
+        return stops(ctx);
     if (ring.n_held > 0)
         take(&ring.held[--ring.n_held]);
     return false;
@@ -299,6 +309,41 @@ START_TEST(threads_fall_back_to_the_page_cache)
 }
 END_TEST
 
+static bool time_passes(void *ctx)
+{
+    (void)ctx;
+    sl_clock_advance(SL_ROW_PATIENCE_S * UINT64_C(1000000000));
+    return false;
+}
+
+static uint32_t n_threads(void)
+{
+    uint32_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (readdir(tasks))
+        n++;
+    closedir(tasks);
+    return n - 2; // . and ..
+}
+
+// Whoever asked has its memory back, and may have given it to others.
+START_TEST(what_a_silent_drive_gives_later_goes_nowhere)
+{
+    const struct fault fault = {GOOD, .cached = true};
+    const uint32_t rows[] = {0, 2, 4, 6};
+    static char out[4 * ROW_BYTES], nothing[4 * ROW_BYTES];
+    struct sl_row_reader *r = open_reader(&fault, SL_ROWS_BY_THREADS);
+    ck_assert_int_eq(pipe(gate), 0);
+    stops = time_passes;
+    ck_assert_int_eq(sl_row_reader_read(r, rows, NULL, 4, out), SL_ETIMEDOUT);
+    sl_row_reader_close(r);
+    close(gate[1]);
+    while (n_threads() > 1)
+        sched_yield();
+    ck_assert_mem_eq(out, nothing, sizeof out);
+}
+END_TEST
+
 // What `sluice doctor` says of it.
 START_TEST(whether_there_is_a_ring_is_known_beforehand)
 {
@@ -321,6 +366,7 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, all_rows_come_whatever_the_ring_does, 0, (int)SL_COUNT_OF(faults));
     tcase_add_test(c, threads_fall_back_to_the_page_cache);
+    tcase_add_test(c, what_a_silent_drive_gives_later_goes_nowhere);
     tcase_add_test(c, whether_there_is_a_ring_is_known_beforehand);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
