@@ -299,9 +299,9 @@ void sl_cache_refresh(struct sl_cache *c)
 
 // --- where rows are ------------------------------------------------------------------------------
 
-void sl_cache_rest(struct sl_cache *c)
+bool sl_cache_rest(struct sl_cache *c)
 {
-    sl_borrowed_close(&c->borrowed);
+    return sl_borrowed_close(&c->borrowed);
 }
 
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out)

@@ -245,13 +245,14 @@ bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t 
     return atomic_load(&place_of(a, kind, device)->readers) != 0;
 }
 
-void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+bool sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     sl_lent_withdraw(a, kind, device);
     for (int i = 0; i < LEAVE_MS && sl_lent_is_read(a, kind, device); i++)
         nanosleep(&moment, NULL);
     atomic_store(life_of(a, roles[kind].lender, device), 0);
+    return !sl_lent_is_read(a, kind, device);
 }
 
 // --- readers -------------------------------------------------------------------------------------

@@ -23,11 +23,13 @@
  *   read        a batch at a time. What was read counts only if every lender that it was read of is
  *               alive afterwards, and the bit still set (whoever sits there may be a replacement);
  *               else the batch is gathered again without that one's parts.
- *   withdraw    version odd. Readers see it at their next batch, detach and clear the bit; memory
- *               is freed or written to again once there are no bits. The lender never waits for
+ *   withdraw    version odd. Readers see it at their next batch, detach, and clear the bit once the
+ *               memory is closed, which a driver may put off; it is freed or written to again once
+ *               there are no bits. The lender never waits for
  *               that: it looks between its batches, and goes on with what it has until then.
  *   leave       a worker that ends withdraws, and gives its life up before its memory: readers then
- *               find it as they find a dead one.
+ *               find it as they find a dead one. Memory that somebody has open is not freed: it
+ *               goes with the process.
  *   death       the broker clears the dead worker's bits and withdraws what it lent, once its death
  *               is proved. Before anybody can know of it, see ALIVE.
  *
@@ -125,10 +127,10 @@ void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, u
 void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 // Whether somebody has it open.
 bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
-// Withdraws, and from now on what is read of it is good for nothing: its memory may go at once. Who
-// has it open is waited for, a second at most; what else the process lends is good for nothing
-// either then.
-void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+// Withdraws, and from now on what is read of it is good for nothing. Who has it open is waited for,
+// a second at most; what else the process lends is good for nothing either then. False: somebody
+// still has, so its memory is to be left to the end of the process.
+bool sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 
 // --- readers ---
 
