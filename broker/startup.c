@@ -29,7 +29,6 @@
 
 #include "common/text/units.h"
 #include "broker/capacity.h"
-#include "broker/usage.h"
 #include "broker/gpus.h"
 #include "broker/history.h"
 #include "broker/placement.h"
@@ -529,7 +528,7 @@ static int make_arena(struct sl_job *job)
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
-    sl_memory_use_look(&job->memory, &job->crew);
+    sl_job_look_at_memory(job);
     job->before = job->memory;
     job->split.memory.shared_of = shared_of;
     job->split.memory.ctx = job;
@@ -585,11 +584,12 @@ static void note_memory(struct sl_job *job, const struct sl_member *m)
 {
     struct sl_budget_memory *known = &job->split.memory;
     uint64_t *one = m->role == SL_ROLE_TRAINER ? &known->trainer : &known->sampler;
+    const struct sl_usage_shared shared = sl_job_shared(job);
     struct sl_usage usage;
-    if (sl_usage_read(m->pid, &usage))
-        *one = SL_MAX(*one, usage.anon_bytes);
-    if (sl_usage_read(getpid(), &usage))
-        known->broker = SL_MAX(known->broker, usage.anon_bytes);
+    if (sl_usage_read(m->pid, &shared, &usage))
+        *one = SL_MAX(*one, usage.private_bytes);
+    if (sl_usage_read(getpid(), &shared, &usage))
+        known->broker = SL_MAX(known->broker, usage.private_bytes);
 }
 
 static int attach_all(struct sl_job *job)

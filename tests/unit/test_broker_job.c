@@ -2,6 +2,7 @@
 #include "tests/unit/broker_ring_job.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -638,6 +639,30 @@ START_TEST(what_workers_copy_counts_to_the_bound)
 }
 END_TEST
 
+// Samplers have made one array and trainers another one: the sum of both is held.
+START_TEST(what_different_workers_share_is_held_together)
+{
+    static struct sl_job job; // too large for a stack
+    const uint64_t mib = 1 << 20, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int *fds[] = {&job.arena_fd, &job.acts_fd, &job.shared_fd[SL_SHARED_FEATURES],
+                  &job.shared_fd[SL_SHARED_NEIGHBOURS]};
+    uint64_t wanted = 0;
+    memset(job.shared_fd, -1, sizeof job.shared_fd);
+    for (size_t i = 0; i < SL_COUNT_OF(fds); i++) {
+        must(*fds[i] = sl_shared_array_file());
+        must(ftruncate(*fds[i], (off_t)(64 * mib)));
+        must(fallocate(*fds[i], 0, 0, (off_t)((i + 1) * 8 * mib)));
+        wanted += (i + 1) * 8 * mib;
+    }
+    sl_job_look_at_memory(&job);
+    ck_assert_uint_ge(job.memory.held_bytes, job.memory.private_bytes + wanted);
+    ck_assert_uint_le(job.memory.held_bytes, job.memory.private_bytes + wanted + page);
+    ck_assert_uint_eq(job.memory.held_peak_bytes, job.memory.held_bytes);
+    for (size_t i = 0; i < SL_COUNT_OF(fds); i++)
+        close(*fds[i]);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
@@ -676,6 +701,7 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);
     tcase_add_test(c, what_workers_copy_counts_to_the_bound);
+    tcase_add_test(c, what_different_workers_share_is_held_together);
     tcase_add_test(c, a_worker_whose_broker_is_gone_does_not_start);
     suite_add_tcase(s, c);
     return run_suite(s);
