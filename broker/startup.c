@@ -508,9 +508,11 @@ static int make_arena(struct sl_job *job)
                        "sampler.batch_size: %llu mini-batches an epoch, at most %u are possible: "
                        "take a larger batch_size",
                        (unsigned long long)cells, (1u << 24) - 1);
+    const struct sl_roles named = sl_split_largest_named(&job->split);
     job->capacity = (struct sl_capacity_need){
-        .samplers = job->split.roles.samplers,
-        .trainers = job->split.roles.trainers,
+        .samplers = named.samplers,
+        .trainers = named.trainers,
+        .batches_most = sl_split_batches_most(&job->split),
         .block_bytes_max = job->block_bytes_max,
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
