@@ -169,6 +169,10 @@ void sl_job_check_start(struct sl_job *job);               // from time to time 
 extern const struct sl_crew_events sl_job_crew_events;     // job.c
 extern const struct sl_phases_events sl_job_phases_events; // job.c
 
+// Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
+// no arena that small. Of a job that has sized its arena.
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound);
+
 // requests.c
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);

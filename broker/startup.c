@@ -397,8 +397,15 @@ static bool needs_probe(const struct sl_job *job)
            sl_features_kinds[job->config.store.features].reads || job->config.memory_bytes > 0;
 }
 
-// Shared memory that the job would have under another bound.
-static uint64_t shared_of(void *ctx, uint64_t bound)
+// What workers share beside the arena: what there was when it was sized, and what they have begun
+// to make since.
+static uint64_t shared_beside_arena(const struct sl_job *job)
+{
+    return SL_MAX(job->before.held_bytes - job->before.private_bytes,
+                  sl_job_copied_bytes(job, SL_SHARED_SUMS));
+}
+
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound)
 {
     const struct sl_job *job = ctx;
     struct sl_config config = job->config;
@@ -409,8 +416,7 @@ static uint64_t shared_of(void *ctx, uint64_t bound)
     const uint64_t left = bound - SL_MIN(job->before.held_bytes, bound);
     if (sl_capacity_plan(&config, &job->capacity, left, &spec, &acts) < 0)
         return UINT64_MAX;
-    return sl_arena_layout(&spec, &layout) - acts + job->before.held_bytes -
-           job->before.private_bytes;
+    return sl_arena_layout(&spec, &layout) - acts + shared_beside_arena(job);
 }
 
 // The arena does not fit into what the job's own bound leaves.
@@ -463,9 +469,8 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     const uint64_t arena = sl_arena_layout(spec, &layout) - job->acts_bytes;
     char all[SL_UNITS_BYTES], left[SL_UNITS_BYTES];
     // What workers share by now is counted where it is looked at, with what comes to be.
-    const uint64_t arrays = sl_job_copied_bytes(job, SL_SHARED_SUMS);
-    const uint64_t shared = SL_MAX(job->before.held_bytes - job->before.private_bytes, arrays);
-    job->arena_shared_bytes = shared - arrays + arena;
+    const uint64_t shared = shared_beside_arena(job);
+    job->arena_shared_bytes = shared - sl_job_copied_bytes(job, SL_SHARED_SUMS) + arena;
     job->split.memory.shared = shared + arena;
     for (uint32_t d = 0; d < c->n_devices; d++)
         crew.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
@@ -532,7 +537,7 @@ static int make_arena(struct sl_job *job)
     uint64_t available = sl_device_memory_available();
     sl_job_look_at_memory(job);
     job->before = job->memory;
-    job->split.memory.shared_of = shared_of;
+    job->split.memory.shared_of = sl_job_shared_under;
     job->split.memory.ctx = job;
     int rc = sl_capacity_plan(&job->config, &job->capacity, available, &spec, &job->acts_bytes);
     if (rc < 0 && job->config.memory_bytes)
