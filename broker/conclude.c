@@ -29,9 +29,20 @@ uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
     return bytes;
 }
 
-static void look_at_memory(struct sl_job *job)
+struct sl_usage_shared sl_job_shared(const struct sl_job *job)
 {
-    sl_memory_use_look(&job->memory, &job->crew);
+    struct sl_usage_shared shared = {0};
+    sl_usage_share(&shared, job->arena_fd);
+    sl_usage_share(&shared, job->acts_fd);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        sl_usage_share(&shared, job->shared_fd[i]);
+    return shared;
+}
+
+void sl_job_look_at_memory(struct sl_job *job)
+{
+    const struct sl_usage_shared shared = sl_job_shared(job);
+    sl_memory_use_look(&job->memory, &job->crew, &shared);
     if (job->arena_shared_bytes == 0)
         return; // there is no arena yet
     job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
@@ -42,7 +53,7 @@ uint64_t sl_job_memory_left(void *ctx)
 {
     struct sl_job *job = ctx;
     const uint64_t bound = job->config.memory_bytes;
-    look_at_memory(job);
+    sl_job_look_at_memory(job);
     return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
 }
 
@@ -64,7 +75,7 @@ void sl_job_check_memory(struct sl_job *job)
 void sl_job_sample_memory(struct sl_job *job)
 {
     if (job->config.memory_bytes == 0)
-        look_at_memory(job);
+        sl_job_look_at_memory(job);
     else if (job->arena.base)
         atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
     for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {

@@ -52,6 +52,7 @@
 #include "broker/timeline.h"
 #include "broker/trace.h"
 #include "broker/trainer_group.h"
+#include "broker/usage.h"
 #include "broker/writer.h"
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
@@ -169,6 +170,10 @@ void sl_job_check_start(struct sl_job *job);               // from time to time 
 extern const struct sl_crew_events sl_job_crew_events;     // job.c
 extern const struct sl_phases_events sl_job_phases_events; // job.c
 
+// Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
+// no arena that small. Of a job that has sized its arena.
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound);
+
 // requests.c
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
@@ -179,6 +184,10 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);
+// job->memory as it is now.
+void sl_job_look_at_memory(struct sl_job *job);
+// What its processes share.
+struct sl_usage_shared sl_job_shared(const struct sl_job *job);
 // Ends a job that holds more than its own bound, as it was last looked at.
 void sl_job_check_memory(struct sl_job *job);
 // Of the arrays that workers share, from that one on; from when a worker began to make them.

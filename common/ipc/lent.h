@@ -12,7 +12,9 @@
  * reader can do without: all elements lie in the machine's memory too.
  *
  *      the broker writes   the plan of each role: who holds which parts, whose copy each device
- *                          reads. A version is odd while it is being written.
+ *                          reads; and the rows of each trainer's cache, which stand in its seat. A
+                          version is odd while they are being written, so that nobody has the new
+                          rows with the old plan
  *      the lender writes   in its seat's place: its memory's share, the plan that it is laid out
  *                          by, how much of it is there (more and more while it is filled)
  *      the reader writes   bit d (its device) of the lender's `readers` for as long as it has that
@@ -107,11 +109,18 @@ uint64_t sl_lent_bytes(const struct sl_arena_spec *spec);
 // --- the plan ---
 
 // Broker: from now on. Wakes everybody. `plan` keeps its generation, which must be another one.
-void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan);
+// rows (n_devices): what the caches of trainers may hold by it (seat.h); NULL: as they are.
+void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan,
+                     const uint64_t *rows);
+// Broker: other rows by the plan that there is. Wakes nobody.
+void sl_lent_give_rows(struct sl_arena *a, const uint64_t *rows);
 // The generation there is: costs a load.
 uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind);
 // False while it is being changed: look again.
 bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out);
+// The same of features, with the rows of this device's trainer by it.
+bool sl_lent_read_rows(const struct sl_arena *a, uint32_t device, struct sl_lent_plan *out,
+                       uint64_t *rows);
 
 // --- lenders: by their device, in the role that lends the kind ---
 

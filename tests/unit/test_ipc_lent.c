@@ -60,7 +60,7 @@ START_TEST(there_is_no_plan_to_begin_with_and_then_the_last_one)
     uint32_t work = sl_event_read(&arena.h->work);
     for (uint64_t g = 1; g <= 3; g++) {
         const struct sl_lent_plan plan = plan_of(g);
-        sl_lent_publish(&arena, KIND, &plan);
+        sl_lent_publish(&arena, KIND, &plan, NULL);
         ck_assert(rang(&arena.h->work, &work));
         ck_assert_uint_eq(sl_lent_generation(&arena, KIND), g);
         ck_assert(sl_lent_read_plan(&arena, KIND, &found));
@@ -72,13 +72,31 @@ END_TEST
 
 enum { PLANS = 3000 };
 
+// With rows that say the generation, too.
+static void publish(uint64_t g)
+{
+    const struct sl_lent_plan plan = plan_of(g);
+    uint64_t rows[DEVICES];
+    for (uint32_t d = 0; d < DEVICES; d++)
+        rows[d] = 1000 * g + d;
+    sl_lent_publish(&arena, KIND, &plan, rows);
+}
+
+static void assert_published(uint32_t device, uint64_t g)
+{
+    const struct sl_lent_plan wanted = plan_of(g);
+    struct sl_lent_plan found;
+    uint64_t rows;
+    ck_assert(sl_lent_read_rows(&arena, device, &found, &rows));
+    ck_assert_mem_eq(&found, &wanted, sizeof wanted);
+    ck_assert_uint_eq(rows, 1000 * g + device);
+}
+
 static void *write_plans(void *ctx)
 {
     (void)ctx;
-    for (uint64_t g = 1; g <= PLANS; g++) {
-        const struct sl_lent_plan plan = plan_of(g);
-        sl_lent_publish(&arena, KIND, &plan);
-    }
+    for (uint64_t g = 1; g <= PLANS; g++)
+        publish(g);
     return NULL;
 }
 
@@ -86,17 +104,51 @@ START_TEST(a_plan_that_is_read_while_it_is_written_is_one_plan)
 {
     pthread_t writer;
     struct sl_lent_plan found = {0};
-    uint64_t last = 0;
+    uint64_t last = 0, rows;
     ck_assert_int_eq(pthread_create(&writer, NULL, write_plans, NULL), 0);
     while (found.generation < PLANS) {
-        if (!sl_lent_read_plan(&arena, KIND, &found) || found.generation == 0)
+        if (!sl_lent_read_rows(&arena, 2, &found, &rows) || found.generation == 0)
             continue;
+        ck_assert_uint_eq(rows, 1000 * found.generation + 2);
         const struct sl_lent_plan wanted = plan_of(found.generation);
         ck_assert_mem_eq(&found, &wanted, sizeof wanted);
         ck_assert_uint_ge(found.generation, last);
         last = found.generation;
     }
     pthread_join(writer, NULL);
+}
+END_TEST
+
+// Who looks in the middle of it has neither the new rows nor the new parts.
+START_TEST(rows_are_those_of_the_plan_however_far_the_broker_is)
+{
+    struct sl_lent_plan found;
+    uint64_t rows;
+    int status;
+    publish(1);
+    pid_t broker = fork();
+    if (broker == 0) {
+        setenv("SLUICE_FAILPOINT", "lent_planning:1:stop", 1);
+        if (sl_failpoint_init() == SL_OK)
+            publish(2);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(broker, &status, WUNTRACED), broker);
+    ck_assert(WIFSTOPPED(status));
+    for (uint32_t d = 0; d < DEVICES; d++)
+        ck_assert(!sl_lent_read_rows(&arena, d, &found, &rows));
+    ck_assert_uint_eq(sl_lent_generation(&arena, KIND), 1);
+    kill(broker, SIGCONT);
+    ck_assert_int_eq(waitpid(broker, &status, 0), broker);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        assert_published(d, 2);
+    // Other rows by the same plan.
+    sl_lent_give_rows(&arena, (uint64_t[DEVICES]){2000, 2001, 5, 2003});
+    ck_assert(sl_lent_read_rows(&arena, 2, &found, &rows));
+    ck_assert_uint_eq(rows, 5);
+    ck_assert_uint_eq(found.generation, 2);
+    assert_published(3, 2);
 }
 END_TEST
 
@@ -641,6 +693,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, there_is_no_plan_to_begin_with_and_then_the_last_one);
     tcase_add_test(c, a_plan_that_is_read_while_it_is_written_is_one_plan);
+    tcase_add_test(c, rows_are_those_of_the_plan_however_far_the_broker_is);
     tcase_add_test(c, an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives);
     tcase_add_test(c, what_is_open_is_not_given_back_whatever_comes_first);
     tcase_add_test(c, memory_changes_only_while_nobody_has_it_open);
