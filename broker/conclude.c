@@ -248,7 +248,7 @@ static int write_report(struct sl_job *job, const char *sha256)
         .edge_bytes = sl_store_edge_bytes(&job->config, &job->dataset),
         .arena = &job->arena,
         .best = &p->best,
-        .measure = p->measure,
+        .judged = &p->judged,
         .test = p->has_test ? &p->test : NULL,
     };
     add_processes(job);

@@ -683,6 +683,22 @@ static void go_on_from(struct sl_phases *p, const struct sl_resume_point *r, uin
     memcpy(p->digest, r->digest, sizeof p->digest);
 }
 
+// A run goes on with the metric that its best epoch was found by: an older version took another one
+// of some data sets, and two metrics cannot be compared.
+static void choose_measure(struct sl_phases *p, const struct sl_phases_setup *setup)
+{
+    const enum sl_metric metric = setup->plan.config->evaluate.metric;
+    const struct sl_best *before = &setup->plan.resume.best;
+    p->judged = sl_measure_choose(metric, setup->dataset);
+    if (metric == SL_METRIC_AUTO && before->has && before->measure != p->judged.measure)
+        p->judged =
+            (struct sl_measure_choice){.measure = before->measure < SL_MEASURE_COUNT
+                                                      ? before->measure
+                                                      : sl_measure_of(metric, setup->dataset->task),
+                                       .share = NAN};
+    p->measure = p->judged.measure;
+}
+
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, struct sl_arena *arena)
 {
     memset(p, 0, sizeof *p);
@@ -690,7 +706,7 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     p->arena = arena;
     p->next = sl_plan_first(&setup->plan);
     p->train_share = 1;
-    p->measure = sl_measure_of(setup->plan.config->evaluate.metric, setup->dataset->task);
+    choose_measure(p, setup);
     SL_TRY(sl_epoch_scratch_init(&p->scratch, sl_phases_cells_max(&setup->plan)));
     uint64_t batches = sl_phases_batches(setup->plan.config, setup->plan.split[SL_SPLIT_TRAIN].n);
     if (setup->keeps_records && !(p->records = calloc(batches, sizeof *p->records)))

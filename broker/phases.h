@@ -129,9 +129,10 @@ struct sl_phases {
         seen_switches[SL_CONFIG_MAX_DEVICES]; // of each device's trainer seat, at the last look
     uint64_t switches;                        // since the last epoch ended
 
-    struct sl_epoch epoch;     // being filled
-    enum sl_measure measure;   // what evaluations are judged by
-    struct sl_metrics metrics; // of the evaluation being judged
+    struct sl_epoch epoch;           // being filled
+    enum sl_measure measure;         // what evaluations are judged by
+    struct sl_measure_choice judged; // why, where that is the data set's doing
+    struct sl_metrics metrics;       // of the evaluation being judged
     uint64_t evicted_before, resampled, retrained;
     // Digest of all training blocks of the epochs that were read, each with the one before it, and
     // of those before the last of these. The state is NULL unless the job asks for digests.

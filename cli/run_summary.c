@@ -285,8 +285,9 @@ static void print_results(FILE *out, const struct sl_read_report *r)
             continue;
         fprintf(out, "validation  ");
         print_evaluation(out, r->epochs[i].val);
-        fprintf(out, " (epoch %.0f, the best by %s)\n", r->of.best_metric.epoch + 1,
-                metric_name(r->of.best_metric.name));
+        fprintf(out, " (epoch %.0f, the best by %s%s%s)\n", r->of.best_metric.epoch + 1,
+                metric_name(r->of.best_metric.name),
+                *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
     if (r->of.test) {
         fprintf(out, "test        ");

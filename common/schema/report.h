@@ -54,6 +54,7 @@
     X(, REAL, test_accuracy) X(, TREE, test) X(, WHOLE, best_epoch) X(, REAL, best_val_accuracy) \
     BEGIN() NULLABLE(best_metric) \
     X(best_metric., TEXT, name) X(best_metric., REAL, value) X(best_metric., WHOLE, epoch) \
+    X(best_metric., NOTE, why) /* "auto" became this metric */ \
     END(best_metric) \
     BEGIN() NULLABLE(stopped_early) \
     X(stopped_early., WHOLE, epoch) X(stopped_early., TEXT, reason) \
