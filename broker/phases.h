@@ -62,8 +62,8 @@ struct sl_phases_events {
     void (*on_epoch)(void *ctx, const struct sl_epoch *figures);
     // The last phase is complete.
     void (*on_complete)(void *ctx);
-    // The recorded error ends the job.
-    void (*on_error)(void *ctx);
+    // The recorded error ends the job. SL_ENOTFINITE: an evaluation's loss is no finite number.
+    void (*on_error)(void *ctx, int rc);
     // Every cell of the phase is done; its entries are valid until this returns. May be NULL.
     void (*on_phase)(void *ctx, const struct sl_open_phase *phase);
     // The hotness order has been published; it took so many seconds to make. May be NULL.

@@ -95,7 +95,8 @@
     X(order., REAL, seconds, SL_IF_WALKS) X(order., REAL, input_nodes) \
     X(order., REAL, spread_input_nodes) \
     END(order) \
-    BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision)
+    BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision) \
+    X(, TREE, warnings) /* texts: what a job that is done has to say against itself */
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
