@@ -74,9 +74,13 @@ static double loss_on(const struct sl_divergence *d, uint64_t version)
 
 // --- how to go on --------------------------------------------------------------------------------
 
-// The newest checkpoint on whose parameters the loss had not grown. "" without one.
+/*
+ * The newest checkpoint on whose parameters the loss had not grown. "" without one. Where it is an
+ * evaluation that went wrong, training may have gone on beside it, and what is known of the newest
+ * ones is the loss of the update that made them.
+ */
 static void find_checkpoint(const struct sl_divergence *d, const struct sl_baseline *guess,
-                            double last, char out[SL_CHECKPOINT_NAME_BYTES])
+                            char out[SL_CHECKPOINT_NAME_BYTES])
 {
     struct sl_checkpoint_list list;
     *out = '\0';
@@ -84,7 +88,8 @@ static void find_checkpoint(const struct sl_divergence *d, const struct sl_basel
         return;
     for (uint32_t i = 0; i < list.n && !*out; i++) {
         const uint64_t version = strtoull(list.names[i], NULL, 10);
-        const double loss = d->evaluated && version == d->version ? last : loss_on(d, version);
+        const bool newest = d->evaluated && version > 0 && version >= d->version;
+        const double loss = loss_on(d, newest ? version - 1 : version);
         if (isfinite(loss) && !sl_baseline_is_far_below(guess, loss))
             snprintf(out, SL_CHECKPOINT_NAME_BYTES, "%s", list.names[i]);
     }
@@ -92,10 +97,10 @@ static void find_checkpoint(const struct sl_divergence *d, const struct sl_basel
 }
 
 static void say_how_to_go_on(struct sl_sentence *s, const struct sl_divergence *d,
-                             const struct sl_baseline *guess, double last)
+                             const struct sl_baseline *guess)
 {
     char name[SL_CHECKPOINT_NAME_BYTES];
-    find_checkpoint(d, guess, last, name);
+    find_checkpoint(d, guess, name);
     if (*name)
         sl_sentence_say(
             s,
@@ -199,5 +204,5 @@ void sl_divergence_describe(const struct sl_divergence *d, const char *what, cha
             guess.value[SL_MEASURE_LOSS], sl_divergence_advice(d->config, advice, sizeof advice));
     else
         say_other_cause(&s, d, last);
-    say_how_to_go_on(&s, d, &guess, last);
+    say_how_to_go_on(&s, d, &guess);
 }
