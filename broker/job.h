@@ -68,6 +68,9 @@ enum sl_outcome {
 
 enum { SL_JOB_MESSAGE_BYTES = 2048 };
 
+// What was found not to be finite; the message then says it, and divergence.h the rest.
+enum sl_job_numbers { SL_NUMBERS_FINITE, SL_NUMBERS_OF_UPDATE, SL_NUMBERS_OF_EVALUATION };
+
 struct sl_job_options {
     const char *endpoint;
     const char *key; // of the bus, and the descriptor that workers inherit it by
@@ -87,6 +90,7 @@ struct sl_job {
     enum sl_job_state state;
     enum sl_outcome outcome;
     char message[SL_JOB_MESSAGE_BYTES]; // why, when the outcome is not DONE
+    enum sl_job_numbers numbers;
     uint64_t start_ns, running_ns;
 
     struct sl_config config;
@@ -138,9 +142,9 @@ struct sl_job {
     uint64_t ticks;
     struct sl_memory_use memory, before; // now; when the arena was sized
     struct sl_capacity_need capacity;    // which that went by
-    bool loss_warned;
-    char *report_text; // owned
-    bool told;         // a client has been sent Finished
+    cJSON *warnings;                     // of report.json (owned)
+    char *report_text;                   // owned
+    bool told;                           // a client has been sent Finished
     uint64_t ended_ns;
 };
 

@@ -11,6 +11,7 @@
  *   third, or no answer in time        the broker is killed; its workers die with it
  */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@
 #include "broker/budget.h"
 #include "broker/capacity.h"
 #include "broker/launch.h"
+#include "broker/metrics.h"
 #include "broker/gpus.h"
 #include "broker/store_prefer.h"
 #include "cli/run_summary.h"
@@ -272,6 +274,9 @@ static void print_plan_text(const struct run *r, const struct store *store)
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
+    printf("judged by   %s%s%s\n", sl_measure_name(r->check.judged.measure),
+           isnan(r->check.judged.share) ? "" : ", by itself: ",
+           sl_measure_reason(&r->check.judged, reason, sizeof reason));
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
@@ -465,7 +470,7 @@ static int run_job(struct run *r)
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
-    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
+    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.judged.measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.key, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);

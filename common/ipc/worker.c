@@ -38,6 +38,7 @@ enum {
     CONFIG_BYTES_MAX = 16 << 20,
     LEAVE_MS = 1000, // for a last message to reach the broker
     LOOK_MS = 1000,
+    END_MS = 60000, // for the broker to end a job that cannot go on
 };
 
 struct sl_worker_thread {
@@ -365,6 +366,21 @@ void sl_worker_fini(struct sl_worker *w)
     memset(w, 0, sizeof *w);
 }
 
+/*
+ * What is no fault of this process ends the job, which the broker says in a moment: until then the
+ * worker stays, so that nobody takes it for a dead one and starts another. Bounded: then it leaves.
+ */
+static bool wait_for_the_end(struct sl_worker *w)
+{
+    const uint64_t until = sl_now_ns() + END_MS * 1000000ull;
+    while (!atomic_load(&w->stop) && sl_now_ns() < until) {
+        const uint32_t seen = sl_event_read(&w->arena.h->progress);
+        if (!atomic_load(&w->stop))
+            sl_event_wait(&w->arena.h->progress, seen, SL_ARENA_WAIT_MS);
+    }
+    return atomic_load(&w->stop);
+}
+
 int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
                    int (*work)(void *ctx), void (*release)(void *ctx), void *ctx)
 {
@@ -380,6 +396,8 @@ int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
         sl_log_error("%s", sl_error_message());
     else if (failed)
         sl_worker_failed(w, rc);
+    if (rc == SL_ENOTFINITE && w->ready)
+        failed = !wait_for_the_end(w);
     release(ctx);
     sl_worker_fini(w);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
