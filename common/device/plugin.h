@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum { SL_PLUGIN_ABI = 8, SL_PLUGIN_TEXT_BYTES = 512, SL_PLUGIN_DEVICES_MAX = 64 };
+enum { SL_PLUGIN_ABI = 9, SL_PLUGIN_TEXT_BYTES = 512, SL_PLUGIN_DEVICES_MAX = 64 };
 
 // One GPU.
 struct sl_gpu {
