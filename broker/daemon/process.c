@@ -318,6 +318,7 @@ static void take_progress(struct sl_process *p, const Sl__Control__Progress *m)
     if (ends || e->state == SL_ENTRY_STARTING)
         return;
     live->any = true;
+    e->epochs = m->epochs ? m->epochs : e->epochs;
     live->epoch = m->epoch;
     live->samplers = m->samplers;
     live->trainers = m->trainers;
