@@ -209,9 +209,9 @@ static int find_checkpoint(struct sl_job *job)
     struct sl_resume found;
     const struct sl_config *config = &job->config;
     if (!job->options.checks)
-        return job->options.resume ? sl_checkpoint_open(config->output, job->options.resume,
-                                                        &job->resumed)
-                                   : SL_OK;
+        return job->options.resume
+                   ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)
+                   : SL_OK;
     SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
     int rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
     if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {

@@ -208,6 +208,12 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                 r->config.sampler.batch_size, n_train);
     if (*r->epochs_note && !r->quiet)
         fprintf(stderr, "sluice: note: %s\n", r->epochs_note);
+    if (sl_config_sums_differ(&r->config) && !r->quiet)
+        fprintf(stderr,
+                "sluice: note: training sums the neighbours that were sampled, and "
+                "evaluation %s: where sampler.fanout cuts, the sums are others than those "
+                "that the model was trained on (model.degrees \"graph\" scales them)\n",
+                r->config.evaluate.full ? "all of them" : "as many as evaluate.fanout says");
     return SL_OK;
 }
 

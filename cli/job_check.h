@@ -27,7 +27,7 @@ struct sl_job_check {
     enum sl_measure measure; // what its evaluations are judged by
     char *config_json;       // resolved, as it is sent: epochs may be "auto" there (owned)
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
-    char *report_path;       // absolute (owned), where it is asked for; else NULL
+    char *report_path;                       // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;
 };
 

@@ -274,6 +274,9 @@ static inline bool sl_config_wants_degrees(const struct sl_config *c)
            c->model.degrees == SL_DEGREES_GRAPH;
 }
 
+// Whether sums over neighbours that are unscaled may be larger or smaller in evaluations.
+bool sl_config_sums_differ(const struct sl_config *c);
+
 static inline bool sl_config_drops_self_loops(const struct sl_config *c)
 {
     return sl_config_wants_degrees(c) && c->model.kind == SL_MODEL_GCN && c->model.self_loops;

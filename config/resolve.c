@@ -90,6 +90,16 @@ static void resolve_patience(struct sl_config *c)
     c->early_stopping.patience_auto &= c->epochs_auto;
 }
 
+bool sl_config_sums_differ(const struct sl_config *c)
+{
+    if (!sl_key_applies(sl_key_find("model.degrees"), c) || c->model.degrees != SL_DEGREES_BLOCK)
+        return false;
+    for (uint32_t h = 0; h < c->sampler.n_fanout; h++)
+        if (c->sampler.fanout[h] != (c->evaluate.full ? -1 : c->evaluate.fanout[h]))
+            return true;
+    return false;
+}
+
 // Keys of training that must agree with one another.
 static int check_training(const struct sl_parse *p)
 {

@@ -295,8 +295,8 @@ struct sl_weight_gradients_args {
 
 // What the weights of a row's edges come to (or how many edges there are, without weights).
 enum sl_row_sum {
-    SL_ROW_SUM,         // their sum
-    SL_ROW_INVERSE,     // one over it, 0 where it is not above 0: what makes a mean of a sum
+    SL_ROW_SUM,      // their sum
+    SL_ROW_INVERSE,  // one over it, 0 where it is not above 0: what makes a mean of a sum
     SL_ROW_SCALE_UP, // the row's in-degree over it, likewise: of a sum over what was sampled it
                      // makes the one over all; without degrees the number of edges over it
 };

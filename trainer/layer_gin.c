@@ -74,9 +74,8 @@ static int sum_scale(const struct sl_layer_env *env, const struct sl_csr_view *c
                      const float *weights, const uint32_t *degrees, float **out)
 {
     *out = NULL;
-    return weights || degrees
-               ? sl_layer_row_sums(env, csr, weights, degrees, SL_ROW_SCALE_UP, out)
-               : SL_OK;
+    return weights || degrees ? sl_layer_row_sums(env, csr, weights, degrees, SL_ROW_SCALE_UP, out)
+                              : SL_OK;
 }
 
 static bool scales_up(const struct sl_layer *layer)

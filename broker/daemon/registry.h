@@ -87,7 +87,7 @@ struct sl_entry {
     struct sl_cores gpus; // their numbers
     uint32_t n_devices;
     uint32_t epochs; // 0: "auto", until its broker has opened the data set
-    bool resumes; // "resume": "auto"
+    bool resumes;    // "resume": "auto"
 
     enum sl_entry_state state;
     int64_t order;                    // QUEUED: the smallest one was there first

@@ -10,10 +10,16 @@ from harness import cases, read_json, timeout
 def test_dense_graph(box, kind):
     # Vertices have some 120 neighbours, of which training sees 15 and evaluation all.
     dataset = box.shared_dataset("dense", n=2000, degree=120, homophily=0.7, noise=2.0)
-    job = {"dataset": dataset, "model": {"kind": kind}, "epochs": 20, "output": box.path("runs/job")}
+    job = {
+        "dataset": dataset,
+        "model": {"kind": kind},
+        "sampler": {"batch_size": 128},  # for more updates
+        "epochs": 4,
+        "output": "runs/job",
+    }
     result, report = box.run(job, seconds=110)
     result.ok()
-    assert report["test_accuracy"] > 0.6, report["test_accuracy"]  # a guess has 0.25
+    assert report["test_accuracy"] > 0.7, report["test_accuracy"]  # a guess has 0.25
 
 
 @timeout(120)
@@ -23,7 +29,7 @@ def test_epochs_by_themselves(box):
         "model": {"kind": "graphsage", "layers": 1, "hidden": 16},
         "sampler": {"fanout": [5]},
         "early_stopping": {"patience": 2, "min_delta": 0.05},
-        "output": box.path("runs/job"),
+        "output": "runs/job",
     }
     dry = box.sluice("run", box.job(job), "--dry-run", "-o", "json").ok()
     said = "200 epochs of 1 update each, by themselves"

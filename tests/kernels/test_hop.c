@@ -107,7 +107,8 @@ static void row_sums_by_hand(struct suite *t)
         }
     t_expect_code(t, t->dev->row_sums(&csr, NULL, degrees, SL_ROW_INVERSE, out), SL_EINVAL,
                   "degrees of no use");
-    t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, (enum sl_row_sum)3, out), SL_EINVAL, "what 3");
+    t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, (enum sl_row_sum)3, out), SL_EINVAL,
+                  "what 3");
     t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, SL_ROW_SUM, NULL), SL_EINVAL, "no out");
     csr.indptr = NULL;
     t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, SL_ROW_SUM, out), SL_EINVAL, "no indptr");

@@ -163,6 +163,30 @@ START_TEST(a_default_goes_with_the_kind_of_model)
 }
 END_TEST
 
+START_TEST(unscaled_sums_may_differ_in_evaluations)
+{
+    static const struct {
+        const char *kind, *rest;
+        bool differ;
+    } cases[] = {
+        {"gin\", \"degrees\": \"block", "", true},
+        {"gcn\", \"degrees\": \"block", "", true},
+        {"gin", "", false},
+        {"graphsage", "", false},
+        {"gin\", \"degrees\": \"block", ", \"sampler\": {\"fanout\": [-1, -1, -1]}", false},
+        {"gin\", \"degrees\": \"block", ", \"evaluate\": {\"fanout\": [15, 10, 5]}", false},
+        {"gin\", \"degrees\": \"block", ", \"evaluate\": {\"fanout\": [15, 10, 9]}", true},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"dataset\": \"d\", \"model\": {\"kind\": \"%s\"}%s}",
+                 cases[i].kind, cases[i].rest);
+        ck_assert_msg(parse(text) == SL_OK, "%s", sl_error_message());
+        ck_assert_msg(sl_config_sums_differ(&config) == cases[i].differ, "%s", text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("config_epochs");
@@ -173,6 +197,7 @@ int main(void)
     tcase_add_test(t, other_keys_ask_for_epochs);
     tcase_add_test(t, auto_stays_until_it_is_settled);
     tcase_add_test(t, a_default_goes_with_the_kind_of_model);
+    tcase_add_test(t, unscaled_sums_may_differ_in_evaluations);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
