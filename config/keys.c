@@ -676,8 +676,8 @@ const char *sl_key_fallback(const struct sl_key *key, const void *base)
 char *sl_key_default(const struct sl_key *key, char out[SL_KEY_DEFAULT_BYTES])
 {
     if (key->beside_key)
-        snprintf(out, SL_KEY_DEFAULT_BYTES, "%s; with %s \"%s\" %s", key->fallback,
-                 key->beside_key, key->beside_word, key->beside_fallback);
+        snprintf(out, SL_KEY_DEFAULT_BYTES, "%s; with %s \"%s\" %s", key->fallback, key->beside_key,
+                 key->beside_word, key->beside_fallback);
     else
         snprintf(out, SL_KEY_DEFAULT_BYTES, "%s",
                  key->fallback        ? key->fallback

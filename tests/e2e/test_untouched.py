@@ -1,4 +1,4 @@
-"""Jobs that say next to nothing: what is left to sluice must learn, and it must say what it chose."""
+"""Jobs that say next to nothing: what is left to sluice learns, and sluice says what it chose."""
 
 import json
 
