@@ -493,8 +493,8 @@ const struct sl_key sl_keys[] = {
     {.path = "epochs", .type = SL_KEY_INTEGER, AT(epochs),
      .min = 1, .max = SL_CONFIG_MAX_EPOCHS,
      .word = "auto", FLAG(epochs_auto), .fallback = "\"auto\"",
-     .doc = "Passes over the training vertices. auto is as many as have 500 updates, but 10 to 200, "
-            "or what other keys ask for; the run says how many, and why."},
+     .doc = "Passes over the training vertices. auto is as many as have 500 updates, but 10 to "
+            "200, or what other keys ask for; the run says how many, and why."},
     {.path = "seed", .type = SL_KEY_INTEGER, AT(seed),
      .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
      .doc = "Key of every random number: equal jobs with equal seeds give equal results."},

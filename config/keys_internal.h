@@ -103,7 +103,7 @@ bool sl_key_is_needed(const struct sl_key *key, const void *base);
 // The default as JSON text, beside the other values in `base`; NULL: none.
 const char *sl_key_fallback(const struct sl_key *key, const void *base);
 
-// Which default there is, in words: `"none"; with model.kind "gin" "batch"`. "" where there is none.
+// Which default there is, in words: `"none"; with model.kind "gin" "batch"`. "": there is none.
 enum { SL_KEY_DEFAULT_BYTES = 256 };
 char *sl_key_default(const struct sl_key *key, char out[SL_KEY_DEFAULT_BYTES]);
 
