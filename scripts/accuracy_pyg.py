@@ -2,9 +2,10 @@
 
 The classes are those of torch_geometric.nn.models, built from the job's resolved configuration.
 Mini-batches are what NeighborLoader gives: for each seed `fanout[0]` different neighbours, for
-those that are new `fanout[1]` and so on, and the model runs over all edges that were drawn. That is a few
-lines of numpy here, since NeighborLoader itself needs pyg-lib or torch-sparse. Evaluations are over
-the whole graph, the test is of the best validation epoch, and training ends as the job's does.
+those that are new `fanout[1]` and so on, and the model runs over all edges that were drawn. That
+is a few lines of numpy here, since NeighborLoader itself needs pyg-lib or torch-sparse.
+Evaluations are over the whole graph, the test is of the best validation epoch, and training ends
+as the job's does.
 
 Needs torch and torch_geometric, which sluice itself does not (see check_pyg.py).
 """
