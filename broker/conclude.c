@@ -53,10 +53,12 @@ void sl_job_check_memory(struct sl_job *job)
     if (bound == 0 || held <= bound)
         return;
     sl_job_end(job, SL_OUTCOME_FAILED,
-               "memory: the job's processes hold %s, wanted at most %s: set memory to %llu or more "
-               "and go on from the last checkpoint (sluice resume), or take fewer workers",
+               "memory: the job's processes hold %s, wanted at most %s: give the job again with "
+               "memory set to %llu or more, or with fewer workers%s",
                sl_units_exact_bytes(found, held), sl_units_exact_bytes(wanted, bound),
-               (unsigned long long)sl_align_up(held + held / 8, (uint64_t)1 << 20));
+               (unsigned long long)sl_align_up(held + held / 8, (uint64_t)1 << 20),
+               job->saving.enabled ? ": it goes on from its last checkpoint"
+                                   : ", and with another output: there is no checkpoint");
 }
 
 void sl_job_sample_memory(struct sl_job *job)

@@ -7,150 +7,22 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
-
-enum { DIFFERENCES_NAMED = 4 };
 
 // --- the job -------------------------------------------------------------------------------------
 
-// Keys, with all that is below them, that a run may go on with other values of.
-static const char *const may_differ[] = {
-    "name",
-    "dataset",
-    "model.weights",
-    "cache",
-    "store.placement",
-    "store.feature_ratio",
-    "store.graph_ratio",
-    "store.prefer",
-    "devices",
-    "allocation",
-    "schedule",
-    "throttle",
-    "arena",
-    "epochs",
-    "resume",
-    "output",
-    "evaluate.every",
-    "checkpoint",
-    "early_stopping",
-    "stall_seconds",
-    "updates.exchange",
-    "evaluate.test",
-    "evaluate.overlap",
-};
-
-struct differences {
-    uint32_t n;
-    char text[1024];
-};
-
-static bool is_free(const char *path)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++)
-        if (strcmp(path, may_differ[i]) == 0)
-            return true;
-    return false;
-}
-
-// "sampler.batch_size: found 64, the run has 32"
-static void note(struct differences *d, const char *path, const cJSON *found, const cJSON *had)
-{
-    size_t n = strlen(d->text);
-    if (d->n++ >= DIFFERENCES_NAMED)
-        return;
-    char *a = found ? cJSON_PrintUnformatted(found) : NULL;
-    char *b = had ? cJSON_PrintUnformatted(had) : NULL;
-    snprintf(d->text + n, sizeof d->text - n, "%s%s: found %.64s, the run has %.64s", n ? "; " : "",
-             path, a ? a : "nothing", b ? b : "nothing");
-    free(a);
-    free(b);
-}
-
-static void compare(struct differences *d, const char *above, const cJSON *found, const cJSON *had)
-{
-    char path[256];
-    const cJSON *item;
-    cJSON_ArrayForEach(item, found)
-    {
-        const cJSON *other = cJSON_GetObjectItemCaseSensitive(had, item->string);
-        snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", item->string);
-        if (is_free(path))
-            continue;
-        if (cJSON_IsObject(item) && cJSON_IsObject(other))
-            compare(d, path, item, other);
-        else if (!cJSON_Compare(item, other, true))
-            note(d, path, item, other);
-    }
-    cJSON_ArrayForEach(item, had)
-    {
-        snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", item->string);
-        if (!is_free(path) && !cJSON_HasObjectItem(found, item->string))
-            note(d, path, NULL, item);
-    }
-}
-
-// Gives `to` what `from` has of the keys that may differ.
-static void take_free(cJSON *to, const cJSON *from)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++) {
-        const char *dot = strrchr(may_differ[i], '.'), *name = dot ? dot + 1 : may_differ[i];
-        char above[64];
-        snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - may_differ[i]) : 0, may_differ[i]);
-        cJSON *target = dot ? cJSON_GetObjectItemCaseSensitive(to, above) : to;
-        const cJSON *source = dot ? cJSON_GetObjectItemCaseSensitive(from, above) : from;
-        const cJSON *value = cJSON_GetObjectItemCaseSensitive(source, name);
-        cJSON_DeleteItemFromObjectCaseSensitive(target, name);
-        if (target && value)
-            cJSON_AddItemToObject(target, name, cJSON_Duplicate(value, true));
-    }
-}
-
-/*
- * The job of a checkpoint, with all keys that there are today: one written by an older sluice has
- * none of those that came later, whose defaults say what it did. What may differ is taken from
- * `config`, since devices that this machine lacks would be refused. NULL where it cannot be read
- * as a job of today (a key that is gone): then it is compared as it stands.
- */
-static cJSON *complete(const cJSON *had, const cJSON *config)
-{
-    cJSON *job = cJSON_Duplicate(had, true), *whole = NULL;
-    struct sl_config *resolved = malloc(sizeof *resolved);
-    char *text = NULL;
-    if (job && resolved) {
-        take_free(job, config);
-        text = cJSON_PrintUnformatted(job);
-    }
-    if (text && sl_config_parse(text, strlen(text), "the checkpoint's job", resolved) == SL_OK) {
-        char *resolved_text = sl_config_to_json(resolved);
-        whole = resolved_text ? cJSON_Parse(resolved_text) : NULL;
-        free(resolved_text);
-    }
-    cJSON_free(text);
-    free(resolved);
-    cJSON_Delete(job);
-    return whole;
-}
-
 static int check_job(const struct sl_checkpoint *c, const char *config_json, const char *output)
 {
-    struct differences d = {0};
-    const cJSON *had = cJSON_GetObjectItemCaseSensitive(c->state, "config");
-    cJSON *config = cJSON_Parse(config_json);
-    if (!config)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    cJSON *whole = complete(had, config);
-    compare(&d, "", config, whole ? whole : had);
-    cJSON_Delete(whole);
-    cJSON_Delete(config);
+    struct sl_config_differences d;
+    SL_TRY(
+        sl_config_compare(config_json, cJSON_GetObjectItemCaseSensitive(c->state, "config"), &d));
     if (d.n == 0)
         return SL_OK;
     return sl_fail(SL_EEXIST,
                    "output: '%s' holds a run of another job, %u difference%s%s: %s: give the same "
                    "values to go on with it, or choose another directory with --set output=DIR",
-                   output, d.n, d.n == 1 ? "" : "s",
-                   d.n > DIFFERENCES_NAMED ? ", the first ones" : "", d.text);
+                   output, d.n, d.n == 1 ? "" : "s", d.n > d.n_named ? ", the first ones" : "",
+                   d.text);
 }
 
 static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *config)
@@ -172,14 +44,15 @@ static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *c
 
 // --- the run -------------------------------------------------------------------------------------
 
-static int refuse_finished(const char *output, uint32_t epochs, bool early)
+// `more`: more epochs would go on with it. `how` is behind "finished after 3 epochs".
+static int refuse_finished(const char *output, uint32_t epochs, const char *how, bool more)
 {
-    return sl_fail(
-        SL_EEXIST,
-        "output: '%s' holds an earlier run (found report.json) that is finished after %u "
-        "epoch%s%s: choose another directory with --set output=DIR, remove this one%s",
-        output, epochs, epochs == 1 ? "" : "s", early ? ", stopped early" : "",
-        early ? "" : ", or give more epochs to go on with it");
+    return sl_fail(SL_EEXIST,
+                   "output: '%s' holds an earlier run (found report.json) that is finished after "
+                   "%u epoch%s%s: choose another directory with --set output=DIR%s",
+                   output, epochs, epochs == 1 ? "" : "s", how,
+                   more ? ", remove this one, or give more epochs to go on with it"
+                        : ", or remove this one");
 }
 
 // Whether report.json says that the run is done, and with how many epochs.
@@ -215,8 +88,13 @@ static int check_unfinished(const struct sl_checkpoint *c, const struct sl_confi
     if (!read_report(config->output, &epochs))
         return SL_OK;
     if (strcmp(c->status, "done") == 0 && c->epoch < c->epochs)
-        return refuse_finished(config->output, c->epoch, true);
-    return config->epochs <= epochs ? refuse_finished(config->output, epochs, false) : SL_OK;
+        return refuse_finished(config->output, c->epoch, ", stopped early", false);
+    if (config->optimizer.schedule == SL_LR_COSINE)
+        return refuse_finished(config->output, epochs,
+                               ", with which the cosine of its learning rate (optimizer.schedule) "
+                               "has ended",
+                               false);
+    return config->epochs <= epochs ? refuse_finished(config->output, epochs, "", true) : SL_OK;
 }
 
 // The reason is recorded; says which older one could be taken instead.
@@ -304,6 +182,25 @@ int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *c
                    "digest %016" PRIx64 ", wanted %016" PRIx64
                    "): give that one to go on, or choose another directory with --set output=DIR",
                    config->dataset, config->output, dataset_digest, r->checkpoint.dataset_digest);
+}
+
+int sl_resume_outlook(const char *output, char buf[SL_RESUME_OUTLOOK_BYTES])
+{
+    struct sl_checkpoint_list list;
+    enum sl_rundir_content content;
+    uint32_t epochs;
+    SL_TRY(sl_rundir_look(output, &content));
+    snprintf(buf, SL_RESUME_OUTLOOK_BYTES, "begins it anew, since no checkpoint was written yet");
+    if (content != SL_RUNDIR_CHECKPOINTS)
+        return SL_OK;
+    if (sl_rundir_is_reported(output) && read_report(output, &epochs))
+        return refuse_finished(output, epochs, "", false);
+    SL_TRY(sl_checkpoint_list(output, &list));
+    if (list.n)
+        snprintf(buf, SL_RESUME_OUTLOOK_BYTES, "goes on from update %llu",
+                 strtoull(list.names[0], NULL, 10));
+    sl_checkpoint_list_fini(&list);
+    return SL_OK;
 }
 
 char *sl_resume_text(const struct sl_checkpoint *c, char *buf, size_t bytes)

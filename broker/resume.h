@@ -2,11 +2,9 @@
  * resume.h - whether a job may go on in a run directory, and from where.
  *
  * A run goes on from its newest checkpoint when the job is the same in everything that its result
- * depends on. What may differ is where and how fast it runs (devices, allocation, cache, schedule,
- * arena, throttle), for how long (epochs, early_stopping, evaluate.every), what it leaves
- * (checkpoint, output, name) and where the data set lies. Whatever else differs is refused by name,
- * with both values; so is another data set, a finished run, and a checkpoint that is damaged: then
- * the one before it is named, and --checkpoint takes it.
+ * depends on, which the table of keys says (config/keys.c). Whatever else differs is refused by
+ * name, with both values; so is another data set, a finished run, and a checkpoint that is damaged:
+ * then the one before it is named, and --checkpoint takes it.
  */
 #ifndef SL_BROKER_RESUME_H
 #define SL_BROKER_RESUME_H
@@ -35,6 +33,14 @@ void sl_resume_fini(struct sl_resume *r); // safe on a zeroed struct
 // Whether the data set is the checkpoint's. SL_EEXIST.
 int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *config,
                             uint64_t dataset_digest);
+
+/*
+ * What becomes of a job that was killed and is given again as it was, as far as names tell: buf is
+ * "goes on from update 105", or that it begins anew. SL_EEXIST: it would be refused, and the
+ * message says why and what to do.
+ */
+enum { SL_RESUME_OUTLOOK_BYTES = 96 };
+int sl_resume_outlook(const char *output, char buf[SL_RESUME_OUTLOOK_BYTES]);
 
 // Where it is, in words. Returns buf.
 char *sl_resume_text(const struct sl_checkpoint *c, char *buf, size_t bytes);

@@ -133,6 +133,20 @@ static bool has_file(const char *path, const char *name)
     return access(file, F_OK) == 0;
 }
 
+bool sl_rundir_is_reported(const char *path)
+{
+    char file[4200];
+    struct stat config, report;
+    snprintf(file, sizeof file, "%s/config.json", path);
+    bool there = stat(file, &config) == 0;
+    snprintf(file, sizeof file, "%s/report.json", path);
+    if (!there || stat(file, &report) != 0)
+        return false;
+    return report.st_mtim.tv_sec != config.st_mtim.tv_sec
+               ? report.st_mtim.tv_sec > config.st_mtim.tv_sec
+               : report.st_mtim.tv_nsec >= config.st_mtim.tv_nsec;
+}
+
 static int check_empty(const char *path)
 {
     static const char *const ours[] = {"config.json", "report.json", "model.safetensors"};
@@ -424,6 +438,14 @@ int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_co
     int rc = look_inside(path, content);
     close(lock);
     return rc;
+}
+
+int sl_rundir_look(const char *path, enum sl_rundir_content *content)
+{
+    bool exists;
+    *content = SL_RUNDIR_NEW;
+    SL_TRY(check_place(path, &exists));
+    return exists ? look_inside(path, content) : SL_OK;
 }
 
 // The nearest directory above `path` that is there.

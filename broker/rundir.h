@@ -72,8 +72,15 @@ extern int sl_rundir_grace_ms;
  */
 int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_content *content);
 
-// The same for a single file that will be written: its directory must exist and be writable.
+// The same without a look at who uses the directory: at once.
+int sl_rundir_look(const char *path, enum sl_rundir_content *content);
+
+// Whether a single file could be written: its directory must exist and be writable.
 int sl_rundir_check_file(const char *path, const char *what);
+
+// Whether whoever had the directory last has left its report: one that is older than config.json is
+// of an earlier part of the run.
+bool sl_rundir_is_reported(const char *path);
 
 // Creates the directory (and its parents), log/, config.json with the given text, metrics.jsonl and
 // events.jsonl without a line, or begins anew in one that is SL_RUNDIR_BEGUN. On an error what was

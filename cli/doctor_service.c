@@ -72,8 +72,8 @@ static void check_daemon(struct sl_doctor *d, const struct sl_session_where *whe
     if (strcmp(holder.version, SL_VERSION) != 0)
         sl_doctor_advise(
             c, SL_VERDICT_WARNING,
-            "this program is version %s: restart the daemon; its jobs go on from their "
-            "checkpoints",
+            "this program is version %s: restart the daemon; its jobs leave checkpoints, from "
+            "which those with \"resume\": \"auto\" go on, and others by 'sluice resume'",
             SL_VERSION);
     else
         ask_daemon(c, where);

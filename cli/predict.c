@@ -86,22 +86,25 @@ static int choose_weights(struct prediction *p)
         p->weights_are = "given";
         return SL_OK;
     }
+    char last[sizeof p->weights];
+    snprintf(last, sizeof last, "%s/model.safetensors", o->run);
     snprintf(p->weights, sizeof p->weights, "%s/model.best.safetensors", o->run);
     p->weights_are = "best";
-    if (o->best && !exists(p->weights))
+    if (o->best && !exists(p->weights) && exists(last))
         return sl_fail(SL_ENOENT,
                        "%s --best: run '%s' has no model.best.safetensors: it was not validated; "
                        "leave --best out",
                        command_name(p), o->run);
     if (!o->last && exists(p->weights))
         return SL_OK;
-    snprintf(p->weights, sizeof p->weights, "%s/model.safetensors", o->run);
+    memcpy(p->weights, last, sizeof last);
     p->weights_are = "last";
     if (!exists(p->weights))
         return sl_fail(SL_ENOENT,
-                       "%s: run '%s' has no model.safetensors: wait until it is finished, or name "
-                       "parameters with --weights (those of a checkpoint, for example)",
-                       command_name(p), o->run);
+                       "%s: run '%s' has no model.safetensors, so it is not finished: let it end, "
+                       "or name parameters with --weights (those of a checkpoint, such as "
+                       "%s/checkpoints/*/model.safetensors)",
+                       command_name(p), o->run, o->run);
     return SL_OK;
 }
 

@@ -407,21 +407,31 @@ static bool follow(struct run *r, struct sl_death *death)
     }
 }
 
+// What can be done with what a killed broker has left.
+static void tell_outlook(const struct run *r, char *buf, size_t bytes)
+{
+    char outlook[SL_RESUME_OUTLOOK_BYTES];
+    if (sl_resume_outlook(r->check.config.output, outlook) < 0)
+        snprintf(buf, bytes, "%s", sl_error_message());
+    else
+        snprintf(buf, bytes, "the same command%s %s",
+                 r->check.checkpoint ? " without --checkpoint" : "", outlook);
+}
+
 // The command's result when the broker went without saying it.
 static int broker_lost(struct run *r, const struct sl_death *death)
 {
-    char how[160];
+    char how[160], then[1024];
+    tell_outlook(r, then, sizeof then);
     if (r->n_signals)
-        return sl_fail(SL_EABORTED, "job '%s': killed; '%s' may hold an unfinished run",
-                       r->check.config.name, r->check.config.output);
+        return sl_fail(SL_EABORTED, "job '%s': killed: %s", r->check.config.name, then);
     // It could not even begin to talk, and has said why on the standard error that we share.
     if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
         return SL_EXIT_USAGE;
     sl_death_describe(death, how, sizeof how);
     return sl_fail(SL_EFAILED,
-                   "job '%s': the broker %s and its workers with it: if '%s' exists it holds what "
-                   "was done, and its log/ may say why; run the job again with another output",
-                   r->check.config.name, how, r->check.config.output);
+                   "job '%s': the broker %s and its workers with it ('%s/log' may say why): %s",
+                   r->check.config.name, how, r->check.config.output, then);
 }
 
 // The signals that stop a job, but for those that whoever started us wants ignored (nohup).

@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "broker/resume.h"
 #include "cli/job_choice.h"
 #include "cli/reach.h"
 #include "common/base/bits.h"
@@ -127,10 +128,11 @@ static int gone_error(const struct sl_session *s)
                        "the daemon has said nothing for %d s: its machine or the network may be "
                        "down; its jobs go on as long as it lives",
                        2 * SILENCE_MS / 1000);
-    return sl_fail(SL_EFAILED,
-                   "the daemon of '%s' has gone: its jobs write a checkpoint and stop; start it "
-                   "again with 'sluice-broker', and 'sluice ps' tells how they are",
-                   s->dir);
+    return sl_fail(
+        SL_EFAILED,
+        "the daemon of '%s' has gone: its jobs write a checkpoint and stop; start it "
+        "again with 'sluice-broker --runtime-dir %s', and 'sluice ps' tells how they are",
+        s->dir, s->dir);
 }
 
 void sl_session_close(struct sl_session *s)
@@ -257,6 +259,18 @@ static bool is_mine(const struct sl_session *s, const Sl__Control__Envelope *m)
     return !s->daemon || !*m->job || strcmp(m->job, s->id) == 0 || strcmp(m->job, s->name) == 0;
 }
 
+// Its broker has gone without a last word, and without a report.
+static int killed_error(const struct sl_session *s)
+{
+    char outlook[SL_RESUME_OUTLOOK_BYTES];
+    if (sl_resume_outlook(s->output, outlook) < 0)
+        return sl_fail_prefix(SL_EFAILED, "job '%s': its broker was killed", s->name);
+    return sl_fail(SL_EFAILED,
+                   "job '%s': it ended without a report in '%s': its broker was killed: the same "
+                   "'sluice run' %s",
+                   s->name, s->output, outlook);
+}
+
 int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_look *look, void *ctx,
                          struct sl_job_end *out, Sl__Control__Envelope **last)
 {
@@ -274,12 +288,9 @@ int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_loo
             continue;
         // Its broker has gone without a last word: what it left tells.
         if (rc == SL_EFAILED && !s->daemon)
-            return sl_job_end_read(s->output, out) == SL_OK
+            return sl_rundir_is_reported(s->output) && sl_job_end_read(s->output, out) == SL_OK
                        ? SL_OK
-                       : sl_fail(SL_EFAILED,
-                                 "job '%s': it ended without a report: its broker was killed; '%s' "
-                                 "may hold an unfinished run",
-                                 s->name, s->output);
+                       : killed_error(s);
         if (rc < 0)
             return rc;
         bool over = m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED && is_mine(s, m);

@@ -20,6 +20,7 @@
 #include "common/data/features_kind.h"
 #include "config/model_kinds.h"
 
+struct cJSON;
 struct sl_gpu; // common/device/plugin.h
 struct sl_gpu_report;
 
@@ -328,6 +329,21 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
 // parses back to the same but for devices_auto. "auto" in "allocation" stays, since the number is
 // a function of the devices and the broker must know that it may choose.
 char *sl_config_to_json(const struct sl_config *config);
+
+// Keys in which a job is another one than the job of a run.
+struct sl_config_differences {
+    uint32_t n;
+    uint32_t n_named; // the first ones, in `text`
+    char text[1024];  // "seed: found 8, the run has 7; model.hidden: found 32, ..."
+};
+
+/*
+ * Compares a job, as sl_config_to_json() wrote it, with the job of a run that it would go on with,
+ * `had`, which an older sluice may have written: in the keys that the result depends on (config/
+ * keys.c says which). SL_OK, also with differences; SL_ENOMEM.
+ */
+int sl_config_compare(const char *config_json, const struct cJSON *had,
+                      struct sl_config_differences *out);
 
 // The JSON Schema of the job file (owned: free(); NULL without memory); config/job.schema.json
 // holds exactly this, so it is printed without another newline.

@@ -32,9 +32,23 @@ enum sl_key_type {
     SL_KEY_LIST,    // structs of entry_bytes and, at `companion`, their number (uint32_t)
 };
 
+/*
+ * Whether a run may go on with another value of a key. Every row but those of objects says so: the
+ * result are the parameters, the samples, and what validation found of each epoch.
+ */
+enum sl_key_change {
+    SL_CHANGE_UNSAID,  // counts as refused, and a unit test refuses the row
+    SL_CHANGE_REFUSED, // the result depends on it: another value is another job
+    SL_CHANGE_FREE,    // the result is the same to the last bit
+    // Allowed although a job that had it from its beginning may come to another result: how far to
+    // train, or what may not be there any more (a GPU, the file of the first parameters).
+    SL_CHANGE_ONWARD,
+};
+
 struct sl_key {
     const char *path;
     enum sl_key_type type;
+    enum sl_key_change change; // of a list: as a whole
     bool required;
     uint32_t offset, bytes; // of the field; bytes 0: there is none
     uint32_t companion;     // offset of the field beside it, see the types
@@ -76,6 +90,9 @@ struct sl_key {
 
 extern const struct sl_key sl_keys[];
 extern const size_t sl_n_keys;
+
+// The schema's word for `change`: "no", "free", "onward"; NULL where a row does not say.
+const char *sl_key_change_word(const struct sl_key *key);
 
 // The row of a path ("model.layers", "devices[].cores"); NULL when there is none.
 const struct sl_key *sl_key_find(const char *path);

@@ -2,6 +2,7 @@
  * schema.c - the table of keys as JSON Schema (draft 2020-12), for editors and other programs.
  *
  * What two keys must agree on (the fanout's length and the layers) is said in descriptions only.
+ * Whether a run may go on with another value of a key is an annotation, x-sluice-change.
  */
 #include "config/config.h"
 
@@ -122,6 +123,10 @@ static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
     sl_text_json_string(t, doc);
     sl_text_printf(t, ",");
     put_line(t, depth + 1);
+    if (key->change) {
+        sl_text_printf(t, "\"x-sluice-change\": \"%s\",", sl_key_change_word(key));
+        put_line(t, depth + 1);
+    }
 
     bool several =
         key->type == SL_KEY_SIZE || key->type == SL_KEY_CORES || key->type == SL_KEY_NUMBERS;

@@ -1,9 +1,21 @@
 #include "dataset/csc_writer.h"
 
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/data/npy.h"
+
+// An edge, and what others of the same ends have made of its weight.
+struct edge {
+    uint64_t key;
+    double weight;
+    uint64_t n;   // edges in it; 0 = there is none
+    bool reverse; // all of them were made as the reverse of others
+};
 
 // Elements on their way into the files.
 struct csc {
@@ -12,6 +24,7 @@ struct csc {
     uint64_t next_row; // rows below it have their start in indptr
     uint64_t row_begin;
     bool has_loop; // that row, so far
+    struct edge edge;
     struct sl_csc_summary *summary;
 };
 
@@ -81,10 +94,59 @@ static int open_files(struct csc *c, const struct sl_staging *st)
     return SL_OK;
 }
 
+// ---- equal edges --------------------------------------------------------------------------------
+
+static void begin_edge(struct edge *e, uint64_t key, float weight)
+{
+    *e = (struct edge){key, fabsf(weight), 1, signbit(weight)};
+}
+
+// One more edge of the same ends.
+static void join(struct edge *e, float weight, enum sl_duplicates rule)
+{
+    bool reverse = signbit(weight);
+    if (reverse && !e->reverse)
+        return;
+    if (!reverse && e->reverse) {
+        begin_edge(e, e->key, weight);
+        return;
+    }
+    e->n++;
+    if (rule == SL_DUPLICATES_MAX)
+        e->weight = SL_MAX(e->weight, fabsf(weight));
+    else if (rule != SL_DUPLICATES_FIRST)
+        e->weight += fabsf(weight);
+}
+
+// The edge is complete: no other one has its ends.
+static int end_edge(struct csc *c)
+{
+    const struct sl_csc_plan *plan = c->plan;
+    const struct edge *e = &c->edge;
+    if (e->n == 0)
+        return SL_OK;
+    uint32_t row = (uint32_t)(e->key >> 32), source = (uint32_t)e->key;
+    double weight = e->weight / (plan->duplicates == SL_DUPLICATES_MEAN ? (double)e->n : 1);
+    if (!isfinite((float)weight))
+        return sl_fail(SL_EFORMAT,
+                       "edge %" PRIu32 " -> %" PRIu32 ": its weights are %g together: wanted at "
+                       "most float32's %g",
+                       source, row, weight, (double)FLT_MAX);
+    if (plan->map) {
+        row = sl_id_map_rank(plan->map, row);
+        source = sl_id_map_rank(plan->map, source);
+    }
+    if (row >= c->next_row)
+        SL_TRY(open_rows(c, row));
+    if (plan->add_self_loops)
+        SL_TRY(pass_loop(c, source));
+    return put_edge(c, source,
+                    plan->weight ? plan->weight(plan->context, source, row) : (float)weight);
+}
+
 static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progress *progress)
 {
     const struct sl_csc_plan *plan = c->plan;
-    uint64_t last = UINT64_MAX;
     const uint64_t *keys;
     const float *weights;
     size_t n;
@@ -94,29 +156,18 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progre
         if (n == 0)
             break;
         for (size_t i = 0; i < n; i++) {
-            uint64_t key = keys[i];
-            if (plan->dedup && key == last) {
+            float weight = weights ? weights[i] : 0;
+            if (plan->duplicates && c->edge.n && keys[i] == c->edge.key) {
                 c->summary->n_duplicates++;
+                join(&c->edge, weight, plan->duplicates);
                 continue;
             }
-            uint32_t row = (uint32_t)(key >> 32), source = (uint32_t)key;
-            if (plan->map) {
-                row = sl_id_map_rank(plan->map, row);
-                source = sl_id_map_rank(plan->map, source);
-            }
-            // The first edge of a row opens it; last == UINT64_MAX has no row of its own.
-            if (row >= c->next_row)
-                SL_TRY(open_rows(c, row));
-            if (plan->add_self_loops)
-                SL_TRY(pass_loop(c, source));
-            last = key;
-            float weight = weights ? weights[i] : 0;
-            if (plan->weight)
-                weight = plan->weight(plan->context, source, row);
-            SL_TRY(put_edge(c, source, weight));
+            SL_TRY(end_edge(c));
+            begin_edge(&c->edge, keys[i], weight);
         }
         sl_progress_add(progress, n);
     }
+    SL_TRY(end_edge(c));
     return open_rows(c, plan->n_nodes); // closes the last row; its start is the end of all
 }
 

@@ -21,9 +21,20 @@ struct sl_csc_summary {
     uint64_t n_loops_added;
 };
 
+// What becomes of equal edges: all are kept, or they become one, whose weight is the first of them in
+// the source, their sum, their largest or their mean. Where the source has an edge itself, reverse
+// edges that were made of others (SL_EDGE_REVERSE) do not count.
+enum sl_duplicates {
+    SL_DUPLICATES_KEEP,
+    SL_DUPLICATES_FIRST,
+    SL_DUPLICATES_SUM,
+    SL_DUPLICATES_MAX,
+    SL_DUPLICATES_MEAN,
+};
+
 struct sl_csc_plan {
     uint64_t n_nodes;
-    bool dedup;                  // keep the first of equal edges (and its weight)
+    enum sl_duplicates duplicates;
     const struct sl_id_map *map; // renumbers both ends, keeping their order; or NULL
     bool add_self_loops;         // an edge of weight 1 from every vertex to itself that has none
     bool weighted;               // write edge_weight.npy: the sort's weights,
@@ -34,7 +45,7 @@ struct sl_csc_plan {
 
 /*
  * Takes every edge of a finished sort and writes the topology files. indices are int32 where
- * n_nodes is below 2^31. SL_EIO, SL_EABORTED.
+ * n_nodes is below 2^31. SL_EIO, SL_EABORTED, SL_EFORMAT (a sum that float32 does not hold).
  */
 int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
                  const struct sl_csc_plan *plan, struct sl_progress *progress,

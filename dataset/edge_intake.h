@@ -7,6 +7,7 @@
 #ifndef SL_DATASET_EDGE_INTAKE_H
 #define SL_DATASET_EDGE_INTAKE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,10 +59,10 @@ static inline int sl_edge_intake_put(struct sl_edge_intake *in, uint32_t source,
     if (loop && in->drop_self_loops)
         return 0;
     in->keys[in->n] = sl_edge_key(source, destination);
-    in->weights[in->n++] = weight;
+    in->weights[in->n++] = fabsf(weight); // -0 is none of the marks below
     if (in->both_ways && (!loop || in->twin_loops)) {
         in->keys[in->n] = sl_edge_key(destination, source);
-        in->weights[in->n++] = weight;
+        in->weights[in->n++] = SL_EDGE_REVERSE(fabsf(weight));
         in->n_reversed++;
     }
     return in->n > SL_INTAKE_BATCH - 2 ? sl_edge_intake_flush(in) : 0;

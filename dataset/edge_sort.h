@@ -27,6 +27,9 @@ static inline uint64_t sl_edge_key(uint32_t source, uint32_t destination)
     return (uint64_t)destination << 32 | source;
 }
 
+// The weight (from 0) of an edge that was made as the reverse of another: its sign says so.
+#define SL_EDGE_REVERSE(weight) (-(weight))
+
 /*
  * memory_bytes (at least SL_EDGE_SORT_MIN_BYTES) bounds the buffers of all lanes, sorting and
  * merging included, and so do three quarters of the memory that is free; only what is used of it is

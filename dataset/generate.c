@@ -129,7 +129,7 @@ static int make_topology(struct sl_generate *run, int threads)
         sl_progress_begin(progress, "topology", g->n_edges * (g->both_ways ? 2 : 1), "edges");
         const struct sl_csc_plan plan = {
             .n_nodes = g->n_nodes,
-            .dedup = g->dedup,
+            .duplicates = g->dedup ? SL_DUPLICATES_FIRST : SL_DUPLICATES_KEEP,
             .weighted = g->weight != NULL,
             .weight = g->weight,
             .context = run->context,

@@ -23,6 +23,7 @@ const struct sl_import_format *const sl_import_formats[] = {
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
+const char *const sl_duplicate_rules[] = {"first", "sum", "max", "mean", NULL};
 
 int sl_import_init(struct sl_import *im, const struct sl_import_format *format)
 {
@@ -40,6 +41,12 @@ void sl_import_fini(struct sl_import *im)
         im->format->close(im->context);
     free(im->context);
     sl_making_fini(&im->making);
+}
+
+// Whether each edge is kept once.
+static bool keeps_once(const struct sl_import *im)
+{
+    return im->dedup || im->symmetrise;
 }
 
 int sl_import_start_edges(struct sl_import *im)
@@ -62,7 +69,8 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
     sl_progress_begin(&im->making.progress, "topology", n_stored, "edges");
     const struct sl_csc_plan plan = {
         .n_nodes = n_nodes,
-        .dedup = im->dedup || im->symmetrise,
+        .duplicates = keeps_once(im) ? SL_DUPLICATES_FIRST + (enum sl_duplicates)im->duplicates
+                                     : SL_DUPLICATES_KEEP,
         .map = map,
         .weighted = in->weighted,
         .add_self_loops = im->add_self_loops,
@@ -146,8 +154,10 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     if (im->add_self_loops)
         sl_table_row(t, "self-loops added|%s%s", sl_units_grouped(a, im->csc.n_loops_added),
                      in->weighted ? ", of weight 1" : "");
-    if (im->dedup || im->symmetrise)
-        sl_table_row(t, "duplicates|%s dropped", sl_units_grouped(a, im->csc.n_duplicates));
+    if (keeps_once(im))
+        sl_table_row(t,
+                     in->weighted ? "duplicates|%s dropped, weight: %s" : "duplicates|%s dropped",
+                     sl_units_grouped(a, im->csc.n_duplicates), sl_duplicate_rules[im->duplicates]);
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
                  in->weighted ? ", with weights" : "");
     sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
@@ -172,7 +182,9 @@ static int write_metadata(const struct sl_import *im)
     cJSON_AddStringToObject(source, "format", im->format->name);
     cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
     cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
-    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
+    cJSON_AddBoolToObject(source, "dedup", keeps_once(im));
+    if (keeps_once(im) && im->intake.weighted)
+        cJSON_AddStringToObject(source, "duplicates", sl_duplicate_rules[im->duplicates]);
     if (im->remove_self_loops)
         cJSON_AddBoolToObject(source, "self_loops_removed", true);
     if (im->add_self_loops)
@@ -242,6 +254,11 @@ int sl_import_run(struct sl_import *im)
     if (format->check)
         SL_TRY(format->check(im, im->context));
     snprintf(command, sizeof command, "import %s", format->name);
+    if (im->duplicates_given && !keeps_once(im))
+        return sl_fail(SL_EINVAL,
+                       "%s: --duplicates %s without --dedup or --symmetrise, which keep each edge "
+                       "once: give one of them, or leave --duplicates out",
+                       command, sl_duplicate_rules[im->duplicates]);
     if (im->split)
         SL_TRY(parse_shares(command, im->split, im->split_share));
     return sl_making_run(&im->making, im, read_source, summarise);

@@ -28,6 +28,9 @@
 // The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
 extern const char *const sl_label_tasks[];
 
+// The choices of --duplicates: enum sl_duplicates from SL_DUPLICATES_FIRST on.
+extern const char *const sl_duplicate_rules[];
+
 // What an import found out about its vertices: for metadata.json and the summary.
 struct sl_import_vertices {
     uint32_t feat_dim;
@@ -45,7 +48,8 @@ struct sl_import {
     // Options.
     struct sl_making making;
     const char *source;
-    bool symmetrise, dedup, remove_self_loops, add_self_loops;
+    bool symmetrise, dedup, remove_self_loops, add_self_loops, duplicates_given;
+    int duplicates; // of sl_duplicate_rules, where edges are kept once
     uint64_t memory_bytes;
     const char *split; // NULL = the source's own
     double split_share[3];

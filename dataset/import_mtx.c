@@ -14,6 +14,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 #include "common/base/error.h"
@@ -21,38 +22,81 @@
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
 
+enum { HEADING_WORD_BYTES = 20 };
+
 struct mtx {
     bool no_weights;
-    char field[16], symmetry[16]; // as the heading has them; "" before it was read
-    uint64_t n_nodes;             // 0 before the size was read
+    // Words of the heading, in small letters; "" before it was read.
+    char field[HEADING_WORD_BYTES], symmetry[HEADING_WORD_BYTES];
+    uint64_t n_nodes; // 0 before the size was read
     uint64_t n_entries;
 };
 
+// The words of a heading, and what is read of each: entries, entries without values, nothing.
+enum reading { READ, WITHOUT_VALUES, NOT_READ };
+
+struct word {
+    const char *text;
+    enum reading reading;
+};
+
+static const struct word formats[] = {{"coordinate", READ}, {"array", NOT_READ}, {0}};
+static const struct word fields[] = {
+    {"real", READ},
+    {"integer", READ},
+    {"unsigned-integer", READ}, // scipy's own, of uint32 and uint64
+    {"pattern", READ},
+    {"complex", WITHOUT_VALUES},
+    {0}};
+static const struct word symmetries[] = {{"general", READ},
+                                         {"symmetric", READ},
+                                         {"skew-symmetric", WITHOUT_VALUES},
+                                         {"hermitian", WITHOUT_VALUES},
+                                         {0}};
+
+// The next word of the heading into `out`, which is one of `words`.
+static int read_word(struct sl_import *im, const struct mtx *m, const char **p,
+                     const struct word *words, const char *what, char out[HEADING_WORD_BYTES])
+{
+    char wanted[160] = "";
+    const struct word *w = words;
+    *p += strspn(*p, " \t");
+    size_t n = strcspn(*p, " \t\r\n");
+    while (w->text && (strlen(w->text) != n || strncasecmp(w->text, *p, n) != 0))
+        w++;
+    if (!w->text || w->reading == NOT_READ || (w->reading == WITHOUT_VALUES && !m->no_weights)) {
+        for (const struct word *o = words; o->text; o++)
+            if (o->reading == READ || (o->reading == WITHOUT_VALUES && m->no_weights))
+                snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s'%s'",
+                         *wanted ? ", " : "", o->text);
+        return sl_fail(SL_EFORMAT, "import %s: line 1: found %s '%.*s': wanted %s%s", im->source,
+                       what, (int)(n < 40 ? n : 40), *p, wanted,
+                       w->text && w->reading == WITHOUT_VALUES ? " (--no-weights leaves values out)"
+                                                               : "");
+    }
+    snprintf(out, HEADING_WORD_BYTES, "%s", w->text);
+    *p += n;
+    return SL_OK;
+}
+
 static int read_heading(struct sl_import *im, struct mtx *m, const char *p)
 {
-    char format[16];
-    if (sscanf(p, "%%%%MatrixMarket matrix %15s %15s %15s", format, m->field, m->symmetry) != 3)
-        return sl_import_fail_at(im, p, "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
-    if (strcasecmp(format, "coordinate") != 0)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: line 1: found a matrix of kind '%s': wanted "
-                       "'coordinate', a sparse one",
-                       im->source, format);
-    bool pattern = strcasecmp(m->field, "pattern") == 0;
-    bool real = strcasecmp(m->field, "real") == 0 || strcasecmp(m->field, "integer") == 0;
-    bool symmetric = strcasecmp(m->symmetry, "symmetric") == 0;
-    if (!pattern && !real && !m->no_weights)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: line 1: found values of kind '%s': wanted 'real', "
-                       "'integer' or 'pattern' (--no-weights leaves values out)",
-                       im->source, m->field);
-    if (!symmetric && strcasecmp(m->symmetry, "general") != 0 && !m->no_weights)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: line 1: found a matrix that is '%s': wanted "
-                       "'general' or 'symmetric' (--no-weights leaves values out)",
-                       im->source, m->symmetry);
-    im->intake.both_ways = strcasecmp(m->symmetry, "general") != 0;
-    im->intake.weighted = real && !m->no_weights;
+    char format[HEADING_WORD_BYTES];
+    const char *begin = p;
+    p += strspn(p, "%"); // two, but there are writers of one
+    size_t banner = strcspn(p, " \t\r\n");
+    size_t percents = (size_t)(p - begin);
+    const char *object = p + banner + strspn(p + banner, " \t");
+    size_t n = strcspn(object, " \t\r\n");
+    if (percents < 1 || percents > 2 || banner != 12 || strncasecmp(p, "MatrixMarket", 12) != 0 ||
+        n != 6 || strncasecmp(object, "matrix", 6) != 0)
+        return sl_import_fail_at(im, begin, "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
+    p = object + n;
+    SL_TRY(read_word(im, m, &p, formats, "a matrix of kind", format));
+    SL_TRY(read_word(im, m, &p, fields, "values of kind", m->field));
+    SL_TRY(read_word(im, m, &p, symmetries, "a matrix that is", m->symmetry));
+    im->intake.both_ways = strcmp(m->symmetry, "general") != 0;
+    im->intake.weighted = strcmp(m->field, "pattern") != 0 && !m->no_weights;
     return SL_OK;
 }
 

@@ -63,7 +63,9 @@ def rows(schema, path=""):
         about = key.get("description", "").replace("|", "\\|")
         if name != "$schema":
             required = "required" if name in schema.get("required", []) and not inner else ""
-            yield f"| `{path}{name}` | {values(key)} | {required or default(key)} | {about} |"
+            change = key.get("x-sluice-change", "")
+            columns = [f"`{path}{name}`", values(key), required or default(key), change, about]
+            yield f"| {' | '.join(columns)} |"
         for kind in inner:
             yield from rows(kind, f"{path}{name}.")
         for kind in inner_of_list:
@@ -73,7 +75,7 @@ def rows(schema, path=""):
 def table():
     with open(SCHEMA, encoding="utf-8") as file:
         schema = json.load(file)
-    head = ["| key | values | default | meaning |", "| --- | --- | --- | --- |"]
+    head = ["| key | values | default | change | meaning |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *rows(schema)]) + "\n"
 
 

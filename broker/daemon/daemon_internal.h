@@ -78,6 +78,9 @@ void sl_daemon_recover(struct sl_daemon *d);
 void sl_daemon_poll_orphans(struct sl_daemon *d);
 // A job that has run and whose run directory is not there any more cannot go on. SL_ENOENT.
 int sl_daemon_check_run(const struct sl_entry *e);
+// What can be done with a job whose broker is gone: who goes on with it and from where, or why that
+// is not possible. Returns buf.
+char *sl_daemon_outlook(const struct sl_entry *e, bool by_itself, char *buf, size_t bytes);
 // A job whose daemon goes away, or went: INTERRUPTED, with what is to be done about it.
 void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e);
 

@@ -262,7 +262,7 @@ static void end_with(struct sl_process *p, const Sl__Control__Finished *f)
 
 static void end_without(struct sl_process *p)
 {
-    char how[192], lines[1024];
+    char how[192], lines[1024], then[1024] = "";
     struct sl_daemon *d = p->daemon;
     struct sl_entry *e = p->entry;
     const struct sl_death *death = &p->death;
@@ -274,9 +274,12 @@ static void end_without(struct sl_process *p)
         sl_daemon_interrupt(d, e);
     } else {
         bool refused = death->known && !death->signal && death->exit_status == 2;
+        if (!refused)
+            sl_daemon_outlook(e, false, then, sizeof then);
         sl_daemon_end_entry(d, e, SL_ENTRY_FAILED, refused ? 2 : 1,
-                            "its broker (process %d) %s without a last word%s%s", (int)e->pid, how,
-                            lines[0] ? "; its last lines: " : "", lines);
+                            "its broker (process %d) %s without a last word%s%s%s%s", (int)e->pid,
+                            how, then[0] ? ": " : "", then, lines[0] ? "; its last lines: " : "",
+                            lines);
     }
 }
 

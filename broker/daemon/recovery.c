@@ -30,6 +30,7 @@
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
 #include "broker/process_id.h"
+#include "broker/resume.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -59,14 +60,25 @@ int sl_daemon_check_run(const struct sl_entry *e)
         e->output);
 }
 
+char *sl_daemon_outlook(const struct sl_entry *e, bool by_itself, char *buf, size_t bytes)
+{
+    char outlook[SL_RESUME_OUTLOOK_BYTES];
+    if (sl_daemon_check_run(e) < 0)
+        snprintf(buf, bytes, "%s", sl_error_message());
+    else if (sl_resume_outlook(e->output, outlook) < 0)
+        snprintf(buf, bytes, "give it to 'sluice submit' again: %s", sl_error_message());
+    else if (by_itself)
+        snprintf(buf, bytes, "the next daemon %s", outlook);
+    else
+        snprintf(buf, bytes, "'sluice resume %s' %s", e->id, outlook);
+    return buf;
+}
+
 void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e)
 {
-    char newest[SL_CHECKPOINT_NAME_BYTES];
-    newest_checkpoint(e, newest);
-    sl_daemon_end_entry(
-        d, e, SL_ENTRY_INTERRUPTED, 130, "its daemon went away while it ran: %s%s%s goes on %s%s",
-        e->resumes ? "the next daemon" : "'sluice resume ", e->resumes ? "" : e->id,
-        e->resumes ? "" : "'", newest[0] ? "from checkpoint " : "from the beginning", newest);
+    char then[SL_ENTRY_MESSAGE_BYTES];
+    sl_daemon_end_entry(d, e, SL_ENTRY_INTERRUPTED, 130, "its daemon went away while it ran: %s",
+                        sl_daemon_outlook(e, e->resumes, then, sizeof then));
 }
 
 // Puts an interrupted job back, or says why not.

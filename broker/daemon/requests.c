@@ -362,8 +362,10 @@ static int check_checkpoint(const struct sl_entry *e, const char *name)
 static int check_can_go_on(const struct sl_entry *e, const char *checkpoint)
 {
     struct stat st;
+    enum sl_rundir_content content;
     SL_TRY(sl_daemon_check_run(e));
-    SL_TRY(sl_rundir_check_place(e->output));
+    if (sl_rundir_look(e->output, &content) < 0)
+        return sl_fail_prefix(SL_EEXIST, "give the job to 'sluice submit' again");
     SL_TRY(check_checkpoint(e, checkpoint));
     if (stat(e->dataset, &st) != 0)
         return sl_fail_errno(SL_ENOENT, errno,
@@ -397,7 +399,8 @@ static int resume_over(struct sl_daemon *d, struct sl_entry *e, const char *chec
                        (int)e->pid);
     if (e->state == SL_ENTRY_DONE)
         return sl_fail(SL_EINVAL,
-                       "job %s '%s' is done: to train it for longer submit it with more epochs",
+                       "job %s '%s' is done: 'sluice submit' of it with more epochs trains it for "
+                       "longer, or says why that cannot be",
                        e->id, e->name);
     SL_TRY(sl_registry_check_free(&d->registry, e));
     // The machine, or the daemon's cores, may be others than when it was submitted.

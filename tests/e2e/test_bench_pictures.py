@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from harness import ROOT, timeout
+from harness import ROOT, timeout, whole
 from svg import SVG, sound
 
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
@@ -40,6 +40,7 @@ def readable(path):
     return texts
 
 
+@whole
 @timeout(300)
 def test_figures(box):
     said = bench(box, "figures")
@@ -78,6 +79,7 @@ def test_figures(box):
             assert all(modes[m]["split"] == s for m, s in wanted.items()), (model, graph, modes)
 
 
+@whole
 @timeout(300)
 def test_scale(box):
     said = bench(box, "scale")

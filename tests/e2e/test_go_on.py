@@ -1,4 +1,8 @@
-"""Going on with a run: which jobs may, from which checkpoint, and what is refused and why."""
+"""Going on with a run: which jobs may, from which checkpoint, and what is refused and why.
+
+What refusals advise is done in test_advice.py; keys are the subject of test_free_keys.py and of
+tests/unit/test_config_differences.c.
+"""
 
 import json
 import os
@@ -7,7 +11,7 @@ import shutil
 
 import numpy as np
 
-from harness import cases, fingerprint, go_on, planted, read_json, small_job, write_dataset
+from harness import cases, fingerprint, go_on, planted, small_job, write_dataset
 
 
 def job(box, **changes):
@@ -91,60 +95,11 @@ def test_more_epochs_go_on_with_a_finished_run(box):
     refused(box, config, "finished after 5 epochs")
 
 
-def test_more_epochs_under_a_cosine_are_refused(box):
-    config = job(box, **{"optimizer.schedule": "cosine"})
-    box.run(config)[0].ok()
-    refused(box, dict(config, epochs=5), "epochs: found 5", "has 3", "cosine")
-
-
-def test_fewer_epochs_than_were_trained_are_refused(box):
-    config = unfinished(box)
-    refused(box, dict(config, epochs=2), "epochs: found 2", "has trained 3 already")
-
-
-@cases(
-    ("seed", 8, "seed: found 8, the run has 7"),
-    ("sampler.batch_size", 32, "sampler.batch_size: found 32, the run has 64"),
-    ("sampler.fanout", [5, 4], "sampler.fanout: found [5,4], the run has [5,5]"),
-    ("model.hidden", 17, "model.hidden: found 17, the run has 16"),
-    ("optimizer.lr", 0.02, "optimizer.lr: found 0.02, the run has 0.01"),
-    ("updates.batches_per_update", 2, "updates.batches_per_update: found 2, the run has 1"),
-    ("order", {"kind": "proximity"}, 'order.kind: found "proximity", the run has "shuffled"'),
-    ("digest", False, "digest: found false, the run has true"),
-)
-def test_another_job_is_refused_by_name(box, key, value, words):
-    unfinished(box)
-    refused(box, job(box, **{key: value}), "run of another job, ", words)
-
-
 def test_several_differences_are_counted(box):
     unfinished(box)
     other = job(box, **{"seed": 8, "model.hidden": 8, "optimizer.kind": "sgd"})
     error = refused(box, other, "differences, the first ones", "model.hidden", "optimizer.beta1")
     assert len(error) < 1200, error
-
-
-@cases(
-    ("allocation", {"samplers": 2, "trainers": 2}),
-    ("cache", {"policy": "degree", "ratio": 0.2}),
-    ("evaluate.every", 2),
-    ("evaluate.test", "each"),
-    ("evaluate.test", "never"),
-    ("name", "other"),
-    ("checkpoint", {"every_updates": 100, "keep": 1}),
-    ("arena", {"memory": "4MiB"}),
-    ("throttle", {"train": 0.001}),
-)
-def test_what_the_result_does_not_depend_on_may_differ(box, key, value):
-    config = unfinished(box)
-    wanted = read_json(box.path("runs/job/checkpoints/000000000036/state.json"))
-    result, report = box.run(job(box, **{key: value}))
-    result.ok()
-    assert report["resumes"][0]["update"] == 36
-    with open(box.path("runs/job/checkpoints/000000000036/state.json")) as file:
-        found = json.load(file)
-    assert found["samples_digest"] == wanted["samples_digest"]
-    del config
 
 
 def test_another_data_set_is_refused(box):

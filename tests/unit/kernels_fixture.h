@@ -156,7 +156,7 @@ struct ask {
     uint32_t nodes_capacity;   // 0: roomy
     uint64_t indices_capacity; // 0: roomy
     bool no_room;              // capacities of 0 are meant
-    struct sl_idmap *map;      // NULL: a fresh one
+    struct sl_idmap *map;      // NULL: one that all hops of a test share
 };
 
 // With room for everything.
@@ -193,20 +193,28 @@ static inline void expect_guard(const void *p, uint64_t n, const char *what)
                i);
 }
 
+// A fresh map a hop would be most of a test's time. It goes with the process, which is the test's.
+static inline struct sl_idmap *map_of_test(void)
+{
+    static struct sl_idmap *map;
+    if (!map)
+        EXPECT(sl_idmap_create(1, &map) == SL_OK, "no map");
+    return map;
+}
+
 static inline struct hop draw(struct ask ask)
 {
     const struct graph *g = ask.graph;
     struct hop h = {0};
-    struct sl_idmap *own = NULL;
     if (!ask.nodes_capacity)
         ask.nodes_capacity = g->n;
     if (!ask.indices_capacity && !ask.no_room)
-        ask.indices_capacity =
-            ask.kind == SL_SAMPLER_WALK ? (uint64_t)ask.n_dst * ask.paths * ask.length : g->n_edges;
-    if (!ask.map) {
-        EXPECT(sl_idmap_create(1, &own) == SL_OK, "no map");
-        ask.map = own;
-    }
+        ask.indices_capacity = ask.kind == SL_SAMPLER_WALK
+                                   ? (uint64_t)ask.n_dst * ask.paths * ask.length
+                                   : g->indptr[ask.first + ask.n_dst] -
+                                         g->indptr[ask.first]; // of these rows all edges
+    if (!ask.map)
+        ask.map = map_of_test();
     EXPECT(sl_idmap_reset(ask.map, 1) == SL_OK, "no map");
     h.nodes = guarded(ask.nodes_capacity);
     h.indptr = guarded((uint64_t)ask.n_dst + 1);
@@ -246,7 +254,6 @@ static inline struct hop draw(struct ask ask)
     expect_guard(h.indptr, (uint64_t)ask.n_dst + 1, "indptr");
     expect_guard(h.indices, ask.indices_capacity, "indices");
     expect_guard(h.visits, ask.indices_capacity, "visits");
-    sl_idmap_destroy(own);
     return h;
 }
 

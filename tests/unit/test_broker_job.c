@@ -19,6 +19,10 @@ static struct {
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
     bool stop_at_start;
     bool kill;
+    size_t grow_bytes; // that this process takes when the first epoch is done
+    char *grown;
+    int stop_after_growth; // 0 = never; sends Stop when so many messages of progress have followed
+    const char *resume;    // the checkpoint that the job goes on from
     int stops;
     int epochs;
     int progress;
@@ -69,8 +73,16 @@ static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
     case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
         if (client.epochs++ == client.stop_at_epoch)
             client_send(bus, true);
+        if (client.grow_bytes && !client.grown) {
+            client.grown = malloc(client.grow_bytes);
+            memset(client.grown, 1, client.grow_bytes);
+        }
         break;
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: client.progress++; break;
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
+        client.progress++;
+        if (client.grown && --client.stop_after_growth == 0)
+            client_send(bus, true);
+        break;
     case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
         snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
         break;
@@ -111,6 +123,7 @@ static int run_job(const char *extra, const char *report)
         .config_bytes = strlen(text),
         .report_path = report,
         .worker_directory = bin,
+        .resume = client.resume,
     };
     must(sl_bus_connect(client.endpoint, client.token, &client.bus));
     ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
@@ -614,6 +627,55 @@ START_TEST(a_worker_whose_broker_is_gone_does_not_start)
 }
 END_TEST
 
+static unsigned long long number_behind(const char *text, const char *words)
+{
+    const char *at = strstr(text, words);
+    ck_assert_msg(at != NULL, "'%s' is not in: %s", words, text);
+    return strtoull(at + strlen(words), NULL, 10);
+}
+
+// A job that outgrows its bound on the way says what to do, and that is done.
+START_TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
+{
+    struct sl_checkpoint_list list;
+    char extra[128];
+    stage->epochs = 1;
+    client.grow_bytes = 300 << 20;
+    ck_assert_int_eq(run_job("\"epochs\": 1000, \"memory\": \"256MiB\"", NULL), 1);
+    ck_assert_msg(strstr(client.message, "it goes on from its last checkpoint"), "%s",
+                  client.message);
+    snprintf(extra, sizeof extra, "\"epochs\": 1000, \"memory\": %llu",
+             number_behind(client.message, "with memory set to "));
+    must(sl_checkpoint_list(output, &list));
+    ck_assert_uint_ge(list.n, 1);
+    free(client.grown);
+    reset_client();
+    client.resume = list.names[0];
+    client.grow_bytes = 300 << 20;
+    client.stop_after_growth = 6; // memory is looked at once in five
+    stage->epochs = 2;
+    int status = run_job(extra, NULL);
+    ck_assert_msg(status == 130, "%d, with %s: %s", status, extra, client.message);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
+    sl_checkpoint_list_fini(&list);
+    free(client.grown);
+}
+END_TEST
+
+START_TEST(without_checkpoints_a_raised_bound_takes_another_output)
+{
+    stage->epochs = 1;
+    client.grow_bytes = 300 << 20;
+    ck_assert_int_eq(run_job("\"epochs\": 1000, \"memory\": \"256MiB\","
+                             " \"checkpoint\": {\"every_seconds\": 0}",
+                             NULL),
+                     1);
+    ck_assert_msg(strstr(client.message, ", and with another output: there is no checkpoint"), "%s",
+                  client.message);
+    free(client.grown);
+}
+END_TEST
+
 // Before anybody has touched it.
 START_TEST(what_workers_copy_counts_to_the_bound)
 {
@@ -675,6 +737,8 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);
+    tcase_add_test(c, a_bound_that_is_outgrown_is_raised_on_the_way);
+    tcase_add_test(c, without_checkpoints_a_raised_bound_takes_another_output);
     tcase_add_test(c, what_workers_copy_counts_to_the_bound);
     tcase_add_test(c, a_worker_whose_broker_is_gone_does_not_start);
     suite_add_tcase(s, c);

@@ -229,19 +229,54 @@ START_TEST(an_edge_list_is_read)
 }
 END_TEST
 
+static const struct {
+    const char *options[3];
+    const char *wanted;
+} weighted[] = {
+    {{NULL}, "0<1:2 1<0:0.5,0:7,2:0.001 2<2:0 of 3"},
+    {{"--no-weights"}, "0<1 1<0,0,2 2<2 of 3"},
+    {{"--undirected"}, "0<1:0.5,1:2,1:7 1<0:0.5,0:2,0:7,2:0.001 2<1:0.001,2:0 of 3"},
+    {{"--dedup"}, "0<1:2 1<0:0.5,2:0.001 2<2:0 of 3"},
+    {{"--dedup", "--duplicates", "sum"}, "0<1:2 1<0:7.5,2:0.001 2<2:0 of 3"},
+    // An edge of the file beats a reverse that was made, wherever it stands.
+    {{"--symmetrise"}, "0<1:2 1<0:0.5,2:0.001 2<1:0.001,2:0 of 3"},
+    {{"--symmetrise", "--duplicates", "sum"}, "0<1:2 1<0:7.5,2:0.001 2<1:0.001,2:0 of 3"},
+    {{"--symmetrise", "--duplicates", "max"}, "0<1:2 1<0:7,2:0.001 2<1:0.001,2:0 of 3"},
+    {{"--symmetrise", "--duplicates", "mean"}, "0<1:2 1<0:3.75,2:0.001 2<1:0.001,2:0 of 3"},
+};
+
 START_TEST(weights_follow_their_edges)
 {
-    write_text("w.txt", "0 1 0.5\n2 1 1e-3\n1 0 2\n0 1 7\n");
-    imported(
-        RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"), "-q"));
-    ck_assert_str_eq(topology("a"), "0<1:2 1<0:0.5,0:7,2:0.001 of 3");
-    // Of equal edges the first in the file wins, of both directions too.
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("b"),
-                 "-q", "--symmetrise"));
-    ck_assert_str_eq(topology("b"), "0<1:0.5 1<0:0.5,2:0.001 2<1:0.001 of 3");
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("c"),
-                 "-q", "--no-weights"));
-    ck_assert_str_eq(topology("c"), "0<1 1<0,0,2 of 3");
+    write_text("w.txt", "0 1 0.5\n2 1 1e-3\n1 0 2\n0 1 7\n2 2 -0\n");
+    const char *const *o = weighted[_i].options;
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"),
+                 "-q", o[0], o[1], o[2]));
+    ck_assert_str_eq(topology("a"), weighted[_i].wanted);
+}
+END_TEST
+
+// Made of several lines, a reverse edge follows the rule as others do.
+START_TEST(reverse_edges_that_were_made_follow_the_rule)
+{
+    write_text("w.txt", "0 1 3\n0 1 5\n");
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"),
+                 "-q", "--symmetrise", "--duplicates", "mean"));
+    ck_assert_str_eq(topology("a"), "0<1:4 1<0:4 of 2");
+}
+END_TEST
+
+START_TEST(a_rule_for_duplicates_has_to_have_some)
+{
+    write_text("w.txt", "0 1 3e38\n0 1 3e38\n");
+    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
+                         in_dir("a"), "-q", "--duplicates", "sum"),
+                     SL_EINVAL);
+    assert_message_has("--duplicates sum without --dedup or --symmetrise");
+    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
+                         in_dir("a"), "-q", "--duplicates", "sum", "--dedup"),
+                     SL_EFORMAT);
+    assert_message_has("edge 0 -> 1: its weights are 6e+38 together: wanted at most float32's");
+    ck_assert_int_eq(count_entries(), 1); // the text itself
 }
 END_TEST
 
@@ -419,10 +454,23 @@ static const struct {
      "0<0:4,1:7 1<0:7,2:1 2<1:1 of 3", false},
     {HEADING "complex Hermitian\n2 2 1\n2 1 -1 5\n", "--no-weights", "0<1 1<0 of 2", false},
     {HEADING "real general\n2 2 0\n", NULL, " of 2", false},
+    // As scipy writes uint32 and uint64.
+    {HEADING "unsigned-integer general\n3 3 2\n1 2 7\n2 3 9\n", NULL, "1<0:7 2<1:9 of 3", false},
+    {HEADING "unsigned-integer general\n3 3 2\n1 2 7\n2 3 9\n", "--no-weights", "1<0 2<1 of 3",
+     false},
+    {"%MATRIXMARKET MATRIX Coordinate Pattern\tGeneral \r\n2 2 1\n1 2\n", NULL, "1<0 of 2", false},
     {"1 2\n", NULL, "line 1: found '1': wanted '%%MatrixMarket matrix coordinate", true},
     {"%%MatrixMarket matrix array real general\n", NULL, "found a matrix of kind 'array'", true},
     {HEADING "complex general\n2 2 1\n2 1 1 5\n", NULL, "found values of kind 'complex'", true},
     {HEADING "real skew-symmetric\n2 2 1\n2 1 1\n", NULL, "a matrix that is 'skew-", true},
+    {HEADING "real genral\n2 2 1\n2 1 1\n", NULL,
+     "a matrix that is 'genral': wanted 'general', 'symmetric'", true},
+    {HEADING "real genral\n2 2 1\n2 1 1\n", "--no-weights", "a matrix that is 'genral'", true},
+    {HEADING "whole general\n2 2 1\n2 1 1\n", "--no-weights",
+     "values of kind 'whole': wanted 'real'", true},
+    {HEADING "real\n2 2 1\n2 1 1\n", NULL, "a matrix that is ''", true},
+    {"%%%MatrixMarket matrix coordinate real general\n", NULL,
+     "line 1: found '%%%MatrixMarket': wanted '%%M", true},
     {HEADING "real general\n2 3 1\n1 2 1\n", NULL, "line 2: found 2 rows and 3 columns", true},
     {HEADING "real general\n2 2\n1 2 1\n", NULL, "wanted the number of entries", true},
     {HEADING "real general\n0 0 0\n", NULL, "found '0': wanted a whole number from 1", true},
@@ -657,7 +705,9 @@ int main(void)
     tcase_add_test(t, a_reader_may_be_closed_early);
     t = add_case(s, "edge lists");
     tcase_add_loop_test(t, an_edge_list_is_read, 0, SL_COUNT_OF(edgelists));
-    tcase_add_test(t, weights_follow_their_edges);
+    tcase_add_loop_test(t, weights_follow_their_edges, 0, SL_COUNT_OF(weighted));
+    tcase_add_test(t, reverse_edges_that_were_made_follow_the_rule);
+    tcase_add_test(t, a_rule_for_duplicates_has_to_have_some);
     tcase_add_test(t, relabelled_vertices_keep_their_ids_in_a_file);
     tcase_add_test(t, gzip_is_read_as_plain_text_is);
     tcase_add_loop_test(t, a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken));

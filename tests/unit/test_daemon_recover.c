@@ -85,10 +85,9 @@ START_TEST(what_ran_is_interrupted)
     checkpoint(b, "000000000030");
     sl_daemon_recover(d);
     ck_assert_int_eq(a->state, SL_ENTRY_INTERRUPTED);
-    ck_assert_ptr_nonnull(strstr(a->message, "'sluice resume 1' goes on from the beginning"));
+    ck_assert_ptr_nonnull(strstr(a->message, "'sluice resume 1' begins it anew"));
     ck_assert_int_eq(b->state, SL_ENTRY_INTERRUPTED);
-    ck_assert_ptr_nonnull(strstr(b->message, "'sluice resume 2' goes on from checkpoint "
-                                             "000000000040"));
+    ck_assert_ptr_nonnull(strstr(b->message, "'sluice resume 2' goes on from update 40"));
     ck_assert(b->ended > 0);
     assert_recorded(a);
     assert_recorded(b);
@@ -112,6 +111,9 @@ START_TEST(a_report_that_was_written_meanwhile_holds)
     ck_assert_int_eq(b->exit_status, 1);
     ck_assert_str_eq(b->message, "no memory");
     ck_assert_int_eq(c->state, SL_ENTRY_INTERRUPTED); // by the daemon's death, not by a user
+    // There is no checkpoint: 'sluice resume' would be refused.
+    ck_assert_ptr_nonnull(strstr(c->message, "give it to 'sluice submit' again: output: "));
+    ck_assert_ptr_nonnull(strstr(c->message, "choose another directory with --set output=DIR"));
     ck_assert_int_eq(e->state, SL_ENTRY_STOPPED);
     ck_assert_int_eq(e->exit_status, 130);
     assert_recorded(a);
