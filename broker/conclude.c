@@ -209,6 +209,7 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .cache.presample_seconds = p->presample_seconds,
                    .batches.scheduled = (double)p->scheduled,
                    .batches.trained = (double)batches_trained(job),
+                   .epochs_reason = *job->epochs_note ? job->epochs_note : NULL,
                    .stopped_early.epoch = (double)p->trained - 1,
                    .stopped_early.reason =
                        p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,

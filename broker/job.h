@@ -94,7 +94,8 @@ struct sl_job {
     uint64_t start_ns, running_ns;
 
     struct sl_config config;
-    char *config_json; // resolved (owned)
+    char *config_json;                       // resolved (owned)
+    char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // how many "auto" became, and why; "": the job says it
     struct sl_dataset dataset;
     int config_fd, arena_fd, doorbell_fd; // -1 when closed
     int acts_fd;                          // of activations (startup.c); -1 when closed

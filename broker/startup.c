@@ -172,32 +172,53 @@ static int check_resumed(struct sl_job *job)
 }
 
 // What `sluice run` has done before it started its broker, for a job that has waited since it was
-// checked: whether the output is still free, or where it goes on, and whether the data set is good.
-static int check_again(struct sl_job *job)
+// checked: whether the data set is good.
+static int open_dataset(struct sl_job *job)
 {
-    struct sl_resume found;
     const struct sl_config *config = &job->config;
-    SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
+    if (!job->options.checks)
+        return sl_dataset_open(config->dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset);
     unsigned need = SL_NEED_TRAINING;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
-    int rc = sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
-    if (rc == SL_OK)
-        rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
+    return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
+}
+
+static int write_config(struct sl_job *job)
+{
+    free(job->config_json);
+    job->config_json = sl_config_to_json(&job->config);
+    return job->config_json ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the configuration");
+}
+
+// What "auto" of epochs is with this data set.
+static int settle_epochs(struct sl_job *job)
+{
+    struct sl_config *c = &job->config;
+    const uint64_t updates = sl_phases_updates(c, job->dataset.split[SL_SPLIT_TRAIN].n);
+    if (!sl_config_settle_epochs(c, updates, job->epochs_note)[0])
+        return SL_OK;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "%s", job->epochs_note);
+    return write_config(job);
+}
+
+// Likewise: whether the output is still free, or where it goes on.
+static int find_checkpoint(struct sl_job *job)
+{
+    struct sl_resume found;
+    const struct sl_config *config = &job->config;
+    if (!job->options.checks)
+        return job->options.resume
+                   ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)
+                   : SL_OK;
+    SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
+    int rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
     if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {
         job->resumed = found.checkpoint; // which is the job's now
         found.checkpoint = (struct sl_checkpoint){0};
     }
     sl_resume_fini(&found);
     return rc;
-}
-
-// The same for a job that was checked just now.
-static int open_as_checked(struct sl_job *job)
-{
-    if (job->options.resume)
-        SL_TRY(sl_checkpoint_open(job->config.output, job->options.resume, &job->resumed));
-    return sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset);
 }
 
 // The devices that the job names are its own since it was read for a user; what is left to do at
@@ -271,11 +292,11 @@ int sl_job_prepare(struct sl_job *job)
     if (job->config.memory_bytes)
         sl_memory_set_bound(sl_job_memory_left, job);
     SL_TRY(prepare_gpus(job));
-    job->config_json = sl_config_to_json(&job->config);
-    if (!job->config_json)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    SL_TRY(write_config(job));
     SL_TRY(sl_report_init(&job->report));
-    SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
+    SL_TRY(open_dataset(job));
+    SL_TRY(settle_epochs(job));
+    SL_TRY(find_checkpoint(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
     if (sl_store_may_share(&job->config, SL_LENT_GRAPH))

@@ -107,10 +107,8 @@ uint64_t sl_store_graph_room(const struct sl_config *config, const struct sl_dat
                              uint32_t device)
 {
     const uint64_t each = sl_store_edge_bytes(config, ds);
-    const bool degrees =
-        config->model.kind == SL_MODEL_GCN && config->model.degrees == SL_DEGREES_GRAPH;
-    const uint64_t rows =
-        (ds->n_nodes + 1) * sizeof(uint64_t) + (degrees ? ds->n_nodes * sizeof(uint32_t) : 0);
+    const uint64_t rows = (ds->n_nodes + 1) * sizeof(uint64_t) +
+                          (sl_config_wants_degrees(config) ? ds->n_nodes * sizeof(uint32_t) : 0);
     const double share = sl_config_graph_shares[config->store.prefer];
     const uint64_t bytes = (uint64_t)(share * (double)config->devices[device].memory_bytes);
     if (!is_gpu(config, device))

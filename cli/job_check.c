@@ -186,24 +186,34 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     r->config_json = sl_config_to_json(&r->config);
     if (!r->config_json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    SL_TRY(sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
-                          &r->resume));
     if (r->report)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
-    SL_TRY(check_weights(r));
     SL_TRY(open_dataset(r));
+    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
+    // Whoever trains settles it likewise.
+    sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train), r->epochs_note);
+    SL_TRY(sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
+                          &r->resume));
+    SL_TRY(check_weights(r));
     SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
     SL_TRY(sl_measure_check(&r->config, &r->dataset));
     r->judged = sl_measure_choose(r->config.evaluate.metric, &r->dataset);
     SL_TRY(check_class_weights(r));
     SL_TRY(check_schedule(r));
     tell_resume(r);
-    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
     if (r->config.sampler.batch_size > n_train && !r->quiet)
         fprintf(stderr,
                 "sluice: note: sampler.batch_size %" PRIu64 " is larger than the training set of "
                 "%" PRIu64 ": every epoch is one mini-batch\n",
                 r->config.sampler.batch_size, n_train);
+    if (*r->epochs_note && !r->quiet)
+        fprintf(stderr, "sluice: note: %s\n", r->epochs_note);
+    if (sl_config_sums_differ(&r->config) && !r->quiet)
+        fprintf(stderr,
+                "sluice: note: training sums the neighbours that were sampled, and "
+                "evaluation %s: where sampler.fanout cuts, the sums are others than those "
+                "that the model was trained on (model.degrees \"graph\" scales them)\n",
+                r->config.evaluate.full ? "all of them" : "as many as evaluate.fanout says");
     return SL_OK;
 }
 

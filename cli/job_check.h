@@ -25,8 +25,9 @@ struct sl_job_check {
     struct sl_config config;
     struct sl_dataset dataset;
     struct sl_measure_choice judged; // by what its evaluations are, and why
-    char *config_json;               // resolved (owned)
-    char *report_path;               // absolute (owned), where it is asked for; else NULL
+    char *config_json;               // resolved, as it is sent: epochs may be "auto" there (owned)
+    char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
+    char *report_path;                       // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;
 };
 

@@ -282,7 +282,9 @@ static void print_plan_text(const struct run *r, const struct store *store)
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
-    printf("output      %s\n\n%s\n", c->output, r->check.config_json);
+    char *resolved = sl_config_to_json(c);
+    printf("output      %s\n\n%s\n", c->output, resolved ? resolved : "");
+    free(resolved);
 }
 
 static int print_plan_json(const struct run *r, const struct store *s)
@@ -292,11 +294,15 @@ static int print_plan_json(const struct run *r, const struct store *s)
     char reason[192];
     cJSON *plan = cJSON_CreateObject();
     cJSON_AddStringToObject(plan, "schema", "sluice.plan/1");
-    cJSON_AddItemToObject(plan, "config", cJSON_Parse(r->check.config_json));
+    char *resolved = sl_config_to_json(c);
+    cJSON_AddItemToObject(plan, "config", cJSON_Parse(resolved));
+    free(resolved);
     cJSON_AddNumberToObject(plan, "num_nodes", (double)r->check.dataset.n_nodes);
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
+    if (*r->check.epochs_note)
+        cJSON_AddStringToObject(plan, "epochs_reason", r->check.epochs_note);
     cJSON *precision = cJSON_AddObjectToObject(plan, "precision");
     cJSON_AddStringToObject(precision, "asked", sl_precision_words[c->precision]);
     cJSON_AddStringToObject(precision, "used", sl_precision_words[sl_config_precision(c)]);

@@ -277,6 +277,8 @@ static const char *metric_name(const char *key)
 
 static void print_results(FILE *out, const struct sl_read_report *r)
 {
+    if (*r->of.epochs_reason)
+        fprintf(out, "trained     %s\n", r->of.epochs_reason);
     if (!isnan(r->of.stopped_early.epoch))
         fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
                 r->of.stopped_early.reason);

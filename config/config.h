@@ -35,6 +35,7 @@ enum {
     SL_CONFIG_MAX_SCHEDULE = 64,
     SL_CONFIG_MAX_WINDOW = 64, // batches that are looked ahead
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
+    SL_CONFIG_MAX_EPOCHS = 1000000,
 };
 
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
@@ -124,7 +125,7 @@ struct sl_config {
         double eps;                         // gin
         bool train_eps;                     // gin
         bool self_loops;                    // gcn
-        enum sl_degrees_kind degrees;       // gcn
+        enum sl_degrees_kind degrees;       // gcn, gin
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
 
@@ -223,6 +224,7 @@ struct sl_config {
     uint64_t arena_bytes;  // payload capacity; 0 = auto
     uint64_t memory_bytes; // of all processes together; 0 = what the machine has
     enum sl_activations activations;
+    bool epochs_auto; // until sl_config_settle_epochs(); epochs is 0 then
     uint32_t epochs;
     uint32_t stall_seconds; // 0 = not checked
     uint64_t seed;
@@ -241,7 +243,8 @@ struct sl_config {
     } evaluate;
 
     struct {
-        uint32_t patience; // evaluations without a better metric; 0 = train all epochs
+        bool patience_auto; // until sl_config_settle_epochs(); patience is 0 then
+        uint32_t patience;  // evaluations without a better metric; 0 = train all epochs
         double min_delta;
     } early_stopping;
 
@@ -262,6 +265,22 @@ static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
 {
     return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
                                               : c->updates.batches_per_update;
+}
+
+// Whether blocks carry the in-degrees that their vertices have in the whole graph; without the
+// graph's own self-loops where the second is true.
+static inline bool sl_config_wants_degrees(const struct sl_config *c)
+{
+    return (c->model.kind == SL_MODEL_GCN || c->model.kind == SL_MODEL_GIN) &&
+           c->model.degrees == SL_DEGREES_GRAPH;
+}
+
+// Whether sums over neighbours that are unscaled may be larger or smaller in evaluations.
+bool sl_config_sums_differ(const struct sl_config *c);
+
+static inline bool sl_config_drops_self_loops(const struct sl_config *c)
+{
+    return sl_config_wants_degrees(c) && c->model.kind == SL_MODEL_GCN && c->model.self_loops;
 }
 
 // Whether a device of that kind may train under a split of the job file; of the rest of the devices
@@ -358,6 +377,17 @@ char *sl_config_gpus_text(const struct sl_gpu_report *report, char out[SL_CONFIG
 // What so many processes on a GPU may take of it together: what is free, less what CUDA needs for
 // each of them beside their budgets.
 uint64_t sl_config_gpu_room(const struct sl_gpu *gpu, uint32_t processes);
+
+// "auto" of epochs: as many as have so many updates, but no fewer and no more (config/epochs.c).
+enum { SL_EPOCHS_UPDATES = 500, SL_EPOCHS_LEAST = 10, SL_EPOCHS_MOST = 200 };
+
+/*
+ * Gives "auto" of epochs and of early_stopping.patience their numbers (config/epochs.c), for an
+ * epoch of so many updates. note: "" where nothing was auto, else the numbers and why. Returns it.
+ */
+enum { SL_CONFIG_EPOCHS_TEXT = 320 };
+char *sl_config_settle_epochs(struct sl_config *config, uint64_t updates,
+                              char note[SL_CONFIG_EPOCHS_TEXT]);
 
 /*
  * Whether so many trainers, which sit on the last devices, can sum gradients as updates.exchange

@@ -24,6 +24,8 @@
 #include "config/config.h"
 #include "config/text_internal.h"
 
+_Static_assert(SL_EPOCHS_UPDATES == 500 && SL_EPOCHS_LEAST == 10 && SL_EPOCHS_MOST == 200,
+               "the doc of epochs says so");
 _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and cores.h agree");
 
 #define FIELD(struct_, field)                                                                      \
@@ -146,6 +148,7 @@ const struct sl_key sl_keys[] = {
      .doc = "What follows each hidden layer (and its norm)."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
+     .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
      .doc = "Normalisation between a hidden layer and its activation: batch keeps running "
             "statistics for evaluation, layer normalises each vertex by itself."},
     {.path = "model.jumping", .type = SL_KEY_WORD, AT(model.jumping), FIXED,
@@ -186,9 +189,10 @@ const struct sl_key sl_keys[] = {
             "Only with gcn."},
     {.path = "model.degrees", .type = SL_KEY_WORD, AT(model.degrees), FIXED,
      .words = degree_kinds, .fallback = "\"graph\"",
-     .only_key = "model.kind", .only_word = "gcn",
-     .doc = "Which degrees normalise neighbours: those of the whole graph, so that sampled sums "
-            "are unbiased and full ones exact, or those of the sampled block. Only with gcn."},
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_DEGREES,
+     .doc = "Which degrees scale the sums over neighbours: graph those of the whole graph, so that "
+            "sampled sums are unbiased and full ones exact, block those of the sampled block. Only "
+            "with " SL_MODEL_WITH_DEGREES "."},
     {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD,
      .fallback_note = "random values that depend on seed",
      .doc = "A .safetensors file with the parameters to begin with, named and shaped as this "
@@ -457,7 +461,7 @@ const struct sl_key sl_keys[] = {
      .fallback = "[]",
      .doc = "Changes of the split while the job runs, in ascending order."},
     {.path = "schedule[].epoch", .type = SL_KEY_INTEGER, .required = true, FREE,
-     FIELD(sl_schedule_config, epoch), .min = 0, .max = 999999,
+     FIELD(sl_schedule_config, epoch), .min = 0, .max = SL_CONFIG_MAX_EPOCHS - 1,
      .doc = "Epoch, counted from 0, in which the split changes."},
     {.path = "schedule[].batch", .type = SL_KEY_INTEGER, FIELD(sl_schedule_config, batch), FREE,
      .min = 0, .max = 4294967295.0, .fallback = "0",
@@ -495,8 +499,10 @@ const struct sl_key sl_keys[] = {
             "not suffice."},
 
     {.path = "epochs", .type = SL_KEY_INTEGER, AT(epochs), ONWARD,
-     .min = 1, .max = 1000000, .fallback = "10",
-     .doc = "Passes over the training vertices."},
+     .min = 1, .max = SL_CONFIG_MAX_EPOCHS,
+     .word = "auto", FLAG(epochs_auto), .fallback = "\"auto\"",
+     .doc = "Passes over the training vertices. auto is as many as have 500 updates, but 10 to "
+            "200, or what other keys ask for; the run says how many, and why."},
     {.path = "seed", .type = SL_KEY_INTEGER, AT(seed), FIXED,
      .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
      .doc = "Key of every random number: equal jobs with equal seeds give equal results."},
@@ -554,9 +560,11 @@ const struct sl_key sl_keys[] = {
     {.path = "early_stopping", .type = SL_KEY_OBJECT,
      .doc = "When training ends before its last epoch."},
     {.path = "early_stopping.patience", .type = SL_KEY_INTEGER, AT(early_stopping.patience), ONWARD,
-     .min = 0, .max = 1000000, .fallback = "0",
+     .min = 0, .max = 1000000,
+     .word = "auto", FLAG(early_stopping.patience_auto), .fallback = "\"auto\"",
      .doc = "Training ends after so many evaluations without a better evaluate.metric; 0 trains "
-            "all epochs."},
+            "all epochs. auto is 0 where epochs is given; else as many as half of the epochs have, "
+            "and 0 where epochs came to the least."},
     {.path = "early_stopping.min_delta", .type = SL_KEY_NUMBER, AT(early_stopping.min_delta),
      ONWARD,
      .min = 0, .max = 1000000, .fallback = "0",
@@ -675,6 +683,26 @@ bool sl_key_is_needed(const struct sl_key *key, const void *base)
     return key->required ||
            (key->needed_key &&
             strcmp(sl_key_word(sl_key_find(key->needed_key), base), key->needed_word) == 0);
+}
+
+const char *sl_key_fallback(const struct sl_key *key, const void *base)
+{
+    const struct sl_key *other = key->beside_key ? sl_key_find(key->beside_key) : NULL;
+    return other && strcmp(sl_key_word(other, base), key->beside_word) == 0 ? key->beside_fallback
+                                                                            : key->fallback;
+}
+
+char *sl_key_default(const struct sl_key *key, char out[SL_KEY_DEFAULT_BYTES])
+{
+    if (key->beside_key)
+        snprintf(out, SL_KEY_DEFAULT_BYTES, "%s; with %s \"%s\" %s", key->fallback, key->beside_key,
+                 key->beside_word, key->beside_fallback);
+    else
+        snprintf(out, SL_KEY_DEFAULT_BYTES, "%s",
+                 key->fallback        ? key->fallback
+                 : key->fallback_note ? key->fallback_note
+                                      : "");
+    return out;
 }
 
 const char *sl_key_word(const struct sl_key *key, const void *base)

@@ -73,6 +73,8 @@ struct sl_key {
 
     const char *fallback;      // default as JSON text; NULL: none
     const char *fallback_note; // a default that depends on other keys, in words
+    // ... and the one in its place where that key, whose row comes before, has that word.
+    const char *beside_key, *beside_word, *beside_fallback;
 
     // Means something only when that key has that word (or one of "a or b") or, with only_not,
     // another one; or one of the words, by their index, of which only_of is true. The key of a
@@ -114,6 +116,13 @@ bool sl_key_applies(const struct sl_key *key, const void *base);
 
 // Whether the key has to be given, beside the other values in `base`.
 bool sl_key_is_needed(const struct sl_key *key, const void *base);
+
+// The default as JSON text, beside the other values in `base`; NULL: none.
+const char *sl_key_fallback(const struct sl_key *key, const void *base);
+
+// Which default there is, in words: `"none"; with model.kind "gin" "batch"`. "": there is none.
+enum { SL_KEY_DEFAULT_BYTES = 256 };
+char *sl_key_default(const struct sl_key *key, char out[SL_KEY_DEFAULT_BYTES]);
 
 // The word that the value of a key (of type SL_KEY_WORD) has in `base`.
 const char *sl_key_word(const struct sl_key *key, const void *base);

@@ -16,5 +16,7 @@
 
 // Those with attention heads, in words: the keys of attention belong to them.
 #define SL_MODEL_WITH_HEADS "gat or gatv2"
+// Those whose sums model.degrees scales, likewise.
+#define SL_MODEL_WITH_DEGREES "gcn or gin"
 
 #endif

@@ -84,6 +84,22 @@ static int check_class_weights(const struct sl_parse *p)
                          c->loss.n_class_weights);
 }
 
+// Who says how long training is gets that. Else patience is settled with the epochs.
+static void resolve_patience(struct sl_config *c)
+{
+    c->early_stopping.patience_auto &= c->epochs_auto;
+}
+
+bool sl_config_sums_differ(const struct sl_config *c)
+{
+    if (!sl_key_applies(sl_key_find("model.degrees"), c) || c->model.degrees != SL_DEGREES_BLOCK)
+        return false;
+    for (uint32_t h = 0; h < c->sampler.n_fanout; h++)
+        if (c->sampler.fanout[h] != (c->evaluate.full ? -1 : c->evaluate.fanout[h]))
+            return true;
+    return false;
+}
+
 // Keys of training that must agree with one another.
 static int check_training(const struct sl_parse *p)
 {
@@ -94,7 +110,7 @@ static int check_training(const struct sl_parse *p)
                              "found %u with evaluate.every 0, wanted evaluations while it trains: "
                              "set evaluate.every to 1",
                              c->early_stopping.patience);
-    if (c->optimizer.warmup_epochs > c->epochs)
+    if (!c->epochs_auto && c->optimizer.warmup_epochs > c->epochs)
         return sl_parse_fail(p, "optimizer.warmup_epochs",
                              "found %g with %u epoch%s, wanted at most as many: lower it, or raise "
                              "epochs",
@@ -154,7 +170,7 @@ int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *
         const cJSON *item = sl_parse_find(node, name);
         if (!item || sl_key_applies(key, base))
             continue;
-        cJSON *usual = cJSON_Parse(key->fallback);
+        cJSON *usual = cJSON_Parse(sl_key_fallback(key, base));
         bool harmless = usual && cJSON_Compare(usual, item, true);
         cJSON_Delete(usual);
         if (harmless)
@@ -178,7 +194,8 @@ int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *
 static int check_presampling(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
-    uint32_t k = c->cache.presample_epochs, n = c->epochs;
+    // "auto" can become what it takes, up to the most.
+    uint32_t k = c->cache.presample_epochs, n = c->epochs_auto ? SL_CONFIG_MAX_EPOCHS : c->epochs;
     if (sl_cache_kinds[c->cache.policy].counts != SL_VISITS_FIRST || k < n)
         return SL_OK;
     if (n == 1)
@@ -252,6 +269,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(check_presampling(p));
     SL_TRY(check_foresight(p));
     SL_TRY(check_store(p));
+    resolve_patience(p->out);
     SL_TRY(check_training(p));
     SL_TRY(sl_parse_resolve_exchange(p));
     SL_TRY(sl_parse_resolve_split(p));

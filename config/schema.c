@@ -111,9 +111,11 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
 
 static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
 {
-    char doc[640];
-    snprintf(doc, sizeof doc, "%s%s%s%s", key->doc, key->fallback_note ? " Default: " : "",
-             key->fallback_note ? key->fallback_note : "", key->fallback_note ? "." : "");
+    char doc[640], usual[SL_KEY_DEFAULT_BYTES];
+    // What always is the default has a keyword of its own.
+    const bool depends = key->fallback_note || key->beside_key;
+    snprintf(doc, sizeof doc, "%s%s%s%s", key->doc, depends ? " Default: " : "",
+             depends ? sl_key_default(key, usual) : "", depends ? "." : "");
     sl_text_json_string(t, sl_key_leaf(key));
     sl_text_printf(t, ": {");
     put_line(t, depth + 1);
@@ -147,7 +149,7 @@ static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
     } else {
         put_type(t, key, depth + 1);
     }
-    if (key->fallback) {
+    if (key->fallback && !key->beside_key) {
         sl_text_printf(t, ",");
         put_line(t, depth + 1);
         sl_text_printf(t, "\"default\": %s", key->fallback);

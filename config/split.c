@@ -165,7 +165,7 @@ static int check_schedule(const struct sl_parse *p)
     for (uint32_t i = 0; i < c->n_schedule; i++) {
         const struct sl_schedule_config *s = &c->schedule[i], *before = s - 1;
         snprintf(path, sizeof path, "schedule[%u].epoch", i);
-        if (s->epoch >= c->epochs)
+        if (!c->epochs_auto && s->epoch >= c->epochs)
             return sl_parse_fail(p, path,
                                  "found %u with %u epoch%s, which are counted from 0, wanted at "
                                  "most %u: correct it, or raise epochs",

@@ -125,7 +125,7 @@ static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_
     out[0] = '\0';
     bool text = cJSON_IsString(item) && item->valuestring[0];
     bool number_wanted = key->type == SL_KEY_INTEGER || key->type == SL_KEY_NUMBER;
-    char quoted[SL_TEXT_QUOTE_BYTES];
+    char quoted[SL_TEXT_QUOTE_BYTES], usual[SL_KEY_DEFAULT_BYTES];
     struct sl_json_fault fault;
 
     if (text && number_wanted && strchr("-0123456789", item->valuestring[0]) &&
@@ -149,12 +149,12 @@ static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_
     }
     if (near)
         snprintf(out, ADVICE_BYTES, ": did you mean \"%s\"?", near);
-    else if (key->fallback)
+    else if (key->fallback && !key->beside_key)
         snprintf(out, ADVICE_BYTES, ": correct it, or leave it out for the default, %s",
                  key->fallback);
-    else if (key->fallback_note)
+    else if (key->fallback || key->fallback_note)
         snprintf(out, ADVICE_BYTES, ": correct it, or leave it out (default: %s)",
-                 key->fallback_note);
+                 sl_key_default(key, usual));
     else
         snprintf(out, ADVICE_BYTES, ": correct it. %s", key->doc);
 }
@@ -405,7 +405,7 @@ int sl_parse_members(const struct sl_parse *p, const char *scope, const char *sh
             sl_key_wanted(key, wanted, sizeof wanted);
             return sl_parse_fail(p, path, "missing, wanted %s: add it. %s", wanted, key->doc);
         } else if (key->fallback) {
-            cJSON *value = cJSON_Parse(key->fallback);
+            cJSON *value = cJSON_Parse(sl_key_fallback(key, base));
             int rc = value ? sl_parse_value(p, key, path, value, base)
                            : sl_fail(SL_ENOMEM, "%s: out of memory", p->origin);
             cJSON_Delete(value);

@@ -649,13 +649,14 @@ int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struc
     return SL_OK;
 }
 
-int sl_check_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
-                      float *out)
+int sl_check_row_sums(const struct sl_csr_view *csr, const float *weight, const uint32_t *degrees,
+                      enum sl_row_sum what, float *out)
 {
     // Indices are not read: rows are told by indptr alone.
     WANT(csr && csr->indptr, "the adjacency has no indptr");
-    WANT((int)what >= SL_ROW_SUM && (int)what <= SL_ROW_MEAN_WEIGHT, "%d is no kind of sum",
+    WANT((int)what >= SL_ROW_SUM && (int)what <= SL_ROW_SCALE_UP, "%d is no kind of sum",
          (int)what);
+    WANT(!degrees || what == SL_ROW_SCALE_UP, "degrees are of no use to kind %d of sum", (int)what);
     WANT(csr->n_dst == 0 || out, "out is NULL");
     return SL_OK;
 }

@@ -295,9 +295,10 @@ struct sl_weight_gradients_args {
 
 // What the weights of a row's edges come to (or how many edges there are, without weights).
 enum sl_row_sum {
-    SL_ROW_SUM,         // their sum
-    SL_ROW_INVERSE,     // one over it, 0 where it is not above 0: what makes a mean of a sum
-    SL_ROW_MEAN_WEIGHT, // the number of edges over it, likewise
+    SL_ROW_SUM,      // their sum
+    SL_ROW_INVERSE,  // one over it, 0 where it is not above 0: what makes a mean of a sum
+    SL_ROW_SCALE_UP, // the row's in-degree over it, likewise: of a sum over what was sampled it
+                     // makes the one over all; without degrees the number of edges over it
 };
 
 // Leaves out the edges from a row to itself (destinations are the first sources).
@@ -688,9 +689,9 @@ struct sl_kernels {
     // Two products (n may be 0) that read the same a, with the bits of bias_act_backward and gemm.
     int (*weight_gradients)(const struct sl_weight_gradients_args *args, struct sl_mempool *ws);
 
-    // out (n_dst); weight (n_edges) or NULL.
-    int (*row_sums)(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
-                    float *out);
+    // out (n_dst); weight (n_edges) or NULL; degrees (at least n_dst), of SL_ROW_SCALE_UP, or NULL.
+    int (*row_sums)(const struct sl_csr_view *csr, const float *weight, const uint32_t *degrees,
+                    enum sl_row_sum what, float *out);
     // *n_loops: edges from a row to itself.
     int (*count_loops)(const struct sl_csr_view *csr, uint32_t *n_loops);
     int (*fix_loops)(const struct sl_fix_loops_args *args, struct sl_mempool *ws);

@@ -40,12 +40,6 @@ static int open_device(struct program *p)
     return sl_kernels_open_gpu(d->index, d->memory_bytes, &p->device, &p->kernels);
 }
 
-// The in-degrees of a block's vertices are for a GCN (sampler/plan.c).
-static bool wants_degrees(const struct sl_config *c)
-{
-    return c->model.kind == SL_MODEL_GCN && c->model.degrees == SL_DEGREES_GRAPH;
-}
-
 static int make_drawer(struct program *p)
 {
     if (p->device->is_host) {
@@ -54,7 +48,7 @@ static int make_drawer(struct program *p)
     }
     const struct sl_residence_spec spec = {
         .topology = &p->topology,
-        .degrees = wants_degrees(&p->config),
+        .degrees = sl_config_wants_degrees(&p->config),
         .share = sl_config_graph_shares[p->config.store.prefer],
         .shares = sl_config_gpus(&p->config) > 1,
         .most = p->config.store.graph_ratio,
@@ -118,7 +112,7 @@ static int prepare(struct program *p)
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
                             sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT,
                             sl_worker_fd_shared(SL_SHARED_SUMS), sl_kernels_cpu(), threads));
-    if (wants_degrees(&p->config) && p->config.model.self_loops)
+    if (sl_config_drops_self_loops(&p->config))
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));
     SL_TRY(sl_plan_measure(&p->config, &p->drawer, &p->estimate));

@@ -24,7 +24,7 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
         .n_hops = eval ? config->evaluate.n_fanout : config->sampler.n_fanout,
         .stream = eval ? SL_RNG_EVAL_SAMPLE : SL_RNG_SAMPLE,
         .seed = config->seed,
-        .degrees = config->model.kind == SL_MODEL_GCN && config->model.degrees == SL_DEGREES_GRAPH,
+        .degrees = sl_config_wants_degrees(config),
         .paths = config->sampler.paths,
         .length = config->sampler.length,
         .restart = (float)config->sampler.restart,

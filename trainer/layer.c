@@ -281,10 +281,11 @@ int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *lay
 }
 
 int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                      const float *weights, enum sl_row_sum what, float **out)
+                      const float *weights, const uint32_t *degrees, enum sl_row_sum what,
+                      float **out)
 {
     *out = sl_layer_floats(env, csr->n_dst);
-    return *out ? env->kernels->row_sums(csr, weights, what, *out) : SL_ENOMEM;
+    return *out ? env->kernels->row_sums(csr, weights, degrees, what, *out) : SL_ENOMEM;
 }
 
 int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self)

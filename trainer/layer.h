@@ -161,7 +161,7 @@ struct sl_infer_piece {
 
 struct sl_layer_kind {
     const char *name;
-    bool needs_degrees; // blocks carry the in-degrees of their input nodes
+    bool needs_degrees; // the graph's self-loops, without which degrees are counted
     bool reads_half;    // forward takes tape->half of f16 in place of x
     bool (*reads_f32)(const struct sl_layer *layer); // x beside tape->half of bf16; NULL: no
     bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
@@ -245,10 +245,11 @@ int sl_layer_upload_floats(const struct sl_layer_env *env, const float *host, ui
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
                               bool input_gradient);
 
-// *out (n_dst, in the pool): what the weights of each row's edges come to (kernels: row_sums);
-// SL_ROW_INVERSE makes a mean of a sum. weights NULL: all are 1.
+// *out (n_dst, in the pool): what the weights of each row's edges come to (kernels: row_sums).
+// weights NULL: all are 1.
 int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                      const float *weights, enum sl_row_sum what, float **out);
+                      const float *weights, const uint32_t *degrees, enum sl_row_sum what,
+                      float **out);
 
 /*
  * Leaves out the hop's edges from a row to itself; with `append_self` each row's list then ends

@@ -10,12 +10,17 @@
  * The bias of lins.1 is the layer's: what follows it adds it. The MLP's first half is linear up to
  * the norm, so the sum and lins.0 may change places (sl_layer_propagate).
  *
- * UNDER SAMPLING the sum is that of the neighbours that were sampled, as with PyTorch Geometric's
- * NeighborLoader: it is not scaled up to the degree, and so is smaller than that of inference over
- * all neighbours. GIN tells multisets by their sums; a fanout that keeps most rows whole suits it.
- * Where edges carry weights (visits of random walks) each neighbour counts its weight over the
- * row's mean weight, so a row's weights sum up to its number of neighbours. Self-loops of the graph
- * are neighbours like any other.
+ * UNDER SAMPLING (model.degrees).
+ *   graph   the sum over the s_i neighbours that were sampled is scaled by d_i / s_i, the in-degree
+ *           in the whole graph over their number. Each neighbour is equally likely to be among
+ *           them, so its expectation is the sum over all, which inference computes. Blocks carry
+ *           the degrees.
+ *   block   the sum is that of the neighbours that were sampled, as with PyTorch Geometric's
+ *           NeighborLoader: where a fanout cuts rows it is smaller than that of inference, and a
+ *           model that was trained on the one need not do on the other.
+ * Either way a row that is whole has the formula's sum. Where edges carry weights (visits of random
+ * walks) each neighbour counts by its share of the row's weights, and the row as d_i (graph) or as
+ * its number of neighbours (block). Self-loops of the graph are neighbours like any other.
  *
  * eps is learned with model.train_eps; otherwise it is a tensor of the file that no update touches.
  */
@@ -23,6 +28,7 @@
 
 #include <stdio.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "trainer/norm.h"
 
@@ -62,19 +68,31 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return NORM + sl_norm_describe(o->norm, d_out, prefix, tensors + NORM);
 }
 
-// *out (n_dst, in the pool): what makes a row's mean weight 1; NULL without weights.
-static int weight_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                        const float *weights, float **out)
+// *out (n_dst, in the pool): what makes of a row's sum that of `degrees` neighbours, or (NULL) of
+// as many as it has edges, which without weights it is: then *out is NULL.
+static int sum_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                     const float *weights, const uint32_t *degrees, float **out)
 {
     *out = NULL;
-    return weights ? sl_layer_row_sums(env, csr, weights, SL_ROW_MEAN_WEIGHT, out) : SL_OK;
+    return weights || degrees ? sl_layer_row_sums(env, csr, weights, degrees, SL_ROW_SCALE_UP, out)
+                              : SL_OK;
 }
 
-static int scales(const struct sl_layer_env *env, const float *eps, struct sl_layer_tape *tape)
+static bool scales_up(const struct sl_layer *layer)
+{
+    return layer->options->degrees == SL_DEGREES_GRAPH;
+}
+
+static int scales(const struct sl_layer_env *env, const struct sl_layer *layer, const float *eps,
+                  struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t *degrees = scales_up(layer) ? tape->hop.degrees : NULL;
+    if (scales_up(layer) && !degrees)
+        return sl_fail(SL_EPROTO, "a block for a GIN carries no in-degrees: sampler and trainer "
+                                  "are not of the same build");
     tape->col_scale = NULL;
-    SL_TRY(weight_scale(env, csr, tape->hop.weights, &tape->row_scale));
+    SL_TRY(sum_scale(env, csr, tape->hop.weights, degrees, &tape->row_scale));
     tape->self_scale = sl_layer_floats(env, csr->n_dst);
     if (!tape->self_scale)
         return SL_ENOMEM;
@@ -120,7 +138,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
         return SL_ENOMEM;
     *own = (struct own){0};
     tape->own = own;
-    SL_TRY(scales(env, params + layer->offset[EPS], tape));
+    SL_TRY(scales(env, layer, params + layer->offset[EPS], tape));
     if (layer->options->train_eps)
         SL_TRY(sl_layer_widen(env, layer, n_dst, tape));
     SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, input_gradient,
@@ -194,6 +212,24 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     return layer->options->train_eps ? eps_gradient(env, layer, params, tape, d, gradient) : SL_OK;
 }
 
+// Lists of inference are whole, but those that walks met (which carry weights) stand for all.
+static int infer_scale(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const struct sl_infer_piece *piece, float **out)
+{
+    const uint32_t n_dst = piece->csr.n_dst, *degrees = NULL;
+    if (piece->weights && scales_up(layer)) {
+        uint32_t *full = sl_layer_note(env, n_dst * sizeof *full);
+        if (!full)
+            return SL_ENOMEM;
+        for (uint32_t i = 0; i < n_dst; i++) {
+            const uint64_t *at = piece->indptr + piece->ids[i];
+            full[i] = (uint32_t)SL_MIN(at[1] - at[0], (uint64_t)UINT32_MAX);
+        }
+        SL_TRY(sl_layer_upload_words(env, full, n_dst, &degrees));
+    }
+    return sum_scale(env, &piece->csr, piece->weights, degrees, out);
+}
+
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                  const struct sl_infer_piece *piece)
 {
@@ -207,7 +243,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     float *inner = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!sum || !inner)
         return SL_ENOMEM;
-    SL_TRY(weight_scale(env, &piece->csr, piece->weights, &scale));
+    SL_TRY(infer_scale(env, layer, piece, &scale));
     SL_TRY(sl_layer_piece_sums(env, layer, piece, scale, piece->weights, sum));
     SL_TRY(sl_layer_own_rows(env, layer, piece, &self));
     SL_TRY(k->add_scaled(n, 1.0f, params + layer->offset[EPS], self, sum));

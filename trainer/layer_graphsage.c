@@ -126,7 +126,7 @@ static int forward_mean(const struct sl_layer_env *env, const struct sl_layer *l
 {
     if (is_gcn(layer))
         SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
-    SL_TRY(sl_layer_row_sums(env, &tape->hop.csr, tape->hop.weights, SL_ROW_INVERSE,
+    SL_TRY(sl_layer_row_sums(env, &tape->hop.csr, tape->hop.weights, NULL, SL_ROW_INVERSE,
                              &tape->row_scale));
     tape->col_scale = NULL;
     tape->self_scale = NULL;
@@ -201,7 +201,7 @@ static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *lay
         return SL_OK;
     if (weights && is_gcn(layer))
         SL_TRY(weights_with_self(env, piece, &weights));
-    SL_TRY(sl_layer_row_sums(env, &piece->csr, weights, SL_ROW_INVERSE, &scale));
+    SL_TRY(sl_layer_row_sums(env, &piece->csr, weights, NULL, SL_ROW_INVERSE, &scale));
     SL_TRY(sl_layer_piece_sums(env, layer, piece, scale, weights, *rows));
     return sl_kept_sums_leave(piece, layer->d_in, *rows);
 }

@@ -85,7 +85,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
         return SL_ENOMEM;
     *own = (struct own){0};
     tape->own = own;
-    SL_TRY(sl_layer_row_sums(env, csr, tape->hop.weights, SL_ROW_INVERSE, &tape->row_scale));
+    SL_TRY(sl_layer_row_sums(env, csr, tape->hop.weights, NULL, SL_ROW_INVERSE, &tape->row_scale));
     tape->col_scale = tape->self_scale = NULL;
     own->q = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
     own->z = sl_layer_floats(env, n);
@@ -173,7 +173,7 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
     float *pooled = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out), *scale;
     if (!pooled)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_row_sums(env, &piece->csr, piece->weights, SL_ROW_INVERSE, &scale));
+    SL_TRY(sl_layer_row_sums(env, &piece->csr, piece->weights, NULL, SL_ROW_INVERSE, &scale));
     const struct sl_aggregate_args args = {
         .csr = piece->csr,
         .dim = layer->d_out,
@@ -200,7 +200,7 @@ static int infer_neighbours(const struct sl_layer_env *env, const struct sl_laye
     float *pooled = sl_layer_floats(env, (uint64_t)n_dst * step), *scale;
     if (!q || !pooled)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_row_sums(env, &sources.csr, piece->weights, SL_ROW_INVERSE, &scale));
+    SL_TRY(sl_layer_row_sums(env, &sources.csr, piece->weights, NULL, SL_ROW_INVERSE, &scale));
     for (uint32_t first = 0; first < d_out; first += step) {
         uint32_t columns = SL_MIN(step, d_out - first);
         SL_TRY(sl_sources_product(env, piece, &sources, layer->d_in,

@@ -314,6 +314,7 @@ static void take_progress(struct sl_process *p, const Sl__Control__Progress *m)
     if (p->kill_at_ns && saving)
         p->kill_at_ns =
             SL_MAX(p->kill_at_ns, SL_MIN(sl_now_ns() + SAVE_MS * 1000000ull, p->save_until_ns));
+    e->epochs = m->epochs ? m->epochs : e->epochs; // "auto" is a number by now
     if (e->state == SL_ENTRY_STARTING && !ends && strcmp(m->phase, "start") != 0)
         sl_daemon_set_state(p->daemon, e, SL_ENTRY_RUNNING);
     else if (ends && e->state != SL_ENTRY_FINISHING)

@@ -444,7 +444,7 @@ cJSON *sl_entry_json(const struct sl_registry *r, const struct sl_entry *e, cons
     cJSON_AddStringToObject(j, "resume", e->resumes ? "auto" : "never");
     sl_json_add_number(j, "pid", known(e->pid > 0, e->pid));
     sl_json_add_number(j, "epoch", known(live->any, live->epoch));
-    cJSON_AddNumberToObject(j, "epochs", e->epochs);
+    sl_json_add_number(j, "epochs", known(e->epochs > 0, e->epochs));
     sl_json_add_number(j, "progress", known(live->any, live->progress));
     sl_json_add_number(j, "samplers", known(live->any && !over, live->samplers));
     sl_json_add_number(j, "trainers", known(live->any && !over, live->trainers));

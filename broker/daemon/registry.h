@@ -85,8 +85,9 @@ struct sl_entry {
     char dataset[SL_CONFIG_PATH_BYTES]; // "" before sl_entry_take_config(): not in the record
     struct sl_cores cores;
     struct sl_cores gpus; // their numbers
-    uint32_t n_devices, epochs;
-    bool resumes; // "resume": "auto"
+    uint32_t n_devices;
+    uint32_t epochs; // 0: "auto", until its broker has opened the data set
+    bool resumes;    // "resume": "auto"
 
     enum sl_entry_state state;
     int64_t order;                    // QUEUED: the smallest one was there first

@@ -56,6 +56,7 @@
     X(best_metric., TEXT, name) X(best_metric., REAL, value) X(best_metric., WHOLE, epoch) \
     X(best_metric., NOTE, why) /* "auto" became this metric */ \
     END(best_metric) \
+    X(, NOTE, epochs_reason) /* "auto" became so many */ \
     BEGIN() NULLABLE(stopped_early) \
     X(stopped_early., WHOLE, epoch) X(stopped_early., TEXT, reason) \
     END(stopped_early) \

@@ -35,6 +35,7 @@ static float row_sum(const struct sl_csr_view *csr, const float *weight, uint32_
 struct sums {
     const struct sl_csr_view *csr;
     const float *weight;
+    const uint32_t *degrees;
     enum sl_row_sum what;
     float *out;
 };
@@ -44,19 +45,19 @@ static void sum_rows(const void *context, uint32_t begin, uint32_t end)
     const struct sums *s = context;
     for (uint32_t i = begin; i < end; i++) {
         float sum = row_sum(s->csr, s->weight, i), above = 1.0f;
-        if (s->what == SL_ROW_MEAN_WEIGHT)
-            above = (float)(s->csr->indptr[i + 1] - s->csr->indptr[i]);
+        if (s->what == SL_ROW_SCALE_UP)
+            above = (float)(s->degrees ? s->degrees[i] : s->csr->indptr[i + 1] - s->csr->indptr[i]);
         if (s->what != SL_ROW_SUM)
             sum = sum > 0 ? above / sum : 0.0f;
         s->out[i] = sum;
     }
 }
 
-int sl_cpu_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
-                    float *out)
+int sl_cpu_row_sums(const struct sl_csr_view *csr, const float *weight, const uint32_t *degrees,
+                    enum sl_row_sum what, float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, weight, what, out));
-    struct sums s = {.csr = csr, .weight = weight, .what = what, .out = out};
+    SL_TRY(sl_check_row_sums(csr, weight, degrees, what, out));
+    struct sums s = {csr, weight, degrees, what, out};
     sl_cpu_parallel_rows(csr, EDGE_BYTES, sum_rows, &s);
     return SL_OK;
 }

@@ -39,8 +39,15 @@ struct weight_lists {
 // row_sums: what the sum of a row makes.
 struct sum_result {
     enum sl_row_sum what;
+    const uint32_t *degrees; // of SL_ROW_SCALE_UP, or NULL
     float *out;
 
+    __device__ double above(uint32_t row, uint32_t edges) const
+    {
+        if (what == SL_ROW_INVERSE)
+            return 1.0;
+        return degrees ? degrees[row] : edges;
+    }
     __device__ void operator()(uint32_t row, uint32_t edges, double sum) const
     {
         if (what == SL_ROW_SUM)
@@ -48,7 +55,7 @@ struct sum_result {
         else if (!(sum > 0.0))
             out[row] = 0.0f;
         else
-            out[row] = (float)((what == SL_ROW_INVERSE ? 1.0 : (double)edges) / sum);
+            out[row] = (float)(above(row, edges) / sum);
     }
 };
 
@@ -165,12 +172,12 @@ static int sum_rows(const weight_lists &lists, uint32_t n_edges, const Result &r
     return SL_OK;
 }
 
-int sl_cuda_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
-                     float *out)
+int sl_cuda_row_sums(const struct sl_csr_view *csr, const float *weight, const uint32_t *degrees,
+                     enum sl_row_sum what, float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, weight, what, out));
+    SL_TRY(sl_check_row_sums(csr, weight, degrees, what, out));
     weight_lists lists = {csr->indptr, csr->n_dst, weight, 0};
-    sum_result result = {what, out};
+    sum_result result = {what, degrees, out};
     return sum_rows(lists, csr->n_edges, result);
 }
 

@@ -14,18 +14,19 @@ static double row_sum(const struct sl_csr_view *csr, const float *weight, uint32
     return sum;
 }
 
-int sl_ref_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
-                    float *out)
+int sl_ref_row_sums(const struct sl_csr_view *csr, const float *weight, const uint32_t *degrees,
+                    enum sl_row_sum what, float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, weight, what, out));
+    SL_TRY(sl_check_row_sums(csr, weight, degrees, what, out));
     for (uint32_t i = 0; i < csr->n_dst; i++) {
-        double sum = row_sum(csr, weight, i), edges = csr->indptr[i + 1] - csr->indptr[i];
+        uint32_t edges = csr->indptr[i + 1] - csr->indptr[i];
+        double sum = row_sum(csr, weight, i), full = degrees ? degrees[i] : edges;
         if (what == SL_ROW_SUM)
             out[i] = (float)sum;
         else if (!(sum > 0))
             out[i] = 0.0f;
         else
-            out[i] = (float)((what == SL_ROW_INVERSE ? 1.0 : edges) / sum);
+            out[i] = (float)((what == SL_ROW_INVERSE ? 1.0 : full) / sum);
     }
     return SL_OK;
 }

@@ -50,21 +50,24 @@ static double sum_error(const struct sl_csr_view *csr)
 
 // ---- row_sums -----------------------------------------------------------------------------------
 
-static void compare_sums(struct suite *t, size_t shape, enum sl_row_sum what, bool weighted)
+static void compare_sums(struct suite *t, size_t shape, enum sl_row_sum what, bool weighted,
+                         bool of_graph)
 {
     if (!t_affords(t, (double)shapes[shape].n_dst * 8 + shapes[shape].hub))
         return;
-    t_begin(t, "row_sums n_dst=%u degree=%u hub=%u what=%d weighted=%d", shapes[shape].n_dst,
-            shapes[shape].degree, shapes[shape].hub, (int)what, (int)weighted);
+    t_begin(t, "row_sums n_dst=%u degree=%u hub=%u what=%d weighted=%d degrees=%d",
+            shapes[shape].n_dst, shapes[shape].degree, shapes[shape].hub, (int)what, (int)weighted,
+            (int)of_graph);
     struct sl_csr_view csr = with_loops(t, shape);
     size_t bytes = (size_t)csr.n_dst * sizeof(float);
     const float *w = weighted ? weights_of(t, &csr) : NULL;
+    const uint32_t *degrees = of_graph ? t_random_ids(t, csr.n_dst, 1000) : NULL;
     float *want = t_alloc(t, bytes, 0), *first = NULL;
-    t_expect_ok(t, t->ref->row_sums(&csr, w, what, want), "ref");
+    t_expect_ok(t, t->ref->row_sums(&csr, w, degrees, what, want), "ref");
     for (const int *threads = t_threads; *threads; threads++) {
         sl_kernels_set_threads(*threads);
         float *got = t_alloc(t, bytes, t_random_below(t, 4) * 4);
-        t_expect_ok(t, t->dev->row_sums(&csr, w, what, got), "dev");
+        t_expect_ok(t, t->dev->row_sums(&csr, w, degrees, what, got), "dev");
         t_close(t, "out", got, want, csr.n_dst, sum_error(&csr), 0);
         if (first)
             t_same_bits(t, "with more threads", got, first, bytes);
@@ -86,24 +89,40 @@ static void row_sums_by_hand(struct suite *t)
     const struct sl_kernels *both[] = {t->ref, t->dev};
     for (size_t k = 0; k < 2; k++)
         for (int weighted = 0; weighted < 2; weighted++)
-            for (int what = SL_ROW_SUM; what <= SL_ROW_MEAN_WEIGHT; what++) {
-                int rc = both[k]->row_sums(&csr, weighted ? w : NULL, (enum sl_row_sum)what, out);
+            for (int what = SL_ROW_SUM; what <= SL_ROW_SCALE_UP; what++) {
+                int rc =
+                    both[k]->row_sums(&csr, weighted ? w : NULL, NULL, (enum sl_row_sum)what, out);
                 t_expect_ok(t, rc, both[k]->name);
                 t_close(t, both[k]->name, out, want[weighted][what], 3, 1e-7, 0);
             }
-    t_expect_code(t, t->dev->row_sums(&csr, NULL, (enum sl_row_sum)3, out), SL_EINVAL, "what 3");
-    t_expect_code(t, t->dev->row_sums(&csr, NULL, SL_ROW_SUM, NULL), SL_EINVAL, "no out");
+    // 2 of 10 neighbours were sampled, none of 4, and 3 of 3.
+    static const uint32_t in_graph[] = {10, 4, 3};
+    static const float up[2][3] = {{5, 0, 1}, {2.5f, 0, 0}};
+    const uint32_t *degrees = t_copy(t, in_graph, sizeof in_graph, 0);
+    for (size_t k = 0; k < 2; k++)
+        for (int weighted = 0; weighted < 2; weighted++) {
+            int rc = both[k]->row_sums(&csr, weighted ? w : NULL, degrees, SL_ROW_SCALE_UP, out);
+            t_expect_ok(t, rc, both[k]->name);
+            t_close(t, both[k]->name, out, up[weighted], 3, 1e-7, 0);
+        }
+    t_expect_code(t, t->dev->row_sums(&csr, NULL, degrees, SL_ROW_INVERSE, out), SL_EINVAL,
+                  "degrees of no use");
+    t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, (enum sl_row_sum)3, out), SL_EINVAL,
+                  "what 3");
+    t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, SL_ROW_SUM, NULL), SL_EINVAL, "no out");
     csr.indptr = NULL;
-    t_expect_code(t, t->dev->row_sums(&csr, NULL, SL_ROW_SUM, out), SL_EINVAL, "no indptr");
+    t_expect_code(t, t->dev->row_sums(&csr, NULL, NULL, SL_ROW_SUM, out), SL_EINVAL, "no indptr");
     t_end(t);
 }
 
 void test_row_sums(struct suite *t)
 {
     for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)
-        for (int what = SL_ROW_SUM; what <= SL_ROW_MEAN_WEIGHT; what++)
-            for (int weighted = 0; weighted < 2; weighted++)
-                compare_sums(t, s, (enum sl_row_sum)what, weighted);
+        for (int weighted = 0; weighted < 2; weighted++) {
+            for (int what = SL_ROW_SUM; what <= SL_ROW_SCALE_UP; what++)
+                compare_sums(t, s, (enum sl_row_sum)what, weighted, false);
+            compare_sums(t, s, SL_ROW_SCALE_UP, weighted, true);
+        }
     row_sums_by_hand(t);
 }
 

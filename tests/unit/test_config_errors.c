@@ -15,7 +15,7 @@
 #define OPTIMIZER(rest)   JOB(", \"optimizer\": {" rest "}")
 #define CACHE(rest)       JOB(", \"cache\": {\"policy\": " rest "}")
 #define WALK(rest)        JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
-#define SCHEDULE(entries) JOB(", \"schedule\": [" entries "]")
+#define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
     ", \"trainers\": " trainers "}"
@@ -114,7 +114,7 @@ static const struct mistake mistakes[] = {
     {JOB(", \"epochs\": \"ten\""),
      SL_EINVAL,
      {"epochs: found string \"ten\"", "wanted a whole number from 1 to 1000000",
-      "the default, 10"}},
+      "the default, \"auto\""}},
     {JOB(", \"epochs\": \"10\""), SL_EINVAL, {"write 10 without quotes"}},
     {JOB(", \"epochs\": true"), SL_EINVAL, {"found boolean true"}},
     {JOB(", \"epochs\": null"), SL_EINVAL, {"found null"}},
@@ -522,7 +522,7 @@ static const struct mistake mistakes[] = {
      SL_EINVAL,
      {"optimizer.min_lr: found 0.2 with optimizer.lr 0.1", "at most that"}},
     {OPTIMIZER("\"schedule\": \"step\", \"step_epochs\": 0"), SL_EINVAL, {"step_epochs: found"}},
-    {OPTIMIZER("\"warmup_epochs\": 10.5"),
+    {JOB(", \"epochs\": 10, \"optimizer\": {\"warmup_epochs\": 10.5}"),
      SL_EINVAL,
      {"optimizer.warmup_epochs: found 10.5 with 10 epochs", "lower it, or raise epochs"}},
     {OPTIMIZER("\"clip_norm\": -1"), SL_EINVAL, {"optimizer.clip_norm: found number -1"}},

@@ -236,7 +236,7 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert(config.throttle.sample == 0 && config.throttle.train == 0);
     ck_assert(config.throttle.standby == 0);
     ck_assert_uint_eq(config.arena_bytes, 0);
-    ck_assert_uint_eq(config.epochs, 10);
+    ck_assert(config.epochs_auto && config.epochs == 0);
     ck_assert_uint_eq(config.seed, 0);
     ck_assert_int_eq(config.precision, SL_CONFIG_PRECISION_AUTO);
     ck_assert(!config.digest);
@@ -255,7 +255,7 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert_int_eq(config.optimizer.schedule, SL_LR_CONSTANT);
     ck_assert_int_eq(config.optimizer.decay_on, SL_DECAY_ALL);
     ck_assert(config.optimizer.clip_norm == 0 && config.optimizer.warmup_epochs == 0);
-    ck_assert_uint_eq(config.early_stopping.patience, 0);
+    ck_assert(config.early_stopping.patience_auto && config.early_stopping.patience == 0);
     ck_assert_uint_eq(config.checkpoint.every_updates, 0);
     ck_assert(config.checkpoint.every_seconds == 300);
     ck_assert_uint_eq(config.checkpoint.keep, 2);

@@ -256,6 +256,23 @@ START_TEST(a_jobs_text_says_what_it_needs)
 }
 END_TEST
 
+// Its broker settles them, with the data set.
+START_TEST(epochs_that_are_auto_are_not_known_yet)
+{
+    char cores_text[32];
+    struct sl_entry *e = sl_entry_new();
+    snprintf(cores_text, sizeof cores_text, "%u", a_core());
+    const struct sl_cores all = cores_of(cores_text);
+    const char *job = config("\"cpu\"", "");
+    char *at = strstr(text, "\"epochs\": 2, ");
+    memset(at, ' ', strlen("\"epochs\": 2,"));
+    ck_assert_msg(sl_entry_take_config(e, job, &all, NULL) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_eq(e->epochs, 0);
+    ck_assert_ptr_nonnull(strstr(e->config_json, "\"epochs\": \"auto\""));
+    sl_entry_free(e);
+}
+END_TEST
+
 START_TEST(auto_devices_are_the_daemons_cores)
 {
     char cores_text[32];
@@ -352,6 +369,7 @@ int main(void)
     tcase_add_test(t, an_entry_says_why_it_waits);
     tcase_add_test(t, what_is_not_known_is_null);
     tcase_add_test(t, a_jobs_text_says_what_it_needs);
+    tcase_add_test(t, epochs_that_are_auto_are_not_known_yet);
     tcase_add_test(t, auto_devices_are_the_daemons_cores);
     tcase_add_test(t, a_job_that_asks_for_gpus_is_taken_once_they_are_known);
     tcase_add_test(t, a_core_of_somebody_else_is_refused);

@@ -202,7 +202,7 @@ static struct sl_block *block_of(const struct golden *t, const struct scene *s,
     struct sl_block *b = fixture_block(&t->g.ds, seeds, n_seeds, s->m.n_layers, all, 0, 0);
     uint32_t *degrees = (uint32_t *)(void *)((char *)b + b->degree_offset);
     for (uint32_t i = 0; i < b->n_input; i++)
-        degrees[i] = (uint32_t)(s->m.options.self_loops
+        degrees[i] = (uint32_t)(s->m.layer[0].kind->needs_degrees && s->m.options.self_loops
                                     ? sl_self_loops_degree(&t->loops, sl_block_nodes(b)[i])
                                     : sl_dataset_degree(&t->g.ds, sl_block_nodes(b)[i]));
     return b;

@@ -42,6 +42,7 @@ static const struct variant VARIANTS[] = {
     {.kind = SL_MODEL_GATV2, .heads = 2, .activation = SL_CONFIG_ELU},
     {.kind = SL_MODEL_GATV2, .heads = 4, .residual = true},
     {.kind = SL_MODEL_GIN},
+    {.kind = SL_MODEL_GIN, .degrees = SL_DEGREES_BLOCK},
     {.kind = SL_MODEL_GIN, .train_eps = true, .eps = 0.25, .activation = SL_CONFIG_LEAKY_RELU},
     {.kind = SL_MODEL_PINSAGE},
 };
@@ -76,11 +77,11 @@ static struct fixture_graph graph_with_loops(void)
     return g;
 }
 
-// In a block for a model without self_loops degrees count own loops.
+// Degrees count own loops unless the model adds its own.
 static void fix_degrees(struct sl_block *b, const struct sl_config *c, const struct sl_dataset *ds)
 {
     uint32_t *degrees = (uint32_t *)(void *)((char *)b + b->degree_offset);
-    for (uint32_t i = 0; !c->model.self_loops && i < b->n_input; i++)
+    for (uint32_t i = 0; !sl_config_drops_self_loops(c) && i < b->n_input; i++)
         degrees[i] = (uint32_t)sl_dataset_degree(ds, sl_block_nodes(b)[i]);
 }
 
@@ -248,6 +249,70 @@ START_TEST(runs_are_equal_to_the_bit)
     ck_assert_int_eq(memcmp(a.gradient, b.gradient, a.model.n_params * sizeof *a.gradient), 0);
     scene_free(&a);
     scene_free(&b);
+}
+END_TEST
+
+// Moves the first neighbour of a vertex to the end of its list.
+static void rotate(struct fixture_graph *g, uint32_t v)
+{
+    uint32_t *list = g->indices + g->indptr[v], first = list[0];
+    uint64_t n = g->indptr[v + 1] - g->indptr[v];
+    memmove(list, list + 1, (n - 1) * sizeof *list);
+    list[n - 1] = first;
+}
+
+// Where all that follows a sum is linear: a bias that keeps it above the activation's kink.
+static void lift(const struct sl_model *m, float *params)
+{
+    for (uint32_t t = 0; t < m->n_tensors; t++)
+        for (uint64_t i = 0; strstr(m->tensor[t].name, "lins.0.bias") && i < HIDDEN; i++)
+            params[m->tensor[t].offset + i] = 100;
+}
+
+static void hub_output(const struct fixture_graph *g, const struct sl_config *c,
+                       const int64_t *fanout, double sum[CLASSES])
+{
+    static const uint32_t hub[] = {0};
+    struct sl_model m;
+    struct sl_block *b = fixture_block(&g->ds, hub, 1, 1, fanout, 3, 17);
+    float *x = fixture_input(&g->ds, b), *y;
+    fix_degrees(b, c, &g->ds);
+    ck_assert_int_eq(fixture_model(&m, c, g->ds.feat_dim, CLASSES, sl_kernels_cpu()), SL_OK);
+    float *params = fixture_params(&m, 11);
+    lift(&m, params);
+    ck_assert_int_eq(sl_model_forward(&m, params, sl_block_here(b), x, false, &y), SL_OK);
+    for (uint32_t k = 0; k < CLASSES; k++)
+        sum[k] += (double)y[k];
+    sl_model_fini(&m);
+    free(params);
+    free(x);
+    free(b);
+}
+
+// The mean over samples that have each neighbour equally often: what all of them add up to, where
+// sums are scaled to the degrees of the graph.
+START_TEST(sampled_sums_are_unbiased)
+{
+    static const struct variant variants[] = {{.kind = SL_MODEL_GCN},
+                                              {.kind = SL_MODEL_GCN, .no_loops = true},
+                                              {.kind = SL_MODEL_GIN},
+                                              {.kind = SL_MODEL_GIN, .degrees = SL_DEGREES_BLOCK}};
+    for (size_t i = 0; i < SL_COUNT_OF(variants); i++) {
+        const bool scaled = variants[i].degrees == SL_DEGREES_GRAPH;
+        struct sl_config c = config_of(&variants[i], 1);
+        struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 5);
+        const uint64_t degree = sl_dataset_degree(&g.ds, 0);
+        double wanted[CLASSES] = {0}, found[CLASSES] = {0}, apart = 0;
+        ck_assert_uint_gt(degree, 3 * (uint64_t)FANOUT[0]);
+        hub_output(&g, &c, ALL, wanted);
+        for (uint64_t r = 0; r < degree; r++, rotate(&g, 0))
+            hub_output(&g, &c, FANOUT, found);
+        for (uint32_t k = 0; k < CLASSES; k++)
+            apart = fmax(apart, fabs(found[k] / (double)degree - wanted[k]));
+        ck_assert_msg(scaled ? apart < 5e-3 : apart > 0.1, "%s, %s: %.3g apart",
+                      sl_model_kind_name(c.model.kind), scaled ? "graph" : "block", apart);
+        fixture_graph_free(&g);
+    }
 }
 END_TEST
 
@@ -587,6 +652,7 @@ int main(void)
     tcase_add_test(tc, attention_has_the_shapes_and_bounds_of_pyg);
     tcase_add_test(tc, attention_of_pairs_starts_as_that_of_pyg);
     tcase_add_test(tc, eps_starts_as_told_and_is_fixed_unless_trained);
+    tcase_add_test(tc, sampled_sums_are_unbiased);
     tcase_add_test(tc, block_degrees_without_out_degrees_are_refused);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

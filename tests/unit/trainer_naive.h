@@ -327,6 +327,8 @@ static inline void naive_gin(const struct naive_step *s, const double **p)
     const double eps = *naive_take(p, 1);
     const double *w0 = naive_take(p, (uint64_t)s->d_out * s->d_in), *b0 = naive_take(p, s->d_out);
     const double *w1 = naive_take(p, (uint64_t)s->d_out * s->d_out), *b1 = naive_take(p, s->d_out);
+    bool graph = s->n->config.model.degrees == SL_DEGREES_GRAPH;
+    const uint32_t *degrees = sl_view_degrees(sl_block_here(s->n->block));
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, true, false);
     double *from = fixture_alloc(s->d_in * sizeof *from);
     double *inner = fixture_alloc(s->d_out * sizeof *inner);
@@ -335,10 +337,10 @@ static inline void naive_gin(const struct naive_step *s, const double **p)
         memset(from, 0, s->d_in * sizeof *from);
         for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
             sum += e.weight[k];
-        double mean = sum / (e.indptr[i + 1] - e.indptr[i]);
+        double full = graph ? degrees[i] : e.indptr[i + 1] - e.indptr[i];
         naive_add(from, naive_row(s, i), s->d_in, 1 + eps);
         for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
-            naive_add(from, naive_row(s, e.from[k]), s->d_in, e.weight[k] / mean);
+            naive_add(from, naive_row(s, e.from[k]), s->d_in, e.weight[k] / sum * full);
         memcpy(inner, b0, s->d_out * sizeof *inner);
         naive_product(w0, s->d_out, s->d_in, from, inner);
         for (uint32_t c = 0; c < s->d_out; c++)
