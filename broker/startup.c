@@ -40,25 +40,13 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/device/cores.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/shared_array.h"
 #include "common/ipc/worker.h"
 
 // --- preparation ---------------------------------------------------------------------------------
-
-static int config_memfd(const char *text, int *out)
-{
-    size_t n = strlen(text);
-    int fd = memfd_create("sluice-config", MFD_CLOEXEC);
-    if (fd < 0)
-        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: memfd_create");
-    *out = fd;
-    if (pwrite(fd, text, n, 0) != (ssize_t)n)
-        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: writing %zu bytes",
-                             n);
-    return SL_OK;
-}
 
 // The budgets of GPUs, which are what was free at a start, say nothing of which devices they are.
 static cJSON *without_budgets(const cJSON *devices)
@@ -198,7 +186,10 @@ static int open_as_checked(struct sl_job *job)
 {
     if (job->options.resume)
         SL_TRY(sl_checkpoint_open(job->config.output, job->options.resume, &job->resumed));
-    return sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset);
+    const char *path = job->config.dataset, *record = job->options.dataset_record;
+    if (record && record[0])
+        return sl_dataset_open_recorded(path, SL_NEED_TRAINING, record, 1, &job->dataset);
+    return sl_dataset_open(path, SL_NEED_TRAINING, SL_CHECK_CACHED, 0, &job->dataset);
 }
 
 // The devices that the job names are its own since it was read for a user; what is left to do at
@@ -250,12 +241,14 @@ static int configure_workers(struct sl_job *job)
     if (c->cache.why && sl_cache_keeps(c->cache.policy))
         sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
-    char *json = sl_config_to_json(c);
-    if (!json)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    int rc = config_memfd(json, &job->config_fd);
+    char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
+    if (json && record)
+        job->config_fd = sl_assignment_make(json, record);
+    else
+        job->config_fd = sl_fail(SL_ENOMEM, "no memory for the configuration");
     free(json);
-    return rc;
+    free(record);
+    return SL_MIN(job->config_fd, SL_OK);
 }
 
 static void go_on(struct sl_job *job);
@@ -277,6 +270,7 @@ int sl_job_prepare(struct sl_job *job)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
     SL_TRY(sl_report_init(&job->report));
     SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
+    SL_TRY(sl_dataset_hold(&job->dataset));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
     if (sl_store_may_share(&job->config, SL_LENT_GRAPH))

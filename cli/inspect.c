@@ -157,7 +157,7 @@ static void print_overview(const struct inspection *in)
         sl_table_row(&t, "features|none");
     for (uint32_t i = 0; i < ds->files->stripes.n; i++)
         sl_table_row(&t, "%s|%s, %s", i ? "" : "  in turns from", ds->files->stripes.file[i].path,
-                     sl_units_bytes(a, ds->files->stripes.file[i].bytes));
+                     sl_units_bytes(a, ds->files->stripes.file[i].id.bytes));
     sl_label_summary_row(&in->labels, &t);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (ds->split[s].n)

@@ -31,7 +31,8 @@ extern "C" {
     X(EUNSUPPORTED, 14, "not supported")                                                           \
     X(EPROTO, 15, "protocol violation")                                                            \
     X(EFAILED, 16, "job failed")                                                                   \
-    X(EDEVICE, 17, "device failed")
+    X(EDEVICE, 17, "device failed")                                                                \
+    X(ECHANGED, 18, "file changed while it was in use")
 
 enum sl_error {
     SL_OK = 0,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
+#include <xxhash.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -195,13 +196,18 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     return SL_OK;
 }
 
-int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out)
+int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_known *known,
+                             struct sl_dataset_metadata *out)
 {
     char path[sizeof ds->path + 32];
     cJSON *json = NULL;
     *out = (struct sl_dataset_metadata){0};
     snprintf(path, sizeof path, "%s/metadata.json", ds->path);
     int rc = read_text(ds->path, path, out);
+    if (rc == SL_OK)
+        ds->files->metadata_hash = XXH3_64bits(out->text, out->n_text);
+    if (rc == SL_OK && known && ds->files->metadata_hash != known->metadata)
+        rc = sl_fail(SL_ECHANGED, "%s: was changed since it was checked: " SL_FILE_ID_ADVICE, path);
     if (rc == SL_OK)
         rc = parse_text(path, out, &json);
     if (rc == SL_OK)

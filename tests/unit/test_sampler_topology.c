@@ -10,7 +10,7 @@
 
 static int open_tiny(struct sl_topology *t, bool weighted)
 {
-    return sl_topology_open(t, dir, weighted, -1, sl_kernels_cpu(), 1);
+    return sl_topology_open(t, dir, NULL, weighted, -1, sl_kernels_cpu(), 1);
 }
 
 START_TEST(uniform_sampling_asks_for_no_weights)
