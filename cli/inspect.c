@@ -16,6 +16,7 @@
 #include "common/data/features_kind.h"
 #include "common/data/dataset_files.h"
 #include "common/data/npy.h"
+#include "common/data/overlap.h"
 #include "dataset/batch_estimate.h"
 #include "cli/command.h"
 #include "cli/dataset_check.h"
@@ -45,6 +46,12 @@ struct inspection {
     uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
+    // Of a data set that says that its lists may overlap: those that do.
+    struct {
+        int a, b; // enum sl_split
+        struct sl_overlap of;
+    } overlap[SL_SPLIT_COUNT];
+    uint32_t n_overlaps;
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -84,6 +91,24 @@ static void count_weights(struct inspection *in)
         sum += of_vertex;
     }
     in->mean_weight = sum / (double)ds->n_edges;
+}
+
+static int find_overlaps(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    for (int a = 0; ds->may_overlap && a < SL_SPLIT_COUNT; a++)
+        for (int b = a + 1; b < SL_SPLIT_COUNT; b++) {
+            const struct sl_overlap_list one = {ds->split[a].ids, SL_DTYPE_U32, ds->split[a].n};
+            const struct sl_overlap_list other = {ds->split[b].ids, SL_DTYPE_U32, ds->split[b].n};
+            struct sl_overlap found;
+            SL_TRY(sl_overlap_find(&one, &other, ds->n_nodes, 0, &found));
+            if (found.n == 0)
+                continue;
+            in->overlap[in->n_overlaps].a = a;
+            in->overlap[in->n_overlaps].b = b;
+            in->overlap[in->n_overlaps++].of = found;
+        }
+    return SL_OK;
 }
 
 static double mean_degree(const struct inspection *in)
@@ -128,7 +153,7 @@ static uint64_t feature_bytes(const struct sl_dataset *ds)
 
 static void print_overview(const struct inspection *in)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], text[SL_OVERLAP_TEXT_BYTES];
     const struct sl_dataset *ds = &in->ds;
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
@@ -164,6 +189,10 @@ static void print_overview(const struct inspection *in)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+    for (uint32_t i = 0; i < in->n_overlaps; i++)
+        sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
+                     split_names[in->overlap[i].a], split_names[in->overlap[i].b],
+                     sl_overlap_text(&in->overlap[i].of, text));
     if (ds->vertex_map)
         sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
     sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
@@ -286,6 +315,13 @@ static cJSON *to_json(const struct inspection *in)
     cJSON *split = cJSON_AddObjectToObject(root, "split");
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
+    cJSON *overlap = cJSON_AddObjectToObject(root, "overlap");
+    for (uint32_t i = 0; i < in->n_overlaps; i++) {
+        char pair[16];
+        snprintf(pair, sizeof pair, "%s_%s", split_keys[in->overlap[i].a],
+                 split_keys[in->overlap[i].b]);
+        cJSON_AddNumberToObject(overlap, pair, (double)in->overlap[i].of.n);
+    }
     cJSON *files = cJSON_AddObjectToObject(root, "files");
     uint64_t sum = each_file(in, show_file_json, files);
     cJSON_AddNumberToObject(root, "bytes", (double)sum);
@@ -306,6 +342,7 @@ static int inspect(void *state)
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
     count_weights(in);
+    SL_TRY(find_overlaps(in));
     SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (in->output == SL_OUTPUT_JSON)

@@ -55,6 +55,7 @@ struct sl_dataset {
     const void *target;
 
     struct sl_vertex_list split[SL_SPLIT_COUNT];
+    bool may_overlap; // metadata.json says so: else no two of them have a vertex in common
 
     // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id
     // that each had before, a permutation of 0 .. n_nodes - 1; else NULL.

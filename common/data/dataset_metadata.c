@@ -127,6 +127,23 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
                    "%s: \"task\" is \"%.60s\", which is not supported: wanted " TASKS, path, task);
 }
 
+// Whether lists of vertices may have some in common.
+static int get_splits(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "splits");
+    const char *word = cJSON_GetStringValue(item);
+    ds->may_overlap = word && strcmp(word, "overlap") == 0;
+    if (!item || ds->may_overlap || (word && strcmp(word, "disjoint") == 0))
+        return SL_OK;
+    char *found = cJSON_PrintUnformatted(item);
+    int rc = sl_fail(SL_EFORMAT,
+                     "%s: \"splits\" is %.60s, wanted \"disjoint\", or \"overlap\" where "
+                     "train_idx.npy, val_idx.npy and test_idx.npy may share vertices",
+                     path, found ? found : "?");
+    free(found);
+    return rc;
+}
+
 static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
 {
     const cJSON *item = get(json, "name");
@@ -185,6 +202,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
     SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
+    SL_TRY(get_splits(json, path, ds));
     SL_TRY(get_stripes(json, path, ds));
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.

@@ -145,18 +145,18 @@ START_TEST(lists_are_copied_only_where_they_are_wide)
     static const int32_t narrow = 3;
     static const int64_t wide = 3;
     struct sl_dataset ds;
-    WRITE_I32("train_idx.npy", 4, 0);
+    WRITE_I32("train_idx.npy", 4, 1);
     open_with(&ds, SL_CHECK_FULL);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 2);
     overwrite_end("train_idx.npy", &narrow, sizeof narrow);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[0], 4);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 3);
     sl_dataset_close(&ds);
-    WRITE_I64("train_idx.npy", 4, 0);
+    WRITE_I64("train_idx.npy", 4, 1);
     open_with(&ds, SL_CHECK_FULL);
     overwrite_end("train_idx.npy", &wide, sizeof wide);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[0], 4);
-    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 0);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 1);
     sl_dataset_close(&ds);
 }
 END_TEST
