@@ -46,12 +46,7 @@ struct inspection {
     uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
-    // Of a data set that says that its lists may overlap: those that do.
-    struct {
-        int a, b; // enum sl_split
-        struct sl_overlap of;
-    } overlap[SL_SPLIT_COUNT];
-    uint32_t n_overlaps;
+    struct sl_overlaps overlaps; // of a data set that says that there may be some
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -96,19 +91,10 @@ static void count_weights(struct inspection *in)
 static int find_overlaps(struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
-    for (int a = 0; ds->may_overlap && a < SL_SPLIT_COUNT; a++)
-        for (int b = a + 1; b < SL_SPLIT_COUNT; b++) {
-            const struct sl_overlap_list one = {ds->split[a].ids, SL_DTYPE_U32, ds->split[a].n};
-            const struct sl_overlap_list other = {ds->split[b].ids, SL_DTYPE_U32, ds->split[b].n};
-            struct sl_overlap found;
-            SL_TRY(sl_overlap_find(&one, &other, ds->n_nodes, 0, &found));
-            if (found.n == 0)
-                continue;
-            in->overlap[in->n_overlaps].a = a;
-            in->overlap[in->n_overlaps].b = b;
-            in->overlap[in->n_overlaps++].of = found;
-        }
-    return SL_OK;
+    struct sl_overlap_list list[SL_SPLIT_COUNT];
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        list[s] = (struct sl_overlap_list){ds->split[s].ids, SL_DTYPE_U32, ds->split[s].n};
+    return ds->may_overlap ? sl_overlaps_find(list, ds->n_nodes, 0, &in->overlaps) : SL_OK;
 }
 
 static double mean_degree(const struct inspection *in)
@@ -189,10 +175,10 @@ static void print_overview(const struct inspection *in)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
-    for (uint32_t i = 0; i < in->n_overlaps; i++)
+    for (uint32_t i = 0; i < in->overlaps.n; i++)
         sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
-                     split_names[in->overlap[i].a], split_names[in->overlap[i].b],
-                     sl_overlap_text(&in->overlap[i].of, text));
+                     split_names[in->overlaps.pair[i].a], split_names[in->overlaps.pair[i].b],
+                     sl_overlap_text(&in->overlaps.pair[i].of, text));
     if (ds->vertex_map)
         sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
     sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
@@ -316,11 +302,11 @@ static cJSON *to_json(const struct inspection *in)
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
     cJSON *overlap = cJSON_AddObjectToObject(root, "overlap");
-    for (uint32_t i = 0; i < in->n_overlaps; i++) {
+    for (uint32_t i = 0; i < in->overlaps.n; i++) {
         char pair[16];
-        snprintf(pair, sizeof pair, "%s_%s", split_keys[in->overlap[i].a],
-                 split_keys[in->overlap[i].b]);
-        cJSON_AddNumberToObject(overlap, pair, (double)in->overlap[i].of.n);
+        snprintf(pair, sizeof pair, "%s_%s", split_keys[in->overlaps.pair[i].a],
+                 split_keys[in->overlaps.pair[i].b]);
+        cJSON_AddNumberToObject(overlap, pair, (double)in->overlaps.pair[i].of.n);
     }
     cJSON *files = cJSON_AddObjectToObject(root, "files");
     uint64_t sum = each_file(in, show_file_json, files);

@@ -184,6 +184,7 @@ static int prepare(struct program *p)
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
                                     p->told.record, (int)p->a.threads, &p->dataset));
+    SL_TRY(sl_dataset_hold(&p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
@@ -476,6 +477,7 @@ static int predict(struct program *p)
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
+    SL_TRY(sl_dataset_check_held(&p->dataset)); // else nobody knows what it is of
     struct sl_npy_writer *writer = p->writer;
     p->writer = NULL;
     SL_TRY(sl_npy_writer_commit(writer));

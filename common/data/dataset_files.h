@@ -33,8 +33,8 @@ struct sl_dataset_files {
     void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
     int held[SL_DATASET_PARTS_MAX];   // of the first n_held parts: their files, held open
     uint32_t n_held;
-    uint64_t metadata_hash;           // of the text of metadata.json
-    uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
+    uint64_t metadata_hash; // of the text of metadata.json
+    uint64_t opened_ns;     // wall clock (CLOCK_REALTIME) just before they were mapped
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"

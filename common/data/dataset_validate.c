@@ -185,35 +185,23 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
 // The lists of a split are for training and for judging what has not been trained on.
 static int validate_disjoint(const struct sl_dataset *ds, int threads)
 {
-    enum { PAIR_BYTES = SL_OVERLAP_TEXT_BYTES + 64 };
     struct sl_overlap_list list[SL_SPLIT_COUNT];
-    char pairs[SL_SPLIT_COUNT * PAIR_BYTES] = "", text[SL_OVERLAP_TEXT_BYTES];
+    struct sl_overlaps found;
+    char text[SL_OVERLAPS_TEXT_BYTES];
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_npy *npy = &ds->files->npy[SL_FILE_TRAIN + s];
         list[s] = (struct sl_overlap_list){npy->data, npy->head.dtype, npy->n_elems};
     }
-    size_t n = 0;
-    for (int a = 0; a < SL_SPLIT_COUNT; a++)
-        for (int b = a + 1; b < SL_SPLIT_COUNT; b++) {
-            struct sl_overlap found;
-            int rc = sl_overlap_find(&list[a], &list[b], ds->n_nodes, threads, &found);
-            if (rc < 0)
-                return sl_fail_prefix(rc, "data set %s", ds->path);
-            if (found.n == 0)
-                continue;
-            snprintf(pairs + n, sizeof pairs - n, "%s%s and %s share %s", n ? ", " : "",
-                     sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + a)),
-                     sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + b)),
-                     sl_overlap_text(&found, text));
-            n = strlen(pairs);
-        }
-    if (n == 0)
+    int rc = sl_overlaps_find(list, ds->n_nodes, threads, &found);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "data set %s", ds->path);
+    if (found.n == 0)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "data set %s: %s: what is found on vertices that were trained on says nothing "
                    "of others: take them out of one list (numpy.setdiff1d), or where it is meant "
                    "put \"splits\": \"overlap\" into metadata.json",
-                   ds->path, pairs);
+                   ds->path, sl_overlaps_text(&found, text));
 }
 
 int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,

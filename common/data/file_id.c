@@ -34,7 +34,8 @@ int sl_file_id_check(const char *path, const struct sl_file_id *was, const struc
     if (is.mtime_ns != was->mtime_ns)
         return sl_fail(SL_ECHANGED,
                        "%s: was written to since it was checked (found a modification time of "
-                       "%" PRIu64 ".%09" PRIu64 " s, wanted %" PRIu64 ".%09" PRIu64 " s): " SL_FILE_ID_ADVICE,
+                       "%" PRIu64 ".%09" PRIu64 " s, wanted %" PRIu64 ".%09" PRIu64
+                       " s): " SL_FILE_ID_ADVICE,
                        path, is.mtime_ns / 1000000000u, is.mtime_ns % 1000000000u,
                        was->mtime_ns / 1000000000u, was->mtime_ns % 1000000000u);
     return SL_OK;

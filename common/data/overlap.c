@@ -4,9 +4,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/dataset_files.h"
 #include "common/data/parallel.h"
 #include "common/data/scan.h"
 
@@ -146,5 +148,41 @@ char *sl_overlap_text(const struct sl_overlap *o, char buf[SL_OVERLAP_TEXT_BYTES
         n += snprintf(buf + n, SL_OVERLAP_TEXT_BYTES - (size_t)n, "%s%" PRIu64, i ? ", " : "",
                       o->shown[i]);
     snprintf(buf + n, SL_OVERLAP_TEXT_BYTES - (size_t)n, "%s)", o->n > o->n_shown ? ", ..." : "");
+    return buf;
+}
+
+int sl_overlaps_find(const struct sl_overlap_list list[SL_SPLIT_COUNT], uint64_t n_nodes,
+                     int threads, struct sl_overlaps *out)
+{
+    *out = (struct sl_overlaps){0};
+    for (int a = 0; a < SL_SPLIT_COUNT; a++)
+        for (int b = a + 1; b < SL_SPLIT_COUNT; b++) {
+            struct sl_overlap found;
+            SL_TRY(sl_overlap_find(&list[a], &list[b], n_nodes, threads, &found));
+            if (found.n == 0)
+                continue;
+            out->pair[out->n].a = (enum sl_split)a;
+            out->pair[out->n].b = (enum sl_split)b;
+            out->pair[out->n++].of = found;
+        }
+    return SL_OK;
+}
+
+static const char *file_of(enum sl_split split)
+{
+    return sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + (int)split));
+}
+
+char *sl_overlaps_text(const struct sl_overlaps *o, char buf[SL_OVERLAPS_TEXT_BYTES])
+{
+    char one[SL_OVERLAP_TEXT_BYTES];
+    size_t n = 0;
+    buf[0] = '\0';
+    for (uint32_t i = 0; i < o->n; i++) {
+        snprintf(buf + n, SL_OVERLAPS_TEXT_BYTES - n, "%s%s and %s share %s", i ? ", " : "",
+                 file_of(o->pair[i].a), file_of(o->pair[i].b),
+                 sl_overlap_text(&o->pair[i].of, one));
+        n += strlen(buf + n);
+    }
     return buf;
 }

@@ -292,7 +292,8 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
     } else {
         file.offset = SL_STRIPE_HEAD_BYTES;
         for (; rc == SL_OK && file.n < stripes->n; file.n += rc == SL_OK)
-            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n].id, &file.part[file.n]);
+            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n].id,
+                           &file.part[file.n]);
     }
     if (rc < 0) {
         close_parts(&file);

@@ -37,18 +37,45 @@ def refused(result, report, path):
 
 @cases("trainer", "sampler")
 def test_replaced_while_a_worker_dies(box, role):
-    """The dead worker's replacement finds other files: none of them comes into the job."""
+    """The dead worker's replacement finds other files: none of them comes into the job, and with
+    the old ones in their place the same command goes on."""
     data, new = replaced(box)
     point = {"trainer": "trainer_extracted:9:stop", "sampler": "sampler_drawn:9:stop"}[role]
     # No standby trainer that has loaded already: the work is its replacement's.
-    path = box.job(small_job(data, **{"allocation.switching": False}))
+    config = small_job(data, **{"allocation.switching": False})
     report = box.path("report.json")
-    running = box.start("run", path, "--report", report, env={"SLUICE_FAILPOINT": point})
+    job = box.job(config)
+    running = box.start("run", job, "--report", report, env={"SLUICE_FAILPOINT": point})
     pid = box.until_stopped(running, role)
     os.rename(data, box.path("old"))
     os.rename(new, data)
     os.kill(pid, signal.SIGKILL)
     refused(running.wait(), read_json(report), os.path.join(data, "indptr.npy"))
+    restarts = read_json(report)["restarts"]
+    assert len(restarts) <= 2, restarts  # whoever is refused is not started again
+
+    refused_again = box.sluice("run", job)
+    assert refused_again.rc == 2 and "is not the data set" in refused_again.err, refused_again
+    os.rename(data, new)
+    os.rename(box.path("old"), data)
+    result, last = box.run(config)
+    result.ok()
+    straight = box.run(dict(config, output="runs/straight"))[1]
+    assert fingerprint(last) == fingerprint(straight)
+
+
+def test_replaced_before_the_broker_opens_it(box):
+    """What `sluice run` has checked is not what its broker finds: nothing is begun."""
+    data, new = replaced(box)
+    env = {"SLUICE_FAILPOINT": "run_checked:1:stop"}
+    running = box.start("run", box.job(small_job(data)), env=env)
+    pid = box.until_stopped(running)
+    os.rename(data, box.path("old"))
+    os.rename(new, data)
+    go_on(pid)
+    result = running.wait()
+    assert result.rc == 2 and os.path.join(data, "indptr.npy") in result.err, str(result)
+    box.assert_no_run()
 
 
 @cases("labels", "features", "neighbours")
@@ -81,5 +108,4 @@ def test_cut_short_in_place(box, what):
     os.truncate(path, 200)
     go_on(pid)
     result = running.wait()
-    print(result)
     assert result.rc == 1 and path in result.err, str(result)

@@ -59,9 +59,9 @@ static void make_older(const char *name)
     ck_assert_int_eq(utimensat(AT_FDCWD, in_dir(name), times, 0), 0);
 }
 
-static const char *const names[] = {
-    "indptr.npy",    "indices.npy", "edge_weight.npy", "node_feat.npy", "node_label.npy",
-    "train_idx.npy", "val_idx.npy", "test_idx.npy",    "vertex_map.npy"};
+static const char *const names[] = {"indptr.npy",    "indices.npy",    "edge_weight.npy",
+                                    "node_feat.npy", "node_label.npy", "train_idx.npy",
+                                    "val_idx.npy",   "test_idx.npy",   "vertex_map.npy"};
 
 static void with_all_files(void)
 {
