@@ -93,6 +93,8 @@ def test_written_to_in_place(box, what):
     array.flush()
     go_on(pid)
     refused(running.wait(), read_json(report), path)
+    checkpoints = box.path("runs/job/checkpoints")
+    assert not os.path.exists(checkpoints) or not os.listdir(checkpoints), "one is kept of it"
 
 
 @cases("labels", "features")
