@@ -24,6 +24,7 @@
 enum {
     PROGRESS_TICKS = 2,
     MEMORY_TICKS = 10,
+    DATA_TICKS = 10,
     STALL_TICKS = 5,
     LINGER_MS = 1000,
     CLIENT_MS = 2000, // for the first client to appear when the job is over already
@@ -201,7 +202,8 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
         end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
         return;
     }
-    if (job->state == SL_JOB_RUNNING && !(m && m->ready)) {
+    // Of a changed data set no replacement finds another one.
+    if (job->state == SL_JOB_RUNNING && !(m && m->ready) && failed->code != SL_ECHANGED) {
         sl_deaths_take_failure(&job->deaths, m, failed->message);
         return;
     }
@@ -264,9 +266,19 @@ static void on_epoch(void *ctx, const struct sl_epoch *figures)
         sl_split_take_epoch(&job->split, figures);
 }
 
+// Nothing that comes of a data set that was changed in place counts.
+static bool has_its_data(struct sl_job *job)
+{
+    if (sl_dataset_check_held(&job->dataset) == SL_OK)
+        return true;
+    sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
+    return false;
+}
+
 static void on_complete(void *ctx)
 {
-    sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
+    if (has_its_data(ctx))
+        sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
 }
 
 static void on_phase_error(void *ctx, int rc)
@@ -398,6 +410,8 @@ static void on_tick(void *ctx)
         sl_saving_poll(&job->saving);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
+    if (job->state == SL_JOB_RUNNING && job->ticks % DATA_TICKS == 0)
+        (void)has_its_data(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
     if (job->state == SL_JOB_RUNNING)

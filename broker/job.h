@@ -77,8 +77,9 @@ struct sl_job_options {
     int key_fd;
     const char *config_text; // resolved job file
     size_t config_bytes;
-    const char *report_path; // NULL for none but the run directory's
-    const char *resume;      // the checkpoint to go on from, NULL to begin anew
+    const char *dataset_record; // as it was validated before; NULL or "": it is looked at now
+    const char *report_path;    // NULL for none but the run directory's
+    const char *resume;         // the checkpoint to go on from, NULL to begin anew
     const char *worker_directory;
     const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
     bool checks;      // launch.h

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,22 +16,10 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/bus.h"
 
 enum { CONFIG_FD = 3, KEY_FD = 4, ASIDE_FD = 10 };
-
-static int config_memfd(const char *text, int *out)
-{
-    size_t n = strlen(text);
-    *out = memfd_create("sluice-config", MFD_CLOEXEC);
-    if (*out < 0)
-        return sl_fail_errno(SL_ESYS, errno, "handing the job to the broker: memfd_create");
-    if (pwrite(*out, text, n, 0) == (ssize_t)n)
-        return SL_OK;
-    int err = errno;
-    close(*out);
-    return sl_fail_errno(SL_ESYS, err, "handing the job to the broker: writing %zu bytes", n);
-}
 
 // In the child, between fork and exec: system calls only. Returns only on an error.
 static void become_broker(char **argv, pid_t parent, int config_fd, int key_fd, int error_fd)
@@ -102,7 +89,8 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
     bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
     snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);
-    SL_TRY(config_memfd(job->config_json, &config_fd));
+    config_fd = sl_assignment_make(job->config_json, job->dataset_record);
+    SL_TRY(config_fd);
     key_fd = sl_bus_key_hand_over(out->key);
     if (key_fd < 0) {
         close(config_fd);

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "broker/daemon/daemon.h"
 #include "broker/http/guard.h"
@@ -27,9 +25,11 @@
 #include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/data/dataset_fault.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/bus.h"
 
-enum { EXIT_USAGE = 2, CONFIG_BYTES_MAX = 16 << 20 };
+enum { EXIT_USAGE = 2 };
 
 static const char usage[] =
     "Usage: sluice-broker [--runtime-dir DIR] [--state-dir DIR] [--cores LIST] [--http PORT] ...\n"
@@ -74,7 +74,8 @@ static const char usage[] =
     "  --key-fd K                  descriptor with the key by which they and this process know "
     "one\n"
     "                              another\n"
-    "  --config-fd N               descriptor with the resolved job file\n"
+    "  --config-fd N               descriptor with the resolved job file, and behind it what is\n"
+    "                              known of its data set\n"
     "  --report FILE               write the report here too\n"
     "  --resume NAME               go on from this checkpoint of the job's output directory\n"
     "  --checks                    check the data set, and look for a checkpoint, first\n"
@@ -180,35 +181,11 @@ static int parse_number(const char *name, const char *text, unsigned long long m
     return SL_OK;
 }
 
-// The whole of a descriptor, from its start; NUL-terminated (owned: free()).
-static int read_config(int fd, char **text, size_t *bytes)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return sl_fail_errno(SL_EINVAL, errno, "--config-fd %d", fd);
-    if (st.st_size <= 0 || st.st_size > CONFIG_BYTES_MAX)
-        return sl_fail(SL_EFORMAT, "--config-fd %d: found %lld bytes, wanted 1 to %d", fd,
-                       (long long)st.st_size, CONFIG_BYTES_MAX);
-    *bytes = (size_t)st.st_size;
-    *text = malloc(*bytes + 1);
-    if (!*text)
-        return sl_fail(SL_ENOMEM, "no memory for a job of %zu bytes", *bytes);
-    for (size_t at = 0; at < *bytes;) {
-        ssize_t n = pread(fd, *text + at, *bytes - at, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return sl_fail_errno(SL_EIO, n < 0 ? errno : EIO, "--config-fd %d", fd);
-        at += (size_t)n;
-    }
-    (*text)[*bytes] = '\0';
-    return SL_OK;
-}
-
 static int run_private(const struct options *o, int *status)
 {
     unsigned long long key_fd, fd;
-    char *text = NULL, key[SL_BUS_KEY_TEXT];
+    char key[SL_BUS_KEY_TEXT];
+    struct sl_assignment told;
     struct sl_http *http = NULL;
     struct sl_job_options job = {
         .endpoint = o->endpoint,
@@ -233,18 +210,20 @@ static int run_private(const struct options *o, int *status)
         .endpoint = o->endpoint,
         .key = key,
     };
-    int rc = read_config((int)fd, &text, &job.config_bytes);
+    int rc = sl_assignment_read((int)fd, &told);
     if (rc == SL_OK && page.listen)
         rc = sl_http_start(&page, &http);
     if (rc == SL_OK) {
         job.key = key;
         job.key_fd = (int)key_fd;
         job.page = http ? sl_http_url(http) : NULL;
-        job.config_text = text;
+        job.config_text = told.job;
+        job.config_bytes = told.job_bytes;
+        job.dataset_record = told.record;
         *status = sl_job_run(&job);
     }
     sl_http_stop(http);
-    free(text);
+    sl_assignment_fini(&told);
     return rc;
 }
 
@@ -274,6 +253,7 @@ int main(int argc, char **argv)
     int status = 0;
     // A client that leaves while it is written to is no reason to die.
     signal(SIGPIPE, SIG_IGN);
+    sl_dataset_name_faults("sluice-broker");
     int rc = parse(argc, argv, &o);
     if (rc == SL_OK && o.help) {
         fputs(usage, stdout);

@@ -167,7 +167,8 @@ void sl_saving_poll(struct sl_saving *s)
         return; // an update is being applied: at the next look
     s->last_version = s->snapshot.version;
     s->last_ns = sl_now_ns();
-    if (describe(s, "running") < 0)
+    // The job is about to end where the data set was changed, and no checkpoint knows of it.
+    if (sl_dataset_check_held(s->dataset) < 0 || describe(s, "running") < 0)
         return;
     s->work.data = s;
     s->busy = uv_queue_work(s->loop, &s->work, work, done) == 0;
@@ -189,6 +190,10 @@ void sl_saving_finish(struct sl_saving *s, const char *status)
     if (!s->enabled)
         return;
     sl_phases_read_rest(s->phases);
+    if (sl_dataset_check_held(s->dataset) < 0) {
+        sl_joblog_write(s->log, SL_LOG_WARN, "no checkpoint at the end: %s", sl_error_message());
+        return;
+    }
     if (sl_snapshot_take(&s->snapshot, s->phases, true) < 0 || describe(s, status) < 0) {
         sl_joblog_write(s->log, SL_LOG_WARN,
                         "no checkpoint at the end: where the job is cannot be told");

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -39,25 +38,13 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/device/cores.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/shared_array.h"
 #include "common/ipc/worker.h"
 
 // --- preparation ---------------------------------------------------------------------------------
-
-static int config_memfd(const char *text, int *out)
-{
-    size_t n = strlen(text);
-    int fd = memfd_create("sluice-config", MFD_CLOEXEC);
-    if (fd < 0)
-        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: memfd_create");
-    *out = fd;
-    if (pwrite(fd, text, n, 0) != (ssize_t)n)
-        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: writing %zu bytes",
-                             n);
-    return SL_OK;
-}
 
 // The budgets of GPUs, which are what was free at a start, say nothing of which devices they are.
 static cJSON *without_budgets(const cJSON *devices)
@@ -171,14 +158,15 @@ static int check_resumed(struct sl_job *job)
     return SL_OK;
 }
 
-// What `sluice run` has done before it started its broker, for a job that has waited since it was
-// checked: whether the data set is good.
+// The data set that `sluice run` has checked just now, or, of a job that has waited since it was
+// checked, what there is by now.
 static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
-    if (!job->options.checks)
-        return sl_dataset_open(config->dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset);
+    const char *record = job->options.dataset_record;
     unsigned need = SL_NEED_TRAINING;
+    if (record && record[0])
+        return sl_dataset_open_recorded(config->dataset, need, record, 1, &job->dataset);
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
     return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
@@ -270,12 +258,14 @@ static int configure_workers(struct sl_job *job)
     if (c->cache.why && sl_cache_keeps(c->cache.policy))
         sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
-    char *json = sl_config_to_json(c);
-    if (!json)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    int rc = config_memfd(json, &job->config_fd);
+    char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
+    if (json && record)
+        job->config_fd = sl_assignment_make(json, record);
+    else
+        job->config_fd = sl_fail(SL_ENOMEM, "no memory for the configuration");
     free(json);
-    return rc;
+    free(record);
+    return SL_MIN(job->config_fd, SL_OK);
 }
 
 static void go_on(struct sl_job *job);
@@ -295,6 +285,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(write_config(job));
     SL_TRY(sl_report_init(&job->report));
     SL_TRY(open_dataset(job));
+    SL_TRY(sl_dataset_hold(&job->dataset));
     SL_TRY(settle_epochs(job));
     SL_TRY(find_checkpoint(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));

@@ -45,7 +45,7 @@ static int ask_model(struct import *im)
 {
     static const char *const options[] = {"--describe", NULL};
     char line[4096];
-    SL_TRY(sl_model_child_start(&im->child, im->job, options));
+    SL_TRY(sl_model_child_start(&im->child, im->job, &im->dataset, options));
     SL_TRY(sl_model_child_hello(&im->child, &im->params));
     int rc = sl_model_child_line(&im->child, line, sizeof line);
     if (rc == SL_OK)

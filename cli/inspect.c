@@ -16,6 +16,7 @@
 #include "common/data/features_kind.h"
 #include "common/data/dataset_files.h"
 #include "common/data/npy.h"
+#include "common/data/overlap.h"
 #include "dataset/batch_estimate.h"
 #include "cli/command.h"
 #include "cli/dataset_check.h"
@@ -45,6 +46,7 @@ struct inspection {
     uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
+    struct sl_overlaps overlaps; // of a data set that says that there may be some
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -84,6 +86,15 @@ static void count_weights(struct inspection *in)
         sum += of_vertex;
     }
     in->mean_weight = sum / (double)ds->n_edges;
+}
+
+static int find_overlaps(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    struct sl_overlap_list list[SL_SPLIT_COUNT];
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        list[s] = (struct sl_overlap_list){ds->split[s].ids, SL_DTYPE_U32, ds->split[s].n};
+    return ds->may_overlap ? sl_overlaps_find(list, ds->n_nodes, 0, &in->overlaps) : SL_OK;
 }
 
 static double mean_degree(const struct inspection *in)
@@ -128,7 +139,7 @@ static uint64_t feature_bytes(const struct sl_dataset *ds)
 
 static void print_overview(const struct inspection *in)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], text[SL_OVERLAP_TEXT_BYTES];
     const struct sl_dataset *ds = &in->ds;
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
@@ -157,13 +168,17 @@ static void print_overview(const struct inspection *in)
         sl_table_row(&t, "features|none");
     for (uint32_t i = 0; i < ds->files->stripes.n; i++)
         sl_table_row(&t, "%s|%s, %s", i ? "" : "  in turns from", ds->files->stripes.file[i].path,
-                     sl_units_bytes(a, ds->files->stripes.file[i].bytes));
+                     sl_units_bytes(a, ds->files->stripes.file[i].id.bytes));
     sl_label_summary_row(&in->labels, &t);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (ds->split[s].n)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+    for (uint32_t i = 0; i < in->overlaps.n; i++)
+        sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
+                     split_names[in->overlaps.pair[i].a], split_names[in->overlaps.pair[i].b],
+                     sl_overlap_text(&in->overlaps.pair[i].of, text));
     if (ds->vertex_map)
         sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
     sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
@@ -286,6 +301,13 @@ static cJSON *to_json(const struct inspection *in)
     cJSON *split = cJSON_AddObjectToObject(root, "split");
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
+    cJSON *overlap = cJSON_AddObjectToObject(root, "overlap");
+    for (uint32_t i = 0; i < in->overlaps.n; i++) {
+        char pair[16];
+        snprintf(pair, sizeof pair, "%s_%s", split_keys[in->overlaps.pair[i].a],
+                 split_keys[in->overlaps.pair[i].b]);
+        cJSON_AddNumberToObject(overlap, pair, (double)in->overlaps.pair[i].of.n);
+    }
     cJSON *files = cJSON_AddObjectToObject(root, "files");
     uint64_t sum = each_file(in, show_file_json, files);
     cJSON_AddNumberToObject(root, "bytes", (double)sum);
@@ -306,6 +328,7 @@ static int inspect(void *state)
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
     count_weights(in);
+    SL_TRY(find_overlaps(in));
     SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (in->output == SL_OUTPUT_JSON)

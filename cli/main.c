@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "common/base/log.h"
+#include "common/data/dataset_fault.h"
 #include "cli/dispatch.h"
 #include "cli/output.h"
 
@@ -32,6 +33,7 @@ int main(int argc, char **argv)
     // `sluice ... | head` ends neither a job nor what is being made; see finish_output().
     signal(SIGPIPE, SIG_IGN);
     sl_log_init("sluice");
+    sl_dataset_name_faults("sluice");
     int result = sl_isa_init();
     if (result == SL_OK)
         result = sl_dispatch(commands, SL_COUNT_OF(commands), argc, argv);

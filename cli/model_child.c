@@ -19,6 +19,7 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/open_file.h"
+#include "common/ipc/assignment.h"
 #include "config/config.h"
 
 enum {
@@ -105,16 +106,20 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static int make_ends(struct ends *e, struct sl_model_child *c, const char *config_json)
+static int make_ends(struct ends *e, struct sl_model_child *c, const char *config_json,
+                     const struct sl_dataset *dataset)
 {
-    size_t n = strlen(config_json);
     if (pipe2(e->in, O_CLOEXEC) != 0 || pipe2(e->out, O_CLOEXEC) != 0)
         return sl_fail_errno(SL_ESYS, errno, "starting sluice-trainer: pipe");
-    e->config = memfd_create("sluice-config", MFD_CLOEXEC);
     c->params_fd = memfd_create("sluice-parameters", MFD_CLOEXEC);
-    if (e->config < 0 || c->params_fd < 0 || pwrite(e->config, config_json, n, 0) != (ssize_t)n)
+    if (c->params_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "starting sluice-trainer: memfd");
-    return SL_OK;
+    char *record = sl_dataset_record(dataset);
+    if (!record)
+        return sl_fail(SL_ENOMEM, "starting sluice-trainer: no memory");
+    e->config = sl_assignment_make(config_json, record);
+    free(record);
+    return SL_MIN(e->config, SL_OK);
 }
 
 // The pipes have the lowest numbers, and the memory lies behind them: copied in this order, nothing
@@ -159,7 +164,7 @@ static int start(struct sl_model_child *c, struct ends *e, char *const *argv)
 }
 
 int sl_model_child_start(struct sl_model_child *c, const char *config_json,
-                         const char *const *options)
+                         const struct sl_dataset *dataset, const char *const *options)
 {
     char directory[4096], program[4200], parent[24];
     char *argv[SL_MODEL_CHILD_OPTIONS] = {program};
@@ -174,7 +179,7 @@ int sl_model_child_start(struct sl_model_child *c, const char *config_json,
     argv[n++] = parent;
     for (int i = 1; options[i]; i++)
         argv[n++] = (char *)options[i];
-    int rc = make_ends(&e, c, config_json);
+    int rc = make_ends(&e, c, config_json, dataset);
     if (rc == SL_OK)
         rc = start(c, &e, argv);
     for (int i = 0; i < 2; i++) {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "broker/params.h"
+#include "common/data/dataset.h"
 
 enum { SL_MODEL_CHILD_OPTIONS = 32 };
 
@@ -34,9 +35,10 @@ int sl_model_child_job(const char *path, const char *dataset, char **json);
 // Whether the job there, a run's config.json, trains on a GPU: its last device does.
 int sl_model_child_trained(const char *path, bool *on_gpu);
 
-// Starts it with options such as "--predict", NULL-terminated, at most SL_MODEL_CHILD_OPTIONS - 4.
+// Starts it on a data set that was validated here, with options such as "--predict",
+// NULL-terminated, at most SL_MODEL_CHILD_OPTIONS - 4.
 int sl_model_child_start(struct sl_model_child *c, const char *config_json,
-                         const char *const *options);
+                         const struct sl_dataset *dataset, const char *const *options);
 
 // Waits for its Hello.
 int sl_model_child_hello(struct sl_model_child *c, struct sl_params *params);

@@ -226,7 +226,7 @@ static int start_child(struct prediction *p)
     add_text(&w, o->nodes ? "--nodes" : "--set", o->nodes ? o->nodes : set_names[o->set]);
     if (o->layer_given)
         add_number(&w, "--layer", o->layer);
-    return sl_model_child_start(&p->child, p->job, w.word);
+    return sl_model_child_start(&p->child, p->job, &p->dataset, w.word);
 }
 
 static int hand_over_params(struct prediction *p)

@@ -63,6 +63,7 @@ struct run {
     int output; // enum sl_output
     const char *http, *http_token;
     bool http_open;
+    char *dataset_record; // owned
     struct sl_launch broker;
     struct sl_session session; // with the broker; its end is seen by `broker`
     struct sl_run_view view;
@@ -464,6 +465,7 @@ static int run_job(struct run *r)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
     const struct sl_launch_job job = {
         .config_json = r->check.config_json,
+        .dataset_record = r->dataset_record,
         .name = r->check.config.name,
         .output = r->check.config.output,
         .report_path = r->check.report,
@@ -514,6 +516,9 @@ static int run(void *state)
     if (rc < 0)
         return sl_job_check_status(rc);
     if (!r->dry_run) {
+        r->dataset_record = sl_dataset_record(&r->check.dataset);
+        if (!r->dataset_record)
+            return sl_fail(SL_ENOMEM, "no memory for a data set's record");
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
@@ -531,6 +536,7 @@ static void release(void *state)
     sl_bus_message_free(r->finished);
     sl_bus_close(r->session.bus, 0);
     sl_job_check_fini(&r->check);
+    free(r->dataset_record);
     if (r->signal_fd >= 0)
         close(r->signal_fd);
 }

@@ -124,7 +124,8 @@ const struct sl_key sl_keys[] = {
      .fallback_note = "the name of the job file without .json",
      .doc = "What the job is called in reports and listings."},
     {.path = "dataset", .type = SL_KEY_STRING, .required = true, AT(dataset), FREE,
-     .doc = "Directory of the data set, relative to the working directory."},
+     .doc = "Directory of the data set, relative to the working directory. It must stay as it is "
+            "while the job runs; which lists of vertices it may have: common/data/README.md."},
 
     {.path = "model", .type = SL_KEY_OBJECT, .required = true,
      .doc = "The network that is trained."},

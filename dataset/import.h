@@ -16,6 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/data/dataset.h"
+#include "common/data/overlap.h"
 #include "dataset/csc_writer.h"
 #include "dataset/edge_intake.h"
 #include "dataset/metadata.h"
@@ -42,6 +43,7 @@ struct sl_import_vertices {
     uint64_t n_unlabelled;
     bool has_split;
     uint64_t n_split[SL_SPLIT_COUNT];
+    struct sl_overlaps overlaps; // of the source's own split
 };
 
 struct sl_import {

@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/data/dataset_fault.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
@@ -105,11 +106,11 @@ static void pin_blocks(struct program *p)
 static int prepare(struct program *p)
 {
     struct sl_worker *w = &p->worker;
-    SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
+    SL_TRY(sl_config_take_device(w->told.job, w->told.job_bytes, w->device, w->name, &p->config));
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(open_device(p));
-    SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
+    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record,
                             sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT,
                             sl_worker_fd_shared(SL_SHARED_SUMS), sl_kernels_cpu(), threads));
     if (sl_config_drops_self_loops(&p->config))
@@ -182,5 +183,6 @@ static void release(void *ctx)
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
+    sl_dataset_name_faults("sluice-sampler");
     return sl_worker_main(&p.worker, "sampler", argc, argv, work, release, &p);
 }

@@ -59,14 +59,15 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     return SL_OK;
 }
 
-int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int sums_fd,
-                     const struct sl_kernels *kernels, int threads)
+int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
+                     int sums_fd, const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
     unsigned need = SL_NEED_TOPOLOGY | SL_NEED_LABELS | SL_NEED_TRAIN;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
-    SL_TRY(sl_dataset_open(path, need, SL_CHECK_TRUST, threads, &t->dataset));
+    SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
+                  : sl_dataset_open(path, need, SL_CHECK_CACHED, threads, &t->dataset));
     const struct sl_dataset *ds = &t->dataset;
     t->view = (struct sl_topology_view){
         .n_nodes = ds->n_nodes,

@@ -18,13 +18,13 @@ struct sl_topology {
 };
 
 /*
- * Opens the data set at `path`, which the broker has validated; `weighted`: with the running sums
- * of its edge weights, 8 bytes an edge, which the first sampler makes for all in the file
- * `sums_fd`; below 0: each for itself. Errors as sl_dataset_open(), SL_EINVAL for a weight that
- * cannot be, SL_ENOMEM.
+ * Opens the data set at `path`, as the broker has validated it (`record`; NULL: it is validated
+ * here); `weighted`: with the running sums of its edge weights, 8 bytes an edge, which the first
+ * sampler makes for all in the file `sums_fd`; below 0: each for itself. Errors as
+ * sl_dataset_open_recorded(), SL_EINVAL for a weight that cannot be, SL_ENOMEM.
  */
-int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int sums_fd,
-                     const struct sl_kernels *kernels, int threads);
+int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
+                     int sums_fd, const struct sl_kernels *kernels, int threads);
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);
 /*

@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/data/dataset_fault.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/seat.h"
@@ -44,12 +45,12 @@ struct program {
 static int prepare(struct program *p)
 {
     struct sl_worker *w = &p->worker;
-    SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
+    SL_TRY(sl_config_take_device(w->told.job, w->told.job_bytes, w->device, w->name, &p->config));
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
-    SL_TRY(
-        sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, threads, &p->dataset));
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TRAINING, w->told.record, threads,
+                                    &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
                          p->compute.device, p->compute.kernels));
@@ -195,6 +196,7 @@ static void release(void *ctx)
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
+    sl_dataset_name_faults("sluice-trainer");
     if (sl_devices_asked(argc, argv))
         return sl_devices_main();
     if (sl_predict_asked(argc, argv))

@@ -16,9 +16,9 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "common/base/open_file.h"
 #include "common/data/npy.h"
 #include "common/data/self_loops.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/worker.h"
 #include "kernels/kernels.h"
 #include "trainer/announce.h"
@@ -30,7 +30,6 @@ enum {
     PARAMS_FD = 5,
     CHUNK_ROWS = 65536,
     PROGRESS_MS = 100,
-    CONFIG_BYTES_MAX = 16 << 20,
 };
 
 enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
@@ -45,6 +44,7 @@ struct arguments {
 
 struct program {
     struct arguments a;
+    struct sl_assignment told;
     struct sl_config config;
     struct sl_compute compute;
     struct sl_dataset dataset;
@@ -168,28 +168,23 @@ static int follow_parent(uint64_t parent)
     return SL_OK;
 }
 
-static int read_config(struct sl_config *config)
+static int read_config(struct sl_assignment *told, struct sl_config *config)
 {
-    char *text;
-    size_t bytes = 0;
-    int rc = sl_read_whole_file(SL_WORKER_FD_CONFIG, "the job", CONFIG_BYTES_MAX, &text, &bytes);
-    if (bytes == 0)
-        rc = sl_fail(SL_EINVAL, "no job on descriptor %d: 'sluice predict' starts this program",
-                     SL_WORKER_FD_CONFIG);
-    else
-        rc = sl_config_parse(text, bytes, "config.json", config);
-    free(text);
-    return rc;
+    if (sl_assignment_read(SL_WORKER_FD_CONFIG, told) < 0)
+        return sl_fail(SL_EINVAL, "no job on descriptor %d: 'sluice predict' starts this program",
+                       SL_WORKER_FD_CONFIG);
+    return sl_config_parse(told->job, told->job_bytes, "config.json", config);
 }
 
 static int prepare(struct program *p)
 {
-    SL_TRY(read_config(&p->config));
+    SL_TRY(read_config(&p->told, &p->config));
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
-    SL_TRY(sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_TRUST,
-                           (int)p->a.threads, &p->dataset));
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
+                                    p->told.record, (int)p->a.threads, &p->dataset));
+    SL_TRY(sl_dataset_hold(&p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
@@ -482,6 +477,7 @@ static int predict(struct program *p)
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
+    SL_TRY(sl_dataset_check_held(&p->dataset)); // else nobody knows what it is of
     struct sl_npy_writer *writer = p->writer;
     p->writer = NULL;
     SL_TRY(sl_npy_writer_commit(writer));
@@ -515,6 +511,7 @@ static void release(struct program *p)
     sl_self_loops_free(&p->self_loops);
     sl_objective_fini(&p->objective);
     sl_dataset_close(&p->dataset);
+    sl_assignment_fini(&p->told);
 }
 
 int sl_predict_main(int argc, char **argv)

@@ -8,7 +8,7 @@
  *                                 progress LAYER LAYERS DONE TOTAL
  *                                 result KEY VALUE
  *                                 error CODE MESSAGE      the last one; exit status 1
- *   descriptor 4   the resolved job (SL_WORKER_FD_CONFIG)
+ *   descriptor 4   the job and its data set (assignment.h; SL_WORKER_FD_CONFIG)
  *   descriptor 5   the flat parameter vector, of the Hello's tensors in their order
  *
  *   sluice-trainer --describe --parent PID

@@ -32,7 +32,8 @@ extern "C" {
     X(EPROTO, 15, "protocol violation")                                                            \
     X(EFAILED, 16, "job failed")                                                                   \
     X(EDEVICE, 17, "device failed")                                                                \
-    X(ENOTFINITE, 18, "not a finite number")
+    X(ENOTFINITE, 18, "not a finite number")                                                       \
+    X(ECHANGED, 19, "file changed while it was in use")
 
 enum sl_error {
     SL_OK = 0,

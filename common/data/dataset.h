@@ -55,6 +55,7 @@ struct sl_dataset {
     const void *target;
 
     struct sl_vertex_list split[SL_SPLIT_COUNT];
+    bool may_overlap; // metadata.json says so: else no two of them have a vertex in common
 
     // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id
     // that each had before, a permutation of 0 .. n_nodes - 1; else NULL.
@@ -83,7 +84,6 @@ enum sl_dataset_need {
 
 // How much checking an open does.
 enum sl_dataset_check {
-    SL_CHECK_TRUST, // headers and shapes only: the broker has validated it before this worker began
     SL_CHECK_CACHED, // unless a record says that exactly these files passed before; of features
                      // of more than 1 GiB 256 MiB, spread evenly over the file
     SL_CHECK_FULL,   // in full, always
@@ -107,6 +107,25 @@ int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check
 int sl_dataset_open_watched(const char *path, unsigned need, enum sl_dataset_check check,
                             int threads, const struct sl_dataset_watch *watch,
                             struct sl_dataset *out);
+
+/*
+ * The same data set in a process that is to use what another one has validated: `record` is that
+ * one's sl_dataset_record(). Contents are believed and nothing is looked at twice, but every file
+ * has to be the one that was validated, unchanged (file_id.h): else SL_ECHANGED names it.
+ */
+int sl_dataset_open_recorded(const char *path, unsigned need, const char *record, int threads,
+                             struct sl_dataset *out);
+// What was validated, in text, for other processes (owned: free()); NULL: no memory.
+char *sl_dataset_record(const struct sl_dataset *ds);
+
+/*
+ * For who leads the work on an open data set: holds its files, so that sl_dataset_check_held() can
+ * look, without reading any, whether one was changed in place: SL_ECHANGED names it. One that was
+ * replaced under its name is not changed. Errors of the first as sl_dataset_open_recorded().
+ */
+int sl_dataset_hold(struct sl_dataset *ds);
+int sl_dataset_check_held(const struct sl_dataset *ds); // SL_OK where nothing is held
+
 void sl_dataset_close(struct sl_dataset *ds); // safe on a zeroed struct
 
 // The directory in which passed validations are remembered, or NULL where there is none (owned:

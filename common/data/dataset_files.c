@@ -40,7 +40,18 @@ const char *sl_dataset_file_name(enum sl_dataset_file f)
     return file_specs[f].name;
 }
 
-int sl_dataset_map_files(struct sl_dataset *ds, unsigned need)
+static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known *known)
+{
+    struct sl_stripes *s = &ds->files->stripes;
+    for (uint32_t i = 0; known && i < s->n; i++)
+        s->file[i].was = sl_dataset_known_file(known, s->file[i].path);
+    int rc = sl_stripes_map(s, &ds->files->npy[SL_FILE_FEAT]);
+    for (uint32_t i = 0; i < s->n; i++)
+        s->file[i].was = NULL;
+    return rc;
+}
+
+int sl_dataset_map_files(struct sl_dataset *ds, unsigned need, const struct sl_dataset_known *known)
 {
     char path[sizeof ds->path + 32];
     struct timespec t;
@@ -48,19 +59,37 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need)
     ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         if (f == SL_FILE_FEAT && ds->files->stripes.n) {
-            SL_TRY(sl_stripes_map(&ds->files->stripes, &ds->files->npy[f]));
+            SL_TRY(map_stripes(ds, known));
             continue;
         }
+        const struct sl_file_id *was =
+            known ? sl_dataset_known_file(known, file_specs[f].name) : NULL;
         snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
-        int rc = sl_npy_open(path, &ds->files->npy[f]);
-        if (rc == SL_ENOENT && !(need & file_specs[f].need))
+        // Nobody has looked at what may be there by now.
+        int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &ds->files->npy[f]);
+        if (rc == SL_ENOENT && !was && !(need & file_specs[f].need))
             continue;
-        if (rc == SL_ENOENT)
+        if (rc == SL_ENOENT && !was)
             return sl_fail(SL_ENOENT, "data set %s: has no %s: %s", ds->path, file_specs[f].name,
                            file_specs[f].missing);
         SL_TRY(rc);
     }
     return SL_OK;
+}
+
+uint32_t sl_dataset_parts(const struct sl_dataset *ds,
+                          struct sl_dataset_part out[SL_DATASET_PARTS_MAX])
+{
+    const struct sl_stripes *s = &ds->files->stripes;
+    uint32_t n = 0;
+    for (int f = 0; f < SL_FILE_COUNT; f++) {
+        const struct sl_npy *npy = &ds->files->npy[f];
+        if (npy->map && npy->id.inode)
+            out[n++] = (struct sl_dataset_part){file_specs[f].name, &npy->id};
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        out[n++] = (struct sl_dataset_part){s->file[i].path, &s->file[i].id};
+    return n;
 }
 
 struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f)

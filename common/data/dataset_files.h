@@ -24,18 +24,45 @@ enum sl_dataset_file {
     SL_FILE_COUNT,
 };
 
+enum { SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX };
+
 struct sl_dataset_files {
+    char directory[sizeof(((struct sl_dataset *)0)->path)];
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
     struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
     void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
-    uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
+    int held[SL_DATASET_PARTS_MAX];   // of the first n_held parts: their files, held open
+    uint32_t n_held;
+    uint64_t metadata_hash; // of the text of metadata.json
+    uint64_t opened_ns;     // wall clock (CLOCK_REALTIME) just before they were mapped
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
 
+// The files of a data set as they were validated: out of a record (dataset_record.c).
+struct sl_dataset_known;
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known *known,
+                                               const char *name);
+
 // Maps the files into ds->files. SL_ENOENT where one that is needed (SL_NEED_*) is not there;
-// errors of sl_npy_open().
-int sl_dataset_map_files(struct sl_dataset *ds, unsigned need);
+// errors of sl_npy_open(). known: only the files that it has, and SL_ECHANGED where one of them is
+// not what it was; NULL: whatever is there.
+int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
+                         const struct sl_dataset_known *known);
+
+// The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
+struct sl_dataset_part {
+    const char *name; // in the data set's directory; of a stripe its path
+    const struct sl_file_id *id;
+};
+uint32_t sl_dataset_parts(const struct sl_dataset *ds,
+                          struct sl_dataset_part out[SL_DATASET_PARTS_MAX]);
+
+void sl_dataset_release(struct sl_dataset *ds); // what sl_dataset_hold() holds
+
+// dataset_fault.c: a file of these may be read behind its end from now on, and not any more.
+void sl_dataset_faults_begin(const struct sl_dataset_files *files);
+void sl_dataset_faults_end(const struct sl_dataset_files *files);
 
 // The part of an error that says where and what: "DIR/FILE: is float64 (3, 4)".
 struct sl_dataset_found {

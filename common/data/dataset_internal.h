@@ -17,7 +17,9 @@ struct sl_dataset_metadata {
 };
 
 // Reads metadata.json of ds->path into ds (name, n_nodes, n_edges, n_classes, task) and *out.
-int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out);
+// known: SL_ECHANGED where it is not what it was; NULL: whatever it is.
+int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_known *known,
+                             struct sl_dataset_metadata *out);
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 
 // ---- dataset_labels.c ---------------------------------------------------------------------------
@@ -61,8 +63,31 @@ const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, 
 // The digest of an opened data set.
 uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_metadata *m);
 
-// Whether a record says that exactly these files have passed; then sets ds->max_degree and
-// ds->loop_free.
+// What a pass has found: as in struct sl_dataset.
+struct sl_dataset_facts {
+    uint64_t max_degree, loop_free, feat_checked;
+};
+
+// A record, read: the files as they were, and what was found in them.
+struct sl_dataset_known {
+    uint64_t digest, metadata; // of it all; of the text of metadata.json
+    struct sl_dataset_facts facts;
+    uint32_t n;
+    struct {
+        const char *name;
+        struct sl_file_id id;
+    } file[SL_DATASET_PARTS_MAX];
+    struct cJSON *json; // that has the names (owned)
+};
+
+int sl_dataset_known_read(const char *record, struct sl_dataset_known *out); // SL_EFORMAT
+void sl_dataset_known_fini(struct sl_dataset_known *known); // safe on a zeroed struct
+
+// Once the files are mapped, and are those that are known: takes over what was found in them.
+// SL_ECHANGED where their contents do not look as they did.
+int sl_dataset_known_take(const struct sl_dataset_known *known, struct sl_dataset *ds);
+
+// Whether a record says that exactly these files have passed; then takes over what was found.
 bool sl_dataset_record_load(struct sl_dataset *ds);
 
 // Remembers that they have. What fails here is only logged: the next open checks again.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
+#include <xxhash.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -126,6 +127,23 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
                    "%s: \"task\" is \"%.60s\", which is not supported: wanted " TASKS, path, task);
 }
 
+// Whether lists of vertices may have some in common.
+static int get_splits(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "splits");
+    const char *word = cJSON_GetStringValue(item);
+    ds->may_overlap = word && strcmp(word, "overlap") == 0;
+    if (!item || ds->may_overlap || (word && strcmp(word, "disjoint") == 0))
+        return SL_OK;
+    char *found = cJSON_PrintUnformatted(item);
+    int rc = sl_fail(SL_EFORMAT,
+                     "%s: \"splits\" is %.60s, wanted \"disjoint\", or \"overlap\" where "
+                     "train_idx.npy, val_idx.npy and test_idx.npy may share vertices",
+                     path, found ? found : "?");
+    free(found);
+    return rc;
+}
+
 static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
 {
     const cJSON *item = get(json, "name");
@@ -184,6 +202,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
     SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
+    SL_TRY(get_splits(json, path, ds));
     SL_TRY(get_stripes(json, path, ds));
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.
@@ -195,13 +214,18 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     return SL_OK;
 }
 
-int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out)
+int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_known *known,
+                             struct sl_dataset_metadata *out)
 {
     char path[sizeof ds->path + 32];
     cJSON *json = NULL;
     *out = (struct sl_dataset_metadata){0};
     snprintf(path, sizeof path, "%s/metadata.json", ds->path);
     int rc = read_text(ds->path, path, out);
+    if (rc == SL_OK)
+        ds->files->metadata_hash = XXH3_64bits(out->text, out->n_text);
+    if (rc == SL_OK && known && ds->files->metadata_hash != known->metadata)
+        rc = sl_fail(SL_ECHANGED, "%s: was changed since it was checked: " SL_FILE_ID_ADVICE, path);
     if (rc == SL_OK)
         rc = parse_text(path, out, &json);
     if (rc == SL_OK)

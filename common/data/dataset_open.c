@@ -2,14 +2,17 @@
  * Opening a data set directory.
  *
  *   path -> metadata.json -> map each file -> types and shapes -> digest -> validate, or find the
- *   record that says it was done -> convert what is not usable as it is -> needs
+ *   record that says it was done, or take the one that was handed over -> convert what is not
+ *   usable as it is -> needs
  *
  * Nothing of a file is used before the step that vouches for it: sizes are checked against headers
  * before anything is read through a mapping (npy.c), shapes against metadata.json before contents,
- * contents before ids are narrowed to 32 bits. With SL_CHECK_TRUST the contents are believed.
+ * contents before ids are narrowed to 32 bits. Of a record that was handed over the contents are
+ * believed, and each file is compared with what it says as soon as it is open.
  *
  * Limits: a file that another program shortens while it is mapped kills its readers with SIGBUS;
- * data sets are to be replaced (written aside and renamed), never rewritten in place.
+ * data sets are to be replaced (written aside and renamed), never rewritten in place. What is found
+ * of such changes: dataset_hold.c.
  */
 #include "common/data/dataset.h"
 
@@ -206,16 +209,37 @@ static int check_training_set(const struct sl_dataset *ds, unsigned need)
     return SL_OK;
 }
 
+// How to be sure of the contents.
+struct trust {
+    const struct sl_dataset_known *known; // they were validated elsewhere; NULL: as `check` says
+    enum sl_dataset_check check;
+    const struct sl_dataset_watch *watch;
+};
+
+static int trust_contents(struct sl_dataset *ds, const struct trust *trust, int threads)
+{
+    const bool full = trust->check == SL_CHECK_FULL;
+    if (trust->known)
+        return sl_dataset_known_take(trust->known, ds);
+    if (!full && sl_dataset_record_load(ds))
+        return SL_OK;
+    SL_TRY(sl_dataset_validate(ds, full, threads, trust->watch));
+    ds->validated_now = true;
+    sl_dataset_record_save(ds);
+    return SL_OK;
+}
+
 static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const char *path,
-                    unsigned need, enum sl_dataset_check check, int threads,
-                    const struct sl_dataset_watch *watch)
+                    unsigned need, const struct trust *trust, int threads)
 {
     ds->files = calloc(1, sizeof *ds->files);
     if (!ds->files)
         return sl_fail(SL_ENOMEM, "data set %s: out of memory", path);
     SL_TRY(resolve_path(path, ds));
-    SL_TRY(sl_dataset_metadata_read(ds, m));
-    SL_TRY(sl_dataset_map_files(ds, need));
+    memcpy(ds->files->directory, ds->path, sizeof ds->path);
+    sl_dataset_faults_begin(ds->files);
+    SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
+    SL_TRY(sl_dataset_map_files(ds, need, trust->known));
     SL_TRY(check_topology(ds));
     SL_TRY(check_features(ds, m));
     SL_TRY(sl_dataset_check_labels(ds, m));
@@ -226,21 +250,23 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
 
     SL_TRY(take_offsets(ds, threads));
     ds->digest = sl_dataset_digest(ds, m);
-    bool known = check != SL_CHECK_FULL && sl_dataset_record_load(ds);
-    if (!known && check == SL_CHECK_TRUST) {
-        SL_TRY(sl_dataset_validate_offsets(ds, threads)); // for max_degree
-        ds->feat_checked = sl_dataset_feat_plan(ds, false);
-    } else if (!known) {
-        SL_TRY(sl_dataset_validate(ds, check == SL_CHECK_FULL, threads, watch));
-        ds->validated_now = true;
-        sl_dataset_record_save(ds);
-    }
+    SL_TRY(trust_contents(ds, trust, threads));
     SL_TRY(sl_dataset_take_labels(ds, threads));
     SL_TRY(take_lists(ds, threads));
     SL_TRY(take_ids(ds, SL_FILE_VERTEX_MAP, threads, &ds->vertex_map));
-    if (check != SL_CHECK_TRUST)
-        SL_TRY(check_training_set(ds, need));
-    return SL_OK;
+    return trust->known ? SL_OK : check_training_set(ds, need);
+}
+
+static int open_with(const char *path, unsigned need, const struct trust *trust, int threads,
+                     struct sl_dataset *out)
+{
+    struct sl_dataset_metadata m = {0};
+    *out = (struct sl_dataset){0};
+    int rc = open_all(out, &m, path, need, trust, threads);
+    sl_dataset_metadata_fini(&m);
+    if (rc < 0)
+        sl_dataset_close(out);
+    return rc;
 }
 
 int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
@@ -253,17 +279,28 @@ int sl_dataset_open_watched(const char *path, unsigned need, enum sl_dataset_che
                             int threads, const struct sl_dataset_watch *watch,
                             struct sl_dataset *out)
 {
-    struct sl_dataset_metadata m = {0};
+    const struct trust trust = {.check = check, .watch = watch};
+    return open_with(path, need, &trust, threads, out);
+}
+
+int sl_dataset_open_recorded(const char *path, unsigned need, const char *record, int threads,
+                             struct sl_dataset *out)
+{
+    struct sl_dataset_known known;
     *out = (struct sl_dataset){0};
-    int rc = open_all(out, &m, path, need, check, threads, watch);
-    sl_dataset_metadata_fini(&m);
-    if (rc < 0)
-        sl_dataset_close(out);
+    SL_TRY(sl_dataset_known_read(record, &known));
+    const struct trust trust = {.known = &known};
+    int rc = open_with(path, need, &trust, threads, out);
+    sl_dataset_known_fini(&known);
     return rc;
 }
 
 void sl_dataset_close(struct sl_dataset *ds)
 {
+    if (ds->files) {
+        sl_dataset_faults_end(ds->files);
+        sl_dataset_release(ds);
+    }
     for (int f = 0; ds->files && f < SL_FILE_COUNT; f++) {
         sl_npy_close(&ds->files->npy[f]);
         free(ds->files->owned[f]);

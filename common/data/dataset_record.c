@@ -1,18 +1,21 @@
 /*
- * The record of a passed validation, so that the second open of a data set is quick.
+ * The record of a passed validation, so that the second open of a data set is quick, and so that
+ * whoever opens it for a job opens what was validated: the process that did hands its record to
+ * those that it starts (sl_dataset_open_recorded).
  *
- * One small JSON file for each data set, named by a hash of its canonical path, in
+ * On disk it is one small JSON file for each data set, named by a hash of its canonical path, in
  * $SLUICE_CACHE_DIR, else $XDG_CACHE_HOME/sluice, else ~/.cache/sluice; never in the data set's
  * own directory, which may be read-only or shared. It holds what was known of every file when it
- * was mapped (size, modification and change time, inode) and a digest of headers, metadata.json and
- * the first and last 4 KiB of each file. Any difference, any doubt and any damage to the record
- * mean the same: check again.
+ * was mapped (size, modification and change time, inode), a hash of metadata.json and a digest of
+ * headers, metadata.json and the first and last 4 KiB of each file. Any difference, any doubt and
+ * any damage to the record on disk mean the same: check again.
  *
  * A file changed within one tick of the kernel's clock after it was mapped keeps its times. Files
  * that are younger than that when they are opened are therefore checked and not remembered (git
  * calls such files "racily clean").
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +30,11 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
 #include "common/data/dataset_internal.h"
 
-enum { RECORD_FORMAT = 3, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 65536 };
+enum { RECORD_FORMAT = 4, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
 
 // Twice the tick of the slowest usual kernel (HZ = 100).
 static const uint64_t racy_ns = 20000000;
@@ -105,32 +109,45 @@ static bool read_number(const cJSON *from, const char *key, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
-// What a pass has found.
-struct found {
-    uint64_t max_degree, loop_free, feat_checked;
-};
+static struct sl_dataset_facts facts_of(const struct sl_dataset *ds)
+{
+    return (struct sl_dataset_facts){ds->max_degree, ds->loop_free, ds->feat_checked};
+}
+
+static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *facts)
+{
+    ds->max_degree = facts->max_degree;
+    ds->loop_free = facts->loop_free == 1;
+    ds->feat_checked = facts->feat_checked;
+}
+
+static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
+{
+    return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 &&
+           facts->feat_checked <= sl_dataset_feat_plan(ds, true);
+}
 
 // Everything that must be equal, as the text of a record.
-static char *format_record(const struct sl_dataset *ds, const struct found *found)
+static char *format_record(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
 {
+    struct sl_dataset_part parts[SL_DATASET_PARTS_MAX];
+    const uint32_t n = sl_dataset_parts(ds, parts);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "format", RECORD_FORMAT);
     cJSON_AddStringToObject(json, "path", ds->path);
     add_number(json, "digest", ds->digest);
-    add_number(json, "max_degree", found->max_degree);
-    add_number(json, "loop_free", found->loop_free);
-    add_number(json, "feat_checked", found->feat_checked);
+    add_number(json, "metadata", ds->files->metadata_hash);
+    add_number(json, "max_degree", facts->max_degree);
+    add_number(json, "loop_free", facts->loop_free);
+    add_number(json, "feat_checked", facts->feat_checked);
     cJSON *files = cJSON_AddArrayToObject(json, "files");
-    for (int f = 0; f < SL_FILE_COUNT; f++) {
-        const struct sl_npy *npy = &ds->files->npy[f];
-        if (!npy->map)
-            continue;
+    for (uint32_t i = 0; i < n; i++) {
         cJSON *file = cJSON_CreateObject();
-        cJSON_AddStringToObject(file, "name", sl_dataset_file_name((enum sl_dataset_file)f));
-        add_number(file, "bytes", npy->file_bytes);
-        add_number(file, "inode", npy->inode);
-        add_number(file, "mtime_ns", npy->mtime_ns);
-        add_number(file, "ctime_ns", npy->ctime_ns);
+        cJSON_AddStringToObject(file, "name", parts[i].name);
+        add_number(file, "bytes", parts[i].id->bytes);
+        add_number(file, "inode", parts[i].id->inode);
+        add_number(file, "mtime_ns", parts[i].id->mtime_ns);
+        add_number(file, "ctime_ns", parts[i].id->ctime_ns);
         cJSON_AddItemToArray(files, file);
     }
     // Where memory ran out above, the text lacks something and equals no record.
@@ -139,39 +156,100 @@ static char *format_record(const struct sl_dataset *ds, const struct found *foun
     return text;
 }
 
+char *sl_dataset_record(const struct sl_dataset *ds)
+{
+    const struct sl_dataset_facts facts = facts_of(ds);
+    return format_record(ds, &facts);
+}
+
+// ---- a record, read -----------------------------------------------------------------------------
+
+static bool read_file(const cJSON *json, const char **name, struct sl_file_id *id)
+{
+    *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "name"));
+    return *name && read_number(json, "bytes", &id->bytes) &&
+           read_number(json, "inode", &id->inode) && read_number(json, "mtime_ns", &id->mtime_ns) &&
+           read_number(json, "ctime_ns", &id->ctime_ns);
+}
+
+static bool read_record(struct sl_dataset_known *out)
+{
+    const cJSON *json = out->json, *file;
+    struct sl_dataset_facts *facts = &out->facts;
+    if (!read_number(json, "digest", &out->digest) ||
+        !read_number(json, "metadata", &out->metadata) ||
+        !read_number(json, "max_degree", &facts->max_degree) ||
+        !read_number(json, "loop_free", &facts->loop_free) ||
+        !read_number(json, "feat_checked", &facts->feat_checked))
+        return false;
+    cJSON_ArrayForEach(file, cJSON_GetObjectItemCaseSensitive(json, "files"))
+    {
+        if (out->n == SL_DATASET_PARTS_MAX ||
+            !read_file(file, &out->file[out->n].name, &out->file[out->n].id))
+            return false;
+        out->n++;
+    }
+    return out->n > 0;
+}
+
+int sl_dataset_known_read(const char *record, struct sl_dataset_known *out)
+{
+    *out = (struct sl_dataset_known){.json = cJSON_Parse(record)};
+    if (read_record(out))
+        return SL_OK;
+    sl_dataset_known_fini(out);
+    return sl_fail(SL_EFORMAT, "the record of a data set's validation is damaged");
+}
+
+void sl_dataset_known_fini(struct sl_dataset_known *known)
+{
+    cJSON_Delete(known->json);
+    *known = (struct sl_dataset_known){0};
+}
+
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known *known,
+                                               const char *name)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (strcmp(known->file[i].name, name) == 0)
+            return &known->file[i].id;
+    return NULL;
+}
+
+int sl_dataset_known_take(const struct sl_dataset_known *known, struct sl_dataset *ds)
+{
+    if (known->digest != ds->digest || !are_possible(ds, &known->facts))
+        return sl_fail(SL_ECHANGED,
+                       "data set %s: was changed since it was checked (found digest %016" PRIx64
+                       ", wanted %016" PRIx64 "): " SL_FILE_ID_ADVICE,
+                       ds->path, ds->digest, known->digest);
+    take_facts(ds, &known->facts);
+    return SL_OK;
+}
+
+// ---- records on disk ----------------------------------------------------------------------------
+
 bool sl_dataset_record_load(struct sl_dataset *ds)
 {
     bool same = false;
     char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
-    char *found = malloc(MAX_RECORD_BYTES), *wanted = NULL;
-    cJSON *json = NULL;
-    FILE *f = path && found ? fopen(path, "re") : NULL;
-    size_t n = f ? fread(found, 1, MAX_RECORD_BYTES - 1, f) : 0;
-    struct found of;
-    if (f)
-        fclose(f);
-    if (n == 0)
-        goto out;
-    found[n] = '\0';
-    json = cJSON_Parse(found);
-    if (!json || !read_number(json, "max_degree", &of.max_degree) || of.max_degree > ds->n_edges ||
-        !read_number(json, "loop_free", &of.loop_free) || of.loop_free > 1 ||
-        !read_number(json, "feat_checked", &of.feat_checked) ||
-        of.feat_checked > sl_dataset_feat_plan(ds, true))
-        goto out;
+    char *found = NULL, *wanted = NULL;
+    struct sl_dataset_known known = {0};
+    const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     // The record of these files, with what was found in them, has one spelling: compare all of it.
-    wanted = format_record(ds, &of);
-    same = wanted && strcmp(found, wanted) == 0;
-    if (same) {
-        ds->max_degree = of.max_degree;
-        ds->loop_free = of.loop_free == 1;
-        ds->feat_checked = of.feat_checked;
+    if (fd >= 0 && sl_read_whole_file(fd, path, MAX_RECORD_BYTES, &found, NULL) == SL_OK &&
+        sl_dataset_known_read(found, &known) == SL_OK && are_possible(ds, &known.facts)) {
+        wanted = format_record(ds, &known.facts);
+        same = wanted && strcmp(found, wanted) == 0;
     }
-out:
-    if (n > 0 && !same)
+    if (same)
+        take_facts(ds, &known.facts);
+    else if (found)
         sl_log_debug("data set %s: %s is of other files or damaged: validating again", ds->path,
                      path);
-    cJSON_Delete(json);
+    if (fd >= 0)
+        close(fd);
+    sl_dataset_known_fini(&known);
     free(wanted);
     free(found);
     free(path);
@@ -183,12 +261,13 @@ out:
 // carry the same times.
 static bool is_racy(const struct sl_dataset *ds)
 {
-    for (int f = 0; f < SL_FILE_COUNT; f++) {
-        const struct sl_npy *npy = &ds->files->npy[f];
-        uint64_t changed_ns = SL_MAX(npy->mtime_ns, npy->ctime_ns);
-        uint64_t opened_ns = ds->files->opened_ns;
+    struct sl_dataset_part parts[SL_DATASET_PARTS_MAX];
+    const uint32_t n = sl_dataset_parts(ds, parts);
+    const uint64_t opened_ns = ds->files->opened_ns;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t changed_ns = SL_MAX(parts[i].id->mtime_ns, parts[i].id->ctime_ns);
         // A time in the future comes from another machine's clock and says nothing.
-        if (npy->map && changed_ns <= opened_ns && opened_ns - changed_ns < racy_ns)
+        if (changed_ns <= opened_ns && opened_ns - changed_ns < racy_ns)
             return true;
     }
     return false;
@@ -212,8 +291,7 @@ static int make_dirs(char *dir)
 void sl_dataset_record_save(const struct sl_dataset *ds)
 {
     char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
-    const struct found found = {ds->max_degree, ds->loop_free, ds->feat_checked};
-    char *text = path ? format_record(ds, &found) : NULL;
+    char *text = path ? sl_dataset_record(ds) : NULL;
     int rc;
     if (is_racy(ds))
         sl_log_debug("data set %s: changed a moment ago: validation not remembered", ds->path);

@@ -17,6 +17,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/data/dataset_internal.h"
+#include "common/data/overlap.h"
 #include "common/data/scan.h"
 
 static bool is_signed(enum sl_dtype dtype)
@@ -181,6 +182,28 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                    ds->path, sl_dataset_file_name(f), bad, id, first);
 }
 
+// The lists of a split are for training and for judging what has not been trained on.
+static int validate_disjoint(const struct sl_dataset *ds, int threads)
+{
+    struct sl_overlap_list list[SL_SPLIT_COUNT];
+    struct sl_overlaps found;
+    char text[SL_OVERLAPS_TEXT_BYTES];
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        const struct sl_npy *npy = &ds->files->npy[SL_FILE_TRAIN + s];
+        list[s] = (struct sl_overlap_list){npy->data, npy->head.dtype, npy->n_elems};
+    }
+    int rc = sl_overlaps_find(list, ds->n_nodes, threads, &found);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "data set %s", ds->path);
+    if (found.n == 0)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "data set %s: %s: what is found on vertices that were trained on says nothing "
+                   "of others: take them out of one list (numpy.setdiff1d), or where it is meant "
+                   "put \"splits\": \"overlap\" into metadata.json",
+                   ds->path, sl_overlaps_text(&found, text));
+}
+
 int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
                         const struct sl_dataset_watch *watch)
 {
@@ -200,6 +223,8 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_VERTEX_MAP; f++)
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
+    if (!ds->may_overlap)
+        SL_TRY(validate_disjoint(ds, threads));
     double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
     sl_log_debug("data set %s: %" PRIu64 " bytes validated in %.3f s (%.1f GB/s)", ds->path,
                  n_bytes, seconds, (double)n_bytes * 1e-9 / seconds);

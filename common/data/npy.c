@@ -8,17 +8,10 @@
 #include "common/base/error.h"
 #include "common/base/open_file.h"
 
-static uint64_t ns_of(struct timespec t)
-{
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int map_fd(int fd, const struct stat *st, const char *path, struct sl_npy *out)
 {
     out->file_bytes = (uint64_t)st->st_size;
-    out->inode = (uint64_t)st->st_ino;
-    out->mtime_ns = ns_of(st->st_mtim);
-    out->ctime_ns = ns_of(st->st_ctim);
+    out->id = sl_file_id_of(st);
     if (st->st_size == 0) // which cannot be mapped
         return sl_npy_parse_header("", 0, 0, path, &out->head);
 
@@ -35,12 +28,19 @@ static int map_fd(int fd, const struct stat *st, const char *path, struct sl_npy
 
 int sl_npy_open(const char *path, struct sl_npy *out)
 {
+    return sl_npy_open_same(path, NULL, out);
+}
+
+int sl_npy_open_same(const char *path, const struct sl_file_id *was, struct sl_npy *out)
+{
     *out = (struct sl_npy){0};
     struct stat st;
     int fd = sl_open_regular_file(path, &st);
     if (fd < 0)
         return fd;
-    int rc = map_fd(fd, &st, path, out);
+    int rc = sl_file_id_check(path, was, &st);
+    if (rc == SL_OK)
+        rc = map_fd(fd, &st, path, out);
     close(fd);
     if (rc < 0)
         sl_npy_close(out);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/base/dtype.h"
+#include "common/data/file_id.h"
 
 #define SL_NPY_MAX_DIMS 4
 
@@ -35,11 +36,9 @@ struct sl_npy {
     struct sl_npy_header head;
     const void *data; // borrowed, valid until sl_npy_close; read-only, shared
     uint64_t n_elems;
-    // The file as it was when it was mapped.
-    uint64_t file_bytes;
-    uint64_t inode;
-    uint64_t mtime_ns, ctime_ns;
-    void *map; // whole file
+    uint64_t file_bytes;  // of the mapping
+    struct sl_file_id id; // the file as it was when it was mapped; of several files all zero
+    void *map;            // whole file
 };
 
 /*
@@ -61,6 +60,8 @@ int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes,
 
 // Maps a file read-only and shared. SL_ENOENT, SL_EACCESS, SL_EIO, or as sl_npy_parse_header.
 int sl_npy_open(const char *path, struct sl_npy *out);
+// The same of a file that was looked at before; SL_ECHANGED where it is not that one (file_id.h).
+int sl_npy_open_same(const char *path, const struct sl_file_id *was, struct sl_npy *out);
 void sl_npy_close(struct sl_npy *npy); // safe on a zeroed struct
 
 // NumPy's name of a type ("float32"); "?" for one that .npy files cannot hold.

@@ -427,17 +427,23 @@ static bool visit_marks(void *ctx, uint64_t block)
     return found != 0;
 }
 
+bool sl_scan_ascend(const void *ids, enum sl_dtype dtype, uint64_t n, int threads)
+{
+    const size_t bytes = sl_dtype_bytes(dtype);
+    if (n < 2)
+        return true;
+    struct pass p = {.data = (const char *)ids + bytes, .n = n - 1, .elem_bytes = bytes};
+    p.check = bytes == 4 ? (struct check){any_descent32, first_descent32}
+                         : (struct check){any_descent64, first_descent64};
+    return run_pass(&p, threads) == SL_SCAN_OK;
+}
+
 int sl_scan_duplicates(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_t n_nodes,
                        int threads, uint64_t *first)
 {
     *first = SL_SCAN_OK;
-    if (n < 2)
-        return SL_OK;
-    size_t bytes = sl_dtype_bytes(dtype);
-    struct pass ascending = {.data = (const char *)ids + bytes, .n = n - 1, .elem_bytes = bytes};
-    ascending.check = bytes == 4 ? (struct check){any_descent32, first_descent32}
-                                 : (struct check){any_descent64, first_descent64};
-    if (run_pass(&ascending, threads) == SL_SCAN_OK)
+    const size_t bytes = sl_dtype_bytes(dtype);
+    if (sl_scan_ascend(ids, dtype, n, threads))
         return SL_OK;
 
     struct marks m = {.ids = ids, .dtype = dtype, .n = n};

@@ -58,6 +58,9 @@ uint64_t sl_scan_weights(const float *w, uint64_t n, int threads);
 uint64_t sl_scan_offsets(const uint64_t *offsets, uint64_t n_offsets, uint64_t n_edges, int threads,
                          uint64_t *max_degree);
 
+// Whether each id, of type I32, U32, I64 or U64, is larger than the one before it.
+bool sl_scan_ascend(const void *ids, enum sl_dtype dtype, uint64_t n, int threads);
+
 /*
  * Position of the first id that occurred before, in a list of n ids that are all below n_nodes.
  * Lists in ascending order, the usual case, cost one pass; others a bit for each vertex as well.

@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <xxhash.h>
-
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/open_file.h"
@@ -45,11 +43,6 @@ struct opened {
     int fd;
     struct sl_stripe_head head;
 };
-
-static uint64_t ns_of(struct timespec t)
-{
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int check_first(const struct sl_stripes *s, const struct sl_stripe_head *h)
 {
@@ -117,10 +110,8 @@ static int open_one(struct sl_stripes *s, uint32_t number, struct opened *all)
                        f->path, number, s->n);
     SL_TRY(fd);
     all[number].fd = fd;
-    f->bytes = (uint64_t)st.st_size;
-    f->inode = (uint64_t)st.st_ino;
-    f->mtime_ns = ns_of(st.st_mtim);
-    f->ctime_ns = ns_of(st.st_ctim);
+    f->id = sl_file_id_of(&st);
+    SL_TRY(sl_file_id_check(f->path, f->was, &st));
     const ssize_t n = pread(fd, &all[number].head, sizeof all[number].head, 0);
     if (n < 0)
         return sl_fail_errno(SL_EIO, errno, "%s: cannot be read", f->path);
@@ -131,12 +122,12 @@ static int open_one(struct sl_stripes *s, uint32_t number, struct opened *all)
     s->matrix_bytes =
         all[0].head.rows * all[0].head.columns * sl_dtype_bytes((enum sl_dtype)all[0].head.dtype);
     const uint64_t wanted = sl_stripes_file_bytes(s, number);
-    if (f->bytes == wanted)
+    if (f->id.bytes == wanted)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "%s: has %" PRIu64 " bytes, wanted %" PRIu64
                    ": an incomplete copy: copy the file again",
-                   f->path, f->bytes, wanted);
+                   f->path, f->id.bytes, wanted);
 }
 
 static int map_units(const struct sl_stripes *s, const struct opened *all, char *base)
@@ -153,19 +144,6 @@ static int map_units(const struct sl_stripes *s, const struct opened *all, char 
     return SL_OK;
 }
 
-// Stands for all files: another one where any of them is another one.
-static void sum_up(const struct sl_stripes *s, uint64_t set, struct sl_npy *out)
-{
-    uint64_t words[1 + 4 * SL_STRIPES_MAX] = {set};
-    for (uint32_t i = 0; i < s->n; i++) {
-        const struct sl_stripe *f = &s->file[i];
-        memcpy(&words[1 + 4 * i], (uint64_t[]){f->bytes, f->inode, f->mtime_ns, f->ctime_ns}, 32);
-        out->mtime_ns = SL_MAX(out->mtime_ns, f->mtime_ns);
-        out->ctime_ns = SL_MAX(out->ctime_ns, f->ctime_ns);
-    }
-    out->inode = XXH3_64bits(words, (1 + 4 * (size_t)s->n) * sizeof *words);
-}
-
 static int map_all(struct sl_stripes *s, struct opened *all, struct sl_npy *out)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -177,7 +155,6 @@ static int map_all(struct sl_stripes *s, struct opened *all, struct sl_npy *out)
                                        .data_bytes = s->matrix_bytes};
     out->n_elems = h->rows * h->columns;
     out->file_bytes = SL_MAX(s->matrix_bytes, (uint64_t)1);
-    sum_up(s, h->set, out);
     // The place for all units; PROT_NONE, so it is no memory.
     void *base = mmap(NULL, out->file_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

@@ -28,8 +28,9 @@ enum {
 };
 
 struct sl_stripe {
-    char *path; // (owned) as it is opened
-    uint64_t bytes, inode, mtime_ns, ctime_ns;
+    char *path;                   // (owned) as it is opened
+    struct sl_file_id id;         // as it was then
+    const struct sl_file_id *was; // before, where it was looked at before; else NULL. Borrowed
 };
 
 // A zeroed struct is none.
@@ -65,9 +66,9 @@ static inline void sl_stripes_place(uint64_t unit_bytes, uint32_t n, uint64_t at
 }
 
 /*
- * Maps all files of s->file[0 .. n).path as one matrix; *out is then as of an .npy file, with an
- * inode and times that change when those of any file do. Errors name the file: SL_ENOENT,
- * SL_EFORMAT for one that is none, cut, of another set or in another's place; SL_ENOMEM.
+ * Maps all files of s->file[0 .. n).path as one matrix; *out is then as of an .npy file. Errors
+ * name the file: SL_ENOENT, SL_EFORMAT for one that is none, cut, of another set or in another's
+ * place, SL_ECHANGED for one that is not what it was; SL_ENOMEM.
  */
 int sl_stripes_map(struct sl_stripes *s, struct sl_npy *out);
 void sl_stripes_fini(struct sl_stripes *s); // the paths; the mapping is sl_npy_close()'s

@@ -28,14 +28,12 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/open_file.h"
 #include "common/base/failpoint.h"
 #include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 
 enum {
-    CONFIG_BYTES_MAX = 16 << 20,
     LEAVE_MS = 1000, // for a last message to reach the broker
     LOOK_MS = 1000,
     END_MS = 60000, // for the broker to end a job that cannot go on
@@ -136,17 +134,6 @@ static int arm_death_signal(pid_t broker)
     return SL_OK;
 }
 
-// All workers share the descriptor's position, which is left alone.
-static int read_config(struct sl_worker *w)
-{
-    SL_TRY(sl_read_whole_file(SL_WORKER_FD_CONFIG, "the job", CONFIG_BYTES_MAX, &w->config_json,
-                              &w->config_bytes));
-    if (w->config_bytes == 0)
-        return sl_fail(SL_EFORMAT, "reading the job from descriptor %d: found 0 bytes",
-                       SL_WORKER_FD_CONFIG);
-    return SL_OK;
-}
-
 static int connect_to_broker(struct sl_worker *w, const char *endpoint)
 {
     char key[SL_BUS_KEY_TEXT];
@@ -192,8 +179,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     SL_TRY(sl_isa_init());
 
     SL_TRY(connect_to_broker(w, a.endpoint));
-    SL_TRY(read_config(w));
-    return SL_OK;
+    return sl_assignment_read(SL_WORKER_FD_CONFIG, &w->told);
 }
 
 // --- messages ------------------------------------------------------------------------------------
@@ -362,7 +348,7 @@ void sl_worker_fini(struct sl_worker *w)
         pthread_mutex_destroy(&t->lock);
         free(t);
     }
-    free(w->config_json);
+    sl_assignment_fini(&w->told);
     memset(w, 0, sizeof *w);
 }
 

@@ -8,7 +8,7 @@
  *
  * (--broker: whose death is its own; --start: workers of this role started before it in this job)
  * with inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker has
- * heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON), SL_WORKER_FD_DOORBELL
+ * heard from every worker), SL_WORKER_FD_CONFIG (assignment.h), SL_WORKER_FD_DOORBELL
  * (eventfd), SL_WORKER_FD_ACTS (a file that is empty, or as large as the arena's activations and
  * holds them once the arena is there), SL_WORKER_FD_KEY (bus_key.h), and from SL_WORKER_FD_SHARED on a file for each array that
  * the first worker who needs it makes for all (enum sl_shared, shared_array.h). Standard error is a
@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "common/ipc/arena.h"
+#include "common/ipc/assignment.h"
 #include "common/ipc/bus.h"
 #include "common/ipc/stats.h"
 
@@ -66,8 +67,7 @@ struct sl_worker {
     uint32_t role_index; // "sampler 0"
     uint32_t device;     // index into the configuration's devices
     char name[32];       // "sampler 0"
-    char *config_json;   // owned; NUL-terminated
-    size_t config_bytes;
+    struct sl_assignment told;
     uint64_t start_ns;
     // trainers: measured on the probe block, before Ready
     uint64_t step_bytes, t_train_ns;

@@ -277,20 +277,15 @@ int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_
 }
 
 // Opens a file that is to be the one that was mapped.
-static int open_part(const char *path, const struct sl_stripe *was, struct sl_row_part *out)
+static int open_part(const char *path, const struct sl_file_id *was, struct sl_row_part *out)
 {
     struct stat st;
     int fd = sl_open_regular_file(path, &st);
     SL_TRY(fd);
-    const uint64_t mtime_ns =
-        (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
-    if (st.st_ino != was->inode || (uint64_t)st.st_size != was->bytes ||
-        mtime_ns != was->mtime_ns) {
+    int rc = sl_file_id_check(path, was, &st);
+    if (rc < 0) {
         close(fd);
-        return sl_fail(SL_EFORMAT,
-                       "%s: was replaced or changed since it was opened: leave it as it is while "
-                       "a job uses it, and start the job again",
-                       path);
+        return rc;
     }
     *out = (struct sl_row_part){path, fd, was->bytes};
     return SL_OK;
@@ -311,14 +306,14 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
     int rc = SL_OK;
     *out = NULL;
     if (stripes->n == 0) {
-        const struct sl_stripe was = {NULL, npy->file_bytes, npy->inode, npy->mtime_ns, 0};
         snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
-        rc = open_part(path, &was, &file.part[0]);
+        rc = open_part(path, &npy->id, &file.part[0]);
         file.n = rc == SL_OK;
     } else {
         file.offset = SL_STRIPE_HEAD_BYTES;
         for (; rc == SL_OK && file.n < stripes->n; file.n += rc == SL_OK)
-            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n], &file.part[file.n]);
+            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n].id,
+                           &file.part[file.n]);
     }
     if (rc < 0) {
         close_parts(&file);

@@ -26,7 +26,7 @@
  * threads, which read what has not come; a file system that refuses direct reads is read through
  * the page cache. Either for as long as the reader lives, with a line in the log. What the drive
  * cannot read is asked for twice more; then it is SL_EIO with file and offset. A file that has
- * become shorter, or is another one than was mapped, is SL_EFORMAT. A drive that says nothing for
+ * become shorter is SL_EFORMAT, another one than was mapped SL_ECHANGED. A drive that says nothing for
  * SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then; nor is it after a stop in
  * the middle of a read, whose buffers stay until the process ends.
  */
@@ -40,7 +40,7 @@
 
 struct sl_row_reader;
 
-// The features of a data set. SL_EFORMAT when the file is not the one that was mapped; SL_ENOENT,
+// The features of a data set. SL_ECHANGED when the file is not the one that was mapped; SL_ENOENT,
 // SL_EACCES, SL_EIO, SL_ENOMEM.
 int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
                        struct sl_row_reader **out);

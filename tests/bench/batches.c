@@ -104,7 +104,7 @@ static void run(const struct options *o)
     struct epoch *drawn = must(calloc(2 * (size_t)o->epochs, sizeof *drawn));
     struct epoch *gathered = drawn + o->epochs;
     b->o = o;
-    must_ok(sl_topology_open(&b->topology, o->path, false, -1, sl_kernels_cpu(), 0));
+    must_ok(sl_topology_open(&b->topology, o->path, NULL, false, -1, sl_kernels_cpu(), 0));
     sl_topology_expect_draws(&b->topology);
     const struct sl_vertex_list *train = &b->topology.dataset.split[SL_SPLIT_TRAIN];
     b->n_batches = (uint32_t)sl_div_up(train->n, o->batch);

@@ -90,7 +90,7 @@ static void prepare(struct run *r)
     c.model.heads = 8;
     c.model.self_loops = true;
     sl_kernels_set_threads((int)o->threads);
-    must_ok(sl_dataset_open(o->dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 0, &r->ds));
+    must_ok(sl_dataset_open(o->dataset, SL_NEED_TRAINING, SL_CHECK_CACHED, 0, &r->ds));
     must_ok(sl_objective_init(&r->objective, &c, &r->ds));
     must_ok(sl_model_init(&r->model, &c, r->ds.feat_dim, &r->objective, sl_device_host(),
                           sl_kernels_cpu()));

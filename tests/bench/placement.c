@@ -273,7 +273,7 @@ int main(int argc, char **argv)
         usage();
     struct sl_topology t;
     struct visits v;
-    must_ok(sl_topology_open(&t, argv[optind], false, -1, sl_kernels_cpu(), 0));
+    must_ok(sl_topology_open(&t, argv[optind], NULL, false, -1, sl_kernels_cpu(), 0));
     count_all(&o, &t, &v);
     printf("%s: %" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64 " read in an epoch\n",
            t.dataset.name, v.n_nodes, v.row_bytes, v.total / v.n_epochs);

@@ -401,6 +401,11 @@ BAD_DATA = [
     ("train-floats", change("train_idx", lambda a: a.astype(np.float64)), ["train_idx.npy"]),
     ("val-too-large", put("val_idx", 2, 1 << 40), ["val_idx.npy"]),
     ("test-too-large", put("test_idx", 2, 400), ["test_idx.npy", "400"]),
+    (
+        "validated-on-what-was-trained-on",
+        lambda folder, arrays: np.save(os.path.join(folder, "val_idx.npy"), arrays["train_idx"]),
+        ["train_idx.npy and val_idx.npy share 200 vertices", '"splits": "overlap"'],
+    ),
     ("label-too-large", put("node_label", 7, 9), ["node_label.npy", "9", "7"]),
     ("label-negative", put("node_label", 7, -2), ["node_label.npy", "-2", "7"]),
     ("nan", put("node_feat", (11, 3), np.nan), ["node_feat.npy", "nan", "11"]),

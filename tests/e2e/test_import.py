@@ -7,13 +7,14 @@ on).
 
 import gzip
 import io
+import json
 import os
 import random
 import zipfile
 
 import numpy as np
 
-from harness import cases, timeout
+from harness import cases, read_json, timeout
 from test_bad_input import refused
 from test_data_tools import check_dataset, leftovers
 
@@ -458,6 +459,27 @@ def test_graphbolt(box):
     known = np.isin(np.arange(N), np.concatenate([np.arange(10), arrays["train"]]))
     assert (made["node_label"] == np.where(known, np.arange(N) % 3, -1)).all()
     assert "test_idx" not in made
+
+
+def test_lists_that_share_vertices(box):
+    """They are imported as they are, which is told; what the import and the refusal say to do
+    helps."""
+    arrays = graphbolt(box)
+    np.save(box.path("raw", "val.npy"), arrays["train"][:10])
+    np.save(box.path("raw", "val_label.npy"), arrays["train"][:10] % 3)
+    result = box.sluice("import", "graphbolt", "raw", "--out", "made").ok()
+    told = "train_idx.npy and val_idx.npy share 10 vertices (50, 51, 52, 53, 54, ...)"
+    assert told in result.out and '"splits": "overlap"' in result.out, result
+    result = box.sluice("inspect", "made")
+    assert result.rc == 2 and told in result.err, result
+    metadata = dict(read_json(box.path("made", "metadata.json")), splits="overlap")
+    with open(box.path("made", "metadata.json"), "w") as file:
+        json.dump(metadata, file)
+    box.sluice("inspect", "made").ok()
+    box.sluice("reorder", "made", "--by", "degree", "--out", "ordered").ok()
+    box.sluice("inspect", "ordered").ok()
+    box.sluice("import", "graphbolt", "raw", "--split", "0.5,0.2", "--out", "drawn").ok()
+    box.sluice("inspect", "drawn").ok()
 
 
 @cases("pairs", "columns", "csv")

@@ -88,6 +88,29 @@ START_TEST(inspect_describes_a_data_set)
 }
 END_TEST
 
+START_TEST(inspect_tells_what_lists_share)
+{
+    int rc;
+    tiny_begin();
+    WRITE_I64("test_idx.npy", 1, 3, 0);
+    ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect", dir)), 2);
+    assert_message_has("train_idx.npy and test_idx.npy share 2 vertices (1, 3), val_idx.npy and "
+                       "test_idx.npy share 1 vertex (0)");
+    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
+                                "\"num_classes\": 2, \"splits\": \"overlap\"}");
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert(number(json, "overlap.train_test") == 2 && number(json, "overlap.val_test") == 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "overlap")), 2);
+    cJSON_Delete(json);
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    char *text = capture_end();
+    assert_has(text, "train and test share 2 vertices (1, 3)");
+    assert_has(text, "validation and test share 1 vertex (0)");
+    free(text);
+}
+END_TEST
+
 START_TEST(inspect_describes_several_labels)
 {
     int rc;
@@ -338,6 +361,7 @@ int main(void)
     Suite *s = suite_create("cli_inspect");
     TCase *t = add_case(s, "inspect");
     tcase_add_test(t, inspect_describes_a_data_set);
+    tcase_add_test(t, inspect_tells_what_lists_share);
     tcase_add_test(t, inspect_describes_several_labels);
     tcase_add_test(t, inspect_describes_numbers);
     tcase_add_test(t, inspect_counts_vertices_whose_edges_weigh_nothing);

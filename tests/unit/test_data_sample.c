@@ -90,13 +90,9 @@ START_TEST(a_record_says_how_much_was_looked_at)
     uint64_t checked;
     write_ring(UINT64_MAX, 0);
     sl_dataset_sampling = (struct sl_dataset_sampling){1, 5 * BLOCK};
-    must(open_ring(SL_CHECK_TRUST, &checked)); // whoever is trusted has looked as usual
-    ck_assert_uint_eq(checked, 5 * BLOCK);
     ck_assert_uint_eq(remembered(SL_CHECK_CACHED), 5 * BLOCK);
     ck_assert_uint_eq(remembered(SL_CHECK_FULL), all);
     must(open_ring(SL_CHECK_CACHED, &checked));
-    ck_assert_uint_eq(checked, all);
-    must(open_ring(SL_CHECK_TRUST, &checked));
     ck_assert_uint_eq(checked, all);
 }
 END_TEST

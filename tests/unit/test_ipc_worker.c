@@ -17,6 +17,7 @@
 enum { SOON_MS = 60000, STEP_BYTES = 12345, T_TRAIN_NS = 678 };
 
 static const char job[] = "{\"name\": \"job\"}";
+static const char record[] = "{\"files\": []}";
 static char endpoint[128];
 static char key[SL_BUS_KEY_TEXT];
 static struct sl_bus *broker;
@@ -39,7 +40,8 @@ static int sleep_until_stopped(struct sl_worker *w, char *slot)
         return 12;
     w->step_bytes = STEP_BYTES;
     w->t_train_ns = T_TRAIN_NS;
-    if (strcmp(w->config_json, job) != 0 || sl_worker_ready(w) < 0)
+    if (strcmp(w->told.job, job) != 0 || strcmp(w->told.record, record) != 0 ||
+        sl_worker_ready(w) < 0)
         return 13;
     for (;;) {
         uint32_t seen = sl_event_read(&w->arena.h->work);
@@ -81,8 +83,8 @@ static void start_child(char *slot)
                                  .payload_bytes = SL_ARENA_CHUNK_BYTES};
     create_arena(&spec);
     sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
-    int config = memfd_create("config", 0);
-    ck_assert_int_eq(write(config, job, strlen(job)), (ssize_t)strlen(job));
+    int config = sl_assignment_make(job, record);
+    ck_assert_int_ge(config, 0);
     child = fork();
     if (child == 0) {
         // Out of the way first: these may stand where the worker expects others.

@@ -318,7 +318,7 @@ START_TEST(a_file_that_was_replaced_is_refused)
     ck_assert_float_eq(out[2], 4);
     sl_row_reader_close(r);
     ck_assert_int_eq(rename(other, file), 0);
-    expect_error(sl_row_reader_open(&ds, &options, &r), SL_EFORMAT, file, "replaced");
+    expect_error(sl_row_reader_open(&ds, &options, &r), SL_ECHANGED, file, "replaced");
     sl_npy_close(&files.npy[SL_FILE_FEAT]);
     snprintf(command, sizeof command, "rm -r %s", dir);
     ck_assert_int_eq(system(command), 0);
