@@ -112,10 +112,13 @@ static void close_threads(struct sl_row_reader *r)
     s->quit = true;
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->lock);
-    if (r->broken)
-        return; // they hang in the kernel
     for (uint32_t i = 0; i < s->n; i++)
-        pthread_join(s->threads[i].thread, NULL);
+        if (r->broken)
+            pthread_detach(s->threads[i].thread); // it may hang in the kernel
+        else
+            pthread_join(s->threads[i].thread, NULL);
+    if (r->broken)
+        return;
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->over);
     pthread_mutex_destroy(&s->lock);
