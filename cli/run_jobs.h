@@ -3,8 +3,8 @@
  *
  * The process table is the register: `sluice run` starts its broker with --job, --output and
  * --endpoint, and with the bus's key in a descriptor, which the kernel shows to its user alone, as
- * is everybody whom the broker's socket lets in. So there is no file that a killed job could leave behind, and
- * nothing that could be out of date.
+ * is everybody whom the broker's socket lets in. So there is no file that a killed job could leave
+ * behind, and nothing that could be out of date.
  *
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
  * one, and no others.

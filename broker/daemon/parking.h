@@ -28,8 +28,8 @@ struct sl_parking {
     struct sl_parked list[SL_PARKED_MAX]; // (n) in the order in which they came
 };
 
-// Parks a request, which is copied; job as above. SL_EAGAIN: too many, or too large together; SL_ERANGE: too large;
-// SL_ENOMEM.
+// Parks a request, which is copied; job as above. SL_EAGAIN: too many, or too large together;
+// SL_ERANGE: too large; SL_ENOMEM.
 int sl_parking_add(struct sl_parking *p, const struct sl_bus_peer *peer, uint64_t job,
                    const Sl__Control__Envelope *request);
 

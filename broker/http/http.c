@@ -17,8 +17,8 @@
  *                 the socket down; libmicrohttpd then sees its end and closes it.
  *   from where    loopback alone, and guard.h
  *   whose         the kernel is asked who has the other end (peer.h). Other users are told nothing
- *                 but the page's own files without the token, or unless --http-open, and have a part
- *                 of connections and streams, so that they cannot keep the job's user out
+ *                 but the page's own files without the token, or unless --http-open, and have a
+ *                 part of connections and streams, so that they cannot keep the job's user out
  *
  * INVARIANT. A connection's descriptor is shut down only while it is in the list, under the list's
  * lock; it leaves the list before it is closed. So no other connection that got the same number can

@@ -30,9 +30,8 @@ function drawLink() {
   set($("link"),
       isStatic           ? "" :
           server.refused ? "not let in" :
-          server.lost    ? (over ?
-                                "the job has ended, and its server with it" :
-                                "connection lost: the daemon is gone or out of reach; trying again") :
+          server.lost    ? (over ? "the job has ended, and its server with it" :
+                                   "connection lost: the daemon is gone or away; trying again") :
           server.hello   ? "live" :
                            "connecting");
 }

@@ -35,7 +35,8 @@
  *
  * FAILURE. What is malformed, foreign or too large is dropped, counted and logged (refusal.h),
  * never answered. Another protocol version is answered: who asks learns that it is a matter of
- * versions. The answer is never answered itself. A peer that dies is found by the kernel (pidfd, death signal), not by this file.
+ * versions. The answer is never answered itself. A peer that dies is found by the kernel (pidfd,
+ * death signal), not by this file.
  */
 #include "common/ipc/bus.h"
 
@@ -74,6 +75,8 @@ enum {
 };
 
 enum { LOCAL, TCP, N_SOCKETS };
+
+_Static_assert((int)SL_OUTGOING_NAME_BYTES == (int)SL_BUS_NAME_BYTES, "a peer's name");
 
 struct sl_bus {
     void *context;
@@ -387,7 +390,8 @@ static int send_envelope(struct sl_bus *bus, const struct sl_bus_peer *to,
         return sl_fail(SL_ERANGE, "control bus: message of %zu bytes; at most %u can be sent",
                        bytes, largest_sent(bus));
     zmq_msg_t payload;
-    int rc = sl_outgoing_message(bus->outgoing, to, bytes, &payload);
+    int rc =
+        sl_outgoing_message(bus->outgoing, to ? to->id : NULL, to ? to->n : 0, bytes, &payload);
     if (rc < 0)
         return rc; // a peer that does not read is no error to trace
     sl__control__envelope__pack(body, zmq_msg_data(&payload));

@@ -5,8 +5,9 @@
  * nothing left behind), a daemon on a socket in its runtime directory; workers and clients connect
  * a DEALER. Every message is one protobuf Envelope that carries the protocol version; anything else
  * is dropped and counted. Only processes of the same user can connect, to a job's broker only those
- * that have the job's key (bus_key.h), and over TCP only clients whose key is known. No call blocks: a peer that does not read loses
- * messages, never the broker's time. A bus belongs to one thread.
+ * that have the job's key (bus_key.h), and over TCP only clients whose key is known. No call
+ * blocks: a peer that does not read loses messages, never the broker's time. A bus belongs to one
+ * thread.
  */
 #ifndef SL_COMMON_IPC_BUS_H
 #define SL_COMMON_IPC_BUS_H

@@ -9,11 +9,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/error.h"
 
 struct lying {
-    struct sl_bus_peer peer;
+    uint8_t peer[SL_OUTGOING_NAME_BYTES];
+    size_t n_peer;
     _Atomic uint64_t bytes;
 };
 
@@ -46,29 +48,31 @@ static void let_go(void *data, void *hint)
 }
 
 // The peer's place, or one that is free; NULL when there is none.
-static struct lying *find(struct sl_outgoing *o, const struct sl_bus_peer *to)
+static struct lying *find(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer)
 {
     struct lying *idle = NULL;
     for (int i = 0; i < SL_OUTGOING_PEERS; i++) {
         struct lying *l = &o->peers[i];
         if (atomic_load_explicit(&l->bytes, memory_order_relaxed) == 0)
             idle = idle ? idle : l;
-        else if (sl_bus_same_peer(&l->peer, to))
+        else if (l->n_peer == n_peer && memcmp(l->peer, peer, n_peer) == 0)
             return l;
     }
-    if (idle)
-        idle->peer = *to;
+    if (idle) {
+        memcpy(idle->peer, peer, n_peer);
+        idle->n_peer = n_peer;
+    }
     return idle;
 }
 
-int sl_outgoing_message(struct sl_outgoing *o, const struct sl_bus_peer *to, size_t bytes,
+int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer, size_t bytes,
                         zmq_msg_t *out)
 {
-    if (!to || bytes < SL_OUTGOING_COUNTED_BYTES)
+    if (n_peer == 0 || bytes < SL_OUTGOING_COUNTED_BYTES)
         return zmq_msg_init_size(out, bytes) == 0
                    ? SL_OK
                    : sl_fail(SL_ENOMEM, "control bus: no memory for a message of %zu bytes", bytes);
-    struct lying *l = find(o, to);
+    struct lying *l = find(o, peer, n_peer);
     if (!l ||
         atomic_load_explicit(&l->bytes, memory_order_relaxed) + bytes > SL_OUTGOING_PEER_BYTES)
         return SL_EAGAIN;

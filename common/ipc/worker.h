@@ -10,9 +10,9 @@
  * with inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker has
  * heard from every worker), SL_WORKER_FD_CONFIG (assignment.h), SL_WORKER_FD_DOORBELL
  * (eventfd), SL_WORKER_FD_ACTS (a file that is empty, or as large as the arena's activations and
- * holds them once the arena is there), SL_WORKER_FD_KEY (bus_key.h), and from SL_WORKER_FD_SHARED on a file for each array that
- * the first worker who needs it makes for all (enum sl_shared, shared_array.h). Standard error is a
- * pipe to the broker, which keeps the log.
+ * holds them once the arena is there), SL_WORKER_FD_KEY (bus_key.h), and from SL_WORKER_FD_SHARED
+ * on a file for each array that the first worker who needs it makes for all (enum sl_shared,
+ * shared_array.h). Standard error is a pipe to the broker, which keeps the log.
  *
  * A worker asks the kernel to kill it when its broker dies, says Hello, waits for Attach, maps the
  * arena, says Ready, and works until the abort word or a Stop message. A thread listens to the
