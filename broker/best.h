@@ -20,10 +20,10 @@
 struct sl_best {
     bool has;
     uint32_t epoch;
-    enum sl_measure measure; // that the values are of; SL_MEASURE_COUNT: an older checkpoint's
     double value;
-    double mark;     // of the last evaluation that was progress
-    uint32_t waited; // evaluations since that one
+    double mark;             // of the last evaluation that was progress
+    uint32_t waited;         // evaluations since that one
+    enum sl_measure measure; // that the values are of; SL_MEASURE_COUNT: an older checkpoint's
 };
 
 // Takes an evaluation's value. True when it is the best one so far.

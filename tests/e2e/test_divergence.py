@@ -88,8 +88,8 @@ def test_sums_of_gpus_too(box):
     """Gradients summed from GPU to GPU, of emulated ones."""
     split = {"samplers": 1, "trainers": 2, "switching": False}
     updates = {"exchange": "nccl", "batches_per_update": 2}
-    job = gpu_job(box, [CPU, gpu(0), gpu(1)], allocation=split, updates=updates, epochs=9, **TOO_LARGE)
-    job["evaluate"] = {"every": 0}
+    changes = {"allocation": split, "updates": updates, "epochs": 9, **TOO_LARGE}
+    job = gpu_job(box, [CPU, gpu(0), gpu(1)], **changes, evaluate={"every": 0})
     result, report = run_gpu(box, job, SLUICE_SIMT_DEVICES="4")
     assert result.rc == 1 and "is not finite" in report["message"], str(result)
     assert_nothing_wrong_is_left(box, job["output"])
@@ -179,8 +179,10 @@ def test_who_is_no_better_than_the_majority_says_so(box):
     result.ok()
     assert len(report["warnings"]) == 2, report["warnings"]
     for what, text in zip(("validation", "test"), report["warnings"]):
-        share = np.bincount(arrays["node_label"][arrays[f"{what[:3] if what[0] == 'v' else what}_idx"]])
-        wanted = f"is no better than the {share.max() / share.sum():.4g} that always answering class"
+        list_of = {"validation": "val_idx", "test": "test_idx"}[what]
+        counts = np.bincount(arrays["node_label"][arrays[list_of]])
+        share = counts.max() / counts.sum()
+        wanted = f"is no better than the {share:.4g} that always answering class"
         assert text.startswith(f"the {what}'s accuracy, ") and wanted in text, (text, wanted)
         assert f"warning     {text}\n" in result.out, str(result)
     good = box.run(small_job(box.shared_dataset("planted"), output="runs/good"))

@@ -180,7 +180,7 @@ def report_folder(box):
 
 TASKS = [
     ("classes", some_unlabelled, "multiclass", 4, of_classes, "accuracy"),
-    ("two-classes", a_rare_class, "multiclass", 2, of_classes, "accuracy"),
+    ("two-classes", a_rare_class, "multiclass", 2, of_classes, "roc_auc"),
     ("labels", several_labels, "multilabel", 5, of_labels, "micro_f1"),
     ("numbers", numbers, "regression", 2, of_numbers, "loss"),
 ]

@@ -1,5 +1,4 @@
-// What the best constant answer has, by hand and by scikit-learn's DummyClassifier; and what is said
-// of jobs that are no better.
+// What the best constant answer has, by hand; and what is said of jobs that are no better.
 #include "broker/baseline.h"
 
 #include <check.h>

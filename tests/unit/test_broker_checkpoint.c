@@ -67,7 +67,7 @@ static void setup(void)
                                     .params = values,
                                     .n_state = 2,
                                     .state = {state[0], state[1]},
-                                    .best = {true, 3, 1.0 / 3, 0.1, 2},
+                                    .best = {true, 3, 1.0 / 3, 0.1, 2, SL_MEASURE_MACRO_F1},
                                     .best_params = best,
                                     .has_digest = true};
     for (int i = 0; i < SL_PHASES_DIGEST_BYTES; i++)
@@ -114,6 +114,7 @@ START_TEST(what_is_written_comes_back)
     ck_assert_double_eq(c.best.value, 1.0 / 3); // to the last bit
     ck_assert_double_eq(c.best.mark, 0.1);
     ck_assert_uint_eq(c.best.waited, 2);
+    ck_assert_int_eq(c.best.measure, SL_MEASURE_MACRO_F1);
     ck_assert_int_eq(memcmp(c.digest, snapshot.digest, sizeof c.digest), 0);
     ck_assert_uint_eq(c.samplers, 1);
     ck_assert_uint_eq(c.trainers, 3);
@@ -126,6 +127,19 @@ START_TEST(what_is_written_comes_back)
     ck_assert_int_eq(memcmp(p, values, sizeof p), 0);
     ck_assert_int_eq(memcmp(s, state, sizeof s), 0);
     ck_assert_int_eq(memcmp(b, best, sizeof b), 0);
+    sl_checkpoint_close(&c);
+}
+END_TEST
+
+// An older version did not say by which metric the best epoch was found.
+START_TEST(an_older_one_has_no_metric)
+{
+    struct sl_checkpoint c;
+    snapshot.best.measure = SL_MEASURE_COUNT;
+    write_version(43, 2);
+    must(sl_checkpoint_open(dir, "000000000043", &c));
+    ck_assert(c.best.has);
+    ck_assert_int_eq(c.best.measure, SL_MEASURE_COUNT);
     sl_checkpoint_close(&c);
 }
 END_TEST
@@ -648,6 +662,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_set_timeout(c, 30);
     tcase_add_test(c, what_is_written_comes_back);
+    tcase_add_test(c, an_older_one_has_no_metric);
     tcase_add_test(c, counters_are_the_batches_trained);
     tcase_add_test(c, nothing_but_the_beginning_may_be_there);
     tcase_add_test(c, the_newest_are_kept);
