@@ -2,10 +2,10 @@
 
 A test is a function `test_*(box)`. Its box is an empty folder that is also the working directory,
 TMPDIR and cache of every command that the test starts, and an environment variable that marks those
-commands and all their descendants. Where the kernel allows it they have a /dev/shm of their own: what
-is in it is theirs, whatever else the machine runs. When the test returns, the box proves that nothing
-is left: no marked process, no name in that /dev/shm, no file in TMPDIR, no report of a sanitizer.
-Folder and processes go away in any case, so that a failing test does not spoil the next one.
+commands and all their descendants. Where the kernel allows it they have a /dev/shm of their own:
+what is in it is theirs, whatever else the machine runs. When the test returns, the box proves that
+nothing is left: no marked process, no name in that /dev/shm, no file in TMPDIR, no report of a
+sanitizer. Folder and processes go away in any case, so that a failing test does not spoil the next.
 
 Time-outs are for a quick machine and a plain build; `SLOW` stretches them for sanitizers.
 """
@@ -338,8 +338,8 @@ class Box:
     # ---- as somebody else -----------------------------------------------------------------------
 
     def open_to_all(self):
-        """Anybody may use the box and run the programs, also where these stand in a folder that only
-        root may enter."""
+        """Anybody may use the box and run the programs, also where these stand in a folder that
+        only root may enter."""
         for folder in (self.folder, self.temp, self.logs, self.path("cache")):
             os.chmod(folder, 0o777)
         if not enterable_by_all(self.folder):
@@ -550,8 +550,8 @@ def gone(pid, seconds=PATIENCE):
 
 @functools.cache
 def own_shm():
-    """Gives this process, and what it starts, a /dev/shm of its own, empty, which goes with the last of
-    them. False where that cannot be had: only root may, and not in every container."""
+    """Gives this process, and what it starts, a /dev/shm of its own, empty, which goes with the
+    last of them. False where that cannot be had: only root may, and not in every container."""
     libc = ctypes.CDLL(None)
     libc.mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
     new_mounts, private, no_suid_no_devices = 0x20000, 0x44000, 0x6  # linux/sched.h, linux/mount.h
