@@ -1,9 +1,9 @@
-"""What a box proves of /dev/shm: its own processes left nothing there, whatever others do."""
+"""What a box proves of /dev/shm, whatever others do; what it offers to tests that give root up."""
 
 import os
 import subprocess
 
-from harness import Running, Skip
+from harness import ROOT, Running, Skip, copy_programs
 
 
 def elsewhere(*command):
@@ -35,3 +35,17 @@ def test_names_in_dev_shm_are_those_of_the_box(box):
     Running(box, ["/bin/touch", "/dev/shm/left"], box.environment()).wait().ok()
     assert complaint(box) == "names are left in /dev/shm: ['left']"
     os.remove("/dev/shm/left")
+
+
+def test_nobody_runs_programs_from_where_only_root_may_go(box):
+    if os.getuid() != 0:
+        raise Skip("only root gives privileges up")
+    copy_programs(box.path("secret"))
+    os.chmod(box.path("secret"), 0o700)
+    done = subprocess.run(
+        [os.path.join(ROOT, "tests", "e2e", "run.py"), "data_tools.inspect_in_a_folder"],
+        env=box.environment({"BIN": box.path("secret", "bin")}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "\n1 passed, 0 failed, 0 skipped\n" in done.stdout, done
