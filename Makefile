@@ -40,13 +40,15 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # ---- set-up: only demo and check install packages; everything else says what is missing -----------
-# A stamp keeps the second time quick; scripts/setup checks the package list against it.
-GOALS := $(filter-out clean help uninstall,$(or $(MAKECMDGOALS),all))
+# A stamp keeps the second time quick; scripts/setup checks the package list against it. A goal is asked
+# for what it needs alone: the plug-in for nvcc, which says itself what it misses.
+GOALS := $(filter-out clean help uninstall plugin,$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 CHECKS  := $(filter check check-all,$(GOALS))
+TESTING := $(filter tests check check-all thread-tests coverage bench lint fuzz soak bundle cuda-figures $(BIN)/tests/%,$(GOALS))
 INSTALL := $(and $(filter check check-all demo,$(GOALS)),$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,yes))
-LISTS   := scripts/packages $(if $(filter-out all demo man plugin bundle install deb,$(GOALS)),scripts/packages.tests) \
-           $(if $(CHECKS),--maybe scripts/packages.check)
+LISTS   := scripts/packages $(if $(TESTING),scripts/packages.tests) $(if $(filter deb,$(GOALS)),scripts/packages.deb) \
+           $(if $(CHECKS),--maybe scripts/packages.check scripts/packages.deb)
 ifneq ($(shell scripts/setup $(if $(INSTALL),install,look) $(LISTS) >&2 && echo ok),ok)
 $(error set-up failed; the message above says what is missing)
 endif
@@ -56,8 +58,9 @@ PKGS := liburing libuv libzmq libprotobuf-c libcjson hwloc zlib libzip yaml-0.1 
 ifneq ($(GOALS),)
 PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
-CHECK_LIBS := $(shell pkg-config --libs check)
 endif
+# Of test programs alone, so not asked for before one is linked, and then once.
+CHECK_LIBS = $(eval CHECK_LIBS := $(shell pkg-config --libs check))$(CHECK_LIBS)
 
 CSTD    := -std=c17 -D_GNU_SOURCE
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \

@@ -36,8 +36,9 @@ static void release(void *state)
 static const struct sl_option options[] = {
     {.name = "nodes", AT(UINT, nodes), .placeholder = "N", .min = 1, .max = SL_GENERATE_NODES_MAX,
      .help = "number of vertices"},
-    {.name = "edges", AT(UINT, edges), .placeholder = "M", .min = 1, .max = 1e13,
-     .no_default = true, .help = "number of edges to draw"},
+    {.name = "edges", AT(UINT, edges), .placeholder = "M", .min = 0, .max = 1e13,
+     SL_OPTION_GIVEN(sl_generate, edges_given), .no_default = true,
+     .help = "number of edges to draw, 0 for the same vertices without any"},
     {.name = "feat-dim", AT(UINT, feat_dim), .placeholder = "D", .max = 65536,
      .help = "features of a vertex, 0 for none"},
     {.name = "classes", AT(UINT, classes), .placeholder = "C", .max = 1e6,

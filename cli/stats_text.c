@@ -275,10 +275,13 @@ static void print_stages(const struct sl_stats *s, FILE *out)
 static void print_workers(const struct sl_stats *s, FILE *out)
 {
     struct sl_table t;
-    sl_table_init(&t, "l l r r l", (const char *[]){"worker", "state", "busy", "batches/s", "at"});
+    sl_table_init(&t, "l r l r r l",
+                  (const char *[]){"worker", "process", "state", "busy", "batches/s", "at"});
     for (const struct sl_stats_worker *w = s->workers; w < s->workers + s->n_workers; w++) {
-        char rate[SL_UNITS_BYTES];
-        sl_table_row(&t, "%s|%s|%.0f %%|%s|%s", w->name, w->state,
+        char rate[SL_UNITS_BYTES], process[SL_UNITS_BYTES] = "-";
+        if (isfinite(w->pid))
+            snprintf(process, sizeof process, "%.0f", w->pid);
+        sl_table_row(&t, "%s|%s|%s|%.0f %%|%s|%s", w->name, process, w->state,
                      isfinite(w->busy) ? 100 * w->busy : 0,
                      sl_units_count(rate, SL_MAX(w->batches_per_second, 0)), w->batch);
     }

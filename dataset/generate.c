@@ -64,10 +64,15 @@ void sl_generate_fini(struct sl_generate *run)
 
 int sl_generate_check_edges(const struct sl_generate *run, const char *option, bool given)
 {
-    if (run->edges && given)
+    if (run->edges_given && given)
         return sl_fail(SL_EINVAL, "generate %s: --edges and --%s both given: leave one out",
                        run->kind->name, option);
     return SL_OK;
+}
+
+uint64_t sl_generate_n_edges(const struct sl_generate *run, double wanted)
+{
+    return run->edges_given ? run->edges : (uint64_t)SL_MAX(llround(wanted), 1ll);
 }
 
 // ---- weights ------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ struct sl_generate {
     uint64_t memory_bytes;
     uint64_t threads; // 0 = all
     uint64_t nodes;   // 0 = not given
-    uint64_t edges;   // 0 = not given
+    uint64_t edges;   // 0 = none
+    bool edges_given; // else the kind decides their number
     uint64_t feat_dim, classes;
     double train_ratio, val_ratio;
 
@@ -94,6 +95,8 @@ int sl_generate_run(struct sl_generate *run);
 
 // SL_EINVAL when --edges was given and so was the kind's own option that decides their number.
 int sl_generate_check_edges(const struct sl_generate *run, const char *option, bool given);
+// How many edges to draw: what --edges says, else what the kind wants, one at least.
+uint64_t sl_generate_n_edges(const struct sl_generate *run, double wanted);
 
 // Options of the kinds that draw by a power law and whose features tell classes apart, of fields
 // `degree`, `degree_given`, `exponent`, `homophily` and `noise`; `help` says whose they are.

@@ -269,7 +269,7 @@ static int prepare(struct sl_generate *run, void *context, struct sl_generator *
     double wanted = c->degree * (double)c->n_nodes;
     *out = (struct sl_generator){
         .n_nodes = c->n_nodes,
-        .n_edges = run->edges ? run->edges : (uint64_t)SL_MAX(llround(wanted), 1ll),
+        .n_edges = sl_generate_n_edges(run, wanted),
         .dedup = true,
         .feat_dim = c->features.dim,
         .n_classes = c->n_classes,

@@ -179,7 +179,7 @@ static int prepare(struct sl_generate *run, void *context, struct sl_generator *
     double wanted = p->degree * (double)p->n_nodes / (p->directed ? 1 : 2);
     *out = (struct sl_generator){
         .n_nodes = p->n_nodes,
-        .n_edges = run->edges ? run->edges : (uint64_t)SL_MAX(llround(wanted), 1ll),
+        .n_edges = sl_generate_n_edges(run, wanted),
         .both_ways = !p->directed,
         .dedup = !p->multi_edges,
         .feat_dim = p->features.dim,

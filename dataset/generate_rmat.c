@@ -193,7 +193,7 @@ static int prepare(struct sl_generate *run, void *context, struct sl_generator *
     sl_scramble_init(&r->scramble, r->n_nodes, r->seed, 0);
     *out = (struct sl_generator){
         .n_nodes = r->n_nodes,
-        .n_edges = run->edges ? run->edges : r->edge_factor * r->n_nodes,
+        .n_edges = sl_generate_n_edges(run, (double)r->edge_factor * (double)r->n_nodes),
         .dedup = r->dedup,
         .feat_dim = r->feat_dim,
         .n_classes = r->n_classes,

@@ -47,9 +47,7 @@ class Case:
 
     def count(self, status, said):
         """(passed, failed, skipped) of an exit status (negative: a signal; None: too late)."""
-        if status == SKIPPED:
-            return 0, 0, 1
-        return (1, 0, 0) if status == 0 else (0, 1, 0)
+        return count_one(status, said)
 
 
 class Program(Case):
@@ -66,7 +64,7 @@ class Program(Case):
 
     def count(self, status, said):
         passed, failed, skipped = self.of(status, said)
-        return passed, failed or int(status != 0), skipped
+        return passed, failed or int(status not in (0, SKIPPED)), skipped
 
 
 def count_check(status, text):
@@ -79,6 +77,11 @@ def count_check(status, text):
     if checks == 0 and bad == 0:
         bad = 1  # a test program without a test proves nothing
     return max(checks - bad - skipped, 0), bad, skipped
+
+
+def count_one(status, text):
+    """The exit status alone, whatever numbers are said."""
+    return (0, 0, 1) if status == SKIPPED else (int(status == 0), int(status != 0), 0)
 
 
 def count_plain(status, text):
@@ -99,7 +102,8 @@ def lines_of_failure(text):
 class Skips:
     """Which skips are expected: lines `CONDITION: PATTERN` of a file, # starts a comment.
 
-    PATTERN is a case's name as the shell would match it. CONDITION is one of those that hold here.
+    PATTERN is a case's name as the shell would match it. CONDITION is one of `holds`: whether it
+    does here, asked when it matters.
     """
 
     def __init__(self, path, holds):
@@ -112,13 +116,14 @@ class Skips:
                     sys.exit(
                         f"{path}:{number}: '{line}': wanted CONDITION: PATTERN, of {list(holds)}"
                     )
-                if line and holds[condition]:
-                    self.patterns.append(pattern)
+                if line:
+                    self.patterns.append((condition, pattern))
 
     def expected(self, name):
         # Brackets are part of names (cases), not of patterns.
         return any(
-            fnmatch.fnmatchcase(name, re.sub(r"[\[\]]", "?", pattern)) for pattern in self.patterns
+            fnmatch.fnmatchcase(name, re.sub(r"[\[\]]", "?", pattern)) and self.holds[condition]()
+            for condition, pattern in self.patterns
         )
 
 

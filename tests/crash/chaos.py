@@ -161,6 +161,7 @@ ROUNDS = {"board": board_round, "nccl": group_rounds.one_round}
 def one_round(suite, number, seed, options):
     folder = os.path.join(suite, f"box-{number}")
     box = harness.Box(folder, f"{os.getpid()}.{number}.{time.time_ns()}", suite)
+    box.enter()
     try:
         line = ROUNDS[options.exchange](box, random.Random(seed))
         print(f"seed {seed}: {line}", flush=True)

@@ -92,6 +92,7 @@ def main():
         for name in options.cases:
             mark = f"{os.getpid()}.{time.time_ns()}"
             box = harness.Box(os.path.join(suite, name), mark, suite)
+            box.enter()
             begin = time.monotonic()
             try:
                 deaths = resumes = runs = 0

@@ -331,6 +331,7 @@ def main():
     os.environ.update(ALLOCATOR)
     suite = tempfile.mkdtemp(prefix="sluice-soak-")
     box = harness.Box(os.path.join(suite, "box"), f"{os.getpid()}.{time.time_ns()}", suite)
+    box.enter()
     try:
         wrong = soak(box, options)
     except AssertionError as error:

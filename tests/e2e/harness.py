@@ -2,15 +2,17 @@
 
 A test is a function `test_*(box)`. Its box is an empty folder that is also the working directory,
 TMPDIR and cache of every command that the test starts, and an environment variable that marks those
-commands and all their descendants. When the test returns, the box proves that nothing is left: no
-marked process, no new name in /dev/shm, no file in TMPDIR, no report of a sanitizer. Folder and
-processes go away in any case, so that a failing test does not spoil the next one.
+commands and all their descendants. Where the kernel allows it they have a /dev/shm of their own:
+what is in it is theirs, whatever else the machine runs. When the test returns, the box proves that
+nothing is left: no marked process, no name in that /dev/shm, no file in TMPDIR, no report of a
+sanitizer. Folder and processes go away in any case, so that a failing test does not spoil the next.
 
 Time-outs are for a quick machine and a plain build; `SLOW` stretches them for sanitizers.
 """
 
-import glob
+import ctypes
 import fcntl
+import functools
 import json
 import os
 import re
@@ -27,6 +29,7 @@ BIN = os.path.abspath(os.environ.get("BIN") or os.path.join(ROOT, "build", "bin"
 SAN = os.environ.get("SAN", "")
 SLOW = {"": 1, "undefined": 2, "address": 5, "thread": 15}[SAN]
 MARK = "SLUICE_TEST_MARK"
+NOBODY = 65534  # user and group
 SHARED_DATA = os.path.abspath(
     os.environ.get("SLUICE_TEST_DATA") or os.path.join(ROOT, "..", "shared", "data")
 )
@@ -207,7 +210,12 @@ class Box:
         self.numbers = 0
         for path in (self.temp, self.logs, os.path.join(folder, "cache")):
             os.makedirs(path)
-        self.shm_before = set(os.listdir("/dev/shm"))
+        self.programs, self.suppressions = BIN, os.path.join(ROOT, "tests", "sanitizers")
+        self.own_shm = False
+
+    def enter(self):
+        """In the process of the test, before anything is started."""
+        self.own_shm = own_shm()
 
     # ---- commands -------------------------------------------------------------------------------
 
@@ -241,7 +249,7 @@ class Box:
         )
         if SAN:
             report = self.path("sanitizer")
-            supp = os.path.join(ROOT, "tests", "sanitizers")
+            supp = self.suppressions
             env["ASAN_OPTIONS"] = (
                 f"log_path={report}:exitcode=99:detect_leaks=1:handle_abort=1:"
                 "detect_stack_use_after_return=1:allocator_may_return_null=1"
@@ -257,7 +265,7 @@ class Box:
         return env
 
     def start(self, *arguments, env=None, program="sluice"):
-        path = os.path.join(BIN, program)
+        path = os.path.join(self.programs, program)
         if not os.path.exists(path):
             raise AssertionError(f"{path} is not there: build it with `make`")
         return Running(self, [path, *map(str, arguments)], self.environment(env))
@@ -299,17 +307,22 @@ class Box:
 
     # ---- shared between the tests of one run ----------------------------------------------------
 
-    def shared_dataset(self, name, **arguments):
-        """A data set that several tests read; built by the first of them."""
-        final = os.path.join(self.suite, f"data-{name}")
+    def shared_folder(self, name, fill):
+        """A folder that several tests read; fill(path) makes it for the first of them."""
+        final = os.path.join(self.suite, name)
         if not os.path.isdir(final):
             scratch = f"{final}.{os.getpid()}"
-            write_dataset(scratch, planted(**arguments), name=name)
+            fill(scratch)
             try:
                 os.rename(scratch, final)
             except OSError:  # somebody else was quicker
                 shutil.rmtree(scratch)
         return final
+
+    def shared_dataset(self, name, **arguments):
+        return self.shared_folder(
+            f"data-{name}", lambda path: write_dataset(path, planted(**arguments), name=name)
+        )
 
     def shared_value(self, name, compute):
         """A JSON value that several tests need; computed by the first of them, others wait."""
@@ -322,6 +335,26 @@ class Box:
                     json.dump(value, file)
                 os.rename(f"{final}.part", final)
         return read_json(final)
+
+    # ---- as somebody else -----------------------------------------------------------------------
+
+    def open_to_all(self):
+        """Anybody may use the box and run the programs, also where these stand in a folder that
+        only root may enter."""
+        for folder in (self.folder, self.temp, self.logs, self.path("cache")):
+            os.chmod(folder, 0o777)
+        if not enterable_by_all(self.folder):
+            raise Skip(f"{self.folder} (TMPDIR) stands where only root may enter")
+        copies = self.shared_folder("programs", copy_programs)
+        self.programs, self.suppressions = os.path.join(copies, "bin"), copies
+
+    def without_privileges(self):
+        """The rest of this test is done by nobody: permissions mean nothing to root."""
+        if os.getuid() == 0:
+            self.open_to_all()
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
 
     # ---- what is left ---------------------------------------------------------------------------
 
@@ -399,9 +432,8 @@ class Box:
 
     def assert_nothing_left(self):
         self.until_gone()
-        names = set(os.listdir("/dev/shm")) - self.shm_before
-        names = [name for name in names if not used_elsewhere(name)]
-        assert not names, f"/dev/shm has new names: {sorted(names)}"
+        names = sorted(os.listdir("/dev/shm")) if self.own_shm else []
+        assert not names, f"names are left in /dev/shm: {names}"
         left = []
         for folder, _, files in os.walk(self.temp):
             left += [os.path.join(folder, name) for name in files]
@@ -517,19 +549,44 @@ def gone(pid, seconds=PATIENCE):
         os.close(fd)
 
 
-def used_elsewhere(name):
-    """Whether a name in /dev/shm is another user's, or one that a living process has mapped. Asked
-    when no process of the test is left."""
-    path = f"/dev/shm/{name}"
-    try:
-        if os.stat(path).st_uid != os.getuid():
+@functools.cache
+def own_shm():
+    """Gives this process, and what it starts, a /dev/shm of its own, empty, which goes with the
+    last of them. False where that cannot be had: only root may, and not in every container."""
+    libc = ctypes.CDLL(None)
+    libc.mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
+    new_mounts, private, no_suid_no_devices = 0x20000, 0x44000, 0x6  # linux/sched.h, linux/mount.h
+    return (
+        libc.unshare(new_mounts) == 0
+        and libc.mount(None, b"/", None, private, None) == 0
+        and libc.mount(b"shm", b"/dev/shm", b"tmpfs", no_suid_no_devices, b"mode=1777") == 0
+    )
+
+
+def can_mount():
+    """Whether tests have mounts of their own here; asked in a process that ends with the answer."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if own_shm() else 1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def enterable_by_all(folder):
+    """Whether anybody may go through all folders on the way into this one."""
+    while os.stat(folder).st_mode & 1:
+        if folder == "/":
             return True
-    except FileNotFoundError:
-        return True
-    for maps in glob.glob("/proc/[0-9]*/maps"):
-        if f" {path}" in text_of(maps):
-            return True
+        folder = os.path.dirname(folder)
     return False
+
+
+def copy_programs(folder):
+    """The programs, and what sanitizers must not report, into a folder that all may read."""
+    os.makedirs(os.path.join(folder, "bin"))
+    for role in ("", "-broker", "-sampler", "-trainer"):
+        shutil.copy(os.path.join(BIN, f"sluice{role}"), os.path.join(folder, "bin"))
+    for name in ("lsan.supp", "tsan.supp"):
+        shutil.copy(os.path.join(ROOT, "tests", "sanitizers", name), folder)
 
 
 def marked_processes(mark, folder=None):

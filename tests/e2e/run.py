@@ -58,6 +58,7 @@ class Test(pool.Case):
             print(f"SKIP: under SAN={harness.SAN}: {why}")
             return pool.SKIPPED
         try:
+            self.box.enter()
             self.function(self.box, *self.arguments)
             self.box.assert_nothing_left()
             return 0
@@ -154,6 +155,7 @@ class Suite:
     def __init__(self, keep=False):
         self.folder = tempfile.mkdtemp(prefix="sluice-tests-")
         os.chmod(self.folder, 0o755)  # some tests give their privileges up
+        os.umask(0o022)
         self.keep = Test.keep = keep
         Test.suite = self.folder
 

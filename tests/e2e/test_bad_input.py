@@ -182,23 +182,10 @@ def test_folder_with_something_else_in_it_is_kept(box):
     assert os.listdir(box.path("mine")) == ["thesis.txt"]
 
 
-def without_privileges(box):
-    """Makes the rest of this test run as nobody; permissions mean nothing to root."""
-    if os.getuid() == 0:
-        for folder in (box.folder, box.temp, box.logs, box.path("cache")):
-            os.chmod(folder, 0o777)
-        os.setgid(65534)
-        os.setuid(65534)
-        from harness import BIN
-
-        if not os.access(os.path.join(BIN, "sluice"), os.X_OK):
-            raise Skip("the build folder cannot be read without privileges")
-
-
 def test_no_permission_to_write_the_output(box):
     config = small_job(box.shared_dataset("small"), output="locked/run")
     os.makedirs(box.path("locked"), mode=0o555)
-    without_privileges(box)
+    box.without_privileges()
     refuse_job(box, config, "locked", ("permission", "denied"), output="locked/run")
 
 
@@ -206,7 +193,7 @@ def test_no_permission_to_write_the_report(box):
     config = small_job(box.shared_dataset("small"))
     os.makedirs(box.path("locked"), mode=0o555)
     path = box.job(config)
-    without_privileges(box)
+    box.without_privileges()
     result = box.sluice("run", path, "--report", "locked/report.json")
     refused(box, result, "--report", "locked", ("permission", "denied"))
 
@@ -215,7 +202,7 @@ def test_no_permission_to_read_the_data(box):
     dataset = write_dataset(box.path("data"), planted(n=200))
     os.chmod(os.path.join(dataset, "node_feat.npy"), 0)
     path = box.job(small_job(dataset))
-    without_privileges(box)
+    box.without_privileges()
     refused(box, box.sluice("run", path), "node_feat.npy", ("permission", "denied"))
 
 

@@ -203,11 +203,7 @@ def test_inspect_a_graph_without_features(box):
 def test_inspect_in_a_folder_that_can_not_be_written(box):
     dataset = write_dataset(box.path("data"), planted(n=300))
     os.chmod(dataset, 0o555)
-    if os.getuid() == 0:
-        for folder in (box.folder, box.temp, box.logs, box.path("cache")):
-            os.chmod(folder, 0o777)
-        os.setgid(65534)
-        os.setuid(65534)
+    box.without_privileges()
     for _ in range(2):
         box.sluice("inspect", dataset).ok()
 

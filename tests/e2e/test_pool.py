@@ -27,7 +27,8 @@ class Case(pool.Case):
 
 folder, deadline, skips_file, *wanted = sys.argv[1:]
 pool.ended_by_signals()
-known = pool.Skips(skips_file, {{"no moon": True, "a moon": False}}) if skips_file else None
+holds = {{"no moon": lambda: True, "a moon": lambda: False}}
+known = pool.Skips(skips_file, holds) if skips_file else None
 runs = pool.Pool(folder, 2, float(deadline) or None, known)
 pairs = [each.partition(":") for each in wanted]
 runs.run([Case(name, float(limit or 1000)) for name, _, limit in pairs])

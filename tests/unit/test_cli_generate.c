@@ -104,6 +104,28 @@ START_TEST(another_seed_makes_another_graph)
 }
 END_TEST
 
+// What the features alone allow is asked of these: a vertex is the same with and without edges.
+START_TEST(no_edges_leave_the_vertices_as_they_are)
+{
+    static const char *const files[] = {"node_feat.npy", "node_label.npy", "train_idx.npy",
+                                        "val_idx.npy", "test_idx.npy"};
+    const char *kind = sl_generator_kinds[_i]->name;
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", kind, "--out", in_dir("a"), "--nodes", "3000",
+                  "--classes", "5", "--feat-dim", "7", "-q"));
+    generated(RUN(sl_command_generate, "generate", kind, "--out", in_dir("b"), "--nodes", "3000",
+                  "--classes", "5", "--feat-dim", "7", "-q", "--edges", "0"));
+    same_datasets("a", "b", SL_COUNT_OF(files), files);
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    ck_assert_uint_gt(ds.n_edges, 3000);
+    sl_dataset_close(&ds);
+    open_dataset("b", SL_NEED_TRAINING, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 3000);
+    ck_assert_uint_eq(ds.n_edges, 0);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
 // ---- shape: R-MAT -------------------------------------------------------------------------------
 
 static int descending(const void *a, const void *b)
@@ -592,6 +614,7 @@ static const struct {
     {{"planted", "--nodes", "5", "--classes", "4"}, SL_EINVAL, "2 vertices each"},
     {{"planted", "--classes", "0"}, SL_EINVAL, "wanted 1 class or more"},
     {{"planted", "--edges", "5", "--degree", "3"}, SL_EINVAL, "leave one out"},
+    {{"planted", "--edges", "0", "--degree", "3"}, SL_EINVAL, "leave one out"},
     {{"planted", "--homophily", "1.2"}, SL_ERANGE, "--homophily"},
     {{"planted", "--nodes", "4294967295"}, SL_ERANGE, "wanted 1 to 4294967294"},
     {{"planted", "--memory", "1000"}, SL_ERANGE, "--memory"},
@@ -827,6 +850,7 @@ int main(void)
     tcase_add_loop_test(t, rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
     tcase_add_loop_test(t, citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
     tcase_add_test(t, another_seed_makes_another_graph);
+    tcase_add_loop_test(t, no_edges_leave_the_vertices_as_they_are, 0, (int)sl_generator_n_kinds);
     t = add_case(s, "shape");
     tcase_add_test(t, rmat_degrees_are_skewed);
     tcase_add_test(t, rmat_ids_tell_nothing_about_degrees);

@@ -9,10 +9,10 @@ static const char full[] =
     "\"loss\": 1.23456, \"metric\": {\"name\": \"accuracy\", \"value\": 0.8125, \"epoch\": 2},"
     "\"best\": {\"value\": 0.82, \"epoch\": 1}, \"samplers\": 1, \"trainers\": 2,"
     "\"standby\": {\"there\": 1, \"awake\": 0}, \"devices\": [],"
-    "\"workers\": [{\"name\": \"sampler 0\", \"state\": \"working\", \"busy\": 0.9,"
-    "\"batch\": \"batch 17 of epoch 4\", \"batches_per_second\": 28.1},"
-    "{\"name\": \"trainer 0\", \"state\": \"waiting\", \"busy\": 0.25, \"batch\": null,"
-    "\"batches_per_second\": 14}],"
+    "\"workers\": [{\"name\": \"sampler 0\", \"pid\": 4194304, \"state\": \"working\","
+    "\"busy\": 0.9, \"batch\": \"batch 17 of epoch 4\", \"batches_per_second\": 28.1},"
+    "{\"name\": \"trainer 0\", \"pid\": null, \"state\": \"waiting\", \"busy\": 0.25,"
+    "\"batch\": null, \"batches_per_second\": 14}],"
     "\"stages\": {\"sample\": {\"busy\": 0.9, \"count\": 100, \"seconds\": 1.2, \"per_second\": 28,"
     "\"p50\": 0.01, \"p99\": 0.02}, \"train\": {\"busy\": 0.5, \"count\": 0, \"p50\": null}},"
     "\"rates\": {\"batches\": 28.1, \"edges\": 1e6, \"input_nodes\": 1e5, \"updates\": 0.8},"
@@ -124,7 +124,9 @@ START_TEST(a_page_has_it_all)
     assert_has(text, "machine    1.00 MiB of memory, 2.00 MiB at most; 1.7 cores busy\n");
     assert_has(text, "limit      trainers wait, and \"samplers\" draw\n");
     assert_has(text, "sample  90 %        28  10.0 ms  20.0 ms  samplers draw\n");
-    assert_has(text, "trainer 0  waiting  25 %         14\n");
+    // Whom to kill, or to look at with a debugger.
+    assert_has(text, "sampler 0  4194304  working  90 %       28.1  batch 17 of epoch 4\n");
+    assert_has(text, "trainer 0        -  waiting  25 %         14\n");
     ck_assert_ptr_null(strstr(text, "trainers compute")); // has not happened yet
 }
 END_TEST
