@@ -279,7 +279,9 @@ static void write_csc(const uint32_t (*edges)[2], size_t n, uint64_t n_nodes, bo
         must(sl_edge_sort_add(sort, 0, (uint64_t[]){sl_edge_key(edges[i][0], edges[i][1])}, NULL,
                               1));
     must(sl_edge_sort_finish(sort));
-    const struct sl_csc_plan plan = {.n_nodes = n_nodes, .dedup = dedup, .map = map};
+    const struct sl_csc_plan plan = {.n_nodes = n_nodes,
+                                     .duplicates = dedup ? SL_DUPLICATES_FIRST : SL_DUPLICATES_KEEP,
+                                     .map = map};
     must(sl_csc_write(&st, sort, &plan, &quiet, &out->summary));
     sl_edge_sort_destroy(sort);
     must(sl_npy_open(in_dir("indptr.npy"), &out->indptr));
