@@ -356,6 +356,8 @@ def test_isolated_and_hub_vertices(box):
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
     arrays["indices"] = np.concatenate(rows).astype(np.int64)
     arrays["train_idx"] = np.array([0, 3, 6, 9, 12])
+    for name in ("val_idx", "test_idx"):
+        arrays[name] = np.setdiff1d(arrays[name], arrays["train_idx"])
     dataset = write_dataset(box.path("hub"), arrays)
     result, report = box.run(small_job(dataset, **{"sampler.batch_size": 4}))
     result.ok()
