@@ -39,8 +39,8 @@ static const struct sl_option edge_options[] = {
      .help = "keep each edge once"},
     {.name = "duplicates", AT(CHOICE, duplicates), .choices = sl_duplicate_rules,
      SL_OPTION_GIVEN(sl_import, duplicates_given),
-     .help = "the weight of an edge that stands there several times and is kept once; reverse edges "
-             "that --symmetrise adds count only where the source has none"},
+     .help = "the weight of an edge that stands there several times and is kept once; reverse "
+             "edges that --symmetrise adds count only where the source has none"},
     {.name = "remove-self-loops", AT(FLAG, remove_self_loops),
      .help = "leave out edges from a vertex to itself"},
     {.name = "add-self-loops", AT(FLAG, add_self_loops),

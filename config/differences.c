@@ -70,9 +70,14 @@ static void compare(struct sl_config_differences *d, const char *above, const cJ
     char path[SL_KEY_PATH_BYTES];
     const cJSON *item;
     cJSON_ArrayForEach(item, found)
+    {
         compare_member(d, join(path, above, item), item, member(had, item));
-    cJSON_ArrayForEach(item, had) if (!member(found, item))
-        compare_member(d, join(path, above, item), NULL, item);
+    }
+    cJSON_ArrayForEach(item, had)
+    {
+        if (!member(found, item))
+            compare_member(d, join(path, above, item), NULL, item);
+    }
 }
 
 // The members of `had`, but of the keys that may change those of `config`.

@@ -21,9 +21,9 @@ struct sl_csc_summary {
     uint64_t n_loops_added;
 };
 
-// What becomes of equal edges: all are kept, or they become one, whose weight is the first of them in
-// the source, their sum, their largest or their mean. Where the source has an edge itself, reverse
-// edges that were made of others (SL_EDGE_REVERSE) do not count.
+// What becomes of equal edges: all are kept, or they become one, whose weight is the first of them
+// in the source, their sum, their largest or their mean. Where the source has an edge itself,
+// reverse edges that were made of others (SL_EDGE_REVERSE) do not count.
 enum sl_duplicates {
     SL_DUPLICATES_KEEP,
     SL_DUPLICATES_FIRST,

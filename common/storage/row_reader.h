@@ -26,9 +26,9 @@
  * threads, which read what has not come; a file system that refuses direct reads is read through
  * the page cache. Either for as long as the reader lives, with a line in the log. What the drive
  * cannot read is asked for twice more; then it is SL_EIO with file and offset. A file that has
- * become shorter is SL_EFORMAT, another one than was mapped SL_ECHANGED. A drive that says nothing for
- * SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then; nor is it after a stop in
- * the middle of a read, whose buffers stay until the process ends.
+ * become shorter is SL_EFORMAT, another one than was mapped SL_ECHANGED. A drive that says nothing
+ * for SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then; nor is it after a stop
+ * in the middle of a read, whose buffers stay until the process ends.
  */
 #ifndef SL_COMMON_STORAGE_ROW_READER_H
 #define SL_COMMON_STORAGE_ROW_READER_H

@@ -133,8 +133,8 @@ static void draw_two(struct self *s, const struct sl_draw_plan *p, uint32_t batc
     }
 }
 
-// Batches of the kinds whose turn it is, with each device others at first. a: bytes that were read of
-// others' parts; b: of the machine's memory.
+// Batches of the kinds whose turn it is, with each device others at first. a: bytes that were read
+// of others' parts; b: of the machine's memory.
 static struct crew_answer draw(struct self *s)
 {
     struct crew_answer before = {.b = counted(s->d, DEVICES)}, after = {0};
