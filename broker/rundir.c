@@ -54,6 +54,8 @@ static bool is_of_a_beginning(const char *name)
     return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0; // atomic_file.h
 }
 
+#define REPORT "report.json"
+
 // A file of ours that a killed broker has not finished: ".report.json.4711-3.tmp".
 static bool is_half_written(const char *name)
 {
@@ -135,16 +137,7 @@ static bool has_file(const char *path, const char *name)
 
 bool sl_rundir_is_reported(const char *path)
 {
-    char file[4200];
-    struct stat config, report;
-    snprintf(file, sizeof file, "%s/config.json", path);
-    bool there = stat(file, &config) == 0;
-    snprintf(file, sizeof file, "%s/report.json", path);
-    if (!there || stat(file, &report) != 0)
-        return false;
-    return report.st_mtim.tv_sec != config.st_mtim.tv_sec
-               ? report.st_mtim.tv_sec > config.st_mtim.tv_sec
-               : report.st_mtim.tv_nsec >= config.st_mtim.tv_nsec;
+    return has_file(path, REPORT);
 }
 
 static int check_empty(const char *path)
@@ -642,6 +635,17 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     return rc;
 }
 
+// Whoever finds report.json may believe that the run is over, whatever becomes of this part of it.
+static int set_report_aside(const char *path)
+{
+    char from[4200], to[4200];
+    snprintf(from, sizeof from, "%s/" REPORT, path);
+    snprintf(to, sizeof to, "%s/report.before.json", path);
+    if (rename(from, to) != 0 && errno != ENOENT)
+        return sl_fail_errno(SL_EIO, errno, "output: setting '%s' aside as '%s'", from, to);
+    return SL_OK;
+}
+
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint)
 {
@@ -651,6 +655,8 @@ int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config
         return give_up(dir, rc);
     clear_leftovers(path);
     rc = sl_checkpoint_abandon_newer(path, checkpoint, &dir->n_abandoned);
+    if (rc == SL_OK)
+        rc = set_report_aside(path);
     if (rc == SL_OK)
         rc = make_log(dir);
     if (rc == SL_OK)

@@ -78,8 +78,7 @@ int sl_rundir_look(const char *path, enum sl_rundir_content *content);
 // Whether a single file could be written: its directory must exist and be writable.
 int sl_rundir_check_file(const char *path, const char *what);
 
-// Whether whoever had the directory last has left its report: one that is older than config.json is
-// of an earlier part of the run.
+// Whether whoever had the directory last has left its report.
 bool sl_rundir_is_reported(const char *path);
 
 // Creates the directory (and its parents), log/, config.json with the given text, metrics.jsonl and
@@ -89,7 +88,8 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 
 // For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
 // the epochs that are complete), events.jsonl goes on, checkpoints that are newer than the one that
-// it goes on from are set aside (checkpoint.h), everything else stays.
+// it goes on from are set aside (checkpoint.h), and so is report.json, which is of an earlier part of
+// the run, as report.before.json; everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint);
 

@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "broker/account.h"
 #include "broker/resume.h"
 #include "cli/job_choice.h"
 #include "cli/reach.h"
@@ -462,10 +463,15 @@ void sl_session_take_entry(struct sl_session *s, const cJSON *entry)
 static int explain_directory(const char *word)
 {
     struct sl_job_end end;
-    char why[2048], text[sizeof end.message + 64];
+    char outlook[SL_RESUME_OUTLOOK_BYTES], why[2048], text[sizeof end.message + 64];
     snprintf(why, sizeof why, "%s", sl_error_message());
     if (sl_job_end_read(word, &end) < 0)
-        return sl_fail(SL_ENOENT, "%s", why);
+        return sl_account_is_run(word) && sl_resume_outlook(word, outlook) == SL_OK
+                   ? sl_fail(SL_ENOENT,
+                             "job '%s': it does not run any more, and was ended before its report: "
+                             "the same 'sluice run' %s",
+                             word, outlook)
+                   : sl_fail(SL_ENOENT, "%s", why);
     return sl_fail(SL_ENOENT,
                    "job '%s': it does not run any more: %s: 'sluice report' and 'sluice logs' tell "
                    "more",

@@ -140,6 +140,8 @@ def test_who_waits_for_a_job_whose_broker_is_killed(box, older_report):
     result = waiting.wait()
     assert result.rc == 1, str(result)
     update = advised(result.err, r": the same 'sluice run' goes on from update (\d+)")[1]
+    late = box.sluice("wait", config["output"])  # by its directory
+    assert late.rc == 2 and f"the same 'sluice run' goes on from update {update}" in late.err, late
     again = box.run(config, "--dry-run")[0].ok()
     assert f"going on from update {update}," in again.err, str(again)
 

@@ -397,6 +397,10 @@ START_TEST(a_run_with_checkpoints_is_gone_on_with)
     ck_assert_uint_eq(run.n_abandoned, 1);
     ck_assert_msg(!exists(file), "a newer checkpoint is still one");
     sl_rundir_close(&run);
+    // A report is of the last part of a run, or there is none.
+    ck_assert(!sl_rundir_is_reported(path));
+    snprintf(file, sizeof file, "%s/report.before.json", path);
+    ck_assert_str_eq(read_all(file), "{}");
     snprintf(file, sizeof file, "%s/events.jsonl", path);
     ck_assert_str_eq(read_all(file), "{\"kind\":\"start\"}\n");
     snprintf(file, sizeof file, "%s/metrics.jsonl", path);
