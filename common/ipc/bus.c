@@ -390,11 +390,10 @@ static int send_envelope(struct sl_bus *bus, const struct sl_bus_peer *to,
         return sl_fail(SL_ERANGE, "control bus: message of %zu bytes; at most %u can be sent",
                        bytes, largest_sent(bus));
     zmq_msg_t payload;
-    int rc =
-        sl_outgoing_message(bus->outgoing, to ? to->id : NULL, to ? to->n : 0, bytes, &payload);
+    int rc = sl_outgoing_message(bus->outgoing, to ? to->id : NULL, to ? to->n : 0, body, bytes,
+                                 &payload);
     if (rc < 0)
         return rc; // a peer that does not read is no error to trace
-    sl__control__envelope__pack(body, zmq_msg_data(&payload));
     rc = to ? send_name(socket, to) : SL_OK;
     if (rc < 0) {
         zmq_msg_close(&payload);

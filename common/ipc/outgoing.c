@@ -3,6 +3,9 @@
  * own thread: the count of a peer is taken down there, and up by the thread that sends. Only the
  * latter gives places to peers, and only places whose count is zero, so a count belongs to one
  * peer until all of its messages have gone.
+ *
+ * Memory orders: whoever frees a message's bytes (let_go, acquire) has seen them written (the
+ * sender's count, release), whatever libzmq does between.
  */
 #include "common/ipc/outgoing.h"
 
@@ -43,7 +46,7 @@ static void let_go(void *data, void *hint)
 {
     struct head *head = hint;
     (void)data;
-    atomic_fetch_sub_explicit(&head->of->bytes, head->bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&head->of->bytes, head->bytes, memory_order_acq_rel);
     free(head);
 }
 
@@ -65,13 +68,15 @@ static struct lying *find(struct sl_outgoing *o, const uint8_t *peer, size_t n_p
     return idle;
 }
 
-int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer, size_t bytes,
-                        zmq_msg_t *out)
+int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer,
+                        const Sl__Control__Envelope *body, size_t bytes, zmq_msg_t *out)
 {
-    if (n_peer == 0 || bytes < SL_OUTGOING_COUNTED_BYTES)
-        return zmq_msg_init_size(out, bytes) == 0
-                   ? SL_OK
-                   : sl_fail(SL_ENOMEM, "control bus: no memory for a message of %zu bytes", bytes);
+    if (n_peer == 0 || bytes < SL_OUTGOING_COUNTED_BYTES) {
+        if (zmq_msg_init_size(out, bytes) != 0)
+            return sl_fail(SL_ENOMEM, "control bus: no memory for a message of %zu bytes", bytes);
+        sl__control__envelope__pack(body, zmq_msg_data(out));
+        return SL_OK;
+    }
     struct lying *l = find(o, peer, n_peer);
     if (!l ||
         atomic_load_explicit(&l->bytes, memory_order_relaxed) + bytes > SL_OUTGOING_PEER_BYTES)
@@ -84,6 +89,7 @@ int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_pee
         free(head);
         return sl_fail(SL_ENOMEM, "control bus: no memory for a message");
     }
-    atomic_fetch_add_explicit(&l->bytes, bytes, memory_order_relaxed);
+    sl__control__envelope__pack(body, (uint8_t *)(head + 1));
+    atomic_fetch_add_explicit(&l->bytes, bytes, memory_order_release);
     return SL_OK;
 }

@@ -22,9 +22,9 @@ struct sl_outgoing;
 struct sl_outgoing *sl_outgoing_new(void);   // NULL without memory
 void sl_outgoing_free(struct sl_outgoing *); // once its messages have gone; NULL is fine
 
-// A message of `bytes`, to be filled and sent. SL_EAGAIN: too much lies there for this peer. A
-// connected bus has no peers (n_peer 0), and nothing is counted.
-int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer, size_t bytes,
-                        zmq_msg_t *out);
+// The message of a body that takes `bytes`, to be sent. SL_EAGAIN: too much lies there for this
+// peer. A connected bus has no peers (n_peer 0), and nothing is counted.
+int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer,
+                        const Sl__Control__Envelope *body, size_t bytes, zmq_msg_t *out);
 
 #endif
