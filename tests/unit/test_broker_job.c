@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "broker/job.h"
@@ -12,6 +13,12 @@
 static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
 
 // What a client of the job saw.
+#ifdef __SANITIZE_THREAD__
+enum { THREAD_SANITIZED = 1 };
+#else
+enum { THREAD_SANITIZED = 0 };
+#endif
+
 static struct {
     pthread_t thread;
     struct sl_bus *bus; // the thread's while it runs
@@ -75,7 +82,10 @@ static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
         if (client.epochs++ == client.stop_at_epoch)
             client_send(bus, true);
         if (client.grow_bytes && !client.grown) {
-            client.grown = malloc(client.grow_bytes);
+            // Not of the heap, which a sanitizer keeps after free().
+            client.grown = mmap(NULL, client.grow_bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            ck_assert(client.grown != MAP_FAILED);
             memset(client.grown, 1, client.grow_bytes);
         }
         break;
@@ -650,7 +660,7 @@ START_TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
              number_behind(client.message, "with memory set to "));
     must(sl_checkpoint_list(output, &list));
     ck_assert_uint_ge(list.n, 1);
-    free(client.grown);
+    munmap(client.grown, client.grow_bytes);
     reset_client();
     client.resume = list.names[0];
     client.grow_bytes = 300 << 20;
@@ -660,7 +670,7 @@ START_TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
     ck_assert_msg(status == 130, "%d, with %s: %s", status, extra, client.message);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
     sl_checkpoint_list_fini(&list);
-    free(client.grown);
+    munmap(client.grown, client.grow_bytes);
 }
 END_TEST
 
@@ -674,7 +684,7 @@ START_TEST(without_checkpoints_a_raised_bound_takes_another_output)
                      1);
     ck_assert_msg(strstr(client.message, ", and with another output: there is no checkpoint"), "%s",
                   client.message);
-    free(client.grown);
+    munmap(client.grown, client.grow_bytes);
 }
 END_TEST
 
@@ -788,7 +798,10 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);
-    tcase_add_test(c, a_bound_that_is_outgrown_is_raised_on_the_way);
+    if (THREAD_SANITIZED)
+        printf("SKIP: a bound that is outgrown: ThreadSanitizer holds several bytes for each\n");
+    else
+        tcase_add_test(c, a_bound_that_is_outgrown_is_raised_on_the_way);
     tcase_add_test(c, without_checkpoints_a_raised_bound_takes_another_output);
     tcase_add_test(c, what_workers_copy_counts_to_the_bound);
     tcase_add_test(c, copies_count_to_the_bound_that_would_do);
