@@ -88,8 +88,8 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 
 // For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
 // the epochs that are complete), events.jsonl goes on, checkpoints that are newer than the one that
-// it goes on from are set aside (checkpoint.h), and so is report.json, which is of an earlier part of
-// the run, as report.before.json; everything else stays.
+// it goes on from are set aside (checkpoint.h), and so is report.json, which is of an earlier part
+// of the run, as report.before.json; everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint);
 
