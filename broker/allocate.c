@@ -15,10 +15,8 @@ static double ratio_of(const struct sl_profile *p)
     return p->t_sample > 0 ? p->t_train / p->t_sample : INFINITY;
 }
 
-struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
+static struct sl_roles formula(const struct sl_allocation_question *q)
 {
-    if (q->shape.n_cores)
-        return sl_shape_best(&q->shape).split;
     double k = ratio_of(&q->profile);
     uint32_t most = q->n_devices > 1 ? q->n_devices - 1 : 1;
     double samplers = isfinite(k) ? ceil((double)q->n_devices / (k + 1)) : 1;
@@ -29,6 +27,22 @@ struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
         n = feed < 1 ? 1 : feed > n ? n : (uint32_t)feed;
     }
     return (struct sl_roles){.samplers = n, .trainers = SL_MIN(q->n_devices - n, q->at_once)};
+}
+
+// The larger role gives way: the smaller one is who the others wait for.
+static struct sl_roles within_memory(const struct sl_allocation_question *q, struct sl_roles split)
+{
+    while (q->batches_held && sl_placement_batches(split) > q->batches_held &&
+           split.samplers + split.trainers > 2)
+        *(split.trainers >= split.samplers ? &split.trainers : &split.samplers) -= 1;
+    return split;
+}
+
+struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
+{
+    if (q->shape.n_cores)
+        return sl_shape_best(&q->shape).split;
+    return within_memory(q, formula(q));
 }
 
 char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_roles split,
@@ -153,7 +167,10 @@ static int describe(const struct sl_allocation_question *q, const struct sl_allo
     }
     bool all = a->formula.samplers + a->formula.trainers >= q->n_devices;
     char capped[64] = "";
-    if (!all)
+    if (!same(a->formula, formula(q)))
+        snprintf(capped, sizeof capped, ", as the arena has room for %llu mini-batches,",
+                 (unsigned long long)q->batches_held);
+    else if (!all)
         snprintf(capped, sizeof capped, ", of which %u can work at once,", q->at_once);
     return snprintf(out, bytes,
                     "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %u device%s / "

@@ -57,10 +57,11 @@ struct sl_allocation_question {
     struct sl_profile profile;
     uint32_t n_devices;
     bool switching;
-    uint64_t batches;     // of an epoch
-    uint32_t epochs_left; // after this one
-    uint32_t at_once;     // trainers that can work at the same time: batches of an update
-    uint64_t batch_size;  // seeds of a batch
+    uint64_t batches;      // of an epoch
+    uint32_t epochs_left;  // after this one
+    uint32_t at_once;      // trainers that can work at the same time: batches of an update
+    uint64_t batch_size;   // seeds of a batch
+    uint64_t batches_held; // that there is memory for; 0: not known
     struct sl_roles now;
     double move_seconds;            // what a change of the split costs
     struct sl_shape_question shape; // of a pool of cores, of which all of this is then asked
@@ -83,7 +84,8 @@ struct sl_allocation {
 };
 
 // The formula's split: no more trainers than can work at once, and then no more samplers than feed
-// those; devices that nobody could use have no role.
+// those; and no more workers than there is memory for mini-batches in their hands. Devices that
+// nobody could use have no role.
 struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q);
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split);
 // The model of forecasts, before it is scaled: an epoch's training.

@@ -26,6 +26,7 @@ bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delt
     }
     if (better) {
         best->has = true;
+        best->measure = measure;
         best->epoch = epoch;
         best->value = value;
     }

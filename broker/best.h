@@ -20,6 +20,7 @@
 struct sl_best {
     bool has;
     uint32_t epoch;
+    enum sl_measure measure; // that the values are of; SL_MEASURE_COUNT: an older checkpoint's
     double value;
     double mark;     // of the last evaluation that was progress
     uint32_t waited; // evaluations since that one

@@ -1,7 +1,6 @@
 #include "broker/capacity.h"
 
 #include "common/text/units.h"
-#include "broker/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -98,35 +97,64 @@ enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
     return SL_STORE_WAY_COPY;
 }
 
+// Of a mini-batch in the arena.
+static uint64_t block_room(uint64_t bytes)
+{
+    return sl_align_up(SL_MAX(bytes, 1u), SL_ARENA_CHUNK_BYTES);
+}
+
+uint64_t sl_capacity_batches(uint64_t payload_bytes, uint64_t block_bytes_max)
+{
+    return payload_bytes / block_room(block_bytes_max);
+}
+
+// `where`: of what was found; `mend`: what to do beside another size.
+static int check_split(uint64_t payload, uint64_t block_bytes_max, struct sl_roles split,
+                       const char *where, const char *mend)
+{
+    const uint64_t one = block_room(block_bytes_max), batches = sl_placement_batches(split);
+    const uint64_t least = saturating_product(one, batches);
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
+    if (payload >= least)
+        return SL_OK;
+    return sl_fail(SL_ENOMEM,
+                   "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured "
+                   "takes %s, and %u sampler%s and %u trainer%s hold %llu of them at once: set "
+                   "arena.memory to %llu%s",
+                   sl_units_exact_bytes(found, payload), where, sl_units_exact_bytes(wanted, least),
+                   sl_units_exact_bytes(block, one), split.samplers, split.samplers == 1 ? "" : "s",
+                   split.trainers, split.trainers == 1 ? "" : "s", (unsigned long long)batches,
+                   (unsigned long long)least, mend);
+}
+
+int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max, struct sl_roles split)
+{
+    return check_split(payload_bytes, block_bytes_max, split, "",
+                       " and go on from the last checkpoint (sluice resume), or ask for fewer "
+                       "workers");
+}
+
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
-    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
-    uint32_t samplers = need->samplers, trainers = SL_MAX(need->trainers, 1u);
-    uint64_t one = sl_align_up(SL_MAX(need->block_bytes_max, 1u), SL_ARENA_CHUNK_BYTES);
-    uint64_t batches_min = 2 * (uint64_t)trainers + samplers + 1;
-    uint64_t least = saturating_product(one, batches_min);
-    bool fixed = config->arena_bytes != 0;
+    static const char fewer[] = ", or take a smaller sampler.batch_size or sampler.fanout, or "
+                                "fewer workers",
+                      spares[] = " if the machine can spare it, or take a smaller "
+                                 "sampler.batch_size or sampler.fanout, or fewer workers";
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    const struct sl_roles split = {need->samplers, SL_MAX(need->trainers, 1u)};
+    const uint64_t one = block_room(need->block_bytes_max);
+    const uint64_t batches = SL_MAX(sl_placement_batches(split), need->batches_most);
     uint64_t payload = config->arena_bytes;
-    if (!fixed) {
-        uint64_t several =
-            saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES +
-                                        (reads(config) ? config->store.window : 0));
+    if (payload == 0) {
+        const uint64_t ahead = reads(config) ? config->store.window : 0;
+        uint64_t several = saturating_product(one, batches - 1 + SPARE_BATCHES + ahead);
         uint64_t epoch = whole_epoch(config, need);
         payload = SL_MIN(SL_MAX(several, epoch), available_bytes / AVAILABLE_SHARE);
     }
-    if (payload < least)
-        return sl_fail(
-            SL_ENOMEM,
-            "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured takes "
-            "%s, and %u sampler%s and %u trainer%s hold %llu of them at once: set arena.memory to "
-            "%llu%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
-            sl_units_exact_bytes(found, payload),
-            fixed ? "" : ", a quarter of the memory that is available",
-            sl_units_exact_bytes(wanted, least), sl_units_exact_bytes(block, one), samplers,
-            samplers == 1 ? "" : "s", trainers, trainers == 1 ? "" : "s",
-            (unsigned long long)batches_min, (unsigned long long)least,
-            fixed ? "" : " if the machine can spare it");
+    SL_TRY(check_split(payload, need->block_bytes_max, split,
+                       config->arena_bytes ? "" : ", a quarter of the memory that is available",
+                       config->arena_bytes ? fewer : spares));
 
     *out = (struct sl_arena_spec){
         .n_devices = config->n_devices,
@@ -190,5 +218,5 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
                    sl_units_exact_bytes(wanted, total),
                    sl_units_exact_bytes(found, available_bytes),
                    (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
-                   (unsigned long long)least);
+                   (unsigned long long)saturating_product(one, sl_placement_batches(split)));
 }

@@ -3,9 +3,12 @@
  *
  * Payload memory is what mini-batches lie in. A trainer holds two (the one it trains and the one it
  * extracts), a sampler one, and at least one must be able to lie ready: below that the job refuses
- * to start. "auto" takes 16 more, so that neither side waits for the other's hiccups; with
- * switching it takes a whole epoch's, so that sampling can be over before a sampler's device trains
- * (FGNN 5.3: 200 MB to 1.4 GB in the paper); within a quarter of the memory that is available.
+ * to start, and a larger split is refused while it runs, since its workers would take batches from
+ * one another. That is asked of every split that the job file names. "auto" takes 15 more than the
+ * largest split wants that the job may come to by itself, so that neither side waits for the
+ * other's hiccups; with switching it takes a whole epoch's, so that sampling can be over before a
+ * sampler's device trains (FGNN 5.3: 200 MB to 1.4 GB in the paper); within a quarter of the memory
+ * that is available.
  *
  * Features that are read from the drive have a cache of rows, which "auto" gives a quarter of the
  * memory that is available, and not more than all of them; it wants to know the batches that it
@@ -24,13 +27,15 @@
 
 #include <stdint.h>
 
+#include "broker/placement.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/store_way.h"
 #include "config/config.h"
 
 // What the workers said and what the plan of phases needs.
 struct sl_capacity_need {
-    uint32_t samplers, trainers;
+    uint32_t samplers, trainers; // of the largest split that the job file names
+    uint64_t batches_most;       // that the largest which it may come to has in hand; 0: that one
     uint64_t block_bytes_max, block_bytes_mean; // of the mini-batches measured
     uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
@@ -49,6 +54,13 @@ struct sl_capacity_need {
  */
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes);
+
+// Mini-batches of the largest size measured that so much payload holds.
+uint64_t sl_capacity_batches(uint64_t payload_bytes, uint64_t block_bytes_max);
+// While a job runs: SL_OK when it holds those that this split has in hand; SL_ENOMEM with the size
+// that would.
+int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max,
+                            struct sl_roles split);
 
 // What it depends on how features get to GPUs that train.
 struct sl_store_question {

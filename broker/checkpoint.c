@@ -234,6 +234,8 @@ static void add_best(cJSON *state, const struct sl_snapshot *s)
     }
     cJSON *best = cJSON_AddObjectToObject(state, "best");
     cJSON_AddNumberToObject(best, "epoch", s->best.epoch);
+    if (s->best.measure < SL_MEASURE_COUNT)
+        cJSON_AddStringToObject(best, "metric", sl_measure_key(s->best.measure));
     cJSON_AddNumberToObject(best, "value", s->best.value);
     cJSON_AddNumberToObject(best, "mark", s->best.mark);
     cJSON_AddNumberToObject(best, "waited", s->best.waited);
@@ -485,6 +487,16 @@ static int check_state(const struct sl_checkpoint *c)
                 : bad(c, "its SHA-256 is not the one that it says: it was damaged or edited");
 }
 
+// SL_MEASURE_COUNT where it does not say: an older version did not.
+static enum sl_measure measure_of(const cJSON *best)
+{
+    const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(best, "metric"));
+    enum sl_measure m = 0;
+    while (m < SL_MEASURE_COUNT && !(key && strcmp(key, sl_measure_key(m)) == 0))
+        m++;
+    return m;
+}
+
 static bool take_best(struct sl_checkpoint *c)
 {
     const cJSON *best = cJSON_GetObjectItemCaseSensitive(c->state, "best");
@@ -493,6 +505,7 @@ static bool take_best(struct sl_checkpoint *c)
     c->best.has = cJSON_IsObject(best);
     if (!c->best.has)
         return cJSON_IsNull(best);
+    c->best.measure = measure_of(best);
     c->best.value = cJSON_IsNumber(value) ? value->valuedouble : NAN;
     c->best.mark = cJSON_IsNumber(mark) ? mark->valuedouble : NAN;
     return get_u32(best, "epoch", &c->best.epoch) && get_u32(best, "waited", &c->best.waited);

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/divergence.h"
+#include "broker/learned.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
@@ -29,9 +31,20 @@ uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
     return bytes;
 }
 
-static void look_at_memory(struct sl_job *job)
+struct sl_usage_shared sl_job_shared(const struct sl_job *job)
 {
-    sl_memory_use_look(&job->memory, &job->crew);
+    struct sl_usage_shared shared = {0};
+    sl_usage_share(&shared, job->arena_fd);
+    sl_usage_share(&shared, job->acts_fd);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        sl_usage_share(&shared, job->shared_fd[i]);
+    return shared;
+}
+
+void sl_job_look_at_memory(struct sl_job *job)
+{
+    const struct sl_usage_shared shared = sl_job_shared(job);
+    sl_memory_use_look(&job->memory, &job->crew, &shared);
     if (job->arena_shared_bytes == 0)
         return; // there is no arena yet
     job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
@@ -42,7 +55,7 @@ uint64_t sl_job_memory_left(void *ctx)
 {
     struct sl_job *job = ctx;
     const uint64_t bound = job->config.memory_bytes;
-    look_at_memory(job);
+    sl_job_look_at_memory(job);
     return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
 }
 
@@ -64,7 +77,7 @@ void sl_job_check_memory(struct sl_job *job)
 void sl_job_sample_memory(struct sl_job *job)
 {
     if (job->config.memory_bytes == 0)
-        look_at_memory(job);
+        sl_job_look_at_memory(job);
     else if (job->arena.base)
         atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
     for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
@@ -98,19 +111,22 @@ static uint64_t batches_trained(struct sl_job *job)
 }
 
 // model.safetensors holds the final parameters, model.best.safetensors those of the best epoch.
-static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
+// `last`: the final ones are of use.
+static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_HEX_BYTES])
 {
     char path[4200], note[96];
-    const float *last = sl_board_params(&job->arena, sl_board_version(&job->arena));
+    const float *values = sl_board_params(&job->arena, sl_board_version(&job->arena));
     const struct sl_phases *p = &job->phases;
     uint64_t per_epoch = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
     uint64_t batches = sl_phases_batches_of(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n,
                                             sl_board_version(&job->arena));
-    SL_TRY(sl_params_sha256(&job->params, last, batches, sha256));
-    snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
-    SL_TRY(sl_params_save(&job->params, last, batches,
-                          sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
-                          job->config.name, note));
+    if (last) {
+        SL_TRY(sl_params_sha256(&job->params, values, batches, sha256));
+        snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
+        SL_TRY(sl_params_save(&job->params, values, batches,
+                              sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
+                              job->config.name, note));
+    }
     if (!p->best.has)
         return SL_OK;
     snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,
@@ -197,6 +213,7 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .stopped_early.epoch = (double)p->trained - 1,
                    .stopped_early.reason =
                        p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
+                   .warnings = job->warnings,
                    .test_seconds = p->test_seconds,
                    .params_sha256 = *sha256 ? sha256 : NULL,
                    .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
@@ -251,7 +268,7 @@ static int write_report(struct sl_job *job, const char *sha256)
         .edge_bytes = sl_store_edge_bytes(&job->config, &job->dataset),
         .arena = &job->arena,
         .best = &p->best,
-        .measure = p->measure,
+        .judged = &p->judged,
         .test = p->has_test ? &p->test : NULL,
     };
     add_processes(job);
@@ -312,6 +329,64 @@ static void tell_end(struct sl_job *job)
                      done ? "" : job->message);
 }
 
+// What is to be said of a job whose numbers went wrong.
+static struct sl_divergence divergence(const struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const uint64_t updates = sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
+    struct sl_divergence d = {.config = &job->config,
+                              .phases = p,
+                              .epochs = job->report.epochs,
+                              .run = job->rundir.path,
+                              .version = sl_board_version(&job->arena),
+                              .evaluated = job->numbers == SL_NUMBERS_OF_EVALUATION};
+    // Beside an evaluation, which is the oldest phase that is open, updates have gone on.
+    if (d.evaluated)
+        d.version = SL_MIN(d.version, updates * (sl_phases_at(p, 0)->step.epoch + 1));
+    return d;
+}
+
+// Writes the last checkpoint, unless it is of no use: where the numbers of its next update are not
+// finite, or its loss has grown too far, it would only take the place of an older one. Then the
+// whole message, with the checkpoints that there are. True where the final parameters are of use.
+static bool save_checkpoint(struct sl_job *job)
+{
+    const struct sl_divergence d = divergence(job);
+    const bool useful =
+        job->numbers == SL_NUMBERS_FINITE || (d.evaluated && !sl_divergence_has_grown(&d));
+    char what[sizeof job->message];
+    if (useful)
+        sl_saving_finish(&job->saving, status_word(job->outcome));
+    if (job->numbers == SL_NUMBERS_FINITE)
+        return true;
+    snprintf(what, sizeof what, "%s", job->message);
+    sl_divergence_describe(&d, what, job->message, sizeof job->message);
+    return useful;
+}
+
+// Says of a job that is done whether it has learned anything.
+static int judge(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const struct sl_learned l = {.config = &job->config,
+                                 .dataset = &job->dataset,
+                                 .epochs = job->report.epochs,
+                                 .best = &p->best,
+                                 .measure = p->measure,
+                                 .test = p->has_test ? &p->test : NULL};
+    const cJSON *w;
+    job->warnings = cJSON_CreateArray();
+    if (job->outcome != SL_OUTCOME_DONE)
+        return SL_OK;
+    SL_TRY(sl_learned_judge(&l, job->warnings));
+    cJSON_ArrayForEach(w, job->warnings)
+    {
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", w->valuestring);
+        sl_timeline_tell(&job->timeline, "warning", false, "%s", w->valuestring);
+    }
+    return SL_OK;
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
@@ -320,10 +395,10 @@ void sl_job_conclude(struct sl_job *job)
     if (job->rundir.path[0] && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
         tell_saving(job);
-        sl_saving_finish(&job->saving, status_word(job->outcome));
+        const bool useful = save_checkpoint(job);
         if (job->outcome == SL_OUTCOME_STOPPED)
             say_where_it_goes_on(job);
-        if (save_parameters(job, sha256) < 0)
+        if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
             note_error(job);
         if (job->outcome != SL_OUTCOME_DONE)
             sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);

@@ -184,12 +184,23 @@ const struct sl_crew_events sl_job_crew_events = {
     .on_gone = on_gone,
 };
 
+static void end_broken(struct sl_job *job, enum sl_job_numbers numbers, const char *what)
+{
+    if (job->state < SL_JOB_FINISHING)
+        job->numbers = numbers;
+    sl_job_end(job, SL_OUTCOME_FAILED, "%s", what);
+}
+
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
                       const Sl__Control__Failed *failed)
 {
     const struct sl_member *m = sl_crew_by_worker(&job->crew, failed->worker);
     if (!m)
         m = sl_crew_by_peer(&job->crew, peer);
+    if (failed->code == SL_ENOTFINITE) { // whoever tries the update finds the same
+        end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
+        return;
+    }
     if (job->state == SL_JOB_RUNNING && !(m && m->ready)) {
         sl_deaths_take_failure(&job->deaths, m, failed->message);
         return;
@@ -221,7 +232,7 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
         snprintf(metric, sizeof metric, ", %s %.4g", name, f->on_val.value[measure]);
     if (f->tested)
         snprintf(test, sizeof test, ", test %s %.4g", name, f->on_test.value[measure]);
-    sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", isfinite(f->loss),
+    sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", true,
                         "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
@@ -230,17 +241,6 @@ static void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     struct sl_job *job = ctx;
     sl_meter_take_epoch(&job->meter, figures);
-    if (!isfinite(figures->loss) && !job->loss_warned) {
-        job->loss_warned = true;
-        sl_joblog_write(&job->log, SL_LOG_WARN,
-                        "the loss of epoch %.0f is not a finite number: training has diverged; a "
-                        "smaller optimizer.lr may help%s",
-                        figures->epoch + 1,
-                        job->dataset.feat_checked < sl_features_bytes(&job->dataset)
-                            ? ", or a feature is none either: of these a sample was checked, and "
-                              "`sluice inspect --full` checks all"
-                            : "");
-    }
     char *json = sl_report_add_epoch(&job->report, figures);
     if (!json)
         return;
@@ -269,9 +269,10 @@ static void on_complete(void *ctx)
     sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
 }
 
-static void on_phase_error(void *ctx)
+static void on_phase_error(void *ctx, int rc)
 {
-    sl_job_end(ctx, SL_OUTCOME_FAILED, "%s", sl_error_message());
+    end_broken(ctx, rc == SL_ENOTFINITE ? SL_NUMBERS_OF_EVALUATION : SL_NUMBERS_FINITE,
+               sl_error_message());
 }
 
 static bool may_begin(void *ctx, uint32_t epoch)
@@ -449,6 +450,7 @@ static void release(struct sl_job *job)
     sl_dataset_close(&job->dataset);
     free(job->config_json);
     free(job->report_text);
+    cJSON_Delete(job->warnings);
     if (job->config_fd >= 0)
         close(job->config_fd);
     if (job->arena_fd >= 0)
@@ -474,7 +476,7 @@ static int run(struct sl_job *job)
     job->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (job->doorbell_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "making an eventfd");
-    SL_TRY(sl_bus_bind(job->options.endpoint, job->options.token, &job->bus));
+    SL_TRY(sl_bus_bind(job->options.endpoint, job->options.key, &job->bus));
     sl_clients_init(&job->clients, job->bus);
     sl_joblog_init(&job->log, &job->clients);
     SL_TRY(sl_timeline_init(&job->timeline));

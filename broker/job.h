@@ -52,6 +52,7 @@
 #include "broker/timeline.h"
 #include "broker/trace.h"
 #include "broker/trainer_group.h"
+#include "broker/usage.h"
 #include "broker/writer.h"
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
@@ -67,9 +68,13 @@ enum sl_outcome {
 
 enum { SL_JOB_MESSAGE_BYTES = 2048 };
 
+// What was found not to be finite; the message then says it, and divergence.h the rest.
+enum sl_job_numbers { SL_NUMBERS_FINITE, SL_NUMBERS_OF_UPDATE, SL_NUMBERS_OF_EVALUATION };
+
 struct sl_job_options {
     const char *endpoint;
-    uint64_t token;
+    const char *key; // of the bus, and the descriptor that workers inherit it by
+    int key_fd;
     const char *config_text; // resolved job file
     size_t config_bytes;
     const char *report_path; // NULL for none but the run directory's
@@ -85,6 +90,7 @@ struct sl_job {
     enum sl_job_state state;
     enum sl_outcome outcome;
     char message[SL_JOB_MESSAGE_BYTES]; // why, when the outcome is not DONE
+    enum sl_job_numbers numbers;
     uint64_t start_ns, running_ns;
 
     struct sl_config config;
@@ -137,9 +143,9 @@ struct sl_job {
     uint64_t ticks;
     struct sl_memory_use memory, before; // now; when the arena was sized
     struct sl_capacity_need capacity;    // which that went by
-    bool loss_warned;
-    char *report_text; // owned
-    bool told;         // a client has been sent Finished
+    cJSON *warnings;                     // of report.json (owned)
+    char *report_text;                   // owned
+    bool told;                           // a client has been sent Finished
     uint64_t ended_ns;
 };
 
@@ -169,6 +175,10 @@ void sl_job_check_start(struct sl_job *job);               // from time to time 
 extern const struct sl_crew_events sl_job_crew_events;     // job.c
 extern const struct sl_phases_events sl_job_phases_events; // job.c
 
+// Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
+// no arena that small. Of a job that has sized its arena.
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound);
+
 // requests.c
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
@@ -179,6 +189,10 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);
+// job->memory as it is now.
+void sl_job_look_at_memory(struct sl_job *job);
+// What its processes share.
+struct sl_usage_shared sl_job_shared(const struct sl_job *job);
 // Ends a job that holds more than its own bound, as it was last looked at.
 void sl_job_check_memory(struct sl_job *job);
 // Of the arrays that workers share, from that one on; from when a worker began to make them.

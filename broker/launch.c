@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <poll.h>
@@ -20,7 +19,7 @@
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
 
-enum { CONFIG_FD = 3 };
+enum { CONFIG_FD = 3, KEY_FD = 4, ASIDE_FD = 10 };
 
 static int config_memfd(const char *text, int *out)
 {
@@ -36,7 +35,7 @@ static int config_memfd(const char *text, int *out)
 }
 
 // In the child, between fork and exec: system calls only. Returns only on an error.
-static void become_broker(char **argv, pid_t parent, int config_fd, int error_fd)
+static void become_broker(char **argv, pid_t parent, int config_fd, int key_fd, int error_fd)
 {
     // First out of the terminal's reach. What it sent to both of us until here is for the parent,
     // which has it too: ignoring a signal drops it while it is still blocked.
@@ -56,29 +55,29 @@ static void become_broker(char **argv, pid_t parent, int config_fd, int error_fd
         return;
     if (error_fd >= 0 && dup2(error_fd, STDERR_FILENO) < 0)
         return;
-    if (config_fd == CONFIG_FD)
-        fcntl(CONFIG_FD, F_SETFD, 0); // it stands there already: only keep it open
-    else if (dup2(config_fd, CONFIG_FD) < 0)
+    // Aside first: either may stand where the other belongs.
+    int config_at = fcntl(config_fd, F_DUPFD, ASIDE_FD), key_at = fcntl(key_fd, F_DUPFD, ASIDE_FD);
+    if (dup2(config_at, CONFIG_FD) < 0 || dup2(key_at, KEY_FD) < 0)
         return;
-    close_range(CONFIG_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+    close_range(KEY_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
     execv(argv[0], argv);
 }
 
 int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
-    char program[4200], directory[4096], token[32], config[16];
+    char program[4200], directory[4096], config[16], key[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
-    int config_fd, status[2];
+    int config_fd, key_fd, status[2];
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
     SL_TRY(sl_crew_own_directory(directory, sizeof directory));
     snprintf(program, sizeof program, "%s/sluice-broker", directory);
-    sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, &out->token);
-    snprintf(token, sizeof token, "%" PRIu64, out->token);
+    SL_TRY(sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, out->key));
     snprintf(config, sizeof config, "%d", CONFIG_FD);
+    snprintf(key, sizeof key, "%d", KEY_FD);
     // execv() writes to none of them
-    char *argv[28] = {program,    "--private",   "--endpoint", out->endpoint, "--token",
-                      token,      "--config-fd", config,       "--job",       (char *)job->name,
+    char *argv[28] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
+                      key,        "--config-fd", config,       "--job",       (char *)job->name,
                       "--output", where};
     int n = 12;
     const struct {
@@ -98,22 +97,30 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     }
     if (job->checks)
         argv[n++] = "--checks";
+    if (job->http_open)
+        argv[n++] = "--http-open";
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
     bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
     snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);
     SL_TRY(config_memfd(job->config_json, &config_fd));
+    key_fd = sl_bus_key_hand_over(out->key);
+    if (key_fd < 0) {
+        close(config_fd);
+        return key_fd;
+    }
     // Closed by a successful exec; else it brings the reason.
     if (pipe2(status, O_CLOEXEC) != 0) {
         int err = errno;
         close(config_fd);
+        close(key_fd);
         return sl_fail_errno(SL_ESYS, err, "starting the broker: pipe");
     }
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
         // Away from the numbers that are about to be taken.
-        int report = fcntl(status[1], F_DUPFD_CLOEXEC, 10);
-        become_broker(argv, parent, config_fd, job->error_fd);
+        int report = fcntl(status[1], F_DUPFD_CLOEXEC, ASIDE_FD);
+        become_broker(argv, parent, config_fd, key_fd, job->error_fd);
         int err = errno;
         ssize_t ignored = write(report, &err, sizeof err);
         (void)ignored;
@@ -121,6 +128,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     }
     int err = errno;
     close(config_fd);
+    close(key_fd);
     close(status[1]);
     if (pid > 0) {
         ssize_t got = read(status[0], &err, sizeof err);

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "broker/death.h"
+#include "common/ipc/bus_key.h"
 
 // What the broker gets when the process that started it dies. It may come more than once: threads
 // die one after the other, and each that the kernel hands the child on to tells it again. So it is
@@ -23,7 +24,7 @@ struct sl_launch {
     pid_t pid; // 0 = none
     int pidfd;
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
 };
 
 // What a broker is told on its command line. Strings are borrowed.
@@ -39,6 +40,7 @@ struct sl_launch_job {
     int error_fd;                // its standard error; -1 = this process's
     const char *http;            // "PORT" or "ADDRESS:PORT" to serve the page on; NULL for none
     const char *http_token_file; // NULL: the page only shows
+    bool http_open;              // other users of this machine may see it
 };
 
 // Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.

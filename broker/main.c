@@ -2,10 +2,11 @@
  * main.c - the broker process: the daemon of a machine, or the private broker of one job.
  *
  *   sluice-broker [--runtime-dir DIR] ...                              the daemon (daemon/)
- *   sluice-broker --private --endpoint E --token T --config-fd N ...   one job, for the process
+ *   sluice-broker --private --endpoint E --key-fd K --config-fd N ...  one job, for the process
  *                                                                      that started it
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,8 +39,8 @@ static const char usage[] =
     "starts when all cores that it names are free and no job that waits longer wants one of them.\n"
     "\n"
     "  --runtime-dir DIR     where its sockets are (default: $SLUICE_RUNTIME_DIR, else\n"
-    "                        $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>); made with mode "
-    "0700\n"
+    "                        $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>, unless a daemon\n"
+    "                        lives in another of them); made with mode 0700\n"
     "  --state-dir DIR       where it remembers its jobs (default: DIR/jobs of the above); choose\n"
     "                        one that survives a reboot to go on with jobs after it\n"
     "  --cores LIST          cores that it gives away, such as 0-7 (default: all it may run on)\n"
@@ -48,8 +49,12 @@ static const char usage[] =
     "  --stats-listen ENDPOINT\n"
     "                        statistics over TCP too; needs --keys\n"
     "  --keys FILE           daemon.key of 'sluice keygen': who may connect over TCP\n"
+    "  --output-root DIR     below which jobs of clients over TCP may write their output and "
+    "report\n"
+    "                        (default: the directory that the daemon is started in)\n"
     "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
     "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
+    "  --http-open           lets other users of this machine see it without the token, too\n"
     "  --log-level LEVEL     error, warn, info or debug (default: $SLUICE_LOG, else info)\n"
     "  --version             version and protocol\n"
     "  --help                this text\n"
@@ -65,20 +70,23 @@ static const char usage[] =
     "  sluice-broker --listen tcp://0.0.0.0:7400 --keys /etc/sluice/daemon.key\n"
     "\n"
     "With --private it runs one job; 'sluice run JOB.json' and the daemon start it so:\n"
-    "  --endpoint E --token T      where workers and clients connect; number in every message\n"
+    "  --endpoint E                where workers and clients connect\n"
+    "  --key-fd K                  descriptor with the key by which they and this process know "
+    "one\n"
+    "                              another\n"
     "  --config-fd N               descriptor with the resolved job file\n"
     "  --report FILE               write the report here too\n"
     "  --resume NAME               go on from this checkpoint of the job's output directory\n"
     "  --checks                    check the data set, and look for a checkpoint, first\n"
     "  --id ID                     the daemon's number of the job\n"
     "  --job NAME, --output DIR    what clients find this process by\n"
-    "  --http PORT, --http-token FILE\n";
+    "  --http PORT, --http-token FILE, --http-open\n";
 
 struct options {
     bool private, help, version, checks;
-    const char *endpoint, *token, *config_fd, *report, *resume, *job, *output, *id;
+    const char *endpoint, *key_fd, *config_fd, *report, *resume, *job, *output, *id;
     const char *log_level;
-    struct sl_daemon_options daemon; // http and http_token_file: of a private broker too
+    struct sl_daemon_options daemon; // http, http_token_file, http_open: of a private one too
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -95,15 +103,17 @@ static const struct option {
     {"--log-level", AT(log_level), false, EITHER},
     {"--http", AT(daemon.http), false, EITHER},
     {"--http-token", AT(daemon.http_token_file), false, EITHER},
+    {"--http-open", AT(daemon.http_open), true, EITHER},
     {"--runtime-dir", AT(daemon.runtime_dir), false, DAEMON},
     {"--state-dir", AT(daemon.state_dir), false, DAEMON},
     {"--cores", AT(daemon.cores), false, DAEMON},
     {"--listen", AT(daemon.listen), false, DAEMON},
     {"--stats-listen", AT(daemon.stats_listen), false, DAEMON},
     {"--keys", AT(daemon.keys), false, DAEMON},
+    {"--output-root", AT(daemon.output_root), false, DAEMON},
     {"--private", AT(private), true, PRIVATE},
     {"--endpoint", AT(endpoint), false, PRIVATE},
-    {"--token", AT(token), false, PRIVATE},
+    {"--key-fd", AT(key_fd), false, PRIVATE},
     {"--config-fd", AT(config_fd), false, PRIVATE},
     {"--report", AT(report), false, PRIVATE},
     {"--job", AT(job), false, PRIVATE},
@@ -197,8 +207,8 @@ static int read_config(int fd, char **text, size_t *bytes)
 
 static int run_private(const struct options *o, int *status)
 {
-    unsigned long long token, fd;
-    char *text = NULL;
+    unsigned long long key_fd, fd;
+    char *text = NULL, key[SL_BUS_KEY_TEXT];
     struct sl_http *http = NULL;
     struct sl_job_options job = {
         .endpoint = o->endpoint,
@@ -209,22 +219,26 @@ static int run_private(const struct options *o, int *status)
     };
     if (!o->endpoint)
         return sl_fail(SL_EINVAL, "--endpoint is missing: see sluice-broker --help");
-    SL_TRY(parse_number("--token", o->token, UINT64_MAX, &token));
+    SL_TRY(parse_number("--key-fd", o->key_fd, INT32_MAX, &key_fd));
     SL_TRY(parse_number("--config-fd", o->config_fd, INT32_MAX, &fd));
+    SL_TRY(sl_bus_key_read((int)key_fd, key));
+    fcntl((int)key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else
     SL_TRY(sl_failpoint_init());
     SL_FAILPOINT(BROKER_START);
     // A client of the job's like any other; it connects once the job has bound.
     const struct sl_http_options page = {
         .listen = o->daemon.http,
         .token_file = o->daemon.http_token_file,
+        .open = o->daemon.http_open,
         .endpoint = o->endpoint,
-        .token = token,
+        .key = key,
     };
     int rc = read_config((int)fd, &text, &job.config_bytes);
     if (rc == SL_OK && page.listen)
         rc = sl_http_start(&page, &http);
     if (rc == SL_OK) {
-        job.token = token;
+        job.key = key;
+        job.key_fd = (int)key_fd;
         job.page = http ? sl_http_url(http) : NULL;
         job.config_text = text;
         *status = sl_job_run(&job);

@@ -7,10 +7,11 @@
 #include "config/config.h"
 
 struct sl_crew;
+struct sl_usage_shared;
 
 struct sl_memory_use {
     uint64_t bytes, peak_bytes; // of all processes together
-    uint64_t held_bytes;        // of them what is no page of a file
+    uint64_t held_bytes;        // of them what is no page of a file (usage.h)
     uint64_t held_peak_bytes;
     uint64_t private_bytes; // of them what is not shared either
     uint64_t shared_bytes;  // shared memory that there is, touched or not
@@ -25,7 +26,8 @@ static inline uint64_t sl_memory_use_promised(const struct sl_memory_use *m)
     return m->held_bytes > whole ? m->held_bytes : whole;
 }
 
-// Notes the peak of each member, too.
-void sl_memory_use_look(struct sl_memory_use *m, struct sl_crew *crew);
+// Notes the peak of each member, too. `shared`: what they share, as it is now.
+void sl_memory_use_look(struct sl_memory_use *m, struct sl_crew *crew,
+                        const struct sl_usage_shared *shared);
 
 #endif

@@ -46,7 +46,7 @@ int sl_measure_check(const struct sl_config *config, const struct sl_dataset *da
 {
     char take[160];
     enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
-    if (sl_measure_applies(measure, dataset))
+    if (config->evaluate.metric == SL_METRIC_AUTO || sl_measure_applies(measure, dataset))
         return SL_OK;
     if (dataset->task == SL_TASK_REGRESSION)
         return sl_fail(SL_EINVAL,

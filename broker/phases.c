@@ -16,10 +16,10 @@ enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices; below a millisecond
 
 // --- the orders of the epochs --------------------------------------------------------------------
 
-static void end_with_error(struct sl_phases *p)
+static void end_with_error(struct sl_phases *p, int rc)
 {
     p->stopped = true;
-    p->setup.events.on_error(p->setup.ctx);
+    p->setup.events.on_error(p->setup.ctx, rc);
 }
 
 static void open_more(struct sl_phases *p);
@@ -66,8 +66,7 @@ static void order_done(uv_work_t *work, int status)
     if (p->stopped)
         return;
     if (p->order_rc < 0) {
-        sl_fail(p->order_rc, "%s", p->order_message);
-        end_with_error(p);
+        end_with_error(p, sl_fail(p->order_rc, "%s", p->order_message));
         return;
     }
     bank_ready(p);
@@ -102,7 +101,7 @@ static void prepare_orders(struct sl_phases *p)
         }
         order_work(&p->order_work);
         if (p->order_rc < 0) {
-            end_with_error(p);
+            end_with_error(p, p->order_rc);
             return;
         }
         bank_ready(p);
@@ -117,8 +116,8 @@ static void on_ranking_done(void *ctx)
     if (p->stopped)
         return;
     if (p->ranking.rc < 0) {
-        sl_fail(p->ranking.rc, "ordering vertices for the cache: %s", p->ranking.message);
-        end_with_error(p);
+        end_with_error(
+            p, sl_fail(p->ranking.rc, "ordering vertices for the cache: %s", p->ranking.message));
         return;
     }
     sl_hot_publish(p->arena, SL_PLAN_RANK_GENERATION);
@@ -283,7 +282,7 @@ static void open_more(struct sl_phases *p)
         if (rc == SL_EAGAIN)
             return;
         if (rc < 0) {
-            end_with_error(p);
+            end_with_error(p, rc);
             return;
         }
         p->orders_open += sl_plan_has_order(p->next);
@@ -399,6 +398,23 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     if (sl_plan_evaluates(o->step))
         sl_epoch_end_earlier(&p->epoch, begins, (struct sl_span){first, p->ended_ns});
     return first;
+}
+
+// Whether an evaluation that has been judged can be believed. Parameters are always finite
+// (trainer/sync.h), but what a model makes of them may not be.
+static int check_judgement(const struct sl_phases *p, const struct sl_open_phase *o)
+{
+    const struct sl_metrics *m = &p->metrics;
+    const bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
+    if (m->rc < 0)
+        return sl_fail(m->rc, "%s", m->message);
+    if (isfinite(m->sums.loss))
+        return SL_OK;
+    return sl_fail(SL_ENOTFINITE,
+                   "the %s after epoch %u: the loss is %s, of parameters that are "
+                   "all finite",
+                   test ? "test" : "validation", o->step.epoch + 1,
+                   isnan(m->sums.loss) ? "nan" : "infinite");
 }
 
 // The oldest open phase ended an evaluation, of which everything is known now.
@@ -583,9 +599,9 @@ static void pin(struct sl_phases *p, uint32_t epoch)
 static void close_oldest(struct sl_phases *p)
 {
     struct sl_open_phase o = *sl_phases_at(p, 0);
-    if (o.ends_evaluation && p->metrics.rc < 0) {
-        sl_fail(p->metrics.rc, "%s", p->metrics.message);
-        end_with_error(p);
+    int rc = o.ends_evaluation ? check_judgement(p, &o) : SL_OK;
+    if (rc < 0) {
+        end_with_error(p, rc);
         return;
     }
     if (o.ends_evaluation)
@@ -683,6 +699,22 @@ static void go_on_from(struct sl_phases *p, const struct sl_resume_point *r, uin
     memcpy(p->digest, r->digest, sizeof p->digest);
 }
 
+// A run goes on with the metric that its best epoch was found by: an older version took another one
+// of some data sets, and two metrics cannot be compared.
+static void choose_measure(struct sl_phases *p, const struct sl_phases_setup *setup)
+{
+    const enum sl_metric metric = setup->plan.config->evaluate.metric;
+    const struct sl_best *before = &setup->plan.resume.best;
+    p->judged = sl_measure_choose(metric, setup->dataset);
+    if (metric == SL_METRIC_AUTO && before->has && before->measure != p->judged.measure)
+        p->judged =
+            (struct sl_measure_choice){.measure = before->measure < SL_MEASURE_COUNT
+                                                      ? before->measure
+                                                      : sl_measure_of(metric, setup->dataset->task),
+                                       .share = NAN};
+    p->measure = p->judged.measure;
+}
+
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, struct sl_arena *arena)
 {
     memset(p, 0, sizeof *p);
@@ -690,7 +722,7 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     p->arena = arena;
     p->next = sl_plan_first(&setup->plan);
     p->train_share = 1;
-    p->measure = sl_measure_of(setup->plan.config->evaluate.metric, setup->dataset->task);
+    choose_measure(p, setup);
     SL_TRY(sl_epoch_scratch_init(&p->scratch, sl_phases_cells_max(&setup->plan)));
     uint64_t batches = sl_phases_batches(setup->plan.config, setup->plan.split[SL_SPLIT_TRAIN].n);
     if (setup->keeps_records && !(p->records = calloc(batches, sizeof *p->records)))

@@ -62,8 +62,8 @@ struct sl_phases_events {
     void (*on_epoch)(void *ctx, const struct sl_epoch *figures);
     // The last phase is complete.
     void (*on_complete)(void *ctx);
-    // The recorded error ends the job.
-    void (*on_error)(void *ctx);
+    // The recorded error ends the job. SL_ENOTFINITE: an evaluation's loss is no finite number.
+    void (*on_error)(void *ctx, int rc);
     // Every cell of the phase is done; its entries are valid until this returns. May be NULL.
     void (*on_phase)(void *ctx, const struct sl_open_phase *phase);
     // The hotness order has been published; it took so many seconds to make. May be NULL.
@@ -129,9 +129,10 @@ struct sl_phases {
         seen_switches[SL_CONFIG_MAX_DEVICES]; // of each device's trainer seat, at the last look
     uint64_t switches;                        // since the last epoch ended
 
-    struct sl_epoch epoch;     // being filled
-    enum sl_measure measure;   // what evaluations are judged by
-    struct sl_metrics metrics; // of the evaluation being judged
+    struct sl_epoch epoch;           // being filled
+    enum sl_measure measure;         // what evaluations are judged by
+    struct sl_measure_choice judged; // why, where that is the data set's doing
+    struct sl_metrics metrics;       // of the evaluation being judged
     uint64_t evicted_before, resampled, retrained;
     // Digest of all training blocks of the epochs that were read, each with the one before it, and
     // of those before the last of these. The state is NULL unless the job asks for digests.

@@ -5,6 +5,11 @@
 #include "common/base/bits.h"
 #include "common/device/cores.h"
 
+uint64_t sl_placement_batches(struct sl_roles split)
+{
+    return 2 * (uint64_t)SL_MAX(split.trainers, 1u) + split.samplers + 1;
+}
+
 enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
                                enum sl_role role, uint32_t device)
 {

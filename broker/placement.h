@@ -24,6 +24,10 @@ struct sl_roles {
     uint32_t samplers, trainers;
 };
 
+// Mini-batches that the workers of a split have in hand at most, and one that lies ready: a trainer
+// has two (it trains one and extracts the other), of which there always is one, a sampler one.
+uint64_t sl_placement_batches(struct sl_roles split);
+
 // What the seat of a role on a device is for under a split of n_devices.
 enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
                                enum sl_role role, uint32_t device);

@@ -328,15 +328,17 @@ static void settle_optimal(struct sl_report *r)
     }
 }
 
+// `why` is room for a reason.
 static void tell_best(struct sl_report_totals *t, const struct sl_report *r,
-                      const struct sl_report_outcome *o)
+                      const struct sl_report_outcome *o, char *why, size_t bytes)
 {
     const cJSON *e;
     t->best_epoch = t->best_val_accuracy = t->best_metric.value = t->best_metric.epoch = NAN;
     if (!o->best || !o->best->has)
         return;
     t->best_epoch = t->best_metric.epoch = o->best->epoch;
-    t->best_metric.name = sl_measure_key(o->measure);
+    t->best_metric.name = sl_measure_key(o->judged->measure);
+    t->best_metric.why = *sl_measure_reason(o->judged, why, bytes) ? why : NULL;
     t->best_metric.value = o->best->value;
     cJSON_ArrayForEach(e, r->epochs)
     {
@@ -357,6 +359,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
                        const struct sl_report_outcome *o)
 {
     struct sl_report_totals t = o->totals;
+    char why[96];
     bool knows_saved = r->sums.has_saved || r->sums.standby_batches == 0;
     settle_optimal(r);
     t.schema = "sluice.report/1";
@@ -387,7 +390,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.batches.evicted = r->sums.evicted;
     t.test_accuracy = o->test ? o->test->value[SL_MEASURE_ACCURACY] : NAN;
     t.test = evaluation_tree(o->test);
-    tell_best(&t, r, o);
+    tell_best(&t, r, o, why, sizeof why);
     t.stopped_early.epoch = t.stopped_early.reason ? t.stopped_early.epoch : NAN;
     t.total_seconds = sl_report_seconds_before(r->resumes) + t.wall_seconds;
     cJSON *report = cJSON_CreateObject();

@@ -71,8 +71,8 @@ struct sl_report_outcome {
     uint64_t edge_bytes;
     const struct sl_arena *arena; // what was read over which link
     const struct sl_best *best;
-    enum sl_measure measure;          // that `best` is of
-    const struct sl_evaluation *test; // NULL: there was none
+    const struct sl_measure_choice *judged; // that `best` is of
+    const struct sl_evaluation *test;       // NULL: there was none
 };
 
 int sl_report_init(struct sl_report *r);

@@ -51,6 +51,7 @@ struct sl_shape_question {
     bool ordered;                // an update waits for all of its `at_once` batches
     uint64_t batches;            // of an epoch
     struct sl_roles least, most; // splits that may be; the same where it is given
+    uint64_t batches_held;       // mini-batches that there is memory for; 0: not known
 };
 
 struct sl_shape {
@@ -63,7 +64,8 @@ struct sl_shape {
 double sl_shape_stage_seconds(const struct sl_stage_times *t, uint32_t n_cores, double cores);
 // Of a shape, whatever shape->epoch_seconds is.
 double sl_shape_epoch_seconds(const struct sl_shape_question *q, const struct sl_shape *shape);
-// The soonest of all. Without measured times (all 0): `least`, samplers on the trainers' cores.
+// The soonest of all whose mini-batches there is memory for. Without measured times (all 0):
+// `least`, samplers on the trainers' cores.
 struct sl_shape sl_shape_best(const struct sl_shape_question *q);
 // The soonest one of a split, whatever least and most are.
 struct sl_shape sl_shape_of(const struct sl_shape_question *q, struct sl_roles split);

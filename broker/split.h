@@ -138,6 +138,10 @@ struct sl_job_split {
 // what the user asked for before the job was interrupted; 0, 0: nothing.
 void sl_split_begin_with(struct sl_job_split *s, uint32_t epoch, uint32_t batch,
                          struct sl_roles asked);
+// The largest of the splits that it begins with and that the schedule names, and the mini-batches
+// in hand under the largest that the job may come to without anybody's asking: for the arena.
+struct sl_roles sl_split_largest_named(const struct sl_job_split *s);
+uint64_t sl_split_batches_most(const struct sl_job_split *s);
 void sl_split_open_pool(
     struct sl_job_split *s); // nothing in a job whose devices have their own cores
 // What a worker has measured.

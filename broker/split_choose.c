@@ -7,9 +7,55 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "broker/capacity.h"
 #include "broker/joblog.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+
+// Of a pool one number may be the job's: the other one, and the cores, are still open.
+static bool may_choose(const struct sl_job_split *s)
+{
+    bool samplers = s->config->allocation.samplers_auto,
+         trainers = s->config->allocation.trainers_auto;
+    return !s->pinned && (s->pool.n > 0 ? samplers || trainers : samplers && trainers);
+}
+
+// --- what there is memory for --------------------------------------------------------------------
+
+uint64_t sl_split_batches_held(const struct sl_job_split *s)
+{
+    return s->arena->base
+               ? sl_capacity_batches(s->arena->h->spec.payload_bytes, s->need.block_bytes)
+               : 0;
+}
+
+struct sl_roles sl_split_largest_named(const struct sl_job_split *s)
+{
+    struct sl_roles most = s->roles;
+    for (uint32_t i = s->next_schedule; i < s->config->n_schedule; i++) {
+        const struct sl_schedule_config *e = &s->config->schedule[i];
+        const struct sl_roles split = {e->samplers, e->trainers};
+        if (sl_placement_batches(split) > sl_placement_batches(most))
+            most = split;
+    }
+    return most;
+}
+
+uint64_t sl_split_batches_most(const struct sl_job_split *s)
+{
+    const struct sl_config *c = s->config;
+    const struct sl_roles named = sl_split_largest_named(s);
+    const uint32_t n = c->n_devices, workers = s->pool.n > 0 ? s->pool.n : n - 1;
+    struct sl_roles most = {c->allocation.samplers, c->allocation.trainers};
+    if (!may_choose(s) || n < 2)
+        return sl_placement_batches(named);
+    // A trainer in the place of a sampler is a mini-batch more.
+    if (c->allocation.trainers_auto)
+        most.trainers = SL_MIN(sl_config_trainers_at_once(c), workers);
+    if (c->allocation.samplers_auto)
+        most.samplers = SL_MIN(n - SL_MIN(most.trainers, n - 1), workers);
+    return SL_MAX(sl_placement_batches(most), sl_placement_batches(named));
+}
 
 // --- what is expected of a split -----------------------------------------------------------------
 
@@ -41,6 +87,7 @@ struct sl_allocation_question sl_split_question(const struct sl_job_split *s, st
         .epochs_left = epochs_left,
         .at_once = sl_config_trainers_at_once(config),
         .batch_size = config->sampler.batch_size,
+        .batches_held = sl_split_batches_held(s),
         .now = now,
         .move_seconds = s->sampler_load_seconds + s->trainer_load_seconds,
         .ordered = config->updates.mode == SL_UPDATE_ORDERED,
@@ -151,14 +198,6 @@ void sl_split_add_decision(struct sl_job_split *s, const struct sl_allocation *a
         .reason = reason,
     };
     s->events.on_decision(s->ctx, &entry);
-}
-
-// Of a pool one number may be the job's: the other one, and the cores, are still open.
-static bool may_choose(const struct sl_job_split *s)
-{
-    bool samplers = s->config->allocation.samplers_auto,
-         trainers = s->config->allocation.trainers_auto;
-    return !s->pinned && (s->pool.n > 0 ? samplers || trainers : samplers && trainers);
 }
 
 void sl_split_run(struct sl_job_split *s)

@@ -65,6 +65,8 @@ int sl_split_change_to(struct sl_job_split *s, struct sl_roles to, enum sl_split
                        const struct sl_bus_peer *peer);
 
 // split_choose.c
+// Mini-batches that the arena has room for; 0: there is none yet.
+uint64_t sl_split_batches_held(const struct sl_job_split *s);
 void sl_split_add_decision(struct sl_job_split *s, const struct sl_allocation *a, uint32_t epoch,
                            const char *reason);
 

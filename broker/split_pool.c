@@ -53,6 +53,7 @@ struct sl_shape_question sl_split_shape_question(const struct sl_job_split *s)
         .batches = batches,
         .least = {c->allocation.samplers, c->allocation.trainers},
         .most = {c->allocation.samplers, c->allocation.trainers},
+        .batches_held = sl_split_batches_held(s),
     };
     if (c->allocation.samplers_auto) {
         q.least.samplers = 1;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broker/capacity.h"
 #include "broker/joblog.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -238,6 +239,9 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
     const struct sl_config *config = s->config;
     struct sl_budget_crew crew = {.samplers = split.samplers};
     uint64_t rows;
+    if (s->arena->base)
+        SL_TRY(
+            sl_capacity_check_split(s->arena->h->spec.payload_bytes, s->need.block_bytes, split));
     for (uint32_t d = 0; d < config->n_devices; d++) {
         bool switching = sl_placement_switches(config, d) && !no_standby[d];
         enum sl_duty trains =

@@ -40,8 +40,9 @@ static void make_plan(const struct sl_job_split *s, struct sl_plan_question *q,
     sl_store_plan_make(q, out);
 }
 
+// rows: of the caches of trainers, by it; NULL: nothing of theirs.
 static void publish(struct sl_job_split *s, const struct sl_plan_question *q,
-                    struct sl_store_plan *plan)
+                    struct sl_store_plan *plan, const uint64_t *rows)
 {
     struct sl_store_plan *now = &s->store.plan[q->kind];
     struct sl_lent_plan *lent = &plan->lent;
@@ -50,11 +51,13 @@ static void publish(struct sl_job_split *s, const struct sl_plan_question *q,
     const bool same = memcmp(lent, &now->lent, sizeof *lent) == 0;
     if (same || (before == 0 && lent->n_parts == 0)) {
         *now = *plan;
+        if (rows)
+            sl_lent_give_rows(s->arena, rows);
         return;
     }
     lent->generation = before + 1;
     *now = *plan;
-    sl_lent_publish(s->arena, q->kind, lent);
+    sl_lent_publish(s->arena, q->kind, lent, rows);
     sl_joblog_write(s->log, SL_LOG_INFO, "%s: %s, %u parts, %llu of %llu %s on GPUs: %s",
                     q->kind == SL_LENT_GRAPH ? "graph" : "store",
                     sl_store_placement_words[plan->placement], lent->n_parts,
@@ -107,11 +110,7 @@ void sl_split_plan_store(struct sl_job_split *s, const enum sl_duty duty[SL_CONF
     ask(s, duty, &q);
     make_plan(s, &q, &plan);
     memcpy(s->store.duty, duty, sizeof s->store.duty);
-    // Rows first: who is woken by the plan finds them.
-    for (uint32_t d = 0; d < s->config->n_devices; d++)
-        atomic_store(&sl_seat(s->arena, sl_seat_trainer(s->arena, d))->cache_rows,
-                     plan.elements[d]);
-    publish(s, &q, &plan);
+    publish(s, &q, &plan, plan.elements);
 }
 
 // --- the graph -----------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ void sl_split_plan_graph(struct sl_job_split *s)
     q.before = &s->store.plan[SL_LENT_GRAPH].lent;
     make_plan(s, &q, &plan);
     s->store.graph_of = q.works;
-    publish(s, &q, &plan);
+    publish(s, &q, &plan, NULL);
 }
 
 void sl_split_take_room(struct sl_job_split *s, uint32_t device, uint64_t edges)

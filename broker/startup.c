@@ -29,7 +29,6 @@
 
 #include "common/text/units.h"
 #include "broker/capacity.h"
-#include "broker/usage.h"
 #include "broker/gpus.h"
 #include "broker/history.h"
 #include "broker/placement.h"
@@ -126,7 +125,7 @@ static int place_crew(struct sl_job *job)
     struct sl_crew_setup setup = {
         .loop = &job->loop.uv,
         .endpoint = job->options.endpoint,
-        .token = job->options.token,
+        .key_fd = job->options.key_fd,
         .arena_fd = job->arena_fd,
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,
@@ -419,8 +418,15 @@ static bool needs_probe(const struct sl_job *job)
            sl_features_kinds[job->config.store.features].reads || job->config.memory_bytes > 0;
 }
 
-// Shared memory that the job would have under another bound.
-static uint64_t shared_of(void *ctx, uint64_t bound)
+// What workers share beside the arena: what there was when it was sized, and what they have begun
+// to make since.
+static uint64_t shared_beside_arena(const struct sl_job *job)
+{
+    return SL_MAX(job->before.held_bytes - job->before.private_bytes,
+                  sl_job_copied_bytes(job, SL_SHARED_SUMS));
+}
+
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound)
 {
     const struct sl_job *job = ctx;
     struct sl_config config = job->config;
@@ -431,8 +437,7 @@ static uint64_t shared_of(void *ctx, uint64_t bound)
     const uint64_t left = bound - SL_MIN(job->before.held_bytes, bound);
     if (sl_capacity_plan(&config, &job->capacity, left, &spec, &acts) < 0)
         return UINT64_MAX;
-    return sl_arena_layout(&spec, &layout) - acts + job->before.held_bytes -
-           job->before.private_bytes;
+    return sl_arena_layout(&spec, &layout) - acts + shared_beside_arena(job);
 }
 
 // The arena does not fit into what the job's own bound leaves.
@@ -485,9 +490,8 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     const uint64_t arena = sl_arena_layout(spec, &layout) - job->acts_bytes;
     char all[SL_UNITS_BYTES], left[SL_UNITS_BYTES];
     // What workers share by now is counted where it is looked at, with what comes to be.
-    const uint64_t arrays = sl_job_copied_bytes(job, SL_SHARED_SUMS);
-    const uint64_t shared = SL_MAX(job->before.held_bytes - job->before.private_bytes, arrays);
-    job->arena_shared_bytes = shared - arrays + arena;
+    const uint64_t shared = shared_beside_arena(job);
+    job->arena_shared_bytes = shared - sl_job_copied_bytes(job, SL_SHARED_SUMS) + arena;
     job->split.memory.shared = shared + arena;
     for (uint32_t d = 0; d < c->n_devices; d++)
         crew.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
@@ -530,9 +534,11 @@ static int make_arena(struct sl_job *job)
                        "sampler.batch_size: %llu mini-batches an epoch, at most %u are possible: "
                        "take a larger batch_size",
                        (unsigned long long)cells, (1u << 24) - 1);
+    const struct sl_roles named = sl_split_largest_named(&job->split);
     job->capacity = (struct sl_capacity_need){
-        .samplers = job->split.roles.samplers,
-        .trainers = job->split.roles.trainers,
+        .samplers = named.samplers,
+        .trainers = named.trainers,
+        .batches_most = sl_split_batches_most(&job->split),
         .block_bytes_max = job->block_bytes_max,
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
@@ -550,9 +556,9 @@ static int make_arena(struct sl_job *job)
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
-    sl_memory_use_look(&job->memory, &job->crew);
+    sl_job_look_at_memory(job);
     job->before = job->memory;
-    job->split.memory.shared_of = shared_of;
+    job->split.memory.shared_of = sl_job_shared_under;
     job->split.memory.ctx = job;
     int rc = sl_capacity_plan(&job->config, &job->capacity, available, &spec, &job->acts_bytes);
     if (rc < 0 && job->config.memory_bytes)
@@ -606,11 +612,12 @@ static void note_memory(struct sl_job *job, const struct sl_member *m)
 {
     struct sl_budget_memory *known = &job->split.memory;
     uint64_t *one = m->role == SL_ROLE_TRAINER ? &known->trainer : &known->sampler;
+    const struct sl_usage_shared shared = sl_job_shared(job);
     struct sl_usage usage;
-    if (sl_usage_read(m->pid, &usage))
-        *one = SL_MAX(*one, usage.anon_bytes);
-    if (sl_usage_read(getpid(), &usage))
-        known->broker = SL_MAX(known->broker, usage.anon_bytes);
+    if (sl_usage_read(m->pid, &shared, &usage))
+        *one = SL_MAX(*one, usage.private_bytes);
+    if (sl_usage_read(getpid(), &shared, &usage))
+        known->broker = SL_MAX(known->broker, usage.private_bytes);
 }
 
 static int attach_all(struct sl_job *job)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,19 +198,18 @@ static int watch(uv_loop_t *loop, struct sl_crew_process *p, uv_poll_t *handle, 
 static int spawn(struct sl_member *m, struct sl_crew_process *p, int output_write_fd)
 {
     const struct sl_crew_setup *setup = &m->crew->setup;
-    char program[4200], text[7][ARGUMENT_BYTES];
+    char program[4200], text[6][ARGUMENT_BYTES];
     snprintf(program, sizeof program, "%s/sluice-%s", setup->directory, sl_role_name(m->role));
     snprintf(text[0], ARGUMENT_BYTES, "%u", m->worker);
     snprintf(text[1], ARGUMENT_BYTES, "%u", m->slot);
     snprintf(text[2], ARGUMENT_BYTES, "%u", m->role_index);
     snprintf(text[3], ARGUMENT_BYTES, "%u", m->device);
-    snprintf(text[4], ARGUMENT_BYTES, "%" PRIu64, setup->token);
-    snprintf(text[5], ARGUMENT_BYTES, "%d", (int)getpid());
+    snprintf(text[4], ARGUMENT_BYTES, "%d", (int)getpid());
     uint32_t started = 0;
     for (uint32_t i = 0; i < m->crew->n; i++)
         if (m->crew->members[i].role == m->role)
             started += m->crew->members[i].starts;
-    snprintf(text[6], ARGUMENT_BYTES, "%u", started);
+    snprintf(text[5], ARGUMENT_BYTES, "%u", started);
     char *argv[] = {
         program,
         "--worker",
@@ -224,12 +222,10 @@ static int spawn(struct sl_member *m, struct sl_crew_process *p, int output_writ
         text[3],
         "--endpoint",
         (char *)setup->endpoint,
-        "--token",
-        text[4],
         "--broker",
-        text[5],
+        text[4],
         "--start",
-        text[6],
+        text[5],
         NULL,
     };
     uv_stdio_container_t stdio[STDIO_COUNT] = {
@@ -240,6 +236,7 @@ static int spawn(struct sl_member *m, struct sl_crew_process *p, int output_writ
         {.flags = UV_INHERIT_FD, .data.fd = setup->config_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->doorbell_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->acts_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = setup->key_fd},
     };
     for (int i = 0; i < SL_SHARED_COUNT; i++)
         stdio[SL_WORKER_FD_SHARED + i] =

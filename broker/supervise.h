@@ -104,11 +104,10 @@ struct sl_crew_events {
 
 struct sl_crew_setup {
     uv_loop_t *loop;
-    char directory[4096]; // of the worker programs
-    const char *endpoint; // borrowed
-    uint64_t token;
-    int arena_fd, config_fd, doorbell_fd, acts_fd; // borrowed
-    int shared_fd[SL_SHARED_COUNT];                // borrowed
+    char directory[4096];                                  // of the worker programs
+    const char *endpoint;                                  // borrowed
+    int arena_fd, config_fd, doorbell_fd, acts_fd, key_fd; // borrowed
+    int shared_fd[SL_SHARED_COUNT];                        // borrowed
     struct sl_crew_events events;
     void *ctx;
 };

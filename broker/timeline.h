@@ -10,7 +10,8 @@
  *   often standby trainers were switched on and how many batches they trained; with the end of an
  *   epoch or after ten seconds, and never within ten seconds of the one before, but for the job's
  *   end), death, pause, resume, checkpoint, early_stop, exchange (who sums gradients with whom:
- *   trainer_group.h), stall (a worker that hung is killed: stalls.h), end
+ *   trainer_group.h), stall (a worker that hung is killed: stalls.h), warning (what a job that is
+ *   done has to say against itself: learned.h), end
  *
  * Each goes to all clients and, from the moment there is a run directory, to its events.jsonl,
  * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for who

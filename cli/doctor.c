@@ -29,6 +29,7 @@
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
 #include "common/ipc/shared_array.h"
+#include "common/storage/row_reader.h"
 #include "broker/supervise.h"
 #include "cli/output.h"
 #include "cli/command.h"
@@ -325,6 +326,15 @@ static void check_eventfd(struct sl_doctor *d)
     add_descriptor(d, "eventfd", "doorbell", "eventfd", err, "workers wake the broker through it");
 }
 
+// What feature rows are read through that do not fit in memory.
+static void check_drive_reads(struct sl_doctor *d)
+{
+    if (sl_row_reader_try_uring() == SL_OK)
+        sl_doctor_add(d, "drive_reads", "drive reads", "through io_uring");
+    else
+        sl_doctor_add(d, "drive_reads", "drive reads", "through threads: %s", sl_error_message());
+}
+
 // ---- files --------------------------------------------------------------------------------------
 
 static void check_programs(struct sl_doctor *d)
@@ -472,6 +482,7 @@ static int examine(const struct request *r)
     check_memfd(d);
     check_pidfd(d);
     check_eventfd(d);
+    check_drive_reads(d);
     check_programs(d);
     check_cache(d);
     sl_doctor_check_gpus(d);

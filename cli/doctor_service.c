@@ -91,9 +91,9 @@ static void check_libraries(struct sl_doctor *d)
         major, minor, patch, curve ? "with" : "without", uv_version_string(), MHD_get_version(),
         curses_version());
     if (!curve)
-        sl_doctor_advise(c, SL_VERDICT_WARNING,
-                         "a daemon cannot be reached over TCP, only on this machine: use a libzmq "
-                         "that was built with libsodium");
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM,
+                         "no job can run, since its processes know one another by CURVE: use a "
+                         "libzmq that was built with libsodium");
 }
 
 // --- where it runs -------------------------------------------------------------------------------

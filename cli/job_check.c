@@ -197,7 +197,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     SL_TRY(check_weights(r));
     SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
     SL_TRY(sl_measure_check(&r->config, &r->dataset));
-    r->measure = sl_measure_of(r->config.evaluate.metric, r->dataset.task);
+    r->judged = sl_measure_choose(r->config.evaluate.metric, &r->dataset);
     SL_TRY(check_class_weights(r));
     SL_TRY(check_schedule(r));
     tell_resume(r);

@@ -24,8 +24,8 @@ struct sl_job_check {
     // what came of it
     struct sl_config config;
     struct sl_dataset dataset;
-    enum sl_measure measure; // what its evaluations are judged by
-    char *config_json;       // resolved, as it is sent: epochs may be "auto" there (owned)
+    struct sl_measure_choice judged; // by what its evaluations are, and why
+    char *config_json;               // resolved, as it is sent: epochs may be "auto" there (owned)
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
     char *report_path;                       // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;

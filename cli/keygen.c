@@ -100,7 +100,9 @@ const struct sl_command sl_command_keygen = {
              "know each other). The first time it makes daemon.key and one client's file; "
              "after that it adds one more client to daemon.key. A client whose key is not in "
              "daemon.key cannot connect; take its line out to keep it out, and start the "
-             "daemon again. Nobody else may read the files (0600): others are refused.",
+             "daemon again. Nobody else may read the files (0600): others are refused. Who has a "
+             "key can do with jobs what the daemon's user can, but write only below its "
+             "--output-root.",
     .example = "sluice keygen --out keys\n"
                "sluice keygen --out keys --client laptop\n"
                "sluice-broker --listen tcp://0.0.0.0:7400 --keys keys/daemon.key\n"

@@ -264,6 +264,8 @@ static int try_handshake(const struct reach *r, const struct sl_curve *keys)
     int rc = SL_OK;
     if (monitor)
         rc = sl_gate_arm_client(socket, keys);
+    if (monitor && rc == SL_OK)
+        rc = sl_gate_bound_silence(socket);
     bool armed = monitor && rc == SL_OK;
     if (rc == SL_OK &&
         (!armed || zmq_setsockopt(socket, ZMQ_RECONNECT_IVL, &never, sizeof never) != 0 ||

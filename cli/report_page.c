@@ -76,6 +76,7 @@ static void write_facts(struct sl_text *t, const cJSON *config)
 static void write_head(struct sl_text *t, const struct sl_report_totals *r)
 {
     char time[SL_UNITS_BYTES];
+    const cJSON *warning;
     sl_text_puts(t, "<section class=\"card\"><div class=\"title\"><h1>");
     sl_text_markup(t, r->job);
     sl_text_puts(t, "</h1><span class=\"pill ");
@@ -89,6 +90,12 @@ static void write_head(struct sl_text *t, const struct sl_report_totals *r)
     if (*r->message) {
         sl_text_puts(t, "<p class=\"c-bad\">");
         sl_text_markup(t, r->message);
+        sl_text_puts(t, "</p>\n");
+    }
+    cJSON_ArrayForEach(warning, r->warnings)
+    {
+        sl_text_puts(t, "<p class=\"c-bad\">");
+        sl_text_markup(t, cJSON_IsString(warning) ? warning->valuestring : "");
         sl_text_puts(t, "</p>\n");
     }
     sl_text_puts(t, "</section>\n");

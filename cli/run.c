@@ -11,6 +11,7 @@
  *   third, or no answer in time        the broker is killed; its workers die with it
  */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@
 #include "broker/budget.h"
 #include "broker/capacity.h"
 #include "broker/launch.h"
+#include "broker/metrics.h"
 #include "broker/gpus.h"
 #include "broker/store_prefer.h"
 #include "cli/run_summary.h"
@@ -60,6 +62,7 @@ struct run {
     bool dry_run;
     int output; // enum sl_output
     const char *http, *http_token;
+    bool http_open;
     struct sl_launch broker;
     struct sl_session session; // with the broker; its end is seen by `broker`
     struct sl_run_view view;
@@ -271,6 +274,9 @@ static void print_plan_text(const struct run *r, const struct store *store)
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
+    printf("judged by   %s%s%s\n", sl_measure_name(r->check.judged.measure),
+           isnan(r->check.judged.share) ? "" : ", by itself: ",
+           sl_measure_reason(&r->check.judged, reason, sizeof reason));
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
@@ -466,11 +472,12 @@ static int run_job(struct run *r)
                                                                    : NULL,
         .http = r->http,
         .http_token_file = r->http_token,
+        .http_open = r->http_open,
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
-    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
-    int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->session.bus);
+    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.judged.measure);
+    int rc = sl_bus_connect(r->broker.endpoint, r->broker.key, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);
@@ -499,9 +506,10 @@ static int init(const struct sl_command *c, void *state)
 static int run(void *state)
 {
     struct run *r = state;
-    if (r->http_token && !r->http)
-        return sl_fail(SL_EINVAL, "run: --http-token without --http PORT: there is no page that it "
-                                  "could be for");
+    if ((r->http_token || r->http_open) && !r->http)
+        return sl_fail(SL_EINVAL,
+                       "run: --http-%s without --http PORT: there is no page that it could be for",
+                       r->http_token ? "token" : "open");
     int rc = sl_job_check_run(&r->check, false);
     if (rc < 0)
         return sl_job_check_status(rc);
@@ -535,6 +543,9 @@ static const struct sl_option options[] = {
     {.name = "http", AT(TEXT, http), .placeholder = "PORT",
      .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
              "and the address is told"},
+    {.name = "http-open", AT(FLAG, http_open),
+     .help = "let other users of this machine see that page; without it only those who know the "
+             "word of --http-token do"},
     {.name = "http-token", AT(TEXT, http_token), .placeholder = "FILE",
      .help = "who knows the word in this file may scale, pause and stop the job on the page"},
     {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),

@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -63,6 +62,20 @@ static bool in_scope(const char *pid)
     return strcmp(theirs, ours ? ours : "") == 0;
 }
 
+// The bus's key, from the descriptor that the process has it in.
+static bool take_key(const char *pid, const char *number, char key[SL_BUS_KEY_TEXT])
+{
+    char path[300];
+    if (strspn(number, "0123456789") != strlen(number))
+        return false;
+    snprintf(path, sizeof path, "/proc/%s/fd/%s", pid, number);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool taken = fd >= 0 && sl_bus_key_read(fd, key) == SL_OK;
+    if (fd >= 0)
+        close(fd);
+    return taken;
+}
+
 // A broker of `sluice run` of this user and scope from the arguments of process `pid`; false for
 // anything else.
 static bool read_job(const char *pid, struct sl_run_job *out)
@@ -82,7 +95,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         return false;
     memset(out, 0, sizeof *out);
     out->pid = (pid_t)strtol(pid, NULL, 10);
-    bool token = false;
+    bool has_key = false;
     for (const char *at = text + strlen(text) + 1; at < text + n; at += strlen(at) + 1) {
         const char *value = at + strlen(at) + 1;
         if (value >= text + n)
@@ -95,10 +108,10 @@ static bool read_job(const char *pid, struct sl_run_job *out)
             take(out->output, sizeof out->output, value);
         else if (strcmp(at, "--endpoint") == 0)
             take(out->endpoint, sizeof out->endpoint, value);
-        else if (strcmp(at, "--token") == 0)
-            token = sscanf(value, "%" SCNu64, &out->token) == 1;
+        else if (strcmp(at, "--key-fd") == 0)
+            has_key = take_key(pid, value, out->key);
     }
-    return token && out->name[0] && out->output[0] && out->endpoint[0] && in_scope(pid);
+    return has_key && out->name[0] && out->output[0] && out->endpoint[0] && in_scope(pid);
 }
 
 // When the system started, in Unix seconds; 0 when it does not say.

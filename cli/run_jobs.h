@@ -1,9 +1,9 @@
 /*
  * run_jobs.h - which jobs of `sluice run` this user has, so that another terminal can talk to them.
  *
- * The process table is the register: `sluice run` starts its broker with --job, --output,
- * --endpoint and --token, and whoever may read that of a process is its user, as is everybody whom
- * the broker's socket lets in. So there is no file that a killed job could leave behind, and
+ * The process table is the register: `sluice run` starts its broker with --job, --output and
+ * --endpoint, and with the bus's key in a descriptor, which the kernel shows to its user alone, as
+ * is everybody whom the broker's socket lets in. So there is no file that a killed job could leave behind, and
  * nothing that could be out of date.
  *
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
@@ -19,11 +19,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/ipc/bus_key.h"
+
 struct sl_run_job {
     char name[128];
     char output[4096]; // run directory
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     pid_t pid;      // of the broker
     double started; // Unix seconds; 0 = not known
 };

@@ -287,8 +287,9 @@ static void print_results(FILE *out, const struct sl_read_report *r)
             continue;
         fprintf(out, "validation  ");
         print_evaluation(out, r->epochs[i].val);
-        fprintf(out, " (epoch %.0f, the best by %s)\n", r->of.best_metric.epoch + 1,
-                metric_name(r->of.best_metric.name));
+        fprintf(out, " (epoch %.0f, the best by %s%s%s)\n", r->of.best_metric.epoch + 1,
+                metric_name(r->of.best_metric.name),
+                *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
     if (r->of.test) {
         fprintf(out, "test        ");
@@ -302,6 +303,7 @@ static void print_results(FILE *out, const struct sl_read_report *r)
 void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory)
 {
     const struct sl_report_totals *all = &r->of;
+    const cJSON *warning;
     char wall[SL_UNITS_BYTES], start[SL_UNITS_BYTES], n[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
     double wall_seconds = SL_MAX(all->wall_seconds, 0);
     // Of all runs that the epochs are of; an older version does not say.
@@ -317,6 +319,11 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
         fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
     }
     print_results(out, r);
+    cJSON_ArrayForEach(warning, all->warnings)
+    {
+        if (cJSON_IsString(warning))
+            fprintf(out, "warning     %s\n", warning->valuestring);
+    }
     if (r->last)
         fprintf(out, "limit       %s\n", r->last->bottleneck);
     print_cache(out, r);

@@ -376,7 +376,7 @@ static int connect_local(const struct sl_session_where *where, struct sl_session
                        s->dir, (int)holder.pid, holder.version, holder.protocol, SL_VERSION,
                        SL_PROTOCOL_VERSION);
     sl_runtime_dir_endpoint(s->dir, "control.sock", endpoint, sizeof endpoint);
-    SL_TRY(sl_bus_connect(endpoint, SL_BUS_TOKEN_OPEN, &s->bus));
+    SL_TRY(sl_bus_connect(endpoint, NULL, &s->bus));
     watch_process(s, holder.pid);
     return SL_OK;
 }
@@ -436,7 +436,7 @@ int sl_session_open_daemon(const struct sl_session_where *where, struct sl_sessi
 int sl_session_open_found(const struct sl_run_job *job, struct sl_session *s)
 {
     memset(s, 0, sizeof *s);
-    SL_TRY(sl_bus_connect(job->endpoint, job->token, &s->bus));
+    SL_TRY(sl_bus_connect(job->endpoint, job->key, &s->bus));
     watch_process(s, job->pid);
     s->broker_pid = job->pid;
     snprintf(s->job, sizeof s->job, "%s", job->name);

@@ -543,8 +543,9 @@ const struct sl_key sl_keys[] = {
      .doc = "Vertices in a mini-batch of a sampled evaluation."},
     {.path = "evaluate.metric", .type = SL_KEY_WORD, AT(evaluate.metric), FIXED,
      .words = sl_metric_words, .fallback = "\"auto\"",
-     .doc = "What the best epoch is the best in. auto is accuracy, micro_f1 where a vertex has "
-            "several labels, loss for numbers."},
+     .doc = "What the best epoch is the best in. auto is accuracy, roc_auc where one of two classes "
+            "has less than a third of the training vertices, micro_f1 where a vertex has several "
+            "labels, loss for numbers."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      .doc = "When the test set is evaluated: final is once, of the best epoch; each is beside "

@@ -17,6 +17,8 @@
 
 #define STAGING_MARK ".partial-"
 
+enum { ATTEMPTS = 16 }; // at a directory of one's own
+
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE  2
@@ -120,6 +122,32 @@ static int split_path(struct sl_staging *st, char *parent)
     return SL_OK;
 }
 
+// Whether the directory of that name is the one that is open.
+static bool is_there(const char *dir, int fd)
+{
+    struct stat named, opened;
+    return stat(dir, &named) == 0 && fstat(fd, &opened) == 0 && named.st_ino == opened.st_ino &&
+           named.st_dev == opened.st_dev;
+}
+
+// A new directory, locked; else false, and errno. Until it is locked another process may take it
+// for one that was left, and remove it: EAGAIN.
+static bool make_locked(struct sl_staging *st)
+{
+    if (!mkdtemp(st->dir)) {
+        st->dir[0] = '\0';
+        return false;
+    }
+    st->lock_fd = open(st->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (st->lock_fd >= 0 && flock(st->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return false;
+    if (st->lock_fd >= 0 && is_there(st->dir, st->lock_fd))
+        return true;
+    if (st->lock_fd >= 0 || errno == ENOENT)
+        errno = EAGAIN;
+    return false;
+}
+
 int sl_staging_open(const char *final, bool force, struct sl_staging *st)
 {
     char parent[SL_STAGING_PATH_BYTES], prefix[256];
@@ -136,22 +164,21 @@ int sl_staging_open(const char *final, bool force, struct sl_staging *st)
     snprintf(prefix, sizeof prefix, ".%s" STAGING_MARK, st->name);
     remove_stale(parent, prefix);
 
-    int n = snprintf(st->dir, sizeof st->dir, "%s/%sXXXXXX", parent, prefix);
-    if (n < 0 || (size_t)n >= sizeof st->dir || !mkdtemp(st->dir)) {
-        int err = errno;
-        st->dir[0] = '\0';
-        if (err == ENOENT)
-            return sl_fail(SL_ENOENT, "write %s: there is no directory %s: make it first", final,
-                           parent);
+    int err = EAGAIN;
+    for (int i = 0; i < ATTEMPTS && err == EAGAIN; i++) {
+        int n = snprintf(st->dir, sizeof st->dir, "%s/%sXXXXXX", parent, prefix);
+        if (n < 0 || (size_t)n >= sizeof st->dir)
+            return sl_fail(SL_EINVAL, "write %.60s...: the path is too long", final);
+        err = make_locked(st) ? 0 : errno;
+        if (err)
+            sl_staging_abort(st);
+    }
+    if (err == ENOENT)
+        return sl_fail(SL_ENOENT, "write %s: there is no directory %s: make it first", final,
+                       parent);
+    if (err)
         return sl_fail_errno(err == EACCES || err == EROFS || err == EPERM ? SL_EACCESS : SL_EIO,
-                             err, "write %s: make a directory in %s", final, parent);
-    }
-    st->lock_fd = open(st->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (st->lock_fd < 0 || flock(st->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        int err = errno;
-        sl_staging_abort(st);
-        return sl_fail_errno(SL_EIO, err, "write %s: lock its temporary directory", final);
-    }
+                             err, "write %s: make a directory in %s, and lock it", final, parent);
     // mkdtemp gives 0700: a data set is as readable as the user's other directories.
     mode_t mask = umask(0);
     umask(mask);

@@ -545,7 +545,8 @@ int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, flo
 }
 
 int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
-                  const float *m, const float *v, float *p_out, float *m_out, float *v_out)
+                  const float *m, const float *v, float *p_out, float *m_out, float *v_out,
+                  uint32_t *broken)
 {
     WANT(step, "no step constants");
     WANT(step->t >= 1, "step number 0: steps count from 1");
@@ -558,7 +559,7 @@ int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, c
 }
 
 int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
-                 const float *m, float *p_out, float *m_out)
+                 const float *m, float *p_out, float *m_out, uint32_t *broken)
 {
     WANT(step, "no step constants");
     WANT(n == 0 || (g && p && m && p_out && m_out), "an array is NULL");

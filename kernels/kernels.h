@@ -616,10 +616,13 @@ struct sl_kernels {
     int (*sum_squares)(uint64_t n, const float *x, double *out);
 
     // p_out = step(p, g); optimizer state m, v read and m_out, v_out written; in and out differ.
+    // *broken (1 word), or NULL: becomes 1 where a number that was written is not finite, which is
+    // so of every g that is not; else it stays.
     int (*adam)(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
-                const float *m, const float *v, float *p_out, float *m_out, float *v_out);
+                const float *m, const float *v, float *p_out, float *m_out, float *v_out,
+                uint32_t *broken);
     int (*sgd)(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
-               const float *m, float *p_out, float *m_out);
+               const float *m, float *p_out, float *m_out, uint32_t *broken);
 
     /*
      * One hop, by kind (common/base/sampler_kind.h says where each is defined).

@@ -67,7 +67,7 @@ void *sl_mirror_at(const struct sl_mirror *m, uint64_t offset, uint64_t *room)
 
 void sl_mirror_close(struct sl_mirror *m)
 {
-    if (m->arena)
-        sl_lent_leave(m->arena, SL_LENT_BLOCKS, m->lender);
+    if (m->arena && !sl_lent_leave(m->arena, SL_LENT_BLOCKS, m->lender))
+        m->p = NULL; // it goes with the process
     free_memory(m);
 }

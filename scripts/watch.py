@@ -5,10 +5,11 @@ JOB: a job's name ("" = all). RUNTIME_DIR: where the daemon lives (else $SLUICE_
 $XDG_RUNTIME_DIR/sluice or /tmp/sluice-UID). Needs pyzmq (Debian: python3-zmq) alone."""
 import json, os, sys
 
-uid, session = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR", "")
-mine = os.path.isabs(session) and os.path.isdir(session) and os.stat(session).st_uid == uid
-usual = session + "/sluice" if mine else f"/tmp/sluice-{uid}"
-usual = os.environ.get("SLUICE_RUNTIME_DIR") or usual
+uid = os.geteuid()
+sessions = [d for d in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{uid}") if d]
+places = [f"{d}/sluice" for d in sessions] + [f"/tmp/sluice-{uid}"]
+found = [d for d in places if os.path.exists(f"{d}/stats.sock") and os.stat(d).st_uid == uid]
+usual = os.environ.get("SLUICE_RUNTIME_DIR") or (found + places)[0]
 job, where = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2] if len(sys.argv) > 2 else usual
 if job in ("-h", "--help"):
     sys.exit(print(__doc__))

@@ -239,11 +239,10 @@ struct wish {
 // False while the plan is being changed.
 static bool look(const struct sl_cache *c, struct wish *w)
 {
-    *w = (struct wish){
-        .asked = atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed),
-        .generation = sl_hot_generation(c->arena),
-    };
-    if (!c->compute.device->is_host && !sl_lent_read_plan(c->arena, SL_LENT_FEATURES, &w->plan))
+    *w = (struct wish){.generation = sl_hot_generation(c->arena)};
+    if (c->compute.device->is_host)
+        w->asked = atomic_load_explicit(&c->seat->cache_rows, memory_order_relaxed);
+    else if (!sl_lent_read_rows(c->arena, c->device, &w->plan, &w->asked))
         return false;
     const uint64_t rows = w->generation ? SL_MIN(w->asked, most_rows(c)) : 0;
     w->near = (uint32_t)rows;
@@ -299,9 +298,9 @@ void sl_cache_refresh(struct sl_cache *c)
 
 // --- where rows are ------------------------------------------------------------------------------
 
-void sl_cache_rest(struct sl_cache *c)
+bool sl_cache_rest(struct sl_cache *c)
 {
-    sl_borrowed_close(&c->borrowed);
+    return sl_borrowed_close(&c->borrowed);
 }
 
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out)

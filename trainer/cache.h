@@ -87,8 +87,9 @@ void sl_cache_fini(struct sl_cache *c);
 // for each lender whose memory is open.
 void sl_cache_refresh(struct sl_cache *c);
 
-// Nothing is read for some time: others' memory is closed.
-void sl_cache_rest(struct sl_cache *c);
+// Nothing is read for some time: others' memory is closed. False: some of it will be by another
+// call.
+bool sl_cache_rest(struct sl_cache *c);
 
 // Where rows of this block's ranks lie that this device reads: nowhere, where they are of another
 // order than the cache's. Opens what others lend. Good until the next refresh or rest.

@@ -120,11 +120,12 @@ static void set_asleep(struct sl_extract *x, bool asleep)
 
 static void sleep_on(struct sl_extract *x, uint32_t seen)
 {
-    sl_borrowed_close(&x->near.borrowed);
-    sl_cache_rest(&x->cache);
+    const bool blocks = sl_borrowed_close(&x->near.borrowed), rows = sl_cache_rest(&x->cache);
     sl_standby_sleep(&x->standby);
     set_asleep(x, true);
-    sleep_unlocked(x, &x->spec.arena->h->work, seen, SL_STANDBY_WAIT_MS);
+    // Lenders wait for what is not closed yet.
+    sleep_unlocked(x, &x->spec.arena->h->work, seen,
+                   blocks && rows ? SL_STANDBY_WAIT_MS : SL_ARENA_WAIT_MS);
 }
 
 static void wake(struct sl_extract *x)

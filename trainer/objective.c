@@ -1,9 +1,8 @@
 /*
- * Class weights. "balanced" is scikit-learn's: n / (C * n_c), where n labelled training vertices
- * are of C classes that occur, n_c of them of class c. A class that does not occur has no rows to
- * weigh; it gets 0, and the log says so. Of a multi-label task the weight is that of a label's
- * positives, and balanced is (labelled - positives) / positives, the usual pos_weight of
- * BCEWithLogitsLoss. A list is taken as it is.
+ * Class weights. "balanced" is scikit-learn's, of the training vertices; of a multi-label task the
+ * weight is that of a label's positives, the usual pos_weight of BCEWithLogitsLoss
+ * (class_counts.h). A class that does not occur has no rows to weigh; it gets 0, and the log says
+ * so. A list is taken as it is.
  */
 #include "trainer/objective.h"
 
@@ -12,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/data/class_counts.h"
 
 // ---- class weights ------------------------------------------------------------------------------
 
@@ -28,60 +28,12 @@ static int take_list(struct sl_objective *o, const struct sl_config *config)
     return SL_OK;
 }
 
-// Positives of each class or label among the training vertices, and labelled ones (of a multi-class
-// task the same number for all classes).
-struct counts {
-    uint64_t *positive, *labelled; // (n_outputs)
-};
-
-static void count_classes(const struct sl_dataset *ds, struct counts *counts)
+static void tell_missing(const struct sl_objective *o, const struct sl_class_counts *counts)
 {
-    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
-    uint64_t labelled = 0;
-    for (uint64_t i = 0; i < train->n; i++) {
-        int32_t label = ds->label[train->ids[i]];
-        if (label < 0)
-            continue;
-        counts->positive[label]++;
-        labelled++;
-    }
-    for (uint32_t c = 0; c < ds->n_classes; c++)
-        counts->labelled[c] = labelled;
-}
-
-static int count_labels(const struct sl_dataset *ds, struct counts *counts)
-{
-    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
-    float *target = malloc(ds->n_classes * sizeof *target);
-    if (!target)
-        return sl_fail(SL_ENOMEM, "loss.class_weights: no memory for %u labels", ds->n_classes);
-    for (uint64_t i = 0; i < train->n; i++) {
-        sl_dataset_targets(ds, train->ids[i], target);
-        for (uint32_t c = 0; c < ds->n_classes; c++) {
-            counts->positive[c] += target[c] > 0.5f;
-            counts->labelled[c] += target[c] == target[c];
-        }
-    }
-    free(target);
-    return SL_OK;
-}
-
-static void weigh(struct sl_objective *o, const struct counts *counts)
-{
-    uint32_t occur = 0, missing = 0, first_missing = 0;
-    for (uint32_t c = 0; c < o->n_outputs; c++) {
-        occur += counts->positive[c] > 0;
+    uint32_t missing = 0, first_missing = 0;
+    for (uint32_t c = 0; c < o->n_outputs; c++)
         if (counts->positive[c] == 0 && missing++ == 0)
             first_missing = c;
-    }
-    for (uint32_t c = 0; c < o->n_outputs; c++) {
-        double positive = (double)counts->positive[c], labelled = (double)counts->labelled[c];
-        double weight = 0;
-        if (positive > 0)
-            weight = o->task == SL_TASK_MULTILABEL ? (labelled - positive) / positive
-                                                   : labelled / (occur * positive);
-        o->class_weight[c] = (float)weight;
-    }
     if (missing)
         sl_log_warn("loss.class_weights \"balanced\": %u of %u %s do not occur in the training "
                     "set (the first is %u): their weight is 0",
@@ -91,20 +43,13 @@ static void weigh(struct sl_objective *o, const struct counts *counts)
 
 static int balance(struct sl_objective *o, const struct sl_dataset *ds)
 {
-    struct counts counts = {.positive = calloc(o->n_outputs, sizeof *counts.positive),
-                            .labelled = calloc(o->n_outputs, sizeof *counts.labelled)};
-    int rc = SL_OK;
-    if (!counts.positive || !counts.labelled)
-        rc = sl_fail(SL_ENOMEM, "loss.class_weights: no memory for %u classes", o->n_outputs);
-    else if (o->task == SL_TASK_MULTILABEL)
-        rc = count_labels(ds, &counts);
-    else
-        count_classes(ds, &counts);
-    if (rc == SL_OK)
-        weigh(o, &counts);
-    free(counts.positive);
-    free(counts.labelled);
-    return rc;
+    struct sl_class_counts counts;
+    if (sl_class_counts_take(&counts, ds, &ds->split[SL_SPLIT_TRAIN]) < 0)
+        return sl_fail_prefix(SL_ENOMEM, "loss.class_weights");
+    sl_class_counts_balance(&counts, o->class_weight);
+    tell_missing(o, &counts);
+    sl_class_counts_fini(&counts);
+    return SL_OK;
 }
 
 int sl_objective_init(struct sl_objective *o, const struct sl_config *config,

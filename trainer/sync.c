@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
+#include "trainer/broken_update.h"
 
 // An update goes over the parameters in pieces, so that the reduced gradient of a piece is still
 // in the cache when the optimizer reads it. The result does not depend on the size.
@@ -74,6 +75,8 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
                 .weight_decay = (float)config->optimizer.weight_decay},
         .clip_norm = config->optimizer.clip_norm,
         .n_params = spec->n_params,
+        .tensors = spec->tensors,
+        .n_tensors = spec->n_tensors,
         .pulse = spec->pulse,
     };
     SL_TRY(check_shape(s));
@@ -153,9 +156,9 @@ static int gradient_piece(struct sl_sync *s, const struct sl_update *u, uint64_t
     return SL_OK;
 }
 
-// One piece of the step from version u->version to the next.
+// One piece of the step from version u->version to the next. *broken: not all of it is finite.
 static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_update_rule rule,
-                      uint64_t at, uint64_t n, const struct constants *c)
+                      uint64_t at, uint64_t n, const struct constants *c, uint32_t *broken)
 {
     struct sl_arena *a = s->arena;
     uint64_t now = u->version, next = now + 1;
@@ -168,7 +171,7 @@ static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_upda
         if (rule == SL_UPDATE_RULE_STEP_UNDECAYED)
             step.weight_decay = 0;
         return s->kernels->sgd(&step, n, g, p, sl_board_state(a, now, 0) + at, p_out,
-                               sl_board_state(a, next, 0) + at);
+                               sl_board_state(a, next, 0) + at, broken);
     }
     struct sl_adam_step step = s->adam;
     step.lr = c->lr;
@@ -177,12 +180,12 @@ static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_upda
         step.weight_decay = 0;
     return s->kernels->adam(&step, n, g, p, sl_board_state(a, now, 0) + at,
                             sl_board_state(a, now, 1) + at, p_out, sl_board_state(a, next, 0) + at,
-                            sl_board_state(a, next, 1) + at);
+                            sl_board_state(a, next, 1) + at, broken);
 }
 
 // Runs without a step: running statistics are a few numbers a channel.
 static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_update_rule rule,
-                        uint64_t at, uint64_t n)
+                        uint64_t at, uint64_t n, uint32_t *broken)
 {
     struct sl_arena *a = s->arena;
     uint64_t now = u->version, next = now + 1;
@@ -197,13 +200,19 @@ static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_up
         for (uint64_t k = 0; k < n; k++)
             p[k] += SL_RUNNING_MOMENTUM * (batch[k] - p[k]);
     }
+    for (uint64_t k = 0; k < n; k++)
+        *broken |= !isfinite(p[k]);
 }
 
 static int apply(struct sl_sync *s, const struct sl_update *u)
 {
     double weight = 0;
-    for (uint32_t i = 0; i < u->n_cells; i++)
-        weight += sl_ledger_entry(s->arena, u->seq, u->first_cell + i)->weight;
+    uint32_t broken = 0;
+    for (uint32_t i = 0; i < u->n_cells; i++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(s->arena, u->seq, u->first_cell + i);
+        weight += e->weight;
+        broken |= !isfinite(e->loss);
+    }
     // Batches without a labelled seed have no gradient; the step is then weight decay alone.
     struct constants c = {.scale = weight > 0 ? (float)(1.0 / weight) : 0.0f,
                           .lr = (float)sl_learning_rate_at(&s->rate, u->version)};
@@ -217,12 +226,18 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
             if (at <= half && half < at + n)
                 SL_FAILPOINT(TRAINER_APPLY);
             if (sl_update_run_steps(run))
-                SL_TRY(step_piece(s, u, run->rule, at, n, &c));
+                SL_TRY(step_piece(s, u, run->rule, at, n, &c, &broken));
             else
-                carry_piece(s, u, run->rule, at, n);
+                carry_piece(s, u, run->rule, at, n, &broken);
         }
     }
-    return SL_OK;
+    const struct sl_broken_update found = {.arena = s->arena,
+                                           .update = u,
+                                           .tensors = s->tensors,
+                                           .n_tensors = s->n_tensors,
+                                           .scale = c.scale,
+                                           .lr = sl_learning_rate_at(&s->rate, u->version)};
+    return broken ? sl_broken_update_explain(&found) : SL_OK;
 }
 
 // What has to be done with the other trainers before an update's batches are done.

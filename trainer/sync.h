@@ -35,6 +35,11 @@
  * All of it is a function of version, slots, weights and bank: the same whoever does it, and after
  * a resume.
  *
+ * WHAT IS NOT FINITE. A loss, a gradient or a result of the step that is not a finite number (the
+ * steps tell, kernels.h) ends the job: the update is not committed, so the parameters on the board,
+ * and whatever is made of them, are finite; who tried says which number it is (broken_update.h) and
+ * keeps the lock until it is gone.
+ *
  * WHERE. The processor makes every update, with the operations on this process's memory, whatever
  * the trainers compute on: an update's bits then depend neither on which trainer came first, of a
  * GPU or of CPU cores, nor on whether a GPU could be given the arena in place, which the system may
@@ -88,6 +93,8 @@ struct sl_sync {
     struct sl_learning_rate rate;
     double clip_norm; // 0 = gradients are not clipped
     uint64_t n_params;
+    const struct sl_tensor *tensors; // (n_tensors) borrowed
+    uint32_t n_tensors;
     struct sl_update_runs runs;
     float *scratch;               // one piece of the reduced gradient
     float *whole;                 // (n_params) all of it, where it is clipped; else NULL
@@ -105,7 +112,8 @@ uint32_t sl_sync_state_arrays(enum sl_optimizer_kind kind);
 int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec);
 void sl_sync_fini(struct sl_sync *s); // safe on a zeroed struct
 
-// Applies every update that is due. SL_OK also when none was.
+// Applies every update that is due. SL_OK also when none was. SL_ENOTFINITE: the next one cannot be
+// made, since not all of it is finite; the message says what is not.
 int sl_sync_help(struct sl_sync *s);
 
 // Ordered: waits until a TRAIN cell's version is current, helping meanwhile. SL_OK; SL_ETIMEDOUT;

@@ -33,6 +33,7 @@
 #include "broker/daemon/parked.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
+#include "broker/daemon/root.h"
 #include "broker/http/http.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -212,6 +213,8 @@ static int open_tcp(struct sl_daemon *d)
                        "%s needs --keys FILE: over TCP only clients whose key is known "
                        "get in ('sluice keygen' makes keys)",
                        o->listen ? "--listen" : "--stats-listen");
+    if (o->listen)
+        SL_TRY(sl_root_find(o->output_root, d->output_root, sizeof d->output_root));
     struct sl_curve *keys = calloc(1, sizeof *keys);
     if (!keys)
         return sl_fail(SL_ENOMEM, "no memory for keys");
@@ -229,14 +232,14 @@ static int open_sockets(struct sl_daemon *d)
 {
     char endpoint[SL_RUNTIME_DIR_BYTES + 32];
     sl_runtime_dir_endpoint(d->runtime_dir, "control.sock", endpoint, sizeof endpoint);
-    SL_TRY(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &d->bus));
+    SL_TRY(sl_bus_bind(endpoint, NULL, &d->bus));
     sl_subscribers_init(&d->subscribers, d->bus);
     if (d->options.http) {
         const struct sl_http_options http = {
             .listen = d->options.http,
             .token_file = d->options.http_token_file,
+            .open = d->options.http_open,
             .endpoint = endpoint,
-            .token = SL_BUS_TOKEN_OPEN,
         };
         SL_TRY(sl_http_start(&http, &d->http));
     }

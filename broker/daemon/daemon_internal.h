@@ -22,6 +22,7 @@ struct sl_daemon {
     struct sl_daemon_options options;
     char runtime_dir[SL_RUNTIME_DIR_BYTES];
     char state_dir[SL_RUNTIME_DIR_BYTES + 8];
+    char output_root[SL_CONFIG_PATH_BYTES];
     int lock_fd, state_fd, wake_fd; // -1 when closed
     struct sl_cores cores;          // that it gives away
 

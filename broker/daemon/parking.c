@@ -6,14 +6,12 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { REQUEST_BYTES_MAX = 2 << 20 };
-
-static int copy_request(const Sl__Control__Envelope *request, Sl__Control__Envelope **out)
+static int copy_request(const Sl__Control__Envelope *request, size_t bytes,
+                        Sl__Control__Envelope **out)
 {
-    size_t bytes = sl__control__envelope__get_packed_size(request);
-    if (bytes > REQUEST_BYTES_MAX)
-        return sl_fail(SL_ERANGE, "the request has %zu bytes, wanted at most %d", bytes,
-                       REQUEST_BYTES_MAX);
+    if (bytes > SL_BUS_REQUEST_MAX)
+        return sl_fail(SL_ERANGE, "the request has %zu bytes, wanted at most %u", bytes,
+                       SL_BUS_REQUEST_MAX);
     uint8_t *packed = malloc(bytes);
     *out = NULL;
     if (packed) {
@@ -27,17 +25,21 @@ static int copy_request(const Sl__Control__Envelope *request, Sl__Control__Envel
 int sl_parking_add(struct sl_parking *p, const struct sl_bus_peer *peer, uint64_t job,
                    const Sl__Control__Envelope *request)
 {
-    if (p->n == SL_PARKED_MAX)
+    size_t bytes = sl__control__envelope__get_packed_size(request), all = bytes;
+    for (uint32_t i = 0; i < p->n; i++)
+        all += p->list[i].bytes;
+    if (p->n == SL_PARKED_MAX || all > SL_PARKED_BYTES_MAX)
         return sl_fail(SL_EAGAIN,
                        "%u jobs wait already until the daemon knows its GPUs: try again soon",
                        p->n);
     Sl__Control__Envelope *copy;
-    SL_TRY(copy_request(request, &copy));
+    SL_TRY(copy_request(request, bytes, &copy));
     p->list[p->n++] = (struct sl_parked){
         .peer = *peer,
         .request = copy,
         .job = job,
         .told_ns = sl_now_ns(),
+        .bytes = bytes,
     };
     return SL_OK;
 }

@@ -8,13 +8,17 @@
 #include "broker/gpus.h"
 #include "common/ipc/bus.h"
 
-enum { SL_PARKED_MAX = 1000 };
+enum {
+    SL_PARKED_MAX = 1000,
+    SL_PARKED_BYTES_MAX = 32 << 20, // of all of them
+};
 
 struct sl_parked {
     struct sl_bus_peer peer;
     Sl__Control__Envelope *request; // as it came (owned)
     uint64_t job;                   // number of the job that it is about; 0: a submit
     uint64_t told_ns;               // when the client was last told
+    size_t bytes;                   // of the request, as it was sent
 };
 
 struct sl_parking {
@@ -24,7 +28,7 @@ struct sl_parking {
     struct sl_parked list[SL_PARKED_MAX]; // (n) in the order in which they came
 };
 
-// Parks a request, which is copied; job as above. SL_EAGAIN: too many; SL_ERANGE: too large;
+// Parks a request, which is copied; job as above. SL_EAGAIN: too many, or too large together; SL_ERANGE: too large;
 // SL_ENOMEM.
 int sl_parking_add(struct sl_parking *p, const struct sl_bus_peer *peer, uint64_t job,
                    const Sl__Control__Envelope *request);

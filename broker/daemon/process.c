@@ -162,7 +162,7 @@ static int start(struct sl_process *p)
 {
     SL_TRY(launch(p));
     SL_FAILPOINT(DAEMON_STARTED);
-    SL_TRY(sl_bus_connect(p->launch.endpoint, p->launch.token, &p->bus));
+    SL_TRY(sl_bus_connect(p->launch.endpoint, p->launch.key, &p->bus));
     SL_TRY(watch(p, &p->bus_edge, sl_bus_fd(p->bus), on_edge));
     SL_TRY(watch(p, &p->end, p->launch.pidfd, on_end));
     return subscribe(p);

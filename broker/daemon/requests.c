@@ -22,6 +22,7 @@
 #include "broker/daemon/parked.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
+#include "broker/daemon/root.h"
 #include "broker/http/http.h"
 #include "broker/rundir.h"
 #include "common/base/clock.h"
@@ -137,9 +138,19 @@ static int find_gpus(struct sl_daemon *d, const char *config_json, const struct 
     return asks && !*gpus ? NEEDS_GPUS : SL_OK;
 }
 
+// A key of TCP lets one run jobs; it does not make one this user.
+static int confine(const struct sl_daemon *d, const struct sl_bus_peer *peer,
+                   const struct sl_entry *e)
+{
+    if (!sl_bus_is_far(peer))
+        return SL_OK;
+    SL_TRY(sl_root_check(d->output_root, "output", e->output));
+    return e->report ? sl_root_check(d->output_root, "--report", e->report) : SL_OK;
+}
+
 // The entry is the registry's when this returns SL_OK, and its record is on the disk. NEEDS_GPUS.
-static int enter(struct sl_daemon *d, const Sl__Control__Submit *m, const struct sl_gpus *gpus,
-                 struct sl_entry *e)
+static int enter(struct sl_daemon *d, const struct sl_bus_peer *peer, const Sl__Control__Submit *m,
+                 const struct sl_gpus *gpus, struct sl_entry *e)
 {
     size_t bytes = strlen(m->config_json);
     if (d->stopping)
@@ -151,8 +162,9 @@ static int enter(struct sl_daemon *d, const Sl__Control__Submit *m, const struct
     if (rc != SL_OK)
         return rc;
     SL_TRY(sl_entry_take_config(e, m->config_json, &d->cores, gpus));
-    SL_TRY(sl_rundir_check_place(e->output));
     SL_TRY(take_paths(e, m));
+    SL_TRY(confine(d, peer, e));
+    SL_TRY(sl_rundir_check_place(e->output));
     SL_TRY(sl_registry_check_free(&d->registry, e));
     e->submitted = sl_daemon_now();
     e->order = sl_registry_order_last(&d->registry);
@@ -170,7 +182,7 @@ static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
                       const Sl__Control__Envelope *m, const struct sl_gpus *gpus)
 {
     struct sl_entry *e = sl_entry_new();
-    int rc = e ? enter(d, m->submit, gpus, e) : sl_fail(SL_ENOMEM, "no memory for a job");
+    int rc = e ? enter(d, peer, m->submit, gpus, e) : sl_fail(SL_ENOMEM, "no memory for a job");
     if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, 0, m)) == SL_OK) {
         sl_entry_free(e);
         return;

@@ -1,5 +1,6 @@
 /*
- * guard.h - who may ask: the address, the Host and Origin of a request, the token.
+ * guard.h - who may ask: the address, the Host and Origin of a request, the token (whose connection
+ * it is: peer.h).
  *
  * The server listens on loopback alone, but a browser that shows somebody else's page can reach
  * loopback too. Three things keep such a page out:
@@ -8,7 +9,8 @@
  *            rebinding) is another one. Any port will do: with `ssh -L` it is the tunnel's.
  *   Origin   where there is one, must be http:// and the very Host: another page's script, also one
  *            of another port of this machine, says where it comes from.
- *   token    what changes a job needs `Authorization: Bearer TOKEN`, which no form can send.
+ *   token    what changes a job needs `Authorization: Bearer TOKEN`, which no form can send. Other
+ *            users of this machine need it for reading, too.
  */
 #ifndef SL_BROKER_HTTP_GUARD_H
 #define SL_BROKER_HTTP_GUARD_H

@@ -16,6 +16,9 @@
  *                 the first rule for ever. The watch thread looks for what is overdue and shuts
  *                 the socket down; libmicrohttpd then sees its end and closes it.
  *   from where    loopback alone, and guard.h
+ *   whose         the kernel is asked who has the other end (peer.h). Other users are told nothing
+ *                 but the page's own files without the token, or unless --http-open, and have a part
+ *                 of connections and streams, so that they cannot keep the job's user out
  *
  * INVARIANT. A connection's descriptor is shut down only while it is in the list, under the list's
  * lock; it leaves the list before it is closed. So no other connection that got the same number can
@@ -31,10 +34,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "broker/http/http_internal.h"
+#include "broker/http/peer.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -60,6 +65,19 @@ void sl_http_set_deadline(struct MHD_Connection *connection, struct sl_http *htt
     pthread_mutex_unlock(&http->connections_lock);
 }
 
+bool sl_http_is_foreign(struct MHD_Connection *connection)
+{
+    const struct sl_http_connection *c = connection_of(connection);
+    return !c || c->foreign;
+}
+
+// Root reads what it likes anyway.
+static bool is_foreign(int fd)
+{
+    uid_t user;
+    return !sl_peer_user(fd, &user) || (user != geteuid() && user != 0);
+}
+
 void sl_http_cut_off(struct MHD_Connection *connection, struct sl_http *http)
 {
     struct sl_http_connection *c = connection_of(connection);
@@ -79,6 +97,7 @@ static void open_connection(struct sl_http *http, struct MHD_Connection *connect
     if (!c || !info)
         return; // without a deadline, but for the one for silence
     c->fd = info->connect_fd;
+    c->foreign = is_foreign(c->fd);
     c->deadline_ns = sl_now_ns() + SL_HTTP_REQUEST_S * 1000000000ull;
     pthread_mutex_lock(&http->connections_lock);
     c->next = http->connections;
@@ -86,6 +105,9 @@ static void open_connection(struct sl_http *http, struct MHD_Connection *connect
         c->next->previous = c;
     http->connections = c;
     http->n_connections++;
+    http->n_foreign += c->foreign;
+    if (c->foreign && http->n_foreign > SL_HTTP_FOREIGN)
+        shutdown(c->fd, SHUT_RDWR);
     pthread_mutex_unlock(&http->connections_lock);
 }
 
@@ -101,6 +123,7 @@ static void close_connection(struct sl_http *http, struct sl_http_connection *c)
     if (c->next)
         c->next->previous = c->previous;
     http->n_connections--;
+    http->n_foreign -= c->foreign;
     pthread_mutex_unlock(&http->connections_lock);
     free(c);
 }
@@ -280,10 +303,11 @@ int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
         SL_TRY_OUT(sl_guard_read_token(options->token_file, &http->token));
         http->has_token = true;
     }
+    http->open = options->open;
     SL_TRY_OUT(listen_at(options->listen, &address, &fd, &port));
     snprintf(http->url, sizeof http->url, "http://%s:%u/", address.host, port);
     struct sl_watch_hooks hooks = {.ctx = http, .on_feed = on_feed, .on_tick = on_tick};
-    SL_TRY_OUT(sl_watch_start(&http->watch, options->endpoint, options->token, &hooks));
+    SL_TRY_OUT(sl_watch_start(&http->watch, options->endpoint, options->key, &hooks));
     int socket_fd = fd;
     fd = -1;
     SL_TRY_OUT(start_server(http, socket_fd));

@@ -20,6 +20,7 @@
 #ifndef SL_BROKER_HTTP_HTTP_H
 #define SL_BROKER_HTTP_HTTP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sl_http;
@@ -27,8 +28,9 @@ struct sl_http;
 struct sl_http_options {
     const char *listen;     // "8080", "0" (any free port) or "127.0.0.1:8080"
     const char *token_file; // NULL: read-only
+    bool open;              // other users of this machine may read without it
     const char *endpoint;   // of the control bus
-    uint64_t token;         // of the control bus
+    const char *key;        // of a job's bus; NULL: a daemon's
 };
 
 // Starts the threads. SL_EINVAL (a listen text that is none, an address that is not loopback),

@@ -15,6 +15,8 @@
 enum {
     SL_HTTP_CONNECTIONS = 256,
     SL_HTTP_STREAMS = 64,
+    SL_HTTP_FOREIGN = 64,         // connections of other users, of those 256
+    SL_HTTP_FOREIGN_STREAMS = 32, // that they may have, of those 64
     SL_HTTP_BODY_MAX = 16 << 10,
     SL_HTTP_CONNECTION_BYTES = 32 << 10, // request line and headers
     SL_HTTP_IDLE_S = 10,                 // without a byte
@@ -26,6 +28,7 @@ enum {
 struct sl_http_connection {
     struct sl_http_connection *next, *previous;
     int fd;
+    bool foreign;         // of another user, or of one that the kernel does not tell
     uint64_t deadline_ns; // 0: none
 };
 
@@ -36,14 +39,15 @@ struct sl_http {
     struct sl_watch watch;
     char url[64];
     bool has_token;
+    bool open; // other users may read
     struct sl_guard_token token;
-    struct sl_http_stream *streams; // guarded by watch.lock
-    _Atomic uint32_t n_streams;     // only counted
+    struct sl_http_stream *streams;                // guarded by watch.lock
+    _Atomic uint32_t n_streams, n_foreign_streams; // only counted
     _Atomic uint64_t n_requests, n_refused;
 
     pthread_mutex_t connections_lock; // guards the list and what is in it, and all below
     struct sl_http_connection *connections;
-    uint32_t n_connections;
+    uint32_t n_connections, n_foreign;
     uint32_t n_open;             // requests whose answer has not been sent, streams among them
     pthread_cond_t all_answered; // n_open is 0
 };
@@ -66,6 +70,7 @@ struct sl_http_request {
     struct sl_http *http;
     struct MHD_Connection *connection;
     enum sl_http_target target;
+    bool foreign; // of another user, and without the token
     enum sl_question_kind action;
     char job[SL_QUESTION_JOB_BYTES];
     char body[SL_HTTP_BODY_MAX + 1];
@@ -111,5 +116,7 @@ void sl_http_stream_reap(struct sl_http *http);
 void sl_http_set_deadline(struct MHD_Connection *connection, struct sl_http *http,
                           unsigned seconds);
 void sl_http_cut_off(struct MHD_Connection *connection, struct sl_http *http);
+// Whether it is of another user than this process's and root.
+bool sl_http_is_foreign(struct MHD_Connection *connection);
 
 #endif

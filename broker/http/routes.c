@@ -99,6 +99,27 @@ static unsigned check_length(const struct sl_http_request *r)
     return n > SL_HTTP_BODY_MAX ? MHD_HTTP_CONTENT_TOO_LARGE : 0;
 }
 
+// Whether the request has the token: in its header, or, as a browser's event stream can send no
+// header, among its arguments.
+static bool has_token(const struct sl_http_request *r)
+{
+    const char *given = header(r, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!r->http->has_token)
+        return false;
+    if (given || r->target != SL_TARGET_STREAM)
+        return sl_guard_token_fits(&r->http->token, given);
+    char bearer[SL_GUARD_TOKEN_MAX + 16];
+    given = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token");
+    int n = snprintf(bearer, sizeof bearer, "Bearer %s", given ? given : "");
+    return given && n < (int)sizeof bearer && sl_guard_token_fits(&r->http->token, bearer);
+}
+
+// Another user of this machine, from whom jobs are kept. The page's own files tell nothing.
+static bool is_kept_out(const struct sl_http_request *r)
+{
+    return r->foreign && !r->http->open && r->target != SL_TARGET_FILE;
+}
+
 static unsigned check(const struct sl_http_request *r, const char *method, const char **why)
 {
     const char *host = header(r, MHD_HTTP_HEADER_HOST);
@@ -126,7 +147,18 @@ static unsigned check(const struct sl_http_request *r, const char *method, const
         *why = "this server only shows: start it with --http-token FILE to steer jobs from here";
         return MHD_HTTP_FORBIDDEN;
     }
-    if (post && !sl_guard_token_fits(&r->http->token, header(r, MHD_HTTP_HEADER_AUTHORIZATION))) {
+    if (is_kept_out(r) && r->http->has_token) {
+        *why = "these jobs are another user's: send 'Authorization: Bearer TOKEN' with the text of "
+               "the file that --http-token names (a browser: open the page with #token=TOKEN)";
+        return MHD_HTTP_UNAUTHORIZED;
+    }
+    if (is_kept_out(r)) {
+        *why = "these jobs are another user's, or this system does not say whose a connection is: "
+               "start the server with --http-token FILE and send that token, or with --http-open "
+               "to let every user of this machine read";
+        return MHD_HTTP_FORBIDDEN;
+    }
+    if (post && !has_token(r)) {
         *why = "the token is missing or wrong: send 'Authorization: Bearer TOKEN' with the text "
                "of the file that --http-token names";
         return MHD_HTTP_UNAUTHORIZED;
@@ -137,6 +169,7 @@ static unsigned check(const struct sl_http_request *r, const char *method, const
 unsigned sl_http_admit(struct sl_http_request *r, const char *method, enum MHD_Result *queued)
 {
     const char *why;
+    r->foreign = sl_http_is_foreign(r->connection) && !has_token(r);
     unsigned status = check(r, method, &why);
     if (status == 0)
         return 0;

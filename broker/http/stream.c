@@ -26,6 +26,7 @@ struct sl_http_stream {
     struct sl_feed_place place;
     bool suspended;
     bool cut; // it was told to go
+    bool foreign;
 };
 
 static ssize_t read_stream(void *ctx, uint64_t pos, char *out, size_t max)
@@ -55,6 +56,21 @@ static ssize_t read_stream(void *ctx, uint64_t pos, char *out, size_t max)
     return n;
 }
 
+// Whether there is a place for one more; counted in any case.
+static bool count_stream(struct sl_http *http, bool foreign)
+{
+    uint32_t all = atomic_fetch_add_explicit(&http->n_streams, 1, memory_order_relaxed);
+    uint32_t of_others =
+        atomic_fetch_add_explicit(&http->n_foreign_streams, foreign, memory_order_relaxed);
+    return all < SL_HTTP_STREAMS && (!foreign || of_others < SL_HTTP_FOREIGN_STREAMS);
+}
+
+static void uncount_stream(struct sl_http *http, bool foreign)
+{
+    atomic_fetch_sub_explicit(&http->n_streams, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&http->n_foreign_streams, foreign, memory_order_relaxed);
+}
+
 static void close_stream(void *ctx)
 {
     struct sl_http_stream *s = ctx;
@@ -66,7 +82,7 @@ static void close_stream(void *ctx)
         http->streams = s->next;
     if (s->next)
         s->next->previous = s->previous;
-    atomic_fetch_sub_explicit(&http->n_streams, 1, memory_order_relaxed);
+    uncount_stream(http, s->foreign);
     pthread_mutex_unlock(&http->watch.lock);
     sl_text_fini(&s->first);
     free(s);
@@ -107,6 +123,7 @@ static struct sl_http_stream *add_stream(struct sl_http_request *r, const char *
         return NULL;
     s->http = http;
     s->connection = r->connection;
+    s->foreign = r->foreign;
     pthread_mutex_lock(&w->lock);
     const struct sl_store_job *known = job ? sl_store_find(&w->store, job) : NULL;
     sl_feed_join(&w->feed, known ? known->key : job ? job : "", &s->place);
@@ -123,13 +140,13 @@ enum MHD_Result sl_http_stream_open(struct sl_http_request *r)
 {
     struct sl_http *http = r->http;
     const char *job = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "job");
-    uint32_t before = atomic_fetch_add_explicit(&http->n_streams, 1, memory_order_relaxed);
-    struct sl_http_stream *s = before < SL_HTTP_STREAMS ? add_stream(r, job) : NULL;
+    struct sl_http_stream *s = count_stream(http, r->foreign) ? add_stream(r, job) : NULL;
     if (!s) {
-        atomic_fetch_sub_explicit(&http->n_streams, 1, memory_order_relaxed);
+        uncount_stream(http, r->foreign);
         return sl_http_answer_error(r, MHD_HTTP_SERVICE_UNAVAILABLE,
-                                    "%d event streams are open already; close a page",
-                                    SL_HTTP_STREAMS);
+                                    "%d event streams%s are open already; close a page",
+                                    r->foreign ? SL_HTTP_FOREIGN_STREAMS : SL_HTTP_STREAMS,
+                                    r->foreign ? " of other users" : "");
     }
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
                                                                       read_stream, s, close_stream);

@@ -408,13 +408,12 @@ static void *watch_main(void *arg)
 
 // --- start and end -------------------------------------------------------------------------------
 
-int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
+int sl_watch_start(struct sl_watch *w, const char *endpoint, const char *key,
                    const struct sl_watch_hooks *hooks)
 {
     memset(w, 0, sizeof *w);
     pthread_mutex_init(&w->lock, NULL);
-    w->token = token;
-    w->daemon = token == SL_BUS_TOKEN_OPEN;
+    w->daemon = !key;
     w->hooks = *hooks;
     w->endpoint = strdup(endpoint);
     w->places = calloc(SL_WATCH_QUESTIONS, sizeof *w->places);
@@ -425,7 +424,7 @@ int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
     if (w->wake_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "the page: making an event descriptor");
     SL_TRY(sl_feed_init(&w->feed));
-    SL_TRY(sl_bus_connect(endpoint, token, &w->bus));
+    SL_TRY(sl_bus_connect(endpoint, key, &w->bus));
 
     // Signals are for the thread that runs the program's loop.
     sigset_t all, before;

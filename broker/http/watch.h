@@ -8,7 +8,7 @@
  * daemon drops who could not read. All of it is guarded by one lock, which nobody holds while
  * waiting for a socket.
  *
- * Behind the endpoint is a daemon (its token is SL_BUS_TOKEN_OPEN), or the broker of one
+ * Behind the endpoint is a daemon (its bus has no key), or the broker of one
  * `sluice run`, which knows of no list and of no numbers: its only job has the key "0".
  */
 #ifndef SL_BROKER_HTTP_WATCH_H
@@ -52,7 +52,6 @@ struct sl_watch {
     bool over;     // nothing more is heard: streams end once they have read all of the feed
 
     const char *endpoint; // owned
-    uint64_t token;
     bool daemon;
     struct sl_watch_hooks hooks;
 
@@ -67,7 +66,7 @@ struct sl_watch {
     struct sl_watch_kept *kept;    // (SL_WATCH_KEPT), of a moment ago
 };
 
-int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
+int sl_watch_start(struct sl_watch *w, const char *endpoint, const char *key,
                    const struct sl_watch_hooks *hooks);
 // Takes what has still come (a job's end), ends the thread, wakes all waiters with SL_EABORTED and
 // takes no more; what was heard stays.

@@ -8,6 +8,7 @@ const server = {
   steered: false,
   hello: false,
   lost: false,
+  refused: "",  // why, where the server does not let this browser read
   heard: 0
 };
 let job = null;  // {key, entry, about, stats, history, epochs, events, over}

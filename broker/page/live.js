@@ -28,24 +28,28 @@ function drawLink() {
   $("link").classList.toggle("lost", server.lost);
   const over = job?.finished && !server.daemon;
   set($("link"),
-      isStatic ? "" :
-          server.lost ?
-                 (over ? "the job has ended, and its server with it" :
-                         "connection lost: the daemon is gone or out of reach; trying again") :
-          server.hello ? "live" :
-                         "connecting");
+      isStatic           ? "" :
+          server.refused ? "not let in" :
+          server.lost    ? (over ?
+                                "the job has ended, and its server with it" :
+                                "connection lost: the daemon is gone or out of reach; trying again") :
+          server.hello   ? "live" :
+                           "connecting");
 }
 function drawEmpty() {
   if (job) return;
   $("main").hidden = true;
   $("empty").hidden = false;
-  set($("empty"), server.lost ? "" : "No job yet.\nStart one with: sluice submit JOB.json");
+  set($("empty"),
+      server.refused || (server.lost ? "" : "No job yet.\nStart one with: sluice submit JOB.json"));
 }
 
 // ---- the server ---------------------------------------------------------------------------------
 
 async function get(path) {
-  const r = await fetch(path);
+  const r = await fetch(path, token ? {headers: {Authorization: `Bearer ${token}`}} : {});
+  const kept = r.status === 401 || r.status === 403;
+  server.refused = kept ? (await r.json().catch(() => ({}))).error : "";
   if (!r.ok) throw new Error(`${path}: ${r.status}`);
   return r.json();
 }
@@ -136,7 +140,9 @@ function refresh() {
 let stream = null;
 function listen(key) {
   if (stream) stream.close();
-  stream = new EventSource("/api/stream" + (key ? `?job=${encodeURIComponent(key)}` : ""));
+  // It can send no header. For this machine's other users: see guard.h.
+  const asked = new URLSearchParams({...(key && {job: key}), ...(token && {token})});
+  stream = new EventSource("/api/stream" + (asked.size ? `?${asked}` : ""));
   stream.key = key;
   const on = (kind, take) => stream.addEventListener(kind, (e) => {
     server.heard = Date.now();
@@ -201,7 +207,10 @@ function listen(key) {
     drawLink();
     drawEmpty();
     if (job) render();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => listen(stream.key), 2000);
+    if (stream.readyState === EventSource.CLOSED) {  // refused: the answer to a question says why
+      get("/api/jobs").catch(() => {}).then(drawLink).then(drawEmpty);
+      setTimeout(() => listen(stream.key), 2000);
+    }
   };
 }
 

@@ -10,6 +10,7 @@ const KINDS = {
   resume: ["▶", "good"],
   checkpoint: ["▣", "cache"],
   early_stop: ["■", "standby"],
+  warning: ["!", "bad"],
 };
 const WORDS = {
   early_stop: "early stop"

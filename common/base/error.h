@@ -31,7 +31,8 @@ extern "C" {
     X(EUNSUPPORTED, 14, "not supported")                                                           \
     X(EPROTO, 15, "protocol violation")                                                            \
     X(EFAILED, 16, "job failed")                                                                   \
-    X(EDEVICE, 17, "device failed")
+    X(EDEVICE, 17, "device failed")                                                                \
+    X(ENOTFINITE, 18, "not a finite number")
 
 enum sl_error {
     SL_OK = 0,

@@ -41,6 +41,7 @@
     X(TRAINER_WRITTEN, "trainer_written", "trainer: its part of the sum written, not yet counted") \
     X(TRAINER_COUNTED, "trainer_counted", "trainer: its part counted, its batches still held")     \
     X(TRAINER_CACHE, "trainer_cache", "trainer: in the middle of filling its cache")               \
+    X(LENT_PLANNING, "lent_planning", "broker: rows of caches written, their plan not yet")        \
     X(LENT_OFFERED, "lent_offered", "sampler, trainer: memory of its GPU just lent, not read yet") \
     X(LENT_FILLING, "lent_filling", "sampler, trainer: in the middle of filling what it lends")    \
     X(LENT_WITHDRAWN, "lent_withdrawn", "sampler, trainer: withdrawn, its memory still as it was") \

@@ -1,6 +1,8 @@
 #include "common/data/measure_kind.h"
 
+#include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define ROW(name_, key_, shown, ...)                                                               \
     [SL_MEASURE_##name_] = {.key = key_, .name = shown, __VA_ARGS__},
@@ -17,6 +19,48 @@ enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task)
     while (m > 0 && !(sl_measure_kinds[--m].usual_of & 1u << task))
         continue;
     return m;
+}
+
+// The smaller class's share of the labelled training vertices.
+static double rare_share(const struct sl_dataset *ds, uint32_t *class_index)
+{
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    uint64_t n[2] = {0, 0};
+    for (uint64_t i = 0; i < train->n; i++) {
+        int32_t label = ds->label[train->ids[i]];
+        n[0] += label == 0;
+        n[1] += label == 1;
+    }
+    *class_index = n[1] <= n[0];
+    return n[0] + n[1] ? (double)n[*class_index] / (double)(n[0] + n[1]) : NAN;
+}
+
+static bool can_have_rare(const struct sl_dataset *ds)
+{
+    return ds->task == SL_TASK_MULTICLASS && ds->n_classes == 2 && ds->label;
+}
+
+struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct sl_dataset *dataset)
+{
+    const struct sl_measure_choice usual = {.measure = sl_measure_of(metric, dataset->task),
+                                            .share = NAN};
+    struct sl_measure_choice rare = usual;
+    if (metric != SL_METRIC_AUTO || !can_have_rare(dataset))
+        return usual;
+    rare.share = rare_share(dataset, &rare.class_index);
+    rare.measure = SL_MEASURE_COUNT;
+    while (rare.measure > 0 && !(sl_measure_kinds[--rare.measure].rare_of & 1u << dataset->task))
+        continue;
+    return rare.share < SL_MEASURE_RARE ? rare : usual;
+}
+
+char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_t bytes)
+{
+    *buf = '\0';
+    if (!isnan(choice->share))
+        snprintf(buf, bytes, "%.1f %% of the training vertices are of class %u",
+                 100 * choice->share, choice->class_index);
+    return buf;
 }
 
 bool sl_measure_applies(enum sl_measure measure, const struct sl_dataset *dataset)

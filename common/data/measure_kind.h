@@ -9,6 +9,7 @@
 #define SL_COMMON_DATA_MEASURE_KIND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
@@ -24,22 +25,24 @@ struct sl_measure_kind {
     const char *key, *name; // "micro_f1", in files; "micro-F1", for people
     unsigned tasks;         // that have it
     unsigned usual_of;      // tasks that are judged by it where evaluate.metric is "auto"
+    unsigned rare_of;       // likewise, of two classes of which one is rare (SL_MEASURE_RARE)
     bool two_classes;       // of classes only where there are two
     bool less_is_better;
     bool is_share; // of something: told in percent where there is room for few digits
+    double margin; // by how much a model is to be better than a constant answer to have learned
 };
 
 // X(name, key, name for people, further fields of the row). A job may be judged by the first ones.
 // clang-format off
 #define SL_MEASURES_TO_JUDGE_BY(X)                                                                 \
     X(ACCURACY, "accuracy", "accuracy", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .usual_of = SL_OF_CLASSES, .is_share = true)                                                 \
+      .usual_of = SL_OF_CLASSES, .is_share = true, .margin = 0.005)                                \
     X(MICRO_F1, "micro_f1", "micro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .usual_of = SL_OF_LABELS, .is_share = true)                                                  \
+      .usual_of = SL_OF_LABELS, .is_share = true, .margin = 0.005)                                 \
     X(MACRO_F1, "macro_f1", "macro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .is_share = true)                                                                            \
+      .is_share = true, .margin = 0.005)                                                           \
     X(ROC_AUC,  "roc_auc",  "ROC-AUC",  .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .two_classes = true)                                                                         \
+      .rare_of = SL_OF_CLASSES, .two_classes = true, .margin = 0.02)                               \
     X(LOSS,     "loss",     "loss",     .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_NUMBERS,     \
       .usual_of = SL_OF_NUMBERS, .less_is_better = true)
 #define SL_MEASURES(X)                                                                             \
@@ -61,6 +64,25 @@ extern const char *const sl_metric_words[SL_METRIC_COUNT + 1]; // by enum sl_met
 
 // What a job is judged by: evaluate.metric, or the task's usual one.
 enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task);
+
+struct sl_measure_choice {
+    enum sl_measure measure;
+    // Why "auto" is not the usual one: a class of two is so small a share, below SL_MEASURE_RARE,
+    // of the labelled training vertices. NaN: it is the usual one, or the job says which.
+    double share;
+    uint32_t class_index;
+};
+
+// Of two classes of which one has less, accuracy says little: always naming the other has most of
+// it.
+#define SL_MEASURE_RARE (1.0 / 3)
+
+// The same by the data set's labels: one pass over the training vertices where there are two
+// classes and "auto" is to be decided.
+struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct sl_dataset *dataset);
+// "21.8 % of the training vertices are of class 1"; "" where the choice is the usual one. Returns
+// buf.
+char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_t bytes);
 
 // Whether evaluations of the data set have it.
 bool sl_measure_applies(enum sl_measure measure, const struct sl_dataset *dataset);

@@ -115,7 +115,11 @@ struct sl_device {
     // devices.
     int (*share)(const void *p, struct sl_device_share *out);
     int (*attach)(const struct sl_device_share *share, void **out);
+    // Nobody here reads it any more. While a sum of this process is under way (plugin.h) it stays
+    // open until that is over: whoever lent it must not free it before.
     void (*detach)(void *p);
+    // Whether what attach() gave is open, detached or not.
+    bool (*is_open)(const void *p);
 };
 
 // The cores that this process runs on: everything is done when a call returns.

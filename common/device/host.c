@@ -112,6 +112,12 @@ static int attach(const struct sl_device_share *from, void **out)
     return not_shared();
 }
 
+static bool is_open(const void *p)
+{
+    (void)p;
+    return false;
+}
+
 static const struct sl_device HOST = {
     .kind = "cpu",
     .is_host = true,
@@ -134,6 +140,7 @@ static const struct sl_device HOST = {
     .share = share,
     .attach = attach,
     .detach = unmap,
+    .is_open = is_open,
 };
 
 const struct sl_device *sl_device_host(void)

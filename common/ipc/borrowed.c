@@ -24,19 +24,34 @@ static uint32_t next_of(uint64_t *bits)
     return bit;
 }
 
+// Tells lenders of what has been closed since.
+static void settle(struct sl_borrowed *b)
+{
+    for (uint64_t left = b->closing; left != 0;) {
+        const uint32_t l = next_of(&left);
+        if (b->device->is_open(b->of[l].p))
+            continue;
+        b->of[l].p = NULL;
+        b->closing &= ~((uint64_t)1 << l);
+        sl_lent_close(b->arena, b->kind, l, b->reader);
+    }
+}
+
 static void close_one(struct sl_borrowed *b, uint32_t lender)
 {
     b->device->detach(b->of[lender].p);
-    b->of[lender].p = NULL;
     b->opened &= ~((uint64_t)1 << lender);
     b->lost &= ~((uint64_t)1 << lender);
-    sl_lent_close(b->arena, b->kind, lender, b->reader);
+    b->closing |= (uint64_t)1 << lender;
+    settle(b);
 }
 
-void sl_borrowed_close(struct sl_borrowed *b)
+bool sl_borrowed_close(struct sl_borrowed *b)
 {
     for (uint64_t left = b->opened; left != 0;)
         close_one(b, next_of(&left));
+    settle(b);
+    return b->closing == 0;
 }
 
 static bool stands(const struct sl_borrowed *b, uint32_t lender, uint64_t *elements)
@@ -51,7 +66,7 @@ bool sl_borrowed_stands(const struct sl_borrowed *b)
     for (uint64_t left = b->opened; left != 0;)
         if (!stands(b, next_of(&left), &elements))
             return false;
-    return true;
+    return b->closing == 0;
 }
 
 void sl_borrowed_drop(struct sl_borrowed *b)
@@ -61,11 +76,12 @@ void sl_borrowed_drop(struct sl_borrowed *b)
         if (!stands(b, l, &b->of[l].elements))
             close_one(b, l);
     }
+    settle(b);
 }
 
 static void attach(struct sl_borrowed *b, uint32_t lender, const struct sl_lent_offer *offer)
 {
-    if (offer->version == b->of[lender].refused ||
+    if (b->closing >> lender & 1 || offer->version == b->of[lender].refused ||
         !sl_lent_open(b->arena, b->kind, lender, b->reader, offer->version))
         return;
     b->of[lender].version = offer->version;
@@ -99,6 +115,7 @@ const char *sl_borrowed_take(struct sl_borrowed *b, uint32_t lender, uint64_t ve
     struct sl_lent_offer offer;
     if (is_open(b, lender) && b->of[lender].version != version)
         close_one(b, lender);
+    settle(b);
     if (!is_open(b, lender) && sl_lent_look(b->arena, b->kind, lender, &offer) &&
         offer.version == version)
         attach(b, lender, &offer);
@@ -123,6 +140,7 @@ void sl_borrowed_add(struct sl_borrowed *b, const struct sl_lent_plan *plan, uin
         const uint32_t l = next_of(&left);
         stands(b, l, &b->of[l].elements);
     }
+    settle(b);
     for (uint64_t left = lenders(b, plan) & ~b->opened; left != 0;)
         open_one(b, next_of(&left), plan, order);
 }

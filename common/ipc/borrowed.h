@@ -10,6 +10,10 @@
  *                 was read is to be read again without it
  *      close      before it sleeps or ends: lenders wait for nobody who does not look
  *
+ * A device may put off closing what is detached, while a sum is under way (device.h). The lender is
+ * told when it is closed, and not before: whatever is called next looks whether it is. Until then
+ * nothing else of that lender is opened.
+ *
  * Nothing here knows what elements are. Memory that cannot be attached is not tried again before
  * its lender offers something else.
  */
@@ -27,8 +31,9 @@ struct sl_borrowed {
     enum sl_lent_kind kind;
     uint32_t reader; // the worker's device
     const struct sl_device *device;
-    uint64_t opened; // bit l: of the lender on device l
-    uint64_t lost;   // ... that was found dead, and is still open
+    uint64_t opened;  // bit l: of the lender on device l
+    uint64_t lost;    // ... that was found dead, and is still open
+    uint64_t closing; // ... whose memory was detached, and is not closed yet
     struct {
         uint64_t version; // of the offer that is open
         uint64_t refused; // ... that could not be attached
@@ -62,8 +67,8 @@ void sl_borrowed_open(struct sl_borrowed *b, const struct sl_lent_plan *plan, ui
 // there, or cannot be attached. The lender may be on the reader's device, in its other role.
 const char *sl_borrowed_take(struct sl_borrowed *b, uint32_t lender, uint64_t version);
 bool sl_borrowed_is_good(struct sl_borrowed *b);
-// All of it; safe on a zeroed struct.
-void sl_borrowed_close(struct sl_borrowed *b);
+// All of it; safe on a zeroed struct. False: some of it will be closed later, by another call.
+bool sl_borrowed_close(struct sl_borrowed *b);
 
 // False: nobody whom this worker reads has part p of the plan open to it.
 bool sl_borrowed_part(const struct sl_borrowed *b, const struct sl_lent_plan *plan, uint32_t p,

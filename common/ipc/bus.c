@@ -7,17 +7,23 @@
  * programs that talk to it: they may be of another version.
  *
  * DESIGN. One ROUTER, many DEALERs, on a Unix socket. A message is one frame (plus the ROUTER's
- * frame with the peer's name): an Envelope with protocol version and token.
+ * frame with the peer's name): an Envelope with protocol version.
  *
  *   who may connect   the kernel's peer credentials, through ZMQ_IPC_FILTER_UID; a libzmq built
- *                     without it is made up for by looking at each message's socket. Over TCP:
+ *                     without it is made up for by looking at each message's socket. On a job's
+ *                     bus also CURVE, with the one pair of keys that all of a job have. Over TCP:
  *                     CURVE and a list of keys (gate.h)
+ *   who answers       a daemon's socket is in a directory that nobody else may enter. A job's is an
+ *                     abstract name, which anybody may take once its broker has died: CURVE keeps a
+ *                     connected side from hearing, or telling, who does not have the key
  *   how large         ZMQ_MAXMSGSIZE: libzmq reads the length first and cuts the connection, so a
  *                     larger message is never buffered. A band above our own limit is let through,
  *                     so that an honest sender's mistake is counted instead of reconnecting for
  *                     ever.
- *   how many          high-water marks on both sides; a full queue refuses, ROUTER_MANDATORY makes
- *                     a vanished peer an error instead of a silent drop
+ *   how many          high-water marks on both sides, a small one for what clients ask over TCP,
+ *                     and bytes of what a client has not read (outgoing.h): such a client costs
+ *                     tens of MiB at most. A full queue refuses, ROUTER_MANDATORY makes a vanished
+ *                     peer an error instead of a silent drop
  *   how long          every call is non-blocking, except a receive with a time-out. What is
  *                     refused in one receive, and what is received at a stretch, is bounded: a
  *                     flood leaves the loop its timers. libzmq takes from all peers in turn
@@ -28,9 +34,8 @@
  * when a receive went away with messages left.
  *
  * FAILURE. What is malformed, foreign or too large is dropped, counted and logged (refusal.h),
- * never answered. Another protocol version is seen before the token, and answered: who asks learns
- * that it is a matter of versions. The answer carries the asker's token, never ours, and is never
- * answered itself. A peer that dies is found by the kernel (pidfd, death signal), not by this file.
+ * never answered. Another protocol version is answered: who asks learns that it is a matter of
+ * versions. The answer is never answered itself. A peer that dies is found by the kernel (pidfd, death signal), not by this file.
  */
 #include "common/ipc/bus.h"
 
@@ -54,11 +59,13 @@
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
 #include "common/ipc/gate.h"
+#include "common/ipc/outgoing.h"
 #include "common/ipc/refusal.h"
 
 enum {
     QUEUE_MESSAGES = 4096,
-    RECONNECT_MS = 5, // a worker or client may come up before the broker has bound
+    REQUESTS_QUEUED = 8, // of a client over TCP: the rest waits on its side
+    RECONNECT_MS = 5,    // a worker or client may come up before the broker has bound
     RECONNECT_TCP_MS = 100,
     BACKLOG = 512,
     OVERSIZE_BAND_BYTES = 1 << 20,
@@ -70,29 +77,34 @@ enum { LOCAL, TCP, N_SOCKETS };
 
 struct sl_bus {
     void *context;
-    void *sockets[N_SOCKETS]; // NULL: none. A connected bus has the first one only
-    struct sl_gate *gate;     // of TCP
-    char *path;               // of a bound socket's file, which libzmq leaves behind; or NULL
-    unsigned turn;            // the socket that is looked at first
+    void *sockets[N_SOCKETS];     // NULL: none. A connected bus has the first one only
+    struct sl_outgoing *outgoing; // of a bound bus
+    struct sl_gate *gate;         // of the socket that has keys
+    char *path;                   // of a bound socket's file, which libzmq leaves behind; or NULL
+    unsigned turn;                // the socket that is looked at first
     int epoll_fd;
     int doorbell_fd; // rung: messages were left
     bool rung;
     unsigned burst; // messages received since there was none
     uint64_t waits; // receives that slept
-    uint64_t token;
     bool router;
     bool check_each; // libzmq has no credential filter: look at each message's socket
     struct sl_refusals refusals;
 };
 
-void sl_bus_new_endpoint(char *out, size_t bytes, uint64_t *token)
+int sl_bus_new_endpoint(char *out, size_t bytes, char key[SL_BUS_KEY_TEXT])
 {
-    uint64_t random[3];
-    // 24 bytes come at once or not at all, and only before the system's pool is ready do they wait.
+    uint64_t random[2];
+    // 16 bytes come at once or not at all, and only before the system's pool is ready do they wait.
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     snprintf(out, bytes, "ipc://@sluice-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-    *token = random[2];
+    return sl_bus_key_make(key);
+}
+
+bool sl_bus_is_far(const struct sl_bus_peer *peer)
+{
+    return peer->n > 0 && peer->id[0] == TCP;
 }
 
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b)
@@ -110,6 +122,17 @@ static int set_int(void *socket, int option, int value)
                          value);
 }
 
+// What is asked for is small, and anybody who is let in may ask; answers may be large.
+static uint32_t largest_received(const struct sl_bus *bus)
+{
+    return bus->router ? SL_BUS_REQUEST_MAX : SL_BUS_MESSAGE_MAX;
+}
+
+static uint32_t largest_sent(const struct sl_bus *bus)
+{
+    return bus->router ? SL_BUS_MESSAGE_MAX : SL_BUS_REQUEST_MAX;
+}
+
 static int open_socket(struct sl_bus *bus, int which)
 {
     void *socket = bus->sockets[which] =
@@ -117,12 +140,12 @@ static int open_socket(struct sl_bus *bus, int which)
     if (!socket)
         return sl_fail_errno(SL_ESYS, errno, "control bus: opening a ZeroMQ socket");
 
-    int64_t largest = (int64_t)SL_BUS_MESSAGE_MAX + OVERSIZE_BAND_BYTES;
+    int64_t largest = largest_received(bus) + OVERSIZE_BAND_BYTES;
     if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0)
         return sl_fail_errno(SL_ESYS, errno, "control bus: limiting messages to %" PRId64 " bytes",
                              largest);
     SL_TRY(set_int(socket, ZMQ_SNDHWM, QUEUE_MESSAGES));
-    SL_TRY(set_int(socket, ZMQ_RCVHWM, QUEUE_MESSAGES));
+    SL_TRY(set_int(socket, ZMQ_RCVHWM, which == TCP ? REQUESTS_QUEUED : QUEUE_MESSAGES));
     SL_TRY(set_int(socket, ZMQ_LINGER, 0));
     SL_TRY(set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS));
     if (!bus->router)
@@ -157,7 +180,7 @@ static int watch_socket(struct sl_bus *bus, void *socket)
     return watch(bus, fd);
 }
 
-static int make_bus(uint64_t token, bool router, struct sl_bus **out)
+static int make_bus(bool router, struct sl_bus **out)
 {
     int rc;
     // libzmq aborts when it gets none.
@@ -165,11 +188,15 @@ static int make_bus(uint64_t token, bool router, struct sl_bus **out)
     struct sl_bus *bus = calloc(1, sizeof *bus);
     if (!bus)
         return sl_fail(SL_ENOMEM, "control bus: no memory");
-    bus->token = token;
     bus->router = router;
+    bus->outgoing = router ? sl_outgoing_new() : NULL;
     bus->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     bus->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bus->context = zmq_ctx_new();
+    if (router && !bus->outgoing) {
+        rc = sl_fail(SL_ENOMEM, "control bus: no memory");
+        goto out;
+    }
     if (bus->epoll_fd < 0 || bus->doorbell_fd < 0 || !bus->context) {
         rc = sl_fail_errno(SL_ESYS, errno, "control bus: starting ZeroMQ");
         goto out;
@@ -198,29 +225,46 @@ static int attach(struct sl_bus *bus, int which, const char *endpoint)
                          strncmp(endpoint, "tcp:", 4) == 0 ? "tcp://ADDRESS:PORT" : "ipc://@name");
 }
 
-static int open_bus(const char *endpoint, uint64_t token, bool router, struct sl_bus **out)
+// The local socket's keys: both sides show that they have the job's.
+static int arm_local(struct sl_bus *bus, const char *key)
 {
-    *out = NULL;
-    struct sl_bus *bus;
-    SL_TRY(make_bus(token, router, &bus));
-    int rc = attach(bus, LOCAL, endpoint);
-    if (rc < 0)
-        sl_bus_close(bus, 0);
-    else
-        *out = bus;
-    if (rc == SL_OK && router && strncmp(endpoint, "ipc:///", 7) == 0)
-        bus->path = strdup(endpoint + strlen("ipc://"));
+    struct sl_curve keys;
+    void *socket = bus->sockets[LOCAL];
+    int rc = sl_bus_key_curve(key, bus->router, &keys);
+    if (rc == SL_OK && bus->router)
+        rc = sl_gate_open(bus->context, &keys, &bus->gate);
+    if (rc == SL_OK)
+        rc = (bus->router ? sl_gate_arm_server : sl_gate_arm_client)(socket, &keys);
+    explicit_bzero(&keys, sizeof keys);
     return rc;
 }
 
-int sl_bus_bind(const char *endpoint, uint64_t token, struct sl_bus **out)
+static int open_bus(const char *endpoint, const char *key, bool router, struct sl_bus **out)
 {
-    return open_bus(endpoint, token, true, out);
+    int rc;
+    struct sl_bus *bus;
+    *out = NULL;
+    SL_TRY(make_bus(router, &bus));
+    if (key)
+        SL_TRY_OUT(arm_local(bus, key));
+    SL_TRY_OUT(attach(bus, LOCAL, endpoint));
+    if (router && strncmp(endpoint, "ipc:///", 7) == 0)
+        bus->path = strdup(endpoint + strlen("ipc://"));
+    *out = bus;
+    return SL_OK;
+out:
+    sl_bus_close(bus, 0);
+    return rc;
 }
 
-int sl_bus_connect(const char *endpoint, uint64_t token, struct sl_bus **out)
+int sl_bus_bind(const char *endpoint, const char *key, struct sl_bus **out)
 {
-    return open_bus(endpoint, token, false, out);
+    return open_bus(endpoint, key, true, out);
+}
+
+int sl_bus_connect(const char *endpoint, const char *key, struct sl_bus **out)
+{
+    return open_bus(endpoint, key, false, out);
 }
 
 static int check_tcp(const char *endpoint)
@@ -240,6 +284,7 @@ int sl_bus_add_tcp(struct sl_bus *bus, const char *endpoint, const struct sl_cur
     SL_TRY(sl_gate_open(bus->context, keys, &bus->gate));
     SL_TRY_OUT(open_socket(bus, TCP));
     SL_TRY_OUT(sl_gate_arm_server(bus->sockets[TCP], keys));
+    SL_TRY_OUT(sl_gate_bound_silence(bus->sockets[TCP]));
     SL_TRY_OUT(attach(bus, TCP, endpoint));
     SL_TRY_OUT(watch_socket(bus, bus->sockets[TCP]));
     return SL_OK;
@@ -256,8 +301,9 @@ int sl_bus_connect_tcp(const char *endpoint, const struct sl_curve *keys, struct
     struct sl_bus *bus;
     *out = NULL;
     SL_TRY(check_tcp(endpoint));
-    SL_TRY(make_bus(SL_BUS_TOKEN_OPEN, false, &bus));
+    SL_TRY(make_bus(false, &bus));
     SL_TRY_OUT(sl_gate_arm_client(bus->sockets[LOCAL], keys));
+    SL_TRY_OUT(sl_gate_bound_silence(bus->sockets[LOCAL]));
     SL_TRY_OUT(set_int(bus->sockets[LOCAL], ZMQ_RECONNECT_IVL, RECONNECT_TCP_MS));
     SL_TRY_OUT(attach(bus, LOCAL, endpoint));
     *out = bus;
@@ -286,6 +332,7 @@ void sl_bus_close(struct sl_bus *bus, int linger_ms)
         while (zmq_ctx_term(bus->context) != 0 && errno == EINTR) {
         }
     sl_gate_close(bus->gate);
+    sl_outgoing_free(bus->outgoing); // with the context its last messages have gone
     if (bus->path)
         unlink(bus->path);
     free(bus->path);
@@ -336,14 +383,15 @@ static int send_envelope(struct sl_bus *bus, const struct sl_bus_peer *to,
         socket = bus->sockets[to->id[0]];
     }
     size_t bytes = sl__control__envelope__get_packed_size(body);
-    if (bytes > SL_BUS_MESSAGE_MAX)
+    if (bytes > largest_sent(bus))
         return sl_fail(SL_ERANGE, "control bus: message of %zu bytes; at most %u can be sent",
-                       bytes, SL_BUS_MESSAGE_MAX);
+                       bytes, largest_sent(bus));
     zmq_msg_t payload;
-    if (zmq_msg_init_size(&payload, bytes) != 0)
-        return sl_fail(SL_ENOMEM, "control bus: no memory for a message of %zu bytes", bytes);
+    int rc = sl_outgoing_message(bus->outgoing, to, bytes, &payload);
+    if (rc < 0)
+        return rc; // a peer that does not read is no error to trace
     sl__control__envelope__pack(body, zmq_msg_data(&payload));
-    int rc = to ? send_name(socket, to) : SL_OK;
+    rc = to ? send_name(socket, to) : SL_OK;
     if (rc < 0) {
         zmq_msg_close(&payload);
         return rc;
@@ -357,15 +405,13 @@ int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__E
         return sl_fail(SL_EINVAL,
                        "control bus: a bound bus needs a receiver, a connected one none");
     body->protocol = SL_PROTOCOL_VERSION;
-    body->token = bus->token;
     if (to)
         body->request = to->request;
     return send_envelope(bus, to, body);
 }
 
 // Tells a peer of another version which one is spoken here.
-static void send_refused(struct sl_bus *bus, const struct sl_bus_peer *to, uint32_t theirs,
-                         uint64_t their_token)
+static void send_refused(struct sl_bus *bus, const struct sl_bus_peer *to, uint32_t theirs)
 {
     char reason[256];
     snprintf(reason, sizeof reason,
@@ -376,7 +422,6 @@ static void send_refused(struct sl_bus *bus, const struct sl_bus_peer *to, uint3
     refused.protocol = SL_PROTOCOL_VERSION;
     refused.reason = reason;
     e.protocol = SL_PROTOCOL_VERSION;
-    e.token = their_token;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_REFUSED;
     e.refused = &refused;
     (void)send_envelope(bus, to, &e); // who does not read it loses it
@@ -449,7 +494,9 @@ static enum sl_refusal open_frame(struct sl_bus *bus, int which, zmq_msg_t *fram
 {
     if (!same_user(bus, which, frame))
         return SL_REFUSAL_FOREIGN;
-    return sl_envelope_read(zmq_msg_data(frame), zmq_msg_size(frame), bus->token, out);
+    if (zmq_msg_size(frame) > largest_received(bus))
+        return SL_REFUSAL_OVERSIZED;
+    return sl_envelope_read(zmq_msg_data(frame), zmq_msg_size(frame), out);
 }
 
 // The ROUTER's first frame: the peer's name. False, with the message dropped, when it is none.
@@ -480,7 +527,7 @@ static int refuse(struct sl_bus *bus, const struct sl_bus_peer *peer, enum sl_re
     if (why != SL_REFUSAL_OTHER_VERSION)
         return SL_OK;
     if (m->body_case != SL__CONTROL__ENVELOPE__BODY_REFUSED)
-        send_refused(bus, peer, m->protocol, m->token);
+        send_refused(bus, peer, m->protocol);
     return SL_OK;
 }
 

@@ -3,9 +3,9 @@
  *
  * A job's broker binds a ROUTER socket on an abstract Unix socket (nothing in the file system,
  * nothing left behind), a daemon on a socket in its runtime directory; workers and clients connect
- * a DEALER. Every message is one protobuf Envelope that carries the protocol version and the job's
- * token; anything else is dropped and counted. Only processes of the same user can connect, and
- * over TCP only clients whose key is known. No call blocks: a peer that does not read loses
+ * a DEALER. Every message is one protobuf Envelope that carries the protocol version; anything else
+ * is dropped and counted. Only processes of the same user can connect, to a job's broker only those
+ * that have the job's key (bus_key.h), and over TCP only clients whose key is known. No call blocks: a peer that does not read loses
  * messages, never the broker's time. A bus belongs to one thread.
  */
 #ifndef SL_COMMON_IPC_BUS_H
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/ipc/bus_key.h"
 #include "common/ipc/envelope.h"
 
 struct sl_bus;
@@ -22,7 +23,6 @@ struct sl_bus;
 enum {
     SL_BUS_NAME_BYTES = 16,
     SL_BUS_REFUSALS_A_CALL = 256, // refused messages that one receive looks at, at most
-    SL_BUS_TOKEN_OPEN = 0,        // of a daemon: who may connect decides alone
 };
 
 // Who sent a message, to answer it: what is sent there carries the request's number back, so nobody
@@ -34,19 +34,24 @@ struct sl_bus_peer {
     uint64_t request; // its number for what it asked; 0: none
 };
 
+// Whether it came over TCP: somebody who has a key, not this user.
+bool sl_bus_is_far(const struct sl_bus_peer *peer);
+
 // Whatever they have asked.
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b);
 
-// A fresh endpoint name, and a token; both from the system's randomness.
-void sl_bus_new_endpoint(char *out, size_t bytes, uint64_t *token);
+// A fresh abstract name, and a key, both from the system's randomness. SL_EUNSUPPORTED: no CURVE.
+int sl_bus_new_endpoint(char *out, size_t bytes, char key[SL_BUS_KEY_TEXT]);
 
-int sl_bus_bind(const char *endpoint, uint64_t token, struct sl_bus **out);
-int sl_bus_connect(const char *endpoint, uint64_t token, struct sl_bus **out);
+// With a key, both sides prove that they have it before anything is sent or heard: an abstract name
+// belongs to whoever takes it. NULL: a socket in a directory that nobody else may enter.
+int sl_bus_bind(const char *endpoint, const char *key, struct sl_bus **out);
+int sl_bus_connect(const char *endpoint, const char *key, struct sl_bus **out);
 
 // Over TCP, with CURVE (curve.h). Binding: only clients whose public key is known get in; keys are
-// a daemon's. Connecting: `keys` has the client's pair and the daemon's public key; the token is
-// SL_BUS_TOKEN_OPEN. A client that the daemon does not know hears nothing, like one that calls
-// where nobody is. SL_EINVAL: the other side's keys, no tcp:// endpoint; SL_EEXIST: address in use.
+// a daemon's. Connecting: `keys` has the client's pair and the daemon's public key. A client that
+// the daemon does not know hears nothing, like one that calls where nobody is.
+// SL_EINVAL: the other side's keys, no tcp:// endpoint; SL_EEXIST: address in use.
 struct sl_curve;
 int sl_bus_add_tcp(struct sl_bus *bus, const char *endpoint, const struct sl_curve *keys);
 int sl_bus_connect_tcp(const char *endpoint, const struct sl_curve *keys, struct sl_bus **out);
@@ -65,7 +70,7 @@ int sl_bus_fd(const struct sl_bus *bus);
         .field = (message)                                                                         \
     }
 
-// Sends `body` (its protocol and token are filled in, and its request from `to`). `to` is NULL on a
+// Sends `body` (its protocol is filled in, and its request from `to`). `to` is NULL on a
 // connected bus.
 // SL_OK; SL_EAGAIN when the peer's queue is full or it has gone.
 int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__Envelope *body);

@@ -89,7 +89,7 @@ static void forget(char *text, size_t n)
 }
 
 // libzmq reads on when a character is none of Z85, so the characters are looked at here.
-static bool is_key(const char *text)
+bool sl_curve_is_key(const char *text)
 {
     uint8_t key[KEY_BYTES];
     for (const char *c = text; *c; c++)
@@ -140,7 +140,7 @@ static int take_line(struct sl_curve *keys, char *line, const char *path, int nu
     if (slot[0])
         return sl_fail(SL_EFORMAT, "key file '%s', line %d: '%s' is there a second time", path,
                        number, name);
-    if (!is_key(value))
+    if (!sl_curve_is_key(value))
         return sl_fail(SL_EFORMAT, // the value may be a secret: not shown
                        "key file '%s', line %d: the key of '%s' is not %d characters of Z85", path,
                        number, name, KEY_CHARS);

@@ -13,6 +13,7 @@
 #ifndef SL_COMMON_IPC_CURVE_H
 #define SL_COMMON_IPC_CURVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SL_CURVE_KEY_TEXT = 41, SL_CURVE_CLIENTS_MAX = 256 };
@@ -23,6 +24,9 @@ struct sl_curve {
     uint32_t n_clients;                 // of a daemon's file
     char client[SL_CURVE_CLIENTS_MAX][SL_CURVE_KEY_TEXT];
 };
+
+// Whether a text is a key: 40 characters of Z85.
+bool sl_curve_is_key(const char *text);
 
 // SL_ENOENT, SL_EACCESS (others may read it), SL_EFORMAT; the message names file and line.
 int sl_curve_read(const char *path, struct sl_curve *out);

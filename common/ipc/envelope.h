@@ -10,10 +10,10 @@
 
 #define SL_PROTOCOL_VERSION 3u
 #define SL_BUS_MESSAGE_MAX  (16u << 20) // bytes; a larger message is refused
+#define SL_BUS_REQUEST_MAX  (2u << 20)  // the same of one to a daemon or a broker
 
-// SL_REFUSAL_NONE: *out is a message of this version that carries `token`. What is refused may be
+// SL_REFUSAL_NONE: *out is a message of this version. What is refused may be
 // in *out too (NULL: nothing is); it is the caller's to free in any case (sl_bus_message_free).
-enum sl_refusal sl_envelope_read(const void *bytes, size_t n, uint64_t token,
-                                 Sl__Control__Envelope **out);
+enum sl_refusal sl_envelope_read(const void *bytes, size_t n, Sl__Control__Envelope **out);
 
 #endif

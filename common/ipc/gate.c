@@ -170,17 +170,21 @@ static int set(void *socket, int option, const void *value, size_t bytes)
 
 static int arm(void *socket, const struct sl_curve *keys)
 {
-    static const int timing[][2] = {{ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
-                                    {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS},
-                                    {ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS}};
     if (!zmq_has("curve"))
         return sl_fail(SL_EUNSUPPORTED,
                        "TCP: this ZeroMQ was built without CURVE, and nothing goes "
                        "over TCP in the clear: install one with libsodium");
     SL_TRY(set(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, SL_CURVE_KEY_TEXT));
-    SL_TRY(set(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT));
+    return set(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT);
+}
+
+int sl_gate_bound_silence(void *zmq_socket)
+{
+    static const int timing[][2] = {{ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
+                                    {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS},
+                                    {ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS}};
     for (size_t i = 0; i < sizeof timing / sizeof timing[0]; i++)
-        SL_TRY(set(socket, timing[i][0], &timing[i][1], sizeof(int)));
+        SL_TRY(set(zmq_socket, timing[i][0], &timing[i][1], sizeof(int)));
     return SL_OK;
 }
 

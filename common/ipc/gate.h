@@ -21,4 +21,8 @@ void sl_gate_close(struct sl_gate *gate);
 int sl_gate_arm_server(void *zmq_socket, const struct sl_curve *keys);
 int sl_gate_arm_client(void *zmq_socket, const struct sl_curve *keys);
 
+// Bounds on silence, for a socket on TCP: a peer there may vanish without a word. On this machine
+// one that is silent is only stopped.
+int sl_gate_bound_silence(void *zmq_socket);
+
 #endif

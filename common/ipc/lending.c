@@ -51,8 +51,8 @@ static void give_back(struct sl_lending *l)
 
 void sl_lending_fini(struct sl_lending *l)
 {
-    if (l->is_lent)
-        sl_lent_leave(l->arena, l->kind, l->owner);
+    if (l->is_lent && !sl_lent_leave(l->arena, l->kind, l->owner))
+        l->p = NULL; // it goes with the process
     give_back(l);
 }
 

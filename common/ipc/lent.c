@@ -11,6 +11,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/ipc/seat.h"
 
 /*
  * Memory orders: what stands behind a version is written between two changes of it and read between
@@ -87,7 +89,14 @@ static bool exists(const struct sl_arena *a)
 
 // --- the plan ------------------------------------------------------------------------------------
 
-void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan)
+void sl_lent_give_rows(struct sl_arena *a, const uint64_t *rows)
+{
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++)
+        atomic_store(&sl_seat(a, sl_seat_trainer(a, d))->cache_rows, rows[d]);
+}
+
+void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan,
+                     const uint64_t *rows)
 {
     struct plan_words *p = plan_of(a, kind);
     uint64_t words[PLAN_WORDS];
@@ -96,6 +105,9 @@ void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl
     memcpy(words, plan, sizeof words);
     atomic_fetch_add(&p->version, 1);
     atomic_thread_fence(memory_order_seq_cst);
+    if (rows)
+        sl_lent_give_rows(a, rows);
+    SL_FAILPOINT(LENT_PLANNING);
     for (uint32_t i = 0; i < PLAN_WORDS; i++)
         atomic_store_explicit(&p->word[i], words[i], memory_order_relaxed);
     atomic_store(&p->generation, plan->generation);
@@ -109,14 +121,21 @@ uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind)
                      : 0;
 }
 
-bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out)
+// `given`: a word that is published with the plan; NULL: none.
+static bool read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out,
+                      const _Atomic uint64_t *given, uint64_t *value)
 {
     const struct plan_words *p = plan_of(a, kind);
     uint64_t words[PLAN_WORDS];
     *out = (struct sl_lent_plan){0};
-    if (!exists(a))
+    if (!exists(a)) {
+        if (given)
+            *value = atomic_load_explicit(given, memory_order_relaxed);
         return true;
+    }
     uint64_t version = atomic_load(&p->version);
+    if (given)
+        *value = atomic_load_explicit(given, memory_order_relaxed);
     for (uint32_t i = 0; i < PLAN_WORDS; i++)
         words[i] = atomic_load_explicit(&p->word[i], memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
@@ -124,6 +143,18 @@ bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct 
         return false;
     memcpy(out, words, sizeof words);
     return true;
+}
+
+bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out)
+{
+    return read_plan(a, kind, out, NULL, NULL);
+}
+
+bool sl_lent_read_rows(const struct sl_arena *a, uint32_t device, struct sl_lent_plan *out,
+                       uint64_t *rows)
+{
+    return read_plan(a, SL_LENT_FEATURES, out, &sl_seat(a, sl_seat_trainer(a, device))->cache_rows,
+                     rows);
 }
 
 // --- alive ---------------------------------------------------------------------------------------
@@ -245,13 +276,14 @@ bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t 
     return atomic_load(&place_of(a, kind, device)->readers) != 0;
 }
 
-void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
+bool sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     sl_lent_withdraw(a, kind, device);
     for (int i = 0; i < LEAVE_MS && sl_lent_is_read(a, kind, device); i++)
         nanosleep(&moment, NULL);
     atomic_store(life_of(a, roles[kind].lender, device), 0);
+    return !sl_lent_is_read(a, kind, device);
 }
 
 // --- readers -------------------------------------------------------------------------------------

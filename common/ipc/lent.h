@@ -12,7 +12,9 @@
  * reader can do without: all elements lie in the machine's memory too.
  *
  *      the broker writes   the plan of each role: who holds which parts, whose copy each device
- *                          reads. A version is odd while it is being written.
+ *                          reads; and the rows of each trainer's cache, which stand in its seat. A
+                          version is odd while they are being written, so that nobody has the new
+                          rows with the old plan
  *      the lender writes   in its seat's place: its memory's share, the plan that it is laid out
  *                          by, how much of it is there (more and more while it is filled)
  *      the reader writes   bit d (its device) of the lender's `readers` for as long as it has that
@@ -23,11 +25,13 @@
  *   read        a batch at a time. What was read counts only if every lender that it was read of is
  *               alive afterwards, and the bit still set (whoever sits there may be a replacement);
  *               else the batch is gathered again without that one's parts.
- *   withdraw    version odd. Readers see it at their next batch, detach and clear the bit; memory
- *               is freed or written to again once there are no bits. The lender never waits for
+ *   withdraw    version odd. Readers see it at their next batch, detach, and clear the bit once the
+ *               memory is closed, which a driver may put off; it is freed or written to again once
+ *               there are no bits. The lender never waits for
  *               that: it looks between its batches, and goes on with what it has until then.
  *   leave       a worker that ends withdraws, and gives its life up before its memory: readers then
- *               find it as they find a dead one.
+ *               find it as they find a dead one. Memory that somebody has open is not freed: it
+ *               goes with the process.
  *   death       the broker clears the dead worker's bits and withdraws what it lent, once its death
  *               is proved. Before anybody can know of it, see ALIVE.
  *
@@ -105,11 +109,18 @@ uint64_t sl_lent_bytes(const struct sl_arena_spec *spec);
 // --- the plan ---
 
 // Broker: from now on. Wakes everybody. `plan` keeps its generation, which must be another one.
-void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan);
+// rows (n_devices): what the caches of trainers may hold by it (seat.h); NULL: as they are.
+void sl_lent_publish(struct sl_arena *a, enum sl_lent_kind kind, const struct sl_lent_plan *plan,
+                     const uint64_t *rows);
+// Broker: other rows by the plan that there is. Wakes nobody.
+void sl_lent_give_rows(struct sl_arena *a, const uint64_t *rows);
 // The generation there is: costs a load.
 uint64_t sl_lent_generation(const struct sl_arena *a, enum sl_lent_kind kind);
 // False while it is being changed: look again.
 bool sl_lent_read_plan(const struct sl_arena *a, enum sl_lent_kind kind, struct sl_lent_plan *out);
+// The same of features, with the rows of this device's trainer by it.
+bool sl_lent_read_rows(const struct sl_arena *a, uint32_t device, struct sl_lent_plan *out,
+                       uint64_t *rows);
 
 // --- lenders: by their device, in the role that lends the kind ---
 
@@ -125,10 +136,10 @@ void sl_lent_grow(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device, u
 void sl_lent_withdraw(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 // Whether somebody has it open.
 bool sl_lent_is_read(const struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
-// Withdraws, and from now on what is read of it is good for nothing: its memory may go at once. Who
-// has it open is waited for, a second at most; what else the process lends is good for nothing
-// either then.
-void sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
+// Withdraws, and from now on what is read of it is good for nothing. Who has it open is waited for,
+// a second at most; what else the process lends is good for nothing either then. False: somebody
+// still has, so its memory is to be left to the end of the process.
+bool sl_lent_leave(struct sl_arena *a, enum sl_lent_kind kind, uint32_t device);
 
 // --- readers ---
 

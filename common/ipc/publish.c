@@ -114,6 +114,7 @@ int sl_publisher_add_tcp(struct sl_publisher *p, const char *endpoint, const str
     SL_TRY(sl_gate_open(p->context, keys, &p->gate));
     SL_TRY_OUT(open_socket(p, TCP));
     SL_TRY_OUT(sl_gate_arm_server(p->sockets[TCP], keys));
+    SL_TRY_OUT(sl_gate_bound_silence(p->sockets[TCP]));
     SL_TRY_OUT(bind_socket(p->sockets[TCP], endpoint));
     return SL_OK;
 out: // the gate lives as long as the context

@@ -81,25 +81,59 @@ static bool is_session_dir(const char *path)
            st.st_uid == geteuid();
 }
 
+struct place {
+    char dir[SL_RUNTIME_DIR_BYTES];
+    const char *from; // for messages
+};
+
+enum { N_PLACES = 3 };
+
+// Where a daemon is that was told nothing: one that was started in a session and one that cron,
+// sudo or a container has started do not see the same environment. How many there are.
+static uint32_t usual_places(struct place places[N_PLACES])
+{
+    char session[64];
+    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    uint32_t n = 0;
+    if (is_session_dir(xdg)) {
+        snprintf(places[n].dir, sizeof places[n].dir, "%s/sluice", xdg);
+        places[n++].from = " (XDG_RUNTIME_DIR)";
+    }
+    snprintf(places[n].dir, sizeof places[n].dir, "/tmp/sluice-%u", (unsigned)geteuid());
+    places[n++].from = "";
+    snprintf(session, sizeof session, "/run/user/%u", (unsigned)geteuid());
+    if (is_session_dir(session) && !(xdg && strcmp(session, xdg) == 0)) {
+        snprintf(places[n].dir, sizeof places[n].dir, "%s/sluice", session);
+        places[n++].from = "";
+    }
+    return n;
+}
+
+uint32_t sl_runtime_dir_choose(const char *const *dirs, uint32_t n)
+{
+    struct sl_runtime_holder holder;
+    for (uint32_t i = 0; i < n; i++)
+        if (sl_runtime_dir_look(dirs[i], &holder) == SL_OK && holder.alive)
+            return i;
+    return 0;
+}
+
 int sl_runtime_dir_find(const char *given, char out[SL_RUNTIME_DIR_BYTES])
 {
-    char made[SL_RUNTIME_DIR_BYTES];
-    const char *from = "";
+    struct place places[N_PLACES];
+    const char *from = "", *dirs[N_PLACES];
     const char *want = given;
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
     if (!want || !*want) {
         want = getenv("SLUICE_RUNTIME_DIR");
         from = " (SLUICE_RUNTIME_DIR)";
     }
     if (!want || !*want) {
-        want = made;
-        if (is_session_dir(xdg)) {
-            snprintf(made, sizeof made, "%s/sluice", xdg);
-            from = " (XDG_RUNTIME_DIR)";
-        } else {
-            snprintf(made, sizeof made, "/tmp/sluice-%u", (unsigned)geteuid());
-            from = "";
-        }
+        uint32_t n = usual_places(places);
+        for (uint32_t i = 0; i < n; i++)
+            dirs[i] = places[i].dir;
+        const struct place *chosen = &places[sl_runtime_dir_choose(dirs, n)];
+        want = chosen->dir;
+        from = chosen->from;
     }
     SL_TRY(make_absolute(want, out));
     size_t bytes = strlen(out) + 1 + strlen(CONTROL_NAME);
@@ -130,7 +164,8 @@ static int enter(const char *dir, int *fd)
     if (*fd < 0 && (errno == ELOOP || errno == ENOTDIR))
         return sl_fail(SL_EACCESS,
                        "runtime directory '%s': it is a link or a file, wanted a directory of "
-                       "mode 0700: remove it, or name another with --runtime-dir",
+                       "mode 0700: remove it, or name one of your own with --runtime-dir DIR, or "
+                       "for daemon and commands alike with SLUICE_RUNTIME_DIR=DIR",
                        dir);
     if (*fd < 0)
         return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_ESYS, errno,
@@ -141,7 +176,8 @@ static int enter(const char *dir, int *fd)
     else if (st.st_uid != geteuid())
         rc = sl_fail(SL_EACCESS,
                      "runtime directory '%s': it belongs to user %u, and this process is user %u: "
-                     "name one of your own with --runtime-dir",
+                     "name one of your own with --runtime-dir DIR, or for daemon and commands "
+                     "alike with SLUICE_RUNTIME_DIR=DIR",
                      dir, (unsigned)st.st_uid, (unsigned)geteuid());
     else if (st.st_mode & 077)
         rc = sl_fail(SL_EACCESS,

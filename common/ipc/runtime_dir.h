@@ -2,7 +2,7 @@
  * runtime_dir.h - where a daemon and its clients meet in the file system.
  *
  *   <runtime directory>/  0700, of one user
- *     control.sock   ROUTER: control messages (bus.h), token SL_BUS_TOKEN_OPEN
+ *     control.sock   ROUTER: control messages (bus.h)
  *     stats.sock     PUB: statistics (publish.h)
  *     daemon.lock    locked while the daemon lives (F_OFD_SETLK); its text is "pid protocol
  *                    version"
@@ -15,17 +15,22 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 // Of a Unix socket's name, without the terminating zero.
 enum { SL_RUNTIME_SOCKET_MAX = 107, SL_RUNTIME_DIR_BYTES = 4096 };
 
 /*
- * The directory that is meant: `given` (an option), else $SLUICE_RUNTIME_DIR, else
- * $XDG_RUNTIME_DIR/sluice where that is a directory of this user, else /tmp/sluice-<uid>. Absolute.
+ * The directory that is meant: `given` (an option), else $SLUICE_RUNTIME_DIR, else the one of
+ * $XDG_RUNTIME_DIR/sluice (where that is a directory of this user), /tmp/sluice-<uid> and
+ * /run/user/<uid>/sluice in which a daemon lives, else the first of them. Absolute.
  * SL_ERANGE when a socket in it would have too long a name.
  */
 int sl_runtime_dir_find(const char *given, char out[SL_RUNTIME_DIR_BYTES]);
+
+// The first of these directories in which a daemon lives, else 0.
+uint32_t sl_runtime_dir_choose(const char *const *dirs, uint32_t n);
 
 // "ipc://<dir>/<socket>"; socket: "control.sock" or "stats.sock".
 void sl_runtime_dir_endpoint(const char *dir, const char *socket, char *out, size_t bytes);

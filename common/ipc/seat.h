@@ -62,7 +62,7 @@ enum sl_activity {
 struct sl_seat {
     // written by the broker
     _Alignas(64) _Atomic uint32_t duty;
-    _Atomic uint64_t cache_rows; // trainers: capacity; 0 = no cache
+    _Atomic uint64_t cache_rows; // trainers: capacity; 0 = no cache. Of a plan, see lent.h
     // of a pool (allocation.cores): changed between two odd and even numbers; 0: never given
     _Atomic uint32_t cores_version;
     _Atomic uint64_t cores[SL_CORES_MAX / 64];

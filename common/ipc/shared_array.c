@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,11 +27,24 @@ struct mark {
 
 enum { LOOK_MS = 100 }; // at whether the maker has died
 
-// SL_EAGAIN where another process has it.
+// The file, opened once more: to be locked, and for nothing else.
+static int open_lock(int fd)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    return own >= 0 ? own
+                    : sl_fail_errno(SL_ESYS, errno,
+                                    "an array for all workers: opening %s for its lock (wanted "
+                                    "/proc of this process)",
+                                    path);
+}
+
+// SL_EAGAIN where another one has it.
 static int lock(int fd, short type)
 {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_SETLK, &whole) == 0)
+    if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
         return SL_OK;
     if (errno == EAGAIN || errno == EACCES)
         return SL_EAGAIN;
@@ -123,12 +137,17 @@ static int open_file(const struct sl_shared_array_spec *spec, int fd, struct sl_
     if (!out->data)
         return sl_fail(SL_ENOMEM, "no memory for %llu bytes", (unsigned long long)spec->bytes);
     struct mark *mark = (void *)((char *)out->data + body);
-    SL_TRY(await_turn(spec, fd, mark));
-    int rc = fill(spec, out, mark);
-    out->note = mark->note;
-    out->huge = mark->huge != 0;
-    lock(fd, F_UNLCK);
-    sl_event_signal(&mark->done);
+    const int own = open_lock(fd);
+    SL_TRY(own);
+    int rc = await_turn(spec, own, mark);
+    if (rc == SL_OK) {
+        rc = fill(spec, out, mark);
+        out->note = mark->note;
+        out->huge = mark->huge != 0;
+        lock(own, F_UNLCK);
+        sl_event_signal(&mark->done);
+    }
+    close(own);
     if (rc == SL_OK)
         mprotect(out->data, out->map_bytes, PROT_READ);
     return rc;

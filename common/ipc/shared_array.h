@@ -10,7 +10,9 @@
  * that is not marked is made again from its beginning: a process may die at any instruction, and
  * nobody has to be told. The memory goes with the last process.
  *
- * The lock is of the process (fcntl), not of the descriptor, which all have inherited from one.
+ * The lock is of the open file (F_OFD_SETLK): one of the process would be gone as soon as anybody
+ * in it closed any descriptor of the file. Those that inherited the file have it open in common and
+ * would not keep one another out, so each opens it once more (/proc/self/fd) to lock it.
  *
  * HUGE PAGES are granted to shared memory by the machine's setting, or by the kernel on request: a
  * range of 2 MiB of which one byte was touched is moved to a huge page (MADV_COLLAPSE, Linux 6.1),

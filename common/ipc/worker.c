@@ -38,6 +38,7 @@ enum {
     CONFIG_BYTES_MAX = 16 << 20,
     LEAVE_MS = 1000, // for a last message to reach the broker
     LOOK_MS = 1000,
+    END_MS = 60000, // for the broker to end a job that cannot go on
 };
 
 struct sl_worker_thread {
@@ -55,7 +56,7 @@ static _Atomic uint32_t early_reaches[SL_FAILPOINT_COUNT];
 // --- start ---------------------------------------------------------------------------------------
 
 struct arguments {
-    uint64_t worker, slot, role_index, device, token, broker, start;
+    uint64_t worker, slot, role_index, device, broker, start;
     const char *endpoint;
 };
 
@@ -72,7 +73,6 @@ static const struct {
     {"--role-index", AT(role_index), UINT16_MAX, true},
     {"--device", AT(device), UINT16_MAX, true},
     {"--endpoint", AT(endpoint), 0, true},
-    {"--token", AT(token), UINT64_MAX, true},
     {"--broker", AT(broker), INT32_MAX, false},
     {"--start", AT(start), UINT32_MAX, false},
 };
@@ -147,6 +147,16 @@ static int read_config(struct sl_worker *w)
     return SL_OK;
 }
 
+static int connect_to_broker(struct sl_worker *w, const char *endpoint)
+{
+    char key[SL_BUS_KEY_TEXT];
+    int rc = sl_bus_key_read(SL_WORKER_FD_KEY, key);
+    if (rc == SL_OK)
+        rc = sl_bus_connect(endpoint, key, &w->bus);
+    explicit_bzero(key, sizeof key);
+    return rc;
+}
+
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
 {
     struct arguments a = {0};
@@ -181,7 +191,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     SL_TRY(sl_failpoint_init());
     SL_TRY(sl_isa_init());
 
-    SL_TRY(sl_bus_connect(a.endpoint, a.token, &w->bus));
+    SL_TRY(connect_to_broker(w, a.endpoint));
     SL_TRY(read_config(w));
     return SL_OK;
 }
@@ -356,6 +366,21 @@ void sl_worker_fini(struct sl_worker *w)
     memset(w, 0, sizeof *w);
 }
 
+/*
+ * What is no fault of this process ends the job, which the broker says in a moment: until then the
+ * worker stays, so that nobody takes it for a dead one and starts another. Bounded: then it leaves.
+ */
+static bool wait_for_the_end(struct sl_worker *w)
+{
+    const uint64_t until = sl_now_ns() + END_MS * 1000000ull;
+    while (!atomic_load(&w->stop) && sl_now_ns() < until) {
+        const uint32_t seen = sl_event_read(&w->arena.h->progress);
+        if (!atomic_load(&w->stop))
+            sl_event_wait(&w->arena.h->progress, seen, SL_ARENA_WAIT_MS);
+    }
+    return atomic_load(&w->stop);
+}
+
 int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
                    int (*work)(void *ctx), void (*release)(void *ctx), void *ctx)
 {
@@ -371,6 +396,8 @@ int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
         sl_log_error("%s", sl_error_message());
     else if (failed)
         sl_worker_failed(w, rc);
+    if (rc == SL_ENOTFINITE && w->ready)
+        failed = !wait_for_the_end(w);
     release(ctx);
     sl_worker_fini(w);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -3,14 +3,14 @@
  *
  * The broker starts a worker as
  *
- *   sluice-<role> --worker ID --slot N --role-index I --device D --endpoint E --token T
+ *   sluice-<role> --worker ID --slot N --role-index I --device D --endpoint E
  *                 [--broker PID] [--start N]
  *
  * (--broker: whose death is its own; --start: workers of this role started before it in this job)
  * with inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker has
  * heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON), SL_WORKER_FD_DOORBELL
  * (eventfd), SL_WORKER_FD_ACTS (a file that is empty, or as large as the arena's activations and
- * holds them once the arena is there), and from SL_WORKER_FD_SHARED on a file for each array that
+ * holds them once the arena is there), SL_WORKER_FD_KEY (bus_key.h), and from SL_WORKER_FD_SHARED on a file for each array that
  * the first worker who needs it makes for all (enum sl_shared, shared_array.h). Standard error is a
  * pipe to the broker, which keeps the log.
  *
@@ -35,7 +35,8 @@ enum {
     SL_WORKER_FD_CONFIG = 4,
     SL_WORKER_FD_DOORBELL = 5,
     SL_WORKER_FD_ACTS = 6,
-    SL_WORKER_FD_SHARED = 7,
+    SL_WORKER_FD_KEY = 7,
+    SL_WORKER_FD_SHARED = 8,
 };
 
 // Arrays that workers share beside the arena.

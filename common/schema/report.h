@@ -54,6 +54,7 @@
     X(, REAL, test_accuracy) X(, TREE, test) X(, WHOLE, best_epoch) X(, REAL, best_val_accuracy) \
     BEGIN() NULLABLE(best_metric) \
     X(best_metric., TEXT, name) X(best_metric., REAL, value) X(best_metric., WHOLE, epoch) \
+    X(best_metric., NOTE, why) /* "auto" became this metric */ \
     END(best_metric) \
     X(, NOTE, epochs_reason) /* "auto" became so many */ \
     BEGIN() NULLABLE(stopped_early) \
@@ -95,7 +96,8 @@
     X(order., REAL, seconds, SL_IF_WALKS) X(order., REAL, input_nodes) \
     X(order., REAL, spread_input_nodes) \
     END(order) \
-    BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision)
+    BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision) \
+    X(, TREE, warnings) /* texts: what a job that is done has to say against itself */
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \

@@ -18,6 +18,7 @@ struct sl_row_run {
     uint32_t bytes;    // asked for: whole blocks, which may reach beyond the file's end
     uint32_t need;     // of them up to the end of the last row
     uint32_t first, n; // the rows, among those that are sorted
+    bool done;         // delivered
 };
 
 struct sl_row_reader {
@@ -27,6 +28,7 @@ struct sl_row_reader {
     struct sl_row_profile facts;
     const struct sl_row_reads *reads;
     void *state;         // of `reads`
+    _Atomic bool direct; // reads go past the page cache
     bool broken;         // the drive fell silent: nothing is read any more
     uint64_t slot_bytes; // of a run's buffer: no run is longer
     char *buffers;       // (SL_ROW_DEPTH_MAX, slot_bytes), aligned to blocks
@@ -40,10 +42,12 @@ struct sl_row_reader {
     _Atomic uint64_t bytes;
 };
 
+// SL_EUNSUPPORTED of open or go: the kernel refuses to read this way. Nothing is under way then,
+// and runs that are not done are for another way.
 struct sl_row_reads {
     const char *name;
-    int (*open)(struct sl_row_reader *r); // SL_EUNSUPPORTED: the kernel refuses
-    int (*go)(struct sl_row_reader *r);   // all runs, facts.depth at once
+    int (*open)(struct sl_row_reader *r);
+    int (*go)(struct sl_row_reader *r); // all runs, facts.depth at once
     void (*close)(struct sl_row_reader *r);
 };
 
@@ -69,8 +73,8 @@ static inline bool sl_row_stopping(const struct sl_row_reader *r)
     return r->options.stopping && r->options.stopping(r->options.ctx);
 }
 
-// A run's bytes have come: its rows to their places.
-void sl_row_deliver(struct sl_row_reader *r, const struct sl_row_run *run, const char *bytes);
+// A run's bytes have come: its rows to their places. It is done.
+void sl_row_deliver(struct sl_row_reader *r, struct sl_row_run *run, const char *bytes);
 
 // How a read went that asked for what a run still lacks: `got` bytes of it were there before, and
 // `result` is what the kernel said: bytes, or -errno.
@@ -78,10 +82,15 @@ enum sl_row_step { SL_ROW_DONE, SL_ROW_AGAIN, SL_ROW_FAILED };
 struct sl_row_progress {
     uint32_t got;
     int attempts; // that failed
+    bool direct;  // the reader was when this was asked for last
 };
-// What is to be done next. SL_ROW_FAILED: *rc is the error.
-enum sl_row_step sl_row_take(const struct sl_row_reader *r, const struct sl_row_run *run,
+// What is to be done next. SL_ROW_FAILED: *rc is the error. Where the file system refuses a direct
+// read, the reader is not direct from then on.
+enum sl_row_step sl_row_take(struct sl_row_reader *r, const struct sl_row_run *run,
                              struct sl_row_progress *progress, int64_t result, int *rc);
+
+// All parts past the page cache, or through it. False: one of them cannot.
+bool sl_row_set_direct(struct sl_row_reader *r, bool direct);
 
 // The drive has said nothing since then for too long. Marks the reader broken.
 int sl_row_check_patience(struct sl_row_reader *r, uint64_t last_ns);

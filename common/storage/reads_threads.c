@@ -16,12 +16,14 @@ struct state {
     pthread_mutex_t lock;
     pthread_cond_t work, over; // there are runs; one has ended, or a thread rests
     // Below: guarded by the lock.
-    uint32_t n_runs;  // of the call that is under way
-    uint32_t next;    // run that nobody has
-    uint32_t ended;   // runs
-    uint32_t busy;    // threads that have one
-    uint32_t allowed; // threads that may have one
-    int failed;       // code of the first error, 0 = none
+    uint32_t n_runs;     // of the call that is under way
+    uint32_t next;       // run that nobody has
+    uint32_t ended;      // runs
+    uint32_t busy;       // threads that have one
+    uint32_t delivering; // ... whose rows go to their places
+    bool given_up;       // the drive fell silent: what still comes goes nowhere
+    uint32_t allowed;    // threads that may have one
+    int failed;          // code of the first error, 0 = none
     char message[512];
     bool quit;
 
@@ -39,15 +41,27 @@ static int read_run(struct sl_row_reader *r, const struct sl_row_run *run, char 
     enum sl_row_step step = SL_ROW_AGAIN;
     int rc = SL_OK;
     while (step == SL_ROW_AGAIN) {
+        progress.direct = atomic_load(&r->direct);
         ssize_t n = pread(r->file.part[run->part].fd, to + progress.got, run->bytes - progress.got,
                           (off_t)(run->at + progress.got));
         if (n > 0)
             atomic_fetch_add_explicit(&r->bytes, (uint64_t)n, memory_order_relaxed);
         step = sl_row_take(r, run, &progress, n < 0 ? -errno : n, &rc);
     }
-    if (step == SL_ROW_DONE)
-        sl_row_deliver(r, run, to);
     return rc;
+}
+
+// Under the lock, which is let go of meanwhile. Whose call has been given up has its memory back.
+static void deliver(struct sl_row_reader *r, struct state *s, struct sl_row_run *run,
+                    const char *bytes)
+{
+    if (s->given_up)
+        return;
+    s->delivering++;
+    pthread_mutex_unlock(&s->lock);
+    sl_row_deliver(r, run, bytes);
+    pthread_mutex_lock(&s->lock);
+    s->delivering--;
 }
 
 // A run for the thread, under the lock; false while there is none.
@@ -73,15 +87,18 @@ static void *read_runs_of(void *arg)
             continue;
         }
         pthread_mutex_unlock(&s->lock);
-        int rc = read_run(r, &r->runs[run], sl_row_slot(r, me->number));
+        char *bytes = sl_row_slot(r, me->number);
+        int rc = read_run(r, &r->runs[run], bytes);
         pthread_mutex_lock(&s->lock);
+        if (rc == SL_OK)
+            deliver(r, s, &r->runs[run], bytes);
         s->busy--;
         s->ended++;
         if (rc < 0 && !s->failed) {
             s->failed = rc;
             snprintf(s->message, sizeof s->message, "%s", sl_error_message());
         }
-        if (s->busy == 0 || s->failed)
+        if (s->busy == 0 || s->failed || s->given_up)
             pthread_cond_signal(&s->over);
     }
     pthread_mutex_unlock(&s->lock);
@@ -166,6 +183,9 @@ static int read_runs(struct sl_row_reader *r)
         }
     }
     s->n_runs = 0;
+    s->given_up = s->busy > 0;
+    while (s->delivering > 0)
+        wait_a_while(s);
     if (rc == SL_OK && s->failed)
         rc = sl_fail(s->failed, "%s", s->message);
     pthread_mutex_unlock(&s->lock);

@@ -1,22 +1,29 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/storage/reads.h"
+#include "common/storage/row_reader.h"
 
 struct slot {
     uint32_t run;
+    uint32_t asked; // number of the read that is not answered; 0: none
     struct sl_row_progress progress;
 };
 
 struct state {
     struct io_uring ring;
     bool buffers, file; // are registered
+    bool failed;        // takes nothing any more
+    bool has_warned;
+    uint32_t n_asked; // the last number that was given
     uint32_t n_free;
     uint32_t free[SL_ROW_DEPTH_MAX]; // slots, the last one first
     struct slot slot[SL_ROW_DEPTH_MAX];
@@ -38,15 +45,39 @@ static void register_all(struct sl_row_reader *r, struct state *s)
                      s->buffers || s->file ? "one" : "none");
 }
 
+/*
+ * Before Linux 5.11 a wait has no bound of its own: liburing asks for a time-out as it asks for a
+ * read, which takes a place in the queue and comes back among the reads. Threads do without.
+ */
+static int init_ring(struct io_uring *ring, uint32_t entries)
+{
+    const int rc = io_uring_queue_init(entries, ring, 0);
+    if (rc < 0)
+        return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is refused");
+    if (ring->features & IORING_FEAT_EXT_ARG)
+        return SL_OK;
+    io_uring_queue_exit(ring);
+    return sl_fail(SL_EUNSUPPORTED, "io_uring of this kernel knows no wait with a bound "
+                                    "(IORING_FEAT_EXT_ARG): wanted Linux 5.11 or newer");
+}
+
+int sl_row_reader_try_uring(void)
+{
+    struct io_uring ring;
+    SL_TRY(init_ring(&ring, 1));
+    io_uring_queue_exit(&ring);
+    return SL_OK;
+}
+
 static int open_ring(struct sl_row_reader *r)
 {
     struct state *s = calloc(1, sizeof *s);
     if (!s)
         return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path[0]);
-    int rc = io_uring_queue_init(SL_ROW_DEPTH_MAX, &s->ring, 0);
+    const int rc = init_ring(&s->ring, SL_ROW_DEPTH_MAX);
     if (rc < 0) {
         free(s);
-        return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is refused");
+        return rc;
     }
     register_all(r, s);
     r->state = s;
@@ -65,76 +96,129 @@ static void close_ring(struct sl_row_reader *r)
 // Asks for what the slot's run lacks. There is a place for it: there are no more slots.
 static void ask(struct sl_row_reader *r, struct state *s, uint32_t slot)
 {
-    const struct sl_row_run *run = &r->runs[s->slot[slot].run];
-    const uint32_t got = s->slot[slot].progress.got;
+    struct slot *mine = &s->slot[slot];
+    const struct sl_row_run *run = &r->runs[mine->run];
+    const uint32_t got = mine->progress.got;
     char *to = sl_row_slot(r, slot) + got;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
     const int fd = s->file ? (int)run->part : r->file.part[run->part].fd;
+    if (++s->n_asked == 0)
+        s->n_asked = 1;
+    mine->asked = s->n_asked;
+    mine->progress.direct = atomic_load(&r->direct);
     if (s->buffers)
         io_uring_prep_read_fixed(sqe, fd, to, run->bytes - got, run->at + got, (int)slot);
     else
         io_uring_prep_read(sqe, fd, to, run->bytes - got, run->at + got);
     if (s->file)
         io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
-    io_uring_sqe_set_data64(sqe, slot);
+    io_uring_sqe_set_data64(sqe, (uint64_t)mine->asked << 32 | slot);
 }
 
-// The slot's read has ended so. Its run is done, or asked for again; else the error.
+// What says something of io_uring, not of the drive: threads may read it nevertheless.
+static bool is_refusal(const struct sl_row_progress *p, int result)
+{
+    switch (-result) {
+    case EINVAL:
+    case EOPNOTSUPP: return !p->direct; // else of reads past the page cache, perhaps
+    case ENOSYS:
+    case EPERM:
+    case EACCES:
+    case ENOMEM:
+    case ECANCELED: return true;
+    default: return false;
+    }
+}
+
+// The slot's read has ended so. Its run is done, or asked for again; else the error. *done: the
+// slot is free.
 static int take(struct sl_row_reader *r, struct state *s, uint32_t slot, int result, bool *done)
 {
-    const struct sl_row_run *run = &r->runs[s->slot[slot].run];
+    struct slot *mine = &s->slot[slot];
+    struct sl_row_run *run = &r->runs[mine->run];
     int rc = SL_OK;
-    enum sl_row_step step = sl_row_take(r, run, &s->slot[slot].progress, result, &rc);
-    *done = step != SL_ROW_AGAIN;
+    *done = true;
+    mine->asked = 0;
+    if (is_refusal(&mine->progress, result))
+        return sl_fail_errno(SL_EUNSUPPORTED, -result, "%s: io_uring does not read it",
+                             r->path[run->part]);
+    const enum sl_row_step step = sl_row_take(r, run, &mine->progress, result, &rc);
     if (result > 0)
         atomic_fetch_add_explicit(&r->bytes, (uint64_t)result, memory_order_relaxed);
-    if (step == SL_ROW_AGAIN)
+    if (step == SL_ROW_AGAIN && !s->failed)
         ask(r, s, slot);
     else if (step == SL_ROW_DONE)
         sl_row_deliver(r, run, sl_row_slot(r, slot));
+    *done = mine->asked == 0;
     return rc;
+}
+
+// Whose read an entry tells of; false where it is nobody's.
+static bool find_slot(const struct sl_row_reader *r, struct state *s, const struct io_uring_cqe *e,
+                      uint32_t *slot)
+{
+    const uint64_t data = io_uring_cqe_get_data64(e), number = data >> 32;
+    *slot = (uint32_t)data;
+    if (*slot < SL_ROW_DEPTH_MAX && number != 0 && s->slot[*slot].asked == number)
+        return true;
+    if (!s->has_warned)
+        sl_log_warn("%s: io_uring has told of a read that nobody has asked for (%#" PRIx64
+                    ", result %d): it is left",
+                    r->path[0], data, e->res);
+    s->has_warned = true;
+    return false;
 }
 
 // Takes what has come; returns how many runs ended, *rc is the first error.
 static uint32_t take_all(struct sl_row_reader *r, struct state *s, int *rc)
 {
-    uint32_t ended = 0, taken = 0;
+    uint32_t ended = 0, taken = 0, slot;
     unsigned head;
     struct io_uring_cqe *cqe;
     io_uring_for_each_cqe(&s->ring, head, cqe)
     {
-        uint32_t slot = (uint32_t)io_uring_cqe_get_data64(cqe);
         bool done;
-        int one = take(r, s, slot, cqe->res, &done);
+        taken++;
+        if (!find_slot(r, s, cqe, &slot))
+            continue;
+        const int one = take(r, s, slot, cqe->res, &done);
         if (done) {
             s->free[s->n_free++] = slot;
             ended++;
         }
         if (*rc == SL_OK)
             *rc = one;
-        taken++;
     }
     io_uring_cq_advance(&s->ring, taken);
     return ended;
 }
 
-// Submits what was asked for and waits until something has come, for a while.
-static int wait_for_some(struct sl_row_reader *r, struct state *s)
+/*
+ * Submits what was asked for and waits until something has come, for a while. A ring that fails
+ * takes nothing any more: what the kernel has not taken is no longer under way, and what it has
+ * comes without being asked for.
+ */
+static int wait_for_some(const struct sl_row_reader *r, struct state *s, uint32_t *left)
 {
     struct io_uring_cqe *cqe;
     struct __kernel_timespec most = {.tv_nsec = SL_ROW_LOOK_MS * 1000000ll};
-    int n = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &most, NULL);
+    if (s->failed) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        return SL_OK;
+    }
+    const int n = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &most, NULL);
     if (n >= 0 || n == -ETIME || n == -EINTR || n == -EAGAIN || n == -EBUSY)
         return SL_OK;
-    r->broken = true; // nobody knows what is under way
-    return sl_fail_errno(SL_EIO, -n, "%s: io_uring takes no read", r->path[0]);
+    s->failed = true;
+    *left -= io_uring_sq_ready(&s->ring);
+    return sl_fail_errno(SL_EUNSUPPORTED, -n, "%s: io_uring takes no read", r->path[0]);
 }
 
 static int read_runs(struct sl_row_reader *r)
 {
     struct state *s = r->state;
     uint32_t next = 0, left = 0; // left: under way
-    int rc = SL_OK;
+    int rc = s->failed ? sl_fail(SL_EUNSUPPORTED, "io_uring has failed before") : SL_OK;
     uint64_t last_ns = sl_now_ns();
     s->n_free = r->facts.depth;
     for (uint32_t i = 0; i < s->n_free; i++)
@@ -146,12 +230,14 @@ static int read_runs(struct sl_row_reader *r)
             ask(r, s, slot);
             left++;
         }
-        SL_TRY(wait_for_some(r, s));
+        const int waited = wait_for_some(r, s, &left);
+        if (rc == SL_OK)
+            rc = waited;
         uint32_t ended = take_all(r, s, &rc);
         left -= ended;
         if (ended)
             last_ns = sl_now_ns();
-        else
+        else if (left > 0)
             SL_TRY(sl_row_check_patience(r, last_ns));
         if (sl_row_stopping(r)) { // whatever is under way has its buffers until the end
             r->broken = left > 0;

@@ -1,6 +1,5 @@
 #include "common/storage/row_reader.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +25,53 @@ static const struct sl_row_reads *const ways[] = {
 const char *sl_row_way_name(enum sl_row_way way)
 {
     return ways[way]->name;
+}
+
+// --- ways ----------------------------------------------------------------------------------------
+
+// From now on.
+static int open_threads(struct sl_row_reader *r)
+{
+    r->facts.way = SL_ROWS_BY_THREADS;
+    r->reads = ways[SL_ROWS_BY_THREADS];
+    return r->reads->open(r);
+}
+
+// What the kernel refuses is done by threads; the message is why.
+static int fall_back(struct sl_row_reader *r)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT; // a process has several readers
+    if (!atomic_flag_test_and_set(&told))
+        sl_log_info("features: %s: rows are read by threads instead", sl_error_message());
+    if (r->state)
+        r->reads->close(r);
+    r->state = NULL;
+    return open_threads(r);
+}
+
+static int open_way(struct sl_row_reader *r)
+{
+    if (r->options.way == SL_ROWS_BY_THREADS)
+        return open_threads(r);
+    r->facts.way = r->options.way;
+    r->reads = ways[r->options.way];
+    const int rc = r->reads->open(r);
+    return rc == SL_EUNSUPPORTED ? fall_back(r) : rc;
+}
+
+// Reads all runs; those that have come before the kernel refuses are not read again.
+static int go(struct sl_row_reader *r)
+{
+    const int rc = r->reads->go(r);
+    if (rc != SL_EUNSUPPORTED || r->facts.way == SL_ROWS_BY_THREADS)
+        return rc;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < r->n_runs; i++)
+        if (!r->runs[i].done)
+            r->runs[left++] = r->runs[i];
+    r->n_runs = left;
+    SL_TRY(fall_back(r));
+    return r->reads->go(r);
 }
 
 // --- runs ----------------------------------------------------------------------------------------
@@ -115,7 +161,7 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
         add_row(r, i);
     SL_TRY(deal_runs(r));
     r->out = out;
-    return r->reads->go(r);
+    return go(r);
 }
 
 // --- depth ---------------------------------------------------------------------------------------
@@ -138,7 +184,7 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
     r->out = NULL;
     r->facts.depth = depth;
     const uint64_t start = sl_now_ns();
-    SL_TRY(r->reads->go(r));
+    SL_TRY(go(r));
     *seconds = (double)(sl_now_ns() - start) * 1e-9;
     return SL_OK;
 }
@@ -185,38 +231,12 @@ static int measure_depth(struct sl_row_reader *r)
 
 // --- open and close ------------------------------------------------------------------------------
 
-static int choose_way(struct sl_row_reader *r)
-{
-    enum sl_row_way way = r->options.way;
-    r->reads = ways[way];
-    int rc = r->reads->open(r);
-    if (rc == SL_EUNSUPPORTED && way == SL_ROWS_BY_URING) {
-        sl_log_info("features: %s: rows are read by threads instead", sl_error_message());
-        way = SL_ROWS_BY_THREADS;
-        r->reads = ways[way];
-        rc = r->reads->open(r);
-    }
-    r->facts.way = way;
-    return rc;
-}
-
-// Past the page cache, where every file can do that.
-static void set_direct(struct sl_row_reader *r)
-{
-    r->facts.direct = !r->options.cached;
-    for (int attempt = 0; attempt < 2; attempt++)
-        for (uint32_t i = 0; i < r->file.n; i++) {
-            const int fd = r->file.part[i].fd, flags = fcntl(fd, F_GETFL);
-            const int wanted =
-                (flags & ~(O_NONBLOCK | O_DIRECT)) | (r->facts.direct ? O_DIRECT : 0);
-            if (flags < 0 || fcntl(fd, F_SETFL, wanted) < 0)
-                r->facts.direct = false;
-        }
-}
-
 static int prepare(struct sl_row_reader *r)
 {
-    set_direct(r);
+    // Past the page cache, where every file can do that.
+    atomic_store(&r->direct, !r->options.cached && sl_row_set_direct(r, true));
+    if (!atomic_load(&r->direct))
+        sl_row_set_direct(r, false);
     r->slot_bytes = SL_MAX((uint64_t)SL_ROW_RUN_BYTES,
                            sl_align_up(r->file.row_bytes, SL_ROW_BLOCK_BYTES) + SL_ROW_BLOCK_BYTES);
     r->buffers = sl_pages_alloc(SL_ROW_DEPTH_MAX * r->slot_bytes);
@@ -224,7 +244,7 @@ static int prepare(struct sl_row_reader *r)
         return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path[0],
                        SL_ROW_DEPTH_MAX * r->slot_bytes >> 20);
     r->facts.depth = 1;
-    SL_TRY(choose_way(r));
+    SL_TRY(open_way(r));
     return measure_depth(r);
 }
 
@@ -313,9 +333,9 @@ void sl_row_reader_close(struct sl_row_reader *r)
         return;
     if (r->state)
         r->reads->close(r);
-    close_parts(&r->file);
     if (r->broken)
-        return; // what is under way may still be written to: it goes with the process
+        return; // what is under way still has its files and buffers: they go with the process
+    close_parts(&r->file);
     if (r->buffers)
         sl_pages_free(r->buffers, SL_ROW_DEPTH_MAX * r->slot_bytes);
     for (uint32_t i = 0; i < r->file.n; i++)
@@ -328,7 +348,9 @@ void sl_row_reader_close(struct sl_row_reader *r)
 
 struct sl_row_profile sl_row_reader_profile(const struct sl_row_reader *r)
 {
-    return r->facts;
+    struct sl_row_profile facts = r->facts;
+    facts.direct = atomic_load(&r->direct);
+    return facts;
 }
 
 uint64_t sl_row_reader_bytes(const struct sl_row_reader *r)

@@ -11,7 +11,7 @@
  *
  *      io_uring   one thread asks and takes, with the buffers and the file registered
  *      threads    of which each reads one run after the other, where the kernel refuses io_uring
- *                 (containers do)
+ *                 (containers do), or has too old a one
  *
  * Where the file system lets it, the page cache is passed by (O_DIRECT), so that features do not
  * push out what is mapped: topology, and what the page cache is good for. Of features that several
@@ -22,10 +22,13 @@
  * the time of one that is alone is where the search begins, which doubles the depth until the drive
  * serves nearly as much. Measured when the reader is opened.
  *
- * FAILURE. What the drive cannot read is asked for twice more; then it is SL_EIO with file and
- * offset. A file that has become shorter, or is another one than was mapped, is SL_EFORMAT. A
- * drive that says nothing for SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then;
- * nor is it after a stop in the middle of a read, whose buffers stay until the process ends.
+ * FAILURE. A way that the kernel refuses, when it is opened or in the middle of a read, is left for
+ * threads, which read what has not come; a file system that refuses direct reads is read through
+ * the page cache. Either for as long as the reader lives, with a line in the log. What the drive
+ * cannot read is asked for twice more; then it is SL_EIO with file and offset. A file that has
+ * become shorter, or is another one than was mapped, is SL_EFORMAT. A drive that says nothing for
+ * SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then; nor is it after a stop in
+ * the middle of a read, whose buffers stay until the process ends.
  */
 #ifndef SL_COMMON_STORAGE_ROW_READER_H
 #define SL_COMMON_STORAGE_ROW_READER_H
@@ -53,9 +56,14 @@ void sl_row_reader_close(struct sl_row_reader *r);
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out);
 
+// As it is now.
 struct sl_row_profile sl_row_reader_profile(const struct sl_row_reader *r);
 // Bytes that have been read from the file so far: more than the rows, since blocks are whole.
 uint64_t sl_row_reader_bytes(const struct sl_row_reader *r);
 const char *sl_row_way_name(enum sl_row_way way); // "io_uring", "threads"
+
+// Whether the kernel lets this process read through io_uring: SL_OK, or SL_EUNSUPPORTED and why
+// not.
+int sl_row_reader_try_uring(void);
 
 #endif

@@ -19,7 +19,7 @@
  * share of its own gets its own pointer: CUDA cannot open those. On another GPU of the same
  * machine the handle opens peer access by itself; peers are not opened beforehand, because that
  * makes a context of some hundred MiB on each of them. Memory that is shared must not be freed
- * before all others have detached from it.
+ * before all others have closed it, which a sum puts off as well: is_open() says when they have.
  */
 #include "kernels/cuda/runtime.cuh"
 
@@ -39,8 +39,9 @@ struct range {
 
 // What attach() gave out.
 struct attached {
-    void *p;    // as it was given; NULL: detached, and owed
+    void *p;    // as it was given
     void *base; // what CUDA opened; NULL: memory of this process
+    bool owed;  // detached
 };
 
 // In a struct sl_device_share.
@@ -370,8 +371,7 @@ static int attach_locked(const struct share *share, void **out)
         }
         p = (char *)base + share->offset;
     }
-    attached[n_attached].p = p;
-    attached[n_attached++].base = base;
+    attached[n_attached++] = {p, base, false};
     *out = p;
     return SL_OK;
 }
@@ -395,7 +395,7 @@ static void settle_attached(void)
     if (!sl_cuda_may_release())
         return;
     for (uint32_t i = 0; i < n_attached && !sl_cuda_faulted();) {
-        if (attached[i].p) {
+        if (!attached[i].owed) {
             i++;
             continue;
         }
@@ -417,12 +417,23 @@ void sl_cuda_detach(void *p)
         sl_cuda_fail(error, "cudaStreamSynchronize", __FILE__, __LINE__);
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < n_attached; i++)
-        if (attached[i].p == p) {
-            attached[i].p = NULL;
+        if (attached[i].p == p && !attached[i].owed) {
+            attached[i].owed = true;
             break;
         }
     settle_attached();
     pthread_mutex_unlock(&lock);
+}
+
+// With a GPU that has faulted it stays so until the process ends.
+bool sl_cuda_is_open(const void *p)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < n_attached; i++)
+        found |= attached[i].p == p;
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 // A sum is over: what it kept from going back goes.

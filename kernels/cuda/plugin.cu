@@ -49,6 +49,7 @@ static const struct sl_device DEVICE = {
     .share = sl_cuda_share,
     .attach = sl_cuda_attach,
     .detach = sl_cuda_detach,
+    .is_open = sl_cuda_is_open,
 };
 
 // device and kernels are there once a GPU is open.

@@ -67,6 +67,7 @@ void *sl_cuda_pinned(const void *p);
 int sl_cuda_share(const void *p, struct sl_device_share *out);
 int sl_cuda_attach(const struct sl_device_share *share, void **out);
 void sl_cuda_detach(void *p);
+bool sl_cuda_is_open(const void *p);
 void sl_cuda_settle_mappings(void);
 
 #endif

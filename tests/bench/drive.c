@@ -77,7 +77,9 @@ static uint64_t by_uring(struct drive *d, uint64_t start)
         ask(d, &ring, i);
     while (goes_on(d, start)) {
         unsigned head, taken = 0;
-        io_uring_submit_and_wait(&ring, 1);
+        rc = io_uring_submit_and_wait(&ring, 1);
+        if (rc < 0 && rc != -EINTR && rc != -EAGAIN)
+            die("io_uring", -rc);
         io_uring_for_each_cqe(&ring, head, cqe)
         {
             if (cqe->res != BLOCK)

@@ -20,7 +20,9 @@ GROUP = [f"trainer_{at}" for at in ("held", "reduce", "reduced", "written", "cou
 # While a copy is made for GPUs (tests/e2e/test_cuda_store.py).
 SHARED = ["shared_copy"]
 # What GPUs lend one another (tests/unit/test_trainer_lent.c, tests/e2e/test_cuda_lent.py).
-LENT_POINTS = tuple("offered filling withdrawn moving opened block gathering drawing".split())
+LENT_POINTS = tuple(
+    "planning offered filling withdrawn moving opened block gathering drawing".split()
+)
 LENT = [f"lent_{at}" for at in LENT_POINTS]
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 ASYNC = {"updates": {"mode": "async", "staleness": 2}}

@@ -231,6 +231,7 @@ class Box:
                 "TMPDIR": self.temp,
                 "XDG_CACHE_HOME": self.path("cache"),
                 "XDG_RUNTIME_DIR": self.temp,
+                "SLUICE_RUNTIME_DIR": os.path.join(self.temp, "sluice"),  # no daemon of the user's
                 "HOME": self.path("cache"),
                 "LC_ALL": "C",
                 # "auto" is the cores, also where there is a GPU: what is tested is the same

@@ -103,6 +103,24 @@ def test_submit_without_a_daemon(box):
     box.assert_no_run()
 
 
+def test_a_directory_that_another_user_has_made_first(box):
+    """The message names two ways out, and both lead to a daemon that commands find."""
+    if os.geteuid() != 0:
+        raise Skip("only root can make another user's directory")
+    taken = box.path("taken")
+    os.makedirs(taken, 0o700)
+    os.chown(taken, 65534, 65534)
+    env = {"SLUICE_RUNTIME_DIR": taken}
+    refused = box.start(program="sluice-broker", env=env).wait()
+    assert refused.rc == 2 and refused.err.count("\n") == 1, refused
+    assert "--runtime-dir DIR" in refused.err and "SLUICE_RUNTIME_DIR=DIR" in refused.err, refused
+    assert "--runtime-dir DIR" in box.sluice("ps", env=env).err
+    daemon = Daemon(box, folder="own")  # SLUICE_RUNTIME_DIR=DIR
+    listed = box.sluice("ps", "--runtime-dir", box.path("own"), env=env).ok()
+    assert f"process {daemon.running.process.pid}" in listed.out, listed
+    daemon.end()
+
+
 def test_a_second_daemon_on_the_same_directory(box):
     first = Daemon(box)
     second = box.start("--runtime-dir", box.path("rt"), program="sluice-broker").wait()

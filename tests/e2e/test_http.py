@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import shutil
 import socket
@@ -64,6 +65,22 @@ def ask(port, path, method="GET", body=None, token=None, headers=None):
     text = answer.read().decode()
     connection.close()
     return answer.status, dict(answer.getheaders()), text
+
+
+def ask_as(user, port, path, token=None):
+    """What another user of this machine hears: the socket is theirs."""
+    os.seteuid(user)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40 * SLOW)
+        connection.connect()
+    finally:
+        os.seteuid(0)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection.request("GET", path, None, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
 
 
 def get_json(port, path):
@@ -232,6 +249,25 @@ def test_the_api_says_what_the_job_does(box):
 
 
 @timeout(90)
+def test_another_user_sees_nothing_unless_let_in(box):
+    """The refusal's two ways in, followed."""
+    if os.geteuid() != 0:
+        raise Skip("only root can have another user's socket")
+    stranger, path = 65534, "/api/jobs/0"
+    run, port = start(box)
+    status, text = ask_as(stranger, port, path)
+    assert status == 403 and "--http-token FILE" in text and "--http-open" in text, text
+    assert ask(port, path)[0] == 200
+    finish(run)
+    run, port = start(box, "--http-token", write_token(box), output="runs/token")
+    assert ask_as(stranger, port, path)[0] == 401
+    assert ask_as(stranger, port, path, TOKEN)[0] == 200
+    finish(run)
+    run, port = start(box, "--http-open", output="runs/open")
+    assert ask_as(stranger, port, path)[0] == 200
+    finish(run)
+
+
 def test_a_program_can_steer_with_the_token(box):
     run, port = start(box, "--http-token", write_token(box))
     run.until(lambda: '"state":"running"' in ask(port, "/api/jobs/0/stats")[2], "running job")

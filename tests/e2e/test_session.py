@@ -57,8 +57,21 @@ def one_error(result, rc, pattern):
 # ---- `sluice run` -------------------------------------------------------------------------------
 
 
+def expect_a_secret_key(box):
+    """What lets one speak to a job stands where the kernel shows it to the job's user alone."""
+    (broker,) = box.processes("broker").items()
+    words = broker[1].split("\0")
+    with open(f"/proc/{broker[0]}/fd/{words[words.index('--key-fd') + 1]}") as file:
+        key = file.read()
+    assert len(key) == 40, key
+    for pid, line in box.processes().items():
+        with open(f"/proc/{pid}/environ") as file:
+            assert key not in line and key not in file.read(), line
+
+
 def test_statistics_of_a_run(box):
     running = start_run(box, "watched")
+    expect_a_secret_key(box)
     line = box.sluice("stats", "watched", "-o", "json").ok().json()
     assert line["schema"] == "sluice.stats/1" and line["job"] == "watched", line
     assert line["id"] is None and all(key in line for key in CONTRACT), line
@@ -363,6 +376,7 @@ def test_the_page_of_a_run(box):
     refused = box.sluice("run", job(box, "bad"), "--http", "words")
     assert refused.rc == 2 and "'words'" in refused.err, refused
     one_error(box.sluice("run", job(box, "bad"), "--http-token", "f"), 2, "without --http")
+    one_error(box.sluice("run", job(box, "bad"), "--http-open"), 2, "--http-open without --http")
     assert not os.path.exists(box.path("runs/bad"))
 
 
@@ -574,6 +588,36 @@ def test_a_daemon_over_the_network(box):
     box.sluice("keygen", "--out", "keys", "--client", "late").ok()
     refused(box, "does not know the key of 'keys/late.key'", address, key="keys/late.key")
     refused(box, "the daemon's keys; wanted a client's", address, key="keys/daemon.key")
+    assert daemon.stop().rc == 0
+
+
+@timeout(60)
+def test_clients_from_afar_write_below_the_root(box):
+    """A key lets one run jobs, not write wherever the daemon's user can. The advice is followed."""
+    box.sluice("keygen", "--out", "keys").ok()
+    os.makedirs(box.path("open"))
+    os.symlink(box.path("elsewhere"), box.path("open/out"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    listen = ("--listen", f"tcp://127.0.0.1:{port}", "--keys", box.path("keys/daemon.key"))
+    nowhere = box.start("-C", "/", BIN + "/sluice-broker", "--runtime-dir", box.path("rt"), *listen,
+                        program="/usr/bin/env").wait()
+    assert nowhere.rc == 2 and "--output-root DIR" in nowhere.err, nowhere
+    daemon = Daemon(box, *listen, "--output-root", box.path("open"))
+    there = ("--connect", f"tcp://127.0.0.1:{port}", "--key", "keys/client.key")
+    for output in ("runs/far", "open/../far", "open/out/far"):
+        path = job(box, "far", output)
+        error = one_error(box.sluice("submit", path, "-d", *there), 2, "below '.*/open'")
+        assert "output" in error, error
+        assert not os.path.lexists(box.path(output)), output
+    path = job(box, "far", "open/far")
+    one_error(box.sluice("submit", path, "-d", *there, "--report", box.path("r.json")), 2,
+              "--report: found .*/r.json")
+    box.sluice("submit", path, "-d", *there, "--report", box.path("open/r.json")).ok()
+    daemon.do("submit", job(box, "near", "runs/near"), "-d").ok()  # the daemon's own user may
+    for name in ("far", "near"):
+        box.sluice("stop", name, *there).ok()
     assert daemon.stop().rc == 0
 
 

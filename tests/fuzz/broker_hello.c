@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     Sl__Control__Envelope *m;
     struct sl_params params = {0};
-    if (sl_envelope_read(data, n, SL_BUS_TOKEN_OPEN, &m) == SL_REFUSAL_NONE &&
+    if (sl_envelope_read(data, n, &m) == SL_REFUSAL_NONE &&
         m->body_case == SL__CONTROL__ENVELOPE__BODY_HELLO &&
         sl_params_from_hello(&params, m->hello) == SL_OK) {
         uint64_t floats = 0;

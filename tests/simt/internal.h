@@ -193,6 +193,8 @@ bool reaches(int reader, int owner);
 
 // Takes away the memory of processes that have died. Between blocks too: cheap where there is none.
 void drop_the_dead();
+// Of an allocation that is about to be freed.
+void refuse_to_free_what_is_open(const range &r);
 // Whether it is memory that is gone: then the device is lost.
 bool is_lost_memory(const void *p);
 

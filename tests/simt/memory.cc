@@ -309,6 +309,7 @@ cudaError_t cudaFree(void *p)
     if (found == h.ranges.end() || found->second.kind != RANGE_DEVICE)
         return failed(cudaErrorInvalidValue);
     range r = found->second;
+    refuse_to_free_what_is_open(r);
     {
         window open;
         check_guards(r);

@@ -11,6 +11,10 @@
  *      a fault     (SLUICE_SIMT_DEAD=fault) the launch or copy that touches it ends where it is, and
  *                  the device is lost to this process
  *
+ * While a piece is open its bytes are locked in the owner's file, by the open file that the mapping
+ * is of, and so until it is closed or its process is gone. Whoever frees what others have open is
+ * told so (CUDA says that the result is undefined).
+ *
  * A process is dead when its pidfd says so, which is after the kernel has closed its files and
  * marked its robust futexes: what looks at those after a read sees the death of whatever was read.
  */
@@ -91,6 +95,31 @@ bool is_lost_memory(const void *p)
     return r && r->is_lost;
 }
 
+// Of [begin, end) of an owner's file, for as long as the file is open or mapped.
+static void lock_piece(int file, uint64_t begin, uint64_t end)
+{
+    struct flock piece = {};
+    piece.l_type = F_RDLCK;
+    piece.l_start = (off_t)begin;
+    piece.l_len = (off_t)(end - begin);
+    if (fcntl(file, F_OFD_SETLK, &piece) != 0)
+        report("SYSTEM", "another process's memory cannot be locked: %m");
+}
+
+void refuse_to_free_what_is_open(const range &r)
+{
+    heap &h = the_heap();
+    struct flock piece = {};
+    piece.l_type = F_WRLCK;
+    piece.l_start = (off_t)(r.begin - (uintptr_t)h.base);
+    piece.l_len = (off_t)(r.end - r.begin);
+    if (fcntl(h.file, F_OFD_GETLK, &piece) != 0)
+        report("SYSTEM", "who has memory open cannot be asked: %m");
+    if (piece.l_type != F_UNLCK)
+        report("FREED WHILE OPEN", "allocation %llu of %zu bytes is open in another process",
+               (unsigned long long)r.number, (size_t)(r.end - r.begin));
+}
+
 } // namespace simt
 
 using namespace simt;
@@ -133,6 +162,8 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     size_t skip = from.offset % PAGE, bytes = (skip + from.bytes + PAGE - 1) / PAGE * PAGE;
     void *p = mmap(NULL, bytes, h.windows ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file,
                    (off_t)(from.offset - skip));
+    if (p != MAP_FAILED)
+        lock_piece(file, from.offset, from.offset + from.bytes);
     close(file);
     if (p == MAP_FAILED) {
         close(owner);

@@ -51,7 +51,7 @@ static inline void on_ranked(void *ctx, double seconds)
     t.ranked++;
 }
 
-static inline void on_error(void *ctx)
+static inline void on_error(void *ctx, int rc)
 {
     ck_abort_msg("%s", sl_error_message());
 }

@@ -78,6 +78,28 @@ START_TEST(formula_knows_how_many_can_work_at_once)
 }
 END_TEST
 
+START_TEST(formula_keeps_to_what_the_arena_holds)
+{
+    struct sl_allocation a;
+    for (uint64_t held = 4; held <= 40; held++)
+        for (int k = 0; k < 3; k++) {
+            struct sl_allocation_question q = question(12, 1, (double[]){0.1, 1, 20}[k]);
+            const struct sl_roles free = sl_allocate_formula(&q);
+            q.batches_held = held;
+            sl_allocate_first(&q, &a);
+            const bool fits = sl_placement_batches(free) <= held;
+            ck_assert_uint_le(sl_placement_batches(a.split), held);
+            ck_assert_uint_ge(a.split.samplers, 1);
+            ck_assert_uint_ge(a.split.trainers, 1);
+            ck_assert_uint_eq(fits, a.split.samplers == free.samplers &&
+                                        a.split.trainers == free.trainers);
+            ck_assert_msg(fits != !!strstr(a.reason, "the arena has room for"), "%s", a.reason);
+            // And no worker less than that.
+            ck_assert(fits || sl_placement_batches(a.split) + 2 > held);
+        }
+}
+END_TEST
+
 START_TEST(idle_devices_are_told_with_what_would_use_them)
 {
     char text[SL_ALLOCATION_REASON_BYTES];
@@ -372,6 +394,7 @@ int main(void)
     tcase_add_test(t, formula_leaves_somebody_to_train);
     tcase_add_test(t, formula_with_one_device);
     tcase_add_test(t, formula_knows_how_many_can_work_at_once);
+    tcase_add_test(t, formula_keeps_to_what_the_arena_holds);
     tcase_add_test(t, idle_devices_are_told_with_what_would_use_them);
     tcase_add_test(t, formula_without_a_measurement);
     tcase_add_test(t, expected_time_by_hand);

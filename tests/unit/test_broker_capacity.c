@@ -118,6 +118,46 @@ START_TEST(a_cache_needs_ranks_and_visits)
 }
 END_TEST
 
+// Where the broker, the schedule or the user will have more workers than begin.
+START_TEST(auto_takes_room_for_the_largest_split_that_may_come)
+{
+    need.batches_most = 40;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    ck_assert_uint_eq(spec.payload_bytes, (40 + 15) << 20);
+    ck_assert_uint_eq(sl_capacity_batches(spec.payload_bytes, need.block_bytes_max), 55);
+    // It is no reason to refuse a job that begins smaller.
+    must(sl_capacity_plan(&config, &need, 48 << 20, &spec, &acts));
+    ck_assert_uint_eq(spec.payload_bytes, 12 << 20);
+    config.arena_bytes = 9 << 20;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+}
+END_TEST
+
+// The size that is named does, and nothing less.
+START_TEST(a_split_that_the_arena_does_not_hold_is_refused_with_the_number)
+{
+    const struct sl_roles larger = {1, 7};
+    unsigned long long size = 0;
+    config.arena_bytes = 9 << 20;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    must(
+        sl_capacity_check_split(spec.payload_bytes, need.block_bytes_max, (struct sl_roles){2, 3}));
+    must(sl_capacity_check_split(spec.payload_bytes, need.block_bytes_max,
+                                 (struct sl_roles){6, 0})); // with a standby trainer
+    ck_assert_int_eq(sl_capacity_check_split(spec.payload_bytes, need.block_bytes_max, larger),
+                     SL_ENOMEM);
+    assert_message_has("found 9437184 bytes");
+    assert_message_has("1 sampler and 7 trainers hold 16 of them at once");
+    const char *advice = strstr(sl_error_message(), "set arena.memory to ");
+    ck_assert(advice && sscanf(advice, "set arena.memory to %llu", &size) == 1);
+    config.arena_bytes = size;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    must(sl_capacity_check_split(spec.payload_bytes, need.block_bytes_max, larger));
+    ck_assert_int_eq(sl_capacity_check_split(spec.payload_bytes - 1, need.block_bytes_max, larger),
+                     SL_ENOMEM);
+}
+END_TEST
+
 START_TEST(auto_takes_at_most_a_quarter_of_what_is_there)
 {
     must(sl_capacity_plan(&config, &need, 48 << 20, &spec, &acts));
@@ -273,6 +313,8 @@ int main(void)
     tcase_add_test(c, under_a_bound_activations_leave_room_for_workers);
     tcase_add_test(c, switching_takes_a_whole_epoch);
     tcase_add_test(c, a_cache_needs_ranks_and_visits);
+    tcase_add_test(c, auto_takes_room_for_the_largest_split_that_may_come);
+    tcase_add_test(c, a_split_that_the_arena_does_not_hold_is_refused_with_the_number);
     tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);
     tcase_add_test(c, a_given_size_is_taken);
     tcase_add_test(c, less_than_the_workers_hold_is_refused_with_the_number);

@@ -9,13 +9,13 @@ enum { MANY = 200 };
 static struct sl_bus *broker, *client[MANY];
 static struct sl_clients *clients;
 static char endpoint[128];
-static uint64_t token;
+static char key[SL_BUS_KEY_TEXT];
 static struct sl_bus_peer named[MANY]; // as the broker knows client i
 
 static void setup(void)
 {
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    must(sl_bus_bind(endpoint, token, &broker));
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
+    must(sl_bus_bind(endpoint, key, &broker));
     clients = calloc(1, sizeof *clients);
     sl_clients_init(clients, broker);
 }
@@ -36,7 +36,7 @@ static void subscribe(int i, unsigned wants)
     s.stats = (wants & SL_WANTS_STATS) != 0;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
     e.subscribe = &s;
-    must(sl_bus_connect(endpoint, token, &client[i]));
+    must(sl_bus_connect(endpoint, key, &client[i]));
     must(sl_bus_send(client[i], NULL, &e));
     must(sl_bus_receive(broker, AWAIT_MS, &named[i], &m));
     sl_bus_message_free(m);

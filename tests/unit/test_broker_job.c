@@ -2,6 +2,7 @@
 #include "tests/unit/broker_ring_job.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -15,7 +16,7 @@ static struct {
     pthread_t thread;
     struct sl_bus *bus; // the thread's while it runs
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
     bool stop_at_start;
     bool kill;
@@ -115,17 +116,18 @@ static int run_job(const char *extra, const char *report)
 {
     char text[8192];
     ring_job_text(text, sizeof text, model, fanout, extra);
-    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
+    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, client.key);
     const struct sl_job_options options = {
         .endpoint = client.endpoint,
-        .token = client.token,
+        .key = client.key,
+        .key_fd = sl_bus_key_hand_over(client.key),
         .config_text = text,
         .config_bytes = strlen(text),
         .report_path = report,
         .worker_directory = bin,
         .resume = client.resume,
     };
-    must(sl_bus_connect(client.endpoint, client.token, &client.bus));
+    must(sl_bus_connect(client.endpoint, client.key, &client.bus));
     ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
     pthread_join(client.thread, NULL);
@@ -618,7 +620,7 @@ START_TEST(a_worker_whose_broker_is_gone_does_not_start)
     if (worker == 0) {
         execl(in_dir("bin/sluice-sampler"), in_dir("bin/sluice-sampler"), "--worker", "1", "--slot",
               "0", "--role-index", "0", "--device", "0", "--endpoint", "ipc://@nobody-is-there",
-              "--token", "1", "--broker", "1", NULL);
+              "--broker", "1", NULL);
         _exit(99);
     }
     int status;
@@ -700,6 +702,55 @@ START_TEST(what_workers_copy_counts_to_the_bound)
 }
 END_TEST
 
+// The least bound that would do is for a job that has made its copies as this one has: no number is
+// named that is less than what was too little.
+START_TEST(copies_count_to_the_bound_that_would_do)
+{
+    static struct sl_job job; // too large for a stack
+    const uint64_t mib = 1 << 20;
+    memset(job.shared_fd, -1, sizeof job.shared_fd);
+    job.config.n_devices = 2;
+    job.config.arena_bytes = 64 * mib;
+    job.config.updates.batches_per_update = 1;
+    job.before = (struct sl_memory_use){.held_bytes = 30 * mib, .private_bytes = 20 * mib};
+    job.capacity = (struct sl_capacity_need){
+        .samplers = 1, .trainers = 1, .block_bytes_max = mib, .n_train = 10, .n_cells = 10};
+    job.capacity.n_params = job.capacity.n_nodes = 10;
+    const uint64_t before = sl_job_shared_under(&job, 4096 * mib);
+    ck_assert_uint_ge(before, 74 * mib);
+    ck_assert_uint_lt(before, 84 * mib);
+    must(job.shared_fd[SL_SHARED_FEATURES] = sl_shared_array_file());
+    must(ftruncate(job.shared_fd[SL_SHARED_FEATURES], (off_t)(500 * mib)));
+    ck_assert_uint_eq(sl_job_shared_under(&job, 4096 * mib), before + 490 * mib);
+    ck_assert_uint_eq(sl_job_shared_under(&job, 40 * mib), UINT64_MAX);
+    close(job.shared_fd[SL_SHARED_FEATURES]);
+}
+END_TEST
+
+// Samplers have made one array and trainers another one: the sum of both is held.
+START_TEST(what_different_workers_share_is_held_together)
+{
+    static struct sl_job job; // too large for a stack
+    const uint64_t mib = 1 << 20, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int *fds[] = {&job.arena_fd, &job.acts_fd, &job.shared_fd[SL_SHARED_FEATURES],
+                  &job.shared_fd[SL_SHARED_NEIGHBOURS]};
+    uint64_t wanted = 0;
+    memset(job.shared_fd, -1, sizeof job.shared_fd);
+    for (size_t i = 0; i < SL_COUNT_OF(fds); i++) {
+        must(*fds[i] = sl_shared_array_file());
+        must(ftruncate(*fds[i], (off_t)(64 * mib)));
+        must(fallocate(*fds[i], 0, 0, (off_t)((i + 1) * 8 * mib)));
+        wanted += (i + 1) * 8 * mib;
+    }
+    sl_job_look_at_memory(&job);
+    ck_assert_uint_ge(job.memory.held_bytes, job.memory.private_bytes + wanted);
+    ck_assert_uint_le(job.memory.held_bytes, job.memory.private_bytes + wanted + page);
+    ck_assert_uint_eq(job.memory.held_peak_bytes, job.memory.held_bytes);
+    for (size_t i = 0; i < SL_COUNT_OF(fds); i++)
+        close(*fds[i]);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
@@ -740,6 +791,8 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_bound_that_is_outgrown_is_raised_on_the_way);
     tcase_add_test(c, without_checkpoints_a_raised_bound_takes_another_output);
     tcase_add_test(c, what_workers_copy_counts_to_the_bound);
+    tcase_add_test(c, copies_count_to_the_bound_that_would_do);
+    tcase_add_test(c, what_different_workers_share_is_held_together);
     tcase_add_test(c, a_worker_whose_broker_is_gone_does_not_start);
     suite_add_tcase(s, c);
     return run_suite(s);

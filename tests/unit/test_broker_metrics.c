@@ -273,6 +273,34 @@ START_TEST(the_usual_measure_is_the_tasks)
 }
 END_TEST
 
+// Two classes of which one has less than a third of the labelled training vertices.
+START_TEST(accuracy_gives_way_where_a_class_is_rare)
+{
+    static int32_t label[9] = {0, 0, 1, 0, -1, 0, 1, 1, 1};
+    char why[96];
+    struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = label};
+    ds.split[SL_SPLIT_TRAIN] = (struct sl_vertex_list){6, ids}; // 1 of 5
+    struct sl_measure_choice c = sl_measure_choose(SL_METRIC_AUTO, &ds);
+    ck_assert_int_eq(c.measure, SL_MEASURE_ROC_AUC);
+    ck_assert_str_eq(sl_measure_reason(&c, why, sizeof why),
+                     "20.0 % of the training vertices are of class 1");
+    c = sl_measure_choose(SL_METRIC_ACCURACY, &ds); // as the job says
+    ck_assert_int_eq(c.measure, SL_MEASURE_ACCURACY);
+    ck_assert_str_eq(sl_measure_reason(&c, why, sizeof why), "");
+    ds.split[SL_SPLIT_TRAIN].n = 7; // 2 of 6 are no less than a third
+    ck_assert_int_eq(sl_measure_choose(SL_METRIC_AUTO, &ds).measure, SL_MEASURE_ACCURACY);
+    ds.split[SL_SPLIT_TRAIN] = (struct sl_vertex_list){5, ids + 4}; // 1 of 4, the other class
+    c = sl_measure_choose(SL_METRIC_AUTO, &ds);
+    ck_assert_int_eq(c.measure, SL_MEASURE_ROC_AUC);
+    ck_assert_uint_eq(c.class_index, 0);
+    ds.split[SL_SPLIT_TRAIN].n = 1; // none is labelled
+    ck_assert_int_eq(sl_measure_choose(SL_METRIC_AUTO, &ds).measure, SL_MEASURE_ACCURACY);
+    ds.split[SL_SPLIT_TRAIN] = (struct sl_vertex_list){6, ids};
+    ds.n_classes = 3;
+    ck_assert_int_eq(sl_measure_choose(SL_METRIC_AUTO, &ds).measure, SL_MEASURE_ACCURACY);
+}
+END_TEST
+
 START_TEST(a_job_says_the_words_of_the_table)
 {
     ck_assert_str_eq(sl_metric_words[SL_METRIC_AUTO], "auto");
@@ -364,6 +392,7 @@ int main(void)
     tcase_add_test(t, numbers_are_as_in_scikit_learn);
     tcase_add_test(t, many_are_judged_on_the_thread_pool);
     tcase_add_test(t, the_usual_measure_is_the_tasks);
+    tcase_add_test(t, accuracy_gives_way_where_a_class_is_rare);
     tcase_add_test(t, a_job_says_the_words_of_the_table);
     tcase_add_test(t, of_equals_the_first_is_the_best);
     tcase_add_test(t, less_loss_is_better);

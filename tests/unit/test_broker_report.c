@@ -133,13 +133,15 @@ START_TEST(evaluations_have_their_tasks_metrics)
     struct sl_epoch f = {.epoch = 0};
     const struct sl_best best = {.has = true, .epoch = 1, .value = 0.6};
     const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
+    const struct sl_measure_choice judged = {
+        .measure = SL_MEASURE_MACRO_F1, .share = 0.218, .class_index = 1};
     cJSON_Delete(add_epoch(&f));
     f = (struct sl_epoch){.epoch = 1, .evaluated = true, .on_val = evaluation(0.8, 0.6, 2)};
     f.tested = true;
     f.on_test = evaluation(0.7, 0.9, 3);
     cJSON_Delete(add_epoch(&f));
     outcome.best = &best;
-    outcome.measure = SL_MEASURE_MACRO_F1;
+    outcome.judged = &judged;
     outcome.test = &test;
     outcome.totals.stopped_early.epoch = 1;
     outcome.totals.stopped_early.reason = "enough";
@@ -158,6 +160,7 @@ START_TEST(evaluations_have_their_tasks_metrics)
     EXPECT_TEXT("best_metric.name", "macro_f1");
     EXPECT("best_metric.value", 0.6);
     EXPECT("best_metric.epoch", 1);
+    EXPECT_TEXT("best_metric.why", "21.8 % of the training vertices are of class 1");
     EXPECT("best_val_accuracy", 0.8); // of the best epoch, whatever made it the best
     EXPECT("stopped_early.epoch", 1);
     EXPECT_TEXT("stopped_early.reason", "enough");

@@ -100,6 +100,23 @@ START_TEST(no_more_trainers_than_an_update_has_batches)
 }
 END_TEST
 
+START_TEST(no_more_workers_than_the_arena_holds_batches_of)
+{
+    struct sl_shape_question q = question(8, 0.001, 0.090);
+    q.train.all = 0.040;
+    q.at_once = q.most.trainers = 8;
+    const struct sl_roles free = sl_shape_best(&q).split;
+    ck_assert_uint_gt(free.trainers, 2);
+    q.batches_held = 7;
+    ck_assert_uint_eq(sl_shape_best(&q).split.trainers, 2);
+    ck_assert_uint_le(sl_placement_batches(sl_shape_best(&q).split), 7);
+    // What somebody asks about is answered.
+    ck_assert_uint_eq(sl_shape_of(&q, free).split.trainers, free.trainers);
+    q.batches_held = sl_placement_batches(free);
+    ck_assert_uint_eq(sl_shape_best(&q).split.trainers, free.trainers);
+}
+END_TEST
+
 START_TEST(a_given_number_is_kept)
 {
     struct sl_shape_question q = question(4, 0.010, 0.050);
@@ -267,6 +284,7 @@ int main(void)
     tcase_add_test(t, two_cores_are_shared);
     tcase_add_test(t, one_core);
     tcase_add_test(t, no_more_trainers_than_an_update_has_batches);
+    tcase_add_test(t, no_more_workers_than_the_arena_holds_batches_of);
     tcase_add_test(t, a_given_number_is_kept);
     tcase_add_test(t, nothing_measured_is_one_of_each_on_all_cores);
     tcase_add_test(t, text_says_what_and_why);

@@ -36,7 +36,7 @@ static void on_complete(void *ctx)
     t.complete = true;
 }
 
-static void on_error(void *ctx)
+static void on_error(void *ctx, int rc)
 {
     ck_abort_msg("%s", sl_error_message());
 }

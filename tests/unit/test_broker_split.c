@@ -96,18 +96,19 @@ static void *client_main(void *arg)
 static int run_job(const char *extra)
 {
     char text[8192], endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     pthread_t thread;
     ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     const struct sl_job_options options = {
         .endpoint = endpoint,
-        .token = token,
+        .key = key,
+        .key_fd = sl_bus_key_hand_over(key),
         .config_text = text,
         .config_bytes = strlen(text),
         .worker_directory = bin,
     };
-    must(sl_bus_connect(endpoint, token, &client.bus));
+    must(sl_bus_connect(endpoint, key, &client.bus));
     send_body(SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE, 0, 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
@@ -197,6 +198,32 @@ START_TEST(a_split_whose_worker_never_starts_is_rolled_back)
     client.on_epoch = ask_for_two_samplers;
     assert_rolled_back(run_job(JOB(1000000)), "sampler 1 died 5 times in a row");
     ck_assert_int_eq(count_restarts(), SL_CREW_DEATHS_MAX);
+}
+END_TEST
+
+// The arena that is large enough for the first split, and the one that the refusal names.
+START_TEST(a_split_whose_batches_the_arena_does_not_hold_is_refused)
+{
+    enum { ONE = 2 * SL_ARENA_CHUNK_BYTES }; // a mini-batch of 100000 bytes
+    char job[256];
+    unsigned long long size = 4 * ONE;
+    for (int i = 0; i < 2; i++) {
+        memset(&client, 0, sizeof client);
+        client.kills = true;
+        client.on_epoch = ask_for_two_samplers;
+        stage->epochs = 1;
+        snprintf(job, sizeof job, JOB(1000000) ", \"arena\": {\"memory\": %llu}", size);
+        snprintf(output, sizeof output, "%s/out%d", dir, i);
+        ck_assert_int_eq(run_job(job), SL_OUTCOME_STOPPED);
+        ck_assert_msg(client.scaled == (i ? 1 : -1), "%s", client.scale_message);
+        const char *advice = strstr(client.scale_message, "set arena.memory to ");
+        if (i == 0)
+            ck_assert_msg(
+                strstr(client.scale_message, "2 samplers and 1 trainer hold 5 of them at once") &&
+                    advice && sscanf(advice, "set arena.memory to %llu", &size) == 1,
+                "%s", client.scale_message);
+        cJSON_Delete(client.report);
+    }
 }
 END_TEST
 
@@ -319,6 +346,50 @@ START_TEST(trainers_count_that_can_take_a_batch_now)
 }
 END_TEST
 
+// Samplers and trainers of the largest split that is named, and the most batches in hand.
+static void assert_most(const struct sl_job_split *s, uint32_t samplers, uint32_t trainers,
+                        uint64_t batches)
+{
+    const struct sl_roles named = sl_split_largest_named(s);
+    ck_assert_uint_eq(named.samplers, samplers);
+    ck_assert_uint_eq(named.trainers, trainers);
+    ck_assert_uint_eq(sl_split_batches_most(s), batches);
+}
+
+START_TEST(the_arena_is_for_every_split_that_may_come)
+{
+    struct sl_job *job = make_job();
+    struct sl_job_split *s = &job->split;
+    struct sl_config *c = &job->config;
+    c->n_devices = 12;
+    c->updates.batches_per_update = 100;
+    s->roles = (struct sl_roles){1, 1};
+    c->allocation.samplers = c->allocation.trainers = 1;
+    assert_most(s, 1, 1, 4);
+    c->schedule[0] = (struct sl_schedule_config){.epoch = 1, .samplers = 2, .trainers = 10};
+    c->schedule[1] = (struct sl_schedule_config){.epoch = 2, .samplers = 11, .trainers = 1};
+    c->n_schedule = 2;
+    assert_most(s, 2, 10, 23);
+    s->next_schedule = 1; // the first one is over
+    assert_most(s, 11, 1, 14);
+    s->next_schedule = 2;
+    // The broker chooses: one samples and eleven train, or as many as an update has batches.
+    c->allocation.samplers_auto = c->allocation.trainers_auto = true;
+    assert_most(s, 1, 1, 2 * 11 + 1 + 1);
+    c->updates.batches_per_update = 3;
+    assert_most(s, 1, 1, 2 * 3 + 9 + 1);
+    s->pinned = true;
+    assert_most(s, 1, 1, 4);
+    s->pinned = false;
+    // Of a pool: as many of either as there are cores.
+    s->pool.n = 4;
+    assert_most(s, 1, 1, 2 * 3 + 4 + 1);
+    c->allocation.trainers_auto = false;
+    assert_most(s, 1, 1, 2 * 1 + 4 + 1);
+    free_job(job);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
@@ -333,9 +404,11 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_failed_start_of_a_replacement_is_one_more_death);
     tcase_add_test(c, a_replacement_that_never_starts_ends_the_job);
     tcase_add_test(c, a_split_whose_worker_never_starts_is_rolled_back);
+    tcase_add_test(c, a_split_whose_batches_the_arena_does_not_hold_is_refused);
     tcase_add_test(c, a_split_whose_worker_can_not_be_started_is_rolled_back);
     tcase_add_test(c, a_worker_that_hangs_at_the_start_ends_the_job);
     tcase_add_test(c, workers_that_do_not_leave_are_killed);
+    tcase_add_test(c, the_arena_is_for_every_split_that_may_come);
     tcase_add_test(c, trainers_count_that_can_take_a_batch_now);
     suite_add_tcase(s, c);
     return run_suite(s);

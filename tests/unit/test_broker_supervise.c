@@ -109,11 +109,11 @@ static void setup(void)
     t.setup = (struct sl_crew_setup){
         .loop = &t.loop,
         .endpoint = "ipc://@nobody",
-        .token = 77,
         .arena_fd = t.fd,
         .config_fd = t.fd,
         .doorbell_fd = t.fd,
         .acts_fd = t.fd,
+        .key_fd = t.fd,
         .events = {.on_death = on_death,
                    .on_left = on_left,
                    .on_hopeless = on_hopeless,
@@ -250,7 +250,7 @@ START_TEST(a_replacement_is_another_worker)
 {
     run_worker("echo $* >&2; exit 1", 2);
     ck_assert_msg(strstr(t.last[0], "--worker 1 --slot 0 --role-index 0 --device 0 --endpoint "
-                                    "ipc://@nobody --token 77"),
+                                    "ipc://@nobody --broker"),
                   "%s", t.last[0]);
     ck_assert_msg(strstr(t.last[0], "--start 0"), "%s", t.last[0]);
     ck_assert_msg(strstr(t.last[1], "--worker 2 --slot 0"), "%s", t.last[1]);

@@ -25,13 +25,13 @@ static struct {
 static void connect_client(void)
 {
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     Sl__Control__Describe hello = SL__CONTROL__DESCRIBE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    must(sl_bus_bind(endpoint, token, &job->bus));
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
+    must(sl_bus_bind(endpoint, key, &job->bus));
     sl_clients_init(&job->clients, job->bus);
-    must(sl_bus_connect(endpoint, token, &client));
+    must(sl_bus_connect(endpoint, key, &client));
     e.body_case = SL__CONTROL__ENVELOPE__BODY_DESCRIBE;
     e.describe = &hello;
     must(sl_bus_send(client, NULL, &e));

@@ -12,7 +12,7 @@ enum { MESSAGES_MAX = 4096 };
 static struct {
     struct sl_bus *bus;
     char endpoint[128];
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     void (*on_message)(const Sl__Control__Envelope *m); // may send; NULL: only listens
     bool stats;
 
@@ -110,17 +110,18 @@ static int run_job(const char *extra)
     char text[8192];
     pthread_t thread;
     ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
-    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
+    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, client.key);
     const struct sl_job_options options = {
         .endpoint = client.endpoint,
-        .token = client.token,
+        .key = client.key,
+        .key_fd = sl_bus_key_hand_over(client.key),
         .config_text = text,
         .config_bytes = strlen(text),
         .worker_directory = bin,
         .id = "7",
         .checks = checks,
     };
-    must(sl_bus_connect(client.endpoint, client.token, &client.bus));
+    must(sl_bus_connect(client.endpoint, client.key, &client.bus));
     SEND(SUBSCRIBE);
     ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
@@ -256,7 +257,7 @@ static void wait_for_others_lines(const Sl__Control__Envelope *m)
     Sl__Control__Envelope *line;
     if (m->body_case != SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE || client.epochs != 2)
         return;
-    must(sl_bus_connect(client.endpoint, client.token, &other));
+    must(sl_bus_connect(client.endpoint, client.key, &other));
     client.bus = other;
     client.stats = true;
     SEND(SUBSCRIBE);

@@ -1,8 +1,11 @@
 // Generators: the same bytes whatever the threads and the memory, the shape that was asked for, and
 // nothing left behind by what fails.
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cjson/cJSON.h>
@@ -731,6 +734,38 @@ START_TEST(what_a_killed_process_left_is_removed_by_the_next)
 }
 END_TEST
 
+// Another process that looks for what was left finds a directory that was made just now and is not
+// locked yet: it is removing it, or has done so.
+enum { SWEEPS_AND_HOLDS, SWEPT, SWEEPERS };
+static int sweeps = -1, swept;
+
+int flock(int fd, int how)
+{
+    char link[64], locked[512] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (sweeps < 0 || swept == 3 || readlink(link, locked, sizeof locked - 1) < 0)
+        return (int)syscall(SYS_flock, fd, how);
+    ck_assert_int_eq(rmdir(locked), 0);
+    swept++;
+    if (sweeps == SWEPT)
+        return (int)syscall(SYS_flock, fd, how);
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+START_TEST(a_directory_that_is_swept_before_it_is_locked_is_made_again)
+{
+    struct sl_staging st;
+    sweeps = _i;
+    must(sl_staging_open(in_dir("a"), false, &st));
+    ck_assert_int_eq(swept, 3);
+    ck_assert_int_eq(access(st.dir, F_OK), 0);
+    ck_assert_int_eq(count_hidden(), 1);
+    sl_staging_abort(&st);
+    ck_assert_int_eq(count_hidden(), 0);
+}
+END_TEST
+
 // ---- the estimate of a batch --------------------------------------------------------------------
 
 START_TEST(an_estimate_with_all_neighbours_counts_exactly)
@@ -824,6 +859,8 @@ int main(void)
     tcase_add_test(t, a_full_disk_leaves_nothing);
     tcase_add_loop_test(t, an_interrupt_leaves_nothing, 0, 2);
     tcase_add_test(t, what_a_killed_process_left_is_removed_by_the_next);
+    tcase_add_loop_test(t, a_directory_that_is_swept_before_it_is_locked_is_made_again, 0,
+                        SWEEPERS);
     t = add_case(s, "estimate");
     tcase_add_test(t, an_estimate_with_all_neighbours_counts_exactly);
     tcase_add_test(t, a_malformed_fanout_is_refused);

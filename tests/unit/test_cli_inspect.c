@@ -269,8 +269,9 @@ START_TEST(doctor_looks_around)
     setenv("NOTIFY_SOCKET", "@waiting", 1);
     setenv("container", "tests", 1);
     cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
-    static const char *const keys[] = {"cpu_quota", "daemon",  "libraries",  "container",
-                                       "terminal",  "systemd", "huge_pages", "numa"};
+    static const char *const keys[] = {"cpu_quota",  "daemon",   "libraries",
+                                       "container",  "terminal", "systemd",
+                                       "huge_pages", "numa",     "drive_reads"};
     for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
         char path[64];
         snprintf(path, sizeof path, "checks.%s.verdict", keys[i]);
@@ -283,6 +284,7 @@ START_TEST(doctor_looks_around)
     assert_has(string(json, "checks.container.found"), "tests; /dev/shm");
     assert_has(string(json, "checks.systemd.found"), "@waiting");
     assert_has(string(json, "checks.huge_pages.found"), "shared memory: ");
+    assert_has(string(json, "checks.drive_reads.found"), "through ");
     cJSON_Delete(json);
 }
 END_TEST

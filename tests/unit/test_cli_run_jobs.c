@@ -1,6 +1,7 @@
 // Which processes are jobs of `sluice run`: shells that have a broker's arguments.
 #include "cli/run_jobs.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -11,12 +12,14 @@ enum { MAX_WORDS = 24 };
 
 static struct sl_run_job *jobs;
 static size_t n_jobs;
+static char key[SL_BUS_KEY_TEXT];
 
 static void begin(void)
 {
     char scope[32];
     snprintf(scope, sizeof scope, "find-job-%d", (int)getpid());
     ck_assert_int_eq(setenv("SLUICE_SCOPE", scope, 1), 0);
+    ck_assert_int_eq(sl_bus_key_make(key), SL_OK);
 }
 
 // A process with the arguments of a broker, and these; it is there when this returns, and ends with
@@ -29,8 +32,8 @@ static pid_t start_broker(size_t n, const char *const *words)
                                    "--private",
                                    "--endpoint",
                                    "ipc:///somewhere/x",
-                                   "--token",
-                                   "42",
+                                   "--key-fd",
+                                   "4",
                                    "--job",
                                    "x",
                                    "--output",
@@ -50,6 +53,7 @@ static pid_t start_broker(size_t n, const char *const *words)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
+        dup2(fcntl(sl_bus_key_hand_over(key), F_DUPFD, 10), 4);
         execv("/bin/sh", (char **)argv);
         _exit(127);
     }
@@ -84,7 +88,7 @@ START_TEST(a_job_of_sluice_run_is_found_while_it_runs)
     ck_assert_str_eq(jobs[0].name, "x");
     ck_assert_str_eq(jobs[0].output, "/somewhere/out");
     ck_assert_str_eq(jobs[0].endpoint, "ipc:///somewhere/x");
-    ck_assert_uint_eq(jobs[0].token, 42);
+    ck_assert_str_eq(jobs[0].key, key);
     end_broker(pid);
     find();
     ck_assert_uint_eq(n_jobs, 0);

@@ -7,7 +7,8 @@
 #include "common/base/log.h"
 #include "tests/unit/daemon_fixture.h"
 
-enum { TOKEN = 5, WAIT_MS = 5000 };
+static char bus_key[SL_BUS_KEY_TEXT];
+enum { WAIT_MS = 5000 };
 
 static struct sl_daemon *d;
 static struct sl_bus *client;
@@ -16,7 +17,6 @@ static char core[16]; // one that the test may run on
 static void begin(void)
 {
     char endpoint[128];
-    uint64_t token;
     struct sl_cores allowed;
     uint16_t list[1];
     dir_begin();
@@ -31,9 +31,9 @@ static void begin(void)
     ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
     ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
     d->cores = cores_of(core);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    ck_assert_int_eq(sl_bus_bind(endpoint, TOKEN, &d->bus), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &client), SL_OK);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, bus_key);
+    ck_assert_int_eq(sl_bus_bind(endpoint, bus_key, &d->bus), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &client), SL_OK);
     ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
     sl_subscribers_init(&d->subscribers, d->bus);
     // Somebody has the core, so that nothing is launched.

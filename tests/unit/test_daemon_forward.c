@@ -12,7 +12,7 @@
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
 
-enum { TOKEN = 17 };
+static char key[SL_BUS_KEY_TEXT];
 
 static char endpoint[128];
 static struct sl_bus *daemon_bus;
@@ -20,10 +20,9 @@ static struct sl_subscribers subscribers;
 
 static void begin(void)
 {
-    uint64_t token;
     dir_begin();
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    ck_assert_int_eq(sl_bus_bind(endpoint, TOKEN, &daemon_bus), SL_OK);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
+    ck_assert_int_eq(sl_bus_bind(endpoint, key, &daemon_bus), SL_OK);
     sl_subscribers_init(&subscribers, daemon_bus);
 }
 
@@ -42,7 +41,7 @@ static struct sl_bus *client(struct sl_bus_peer *peer)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
     e.list = &list;
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &bus), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, key, &bus), SL_OK);
     ck_assert_int_eq(sl_bus_send(bus, NULL, &e), SL_OK);
     ck_assert_int_eq(sl_bus_receive(daemon_bus, AWAIT_MS, peer, &m), SL_OK);
     sl_bus_message_free(m);

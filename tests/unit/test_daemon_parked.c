@@ -12,7 +12,7 @@
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
 
-enum { TOKEN = 5 };
+static char bus_key[SL_BUS_KEY_TEXT];
 
 static struct sl_daemon *d;
 static struct sl_bus *client;
@@ -32,7 +32,6 @@ static void child_says(const char *devices)
 
 static void begin(void)
 {
-    uint64_t token;
     dir_begin();
     sl_log_set_level(SL_LOG_ERROR);
     unsetenv("SLUICE_GPU_SECONDS");
@@ -43,9 +42,9 @@ static void begin(void)
     ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
     ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
     ck_assert_int_eq(sl_cores_allowed(&d->cores), SL_OK);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    ck_assert_int_eq(sl_bus_bind(endpoint, TOKEN, &d->bus), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &client), SL_OK);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, bus_key);
+    ck_assert_int_eq(sl_bus_bind(endpoint, bus_key, &d->bus), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &client), SL_OK);
     ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
     sl_subscribers_init(&d->subscribers, d->bus);
     snprintf(program, sizeof program, "%s/answers", dir);
@@ -278,7 +277,7 @@ END_TEST
 START_TEST(a_job_whose_client_has_gone_is_not_taken)
 {
     struct sl_bus *other;
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &other), SL_OK);
     submit(other, "gone", gpu_0);
     submit(client, "here", gpu_0);
     go_away(other, 0);
@@ -310,7 +309,7 @@ START_TEST(a_resume_waits_too_and_is_done_though_its_client_has_gone)
 {
     struct sl_bus *other;
     struct sl_entry *e = ended(SL_ENTRY_STOPPED);
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &other), SL_OK);
     resume(other, e->id);
     resume(client, e->id);
     has_heard_nothing(client, 1);
@@ -329,7 +328,7 @@ START_TEST(a_job_that_is_stopped_meanwhile_is_not_gone_on_with)
     const enum sl_entry_state state = _i ? SL_ENTRY_INTERRUPTED : SL_ENTRY_FAILED;
     struct sl_bus *other;
     struct sl_entry *e = ended(state);
-    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &other), SL_OK);
     resume(client, e->id);
     stop(other, e->id);
     hears(client, false, "it was stopped before it was queued again");
@@ -395,6 +394,9 @@ START_TEST(there_is_room_for_so_many)
     submit(client, "h", gpu_0);
     hears(client, false, "try again soon");
     d->parking.n = n;
+    d->parking.list[0].bytes = SL_PARKED_BYTES_MAX; // a few large ones are as good as many
+    submit(client, "h", gpu_0);
+    hears(client, false, "try again soon");
 }
 END_TEST
 

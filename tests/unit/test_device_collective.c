@@ -449,6 +449,7 @@ enum { DEVICE_MIB = 256, LARGE_MIB = 200, SMALLER_MIB = 150, LARGER_MIB = 230 };
 // What a thread that does not sum has, and does in the meantime.
 struct bystander {
     char *large, *pinned, *pages;
+    void *lent; // by another process
     float *x;
     struct simt_counts before, after;
     void *reused;
@@ -464,6 +465,8 @@ static void *give_back(void *context)
     gpu->trim();
     gpu->host_free(b->pinned, 1);
     gpu->unmap(b->pages);
+    gpu->detach(b->lent);
+    ck_assert(gpu->is_open(b->lent)); // its lender must not free it
     OK(kernels->scale_columns(b->x, 1, 1, b->x + 1, b->x + 2));
     OK(gpu->sync());
     ck_assert(gpu_counts(&b->after));
@@ -482,6 +485,24 @@ static void *wait_for_room(void *context)
     return gpu->memory.alloc(LARGER_MIB * MIB) ? b : NULL;
 }
 
+// A process that lends memory of another GPU until it is told to free it, which the emulation takes
+// ill of it while somebody has it open.
+static struct sl_device_share lent;
+static int asks_for_it[2], tells_of_it[2];
+
+static void lend_until_asked(uint32_t rank, uint32_t n)
+{
+    char byte;
+    open_gpu(n);
+    (void)rank;
+    char *p = gpu->memory.alloc(MIB);
+    OK(gpu->share(p, &lent));
+    ck_assert_int_eq(write(tells_of_it[1], &lent, sizeof lent), sizeof lent);
+    ck_assert_int_eq(read(asks_for_it[0], &byte, 1), 1);
+    gpu->memory.free(p, MIB);
+    gpu->trim();
+}
+
 static void leave_a_peer_alone(uint32_t rank, uint32_t n)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -498,6 +519,8 @@ static void leave_a_peer_alone(uint32_t rank, uint32_t n)
     b.pages = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     b.x = gpu->memory.alloc(3 * sizeof *b.x);
     ck_assert(b.large && b.pinned && b.pages != MAP_FAILED && b.x);
+    ck_assert_int_eq(read(tells_of_it[0], &lent, sizeof lent), sizeof lent);
+    OK(gpu->attach(&lent, &b.lent));
     OK(gpu->fill(b.x, 0, 3 * sizeof *b.x));
     void *there;
     OK(gpu->map(b.pages, page, false, &there));
@@ -517,13 +540,15 @@ static void leave_a_peer_alone(uint32_t rank, uint32_t n)
     ck_assert_int_eq(pthread_join(thread, &result), 0);
     ck_assert_ptr_nonnull(result);
     ck_assert(gpu_counts(&b.after));
-    ck_assert_uint_eq(b.after.stops - b.before.stops, 3);
+    ck_assert_uint_eq(b.after.stops - b.before.stops, 4);
+    ck_assert(!gpu->is_open(b.lent));
+    ck_assert_int_eq(write(asks_for_it[1], "", 1), 1);
     ck_assert_uint_lt(gpu->held(), (LARGER_MIB + 10) * MIB);
     // As before: what is given back now goes back now.
     OK(gpu->map(b.pages, page, false, &there));
     gpu->unmap(b.pages);
     ck_assert(gpu_counts(&b.after));
-    ck_assert_uint_eq(b.after.stops - b.before.stops, 4);
+    ck_assert_uint_eq(b.after.stops - b.before.stops, 5);
 }
 
 START_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over)
@@ -532,7 +557,11 @@ START_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over)
     snprintf(memory, sizeof memory, "%zu", DEVICE_MIB * MIB);
     setenv("SLUICE_SIMT_MEMORY", memory, 1);
     be_late(_i);
+    ck_assert_int_eq(pipe(asks_for_it), 0);
+    ck_assert_int_eq(pipe(tells_of_it), 0);
+    const pid_t lender = start(lend_until_asked, 0, 2);
     run_ranks(leave_a_peer_alone, 2, 1);
+    end(lender, false);
 }
 END_TEST
 

@@ -254,6 +254,53 @@ START_TEST(memory_of_a_dead_process_is_rubbish)
 }
 END_TEST
 
+// Another process with memory that it frees when it is told to.
+static pid_t lend_and_free(struct sl_device_share *share, int *tell)
+{
+    int there[2], back[2];
+    char byte;
+    ck_assert_int_eq(pipe(there), 0);
+    ck_assert_int_eq(pipe(back), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        open_gpu(1);
+        unsigned char *p = gpu->memory.alloc(BYTES);
+        OK(gpu->share(p, share));
+        ck_assert_int_eq(write(there[1], share, sizeof *share), (int)sizeof *share);
+        ck_assert_int_eq(read(back[0], &byte, 1), 1);
+        gpu->memory.free(p, BYTES);
+        gpu->trim();
+        _exit(0);
+    }
+    ck_assert_int_eq(read(there[0], share, sizeof *share), (int)sizeof *share);
+    *tell = back[1];
+    return child;
+}
+
+START_TEST(memory_that_is_freed_while_it_is_open_is_told)
+{
+    const bool closes = _i;
+    struct sl_device_share share;
+    int tell, status;
+    void *p;
+    pid_t owner = lend_and_free(&share, &tell);
+    open_gpu(0);
+    OK(gpu->attach(&share, &p));
+    ck_assert(gpu->is_open(p));
+    if (closes)
+        gpu->detach(p);
+    ck_assert(gpu->is_open(p) != closes);
+    ck_assert_int_eq(write(tell, "", 1), 1);
+    ck_assert_int_eq(waitpid(owner, &status, 0), owner);
+    if (closes)
+        ck_assert_int_eq(status, 0);
+    else
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+END_TEST
+
 START_TEST(memory_that_is_closed_first_is_of_no_concern)
 {
     struct sl_device_share share;
@@ -379,6 +426,7 @@ int main(void)
         tcase_add_test(t, memory_of_ones_own_gpu_needs_no_link);
         tcase_add_test(t, bytes_of_peers_are_counted_by_device);
         tcase_add_loop_test(t, memory_of_a_dead_process_is_rubbish, 0, 2);
+        tcase_add_loop_test(t, memory_that_is_freed_while_it_is_open_is_told, 0, 2);
         tcase_add_test(t, memory_that_is_closed_first_is_of_no_concern);
         tcase_add_loop_test(t, a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2);
         tcase_add_loop_test(t, a_kernel_reads_rubbish_when_the_owner_dies, 0, 2);

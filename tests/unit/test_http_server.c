@@ -158,12 +158,12 @@ static void *daemon_main(void *arg)
 
 static void start_with(const char *token_file)
 {
-    uint64_t unused;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
-    ck_assert_int_eq(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &bus), SL_OK);
+    char unused[SL_BUS_KEY_TEXT];
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, unused);
+    ck_assert_int_eq(sl_bus_bind(endpoint, NULL, &bus), SL_OK);
     ck_assert_int_eq(pthread_create(&daemon_thread, NULL, daemon_main, NULL), 0);
     const struct sl_http_options options = {
-        .listen = "0", .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN, .token_file = token_file};
+        .listen = "0", .endpoint = endpoint, .token_file = token_file};
     ck_assert_msg(sl_http_start(&options, &http) == SL_OK, "%s", sl_error_message());
     ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
     AWAIT(atomic_load(&subscribed));
@@ -536,8 +536,7 @@ END_TEST
 START_TEST(without_a_token_nothing_can_be_changed)
 {
     sl_http_stop(http);
-    const struct sl_http_options options = {
-        .listen = "0", .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN};
+    const struct sl_http_options options = {.listen = "0", .endpoint = endpoint};
     ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
     sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port);
     const char *got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":2}");
@@ -553,8 +552,7 @@ START_TEST(a_port_that_is_taken_is_named)
     char listen[16];
     struct sl_http *second;
     snprintf(listen, sizeof listen, "%d", port);
-    const struct sl_http_options options = {
-        .listen = listen, .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN};
+    const struct sl_http_options options = {.listen = listen, .endpoint = endpoint};
     ck_assert_int_eq(sl_http_start(&options, &second), SL_EEXIST);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), listen));
     ck_assert_ptr_null(second);
@@ -740,11 +738,11 @@ static void *broker_main(void *arg)
 START_TEST(what_was_said_last_is_still_told)
 {
     pthread_t broker;
-    uint64_t token;
+    char key[SL_BUS_KEY_TEXT];
     Sl__Control__Envelope *m;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    ck_assert_int_eq(sl_bus_bind(endpoint, token, &bus), SL_OK);
-    const struct sl_http_options options = {.listen = "0", .endpoint = endpoint, .token = token};
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
+    ck_assert_int_eq(sl_bus_bind(endpoint, key, &bus), SL_OK);
+    const struct sl_http_options options = {.listen = "0", .endpoint = endpoint, .key = key};
     ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
     ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
     ck_assert_int_eq(sl_bus_receive(bus, AWAIT_MS, &subscriber, &m), SL_OK);

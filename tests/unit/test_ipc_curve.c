@@ -18,6 +18,7 @@
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
 #include "common/ipc/curve.h"
+#include "common/ipc/gate.h"
 
 enum { SOON_MS = 60000 };
 
@@ -250,11 +251,11 @@ static void open_broker(void)
     must(sl_curve_read(in_base("keys/client.key"), &client_keys));
     must(sl_curve_read(in_base("other/client.key"), &stranger_keys));
     snprintf(endpoint, sizeof endpoint, "ipc://%s/control.sock", base);
-    must(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &broker));
+    must(sl_bus_bind(endpoint, NULL, &broker));
     int rc = SL_EEXIST;
     for (int port = 21000 + getpid() % 20000; rc == SL_EEXIST; port++) {
         sl_bus_close(broker, 0);
-        must(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &broker));
+        must(sl_bus_bind(endpoint, NULL, &broker));
         snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", port);
         rc = sl_bus_add_tcp(broker, tcp, &daemon_keys);
     }
@@ -290,13 +291,14 @@ START_TEST(local_and_distant_clients_share_a_bus)
 {
     struct sl_bus *near, *far;
     struct sl_bus_peer near_peer, far_peer;
-    must(sl_bus_connect(endpoint, SL_BUS_TOKEN_OPEN, &near));
+    must(sl_bus_connect(endpoint, NULL, &near));
     must(sl_bus_connect_tcp(tcp, &client_keys, &far));
     must(send_text(near, NULL, "near"));
     expect_text(broker, &near_peer, "near");
     must(send_text(far, NULL, "far"));
     expect_text(broker, &far_peer, "far");
     ck_assert(!sl_bus_same_peer(&near_peer, &far_peer));
+    ck_assert(sl_bus_is_far(&far_peer) && !sl_bus_is_far(&near_peer));
     ck_assert(sl_bus_same_peer(&far_peer, &far_peer));
     must(send_text(broker, &far_peer, "for far"));
     must(send_text(broker, &near_peer, "for near"));
@@ -312,12 +314,50 @@ START_TEST(local_and_distant_clients_share_a_bus)
 }
 END_TEST
 
+// What it sends waits on its own side once some of it waits here.
+START_TEST(who_asks_faster_than_it_is_heard_costs_tens_of_mib)
+{
+    enum { MIB = 1 << 20, MORE_THAN_HELD = 200 };
+    const int one = 1, none = 0, give_up_ms = 1000, small = 64 << 10;
+    Sl__Control__Envelope *m;
+    struct sl_bus *other;
+    void *context = zmq_ctx_new(), *client = zmq_socket(context, ZMQ_DEALER);
+    must(sl_gate_arm_client(client, &client_keys));
+    zmq_setsockopt(client, ZMQ_SNDHWM, &one, sizeof one);
+    zmq_setsockopt(client, ZMQ_SNDBUF, &small, sizeof small);
+    zmq_setsockopt(client, ZMQ_SNDTIMEO, &give_up_ms, sizeof give_up_ms);
+    zmq_setsockopt(client, ZMQ_LINGER, &none, sizeof none);
+    ck_assert_int_eq(zmq_connect(client, tcp), 0);
+    uint8_t *noise = calloc(1, MIB);
+    int sent = 0;
+    while (sent < MORE_THAN_HELD && zmq_send(client, noise, MIB, 0) == MIB)
+        sent++;
+    ck_assert_int_gt(sent, 0);
+    ck_assert_int_le(sent, 64); // what waits, and what is in sockets and in the client
+    free(noise);
+    must(sl_bus_connect_tcp(tcp, &client_keys, &other)); // nobody else is kept waiting
+    must(send_text(other, NULL, "other"));
+    expect_text(broker, NULL, "other");
+    // A request that is too large to be one is refused where it is asked.
+    char *text = calloc(1, SL_BUS_REQUEST_MAX + 1);
+    memset(text, 'x', SL_BUS_REQUEST_MAX);
+    ck_assert_int_eq(send_text(other, NULL, text), SL_ERANGE);
+    expect_message("at most 2097152");
+    free(text);
+    sl_bus_close(other, 0);
+    zmq_close(client);
+    zmq_ctx_term(context);
+    while (sl_bus_receive(broker, 0, NULL, &m) == SL_OK)
+        sl_bus_message_free(m);
+}
+END_TEST
+
 START_TEST(one_descriptor_tells_of_both)
 {
     struct sl_bus *near, *far;
     Sl__Control__Envelope *m;
     struct pollfd fd = {.fd = sl_bus_fd(broker), .events = POLLIN};
-    must(sl_bus_connect(endpoint, SL_BUS_TOKEN_OPEN, &near));
+    must(sl_bus_connect(endpoint, NULL, &near));
     must(sl_bus_connect_tcp(tcp, &client_keys, &far));
     struct sl_bus *senders[] = {far, near, far};
     for (int i = 0; i < 3; i++) {
@@ -416,9 +456,9 @@ START_TEST(the_other_side_s_keys_are_refused)
     ck_assert_ptr_null(bus);
     ck_assert_int_eq(sl_bus_connect_tcp("ipc://@x", &client_keys, &bus), SL_EINVAL);
     char other[128];
-    uint64_t token;
-    sl_bus_new_endpoint(other, sizeof other, &token);
-    must(sl_bus_bind(other, token, &second));
+    char key[SL_BUS_KEY_TEXT];
+    sl_bus_new_endpoint(other, sizeof other, key);
+    must(sl_bus_bind(other, NULL, &second));
     ck_assert_int_eq(sl_bus_add_tcp(second, "tcp://127.0.0.1:1", &client_keys), SL_EINVAL);
     expect_message("daemon.key");
     scratch = daemon_keys;
@@ -449,6 +489,7 @@ int main(void)
     tcase_add_checked_fixture(t, open_broker, close_broker);
     tcase_set_timeout(t, 30);
     tcase_add_test(t, local_and_distant_clients_share_a_bus);
+    tcase_add_test(t, who_asks_faster_than_it_is_heard_costs_tens_of_mib);
     tcase_add_test(t, one_descriptor_tells_of_both);
     tcase_add_test(t, only_known_keys_get_in);
     tcase_add_test(t, noise_on_the_port_harms_nobody);

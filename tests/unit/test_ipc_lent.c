@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "common/base/bits.h"
-#include "common/ipc/borrowed.h"
+#include "common/ipc/lending.h"
 
 enum { DEVICES = 4 };
 #define KIND SL_LENT_FEATURES
@@ -60,7 +60,7 @@ START_TEST(there_is_no_plan_to_begin_with_and_then_the_last_one)
     uint32_t work = sl_event_read(&arena.h->work);
     for (uint64_t g = 1; g <= 3; g++) {
         const struct sl_lent_plan plan = plan_of(g);
-        sl_lent_publish(&arena, KIND, &plan);
+        sl_lent_publish(&arena, KIND, &plan, NULL);
         ck_assert(rang(&arena.h->work, &work));
         ck_assert_uint_eq(sl_lent_generation(&arena, KIND), g);
         ck_assert(sl_lent_read_plan(&arena, KIND, &found));
@@ -72,13 +72,31 @@ END_TEST
 
 enum { PLANS = 3000 };
 
+// With rows that say the generation, too.
+static void publish(uint64_t g)
+{
+    const struct sl_lent_plan plan = plan_of(g);
+    uint64_t rows[DEVICES];
+    for (uint32_t d = 0; d < DEVICES; d++)
+        rows[d] = 1000 * g + d;
+    sl_lent_publish(&arena, KIND, &plan, rows);
+}
+
+static void assert_published(uint32_t device, uint64_t g)
+{
+    const struct sl_lent_plan wanted = plan_of(g);
+    struct sl_lent_plan found;
+    uint64_t rows;
+    ck_assert(sl_lent_read_rows(&arena, device, &found, &rows));
+    ck_assert_mem_eq(&found, &wanted, sizeof wanted);
+    ck_assert_uint_eq(rows, 1000 * g + device);
+}
+
 static void *write_plans(void *ctx)
 {
     (void)ctx;
-    for (uint64_t g = 1; g <= PLANS; g++) {
-        const struct sl_lent_plan plan = plan_of(g);
-        sl_lent_publish(&arena, KIND, &plan);
-    }
+    for (uint64_t g = 1; g <= PLANS; g++)
+        publish(g);
     return NULL;
 }
 
@@ -86,17 +104,51 @@ START_TEST(a_plan_that_is_read_while_it_is_written_is_one_plan)
 {
     pthread_t writer;
     struct sl_lent_plan found = {0};
-    uint64_t last = 0;
+    uint64_t last = 0, rows;
     ck_assert_int_eq(pthread_create(&writer, NULL, write_plans, NULL), 0);
     while (found.generation < PLANS) {
-        if (!sl_lent_read_plan(&arena, KIND, &found) || found.generation == 0)
+        if (!sl_lent_read_rows(&arena, 2, &found, &rows) || found.generation == 0)
             continue;
+        ck_assert_uint_eq(rows, 1000 * found.generation + 2);
         const struct sl_lent_plan wanted = plan_of(found.generation);
         ck_assert_mem_eq(&found, &wanted, sizeof wanted);
         ck_assert_uint_ge(found.generation, last);
         last = found.generation;
     }
     pthread_join(writer, NULL);
+}
+END_TEST
+
+// Who looks in the middle of it has neither the new rows nor the new parts.
+START_TEST(rows_are_those_of_the_plan_however_far_the_broker_is)
+{
+    struct sl_lent_plan found;
+    uint64_t rows;
+    int status;
+    publish(1);
+    pid_t broker = fork();
+    if (broker == 0) {
+        setenv("SLUICE_FAILPOINT", "lent_planning:1:stop", 1);
+        if (sl_failpoint_init() == SL_OK)
+            publish(2);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(broker, &status, WUNTRACED), broker);
+    ck_assert(WIFSTOPPED(status));
+    for (uint32_t d = 0; d < DEVICES; d++)
+        ck_assert(!sl_lent_read_rows(&arena, d, &found, &rows));
+    ck_assert_uint_eq(sl_lent_generation(&arena, KIND), 1);
+    kill(broker, SIGCONT);
+    ck_assert_int_eq(waitpid(broker, &status, 0), broker);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        assert_published(d, 2);
+    // Other rows by the same plan.
+    sl_lent_give_rows(&arena, (uint64_t[DEVICES]){2000, 2001, 5, 2003});
+    ck_assert(sl_lent_read_rows(&arena, 2, &found, &rows));
+    ck_assert_uint_eq(rows, 5);
+    ck_assert_uint_eq(found.generation, 2);
+    assert_published(3, 2);
 }
 END_TEST
 
@@ -374,10 +426,12 @@ END_TEST
 
 // --- what a reader has open ----------------------------------------------------------------------
 
-// A device whose attach() gives addresses by what the share says, and can refuse.
+// A device whose attach() gives addresses by what the share says, and can refuse; and which does
+// not close what is detached while a sum is under way.
 static struct {
     int attached, attaches;
-    bool refuses;
+    bool refuses, sums;
+    void *put_off;
 } peer;
 
 static int fake_attach(const struct sl_device_share *share, void **out)
@@ -394,11 +448,20 @@ static void fake_detach(void *p)
 {
     ck_assert_ptr_nonnull(p);
     peer.attached--;
+    if (peer.sums)
+        peer.put_off = p;
+}
+
+static bool fake_is_open(const void *p)
+{
+    ck_assert_ptr_nonnull(p);
+    return peer.sums && peer.put_off == p;
 }
 
 static struct sl_borrowed borrowed_by(uint32_t reader)
 {
-    static struct sl_device device = {.attach = fake_attach, .detach = fake_detach};
+    static struct sl_device device = {
+        .attach = fake_attach, .detach = fake_detach, .is_open = fake_is_open};
     struct sl_borrowed b;
     sl_borrowed_init(&b, &arena, KIND, reader, &device);
     return b;
@@ -484,6 +547,126 @@ START_TEST(a_reader_drops_a_dead_lender_and_only_that)
 }
 END_TEST
 
+// The lender goes on waiting, whoever of the two calls what next; and the reader opens nothing else
+// of it meanwhile.
+START_TEST(a_lender_is_told_when_its_memory_is_closed_and_not_before)
+{
+    enum { DROP, OPEN, CLOSE, TAKE };
+    struct sl_borrowed b = borrowed_by(3);
+    const struct sl_lent_plan plan = plan_of(1);
+    struct sl_lent_offer offer = offer_of(1, 5);
+    ck_assert_int_eq(sl_lent_live(&arena, KIND, 1), SL_OK);
+    sl_lent_offer(&arena, KIND, 1, &offer);
+    sl_borrowed_open(&b, &plan, 7);
+    ck_assert_int_eq(peer.attached, 1);
+    peer.sums = true;
+    sl_lent_withdraw(&arena, KIND, 1);
+    if (_i == CLOSE)
+        ck_assert(!sl_borrowed_close(&b));
+    else
+        sl_borrowed_drop(&b);
+    ck_assert_int_eq(peer.attached, 0);
+    ck_assert(sl_lent_is_read(&arena, KIND, 1));
+    ck_assert(!sl_borrowed_stands(&b));
+    const uint64_t version = sl_lent_offer(&arena, KIND, 1, &offer);
+    for (int over = 0; over < 2; over++) {
+        peer.sums = !over;
+        switch (_i) {
+        case DROP: sl_borrowed_drop(&b); break;
+        case OPEN: sl_borrowed_open(&b, &plan, 7); break;
+        case CLOSE: ck_assert(sl_borrowed_close(&b) == over); break;
+        default: ck_assert(!sl_borrowed_take(&b, 1, version) == !over); break;
+        }
+        const bool opens = over && (_i == OPEN || _i == TAKE);
+        ck_assert(sl_lent_is_read(&arena, KIND, 1) == (!over || opens));
+        ck_assert_int_eq(peer.attaches, 1 + opens);
+        ck_assert(sl_borrowed_stands(&b) == over);
+    }
+    ck_assert(sl_borrowed_close(&b));
+    ck_assert(!sl_lent_is_read(&arena, KIND, 1));
+}
+END_TEST
+
+// --- what a lender that ends does with memory that is open ---------------------------------------
+
+static int frees;
+
+static void count_free(void *p, size_t n)
+{
+    frees++;
+    sl_device_host()->memory.free(p, n);
+}
+
+static int share_anything(const void *p, struct sl_device_share *out)
+{
+    (void)p;
+    *out = (struct sl_device_share){{1}};
+    return SL_OK;
+}
+
+static int load_nothing(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to)
+{
+    (void)ctx, (void)part, (void)from, (void)n, (void)to;
+    return SL_OK;
+}
+
+static bool always(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+// By the plan, of device 1.
+static void lend_by(struct sl_lending *l, const struct sl_lent_plan *plan)
+{
+    static struct sl_device device;
+    const struct sl_lending_source source = {
+        .load = load_nothing, .goes_on = always, .piece = 1000};
+    const uint64_t planes[SL_LENDING_PLANES] = {4, 0};
+    struct sl_lending_layout layout;
+    device = *sl_device_host();
+    device.memory.free = count_free;
+    device.share = share_anything;
+    sl_lending_init(l, &arena, KIND, 1, &device, planes, "test");
+    ck_assert(sl_lending_layout(l, plan, 1000, &layout) && sl_lending_allocate(l, &layout));
+    ck_assert_int_eq(sl_lending_fill(l, plan->generation, 7, &source), SL_OK);
+}
+
+// The broker proves that the reader is dead: what it was about to close holds nobody up.
+START_TEST(a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way)
+{
+    struct sl_borrowed b = borrowed_by(3);
+    const struct sl_lent_plan plan = plan_of(1);
+    struct sl_lending l;
+    lend_by(&l, &plan);
+    sl_borrowed_open(&b, &plan, 7);
+    ck_assert_int_eq(peer.attached, 1);
+    peer.sums = true;
+    ck_assert(!sl_borrowed_close(&b));
+    ck_assert(!sl_lending_may_change(&l, NULL));
+    sl_lent_vacate(&arena, SL_LENT_TRAINER, 3);
+    ck_assert(sl_lending_may_change(&l, NULL));
+    ck_assert_int_eq(frees, 1);
+    sl_lending_fini(&l);
+}
+END_TEST
+
+START_TEST(a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process)
+{
+    struct sl_borrowed b = borrowed_by(3);
+    const struct sl_lent_plan plan = plan_of(1);
+    struct sl_lending l;
+    lend_by(&l, &plan);
+    if (_i) {
+        sl_borrowed_open(&b, &plan, 7);
+        ck_assert_int_eq(peer.attached, 1);
+    }
+    sl_lending_fini(&l);
+    ck_assert_int_eq(frees, !_i);
+    ck_assert(!sl_lent_is_alive(&arena, KIND, 1));
+}
+END_TEST
+
 START_TEST(memory_that_cannot_be_attached_is_tried_once_an_offer)
 {
     struct sl_borrowed b = borrowed_by(3);
@@ -510,6 +693,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, there_is_no_plan_to_begin_with_and_then_the_last_one);
     tcase_add_test(c, a_plan_that_is_read_while_it_is_written_is_one_plan);
+    tcase_add_test(c, rows_are_those_of_the_plan_however_far_the_broker_is);
     tcase_add_test(c, an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives);
     tcase_add_test(c, what_is_open_is_not_given_back_whatever_comes_first);
     tcase_add_test(c, memory_changes_only_while_nobody_has_it_open);
@@ -519,6 +703,9 @@ int main(void)
     tcase_add_test(c, a_lender_that_stands_still_lives);
     tcase_add_test(c, a_reader_opens_what_its_plan_says_and_closes_what_is_withdrawn);
     tcase_add_test(c, a_reader_drops_a_dead_lender_and_only_that);
+    tcase_add_loop_test(c, a_lender_is_told_when_its_memory_is_closed_and_not_before, 0, 4);
+    tcase_add_test(c, a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way);
+    tcase_add_loop_test(c, a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process, 0, 2);
     tcase_add_test(c, memory_that_cannot_be_attached_is_tried_once_an_offer);
     suite_add_tcase(s, c);
     return run_suite(s);

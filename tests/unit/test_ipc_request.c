@@ -14,14 +14,14 @@
 enum { N = 3 };
 
 static char endpoint[128];
-static uint64_t token;
+static char key[SL_BUS_KEY_TEXT];
 static struct sl_bus *server, *client;
 
 static void open_buses(void)
 {
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
-    ck_assert_int_eq(sl_bus_bind(endpoint, token, &server), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, token, &client), SL_OK);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
+    ck_assert_int_eq(sl_bus_bind(endpoint, key, &server), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, key, &client), SL_OK);
 }
 
 static void close_buses(void)
@@ -143,17 +143,17 @@ START_TEST(a_peer_dies_before_it_answers)
     char byte;
     Sl__Control__Envelope *m;
     struct sl_bus_peer from;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     ck_assert_int_eq(pipe(told), 0);
     pid_t peer = fork();
     ck_assert_int_ge(peer, 0);
     if (peer == 0) {
-        bool asked = sl_bus_bind(endpoint, token, &server) == SL_OK &&
+        bool asked = sl_bus_bind(endpoint, key, &server) == SL_OK &&
                      sl_bus_receive(server, AWAIT_MS, &from, &m) == SL_OK;
         _exit(!asked || write(told[1], "a", 1) != 1 || pause());
     }
     close(told[1]);
-    ck_assert_int_eq(sl_bus_connect(endpoint, token, &client), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, key, &client), SL_OK);
     struct sl_request first = sl_request_begin(5000);
     send_question(&first);
     ck_assert_int_eq(read(told[0], &byte, 1), 1);
@@ -161,7 +161,7 @@ START_TEST(a_peer_dies_before_it_answers)
     kill(peer, SIGKILL);
     ck_assert_int_eq(waitpid(peer, NULL, 0), peer);
 
-    ck_assert_int_eq(sl_bus_bind(endpoint, token, &server), SL_OK);
+    ck_assert_int_eq(sl_bus_bind(endpoint, key, &server), SL_OK);
     struct sl_request second = sl_request_begin(0);
     // What was sent before the end of the connection was seen is lost.
     AWAIT((send_question(&second), sl_bus_receive(server, 20, &from, &m) == SL_OK));

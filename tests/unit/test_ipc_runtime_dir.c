@@ -78,7 +78,13 @@ END_TEST
 
 START_TEST(without_a_session_it_is_below_tmp)
 {
-    char out[SL_RUNTIME_DIR_BYTES], want[64];
+    char out[SL_RUNTIME_DIR_BYTES], want[64], session[64];
+    struct sl_runtime_holder holder;
+    snprintf(session, sizeof session, "/run/user/%u/sluice", (unsigned)geteuid());
+    if (sl_runtime_dir_look(session, &holder) == SL_OK && holder.alive) {
+        printf("SKIP: a daemon of this user's lives\n");
+        return;
+    }
     snprintf(want, sizeof want, "/tmp/sluice-%u", (unsigned)geteuid());
     ck_assert_int_eq(sl_runtime_dir_find(NULL, out), SL_OK);
     ck_assert_str_eq(out, want);
@@ -89,6 +95,51 @@ START_TEST(without_a_session_it_is_below_tmp)
     setenv("XDG_RUNTIME_DIR", "relative", 1);
     ck_assert_int_eq(sl_runtime_dir_find(NULL, out), SL_OK);
     ck_assert_str_eq(out, want);
+}
+END_TEST
+
+// A daemon that was started in a session is found by who is in none, and the other way round.
+START_TEST(a_place_where_a_daemon_lives_comes_first)
+{
+    char second[128];
+    snprintf(second, sizeof second, "%s/second", base);
+    const char *dirs[] = {dir, "/nonexistent", second};
+    ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 0); // no daemon lives
+    int fd = sl_runtime_dir_take(second, "1.2.3");
+    ck_assert_int_ge(fd, 0);
+    ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 2);
+    int first = take();
+    ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 0);
+    close(first); // what it has left is none
+    ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 2);
+    close(fd);
+    ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 0);
+}
+END_TEST
+
+START_TEST(what_is_found_is_where_a_daemon_lives)
+{
+    char out[SL_RUNTIME_DIR_BYTES], usual[64], mine[128];
+    setenv("XDG_RUNTIME_DIR", base, 1);
+    snprintf(usual, sizeof usual, "/tmp/sluice-%u", (unsigned)geteuid());
+    snprintf(mine, sizeof mine, "%s/sluice", base);
+    if (access(usual, F_OK) == 0) {
+        printf("SKIP: %s is in use\n", usual);
+        return;
+    }
+    int fd = sl_runtime_dir_take(usual, "1.2.3");
+    ck_assert_msg(fd >= 0, "%s", sl_error_message());
+    ck_assert_int_eq(sl_runtime_dir_find(NULL, out), SL_OK);
+    ck_assert_str_eq(out, usual);
+    ck_assert_int_eq(sl_runtime_dir_find(mine, out), SL_OK); // who says where means it
+    ck_assert_str_eq(out, mine);
+    close(fd);
+    ck_assert_int_eq(sl_runtime_dir_find(NULL, out), SL_OK);
+    ck_assert_str_eq(out, mine);
+    char lock[128];
+    snprintf(lock, sizeof lock, "%s/daemon.lock", usual);
+    unlink(lock);
+    rmdir(usual);
 }
 END_TEST
 
@@ -333,6 +384,8 @@ START_TEST(another_user_s_directory_is_refused)
     ck_assert_int_eq(chown(dir, 65534, 65534), 0);
     ck_assert_int_eq(take(), SL_EACCESS);
     expect_message("65534");
+    expect_message("--runtime-dir DIR");
+    expect_message("SLUICE_RUNTIME_DIR=DIR");
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_EACCESS);
 }
 END_TEST
@@ -386,6 +439,8 @@ int main(void)
     tcase_add_test(t, a_daemon_that_begins_is_waited_for);
     tcase_add_test(t, an_option_wins_over_the_environment);
     tcase_add_test(t, without_a_session_it_is_below_tmp);
+    tcase_add_test(t, a_place_where_a_daemon_lives_comes_first);
+    tcase_add_test(t, what_is_found_is_where_a_daemon_lives);
     tcase_add_test(t, a_path_becomes_absolute_and_tidy);
     tcase_add_test(t, the_longest_name_fits_and_one_more_does_not);
     tcase_add_test(t, a_path_beyond_all_bounds_is_an_error);

@@ -2,6 +2,7 @@
 #include "common/ipc/shared_array.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +19,8 @@
 enum { N = 3000000 / 8, NOTE = 4711 };
 
 static int fd;
-static int made; // times, by this process
+static int made;     // times, by this process
+static int lives[2]; // a pipe: who reads it lives until this process ends
 
 static void setup(void)
 {
@@ -152,11 +154,18 @@ START_TEST(many_at_once_make_one)
 }
 END_TEST
 
-// A child that stands still while it makes the array.
+// A child that stands still while it makes the array. The array is its alone, whatever it does with
+// another descriptor of the file, and once it is dead the next one's, whomever it has started.
 static int stand_half_way(void *ctx, void *data, uint64_t *note)
 {
     (void)ctx, (void)note;
     memset(data, 0xff, N * 4);
+    close(dup(fd));
+    if (fork() == 0) {
+        dup2(lives[0], STDIN_FILENO);
+        execlp("cat", "cat", NULL);
+        _exit(127);
+    }
     kill(getpid(), SIGSTOP);
     return SL_OK;
 }
@@ -165,6 +174,7 @@ static pid_t start_standing_maker(void)
 {
     struct sl_shared_array a;
     int status;
+    ck_assert_int_eq(pipe2(lives, O_CLOEXEC), 0);
     pid_t child = fork();
     if (child == 0) {
         open_with(fd, stand_half_way, NULL, &a);

@@ -18,20 +18,18 @@ enum { SOON_MS = 60000, STEP_BYTES = 12345, T_TRAIN_NS = 678 };
 
 static const char job[] = "{\"name\": \"job\"}";
 static char endpoint[128];
-static uint64_t token;
+static char key[SL_BUS_KEY_TEXT];
 static struct sl_bus *broker;
 static pid_t child;
 
 // What a standby trainer does when it has nothing to do. Its exit status says what went wrong.
 static int sleep_until_stopped(struct sl_worker *w, char *slot)
 {
-    char id[32], name[128];
-    snprintf(id, sizeof id, "%llu", (unsigned long long)token);
+    char name[128];
     snprintf(name, sizeof name, "%s", endpoint);
-    char *argv[] = {"trainer",      "--worker", "7",        "--slot", slot,
-                    "--role-index", "0",        "--device", "0",      "--endpoint",
-                    name,           "--token",  id,         NULL};
-    if (sl_worker_init(w, "trainer", 13, argv) < 0)
+    char *argv[] = {"trainer", "--worker", "7", "--slot",     slot, "--role-index",
+                    "0",       "--device", "0", "--endpoint", name, NULL};
+    if (sl_worker_init(w, "trainer", 11, argv) < 0)
         return 10;
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     int rc = sl_worker_attach(w, &hello);
@@ -82,7 +80,7 @@ static void start_child(char *slot)
                                  .batches_per_update = 1,
                                  .payload_bytes = SL_ARENA_CHUNK_BYTES};
     create_arena(&spec);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     int config = memfd_create("config", 0);
     ck_assert_int_eq(write(config, job, strlen(job)), (ssize_t)strlen(job));
     child = fork();
@@ -90,13 +88,15 @@ static void start_child(char *slot)
         // Out of the way first: these may stand where the worker expects others.
         int arena_at = fcntl(arena_fd, F_DUPFD, 20), config_at = fcntl(config, F_DUPFD, 20);
         int bell = fcntl(eventfd(0, 0), F_DUPFD, 20),
-            none = fcntl(memfd_create("acts", 0), F_DUPFD, 20);
+            none = fcntl(memfd_create("acts", 0), F_DUPFD, 20),
+            key_at = fcntl(sl_bus_key_hand_over(key), F_DUPFD, 20);
         asked[0] = fcntl(asked[0], F_DUPFD, 20);
         moved[1] = fcntl(moved[1], F_DUPFD, 20);
         dup2(arena_at, SL_WORKER_FD_ARENA);
         dup2(config_at, SL_WORKER_FD_CONFIG);
         dup2(bell, SL_WORKER_FD_DOORBELL);
         dup2(none, SL_WORKER_FD_ACTS);
+        dup2(key_at, SL_WORKER_FD_KEY);
         pthread_t clock;
         pthread_create(&clock, NULL, move_clock, NULL);
         pthread_detach(clock);
@@ -106,7 +106,7 @@ static void start_child(char *slot)
         _exit(status);
     }
     close(config);
-    ck_assert_int_eq(sl_bus_bind(endpoint, token, &broker), SL_OK);
+    ck_assert_int_eq(sl_bus_bind(endpoint, key, &broker), SL_OK);
 }
 
 static Sl__Control__Envelope *expect(struct sl_bus_peer *from, int body_case)

@@ -52,7 +52,7 @@ static void publish(uint32_t n, uint64_t first, uint64_t elements)
         for (uint32_t d = 0; d < DEVICES; d++)
             plan.from[d][p] = (uint8_t)p;
     }
-    sl_lent_publish(&arena, KIND, &plan);
+    sl_lent_publish(&arena, KIND, &plan, NULL);
 }
 
 // Sixteen parts, of which device d holds those; as many edges of each as it has room for.
@@ -70,7 +70,7 @@ static void publish_held(const uint32_t held[DEVICES], uint64_t first)
         for (uint32_t holder = 0; holder < DEVICES; holder++)
             for (uint32_t d = 0; held[holder] >> p & 1 && d < DEVICES; d++)
                 plan.from[d][p] = (uint8_t)holder;
-    sl_lent_publish(&arena, KIND, &plan);
+    sl_lent_publish(&arena, KIND, &plan, NULL);
 }
 
 // --- samplers ------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ START_TEST(blocks_are_the_same_wherever_edges_lie)
     if (some && n > 1) {
         plan.from[1][0] = SL_LENT_NOBODY;
         plan.generation++;
-        sl_lent_publish(&arena, KIND, &plan);
+        sl_lent_publish(&arena, KIND, &plan, NULL);
     }
     for (uint32_t d = 0; d < n; d++)
         c[d] = start(d, "");

@@ -89,6 +89,29 @@ static void train_grouped(const struct sl_config *c, const struct sl_kernels *ke
     free(alone);
 }
 
+// Steps so large that the second update has numbers that are not finite: who makes it says so.
+START_TEST(a_sum_that_is_not_finite_ends_the_job)
+{
+    struct sl_config c = unsorted_job(2);
+    struct farm f;
+    c.optimizer.lr = 1e30;
+    start(&f, &c, sl_kernels_ref());
+    farm_start_sampler(&f);
+    farm_start_trainer(&f);
+    form(&f, 0, 0);
+    farm_open_train(&f, 0);
+    pthread_join(f.trainer[0].thread, NULL);
+    f.trainer[0].running = false;
+    farm_release(&f.trainer[0]);
+    ck_assert_int_eq(f.trainer[0].rc, SL_ENOTFINITE);
+    const uint64_t version = sl_board_version(&f.arena);
+    ck_assert_uint_lt(version, f.version);
+    for (uint64_t i = 0; i < f.model.n_params; i++)
+        ck_assert(isfinite(sl_board_params(&f.arena, version)[i]));
+    end(&f);
+}
+END_TEST
+
 // 7 batches an epoch, the last of 2 seeds; updates of 1, 2, 3 and 16: members without a batch, a
 // short last update, an update of all batches.
 START_TEST(bits_depend_on_the_number_of_members_alone)
@@ -648,6 +671,7 @@ int main(void)
     Suite *s = suite_create("trainer exchange");
     TCase *t = tcase_create("exchange");
     tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_sum_that_is_not_finite_ends_the_job);
     tcase_add_loop_test(t, bits_depend_on_the_number_of_members_alone, 1, FARM_TRAINERS + 1);
     tcase_add_loop_test(t, running_statistics_are_those_of_the_board, 1, FARM_TRAINERS + 1);
     tcase_add_test(t, clipped_gradients_too);

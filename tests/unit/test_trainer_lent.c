@@ -45,10 +45,11 @@ static void scene_fini(struct scene *s)
     free(s->half);
 }
 
-// Part p on device p; behind `first` rows there are `elements` of each. The broker's rows first.
+// Part p on device p; behind `first` rows there are `elements` of each.
 static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elements)
 {
     struct sl_lent_plan *plan = &s->plan;
+    uint64_t rows[FARM_DEVICES];
     *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
                                   .n_parts = n,
                                   .first = first,
@@ -59,15 +60,16 @@ static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elemen
         for (uint32_t d = 0; d < FARM_DEVICES; d++)
             plan->from[d][p] = (uint8_t)p;
     }
-    for (uint32_t d = 0; d < n; d++)
-        atomic_store(&farm_seat(&s->f, d)->cache_rows, first + elements);
-    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan);
+    for (uint32_t d = 0; d < FARM_DEVICES; d++)
+        rows[d] = d < n ? first + elements : atomic_load(&farm_seat(&s->f, d)->cache_rows);
+    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan, rows);
 }
 
 // Sixteen parts over n of the devices, one behind the other; `rows` in all on each.
 static void publish_dealt(struct scene *s, uint32_t n, uint64_t rows)
 {
     const uint32_t each = SL_LENT_PARTS_MAX / n;
+    uint64_t of[FARM_DEVICES] = {0};
     struct sl_lent_plan *plan = &s->plan;
     *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
                                   .n_parts = SL_LENT_PARTS_MAX,
@@ -78,9 +80,9 @@ static void publish_dealt(struct scene *s, uint32_t n, uint64_t rows)
         for (uint32_t d = 0; d < FARM_DEVICES; d++)
             plan->from[d][p] = (uint8_t)(p / each);
     }
-    for (uint32_t d = 0; d < FARM_DEVICES; d++)
-        atomic_store(&farm_seat(&s->f, d)->cache_rows, d < n ? rows : 0);
-    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan);
+    for (uint32_t d = 0; d < n; d++)
+        of[d] = rows;
+    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan, of);
 }
 
 // --- trainers ------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ START_TEST(features_are_the_same_wherever_they_lie)
         s.plan.from[1][0] = SL_LENT_NOBODY;
         s.plan.from[7][n - 1] = SL_LENT_NOBODY;
         s.plan.generation++;
-        sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan);
+        sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
     }
     atomic_store(&farm_seat(&s.f, 7)->cache_rows, 50);
     for (uint32_t d = 0; d < n; d++)
@@ -490,6 +492,47 @@ START_TEST(a_lender_may_die_amid_its_moves)
 }
 END_TEST
 
+// By the new rows and the old plan it would be laid out once more in between.
+START_TEST(a_plan_that_is_half_written_moves_nothing)
+{
+    struct scene s;
+    struct crew t[2];
+    int status;
+    scene_init(&s, 0);
+    for (uint32_t d = 0; d < 2; d++)
+        t[d] = start(&s, d, "");
+    publish_dealt(&s, 2, 80);
+    crew_ask_all(t, 2, REFRESH);
+    pid_t broker = fork();
+    if (broker == 0) {
+        setenv("SLUICE_FAILPOINT", "lent_planning:1:stop", 1);
+        if (sl_failpoint_init() == SL_OK)
+            publish(&s, 2, 10, 20);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(broker, &status, WUNTRACED), broker);
+    ck_assert(WIFSTOPPED(status));
+    for (uint32_t i = 0; i < 2; i++)
+        crew_ask_all(t, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(loaded(&s, d), 80);
+        ck_assert_uint_eq(crew_ask(&t[d], BROUGHT).a, 80);
+        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
+    }
+    kill(broker, SIGCONT);
+    ck_assert_int_eq(waitpid(broker, &status, 0), broker);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (uint32_t i = 0; i < 2; i++)
+        crew_ask_all(t, 2, REFRESH);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_uint_eq(loaded(&s, d), 30);
+        ck_assert_uint_eq(crew_ask(&t[d], BROUGHT).a, 100);
+    }
+    leave_all(&s, t, 2);
+    scene_fini(&s);
+}
+END_TEST
+
 static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_withdrawn"};
 
 START_TEST(a_lender_may_die_at_any_step)
@@ -560,7 +603,7 @@ START_TEST(want_of_memory_lends_less_of_each_part)
     for (uint32_t d = 0; d < 2; d++)
         s.plan.from[d][0] = s.plan.from[d][1] = 0;
     s.plan.generation++;
-    sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan);
+    sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
     atomic_store(&farm_seat(&s.f, 0)->cache_rows, NODES);
     atomic_store(&farm_seat(&s.f, 1)->cache_rows, 0);
     s.budget = BUDGET;
@@ -592,6 +635,7 @@ int main(void)
         tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
         tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);
         tcase_add_test(tc, rows_that_stay_are_not_loaded_again);
+        tcase_add_test(tc, a_plan_that_is_half_written_moves_nothing);
         tcase_add_test(tc, a_lender_may_die_amid_its_moves);
         tcase_add_loop_test(tc, a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies));
         tcase_add_loop_test(tc, a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies));

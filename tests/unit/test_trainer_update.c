@@ -17,11 +17,12 @@ static float gradient_of(uint32_t b, uint64_t k)
     return (float)((int64_t)(k * 37 + b * 101ull + 11) % 127 - 63) / 16;
 }
 
-static struct sl_tensor tensor_of(enum sl_tensor_role role, uint32_t layer, uint64_t offset,
-                                  uint64_t n)
+static struct sl_tensor tensor_of(const char *name, enum sl_tensor_role role, uint32_t layer,
+                                  uint64_t offset, uint64_t n)
 {
-    return (struct sl_tensor){
-        .role = role, .layer = layer, .rank = 1, .shape = {n}, .offset = offset};
+    struct sl_tensor t = {.role = role, .layer = layer, .rank = 1, .shape = {n}, .offset = offset};
+    snprintf(t.name, sizeof t.name, "%s", name);
+    return t;
 }
 
 struct fixture {
@@ -62,12 +63,12 @@ static void fixture_init(struct fixture *x, const struct values_job *job, bool a
     uint64_t n = x->f.model.n_params, rest = FIXED_AT + VALUES_N_FIXED;
     ck_assert_uint_eq(n, rest + VALUES_N_REST);
     struct sl_tensor *t = x->tensors;
-    *t++ = tensor_of(SL_TENSOR_LEARNED, 0, 0, 24);
-    *t++ = tensor_of(SL_TENSOR_LEARNED, 0, 24, VALUES_N_FIRST - 24);
-    *t++ = tensor_of(SL_TENSOR_RUNNING, 0, RUNNING_AT, VALUES_N_RUNNING);
+    *t++ = tensor_of("weight", SL_TENSOR_LEARNED, 0, 0, 24);
+    *t++ = tensor_of("bias", SL_TENSOR_LEARNED, 0, 24, VALUES_N_FIRST - 24);
+    *t++ = tensor_of("mean", SL_TENSOR_RUNNING, 0, RUNNING_AT, VALUES_N_RUNNING);
     *t++ = (struct sl_tensor){.role = SL_TENSOR_COUNTER, .offset = FIXED_AT};
-    *t++ = tensor_of(SL_TENSOR_FIXED, 0, FIXED_AT, VALUES_N_FIXED);
-    *t++ = tensor_of(SL_TENSOR_LEARNED, 1, rest, VALUES_N_REST);
+    *t++ = tensor_of("eps", SL_TENSOR_FIXED, 0, FIXED_AT, VALUES_N_FIXED);
+    *t++ = tensor_of("last", SL_TENSOR_LEARNED, 1, rest, VALUES_N_REST);
     x->n_tensors = (uint32_t)(t - x->tensors);
     x->spec = (struct sl_sync_spec){.config = &x->config,
                                     .n_params = n,
@@ -231,6 +232,157 @@ START_TEST(a_small_gradient_is_not_clipped)
 }
 END_TEST
 
+// --- numbers that are not finite ---
+
+// Where one number of the first update is not finite, or is extreme, and what is said of it.
+enum spot { GRADIENT, STATISTIC, LOSS, PARAMETER, STATE };
+
+static const struct broken {
+    const char *what;
+    enum spot spot;
+    uint64_t at;
+    double value;
+    const char *said; // NULL: the update is made
+} broken[] = {
+    {"gradient nan", GRADIENT, 0, NAN, "the gradient of weight is not finite"},
+    {"gradient +inf", GRADIENT, 30, INFINITY, "the gradient of bias is not finite"},
+    {"gradient -inf", GRADIENT, 150, -INFINITY, "the gradient of last is not finite"},
+    {"statistic nan", STATISTIC, RUNNING_AT + 2, NAN,
+     "the batches' statistic of mean is not finite"},
+    {"statistic inf", STATISTIC, RUNNING_AT, INFINITY,
+     "the batches' statistic of mean is not finite"},
+    {"loss nan", LOSS, 1, NAN, "the loss of batch 2 is nan; its gradient is finite"},
+    {"loss inf", LOSS, 0, INFINITY, "the loss of batch 1 is inf; its gradient is finite"},
+    {"parameter nan", PARAMETER, 24, NAN, "the value before it of bias is not finite"},
+    {"parameter inf", PARAMETER, FIXED_AT, INFINITY,
+     "the value before it of eps is not finite"}, // kept
+    {"state inf", STATE, 25, INFINITY, "the optimizer's state before it of bias is not finite"},
+    {"gradient subnormal", GRADIENT, 3, 1e-42, NULL},
+    {"gradient huge", GRADIENT, 3, 1e16, NULL},
+    {"statistic huge", STATISTIC, RUNNING_AT, 3e38, NULL},
+    {"loss huge", LOSS, 0, 1e300, NULL},
+    {"parameter huge", PARAMETER, 3, 1e15, NULL},
+};
+
+static void plant(struct fixture *x, const struct broken *b, float *gradient)
+{
+    if (b->spot == GRADIENT || b->spot == STATISTIC)
+        gradient[b->at] = (float)b->value;
+    else if (b->spot == PARAMETER)
+        sl_board_params(&x->f.arena, 0)[b->at] = (float)b->value;
+    else if (b->spot == STATE)
+        sl_board_state(&x->f.arena, 0, 0)[b->at] = (float)b->value;
+}
+
+// Two batches, the update's, of which the first one's gradient has it; what the update says.
+static int try_broken(struct fixture *x, const struct broken *b)
+{
+    for (uint32_t i = 0; i < VALUES_PER_UPDATE; i++) {
+        struct sl_lease lease = claim(x);
+        write_gradient(x, sl_board_gradient(&x->f.arena, i), i);
+        if (i == 0)
+            plant(x, b, sl_board_gradient(&x->f.arena, 0));
+        lease.entry->weight = 3 + i;
+        lease.entry->loss = b->spot == LOSS && b->at == i ? b->value : 1;
+        ck_assert_int_eq(sl_ledger_complete(&x->f.arena, &lease), SL_OK);
+    }
+    return sl_sync_help(&x->sync);
+}
+
+static void check_broken(struct fixture *x, const struct broken *b)
+{
+    char said[256], first[1024];
+    int rc = try_broken(x, b);
+    if (!b->said) {
+        ck_assert_msg(rc == SL_OK, "%s: %d, %s", b->what, rc, sl_error_message());
+        ck_assert_uint_eq(sl_board_version(&x->f.arena), 1);
+        return;
+    }
+    ck_assert_msg(rc == SL_ENOTFINITE, "%s: found %d", b->what, rc);
+    ck_assert_uint_eq(sl_board_version(&x->f.arena), 0);
+    snprintf(said, sizeof said, "update 1 (epoch 1, 1 of %d) at a learning rate of %g: %s",
+             VALUES_UPDATES, sl_learning_rate_at(&x->sync.rate, 0), b->said);
+    snprintf(first, sizeof first, "%s", sl_error_message());
+    ck_assert_msg(strcmp(first, said) == 0, "%s: found '%s', wanted '%s'", b->what, first, said);
+    // Whoever tries it next, once the lock's holder is dead, says the same.
+    sl_board_reclaim(&x->f.arena, x->spec.worker);
+    sl_sync_fini(&x->sync);
+    x->spec.worker++;
+    ck_assert_int_eq(sl_sync_init(&x->sync, &x->spec), SL_OK);
+    ck_assert_int_eq(sl_sync_help(&x->sync), SL_ENOTFINITE);
+    ck_assert_str_eq(sl_error_message(), first);
+}
+
+static void check_all_broken(const struct values_job *job, const struct sl_kernels *kernels)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(broken); i++) {
+        struct fixture x;
+        fixture_init(&x, job, false);
+        sl_sync_fini(&x.sync);
+        x.spec.kernels = kernels;
+        ck_assert_int_eq(sl_sync_init(&x.sync, &x.spec), SL_OK);
+        check_broken(&x, &broken[i]);
+        fixture_fini(&x);
+    }
+}
+
+// Adam, AdamW and SGD, with and without clipping.
+START_TEST(an_update_that_is_not_finite_is_not_made)
+{
+    check_all_broken(&values_jobs[_i], sl_kernels_ref());
+    check_all_broken(&values_jobs[_i], sl_kernels_cpu());
+}
+END_TEST
+
+// Loss and gradient are finite: it is the step that leaves the numbers.
+START_TEST(a_step_that_is_not_finite_is_not_made)
+{
+    struct values_job job = values_jobs[5]; // sgd
+    struct fixture x;
+    job.warmup = 0;
+    job.lr = 1e10;
+    job.clip = 0;
+    fixture_init(&x, &job, false);
+    const struct broken large = {"gradient", GRADIENT, 150, 1e35, NULL};
+    ck_assert_int_eq(try_broken(&x, &large), SL_ENOTFINITE);
+    ck_assert_ptr_nonnull(
+        strstr(sl_error_message(), "the value after its step of last is not finite"));
+    fixture_fini(&x);
+    // Adam's mean of squares overflows, and its parameter would stand still from then on.
+    fixture_init(&x, &values_jobs[0], false);
+    ck_assert_int_eq(try_broken(&x, &large), SL_ENOTFINITE);
+    ck_assert_ptr_nonnull(
+        strstr(sl_error_message(), "the optimizer's state after its step of last is not finite"));
+    fixture_fini(&x);
+}
+END_TEST
+
+START_TEST(an_async_update_that_is_not_finite_is_not_made)
+{
+    struct fixture x;
+    uint64_t version;
+    fixture_init(&x, &values_jobs[0], true);
+    train_async(&x, 0);
+    struct sl_lease lease = claim(&x);
+    ck_assert_int_eq(sl_sync_join(&x.sync, 0, &version), SL_OK);
+    float *gradient = sl_board_device_gradient(&x.f.arena, 1);
+    write_gradient(&x, gradient, 1);
+    for (uint64_t k = 10; k < x.f.model.n_params; k++)
+        gradient[k] = NAN;
+    lease.entry->weight = 4;
+    lease.entry->loss = NAN;
+    sl_board_offer(&x.f.arena, 1, &lease);
+    ck_assert_int_eq(sl_ledger_complete(&x.f.arena, &lease), SL_OK);
+    ck_assert_int_eq(sl_sync_help(&x.sync), SL_ENOTFINITE);
+    ck_assert_str_eq(
+        sl_error_message(),
+        "update 2 (epoch 1, 2 of 5) at a learning rate of 0.02: the loss of batch 2 is "
+        "nan; the gradient of weight is not finite, first of 3 among 5 tensors");
+    ck_assert_uint_eq(sl_board_version(&x.f.arena), 1);
+    fixture_fini(&x);
+}
+END_TEST
+
 START_TEST(tensors_that_are_not_the_vector_are_refused)
 {
     struct fixture x;
@@ -303,6 +455,9 @@ int main(void)
     tcase_add_loop_test(tc, kernels_of_the_cpu_do_the_same, 0, n_jobs);
     tcase_add_test(tc, async_updates_have_the_same_rules);
     tcase_add_test(tc, a_small_gradient_is_not_clipped);
+    tcase_add_loop_test(tc, an_update_that_is_not_finite_is_not_made, 0, n_jobs);
+    tcase_add_test(tc, a_step_that_is_not_finite_is_not_made);
+    tcase_add_test(tc, an_async_update_that_is_not_finite_is_not_made);
     tcase_add_test(tc, tensors_that_are_not_the_vector_are_refused);
     tcase_add_loop_test(tc, learning_rates_are_torchs, 0, (int)SL_COUNT_OF(values_rates));
     tcase_add_test(tc, learning_rates_at_the_borders);

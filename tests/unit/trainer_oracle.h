@@ -66,7 +66,7 @@ static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t vers
         const struct sl_sgd_step step = {.lr = (float)c->optimizer.lr,
                                          .momentum = (float)c->optimizer.momentum,
                                          .weight_decay = (float)c->optimizer.weight_decay};
-        f->kernels->sgd(&step, n_params, t->sum, t->p[from], t->m[from], t->p[to], t->m[to]);
+        f->kernels->sgd(&step, n_params, t->sum, t->p[from], t->m[from], t->p[to], t->m[to], NULL);
         return;
     }
     const struct sl_adam_step step = {.lr = (float)c->optimizer.lr,
@@ -77,7 +77,7 @@ static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t vers
                                       .decoupled = c->optimizer.kind == SL_OPTIMIZER_ADAMW,
                                       .t = version + 1};
     f->kernels->adam(&step, n_params, t->sum, t->p[from], t->m[from], t->v[from], t->p[to],
-                     t->m[to], t->v[to]);
+                     t->m[to], t->v[to], NULL);
 }
 
 // Parameters after ORACLE_EPOCHS epochs, with so many members of a group; to be freed.

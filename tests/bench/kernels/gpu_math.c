@@ -346,7 +346,7 @@ static void run_adam(void *context)
     const struct update *u = context;
     struct sl_adam_step step = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .t = 3};
     perf_check(u->p, u->p->kernels->adam(&step, u->n, u->slots[0], u->in[0], u->in[1], u->in[2],
-                                         u->out[0], u->out[1], u->out[2]));
+                                         u->out[0], u->out[1], u->out[2], NULL));
 }
 
 static void run_sgd(void *context)
@@ -354,7 +354,7 @@ static void run_sgd(void *context)
     const struct update *u = context;
     struct sl_sgd_step step = {.lr = 0.01f, .momentum = 0.9f};
     perf_check(u->p, u->p->kernels->sgd(&step, u->n, u->slots[0], u->in[0], u->in[1], u->out[0],
-                                        u->out[1]));
+                                        u->out[1], NULL));
 }
 
 static void update_case(struct perf *p, uint64_t n)

@@ -253,16 +253,18 @@ static void run_adam(void *context)
 {
     const struct update *u = context;
     struct sl_adam_step step = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .t = 3};
+    uint32_t broken = 0;
     perf_check(u->p, u->p->kernels->adam(&step, N_PARAMETERS, u->slots[0], u->in[0], u->in[1],
-                                         u->in[2], u->out[0], u->out[1], u->out[2]));
+                                         u->in[2], u->out[0], u->out[1], u->out[2], &broken));
 }
 
 static void run_sgd(void *context)
 {
     const struct update *u = context;
     struct sl_sgd_step step = {.lr = 0.01f, .momentum = 0.9f};
+    uint32_t broken = 0;
     perf_check(u->p, u->p->kernels->sgd(&step, N_PARAMETERS, u->slots[0], u->in[0], u->in[1],
-                                        u->out[0], u->out[1]));
+                                        u->out[0], u->out[1], &broken));
 }
 
 static void update_case(struct perf *p, const char *name, void (*run)(void *), int n_arrays)

@@ -1,0 +1,295 @@
+// The HTTP server and the other users of its machine: what they are told, and what is left of it
+// for the job's own user when they take all that they can get.
+#include <check.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/http/http.h"
+#include "broker/http/http_internal.h"
+#include "broker/http/peer.h"
+#include "common/base/error.h"
+#include "common/ipc/bus.h"
+#include "tests/unit/await.h"
+
+enum { STRANGER = 65534 };
+
+#define TOKEN "open-sesame"
+
+static char token_path[] = "/tmp/sluice-users-XXXXXX";
+static struct sl_bus *bus; // of a daemon that never answers
+static struct sl_http *http;
+static int port;
+
+static void start(const char *token_file, bool open)
+{
+    char endpoint[128], unused[SL_BUS_KEY_TEXT];
+    ck_assert_int_eq(sl_bus_new_endpoint(endpoint, sizeof endpoint, unused), SL_OK);
+    ck_assert_int_eq(sl_bus_bind(endpoint, NULL, &bus), SL_OK);
+    const struct sl_http_options options = {
+        .listen = "0", .endpoint = endpoint, .token_file = token_file, .open = open};
+    ck_assert_msg(sl_http_start(&options, &http) == SL_OK, "%s", sl_error_message());
+    ck_assert_ptr_nonnull(strrchr(sl_http_url(http), ':'));
+    port = atoi(strrchr(sl_http_url(http), ':') + 1);
+}
+
+static void start_with_token(bool open)
+{
+    int fd = mkstemp(token_path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, TOKEN "\n", strlen(TOKEN) + 1), (ssize_t)strlen(TOKEN) + 1);
+    close(fd);
+    start(token_path, open);
+}
+
+static void stop(void)
+{
+    sl_http_stop(http);
+    sl_bus_close(bus, 0);
+    unlink(token_path);
+}
+
+// A connection whose socket is this user's.
+static int connect_as(uid_t user)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setfsuid(user);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setfsuid(geteuid());
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+// What comes until `wanted` has come, or the other side has closed.
+static const char *read_until(int fd, const char *wanted)
+{
+    static char got[1 << 16];
+    size_t n = 0;
+    got[0] = '\0';
+    while (n < sizeof got - 1 && !(*wanted && strstr(got, wanted))) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ck_assert_msg(poll(&p, 1, AWAIT_MS) == 1, "neither '%s' nor the end comes: %.300s", wanted,
+                      got);
+        ssize_t part = recv(fd, got + n, sizeof got - 1 - n, 0);
+        if (part <= 0)
+            break;
+        n += (size_t)part;
+        got[n] = '\0';
+    }
+    return got;
+}
+
+static void send_get(int fd, const char *path, const char *headers)
+{
+    char request[512];
+    int n = snprintf(request, sizeof request,
+                     "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n%s\r\n", path,
+                     port, headers);
+    ck_assert_int_eq(send(fd, request, (size_t)n, MSG_NOSIGNAL), n);
+}
+
+// The status; the rest of the answer up to `wanted` in *got where that is not NULL.
+static int get_as(uid_t user, const char *path, const char *headers, const char *wanted,
+                  const char **got)
+{
+    int fd = connect_as(user), status = 0;
+    send_get(fd, path, headers);
+    const char *text = read_until(fd, wanted);
+    close(fd);
+    sscanf(text, "HTTP/1.1 %d", &status);
+    if (got)
+        *got = text;
+    return status;
+}
+
+static bool is_root(void)
+{
+    if (geteuid() != 0)
+        printf("SKIP: only root can have another user's socket\n");
+    return geteuid() == 0;
+}
+
+static const char *const kept[] = {"/metrics",          "/api/jobs",           "/api/jobs/7",
+                                   "/api/jobs/7/stats", "/api/jobs/7/history", "/api/stream"};
+enum { N_KEPT = sizeof kept / sizeof *kept };
+
+START_TEST(another_user_is_refused_and_told_how_to_be_let_in)
+{
+    const char *got;
+    if (!is_root())
+        return;
+    start(NULL, false);
+    for (int i = 0; i < N_KEPT; i++) {
+        ck_assert_int_eq(get_as(STRANGER, kept[i], "", "", &got), 403);
+        ck_assert_msg(strstr(got, "--http-token FILE") && strstr(got, "--http-open"), "%s", got);
+    }
+    ck_assert_int_eq(get_as(STRANGER, "/", "", "", NULL), 200); // the page, which has no job in it
+    ck_assert_int_eq(get_as(geteuid(), "/metrics", "", "", NULL), 200);
+    ck_assert_int_eq(get_as(geteuid(), "/api/stream", "", "event: hello", NULL), 200);
+    stop();
+}
+END_TEST
+
+START_TEST(another_user_with_the_token_is_let_in)
+{
+    static const char header[] = "Authorization: Bearer " TOKEN "\r\n";
+    const char *got;
+    if (!is_root())
+        return;
+    start_with_token(false);
+    for (int i = 0; i < N_KEPT; i++) {
+        ck_assert_int_eq(get_as(STRANGER, kept[i], "", "", &got), 401);
+        ck_assert_msg(strstr(got, "Authorization: Bearer"), "%s", got);
+    }
+    ck_assert_int_eq(get_as(STRANGER, "/metrics", header, "", NULL), 200);
+    ck_assert_int_eq(get_as(STRANGER, "/api/stream", header, "event: hello", NULL), 200);
+    // A browser's event stream sends no header.
+    ck_assert_int_eq(get_as(STRANGER, "/api/stream?token=" TOKEN, "", "event: hello", NULL), 200);
+    ck_assert_int_eq(get_as(STRANGER, "/api/stream?token=open-sesamf", "", "", NULL), 401);
+    ck_assert_int_eq(get_as(STRANGER, "/metrics?token=" TOKEN, "", "", NULL), 401);
+    stop();
+}
+END_TEST
+
+START_TEST(an_open_server_is_read_by_all_and_steered_by_none)
+{
+    if (!is_root())
+        return;
+    start(NULL, true);
+    ck_assert_int_eq(get_as(STRANGER, "/metrics", "", "", NULL), 200);
+    ck_assert_int_eq(get_as(STRANGER, "/api/stream", "", "event: hello", NULL), 200);
+    int fd = connect_as(STRANGER), status = 0;
+    char post[256];
+    int n = snprintf(post, sizeof post,
+                     "POST /api/jobs/7/stop HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+                     "Content-Length: 0\r\n\r\n",
+                     port);
+    ck_assert_int_eq(send(fd, post, (size_t)n, MSG_NOSIGNAL), n);
+    sscanf(read_until(fd, ""), "HTTP/1.1 %d", &status);
+    ck_assert_int_eq(status, 403);
+    close(fd);
+    stop();
+}
+END_TEST
+
+START_TEST(others_have_a_part_of_the_streams)
+{
+    int fds[SL_HTTP_FOREIGN_STREAMS];
+    const char *got;
+    if (!is_root())
+        return;
+    start(NULL, true);
+    for (int i = 0; i < SL_HTTP_FOREIGN_STREAMS; i++) {
+        fds[i] = connect_as(STRANGER);
+        send_get(fds[i], "/api/stream", "");
+        ck_assert_ptr_nonnull(strstr(read_until(fds[i], "event: hello"), "event: hello"));
+    }
+    ck_assert_int_eq(get_as(STRANGER, "/api/stream", "", "", &got), 503);
+    ck_assert_msg(strstr(got, "of other users"), "%s", got);
+    ck_assert_int_eq(get_as(geteuid(), "/api/stream", "", "event: hello", NULL), 200);
+    for (int i = 0; i < SL_HTTP_FOREIGN_STREAMS; i++)
+        close(fds[i]);
+    // Their places are free again once the server has seen that they have gone.
+    AWAIT(get_as(STRANGER, "/api/stream", "", "event: hello", NULL) == 200);
+    stop();
+}
+END_TEST
+
+START_TEST(others_have_a_part_of_the_connections)
+{
+    int fds[SL_HTTP_FOREIGN];
+    if (!is_root())
+        return;
+    start(NULL, false);
+    for (int i = 0; i < SL_HTTP_FOREIGN; i++)
+        fds[i] = connect_as(STRANGER);
+    // One more is hung up on, before it has said anything.
+    int more = connect_as(STRANGER);
+    ck_assert_str_eq(read_until(more, ""), "");
+    close(more);
+    ck_assert_int_eq(get_as(geteuid(), "/metrics", "", "", NULL), 200);
+    for (int i = 0; i < SL_HTTP_FOREIGN; i++)
+        close(fds[i]);
+    AWAIT(get_as(STRANGER, "/", "", "", NULL) == 200);
+    stop();
+}
+END_TEST
+
+// --- whose a connection is -----------------------------------------------------------------------
+
+// Both ends of a connection; the first one is of `user`.
+static void connect_pair(int family, uid_t user, int ends[2])
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr *at = family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
+    socklen_t n = family == AF_INET ? sizeof v4 : sizeof v6;
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(family, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(listener, at, n), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, at, &n), 0);
+    setfsuid(user);
+    ends[0] = socket(family, SOCK_STREAM, 0);
+    setfsuid(geteuid());
+    ck_assert_int_eq(connect(ends[0], at, n), 0);
+    ends[1] = accept(listener, NULL, NULL);
+    ck_assert_int_ge(ends[1], 0);
+    close(listener);
+}
+
+static const int families[] = {AF_INET, AF_INET6};
+
+START_TEST(the_kernel_tells_whose_a_connection_is)
+{
+    uid_t user = 12345;
+    int ends[2];
+    int probe = socket(families[_i], SOCK_STREAM, 0);
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    if (families[_i] == AF_INET6 &&
+        (probe < 0 || bind(probe, (struct sockaddr *)&v6, sizeof v6) != 0)) {
+        printf("SKIP: no IPv6 here\n");
+        return;
+    }
+    close(probe);
+    uid_t wanted = geteuid() == 0 ? STRANGER : geteuid();
+    connect_pair(families[_i], wanted, ends);
+    ck_assert(sl_peer_user(ends[1], &user));
+    ck_assert_uint_eq(user, wanted);
+    // Half closed it is still that user's: the answer is yet to be read.
+    shutdown(ends[0], SHUT_WR);
+    ck_assert(sl_peer_user(ends[1], &user));
+    ck_assert_uint_eq(user, wanted);
+    // Closed it is nobody's, and above all not root's.
+    close(ends[0]);
+    ck_assert(!sl_peer_user(ends[1], &user));
+    close(ends[1]);
+    ck_assert(!sl_peer_user(ends[1], &user));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http users");
+    TCase *t = tcase_create("users");
+    tcase_set_timeout(t, AWAIT_CASE_S);
+    tcase_add_test(t, another_user_is_refused_and_told_how_to_be_let_in);
+    tcase_add_test(t, another_user_with_the_token_is_let_in);
+    tcase_add_test(t, an_open_server_is_read_by_all_and_steered_by_none);
+    tcase_add_test(t, others_have_a_part_of_the_streams);
+    tcase_add_test(t, others_have_a_part_of_the_connections);
+    tcase_add_loop_test(t, the_kernel_tells_whose_a_connection_is, 0, 2);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
