@@ -11,11 +11,15 @@ Needs torch and torch_geometric, which sluice itself does not (see check_pyg.py)
 """
 
 import os
+import warnings
 
 import numpy as np
 import torch
 from check_pyg import Graph, build
 from torch.nn import functional
+
+
+warnings.filterwarnings("ignore", message="Sparse CSR")  # which torch calls new
 
 
 def draw_without_replacement(rng, degrees, fanout):
@@ -60,6 +64,20 @@ class Sampler:
         return nodes, torch.from_numpy(np.concatenate(edges, axis=1))
 
 
+# Kinds whose sums torch's sparse products do: the same to rounding, several times as fast on cores.
+SPARSE = ("graphsage", "gcn", "gin")
+
+
+def as_edges(kind, edges, n):
+    """What the layers of a kind take for (source, target) edges among n vertices."""
+    if kind not in SPARSE:
+        return edges
+    source, target = edges[:, torch.argsort(edges[1] * n + edges[0])]
+    begin = torch.zeros(n + 1, dtype=torch.int64)
+    begin[1:] = torch.bincount(target, minlength=n).cumsum(0)
+    return torch.sparse_csr_tensor(begin, source, torch.ones(len(source)), (n, n))
+
+
 def roc_auc(scores, labels):
     """Of a task of two classes; ties count half."""
     _, group, sizes = np.unique(scores, return_inverse=True, return_counts=True)
@@ -96,6 +114,7 @@ def train(config, metric, seed):
     for conv in net.convs:
         if "attention_dropout" in model:
             conv.dropout = model["attention_dropout"]
+    whole = as_edges(model["kind"], graph.edge_index, len(x))
     optimizer = torch.optim.Adam(net.parameters(), lr=config["optimizer"]["lr"])
     patience = config["early_stopping"]["patience"]
     best, test, waited = -1.0, 0.0, 0
@@ -106,12 +125,13 @@ def train(config, metric, seed):
             seeds = order[begin : begin + config["sampler"]["batch_size"]]
             nodes, edges = sampler.batch(rng, seeds, config["sampler"]["fanout"])
             optimizer.zero_grad()
+            edges = as_edges(model["kind"], edges, len(nodes))
             out = net(x[nodes], edges)[: len(seeds)]
             functional.cross_entropy(out, labels[seeds]).backward()
             optimizer.step()
         net.eval()
         with torch.no_grad():
-            logits = net(x, graph.edge_index)
+            logits = net(x, whole)
         found = measure(metric, logits, labels, split["val"])
         waited += 1
         if found > best:
