@@ -132,10 +132,6 @@ static int end_edge(struct csc *c)
                        "edge %" PRIu32 " -> %" PRIu32 ": its weights are %g together: wanted at "
                        "most float32's %g",
                        source, row, weight, (double)FLT_MAX);
-    if (plan->map) {
-        row = sl_id_map_rank(plan->map, row);
-        source = sl_id_map_rank(plan->map, source);
-    }
     if (row >= c->next_row)
         SL_TRY(open_rows(c, row));
     if (plan->add_self_loops)

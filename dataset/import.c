@@ -56,11 +56,11 @@ int sl_import_start_edges(struct sl_import *im)
     // With weights one lane: equal edges then keep the order of the file, and the first weight
     // wins. Without, equal edges are not told apart.
     im->intake.n_lanes = im->intake.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
-    return sl_edge_sort_create(im->making.st.dir, im->memory_bytes, im->intake.n_lanes,
-                               im->intake.weighted, &im->intake.sort);
+    return sl_edge_sort_create(im->making.st.dir, im->memory_bytes - im->memory_held,
+                               im->intake.n_lanes, im->intake.weighted, &im->intake.sort);
 }
 
-int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map)
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
 {
     struct sl_edge_intake *in = &im->intake;
     uint64_t n_stored = in->n_read + in->n_reversed;
@@ -71,7 +71,6 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
         .n_nodes = n_nodes,
         .duplicates = keeps_once(im) ? SL_DUPLICATES_FIRST + (enum sl_duplicates)im->duplicates
                                      : SL_DUPLICATES_KEEP,
-        .map = map,
         .weighted = in->weighted,
         .add_self_loops = im->add_self_loops,
     };

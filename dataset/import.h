@@ -60,7 +60,8 @@ struct sl_import {
 
     // While it runs.
     const struct sl_import_format *format;
-    void *context; // the format's own
+    void *context;        // the format's own
+    uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
     struct sl_edge_intake intake;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
@@ -100,11 +101,12 @@ int sl_import_run(struct sl_import *im);
 
 // ---- for formats --------------------------------------------------------------------------------
 
-// Starts the sort behind im->intake (whose `weighted` and so on are set).
+// Starts the sort behind im->intake (whose `weighted` and so on are set), in the memory that
+// im->memory_held leaves.
 int sl_import_start_edges(struct sl_import *im);
 
-// Sorts and writes the topology, renumbered by `map` when there is one.
-int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map);
+// Sorts and writes the topology.
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes);
 
 // Appends to im->left_out what fits.
 void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)

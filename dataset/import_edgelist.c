@@ -15,11 +15,14 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/data/npy.h"
+#include "common/base/memory.h"
 #include "dataset/line_scan.h"
 #include "common/text/units.h"
 #include "dataset/import_vertices.h"
-#include "dataset/vertex_intake.h"
+#include "dataset/line_fields.h"
+#include "dataset/name_key.h"
+#include "dataset/vertex_names.h"
+#include "dataset/vertex_tables.h"
 
 // Beyond this many vertices an id space with fewer than one edge in 64 ids is taken for sparse.
 #define SPARSE_NODES UINT64_C(1000000)
@@ -30,7 +33,10 @@ struct edgelist {
     uint64_t n_nodes; // 0 = from the ids
     uint64_t skip_lines;
 
-    struct sl_id_map map;
+    struct sl_vertex_tables tables;
+    struct sl_vertex_names names; // of --relabel
+    struct sl_line_fields fields; // of a line with names
+    uint64_t memory_bytes;
     uint64_t limit; // ids are below it
     uint64_t n_comments, n_blank;
     uint32_t n_columns; // of the first edge: 2 or 3
@@ -44,10 +50,10 @@ static int fail_id(const struct sl_import *im, const char *p)
     if (*p == '-')
         return sl_import_fail_at(im, p,
                                  "vertex ids from 0: negative ids have to be renumbered first");
-    return sl_import_fail_at(
-        im, p,
-        "'source destination [weight]' with whole numbers as vertex ids (--skip-lines 1 "
-        "leaves out a heading)");
+    return sl_import_fail_at(im, p,
+                             "'source destination [weight]' with whole numbers as vertex ids "
+                             "(--relabel takes any names; "
+                             "--skip-lines 1 leaves out a heading)");
 }
 
 static int fail_limit(const struct sl_import *im, const struct edgelist *e, const char *p)
@@ -58,8 +64,8 @@ static int fail_limit(const struct sl_import *im, const struct edgelist *e, cons
                  "vertex ids below --num-nodes %" PRIu64 ": give a larger one, or none",
                  e->n_nodes);
     else
-        snprintf(wanted, sizeof wanted, "vertex ids up to %" PRIu32 ": renumber the vertices first",
-                 SL_IMPORT_MAX_ID);
+        snprintf(wanted, sizeof wanted,
+                 "vertex ids up to %" PRIu32 ": give --relabel, which takes any", SL_IMPORT_MAX_ID);
     return sl_import_fail_at(im, p, wanted);
 }
 
@@ -87,7 +93,37 @@ static int decide_columns(struct sl_import *im, struct edgelist *e, const char *
     bool third = *p != '\n';
     e->n_columns = third && !e->no_weights ? 3 : 2;
     im->intake.weighted = e->n_columns == 3;
-    return sl_import_start_edges(im);
+    return e->relabel ? SL_OK : sl_import_start_edges(im);
+}
+
+static int check_name(const struct sl_import *im, const struct sl_field *f)
+{
+    return f->n >= 1 && f->n <= SL_NAME_MAX_BYTES
+               ? SL_OK
+               : sl_import_fail_at(im, f->text, "a vertex's name, of 1 to 4096 bytes");
+}
+
+// A line whose vertices are names.
+static int parse_names(struct sl_import *im, struct edgelist *e, const char **line)
+{
+    const struct sl_field *at = e->fields.at;
+    const char *p = *line;
+    float weight = 0;
+    int rc = sl_line_fields_split(&e->fields, p, line);
+    if (rc == SL_EFORMAT)
+        return sl_import_fail_at(im, *line, "a quote that its field closes");
+    SL_TRY(rc);
+    SL_TRY(check_name(im, &at[0]));
+    SL_TRY(check_name(im, &at[1]));
+    if (e->n_columns == 0)
+        SL_TRY(decide_columns(im, e, at[2].text));
+    if (e->n_columns == 3) {
+        p = at[2].text;
+        SL_TRY(sl_import_scan_weight(im, &p, &weight));
+    }
+    im->intake.n_read++;
+    return sl_numbering_put_edge(e->names.numbering, at[0].text, at[0].n, at[1].text, at[1].n,
+                                 weight);
 }
 
 static int parse_line(struct sl_import *im, struct edgelist *e, const char **line)
@@ -122,7 +158,7 @@ static int parse_block(struct sl_import *im, void *context, const char *p, const
         p = sl_line_skip_gap(p);
         bool comment = *p == '#' || *p == '%';
         if (!skipped && !comment && *p != '\n') {
-            SL_TRY(parse_line(im, e, &p));
+            SL_TRY(e->relabel ? parse_names(im, e, &p) : parse_line(im, e, &p));
             continue;
         }
         e->n_comments += !skipped && comment;
@@ -134,29 +170,17 @@ static int parse_block(struct sl_import *im, void *context, const char *p, const
 
 // ---- the whole ----------------------------------------------------------------------------------
 
-// node_id.npy: the file's id of every vertex.
-static int write_node_ids(struct sl_import *im, const struct sl_id_map *map)
-{
-    char path[SL_STAGING_PATH_BYTES];
-    struct sl_npy_writer *w;
-    int rc = SL_OK;
-    SL_TRY(sl_npy_writer_open(sl_staging_file(&im->making.st, "node_id.npy", path), SL_DTYPE_I64, 1,
-                              &map->n_ids, &w));
-    for (uint64_t word = 0; word < map->n_words && rc == SL_OK; word++)
-        for (uint64_t bits = map->bits[word]; bits && rc == SL_OK; bits &= bits - 1)
-            rc = sl_npy_writer_append_id(w, word * 64 + (uint64_t)__builtin_ctzll(bits));
-    return sl_npy_writer_close(&w, rc);
-}
-
+// Ids 0 to the largest of the edges and the features, or as many as --num-nodes says.
 static int count_nodes(const struct sl_import *im, const struct edgelist *e, uint64_t *n_nodes)
 {
     char ids[SL_UNITS_BYTES], edges[SL_UNITS_BYTES];
-    if (e->relabel || e->n_nodes) {
-        *n_nodes = e->relabel ? e->map.n_ids : e->n_nodes;
+    *n_nodes = SL_MAX((uint64_t)im->intake.max_id + 1, e->tables.n_rows);
+    if (e->n_nodes) {
+        *n_nodes = e->n_nodes;
         return SL_OK;
     }
-    *n_nodes = (uint64_t)im->intake.max_id + 1;
-    if (*n_nodes > SPARSE_NODES && *n_nodes / SPARSE_RATIO > im->intake.n_read)
+    if (*n_nodes > SPARSE_NODES && *n_nodes / SPARSE_RATIO > im->intake.n_read &&
+        *n_nodes > e->tables.n_rows)
         return sl_fail(SL_EFORMAT,
                        "import %s: the largest vertex id is %s, but there are only %s edges: give "
                        "--relabel to number the vertices anew, or --num-nodes to insist",
@@ -171,25 +195,46 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
     cJSON_AddStringToObject(source, "file", basename(im->source));
     cJSON_AddBoolToObject(source, "undirected", e->undirected);
     cJSON_AddBoolToObject(source, "relabelled", e->relabel);
+    sl_vertex_tables_describe(&e->tables, source);
+}
+
+// What an importer holds besides the sort is a part of --memory, which is no more than there is.
+static int begin(struct sl_import *im, struct edgelist *e)
+{
+    uint64_t most = sl_device_memory_available() / 4 * 3;
+    e->memory_bytes = im->memory_bytes =
+        SL_MAX(SL_MIN(im->memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
+    im->memory_held = e->relabel           ? e->memory_bytes / 2
+                      : e->tables.features ? e->memory_bytes / 4
+                                           : 0;
+    e->fields.most = 3;
+    if (e->relabel)
+        SL_TRY(sl_numbering_create(im->making.st.dir, e->memory_bytes, &e->names.numbering));
+    return sl_vertex_tables_read_features(&e->tables, im, e->memory_bytes, e->names.numbering);
 }
 
 static int read_edgelist(struct sl_import *im, void *context)
 {
     struct edgelist *e = context;
+    const struct sl_names *names = e->relabel ? &e->names.names : NULL;
     uint64_t n_nodes;
+    SL_TRY(begin(im, e));
     SL_TRY(sl_import_read_blocks(im, parse_block, e));
     if (im->intake.n_read == 0)
         return sl_fail(SL_EFORMAT,
                        "import %s: found no edge in %" PRIu64 " lines: wanted lines of 'source "
                        "destination [weight]'",
                        im->source, im->line);
-    if (e->relabel)
-        SL_TRY(sl_id_map_finish(&e->map));
-    SL_TRY(count_nodes(im, e, &n_nodes));
-    SL_TRY(sl_import_finish_edges(im, n_nodes, e->relabel ? &e->map : NULL));
-    if (e->relabel)
-        SL_TRY(write_node_ids(im, &e->map));
-    return sl_import_finish_vertices(im, n_nodes);
+    SL_TRY(e->relabel ? sl_vertex_names_finish(&e->names, im, &n_nodes)
+                      : count_nodes(im, e, &n_nodes));
+    SL_TRY(sl_vertex_tables_write(&e->tables, im, e->memory_bytes, n_nodes, names));
+    SL_TRY(sl_import_finish_vertices(im, n_nodes));
+    if (e->relabel) {
+        im->intake.n_read = 0;
+        SL_TRY(sl_import_start_edges(im));
+        SL_TRY(sl_vertex_names_put_edges(&e->names, im));
+    }
+    return sl_import_finish_edges(im, n_nodes);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
@@ -199,8 +244,9 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, im->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
     sl_import_summarise_vertices(&im->vertices, t);
+    sl_vertex_tables_summarise(&e->tables, t);
     if (e->relabel)
-        sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
+        sl_vertex_names_summarise(&e->names, t);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, edgelist, field)
@@ -209,7 +255,19 @@ static const struct sl_option options[] = {
     {.name = "undirected", AT(FLAG, undirected),
      .help = "each line stands for both directions; nothing else is merged"},
     {.name = "relabel", AT(FLAG, relabel),
-     .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
+     .help = "take any text as a vertex's name and number those that occur 0, 1, 2, ...: whole "
+             "numbers by their value, then other names by their bytes; --features, --labels and "
+             "--splits go by the same names"},
+    {.name = "features", AT(TEXT, tables.features), .placeholder = "FILE",
+     .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), or "
+             ".npy with a row for each; vertices may be more than those of the edges"},
+    {.name = "labels", AT(TEXT, tables.labels), .placeholder = "FILE",
+     .help = "lines 'vertex label', a class by number or name, or several columns of 0 and 1; or "
+             ".npy; who is not there has none"},
+    {.name = "task", AT(CHOICE, tables.task), .choices = sl_label_tasks,
+     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    {.name = "splits", AT(TEXT, tables.splits), .placeholder = "FILE",
+     .help = "lines 'vertex train|val|test' (valid, validation); or .npy of 0, 1, 2 or -1 (none)"},
     {.name = "num-nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
      .help = "number of vertices, else the largest id and one"},
@@ -232,14 +290,15 @@ static int check(struct sl_import *im, void *context)
                                   "--symmetrise is --undirected with --dedup: leave one out");
     e->limit = e->n_nodes ? e->n_nodes : (uint64_t)SL_IMPORT_MAX_ID + 1;
     im->intake.both_ways = e->undirected;
-    im->intake.map = e->relabel ? &e->map : NULL;
-    return SL_OK;
+    return sl_vertex_tables_check(&e->tables, im, e->relabel);
 }
 
 static void close_edgelist(void *context)
 {
     struct edgelist *e = context;
-    sl_id_map_fini(&e->map);
+    sl_vertex_names_fini(&e->names);
+    sl_vertex_tables_fini(&e->tables);
+    sl_line_fields_fini(&e->fields);
 }
 
 const struct sl_import_format sl_import_edgelist = {
@@ -251,6 +310,7 @@ const struct sl_import_format sl_import_edgelist = {
              "be gzip, or - for standard input. An edge u v makes u an in-neighbour of v.",
     .example = "sluice import edgelist web-Google.txt.gz --relabel --out data/web-google\n"
                "sluice import edgelist edges.csv --skip-lines 1 --symmetrise --out data/mine",
+    .has_features = true,
     .context_bytes = sizeof(struct edgelist),
     .options = options,
     .check = check,

@@ -184,7 +184,7 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
         const char *name = get_text(feature, "name");
         sl_import_leave_out(im, "graph.feature_data %s", name ? name : "?");
     }
-    return sl_import_finish_edges(im, g->n_nodes, NULL);
+    return sl_import_finish_edges(im, g->n_nodes);
 }
 
 // Features of vertices by name; those of edges and others are left out.

@@ -223,7 +223,7 @@ static int read_edges(struct sl_import *im, struct igb *g)
     const struct sl_array_place edges = {
         .path = file_of(g, "paper__cites__paper/edge_index.npy", path)};
     SL_TRY(sl_array_put_edges(im, &edges, SL_EDGES_E_2, g->n_nodes));
-    return sl_import_finish_edges(im, g->n_nodes, NULL);
+    return sl_import_finish_edges(im, g->n_nodes);
 }
 
 static int read_igb(struct sl_import *im, void *context)

@@ -184,7 +184,7 @@ static int read_mtx(struct sl_import *im, void *context)
                        "import %s: found %" PRIu64 " entries: wanted %" PRIu64
                        ", as its size says: the file is cut",
                        im->source, im->intake.n_read, m->n_entries);
-    SL_TRY(sl_import_finish_edges(im, m->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, m->n_nodes));
     return sl_import_finish_vertices(im, m->n_nodes);
 }
 

@@ -115,7 +115,7 @@ static int read_benchmark(struct sl_import *im, struct npz *npz)
                        sl_zip_path(npz->zip));
     SL_TRY(get_n_nodes(npz, "adj_shape"));
     SL_TRY(sl_array_put_compressed(im, &adjacency, npz->n_nodes));
-    SL_TRY(sl_import_finish_edges(im, npz->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, npz->n_nodes));
     SL_TRY(read_attributes(im, npz));
     if (!has(npz, "labels"))
         return SL_OK;
@@ -172,7 +172,7 @@ static int read_scipy(struct sl_import *im, struct npz *npz)
                        sl_zip_path(npz->zip));
     else
         SL_TRY(sl_array_put_edges(im, &pairs, SL_EDGES_2_E, npz->n_nodes));
-    return sl_import_finish_edges(im, npz->n_nodes, NULL);
+    return sl_import_finish_edges(im, npz->n_nodes);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ static int read_topology(struct sl_csv *c)
                        "import %s: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num-edge-list): get the data set again",
                        c->path, c->im->intake.n_read, ogb->n_edges);
-    return sl_import_finish_edges(c->im, ogb->n_nodes, NULL);
+    return sl_import_finish_edges(c->im, ogb->n_nodes);
 }
 
 // ---- vertices -----------------------------------------------------------------------------------
