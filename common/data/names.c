@@ -32,7 +32,10 @@ int sl_names_open(const char *directory, const char *what, uint64_t n, struct sl
     int rc;
     SL_TRY_OUT(sl_npy_open(path_of(directory, what, "name_offsets", path), &out->offsets));
     SL_TRY_OUT(check_shape(path, &out->offsets, SL_DTYPE_I64, n + 1, wanted));
-    SL_TRY_OUT(sl_npy_open(path_of(directory, what, "names", path), &out->bytes));
+    rc = sl_npy_open(path_of(directory, what, "names", path), &out->bytes);
+    if (rc == SL_ENOENT)
+        rc = sl_fail(SL_EFORMAT, "%s: is missing, but its offsets are there: import again", path);
+    SL_TRY_OUT(rc);
     rc = check_shape(path, &out->bytes, SL_DTYPE_U8, 0, "one dimension of uint8");
 out:
     if (rc < 0)
@@ -95,4 +98,25 @@ int sl_names_writer_close(struct sl_names_writer *w, int rc)
 {
     rc = sl_npy_writer_close(&w->bytes, rc);
     return sl_npy_writer_close(&w->offsets, rc);
+}
+
+int sl_names_copy(const char *from, const char *to, const char *what, uint64_t n)
+{
+    struct sl_names names;
+    struct sl_names_writer w = {0};
+    int rc = sl_names_open(from, what, n, &names);
+    if (rc == SL_ENOENT)
+        return SL_OK;
+    SL_TRY(rc);
+    rc = sl_names_writer_open(&w, to, what);
+    for (uint64_t i = 0; i < n && rc == SL_OK; i++) {
+        const char *text = NULL;
+        size_t n_text = 0;
+        rc = sl_names_get(&names, i, &text, &n_text);
+        if (rc == SL_OK)
+            rc = sl_names_writer_put(&w, text, n_text);
+    }
+    rc = sl_names_writer_close(&w, rc);
+    sl_names_close(&names);
+    return rc;
 }

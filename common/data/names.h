@@ -24,8 +24,8 @@ struct sl_names {
     uint64_t n;
 };
 
-// SL_ENOENT where the directory has none; SL_EFORMAT where they are not n. Offsets are checked as
-// they are used.
+// SL_ENOENT where the directory has none; SL_EFORMAT where they are not n, or one of the files is
+// missing. Offsets are checked as they are used.
 int sl_names_open(const char *directory, const char *what, uint64_t n, struct sl_names *out);
 void sl_names_close(struct sl_names *names); // safe on a zeroed struct
 
@@ -34,6 +34,10 @@ int sl_names_get(const struct sl_names *names, uint64_t i, const char **text, si
 
 // Looks at every offset. SL_EFORMAT.
 int sl_names_check(const struct sl_names *names);
+
+// The files of one directory in another one, whose vertices are the same in another order; nothing
+// where there are none. SL_EFORMAT, SL_EIO.
+int sl_names_copy(const char *from, const char *to, const char *what, uint64_t n);
 
 // ---- writing ------------------------------------------------------------------------------------
 
