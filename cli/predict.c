@@ -6,6 +6,7 @@
  * vertices, and how good it was where the data set has labels.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
@@ -21,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/model_child.h"
 #include "cli/output.h"
+#include "cli/prediction_csv.h"
 #include "cli/prediction_device.h"
 #include "cli/prediction_score.h"
 #include "common/text/progress.h"
@@ -44,9 +46,15 @@ struct options {
 static const char *const set_names[] = {"train", "val", "test", "all", NULL};
 enum { SET_ALL = 3 };
 
+// The files that --out may name, by how the name ends.
+static const char npy_ending[] = ".npy", csv_ending[] = ".csv";
+
 struct prediction {
     struct options o;
-    bool embeds;
+    bool embeds, csv;
+    // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
+    char rows_path[PATH_MAX];
+    int rows_fd; // that file without a name; -1: none
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
     char *job;               // JSON
@@ -108,6 +116,33 @@ static int choose_weights(struct prediction *p)
     return SL_OK;
 }
 
+static bool ends_in(const char *name, const char *ending)
+{
+    size_t n = strlen(name), tail = strlen(ending);
+    return n > tail && strcmp(name + n - tail, ending) == 0;
+}
+
+// --out says by its ending what is written. The child writes .npy in any case.
+static int check_out(struct prediction *p)
+{
+    const char *out = p->o.out, *slash = strrchr(out, '/');
+    const int n_dir = slash ? (int)(slash - out) + 1 : 0;
+    p->csv = ends_in(out, csv_ending);
+    if (!p->csv && !ends_in(out, npy_ending))
+        return sl_fail(SL_EINVAL,
+                       "%s --out '%s': found a name that ends otherwise, wanted FILE%s (for NumPy) "
+                       "or FILE%s (text)",
+                       command_name(p), out, npy_ending, csv_ending);
+    SL_TRY(sl_rundir_check_file(out, "--out"));
+    const char *base = out + n_dir;
+    int n = p->csv ? snprintf(p->rows_path, sizeof p->rows_path, "%.*s.%s.%ld.rows", n_dir, out,
+                              base, (long)getpid())
+                   : snprintf(p->rows_path, sizeof p->rows_path, "%s", out);
+    return n < (int)sizeof p->rows_path
+               ? SL_OK
+               : sl_fail(SL_EINVAL, "%s --out '%s': the name is too long", command_name(p), out);
+}
+
 static int check_options(struct prediction *p)
 {
     const struct options *o = &p->o;
@@ -125,7 +160,7 @@ static int check_options(struct prediction *p)
                        "%s: '%s' is no run directory: it has no config.json: wanted what `sluice "
                        "run` or `sluice import-weights` made",
                        name, o->run);
-    SL_TRY(sl_rundir_check_file(o->out, "--out"));
+    SL_TRY(check_out(p));
     if (exists(o->out) && !o->force)
         return sl_fail(SL_EEXIST, "%s: '%s' exists: name another file or give --force", name,
                        o->out);
@@ -211,7 +246,7 @@ static int start_child(struct prediction *p)
     char out[4200];
     struct words w = {.word = {"--predict"}, .n = 1};
     snprintf(out, sizeof out, "%s", o->out);
-    add_text(&w, "--out", o->out);
+    add_text(&w, "--out", p->rows_path);
     add_text(&w, "--kind",
              p->embeds          ? "hidden"
              : o->classes       ? "classes"
@@ -280,6 +315,38 @@ static int follow_child(struct prediction *p)
     }
 }
 
+// ---- text ---------------------------------------------------------------------------------------
+
+// The rows are there, and only to be read: whatever happens from here on, nothing of them is left.
+static int hide_rows(struct prediction *p)
+{
+    if (!p->csv)
+        return SL_OK;
+    p->rows_fd = open(p->rows_path, O_RDONLY | O_CLOEXEC);
+    if (p->rows_fd < 0)
+        return sl_fail_errno(SL_EIO, errno, "%s", p->rows_path);
+    unlink(p->rows_path);
+    snprintf(p->rows_path, sizeof p->rows_path, "/proc/self/fd/%d", p->rows_fd);
+    return SL_OK;
+}
+
+static int write_csv(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    const struct sl_prediction_csv csv = {
+        .rows = p->rows_path,
+        .column = p->embeds          ? "hidden"
+                  : o->classes       ? "class"
+                  : o->probabilities ? "probability"
+                                     : "output",
+        .list = o->nodes || o->set == SET_ALL ? NULL : &p->dataset.split[o->set],
+        .vertex_map = p->dataset.vertex_map,
+        .nodes = o->nodes,
+        .progress = &p->progress,
+    };
+    return p->csv ? sl_prediction_csv_write(&csv, o->out) : SL_OK;
+}
+
 // ---- the summary --------------------------------------------------------------------------------
 
 static int judge(struct prediction *p)
@@ -290,7 +357,7 @@ static int judge(struct prediction *p)
     enum sl_prediction_kind kind = o->classes         ? SL_PREDICTION_CLASSES
                                    : o->probabilities ? SL_PREDICTION_PROBABILITIES
                                                       : SL_PREDICTION_LOGITS;
-    return sl_prediction_score(&p->score, &p->dataset, o->out, kind,
+    return sl_prediction_score(&p->score, &p->dataset, p->rows_path, kind,
                                o->set == SET_ALL ? SL_SPLIT_COUNT : (enum sl_split)o->set);
 }
 
@@ -393,6 +460,11 @@ static int predict(void *state)
     SL_TRY(start_child(p));
     SL_TRY(hand_over_params(p));
     SL_TRY(follow_child(p));
+    SL_TRY(hide_rows(p));
+    int rc = write_csv(p);
+    if (rc < 0)
+        sl_progress_clear(&p->progress);
+    SL_TRY(rc);
     sl_progress_end(&p->progress);
     SL_TRY(judge(p));
     if (p->o.output == SL_OUTPUT_JSON)
@@ -408,6 +480,7 @@ static int init(const struct sl_command *c, void *state)
     p->embeds = c == &sl_command_embed;
     p->o.set = SET_ALL;
     p->o.chunk = 65536;
+    p->rows_fd = -1;
     return SL_OK;
 }
 
@@ -415,6 +488,10 @@ static void release(void *state)
 {
     struct prediction *p = state;
     sl_model_child_end(&p->child);
+    if (p->rows_fd >= 0)
+        close(p->rows_fd);
+    else if (p->csv)
+        unlink(p->rows_path); // interrupted just before it lost its name
     sl_params_fini(&p->params);
     sl_dataset_close(&p->dataset);
     free(p->values);
@@ -425,8 +502,9 @@ static void release(void *state)
 #define GIVEN(field)    SL_OPTION_GIVEN(prediction, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy", .required = true,
-     .help = "where the rows go; appears whole or not at all"},
+    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy|FILE.csv", .required = true,
+     .help = "where the rows go, an array or text by the name's ending (a heading, then the vertex "
+             "and its values); appears whole or not at all"},
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
     {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
@@ -480,10 +558,11 @@ const struct sl_command sl_command_predict = {
     .name = "predict",
     .help = "apply a run's model to a graph: outputs, classes or probabilities",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-             "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
+             "a row of outputs (float32) for each vertex, as .npy or .csv. Where few vertices are "
+             "asked for, "
              "only those that they depend on are computed.",
     .example = "sluice predict runs/products --out logits.npy\n"
-               "sluice predict runs/products --out classes.npy --classes --set test",
+               "sluice predict runs/products --out classes.csv --classes --set test",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},
     .options = {{options}, {predict_options}},
     .bytes = sizeof(struct prediction),
@@ -496,7 +575,7 @@ const struct sl_command sl_command_embed = {
     .name = "embed",
     .help = "apply a run's model to a graph: a hidden layer's output",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-             "what a hidden layer gives (after its activation) for each vertex.",
+             "what a hidden layer gives (after its activation) for each vertex, as .npy or .csv.",
     .example = "sluice embed runs/products --out hidden.npy\n"
                "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},
