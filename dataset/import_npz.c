@@ -26,7 +26,7 @@
 #include "dataset/import_vertices.h"
 
 struct npz {
-    bool weighted, binary;
+    bool binary;
     int task; // enum sl_task, NONE = by the labels' shape
 
     struct sl_zip *zip;
@@ -214,7 +214,7 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
 static int read_npz(struct sl_import *im, void *context)
 {
     struct npz *npz = context;
-    im->intake.weighted = npz->weighted;
+    im->intake.weighted = im->weights;
     SL_TRY(sl_zip_open(im->source, &npz->zip));
     if (has(npz, "adj_indptr")) {
         SL_TRY(read_benchmark(im, npz));
@@ -237,10 +237,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     const struct npz *npz = context;
     sl_table_row(t, "layout|%s", npz->layout);
     sl_import_summarise_vertices(&im->vertices, t);
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
-    if (!npz->weighted)
-        sl_table_row(t, "values of entries|left out (--weights keeps them as edge weights)");
     if (im->left_out[0])
         sl_table_row(t, "arrays left out|%s", im->left_out);
 }
@@ -248,7 +244,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 #define AT(kind, field) SL_OPTION_AT(kind, npz, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "weights", AT(FLAG, weighted), .help = "keep the adjacency's values as edge weights"},
     {.name = "binary-features", AT(FLAG, binary),
      .help = "positive features become 1, as PyTorch Geometric's loader does"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
@@ -272,8 +267,9 @@ const struct sl_import_format sl_import_npz = {
              "makes i an in-neighbour of j.",
     .example = "sluice import npz cora_ml.npz --symmetrise --remove-self-loops "
                "--binary-features --out data/cora_ml\n"
-               "sluice import npz graph_csr.npz --weights --out data/mine",
+               "sluice import npz graph_csr.npz --no-weights --out data/mine",
     .has_features = true,
+    .has_weights = true,
     .context_bytes = sizeof(struct npz),
     .options = options,
     .read = read_npz,
