@@ -80,10 +80,12 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
     SL_TRY(sl_csc_write(&im->making.st, in->sort, &plan, &im->making.progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
-    // Weights that are all 1 say nothing: no matrix of 0 and 1 becomes a weighted graph.
-    im->unit_weights = in->weighted && !im->csc.has_weights && !im->weights_given;
+    // Weights that are all 1 say nothing: a matrix of 0 and 1 is no weighted graph.
+    if (!in->weighted || im->csc.has_weights || im->weights_given)
+        return SL_OK;
+    im->unit_weights = true;
     char path[SL_STAGING_PATH_BYTES];
-    if (im->unit_weights && unlink(sl_staging_file(&im->making.st, "edge_weight.npy", path)) != 0)
+    if (unlink(sl_staging_file(&im->making.st, "edge_weight.npy", path)) != 0)
         return sl_fail_errno(SL_EIO, errno, "remove %s", path);
     return SL_OK;
 }
