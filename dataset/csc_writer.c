@@ -31,6 +31,7 @@ struct csc {
 static int put_edge(struct csc *c, uint32_t source, float weight)
 {
     c->summary->n_edges++;
+    c->summary->has_weights |= c->weight && weight != 1;
     SL_TRY(sl_npy_writer_append_id(c->indices, source));
     return c->weight ? sl_npy_writer_append(c->weight, &weight, sizeof weight) : SL_OK;
 }

@@ -18,6 +18,7 @@ struct sl_csc_summary {
     uint64_t max_degree;   // in-degree
     uint64_t n_isolated;   // vertices without in-edges
     uint64_t n_loops_added;
+    bool has_weights; // one that is not 1
 };
 
 // What becomes of equal edges: all are kept, or they become one, whose weight is the first of them

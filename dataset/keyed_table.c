@@ -111,10 +111,10 @@ static int parse_line(struct sl_csv *c, const char **p)
         *p = sl_import_next_line(line);
         return SL_OK;
     }
-    if (is_first) {
+    if (is_first) { // names have commas inside rather than tabs
         const char *end = rawmemchr(line, '\n');
-        t->fields.separator =
-            memchr(line, '\t', (size_t)(end - line)) ? '\t' : sl_line_separator(line);
+        bool tab = memchr(line, '\t', (size_t)(end - line));
+        t->fields.separator = tab ? '\t' : sl_line_separator(line, true);
     }
     int rc = sl_line_fields_split(&t->fields, line, p);
     if (rc == SL_EFORMAT)

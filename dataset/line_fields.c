@@ -14,19 +14,6 @@ void sl_line_fields_fini(struct sl_line_fields *f)
     f->n_unescaped = f->capacity = 0;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-// Blanks that belong to no field; a tab only where it does not separate.
-static const char *skip_blanks(const char *p, char separator)
-{
-    while (is_blank(*p) && *p != separator)
-        p++;
-    return p;
-}
-
 // Room for the unescaped text of a line of n bytes, before any field points there.
 static int reserve(struct sl_line_fields *f, size_t n)
 {
@@ -73,7 +60,7 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
     const char separator = f->separator;
     int n = 0;
     f->n_unescaped = 0;
-    p = separator ? skip_blanks(p, separator) : sl_line_skip_gap(p);
+    p = separator ? sl_line_skip_blanks(p, separator) : sl_line_skip_gap(p);
     while (*p != '\n' && n < f->most) {
         struct sl_field *field = &f->at[n++];
         if (*p == '"') {
@@ -81,7 +68,7 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
             if (f->n_unescaped == 0)
                 SL_TRY(reserve(f, (size_t)((const char *)rawmemchr(p, '\n') - p) + 1));
             p = split_quoted(f, p, field);
-            const char *behind = p && separator ? skip_blanks(p, separator) : p;
+            const char *behind = p && separator ? sl_line_skip_blanks(p, separator) : p;
             if (!behind || !ends_field(*behind, separator)) {
                 *next = quote;
                 return SL_EFORMAT;
@@ -91,14 +78,14 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
             const char *begin = p, *end;
             while (!ends_field(*p, separator))
                 p++;
-            for (end = p; end > begin && is_blank(end[-1]); end--)
+            for (end = p; end > begin && sl_line_is_blank(end[-1]); end--)
                 ;
             *field = (struct sl_field){begin, (size_t)(end - begin)};
         }
         if (!separator) {
             p = sl_line_skip_gap(p);
         } else if (*p == separator) {
-            p = skip_blanks(p + 1, separator);
+            p = sl_line_skip_blanks(p + 1, separator);
             // A separator at the end of the line has an empty field behind it.
             if (*p == '\n' && n < f->most)
                 f->at[n++] = (struct sl_field){p, 0};
@@ -113,16 +100,17 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
     return SL_OK;
 }
 
-char sl_line_separator(const char *p)
+char sl_line_separator(const char *p, bool tab)
 {
-    bool quoted = false, semicolon = false;
+    bool quoted = false, semicolons = false, tabs = false;
     for (; *p != '\n'; p++) {
         if (*p == ',' && !quoted)
             return ',';
-        semicolon |= *p == ';' && !quoted;
+        semicolons |= *p == ';' && !quoted;
+        tabs |= *p == '\t' && !quoted;
         quoted ^= *p == '"';
     }
-    return semicolon ? ';' : '\0';
+    return semicolons ? ';' : tabs && tab ? '\t' : '\0';
 }
 
 bool sl_field_is(const struct sl_field *f, const char *text)

@@ -40,8 +40,9 @@ void sl_line_fields_fini(struct sl_line_fields *f); // safe on a zeroed struct
  */
 int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **next);
 
-// The separator of a line: a comma or else a semicolon where one stands outside of quotes, or '\0'.
-char sl_line_separator(const char *p);
+// The separator of a line: a comma, else a semicolon, else (with `tab`) a tab, where one stands
+// outside of quotes; or '\0'.
+char sl_line_separator(const char *p, bool tab);
 
 // Whether a field is that text.
 bool sl_field_is(const struct sl_field *f, const char *text);
