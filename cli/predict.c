@@ -32,6 +32,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/data/names.h"
 #include "config/config.h"
 
 struct options {
@@ -39,7 +40,7 @@ struct options {
     int set; // enum prediction_set
     uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
-    bool classes, probabilities, best, last, force, quiet;
+    bool classes, probabilities, names, best, last, force, quiet;
     int output; // enum sl_output
 };
 
@@ -61,6 +62,7 @@ struct prediction {
     struct sl_prediction_device device;
     struct sl_config config;
     struct sl_dataset dataset;
+    struct sl_names vertex_names, class_names; // of --names; n 0: there are none
     struct sl_model_child child;
     struct sl_params params;
     float *values;
@@ -161,6 +163,11 @@ static int check_options(struct prediction *p)
                        "run` or `sluice import-weights` made",
                        name, o->run);
     SL_TRY(check_out(p));
+    if (o->names && !p->csv)
+        return sl_fail(SL_EINVAL,
+                       "%s --names --out '%s': an array has no place for names: wanted FILE%s, or "
+                       "no --names (the data set's vertex_names.npy has them)",
+                       name, o->out, csv_ending);
     if (exists(o->out) && !o->force)
         return sl_fail(SL_EEXIST, "%s: '%s' exists: name another file or give --force", name,
                        o->out);
@@ -216,6 +223,35 @@ static int open_job(struct prediction *p)
         return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
                               p->o.run);
     return rc;
+}
+
+// Names of vertices, of classes, or of both.
+static int open_names(struct prediction *p)
+{
+    const struct sl_dataset *ds = &p->dataset;
+    if (!p->o.names)
+        return SL_OK;
+    int rc = sl_names_open(ds->path, SL_NAMES_VERTEX, ds->n_nodes, &p->vertex_names);
+    if (rc < 0 && rc != SL_ENOENT)
+        return rc;
+    bool none = rc == SL_ENOENT;
+    rc = ds->n_classes ? sl_names_open(ds->path, SL_NAMES_CLASS, ds->n_classes, &p->class_names)
+                       : SL_ENOENT;
+    if (rc < 0 && rc != SL_ENOENT)
+        return rc;
+    if (none && rc == SL_ENOENT)
+        return sl_fail(SL_ENOENT,
+                       "%s --names: data set '%s' has no names (vertex_names.npy): import it with "
+                       "--relabel, or leave --names out",
+                       command_name(p), ds->path);
+    return SL_OK;
+}
+
+// Rows are of the ids from before a reordering, and so are names.
+static int name_vertex(void *ctx, uint64_t vertex, const char **text, size_t *n)
+{
+    const struct prediction *p = ctx;
+    return sl_names_get(&p->vertex_names, vertex, text, n);
 }
 
 // ---- the child ----------------------------------------------------------------------------------
@@ -342,6 +378,9 @@ static int write_csv(struct prediction *p)
         .list = o->nodes || o->set == SET_ALL ? NULL : &p->dataset.split[o->set],
         .vertex_map = p->dataset.vertex_map,
         .nodes = o->nodes,
+        .name = p->vertex_names.n ? name_vertex : NULL,
+        .name_ctx = p,
+        .classes = p->class_names.n && !p->embeds ? &p->class_names : NULL,
         .progress = &p->progress,
     };
     return p->csv ? sl_prediction_csv_write(&csv, o->out) : SL_OK;
@@ -451,6 +490,7 @@ static int predict(void *state)
     if (p->o.threads == 0)
         p->o.threads = (uint64_t)sl_threads_default();
     SL_TRY(open_job(p));
+    SL_TRY(open_names(p));
     SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
                                        &p->device));
     if (p->device.note[0] && !p->o.quiet)
@@ -494,6 +534,8 @@ static void release(void *state)
         unlink(p->rows_path); // interrupted just before it lost its name
     sl_params_fini(&p->params);
     sl_dataset_close(&p->dataset);
+    sl_names_close(&p->vertex_names);
+    sl_names_close(&p->class_names);
     free(p->values);
     free(p->job);
 }
@@ -507,6 +549,9 @@ static const struct sl_option options[] = {
              "and its values); appears whole or not at all"},
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
+    {.name = "names", AT(FLAG, o.names),
+     .help = "in FILE.csv names of vertices and classes in place of numbers, where the data set has "
+             "them (import edgelist --relabel)"},
     {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
      .help = "these vertices, in this order (int32 or int64)"},
     {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",

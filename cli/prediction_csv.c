@@ -58,10 +58,25 @@ static int put_field(struct writer *w, const char *text, size_t n)
     return put(w, "\"", 1);
 }
 
+static int put_class(struct writer *w, int32_t class)
+{
+    const char *name;
+    size_t n;
+    SL_TRY(sl_names_get(w->csv->classes, (uint64_t) class, &name, &n));
+    SL_TRY(put(w, ",", 1));
+    return put_field(w, name, n);
+}
+
 static int put_value(struct writer *w, uint64_t at)
 {
     char text[VALUE_BYTES];
     int n;
+    const struct sl_names *classes = w->csv->classes;
+    if (classes && w->rows.head.dtype == SL_DTYPE_I32) {
+        int32_t class = ((const int32_t *)w->rows.data)[at];
+        if (class >= 0 && (uint64_t) class < classes->n) // -1: none
+            return put_class(w, class);
+    }
     switch (w->rows.head.dtype) {
     case SL_DTYPE_I32:
         n = snprintf(text, sizeof text, ",%" PRId32, ((const int32_t *)w->rows.data)[at]);
@@ -101,11 +116,34 @@ static int put_vertex(struct writer *w, uint64_t vertex)
     return put_field(w, text, n);
 }
 
+// "output_cat": the column of a class that has a name.
+static int put_class_heading(struct writer *w, uint64_t class)
+{
+    const char *name;
+    size_t n;
+    SL_TRY(sl_names_get(w->csv->classes, class, &name, &n));
+    char *text = malloc(n + 40);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "the name of class %" PRIu64 ": no memory", class);
+    int head = snprintf(text, 40, "%.30s_", w->csv->column);
+    memcpy(text + head, name, n);
+    int rc = put(w, ",", 1);
+    if (rc == SL_OK)
+        rc = put_field(w, text, (size_t)head + n);
+    free(text);
+    return rc;
+}
+
 static int put_heading(struct writer *w)
 {
     char text[64];
+    const struct sl_names *classes = w->csv->classes;
     SL_TRY(put(w, "vertex", 6));
     for (uint64_t i = 0; i < w->width; i++) {
+        if (classes && w->width == classes->n && w->rows.head.ndim == 2) {
+            SL_TRY(put_class_heading(w, i));
+            continue;
+        }
         int n = w->rows.head.ndim == 1 || w->width == 1
                     ? snprintf(text, sizeof text, ",%.30s", w->csv->column)
                     : snprintf(text, sizeof text, ",%.30s_%" PRIu64, w->csv->column, i);

@@ -4,6 +4,9 @@
  *   vertex,output_0,output_1          a heading; a column has no number where a row has one value
  *   17,0.25,-1.5                      the vertex, and its values
  *
+ *   vertex,output_cat,output_dog      the same with names of vertices and of classes
+ *   alice,0.25,-1.5
+ *
  * Floats have nine digits, with which every float32 comes back as it was. Text that holds a comma,
  * a quote or a line's end stands in quotes, as RFC 4180 has it; a line ends in a newline.
  */
@@ -15,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/data/dataset.h"
+#include "common/data/names.h"
 #include "common/text/progress.h"
 
 // *text, *n: what stands for a vertex; borrowed until the next call. An error ends the writing.
@@ -30,6 +34,7 @@ struct sl_prediction_csv {
     const char *nodes;
     sl_vertex_name *name; // NULL: its number
     void *name_ctx;
+    const struct sl_names *classes; // of int32 values, and of columns that are as many; or NULL
     struct sl_progress *progress;
 };
 
