@@ -121,7 +121,7 @@ static int parse_line(struct sl_csv *c, const char **p)
         return sl_csv_fail(c, *p, "a quote that its field closes");
     SL_TRY(rc);
     if (name->n == 0 || name->n > SL_NAME_MAX_BYTES)
-        return sl_csv_fail(c, name->text, "a vertex, of 1 to 4096 bytes, in the first column");
+        return sl_csv_fail_field(c, name, "a vertex, of 1 to 4096 bytes, in the first column");
     bool is_id = scan_id(name, &id);
     uint32_t n_key = 0;
     if (t->named)
@@ -137,14 +137,15 @@ static int parse_line(struct sl_csv *c, const char **p)
         return SL_OK;
     }
     if (n_key == 0)
-        return sl_csv_fail(c, name->text,
-                           "a vertex from 0 to 4294967293 in the first column (with --relabel any "
-                           "name)");
+        return sl_csv_fail_field(
+            c, name,
+            "a vertex from 0 to 4294967293 in the first column (with --relabel any "
+            "name)");
     t->n_kept = 0;
     SL_TRY(sl_keyed_table_keep(t, &number_of_line, sizeof number_of_line));
     SL_TRY(t->kind->parse(t));
     if (t->n_kept > UINT32_MAX)
-        return sl_csv_fail(c, name->text, "a row below 4 GiB");
+        return sl_csv_fail_field(c, name, "a row below 4 GiB");
     SL_TRY(
         sl_record_sort_add(t->rows, &(struct sl_record){key, t->kept, n_key, (uint32_t)t->n_kept}));
     if (t->numbering)

@@ -155,8 +155,8 @@ static int parse_features(struct sl_keyed_table *t)
         return SL_OK;
     snprintf(wanted, sizeof wanted, "%" PRIu32 " features, as in the first row, not %" PRIu32,
              v->dim, n);
-    return sl_csv_fail(&t->csv, n ? t->fields.at[0].text : p,
-                       v->dim ? wanted : "features behind the vertex");
+    return sl_csv_fail_field(&t->csv, n ? &t->fields.at[0] : &t->fields.at[1],
+                             v->dim ? wanted : "features behind the vertex");
 }
 
 static bool features_have_heading(const struct sl_keyed_table *t)
@@ -250,7 +250,7 @@ static int parse_label(struct sl_keyed_table *t, struct label_rows *l)
     bool full = false;
     double x;
     if (f->n > SL_NAME_MAX_BYTES)
-        return sl_csv_fail(&t->csv, f->text, "a label of at most 4096 bytes");
+        return sl_csv_fail_field(&t->csv, f, "a label of at most 4096 bytes");
     if (!scan_number(f, &x) && !l->text_line) {
         l->text_line = t->csv.line;
         snprintf(l->text, sizeof l->text, "%.*s", (int)SL_MIN(f->n, (size_t)40), f->text);
@@ -281,7 +281,7 @@ static int parse_labels(struct sl_keyed_table *t)
         l->n_columns = n;
     snprintf(wanted, sizeof wanted, "%" PRIu32 " label column%s, as in the first row, not %" PRIu32,
              l->n_columns, l->n_columns == 1 ? "" : "s", n);
-    return n == l->n_columns ? SL_OK : sl_csv_fail(&t->csv, t->fields.at[0].text, wanted);
+    return n == l->n_columns ? SL_OK : sl_csv_fail_field(&t->csv, &t->fields.at[0], wanted);
 }
 
 static const struct sl_keyed_kind label_kind = {"labels", parse_labels, NULL};
@@ -441,7 +441,7 @@ static int parse_split(struct sl_keyed_table *t)
     unsigned char split = 0;
     const struct sl_field *f = &t->fields.at[1];
     if (!find_split(f, &split))
-        return sl_csv_fail(&t->csv, f->text, splits_wanted);
+        return sl_csv_fail_field(&t->csv, f, splits_wanted);
     return sl_keyed_table_keep(t, &split, 1);
 }
 
