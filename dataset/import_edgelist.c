@@ -426,7 +426,7 @@ static const struct sl_option options[] = {
     {.name = "bipartite", AT(UINT, bipartite), SL_OPTION_GIVEN(edgelist, bipartite_given),
      .placeholder = "N", .max = SL_IMPORT_MAX_ID, .no_default = true,
      .help = "sources and targets are numbered alone: add N, the number of vertices of the first "
-             "side, to the targets' ids (unless given: what a heading of KONECT's says; 0: nothing)"},
+             "side, to the targets' ids (unless given: as a heading of KONECT's says; 0: nothing)"},
     {.name = "relabel", AT(FLAG, relabel),
      .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
     {.name = "num-nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
