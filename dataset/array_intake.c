@@ -89,7 +89,13 @@ static int open_weights(struct sl_import *im, const struct sl_array_place *place
 {
     if (!im->intake.weighted || !is_given(place))
         return SL_OK;
-    SL_TRY(sl_array_open(place, out));
+    int rc = sl_array_open(place, out);
+    if (rc == SL_EUNSUPPORTED || rc == SL_EFORMAT) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", sl_error_message());
+        return sl_fail(rc, "%s (--no-weights reads none)", why);
+    }
+    SL_TRY(rc);
     if (sl_array_header(*out)->ndim != 1 || sl_array_count(*out) != n) {
         char wanted[64];
         snprintf(wanted, sizeof wanted, "(%" PRIu64 ",), a weight for each edge", n);

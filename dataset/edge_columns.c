@@ -6,6 +6,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "dataset/import.h"
 #include "dataset/line_scan.h"
 
@@ -62,6 +63,14 @@ static int number_of(const struct sl_field *f)
     return end == f->text + f->n && fits && x >= 1 && x <= SL_FIELDS_MAX - 2 ? (int)x - 1 : -1;
 }
 
+static bool is_digits(const struct sl_field *f)
+{
+    size_t n = 0;
+    while (n < f->n && f->text[n] >= '0' && f->text[n] <= '9')
+        n++;
+    return n == f->n;
+}
+
 // The place of a name among the fields of a line; -1: it is not there.
 static int find_name(const struct sl_line_fields *line, const struct sl_field *name)
 {
@@ -78,6 +87,7 @@ static int fail_name(const struct sl_import *im, const struct sl_line_fields *li
     for (int i = 0; i < line->n && strlen(names) < sizeof names - 48; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.*s", i ? ", " : "",
                  (int)SL_MIN(line->at[i].n, (size_t)32), line->at[i].text);
+    sl_utf8_clean(names);
     return sl_fail(SL_EFORMAT,
                    "import %s: line %" PRIu64 ": --columns: found no column '%.*s' in '%s': wanted "
                    "a heading row with that name, or numbers, as in --columns 1,2",
@@ -129,7 +139,9 @@ static int split_option(const char *option, char text[OPTION_BYTES], struct sl_l
     if (rc == SL_OK && (given->n < 2 || given->n > PARTS))
         return fail_option(option, given->n < 2 ? "it is one column" : "it is too many columns");
     for (int i = 0; i < given->n && rc == SL_OK; i++)
-        if (find_name(given, &given->at[i]) < i)
+        if (is_digits(&given->at[i]) && number_of(&given->at[i]) < 0)
+            rc = fail_option(option, "it has a number that no column has");
+        else if (find_name(given, &given->at[i]) < i)
             rc = fail_option(option, "it has a column twice");
     return rc;
 }

@@ -75,11 +75,18 @@ struct edgelist {
 // ---- messages -----------------------------------------------------------------------------------
 
 // An id that is not one: why, in the words of whoever has to fix the file.
-static int fail_id(const struct sl_import *im, const struct sl_field *f)
+static int fail_id(const struct sl_import *im, const struct edgelist *e, const struct sl_field *f)
 {
+    bool several = false;
+    for (size_t i = 0; i < f->n; i++)
+        several |= sl_line_is_gap(f->text[i]);
     if (f->n && *f->text == '-')
         return sl_import_fail_field(im, f,
                                     "vertex ids from 0: negative ids have to be renumbered first");
+    if (several && e->fields.separator && e->separator == 0)
+        return sl_import_fail_field(im, f,
+                                    "columns between separators as in the first line (--separator "
+                                    "blanks takes any of them)");
     return sl_import_fail_field(
         im, f,
         "'source target [weight]' with whole numbers as vertex ids (--relabel takes any names; of "
@@ -121,7 +128,7 @@ static int scan_id(const struct sl_import *im, const struct edgelist *e, const s
     bool fits = false;
     const char *end = f->n ? sl_line_scan_uint(f->text, id, &fits) : NULL;
     if (end != f->text + f->n)
-        return fail_id(im, f);
+        return fail_id(im, e, f);
     return fits && *id < e->limit ? SL_OK : fail_limit(im, e, f);
 }
 
@@ -520,7 +527,7 @@ static const struct sl_option options[] = {
     {.name = "bipartite", AT(UINT, bipartite), SL_OPTION_GIVEN(edgelist, bipartite_given),
      .placeholder = "N", .max = SL_IMPORT_MAX_ID, .no_default = true,
      .help = "sources and targets are numbered alone: add N, the number of vertices of the first "
-             "side, to the targets' ids (unless given: what a heading of KONECT's says; 0: nothing)"},
+             "side, to the targets' ids (unless given: as a heading of KONECT's says; 0: nothing)"},
     {.name = "relabel", AT(FLAG, relabel),
      .help = "take any text as a vertex's name and number those that occur 0, 1, 2, ...: whole "
              "numbers by their value, then other names by their bytes; --features, --labels and "

@@ -89,7 +89,9 @@ static int read_heading(struct sl_import *im, struct mtx *m, const char *p)
     size_t n = strcspn(object, " \t\r\n");
     if (percents < 1 || percents > 2 || banner != 12 || strncasecmp(p, "MatrixMarket", 12) != 0 ||
         n != 6 || strncasecmp(object, "matrix", 6) != 0)
-        return sl_import_fail_at(im, begin, "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
+        return sl_import_fail_at(im, begin,
+                                 "'%%MatrixMarket matrix coordinate FIELD SYMMETRY' (lines of "
+                                 "edges without it: 'sluice import edgelist')");
     p = object + n;
     SL_TRY(read_word(im, &p, formats, "a matrix of kind", format));
     SL_TRY(read_word(im, &p, fields, "values of kind", m->field));

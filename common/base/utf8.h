@@ -19,7 +19,7 @@ int sl_utf8_put(uint32_t glyph, char out[4]);
 // what is malformed (half a character at the end of a buffer, too) becomes '?'. Never longer.
 void sl_utf8_clean(char *text);
 
-// Bytes of the mark that some programs put in front of UTF-8 text, which stands for nothing: 3 or 0.
+// Bytes of the mark that some programs put in front of UTF-8 text: 3, or 0 without one.
 size_t sl_utf8_mark(const char *text, size_t n);
 
 // Whether text is of another encoding, by its first bytes; then `why` says which and what to do.

@@ -121,6 +121,8 @@ def test_npz_as_pytorch_geometric_reads_it(box):
 
 def scipy_arrays(kind, edges, values):
     common = {"format": kind.encode(), "shape": (N, N)}
+    if kind == "coords":  # as scipy's sparse arrays are saved
+        return {**common, "format": b"coo", "coords": edges, "data": values}
     if kind == "coo":
         return {**common, "row": edges[0], "col": edges[1], "data": values}
     by = edges if kind == "csr" else edges[::-1]
@@ -128,7 +130,21 @@ def scipy_arrays(kind, edges, values):
     return {**common, "indptr": indptr, "indices": indices, "data": data}
 
 
-@cases("csr", "csc", "coo")
+@cases("negative", "complex")
+def test_npz_values_that_are_no_weights(box, kind):
+    edges = np.unique(random_edges(), axis=1)
+    values = -rng().random(edges.shape[1]) * (1j if kind == "complex" else 1)
+    n = len(values)
+    arrays = {"format": b"coo", "shape": (N, N), "row": edges[0], "col": edges[1], "data": values}
+    np.savez(box.path("graph.npz"), **arrays)
+    result = import_npz(box)
+    assert result.rc == 2 and "data" in result.err and "--no-weights" in result.err, result
+    import_npz(box, "--no-weights").ok()
+    meta, _ = check_dataset(box.path("made"))
+    assert meta["num_edges"] == n and not os.path.exists(box.path("made", "edge_weight.npy"))
+
+
+@cases("csr", "csc", "coo", "coords")
 def test_npz_of_scipy(box, kind):
     edges = np.unique(random_edges(), axis=1)  # so that weights are told apart
     global E
