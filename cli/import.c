@@ -57,7 +57,7 @@ static const struct sl_option split_options[] = {
 static const struct sl_option sort_options[] = {
     {.name = "seed", AT(UINT, seed), .placeholder = "N", .help = "of --split"},
     {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
-     .max = 1e15, .help = "for sorting edges; what does not fit is spilled beside DIR"},
+     .max = 1e15, .help = "for sorting edges and names; what does not fit is spilled beside DIR"},
     {0},
 };
 static const struct sl_option weight_options[] = {

@@ -83,6 +83,27 @@ START_TEST(names_stand_in_quotes_where_they_must)
 }
 END_TEST
 
+START_TEST(classes_have_their_names)
+{
+    const int32_t classes[] = {1, -1, 0};
+    const float values[] = {0.5f, 0.25f};
+    struct sl_names_writer w;
+    struct sl_names names;
+    ck_assert_int_eq(sl_names_writer_open(&w, dir, SL_NAMES_CLASS), SL_OK);
+    ck_assert_int_eq(sl_names_writer_put(&w, "cat", 3), SL_OK);
+    ck_assert_int_eq(sl_names_writer_put(&w, "dog,big", 7), SL_OK);
+    ck_assert_int_eq(sl_names_writer_close(&w, SL_OK), SL_OK);
+    ck_assert_int_eq(sl_names_open(dir, SL_NAMES_CLASS, 2, &names), SL_OK);
+    save("rows.npy", SL_DTYPE_I32, 1, 3, 1, classes);
+    ck_assert_str_eq(text_of((struct sl_prediction_csv){.column = "class", .classes = &names}),
+                     "vertex,class\n0,\"dog,big\"\n1,-1\n2,cat\n");
+    save("rows.npy", SL_DTYPE_F32, 2, 1, 2, values);
+    ck_assert_str_eq(text_of((struct sl_prediction_csv){.column = "output", .classes = &names}),
+                     "vertex,output_cat,\"output_dog,big\"\n0,0.5,0.25\n");
+    sl_names_close(&names);
+}
+END_TEST
+
 START_TEST(every_float_comes_back)
 {
     enum { N = 20000 }; // more than a buffer of text
@@ -130,6 +151,7 @@ int main(void)
     tcase_add_test(t, rows_of_a_list_are_named_as_before_a_reordering);
     tcase_add_test(t, rows_of_a_file_of_vertices_have_its_numbers);
     tcase_add_test(t, names_stand_in_quotes_where_they_must);
+    tcase_add_test(t, classes_have_their_names);
     tcase_add_test(t, every_float_comes_back);
     tcase_add_test(t, other_rows_than_vertices_are_refused_and_leave_nothing);
     return run_suite(s);
