@@ -12,7 +12,8 @@ enum {
     HEAD_BYTES = 6, // number, length
     MIN_SLOTS = 64,
     PLACE_BITS = 40,
-    NAMES_LEAST = 4, // of the longest, whatever the bound
+    NAMES_LEAST = 4,       // of the longest, whatever the bound
+    LARGE_BYTES = 4 << 20, // of slots
 };
 
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
@@ -34,6 +35,22 @@ static uint64_t hash_of(const char *name, size_t n)
     }
 }
 
+// Zeroed. Slots are met at random: those of a large table are in large pages.
+static uint64_t *alloc_slots(size_t n)
+{
+    size_t bytes = n * sizeof(uint64_t);
+    return bytes < LARGE_BYTES ? calloc(n, sizeof(uint64_t)) : sl_pages_alloc(bytes);
+}
+
+static void free_slots(uint64_t *slots, size_t n)
+{
+    size_t bytes = n * sizeof(uint64_t);
+    if (bytes < LARGE_BYTES)
+        free(slots);
+    else
+        sl_pages_free(slots, bytes);
+}
+
 int sl_name_table_init(struct sl_name_table *t, uint64_t memory_bytes)
 {
     *t = (struct sl_name_table){.n_slots = MIN_SLOTS};
@@ -44,7 +61,7 @@ int sl_name_table_init(struct sl_name_table *t, uint64_t memory_bytes)
     while (t->max_slots * 2 * sizeof *t->slots * 3 / 2 <= memory_bytes / 2)
         t->max_slots *= 2;
     t->text = sl_pages_alloc(t->text_bytes);
-    t->slots = calloc(t->n_slots, sizeof *t->slots);
+    t->slots = alloc_slots(t->n_slots);
     if (t->text && t->slots)
         return SL_OK;
     sl_name_table_fini(t);
@@ -54,7 +71,7 @@ int sl_name_table_init(struct sl_name_table *t, uint64_t memory_bytes)
 void sl_name_table_fini(struct sl_name_table *t)
 {
     sl_pages_free(t->text, t->text_bytes);
-    free(t->slots);
+    free_slots(t->slots, t->n_slots);
     memset(t, 0, sizeof *t);
 }
 
@@ -86,10 +103,10 @@ static int grow(struct sl_name_table *t)
 {
     size_t at = 0, n;
     const char *name;
-    uint64_t *slots = calloc(t->n_slots * 2, sizeof *slots);
+    uint64_t *slots = alloc_slots(t->n_slots * 2);
     if (!slots)
         return sl_fail(SL_ENOMEM, "names of vertices: no memory: give a smaller --memory");
-    free(t->slots);
+    free_slots(t->slots, t->n_slots);
     t->slots = slots;
     t->n_slots *= 2;
     while (sl_name_table_next(t, &at, &name, &n)) {
@@ -98,6 +115,11 @@ static int grow(struct sl_name_table *t)
         *find_slot(t, name, n, hash) = hash >> PLACE_BITS << PLACE_BITS | (place + 1);
     }
     return SL_OK;
+}
+
+void sl_name_table_expect(const struct sl_name_table *t, const char *name, size_t n)
+{
+    __builtin_prefetch(&t->slots[hash_of(name, n) & (t->n_slots - 1)]);
 }
 
 int sl_name_table_put(struct sl_name_table *t, const char *name, size_t n, uint32_t *number,

@@ -21,6 +21,9 @@ struct sl_name_table {
 int sl_name_table_init(struct sl_name_table *t, uint64_t memory_bytes);
 void sl_name_table_fini(struct sl_name_table *t); // safe on a zeroed struct
 
+// A hint that the name is looked up next: two that are announced together wait for memory once.
+void sl_name_table_expect(const struct sl_name_table *t, const char *name, size_t n);
+
 // The number of a name, new or not; *full and no number when there is no room for another one.
 int sl_name_table_put(struct sl_name_table *t, const char *name, size_t n, uint32_t *number,
                       bool *full);

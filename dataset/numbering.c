@@ -130,6 +130,8 @@ int sl_numbering_put_edge(struct sl_numbering *nb, const char *source, size_t n_
                           const char *destination, size_t n_destination, float weight)
 {
     struct edge e = {.weight = weight};
+    sl_name_table_expect(&nb->table, source, n_source);
+    sl_name_table_expect(&nb->table, destination, n_destination);
     for (bool full = true; full;) { // a table without names has room for two
         SL_TRY(sl_name_table_put(&nb->table, source, n_source, &e.source, &full));
         if (!full)
