@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "common/data/dataset.h"
 #include "common/data/names.h"
+#include "dataset/metadata.h"
 #include "dataset/name_key.h"
 #include "tests/unit/cli_fixture.h"
 
@@ -162,6 +163,9 @@ START_TEST(tables_are_joined_by_name)
     ck_assert(ds.split[SL_SPLIT_VAL].n == 2 && ds.split[SL_SPLIT_VAL].ids[1] == 4);
     ck_assert(ds.split[SL_SPLIT_TEST].n == 1 && ds.split[SL_SPLIT_TEST].ids[0] == 3);
     sl_dataset_close(&ds);
+    cJSON *source = cJSON_GetObjectItem(sl_metadata_read(in_dir("a")), "source");
+    ck_assert(cJSON_GetObjectItem(source, "edges_read")->valueint == 3);
+    ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(source, "labels")), "l.tsv");
     capture_begin();
     must(RUN(sl_command_inspect, "inspect", in_dir("a")));
     const char *text = capture_end();
