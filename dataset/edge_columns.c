@@ -141,8 +141,6 @@ static int split_option(const char *option, char text[OPTION_BYTES], struct sl_l
     for (int i = 0; i < given->n && rc == SL_OK; i++)
         if (is_digits(&given->at[i]) && number_of(&given->at[i]) < 0)
             rc = fail_option(option, "it has a number that no column has");
-        else if (find_name(given, &given->at[i]) < i)
-            rc = fail_option(option, "it has a column twice");
     return rc;
 }
 
@@ -165,6 +163,10 @@ int sl_edge_columns_choose(const struct sl_import *im, const char *option,
     int rc = split_option(option, text, &given);
     if (rc == SL_OK)
         rc = find_places(im, &given, line, place, is_heading);
+    for (int i = 0; i < given.n && rc == SL_OK; i++)
+        for (int k = 0; k < i && rc == SL_OK; k++)
+            if (place[i] == place[k])
+                rc = fail_option(option, "it has a column twice");
     // A time in the place of the weight is none.
     bool weighted = given.n > 2 && !(given.n == 3 && sl_field_is(&given.at[WEIGHT], parts[TIME]));
     *out = (struct sl_edge_columns){place[SOURCE], place[TARGET], weighted ? place[WEIGHT] : -1,

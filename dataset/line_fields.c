@@ -102,13 +102,19 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
 
 char sl_line_separator(const char *p, bool tab)
 {
-    bool quoted = false, semicolons = false, tabs = false;
+    bool begins = true, quoted = false, semicolons = false, tabs = false;
     for (; *p != '\n'; p++) {
-        if (*p == ',' && !quoted)
+        if (quoted) {
+            quoted = *p != '"' || p[1] == '"';
+            p += *p == '"' && quoted;
+            continue;
+        }
+        if (*p == ',')
             return ',';
-        semicolons |= *p == ';' && !quoted;
-        tabs |= *p == '\t' && !quoted;
-        quoted ^= *p == '"';
+        semicolons |= *p == ';';
+        tabs |= *p == '\t';
+        quoted = begins && *p == '"';
+        begins = sl_line_is_gap(*p);
     }
     return semicolons ? ';' : tabs && tab ? '\t' : '\0';
 }

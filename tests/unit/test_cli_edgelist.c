@@ -62,6 +62,7 @@ static const struct example columns[] = {
      "1<0:2 of 2",
      NULL,
      false},
+    {"\"a, \"\"b\"\", c\";d\"e;w\"\n0;1;2\n", {"--columns", "d\"e,w\""}, "2<1 of 3", NULL, false},
     // Without a heading row those words say what the columns are.
     {"0 1 1234567890\n", {"--columns", "source,target,time"}, "1<0 of 2", NULL, false},
     {"0 1 3\n", {"--columns", "source,target,weight"}, "1<0:3 of 2", NULL, false},
@@ -101,6 +102,7 @@ static const struct example columns[] = {
      true},
     {"0 1\n", {"--columns", "1"}, "--columns '1': it is one column", NULL, true},
     {"0 1\n", {"--columns", "1,2,1"}, "it has a column twice", NULL, true},
+    {"0 1\n", {"--columns", "1,01"}, "it has a column twice", NULL, true},
     {"0 1\n", {"--columns", "1,2,3,4,5"}, "it is too many columns", NULL, true},
     {"0 1\n", {"--columns", "0,1"}, "it has a number that no column", NULL, true},
     {"0 1\n", {"--columns", "1,9999"}, "it has a number that no column", NULL, true},
