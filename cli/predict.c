@@ -550,8 +550,8 @@ static const struct sl_option options[] = {
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
     {.name = "names", AT(FLAG, o.names),
-     .help = "in FILE.csv names of vertices and classes in place of numbers, where the data set has "
-             "them (import edgelist --relabel)"},
+     .help = "in FILE.csv names of vertices and classes in place of numbers, where the data set "
+             "has them (import edgelist --relabel)"},
     {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
      .help = "these vertices, in this order (int32 or int64)"},
     {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",

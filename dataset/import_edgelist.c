@@ -4,10 +4,10 @@
  * what the graph is (edge_heading.h). This covers SNAP, KONECT's `out.*` and most hand-written
  * files; --columns reads tables in which they stand elsewhere (edge_columns.h).
  *
- * Vertex ids are kept (a graph of ids 0 .. largest) unless --relabel takes them as names and numbers
- * those that occur (vertex_names.h). A file whose ids are so sparse that the offsets would dwarf the
- * edges is refused with that advice. Features, labels and splits may come along in files of their
- * own, by the same ids or names (vertex_tables.h).
+ * Vertex ids are kept (a graph of ids 0 .. largest) unless --relabel takes them as names and
+ * numbers those that occur (vertex_names.h). A file whose ids are so sparse that the offsets would
+ * dwarf the edges is refused with that advice. Features, labels and splits may come along in files
+ * of their own, by the same ids or names (vertex_tables.h).
  */
 #include "dataset/import.h"
 
@@ -533,8 +533,8 @@ static const struct sl_option options[] = {
              "numbers by their value, then other names by their bytes; --features, --labels and "
              "--splits go by the same names"},
     {.name = "features", AT(TEXT, tables.features), .placeholder = "FILE",
-     .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), or "
-             ".npy with a row for each; vertices may be more than those of the edges"},
+     .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), "
+             "or .npy with a row for each; vertices may be more than those of the edges"},
     {.name = "labels", AT(TEXT, tables.labels), .placeholder = "FILE",
      .help = "lines 'vertex label', a class by number or name, or several columns of 0 and 1; or "
              ".npy; who is not there has none"},

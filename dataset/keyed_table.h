@@ -3,9 +3,9 @@
  * its rows in the order of the vertices, in bounded memory.
  *
  * The columns stand between tabs, commas, semicolons or blanks, by the first line (line_fields.h).
- * A vertex is a number or, where an edge list is renumbered, any name. Lines come in any order, each
- * vertex at most once; lines that begin with # or % are comments, and a first line that can be no
- * row is a heading.
+ * A vertex is a number or, where an edge list is renumbered, any name. Lines come in any order,
+ * each vertex at most once; lines that begin with # or % are comments, and a first line that can be
+ * no row is a heading.
  */
 #ifndef SL_DATASET_KEYED_TABLE_H
 #define SL_DATASET_KEYED_TABLE_H
@@ -25,8 +25,8 @@ struct sl_keyed_table;
 // What a table's rows are.
 struct sl_keyed_kind {
     const char *what; // stage of the progress: "features"
-    // Reads what stands behind the vertex: t->fields.at[1] and the rest of its line, and keeps it by
-    // sl_keyed_table_keep().
+    // Reads what stands behind the vertex: t->fields.at[1] and the rest of its line, and keeps it
+    // by sl_keyed_table_keep().
     int (*parse)(struct sl_keyed_table *t);
     // Whether the first line is a heading: what parse() would refuse in it. NULL: by the vertex.
     bool (*is_heading)(const struct sl_keyed_table *t);

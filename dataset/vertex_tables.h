@@ -4,8 +4,8 @@
  *
  *   features   vertex,number,number,...    of every vertex; (V, D) floats
  *   labels     vertex,label                a class by number or by name, or a number with --task
- *              vertex,0,1,1                regression; several columns are labels of 0 and 1; (V) or
- *                                          (V, C). Empty, nan and -1: without
+ *              vertex,0,1,1                regression; several columns are labels of 0 and 1;
+ *                                          (V) or (V, C). Empty, nan and -1: without
  *   splits     vertex,train|val|test       valid and validation too; (V) of 0, 1, 2, or -1: none
  */
 #ifndef SL_DATASET_VERTEX_TABLES_H

@@ -1,4 +1,4 @@
-"""Vertices with names: from an edge list and tables of text to a trained model's words about them."""
+"""Names of vertices: from an edge list and tables of text to what a trained model says of them."""
 
 import csv
 import json
