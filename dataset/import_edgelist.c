@@ -439,18 +439,20 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
         cJSON_AddStringToObject(source, "heading", e->heading.text);
     if (e->bipartite)
         cJSON_AddNumberToObject(source, "first_side", (double)e->bipartite);
+    if (e->relabel)
+        cJSON_AddStringToObject(source, "vertex_names", "vertex_names.npy");
     sl_vertex_tables_describe(&e->tables, source);
 }
 
-// What an importer holds besides the sort is a part of --memory, which is no more than there is.
+// Names and tables take their part of --memory, which is no more than there is.
 static int begin(struct sl_import *im, struct edgelist *e)
 {
+    const struct sl_vertex_tables *t = &e->tables;
     uint64_t most = sl_device_memory_available() / 4 * 3;
     e->memory_bytes = im->memory_bytes =
         SL_MAX(SL_MIN(im->memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
-    im->memory_held = e->relabel           ? e->memory_bytes / 2
-                      : e->tables.features ? e->memory_bytes / 4
-                                           : 0;
+    bool tables = t->features || t->labels || t->splits;
+    im->memory_held = e->relabel ? e->memory_bytes / 2 : tables ? e->memory_bytes / 4 : 0;
     if (e->relabel)
         SL_TRY(sl_numbering_create(im->making.st.dir, e->memory_bytes, &e->names.numbering));
     return sl_vertex_tables_read_features(&e->tables, im, e->memory_bytes, e->names.numbering);
@@ -519,7 +521,8 @@ static const struct sl_option options[] = {
              "as in 1,3 or user,item,rating; without it all of two or three"},
     {.name = "separator", AT(CHOICE, separator), .choices = separators,
      .help = "between columns; blanks: any run of blanks, tabs, commas and semicolons; auto: comma "
-             "or semicolon where the first line has one, with --columns tab, else blanks"},
+             "or semicolon where the first line has one, with --columns or --relabel tab, else "
+             "blanks"},
     {.name = "undirected", AT(FLAG, undirected), SL_OPTION_GIVEN(edgelist, undirected_given),
      .no_default = true,
      .help = "each line stands for both directions; nothing else is merged (unless given: what a "

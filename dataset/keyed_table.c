@@ -69,7 +69,8 @@ static int find_name(const struct sl_names *names, const unsigned char *key, uin
         const char *name;
         size_t n;
         SL_TRY(sl_names_get(names, middle, &name, &n));
-        int order = sl_name_key_compare(other, sl_name_key(name, n, other), key, n_key);
+        uint32_t n_other = sl_name_key(name, n, other);
+        int order = sl_name_key_compare(other, n_other, key, n_key);
         if (order == 0) {
             *out = middle;
             return SL_OK;

@@ -91,8 +91,9 @@ static int put_name(struct sl_numbering *nb, const char *name, size_t n, uint32_
 {
     unsigned char key[SL_NAME_KEY_BYTES];
     const struct place place = {htobe32(chunk), htobe32(number)};
+    uint32_t n_key = sl_name_key(name, n, key);
     return sl_record_sort_add(nb->names, &(struct sl_record){.key = key,
-                                                             .key_bytes = sl_name_key(name, n, key),
+                                                             .key_bytes = n_key,
                                                              .payload = &place,
                                                              .payload_bytes = sizeof place});
 }

@@ -314,9 +314,10 @@ static int sort_classes(struct sl_vertex_tables *v, struct label_rows *l, uint64
     bool more = true;
     SL_TRY(sl_record_sort_create(l->im->making.st.dir, memory_bytes / 8, &sort));
     int rc = SL_OK;
-    for (uint32_t i = 0; rc == SL_OK && sl_name_table_next(&l->classes, &at, &name, &n); i++)
-        rc = sl_record_sort_add(sort,
-                                &(struct sl_record){key, &i, sl_name_key(name, n, key), sizeof i});
+    for (uint32_t i = 0; rc == SL_OK && sl_name_table_next(&l->classes, &at, &name, &n); i++) {
+        uint32_t n_key = sl_name_key(name, n, key);
+        rc = sl_record_sort_add(sort, &(struct sl_record){key, &i, n_key, sizeof i});
+    }
     if (rc == SL_OK)
         rc = sl_record_sort_finish(sort);
     while (rc == SL_OK && more) {
@@ -544,6 +545,8 @@ void sl_vertex_tables_describe(const struct sl_vertex_tables *v, cJSON *source)
         cJSON_AddStringToObject(source, "labels", base_name(v->labels));
     if (v->splits)
         cJSON_AddStringToObject(source, "splits", base_name(v->splits));
+    if (v->n_class_names)
+        cJSON_AddStringToObject(source, "class_names", "class_names.npy");
 }
 
 void sl_vertex_tables_summarise(const struct sl_vertex_tables *v, struct sl_table *t)

@@ -166,6 +166,8 @@ START_TEST(tables_are_joined_by_name)
     cJSON *source = cJSON_GetObjectItem(sl_metadata_read(in_dir("a")), "source");
     ck_assert(cJSON_GetObjectItem(source, "edges_read")->valueint == 3);
     ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(source, "labels")), "l.tsv");
+    ck_assert(cJSON_HasObjectItem(source, "vertex_names"));
+    ck_assert(cJSON_HasObjectItem(source, "class_names"));
     capture_begin();
     must(RUN(sl_command_inspect, "inspect", in_dir("a")));
     const char *text = capture_end();
