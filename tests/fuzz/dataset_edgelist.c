@@ -1,5 +1,5 @@
-// The lines of an edge list: the first is --columns (empty: not given), comments are a heading, every
-// other one is split into fields, of which the first says what the columns are.
+// The lines of an edge list: the first is --columns (empty: not given), comments are a heading, and
+// every other one is split into fields, of which the first says what the columns are.
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,11 +75,10 @@ static void read_lines(struct sl_import *im, const char *option, const char *p)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct sl_import im;
-    char *text = malloc(n + 2), *option = memchr(data, '\n', n) ? text : NULL;
+    char *text = calloc(1, n + 2), *option = memchr(data, '\n', n) ? text : NULL;
     FUZZ_WANT(text);
     memcpy(text, data, n);
     text[n] = '\n'; // as blocks of text_reader.h end
-    text[n + 1] = '\0';
     for (size_t i = 0; i < n; i++)
         text[i] = text[i] ? text[i] : ' ';
     im = (struct sl_import){.source = "edges"};
