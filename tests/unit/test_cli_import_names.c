@@ -394,6 +394,54 @@ END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
+// What the tables below say of a vertex is a function of its name.
+static void assert_joined(const struct sl_dataset *ds, const struct sl_names *names,
+                          const struct sl_names *classes, uint64_t v)
+{
+    char name[64], class[64];
+    const char *text;
+    size_t n;
+    uint32_t x;
+    const float *row = (const float *)ds->feat + 2 * v;
+    must(sl_names_get(names, v, &text, &n));
+    snprintf(name, sizeof name, "%.*s", (int)n, text);
+    if (sscanf(name, "name %u", &x) == 1) {
+        ck_assert(row[0] == (float)x && row[1] == 0.5f && ds->label[v] == -1);
+    } else if (sscanf(name, "v, %u", &x) == 1) {
+        ck_assert(row[0] == 3 && row[1] == (float)x);
+        must(sl_names_get(classes, (uint64_t)ds->label[v], &text, &n));
+        snprintf(class, sizeof class, "class %u", x % 100);
+        ck_assert(n == strlen(class) && memcmp(text, class, n) == 0);
+    } else {
+        ck_assert_int_eq(sscanf(name, "%u", &x), 1);
+        ck_assert(row[0] == (float)(x / 3) && row[1] == 1 && ds->label[v] == -1);
+    }
+}
+
+static void assert_all_joined(const char *to, uint64_t n)
+{
+    struct sl_dataset ds;
+    struct sl_names names, classes;
+    open_dataset(to, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 3 * n);
+    must(sl_names_open(ds.path, SL_NAMES_VERTEX, ds.n_nodes, &names));
+    must(sl_names_open(ds.path, SL_NAMES_CLASS, 100, &classes));
+    for (uint64_t v = 0; v < ds.n_nodes; v++)
+        assert_joined(&ds, &names, &classes, v);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        for (uint64_t i = 0; i < ds.split[s].n; i++) {
+            const char *text;
+            size_t n_text;
+            must(sl_names_get(&names, ds.split[s].ids[i], &text, &n_text));
+            ck_assert(strncmp(text, "name ", 5) == 0);
+            ck_assert((text[n_text - 1] % 2 == 1) == (s == SL_SPLIT_TRAIN));
+        }
+    ck_assert(ds.split[SL_SPLIT_TRAIN].n == n / 2 && ds.split[SL_SPLIT_TEST].n == n / 2);
+    sl_names_close(&names);
+    sl_names_close(&classes);
+    sl_dataset_close(&ds);
+}
+
 START_TEST(little_memory_makes_the_same_files)
 {
     static const char *const files[] = {
@@ -423,6 +471,7 @@ START_TEST(little_memory_makes_the_same_files)
         snprintf(b, sizeof b, "b/%s", files[i]);
         ck_assert_msg(same_file(a, b), "%s differs", files[i]);
     }
+    assert_all_joined("b", N);
 }
 END_TEST
 
