@@ -206,7 +206,7 @@ static int put_names(struct sl_import *im, struct edgelist *e, const struct sl_f
     SL_TRY(look_at_names(im, e, source, target));
     im->intake.n_read++;
     return sl_numbering_put_edge(e->names.numbering, source->text, source->n, target->text,
-                                 target->n, (float)weight);
+                                 target->n, weight);
 }
 
 static int put_edge(struct sl_import *im, struct edgelist *e, uint64_t source, uint64_t target,

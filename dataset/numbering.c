@@ -19,7 +19,7 @@ enum { BATCH = 8192, NAMES_PER_LOOK = 65536 };
 
 struct edge {
     uint32_t source, destination; // numbers of the chunk's table
-    float weight;
+    double weight;
 };
 
 struct chunk {
@@ -128,7 +128,7 @@ static int flush_edges(struct sl_numbering *nb)
 }
 
 int sl_numbering_put_edge(struct sl_numbering *nb, const char *source, size_t n_source,
-                          const char *destination, size_t n_destination, float weight)
+                          const char *destination, size_t n_destination, double weight)
 {
     struct edge e = {.weight = weight};
     sl_name_table_expect(&nb->table, source, n_source);

@@ -27,7 +27,7 @@ void sl_numbering_destroy(struct sl_numbering *nb); // NULL is fine
 
 // Names of 1 to SL_NAME_MAX_BYTES bytes. SL_EIO, SL_ENOMEM.
 int sl_numbering_put_edge(struct sl_numbering *nb, const char *source, size_t n_source,
-                          const char *destination, size_t n_destination, float weight);
+                          const char *destination, size_t n_destination, double weight);
 // A vertex, with edges or without.
 int sl_numbering_put_vertex(struct sl_numbering *nb, const char *name, size_t n);
 
@@ -39,7 +39,7 @@ int sl_numbering_finish(struct sl_numbering *nb, uint64_t max_names, sl_numberin
 
 // Every edge in the order in which they were put, once, after finish.
 typedef int sl_numbering_edge_fn(void *context, uint32_t source, uint32_t destination,
-                                 float weight);
+                                 double weight);
 int sl_numbering_edges(struct sl_numbering *nb, sl_numbering_edge_fn *take, void *context);
 
 uint64_t sl_numbering_chunks(const struct sl_numbering *nb);

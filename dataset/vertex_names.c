@@ -70,11 +70,11 @@ int sl_vertex_names_finish(struct sl_vertex_names *v, struct sl_import *im, uint
     return rc == SL_OK ? sl_names_open(im->making.st.dir, SL_NAMES_VERTEX, w.n, &v->names) : rc;
 }
 
-static int put_edge(void *context, uint32_t source, uint32_t destination, float weight)
+static int put_edge(void *context, uint32_t source, uint32_t destination, double weight)
 {
     struct sl_import *im = context;
     sl_progress_add(&im->making.progress, 1);
-    return sl_edge_intake_put(&im->intake, source, destination, weight);
+    return sl_edge_intake_put(&im->intake, source, destination, (float)weight);
 }
 
 int sl_vertex_names_put_edges(struct sl_vertex_names *v, struct sl_import *im)

@@ -189,13 +189,13 @@ static int take_name(void *context, uint64_t number, const char *name, size_t n,
     return SL_OK;
 }
 
-static int take_edge(void *context, uint32_t source, uint32_t destination, float weight)
+static int take_edge(void *context, uint32_t source, uint32_t destination, double weight)
 {
     struct world *w = context;
     const uint32_t *wanted = w->edges[w->n_edges_taken];
     ck_assert_uint_eq(source, wanted[0]);
     ck_assert_uint_eq(destination, wanted[1]);
-    ck_assert(weight == (float)w->n_edges_taken++);
+    ck_assert(weight == (double)w->n_edges_taken++);
     return SL_OK;
 }
 
@@ -246,7 +246,7 @@ START_TEST(edges_of_names_are_edges_of_numbers_whatever_the_memory)
         uint32_t s = edges[i][0] = below(i % 2 ? w.n : 1 + w.n / 10), d = edges[i][1] = below(w.n);
         w.in_edges[s] = w.in_edges[d] = true;
         must(sl_numbering_put_edge(nb, w.names[s], strlen(w.names[s]), w.names[d],
-                                   strlen(w.names[d]), (float)i));
+                                   strlen(w.names[d]), i));
     }
     for (uint32_t i = 0; i < w.n; i++) // those without an edge among them
         if (!w.in_edges[i] || i % 3 == 0)
@@ -281,7 +281,7 @@ START_TEST(chunks_may_end_anywhere)
             uint32_t d = edges[i][1] = i < shift ? i : (i - shift) * 2 % w.n + 1;
             w.in_edges[s] = w.in_edges[d] = true;
             must(sl_numbering_put_edge(nb, w.names[s], strlen(w.names[s]), w.names[d],
-                                       strlen(w.names[d]), (float)i));
+                                       strlen(w.names[d]), i));
         }
         must(sl_numbering_finish(nb, UINT32_MAX - 1, take_name, &w));
         must(sl_numbering_edges(nb, take_edge, &w));
