@@ -71,13 +71,13 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
     list_left_out(im, zip);
-    SL_TRY(sl_array_put_edges(im, &edges, SL_EDGES_2_E, ogb->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
     if (im->intake.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num_edges_list): get the data set again",
                        sl_zip_path(zip), im->intake.n_read, ogb->n_edges);
-    SL_TRY(sl_import_finish_edges(im, ogb->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, ogb->n_nodes));
     if (!sl_array_has_member(zip, features.key))
         return SL_OK;
     return sl_array_put_features(im, &features, ogb->n_nodes, false);

@@ -17,6 +17,14 @@ def write_edges(box):
     np.savetxt(box.path("source"), edges, "%d")
 
 
+def write_tables(box):
+    """More names than fit a mebibyte, and more features than the disk has room for."""
+    with open(box.path("source"), "w") as edges, open(box.path("features"), "w") as features:
+        for i in range(30000):
+            edges.write(f"name {i},name {i * 7 % 30000}\n")
+            features.write(f"name {i},{i},0.5\n")
+
+
 def write_graph(box):
     write_dataset(box.path("source"), planted(n=3000, feat_dim=64))
 
@@ -30,6 +38,11 @@ SOURCES = {
     # Their sort has to spill: 60,000 edges are more than fit half of a mebibyte.
     "spill": (write_edges, ["import", "edgelist", "source", "--memory", "1MiB", "--symmetrise"]),
     "edges": (write_edges, ["import", "edgelist", "source"]),
+    "names": (write_tables, ["import", "edgelist", "source", "--memory", "1MiB", "--relabel"]),
+    "tables": (
+        write_tables,
+        ["import", "edgelist", "source", "--memory", "1MiB", "--relabel", "--features", "features"],
+    ),
     "features": (write_arrays, ["import", "npz", "source"]),
     "normalised": (write_arrays, ["import", "npz", "source", "--normalize-features", "--f16"]),
     "igb": (lambda box: write_igb(box, "source"), ["import", "igb", "source"]),

@@ -197,6 +197,21 @@ START_TEST(a_graph_may_be_empty)
 }
 END_TEST
 
+START_TEST(marks_of_encodings_are_known)
+{
+    struct sl_dataset ds;
+    dir_begin();
+    write_text("metadata.json", "\xEF\xBB\xBF{\"num_nodes\": 0, \"num_edges\": 0}");
+    WRITE_I64("indptr.npy", 0);
+    write_list("indices.npy", SL_DTYPE_I32, 0, "");
+    must(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 0, &ds));
+    sl_dataset_close(&ds);
+    write_text("metadata.json", "\xFF\xFE{");
+    ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 0, &ds), SL_EFORMAT);
+    assert_message_has("metadata.json: found UTF-16 text: wanted UTF-8: 'iconv -f UTF-16");
+}
+END_TEST
+
 START_TEST(the_path_is_made_canonical)
 {
     struct sl_dataset a, b;
@@ -517,6 +532,7 @@ int main(void)
     tcase_add_test(t, lists_are_copied_only_where_they_are_wide);
     tcase_add_test(t, the_earlier_order_is_seen);
     tcase_add_test(t, a_graph_may_be_empty);
+    tcase_add_test(t, marks_of_encodings_are_known);
     tcase_add_test(t, the_path_is_made_canonical);
     tcase_add_test(t, second_open_skips_the_pass);
     tcase_add_test(t, the_absence_of_self_loops_is_remembered);
