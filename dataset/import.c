@@ -18,11 +18,14 @@
 enum { MAX_LANES = 8 };
 
 const struct sl_import_format *const sl_import_formats[] = {
-    &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,
-    &sl_import_igb,      &sl_import_npz, &sl_import_graphbolt,
+    &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
+    &sl_import_npz,      &sl_import_graphbolt,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
+const char sl_label_tasks_help[] =
+    "what the labels are; auto: one column classes, several a 0/1 matrix; multiclass of several: "
+    "one-hot classes";
 const char *const sl_duplicate_rules[] = {"first", "sum", "max", "mean", NULL};
 
 int sl_import_init(struct sl_import *im, const struct sl_import_format *format)

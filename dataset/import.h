@@ -28,6 +28,7 @@
 
 // The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
 extern const char *const sl_label_tasks[];
+extern const char sl_label_tasks_help[];
 
 // The choices of --duplicates: enum sl_duplicates from SL_DUPLICATES_FIRST on.
 extern const char *const sl_duplicate_rules[];
@@ -41,6 +42,7 @@ struct sl_import_vertices {
     enum sl_task task;
     uint32_t n_classes;
     uint64_t n_unlabelled;
+    bool one_hot; // of MULTILABEL: every labelled vertex has exactly one
     bool has_split;
     uint64_t n_split[SL_SPLIT_COUNT];
     struct sl_overlaps overlaps; // of the source's own split

@@ -177,7 +177,7 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
     if (strcmp(format, "csv") == 0)
         SL_TRY(read_edges_csv(im, g, path));
     else
-        SL_TRY(sl_array_put_edges(im, &place, SL_EDGES_EITHER, g->n_nodes));
+        SL_TRY(sl_array_put_edges(im, &place, NULL, SL_EDGES_EITHER, g->n_nodes));
     const cJSON *feature;
     cJSON_ArrayForEach(feature, get(graph, "feature_data"))
     {
@@ -410,7 +410,7 @@ static const struct sl_option options[] = {
     {.name = "feature", AT(TEXT, feature), .placeholder = "NAME",
      .help = "which feature of vertices, else the only one or 'feat'"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
-     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+     .help = sl_label_tasks_help},
     {0},
 };
 // clang-format on

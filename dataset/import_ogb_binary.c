@@ -71,7 +71,7 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
     list_left_out(im, zip);
-    SL_TRY(sl_array_put_edges(im, &edges, SL_EDGES_2_E, ogb->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
     if (im->intake.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
