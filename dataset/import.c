@@ -19,7 +19,7 @@ enum { MAX_LANES = 8 };
 
 const struct sl_import_format *const sl_import_formats[] = {
     &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
-    &sl_import_npz,      &sl_import_graphbolt,
+    &sl_import_npz,      &sl_import_pyg, &sl_import_graphbolt,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};

@@ -89,7 +89,7 @@ struct sl_import_format {
 };
 
 extern const struct sl_import_format sl_import_edgelist, sl_import_graphbolt, sl_import_igb,
-    sl_import_mtx, sl_import_npz, sl_import_ogb;
+    sl_import_mtx, sl_import_npz, sl_import_ogb, sl_import_pyg;
 extern const struct sl_import_format *const sl_import_formats[];
 extern const size_t sl_import_n_formats;
 

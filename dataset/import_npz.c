@@ -185,8 +185,10 @@ static int read_npz(struct sl_import *im, void *context)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found the arrays %s: wanted adj_indptr and its like "
                        "(gnn-benchmark), or what scipy.sparse.save_npz writes (format, shape, "
-                       "...)",
-                       im->source, im->left_out[0] ? im->left_out : "(none)");
+                       "...)%s",
+                       im->source, im->left_out[0] ? im->left_out : "(none)",
+                       has(npz, "edge_index") ? ": with edge_index it is for sluice import pyg"
+                                              : "");
     }
     return sl_import_finish_vertices(im, npz->n_nodes);
 }
