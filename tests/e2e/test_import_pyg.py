@@ -1,5 +1,6 @@
 """`sluice import pyg`: the tensors of PyTorch Geometric's Data, as .npz or as a folder of .npy."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import numpy as np
 from harness import ROOT, Skip, cases, read_json
 from test_bad_input import refused
 from test_data_tools import check_dataset, leftovers
+from test_predict import write_tensors
 
 N, E = 40, 200
 
@@ -196,6 +198,14 @@ def test_npz_points_here(box):
     refused(box, box.sluice("import", "npz", "graph.npz", "--out", "made"), "sluice import pyg")
 
 
+def run_pyg(box, program):
+    """Python with PyTorch Geometric, in the box."""
+    python = os.environ.get("SLUICE_TEST_PYG", "python3")
+    if subprocess.run([python, "-c", "import torch_geometric"], capture_output=True).returncode:
+        raise Skip(f"{python} has no torch_geometric (SLUICE_TEST_PYG names one that has)")
+    subprocess.run([python, "-c", program], cwd=box.folder, check=True)
+
+
 BEFORE = """
 import torch_geometric
 from torch_geometric.transforms import RandomNodeSplit
@@ -214,13 +224,10 @@ np.savez("wanted.npz", sums=sums.numpy(), test=data.test_mask.nonzero()[:, 0].nu
 
 def test_what_pytorch_geometric_writes(box):
     """The lines of Python in dataset/README.md, and the sums over neighbours that PyG has."""
-    python = os.environ.get("SLUICE_TEST_PYG", "python3")
-    if subprocess.run([python, "-c", "import torch_geometric"], capture_output=True).returncode:
-        raise Skip(f"{python} has no torch_geometric (SLUICE_TEST_PYG names one that has)")
     with open(f"{ROOT}/dataset/README.md", encoding="utf-8") as file:
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
     (lines,) = [block for block in blocks if "torch" in block]
-    subprocess.run([python, "-c", BEFORE + lines + AFTER], cwd=box.folder, check=True)
+    run_pyg(box, BEFORE + lines + AFTER)
     box.sluice("import", "pyg", "mine.npz", "--weights", "--out", "made").ok()
     _, made = check_dataset(box.path("made"))
     wanted = np.load(box.path("wanted.npz"))
@@ -230,3 +237,64 @@ def test_what_pytorch_geometric_writes(box):
     np.testing.assert_allclose(sums, wanted["sums"], atol=1e-4)
     assert made["test_idx"].tolist() == wanted["test"].tolist()
     assert (made["node_label"] == wanted["y"]).all()
+
+
+# model of the job; what makes PyTorch Geometric's class the same; what makes it another one
+UNTOLD = {
+    "layer-norm": ({"kind": "graphsage", "norm": "layer"}, "norm_kwargs=dict(mode='node')", ""),
+    "act_first": ({"kind": "gcn", "norm": "batch"}, "norm='batch'", "norm='batch', act_first=True"),
+    "normalize": ({"kind": "graphsage"}, "", "normalize=True"),
+    "aggr": ({"kind": "graphsage"}, "", "aggr='sum'"),
+    "degrees": ({"kind": "gcn"}, "", "normalize=False"),
+    "slope": ({"kind": "gat"}, "", "negative_slope=0.5"),
+    "slope-of-v2": ({"kind": "gatv2"}, "v2=True", "v2=True, negative_slope=0.5"),
+    "act": ({"kind": "gin"}, "norm='batch'", "norm='batch', act='elu'"),
+}
+MODELS = """
+import json, numpy as np, torch, torch_geometric
+from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE
+torch.manual_seed(4)
+graph = dict(np.load("graph.npz"))
+x, edges = torch.from_numpy(graph["x"]), torch.from_numpy(graph["edge_index"])
+classes = {"graphsage": GraphSAGE, "gcn": GCN, "gat": GAT, "gatv2": GAT, "gin": GIN}
+made = {}
+for name, (job, *arguments) in json.load(open("untold.json")).items():
+    layer = {"norm": "layer"} if job.get("norm") == "layer" else {}
+    same, other = (
+        classes[job["kind"]](5, 8, 2, 3, **layer, **eval(f"dict({a})")).eval() for a in arguments
+    )
+    state = same.state_dict()
+    for key, tensor in state.items():
+        if "norm" in key and tensor.is_floating_point():
+            state[key] = torch.rand_like(tensor) + 0.5
+    for kind, model in ("same", same), ("other", other):
+        model.load_state_dict(state)
+        made[f"{name}/{kind}"] = model(x, edges).detach().numpy()
+    made.update({f"{name}/state/{key}": tensor.numpy() for key, tensor in state.items()})
+np.savez("made.npz", **made)
+"""
+
+
+def test_what_tensors_of_pytorch_geometric_do_not_tell(box):
+    """Each fits the job's model by names and shapes, and --check finds the one that is another."""
+    import_pyg(box, graph(edge_index=np.unique(graph()["edge_index"], axis=1))).ok()
+    with open(box.path("untold.json"), "w", encoding="utf-8") as file:
+        json.dump(UNTOLD, file)
+    run_pyg(box, MODELS)
+    made = dict(np.load(box.path("made.npz")))
+    job_of_two = {"dataset": "made", "output": "run", "sampler": {"fanout": [5, 5]}}
+    for name, (model, _, _) in UNTOLD.items():
+        begin = f"{name}/state/"
+        tensors = {k[len(begin) :]: v for k, v in made.items() if k.startswith(begin)}
+        floats = {k: v for k, v in tensors.items() if v.dtype == np.float32}
+        file = write_tensors(box.path(f"{name}.safetensors"), floats)
+        model = {"layers": 2, "hidden": 8, **({"heads": 1} if "slope" in name else {}), **model}
+        with open(box.path("job.json"), "w", encoding="utf-8") as job:
+            json.dump({**job_of_two, "model": model}, job)
+        for kind, rc in ("same", 0), ("other", 1):
+            np.save(box.path("logits.npy"), made[f"{name}/{kind}"])
+            result = box.sluice(
+                "import-weights", file, "--job", "job.json", "--out", f"{name}-{kind}",
+                "--check", "logits.npy",
+            )  # fmt: skip
+            assert result.rc == rc, f"{name}, {kind}: {result}"
