@@ -417,7 +417,7 @@ uint64_t sl_safetensor_count(const struct sl_safetensor *t)
 
 char *sl_safetensor_place(const struct sl_safetensor *t, uint64_t element, char text[96])
 {
-    uint64_t index[SL_SAFETENSORS_MAX_DIMS];
+    uint64_t index[SL_SAFETENSORS_MAX_DIMS] = {0};
     size_t n = 0;
     for (int i = t->ndim - 1; i >= 0; i--) {
         index[i] = element % t->shape[i];
