@@ -57,7 +57,12 @@ static const struct sl_option split_options[] = {
 static const struct sl_option sort_options[] = {
     {.name = "seed", AT(UINT, seed), .placeholder = "N", .help = "of --split"},
     {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
-     .max = 1e15, .help = "for sorting edges; what does not fit is spilled beside DIR"},
+     .max = 1e15, .help = "for sorting edges and names; what does not fit is spilled beside DIR"},
+    {0},
+};
+static const struct sl_option weight_options[] = {
+    {.name = "weights", AT(FLAG, weights), SL_OPTION_GIVEN(sl_import, weights_given),
+     .help = "store the source's values as weights of edges; given, even where all are 1"},
     {0},
 };
 static const struct sl_option none[] = {{0}}, feature_options[] = {
@@ -83,6 +88,7 @@ static struct sl_command command_of(const struct sl_import_format *f, char name[
         .operands = {{f->source, offsetof(struct request, import.source)}},
         .options = {{sl_dataset_command_place, offsetof(struct request, import.making)},
                     {edge_options, at},
+                    {f->has_weights ? weight_options : none, at},
                     {f->split ? f->split : split_options, at},
                     {sort_options, at},
                     {sl_dataset_command_quiet, offsetof(struct request, import.making)},

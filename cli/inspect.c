@@ -12,8 +12,10 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "common/data/dataset.h"
 #include "common/data/features_kind.h"
+#include "common/data/names.h"
 #include "common/data/dataset_files.h"
 #include "common/data/npy.h"
 #include "common/data/overlap.h"
@@ -46,7 +48,8 @@ struct inspection {
     uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
-    struct sl_overlaps overlaps; // of a data set that says that there may be some
+    struct sl_overlaps overlaps;               // of a data set that says that there may be some
+    struct sl_names vertex_names, class_names; // n 0: it has none
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -132,6 +135,30 @@ static void show_file(void *to, const char *name, uint64_t bytes)
     sl_table_row(to, "  %s|%s", name, sl_units_bytes(a, bytes));
 }
 
+static int open_names(const struct sl_dataset *ds, const char *what, uint64_t n,
+                      struct sl_names *out)
+{
+    int rc = n ? sl_names_open(ds->path, what, n, out) : SL_ENOENT;
+    return rc == SL_ENOENT ? SL_OK : rc < 0 ? rc : sl_names_check(out);
+}
+
+// The first and the last of the names.
+static void show_names(struct sl_table *t, const char *row, const struct sl_names *names)
+{
+    char shown[2][48];
+    for (int i = 0; i < 2 && names->n; i++) {
+        const char *text = "";
+        size_t n = 0;
+        sl_names_get(names, i ? names->n - 1 : 0, &text, &n); // was checked
+        snprintf(shown[i], sizeof shown[i], "%.*s", (int)SL_MIN(n, sizeof shown[i] - 1), text);
+        for (char *p = shown[i]; *p; p++)
+            *p = *p == '|' ? '?' : *p;
+        sl_utf8_clean(shown[i]);
+    }
+    if (names->n)
+        sl_table_row(t, "%s|from '%s' to '%s'", row, shown[0], shown[1]);
+}
+
 static uint64_t feature_bytes(const struct sl_dataset *ds)
 {
     return ds->feat ? sl_features_bytes(ds) : 0;
@@ -179,6 +206,8 @@ static void print_overview(const struct inspection *in)
         sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
                      split_names[in->overlaps.pair[i].a], split_names[in->overlaps.pair[i].b],
                      sl_overlap_text(&in->overlaps.pair[i].of, text));
+    show_names(&t, "vertex names", &in->vertex_names);
+    show_names(&t, "class names", &in->class_names);
     if (ds->vertex_map)
         sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
     sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
@@ -270,6 +299,8 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddBoolToObject(root, "validated_now", ds->validated_now);
     cJSON_AddNumberToObject(root, "feature_bytes_checked", (double)ds->feat_checked);
     cJSON_AddBoolToObject(root, "reordered", ds->vertex_map != NULL);
+    cJSON_AddBoolToObject(root, "vertex_names", in->vertex_names.n > 0);
+    cJSON_AddBoolToObject(root, "class_names", in->class_names.n > 0);
     cJSON_AddNumberToObject(root, "open_seconds", in->open_seconds);
     cJSON_AddNumberToObject(root, "num_nodes", (double)ds->n_nodes);
     cJSON_AddNumberToObject(root, "num_edges", (double)ds->n_edges);
@@ -326,6 +357,8 @@ static int inspect(void *state)
     SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY,
                                  in->full ? SL_CHECK_FULL : SL_CHECK_CACHED, false, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
+    SL_TRY(open_names(&in->ds, SL_NAMES_VERTEX, in->ds.n_nodes, &in->vertex_names));
+    SL_TRY(open_names(&in->ds, SL_NAMES_CLASS, in->ds.n_classes, &in->class_names));
     count_degrees(in);
     count_weights(in);
     SL_TRY(find_overlaps(in));
@@ -344,6 +377,8 @@ static void release(void *state)
 {
     struct inspection *in = state;
     sl_dataset_close(&in->ds);
+    sl_names_close(&in->vertex_names);
+    sl_names_close(&in->class_names);
     sl_label_summary_fini(&in->labels);
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/base/open_file.h"
+#include "common/base/utf8.h"
 
 int sl_json_file_read(const char *path, size_t bytes_max, cJSON **out)
 {
@@ -19,6 +20,9 @@ int sl_json_file_read(const char *path, size_t bytes_max, cJSON **out)
                              "'%s'", path);
     int rc = sl_read_whole_file(fd, path, bytes_max, &text, &n);
     close(fd);
+    char why[SL_UTF8_WHY_BYTES];
+    if (rc == SL_OK && sl_utf8_is_other(text, n, why))
+        rc = sl_fail(SL_EFORMAT, "'%s': %s", path, why);
     if (rc == SL_OK && !(*out = cJSON_ParseWithLength(text, n)))
         rc = sl_fail(SL_EFORMAT, "'%s' is not JSON", path);
     free(text);

@@ -6,6 +6,7 @@
  * vertices, and how good it was where the data set has labels.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
@@ -21,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/model_child.h"
 #include "cli/output.h"
+#include "cli/prediction_csv.h"
 #include "cli/prediction_device.h"
 #include "cli/prediction_score.h"
 #include "common/text/progress.h"
@@ -30,6 +32,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/data/names.h"
 #include "config/config.h"
 
 struct options {
@@ -37,22 +40,29 @@ struct options {
     int set; // enum prediction_set
     uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
-    bool classes, probabilities, best, last, force, quiet;
+    bool classes, probabilities, names, best, last, force, quiet;
     int output; // enum sl_output
 };
 
 static const char *const set_names[] = {"train", "val", "test", "all", NULL};
 enum { SET_ALL = 3 };
 
+// The files that --out may name, by how the name ends.
+static const char npy_ending[] = ".npy", csv_ending[] = ".csv";
+
 struct prediction {
     struct options o;
-    bool embeds;
+    bool embeds, csv;
+    // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
+    char rows_path[PATH_MAX];
+    int rows_fd; // that file without a name; -1: none
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
     char *job;               // JSON
     struct sl_prediction_device device;
     struct sl_config config;
     struct sl_dataset dataset;
+    struct sl_names vertex_names, class_names; // of --names; n 0: there are none
     struct sl_model_child child;
     struct sl_params params;
     float *values;
@@ -108,6 +118,33 @@ static int choose_weights(struct prediction *p)
     return SL_OK;
 }
 
+static bool ends_in(const char *name, const char *ending)
+{
+    size_t n = strlen(name), tail = strlen(ending);
+    return n > tail && strcmp(name + n - tail, ending) == 0;
+}
+
+// --out says by its ending what is written. The child writes .npy in any case.
+static int check_out(struct prediction *p)
+{
+    const char *out = p->o.out, *slash = strrchr(out, '/');
+    const int n_dir = slash ? (int)(slash - out) + 1 : 0;
+    p->csv = ends_in(out, csv_ending);
+    if (!p->csv && !ends_in(out, npy_ending))
+        return sl_fail(SL_EINVAL,
+                       "%s --out '%s': found a name that ends otherwise, wanted FILE%s (for NumPy) "
+                       "or FILE%s (text)",
+                       command_name(p), out, npy_ending, csv_ending);
+    SL_TRY(sl_rundir_check_file(out, "--out"));
+    const char *base = out + n_dir;
+    int n = p->csv ? snprintf(p->rows_path, sizeof p->rows_path, "%.*s.%s.%ld.rows", n_dir, out,
+                              base, (long)getpid())
+                   : snprintf(p->rows_path, sizeof p->rows_path, "%s", out);
+    return n < (int)sizeof p->rows_path
+               ? SL_OK
+               : sl_fail(SL_EINVAL, "%s --out '%s': the name is too long", command_name(p), out);
+}
+
 static int check_options(struct prediction *p)
 {
     const struct options *o = &p->o;
@@ -125,7 +162,12 @@ static int check_options(struct prediction *p)
                        "%s: '%s' is no run directory: it has no config.json: wanted what `sluice "
                        "run` or `sluice import-weights` made",
                        name, o->run);
-    SL_TRY(sl_rundir_check_file(o->out, "--out"));
+    SL_TRY(check_out(p));
+    if (o->names && !p->csv)
+        return sl_fail(SL_EINVAL,
+                       "%s --names --out '%s': an array has no place for names: wanted FILE%s, or "
+                       "no --names (the data set's vertex_names.npy has them)",
+                       name, o->out, csv_ending);
     if (exists(o->out) && !o->force)
         return sl_fail(SL_EEXIST, "%s: '%s' exists: name another file or give --force", name,
                        o->out);
@@ -183,6 +225,35 @@ static int open_job(struct prediction *p)
     return rc;
 }
 
+// Names of vertices, of classes, or of both.
+static int open_names(struct prediction *p)
+{
+    const struct sl_dataset *ds = &p->dataset;
+    if (!p->o.names)
+        return SL_OK;
+    int rc = sl_names_open(ds->path, SL_NAMES_VERTEX, ds->n_nodes, &p->vertex_names);
+    if (rc < 0 && rc != SL_ENOENT)
+        return rc;
+    bool none = rc == SL_ENOENT;
+    rc = ds->n_classes ? sl_names_open(ds->path, SL_NAMES_CLASS, ds->n_classes, &p->class_names)
+                       : SL_ENOENT;
+    if (rc < 0 && rc != SL_ENOENT)
+        return rc;
+    if (none && rc == SL_ENOENT)
+        return sl_fail(SL_ENOENT,
+                       "%s --names: data set '%s' has no names (vertex_names.npy): import it with "
+                       "--relabel, or leave --names out",
+                       command_name(p), ds->path);
+    return SL_OK;
+}
+
+// Rows are of the ids from before a reordering, and so are names.
+static int name_vertex(void *ctx, uint64_t vertex, const char **text, size_t *n)
+{
+    const struct prediction *p = ctx;
+    return sl_names_get(&p->vertex_names, vertex, text, n);
+}
+
 // ---- the child ----------------------------------------------------------------------------------
 
 // What the child is told on its command line.
@@ -211,7 +282,7 @@ static int start_child(struct prediction *p)
     char out[4200];
     struct words w = {.word = {"--predict"}, .n = 1};
     snprintf(out, sizeof out, "%s", o->out);
-    add_text(&w, "--out", o->out);
+    add_text(&w, "--out", p->rows_path);
     add_text(&w, "--kind",
              p->embeds          ? "hidden"
              : o->classes       ? "classes"
@@ -280,6 +351,41 @@ static int follow_child(struct prediction *p)
     }
 }
 
+// ---- text ---------------------------------------------------------------------------------------
+
+// The rows are there, and only to be read: whatever happens from here on, nothing of them is left.
+static int hide_rows(struct prediction *p)
+{
+    if (!p->csv)
+        return SL_OK;
+    p->rows_fd = open(p->rows_path, O_RDONLY | O_CLOEXEC);
+    if (p->rows_fd < 0)
+        return sl_fail_errno(SL_EIO, errno, "%s", p->rows_path);
+    unlink(p->rows_path);
+    snprintf(p->rows_path, sizeof p->rows_path, "/proc/self/fd/%d", p->rows_fd);
+    return SL_OK;
+}
+
+static int write_csv(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    const struct sl_prediction_csv csv = {
+        .rows = p->rows_path,
+        .column = p->embeds          ? "hidden"
+                  : o->classes       ? "class"
+                  : o->probabilities ? "probability"
+                                     : "output",
+        .list = o->nodes || o->set == SET_ALL ? NULL : &p->dataset.split[o->set],
+        .vertex_map = p->dataset.vertex_map,
+        .nodes = o->nodes,
+        .name = p->vertex_names.n ? name_vertex : NULL,
+        .name_ctx = p,
+        .classes = p->class_names.n && !p->embeds ? &p->class_names : NULL,
+        .progress = &p->progress,
+    };
+    return p->csv ? sl_prediction_csv_write(&csv, o->out) : SL_OK;
+}
+
 // ---- the summary --------------------------------------------------------------------------------
 
 static int judge(struct prediction *p)
@@ -290,7 +396,7 @@ static int judge(struct prediction *p)
     enum sl_prediction_kind kind = o->classes         ? SL_PREDICTION_CLASSES
                                    : o->probabilities ? SL_PREDICTION_PROBABILITIES
                                                       : SL_PREDICTION_LOGITS;
-    return sl_prediction_score(&p->score, &p->dataset, o->out, kind,
+    return sl_prediction_score(&p->score, &p->dataset, p->rows_path, kind,
                                o->set == SET_ALL ? SL_SPLIT_COUNT : (enum sl_split)o->set);
 }
 
@@ -384,6 +490,7 @@ static int predict(void *state)
     if (p->o.threads == 0)
         p->o.threads = (uint64_t)sl_threads_default();
     SL_TRY(open_job(p));
+    SL_TRY(open_names(p));
     SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
                                        &p->device));
     if (p->device.note[0] && !p->o.quiet)
@@ -393,6 +500,11 @@ static int predict(void *state)
     SL_TRY(start_child(p));
     SL_TRY(hand_over_params(p));
     SL_TRY(follow_child(p));
+    SL_TRY(hide_rows(p));
+    int rc = write_csv(p);
+    if (rc < 0)
+        sl_progress_clear(&p->progress);
+    SL_TRY(rc);
     sl_progress_end(&p->progress);
     SL_TRY(judge(p));
     if (p->o.output == SL_OUTPUT_JSON)
@@ -408,6 +520,7 @@ static int init(const struct sl_command *c, void *state)
     p->embeds = c == &sl_command_embed;
     p->o.set = SET_ALL;
     p->o.chunk = 65536;
+    p->rows_fd = -1;
     return SL_OK;
 }
 
@@ -415,8 +528,14 @@ static void release(void *state)
 {
     struct prediction *p = state;
     sl_model_child_end(&p->child);
+    if (p->rows_fd >= 0)
+        close(p->rows_fd);
+    else if (p->csv)
+        unlink(p->rows_path); // interrupted just before it lost its name
     sl_params_fini(&p->params);
     sl_dataset_close(&p->dataset);
+    sl_names_close(&p->vertex_names);
+    sl_names_close(&p->class_names);
     free(p->values);
     free(p->job);
 }
@@ -425,10 +544,14 @@ static void release(void *state)
 #define GIVEN(field)    SL_OPTION_GIVEN(prediction, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy", .required = true,
-     .help = "where the rows go; appears whole or not at all"},
+    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy|FILE.csv", .required = true,
+     .help = "where the rows go, an array or text by the name's ending (a heading, then the vertex "
+             "and its values); appears whole or not at all"},
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
+    {.name = "names", AT(FLAG, o.names),
+     .help = "in FILE.csv names of vertices and classes in place of numbers, where the data set "
+             "has them (import edgelist --relabel)"},
     {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
      .help = "these vertices, in this order (int32 or int64)"},
     {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",
@@ -480,10 +603,11 @@ const struct sl_command sl_command_predict = {
     .name = "predict",
     .help = "apply a run's model to a graph: outputs, classes or probabilities",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-             "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
+             "a row of outputs (float32) for each vertex, as .npy or .csv. Where few vertices are "
+             "asked for, "
              "only those that they depend on are computed.",
     .example = "sluice predict runs/products --out logits.npy\n"
-               "sluice predict runs/products --out classes.npy --classes --set test",
+               "sluice predict runs/products --out classes.csv --classes --set test",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},
     .options = {{options}, {predict_options}},
     .bytes = sizeof(struct prediction),
@@ -496,7 +620,7 @@ const struct sl_command sl_command_embed = {
     .name = "embed",
     .help = "apply a run's model to a graph: a hidden layer's output",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-             "what a hidden layer gives (after its activation) for each vertex.",
+             "what a hidden layer gives (after its activation) for each vertex, as .npy or .csv.",
     .example = "sluice embed runs/products --out hidden.npy\n"
                "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},

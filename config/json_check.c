@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
+
 enum { MAX_DEPTH = 32, MAX_NUMBER_CHARS = 60 };
 
 enum expect {
@@ -267,10 +269,10 @@ bool sl_json_check(const char *text, size_t bytes, struct sl_json_fault *out)
     int depth = 0;
     enum expect expect = EXPECT_VALUE;
 
-    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { // cJSON skips this mark as well
-        s.text += 3;
-        s.at += 3;
-    }
+    char why[SL_UTF8_WHY_BYTES];
+    if (sl_utf8_is_other(text, bytes, why))
+        return fault(&s, s.text, "%s", why);
+    s.at = s.text += sl_utf8_mark(text, bytes); // cJSON skips it as well
     for (;;) {
         skip_blanks(&s);
         unsigned char c = s.at < s.end ? *s.at : 0;

@@ -63,18 +63,56 @@ static int open_lanes(const struct sl_import *im, const struct sl_array_place *a
     return b ? sl_array_open(b, &l->b) : SL_OK;
 }
 
+// Whether all of the array is 1.
+static int find_units(const struct sl_array_place *place, bool *units)
+{
+    struct sl_array_reader *r;
+    double *x = malloc(BATCH * sizeof *x);
+    if (!x)
+        return sl_fail(SL_ENOMEM, "import: no memory");
+    int rc = sl_array_open(place, &r);
+    *units = rc == SL_OK;
+    while (rc == SL_OK && *units && sl_array_left(r)) {
+        uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)BATCH);
+        rc = sl_array_read_doubles(r, n, x);
+        for (uint64_t i = 0; i < n && rc == SL_OK && *units; i++)
+            *units = x[i] == 1;
+    }
+    sl_array_close(r);
+    free(x);
+    return rc;
+}
+
+// Weights that are all 1, as in a matrix of who knows whom, are none, known before the edges are
+// sorted; only sums of them would be more.
 static int open_weights(struct sl_import *im, const struct sl_array_place *place, uint64_t n,
                         struct sl_array_reader **out)
 {
     if (!im->intake.weighted || !is_given(place))
         return SL_OK;
-    SL_TRY(sl_array_open(place, out));
+    int rc = sl_array_open(place, out);
+    if (rc == SL_EUNSUPPORTED || rc == SL_EFORMAT) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", sl_error_message());
+        return sl_fail(rc, "%s (--no-weights reads none)", why);
+    }
+    SL_TRY(rc);
     const struct sl_npy_header *h = sl_array_header(*out);
-    if ((h->ndim == 1 || (h->ndim == 2 && h->shape[1] == 1)) && h->shape[0] == n)
-        return SL_OK;
-    char wanted[64];
-    snprintf(wanted, sizeof wanted, "(%" PRIu64 ",), a weight for each edge", n);
-    return fail_shape(*out, wanted);
+    if ((h->ndim != 1 && (h->ndim != 2 || h->shape[1] != 1)) || h->shape[0] != n) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "(%" PRIu64 ",), a weight for each edge", n);
+        return fail_shape(*out, wanted);
+    }
+    bool units = false;
+    if (!im->weights_given && !im->duplicates_given)
+        SL_TRY(find_units(place, &units));
+    if (units) {
+        im->unit_weights = true;
+        im->intake.weighted = false;
+        sl_array_close(*out);
+        *out = NULL;
+    }
+    return SL_OK;
 }
 
 static int fail_vertex(const struct sl_array_reader *r, uint64_t element, int64_t found,
@@ -94,7 +132,8 @@ static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, float *
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "import %s: element %" PRIu64
-                   ": found %g: wanted a weight from 0 to " SL_FLOAT32_LARGEST " (float32)",
+                   ": found %g: wanted a weight from 0 to " SL_FLOAT32_LARGEST
+                   " (float32; --no-weights reads none)",
                    sl_array_name(l->w), first + i, l->weight[i]);
 }
 

@@ -31,6 +31,7 @@ struct csc {
 static int put_edge(struct csc *c, uint32_t source, float weight)
 {
     c->summary->n_edges++;
+    c->summary->has_weights |= c->weight && weight != 1;
     SL_TRY(sl_npy_writer_append_id(c->indices, source));
     return c->weight ? sl_npy_writer_append(c->weight, &weight, sizeof weight) : SL_OK;
 }
@@ -132,10 +133,6 @@ static int end_edge(struct csc *c)
                        "edge %" PRIu32 " -> %" PRIu32 ": its weights are %g together: wanted at "
                        "most float32's %g",
                        source, row, weight, (double)FLT_MAX);
-    if (plan->map) {
-        row = sl_id_map_rank(plan->map, row);
-        source = sl_id_map_rank(plan->map, source);
-    }
     if (row >= c->next_row)
         SL_TRY(open_rows(c, row));
     if (plan->add_self_loops)

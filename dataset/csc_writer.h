@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "dataset/edge_sort.h"
-#include "dataset/id_map.h"
 #include "common/text/progress.h"
 #include "dataset/staging.h"
 
@@ -19,6 +18,7 @@ struct sl_csc_summary {
     uint64_t max_degree;   // in-degree
     uint64_t n_isolated;   // vertices without in-edges
     uint64_t n_loops_added;
+    bool has_weights; // one that is not 1
 };
 
 // What becomes of equal edges: all are kept, or they become one, whose weight is the first of them
@@ -35,9 +35,8 @@ enum sl_duplicates {
 struct sl_csc_plan {
     uint64_t n_nodes;
     enum sl_duplicates duplicates;
-    const struct sl_id_map *map; // renumbers both ends, keeping their order; or NULL
-    bool add_self_loops;         // an edge of weight 1 from every vertex to itself that has none
-    bool weighted;               // write edge_weight.npy: the sort's weights,
+    bool add_self_loops; // an edge of weight 1 from every vertex to itself that has none
+    bool weighted;       // write edge_weight.npy: the sort's weights,
     // or, where this is set, a function of an edge's ends.
     float (*weight)(const void *context, uint32_t source, uint32_t destination);
     const void *context;

@@ -8,11 +8,22 @@
 #include "common/base/interrupt.h"
 #include "dataset/line_scan.h"
 
+static int fail(const struct sl_csv *c, const char *excerpt, const char *wanted)
+{
+    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", c->path,
+                   c->line, excerpt, wanted);
+}
+
 int sl_csv_fail(const struct sl_csv *c, const char *found, const char *wanted)
 {
     char text[64];
-    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", c->path,
-                   c->line, sl_line_excerpt(found, text, sizeof text), wanted);
+    return fail(c, sl_line_excerpt(found, text, sizeof text), wanted);
+}
+
+int sl_csv_fail_field(const struct sl_csv *c, const struct sl_field *found, const char *wanted)
+{
+    char text[64];
+    return fail(c, sl_line_excerpt_of(found->text, found->n, text, sizeof text), wanted);
 }
 
 int sl_csv_read(struct sl_csv *c, const char *what, int (*parse)(struct sl_csv *c, const char **p))

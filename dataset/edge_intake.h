@@ -1,7 +1,7 @@
 /*
  * edge_intake.h - edges as an importer reads them, on their way to the sort.
  *
- * Applies what every importer offers: reverse edges, self-loops, renumbering; counts what it saw
+ * Applies what every importer offers: reverse edges, self-loops; counts what it saw
  * and dropped. One thread.
  */
 #ifndef SL_DATASET_EDGE_INTAKE_H
@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "dataset/edge_sort.h"
-#include "dataset/id_map.h"
 
 enum { SL_INTAKE_BATCH = 8192 };
 
@@ -21,7 +20,6 @@ struct sl_edge_intake {
     // Set before the first edge.
     struct sl_edge_sort *sort;
     int n_lanes; // of the sort; batches go to each in turn, so that several threads sort at the end
-    struct sl_id_map *map; // collects the ids that occur; NULL = ids are kept
     bool weighted;
     bool both_ways;  // also the reverse of each edge; a self-loop has none,
     bool twin_loops; // unless this is set: then it is there twice
@@ -49,13 +47,6 @@ static inline int sl_edge_intake_put(struct sl_edge_intake *in, uint32_t source,
     in->n_read++;
     in->n_self_loops += loop;
     in->max_id = larger > in->max_id ? larger : in->max_id;
-    if (in->map) {
-        int rc = sl_id_map_add(in->map, source);
-        if (rc == 0)
-            rc = sl_id_map_add(in->map, destination);
-        if (rc < 0)
-            return rc;
-    }
     if (loop && in->drop_self_loops)
         return 0;
     in->keys[in->n] = sl_edge_key(source, destination);

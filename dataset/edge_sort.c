@@ -19,21 +19,14 @@
  * more runs than can be merged at once, groups of neighbours are merged into longer runs first,
  * which keeps that order. UINT64_MAX is never a key (vertex ids are below 2^32 - 1): it marks an
  * exhausted source.
- *
- * Failure: the spill file is unlinked as soon as it exists, so nothing stays behind, also after a
- * SIGKILL.
  */
 #include "dataset/edge_sort.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -41,6 +34,7 @@
 #include "common/base/mempool.h"
 #include "common/base/threads.h"
 #include "dataset/radix_sort.h"
+#include "dataset/spill.h"
 #include "common/text/units.h"
 
 enum {
@@ -81,7 +75,6 @@ struct merge {
 };
 
 struct sl_edge_sort {
-    char *dir;
     uint64_t memory_bytes;
     bool weighted;
     int n_lanes;
@@ -90,9 +83,8 @@ struct sl_edge_sort {
     void *lane_memory;
     size_t lane_memory_bytes;
 
-    pthread_mutex_t lock; // guards fd's creation, file_bytes, runs
-    int fd;
-    uint64_t file_bytes;
+    pthread_mutex_t lock; // guards reservations in the file, and runs
+    struct sl_spill spill;
     struct run *runs;
     size_t n_runs, runs_capacity;
 
@@ -131,14 +123,13 @@ int sl_edge_sort_create(const char *dir, uint64_t memory_bytes, int n_lanes, boo
     if (!s)
         return sl_fail(SL_ENOMEM, "sort edges: no memory");
     pthread_mutex_init(&s->lock, NULL);
-    s->fd = -1;
     // A bound that the machine (or a container) cannot hold would end in the OOM killer; sorting
     // with less gives the same result.
     uint64_t most = sl_device_memory_available() / 4 * 3;
     s->memory_bytes = SL_MAX(SL_MIN(memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
     s->weighted = weighted;
     s->n_lanes = n_lanes;
-    s->dir = strdup(dir);
+    int rc = sl_spill_init(&s->spill, dir, "sort edges");
     s->lanes = calloc((size_t)n_lanes, sizeof *s->lanes);
 
     // Multiples of 16 edges keep every array aligned to a cache line.
@@ -146,7 +137,7 @@ int sl_edge_sort_create(const char *dir, uint64_t memory_bytes, int n_lanes, boo
     s->lane_capacity = SL_MAX(per_lane / (2 * edge_bytes(weighted)), (size_t)256) / 16 * 16;
     s->lane_memory_bytes = s->lane_capacity * 2 * edge_bytes(weighted) * (size_t)n_lanes;
     s->lane_memory = sl_pages_alloc(s->lane_memory_bytes);
-    if (!s->dir || !s->lanes || !s->lane_memory) {
+    if (rc < 0 || !s->lanes || !s->lane_memory) {
         char text[SL_UNITS_BYTES];
         sl_edge_sort_destroy(s);
         return sl_fail(SL_ENOMEM, "sort edges: no %s of memory: give a smaller --memory",
@@ -176,87 +167,31 @@ void sl_edge_sort_destroy(struct sl_edge_sort *s)
         return;
     merge_fini(&s->merge);
     sl_pages_free(s->lane_memory, s->lane_memory_bytes);
-    if (s->fd >= 0)
-        close(s->fd);
+    sl_spill_fini(&s->spill);
     free(s->out.keys);
     free(s->out.values);
     free(s->runs);
     free(s->lanes);
-    free(s->dir);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-// ---- the spill file -----------------------------------------------------------------------------
-
-static int open_spill(struct sl_edge_sort *s)
-{
-    char path[4200];
-    snprintf(path, sizeof path, "%s/.spill-XXXXXX", s->dir);
-    s->fd = mkostemp(path, O_CLOEXEC);
-    if (s->fd < 0)
-        return sl_fail_errno(SL_EIO, errno, "sort edges: make a temporary file in %s", s->dir);
-    unlink(path);
-    return SL_OK;
-}
+// ---- runs ---------------------------------------------------------------------------------------
 
 // Room for a run of n edges at the end of the file.
 static int reserve_run(struct sl_edge_sort *s, uint64_t n, struct run *out)
 {
-    if (s->fd < 0)
-        SL_TRY(open_spill(s));
-    out->offset = s->file_bytes;
     out->n = n;
-    s->file_bytes += n * edge_bytes(s->weighted);
-    return SL_OK;
-}
-
-static int write_at(struct sl_edge_sort *s, const void *data, size_t n_bytes, uint64_t offset)
-{
-    const char *p = data;
-    while (n_bytes > 0) {
-        ssize_t w = pwrite(s->fd, p, n_bytes, (off_t)offset);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0) {
-            char text[SL_UNITS_BYTES];
-            return sl_fail_errno(SL_EIO, w < 0 ? errno : ENOSPC,
-                                 "sort edges: write %s to a temporary file in %s: free some space, "
-                                 "or give more --memory so that less is spilled",
-                                 sl_units_bytes(text, s->file_bytes), s->dir);
-        }
-        p += w;
-        offset += (uint64_t)w;
-        n_bytes -= (size_t)w;
-    }
-    return SL_OK;
-}
-
-static int read_at(struct sl_edge_sort *s, void *data, size_t n_bytes, uint64_t offset)
-{
-    char *p = data;
-    while (n_bytes > 0) {
-        ssize_t r = pread(s->fd, p, n_bytes, (off_t)offset);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r <= 0)
-            return sl_fail_errno(SL_EIO, r < 0 ? errno : EIO,
-                                 "sort edges: read the temporary file in %s at %" PRIu64, s->dir,
-                                 offset);
-        p += r;
-        offset += (uint64_t)r;
-        n_bytes -= (size_t)r;
-    }
-    return SL_OK;
+    return sl_spill_reserve(&s->spill, n * edge_bytes(s->weighted), &out->offset);
 }
 
 static int write_edges(struct sl_edge_sort *s, const struct run *run, uint64_t first,
                        const uint64_t *keys, const float *weights, size_t n)
 {
-    SL_TRY(write_at(s, keys, n * sizeof *keys, run->offset + first * sizeof *keys));
+    SL_TRY(sl_spill_write(&s->spill, keys, n * sizeof *keys, run->offset + first * sizeof *keys));
     if (s->weighted)
-        SL_TRY(write_at(s, weights, n * sizeof *weights,
-                        run->offset + run->n * sizeof *keys + first * sizeof *weights));
+        SL_TRY(sl_spill_write(&s->spill, weights, n * sizeof *weights,
+                              run->offset + run->n * sizeof *keys + first * sizeof *weights));
     return SL_OK;
 }
 
@@ -337,11 +272,12 @@ static int refill(struct sl_edge_sort *s, struct source *src)
     if (src->n == 0)
         return SL_OK;
     uint64_t first = src->run.n - src->left;
-    SL_TRY(read_at(s, src->buffer.keys, src->n * sizeof(uint64_t),
-                   src->run.offset + first * sizeof(uint64_t)));
+    SL_TRY(sl_spill_read(&s->spill, src->buffer.keys, src->n * sizeof(uint64_t),
+                         src->run.offset + first * sizeof(uint64_t)));
     if (s->weighted)
-        SL_TRY(read_at(s, src->buffer.values, src->n * sizeof(float),
-                       src->run.offset + src->run.n * sizeof(uint64_t) + first * sizeof(float)));
+        SL_TRY(
+            sl_spill_read(&s->spill, src->buffer.values, src->n * sizeof(float),
+                          src->run.offset + src->run.n * sizeof(uint64_t) + first * sizeof(float)));
     src->left -= src->n;
     return SL_OK;
 }
@@ -478,10 +414,8 @@ static int combine_runs(struct sl_edge_sort *s, const struct run *runs, size_t n
         SL_TRY_OUT(write_edges(s, out, at, s->out.keys, s->out.values, got));
         at += got;
     }
-    // The old runs are not needed again: give their space back where the file system can.
     for (size_t i = 0; i < n; i++)
-        fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)runs[i].offset,
-                  (off_t)(runs[i].n * edge_bytes(s->weighted)));
+        sl_spill_release(&s->spill, runs[i].offset, runs[i].n * edge_bytes(s->weighted));
 out:
     merge_fini(&m);
     return rc;
@@ -525,7 +459,7 @@ int sl_edge_sort_finish(struct sl_edge_sort *s)
         SL_TRY(reduce_runs(s));
         SL_TRY(merge_open_runs(s, &s->merge, s->runs, s->n_runs));
     }
-    s->stats.spill_bytes = s->file_bytes;
+    s->stats.spill_bytes = s->spill.bytes;
     s->finished = true;
     return SL_OK;
 }

@@ -1,11 +1,12 @@
 #include "dataset/import.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -32,6 +33,7 @@ int sl_import_init(struct sl_import *im, const struct sl_import_format *format)
 {
     im->format = format;
     im->memory_bytes = UINT64_C(1) << 30;
+    im->weights = true;
     im->context = calloc(1, format->context_bytes);
     if (!im->context)
         return sl_fail(SL_ENOMEM, "import %s: no memory", format->name);
@@ -59,11 +61,11 @@ int sl_import_start_edges(struct sl_import *im)
     // With weights one lane: equal edges then keep the order of the file, and the first weight
     // wins. Without, equal edges are not told apart.
     im->intake.n_lanes = im->intake.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
-    return sl_edge_sort_create(im->making.st.dir, im->memory_bytes, im->intake.n_lanes,
-                               im->intake.weighted, &im->intake.sort);
+    return sl_edge_sort_create(im->making.st.dir, im->memory_bytes - im->memory_held,
+                               im->intake.n_lanes, im->intake.weighted, &im->intake.sort);
 }
 
-int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map)
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
 {
     struct sl_edge_intake *in = &im->intake;
     uint64_t n_stored = in->n_read + in->n_reversed;
@@ -74,13 +76,19 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
         .n_nodes = n_nodes,
         .duplicates = keeps_once(im) ? SL_DUPLICATES_FIRST + (enum sl_duplicates)im->duplicates
                                      : SL_DUPLICATES_KEEP,
-        .map = map,
         .weighted = in->weighted,
         .add_self_loops = im->add_self_loops,
     };
     SL_TRY(sl_csc_write(&im->making.st, in->sort, &plan, &im->making.progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
+    // Weights that are all 1 say nothing: a matrix of 0 and 1 is no weighted graph.
+    if (!in->weighted || im->csc.has_weights || im->weights_given)
+        return SL_OK;
+    im->unit_weights = true;
+    char path[SL_STAGING_PATH_BYTES];
+    if (unlink(sl_staging_file(&im->making.st, "edge_weight.npy", path)) != 0)
+        return sl_fail_errno(SL_EIO, errno, "remove %s", path);
     return SL_OK;
 }
 
@@ -113,22 +121,30 @@ int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *
     return rc;
 }
 
+static int fail(const struct sl_import *im, const char *excerpt, const char *wanted)
+{
+    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", im->source,
+                   im->line, excerpt, wanted);
+}
+
 int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted)
 {
     char text[64];
-    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", im->source,
-                   im->line, sl_line_excerpt(found, text, sizeof text), wanted);
+    return fail(im, sl_line_excerpt(found, text, sizeof text), wanted);
 }
 
-int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight)
+int sl_import_fail_field(const struct sl_import *im, const struct sl_field *found,
+                         const char *wanted)
 {
-    double x;
-    const char *end = sl_line_scan_real(*p, &x);
-    if (!end || (!sl_line_is_gap(*end) && *end != '\n') || !(x >= 0) || !isfinite((float)x))
-        return sl_import_fail_at(
-            im, *p, "a weight from 0 in the third column (--no-weights reads only two columns)");
-    *weight = (float)x;
-    *p = end;
+    char text[64];
+    return fail(im, sl_line_excerpt_of(found->text, found->n, text, sizeof text), wanted);
+}
+
+int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, double *weight)
+{
+    const char *end = f->n ? sl_line_scan_real(f->text, weight) : NULL;
+    if (end != f->text + f->n || !sl_import_is_weight(*weight))
+        return sl_import_fail_field(im, f, "a weight from 0 (--no-weights reads none)");
     return SL_OK;
 }
 
@@ -144,11 +160,30 @@ void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
         sprintf(im->left_out + used, "%s%s", used ? ", " : "", name);
 }
 
+void sl_import_explain_direction(struct sl_import *im, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(im->direction, sizeof im->direction, fmt, ap);
+    va_end(ap);
+}
+
+static void summarise_direction(const struct sl_import *im, struct sl_table *t)
+{
+    const char *why = im->symmetrise ? "--symmetrise" : im->direction;
+    if (im->intake.both_ways)
+        sl_table_row(t, "direction|both: every edge has its reverse (%s)", why);
+    else
+        sl_table_row(t, "direction|one, as the source has it (%s%s--symmetrise adds reverse edges)",
+                     why, *why ? "; " : "");
+}
+
 static void summarise_edges(const struct sl_import *im, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     const struct sl_edge_intake *in = &im->intake;
     sl_table_row(t, "edges read|%s", sl_units_grouped(a, in->n_read));
+    summarise_direction(im, t);
     if (in->both_ways)
         sl_table_row(t, "reverse edges|%s added", sl_units_grouped(a, in->n_reversed));
     if (in->n_self_loops)
@@ -162,7 +197,10 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
                      in->weighted ? "duplicates|%s dropped, weight: %s" : "duplicates|%s dropped",
                      sl_units_grouped(a, im->csc.n_duplicates), sl_duplicate_rules[im->duplicates]);
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
-                 in->weighted ? ", with weights" : "");
+                 im->unit_weights
+                     ? ", without their weights, which are all 1 (--weights keeps them)"
+                 : in->weighted ? ", with weights"
+                                : "");
     sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
                  sl_units_grouped(b, im->csc.n_isolated));
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));

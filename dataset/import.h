@@ -8,6 +8,7 @@
 #ifndef SL_DATASET_IMPORT_H
 #define SL_DATASET_IMPORT_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include "common/data/overlap.h"
 #include "dataset/csc_writer.h"
 #include "dataset/edge_intake.h"
+#include "dataset/line_fields.h"
 #include "dataset/metadata.h"
 #include "dataset/making.h"
 #include "dataset/text_reader.h"
@@ -59,15 +61,19 @@ struct sl_import {
     double split_share[3];
     uint64_t seed; // of the split
     bool normalise_features, half_features;
+    bool weights, weights_given; // values of the source are weights of edges
 
     // While it runs.
     const struct sl_import_format *format;
-    void *context; // the format's own
+    void *context;        // the format's own
+    uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
     struct sl_edge_intake intake;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
-    uint64_t line;      // of a text, being read, from 1
-    char left_out[512]; // names of what the import does not use
+    uint64_t line;       // of a text, being read, from 1
+    char left_out[512];  // names of what the import does not use
+    char direction[160]; // why edges are stored both ways, or as they are; "" = nothing says so
+    bool unit_weights;   // the source's weights, which are all 1 and not stored
 };
 
 struct sl_import_format {
@@ -76,6 +82,7 @@ struct sl_import_format {
     const char *about, *example;   // for --help
     const struct sl_option *split; // --split of a struct sl_import, where it takes more
     bool has_features;             // options about features apply
+    bool has_weights;              // the option about weights applies
 
     // The format's own options and what it finds out, zero at first.
     size_t context_bytes;
@@ -102,14 +109,19 @@ int sl_import_run(struct sl_import *im);
 
 // ---- for formats --------------------------------------------------------------------------------
 
-// Starts the sort behind im->intake (whose `weighted` and so on are set).
+// Starts the sort behind im->intake (whose `weighted` and so on are set), in the memory that
+// im->memory_held leaves.
 int sl_import_start_edges(struct sl_import *im);
 
-// Sorts and writes the topology, renumbered by `map` when there is one.
-int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map);
+// Sorts and writes the topology.
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes);
 
 // Appends to im->left_out what fits.
 void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Says why im->intake.both_ways is as it is, for the summary.
+void sl_import_explain_direction(struct sl_import *im, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 // A stage of the progress display that follows a reader.
@@ -125,8 +137,17 @@ int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *
 // SL_EFORMAT: line im->line has something else at `found` than what is wanted.
 int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted);
 
-// An edge's weight, from 0, moves *p behind it; SL_EFORMAT.
-int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight);
+int sl_import_fail_field(const struct sl_import *im, const struct sl_field *found,
+                         const char *wanted);
+
+// Weights are numbers from 0 that float32 holds.
+static inline bool sl_import_is_weight(double x)
+{
+    return x >= 0 && (float)x <= FLT_MAX;
+}
+
+// An edge's weight by its field; SL_EFORMAT.
+int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, double *weight);
 
 static inline const char *sl_import_next_line(const char *p)
 {

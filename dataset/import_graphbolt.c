@@ -184,7 +184,7 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
         const char *name = get_text(feature, "name");
         sl_import_leave_out(im, "graph.feature_data %s", name ? name : "?");
     }
-    return sl_import_finish_edges(im, g->n_nodes, NULL);
+    return sl_import_finish_edges(im, g->n_nodes);
 }
 
 // Features of vertices by name; those of edges and others are left out.
@@ -398,8 +398,6 @@ static int read_graphbolt(struct sl_import *im, void *context)
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     sl_import_summarise_vertices(&im->vertices, t);
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
     if (im->left_out[0])
         sl_table_row(t, "left out|%s", im->left_out);
 }

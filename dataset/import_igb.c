@@ -231,7 +231,7 @@ static int read_edges(struct sl_import *im, struct igb *g)
     const struct sl_array_place edges = {
         .path = file_of(g, "paper__cites__paper/edge_index.npy", path)};
     SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_E_2, g->n_nodes));
-    return sl_import_finish_edges(im, g->n_nodes, NULL);
+    return sl_import_finish_edges(im, g->n_nodes);
 }
 
 static int read_igb(struct sl_import *im, void *context)
@@ -272,8 +272,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     if (!im->add_self_loops || !im->remove_self_loops)
         sl_table_row(t, "not as IGB's loader|which gives every vertex exactly one self-loop: "
                         "--remove-self-loops --add-self-loops");
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, igb, field)

@@ -25,7 +25,6 @@
 enum { HEADING_WORD_BYTES = 20 };
 
 struct mtx {
-    bool no_weights;
     // Words of the heading, in small letters; "" before it was read.
     char field[HEADING_WORD_BYTES], symmetry[HEADING_WORD_BYTES];
     uint64_t n_nodes; // 0 before the size was read
@@ -55,8 +54,8 @@ static const struct word symmetries[] = {{"general", READ},
                                          {0}};
 
 // The next word of the heading into `out`, which is one of `words`.
-static int read_word(struct sl_import *im, const struct mtx *m, const char **p,
-                     const struct word *words, const char *what, char out[HEADING_WORD_BYTES])
+static int read_word(struct sl_import *im, const char **p, const struct word *words,
+                     const char *what, char out[HEADING_WORD_BYTES])
 {
     char wanted[160] = "";
     const struct word *w = words;
@@ -64,9 +63,9 @@ static int read_word(struct sl_import *im, const struct mtx *m, const char **p,
     size_t n = strcspn(*p, " \t\r\n");
     while (w->text && (strlen(w->text) != n || strncasecmp(w->text, *p, n) != 0))
         w++;
-    if (!w->text || w->reading == NOT_READ || (w->reading == WITHOUT_VALUES && !m->no_weights)) {
+    if (!w->text || w->reading == NOT_READ || (w->reading == WITHOUT_VALUES && im->weights)) {
         for (const struct word *o = words; o->text; o++)
-            if (o->reading == READ || (o->reading == WITHOUT_VALUES && m->no_weights))
+            if (o->reading == READ || (o->reading == WITHOUT_VALUES && !im->weights))
                 snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s'%s'",
                          *wanted ? ", " : "", o->text);
         return sl_fail(SL_EFORMAT, "import %s: line 1: found %s '%.*s': wanted %s%s", im->source,
@@ -90,13 +89,16 @@ static int read_heading(struct sl_import *im, struct mtx *m, const char *p)
     size_t n = strcspn(object, " \t\r\n");
     if (percents < 1 || percents > 2 || banner != 12 || strncasecmp(p, "MatrixMarket", 12) != 0 ||
         n != 6 || strncasecmp(object, "matrix", 6) != 0)
-        return sl_import_fail_at(im, begin, "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
+        return sl_import_fail_at(im, begin,
+                                 "'%%MatrixMarket matrix coordinate FIELD SYMMETRY' (lines of "
+                                 "edges without it: 'sluice import edgelist')");
     p = object + n;
-    SL_TRY(read_word(im, m, &p, formats, "a matrix of kind", format));
-    SL_TRY(read_word(im, m, &p, fields, "values of kind", m->field));
-    SL_TRY(read_word(im, m, &p, symmetries, "a matrix that is", m->symmetry));
+    SL_TRY(read_word(im, &p, formats, "a matrix of kind", format));
+    SL_TRY(read_word(im, &p, fields, "values of kind", m->field));
+    SL_TRY(read_word(im, &p, symmetries, "a matrix that is", m->symmetry));
     im->intake.both_ways = strcmp(m->symmetry, "general") != 0;
-    im->intake.weighted = strcmp(m->field, "pattern") != 0 && !m->no_weights;
+    sl_import_explain_direction(im, "the matrix is %s", m->symmetry);
+    im->intake.weighted = strcmp(m->field, "pattern") != 0 && im->weights;
     return SL_OK;
 }
 
@@ -136,20 +138,22 @@ static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
 {
     const char *p = *line;
     uint64_t row = 0, column = 0;
-    float weight = 0;
+    double weight = 0;
     if (im->intake.n_read == m->n_entries)
         return sl_import_fail_at(im, p, "the end of the file, after as many entries as it says");
     SL_TRY(scan_number(im, &p, m->n_nodes, &row));
     SL_TRY(scan_number(im, &p, m->n_nodes, &column));
     p = sl_line_skip_gap(p);
     if (im->intake.weighted) {
-        SL_TRY(sl_import_scan_weight(im, &p, &weight));
-        p = sl_line_skip_gap(p);
+        struct sl_field value = {p, strcspn(p, " \t,;\r\n")};
+        SL_TRY(sl_import_scan_weight(im, &value, &weight));
+        p = sl_line_skip_gap(p + value.n);
     }
-    if (*p != '\n' && !m->no_weights)
+    if (*p != '\n' && im->weights)
         return sl_import_fail_at(im, p, im->intake.weighted ? "no fourth column" : "two columns");
     *line = sl_import_next_line(p);
-    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
+    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1),
+                              (float)weight);
 }
 
 static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)
@@ -184,7 +188,7 @@ static int read_mtx(struct sl_import *im, void *context)
                        "import %s: found %" PRIu64 " entries: wanted %" PRIu64
                        ", as its size says: the file is cut",
                        im->source, im->intake.n_read, m->n_entries);
-    SL_TRY(sl_import_finish_edges(im, m->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, m->n_nodes));
     return sl_import_finish_vertices(im, m->n_nodes);
 }
 
@@ -205,12 +209,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     sl_import_summarise_vertices(&im->vertices, t);
 }
 
-static const struct sl_option options[] = {
-    {.name = "no-weights",
-     SL_OPTION_AT(FLAG, mtx, no_weights),
-     .help = "leave values out, which then may be of any kind and sign"},
-    {0},
-};
+static const struct sl_option options[] = {{0}};
 
 const struct sl_import_format sl_import_mtx = {
     .name = "mtx",
@@ -219,6 +218,7 @@ const struct sl_import_format sl_import_mtx = {
     .about = "Reads a square sparse matrix: row i, column j is an edge from vertex i - 1 to vertex "
              "j - 1, its value the edge's weight. An entry of a symmetric matrix stands for both "
              "directions. SRC.mtx may be gzip, or - for standard input.",
+    .has_weights = true,
     .example = "sluice import mtx com-Orkut.mtx.gz --out data/orkut",
     .context_bytes = sizeof(struct mtx),
     .options = options,

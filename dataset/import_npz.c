@@ -11,7 +11,7 @@
  *
  * An entry (i, j) is the edge i -> j, as scipy's row and col become PyTorch Geometric's
  * edge_index: i is an in-neighbour of j. Entries are edges whatever their value, a stored 0 too;
- * the values are weights only when asked for. Nothing is symmetrised, merged or dropped unless
+ * the values are weights. Nothing is symmetrised, merged or dropped unless
  * an option says so: PyTorch Geometric's loaders of the first layout do
  * --symmetrise --remove-self-loops --binary-features.
  */
@@ -27,7 +27,7 @@
 #include "dataset/import_vertices.h"
 
 struct npz {
-    bool weighted, binary;
+    bool binary;
     int task; // enum sl_task, NONE = by the labels' shape
 
     struct sl_zip *zip;
@@ -43,6 +43,12 @@ static struct sl_array_place member(const struct npz *npz, const char *key)
 static bool has(const struct npz *npz, const char *key)
 {
     return sl_array_has_member(npz->zip, key);
+}
+
+// The values of entries are weights, where there are any.
+static void take_weights(struct sl_import *im, const struct npz *npz, const char *key)
+{
+    im->intake.weighted = im->weights && (im->weights_given || has(npz, key));
 }
 
 // Rows and columns of the matrix `key` describes.
@@ -115,8 +121,9 @@ static int read_benchmark(struct sl_import *im, struct npz *npz)
                        "labels=matrix.toarray()",
                        sl_zip_path(npz->zip));
     SL_TRY(get_n_nodes(npz, "adj_shape"));
+    take_weights(im, npz, "adj_data");
     SL_TRY(sl_array_put_compressed(im, &adjacency, npz->n_nodes));
-    SL_TRY(sl_import_finish_edges(im, npz->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, npz->n_nodes));
     SL_TRY(read_attributes(im, npz));
     if (!has(npz, "labels"))
         return SL_OK;
@@ -136,6 +143,7 @@ static int read_scipy(struct sl_import *im, struct npz *npz)
                        "import %s: format: found '%s': wanted csr, csc or coo: save matrix.tocsr()",
                        sl_zip_path(npz->zip), format);
     SL_TRY(get_n_nodes(npz, "shape"));
+    take_weights(im, npz, "data");
     const struct sl_compressed_edges compressed = {.indptr = member(npz, "indptr"),
                                                    .indices = member(npz, "indices"),
                                                    .weights = member(npz, "data"),
@@ -143,14 +151,14 @@ static int read_scipy(struct sl_import *im, struct npz *npz)
     const struct sl_coordinate_edges coordinates = {.sources = member(npz, "row"),
                                                     .destinations = member(npz, "col"),
                                                     .weights = member(npz, "data")};
-    const struct sl_array_place pairs = member(npz, "coords");
+    const struct sl_array_place pairs = member(npz, "coords"), values = member(npz, "data");
     if (csr || csc)
         SL_TRY(sl_array_put_compressed(im, &compressed, npz->n_nodes));
     else if (has(npz, "row") || !has(npz, "coords"))
         SL_TRY(sl_array_put_coordinates(im, &coordinates, npz->n_nodes));
     else
-        SL_TRY(sl_array_put_edges(im, &pairs, &coordinates.weights, SL_EDGES_2_E, npz->n_nodes));
-    return sl_import_finish_edges(im, npz->n_nodes, NULL);
+        SL_TRY(sl_array_put_edges(im, &pairs, &values, SL_EDGES_2_E, npz->n_nodes));
+    return sl_import_finish_edges(im, npz->n_nodes);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -171,7 +179,6 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
 static int read_npz(struct sl_import *im, void *context)
 {
     struct npz *npz = context;
-    im->intake.weighted = npz->weighted;
     SL_TRY(sl_zip_open(im->source, &npz->zip));
     const struct sl_array_group group = {.source = im->source, .zip = npz->zip};
     if (has(npz, "adj_indptr")) {
@@ -198,10 +205,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     const struct npz *npz = context;
     sl_table_row(t, "layout|%s", npz->layout);
     sl_import_summarise_vertices(&im->vertices, t);
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
-    if (!npz->weighted)
-        sl_table_row(t, "values of entries|left out (--weights keeps them as edge weights)");
     if (im->left_out[0])
         sl_table_row(t, "arrays left out|%s", im->left_out);
 }
@@ -209,7 +212,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 #define AT(kind, field) SL_OPTION_AT(kind, npz, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "weights", AT(FLAG, weighted), .help = "keep the adjacency's values as edge weights"},
     {.name = "binary-features", AT(FLAG, binary),
      .help = "positive features become 1, as PyTorch Geometric's loader does"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
@@ -233,8 +235,9 @@ const struct sl_import_format sl_import_npz = {
              "makes i an in-neighbour of j.",
     .example = "sluice import npz cora_ml.npz --symmetrise --remove-self-loops "
                "--binary-features --out data/cora_ml\n"
-               "sluice import npz graph_csr.npz --weights --out data/mine",
+               "sluice import npz graph_csr.npz --no-weights --out data/mine",
     .has_features = true,
+    .has_weights = true,
     .context_bytes = sizeof(struct npz),
     .options = options,
     .read = read_npz,

@@ -148,7 +148,7 @@ static int read_topology(struct sl_csv *c)
                        "import %s: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num-edge-list): get the data set again",
                        c->path, c->im->intake.n_read, ogb->n_edges);
-    return sl_import_finish_edges(c->im, ogb->n_nodes, NULL);
+    return sl_import_finish_edges(c->im, ogb->n_nodes);
 }
 
 // ---- vertices -----------------------------------------------------------------------------------
@@ -339,6 +339,13 @@ static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
     free(path);
     im->intake.both_ways = ogb->inverse;
     im->intake.twin_loops = ogb->inverse;
+    if (ogb->inverse_given)
+        sl_import_explain_direction(im, "--%sadd-inverse-edge", ogb->inverse ? "" : "no-");
+    else if (ogb->known)
+        sl_import_explain_direction(im,
+                                    ogb->inverse ? "as OGB's loader does for ogbn-%s"
+                                                 : "as OGB's loader leaves ogbn-%s",
+                                    ogb->known);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -388,13 +395,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     sl_import_summarise_vertices(&im->vertices, t);
     if (ogb->scheme[0])
         sl_table_row(t, "split from|%s", ogb->scheme);
-    if (ogb->inverse)
-        sl_table_row(t, "direction|inverse edges added%s%s%s",
-                     ogb->inverse_given ? " as asked" : " as OGB's loader does for ",
-                     ogb->inverse_given ? "" : "ogbn-", ogb->inverse_given ? "" : ogb->known);
-    else if (!im->symmetrise)
-        sl_table_row(t, "direction|as in the file%s (--symmetrise adds the reverse edges)",
-                     ogb->known ? ", as OGB's loader leaves it" : "");
     if (im->left_out[0])
         sl_table_row(t, "left out|%s", im->left_out);
 }

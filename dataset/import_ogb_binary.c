@@ -77,7 +77,7 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num_edges_list): get the data set again",
                        sl_zip_path(zip), im->intake.n_read, ogb->n_edges);
-    SL_TRY(sl_import_finish_edges(im, ogb->n_nodes, NULL));
+    SL_TRY(sl_import_finish_edges(im, ogb->n_nodes));
     if (!sl_array_has_member(zip, features.key))
         return SL_OK;
     return sl_array_put_features(im, &features, ogb->n_nodes, false);

@@ -4,7 +4,7 @@
  *
  *   edge_index   (2, E) sources and targets, or (E, 2); (2, 2) is the first, as PyTorch Geometric
  *                has it
- *   edge_weight  (E) or (E, 1), with --weights; where there is none edge_attr of one column
+ *   edge_weight  (E) or (E, 1); where there is none edge_attr of one column
  *   x            (N, D) features
  *   y            (N), (N, 1) or (N, C): integers are classes, or 0/1 in each column; floats are
  *                numbers, but several columns of nothing else than 0 and 1 are labels too
@@ -38,7 +38,6 @@ static const char *const list_names[SL_SPLIT_COUNT][5] = {
 };
 
 struct pyg {
-    bool weighted;
     int task; // enum sl_task, NONE = by y
 
     struct sl_array_group group;
@@ -220,18 +219,33 @@ static int read_list(struct sl_import *im, struct pyg *p, enum sl_split split)
 
 // ---- edges --------------------------------------------------------------------------------------
 
-static int choose_weights(struct pyg *p)
+// Whether a row of the array has several numbers.
+static int has_columns(const struct pyg *p, const char *key, bool *several)
+{
+    struct sl_array_reader *r;
+    SL_TRY(open_array(p, key, &r));
+    const struct sl_npy_header *h = sl_array_header(r);
+    *several = h->ndim > 1 && h->shape[1] > 1;
+    sl_array_close(r);
+    return SL_OK;
+}
+
+static int choose_weights(struct sl_import *im, struct pyg *p)
 {
     static const char *const names[] = {"edge_weight", "edge_attr"};
+    bool several = false;
     for (size_t i = 0; i < SL_COUNT_OF(names) && !p->weights; i++)
         if (sl_array_group_has(&p->group, names[i]))
             p->weights = names[i];
-    if (!p->weighted)
-        return SL_OK;
-    if (p->weights) {
+    if (p->weights == names[1])
+        SL_TRY(has_columns(p, p->weights, &several));
+    if (!im->weights || (several && !im->weights_given))
+        p->weights = NULL;
+    im->intake.weighted = im->weights && (p->weights || im->weights_given);
+    if (p->weights)
         use(p, p->weights);
+    if (p->weights || !im->weights_given || !im->weights)
         return SL_OK;
-    }
     return sl_fail(SL_EINVAL,
                    "import %s: --weights given, but there is neither edge_weight nor edge_attr: "
                    "leave it out",
@@ -243,14 +257,14 @@ static int read_edges(struct sl_import *im, struct pyg *p)
     char path[SL_ARRAY_GROUP_PATH_BYTES], weights_path[SL_ARRAY_GROUP_PATH_BYTES];
     const struct sl_array_place edges = sl_array_group_place(&p->group, "edge_index", path);
     uint64_t rows;
-    SL_TRY(choose_weights(p));
+    SL_TRY(choose_weights(im, p));
     SL_TRY(get_rows(p, "edge_index", &rows));
     const struct sl_array_place weights =
         p->weights ? sl_array_group_place(&p->group, p->weights, weights_path)
                    : (struct sl_array_place){0};
     SL_TRY(sl_array_put_edges(im, &edges, &weights, SL_EDGES_EITHER, p->n_nodes));
     p->two_by_two = rows == 2 && im->intake.n_read == 2;
-    return sl_import_finish_edges(im, p->n_nodes, NULL);
+    return sl_import_finish_edges(im, p->n_nodes);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -265,7 +279,6 @@ static int read_features(struct sl_import *im, struct pyg *p)
 static int read_pyg(struct sl_import *im, void *context)
 {
     struct pyg *p = context;
-    im->intake.weighted = p->weighted;
     SL_TRY(sl_array_group_open(&p->group, im->source));
     if (!sl_array_group_has(&p->group, "edge_index")) {
         SL_TRY(sl_array_group_leave_out(&p->group, im, NULL));
@@ -297,10 +310,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     if (p->two_by_two)
         sl_table_row(t, "edge_index|2 x 2: row 0 has the sources, row 1 the targets, as in PyTorch "
                         "Geometric");
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
-    if (p->weights && !p->weighted)
-        sl_table_row(t, "%s|left out (--weights keeps it as edge weights)", p->weights);
     if (im->left_out[0])
         sl_table_row(t, "arrays left out|%s", im->left_out);
 }
@@ -308,8 +317,6 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 #define AT(kind, field) SL_OPTION_AT(kind, pyg, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "weights", AT(FLAG, weighted),
-     .help = "keep edge_weight, or an edge_attr of one column, as edge weights"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = "what y is; auto: integers are classes, in several columns a 0/1 matrix, and floats "
              "are numbers; multiclass of several columns: one-hot classes"},
@@ -333,8 +340,9 @@ const struct sl_import_format sl_import_pyg = {
              "Python: numpy.savez(\"mine.npz\", num_nodes=data.num_nodes, **{k: v.cpu().numpy() "
              "for k, v in data.to_dict().items() if torch.is_tensor(v)})",
     .example = "sluice import pyg cora.npz --normalize-features --out data/cora\n"
-               "sluice import pyg folder --weights --split 0.6,0.2 --out data/mine",
+               "sluice import pyg folder --no-weights --split 0.6,0.2 --out data/mine",
     .has_features = true,
+    .has_weights = true,
     .context_bytes = sizeof(struct pyg),
     .options = options,
     .read = read_pyg,

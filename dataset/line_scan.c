@@ -72,16 +72,23 @@ const char *sl_line_scan_real(const char *p, double *out)
     return p;
 }
 
-const char *sl_line_excerpt(const char *p, char *buf, size_t n)
+const char *sl_line_excerpt_of(const char *text, size_t n_text, char *buf, size_t n)
 {
-    size_t length = 0;
-    size_t most = SL_MIN(n - 1, (size_t)EXCERPT);
-    while (p[length] && p[length] != '\n' && !sl_line_is_gap(p[length]) && length < most) {
-        unsigned char c = (unsigned char)p[length];
-        buf[length++] = c >= 0x20 && c < 0x7f ? (char)c : '?';
+    size_t length = 0, most = SL_MIN(SL_MIN(n - 1, (size_t)EXCERPT), n_text);
+    for (; length < most; length++) {
+        unsigned char c = (unsigned char)text[length];
+        buf[length] = c >= 0x20 && c < 0x7f ? (char)c : '?';
     }
     buf[length] = '\0';
     if (length == 0)
-        snprintf(buf, n, "the end of the line");
+        snprintf(buf, n, *text == '\n' ? "the end of the line" : "an empty field");
     return buf;
+}
+
+const char *sl_line_excerpt(const char *p, char *buf, size_t n)
+{
+    size_t n_text = 0;
+    while (p[n_text] && p[n_text] != '\n' && !sl_line_is_gap(p[n_text]) && n_text < EXCERPT)
+        n_text++;
+    return n_text ? sl_line_excerpt_of(p, n_text, buf, n) : sl_line_excerpt_of("\n", 0, buf, n);
 }

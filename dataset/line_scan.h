@@ -24,6 +24,19 @@ static inline const char *sl_line_skip_gap(const char *p)
     return p;
 }
 
+static inline bool sl_line_is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+// Blanks beside a separator; a tab only where it is none.
+static inline const char *sl_line_skip_blanks(const char *p, char separator)
+{
+    while (sl_line_is_blank(*p) && *p != separator)
+        p++;
+    return p;
+}
+
 /*
  * A whole number without sign. *ok is false when it does not fit 64 bits. NULL without a digit.
  */
@@ -55,5 +68,8 @@ const char *sl_line_scan_real(const char *p, double *out);
 
 // The word at p for a message: up to 40 printable characters, "the end of the line" when none.
 const char *sl_line_excerpt(const char *p, char *buf, size_t n);
+
+// The same of a text of n_text bytes.
+const char *sl_line_excerpt_of(const char *text, size_t n_text, char *buf, size_t n);
 
 #endif

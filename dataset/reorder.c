@@ -34,6 +34,7 @@
 #include "common/base/open_file.h"
 #include "common/data/dataset.h"
 #include "common/data/dataset_files.h"
+#include "common/data/names.h"
 #include "common/data/npy.h"
 #include "dataset/metadata.h"
 #include "common/base/threads.h"
@@ -282,6 +283,14 @@ static int write_extras(struct pass *r)
     return rc;
 }
 
+// Names go by the ids from before any reordering: they stay as they are.
+static int write_names(struct pass *r)
+{
+    const char *to = r->run->making.st.dir;
+    SL_TRY(sl_names_copy(r->ds.path, to, SL_NAMES_VERTEX, r->ds.n_nodes));
+    return sl_names_copy(r->ds.path, to, SL_NAMES_CLASS, r->ds.n_classes);
+}
+
 // The keys that the data set has, its user's own among them, with the order beside them.
 static int write_metadata(struct pass *r)
 {
@@ -379,6 +388,7 @@ static int write_all(void *context)
     SL_TRY(write_vertices(r));
     SL_TRY(write_lists(r));
     SL_TRY(write_extras(r));
+    SL_TRY(write_names(r));
     return write_metadata(r);
 }
 

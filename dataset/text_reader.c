@@ -25,6 +25,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 
 enum { BLOCKS = 2, MESSAGE_BYTES = 1024 };
 
@@ -51,6 +52,7 @@ struct sl_text_reader {
     bool stop;
     struct block blocks[BLOCKS];
     int reading; // block that the caller holds, -1 before the first
+    bool begun;  // the caller has had the first block
     bool over;   // the caller has had the last block
     int rc;      // what ended the file early
     char message[MESSAGE_BYTES];
@@ -274,6 +276,17 @@ void sl_text_reader_close(struct sl_text_reader *r)
     free(r);
 }
 
+// The beginning of the text: its mark is no part of the first line.
+static int begin_text(struct sl_text_reader *r, const char **begin, const char *end)
+{
+    char why[SL_UTF8_WHY_BYTES];
+    r->begun = true;
+    if (sl_utf8_is_other(*begin, (size_t)(end - *begin), why))
+        return sl_fail(SL_EFORMAT, "read %s: %s", r->path, why);
+    *begin += sl_utf8_mark(*begin, (size_t)(end - *begin));
+    return SL_OK;
+}
+
 int sl_text_reader_next(struct sl_text_reader *r, const char **begin, const char **end)
 {
     *begin = *end = "";
@@ -300,7 +313,7 @@ int sl_text_reader_next(struct sl_text_reader *r, const char **begin, const char
             continue; // the file is empty, or an error stood at its beginning
         *begin = b->data;
         *end = b->data + b->n;
-        return SL_OK;
+        return r->begun ? SL_OK : begin_text(r, begin, *end);
     }
 }
 

@@ -18,7 +18,8 @@ void sl_text_reader_close(struct sl_text_reader *r); // NULL is fine
 /*
  * The next block: [*begin, *end) is one or more whole lines, the last byte a '\n' (added when the
  * file's last line lacks it), and **end is '\0'. Borrowed until the next call. *begin == *end after
- * the last block. SL_EFORMAT for damaged gzip or a line over 64 MiB, SL_EIO.
+ * the last block. UTF-8's mark at the beginning is left out. SL_EFORMAT for damaged gzip, a line
+ * over 64 MiB, UTF-16 and UTF-32; SL_EIO.
  */
 int sl_text_reader_next(struct sl_text_reader *r, const char **begin, const char **end);
 

@@ -1,6 +1,7 @@
 #include "common/base/utf8.h"
 
-#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 // Length of the sequence that a byte begins; 0 when none begins with it.
 static int utf8_length(uint8_t lead)
@@ -60,4 +61,38 @@ void sl_utf8_clean(char *text)
     }
     if (to != text) // an empty text may be a constant
         *to = '\0';
+}
+
+size_t sl_utf8_mark(const char *text, size_t n)
+{
+    return n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+// The encoding of text that is not UTF-8, as iconv calls it; NULL: it may be UTF-8.
+static const char *other_encoding(const char *text, size_t n)
+{
+    static const struct {
+        const char *bytes, *name;
+        size_t n;
+    } marks[] = {{"\xFF\xFE\0\0", "UTF-32", 4},
+                 {"\0\0\xFE\xFF", "UTF-32", 4},
+                 {"\xFF\xFE", "UTF-16", 2},
+                 {"\xFE\xFF", "UTF-16", 2}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (n >= marks[i].n && memcmp(text, marks[i].bytes, marks[i].n) == 0)
+            return marks[i].name;
+    // Without a mark: two characters of ASCII, as digits and brackets are.
+    if (n >= 4 && text[0] && !text[1] && text[2] && !text[3])
+        return "UTF-16LE";
+    return n >= 4 && !text[0] && text[1] && !text[2] && text[3] ? "UTF-16BE" : NULL;
+}
+
+bool sl_utf8_is_other(const char *text, size_t n, char why[SL_UTF8_WHY_BYTES])
+{
+    const char *name = other_encoding(text, n);
+    if (name)
+        snprintf(why, SL_UTF8_WHY_BYTES,
+                 "found %s text: wanted UTF-8: 'iconv -f %s -t UTF-8 FILE > NEW' converts it", name,
+                 name);
+    return name != NULL;
 }

@@ -17,6 +17,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/open_file.h"
+#include "common/base/utf8.h"
 #include "common/data/dataset_internal.h"
 
 enum { MAX_METADATA_BYTES = 1 << 20 };
@@ -46,6 +47,9 @@ static int read_text(const char *dir, const char *path, struct sl_dataset_metada
 static int parse_text(const char *path, const struct sl_dataset_metadata *m, cJSON **out)
 {
     const char *end = m->text;
+    char why[SL_UTF8_WHY_BYTES];
+    if (sl_utf8_is_other(m->text, m->n_text, why))
+        return sl_fail(SL_EFORMAT, "%s: %s", path, why);
     cJSON *json = cJSON_ParseWithLengthOpts(m->text, m->n_text, &end, 0);
     bool whole = json != NULL;
     while (whole && end < m->text + m->n_text)

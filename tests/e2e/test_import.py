@@ -121,6 +121,8 @@ def test_npz_as_pytorch_geometric_reads_it(box):
 
 def scipy_arrays(kind, edges, values):
     common = {"format": kind.encode(), "shape": (N, N)}
+    if kind == "coords":  # as scipy's sparse arrays are saved
+        return {**common, "format": b"coo", "coords": edges, "data": values}
     if kind == "coo":
         return {**common, "row": edges[0], "col": edges[1], "data": values}
     by = edges if kind == "csr" else edges[::-1]
@@ -128,7 +130,21 @@ def scipy_arrays(kind, edges, values):
     return {**common, "indptr": indptr, "indices": indices, "data": data}
 
 
-@cases("csr", "csc", "coo")
+@cases("negative", "complex")
+def test_npz_values_that_are_no_weights(box, kind):
+    edges = np.unique(random_edges(), axis=1)
+    values = -rng().random(edges.shape[1]) * (1j if kind == "complex" else 1)
+    n = len(values)
+    arrays = {"format": b"coo", "shape": (N, N), "row": edges[0], "col": edges[1], "data": values}
+    np.savez(box.path("graph.npz"), **arrays)
+    result = import_npz(box)
+    assert result.rc == 2 and "data" in result.err and "--no-weights" in result.err, result
+    import_npz(box, "--no-weights").ok()
+    meta, _ = check_dataset(box.path("made"))
+    assert meta["num_edges"] == n and not os.path.exists(box.path("made", "edge_weight.npy"))
+
+
+@cases("csr", "csc", "coo", "coords")
 def test_npz_of_scipy(box, kind):
     edges = np.unique(random_edges(), axis=1)  # so that weights are told apart
     global E
@@ -136,7 +152,7 @@ def test_npz_of_scipy(box, kind):
     values = rng().random(E)
     np.savez_compressed(box.path("graph.npz"), **scipy_arrays(kind, edges, values))
     E = before
-    import_npz(box, "--weights").ok()
+    import_npz(box).ok()
     _, made = check_dataset(box.path("made"))
     wanted = np.zeros((N, N), np.float32)
     wanted[edges[0], edges[1]] = values
@@ -144,7 +160,7 @@ def test_npz_of_scipy(box, kind):
     destinations = np.repeat(np.arange(N), np.diff(made["indptr"].astype(np.int64)))
     found[made["indices"], destinations] = made["edge_weight"]
     assert (found == wanted).all()
-    import_npz(box, "--force").ok()
+    import_npz(box, "--force", "--no-weights").ok()
     assert not os.path.exists(box.path("made", "edge_weight.npy"))
     assert edges_of(box.path("made")) == pairs(edges)
 

@@ -285,13 +285,13 @@ def test_features_that_are_not_there(box, option):
 
 @cases("--f16", "--normalize-features", "--relabel")
 def test_options_of_other_formats_are_refused(box, option):
-    """An edge list has no features, and other formats no ids to make dense."""
-    kind = "npz" if option == "--relabel" else "edgelist"
+    """A sparse matrix has no features, and other formats no names to number."""
+    kind = "npz" if option == "--relabel" else "mtx"
     refused(box, box.sluice("import", kind, "any", option, "--out", "made"), option)
 
 
 def test_help_describes_each_option(box):
-    for kind in ("npz", "ogb", "graphbolt", "igb"):
+    for kind in ("npz", "ogb", "graphbolt", "igb", "edgelist"):
         text = box.sluice("import", kind, "--help").ok().out
         for option in ("add-self-loops", "normalize-features", "f16", "split", "seed", "memory"):
             assert f"--{option}" in text, (kind, option)

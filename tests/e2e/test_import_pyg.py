@@ -146,12 +146,17 @@ def test_weights(box, kind):
         arrays["edge_weight"] = weight
     if kind == "pairs":
         arrays["edge_index"] = edges.T
-    result = import_pyg(box, arrays).ok()
+    import_pyg(box, arrays, "--no-weights").ok()
     assert "edge_weight" not in check_dataset(box.path("made"))[1]
-    assert "--weights keeps it" in result.out, result
-    import_pyg(box, arrays, "--weights").ok()
+    import_pyg(box, arrays).ok()
     _, made = check_dataset(box.path("made"))
     assert in_edges(made) == triples(edges, weight.astype(np.float32))
+
+
+def test_attributes_of_several_columns_are_no_weights(box):
+    result = import_pyg(box, graph(edge_attr=np.ones((E, 3)))).ok()
+    assert "edge_weight" not in check_dataset(box.path("made"))[1]
+    assert "edge_attr" in result.out and "left out" in result.out, result
 
 
 def test_two_edges_are_rows_of_sources_and_targets(box):
@@ -228,7 +233,7 @@ def test_what_pytorch_geometric_writes(box):
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
     (lines,) = [block for block in blocks if "torch" in block]
     run_pyg(box, BEFORE + lines + AFTER)
-    box.sluice("import", "pyg", "mine.npz", "--weights", "--out", "made").ok()
+    box.sluice("import", "pyg", "mine.npz", "--out", "made").ok()
     _, made = check_dataset(box.path("made"))
     wanted = np.load(box.path("wanted.npz"))
     sums = np.zeros_like(wanted["sums"])

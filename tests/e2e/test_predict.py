@@ -182,6 +182,23 @@ def test_classes_and_probabilities(box):
     assert summary["test"]["accuracy"] == again["test"]["accuracy"]
 
 
+def test_rows_as_text(box):
+    run, _ = trained(box)
+    for command, column in (("predict", "output"), ("embed", "hidden")):
+        wanted, summary = rows(box, run, "--set", "test", command=command)
+        out = box.path("out", f"{command}.csv")
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        result = box.sluice(command, run, "--set", "test", "--out", out, "-o", "json").ok()
+        with open(out) as file:
+            assert file.readline().startswith(f"vertex,{column}_0,{column}_1,")
+        found = np.loadtxt(out, delimiter=",", skiprows=1)
+        vertices = np.load(f"{box.shared_dataset('small')}/test_idx.npy")
+        assert (found[:, 0] == vertices).all()
+        assert (found[:, 1:].astype(np.float32) == wanted).all()
+        assert json.loads(result.out).get("test") == summary.get("test")
+    assert sorted(os.listdir(box.path("out"))) == ["embed.csv", "predict.csv"]
+
+
 def multilabel(n=1500):
     arrays = planted(n=n)
     label = np.zeros((n, 3), np.int8)
@@ -294,6 +311,7 @@ def test_bad_input(box):
 
     no(box.path("nothing"), "--out", out, words=["no run directory"])
     no(run, "--out", box.path("a/b.npy"), words=["--out", "a"])
+    no(run, "--out", box.path("rows.parquet"), words=["rows.parquet", "FILE.npy", "FILE.csv"])
     no(run, "--out", out, "--classes", "--probabilities", words=["--classes"])
     no(run, "--out", out, "--best", "--last", words=["--best", "--last"])
     no(run, "--out", out, "--set", "tset", words=["tset", "test"])

@@ -25,7 +25,7 @@ FUZZ_CFLAGS  = $(CSTD) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Wall -Wextra -Wn
                -I. -I$(GEN) $(PKG_CFLAGS)
 FUZZ_PARTS  := $(foreach l,base text schema data ipc device config page http,$(SRC_$(l))) \
                $(patsubst %,broker/%.c,checkpoint checkpoint_check death history link_bytes metrics params placement plan ranking report resume rundir snapshot) \
-               $(patsubst %,dataset/%.c,array_reader yaml_reader zip_reader)
+               $(patsubst %,dataset/%.c,array_reader edge_columns edge_heading line_fields line_scan yaml_reader zip_reader)
 FUZZ_OBJ    := $(patsubst %.c,$(FUZZ_O)/obj/%.o,$(FUZZ_PARTS) tests/fuzz/fuzz.c) \
                $(PROTO_ipc:%.proto=$(FUZZ_O)/obj/%.pb-c.o)
 

@@ -170,6 +170,18 @@ tasks:
 """
 
 
+def edgelists():
+    write("dataset_edgelist", "konect", "\n% bip posweighted\n% 2 1 2\n1\t1 2 1138206644\n1 2 3 9\n")
+    write("dataset_edgelist", "snap", "1,2\n# Undirected graph: x\n# Nodes: 3 Edges: 2\n0\t1\n1\t2\n")
+    write("dataset_edgelist", "mtx", "\n%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 .5\n")
+    write(
+        "dataset_edgelist",
+        "quoted",
+        'item,"a ""b""",w\n"a ""b""",w,item,\n"0",,1\n"""";x\n"1\n 2 , 3 ,"4",\r\n',
+    )
+    write("dataset_edgelist", "semicolons", "source,target,time\n0;1;12\n\n;;\n0;1;2;3;4\n")
+
+
 def yaml():
     write("dataset_yaml", "graphbolt", YAML)
     write("dataset_yaml", "flow", "---\n{a: [1, {b: 'it''s'}], c: }\n")
@@ -337,6 +349,7 @@ if __name__ == "__main__":
     arrays()
     safetensors()
     jobs()
+    edgelists()
     yaml()
     messages()
     arenas()

@@ -64,6 +64,34 @@ START_TEST(what_is_malformed_becomes_a_sign)
 }
 END_TEST
 
+START_TEST(another_encoding_is_known_by_its_first_bytes)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *name; // NULL: it may be UTF-8
+    } texts[] = {{"", 0, NULL},
+                 {"\xff", 1, NULL},
+                 {"0 1\n", 4, NULL},
+                 {"a\0b", 3, NULL},
+                 {"\xef\xbb\xbf{", 4, NULL},
+                 {"\xff\xfe", 2, "UTF-16 "},
+                 {"\xfe\xff\0000", 4, "UTF-16 "},
+                 {"\xff\xfe\0\0", 4, "UTF-32 "},
+                 {"\0\0\xfe\xff", 4, "UTF-32 "},
+                 {"{\0\"\0", 4, "UTF-16LE "},
+                 {"\0{\0\"", 4, "UTF-16BE "}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char why[SL_UTF8_WHY_BYTES] = "";
+        bool other = sl_utf8_is_other(texts[i].text, texts[i].n, why);
+        ck_assert_msg(other == (texts[i].name != NULL), "%zu: %s", i, why);
+        ck_assert_msg(!other || strstr(why, texts[i].name), "%zu: %s", i, why);
+    }
+    ck_assert_uint_eq(sl_utf8_mark("\xef\xbb\xbf", 3), 3);
+    ck_assert_uint_eq(sl_utf8_mark("\xef\xbb", 2), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("utf8");
@@ -72,6 +100,7 @@ int main(void)
     tcase_add_test(t, good_text_is_left_alone);
     tcase_add_test(t, what_moves_a_terminal_becomes_a_blank);
     tcase_add_test(t, what_is_malformed_becomes_a_sign);
+    tcase_add_test(t, another_encoding_is_known_by_its_first_bytes);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,55 +1,10 @@
 // Importers: what is read, what is dropped, and how what cannot be read is explained.
 #include <math.h>
-#include <zlib.h>
 
 #include "cli/command.h"
 #include "dataset/line_scan.h"
 #include "dataset/text_reader.h"
-#include "common/data/dataset.h"
-#include "tests/unit/cli_fixture.h"
-
-static void imported(int rc)
-{
-    if (rc != 0)
-        ck_abort_msg("%d: %s", rc, sl_error_message());
-}
-
-static void write_gz(const char *name, const char *text, size_t n)
-{
-    gzFile gz = gzopen(in_dir(name), "wb");
-    ck_assert_ptr_nonnull(gz);
-    if (n > 0)
-        ck_assert_int_eq(gzwrite(gz, text, (unsigned)n), (int)n);
-    ck_assert_int_eq(gzclose(gz), Z_OK);
-}
-
-static void open_dataset(const char *name, unsigned need, struct sl_dataset *ds)
-{
-    must(sl_dataset_open(in_dir(name), need, SL_CHECK_FULL, 2, ds));
-}
-
-// "1<0,2 2<1 " : vertices with in-edges and their sources.
-static const char *topology(const char *name)
-{
-    static char text[4096];
-    struct sl_dataset ds;
-    int n = 0;
-    text[0] = '\0';
-    open_dataset(name, SL_NEED_TOPOLOGY, &ds);
-    for (uint64_t v = 0; v < ds.n_nodes; v++) {
-        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
-            if (e == ds.indptr[v])
-                n += sprintf(text + n, "%s%ju<", n ? " " : "", (uintmax_t)v);
-            n += sprintf(text + n, "%s%u", e == ds.indptr[v] ? "" : ",",
-                         ((const uint32_t *)ds.indices)[e]);
-            if (ds.edge_weight)
-                n += sprintf(text + n, ":%g", (double)ds.edge_weight[e]);
-        }
-    }
-    n += sprintf(text + n, " of %ju", (uintmax_t)ds.n_nodes);
-    sl_dataset_close(&ds);
-    return text;
-}
+#include "tests/unit/import_fixture.h"
 
 // ---- numbers ------------------------------------------------------------------------------------
 
@@ -310,19 +265,19 @@ static const struct {
     const char *message;
 } broken[] = {
     {"0 1\n\n1 -2\n", NULL, NULL, "line 3: found '-2': wanted vertex ids from 0"},
-    {"source,target\n0,1\n", NULL, NULL, "line 1: found 'source': wanted 'source destination"},
+    {"source,target\n0,1\n", NULL, NULL, "line 1: found 'source': wanted 'source target"},
     {"0 1\n2\n", NULL, NULL, "line 2: found 'the end of the line'"},
     {"0 1\n2 3x\n", NULL, NULL, "found '3x'"},
     {"0 1\n1.5 2\n", NULL, NULL, "found '1.5'"},
     {"0 4294967294\n", NULL, NULL, "found '4294967294': wanted vertex ids up to 4294967293"},
     {"0 99999999999999999999999\n", NULL, NULL, "wanted vertex ids up to"},
     {"0 1\n0 5\n", "--num-nodes", "5", "line 2: found '5': wanted vertex ids below --num-nodes 5"},
-    {"0 1\n1 2 3\n", NULL, NULL, "line 2: found '3': wanted two columns"},
+    {"0 1\n1 2 3\n", NULL, NULL, "line 2: found '3': wanted 2 columns as in"},
     {"0 1 2\n1 2\n", NULL, NULL, "line 2: found 'the end of the line': wanted a weight"},
     {"0 1 2\n1 2 -1\n", NULL, NULL, "found '-1': wanted a weight from 0"},
     {"0 1 nan\n", NULL, NULL, "found 'nan': wanted a weight"},
     {"0 1 1e300\n", NULL, NULL, "found '1e300': wanted a weight"},
-    {"0 1 2 3\n", NULL, NULL, "wanted no fourth column"},
+    {"0 1 2 3\n", NULL, NULL, "line 1: found 4 columns: wanted"},
     {"", NULL, NULL, "found no edge in 0 lines"},
     {"# nothing\n\n", NULL, NULL, "found no edge in 2 lines"},
     {"0 1\n", "--skip-lines", "5", "found no edge in 1 lines"},
@@ -454,12 +409,16 @@ static const struct {
      "0<0:4,1:7 1<0:7,2:1 2<1:1 of 3", false},
     {HEADING "complex Hermitian\n2 2 1\n2 1 -1 5\n", "--no-weights", "0<1 1<0 of 2", false},
     {HEADING "real general\n2 2 0\n", NULL, " of 2", false},
+    {HEADING "integer symmetric\n2 2 1\n2 1 1\n", NULL, "0<1 1<0 of 2", false},
+    {HEADING "integer symmetric\n2 2 1\n2 1 1\n", "--weights", "0<1:1 1<0:1 of 2", false},
     // As scipy writes uint32 and uint64.
     {HEADING "unsigned-integer general\n3 3 2\n1 2 7\n2 3 9\n", NULL, "1<0:7 2<1:9 of 3", false},
     {HEADING "unsigned-integer general\n3 3 2\n1 2 7\n2 3 9\n", "--no-weights", "1<0 2<1 of 3",
      false},
     {"%MATRIXMARKET MATRIX Coordinate Pattern\tGeneral \r\n2 2 1\n1 2\n", NULL, "1<0 of 2", false},
     {"1 2\n", NULL, "line 1: found '1': wanted '%%MatrixMarket matrix coordinate", true},
+    {"% sym unweighted\n1 2\n", NULL, "(lines of edges without it: 'sluice import edgelist')",
+     true},
     {"%%MatrixMarket matrix array real general\n", NULL, "found a matrix of kind 'array'", true},
     {HEADING "complex general\n2 2 1\n2 1 1 5\n", NULL, "found values of kind 'complex'", true},
     {HEADING "real skew-symmetric\n2 2 1\n2 1 1\n", NULL, "a matrix that is 'skew-", true},

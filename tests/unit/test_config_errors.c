@@ -38,6 +38,7 @@ static const struct mistake mistakes[] = {
     // not JSON: line, column, found, wanted
     {"", SL_EFORMAT, {"the file is empty"}},
     {"{", SL_EFORMAT, {"line 1, column 2", "the text ends", "wanted a key"}},
+    {"\xFF\xFE{", SL_EFORMAT, {"line 1, column 1", "found UTF-16 text", "iconv -f UTF-16 -t"}},
     {"{\n  \"a\": 1,\n}", SL_EFORMAT, {"line 3, column 1", "found \"}\"", "take out the comma"}},
     {"{\"a\": [1, 2,]}", SL_EFORMAT, {"column 13", "found \"]\"", "take out the comma"}},
     {"{\"a\": 1 \"b\": 2}", SL_EFORMAT, {"column 9", "a comma is missing"}},

@@ -1,10 +1,9 @@
-// From edges in any order to topology files: radix sort, external sort, renumbering, CSC files.
+// From edges in any order to topology files: radix sort, external sort, CSC files.
 #include <stdatomic.h>
 #include <sys/resource.h>
 
 #include "dataset/csc_writer.h"
 #include "dataset/edge_sort.h"
-#include "dataset/id_map.h"
 #include "dataset/radix_sort.h"
 #include "dataset/scramble.h"
 #include "common/base/threads.h"
@@ -204,22 +203,6 @@ END_TEST
 
 // ---- renumbering --------------------------------------------------------------------------------
 
-START_TEST(ids_become_dense_in_order)
-{
-    struct sl_id_map map = {0};
-    const uint32_t ids[] = {4294967293u, 0, 63, 64, 511, 512, 513, 1000000, 7};
-    for (size_t i = 0; i < SL_COUNT_OF(ids); i++)
-        must(sl_id_map_add(&map, ids[i]));
-    must(sl_id_map_add(&map, 64)); // again
-    must(sl_id_map_finish(&map));
-    ck_assert_uint_eq(map.n_ids, SL_COUNT_OF(ids));
-    const uint32_t sorted[] = {0, 7, 63, 64, 511, 512, 513, 1000000, 4294967293u};
-    for (uint32_t i = 0; i < SL_COUNT_OF(sorted); i++)
-        ck_assert_uint_eq(sl_id_map_rank(&map, sorted[i]), i);
-    sl_id_map_fini(&map);
-}
-END_TEST
-
 START_TEST(scramble_is_a_permutation_with_an_inverse)
 {
     for (uint64_t n = 1; n <= 300; n++) {
@@ -267,7 +250,7 @@ struct csc {
 
 // Writes the edges (source, destination pairs) as a data set's topology in the test's directory.
 static void write_csc(const uint32_t (*edges)[2], size_t n, uint64_t n_nodes, bool dedup,
-                      const struct sl_id_map *map, struct csc *out)
+                      struct csc *out)
 {
     struct sl_staging st = {0};
     struct sl_progress quiet;
@@ -279,9 +262,8 @@ static void write_csc(const uint32_t (*edges)[2], size_t n, uint64_t n_nodes, bo
         must(sl_edge_sort_add(sort, 0, (uint64_t[]){sl_edge_key(edges[i][0], edges[i][1])}, NULL,
                               1));
     must(sl_edge_sort_finish(sort));
-    const struct sl_csc_plan plan = {.n_nodes = n_nodes,
-                                     .duplicates = dedup ? SL_DUPLICATES_FIRST : SL_DUPLICATES_KEEP,
-                                     .map = map};
+    const struct sl_csc_plan plan = {
+        .n_nodes = n_nodes, .duplicates = dedup ? SL_DUPLICATES_FIRST : SL_DUPLICATES_KEEP};
     must(sl_csc_write(&st, sort, &plan, &quiet, &out->summary));
     sl_edge_sort_destroy(sort);
     must(sl_npy_open(in_dir("indptr.npy"), &out->indptr));
@@ -308,7 +290,7 @@ START_TEST(rows_are_sorted_and_empty_rows_have_no_edges)
 {
     struct csc c;
     const uint32_t edges[][2] = {{3, 1}, {0, 1}, {2, 4}, {3, 1}, {1, 4}};
-    write_csc(edges, 5, 7, false, NULL, &c);
+    write_csc(edges, 5, 7, false, &c);
     assert_i64(&c.indptr, 8, (int64_t[]){0, 0, 3, 3, 3, 5, 5, 5});
     assert_i32(&c.indices, 5, (int32_t[]){0, 3, 3, 1, 2});
     ck_assert_uint_eq(c.summary.n_edges, 5);
@@ -321,7 +303,7 @@ START_TEST(duplicates_are_dropped_and_counted)
 {
     struct csc c;
     const uint32_t edges[][2] = {{0, 0}, {0, 0}, {1, 0}, {0, 1}, {0, 1}, {0, 1}};
-    write_csc(edges, 6, 2, true, NULL, &c);
+    write_csc(edges, 6, 2, true, &c);
     assert_i64(&c.indptr, 3, (int64_t[]){0, 2, 3});
     assert_i32(&c.indices, 3, (int32_t[]){0, 1, 0});
     ck_assert_uint_eq(c.summary.n_duplicates, 3);
@@ -332,7 +314,7 @@ END_TEST
 START_TEST(no_edges_make_empty_rows)
 {
     struct csc c;
-    write_csc(NULL, 0, 3, false, NULL, &c);
+    write_csc(NULL, 0, 3, false, &c);
     assert_i64(&c.indptr, 4, (int64_t[]){0, 0, 0, 0});
     assert_i32(&c.indices, 0, NULL);
     ck_assert_uint_eq(c.summary.n_isolated, 3);
@@ -343,26 +325,9 @@ START_TEST(the_last_vertex_may_have_edges)
 {
     struct csc c;
     const uint32_t edges[][2] = {{0, 2}, {2, 2}};
-    write_csc(edges, 2, 3, false, NULL, &c);
+    write_csc(edges, 2, 3, false, &c);
     assert_i64(&c.indptr, 4, (int64_t[]){0, 0, 0, 2});
     ck_assert_uint_eq(c.summary.n_isolated, 2);
-}
-END_TEST
-
-START_TEST(both_ends_are_renumbered)
-{
-    struct csc c;
-    struct sl_id_map map = {0};
-    const uint32_t edges[][2] = {{4000000000u, 10}, {10, 4000000000u}, {70, 10}};
-    for (size_t i = 0; i < 3; i++) {
-        must(sl_id_map_add(&map, edges[i][0]));
-        must(sl_id_map_add(&map, edges[i][1]));
-    }
-    must(sl_id_map_finish(&map));
-    write_csc(edges, 3, map.n_ids, false, &map, &c);
-    assert_i64(&c.indptr, 4, (int64_t[]){0, 2, 2, 3});
-    assert_i32(&c.indices, 3, (int32_t[]){1, 2, 0});
-    sl_id_map_fini(&map);
 }
 END_TEST
 
@@ -396,7 +361,6 @@ int main(void)
     tcase_add_test(t, equal_edges_keep_their_order_through_several_merges);
     tcase_add_test(t, a_full_disk_is_an_error);
     t = add_case(s, "renumbering");
-    tcase_add_test(t, ids_become_dense_in_order);
     tcase_add_test(t, scramble_is_a_permutation_with_an_inverse);
     tcase_add_test(t, scrambles_of_other_seeds_differ);
     t = add_case(s, "topology files");
@@ -404,7 +368,6 @@ int main(void)
     tcase_add_test(t, duplicates_are_dropped_and_counted);
     tcase_add_test(t, no_edges_make_empty_rows);
     tcase_add_test(t, the_last_vertex_may_have_edges);
-    tcase_add_test(t, both_ends_are_renumbered);
     t = add_case(s, "threads");
     tcase_add_test(t, the_first_failure_and_its_message_come_back);
     return run_suite(s);
