@@ -11,6 +11,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/narrow.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"
@@ -144,7 +145,8 @@ int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, 
 {
     const char *end = f->n ? sl_line_scan_real(f->text, weight) : NULL;
     if (end != f->text + f->n || !sl_import_is_weight(*weight))
-        return sl_import_fail_field(im, f, "a weight from 0 (--no-weights reads none)");
+        return sl_import_fail_field(
+            im, f, "a weight from 0 to " SL_FLOAT32_LARGEST " (float32; --no-weights reads none)");
     return SL_OK;
 }
 

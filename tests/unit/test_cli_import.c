@@ -275,6 +275,7 @@ static const struct {
     {"0 1\n1 2 3\n", NULL, NULL, "line 2: found '3': wanted 2 columns as in"},
     {"0 1 2\n1 2\n", NULL, NULL, "line 2: found 'the end of the line': wanted a weight"},
     {"0 1 2\n1 2 -1\n", NULL, NULL, "found '-1': wanted a weight from 0"},
+    {"0 1 2\n1 2 1e39\n", NULL, NULL, "found '1e39': wanted a weight from 0 to 3.4028235e+38"},
     {"0 1 nan\n", NULL, NULL, "found 'nan': wanted a weight"},
     {"0 1 1e300\n", NULL, NULL, "found '1e300': wanted a weight"},
     {"0 1 2 3\n", NULL, NULL, "line 1: found 4 columns: wanted"},
