@@ -1,5 +1,6 @@
 #include "broker/params.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,59 @@ static void compare_tensor(const struct sl_safetensors_file *file, const struct 
                w->values ? "floats" : "integers");
 }
 
+static size_t count_found(const struct sl_safetensors_file *file, const struct wanted *list,
+                          size_t n, const char *prefix, size_t length)
+{
+    char name[512];
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%.*s%s", (int)length, prefix, list[i].name);
+        found += sl_safetensors_find(file, name) != NULL;
+    }
+    return found;
+}
+
+// What stands before the names that are wanted, "model." for one: so many bytes of *prefix, which
+// is in the file's names; 0 where most of them are there as they are or not at all.
+static size_t find_prefix(const struct sl_safetensors_file *file, const struct wanted *list,
+                          size_t n, const char **prefix)
+{
+    size_t length = 0, most = count_found(file, list, n, "", 0);
+    for (size_t k = 0; k < file->n_tensors && most < n; k++) {
+        const char *name = file->tensors[k].name;
+        for (size_t i = 0; i < n; i++) {
+            size_t a = strlen(name), b = strlen(list[i].name);
+            if (a <= b + 1 || name[a - b - 1] != '.' || strcmp(name + a - b, list[i].name) != 0 ||
+                (length == a - b && strncmp(*prefix, name, length) == 0))
+                continue;
+            size_t found = count_found(file, list, n, name, a - b);
+            if (found <= most)
+                continue;
+            *prefix = name;
+            length = a - b;
+            most = found;
+        }
+    }
+    return length;
+}
+
+static int fail_differences(const struct sl_safetensors_file *file, const struct wanted *list,
+                            size_t n, const struct differences *d)
+{
+    const char *prefix = "";
+    size_t length = find_prefix(file, list, n, &prefix);
+    if (length)
+        return sl_fail(SL_EFORMAT,
+                       "'%s': its names begin with '%.*s', as in '%s': take that off with `sluice "
+                       "import-weights --strip-prefix %.*s`",
+                       file->path, (int)length, prefix, prefix, (int)length, prefix);
+    return sl_fail(SL_EFORMAT,
+                   "'%s' does not fit the model of this job: %u difference%s%s: %s: take a file "
+                   "of the same model, or correct the job's \"model\"",
+                   file->path, d->n, d->n == 1 ? "" : "s",
+                   d->n > DIFFERENCES_NAMED ? ", the first ones" : "", d->text);
+}
+
 // Compares everything before it writes anything.
 static int take_file(const struct sl_safetensors_file *file, const struct wanted *list, size_t n)
 {
@@ -223,15 +277,14 @@ static int take_file(const struct sl_safetensors_file *file, const struct wanted
             differ(&d, "'%s' is not a tensor of this model", file->tensors[k].name);
     }
     if (d.n)
-        return sl_fail(
-            SL_EFORMAT,
-            "'%s' does not fit the model of this job: %u difference%s%s: %s: take a file "
-            "of the same model, or correct the job's \"model\"",
-            file->path, d.n, d.n == 1 ? "" : "s", d.n > DIFFERENCES_NAMED ? ", the first ones" : "",
-            d.text);
-    for (size_t i = 0; i < n; i++)
-        if (list[i].values)
-            SL_TRY(sl_safetensor_floats(sl_safetensors_find(file, list[i].name), list[i].values));
+        return fail_differences(file, list, n, &d);
+    for (size_t i = 0; i < n; i++) {
+        int rc = list[i].values
+                     ? sl_safetensor_floats(sl_safetensors_find(file, list[i].name), list[i].values)
+                     : SL_OK;
+        if (rc < 0)
+            return sl_fail_prefix(rc, "'%s'", file->path);
+    }
     return SL_OK;
 }
 
@@ -244,18 +297,101 @@ static int load_list(const char *path, const struct wanted *list, size_t n)
     return rc;
 }
 
-int sl_params_load(const struct sl_params *params, const char *path, float *values)
+// All tensors of the model, with their places in `values`. Owned: free(). NULL: no memory.
+static struct wanted *list_model(const struct sl_params *params, float *values)
 {
     struct wanted *list = calloc(params->n_tensors, sizeof *list);
-    if (!list)
-        return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
-    for (uint32_t i = 0; i < params->n_tensors; i++) {
+    for (uint32_t i = 0; list && i < params->n_tensors; i++) {
         const struct sl_param_tensor *t = &params->tensors[i];
         snprintf(list[i].name, sizeof list[i].name, "%s", t->name);
         list[i].like = t;
         list[i].values = t->role == SL_PARAM_COUNTER ? NULL : values + t->offset;
     }
+    return list;
+}
+
+int sl_params_load(const struct sl_params *params, const char *path, float *values)
+{
+    struct wanted *list = list_model(params, values);
+    if (!list)
+        return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
     int rc = load_list(path, list, params->n_tensors);
+    free(list);
+    return rc;
+}
+
+// --- files of others ---
+
+static int strip_prefix(struct sl_safetensors_file *file, const char *prefix)
+{
+    size_t n = strlen(prefix), stripped = 0;
+    for (size_t k = 0; k < file->n_tensors; k++) {
+        bool begins = strncmp(file->tensors[k].name, prefix, n) == 0 && file->tensors[k].name[n];
+        file->tensors[k].name += begins ? n : 0;
+        stripped += begins;
+    }
+    for (size_t k = 0; k < file->n_tensors; k++)
+        if (sl_safetensors_find(file, file->tensors[k].name) != &file->tensors[k])
+            return sl_fail(SL_EINVAL, "'%s': without '%s' there are two tensors '%s'", file->path,
+                           prefix, file->tensors[k].name);
+    if (stripped == 0 && file->n_tensors > 0)
+        return sl_fail(SL_EINVAL, "'%s': no name begins with '%s': the first one is '%s'",
+                       file->path, prefix, file->tensors[0].name);
+    return SL_OK;
+}
+
+static bool is_variance(const struct sl_param_tensor *t)
+{
+    static const char last[] = ".running_var";
+    size_t n = strlen(t->name);
+    return t->role == SL_PARAM_RUNNING && n >= sizeof last - 1 &&
+           strcmp(t->name + n - (sizeof last - 1), last) == 0;
+}
+
+static int check_values(const struct sl_safetensors_file *file, const struct wanted *w)
+{
+    char place[96];
+    const bool variance = is_variance(w->like);
+    for (uint64_t i = 0; w->values && i < w->like->n; i++)
+        if (!isfinite(w->values[i]) || (variance && w->values[i] < 0))
+            return sl_fail(SL_EFORMAT,
+                           "'%s': tensor %s: %s: found %g, wanted a finite number%s: was its "
+                           "anew, or take an earlier checkpoint",
+                           file->path, w->name,
+                           sl_safetensor_place(sl_safetensors_find(file, w->name), i, place),
+                           (double)w->values[i], variance ? " from 0: it is a variance" : "");
+    return SL_OK;
+}
+
+static int import_file(const struct sl_params *params, struct sl_safetensors_file *file,
+                       const char *prefix, const struct wanted *list, uint64_t *batches)
+{
+    if (prefix)
+        SL_TRY(strip_prefix(file, prefix));
+    SL_TRY(take_file(file, list, params->n_tensors));
+    for (uint32_t i = 0; i < params->n_tensors; i++) {
+        const struct sl_safetensor *found = sl_safetensors_find(file, list[i].name);
+        SL_TRY(check_values(file, &list[i]));
+        if (batches && !list[i].values && found && found->dtype == SL_DTYPE_I64)
+            memcpy(batches, found->data, sizeof *batches);
+    }
+    return SL_OK;
+}
+
+int sl_params_import(const struct sl_params *params, const char *path, const char *prefix,
+                     float *values, uint64_t *batches)
+{
+    struct sl_safetensors_file file;
+    struct wanted *list = list_model(params, values);
+    if (batches)
+        *batches = 0;
+    if (!list)
+        return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
+    int rc = sl_safetensors_open(path, &file);
+    if (rc == SL_OK) {
+        rc = import_file(params, &file, prefix, list, batches);
+        sl_safetensors_close(&file);
+    }
     free(list);
     return rc;
 }

@@ -67,6 +67,15 @@ int sl_params_sha256(const struct sl_params *params, const float *values, uint64
  */
 int sl_params_load(const struct sl_params *params, const char *path, float *values);
 
+/*
+ * The same of a file that was made elsewhere. `prefix` (or NULL) is taken off the names that begin
+ * with it; SL_EINVAL where none does, and where all do and it was not given the message says so.
+ * Values that are nan or inf and running variances below 0 are SL_EFORMAT, by tensor and place.
+ * *batches (or NULL): what its counter says, 0 without.
+ */
+int sl_params_import(const struct sl_params *params, const char *path, const char *prefix,
+                     float *values, uint64_t *batches);
+
 // The optimizer's arrays (n_state, each n): "exp_avg.convs.0.bias" and so on, as PyTorch calls
 // them, of learned tensors.
 int sl_params_save_state(const struct sl_params *params, const float *const *state,

@@ -354,7 +354,8 @@ static int set_parameters(struct sl_job *job)
     struct sl_arena *a = &job->arena;
     const struct sl_checkpoint *c = &job->resumed;
     if (!c->path[0] && job->config.model.weights[0]) {
-        int rc = sl_params_load(&job->params, job->config.model.weights, sl_board_params(a, 0));
+        int rc = sl_params_import(&job->params, job->config.model.weights, NULL,
+                                  sl_board_params(a, 0), NULL);
         return rc < 0 ? sl_fail_prefix(rc, "model.weights") : SL_OK;
     }
     if (!c->path[0]) {

@@ -5,9 +5,13 @@
  * The model of a job file is asked for its tensors (model_child.h), the file is checked against
  * them, converted to float32, and written beside the job's configuration: config.json and
  * model.safetensors, no report. The directory appears whole or not at all.
+ *
+ * Names and shapes do not say all that a model computes. With --check the child applies it to the
+ * whole graph and compares what comes out with the original's logits.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +20,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "cli/output.h"
 #include "cli/command.h"
 #include "cli/model_child.h"
+#include "cli/output.h"
 #include "common/text/units.h"
 #include "broker/params.h"
 #include "broker/rundir.h"
@@ -29,8 +33,19 @@
 #include "common/data/dataset.h"
 #include "config/config.h"
 
+// How far an output may be from the original's, absolute up to 1 and relative above: rounding of
+// float32 in other orders of sums is some 1e-6, what a model does otherwise some 1e-2.
+#define TOLERANCE 1e-4
+
+// What --check found: the largest difference (trainer/logits_check.h).
+struct check {
+    double largest, found, wanted;
+    uint64_t vertex, output;
+    int logarithms; // the original's are log_softmax of something
+};
+
 struct import {
-    const char *file, *job_path, *out, *dataset_path;
+    const char *file, *job_path, *out, *dataset_path, *strip_prefix, *logits;
     bool quiet;
     int output; // enum sl_output
     char *job;  // JSON
@@ -39,34 +54,105 @@ struct import {
     struct sl_model_child child;
     struct sl_params params;
     float *values;
+    uint64_t batches; // that its counters say
+    struct check check;
 };
 
 static int ask_model(struct import *im)
 {
-    static const char *const options[] = {"--describe", NULL};
-    char line[4096];
+    const char *const describe[] = {"--describe", NULL};
+    const char *const predict[] = {"--predict", "--check", im->logits, NULL};
+    const char *const *options = im->logits ? predict : describe;
     SL_TRY(sl_model_child_start(&im->child, im->job, &im->dataset, options));
-    SL_TRY(sl_model_child_hello(&im->child, &im->params));
-    int rc = sl_model_child_line(&im->child, line, sizeof line);
-    if (rc == SL_OK)
-        return sl_fail(SL_EFAILED, "sluice-trainer said '%.80s' after its tensors", line);
+    return sl_model_child_hello(&im->child, &im->params);
+}
+
+// What the child says after its tensors, to the end.
+static int follow_child(struct import *im)
+{
+    char line[4096];
+    struct check *c = &im->check;
+    int rc;
+    while ((rc = sl_model_child_line(&im->child, line, sizeof line)) == SL_OK)
+        sscanf(line, "result check %lf %" SCNu64 " %" SCNu64 " %lf %lf %d", &c->largest, &c->vertex,
+               &c->output, &c->found, &c->wanted, &c->logarithms);
     return rc == SL_EAGAIN ? SL_OK : rc;
 }
 
-static int64_t counted_batches(const char *path, const struct sl_params *params)
+// ---- what tensors do not tell -------------------------------------------------------------------
+
+static bool has_norm(const struct sl_config *c)
 {
-    int64_t batches = 0;
-    struct sl_safetensors_file file;
-    if (sl_safetensors_open(path, &file) < 0)
-        return 0;
-    for (uint32_t t = 0; t < params->n_tensors; t++) {
-        const struct sl_safetensor *found = sl_safetensors_find(&file, params->tensors[t].name);
-        if (params->tensors[t].role == SL_PARAM_COUNTER && found && found->dtype == SL_DTYPE_I64)
-            memcpy(&batches, found->data, sizeof batches);
-    }
-    sl_safetensors_close(&file);
-    return batches;
+    return c->model.norm != SL_NORM_NONE;
 }
+
+static bool is_layer_norm(const struct sl_config *c)
+{
+    return c->model.norm == SL_NORM_LAYER;
+}
+
+static bool is_graphsage(const struct sl_config *c)
+{
+    return c->model.kind == SL_MODEL_GRAPHSAGE;
+}
+
+static bool is_gcn(const struct sl_config *c)
+{
+    return c->model.kind == SL_MODEL_GCN;
+}
+
+static bool is_attention(const struct sl_config *c)
+{
+    return c->model.kind == SL_MODEL_GAT || c->model.kind == SL_MODEL_GATV2;
+}
+
+// What PyTorch Geometric's models may do that no tensor of them shows, and no job does: the table
+// of trainer/MODELS.md.
+static const struct {
+    const char *what;
+    bool (*of)(const struct sl_config *c); // NULL: of all models
+} untold[] = {
+    {"LayerNorm in its default mode 'graph' (norm layer is mode 'node')", is_layer_norm},
+    {"act_first=True", has_norm},
+    {"normalize=True", is_graphsage},
+    {"another aggr", is_graphsage},
+    {"normalize=False", is_gcn},
+    {"another negative_slope than 0.2", is_attention},
+    {"another act", NULL},
+};
+
+static void print_note(const struct import *im)
+{
+    const char *gap = "";
+    fprintf(stderr, "sluice: note: the tensors fit, which does not show whether the original has ");
+    for (size_t i = 0; i < SL_COUNT_OF(untold); i++) {
+        if (untold[i].of && !untold[i].of(&im->config))
+            continue;
+        fprintf(stderr, "%s%s", gap, untold[i].what);
+        gap = ", ";
+    }
+    fprintf(stderr, ": --check LOGITS.npy compares its outputs with these\n");
+}
+
+static int check_logits(struct import *im)
+{
+    struct check *c = &im->check;
+    c->largest = INFINITY;
+    SL_TRY(sl_model_child_go(&im->child, im->values, im->params.n));
+    SL_TRY(follow_child(im));
+    if (c->largest <= TOLERANCE)
+        return SL_OK;
+    return sl_fail(SL_EFAILED,
+                   "import-weights --check %s: vertex %" PRIu64 ", output %" PRIu64
+                   ": found %g, the original has %g: %.3g apart, more than rounding (%g), so "
+                   "nothing was made: %s",
+                   im->logits, c->vertex, c->output, c->found, c->wanted, c->largest, TOLERANCE,
+                   c->logarithms ? "the original's are log_softmax of logits: save those"
+                                 : "the original computes what its tensors do not tell "
+                                   "(trainer/MODELS.md lists it), or other features or edges");
+}
+
+// ---- the run directory --------------------------------------------------------------------------
 
 static int make_parents(const char *path)
 {
@@ -100,9 +186,7 @@ static int write_run(struct import *im)
     snprintf(path, sizeof path, "%s/model.safetensors", temporary);
     snprintf(note, sizeof note, "imported from %s", im->file);
     if (rc == SL_OK)
-        rc = sl_params_save(&im->params, im->values,
-                            (uint64_t)counted_batches(im->file, &im->params), path, im->config.name,
-                            note);
+        rc = sl_params_save(&im->params, im->values, im->batches, path, im->config.name, note);
     // An empty directory may stand there already.
     if (rc == SL_OK && rename(temporary, out) != 0)
         rc = sl_fail_errno(SL_EEXIST, errno, "making run directory '%s'", out);
@@ -115,6 +199,15 @@ static int write_run(struct import *im)
     return rc;
 }
 
+static void add_check(const struct import *im, cJSON *o)
+{
+    cJSON *check = cJSON_AddObjectToObject(o, "check");
+    cJSON_AddStringToObject(check, "original", im->logits);
+    cJSON_AddNumberToObject(check, "largest_difference", im->check.largest);
+    cJSON_AddNumberToObject(check, "vertex", (double)im->check.vertex);
+    cJSON_AddNumberToObject(check, "output", (double)im->check.output);
+}
+
 static int print_json(const struct import *im)
 {
     cJSON *o = cJSON_CreateObject();
@@ -123,7 +216,38 @@ static int print_json(const struct import *im)
     cJSON_AddStringToObject(o, "from", im->file);
     cJSON_AddNumberToObject(o, "tensors", im->params.n_tensors);
     cJSON_AddNumberToObject(o, "parameters", (double)im->params.n);
+    if (im->logits)
+        add_check(im, o);
     return sl_output_json_line(o, "the summary");
+}
+
+static void print_text(const struct import *im)
+{
+    char text[SL_UNITS_BYTES];
+    printf("%s: %u tensors, %s parameters from %s\n", im->out, im->params.n_tensors,
+           sl_units_grouped(text, im->params.n), im->file);
+    if (im->logits)
+        printf("  check      largest difference from %s %.3g, at vertex %" PRIu64
+               ", output %" PRIu64 ": %g, the original %g\n",
+               im->logits, im->check.largest, im->check.vertex, im->check.output, im->check.found,
+               im->check.wanted);
+    printf("  sluice predict %s --out logits.npy\n", im->out);
+}
+
+// A prefix is whole words of a name: "model" is "model.".
+static int import_params(struct import *im)
+{
+    char prefix[512];
+    size_t n = im->strip_prefix ? strlen(im->strip_prefix) : 0;
+    if (im->strip_prefix && (n == 0 || n + 2 > sizeof prefix))
+        return sl_fail(SL_EINVAL,
+                       "import-weights --strip-prefix '%.80s': wanted the beginning of "
+                       "names, as in model.",
+                       im->strip_prefix);
+    if (n)
+        snprintf(prefix, sizeof prefix, "%s%s", im->strip_prefix,
+                 im->strip_prefix[n - 1] == '.' ? "" : ".");
+    return sl_params_import(&im->params, im->file, n ? prefix : NULL, im->values, &im->batches);
 }
 
 static int import(void *state)
@@ -139,16 +263,16 @@ static int import(void *state)
     im->values = calloc(SL_MAX(im->params.n, (uint64_t)1), sizeof *im->values);
     if (!im->values)
         return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", im->params.n);
-    SL_TRY(sl_params_load(&im->params, im->file, im->values));
+    SL_TRY(import_params(im));
+    SL_TRY(im->logits ? check_logits(im) : follow_child(im));
     SL_TRY(sl_interrupt_check());
     SL_TRY(write_run(im));
-    char text[SL_UNITS_BYTES];
+    if (!im->quiet && !im->logits)
+        print_note(im);
     if (im->output == SL_OUTPUT_JSON)
         return print_json(im);
     if (!im->quiet)
-        printf("%s: %u tensors, %s parameters from %s\n  sluice predict %s --out logits.npy\n",
-               im->out, im->params.n_tensors, sl_units_grouped(text, im->params.n), im->file,
-               im->out);
+        print_text(im);
     return SL_EXIT_OK;
 }
 
@@ -171,6 +295,12 @@ static const struct sl_option options[] = {
      .help = "the run directory to make"},
     {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
      .help = "instead of the job's data set"},
+    {.name = "strip-prefix", AT(TEXT, strip_prefix), .placeholder = "PREFIX",
+     .help = "take this off the names that begin with it: model., module., _orig_mod."},
+    {.name = "check", AT(TEXT, logits), .placeholder = "FILE.npy",
+     .help = "compare with the original's logits of all vertices (float32 or float64): where an "
+             "output differs by more than 1e-4, of rows beyond 1 relative to their largest, "
+             "nothing is made and the exit status is 1"},
     {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "no text"},
     {0},
 };
@@ -181,9 +311,12 @@ const struct sl_command sl_command_import_weights = {
     .help = "make a run directory of parameters that were trained elsewhere",
     .about = "Makes a run directory of parameters that were trained elsewhere: a .safetensors "
              "file with the state_dict of the PyTorch Geometric model that the job describes. "
-             "Names and shapes must agree; float16, bfloat16 and float64 become float32. A "
-             "job begins with such parameters when it names the file in model.weights.",
-    .example = "sluice import-weights gcn.safetensors --job gcn.json --out runs/gcn",
+             "Names and shapes must agree; float16, bfloat16 and float64 become float32. They do "
+             "not tell all that the model does: --check compares what it computes. A job begins "
+             "with such parameters when it names the file in model.weights.",
+    .example = "sluice import-weights gcn.safetensors --job gcn.json --out runs/gcn\n"
+               "sluice import-weights gcn.safetensors --job gcn.json --out runs/gcn --check "
+               "logits.npy",
     .operands = {{"FILE.safetensors", offsetof(struct import, file)}},
     .options = {{options}, {sl_output_option, offsetof(struct import, output)}},
     .bytes = sizeof(struct import),

@@ -13,6 +13,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/narrow.h"
 
 enum { BATCH = 4096 };
 
@@ -96,7 +97,8 @@ static int open_weights(struct sl_import *im, const struct sl_array_place *place
         return sl_fail(rc, "%s (--no-weights reads none)", why);
     }
     SL_TRY(rc);
-    if (sl_array_header(*out)->ndim != 1 || sl_array_count(*out) != n) {
+    const struct sl_npy_header *h = sl_array_header(*out);
+    if ((h->ndim != 1 && (h->ndim != 2 || h->shape[1] != 1)) || h->shape[0] != n) {
         char wanted[64];
         snprintf(wanted, sizeof wanted, "(%" PRIu64 ",), a weight for each edge", n);
         return fail_shape(*out, wanted);
@@ -129,8 +131,9 @@ static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, float *
     if (!l->w || (l->weight[i] >= 0 && isfinite(*out)))
         return SL_OK;
     return sl_fail(SL_EFORMAT,
-                   "import %s: element %" PRIu64 ": found %g: wanted a weight that is finite and "
-                   "not negative (--no-weights reads none)",
+                   "import %s: element %" PRIu64
+                   ": found %g: wanted a weight from 0 to " SL_FLOAT32_LARGEST
+                   " (float32; --no-weights reads none)",
                    sl_array_name(l->w), first + i, l->weight[i]);
 }
 
@@ -357,7 +360,13 @@ static int put_sparse_row(struct rows *r, uint64_t n, uint64_t dim, float *row)
                            "import %s: element %" PRIu64 ": found %" PRId64
                            ": wanted a column from 0 to %" PRIu64,
                            sl_array_name(l->b), r->first + i, l->y[i], dim - 1);
-        row[l->y[i]] += (float)l->weight[i];
+        float *x = &row[l->y[i]];
+        if (!sl_narrow(*x + l->weight[i], x))
+            return sl_fail(SL_EFORMAT,
+                           "import %s: element %" PRIu64
+                           ": found %g: float32 holds at most " SL_FLOAT32_LARGEST
+                           ": scale the features first",
+                           sl_array_name(l->w), r->first + i, l->weight[i]);
     }
     return SL_OK;
 }

@@ -10,8 +10,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/open_file.h"
 #include "common/base/half.h"
+#include "common/base/narrow.h"
+#include "common/base/open_file.h"
 
 enum { NAME_BYTES = 4608, HEAD_BYTES = 66 << 10, BATCH_BYTES = 64 << 10 };
 
@@ -51,9 +52,10 @@ static int read_file(struct sl_array_reader *r, unsigned char *p, size_t n)
 }
 
 // The header from the first n_bytes of a file of `size`.
-static int take_header(struct sl_array_reader *r, size_t n_bytes, uint64_t size)
+static int take_header(struct sl_array_reader *r, size_t n_bytes, uint64_t size, bool text)
 {
-    SL_TRY(sl_npy_parse_foreign(r->head_bytes, n_bytes, size, r->name, &r->head));
+    SL_TRY((text ? sl_npy_parse_text : sl_npy_parse_foreign)(r->head_bytes, n_bytes, size, r->name,
+                                                             &r->head));
     r->width = sl_dtype_bytes(r->head.dtype);
     r->n = r->left = r->head.data_bytes / r->width;
     return SL_OK;
@@ -111,7 +113,7 @@ static int open_file(struct sl_array_reader *r, const char *path, const struct s
     if (raw && (n < 6 || memcmp(r->head_bytes, "\x93NUMPY", 6) != 0))
         SL_TRY(take_raw(r, raw, (uint64_t)st.st_size));
     else
-        SL_TRY(take_header(r, n, (uint64_t)st.st_size));
+        SL_TRY(take_header(r, n, (uint64_t)st.st_size, false));
     r->at = r->head.data_offset;
     return SL_OK;
 }
@@ -142,19 +144,21 @@ bool sl_array_has_member(const struct sl_zip *zip, const char *key)
     return find_member(zip, key) < sl_zip_count(zip);
 }
 
-static int open_member(struct sl_array_reader *r, const struct sl_zip *zip, size_t member)
+static int open_stream(struct sl_array_reader *r, const struct sl_zip *zip, size_t member,
+                       bool text)
 {
     SL_TRY(sl_zip_stream_open(zip, member, &r->stream));
     uint64_t size = sl_zip_stream_left(r->stream);
     size_t n = (size_t)SL_MIN(size, (uint64_t)HEAD_BYTES);
     SL_TRY(sl_zip_stream_read(r->stream, r->head_bytes, n));
-    SL_TRY(take_header(r, n, size));
+    SL_TRY(take_header(r, n, size, text));
     r->ahead = r->head_bytes + r->head.data_offset;
     r->n_ahead = n - r->head.data_offset;
     return SL_OK;
 }
 
-int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_array_reader **out)
+static int open_member(const struct sl_zip *zip, const char *key, bool text,
+                       struct sl_array_reader **out)
 {
     size_t member = find_member(zip, key);
     *out = NULL;
@@ -163,7 +167,12 @@ int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_ar
     SL_TRY(make_reader(sl_zip_path(zip), out));
     struct sl_array_reader *r = *out;
     snprintf(r->name, sizeof r->name, "%s: %s", sl_zip_path(zip), key);
-    return end_opening(open_member(r, zip, member), out);
+    return end_opening(open_stream(r, zip, member, text), out);
+}
+
+int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_array_reader **out)
+{
+    return open_member(zip, key, false, out);
 }
 
 void sl_array_close(struct sl_array_reader *r)
@@ -215,7 +224,7 @@ static int read_bytes(struct sl_array_reader *r, unsigned char *p, size_t n)
     return n == from_ahead ? SL_OK : sl_zip_stream_read(r->stream, p + from_ahead, n - from_ahead);
 }
 
-int sl_array_read_raw(struct sl_array_reader *r, uint64_t n_bytes, void *out)
+static int read_raw(struct sl_array_reader *r, uint64_t n_bytes, void *out)
 {
     if (n_bytes % r->width != 0 || n_bytes / r->width > r->left)
         return sl_fail(SL_EFORMAT, "%s: ends early", r->name);
@@ -223,11 +232,26 @@ int sl_array_read_raw(struct sl_array_reader *r, uint64_t n_bytes, void *out)
     return read_bytes(r, out, n_bytes);
 }
 
+int sl_array_get_text(const struct sl_zip *zip, const char *key, char *out, size_t n)
+{
+    struct sl_array_reader *r;
+    size_t length = 0;
+    SL_TRY(open_member(zip, key, true, &r));
+    uint64_t bytes = SL_MIN(r->left, (uint64_t)BATCH_BYTES);
+    int rc = read_raw(r, bytes, r->batch);
+    for (uint64_t i = 0; rc == SL_OK && i < bytes && length + 1 < n; i++)
+        if (r->batch[i])
+            out[length++] = (char)r->batch[i];
+    out[length] = '\0';
+    sl_array_close(r);
+    return rc;
+}
+
 // The next n elements (that fit the batch) in the machine's byte order.
 static int next_batch(struct sl_array_reader *r, uint64_t n)
 {
     unsigned char *b = r->batch;
-    SL_TRY(sl_array_read_raw(r, n * r->width, b));
+    SL_TRY(read_raw(r, n * r->width, b));
     if (!r->head.big_endian)
         return SL_OK;
     for (uint64_t i = 0; i < n; i++) {
@@ -294,15 +318,28 @@ int sl_array_read_doubles(struct sl_array_reader *r, uint64_t n, double *out)
     return SL_OK;
 }
 
+// Where an element is, as rows and columns where there are two dimensions.
+static const char *place_text(const struct sl_array_reader *r, uint64_t element, char text[64])
+{
+    const struct sl_npy_header *h = &r->head;
+    if (h->ndim == 2 && h->shape[1] > 0 && !h->fortran)
+        snprintf(text, 64, "row %" PRIu64 ", column %" PRIu64, element / h->shape[1],
+                 element % h->shape[1]);
+    else
+        snprintf(text, 64, "element %" PRIu64, element);
+    return text;
+}
+
 // Floats that must be whole: labels and ids that went through pandas.
 static int read_whole(struct sl_array_reader *r, uint64_t n, int64_t *out)
 {
+    char place[64];
     double x[512];
     SL_TRY(sl_array_read_doubles(r, n, x));
     for (uint64_t i = 0; i < n; i++) {
         if (!(fabs(x[i]) < 9007199254740992.0) || x[i] != floor(x[i]))
-            return sl_fail(SL_EFORMAT, "%s: element %" PRIu64 ": found %g, wanted a whole number",
-                           r->name, r->n - r->left - n + i, x[i]);
+            return sl_fail(SL_EFORMAT, "%s: %s: found %g, wanted a whole number", r->name,
+                           place_text(r, r->n - r->left - n + i, place), x[i]);
         out[i] = (int64_t)x[i];
     }
     return SL_OK;
@@ -336,7 +373,7 @@ int sl_array_skip(struct sl_array_reader *r, uint64_t n)
     }
     while (n > 0) {
         uint64_t some = SL_MIN(n, BATCH_BYTES / r->width);
-        SL_TRY(sl_array_read_raw(r, some * r->width, r->batch));
+        SL_TRY(read_raw(r, some * r->width, r->batch));
         n -= some;
     }
     return SL_OK;
@@ -344,14 +381,19 @@ int sl_array_skip(struct sl_array_reader *r, uint64_t n)
 
 int sl_array_read_floats(struct sl_array_reader *r, uint64_t n, float *out)
 {
+    char place[64];
     double wide[512];
     if (r->head.dtype == SL_DTYPE_F32 && !r->head.big_endian)
-        return sl_array_read_raw(r, n * sizeof *out, out);
+        return read_raw(r, n * sizeof *out, out);
     while (n > 0) {
         uint64_t some = SL_MIN(n, SL_COUNT_OF(wide));
         SL_TRY(sl_array_read_doubles(r, some, wide));
         for (uint64_t i = 0; i < some; i++)
-            *out++ = (float)wide[i];
+            if (!sl_narrow(wide[i], out++))
+                return sl_fail(SL_EFORMAT,
+                               "%s: %s: found %g: float32 holds at most " SL_FLOAT32_LARGEST
+                               ": scale the numbers first",
+                               r->name, place_text(r, r->n - r->left - some + i, place), wide[i]);
         n -= some;
     }
     return SL_OK;

@@ -25,9 +25,13 @@ int sl_array_open_raw(const char *path, const struct sl_npy_header *head,
 int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_array_reader **out);
 bool sl_array_has_member(const struct sl_zip *zip, const char *key);
 
+// The text that the member `key` holds (np.array("csr"), b"csr" or "csr" in UTF-32), ASCII without
+// zeros, cut to n - 1 bytes. Errors as above; SL_EUNSUPPORTED where it is no text.
+int sl_array_get_text(const struct sl_zip *zip, const char *key, char *out, size_t n);
+
 void sl_array_close(struct sl_array_reader *r); // NULL is fine
 
-// Its header; all 0 in front of the data. Text is bytes with one more dimension.
+// Its header.
 const struct sl_npy_header *sl_array_header(const struct sl_array_reader *r);
 // "graph.npz: adj_data" or "DIR/edges.npy": for messages.
 const char *sl_array_name(const struct sl_array_reader *r);
@@ -43,11 +47,9 @@ bool sl_array_is_integer(const struct sl_array_reader *r);
  */
 int sl_array_read_doubles(struct sl_array_reader *r, uint64_t n, double *out);
 int sl_array_read_integers(struct sl_array_reader *r, uint64_t n, int64_t *out);
-// As doubles that are rounded; without a detour where the array is float32.
+// As doubles that are rounded, without a detour where the array is float32. SL_EFORMAT for a finite
+// number that float32 does not hold; nan and inf stay what they are.
 int sl_array_read_floats(struct sl_array_reader *r, uint64_t n, float *out);
-
-// Bytes as they lie (text).
-int sl_array_read_raw(struct sl_array_reader *r, uint64_t n_bytes, void *out);
 
 // Leaves out n elements; of a compressed member they are inflated all the same.
 int sl_array_skip(struct sl_array_reader *r, uint64_t n);

@@ -11,6 +11,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/narrow.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"
@@ -19,11 +20,14 @@
 enum { MAX_LANES = 8 };
 
 const struct sl_import_format *const sl_import_formats[] = {
-    &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,
-    &sl_import_igb,      &sl_import_npz, &sl_import_graphbolt,
+    &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
+    &sl_import_npz,      &sl_import_pyg, &sl_import_graphbolt,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
+const char sl_label_tasks_help[] =
+    "what the labels are; auto: one column classes, several a 0/1 matrix; multiclass of several: "
+    "one-hot classes";
 const char *const sl_duplicate_rules[] = {"first", "sum", "max", "mean", NULL};
 
 int sl_import_init(struct sl_import *im, const struct sl_import_format *format)
@@ -141,7 +145,8 @@ int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, 
 {
     const char *end = f->n ? sl_line_scan_real(f->text, weight) : NULL;
     if (end != f->text + f->n || !sl_import_is_weight(*weight))
-        return sl_import_fail_field(im, f, "a weight from 0 (--no-weights reads none)");
+        return sl_import_fail_field(
+            im, f, "a weight from 0 to " SL_FLOAT32_LARGEST " (float32; --no-weights reads none)");
     return SL_OK;
 }
 

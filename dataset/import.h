@@ -30,6 +30,7 @@
 
 // The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
 extern const char *const sl_label_tasks[];
+extern const char sl_label_tasks_help[];
 
 // The choices of --duplicates: enum sl_duplicates from SL_DUPLICATES_FIRST on.
 extern const char *const sl_duplicate_rules[];
@@ -43,6 +44,7 @@ struct sl_import_vertices {
     enum sl_task task;
     uint32_t n_classes;
     uint64_t n_unlabelled;
+    bool one_hot; // of MULTILABEL: every labelled vertex has exactly one
     bool has_split;
     uint64_t n_split[SL_SPLIT_COUNT];
     struct sl_overlaps overlaps; // of the source's own split
@@ -94,7 +96,7 @@ struct sl_import_format {
 };
 
 extern const struct sl_import_format sl_import_edgelist, sl_import_graphbolt, sl_import_igb,
-    sl_import_mtx, sl_import_npz, sl_import_ogb;
+    sl_import_mtx, sl_import_npz, sl_import_ogb, sl_import_pyg;
 extern const struct sl_import_format *const sl_import_formats[];
 extern const size_t sl_import_n_formats;
 

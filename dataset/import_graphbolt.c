@@ -408,7 +408,7 @@ static const struct sl_option options[] = {
     {.name = "feature", AT(TEXT, feature), .placeholder = "NAME",
      .help = "which feature of vertices, else the only one or 'feat'"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
-     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+     .help = sl_label_tasks_help},
     {0},
 };
 // clang-format on

@@ -22,6 +22,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "dataset/array_group.h"
 #include "dataset/array_intake.h"
 #include "dataset/import_vertices.h"
 
@@ -131,29 +132,11 @@ static int read_benchmark(struct sl_import *im, struct npz *npz)
 
 // ---- scipy --------------------------------------------------------------------------------------
 
-// The text of `format`: bytes, or UTF-32 of Python 2's time.
-static int get_format(const struct npz *npz, char text[8])
-{
-    const struct sl_array_place place = member(npz, "format");
-    struct sl_array_reader *r;
-    char bytes[32];
-    SL_TRY(sl_array_open(&place, &r));
-    uint64_t n = sl_array_count(r);
-    int rc = n <= sizeof bytes ? sl_array_read_raw(r, n, bytes) : SL_OK;
-    size_t length = 0;
-    for (uint64_t i = 0; n <= sizeof bytes && i < n && length < 7; i++)
-        if (bytes[i])
-            text[length++] = bytes[i];
-    text[length] = '\0';
-    sl_array_close(r);
-    return rc;
-}
-
 static int read_scipy(struct sl_import *im, struct npz *npz)
 {
     char format[8];
     npz->layout = "scipy";
-    SL_TRY(get_format(npz, format));
+    SL_TRY(sl_array_get_text(npz->zip, "format", format, sizeof format));
     bool csr = strcmp(format, "csr") == 0, csc = strcmp(format, "csc") == 0;
     if (!csr && !csc && strcmp(format, "coo") != 0)
         return sl_fail(SL_EUNSUPPORTED,
@@ -180,32 +163,11 @@ static int read_scipy(struct sl_import *im, struct npz *npz)
 
 // ---- the whole ----------------------------------------------------------------------------------
 
-static bool is_used(const struct npz *npz, const char *name)
-{
-    static const char *const benchmark[] = {
-        "adj_indptr", "adj_indices", "adj_data",    "adj_shape", "attr_indptr", "attr_indices",
-        "attr_data",  "attr_shape",  "attr_matrix", "labels",    NULL};
-    static const char *const scipy[] = {"format", "shape", "data",   "indptr",    "indices",
-                                        "row",    "col",   "coords", "_is_array", NULL};
-    const char *const *list = npz->layout[0] == 's' ? scipy : benchmark;
-    size_t n = strlen(name);
-    for (; *list; list++)
-        if (n == strlen(*list) + 4 && strncmp(name, *list, n - 4) == 0)
-            return true;
-    return false;
-}
-
-// Names of members, those that are used left out on demand.
-static void list_members(struct sl_import *im, const struct npz *npz, bool all)
-{
-    for (size_t i = 0; i < sl_zip_count(npz->zip); i++) {
-        const char *name = sl_zip_name(npz->zip, i);
-        size_t n = strlen(name);
-        bool npy = n > 4 && strcmp(name + n - 4, ".npy") == 0;
-        if (all || !is_used(npz, name))
-            sl_import_leave_out(im, "%.*s", (int)(npy ? n - 4 : n), name);
-    }
-}
+static const char *const used_of_benchmark[] = {
+    "adj_indptr", "adj_indices", "adj_data",    "adj_shape", "attr_indptr", "attr_indices",
+    "attr_data",  "attr_shape",  "attr_matrix", "labels",    NULL};
+static const char *const used_of_scipy[] = {"format", "shape", "data",   "indptr",    "indices",
+                                            "row",    "col",   "coords", "_is_array", NULL};
 
 static void describe(const struct sl_import *im, const void *context, cJSON *source)
 {
@@ -218,19 +180,23 @@ static int read_npz(struct sl_import *im, void *context)
 {
     struct npz *npz = context;
     SL_TRY(sl_zip_open(im->source, &npz->zip));
+    const struct sl_array_group group = {.source = im->source, .zip = npz->zip};
     if (has(npz, "adj_indptr")) {
         SL_TRY(read_benchmark(im, npz));
+        SL_TRY(sl_array_group_leave_out(&group, im, used_of_benchmark));
     } else if (has(npz, "format")) {
         SL_TRY(read_scipy(im, npz));
+        SL_TRY(sl_array_group_leave_out(&group, im, used_of_scipy));
     } else {
-        list_members(im, npz, true);
+        SL_TRY(sl_array_group_leave_out(&group, im, NULL));
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found the arrays %s: wanted adj_indptr and its like "
                        "(gnn-benchmark), or what scipy.sparse.save_npz writes (format, shape, "
-                       "...)",
-                       im->source, im->left_out[0] ? im->left_out : "(none)");
+                       "...)%s",
+                       im->source, im->left_out[0] ? im->left_out : "(none)",
+                       has(npz, "edge_index") ? ": with edge_index it is for sluice import pyg"
+                                              : "");
     }
-    list_members(im, npz, false);
     return sl_import_finish_vertices(im, npz->n_nodes);
 }
 
@@ -249,7 +215,7 @@ static const struct sl_option options[] = {
     {.name = "binary-features", AT(FLAG, binary),
      .help = "positive features become 1, as PyTorch Geometric's loader does"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
-     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+     .help = sl_label_tasks_help},
     {0},
 };
 // clang-format on

@@ -30,6 +30,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/narrow.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
@@ -201,7 +202,8 @@ static int parse_features(struct sl_csv *c, const char **p)
     if (!in->w)
         SL_TRY(sl_feature_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
                                       c->path));
-    SL_TRY(scan_row(c, p, in->dim, false, "a finite number", in->values, NULL));
+    SL_TRY(scan_row(c, p, in->dim, false, "a finite number up to " SL_FLOAT32_LARGEST " (float32)",
+                    in->values, NULL));
     return sl_feature_intake_put(in, in->values, c->path);
 }
 
@@ -405,7 +407,7 @@ static const struct sl_option options[] = {
      .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, for "
              "ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
-     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+     .help = sl_label_tasks_help},
     {0},
 };
 static const struct sl_option split[] = {

@@ -56,6 +56,9 @@ void sl_import_summarise_vertices(const struct sl_import_vertices *f, struct sl_
                      f->n_unlabelled ? ", " : "",
                      f->n_unlabelled ? sl_units_grouped(a, f->n_unlabelled) : "",
                      f->n_unlabelled ? " vertices without" : "");
+    if (f->one_hot)
+        sl_table_row(t, "one label each|every vertex has exactly one of its labels: are they "
+                        "classes, one-hot? (--task multiclass reads them so)");
     if (f->has_split)
         sl_table_row(t, "split|%s train, %s validation, %s test",
                      sl_units_grouped(a, f->n_split[SL_SPLIT_TRAIN]),

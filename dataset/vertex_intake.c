@@ -7,8 +7,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/interrupt.h"
 #include "common/base/half.h"
+#include "common/base/interrupt.h"
+#include "common/base/narrow.h"
 #include "dataset/split_writer.h"
 
 enum { ROWS_PER_TICK = 4096 };
@@ -101,6 +102,15 @@ static int normalise(struct sl_feature_intake *in, const char *from)
         double sum = 0;
         for (uint32_t d = 0; d < in->dim; d++)
             sum += (double)(row[d] = x[d] - in->least);
+        if (!isfinite(sum)) {
+            rc =
+                sl_fail(SL_EFORMAT,
+                        "import %s: row %" PRIu64 ": less the smallest of all features, %g, it has "
+                        "more than " SL_FLOAT32_LARGEST ", the most that float32 holds: leave "
+                        "--normalize-features out, or scale the features first",
+                        from, r, (double)in->least);
+            break;
+        }
         for (uint32_t d = 0; d < in->dim; d++)
             row[d] /= (float)SL_MAX(sum, 1.0);
         rc = append_row(in, w, r, row, from);
@@ -152,18 +162,13 @@ int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint6
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found %" PRIu64 " label columns: wanted 1 to %d", from,
                        n_columns, SL_INTAKE_MAX_DIM);
-    if (task == SL_TASK_MULTICLASS && n_columns > 1)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: found %" PRIu64 " label columns: wanted one class a vertex "
-                       "(--task multilabel or regression takes several)",
-                       from, n_columns);
     const uint64_t shape[2] = {n_nodes, n_columns};
     enum sl_dtype dtype = task == SL_TASK_MULTICLASS   ? SL_DTYPE_I32
                           : task == SL_TASK_MULTILABEL ? SL_DTYPE_I8
                                                        : SL_DTYPE_F32;
     SL_TRY(sl_npy_create_mapped(sl_staging_file(&im->making.st, "node_label.npy", path), dtype,
                                 task == SL_TASK_MULTICLASS ? 1 : 2, shape, &in->w, &data));
-    uint64_t n = n_nodes * n_columns;
+    uint64_t n = task == SL_TASK_MULTICLASS ? n_nodes : n_nodes * n_columns;
     if (task == SL_TASK_REGRESSION) {
         in->numbers = data;
         for (uint64_t i = 0; i < n; i++)
@@ -203,12 +208,43 @@ static int put_class(struct sl_label_intake *in, uint64_t vertex, double x, cons
     return SL_OK;
 }
 
+static bool is_unknown(double x)
+{
+    return isnan(x) || x < 0;
+}
+
+// The class of a row of several columns, NaN where none is 1.
+static int get_one_hot(const struct sl_label_intake *in, uint64_t vertex, const double *row,
+                       const char *from, double *class)
+{
+    *class = NAN;
+    for (uint32_t d = 0; d < in->n_columns; d++) {
+        if (row[d] != 0 && row[d] != 1 && !is_unknown(row[d]))
+            return fail_label(from, vertex, row[d],
+                              "0 or 1 in each column of one-hot classes (--task regression takes "
+                              "any number)");
+        if (row[d] == 1 && !isnan(*class))
+            return sl_fail(SL_EFORMAT,
+                           "import %s: vertex %" PRIu64 ": found a 1 in columns %g and %" PRIu32
+                           ": wanted one class a vertex (--task multilabel takes several)",
+                           from, vertex, *class, d);
+        if (row[d] == 1)
+            *class = d;
+    }
+    return SL_OK;
+}
+
 int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const double *row,
                         const char *from)
 {
     bool labelled = false;
-    if (in->classes)
-        return put_class(in, vertex, row[0], from);
+    uint32_t n_ones = 0;
+    if (in->classes) {
+        double class = row[0];
+        if (in->n_columns > 1)
+            SL_TRY(get_one_hot(in, vertex, row, from, &class));
+        return put_class(in, vertex, class, from);
+    }
     uint64_t at = vertex * in->n_columns;
     for (uint32_t d = 0; d < in->n_columns; d++) {
         double x = row[d];
@@ -219,14 +255,16 @@ int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const doubl
             labelled |= !isnan(x);
         } else if (x == 0 || x == 1) {
             in->flags[at + d] = (int8_t)x;
+            n_ones += x == 1;
             labelled = true;
-        } else if (!isnan(x) && !(x < 0)) {
+        } else if (!is_unknown(x)) {
             return fail_label(from, vertex, x,
                               "0 or 1 in each label column, or nan or -1 for unknown (--task "
                               "regression takes any number)");
         }
     }
     in->n_labelled += labelled;
+    in->n_single += n_ones == 1;
     return SL_OK;
 }
 
@@ -238,8 +276,11 @@ int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
     if (rc == SL_OK) {
         struct sl_import_vertices *facts = &in->im->vertices;
         facts->task = in->task;
-        facts->n_classes =
-            in->task == SL_TASK_MULTICLASS ? (uint32_t)in->largest + 1 : in->n_columns;
+        facts->n_classes = in->task == SL_TASK_MULTICLASS && in->n_columns == 1
+                               ? (uint32_t)in->largest + 1
+                               : in->n_columns;
+        facts->one_hot =
+            in->task == SL_TASK_MULTILABEL && in->n_columns > 1 && in->n_single == in->n_labelled;
         // A vertex may be labelled twice alike in several lists.
         facts->n_unlabelled = in->n_nodes - SL_MIN(in->n_labelled, in->n_nodes);
     }

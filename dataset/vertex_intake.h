@@ -47,6 +47,7 @@ struct sl_label_intake {
     struct sl_npy_writer *w;
     enum sl_task task;
     uint64_t n_nodes, n_labelled;
+    uint64_t n_single; // of MULTILABEL: rows with exactly one 1
     uint32_t n_columns;
     int32_t largest;  // class
     int32_t *classes; // (n_nodes) MULTICLASS; these are mapped
@@ -55,7 +56,8 @@ struct sl_label_intake {
     double *values;   // (n_columns) a row, for whoever puts it
 };
 
-// SL_TASK_NONE: several columns are MULTILABEL, one is MULTICLASS.
+// SL_TASK_NONE: several columns are MULTILABEL, one is MULTICLASS. MULTICLASS of several columns is
+// one-hot: a row's class is the column of its 1, and a row without a 1 has no label.
 int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint64_t n_nodes,
                          uint64_t n_columns, enum sl_task task, const char *from);
 // row (n_columns), NaN and (but for REGRESSION) negative = no label. vertex < n_nodes.

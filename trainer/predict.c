@@ -22,6 +22,7 @@
 #include "common/ipc/worker.h"
 #include "kernels/kernels.h"
 #include "trainer/announce.h"
+#include "trainer/logits_check.h"
 #include "trainer/piece.h"
 #include "trainer/predict_device.h"
 #include "trainer/whole_graph.h"
@@ -37,7 +38,7 @@ enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 struct arguments {
     bool describe;
     enum kind kind;
-    const char *out, *scratch, *nodes, *set, *device;
+    const char *out, *check, *scratch, *nodes, *set, *device;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
     bool has_layer;
 };
@@ -58,6 +59,7 @@ struct program {
     uint32_t *nodes;   // of --nodes
     uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
     struct sl_npy_writer *writer;
+    struct sl_logits_check check; // in place of the writer
     uint64_t next_progress_ns;
     uint32_t width; // of a row of the output
     enum sl_dtype dtype;
@@ -112,7 +114,7 @@ static const struct {
     {"--layer", AT(layer), true},    {"--memory", AT(memory), true},
     {"--chunk", AT(chunk), true},    {"--threads", AT(threads), true},
     {"--parent", AT(parent), true},  {"--gpu-memory", AT(gpu_memory), true},
-    {"--device", AT(device), false},
+    {"--device", AT(device), false}, {"--check", AT(check), false},
 };
 
 static int parse_arguments(struct arguments *a, int argc, char **argv)
@@ -143,7 +145,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
             *(const char **)value = argv[i + 1];
         a->has_layer |= options[k].offset == AT(layer);
     }
-    if (!a->describe && !a->out)
+    if (!a->describe && !a->out && !a->check)
         return sl_fail(SL_EINVAL, "--out is missing: 'sluice predict' starts this program");
     if (a->chunk == 0 || a->chunk > INT32_MAX)
         return sl_fail(SL_EINVAL, "--chunk %llu: wanted 1 to 2^31 - 1",
@@ -378,7 +380,8 @@ static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
 {
     struct program *p = ctx;
     const void *data = rows;
-    (void)first;
+    if (p->a.check)
+        return sl_logits_check_put(&p->check, first, n, rows);
     if (p->a.kind == PROBABILITIES) {
         to_probabilities(p, n, rows, p->rows);
         data = p->rows;
@@ -408,6 +411,8 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     const enum sl_task task = p->objective.task;
     p->width = sl_whole_graph_width(g);
     p->dtype = SL_DTYPE_F32;
+    if (p->a.check)
+        return sl_logits_check_open(&p->check, p->a.check, g->n, p->width);
     if (p->a.kind == PROBABILITIES || p->a.kind == CLASSES) {
         if (task != SL_TASK_MULTICLASS && task != SL_TASK_MULTILABEL)
             return sl_fail(SL_EINVAL,
@@ -478,9 +483,11 @@ static int predict(struct program *p)
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
     SL_TRY(sl_dataset_check_held(&p->dataset)); // else nobody knows what it is of
-    struct sl_npy_writer *writer = p->writer;
-    p->writer = NULL;
-    SL_TRY(sl_npy_writer_commit(writer));
+    SL_TRY(sl_npy_writer_close(&p->writer, SL_OK));
+    if (p->a.check)
+        printf("result check %.17g %llu %llu %.9g %.9g %d\n", p->check.largest,
+               (unsigned long long)p->check.row, (unsigned long long)p->check.column,
+               p->check.found, p->check.wanted, p->check.log_probabilities);
     printf("result rows %llu\nresult computed %llu\nresult layer %u\nresult seconds %.6f\n",
            (unsigned long long)g.n, (unsigned long long)g.computed, g.layer,
            (double)(sl_now_ns() - begin) * 1e-9);
@@ -501,6 +508,7 @@ static int run(struct program *p, int argc, char **argv)
 static void release(struct program *p)
 {
     sl_npy_writer_abort(p->writer);
+    sl_logits_check_close(&p->check);
     free(p->rows);
     free(p->nodes);
     free(p->renamed);

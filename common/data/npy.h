@@ -21,11 +21,12 @@
 #define SL_NPY_MAX_DIMS 4
 
 struct sl_npy_header {
-    enum sl_dtype dtype; // bool is read as U8
-    int ndim;            // 0 to SL_NPY_MAX_DIMS
+    enum sl_dtype dtype;
+    int ndim; // 0 to SL_NPY_MAX_DIMS
     uint64_t shape[SL_NPY_MAX_DIMS];
     uint64_t data_offset; // bytes from the start of the file
     uint64_t data_bytes;  // product of the shape times the element's size
+    bool boolean;         // a bool, which is read as U8
     // What only sl_npy_parse_foreign accepts.
     bool fortran;    // column order, of two dimensions or more
     bool big_endian; // never of one-byte types
@@ -45,18 +46,19 @@ struct sl_npy {
  * Parses the first `n_bytes` of a file of `file_bytes` bytes. n_bytes may be less than the file but
  * must hold the whole header. `name` is only for messages. SL_EFORMAT for what is malformed,
  * SL_EUNSUPPORTED for what NumPy allows and sluice does not (big-endian, Fortran order of a
- * matrix, structured, object, string, complex).
+ * matrix, and whatever is no number: text, dates, objects, records, complex numbers).
  */
 int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
                         struct sl_npy_header *out);
 
-/*
- * The same for arrays that are converted while they are read, not mapped: big-endian and Fortran
- * order are accepted and noted in *out, data may be unaligned, and text ('S3', 'U3') is read as
- * bytes with one more dimension: 3, or 4 * 3 of UTF-32.
- */
+// The same for arrays that are converted while they are read, not mapped: big-endian and Fortran
+// order are accepted and noted in *out, and data may be unaligned.
 int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
                          struct sl_npy_header *out);
+
+// The same for text alone ('S3', 'U3'): U8 with one more dimension, 3 or 4 * 3 of UTF-32.
+int sl_npy_parse_text(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                      struct sl_npy_header *out);
 
 // Maps a file read-only and shared. SL_ENOENT, SL_EACCESS, SL_EIO, or as sl_npy_parse_header.
 int sl_npy_open(const char *path, struct sl_npy *out);

@@ -21,9 +21,12 @@
 // NumPy's own limit is 10,000; a real header of a plain array has 118 bytes.
 enum { MAX_HEADER_BYTES = 65536, DESCR_BYTES = 32 };
 
+// What a caller can do with the data.
+enum reading { MAPPED, CONVERTED, TEXT };
+
 struct cursor {
     const char *p, *end;
-    bool foreign;        // the caller converts
+    enum reading reading;
     uint64_t text_bytes; // of an element of text, else 0
 };
 
@@ -38,6 +41,24 @@ static const struct {
     {"u2", "uint16", SL_DTYPE_U16},  {"i4", "int32", SL_DTYPE_I32},
     {"i8", "int64", SL_DTYPE_I64},   {"u4", "uint32", SL_DTYPE_U32},
     {"u8", "uint64", SL_DTYPE_U64},  {"b1", "bool", SL_DTYPE_U8},
+};
+
+// What NumPy writes and nobody here can read, by the letter of its type.
+static const struct {
+    char code;
+    const char *what, *advice;
+} others[] = {
+    {'S', "text",
+     "save a.astype(numpy.int64), or numpy.unique(a, return_inverse=True)[1] of words"},
+    {'U', "text",
+     "save a.astype(numpy.int64), or numpy.unique(a, return_inverse=True)[1] of words"},
+    {'O', "Python objects (pickled)", "save a.astype(numpy.float32) or another number type"},
+    {'V', "bytes without a type",
+     "save the numbers that they are, bfloat16 as a.astype(numpy.float32)"},
+    {'c', "complex numbers", "save a.real, a.imag or numpy.abs(a)"},
+    {'M', "dates", "save a.astype(numpy.int64)"},
+    {'m', "time differences", "save a.astype(numpy.int64)"},
+    {'f', "floats of this machine's own", "save a.astype(numpy.float64)"},
 };
 
 const char *sl_npy_dtype_name(enum sl_dtype dtype)
@@ -136,7 +157,7 @@ static bool parse_text_type(struct cursor *c, const char *code, struct sl_npy_he
 {
     enum { MAX_TEXT = 1 << 20 };
     uint64_t n = 0;
-    if (!c->foreign || (*code != 'S' && *code != 'U') || !code[1])
+    if ((*code != 'S' && *code != 'U') || !code[1])
         return false;
     for (const char *p = code + 1; *p; p++) {
         if (*p < '0' || *p > '9' || n > MAX_TEXT)
@@ -146,6 +167,20 @@ static bool parse_text_type(struct cursor *c, const char *code, struct sl_npy_he
     out->dtype = SL_DTYPE_U8;
     c->text_bytes = *code == 'U' ? 4 * n : n;
     return n > 0 && n <= MAX_TEXT;
+}
+
+static int fail_type(const char *name, const char *descr, const char *code)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(others); i++)
+        if (code[0] == others[i].code)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "%s: found type '%s', %s: wanted numbers (integers, bool, float16, "
+                           "float32 or float64): %s",
+                           name, descr, others[i].what, others[i].advice);
+    return sl_fail(SL_EUNSUPPORTED,
+                   "%s: found type '%s', which is not known: wanted numbers (integers, bool, "
+                   "float16, float32 or float64): save a.astype() of one of these",
+                   name, descr);
 }
 
 static int parse_descr(struct cursor *c, const char *name, struct sl_npy_header *out)
@@ -162,17 +197,16 @@ static int parse_descr(struct cursor *c, const char *name, struct sl_npy_header 
     char order = descr[0];
     bool marked = order == '<' || order == '>' || order == '|' || order == '=';
     const char *code = descr + marked;
-    if (code[0] == 'O')
-        return sl_fail(SL_EUNSUPPORTED,
-                       "%s: holds Python objects (pickled), wanted plain numbers: convert with "
-                       "a.astype(numpy.float32) or another number type before saving",
-                       name);
+    if (c->reading == TEXT)
+        return parse_text_type(c, code, out)
+                   ? SL_OK
+                   : sl_fail(SL_EUNSUPPORTED, "%s: found type '%s', wanted text", name, descr);
     for (size_t i = 0; i < SL_COUNT_OF(types); i++) {
         if (strcmp(code, types[i].code) != 0)
             continue;
         bool one_byte = sl_dtype_bytes(types[i].dtype) == 1;
         out->big_endian = order == '>' && !one_byte;
-        if (out->big_endian && !c->foreign)
+        if (out->big_endian && c->reading == MAPPED)
             return sl_fail(SL_EUNSUPPORTED,
                            "%s: big-endian ('%s'), wanted little-endian: save "
                            "a.astype(a.dtype.newbyteorder('<'))",
@@ -181,14 +215,10 @@ static int parse_descr(struct cursor *c, const char *name, struct sl_npy_header 
             return sl_fail(SL_EFORMAT, "%s: malformed npy header: type '%s' has no byte order",
                            name, descr);
         out->dtype = types[i].dtype;
+        out->boolean = code[0] == 'b';
         return SL_OK;
     }
-    if (parse_text_type(c, code, out))
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "%s: element type '%s' is not supported: save as float32, float16 or an integer "
-                   "type",
-                   name, descr);
+    return fail_type(name, descr, code);
 }
 
 static int parse_shape(struct cursor *c, const char *name, struct sl_npy_header *out)
@@ -260,7 +290,7 @@ static int parse_dict(struct cursor *c, const char *name, struct sl_npy_header *
         out->shape[out->ndim++] = c->text_bytes;
     // With one dimension the two orders are the same.
     out->fortran = fortran && out->ndim > 1;
-    if (out->fortran && !c->foreign)
+    if (out->fortran && c->reading == MAPPED)
         return sl_fail(SL_EUNSUPPORTED,
                        "%s: is in Fortran (column) order, wanted C order: save "
                        "numpy.ascontiguousarray(a)",
@@ -307,7 +337,7 @@ static int check_extent(const char *name, uint64_t file_bytes, bool mapped, stru
 }
 
 static int parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
-                        bool foreign, struct sl_npy_header *out)
+                        enum reading reading, struct sl_npy_header *out)
 {
     *out = (struct sl_npy_header){0};
     const unsigned char *b = bytes;
@@ -330,20 +360,26 @@ static int parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, 
     if (n_bytes < prefix || n_bytes - prefix < len)
         return sl_fail(SL_EFORMAT, "%s: truncated inside its npy header: has %" PRIu64 " bytes",
                        name, file_bytes);
-    struct cursor c = {(const char *)b + prefix, (const char *)b + prefix + len, foreign, 0};
+    struct cursor c = {(const char *)b + prefix, (const char *)b + prefix + len, reading, 0};
     SL_TRY(parse_dict(&c, name, out));
     out->data_offset = prefix + len;
-    return check_extent(name, file_bytes, !foreign, out);
+    return check_extent(name, file_bytes, reading == MAPPED, out);
 }
 
 int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
                         struct sl_npy_header *out)
 {
-    return parse_header(bytes, n_bytes, file_bytes, name, false, out);
+    return parse_header(bytes, n_bytes, file_bytes, name, MAPPED, out);
 }
 
 int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
                          struct sl_npy_header *out)
 {
-    return parse_header(bytes, n_bytes, file_bytes, name, true, out);
+    return parse_header(bytes, n_bytes, file_bytes, name, CONVERTED, out);
+}
+
+int sl_npy_parse_text(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                      struct sl_npy_header *out)
+{
+    return parse_header(bytes, n_bytes, file_bytes, name, TEXT, out);
 }

@@ -76,7 +76,10 @@ const char *sl_safetensors_note(const struct sl_safetensors_file *f, const char 
 
 // Elements of a tensor.
 uint64_t sl_safetensor_count(const struct sl_safetensor *t);
-// Its values as float32, out (count). SL_EUNSUPPORTED for an integer tensor.
+// Where an element is, "[3, 0]", into text; returns text.
+char *sl_safetensor_place(const struct sl_safetensor *t, uint64_t element, char text[96]);
+// Its values as float32, out (count). SL_EUNSUPPORTED for an integer tensor, SL_EFORMAT for a
+// finite number that float32 does not hold; nan and inf stay what they are.
 int sl_safetensor_floats(const struct sl_safetensor *t, float *out);
 
 #endif

@@ -34,8 +34,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/open_file.h"
 #include "common/base/half.h"
+#include "common/base/narrow.h"
+#include "common/base/open_file.h"
 
 // 100,000 tensors need about 10 MiB; the format's own library stops at 100 MB.
 enum { PREFIX_BYTES = 8, MAX_HEADER_BYTES = 16 << 20 };
@@ -414,6 +415,32 @@ uint64_t sl_safetensor_count(const struct sl_safetensor *t)
     return n;
 }
 
+char *sl_safetensor_place(const struct sl_safetensor *t, uint64_t element, char text[96])
+{
+    uint64_t index[SL_SAFETENSORS_MAX_DIMS] = {0};
+    size_t n = 0;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        index[i] = element % t->shape[i];
+        element /= t->shape[i];
+    }
+    for (int i = 0; i < t->ndim; i++)
+        n += (size_t)snprintf(text + n, 96 - n, "%s%" PRIu64, i ? ", " : "[", index[i]);
+    snprintf(text + n, 96 - n, t->ndim ? "]" : "[]");
+    return text;
+}
+
+static int narrow(const struct sl_safetensor *t, uint64_t n, float *out)
+{
+    char place[96];
+    const double *x = t->data;
+    for (uint64_t i = 0; i < n; i++)
+        if (!sl_narrow(x[i], &out[i]))
+            return sl_fail(SL_EFORMAT,
+                           "tensor %.200s: %s: found %g: float32 holds at most " SL_FLOAT32_LARGEST,
+                           t->name, sl_safetensor_place(t, i, place), x[i]);
+    return SL_OK;
+}
+
 int sl_safetensor_floats(const struct sl_safetensor *t, float *out)
 {
     uint64_t n = sl_safetensor_count(t);
@@ -422,10 +449,7 @@ int sl_safetensor_floats(const struct sl_safetensor *t, float *out)
         if (n)
             memcpy(out, t->data, n * sizeof *out);
         return SL_OK;
-    case SL_DTYPE_F64:
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = (float)((const double *)t->data)[i];
-        return SL_OK;
+    case SL_DTYPE_F64: return narrow(t, n, out);
     case SL_DTYPE_F16:
         for (uint64_t i = 0; i < n; i++)
             out[i] = sl_half_to_float(((const uint16_t *)t->data)[i]);

@@ -213,6 +213,33 @@ def test_npz_labels_and_half_features(box, kind):
     box.sluice("inspect", "made").ok()
 
 
+@cases("multilabel", "multiclass")
+def test_one_hot_labels_are_said(box, task):
+    arrays = benchmark()
+    arrays["labels"] = np.eye(5, dtype=np.int64)[np.arange(N) % 4]
+    if task == "multiclass":
+        arrays["labels"][7] = 0  # no class
+    np.savez(box.path("graph.npz"), **arrays)
+    result = import_npz(box, "--task", task).ok()
+    assert read_json(box.path("made", "metadata.json"))["num_classes"] == 5
+    labels = np.load(box.path("made", "node_label.npy"))
+    if task == "multilabel":
+        assert "one-hot" in result.out and "--task multiclass" in result.out, result
+        assert (labels == arrays["labels"]).all()
+        arrays["labels"][7, :2] = 1  # and it is not said of what has more
+        np.savez(box.path("graph.npz"), **arrays)
+        assert "one-hot" not in import_npz(box, "--force").ok().out
+    else:
+        wanted = np.arange(N) % 4
+        wanted[7] = -1
+        assert (labels == wanted).all()
+        assert "classes" in result.out and "1 vertices without" in result.out, result
+        arrays["labels"][7, :2] = 1
+        np.savez(box.path("graph.npz"), **arrays)
+        result = import_npz(box, "--task", task, "--out", "other", "-q")
+        refused(box, result, "vertex 7", "columns 0 and 1", "one class", output="other")
+
+
 def without(name):
     return lambda arrays: arrays.pop(name)
 
@@ -246,6 +273,13 @@ def change(name, index, value):
     ("class", put("labels", np.full(N, 0.5)), ["labels", "vertex 0", "0.5", "a class"]),
     ("object", put("labels", np.array([None] * N, dtype=object)), ["labels", "pickled"]),
     ("complex", put("labels", np.zeros(N, complex)), ["labels", "'<c16'"]),
+    ("text", put("labels", np.array([b"0", b"1"] * (N // 2))), ["labels", "'|s1', text", "astype"]),
+    ("inf", change("attr_data", 2, np.inf), ["row", "inf", "finite"]),
+    (
+        "sum-too-large",
+        lambda a: a.update(attr_data=np.full(len(a["attr_data"]), 1e300)),
+        ["attr_data", "element 0", "found 1e+300", "3.4028235e+38"],
+    ),
     (
         "fortran",
         put("attr_matrix", np.asfortranarray(np.ones((N, 3)))),
@@ -253,6 +287,11 @@ def change(name, index, value):
     ),
     ("cut", lambda a: a.update(labels=npy_bytes(a["labels"])[:-8]), ["labels", "truncated"]),
     ("no-npy", lambda a: a.update(labels=b"0 1 2"), ["labels", "not a numpy .npy"]),
+    (
+        "too-large",
+        put("attr_matrix", np.where(np.eye(N, 3) > 0, 1e39, 0)),
+        ["attr_matrix", "row 0, column 0", "found 1e+39", "3.4028235e+38"],
+    ),
 )
 def test_npz_refused(box, name, edit, words):
     arrays = benchmark()

@@ -68,8 +68,9 @@ def test_with_headers(box):
 @cases("large", "full")
 def test_without_headers(box, size):
     wanted = write_igb(box, f"igb/{size}", raw=True)
-    import_igb(box, "--size", size, "--nodes", N, "--labelled", 43).ok()
+    result = import_igb(box, "--size", size, "--nodes", N, "--labelled", 43).ok()
     check(box.path("made"), wanted, "paper/node_label_19", 19, 43)
+    assert "the first 43 of 50 vertices" in result.out, result
     source = read_json(box.path("made", "metadata.json"))["source"]
     assert source["size"] == size and source["labelled"] == 43
     import_igb(box, "--raw", "--nodes", N, source=f"igb/{size}", out="named").ok()
@@ -78,6 +79,19 @@ def test_without_headers(box, size):
     write_igb(box, f"igb/{size}")
     import_igb(box, "--size", size, "--nodes", N, out="again").ok()
     check(box.path("again"), wanted, "paper/node_label_19", 19)
+
+
+@cases(("19", "19", 227130858), ("2983", "2K", 153383374))
+def test_full_knows_how_many_are_labelled(box, classes, name, n):
+    """What is behind them in the file is padding: a file that ends one label before is short."""
+    path = box.path("igb", "processed", "paper", f"node_label_{name}.npy")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as file:  # of holes
+        header = {"descr": "<f4", "fortran_order": False, "shape": (n - 1,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + 4 * (n - 1))
+    result = import_igb(box, "--size", "full", "--classes", classes)
+    refused(box, result, f"({n - 1},)", f"the first {n} of 269346174")
 
 
 def test_as_its_own_loader(box):

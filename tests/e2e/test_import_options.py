@@ -126,6 +126,12 @@ def test_features_are_normalised(box, kind):
     assert got.dtype == np.float16 and np.allclose(got, wanted, rtol=1e-3, atol=1e-4)
 
 
+def test_features_too_far_apart_to_normalise(box):
+    write_npz(box, np.array([3e38, -3e38] * (N // 2), np.float32)[:, None])
+    result = import_npz(box, "--normalize-features", "-q")
+    refused(box, result, "row 0", "-3e+38", "scale the features")
+
+
 def test_half_precision(box):
     features = rng().normal(size=(N, 6)).astype(np.float32)
     features[3, 4], features[5, 0], features[6, 1] = 65519, 1e-9, -65504

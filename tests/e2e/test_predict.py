@@ -398,3 +398,66 @@ def test_weights_of_another_model(box):
     )
     box.sluice("import-weights", file, "--job", f"{run}/config.json", "--out", run)
     assert os.path.exists(f"{run}/report.json")
+
+
+def import_weights(box, file, run, *options, out="imported"):
+    job = f"{run}/config.json"
+    return box.sluice("import-weights", file, "--job", job, "--out", box.path(out), *options)
+
+
+def test_weights_behind_a_prefix(box):
+    """As torch.compile and DistributedDataParallel leave them: told, and taken off when asked."""
+    run, _ = trained(box)
+    tensors = read_tensors(f"{run}/model.safetensors")
+    names = {f"_orig_mod.module.{name}": values for name, values in tensors.items()}
+    file = write_tensors(box.path("w.safetensors"), names)
+    told = "import-weights --strip-prefix _orig_mod.module.`"
+    refused(box, import_weights(box, file, run), "its names begin with", told, output="imported")
+    job = {"model.weights": file, "output": box.path("next")}
+    result, _ = box.run(small_job(box.shared_dataset("small"), **job))
+    refused(box, result, "model.weights", told)
+    import_weights(box, file, run, "--strip-prefix", "_orig_mod.module").ok()
+    assert (rows(box, box.path("imported"))[0] == rows(box, run, "--last")[0]).all()
+
+
+@cases("nan", "inf", "1e300", "negative variance")
+def test_weights_that_are_no_numbers(box, kind):
+    run, _ = trained(box, **{"model.norm": "batch"})
+    tensors = dict(read_tensors(f"{run}/model.safetensors"))
+    name = "norms.0.module.running_var" if kind == "negative variance" else "convs.1.lin_l.weight"
+    dtype = np.float64 if kind == "1e300" else np.float32
+    tensors = {k: v.astype(dtype) for k, v in tensors.items() if v.dtype == np.float32}
+    tensors[name].flat[2] = -1 if kind == "negative variance" else float(kind)
+    file = write_tensors(box.path("w.safetensors"), tensors)
+    place = "[2]" if kind == "negative variance" else "[0, 2]"
+    found = {"1e300": "found 1e+300", "negative variance": "found -1"}.get(kind, f"found {kind}")
+    refused(box, import_weights(box, file, run), name, place, found, output="imported")
+
+
+def test_imported_weights_are_checked(box):
+    """The original's logits of all vertices, in double precision: the same, and elsewhere not."""
+    run, _ = trained(box)
+    file = f"{run}/model.best.safetensors"
+    logits = rows(box, run)[0].astype(np.float64)
+    np.save(box.path("logits.npy"), logits)
+    result = import_weights(box, file, run, "--check", box.path("logits.npy"), "-o", "json").ok()
+    assert 0 <= json.loads(result.out)["check"]["largest_difference"] < 1e-6, result
+    assert "note:" not in result.err, result
+    result = import_weights(box, file, run, out="unchecked").ok()
+    assert "note:" in result.err and "another aggr" in result.err, result
+    assert "LayerNorm" not in result.err, result
+    logits[7, 1] += 0.02
+    np.save(box.path("logits.npy"), logits)
+    check = ["--check", box.path("logits.npy")]
+    result = import_weights(box, file, run, *check, out="new/other")
+    assert result.rc == 1, result
+    (error,) = result.errors()
+    assert "vertex 7, output 1" in error and "trainer/MODELS.md" in error, error
+    assert not os.path.exists(box.path("new"))
+    logits -= np.log(np.exp(logits).sum(1, keepdims=True))
+    np.save(box.path("logits.npy"), logits)
+    result = import_weights(box, file, run, *check, out="other")
+    assert result.rc == 1 and "log_softmax" in result.errors()[0], result
+    np.save(box.path("logits.npy"), logits[1:])
+    result = import_weights(box, file, run, *check, out="other")
+    refused(box, result, "logits.npy", "wanted (", output="other")

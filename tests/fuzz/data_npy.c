@@ -19,13 +19,17 @@ static void check_size(const struct sl_npy_header *h, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct sl_npy_header head, foreign;
+    struct sl_npy_header head, foreign, text;
     struct sl_npy npy;
     char shape[128];
     int mapped = sl_npy_parse_header(data, n, n, "a.npy", &head);
     int converted = sl_npy_parse_foreign(data, n, n, "a.npy", &foreign);
     if (converted == SL_OK)
         check_size(&foreign, n);
+    if (sl_npy_parse_text(data, n, n, "a.npy", &text) == SL_OK) {
+        check_size(&text, n);
+        FUZZ_WANT(converted != SL_OK);
+    }
     int rc = sl_npy_open(fuzz_file(0, data, n), &npy);
     FUZZ_WANT((rc == SL_OK) == (mapped == SL_OK));
     if (rc < 0)

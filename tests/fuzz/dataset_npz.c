@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     for (size_t i = 0; i < SL_MIN(sl_zip_count(z), (size_t)16); i++) {
         const char *name = sl_zip_name(z, i);
-        char key[256];
+        char key[256], text[8];
         size_t length = strlen(name);
         FUZZ_WANT(sl_zip_find(z, name) == i);
         read_content(z, i);
@@ -70,6 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (sl_array_open_member(z, key, &r) == SL_OK) {
             read_array(r);
             sl_array_close(r);
+        } else if (sl_array_get_text(z, key, text, sizeof text) == SL_OK) {
+            FUZZ_WANT(strlen(text) < sizeof text);
         }
     }
     sl_zip_close(z);

@@ -221,6 +221,85 @@ START_TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
 }
 END_TEST
 
+// The model's two tensors under longer names, all 1 but the last of the second, beside a third.
+static const char *write_foreign(const char *prefix, float last, const char *third)
+{
+    static float ones[70 * 33], second[7];
+    static const float zero;
+    char names[2][64];
+    for (size_t i = 0; i < SL_COUNT_OF(ones); i++)
+        ones[i] = 1;
+    memcpy(second, ones, sizeof second);
+    second[6] = last;
+    for (int i = 0; i < 2; i++)
+        snprintf(names[i], sizeof names[i], "%s%s", prefix, tensor[i].name);
+    const struct sl_safetensor given[] = {
+        {.name = names[0], .ndim = 2, .shape = {70, 33}, .data = ones},
+        {.name = names[1], .ndim = 1, .shape = {7}, .data = second},
+        {.name = third, .ndim = 1, .shape = {1}, .data = &zero},
+    };
+    must(sl_safetensors_write(in_dir("f.safetensors"), given, third ? 3 : 2, NULL, 0));
+    return in_dir("f.safetensors");
+}
+
+static const char *const prefixes[] = {"model.", "module.", "_orig_mod.module."};
+
+START_TEST(names_behind_a_prefix_are_told_and_read_without_it)
+{
+    char said[128];
+    const char *prefix = prefixes[_i];
+    must(sl_params_from_hello(&params, &hello));
+    float *v = calloc(params.n, sizeof *v);
+    const char *path = write_foreign(prefix, 2, NULL);
+    ck_assert_int_eq(sl_params_import(&params, path, NULL, v, NULL), SL_EFORMAT);
+    snprintf(said, sizeof said, "import-weights --strip-prefix %s`", prefix);
+    assert_message_has(said);
+    must(sl_params_import(&params, path, prefix, v, NULL));
+    ck_assert(v[0] == 1 && v[params.n - 1] == 2);
+    ck_assert_int_eq(sl_params_import(&params, path, "net.", v, NULL), SL_EINVAL);
+    assert_message_has("no name begins with 'net.': the first one is '");
+    // What is not the model's is a difference still, and names do not fall together.
+    path = write_foreign(prefix, 2, "head.bias");
+    ck_assert_int_eq(sl_params_import(&params, path, prefix, v, NULL), SL_EFORMAT);
+    assert_message_has("'head.bias' is not a tensor of this model");
+    path = write_foreign(prefix, 2, "convs.0.bias");
+    ck_assert_int_eq(sl_params_import(&params, path, prefix, v, NULL), SL_EINVAL);
+    assert_message_has("there are two tensors 'convs.0.bias'");
+    free(v);
+    sl_params_fini(&params);
+}
+END_TEST
+
+static const struct {
+    const char *name; // of the second tensor, which is a running statistic
+    float value;
+    const char *said; // NULL: it is taken
+} values[] = {
+    {"norms.0.running_mean", NAN, "tensor norms.0.running_mean: [6]: found nan"},
+    {"norms.0.running_mean", INFINITY, "[6]: found inf"},
+    {"norms.0.running_mean", -1, NULL},
+    {"norms.0.running_var", -1, "tensor norms.0.running_var: [6]: found -1"},
+    {"norms.0.running_var", 0, NULL},
+    {"running_variance", -1, NULL},
+};
+
+START_TEST(values_that_no_training_leaves_are_refused_by_name)
+{
+    tensor[1].role = SL_PARAM_RUNNING;
+    tensor[1].name = (char *)values[_i].name;
+    must(sl_params_from_hello(&params, &hello));
+    float *v = calloc(params.n, sizeof *v);
+    const char *path = write_foreign("", values[_i].value, NULL);
+    ck_assert_int_eq(sl_params_import(&params, path, NULL, v, NULL),
+                     values[_i].said ? SL_EFORMAT : SL_OK);
+    if (values[_i].said)
+        assert_message_has(values[_i].said);
+    must(sl_params_load(&params, path, v)); // sluice's own are what they are
+    free(v);
+    sl_params_fini(&params);
+}
+END_TEST
+
 START_TEST(the_optimizers_arrays_are_named_as_pytorch_names_them)
 {
     struct sl_safetensors_file f;
@@ -268,6 +347,10 @@ int main(void)
     tcase_add_test(c, a_file_is_read_by_names_in_any_order);
     tcase_add_test(c, a_file_of_another_model_is_refused_with_all_differences);
     tcase_add_test(c, a_counter_takes_no_floats_and_is_an_integer_in_the_file);
+    tcase_add_loop_test(c, names_behind_a_prefix_are_told_and_read_without_it, 0,
+                        SL_COUNT_OF(prefixes));
+    tcase_add_loop_test(c, values_that_no_training_leaves_are_refused_by_name, 0,
+                        SL_COUNT_OF(values));
     tcase_add_test(c, the_optimizers_arrays_are_named_as_pytorch_names_them);
     suite_add_tcase(s, c);
     return run_suite(s);

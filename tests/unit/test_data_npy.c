@@ -92,12 +92,6 @@ START_TEST(types_of_numpy_are_refused_with_a_way_out)
             "big-endian");
     refused(SL_EUNSUPPORTED, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}",
             "ascontiguousarray");
-    refused(SL_EUNSUPPORTED,
-            "{'descr': [('a', '<f4'), ('b', '<i4')], 'fortran_order': False, 'shape': (3,)}",
-            "structured");
-    refused(SL_EUNSUPPORTED, "{'descr': '|O', 'fortran_order': False, 'shape': (6,)}", "objects");
-    refused(SL_EUNSUPPORTED, "{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", "<c8");
-    refused(SL_EUNSUPPORTED, "{'descr': '<U6', 'fortran_order': False, 'shape': (1,)}", "<U6");
     refused(SL_EUNSUPPORTED, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 6)}",
             "dimensions");
 }
@@ -109,7 +103,7 @@ static void foreign(const char *dict, size_t n_data, struct sl_npy_header *h)
     must(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", h));
 }
 
-START_TEST(who_converts_may_have_other_orders_and_text)
+START_TEST(who_converts_may_have_other_orders)
 {
     struct sl_npy_header h;
     foreign("{'descr': '>i8', 'fortran_order': True, 'shape': (2, 3), } \n", 48, &h);
@@ -117,27 +111,68 @@ START_TEST(who_converts_may_have_other_orders_and_text)
     foreign("{'descr': '>f4', 'fortran_order': True, 'shape': (3,), }\n", 12, &h);
     ck_assert(h.big_endian && !h.fortran); // one dimension has one order
     foreign("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n", 3, &h);
-    ck_assert(!h.big_endian && !h.fortran);
-    foreign("{'descr': '|S3', 'fortran_order': False, 'shape': (), }\n", 3, &h);
+    ck_assert(!h.big_endian && !h.fortran && !h.boolean);
+    foreign("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }\n", 3, &h);
+    ck_assert(h.dtype == SL_DTYPE_U8 && h.boolean);
+    struct image m = image_of(1, "{'descr': '>i8', 'fortran_order': False, 'shape': (9,), }\n", 24);
+    ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EFORMAT);
+    assert_message_has("truncated");
+}
+END_TEST
+
+// Whoever maps it and whoever converts it.
+START_TEST(what_is_no_number_is_refused_by_its_type)
+{
+    static const struct {
+        const char *descr, *said;
+    } other[] = {
+        {"'|S1'", "found type '|S1', text: wanted numbers"},
+        {"'<U3'", "found type '<U3', text: wanted numbers"},
+        {"'|S0'", "'|S0', text"},
+        {"'|O'", "'|O', Python objects (pickled): wanted numbers"},
+        {"'|V2'", "'|V2', bytes without a type: wanted numbers"},
+        {"'<c16'", "'<c16', complex numbers: wanted numbers"},
+        {"'<M8[ns]'", "'<M8[ns]', dates: wanted numbers"},
+        {"'<m8[s]'", "'<m8[s]', time differences: wanted numbers"},
+        {"'<f16'", "'<f16', floats of this machine's own: wanted numbers"},
+        {"'<q7'", "'<q7', which is not known: wanted numbers"},
+        {"[('a', '<f4')]", "structured"},
+    };
+    char dict[128];
+    struct sl_npy_header h;
+    for (size_t i = 0; i < SL_COUNT_OF(other); i++) {
+        snprintf(dict, sizeof dict, "{'descr': %s, 'fortran_order': False, 'shape': (3,), }\n",
+                 other[i].descr);
+        refused(SL_EUNSUPPORTED, dict, other[i].said);
+        struct image m = image_of(1, dict, 3);
+        ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EUNSUPPORTED);
+        assert_message_has(other[i].said);
+    }
+}
+END_TEST
+
+static int parse_text(const char *dict, size_t n_data, struct sl_npy_header *h)
+{
+    struct image m = image_of(1, dict, n_data);
+    return sl_npy_parse_text(m.bytes, m.n, m.n, "file.npy", h);
+}
+
+START_TEST(text_is_for_who_asks_for_it)
+{
+    struct sl_npy_header h;
+    must(parse_text("{'descr': '|S3', 'fortran_order': False, 'shape': (), }\n", 3, &h));
     ck_assert(h.dtype == SL_DTYPE_U8 && h.ndim == 1 && h.shape[0] == 3 && h.data_bytes == 3);
-    foreign("{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }\n", 24, &h);
+    must(parse_text("{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }\n", 24, &h));
     ck_assert(h.dtype == SL_DTYPE_U8 && h.ndim == 2 && h.shape[0] == 2 && h.shape[1] == 12);
-    // What is refused stays refused.
     static const char *const bad[] = {
-        "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }\n",
-        "{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n",
         "{'descr': '|S0', 'fortran_order': False, 'shape': (3,), }\n",
         "{'descr': '|Sx', 'fortran_order': False, 'shape': (3,), }\n",
         "{'descr': '|S99999999999', 'fortran_order': False, 'shape': (3,), }\n",
         "{'descr': '|S2', 'fortran_order': False, 'shape': (1, 1, 1, 24), }\n",
     };
-    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
-        struct image m = image_of(1, bad[i], 24);
-        ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EUNSUPPORTED);
-    }
-    struct image m = image_of(1, "{'descr': '>i8', 'fortran_order': False, 'shape': (9,), }\n", 24);
-    ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EFORMAT);
-    assert_message_has("truncated");
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++)
+        ck_assert_int_eq(parse_text(bad[i], 24, &h), SL_EUNSUPPORTED);
 }
 END_TEST
 
@@ -483,7 +518,9 @@ int main(void)
     tcase_add_test(t, versions_are_read);
     tcase_add_test(t, spelling_may_vary);
     tcase_add_test(t, types_of_numpy_are_refused_with_a_way_out);
-    tcase_add_test(t, who_converts_may_have_other_orders_and_text);
+    tcase_add_test(t, who_converts_may_have_other_orders);
+    tcase_add_test(t, what_is_no_number_is_refused_by_its_type);
+    tcase_add_test(t, text_is_for_who_asks_for_it);
     tcase_add_test(t, malformed_headers_are_refused);
     tcase_add_test(t, not_an_npy_file_is_said);
     tcase_add_test(t, size_must_be_exactly_what_the_header_says);

@@ -121,6 +121,30 @@ START_TEST(every_float_type_is_converted)
 }
 END_TEST
 
+START_TEST(doubles_beyond_float32_are_refused_by_name_and_place)
+{
+    static const char header[] =
+        "{\"w\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48]}}";
+    struct sl_safetensors_file f;
+    unsigned char file[256] = {sizeof header - 1};
+    double x[6] = {1, -1e300, INFINITY, NAN, 3e38, 1e-300};
+    float out[6];
+    memcpy(file + 8, header, sizeof header - 1);
+    for (int pass = 0; pass < 2; pass++) {
+        memcpy(file + 8 + sizeof header - 1, x, sizeof x);
+        write_file("t", file, 8 + sizeof header - 1 + sizeof x);
+        must(sl_safetensors_open(in_dir("t"), &f));
+        int rc = sl_safetensor_floats(&f.tensors[0], out);
+        ck_assert_int_eq(rc, pass == 0 ? SL_EFORMAT : SL_OK);
+        if (pass == 0)
+            assert_message_has("tensor w: [0, 1]: found -1e+300: float32 holds at most 3.40282");
+        sl_safetensors_close(&f);
+        x[1] = -3e38; // and what was not finite before stays so
+    }
+    ck_assert(out[1] == -3e38f && isinf(out[2]) && isnan(out[3]) && out[5] == 0);
+}
+END_TEST
+
 START_TEST(unaligned_data_is_aligned_for_the_caller)
 {
     struct sl_safetensors_file f;
@@ -392,6 +416,7 @@ int main(void)
     tcase_add_test(t, what_is_written_is_read);
     tcase_add_test(t, files_of_no_tensors_are_read);
     tcase_add_test(t, every_float_type_is_converted);
+    tcase_add_test(t, doubles_beyond_float32_are_refused_by_name_and_place);
     tcase_add_test(t, unaligned_data_is_aligned_for_the_caller);
     tcase_add_test(t, headers_of_odd_order_and_space_are_read);
     tcase_add_test(t, places_must_cover_the_data);
