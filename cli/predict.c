@@ -25,6 +25,7 @@
 #include "cli/prediction_csv.h"
 #include "cli/prediction_device.h"
 #include "cli/prediction_score.h"
+#include "cli/run_name.h"
 #include "common/text/progress.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
@@ -54,7 +55,8 @@ struct prediction {
     bool embeds, csv;
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
-    int rows_fd; // that file without a name; -1: none
+    char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise
+    int rows_fd;                      // that file without a name; -1: none
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
     char *job;               // JSON
@@ -154,6 +156,10 @@ static int check_options(struct prediction *p)
         return sl_fail(SL_EINVAL, "%s: --best, --last and --weights: wanted one of them", name);
     if (o->nodes && o->set_given)
         return sl_fail(SL_EINVAL, "%s: --nodes and --set: wanted one of them", name);
+    int found = sl_run_name_find(o->run, p->run_path);
+    if (found == SL_EINVAL)
+        return sl_fail_prefix(found, "%s", name);
+    p->o.run = found == SL_OK ? p->run_path : o->run;
     snprintf(path, sizeof path, "%s/config.json", o->run);
     if (!exists(path))
         return sl_fail(SL_ENOENT,

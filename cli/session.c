@@ -31,6 +31,7 @@
 #include "broker/resume.h"
 #include "cli/job_choice.h"
 #include "cli/reach.h"
+#include "cli/run_name.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -463,19 +464,24 @@ void sl_session_take_entry(struct sl_session *s, const cJSON *entry)
 static int explain_directory(const char *word)
 {
     struct sl_job_end end;
-    char outlook[SL_RESUME_OUTLOOK_BYTES], why[2048], text[sizeof end.message + 64];
+    char run[SL_RUN_NAME_BYTES], outlook[SL_RESUME_OUTLOOK_BYTES], why[2048], on[6000] = "";
+    char text[sizeof end.message + 64];
     snprintf(why, sizeof why, "%s", sl_error_message());
-    if (sl_job_end_read(word, &end) < 0)
-        return sl_account_is_run(word) && sl_resume_outlook(word, outlook) == SL_OK
-                   ? sl_fail(SL_ENOENT,
-                             "job '%s': it does not run any more, and was ended before its report: "
-                             "the same 'sluice run' %s",
-                             word, outlook)
-                   : sl_fail(SL_ENOENT, "%s", why);
+    int rc = sl_run_name_find(word, run);
+    if (rc == SL_EINVAL)
+        return rc;
+    if (rc < 0 || !sl_account_is_run(run))
+        return sl_fail(SL_ENOENT, "%s", why);
+    if (sl_run_name_is_output(run) && sl_resume_outlook(run, outlook) == SL_OK)
+        snprintf(on, sizeof on, ": 'sluice run %s/config.json' %s", run, outlook);
+    if (sl_job_end_read(run, &end) == SL_OK)
+        return sl_fail(SL_ENOENT,
+                       "job '%s': it does not run any more: %s%s%s 'sluice report' and 'sluice "
+                       "logs' tell more",
+                       run, sl_job_end_text(&end, text, sizeof text), on, *on ? ";" : ":");
     return sl_fail(SL_ENOENT,
-                   "job '%s': it does not run any more: %s: 'sluice report' and 'sluice logs' tell "
-                   "more",
-                   word, sl_job_end_text(&end, text, sizeof text));
+                   "job '%s': it does not run any more, and was ended before its report%s", run,
+                   on);
 }
 
 int sl_session_open(const struct sl_session_where *where, const char *word, struct sl_session *out)
@@ -503,7 +509,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
     // Why the daemon cannot be asked is the reason, unless there is none.
     if (rc == SL_ENOENT && daemon_rc < 0 && daemon_rc != SL_ENOENT)
         rc = sl_fail(daemon_rc, "%s", why);
-    else if (rc == SL_ENOENT && word)
+    else if (rc == SL_ENOENT && word && !where->connect)
         rc = explain_directory(word);
     if (rc < 0)
         goto out;
