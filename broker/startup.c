@@ -763,6 +763,7 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
     if (!m || !m->alive)
         return;
     m->ready = true;
+    sl_deaths_tell_ready(&job->deaths, m);
     sl_split_take_ready(&job->split, m, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);

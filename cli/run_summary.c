@@ -275,13 +275,8 @@ static const char *metric_name(const char *key)
     return key;
 }
 
-static void print_results(FILE *out, const struct sl_read_report *r)
+static void print_best(FILE *out, const struct sl_read_report *r)
 {
-    if (*r->of.epochs_reason)
-        fprintf(out, "trained     %s\n", r->of.epochs_reason);
-    if (!isnan(r->of.stopped_early.epoch))
-        fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
-                r->of.stopped_early.reason);
     for (size_t i = 0; i < r->n_epochs; i++) {
         if (r->epochs[i].epoch != r->of.best_metric.epoch)
             continue;
@@ -291,6 +286,24 @@ static void print_results(FILE *out, const struct sl_read_report *r)
                 metric_name(r->of.best_metric.name),
                 *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
+}
+
+void sl_run_summary_so_far(FILE *out, const struct sl_read_report *r)
+{
+    if (r->last)
+        fprintf(out, "loss        %.4f after epoch %.0f, the last that was completed\n",
+                r->last->loss, r->last->epoch + 1);
+    print_best(out, r);
+}
+
+static void print_results(FILE *out, const struct sl_read_report *r)
+{
+    if (*r->of.epochs_reason)
+        fprintf(out, "trained     %s\n", r->of.epochs_reason);
+    if (!isnan(r->of.stopped_early.epoch))
+        fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
+                r->of.stopped_early.reason);
+    print_best(out, r);
     if (r->of.test) {
         fprintf(out, "test        ");
         print_evaluation(out, r->of.test);
