@@ -674,6 +674,9 @@ static int open_files(struct sl_job *job)
     SL_TRY(sl_run_files_open(&job->files));
     struct sl_writer *writer = job->files.writer;
     SL_TRY(sl_tensorboard_open(&job->tensorboard, writer, job->rundir.path));
+    cJSON *config = cJSON_Parse(job->config_json);
+    sl_tensorboard_begin_run(&job->tensorboard, config, job->params.n);
+    cJSON_Delete(config);
     SL_TRY(sl_stream_open(&job->log.stream, writer, job->rundir.log));
     for (uint32_t i = 0; i < job->crew.n; i++)
         SL_TRY(sl_stream_open(&job->crew.members[i].log, writer, job->rundir.log));

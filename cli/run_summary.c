@@ -313,6 +313,28 @@ static void print_results(FILE *out, const struct sl_read_report *r)
     }
 }
 
+// What was trained and how; what else is set stands in the report's "config".
+static void print_settings(FILE *out, const struct sl_read_report *r)
+{
+    char n[SL_UNITS_BYTES];
+    const cJSON *c = r->of.config;
+    const char *schedule = sl_json_string(c, "optimizer.schedule");
+    const double lr = sl_json_number(c, "optimizer.lr");
+    if (isnan(lr))
+        return;
+    fprintf(out, "model       %s, layers %.0f, hidden %.0f, dropout %.10g",
+            sl_json_string(c, "model.kind"), sl_json_number(c, "model.layers"),
+            sl_json_number(c, "model.hidden"), sl_json_number(c, "model.dropout"));
+    if (!isnan(r->of.num_params))
+        fprintf(out, ": %s parameters", sl_units_grouped(n, (uint64_t)r->of.num_params));
+    fprintf(out, "\noptimizer   %s, lr %.10g", sl_json_string(c, "optimizer.kind"), lr);
+    if (strcmp(schedule, "constant") != 0)
+        fprintf(out, " (%s)", schedule);
+    if (r->last && !isnan(r->last->learning_rate) && r->last->learning_rate != lr)
+        fprintf(out, ", %.3g at the end", r->last->learning_rate);
+    fprintf(out, ", weight_decay %.10g\n", sl_json_number(c, "optimizer.weight_decay"));
+}
+
 void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory)
 {
     const struct sl_report_totals *all = &r->of;
@@ -332,6 +354,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
         fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
     }
     print_results(out, r);
+    print_settings(out, r);
     cJSON_ArrayForEach(warning, all->warnings)
     {
         if (cJSON_IsString(warning))
