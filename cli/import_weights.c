@@ -36,22 +36,9 @@ struct import {
     char *job;  // JSON
     struct sl_config config;
     struct sl_dataset dataset;
-    struct sl_model_child child;
     struct sl_params params;
     float *values;
 };
-
-static int ask_model(struct import *im)
-{
-    static const char *const options[] = {"--describe", NULL};
-    char line[4096];
-    SL_TRY(sl_model_child_start(&im->child, im->job, &im->dataset, options));
-    SL_TRY(sl_model_child_hello(&im->child, &im->params));
-    int rc = sl_model_child_line(&im->child, line, sizeof line);
-    if (rc == SL_OK)
-        return sl_fail(SL_EFAILED, "sluice-trainer said '%.80s' after its tensors", line);
-    return rc == SL_EAGAIN ? SL_OK : rc;
-}
 
 static int64_t counted_batches(const char *path, const struct sl_params *params)
 {
@@ -135,7 +122,7 @@ static int import(void *state)
     SL_TRY(sl_dataset_open(im->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_CACHED,
                            0, &im->dataset));
     sl_interrupt_catch();
-    SL_TRY(ask_model(im));
+    SL_TRY(sl_model_child_describe(im->job, &im->dataset, &im->params));
     im->values = calloc(SL_MAX(im->params.n, (uint64_t)1), sizeof *im->values);
     if (!im->values)
         return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", im->params.n);
@@ -155,7 +142,6 @@ static int import(void *state)
 static void release(void *state)
 {
     struct import *im = state;
-    sl_model_child_end(&im->child);
     sl_params_fini(&im->params);
     sl_dataset_close(&im->dataset);
     free(im->values);

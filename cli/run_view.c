@@ -20,6 +20,9 @@ void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
 {
     memset(view, 0, sizeof *view);
     sl_progress_init(&view->progress, quiet);
+    // How far an epoch is, is for who watches: a file has a line for each that is over.
+    if (view->progress.style == SL_PROGRESS_PLAIN)
+        view->progress.interval_ns = UINT64_MAX / 2;
     view->epochs = epochs;
     view->measure = measure;
 }
