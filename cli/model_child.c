@@ -57,6 +57,8 @@ int sl_model_child_fit(const char *text, const char *origin, const char *dataset
             cJSON_DeleteItemFromObjectCaseSensitive(job, here[i]);
         cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(job, "model"),
                                                 "weights");
+        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(job, "updates"),
+                                                "exchange"); // which is between GPUs
         if (dataset) {
             cJSON_DeleteItemFromObjectCaseSensitive(job, "dataset");
             cJSON_AddStringToObject(job, "dataset", dataset);

@@ -163,6 +163,39 @@ static const char *summary(void)
     return text;
 }
 
+START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
+{
+    struct sl_epoch f = {.batches = 10, .loss = 0.5, .evaluated = true};
+    const struct sl_best best = {.has = true, .epoch = 1, .value = 0.75};
+    const struct sl_measure_choice judged = {.measure = SL_MEASURE_ACCURACY, .share = NAN};
+    begin();
+    outcome.totals.status = "stopped";
+    outcome.best = &best;
+    outcome.judged = &judged;
+    f.on_val.applies[SL_MEASURE_ACCURACY] = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        f.epoch = i;
+        f.on_val.value[SL_MEASURE_ACCURACY] = i == 1 ? 0.75 : 0.25;
+        add_epoch(&f);
+    }
+    char *json = sl_report_finish(&r, &config, &outcome);
+    Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
+    finished.report_json = json;
+    finished.exit_status = SL_EXIT_INTERRUPTED;
+    finished.message = "stopped by the user";
+    finished.run_directory = "runs/x";
+    capture_begin();
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), SL_EABORTED);
+    assert_message_has("job 'a': stopped by the user: what was done is in runs/x");
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, false), SL_EABORTED);
+    char *text = capture_end();
+    ck_assert_str_eq(text, "loss        0.5000 after epoch 3, the last that was completed\n"
+                           "validation  accuracy 0.7500 (epoch 2, the best by accuracy)\n");
+    free(text);
+    free(json);
+}
+END_TEST
+
 START_TEST(a_plain_job_says_what_it_read)
 {
     begin();
@@ -276,6 +309,7 @@ int main(void)
     tcase_add_test(t, an_evaluation_beside_the_next_epoch_says_so);
     tcase_add_test(t, pre_sampling_and_ranking_are_stages);
     tcase_add_test(t, a_file_has_a_line_an_epoch);
+    tcase_add_test(t, a_job_that_was_stopped_shows_what_it_had_reached);
     tcase_add_test(t, a_plain_job_says_what_it_read);
     tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_in_a_line);
     tcase_add_test(t, a_cache_is_told_in_a_line);
