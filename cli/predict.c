@@ -509,8 +509,8 @@ static void release(void *state)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "out", AT(TEXT, o.out), .placeholder = "FILE", .required = true,
-     .help = "where the rows go, by its ending: .npy is an array, .csv text, a heading and then the "
-             "vertex and its values in a line; appears whole or not at all"},
+     .help = "where the rows go, by its ending: .npy is an array, .csv text, a heading and then "
+             "the vertex and its values in a line; appears whole or not at all"},
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
     {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",

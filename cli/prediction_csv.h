@@ -23,8 +23,8 @@ typedef int sl_vertex_name(void *ctx, uint64_t vertex, const char **text, size_t
 struct sl_prediction_csv {
     const char *rows;   // .npy of (n) or (n, width): float32, int32 or uint8
     const char *column; // what a value is called: "output", "class", ...
-    // Which vertex a row is of: that of a list; of the file `nodes` (.npy, int32 or int64); or, with
-    // neither, the one of its number.
+    // Which vertex a row is of: that of a list; that of the file `nodes` (.npy of int32 or int64);
+    // or, where both are NULL, that of the row's number.
     const struct sl_vertex_list *list;
     const uint32_t *vertex_map; // of the list's data set: ids are those from before a reordering
     const char *nodes;

@@ -13,8 +13,8 @@
 enum { SL_RUN_NAME_BYTES = 4096, SL_RUN_NAME_ENTRIES = 2000 };
 
 /*
- * SL_OK: the word itself where it is a run directory, else the only one that is called so. SL_ENOENT
- * without a message: there is none. SL_EINVAL with their names: there are several.
+ * SL_OK: the word itself where it is a run directory, else the only one that is called so.
+ * SL_ENOENT without a message: there is none. SL_EINVAL with their names: there are several.
  */
 int sl_run_name_find(const char *word, char run[SL_RUN_NAME_BYTES]);
 
