@@ -16,6 +16,8 @@ static int say(const char *word)
 
 START_TEST(a_word_of_another_tool_leads_to_a_command)
 {
+    ck_assert_int_eq(say("train"), SL_EINVAL);
+    ck_assert_str_eq(sl_error_message(), "unknown command 'train': did you mean 'run'?");
     const struct sl_synonym *s = &sl_synonyms[_i];
     char advice[128], word[64];
     for (const char *at = s->words; s->of == SL_SYNONYM_COMMAND && *at; at += *at == ' ') {

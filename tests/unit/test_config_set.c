@@ -196,6 +196,28 @@ static const struct {
     {"dataset=\xff", {"--set ", "not UTF-8"}},
     {"optimizer.momentum=0.5", {"only with \"sgd\""}},
     {"devices[0].cores=1000", {"with --set devices[0].cores=1000: devices[0].cores"}},
+    // what users of PyTorch Geometric and DGL write
+    {"hidden_channels=64", {"did you mean model.hidden?"}},
+    {"num_layers=2", {"did you mean model.layers?"}},
+    {"num_neighbors=[5]", {"did you mean sampler.fanout?"}},
+    {"fanouts=[5]", {"did you mean sampler.fanout?"}},
+    {"fan_out=[5]", {"did you mean sampler.fanout?"}},
+    {"batch_size=64", {"did you mean sampler.batch_size?"}},
+    {"num_workers=4", {"did you mean allocation.samplers?"}},
+    {"weight_decay=0", {"did you mean optimizer.weight_decay?"}},
+    {"learning_rate=1", {"did you mean optimizer.lr?"}},
+    {"num_epochs=3", {"did you mean epochs?"}},
+    {"patience=3", {"did you mean early_stopping.patience?"}},
+    {"device=cuda", {"did you mean devices?"}},
+    {"in_channels=16", {"the data set says how many features there are"}},
+    {"loss.kind=ce", {"the data set's task says which loss it is"}},
+    {"train=1", {"optimizer, updates, epochs and early_stopping"}},
+    {"model.kind=sage", {"did you mean \"graphsage\"?"}},
+    {"model.kind=SAGEConv", {"did you mean \"graphsage\"?"}},
+    {"model.kind=GATConv", {"did you mean \"gat\"?"}},
+    {"optimizer.kind=Adam", {"did you mean \"adam\"?"}},
+    {"devices=gpu", {"[{\"kind\": \"cuda\", \"index\": 0}]", "'sluice doctor'"}},
+    {"devices=cuda:5", {"[{\"kind\": \"cuda\", \"index\": 5}]", "'sluice doctor'"}},
 };
 
 START_TEST(a_mistake_is_explained)
