@@ -214,6 +214,7 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .stopped_early.reason =
                        p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
                    .warnings = job->warnings,
+                   .num_params = (double)job->params.n,
                    .test_seconds = p->test_seconds,
                    .params_sha256 = *sha256 ? sha256 : NULL,
                    .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
@@ -387,6 +388,16 @@ static int judge(struct sl_job *job)
     return SL_OK;
 }
 
+// The test was of the best epoch's parameters, or of the last ones.
+static void end_tensorboard(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const uint64_t epochs = p->best.has ? p->best.epoch + 1 : p->trained;
+    sl_tensorboard_end_run(
+        &job->tensorboard, job->outcome == SL_OUTCOME_DONE, p->has_test ? &p->test : NULL,
+        sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) * epochs);
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
@@ -405,6 +416,7 @@ void sl_job_conclude(struct sl_job *job)
         if (write_report(job, sha256) < 0)
             note_error(job);
         sl_live_log(&job->live);
+        end_tensorboard(job);
         tell_end(job);
         sl_run_files_flush(&job->files);
     }

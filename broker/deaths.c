@@ -9,6 +9,7 @@
 #include "broker/timeline.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/text/units.h"
 
 int sl_deaths_init(struct sl_deaths *d)
 {
@@ -62,6 +63,8 @@ static void tell(struct sl_deaths *d, const struct sl_member *m, const struct sl
     sl_timeline_tell(d->timeline, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid,
                      of->cause, rest);
     of->n++;
+    of->missed = d->crew->stopping || !m->wanted ? 0 : m->pid;
+    of->missed_ns = sl_now_ns();
     const struct sl_report_restart restart = {
         .worker = m->name,
         .pid = m->pid,
@@ -102,6 +105,18 @@ void sl_deaths_tell(struct sl_deaths *d, const struct sl_member *m, const struct
                         m->dismissed ? "was not needed any more" : "has left");
     else
         tell(d, m, back);
+}
+
+void sl_deaths_tell_ready(struct sl_deaths *d, const struct sl_member *m)
+{
+    struct sl_member_death *of = &d->of[m->slot];
+    char took[SL_UNITS_BYTES];
+    if (of->missed && !m->leaving)
+        sl_joblog_announce(
+            d->log, "%s (process %d) works now in place of process %d, %s after that one's death",
+            m->name, (int)m->pid, (int)of->missed,
+            sl_units_seconds(took, (double)(sl_now_ns() - of->missed_ns) * 1e-9));
+    of->missed = 0;
 }
 
 void sl_deaths_take_failure(struct sl_deaths *d, const struct sl_member *m, const char *message)

@@ -21,6 +21,9 @@ struct sl_member_death {
     char held[96];
     char last_lines[1024];
     uint32_t n; // times that it died and was not told to leave
+    // Its last process, while nobody works in its place.
+    pid_t missed; // 0: none
+    uint64_t missed_ns;
 };
 
 struct sl_deaths {
@@ -46,6 +49,9 @@ void sl_deaths_explain(struct sl_deaths *d, const struct sl_member *m, const str
 // Tells of it; `back` is what it held.
 void sl_deaths_tell(struct sl_deaths *d, const struct sl_member *m, const struct sl_death *death,
                     const struct sl_reclaimed *back);
+
+// The member's process is ready: whom it stands in for, if anybody.
+void sl_deaths_tell_ready(struct sl_deaths *d, const struct sl_member *m);
 
 // A worker that could not start while the job runs on: it is about to die, or has died just now,
 // and that death counts as any other. m: NULL where another one has its place by now.

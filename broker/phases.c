@@ -11,6 +11,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
+#include "config/learning_rate.h"
 
 enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices; below a millisecond
 
@@ -370,6 +371,10 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     watch_switches(p);
     f->switches = p->switches;
     p->switches = 0;
+    struct sl_learning_rate rate;
+    sl_learning_rate_init(&rate, p->setup.plan.config, p->arena->h->spec.n_train);
+    f->learning_rate =
+        sl_learning_rate_at(&rate, (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
     sl_epoch_take_training(f, entries, updates, n, when, &p->scratch);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);

@@ -675,6 +675,9 @@ static int open_files(struct sl_job *job)
     SL_TRY(sl_run_files_open(&job->files));
     struct sl_writer *writer = job->files.writer;
     SL_TRY(sl_tensorboard_open(&job->tensorboard, writer, job->rundir.path));
+    cJSON *config = cJSON_Parse(job->config_json);
+    sl_tensorboard_begin_run(&job->tensorboard, config, job->params.n);
+    cJSON_Delete(config);
     SL_TRY(sl_stream_open(&job->log.stream, writer, job->rundir.log));
     for (uint32_t i = 0; i < job->crew.n; i++)
         SL_TRY(sl_stream_open(&job->crew.members[i].log, writer, job->rundir.log));
@@ -764,6 +767,7 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
     if (!m || !m->alive)
         return;
     m->ready = true;
+    sl_deaths_tell_ready(&job->deaths, m);
     sl_split_take_ready(&job->split, m, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -16,8 +17,9 @@
 enum {
     SCALARS_MAX = 32,
     TAG_BYTES = 48,
-    EVENT_BYTES = SCALARS_MAX * (TAG_BYTES + 16) + 64,
     FRAME_BYTES = 16, // around the bytes of a record: length and checksums
+    SETTINGS_MAX = 256,
+    KEY_BYTES = 96,
     NAMES_TRIED = 100,
 };
 
@@ -62,16 +64,17 @@ static void put_u32(uint8_t *to, uint32_t x)
 
 static void add_record(struct sl_tensorboard *t, const Sl__Tfevent__Event *event)
 {
-    uint8_t record[FRAME_BYTES + EVENT_BYTES];
     size_t n = sl__tfevent__event__get_packed_size(event);
-    if (n > EVENT_BYTES)
-        return; // which SCALARS_MAX and TAG_BYTES rule out
+    uint8_t *record = malloc(FRAME_BYTES + n);
+    if (!record)
+        return; // one that is missing is an epoch's
     put_u32(record, (uint32_t)n);
     put_u32(record + 4, 0);
     put_u32(record + 8, sl_crc32c_masked(record, 8));
     sl__tfevent__event__pack(event, record + 12);
     put_u32(record + 12 + n, sl_crc32c_masked(record + 12, n));
     sl_writer_add(t->file, record, n + FRAME_BYTES);
+    free(record);
 }
 
 static double unix_seconds(void)
@@ -192,6 +195,18 @@ static void begin_session(struct sl_tensorboard *t, uint64_t step)
     t->begun = true;
 }
 
+static void add_summary(struct sl_tensorboard *t, uint64_t step, size_t n,
+                        Sl__Tfevent__Value **values)
+{
+    Sl__Tfevent__Summary summary = SL__TFEVENT__SUMMARY__INIT;
+    Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
+    summary.value = values;
+    summary.n_value = n;
+    event.what_case = SL__TFEVENT__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    add_event(t, step, &event);
+}
+
 void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch *figures,
                               uint64_t updates)
 {
@@ -200,12 +215,136 @@ void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch *f
     if (!t->begun)
         begin_session(t, updates);
     struct scalars scalars = {.n = 0};
-    Sl__Tfevent__Summary summary = SL__TFEVENT__SUMMARY__INIT;
-    Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
     add_figures(&scalars, figures);
-    summary.value = scalars.list;
-    summary.n_value = scalars.n;
-    event.what_case = SL__TFEVENT__EVENT__WHAT_SUMMARY;
-    event.summary = &summary;
-    add_event(t, updates, &event);
+    add_summary(t, updates, scalars.n, scalars.list);
+}
+
+// --- hyperparameters -----------------------------------------------------------------------------
+
+// A value without a number, whose tag and content the page of hyperparameters knows.
+static void add_hparams(struct sl_tensorboard *t, const char *tag, const Sl__Tfevent__HParams *data)
+{
+    Sl__Tfevent__Value value = SL__TFEVENT__VALUE__INIT, *list[] = {&value};
+    Sl__Tfevent__Metadata metadata = SL__TFEVENT__METADATA__INIT;
+    Sl__Tfevent__PluginData plugin = SL__TFEVENT__PLUGIN_DATA__INIT;
+    char name[] = "hparams";
+    plugin.plugin_name = name;
+    plugin.content.len = sl__tfevent__hparams__get_packed_size(data);
+    plugin.content.data = malloc(plugin.content.len + 1);
+    if (!plugin.content.data)
+        return;
+    sl__tfevent__hparams__pack(data, plugin.content.data);
+    metadata.plugin_data = &plugin;
+    value.tag = (char *)tag; // only read
+    value.metadata = &metadata;
+    add_summary(t, 0, 1, list);
+    free(plugin.content.data);
+}
+
+struct settings {
+    Sl__Tfevent__NamedSetting named[SETTINGS_MAX], *list[SETTINGS_MAX];
+    Sl__Tfevent__Setting values[SETTINGS_MAX];
+    char keys[SETTINGS_MAX][KEY_BYTES];
+    char *texts[SETTINGS_MAX]; // of lists (owned)
+    size_t n;
+};
+
+// NULL where there is no room: then it is left out.
+static Sl__Tfevent__Setting *add_setting(struct settings *s, const char *path, const char *name)
+{
+    if (s->n == SETTINGS_MAX)
+        return NULL;
+    Sl__Tfevent__Setting *value = &s->values[s->n];
+    sl__tfevent__setting__init(value);
+    sl__tfevent__named_setting__init(&s->named[s->n]);
+    snprintf(s->keys[s->n], KEY_BYTES, "%s%s%s", path, *path ? "." : "", name);
+    s->named[s->n].key = s->keys[s->n];
+    s->named[s->n].value = value;
+    s->list[s->n] = &s->named[s->n];
+    s->n++;
+    return value;
+}
+
+static void add_number(struct settings *s, const char *path, const char *name, double number)
+{
+    Sl__Tfevent__Setting *value = add_setting(s, path, name);
+    if (!value)
+        return;
+    value->kind_case = SL__TFEVENT__SETTING__KIND_NUMBER_VALUE;
+    value->number_value = number;
+}
+
+static void add_word(struct settings *s, const char *path, const char *name, char *text)
+{
+    Sl__Tfevent__Setting *value = text ? add_setting(s, path, name) : NULL;
+    if (!value)
+        return;
+    value->kind_case = SL__TFEVENT__SETTING__KIND_STRING_VALUE;
+    value->string_value = text;
+}
+
+// Objects hold one another no deeper than the job file's do, which has one level.
+static void add_settings(struct settings *s, const char *path, const cJSON *object)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        if (cJSON_IsObject(item) && !*path) {
+            add_settings(s, item->string, item);
+        } else if (cJSON_IsNumber(item)) {
+            add_number(s, path, item->string, item->valuedouble);
+        } else if (cJSON_IsString(item)) {
+            add_word(s, path, item->string, item->valuestring);
+        } else if (cJSON_IsBool(item)) {
+            Sl__Tfevent__Setting *value = add_setting(s, path, item->string);
+            if (!value)
+                return;
+            value->kind_case = SL__TFEVENT__SETTING__KIND_BOOL_VALUE;
+            value->bool_value = cJSON_IsTrue(item);
+        } else if (cJSON_IsArray(item) && s->n < SETTINGS_MAX) {
+            const size_t at = s->n;
+            s->texts[at] = cJSON_PrintUnformatted(item);
+            add_word(s, path, item->string, s->texts[at]);
+        }
+    }
+}
+
+void sl_tensorboard_begin_run(struct sl_tensorboard *t, const cJSON *config, uint64_t num_params)
+{
+    Sl__Tfevent__HParams data = SL__TFEVENT__HPARAMS__INIT;
+    Sl__Tfevent__RunStart start = SL__TFEVENT__RUN_START__INIT;
+    struct settings *s = calloc(1, sizeof *s);
+    if (s && t->file) {
+        add_settings(s, "", config);
+        add_number(s, "", "num_params", (double)num_params);
+        start.hparams = s->list;
+        start.n_hparams = s->n;
+        start.start_time_secs = unix_seconds();
+        data.data_case = SL__TFEVENT__HPARAMS__DATA_SESSION_START_INFO;
+        data.session_start_info = &start;
+        add_hparams(t, "_hparams_/session_start_info", &data);
+    }
+    for (size_t i = 0; s && i < s->n; i++)
+        free(s->texts[i]);
+    free(s);
+}
+
+void sl_tensorboard_end_run(struct sl_tensorboard *t, bool done, const struct sl_evaluation *test,
+                            uint64_t updates)
+{
+    Sl__Tfevent__HParams data = SL__TFEVENT__HPARAMS__INIT;
+    Sl__Tfevent__RunEnd end = SL__TFEVENT__RUN_END__INIT;
+    struct scalars scalars = {.n = 0};
+    if (!t->file)
+        return;
+    if (test)
+        add_evaluation(&scalars, "test_final", test);
+    if (scalars.n)
+        add_summary(t, updates, scalars.n, scalars.list);
+    end.status =
+        done ? SL__TFEVENT__RUN_END__STATUS__SUCCESS : SL__TFEVENT__RUN_END__STATUS__FAILURE;
+    end.end_time_secs = unix_seconds();
+    data.data_case = SL__TFEVENT__HPARAMS__DATA_SESSION_END_INFO;
+    data.session_end_info = &end;
+    add_hparams(t, "_hparams_/session_end_info", &data);
 }

@@ -5,7 +5,10 @@
  * CRC32C of them; each record is an Event message (broker/tfevent.proto: the fields that are used
  * of tensorflow/core/util/event.proto and framework/summary.proto). One Event an epoch, its step
  * the number of updates, with scalars loss/train, loss/val, accuracy/train, METRIC/val,
- * time/epoch_seconds, cache/hit_rate, ... What is not defined is left out.
+ * time/epoch_seconds, cache/hit_rate, ... What is not defined is left out. The test at the end is
+ * METRIC/test_final, at the step of the parameters that were tested. For the page of
+ * hyperparameters the file begins with the job's settings, by their keys ("optimizer.lr"), and ends
+ * with how the run ended.
  *
  * A resumed job begins another file, which TensorBoard shows as the same run. Epochs that were
  * trained again come again: a session-start record before the first one says from which step on the
@@ -20,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+
 #include "broker/epoch.h"
 #include "broker/writer.h"
 
@@ -30,6 +35,13 @@ struct sl_tensorboard {
 
 // In `run_directory`, which exists; the file is the writer's. SL_EIO, SL_EACCESS.
 int sl_tensorboard_open(struct sl_tensorboard *t, struct sl_writer *w, const char *run_directory);
+
+// The settings of the run: config is the resolved job.
+void sl_tensorboard_begin_run(struct sl_tensorboard *t, const cJSON *config, uint64_t num_params);
+
+// How it ended. test: NULL where there was none; `updates` made the parameters that were tested.
+void sl_tensorboard_end_run(struct sl_tensorboard *t, bool done, const struct sl_evaluation *test,
+                            uint64_t updates);
 
 // One Event with everything that the epoch's figures say. `updates`: in it and in all before. Does
 // nothing when not open.

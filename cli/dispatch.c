@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "common/text/suggest.h"
+#include "common/text/synonyms.h"
 #include "cli/options.h"
 
 enum { COMMANDS_MAX = 64 };
@@ -68,7 +69,7 @@ static void print_commands(const struct sl_command *const *commands, size_t n)
 static int find_command(const struct sl_command *const *commands, size_t n, const char *what,
                         const char *word, const char *help, const struct sl_command **out)
 {
-    const char *names[COMMANDS_MAX];
+    const char *names[COMMANDS_MAX] = {NULL};
     size_t n_names = 0;
     for (size_t i = 0; i < n && n_names < COMMANDS_MAX; i++) {
         *out = commands[i];
@@ -78,6 +79,10 @@ static int find_command(const struct sl_command *const *commands, size_t n, cons
             names[n_names++] = sl_dispatch_name(commands[i]);
     }
     const char *near = sl_suggest_closest(word, names, n_names);
+    char means[SL_SYNONYM_BYTES];
+    sl_synonym_find(SL_SYNONYM_COMMAND, NULL, word, means);
+    for (size_t i = 0; i < n_names; i++)
+        near = strcmp(names[i], means) == 0 ? means : near;
     if (near)
         return sl_fail(SL_EINVAL, "unknown %s '%s': did you mean '%s'?", what, word, near);
     return sl_fail(SL_EINVAL, "unknown %s '%s': '%s' lists what there is", what, word, help);

@@ -106,10 +106,10 @@ static int check_class_weights(const struct sl_job_check *r)
 }
 
 // Initial parameters: whether the file is one. Which model it is of only the trainers can tell.
-static int check_weights(const struct sl_job_check *r)
+static int check_weights(const struct sl_job_check *r, bool goes_on)
 {
     struct sl_safetensors_file file;
-    if (!r->config.model.weights[0] || r->resume.content == SL_RUNDIR_CHECKPOINTS)
+    if (!r->config.model.weights[0] || goes_on)
         return SL_OK;
     int rc = sl_safetensors_open(r->config.model.weights, &file);
     if (rc == SL_ENOENT)
@@ -192,14 +192,16 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
     // Whoever trains settles it likewise.
     sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train), r->epochs_note);
-    SL_TRY(sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
-                          &r->resume));
-    SL_TRY(check_weights(r));
-    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
     SL_TRY(sl_measure_check(&r->config, &r->dataset));
     r->judged = sl_measure_choose(r->config.evaluate.metric, &r->dataset);
     SL_TRY(check_class_weights(r));
     SL_TRY(check_schedule(r));
+    // A key that is wrong comes before a directory that is taken.
+    int rc = sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
+                            &r->resume);
+    SL_TRY(check_weights(r, rc == SL_OK && r->resume.content == SL_RUNDIR_CHECKPOINTS));
+    SL_TRY(rc);
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
     tell_resume(r);
     if (r->config.sampler.batch_size > n_train && !r->quiet)
         fprintf(stderr,

@@ -17,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/command.h"
 #include "cli/log_merge.h"
+#include "cli/run_name.h"
 #include "cli/session.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -95,16 +96,22 @@ static bool is_run_directory(const char *path)
 static int open_job(struct request *r)
 {
     struct sl_session *s = &r->session;
+    char run[SL_RUN_NAME_BYTES], why[2048];
     int rc = sl_session_open(&r->where, r->job, s);
     if (rc == SL_OK && s->daemon && r->where.connect)
         return sl_fail(SL_EUNSUPPORTED,
                        "job '%s': its logs are files on the daemon's machine, in '%s/log': read "
                        "them there; 'sluice stats --follow' works from here",
                        s->name, s->output);
-    if (rc == SL_OK || rc != SL_ENOENT || !r->job || !is_run_directory(r->job))
+    if (rc != SL_ENOENT || !r->job || r->where.connect)
         return rc;
-    snprintf(s->name, sizeof s->name, "%.*s", (int)sizeof s->name - 1, r->job);
-    snprintf(s->output, sizeof s->output, "%.*s", (int)sizeof s->output - 1, r->job);
+    snprintf(why, sizeof why, "%s", sl_error_message());
+    snprintf(run, sizeof run, "%s", r->job);
+    rc = is_run_directory(run) ? SL_OK : sl_run_name_find(r->job, run);
+    if (rc < 0)
+        return rc == SL_ENOENT ? sl_fail(rc, "%s", why) : rc;
+    snprintf(s->name, sizeof s->name, "%.*s", (int)sizeof s->name - 1, run);
+    snprintf(s->output, sizeof s->output, "%.*s", (int)sizeof s->output - 1, run);
     return SL_OK;
 }
 

@@ -44,35 +44,46 @@ static int read_text(const char *path, char **out)
                : sl_fail(rc, "%s: wanted a regular file of at most %d bytes", path, JOB_BYTES_MAX);
 }
 
-int sl_model_child_job(const char *path, const char *dataset, char **json)
+int sl_model_child_fit(const char *text, const char *origin, const char *dataset, char **json)
 {
     // Where a job trained is no matter of where its model is asked.
     static const char *const here[] = {"devices",  "allocation", "schedule", "arena",
                                        "throttle", "checkpoint", "cache"};
-    char *text = NULL;
     *json = NULL;
-    SL_TRY(read_text(path, &text));
+    char *fit = NULL;
     cJSON *job = cJSON_Parse(text);
     if (job && cJSON_IsObject(job)) {
         for (size_t i = 0; i < SL_COUNT_OF(here); i++)
             cJSON_DeleteItemFromObjectCaseSensitive(job, here[i]);
         cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(job, "model"),
                                                 "weights");
+        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(job, "updates"),
+                                                "exchange"); // which is between GPUs
         if (dataset) {
             cJSON_DeleteItemFromObjectCaseSensitive(job, "dataset");
             cJSON_AddStringToObject(job, "dataset", dataset);
         }
-        free(text);
-        text = cJSON_Print(job);
+        fit = cJSON_Print(job);
+        text = fit;
     }
     cJSON_Delete(job);
     // What is no job is refused by the parser, in its words.
     struct sl_config *config = malloc(sizeof *config);
-    int rc = text && config ? sl_config_parse(text, strlen(text), path, config)
-                            : sl_fail(SL_ENOMEM, "%s: no memory", path);
+    int rc = text && config ? sl_config_parse(text, strlen(text), origin, config)
+                            : sl_fail(SL_ENOMEM, "%s: no memory", origin);
     if (rc == SL_OK && !(*json = sl_config_to_json(config)))
-        rc = sl_fail(SL_ENOMEM, "%s: no memory", path);
+        rc = sl_fail(SL_ENOMEM, "%s: no memory", origin);
     free(config);
+    free(fit);
+    return rc;
+}
+
+int sl_model_child_job(const char *path, const char *dataset, char **json)
+{
+    char *text = NULL;
+    *json = NULL;
+    SL_TRY(read_text(path, &text));
+    int rc = sl_model_child_fit(text, path, dataset, json);
     free(text);
     return rc;
 }
@@ -284,4 +295,21 @@ void sl_model_child_end(struct sl_model_child *c)
         close_fd(&c->params_fd);
     }
     c->from = NULL;
+}
+
+int sl_model_child_describe(const char *config_json, const struct sl_dataset *dataset,
+                            struct sl_params *params)
+{
+    static const char *const options[] = {"--describe", NULL};
+    struct sl_model_child child;
+    char line[4096];
+    int rc = sl_model_child_start(&child, config_json, dataset, options);
+    if (rc == SL_OK)
+        rc = sl_model_child_hello(&child, params);
+    if (rc == SL_OK)
+        rc = sl_model_child_line(&child, line, sizeof line);
+    if (rc == SL_OK)
+        rc = sl_fail(SL_EFAILED, "sluice-trainer said '%.80s' after its tensors", line);
+    sl_model_child_end(&child);
+    return rc == SL_EAGAIN ? SL_OK : rc;
 }

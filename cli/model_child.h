@@ -31,6 +31,7 @@ struct sl_model_child {
  * the place of the job's unless it is NULL. *json is owned by the caller.
  */
 int sl_model_child_job(const char *path, const char *dataset, char **json);
+int sl_model_child_fit(const char *text, const char *origin, const char *dataset, char **json);
 
 // Whether the job there, a run's config.json, trains on a GPU: its last device does.
 int sl_model_child_trained(const char *path, bool *on_gpu);
@@ -51,6 +52,10 @@ int sl_model_child_go(struct sl_model_child *c, const float *values, uint64_t n)
  * it told, SL_EFAILED when it died, SL_EABORTED after Ctrl-C (sl_interrupt_catch()).
  */
 int sl_model_child_line(struct sl_model_child *c, char *line, size_t bytes);
+
+// All of it for who only wants to know the model's tensors; *params: sl_params_fini().
+int sl_model_child_describe(const char *config_json, const struct sl_dataset *dataset,
+                            struct sl_params *params);
 
 // Ends it if it still runs; waits for it.
 void sl_model_child_end(struct sl_model_child *c); // safe on a zeroed struct

@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/text/suggest.h"
 #include "common/text/units.h"
+#include "config/config.h"
 
 enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 
@@ -211,12 +212,17 @@ static int set_value(const struct sl_command *c, const struct sl_option_cursor *
 static int unknown_option(const struct sl_command *c, const char *name, size_t length, void *state)
 {
     const char *names[NAMES_MAX];
-    char word[64];
+    char word[64], key[SL_CONFIG_KEY_BYTES];
+    struct sl_option_cursor set;
     size_t n = 0;
     snprintf(word, sizeof word, "%.*s", (int)SL_MIN(length, sizeof word - 1), name);
     for (struct sl_option_cursor at = {0}; n + 1 < NAMES_MAX && sl_options_next(c, state, &at);)
         names[n++] = at.option->name;
     names[n++] = "help";
+    if (sl_options_find(c, state, "set", 3, 0, &set) && set.option->type == SL_OPTION_LIST &&
+        sl_config_find_key(word, key))
+        return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --set %s=VALUE?", c->name,
+                       word, key);
     const char *near = sl_suggest_closest(word, names, n);
     if (near)
         return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --%s?", c->name, word,

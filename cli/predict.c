@@ -25,6 +25,7 @@
 #include "cli/prediction_csv.h"
 #include "cli/prediction_device.h"
 #include "cli/prediction_score.h"
+#include "cli/run_name.h"
 #include "common/text/progress.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
@@ -55,7 +56,8 @@ struct prediction {
     bool embeds, csv;
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
-    int rows_fd; // that file without a name; -1: none
+    char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise
+    int rows_fd;                      // that file without a name; -1: none
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
     char *job;               // JSON
@@ -156,6 +158,10 @@ static int check_options(struct prediction *p)
         return sl_fail(SL_EINVAL, "%s: --best, --last and --weights: wanted one of them", name);
     if (o->nodes && o->set_given)
         return sl_fail(SL_EINVAL, "%s: --nodes and --set: wanted one of them", name);
+    int found = sl_run_name_find(o->run, p->run_path);
+    if (found == SL_EINVAL)
+        return sl_fail_prefix(found, "%s", name);
+    p->o.run = found == SL_OK ? p->run_path : o->run;
     snprintf(path, sizeof path, "%s/config.json", o->run);
     if (!exists(path))
         return sl_fail(SL_ENOENT,
@@ -544,9 +550,9 @@ static void release(void *state)
 #define GIVEN(field)    SL_OPTION_GIVEN(prediction, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy|FILE.csv", .required = true,
-     .help = "where the rows go, an array or text by the name's ending (a heading, then the vertex "
-             "and its values); appears whole or not at all"},
+    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE", .required = true,
+     .help = "where the rows go, by its ending: .npy is an array, .csv text, a heading and then "
+             "the vertex and its values in a line; appears whole or not at all"},
     {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
     {.name = "names", AT(FLAG, o.names),

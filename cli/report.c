@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/report_page.h"
 #include "cli/report_view.h"
+#include "cli/run_name.h"
 #include "cli/session.h"
 #include "broker/page/page.h"
 #include "common/base/error.h"
@@ -47,6 +48,15 @@ static int find_run(const struct request *r, char run[4096])
         return sl_fail(SL_ENOENT, "report: '%s' is no run directory%s", r->run,
                        there ? " but a file: give the directory that it is in"
                              : ": it is not there");
+    if (rc == SL_ENOENT && !r->where.connect) {
+        char why[2048];
+        snprintf(why, sizeof why, "%s", sl_error_message());
+        rc = sl_run_name_find(r->run, run);
+        if (rc == SL_OK)
+            return rc;
+        if (rc == SL_ENOENT)
+            sl_fail(rc, "%s", why);
+    }
     if (rc < 0)
         return sl_fail_prefix(rc, "report: no run directory '%s'", r->run);
     snprintf(run, 4096, "%s", session.output);

@@ -42,9 +42,10 @@ static const char *count(char buf[SL_UNITS_BYTES], double n)
 
 // --- what it was ---------------------------------------------------------------------------------
 
-static void write_facts(struct sl_text *t, const cJSON *config)
+static void write_facts(struct sl_text *t, const struct sl_report_totals *r)
 {
-    const cJSON *f;
+    char n[SL_UNITS_BYTES];
+    const cJSON *config = r->config, *f;
     const char *separator = "";
     sl_text_puts(t, "<p class=\"facts\">");
     if (*sl_json_string(config, "model.kind")) {
@@ -52,6 +53,8 @@ static void write_facts(struct sl_text *t, const cJSON *config)
         sl_text_printf(t, ", %.0f layers of %.0f · ", number(config, "model.layers"),
                        number(config, "model.hidden"));
     }
+    if (!isnan(r->num_params))
+        sl_text_printf(t, "%s parameters · ", sl_units_grouped(n, (uint64_t)r->num_params));
     if (*sl_json_string(config, "sampler.kind")) {
         sl_text_markup(t, sl_json_string(config, "sampler.kind"));
         cJSON_ArrayForEach(f, sl_json_at(config, "sampler.fanout"))
@@ -67,6 +70,10 @@ static void write_facts(struct sl_text *t, const cJSON *config)
     if (*sl_json_string(config, "updates.mode")) {
         sl_text_markup(t, sl_json_string(config, "updates.mode"));
         sl_text_puts(t, " updates · ");
+    }
+    if (*sl_json_string(config, "optimizer.kind")) {
+        sl_text_markup(t, sl_json_string(config, "optimizer.kind"));
+        sl_text_printf(t, ", lr %.10g · ", number(config, "optimizer.lr"));
     }
     sl_text_puts(t, "data set ");
     sl_text_markup(t, sl_json_string(config, "dataset"));
@@ -86,7 +93,7 @@ static void write_head(struct sl_text *t, const struct sl_report_totals *r)
     if (!isnan(r->wall_seconds))
         sl_text_printf(t, " in %s", sl_units_seconds(time, r->wall_seconds));
     sl_text_puts(t, "</span></div>\n");
-    write_facts(t, r->config);
+    write_facts(t, r);
     if (*r->message) {
         sl_text_puts(t, "<p class=\"c-bad\">");
         sl_text_markup(t, r->message);

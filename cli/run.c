@@ -25,6 +25,7 @@
 
 #include "cli/command.h"
 #include "cli/job_check.h"
+#include "cli/model_child.h"
 #include "cli/output.h"
 #include "broker/budget.h"
 #include "broker/capacity.h"
@@ -242,7 +243,7 @@ static void print_rows(const struct store *s, uint64_t n_batches)
         printf("\n");
 }
 
-static void print_plan_text(const struct run *r, const struct store *store)
+static void print_plan_text(const struct run *r, const struct store *store, uint64_t n_params)
 {
     const struct sl_config *c = &r->check.config;
     const struct sl_dataset *ds = &r->check.dataset;
@@ -252,6 +253,9 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("data set    %s: %s vertices, %s edges, %u features, %u classes\n", c->dataset,
            sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim,
            ds->n_classes);
+    printf("model       %s, layers %u, hidden %u: %s parameters\n",
+           sl_model_kind_name(c->model.kind), c->model.layers, c->model.hidden,
+           sl_units_grouped(a, n_params));
     printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
            sl_units_grouped(a, sl_phases_batches(c, n_train)),
            sl_units_grouped(b, sl_phases_updates(c, n_train)));
@@ -269,7 +273,7 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
            store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
-    if (store->config.store.prefer_why)
+    if (store->config.store.prefer_why && sl_config_gpus(c) > 0)
         printf("prefer      %s, by itself: %s\n",
                sl_store_preference_words[store->config.store.prefer],
                store->config.store.prefer_why);
@@ -283,12 +287,14 @@ static void print_plan_text(const struct run *r, const struct store *store)
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
-    char *resolved = sl_config_to_json(c);
-    printf("output      %s\n\n%s\n", c->output, resolved ? resolved : "");
-    free(resolved);
+    else
+        printf("memory      what there is: %s now\n",
+               sl_units_bytes(a, sl_device_memory_available()));
+    printf("output      %s\n\nNothing was started. '-o json' has this and the resolved job.\n",
+           c->output);
 }
 
-static int print_plan_json(const struct run *r, const struct store *s)
+static int print_plan_json(const struct run *r, const struct store *s, uint64_t n_params)
 {
     const struct sl_config *c = &r->check.config;
     uint64_t n_train = r->check.dataset.split[SL_SPLIT_TRAIN].n;
@@ -300,6 +306,7 @@ static int print_plan_json(const struct run *r, const struct store *s)
     free(resolved);
     cJSON_AddNumberToObject(plan, "num_nodes", (double)r->check.dataset.n_nodes);
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
+    cJSON_AddNumberToObject(plan, "num_params", (double)n_params);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->check.epochs_note)
@@ -336,6 +343,31 @@ static int print_plan_json(const struct run *r, const struct store *s)
     add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
     add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
     return sl_output_json_pages(plan, "the plan");
+}
+
+// Whoever trains says what the model is, as before the first epoch of a job.
+static int count_params(const struct run *r, uint64_t *n)
+{
+    struct sl_params params = {0};
+    char *job = NULL;
+    SL_TRY(sl_model_child_fit(r->check.config_json, r->check.job, NULL, &job));
+    int rc = sl_model_child_describe(job, &r->check.dataset, &params);
+    *n = params.n;
+    sl_params_fini(&params);
+    free(job);
+    return rc;
+}
+
+static int show_plan(const struct run *r)
+{
+    static struct store store; // too large for a stack
+    uint64_t n_params = 0;
+    SL_TRY(find_store(r, &store));
+    SL_TRY(count_params(r, &n_params));
+    if (r->output == SL_OUTPUT_JSON)
+        return print_plan_json(r, &store, n_params);
+    print_plan_text(r, &store, n_params);
+    return SL_OK;
 }
 
 // --- the broker's client -------------------------------------------------------------------------
@@ -522,12 +554,7 @@ static int run(void *state)
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
-    static struct store store; // too large for a stack
-    SL_TRY(find_store(r, &store));
-    if (r->output == SL_OUTPUT_JSON)
-        return print_plan_json(r, &store);
-    print_plan_text(r, &store);
-    return SL_OK;
+    return show_plan(r);
 }
 
 static void release(void *state)
@@ -545,7 +572,8 @@ static void release(void *state)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "dry-run", AT(FLAG, dry_run),
-     .help = "check everything, show what would run, start nothing"},
+     .help = "check everything, show what would run (with -o json the resolved job, too), start "
+             "nothing"},
     {.name = "http", AT(TEXT, http), .placeholder = "PORT",
      .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
              "and the address is told"},

@@ -275,13 +275,8 @@ static const char *metric_name(const char *key)
     return key;
 }
 
-static void print_results(FILE *out, const struct sl_read_report *r)
+static void print_best(FILE *out, const struct sl_read_report *r)
 {
-    if (*r->of.epochs_reason)
-        fprintf(out, "trained     %s\n", r->of.epochs_reason);
-    if (!isnan(r->of.stopped_early.epoch))
-        fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
-                r->of.stopped_early.reason);
     for (size_t i = 0; i < r->n_epochs; i++) {
         if (r->epochs[i].epoch != r->of.best_metric.epoch)
             continue;
@@ -291,6 +286,24 @@ static void print_results(FILE *out, const struct sl_read_report *r)
                 metric_name(r->of.best_metric.name),
                 *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
+}
+
+void sl_run_summary_so_far(FILE *out, const struct sl_read_report *r)
+{
+    if (r->last)
+        fprintf(out, "loss        %.4f after epoch %.0f, the last that was completed\n",
+                r->last->loss, r->last->epoch + 1);
+    print_best(out, r);
+}
+
+static void print_results(FILE *out, const struct sl_read_report *r)
+{
+    if (*r->of.epochs_reason)
+        fprintf(out, "trained     %s\n", r->of.epochs_reason);
+    if (!isnan(r->of.stopped_early.epoch))
+        fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
+                r->of.stopped_early.reason);
+    print_best(out, r);
     if (r->of.test) {
         fprintf(out, "test        ");
         print_evaluation(out, r->of.test);
@@ -298,6 +311,28 @@ static void print_results(FILE *out, const struct sl_read_report *r)
     } else if (strcmp(sl_json_string(r->of.config, "evaluate.test"), "never") == 0) {
         fprintf(out, "test        left out, as evaluate.test says\n");
     }
+}
+
+// What was trained and how; what else is set stands in the report's "config".
+static void print_settings(FILE *out, const struct sl_read_report *r)
+{
+    char n[SL_UNITS_BYTES];
+    const cJSON *c = r->of.config;
+    const char *schedule = sl_json_string(c, "optimizer.schedule");
+    const double lr = sl_json_number(c, "optimizer.lr");
+    if (isnan(lr))
+        return;
+    fprintf(out, "model       %s, layers %.0f, hidden %.0f, dropout %.10g",
+            sl_json_string(c, "model.kind"), sl_json_number(c, "model.layers"),
+            sl_json_number(c, "model.hidden"), sl_json_number(c, "model.dropout"));
+    if (!isnan(r->of.num_params))
+        fprintf(out, ": %s parameters", sl_units_grouped(n, (uint64_t)r->of.num_params));
+    fprintf(out, "\noptimizer   %s, lr %.10g", sl_json_string(c, "optimizer.kind"), lr);
+    if (strcmp(schedule, "constant") != 0)
+        fprintf(out, " (%s)", schedule);
+    if (r->last && !isnan(r->last->learning_rate) && r->last->learning_rate != lr)
+        fprintf(out, ", %.3g at the end", r->last->learning_rate);
+    fprintf(out, ", weight_decay %.10g\n", sl_json_number(c, "optimizer.weight_decay"));
 }
 
 void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory)
@@ -319,6 +354,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
         fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
     }
     print_results(out, r);
+    print_settings(out, r);
     cJSON_ArrayForEach(warning, all->warnings)
     {
         if (cJSON_IsString(warning))

@@ -20,6 +20,9 @@ void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
 {
     memset(view, 0, sizeof *view);
     sl_progress_init(&view->progress, quiet);
+    // How far an epoch is, is for who watches: a file has a line for each that is over.
+    if (view->progress.style == SL_PROGRESS_PLAIN)
+        view->progress.interval_ns = UINT64_MAX / 2;
     view->epochs = epochs;
     view->measure = measure;
 }
@@ -187,12 +190,16 @@ void sl_run_view_message(struct sl_run_view *view, const Sl__Control__Envelope *
     }
 }
 
-static void print_summary(const Sl__Control__Finished *f)
+// All that a job came to; of one that did not end, what it had reached.
+static void print_summary(const Sl__Control__Finished *f, bool ended)
 {
     cJSON *report = cJSON_Parse(f->report_json);
     struct sl_read_report r;
     if (report && sl_read_report_init(&r, report) == SL_OK) {
-        sl_run_summary_print(stdout, &r, f->run_directory);
+        if (ended)
+            sl_run_summary_print(stdout, &r, f->run_directory);
+        else
+            sl_run_summary_so_far(stdout, &r);
         sl_read_report_fini(&r);
     }
     cJSON_Delete(report);
@@ -205,11 +212,11 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
     bool has_report = *f->report_json != '\0';
     if (has_report && what == SL_RUN_VIEW_JSON)
         printf("%s\n", f->report_json);
+    if (has_report && what == SL_RUN_VIEW_SUMMARY)
+        print_summary(f, f->exit_status == SL_EXIT_OK);
+    fflush(stdout); // before the error
     switch (f->exit_status) {
-    case SL_EXIT_OK:
-        if (has_report && what == SL_RUN_VIEW_SUMMARY)
-            print_summary(f);
-        return SL_EXIT_OK;
+    case SL_EXIT_OK: return SL_EXIT_OK;
     case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
     case SL_EXIT_INTERRUPTED:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,

@@ -1,6 +1,6 @@
 /*
- * run_view.h - what `sluice run` and `submit` show: progress and one line an epoch on standard
- * error, how it ended on standard output.
+ * run_view.h - what `sluice run` and `submit` show: progress (on a terminal) and one line an epoch
+ * on standard error, how it ended on standard output.
  */
 #ifndef SL_BROKER_CLI_RUN_VIEW_H
 #define SL_BROKER_CLI_RUN_VIEW_H

@@ -31,6 +31,7 @@
 #include "broker/resume.h"
 #include "cli/job_choice.h"
 #include "cli/reach.h"
+#include "cli/run_name.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -459,23 +460,40 @@ void sl_session_take_entry(struct sl_session *s, const cJSON *entry)
     s->broker_pid = cJSON_IsNumber(pid) ? (int64_t)pid->valuedouble : 0;
 }
 
+// A daemon that is gone and has left its files: its jobs are to go on with the next one.
+static bool daemon_died(const struct sl_session_where *where)
+{
+    char dir[sizeof((struct sl_session *)0)->dir];
+    struct sl_runtime_holder holder;
+    return sl_runtime_dir_find(where->runtime_dir, dir) == SL_OK &&
+           sl_runtime_dir_look(dir, &holder) == SL_OK && !holder.alive;
+}
+
 // Nobody runs it: the message of that stands, unless the word is a run that can be said to be over.
-static int explain_directory(const char *word)
+static int explain_directory(const struct sl_session_where *where, const char *word)
 {
     struct sl_job_end end;
-    char outlook[SL_RESUME_OUTLOOK_BYTES], why[2048], text[sizeof end.message + 64];
+    char run[SL_RUN_NAME_BYTES], outlook[SL_RESUME_OUTLOOK_BYTES], why[2048], on[6000] = "";
+    char text[sizeof end.message + 64], called[256] = "";
     snprintf(why, sizeof why, "%s", sl_error_message());
-    if (sl_job_end_read(word, &end) < 0)
-        return sl_account_is_run(word) && sl_resume_outlook(word, outlook) == SL_OK
-                   ? sl_fail(SL_ENOENT,
-                             "job '%s': it does not run any more, and was ended before its report: "
-                             "the same 'sluice run' %s",
-                             word, outlook)
-                   : sl_fail(SL_ENOENT, "%s", why);
+    int rc = sl_run_name_find(word, run);
+    if (rc == SL_EINVAL)
+        return rc;
+    const bool by_name = rc == SL_OK && strcmp(word, run) != 0;
+    if (rc < 0 || (by_name && daemon_died(where)))
+        return sl_fail(SL_ENOENT, "%s", why);
+    if (by_name)
+        snprintf(called, sizeof called, "%.200s' in '", word);
+    if (sl_run_name_is_output(run) && sl_resume_outlook(run, outlook) == SL_OK)
+        snprintf(on, sizeof on, ": 'sluice run %s/config.json' %s", run, outlook);
+    if (sl_job_end_read(run, &end) == SL_OK)
+        return sl_fail(SL_ENOENT,
+                       "job '%s%s': it does not run any more: %s%s%s 'sluice report' and 'sluice "
+                       "logs' tell more",
+                       called, run, sl_job_end_text(&end, text, sizeof text), on, *on ? ";" : ":");
     return sl_fail(SL_ENOENT,
-                   "job '%s': it does not run any more: %s: 'sluice report' and 'sluice logs' tell "
-                   "more",
-                   word, sl_job_end_text(&end, text, sizeof text));
+                   "job '%s%s': it does not run any more, and was ended before its report%s",
+                   called, run, on);
 }
 
 int sl_session_open(const struct sl_session_where *where, const char *word, struct sl_session *out)
@@ -503,8 +521,8 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
     // Why the daemon cannot be asked is the reason, unless there is none.
     if (rc == SL_ENOENT && daemon_rc < 0 && daemon_rc != SL_ENOENT)
         rc = sl_fail(daemon_rc, "%s", why);
-    else if (rc == SL_ENOENT && word)
-        rc = explain_directory(word);
+    else if (rc == SL_ENOENT && word && !where->connect)
+        rc = explain_directory(where, word);
     if (rc < 0)
         goto out;
     if (job->found) {

@@ -8,6 +8,7 @@
 
 #include "cli/output.h"
 #include "cli/command.h"
+#include "cli/run_name.h"
 #include "cli/session.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -29,13 +30,14 @@ struct request {
 
 static int begin(const struct request *r, const char *job, struct awaited *a)
 {
-    char why[2048];
+    char why[2048], run[SL_RUN_NAME_BYTES];
     int rc = sl_session_open(&r->where, job, &a->session);
     if (rc == SL_OK)
         return sl_session_subscribe(&a->session, false, false);
     // A run directory of a job that has long been over.
     snprintf(why, sizeof why, "%s", sl_error_message());
-    if (rc == SL_ENOENT && sl_job_end_read(job, &a->end) == SL_OK) {
+    if (rc == SL_ENOENT && !r->where.connect && sl_run_name_find(job, run) == SL_OK &&
+        sl_job_end_read(run, &a->end) == SL_OK) {
         a->over = true;
         snprintf(a->session.name, sizeof a->session.name, "%.*s", (int)sizeof a->session.name - 1,
                  job);

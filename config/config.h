@@ -345,6 +345,12 @@ struct sl_config_differences {
 int sl_config_compare(const char *config_json, const struct cJSON *had,
                       struct sl_config_differences *out);
 
+enum { SL_CONFIG_KEY_BYTES = 128 };
+
+// The key with a value that `word` is the path or the last name of, or that another tool calls so:
+// "optimizer.lr" for "lr" and "learning-rate". False where there is none, or not one.
+bool sl_config_find_key(const char *word, char path[SL_CONFIG_KEY_BYTES]);
+
 // The JSON Schema of the job file (owned: free(); NULL without memory); config/job.schema.json
 // holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);

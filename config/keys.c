@@ -21,6 +21,7 @@
 #include "common/data/features_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
+#include "common/text/synonyms.h"
 #include "config/config.h"
 #include "config/text_internal.h"
 
@@ -711,6 +712,46 @@ const char *sl_key_word(const struct sl_key *key, const void *base)
     return key->words[index_of(key, base)];
 }
 
+// What another tool calls so, as the key of this object where it has one of that name.
+static bool suggest_synonym(const char *parent, const char *name, char *out, size_t bytes)
+{
+    char path[SL_KEY_PATH_BYTES], means[SL_SYNONYM_BYTES];
+    snprintf(path, sizeof path, "%s%s%s", parent, *parent ? "." : "", name);
+    const struct sl_synonym *found = sl_synonym_find(SL_SYNONYM_KEY, NULL, path, means);
+    if (!found && !strstr(parent, "[]")) // in an entry of a list few mean a key outside of it
+        found = sl_synonym_find(SL_SYNONYM_KEY, NULL, name, means);
+    if (!found)
+        return false;
+    if (!found->means) {
+        snprintf(out, bytes, "%s", found->why);
+        return true;
+    }
+    snprintf(path, sizeof path, "%s.%s", parent, sl_key_leaf(sl_key_find(means)));
+    snprintf(out, bytes, "did you mean %s?", sl_key_find(path) ? path : means);
+    return true;
+}
+
+bool sl_config_find_key(const char *word, char path[SL_CONFIG_KEY_BYTES])
+{
+    char name[SL_KEY_PATH_BYTES], means[SL_SYNONYM_BYTES];
+    snprintf(name, sizeof name, "%s", word);
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    sl_synonym_find(SL_SYNONYM_KEY, NULL, name, means);
+    const struct sl_key *found = sl_key_find(means[0] ? means : name);
+    bool by_path = found != NULL;
+    size_t n_leaves = 0;
+    for (size_t i = 0; !by_path && i < sl_n_keys; i++) {
+        if (strcmp(sl_key_leaf(&sl_keys[i]), name) != 0 || strstr(sl_keys[i].path, "[]"))
+            continue;
+        found = n_leaves++ == 0 ? &sl_keys[i] : NULL;
+    }
+    if (!found || found->type == SL_KEY_OBJECT || found->type == SL_KEY_NOTE)
+        return false;
+    snprintf(path, SL_CONFIG_KEY_BYTES, "%s", found->path);
+    return true;
+}
+
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes)
 {
     // "model.layers" as one name is a mistake of its own kind.
@@ -721,6 +762,9 @@ void sl_key_suggest(const char *parent, const char *name, char *out, size_t byte
         snprintf(out, bytes, "write it as \"%s\" inside \"%s\": {...}", sl_key_leaf(whole), outer);
         return;
     }
+
+    if (suggest_synonym(parent, name, out, bytes))
+        return;
 
     // A key of the same object wins over one elsewhere, which must be nearer to be worth naming,
     // and much nearer where a list's entry is on either side: few mean that.

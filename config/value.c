@@ -14,6 +14,8 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
+#include "common/device/plugin.h"
+#include "common/text/synonyms.h"
 #include "common/text/units.h"
 #include "common/text/text.h"
 #include "config/text_internal.h"
@@ -119,6 +121,57 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
         snprintf(out + n, bytes - n, ", or \"%s\"", key->word);
 }
 
+// The word of a key that is spelt alike, or NULL.
+static const char *nearest_word(const struct sl_key *key, const char *text)
+{
+    const char *near = NULL;
+    unsigned best = SL_TEXT_FAR;
+    for (size_t i = 0; key->type == SL_KEY_WORD && key->words[i]; i++) {
+        unsigned edits = sl_text_nearness(text, key->words[i]);
+        near = edits < best ? key->words[i] : near;
+        best = SL_MIN(edits, best);
+    }
+    const char *const also[] = {key->word, key->also_word};
+    for (size_t i = 0; i < SL_COUNT_OF(also); i++) {
+        unsigned edits = also[i] ? sl_text_nearness(text, also[i]) : SL_TEXT_FAR;
+        near = edits < best ? also[i] : near;
+        best = SL_MIN(edits, best);
+    }
+    return near;
+}
+
+// GPUs are no part of reading a job; whether this build could use any is known without one.
+static void advise_gpu(const char *means, char out[ADVICE_BYTES])
+{
+    if (sl_plugin_look("/proc/self/exe") == SL_OK)
+        snprintf(out, ADVICE_BYTES,
+                 ": did you mean %s? 'sluice doctor' lists the GPUs that this machine offers",
+                 means);
+    else
+        snprintf(out, ADVICE_BYTES,
+                 ": that is %s here, and this build has no CUDA ('sluice doctor' says why): leave "
+                 "it out to train on the cores",
+                 means);
+}
+
+// What a word means that is none of the key's. False where nobody knows.
+static bool advise_word(const struct sl_key *key, const char *text, char out[ADVICE_BYTES])
+{
+    char path[SL_KEY_PATH_BYTES], means[SL_SYNONYM_BYTES];
+    snprintf(path, sizeof path, "%s.kind", key->path);
+    // An object that is given as the name of its kind.
+    const struct sl_key *kind = key->type == SL_KEY_OBJECT ? sl_key_find(path) : NULL;
+    const struct sl_key *of = kind ? kind : key;
+    const struct sl_synonym *synonym = sl_synonym_find(SL_SYNONYM_VALUE, of->path, text, means);
+    const char *near = synonym ? NULL : nearest_word(of, text);
+    if (synonym && synonym->why == sl_synonym_gpu)
+        advise_gpu(means, out);
+    else if (synonym || near)
+        snprintf(out, ADVICE_BYTES, ": did you mean %s%s%s%s%s?", kind ? "{\"kind\": " : "",
+                 near ? "\"" : "", near ? near : means, near ? "\"" : "", kind ? "}" : "");
+    return synonym || near;
+}
+
 // What to do about a value that is not right; "" when `found, wanted` says it all.
 static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_BYTES])
 {
@@ -134,22 +187,9 @@ static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_
         snprintf(out, ADVICE_BYTES, ": write %s without quotes", quoted);
         return;
     }
-    const char *near = NULL;
-    unsigned best = SL_TEXT_FAR;
-    for (size_t i = 0; text && key->type == SL_KEY_WORD && key->words[i]; i++) {
-        unsigned edits = sl_text_nearness(item->valuestring, key->words[i]);
-        near = edits < best ? key->words[i] : near;
-        best = SL_MIN(edits, best);
-    }
-    const char *const also[] = {key->word, key->also_word};
-    for (size_t i = 0; text && i < SL_COUNT_OF(also); i++) {
-        unsigned edits = also[i] ? sl_text_nearness(item->valuestring, also[i]) : SL_TEXT_FAR;
-        near = edits < best ? also[i] : near;
-        best = SL_MIN(edits, best);
-    }
-    if (near)
-        snprintf(out, ADVICE_BYTES, ": did you mean \"%s\"?", near);
-    else if (key->fallback && !key->beside_key)
+    if (text && advise_word(key, item->valuestring, out))
+        return;
+    if (key->fallback && !key->beside_key)
         snprintf(out, ADVICE_BYTES, ": correct it, or leave it out for the default, %s",
                  key->fallback);
     else if (key->fallback || key->fallback_note)

@@ -63,7 +63,7 @@
 #include "kernels/kernels.h"
 #include "trainer/exchange.h"
 #include "trainer/layer.h"
-#include "trainer/learning_rate.h"
+#include "config/learning_rate.h"
 #include "trainer/update_runs.h"
 
 // Borrowed for as long as the sync lives, but for the config.

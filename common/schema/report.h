@@ -97,7 +97,8 @@
     X(order., REAL, spread_input_nodes) \
     END(order) \
     BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision) \
-    X(, TREE, warnings) /* texts: what a job that is done has to say against itself */
+    X(, TREE, warnings) /* texts: what a job that is done has to say against itself */ \
+    X(, WHOLE, num_params)
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
@@ -140,7 +141,8 @@
     X(store., WHOLE, cached) X(store., WHOLE, read) /* before they were trained */ \
     X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
-    END(store)
+    END(store) \
+    X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
 #define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)

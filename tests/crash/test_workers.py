@@ -233,10 +233,17 @@ def test_segmentation_fault_is_named(box):
     )
     size = os.path.getsize(metrics)
     running.until(lambda: os.path.getsize(metrics) > size, "an epoch after the death")
+    (replacement,) = box.processes("trainer")
     running.interrupt()
-    assert running.wait().rc == 130
+    result = running.wait()
+    assert result.rc == 130
     told = rf"trainer 0 \(process {trainer}\) was killed by SIGSEGV"
     assert re.search(told, log_text(box)), log_text(box)
+    # The terminal says both, in this order.
+    works = rf"trainer 0 \(process {replacement}\) works now in place of process {trainer}, "
+    assert re.search(rf"(?s)warning: broker: {told}.*\n{works}", result.err), result.err
+    # ... and what had been reached, below what was left of it.
+    assert re.search(r"(?m)^validation  accuracy 0\.\d+, .*the best by accuracy", result.out)
 
 
 def many(name, count=12):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 
 from harness import cases, read_json, small_job, text_of
 
@@ -245,9 +246,18 @@ def test_set_overrides_the_job_file(box):
 def test_dry_run_leaves_nothing(box):
     path = box.job(small_job(box.shared_dataset("small")))
     before = sorted(os.listdir(box.folder))
-    result = box.sluice("run", path, "--dry-run").ok()
-    assert result.out.strip(), "a dry run says nothing"
+    said = box.sluice("run", path, "--dry-run").ok().out
+    plan = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
     assert sorted(os.listdir(box.folder)) == before
+    # A summary for people; the job itself for programs, resolved.
+    for line in ("job ", "data set ", "model ", "epochs ", "split ", "memory ", "output "):
+        assert re.search(f"(?m)^{line}", said), (line, said)
+    assert "{" not in said, said
+    result, report = box.run(plan["config"])
+    result.ok()
+    assert report["config"] == plan["config"]
+    assert report["num_params"] == plan["num_params"]
+    assert f"{plan['num_params']:,} parameters" in said, said
 
 
 def test_dry_run_finds_what_a_run_finds(box):

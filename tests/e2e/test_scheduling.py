@@ -142,7 +142,7 @@ def test_scale_refuses_with_the_reason(box):
     box.sluice("scale", box.path("runs/job"), "trainers=2").ok()  # by run directory
     running.interrupt()
     assert running.wait().rc == 130
-    refused(2, r"no running job", name, "trainers=1")
+    refused(2, r"does not run any more", name, "trainers=1")
 
 
 def test_a_scale_request_during_another(box):

@@ -128,10 +128,18 @@ def test_stop_waits_until_it_is_over(box):
     assert answer["state"] == "stopped" and answer["exit_status"] == 130, answer
     assert read_json(box.path("runs/stopped/report.json"))["status"] == "stopped"
     assert running.wait().rc == 130
-    one_error(box.sluice("stop", "stopped"), 2, "no running job has this name")
-    one_error(box.sluice("stop", "runs/stopped"), 2, "does not run any more: stopped")
-    waited = box.sluice("wait", "runs/stopped")
-    assert waited.rc == 130 and "stopped" in waited.out, waited
+    # Its name leads to its directory from now on, and the advice to where it goes on.
+    advice = "does not run any more: stopped.*'sluice run runs/stopped/config.json' goes on from"
+    for command in ("stop", "resume"):
+        for name in ("stopped", "runs/stopped"):
+            one_error(box.sluice(command, name), 2, advice)
+    on = box.sluice("run", "runs/stopped/config.json", "--dry-run").ok()
+    assert "going on from update" in on.err, on
+    for name in ("stopped", "runs/stopped"):
+        waited = box.sluice("wait", name)
+        assert waited.rc == 130 and "stopped" in waited.out, waited
+        assert "broker: checkpoint" in box.sluice("logs", name).ok().out
+        assert "stopped" in box.sluice("report", name).ok().out
 
 
 def test_stop_kills_workers_that_do_not_answer(box):

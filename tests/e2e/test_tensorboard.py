@@ -62,11 +62,34 @@ def fields(data):
     return found
 
 
-def read_events(path):
-    """[(step, {tag: value}), ...] of a file's summaries; what else must be there is looked at."""
+def setting(data):
+    """google.protobuf.Value"""
+    ((number, (value,)),) = fields(data).items()
+    if number == 2:
+        return struct.unpack("<d", value)[0]
+    return value.decode() if number == 3 else bool(value)
+
+
+def hparams(value, found):
+    """What the page of hyperparameters gets: settings and the end, by its tags."""
+    tag = value[1][0].decode()
+    plugin = fields(fields(value[9][0])[1][0])
+    assert plugin[1] == [b"hparams"], plugin
+    content = fields(plugin[2][0])
+    if tag == "_hparams_/session_start_info":
+        entries = [fields(entry) for entry in fields(content[3][0])[1]]
+        found["start"] = {e[1][0].decode(): setting(e[2][0]) for e in entries}
+    else:
+        assert tag == "_hparams_/session_end_info", tag
+        found["end"] = fields(content[4][0])[1][0]
+
+
+def read_events(path, run=None):
+    """[(step, {tag: value}), ...] of a file's epochs; what else must be there is looked at. run:
+    gets the "start", the "end" and the "test" of the run."""
     first, *rest = [fields(body) for body in records(path)]
     assert first[3] == [b"brain.Event:2"], first
-    found, started = [], False
+    found, started, run = [], False, {} if run is None else run
     for event in rest:
         assert 1e9 < struct.unpack("<d", event[1][0])[0] < 1e11
         if 7 in event:  # the session begins
@@ -74,7 +97,13 @@ def read_events(path):
             started = event[2][0]
             continue
         values = [fields(value) for value in fields(event[5][0])[1]]
+        if 9 in values[0]:
+            hparams(values[0], run)
+            continue
         scalars = {v[1][0].decode(): struct.unpack("<f", v[2][0])[0] for v in values}
+        if any(tag.endswith("/test_final") for tag in scalars):
+            run["test"] = (event[2][0], scalars)
+            continue
         found.append((event[2][0], scalars))
     assert not found or started == found[0][0]
     return found
@@ -102,6 +131,7 @@ def assert_like(scalars, epoch):
         "split/samplers": epoch["samplers"],
         "split/trainers": epoch["trainers"],
         "split/switches": epoch["switches"],
+        "optimizer/learning_rate": epoch["learning_rate"],
         "updates/staleness_mean": epoch.get("updates", {}).get("staleness_mean"),
     }
     for part in ("val", "test"):
@@ -124,12 +154,28 @@ def test_it_says_what_the_report_says(box, mode):
     result, report = box.run(config)
     result.ok()
     (file,) = event_files(box)
-    events = read_events(file)
+    run = {}
+    events = read_events(file, run)
     assert len(events) == len(report["epochs"]) == 3
     for (_, scalars), epoch in zip(events, report["epochs"]):
         assert_like(scalars, epoch)
     steps = [step for step, _ in events]
     assert steps == [(i + 1) * report["epochs"][0]["batches"] for i in range(3)], steps
+    assert run["end"] == 1, "not a success"
+    step, test = run["test"]
+    assert step == steps[report["best_epoch"]]
+    wanted = {f"{key}/test_final": x for key, x in report["test"].items() if x is not None}
+    assert set(test) == set(wanted) and all(same(test[tag], wanted[tag]) for tag in wanted)
+    settings, job = run["start"], report["config"]
+    assert settings["optimizer.lr"] == job["optimizer"]["lr"]
+    assert settings["model.kind"] == job["model"]["kind"]
+    assert settings["digest"] is job["digest"]
+    assert settings["sampler.fanout"].replace(" ", "") == "[5,5]"
+    # Both layers of GraphSAGE: two matrices and a bias.
+    metadata = read_json(os.path.join(box.shared_dataset("small"), "metadata.json"))
+    dim, hidden, classes = metadata["feat_dim"], job["model"]["hidden"], metadata["num_classes"]
+    params = (2 * dim + 1) * hidden + (2 * hidden + 1) * classes
+    assert settings["num_params"] == report["num_params"] == params
 
 
 def test_whole_records_survive_a_kill_and_a_resumed_job_begins_another_file(box):

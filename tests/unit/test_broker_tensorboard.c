@@ -115,7 +115,8 @@ static struct sl_epoch an_epoch(void)
                          .switches = 2,
                          .cache.ranked = true,
                          .cache.hits = 3,
-                         .cache.misses = 1};
+                         .cache.misses = 1,
+                         .learning_rate = 0.125};
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
         f.on_val.value[m] = NAN;
     f.on_val.applies[SL_MEASURE_ACCURACY] = f.on_val.applies[SL_MEASURE_MICRO_F1] = true;
@@ -167,13 +168,21 @@ START_TEST(an_epoch_is_one_event_with_all_that_is_known)
         const char *tag;
         double value;
     } wanted[] = {
-        {"loss/train", 1.25},      {"loss/val", 1.5},
-        {"accuracy/train", 0.5},   {"accuracy/val", 0.75},
-        {"micro_f1/val", 0.625},   {"time/epoch_seconds", 2},
-        {"cache/hit_rate", 0.75},  {"time/evaluate_seconds", 0.5},
-        {"queue/depth_mean", 1.5}, {"rate/batches_per_second", 5},
-        {"split/samplers", 1},     {"rate/edges_per_second", 2000},
-        {"split/trainers", 3},     {"split/switches", 2},
+        {"loss/train", 1.25},
+        {"loss/val", 1.5},
+        {"accuracy/train", 0.5},
+        {"accuracy/val", 0.75},
+        {"micro_f1/val", 0.625},
+        {"time/epoch_seconds", 2},
+        {"cache/hit_rate", 0.75},
+        {"time/evaluate_seconds", 0.5},
+        {"queue/depth_mean", 1.5},
+        {"rate/batches_per_second", 5},
+        {"split/samplers", 1},
+        {"rate/edges_per_second", 2000},
+        {"split/trainers", 3},
+        {"split/switches", 2},
+        {"optimizer/learning_rate", 0.125},
     };
     for (size_t i = 0; i < SL_COUNT_OF(wanted); i++)
         ck_assert_double_eq(scalar(events[3], wanted[i].tag), wanted[i].value);
@@ -230,6 +239,61 @@ START_TEST(staleness_is_of_asynchronous_updates)
 }
 END_TEST
 
+// The content of the event's only value, which is for the page of hyperparameters.
+static Sl__Tfevent__HParams *hparams_of(const Sl__Tfevent__Event *e, const char *tag)
+{
+    ck_assert_int_eq(e->what_case, SL__TFEVENT__EVENT__WHAT_SUMMARY);
+    ck_assert_uint_eq(e->summary->n_value, 1);
+    const Sl__Tfevent__Value *v = e->summary->value[0];
+    ck_assert_str_eq(v->tag, tag);
+    ck_assert_str_eq(v->metadata->plugin_data->plugin_name, "hparams");
+    const ProtobufCBinaryData content = v->metadata->plugin_data->content;
+    Sl__Tfevent__HParams *found = sl__tfevent__hparams__unpack(NULL, content.len, content.data);
+    ck_assert_ptr_nonnull(found);
+    return found;
+}
+
+static const Sl__Tfevent__Setting *setting(const Sl__Tfevent__RunStart *start, const char *key)
+{
+    for (size_t i = 0; i < start->n_hparams; i++)
+        if (strcmp(start->hparams[i]->key, key) == 0)
+            return start->hparams[i]->value;
+    ck_abort_msg("%s is not there", key);
+}
+
+START_TEST(a_run_begins_with_its_settings_and_ends_with_its_test)
+{
+    cJSON *config = cJSON_Parse("{\"model\": {\"kind\": \"gat\", \"hidden\": 64}, \"seed\": 7,"
+                                " \"sampler\": {\"fanout\": [5, -1]}, \"digest\": true}");
+    const struct sl_evaluation test = an_epoch().on_val;
+    sl_tensorboard_begin_run(&board, config, 12345);
+    cJSON_Delete(config);
+    sl_tensorboard_end_run(&board, true, &test, 30);
+    sl_tensorboard_end_run(&board, false, NULL, 0);
+    read_events();
+    ck_assert_uint_eq(n_events, 5);
+    Sl__Tfevent__HParams *h = hparams_of(events[1], "_hparams_/session_start_info");
+    const Sl__Tfevent__RunStart *start = h->session_start_info;
+    ck_assert_uint_eq(start->n_hparams, 6);
+    ck_assert_str_eq(setting(start, "model.kind")->string_value, "gat");
+    ck_assert_double_eq(setting(start, "model.hidden")->number_value, 64);
+    ck_assert_double_eq(setting(start, "seed")->number_value, 7);
+    ck_assert_str_eq(setting(start, "sampler.fanout")->string_value, "[5,-1]");
+    ck_assert(setting(start, "digest")->bool_value);
+    ck_assert_double_eq(setting(start, "num_params")->number_value, 12345);
+    sl__tfevent__hparams__free_unpacked(h, NULL);
+    ck_assert_int_eq(events[2]->step, 30);
+    ck_assert_double_eq(scalar(events[2], "accuracy/test_final"), 0.75);
+    for (int i = 3; i < 5; i++) {
+        h = hparams_of(events[i], "_hparams_/session_end_info");
+        ck_assert_int_eq(h->session_end_info->status, i == 3
+                                                          ? SL__TFEVENT__RUN_END__STATUS__SUCCESS
+                                                          : SL__TFEVENT__RUN_END__STATUS__FAILURE);
+        sl__tfevent__hparams__free_unpacked(h, NULL);
+    }
+}
+END_TEST
+
 START_TEST(another_file_each_time)
 {
     struct sl_tensorboard second;
@@ -242,7 +306,9 @@ START_TEST(nothing_happens_when_it_is_not_open)
 {
     const struct sl_epoch f = an_epoch();
     struct sl_tensorboard none = {0};
+    sl_tensorboard_begin_run(&none, NULL, 0);
     sl_tensorboard_add_epoch(&none, &f, 5);
+    sl_tensorboard_end_run(&none, true, NULL, 0);
     read_events();
     ck_assert_uint_eq(n_events, 1);
 }
@@ -271,6 +337,7 @@ int main(void)
     tcase_add_test(t, a_test_of_the_epoch_is_a_curve_of_its_own);
     tcase_add_test(t, what_is_not_defined_is_left_out_and_zero_is_not);
     tcase_add_test(t, staleness_is_of_asynchronous_updates);
+    tcase_add_test(t, a_run_begins_with_its_settings_and_ends_with_its_test);
     tcase_add_test(t, another_file_each_time);
     tcase_add_test(t, nothing_happens_when_it_is_not_open);
     tcase_add_test(t, a_directory_that_can_not_be_made_is_an_error);

@@ -423,6 +423,27 @@ START_TEST(is_refused)
 }
 END_TEST
 
+static const char *const wrong_keys[] = {
+    "dataset=/nope", "model.weights=/nope", "loss.class_weights=[1,2]",
+    "schedule=[{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1, \"batch\": 99}]"};
+
+START_TEST(a_wrong_key_comes_before_a_directory_that_is_taken)
+{
+    char name[64];
+    ck_assert_int_eq(mkdir(in_dir("out"), 0700), 0);
+    write_text("out/report.json", "{}"); // of a run that is over
+    ck_assert_int_lt(check_job("{}", NULL), 0);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "output: "));
+    for (size_t i = 0; i < SL_COUNT_OF(wrong_keys); i++) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(wrong_keys[i], "="), wrong_keys[i]);
+        ck_assert_int_lt(check_job("{}", wrong_keys[i]), 0);
+        ck_assert_msg(says(sl_error_message(), i ? name : "data set /nope"), "%s: %s",
+                      wrong_keys[i], sl_error_message());
+        ck_assert_ptr_null(strstr(sl_error_message(), "output"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cli_job_check");
@@ -432,6 +453,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_job_that_can_run_is_not_refused);
     tcase_add_loop_test(t, is_refused, 0, SL_COUNT_OF(refusals));
+    tcase_add_test(t, a_wrong_key_comes_before_a_directory_that_is_taken);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -1,6 +1,7 @@
 // What `sluice run` shows of epochs and of the whole run.
 #include "cli/run_view.h"
 #include "broker/report.h"
+#include "common/base/clock.h"
 #include "tests/unit/cli_fixture.h"
 
 // --- an epoch's line -----------------------------------------------------------------------------
@@ -76,7 +77,7 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
-    view.progress.interval_ns = 0;
+    view.progress.interval_ns = 0; // as a terminal's
     m.phase = "presample";
     m.total = 12;
     m.done = 6;
@@ -91,6 +92,38 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     fclose(view.progress.out);
     free(shown);
     shown = NULL;
+}
+END_TEST
+
+START_TEST(a_file_has_a_line_an_epoch)
+{
+    struct sl_run_view view;
+    size_t n;
+    Sl__Control__Progress m = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
+    ck_assert_ptr_nonnull(freopen(in_dir("file"), "w", stderr));
+    sl_run_view_init(&view, false, 20, SL_MEASURE_ACCURACY);
+    ck_assert_int_eq(view.progress.style, SL_PROGRESS_PLAIN);
+    free(shown);
+    view.progress.out = open_memstream(&shown, &n);
+    m.phase = "train";
+    m.epoch = 6;
+    m.epochs = 20;
+    m.total = 100;
+    for (m.done = 0; m.done <= m.total; m.done += 10) {
+        e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+        e.progress = &m;
+        sl_run_view_message(&view, &e);
+        sl_clock_advance(UINT64_C(3600000000000));
+    }
+    done.json = "{" EPOCH "}";
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
+    e.epoch_done = &done;
+    sl_run_view_message(&view, &e);
+    sl_run_view_end(&view);
+    fclose(view.progress.out);
+    ck_assert_str_eq(shown, "epoch  7/20  loss 0.5000  train 0.7500  1.5 s  limit: samplers\n");
 }
 END_TEST
 
@@ -129,6 +162,39 @@ static const char *summary(void)
     free(all);
     return text;
 }
+
+START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
+{
+    struct sl_epoch f = {.batches = 10, .loss = 0.5, .evaluated = true};
+    const struct sl_best best = {.has = true, .epoch = 1, .value = 0.75};
+    const struct sl_measure_choice judged = {.measure = SL_MEASURE_ACCURACY, .share = NAN};
+    begin();
+    outcome.totals.status = "stopped";
+    outcome.best = &best;
+    outcome.judged = &judged;
+    f.on_val.applies[SL_MEASURE_ACCURACY] = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        f.epoch = i;
+        f.on_val.value[SL_MEASURE_ACCURACY] = i == 1 ? 0.75 : 0.25;
+        add_epoch(&f);
+    }
+    char *json = sl_report_finish(&r, &config, &outcome);
+    Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
+    finished.report_json = json;
+    finished.exit_status = SL_EXIT_INTERRUPTED;
+    finished.message = "stopped by the user";
+    finished.run_directory = "runs/x";
+    capture_begin();
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), SL_EABORTED);
+    assert_message_has("job 'a': stopped by the user: what was done is in runs/x");
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, false), SL_EABORTED);
+    char *text = capture_end();
+    ck_assert_str_eq(text, "loss        0.5000 after epoch 3, the last that was completed\n"
+                           "validation  accuracy 0.7500 (epoch 2, the best by accuracy)\n");
+    free(text);
+    free(json);
+}
+END_TEST
 
 START_TEST(a_plain_job_says_what_it_read)
 {
@@ -242,6 +308,8 @@ int main(void)
     tcase_add_test(t, a_test_of_the_epoch_stands_beside_its_validation);
     tcase_add_test(t, an_evaluation_beside_the_next_epoch_says_so);
     tcase_add_test(t, pre_sampling_and_ranking_are_stages);
+    tcase_add_test(t, a_file_has_a_line_an_epoch);
+    tcase_add_test(t, a_job_that_was_stopped_shows_what_it_had_reached);
     tcase_add_test(t, a_plain_job_says_what_it_read);
     tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_in_a_line);
     tcase_add_test(t, a_cache_is_told_in_a_line);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/text/synonyms.h"
 
 static struct sl_config config;
 static char path[64];
@@ -195,6 +196,28 @@ static const struct {
     {"dataset=\xff", {"--set ", "not UTF-8"}},
     {"optimizer.momentum=0.5", {"only with \"sgd\""}},
     {"devices[0].cores=1000", {"with --set devices[0].cores=1000: devices[0].cores"}},
+    // what users of PyTorch Geometric and DGL write
+    {"hidden_channels=64", {"did you mean model.hidden?"}},
+    {"num_layers=2", {"did you mean model.layers?"}},
+    {"num_neighbors=[5]", {"did you mean sampler.fanout?"}},
+    {"fanouts=[5]", {"did you mean sampler.fanout?"}},
+    {"fan_out=[5]", {"did you mean sampler.fanout?"}},
+    {"batch_size=64", {"did you mean sampler.batch_size?"}},
+    {"num_workers=4", {"did you mean allocation.samplers?"}},
+    {"weight_decay=0", {"did you mean optimizer.weight_decay?"}},
+    {"learning_rate=1", {"did you mean optimizer.lr?"}},
+    {"num_epochs=3", {"did you mean epochs?"}},
+    {"patience=3", {"did you mean early_stopping.patience?"}},
+    {"device=cuda", {"did you mean devices?"}},
+    {"in_channels=16", {"the data set says how many features there are"}},
+    {"loss.kind=ce", {"the data set's task says which loss it is"}},
+    {"train=1", {"optimizer, updates, epochs and early_stopping"}},
+    {"model.kind=sage", {"did you mean \"graphsage\"?"}},
+    {"model.kind=SAGEConv", {"did you mean \"graphsage\"?"}},
+    {"model.kind=GATConv", {"did you mean \"gat\"?"}},
+    {"optimizer.kind=Adam", {"did you mean \"adam\"?"}},
+    {"devices=gpu", {"[{\"kind\": \"cuda\", \"index\": 0}]", "'sluice doctor'"}},
+    {"devices=cuda:5", {"[{\"kind\": \"cuda\", \"index\": 5}]", "'sluice doctor'"}},
 };
 
 START_TEST(a_mistake_is_explained)
@@ -232,6 +255,110 @@ START_TEST(a_long_path_is_refused)
 }
 END_TEST
 
+// --- words of other tools ------------------------------------------------------------------------
+
+static bool says(const char *part)
+{
+    return strstr(sl_error_message(), part) != NULL;
+}
+
+// The n-th word of a row, as a user would write it: '#' is a number, an entry one that is there.
+static bool take_word(const char *words, int n, char out[64])
+{
+    for (; n > 0 && words; n--)
+        words = strchr(words, ' ') ? strchr(words, ' ') + 1 : NULL;
+    if (!words)
+        return false;
+    snprintf(out, 64, "%.*s", (int)strcspn(words, " "), words);
+    char *entry = strstr(out, "[]"), *number = strchr(out, '#');
+    if (number)
+        *number = '3';
+    if (entry) {
+        memmove(entry + 3, entry + 2, strlen(entry + 2) + 1);
+        memcpy(entry, "[0]", 3);
+    }
+    return true;
+}
+
+static void check_key(const struct sl_synonym *s, const char *word)
+{
+    char set[160], advice[160];
+    snprintf(set, sizeof set, "%s=1", word);
+    ck_assert_int_eq(load(set, NULL), SL_EINVAL);
+    if (!s->means) {
+        ck_assert_msg(says(s->why), "%s: %s", word, sl_error_message());
+        return;
+    }
+    snprintf(advice, sizeof advice, "unknown key: did you mean %s?", s->means);
+    ck_assert_msg(says(advice), "%s: %s", word, sl_error_message());
+    // Followed: it is a key, even if the value was not meant for it.
+    char meant[64];
+    take_word(s->means, 0, meant);
+    snprintf(set, sizeof set, "%s=null", meant);
+    ck_assert_msg(load(set, NULL) == SL_OK || says("found null"), "%s: %s", set,
+                  sl_error_message());
+}
+
+static void check_value(const struct sl_synonym *s, const char *word)
+{
+    char set[160], means[SL_SYNONYM_BYTES], key[64];
+    ck_assert_ptr_eq(sl_synonym_find(SL_SYNONYM_VALUE, s->key, word, means), s);
+    take_word(s->key, 0, key);
+    const char *beside = strcmp(key, "model.aggregator") == 0 ? "model.kind=graphsage" : NULL;
+    snprintf(set, sizeof set, "%s=%s", key, word);
+    ck_assert_msg(load(set, beside) == SL_EINVAL && says(means), "%s: %s", set, sl_error_message());
+    ck_assert_msg(s->why != sl_synonym_gpu || says("'sluice doctor'"), "%s: %s", set,
+                  sl_error_message());
+    const char *index = strcmp(key, "devices[0].kind") == 0 // which a GPU's device needs
+                            ? "devices=[{\"kind\": \"cpu\", \"cores\": \"0\", \"index\": 0}]"
+                            : NULL;
+    snprintf(set, sizeof set, "%s=%s", key, means);
+    int rc = index ? load(index, set) : load(set, beside);
+    ck_assert_msg(rc == SL_OK, "%s: %s", set, sl_error_message());
+}
+
+START_TEST(a_word_of_another_tool_leads_to_what_is_meant)
+{
+    char word[64];
+    const struct sl_synonym *s = &sl_synonyms[_i];
+    for (int n = 0; s->of != SL_SYNONYM_COMMAND && take_word(s->words, n, word); n++) {
+        if (s->of == SL_SYNONYM_KEY)
+            check_key(s, word);
+        else
+            check_value(s, word);
+    }
+}
+END_TEST
+
+START_TEST(a_word_of_another_tool_is_searched_for_in_its_object_first)
+{
+    ck_assert_int_eq(load("evaluate.fanouts=[1]", NULL), SL_EINVAL);
+    ck_assert(says("did you mean evaluate.fanout?"));
+    ck_assert_int_eq(load("training.learning_rate=1", NULL), SL_EINVAL);
+    ck_assert(says("did you mean optimizer.lr?"));
+    ck_assert_int_eq(load("optimizer=Adam", NULL), SL_EINVAL);
+    ck_assert(says("did you mean {\"kind\": \"adam\"}?"));
+    must_load("optimizer={\"kind\": \"adam\"}", NULL);
+    ck_assert_int_eq(load("model=SAGEConv", NULL), SL_EINVAL);
+    ck_assert(says("did you mean {\"kind\": \"graphsage\"}?"));
+}
+END_TEST
+
+START_TEST(an_option_may_be_a_key)
+{
+    char key[SL_CONFIG_KEY_BYTES];
+    ck_assert(sl_config_find_key("learning-rate", key));
+    ck_assert_str_eq(key, "optimizer.lr");
+    ck_assert(sl_config_find_key("weight-decay", key));
+    ck_assert_str_eq(key, "optimizer.weight_decay");
+    ck_assert(sl_config_find_key("epochs", key));
+    ck_assert_str_eq(key, "epochs");
+    ck_assert(!sl_config_find_key("kind", key));  // several
+    ck_assert(!sl_config_find_key("model", key)); // has no value
+    ck_assert(!sl_config_find_key("in-channels", key));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("config_set");
@@ -254,6 +381,9 @@ int main(void)
     tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
     tcase_add_test(t, the_message_names_the_override_that_decided);
     tcase_add_test(t, a_long_path_is_refused);
+    tcase_add_loop_test(t, a_word_of_another_tool_leads_to_what_is_meant, 0, (int)sl_n_synonyms);
+    tcase_add_test(t, a_word_of_another_tool_is_searched_for_in_its_object_first);
+    tcase_add_test(t, an_option_may_be_a_key);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

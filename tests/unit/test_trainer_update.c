@@ -2,7 +2,7 @@
 #include "tests/unit/trainer_farm.h"
 
 #include "tests/unit/trainer_update_values.h"
-#include "trainer/learning_rate.h"
+#include "config/learning_rate.h"
 
 enum { RUNNING_AT = VALUES_N_FIRST, FIXED_AT = RUNNING_AT + VALUES_N_RUNNING };
 

@@ -1,4 +1,4 @@
-#include "trainer/learning_rate.h"
+#include "config/learning_rate.h"
 
 #include <math.h>
 

@@ -19,8 +19,8 @@
  * (E - W) * n. A StepLR that is stepped once an epoch is the same one; a CosineAnnealingLR that is
  * stepped once an epoch agrees at each epoch's first update.
  */
-#ifndef SL_TRAINER_LEARNING_RATE_H
-#define SL_TRAINER_LEARNING_RATE_H
+#ifndef SL_CONFIG_LEARNING_RATE_H
+#define SL_CONFIG_LEARNING_RATE_H
 
 #include <stdint.h>
 
