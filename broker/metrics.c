@@ -350,9 +350,9 @@ static double r2_of(const struct column *column, uint32_t n)
     double sum = 0;
     uint32_t defined = 0;
     for (uint32_t c = 0; c < n; c++) {
-        if (!(column[c].m2 > 0))
+        if (column[c].n < 2)
             continue;
-        sum += 1 - column[c].squares / column[c].m2;
+        sum += column[c].m2 > 0 ? 1 - column[c].squares / column[c].m2 : column[c].squares == 0;
         defined++;
     }
     return ratio(sum, defined);

@@ -17,9 +17,10 @@
  *   regression   loss (mean squared error), MAE over labelled elements, R2 as a mean over columns
  *
  * Definitions are scikit-learn's, zero_division=0: macro F1 of a multi-class task is a mean over
- * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank.
- * Unlabelled elements are left out. What is not defined is NaN: ROC-AUC without both classes
- * (a label without both is left out of the mean), R2 of targets that do not vary (likewise), all of
+ * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank;
+ * R2 of a column that does not vary is 0, or 1 where all of it is predicted exactly. Unlabelled
+ * elements are left out. What is not defined is NaN: ROC-AUC without both classes (a label without
+ * both is left out of the mean, as OGB has it), R2 of fewer than two targets (likewise), all of
  * them without labelled elements, and ROC-AUC of scores that are NaN.
  */
 #ifndef SL_BROKER_METRICS_H

@@ -215,13 +215,33 @@ START_TEST(numbers_are_as_in_scikit_learn)
     expect(SL_MEASURE_MAE, 0.1235876994810516);
     ck_assert_double_eq_tol(found.value[SL_MEASURE_R2], 0.7590995994490792, 1e-9);
     ck_assert(!found.applies[SL_MEASURE_ACCURACY]);
-    // A column that does not vary is no part of the mean; without any there is none.
-    static const float same[] = {2, 2}, near[] = {2, 3};
+    // Of one target there is no R2.
     ds.n_classes = 1;
-    ds.target = same;
-    judge(&ds, 2, near);
-    expect(SL_MEASURE_MAE, 0.5);
+    ds.target = (const float[]){2};
+    judge(&ds, 1, output);
     expect(SL_MEASURE_R2, NAN);
+}
+END_TEST
+
+// Column 1 does not vary and is missed, column 2 does not vary and is met: 0 and 1 of R2's mean.
+START_TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
+{
+    static float target[40][4], output[40][4];
+    const double unit = 1.0 / (1 << 24);
+    state = 5;
+    for (int i = 0; i < 160; i++) {
+        double u = (double)take() * unit;
+        target[i / 4][i % 4] = (float)((const double[]){u, 0.1f, 7, 1000 + u})[i % 4];
+    }
+    for (int i = 0; i < 160; i++) {
+        float error = (float)(((double)take() * unit - 0.5) * 0.5);
+        output[i / 4][i % 4] = target[i / 4][i % 4] + (i % 4 == 2 ? 0 : error);
+    }
+    const struct sl_dataset ds = {
+        .task = SL_TASK_REGRESSION, .n_classes = 4, .target_dtype = SL_DTYPE_F32, .target = target};
+    judge(&ds, 40, output);
+    ck_assert_double_eq_tol(found.value[SL_MEASURE_R2], 0.6074197168508523, 1e-9);
+    expect(SL_MEASURE_MAE, 0.09755517477169634);
 }
 END_TEST
 
@@ -390,6 +410,7 @@ int main(void)
     tcase_add_test(t, labels_are_as_in_scikit_learn);
     tcase_add_test(t, integer_labels_have_a_sign_for_unlabelled);
     tcase_add_test(t, numbers_are_as_in_scikit_learn);
+    tcase_add_test(t, columns_that_do_not_vary_are_as_in_scikit_learn);
     tcase_add_test(t, many_are_judged_on_the_thread_pool);
     tcase_add_test(t, the_usual_measure_is_the_tasks);
     tcase_add_test(t, accuracy_gives_way_where_a_class_is_rare);
