@@ -405,16 +405,20 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
 static int check_judgement(const struct sl_phases *p, const struct sl_open_phase *o)
 {
     const struct sl_metrics *m = &p->metrics;
+    const struct sl_evaluation *found = &m->found;
     const bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
+    char what[128];
     if (m->rc < 0)
         return sl_fail(m->rc, "%s", m->message);
-    if (isfinite(m->sums.loss))
+    if (isfinite(m->sums.loss) && found->not_finite == 0)
         return SL_OK;
-    return sl_fail(SL_ENOTFINITE,
-                   "the %s after epoch %u: the loss is %s, of parameters that are "
-                   "all finite",
-                   test ? "test" : "validation", o->step.epoch + 1,
-                   isnan(m->sums.loss) ? "nan" : "infinite");
+    if (found->not_finite > 0)
+        snprintf(what, sizeof what, "the outputs of %llu of %llu labelled vertices are not finite",
+                 (unsigned long long)found->not_finite, (unsigned long long)found->n_labelled);
+    else
+        snprintf(what, sizeof what, "the loss is %s", isnan(m->sums.loss) ? "nan" : "infinite");
+    return sl_fail(SL_ENOTFINITE, "the %s after epoch %u: %s, of parameters that are all finite",
+                   test ? "test" : "validation", o->step.epoch + 1, what);
 }
 
 // The oldest open phase ended an evaluation, of which everything is known now.
@@ -468,8 +472,6 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     for (uint64_t i = 0; i < n; i++) {
         m->sums.loss += entries[i].loss;
         m->sums.weight += entries[i].weight;
-        m->sums.correct += entries[i].correct;
-        m->sums.counted += entries[i].counted;
     }
     return sl_metrics_start(m, p->setup.loop);
 }

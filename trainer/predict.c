@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/data/npy.h"
+#include "common/data/prediction.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/assignment.h"
 #include "common/ipc/worker.h"
@@ -59,9 +60,11 @@ struct program {
     uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
     struct sl_npy_writer *writer;
     uint64_t next_progress_ns;
-    uint32_t width; // of a row of the output
+    uint32_t out_width; // of a row that the model gives
+    uint32_t width;     // of a row of the output
     enum sl_dtype dtype;
-    void *rows; // one chunk of it, converted
+    void *rows;                        // one chunk of it, converted
+    uint64_t not_finite, first_broken; // rows that the model gave; the first of them
 };
 
 static volatile sig_atomic_t interrupted;
@@ -343,6 +346,11 @@ static void to_probabilities(const struct program *p, uint32_t n, const float *l
 {
     for (uint32_t i = 0; i < n; i++, logits += p->width, out += p->width) {
         double sum = 0, most = logits[0];
+        if (!sl_outputs_are_finite(logits, p->width)) {
+            for (uint32_t c = 0; c < p->width; c++)
+                out[c] = NAN;
+            continue;
+        }
         for (uint32_t c = 1; c < p->width; c++)
             most = fmax(most, logits[c]);
         for (uint32_t c = 0; c < p->width; c++) {
@@ -357,28 +365,33 @@ static void to_probabilities(const struct program *p, uint32_t n, const float *l
     }
 }
 
-// Ties go to the lowest class, as in training.
 static void to_classes(const struct program *p, uint32_t n, const float *logits)
 {
     const uint32_t width = p->objective.n_outputs;
     for (uint32_t i = 0; i < n; i++, logits += width) {
-        int32_t best = 0;
-        for (uint32_t c = 0; c < width; c++) {
-            if (p->objective.task == SL_TASK_MULTILABEL)
-                ((uint8_t *)p->rows)[(uint64_t)i * width + c] = logits[c] > 0;
-            else if (logits[c] > logits[best])
-                best = (int32_t)c;
+        if (p->objective.task != SL_TASK_MULTILABEL) {
+            ((int32_t *)p->rows)[i] = sl_outputs_class(logits, width);
+            continue;
         }
-        if (p->objective.task != SL_TASK_MULTILABEL)
-            ((int32_t *)p->rows)[i] = best;
+        const bool finite = sl_outputs_are_finite(logits, width);
+        for (uint32_t c = 0; c < width; c++)
+            ((int8_t *)p->rows)[(uint64_t)i * width + c] = finite ? logits[c] > 0 : SL_NO_CLASS;
     }
+}
+
+static void count_broken(struct program *p, uint64_t first, uint32_t n, const float *rows)
+{
+    const uint32_t width = p->out_width;
+    for (uint32_t i = 0; i < n; i++)
+        if (!sl_outputs_are_finite(rows + (uint64_t)i * width, width) && p->not_finite++ == 0)
+            p->first_broken = first + i;
 }
 
 static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
 {
     struct program *p = ctx;
     const void *data = rows;
-    (void)first;
+    count_broken(p, first, n, rows);
     if (p->a.kind == PROBABILITIES) {
         to_probabilities(p, n, rows, p->rows);
         data = p->rows;
@@ -406,7 +419,7 @@ static int on_progress(void *ctx, uint32_t layer, uint64_t done, uint64_t total)
 static int open_output(struct program *p, const struct sl_whole_graph *g)
 {
     const enum sl_task task = p->objective.task;
-    p->width = sl_whole_graph_width(g);
+    p->width = p->out_width = sl_whole_graph_width(g);
     p->dtype = SL_DTYPE_F32;
     if (p->a.kind == PROBABILITIES || p->a.kind == CLASSES) {
         if (task != SL_TASK_MULTICLASS && task != SL_TASK_MULTILABEL)
@@ -424,7 +437,7 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     uint64_t shape[2] = {g->n, p->width};
     int ndim = 2;
     if (p->a.kind == CLASSES) {
-        p->dtype = task == SL_TASK_MULTILABEL ? SL_DTYPE_U8 : SL_DTYPE_I32;
+        p->dtype = task == SL_TASK_MULTILABEL ? SL_DTYPE_I8 : SL_DTYPE_I32;
         if (task == SL_TASK_MULTICLASS) {
             ndim = 1;
             p->width = 1;
@@ -481,6 +494,8 @@ static int predict(struct program *p)
     struct sl_npy_writer *writer = p->writer;
     p->writer = NULL;
     SL_TRY(sl_npy_writer_commit(writer));
+    printf("result not-finite %llu %llu\n", (unsigned long long)p->not_finite,
+           (unsigned long long)p->first_broken);
     printf("result rows %llu\nresult computed %llu\nresult layer %u\nresult seconds %.6f\n",
            (unsigned long long)g.n, (unsigned long long)g.computed, g.layer,
            (double)(sl_now_ns() - begin) * 1e-9);

@@ -14,6 +14,7 @@
 #include "common/ipc/hot.h"
 #include "common/ipc/ledger_internal.h"
 #include "common/ipc/seat.h"
+#include "tests/unit/broker_predictions.h"
 
 static struct sl_config config;
 static struct sl_plan plan;
@@ -159,6 +160,7 @@ static inline void sample_one(void)
         must(sl_ledger_publish(&t.arena, &l));
 }
 
+// Of an evaluation the first `correct` vertices of the cell are right.
 static inline void train_one(uint64_t correct)
 {
     struct sl_lease l;
@@ -166,8 +168,7 @@ static inline void train_one(uint64_t correct)
     uint32_t items;
     must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
     sl_phase_range(l.phase, l.cell, &items);
-    l.entry->counted = items;
-    l.entry->correct = correct;
+    leave_predictions(&t.arena, &l, true, 0, correct);
     l.entry->loss = l.entry->weight = items;
     l.entry->hits = l.phase->spec.rank_generation ? 1 : 0;
     must(sl_ledger_complete(&t.arena, &l));
