@@ -26,42 +26,6 @@ const char *sl_measure_name(enum sl_measure measure)
     return sl_measure_kinds[measure].name;
 }
 
-// The words of evaluate.metric that the data set has: "\"accuracy\", \"micro_f1\" or \"loss\"".
-static char *list_metrics(const struct sl_dataset *dataset, char *out, size_t bytes)
-{
-    const char *last = NULL;
-    size_t n = 0;
-    for (int m = 0; m < SL_METRIC_COUNT - 1; m++) {
-        if (!sl_measure_applies(m, dataset))
-            continue;
-        if (last && n < bytes)
-            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
-        last = sl_measure_key(m);
-    }
-    if (n < bytes)
-        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
-    return out;
-}
-
-int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset)
-{
-    char take[160];
-    enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
-    if (config->evaluate.metric == SL_METRIC_AUTO || sl_measure_applies(measure, dataset))
-        return SL_OK;
-    if (dataset->task == SL_TASK_REGRESSION)
-        return sl_fail(SL_EINVAL,
-                       "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
-                       "where nothing is right or wrong: take \"%s\" or \"auto\"",
-                       sl_measure_key(measure), config->dataset,
-                       sl_measure_key(sl_measure_of(SL_METRIC_AUTO, dataset->task)));
-    return sl_fail(SL_EINVAL,
-                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
-                   "of two (or of several labels a vertex): take %s",
-                   sl_measure_key(measure), config->dataset, dataset->n_classes,
-                   list_metrics(dataset, take, sizeof take));
-}
-
 static void set(struct sl_evaluation *e, enum sl_measure measure, double value)
 {
     e->applies[measure] = true;

@@ -36,7 +36,6 @@
 
 #include "common/data/dataset.h"
 #include "common/data/measure_kind.h"
-#include "config/config.h"
 
 // What an evaluation has found.
 struct sl_evaluation {
@@ -48,8 +47,6 @@ struct sl_evaluation {
 // "micro_f1", as the job file and the report have it; "micro-F1", as people read it.
 const char *sl_measure_key(enum sl_measure measure);
 const char *sl_measure_name(enum sl_measure measure);
-// SL_EINVAL when the job is to be judged by what the data set's task does not have.
-int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset);
 
 // Sums that the cells of an evaluation have.
 struct sl_evaluation_sums {

@@ -439,8 +439,10 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     p->epoch.evaluated = true;
     p->epoch.on_val = *found;
     bool pinned = o->spec.params == SL_PARAMS_PINNED;
+    // While there is no best the last ones stand in its place: something has to be tested.
     if (sl_best_take(&p->best, p->measure, config->early_stopping.min_delta, o->step.epoch,
-                     found->value[p->measure]))
+                     found->value[p->measure]) ||
+        !p->best.has)
         memcpy(sl_board_best(p->arena),
                pinned ? sl_board_pinned(p->arena)
                       : sl_board_params(p->arena, sl_board_version(p->arena)),
@@ -707,7 +709,7 @@ static void choose_measure(struct sl_phases *p, const struct sl_phases_setup *se
 {
     const enum sl_metric metric = setup->plan.config->evaluate.metric;
     const struct sl_best *before = &setup->plan.resume.best;
-    p->judged = sl_measure_choose(metric, setup->dataset);
+    p->judged = setup->judged;
     if (metric == SL_METRIC_AUTO && before->has && before->measure != p->judged.measure)
         p->judged =
             (struct sl_measure_choice){.measure = before->measure < SL_MEASURE_COUNT

@@ -92,8 +92,8 @@ static int choose_weights(struct prediction *p)
     p->weights_are = "best";
     if (o->best && !exists(p->weights) && exists(last))
         return sl_fail(SL_ENOENT,
-                       "%s --best: run '%s' has no model.best.safetensors: it was not validated; "
-                       "leave --best out",
+                       "%s --best: run '%s' has no model.best.safetensors: no validation was the "
+                       "best; leave --best out",
                        command_name(p), o->run);
     if (!o->last && exists(p->weights))
         return SL_OK;

@@ -124,6 +124,7 @@ static inline void make_arena(void)
     must(sl_arena_create(t.fd, &spec, &t.arena));
     uv_loop_init(&t.loop);
     phases_setup.plan = plan;
+    phases_setup.judged = sl_measure_choose(config.evaluate.metric, &dataset);
     must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
     sl_phases_start(&t.phases);
 }

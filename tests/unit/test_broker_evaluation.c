@@ -238,6 +238,27 @@ START_TEST(the_loss_may_be_what_is_judged)
 }
 END_TEST
 
+// ROC-AUC of labels that are all 0.
+START_TEST(a_metric_that_is_not_defined_has_no_best)
+{
+    stop_early_setup(1);
+    config.evaluate.metric = SL_METRIC_ROC_AUC;
+    dataset.n_classes = 2;
+    make_arena();
+    for (int e = 0; e < 6; e++) {
+        epoch_with(5);
+        ck_assert_int_eq(t.epochs, e + 1);
+        ck_assert(t.last.evaluated && isnan(t.last.on_val.value[SL_MEASURE_ROC_AUC]));
+        ck_assert(!t.phases.best.has && !t.phases.stopped_early);
+        // What would be tested now.
+        ck_assert_float_eq(sl_board_best(&t.arena)[0], (float)(2 * (e + 1)));
+    }
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete && t.phases.has_test);
+}
+END_TEST
+
 static int failed_with;
 
 static void note_error(void *ctx, int rc)
@@ -295,6 +316,7 @@ int main(void)
     tcase_add_test(c, a_run_that_had_stopped_early_goes_on_with_its_test);
     tcase_add_test(c, an_evaluation_judged_on_the_thread_pool_holds_its_gate);
     tcase_add_test(c, the_loss_may_be_what_is_judged);
+    tcase_add_test(c, a_metric_that_is_not_defined_has_no_best);
     tcase_add_test(c, outputs_that_are_not_finite_end_the_job);
     tcase_add_test(c, a_gated_test_of_one_phase_opens);
     suite_add_tcase(s, c);
