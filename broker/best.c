@@ -2,13 +2,9 @@
 
 #include <math.h>
 
-// By how much `value` is better than `other`; infinite when only `other` is not a number.
+// By how much `value` is better than `other`.
 static double gain(enum sl_measure measure, double value, double other)
 {
-    if (isnan(value))
-        return -INFINITY;
-    if (isnan(other))
-        return INFINITY;
     if (value == other)
         return 0; // infinite ones too
     return sl_measure_kinds[measure].less_is_better ? other - value : value - other;
@@ -17,6 +13,8 @@ static double gain(enum sl_measure measure, double value, double other)
 bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delta, uint32_t epoch,
                   double value)
 {
+    if (isnan(value))
+        return false;
     bool better = !best->has || gain(measure, value, best->value) > 0;
     if (!best->has || gain(measure, value, best->mark) > min_delta) {
         best->mark = value;

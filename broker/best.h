@@ -6,8 +6,8 @@
  * last one that was progress, so that many small steps are progress once they add up. After
  * `patience` evaluations in a row without progress training stops.
  *
- * A value that is not a number is worse than any number; the first evaluation is the best one
- * whatever its value, so that there is always something to test.
+ * A value that is not a number is none: a metric that the labels do not define (judging.h) has no
+ * best epoch, and patience does not count what could not have been better.
  */
 #ifndef SL_BROKER_BEST_H
 #define SL_BROKER_BEST_H
@@ -26,7 +26,7 @@ struct sl_best {
     enum sl_measure measure; // that the values are of; SL_MEASURE_COUNT: an older checkpoint's
 };
 
-// Takes an evaluation's value. True when it is the best one so far.
+// Takes an evaluation's value; NaN changes nothing. True when it is the best one so far.
 bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delta, uint32_t epoch,
                   double value);
 

@@ -508,7 +508,11 @@ static bool take_best(struct sl_checkpoint *c)
     c->best.measure = measure_of(best);
     c->best.value = cJSON_IsNumber(value) ? value->valuedouble : NAN;
     c->best.mark = cJSON_IsNumber(mark) ? mark->valuedouble : NAN;
-    return get_u32(best, "epoch", &c->best.epoch) && get_u32(best, "waited", &c->best.waited);
+    if (!get_u32(best, "epoch", &c->best.epoch) || !get_u32(best, "waited", &c->best.waited))
+        return false;
+    if (isnan(c->best.value)) // an older version took the first evaluation, whatever its value
+        c->best = (struct sl_best){0};
+    return true;
 }
 
 static bool take_digests(struct sl_checkpoint *c)

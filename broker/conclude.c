@@ -319,10 +319,10 @@ static void say_where_it_goes_on(struct sl_job *job)
 static void tell_end(struct sl_job *job)
 {
     const struct sl_phases *p = &job->phases;
-    char test[64] = "";
+    char test[64] = "", value[SL_MEASURE_TEXT];
     if (p->has_test)
-        snprintf(test, sizeof test, ", test %s %.4g", sl_measure_name(p->measure),
-                 p->test.value[p->measure]);
+        snprintf(test, sizeof test, ", test %s %s", sl_measure_name(p->measure),
+                 sl_measure_text(p->test.value[p->measure], value));
     bool done = job->outcome == SL_OUTCOME_DONE;
     sl_timeline_tell(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
                      status_word(job->outcome), p->trained, job->config.epochs,
@@ -365,6 +365,13 @@ static bool save_checkpoint(struct sl_job *job)
     return useful;
 }
 
+void sl_job_warn(struct sl_job *job, const char *text)
+{
+    cJSON_AddItemToArray(job->warnings, cJSON_CreateString(text));
+    sl_joblog_write(&job->log, SL_LOG_WARN, "%s", text);
+    sl_timeline_tell(&job->timeline, "warning", false, "%s", text);
+}
+
 // Says of a job that is done whether it has learned anything.
 static int judge(struct sl_job *job)
 {
@@ -376,16 +383,16 @@ static int judge(struct sl_job *job)
                                  .measure = p->measure,
                                  .test = p->has_test ? &p->test : NULL};
     const cJSON *w;
-    job->warnings = cJSON_CreateArray();
     if (job->outcome != SL_OUTCOME_DONE)
         return SL_OK;
-    SL_TRY(sl_learned_judge(&l, job->warnings));
-    cJSON_ArrayForEach(w, job->warnings)
+    cJSON *found = cJSON_CreateArray();
+    int rc = sl_learned_judge(&l, found);
+    cJSON_ArrayForEach(w, found)
     {
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", w->valuestring);
-        sl_timeline_tell(&job->timeline, "warning", false, "%s", w->valuestring);
+        sl_job_warn(job, w->valuestring);
     }
-    return SL_OK;
+    cJSON_Delete(found);
+    return rc;
 }
 
 // The test was of the best epoch's parameters, or of the last ones.

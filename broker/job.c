@@ -227,13 +227,15 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
 static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
 {
-    char metric[64] = "", test[64] = "";
+    char metric[64] = "", test[64] = "", value[SL_MEASURE_TEXT];
     enum sl_measure measure = job->phases.measure;
     const char *name = sl_measure_name(measure);
     if (f->evaluated)
-        snprintf(metric, sizeof metric, ", %s %.4g", name, f->on_val.value[measure]);
+        snprintf(metric, sizeof metric, ", %s %s", name,
+                 sl_measure_text(f->on_val.value[measure], value));
     if (f->tested)
-        snprintf(test, sizeof test, ", test %s %.4g", name, f->on_test.value[measure]);
+        snprintf(test, sizeof test, ", test %s %s", name,
+                 sl_measure_text(f->on_test.value[measure], value));
     sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", true,
                         "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);

@@ -32,6 +32,7 @@
 #include "broker/foresight.h"
 #include "broker/job_view.h"
 #include "broker/joblog.h"
+#include "broker/judging.h"
 #include "broker/live.h"
 #include "broker/loop.h"
 #include "broker/capacity.h"
@@ -98,6 +99,7 @@ struct sl_job {
     char *config_json;                       // resolved (owned)
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // how many "auto" became, and why; "": the job says it
     struct sl_dataset dataset;
+    struct sl_judging judging;
     int config_fd, arena_fd, doorbell_fd; // -1 when closed
     int acts_fd;                          // of activations (startup.c); -1 when closed
     int shared_fd[SL_SHARED_COUNT];       // of arrays that workers share; -1 when closed
@@ -200,6 +202,7 @@ void sl_job_check_memory(struct sl_job *job);
 uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
 // What the job's own bound leaves, with ctx the job.
 uint64_t sl_job_memory_left(void *ctx);
+void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
 void sl_job_tell_finished(struct sl_job *job); // to the clients there are
 

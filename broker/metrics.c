@@ -7,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/prediction.h"
 
 enum {
     INLINE_MAX = 1 << 16, // predictions below which it takes no millisecond
@@ -25,46 +26,10 @@ const char *sl_measure_name(enum sl_measure measure)
     return sl_measure_kinds[measure].name;
 }
 
-// The words of evaluate.metric that the data set has: "\"accuracy\", \"micro_f1\" or \"loss\"".
-static char *list_metrics(const struct sl_dataset *dataset, char *out, size_t bytes)
-{
-    const char *last = NULL;
-    size_t n = 0;
-    for (int m = 0; m < SL_METRIC_COUNT - 1; m++) {
-        if (!sl_measure_applies(m, dataset))
-            continue;
-        if (last && n < bytes)
-            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
-        last = sl_measure_key(m);
-    }
-    if (n < bytes)
-        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
-    return out;
-}
-
-int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset)
-{
-    char take[160];
-    enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
-    if (config->evaluate.metric == SL_METRIC_AUTO || sl_measure_applies(measure, dataset))
-        return SL_OK;
-    if (dataset->task == SL_TASK_REGRESSION)
-        return sl_fail(SL_EINVAL,
-                       "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
-                       "where nothing is right or wrong: take \"%s\" or \"auto\"",
-                       sl_measure_key(measure), config->dataset,
-                       sl_measure_key(sl_measure_of(SL_METRIC_AUTO, dataset->task)));
-    return sl_fail(SL_EINVAL,
-                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
-                   "of two (or of several labels a vertex): take %s",
-                   sl_measure_key(measure), config->dataset, dataset->n_classes,
-                   list_metrics(dataset, take, sizeof take));
-}
-
 static void set(struct sl_evaluation *e, enum sl_measure measure, double value)
 {
     e->applies[measure] = true;
-    e->value[measure] = value;
+    e->value[measure] = isfinite(value) ? value : NAN;
 }
 
 static double ratio(double part, double whole)
@@ -79,6 +44,13 @@ struct hits {
     uint64_t right, wrong, missed;
 };
 
+static void count(struct hits *all, const struct hits *h)
+{
+    all->right += h->right;
+    all->wrong += h->wrong;
+    all->missed += h->missed;
+}
+
 static uint64_t occurrences(const struct hits *h)
 {
     return h->right + h->wrong + h->missed;
@@ -91,27 +63,18 @@ static double f1_of(const struct hits *h)
     return all > 0 ? 2 * (double)h->right / all : 0;
 }
 
-static double micro_f1(const struct hits *h, uint32_t n)
-{
-    struct hits all = {0};
-    for (uint32_t c = 0; c < n; c++) {
-        all.right += h[c].right;
-        all.wrong += h[c].wrong;
-        all.missed += h[c].missed;
-    }
-    return f1_of(&all);
-}
-
 // --- ROC-AUC -------------------------------------------------------------------------------------
 
 // A score in the low half, as an integer of the same order, and in the high one whether its element
-// is a positive.
+// is a positive. NaN is the worst rank that there is, beyond the infinite ones.
 static uint64_t scored(float score, bool positive)
 {
     uint32_t bits;
     score += 0.0f; // -0 is 0
     memcpy(&bits, &score, sizeof bits);
     bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    if (isnan(score))
+        bits = positive ? 0 : UINT32_MAX;
     return (uint64_t)positive << 32 | bits;
 }
 
@@ -156,25 +119,14 @@ static double roc_auc(uint64_t *items, uint64_t *spare, uint64_t n)
 
 // --- multi-class ---------------------------------------------------------------------------------
 
-static float as_float(uint32_t word)
-{
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
-
 static double two_class_auc(const struct sl_dataset *ds, const struct sl_vertex_list *list,
                             const uint32_t *predicted, uint64_t *items, uint64_t *spare)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < list->n; i++) {
         int32_t label = ds->label[list->ids[i]];
-        float score = as_float(predicted[i]);
-        if (label < 0)
-            continue;
-        if (isnan(score))
-            return NAN;
-        items[n++] = scored(score, label == 1);
+        if (label >= 0)
+            items[n++] = scored(sl_prediction_margin(predicted[i]), label == 1);
     }
     return roc_auc(items, spare, n);
 }
@@ -193,8 +145,9 @@ static double macro_over_occurring(const struct hits *h, uint32_t n)
 static int judge_classes(const struct sl_dataset *ds, const struct sl_vertex_list *list,
                          const uint32_t *predicted, struct sl_evaluation *out)
 {
-    const bool two = ds->n_classes == 2;
-    struct hits *hits = calloc(ds->n_classes, sizeof *hits);
+    const uint32_t n = ds->n_classes;
+    const bool two = n == 2;
+    struct hits *hits = calloc(n + 1, sizeof *hits); // the last one is of no class
     uint64_t *items = two ? malloc((2 * list->n + 1) * sizeof *items) : NULL;
     if (!hits || (two && !items)) {
         free(hits);
@@ -202,19 +155,24 @@ static int judge_classes(const struct sl_dataset *ds, const struct sl_vertex_lis
         return sl_fail(SL_ENOMEM, "metrics: no memory for %llu predictions",
                        (unsigned long long)list->n);
     }
-    uint64_t labelled = 0;
     for (uint64_t i = 0; i < list->n; i++) {
         int32_t label = ds->label[list->ids[i]];
-        uint32_t class = two ? as_float(predicted[i]) > 0 : predicted[i];
-        if (label < 0 || class >= ds->n_classes)
+        int32_t class = sl_prediction_class(predicted[i], n);
+        if (label < 0)
             continue;
-        labelled++;
-        hits[label].right += class == (uint32_t)label;
-        hits[label].missed += class != (uint32_t)label;
-        hits[class].wrong += class != (uint32_t)label;
+        out->n_labelled++;
+        hits[label].right += class == label;
+        hits[label].missed += class != label;
+        hits[class == SL_NO_CLASS ? n : (uint32_t) class].wrong += class != label;
     }
-    set(out, SL_MEASURE_MICRO_F1, labelled ? micro_f1(hits, ds->n_classes) : NAN);
-    set(out, SL_MEASURE_MACRO_F1, macro_over_occurring(hits, ds->n_classes));
+    const double labelled = (double)out->n_labelled;
+    struct hits all = {0};
+    for (uint32_t c = 0; c <= n; c++)
+        count(&all, &hits[c]);
+    out->not_finite = hits[n].wrong;
+    set(out, SL_MEASURE_ACCURACY, ratio((double)all.right, labelled));
+    set(out, SL_MEASURE_MICRO_F1, labelled > 0 ? f1_of(&all) : NAN);
+    set(out, SL_MEASURE_MACRO_F1, macro_over_occurring(hits, n));
     if (two)
         set(out, SL_MEASURE_ROC_AUC, two_class_auc(ds, list, predicted, items, items + list->n));
     free(hits);
@@ -224,23 +182,37 @@ static int judge_classes(const struct sl_dataset *ds, const struct sl_vertex_lis
 
 // --- multi-label ---------------------------------------------------------------------------------
 
-enum mark { NEGATIVE, POSITIVE, UNLABELLED };
+// SAYS_NOTHING stands beside one of the others: an output of the vertex is not finite.
+enum mark { NEGATIVE, POSITIVE, UNLABELLED, SAYS_NOTHING = 4 };
 
 // Labels of the list's vertices, a byte each (list->n, n_classes): conversion and mapped pages are
 // paid for once, not once a column.
 static int take_marks(const struct sl_dataset *ds, const struct sl_vertex_list *list,
-                      uint8_t *marks)
+                      const float *logits, uint8_t *marks, struct sl_evaluation *out)
 {
-    float *target = malloc(ds->n_classes * sizeof *target);
+    const uint32_t n = ds->n_classes;
+    float *target = malloc(n * sizeof *target);
     if (!target)
         return SL_ENOMEM;
-    for (uint64_t i = 0; i < list->n; i++) {
+    for (uint64_t i = 0; i < list->n; i++, marks += n, logits += n) {
+        const bool finite = sl_outputs_are_finite(logits, n);
+        bool labelled = false;
         sl_dataset_targets(ds, list->ids[i], target);
-        for (uint32_t c = 0; c < ds->n_classes; c++)
-            marks[i * ds->n_classes + c] = isnan(target[c]) ? UNLABELLED : target[c] > 0.5f;
+        for (uint32_t c = 0; c < n; c++) {
+            marks[c] = isnan(target[c]) ? UNLABELLED : target[c] > 0.5f;
+            labelled |= marks[c] != UNLABELLED;
+            marks[c] |= finite ? 0 : SAYS_NOTHING;
+        }
+        out->n_labelled += labelled;
+        out->not_finite += labelled && !finite;
     }
     free(target);
     return SL_OK;
+}
+
+static enum mark label_of(uint8_t mark)
+{
+    return mark & ~(unsigned)SAYS_NOTHING;
 }
 
 static void count_hits(const uint8_t *marks, const float *logits, uint64_t rows, uint32_t n,
@@ -248,8 +220,9 @@ static void count_hits(const uint8_t *marks, const float *logits, uint64_t rows,
 {
     for (uint64_t i = 0; i < rows; i++) {
         for (uint32_t c = 0; c < n; c++) {
-            uint8_t mark = marks[i * n + c];
-            bool positive = logits[i * n + c] > 0;
+            const enum mark mark = label_of(marks[i * n + c]);
+            const bool answers = marks[i * n + c] == mark;
+            const bool positive = answers ? logits[i * n + c] > 0 : mark == NEGATIVE;
             if (mark == UNLABELLED)
                 continue;
             labelled[c]++;
@@ -271,11 +244,10 @@ static double sum_auc(const uint8_t *marks, const float *logits, uint64_t rows, 
     for (uint64_t i = 0; i < rows; i++) {
         for (uint32_t g = 0; g < group; g++) {
             uint64_t at = i * n + first + g;
-            if (marks[at] == UNLABELLED)
-                continue;
-            if (isnan(logits[at]))
-                sum = NAN;
-            room[g * rows + counts[g]++] = scored(logits[at], marks[at] == POSITIVE);
+            const enum mark mark = label_of(marks[at]);
+            if (mark != UNLABELLED)
+                room[g * rows + counts[g]++] =
+                    scored(marks[at] == mark ? logits[at] : NAN, mark == POSITIVE);
         }
     }
     for (uint32_t g = 0; g < group; g++) {
@@ -298,16 +270,20 @@ struct label_room {
 static void judge_label_room(const struct label_room *r, const float *logits, uint64_t rows,
                              uint32_t n, struct sl_evaluation *out)
 {
-    double macro = 0, auc = 0;
+    double macro = 0, auc = 0, pairs = 0;
     uint32_t known = 0, defined = 0;
+    struct hits all = {0};
     count_hits(r->marks, logits, rows, n, r->hits, r->labelled);
     for (uint32_t c = 0; c < n; c++) {
+        count(&all, &r->hits[c]);
+        pairs += (double)r->labelled[c];
         known += r->labelled[c] > 0;
         macro += f1_of(&r->hits[c]); // 0 of a label that nobody has
     }
     for (uint32_t c = 0; c < n; c += GROUP)
         auc += sum_auc(r->marks, logits, rows, n, c, r->scores, &defined);
-    set(out, SL_MEASURE_MICRO_F1, known ? micro_f1(r->hits, n) : NAN);
+    set(out, SL_MEASURE_ACCURACY, ratio(pairs - (double)all.wrong - (double)all.missed, pairs));
+    set(out, SL_MEASURE_MICRO_F1, known ? f1_of(&all) : NAN);
     set(out, SL_MEASURE_MACRO_F1, ratio(macro, known));
     set(out, SL_MEASURE_ROC_AUC, ratio(auc, defined));
 }
@@ -322,8 +298,9 @@ static int judge_labels(const struct sl_dataset *ds, const struct sl_vertex_list
         .labelled = calloc(n, sizeof *r.labelled),
         .scores = malloc((GROUP + 1) * list->n * sizeof *r.scores + 1),
     };
-    int rc =
-        r.marks && r.hits && r.labelled && r.scores ? take_marks(ds, list, r.marks) : SL_ENOMEM;
+    int rc = r.marks && r.hits && r.labelled && r.scores
+                 ? take_marks(ds, list, logits, r.marks, out)
+                 : SL_ENOMEM;
     if (rc == SL_OK)
         judge_label_room(&r, logits, list->n, n, out);
     else
@@ -350,9 +327,9 @@ static double r2_of(const struct column *column, uint32_t n)
     double sum = 0;
     uint32_t defined = 0;
     for (uint32_t c = 0; c < n; c++) {
-        if (!(column[c].m2 > 0))
+        if (column[c].n < 2)
             continue;
-        sum += 1 - column[c].squares / column[c].m2;
+        sum += column[c].m2 > 0 ? 1 - column[c].squares / column[c].m2 : column[c].squares == 0;
         defined++;
     }
     return ratio(sum, defined);
@@ -370,18 +347,22 @@ static int judge_numbers(const struct sl_dataset *ds, const struct sl_vertex_lis
         return sl_fail(SL_ENOMEM, "metrics: no memory for %u columns", n);
     }
     for (uint64_t i = 0; i < list->n; i++) {
+        bool labelled = false;
         sl_dataset_targets(ds, list->ids[i], target);
         for (uint32_t c = 0; c < n; c++) {
             struct column *to = &column[c];
             double y = target[c], error = (double)outputs[i * n + c] - y;
             if (isnan(y))
                 continue;
+            labelled = true;
             double away = y - to->mean;
             to->mean += away / (double)++to->n;
             to->m2 += away * (y - to->mean);
             to->squares += error * error;
             to->absolutes += fabs(error);
         }
+        out->n_labelled += labelled;
+        out->not_finite += labelled && !sl_outputs_are_finite(outputs + i * n, n);
     }
     double absolutes = 0, labelled = 0;
     for (uint32_t c = 0; c < n; c++) {
@@ -397,19 +378,29 @@ static int judge_numbers(const struct sl_dataset *ds, const struct sl_vertex_lis
 
 // --- all of it -----------------------------------------------------------------------------------
 
+static int judge(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
+                 const void *predictions, struct sl_evaluation *out)
+{
+    switch (dataset->task) {
+    case SL_TASK_REGRESSION: return judge_numbers(dataset, list, predictions, out);
+    case SL_TASK_MULTILABEL: return judge_labels(dataset, list, predictions, out);
+    default: return judge_classes(dataset, list, predictions, out);
+    }
+}
+
 int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
                        const void *predictions, const struct sl_evaluation_sums *sums,
                        struct sl_evaluation *out)
 {
+    static const enum sl_measure of_errors[] = {SL_MEASURE_LOSS, SL_MEASURE_MAE, SL_MEASURE_R2};
     memset(out, 0, sizeof *out);
     for (int i = 0; i < SL_MEASURE_COUNT; i++)
         out->value[i] = NAN;
     set(out, SL_MEASURE_LOSS, ratio(sums->loss, sums->weight));
-    if (dataset->task == SL_TASK_REGRESSION)
-        return judge_numbers(dataset, list, predictions, out);
-    set(out, SL_MEASURE_ACCURACY, ratio((double)sums->correct, (double)sums->counted));
-    return dataset->task == SL_TASK_MULTILABEL ? judge_labels(dataset, list, predictions, out)
-                                               : judge_classes(dataset, list, predictions, out);
+    SL_TRY(judge(dataset, list, predictions, out));
+    for (size_t i = 0; out->not_finite > 0 && i < SL_COUNT_OF(of_errors); i++)
+        out->value[of_errors[i]] = NAN;
+    return SL_OK;
 }
 
 // On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.

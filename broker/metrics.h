@@ -5,11 +5,10 @@
  * vertices: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of scores
  * must not block the broker.
  *
- * DESIGN. Trainers leave a prediction for each vertex of the list (sl_arena_predictions), and what
- * is a sum - loss, weight, predictions that are right - in the cells' entries. The rest is computed
- * here from the predictions and the data set's labels, on libuv's thread pool, or at once where
- * there are few. While that goes on no trainer writes predictions: what follows an evaluation is
- * gated.
+ * DESIGN. Trainers leave a prediction for each vertex of the list (sl_arena_predictions), and loss
+ * and weight, which are sums, in the cells' entries. The rest is computed here from the predictions
+ * and the data set's labels, on libuv's thread pool, or at once where there are few. While that
+ * goes on no trainer writes predictions: what follows an evaluation is gated.
  *
  *   multiclass   accuracy, micro and macro F1, of two classes ROC-AUC of class 1, loss
  *   multilabel   the same over labelled (vertex, label) pairs; macro F1 and ROC-AUC are means over
@@ -17,10 +16,16 @@
  *   regression   loss (mean squared error), MAE over labelled elements, R2 as a mean over columns
  *
  * Definitions are scikit-learn's, zero_division=0: macro F1 of a multi-class task is a mean over
- * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank.
- * Unlabelled elements are left out. What is not defined is NaN: ROC-AUC without both classes
- * (a label without both is left out of the mean), R2 of targets that do not vary (likewise), all of
- * them without labelled elements, and ROC-AUC of scores that are NaN.
+ * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank;
+ * R2 of a column that does not vary is 0, or 1 where all of it is predicted exactly. Unlabelled
+ * elements are left out. What is not defined is NaN: ROC-AUC without both classes (a label without
+ * both is left out of the mean, as OGB has it), R2 of fewer than two targets (likewise), all of
+ * them without labelled elements.
+ *
+ * A vertex whose outputs are not all finite (common/data/prediction.h) is counted, and right for
+ * nothing: it has a class or label that is wrong, and a rank below every negative where it is a
+ * positive, above every positive where it is none. What errors are summed up in - loss, MAE, R2 -
+ * is NaN then.
  */
 #ifndef SL_BROKER_METRICS_H
 #define SL_BROKER_METRICS_H
@@ -31,24 +36,21 @@
 
 #include "common/data/dataset.h"
 #include "common/data/measure_kind.h"
-#include "config/config.h"
 
 // What an evaluation has found.
 struct sl_evaluation {
-    bool applies[SL_MEASURE_COUNT]; // to the task
-    double value[SL_MEASURE_COUNT]; // NaN: not defined, or does not apply
+    bool applies[SL_MEASURE_COUNT];  // to the task
+    double value[SL_MEASURE_COUNT];  // finite, or NaN: not defined, or does not apply
+    uint64_t n_labelled, not_finite; // vertices, and those of them whose outputs are not
 };
 
 // "micro_f1", as the job file and the report have it; "micro-F1", as people read it.
 const char *sl_measure_key(enum sl_measure measure);
 const char *sl_measure_name(enum sl_measure measure);
-// SL_EINVAL when the job is to be judged by what the data set's task does not have.
-int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset);
 
 // Sums that the cells of an evaluation have.
 struct sl_evaluation_sums {
     double loss, weight;
-    uint64_t correct, counted;
 };
 
 /*

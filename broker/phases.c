@@ -410,16 +410,20 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
 static int check_judgement(const struct sl_phases *p, const struct sl_open_phase *o)
 {
     const struct sl_metrics *m = &p->metrics;
+    const struct sl_evaluation *found = &m->found;
     const bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
+    char what[128];
     if (m->rc < 0)
         return sl_fail(m->rc, "%s", m->message);
-    if (isfinite(m->sums.loss))
+    if (isfinite(m->sums.loss) && found->not_finite == 0)
         return SL_OK;
-    return sl_fail(SL_ENOTFINITE,
-                   "the %s after epoch %u: the loss is %s, of parameters that are "
-                   "all finite",
-                   test ? "test" : "validation", o->step.epoch + 1,
-                   isnan(m->sums.loss) ? "nan" : "infinite");
+    if (found->not_finite > 0)
+        snprintf(what, sizeof what, "the outputs of %llu of %llu labelled vertices are not finite",
+                 (unsigned long long)found->not_finite, (unsigned long long)found->n_labelled);
+    else
+        snprintf(what, sizeof what, "the loss is %s", isnan(m->sums.loss) ? "nan" : "infinite");
+    return sl_fail(SL_ENOTFINITE, "the %s after epoch %u: %s, of parameters that are all finite",
+                   test ? "test" : "validation", o->step.epoch + 1, what);
 }
 
 // The oldest open phase ended an evaluation, of which everything is known now.
@@ -440,8 +444,10 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     p->epoch.evaluated = true;
     p->epoch.on_val = *found;
     bool pinned = o->spec.params == SL_PARAMS_PINNED;
+    // While there is no best the last ones stand in its place: something has to be tested.
     if (sl_best_take(&p->best, p->measure, config->early_stopping.min_delta, o->step.epoch,
-                     found->value[p->measure]))
+                     found->value[p->measure]) ||
+        !p->best.has)
         memcpy(sl_board_best(p->arena),
                pinned ? sl_board_pinned(p->arena)
                       : sl_board_params(p->arena, sl_board_version(p->arena)),
@@ -473,8 +479,6 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     for (uint64_t i = 0; i < n; i++) {
         m->sums.loss += entries[i].loss;
         m->sums.weight += entries[i].weight;
-        m->sums.correct += entries[i].correct;
-        m->sums.counted += entries[i].counted;
     }
     return sl_metrics_start(m, p->setup.loop);
 }
@@ -710,7 +714,7 @@ static void choose_measure(struct sl_phases *p, const struct sl_phases_setup *se
 {
     const enum sl_metric metric = setup->plan.config->evaluate.metric;
     const struct sl_best *before = &setup->plan.resume.best;
-    p->judged = sl_measure_choose(metric, setup->dataset);
+    p->judged = setup->judged;
     if (metric == SL_METRIC_AUTO && before->has && before->measure != p->judged.measure)
         p->judged =
             (struct sl_measure_choice){.measure = before->measure < SL_MEASURE_COUNT

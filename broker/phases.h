@@ -75,8 +75,9 @@ struct sl_phases_setup {
     // For the labels of the evaluated vertices, and for what a cache policy reads.
     const struct sl_dataset *dataset;
     struct sl_plan plan;
-    const struct sl_pauses *pauses; // of the job; NULL: none
-    bool keeps_records;             // of the last training epoch, for checkpoints
+    struct sl_measure_choice judged; // what evaluations are judged by
+    const struct sl_pauses *pauses;  // of the job; NULL: none
+    bool keeps_records;              // of the last training epoch, for checkpoints
     struct sl_phases_events events;
     void *ctx;
 };

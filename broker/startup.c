@@ -184,7 +184,7 @@ static int settle_epochs(struct sl_job *job)
 {
     struct sl_config *c = &job->config;
     const uint64_t updates = sl_phases_updates(c, job->dataset.split[SL_SPLIT_TRAIN].n);
-    if (!sl_config_settle_epochs(c, updates, job->epochs_note)[0])
+    if (!sl_config_settle_epochs(c, updates, job->judging.finds_best, job->epochs_note)[0])
         return SL_OK;
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s", job->epochs_note);
     return write_config(job);
@@ -284,11 +284,13 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(prepare_gpus(job));
     SL_TRY(write_config(job));
     SL_TRY(sl_report_init(&job->report));
+    job->warnings = cJSON_CreateArray();
     SL_TRY(open_dataset(job));
     SL_TRY(sl_dataset_hold(&job->dataset));
+    SL_TRY(sl_judging_check(&job->config, &job->dataset));
+    SL_TRY(sl_judging_find(&job->judging, &job->config, &job->dataset));
     SL_TRY(settle_epochs(job));
     SL_TRY(find_checkpoint(job));
-    SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(configure_workers(job));
     if (sl_store_may_share(&job->config, SL_LENT_GRAPH))
         sl_gpus_expect(); // which tells while workers load
@@ -367,8 +369,12 @@ static int set_parameters(struct sl_job *job)
     for (uint32_t i = 0; i < n_state; i++)
         state[i] = sl_board_state(a, c->version, i);
     sl_board_restore(a, c->version);
-    return sl_checkpoint_load(c, &job->params, sl_board_params(a, c->version), state, n_state,
-                              sl_board_best(a), sl_board_pinned(a));
+    SL_TRY(sl_checkpoint_load(c, &job->params, sl_board_params(a, c->version), state, n_state,
+                              sl_board_best(a), sl_board_pinned(a)));
+    if (!c->best.has) // where only the test is left it is of these
+        memcpy(sl_board_best(a), sl_board_params(a, c->version),
+               a->h->spec.n_params * sizeof(float));
+    return SL_OK;
 }
 
 // Makes the file of activations as large as they are, where they are to lie there.
@@ -513,6 +519,7 @@ static int make_arena(struct sl_job *job)
         .loop = &job->loop.uv,
         .dataset = &job->dataset,
         .plan = sl_plan_make(&job->config, &job->dataset),
+        .judged = job->judging.choice,
         .pauses = &job->pauses,
         .keeps_records = sl_saving_is_wanted(&job->config),
         .events = sl_job_phases_events,
@@ -711,6 +718,14 @@ static void tell_start(struct sl_job *job)
         (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
 }
 
+// What the labels do not define, once.
+static void tell_undefined(struct sl_job *job)
+{
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (*job->judging.warning[s])
+            sl_job_warn(job, job->judging.warning[s]);
+}
+
 // Every worker that is wanted is ready: the scouts, or all.
 static int start_work(struct sl_job *job)
 {
@@ -742,6 +757,7 @@ static int start_work(struct sl_job *job)
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     tell_start(job);
+    tell_undefined(job);
     sl_trainer_group_form(&job->group); // it stands since the last Ready; now somebody listens
     return SL_OK;
 }

@@ -189,16 +189,19 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     if (r->report)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
     SL_TRY(open_dataset(r));
+    int rc = sl_judging_check(&r->config, &r->dataset);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "%s", r->job);
+    SL_TRY(sl_judging_find(&r->judging, &r->config, &r->dataset));
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
     // Whoever trains settles it likewise.
-    sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train), r->epochs_note);
-    SL_TRY(sl_measure_check(&r->config, &r->dataset));
-    r->judged = sl_measure_choose(r->config.evaluate.metric, &r->dataset);
+    sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train),
+                            r->judging.finds_best, r->epochs_note);
     SL_TRY(check_class_weights(r));
     SL_TRY(check_schedule(r));
     // A key that is wrong comes before a directory that is taken.
-    int rc = sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
-                            &r->resume);
+    rc = sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
+                        &r->resume);
     SL_TRY(check_weights(r, rc == SL_OK && r->resume.content == SL_RUNDIR_CHECKPOINTS));
     SL_TRY(rc);
     SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));

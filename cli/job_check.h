@@ -10,7 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "broker/metrics.h"
+#include "broker/judging.h"
 #include "broker/resume.h"
 #include "common/data/dataset.h"
 #include "common/ipc/control.pb-c.h"
@@ -24,8 +24,8 @@ struct sl_job_check {
     // what came of it
     struct sl_config config;
     struct sl_dataset dataset;
-    struct sl_measure_choice judged; // by what its evaluations are, and why
-    char *config_json;               // resolved, as it is sent: epochs may be "auto" there (owned)
+    struct sl_judging judging; // by what its evaluations are judged
+    char *config_json;         // resolved, as it is sent: epochs may be "auto" there (owned)
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
     char *report_path;                       // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;

@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +25,7 @@
 #include "cli/prediction_device.h"
 #include "cli/prediction_score.h"
 #include "cli/run_name.h"
+#include "common/text/json.h"
 #include "common/text/progress.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
@@ -71,7 +71,7 @@ struct prediction {
     struct sl_progress progress;
     uint32_t stage; // layer that progress shows, + 1
     // Told by the child.
-    uint64_t rows, computed;
+    uint64_t rows, computed, not_finite, first_broken;
     uint32_t layer;
     double seconds;
     struct sl_prediction_score score;
@@ -104,8 +104,8 @@ static int choose_weights(struct prediction *p)
     p->weights_are = "best";
     if (o->best && !exists(p->weights) && exists(last))
         return sl_fail(SL_ENOENT,
-                       "%s --best: run '%s' has no model.best.safetensors: it was not validated; "
-                       "leave --best out",
+                       "%s --best: run '%s' has no model.best.safetensors: no validation was the "
+                       "best; leave --best out",
                        command_name(p), o->run);
     if (!o->last && exists(p->weights))
         return SL_OK;
@@ -338,6 +338,7 @@ static void take_line(struct prediction *p, const char *line)
         return;
     }
     sscanf(line, "result rows %" SCNu64, &p->rows);
+    sscanf(line, "result not-finite %" SCNu64 " %" SCNu64, &p->not_finite, &p->first_broken);
     sscanf(line, "result computed %" SCNu64, &p->computed);
     sscanf(line, "result layer %" SCNu32, &p->layer);
     sscanf(line, "result seconds %lf", &p->seconds);
@@ -406,6 +407,22 @@ static int judge(struct prediction *p)
                                o->set == SET_ALL ? SL_SPLIT_COUNT : (enum sl_split)o->set);
 }
 
+// Where the rows are that say nothing, and what stands for them.
+static void warn_of_rows(const struct prediction *p)
+{
+    const struct options *o = &p->o;
+    if (p->not_finite > 0)
+        fprintf(stderr,
+                "sluice: warning: %s: %" PRIu64 " of %" PRIu64 " rows (%s %s) are not finite, "
+                "the first is row %" PRIu64 "; %s holds %s: look at the features of these vertices "
+                "and of their neighbours, whose sums may leave float32's range\n",
+                command_name(p), p->not_finite, p->rows, o->nodes ? "--nodes" : "--set",
+                o->nodes ? o->nodes : set_names[o->set], p->first_broken, o->out,
+                o->classes         ? "-1 for them"
+                : o->probabilities ? "nan for them"
+                                   : "them as they are");
+}
+
 static uint64_t file_bytes(const char *path)
 {
     struct stat st;
@@ -414,6 +431,7 @@ static uint64_t file_bytes(const char *path)
 
 static void print_scores(const struct prediction *p)
 {
+    char value[SL_MEASURE_TEXT];
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         if (!p->score.has[s])
             continue;
@@ -421,11 +439,15 @@ static void print_scores(const struct prediction *p)
         const char *gap = " ";
         printf("  %-10s", set_names[s]);
         for (int m = 0; m < SL_MEASURE_COUNT; m++) {
-            if (!e->applies[m] || isnan(e->value[m]))
+            if (!e->applies[m])
                 continue;
-            printf("%s%s %.4f", gap, sl_measure_name((enum sl_measure)m), e->value[m]);
+            printf("%s%s %s", gap, sl_measure_name((enum sl_measure)m),
+                   sl_measure_text(e->value[m], value));
             gap = "  ";
         }
+        if (e->not_finite > 0)
+            printf("  (%" PRIu64 " of %" PRIu64 " labelled rows are not finite)", e->not_finite,
+                   e->n_labelled);
         printf("\n");
     }
 }
@@ -460,8 +482,9 @@ static void add_scores(const struct prediction *p, cJSON *root)
         cJSON *split = cJSON_AddObjectToObject(root, set_names[s]);
         const struct sl_evaluation *e = &p->score.split[s];
         for (int m = 0; m < SL_MEASURE_COUNT; m++)
-            if (e->applies[m] && !isnan(e->value[m]))
-                cJSON_AddNumberToObject(split, sl_measure_key((enum sl_measure)m), e->value[m]);
+            if (e->applies[m])
+                sl_json_add_number(split, sl_measure_key((enum sl_measure)m), e->value[m]);
+        cJSON_AddNumberToObject(split, "not_finite", (double)e->not_finite);
     }
 }
 
@@ -482,6 +505,7 @@ static int print_json(const struct prediction *p)
     cJSON_AddNumberToObject(root, "threads", (double)p->o.threads);
     cJSON_AddNumberToObject(root, "layer", p->layer);
     cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
+    cJSON_AddNumberToObject(root, "not_finite", (double)p->not_finite);
     cJSON_AddNumberToObject(root, "seconds", p->seconds);
     add_scores(p, root);
     return sl_output_json_pages(root, command_name(p));
@@ -513,6 +537,7 @@ static int predict(void *state)
     SL_TRY(rc);
     sl_progress_end(&p->progress);
     SL_TRY(judge(p));
+    warn_of_rows(p);
     if (p->o.output == SL_OUTPUT_JSON)
         return print_json(p);
     if (!p->o.quiet)
@@ -592,7 +617,8 @@ static const struct sl_option options[] = {
 };
 static const struct sl_option predict_options[] = {
     {.name = "classes", AT(FLAG, o.classes),
-     .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"},
+     .help = "the likeliest class (int32); of several labels 0 or 1 each (int8); "
+             "-1 where an output is not finite"},
     {.name = "probabilities", AT(FLAG, o.probabilities),
      .help = "softmax of the outputs; of several labels sigmoid"},
     {0},

@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/data/npy.h"
+#include "common/data/prediction.h"
 
 // One list of vertices.
 struct judge {
@@ -15,22 +16,25 @@ struct judge {
     enum sl_prediction_kind kind;
     bool all; // rows are by vertex, not by place in the list
     struct sl_evaluation_sums sums;
+    bool labelled; // one of the vertices is
 };
 
-// Outputs of a row as scores: above 0 means yes, the largest is the class.
+// Outputs of a row as scores: above 0 means yes, the largest is the class. NaN where it says
+// nothing.
 static void read_row(const struct judge *j, uint64_t row, float *out)
 {
     const uint32_t n = j->ds->n_classes;
     if (j->kind == SL_PREDICTION_CLASSES && j->ds->task == SL_TASK_MULTICLASS) {
         int32_t class = ((const int32_t *)j->file->data)[row];
         for (uint32_t c = 0; c < n; c++)
-            out[c] = (int32_t)c == class;
+            out[c] = class == SL_NO_CLASS ? NAN : (int32_t)c == class;
         return;
     }
     for (uint32_t c = 0; c < n; c++) {
         uint64_t at = row * n + c;
+        int8_t answer = j->kind == SL_PREDICTION_CLASSES ? ((const int8_t *)j->file->data)[at] : 0;
         if (j->kind == SL_PREDICTION_CLASSES)
-            out[c] = (float)((const uint8_t *)j->file->data)[at] - 0.5f;
+            out[c] = answer == SL_NO_CLASS ? NAN : (float)answer - 0.5f;
         else
             out[c] = ((const float *)j->file->data)[at];
         if (j->kind == SL_PREDICTION_PROBABILITIES && j->ds->task == SL_TASK_MULTILABEL)
@@ -38,46 +42,36 @@ static void read_row(const struct judge *j, uint64_t row, float *out)
     }
 }
 
-static void judge_class(struct judge *j, uint64_t v, const float *row, uint32_t *word)
+static void add_class_loss(struct judge *j, uint64_t v, const float *row)
 {
     const uint32_t n = j->ds->n_classes;
-    const int32_t label = j->ds->label[v];
-    uint32_t best = 0;
-    for (uint32_t c = 1; c < n; c++)
-        if (row[c] > row[best])
-            best = c;
-    float difference = n == 2 ? row[1] - row[0] : 0;
-    if (n == 2)
-        memcpy(word, &difference, sizeof *word);
-    else
-        *word = best;
+    const int32_t label = j->ds->label[v], best = sl_outputs_class(row, n);
     if (label < 0)
+        return;
+    j->labelled = true;
+    if (best == SL_NO_CLASS)
         return;
     double sum = 1; // the largest one's
     for (uint32_t c = 0; c < n; c++)
-        if (c != best)
+        if (c != (uint32_t)best)
             sum += exp((double)row[c] - row[best]);
     j->sums.loss += log(sum) + row[best] - row[label];
     j->sums.weight++;
-    j->sums.counted++;
-    j->sums.correct += best == (uint32_t)label;
 }
 
-static void judge_targets(struct judge *j, const float *target, const float *row, uint32_t *words)
+static void add_losses(struct judge *j, const float *target, const float *row)
 {
     for (uint32_t c = 0; c < j->ds->n_classes; c++) {
-        memcpy(&words[c], &row[c], sizeof row[c]);
         if (isnan(target[c]))
             continue;
+        j->labelled = true;
         j->sums.weight++;
-        j->sums.counted++;
-        if (j->ds->task == SL_TASK_REGRESSION) {
-            double d = (double)row[c] - target[c];
+        double d = (double)row[c] - target[c];
+        if (j->ds->task == SL_TASK_REGRESSION)
             j->sums.loss += d * d;
-            continue;
-        }
-        j->sums.correct += (row[c] > 0) == (target[c] > 0.5f);
-        j->sums.loss += fmax(row[c], 0) - (double)row[c] * target[c] + log1p(exp(-fabs(row[c])));
+        else
+            j->sums.loss +=
+                fmax(row[c], 0) - (double)row[c] * target[c] + log1p(exp(-fabs(row[c])));
     }
 }
 
@@ -99,14 +93,15 @@ static int judge_list(struct judge *j, const struct sl_vertex_list *list, bool *
                      (unsigned long long)list->n);
     for (uint64_t i = 0; rc == SL_OK && i < list->n; i++) {
         read_row(j, j->all ? row_of(j->ds, list->ids[i]) : i, row);
+        sl_prediction_write(j->ds->task, row, width, words + i * n_words);
         if (j->ds->task == SL_TASK_MULTICLASS) {
-            judge_class(j, list->ids[i], row, words + i);
+            add_class_loss(j, list->ids[i], row);
         } else {
             sl_dataset_targets(j->ds, list->ids[i], target);
-            judge_targets(j, target, row, words + i * n_words);
+            add_losses(j, target, row);
         }
     }
-    *has = j->sums.counted > 0;
+    *has = j->labelled;
     if (rc == SL_OK && *has)
         rc = sl_metrics_compute(j->ds, list, words, &j->sums, out);
     if (j->kind != SL_PREDICTION_LOGITS && j->ds->task != SL_TASK_REGRESSION)

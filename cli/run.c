@@ -279,9 +279,12 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
-    printf("judged by   %s%s%s\n", sl_measure_name(r->check.judged.measure),
-           isnan(r->check.judged.share) ? "" : ", by itself: ",
-           sl_measure_reason(&r->check.judged, reason, sizeof reason));
+    printf("judged by   %s%s%s\n", sl_measure_name(r->check.judging.choice.measure),
+           isnan(r->check.judging.choice.share) ? "" : ", by itself: ",
+           sl_measure_reason(&r->check.judging.choice, reason, sizeof reason));
+    for (int i = 0; i < SL_SPLIT_COUNT; i++)
+        if (*r->check.judging.warning[i])
+            printf("  %s\n", r->check.judging.warning[i]);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
            c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
@@ -510,7 +513,8 @@ static int run_job(struct run *r)
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
-    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.judged.measure);
+    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs,
+                     r->check.judging.choice.measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.key, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);

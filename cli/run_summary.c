@@ -257,11 +257,12 @@ static void print_restarts(FILE *out, const struct sl_report_totals *r)
 static void print_evaluation(FILE *out, const cJSON *found)
 {
     const char *separator = "";
+    char value[SL_MEASURE_TEXT];
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++) {
-        if (isnan(sl_json_number(found, sl_measure_key(m))))
+        if (!cJSON_HasObjectItem(found, sl_measure_key(m)))
             continue;
-        fprintf(out, "%s%s %.4f", separator, sl_measure_name(m),
-                sl_json_number(found, sl_measure_key(m)));
+        fprintf(out, "%s%s %s", separator, sl_measure_name(m),
+                sl_measure_text(sl_json_number(found, sl_measure_key(m)), value));
         separator = ", ";
     }
 }
@@ -275,16 +276,32 @@ static const char *metric_name(const char *key)
     return key;
 }
 
+// The best epoch; without one the last that was validated. NULL: none was.
+static const struct sl_report_epoch *judged_epoch(const struct sl_read_report *r)
+{
+    const struct sl_report_epoch *last = NULL;
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        const struct sl_report_epoch *e = &r->epochs[i];
+        if (e->epoch == r->of.best_metric.epoch)
+            return e;
+        if (isnan(r->of.best_metric.epoch) && cJSON_IsObject(e->val))
+            last = e;
+    }
+    return last;
+}
+
 static void print_best(FILE *out, const struct sl_read_report *r)
 {
-    for (size_t i = 0; i < r->n_epochs; i++) {
-        if (r->epochs[i].epoch != r->of.best_metric.epoch)
-            continue;
+    const struct sl_report_epoch *shown = judged_epoch(r);
+    if (shown) {
         fprintf(out, "validation  ");
-        print_evaluation(out, r->epochs[i].val);
-        fprintf(out, " (epoch %.0f, the best by %s%s%s)\n", r->of.best_metric.epoch + 1,
-                metric_name(r->of.best_metric.name),
-                *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
+        print_evaluation(out, shown->val);
+        fprintf(out, " (epoch %.0f, ", shown->epoch + 1);
+        if (isnan(r->of.best_metric.epoch))
+            fprintf(out, "the last: none is the best)\n");
+        else
+            fprintf(out, "the best by %s%s%s)\n", metric_name(r->of.best_metric.name),
+                    *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
 }
 

@@ -113,11 +113,13 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                                 char *out, size_t bytes)
 {
     bool named = view->measure != SL_MEASURE_ACCURACY;
+    const cJSON *found = sl_json_at(epoch, key);
+    char value[SL_MEASURE_TEXT];
     *out = '\0';
-    if (cJSON_IsObject(sl_json_at(epoch, key)))
-        snprintf(out, bytes, "  %s %s%s%.4f", key, named ? sl_measure_name(view->measure) : "",
+    if (cJSON_IsObject(found))
+        snprintf(out, bytes, "  %s %s%s%s", key, named ? sl_measure_name(view->measure) : "",
                  named ? " " : "",
-                 sl_json_number(sl_json_at(epoch, key), sl_measure_key(view->measure)));
+                 sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
 // " + 42 ms evaluation": what it added to the epoch's time; " (1.2 s beside the next epoch)": what

@@ -154,6 +154,8 @@ static void print_result(const struct sl_stats *s, FILE *out)
     if (isfinite(s->metric.value))
         fprintf(out, ", %s %.4f after epoch %.0f", s->metric.name, s->metric.value,
                 s->metric.epoch + 1);
+    else if (*s->metric.name)
+        fprintf(out, ", %s unknown", s->metric.name);
     if (isfinite(s->best.value))
         fprintf(out, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
     fputc('\n', out);

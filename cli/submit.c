@@ -212,7 +212,8 @@ static int submit_job(void *state)
         if (!s->check.quiet && *note)
             fprintf(stderr, "%s: job %s, %s\n", s->session.name, s->session.id, note);
     } else if (rc == SL_OK) {
-        sl_run_view_init(&s->view, s->check.quiet, s->check.config.epochs, s->check.judged.measure);
+        sl_run_view_init(&s->view, s->check.quiet, s->check.config.epochs,
+                         s->check.judging.choice.measure);
         show_state(s, entry);
         if (!s->note[0])
             sl_progress_line(&s->view.progress, "%s: job %s", s->session.name, s->session.id);

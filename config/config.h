@@ -389,10 +389,11 @@ enum { SL_EPOCHS_UPDATES = 500, SL_EPOCHS_LEAST = 10, SL_EPOCHS_MOST = 200 };
 
 /*
  * Gives "auto" of epochs and of early_stopping.patience their numbers (config/epochs.c), for an
- * epoch of so many updates. note: "" where nothing was auto, else the numbers and why. Returns it.
+ * epoch of so many updates. finds_best: one evaluation can be better than another. note: "" where
+ * nothing was auto, else the numbers and why. Returns it.
  */
 enum { SL_CONFIG_EPOCHS_TEXT = 320 };
-char *sl_config_settle_epochs(struct sl_config *config, uint64_t updates,
+char *sl_config_settle_epochs(struct sl_config *config, uint64_t updates, bool finds_best,
                               char note[SL_CONFIG_EPOCHS_TEXT]);
 
 /*

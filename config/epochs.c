@@ -8,7 +8,8 @@
  * are measured (trainer/MODELS.md). What other keys say of single epochs is trained at least.
  *
  * A job that trains longer than LEAST ends early when half of its epochs went by without a better
- * evaluation. Others do not: an evaluation that may be the last cannot overlap with training.
+ * evaluation. Others do not: an evaluation that may be the last cannot overlap with training. Nor
+ * do those of which no evaluation can be the best, for want of vertices or labels.
  */
 #include "config/config.h"
 
@@ -38,7 +39,7 @@ static uint32_t patience_of(const struct sl_config *c, bool longer)
     return SL_MAX(c->epochs / 2 / c->evaluate.every, 1u);
 }
 
-char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates,
+char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates, bool finds_best,
                               char note[SL_CONFIG_EPOCHS_TEXT])
 {
     note[0] = '\0';
@@ -59,7 +60,7 @@ char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates,
                      c->epochs, each, each == 1 ? "" : "s", why);
     if (!c->early_stopping.patience_auto)
         return note;
-    c->early_stopping.patience = patience_of(c, wanted > SL_EPOCHS_LEAST);
+    c->early_stopping.patience = patience_of(c, finds_best && wanted > SL_EPOCHS_LEAST);
     c->early_stopping.patience_auto = false;
     if (c->early_stopping.patience > 0)
         snprintf(note + n, SL_CONFIG_EPOCHS_TEXT - (size_t)n,

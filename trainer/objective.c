@@ -7,11 +7,11 @@
 #include "trainer/objective.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/data/class_counts.h"
+#include "common/data/prediction.h"
 
 // ---- class weights ------------------------------------------------------------------------------
 
@@ -147,31 +147,10 @@ int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env
 
 // ---- predictions --------------------------------------------------------------------------------
 
-// Ties go to the lowest class, as in softmax_xent.
-static uint32_t largest(const float *row, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t c = 1; c < n; c++)
-        if (row[c] > row[best])
-            best = c;
-    return best;
-}
-
 void sl_objective_predict(const struct sl_objective *o, const float *outputs, uint64_t rows,
                           uint32_t *words)
 {
-    _Static_assert(sizeof(float) == sizeof *words, "a word holds a float");
-    if (o->task != SL_TASK_MULTICLASS) {
-        memcpy(words, outputs, rows * o->n_outputs * sizeof *words);
-        return;
-    }
-    for (uint64_t i = 0; i < rows; i++) {
-        const float *row = outputs + i * o->n_outputs;
-        if (o->n_outputs == 2) {
-            float difference = row[1] - row[0];
-            memcpy(&words[i], &difference, sizeof difference);
-        } else {
-            words[i] = largest(row, o->n_outputs);
-        }
-    }
+    const uint32_t n_words = o->task == SL_TASK_MULTICLASS ? 1 : o->n_outputs;
+    for (uint64_t i = 0; i < rows; i++)
+        sl_prediction_write(o->task, outputs + i * o->n_outputs, o->n_outputs, words + i * n_words);
 }

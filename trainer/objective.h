@@ -49,7 +49,7 @@ int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env
                          const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
                          const float *outputs, struct sl_loss_result *out);
 
-// Words (sl_dataset_predict_words) for each of `rows` vertices, whose outputs the processor reads.
+// Words (common/data/prediction.h) for each of `rows` vertices, whose outputs the processor reads.
 void sl_objective_predict(const struct sl_objective *o, const float *outputs, uint64_t rows,
                           uint32_t *words);
 

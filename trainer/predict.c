@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/data/npy.h"
+#include "common/data/prediction.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/assignment.h"
 #include "common/ipc/worker.h"
@@ -61,9 +62,11 @@ struct program {
     struct sl_npy_writer *writer;
     struct sl_logits_check check; // in place of the writer
     uint64_t next_progress_ns;
-    uint32_t width; // of a row of the output
+    uint32_t out_width; // of a row that the model gives
+    uint32_t width;     // of a row of the output
     enum sl_dtype dtype;
-    void *rows; // one chunk of it, converted
+    void *rows;                        // one chunk of it, converted
+    uint64_t not_finite, first_broken; // rows that the model gave; the first of them
 };
 
 static volatile sig_atomic_t interrupted;
@@ -345,6 +348,11 @@ static void to_probabilities(const struct program *p, uint32_t n, const float *l
 {
     for (uint32_t i = 0; i < n; i++, logits += p->width, out += p->width) {
         double sum = 0, most = logits[0];
+        if (!sl_outputs_are_finite(logits, p->width)) {
+            for (uint32_t c = 0; c < p->width; c++)
+                out[c] = NAN;
+            continue;
+        }
         for (uint32_t c = 1; c < p->width; c++)
             most = fmax(most, logits[c]);
         for (uint32_t c = 0; c < p->width; c++) {
@@ -359,27 +367,33 @@ static void to_probabilities(const struct program *p, uint32_t n, const float *l
     }
 }
 
-// Ties go to the lowest class, as in training.
 static void to_classes(const struct program *p, uint32_t n, const float *logits)
 {
     const uint32_t width = p->objective.n_outputs;
     for (uint32_t i = 0; i < n; i++, logits += width) {
-        int32_t best = 0;
-        for (uint32_t c = 0; c < width; c++) {
-            if (p->objective.task == SL_TASK_MULTILABEL)
-                ((uint8_t *)p->rows)[(uint64_t)i * width + c] = logits[c] > 0;
-            else if (logits[c] > logits[best])
-                best = (int32_t)c;
+        if (p->objective.task != SL_TASK_MULTILABEL) {
+            ((int32_t *)p->rows)[i] = sl_outputs_class(logits, width);
+            continue;
         }
-        if (p->objective.task != SL_TASK_MULTILABEL)
-            ((int32_t *)p->rows)[i] = best;
+        const bool finite = sl_outputs_are_finite(logits, width);
+        for (uint32_t c = 0; c < width; c++)
+            ((int8_t *)p->rows)[(uint64_t)i * width + c] = finite ? logits[c] > 0 : SL_NO_CLASS;
     }
+}
+
+static void count_broken(struct program *p, uint64_t first, uint32_t n, const float *rows)
+{
+    const uint32_t width = p->out_width;
+    for (uint32_t i = 0; i < n; i++)
+        if (!sl_outputs_are_finite(rows + (uint64_t)i * width, width) && p->not_finite++ == 0)
+            p->first_broken = first + i;
 }
 
 static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
 {
     struct program *p = ctx;
     const void *data = rows;
+    count_broken(p, first, n, rows);
     if (p->a.check)
         return sl_logits_check_put(&p->check, first, n, rows);
     if (p->a.kind == PROBABILITIES) {
@@ -409,7 +423,7 @@ static int on_progress(void *ctx, uint32_t layer, uint64_t done, uint64_t total)
 static int open_output(struct program *p, const struct sl_whole_graph *g)
 {
     const enum sl_task task = p->objective.task;
-    p->width = sl_whole_graph_width(g);
+    p->width = p->out_width = sl_whole_graph_width(g);
     p->dtype = SL_DTYPE_F32;
     if (p->a.check)
         return sl_logits_check_open(&p->check, p->a.check, g->n, p->width);
@@ -429,7 +443,7 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     uint64_t shape[2] = {g->n, p->width};
     int ndim = 2;
     if (p->a.kind == CLASSES) {
-        p->dtype = task == SL_TASK_MULTILABEL ? SL_DTYPE_U8 : SL_DTYPE_I32;
+        p->dtype = task == SL_TASK_MULTILABEL ? SL_DTYPE_I8 : SL_DTYPE_I32;
         if (task == SL_TASK_MULTICLASS) {
             ndim = 1;
             p->width = 1;
@@ -484,6 +498,8 @@ static int predict(struct program *p)
     SL_TRY(sl_whole_graph_run(&g));
     SL_TRY(sl_dataset_check_held(&p->dataset)); // else nobody knows what it is of
     SL_TRY(sl_npy_writer_close(&p->writer, SL_OK));
+    printf("result not-finite %llu %llu\n", (unsigned long long)p->not_finite,
+           (unsigned long long)p->first_broken);
     if (p->a.check)
         printf("result check %.17g %llu %llu %.9g %.9g %d\n", p->check.largest,
                (unsigned long long)p->check.row, (unsigned long long)p->check.column,

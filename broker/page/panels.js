@@ -11,7 +11,9 @@ function metricName() {
 }
 const nameOf = (m) => MEASURES[m]?.name || m.replaceAll("_", " ");
 const isShare = (m) => MEASURES[m]?.share;
-const valueOf = (m, e) => e.val?.[m] ?? e.val_accuracy;
+// Of an evaluation and the accuracy that stands beside it. null: the labels do not define it.
+const ofMetric = (m, found, accuracy) => found?.[m] ?? (m === "accuracy" ? accuracy : null);
+const valueOf = (m, e) => ofMetric(m, e.val, e.val_accuracy);
 function bestOf(m, list) {
   const values = list.map((e) => valueOf(m, e)).filter(known);
   return values.length ? (MEASURES[m]?.less ? Math.min : Math.max)(...values) : null;
@@ -57,7 +59,7 @@ function drawHead() {
         ["Epochs", String(list.length), epochs && list.length !== epochs ? `of ${epochs}` : ""],
         ["Loss", loss(last?.loss)],
         [`Best validation ${nameOf(m)}`, score(m, best)],
-        [`Test ${nameOf(m)}`, score(m, report.test?.[m] ?? report.test_accuracy)],
+        [`Test ${nameOf(m)}`, score(m, ofMetric(m, report.test, report.test_accuracy))],
         ["Took", duration(report.wall_seconds ?? s.seconds)],
         ["Memory, most", bytes(report.peak_memory ?? s.memory?.peak)],
       ] :
@@ -260,10 +262,8 @@ function drawPlots() {
     plots.busy.set(xs, [h.sample || [], h.train || [], h.wait || []]);
   }
   plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
-  plots.score.set(x, [
-    of((e) => e.val?.[m] ?? (m === "accuracy" ? e.val_accuracy : null)),
-    of((e) => (m === "accuracy" ? e.train_accuracy : null))
-  ]);
+  plots.score.set(
+      x, [of((e) => valueOf(m, e)), of((e) => (m === "accuracy" ? e.train_accuracy : null))]);
   plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
   set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
   const policy = shown().cache?.policy || job.about?.config?.cache?.policy;

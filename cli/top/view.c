@@ -144,9 +144,11 @@ static void draw_results(const struct sl_stats *s, struct sl_area a)
     x = sl_area_text(a, x, 0, SL_STYLE_BOLD, "loss ");
     x = isfinite(s->loss) ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->loss)
                           : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "-");
-    if (isfinite(s->metric.value)) {
+    if (*s->metric.name) {
         x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric.name);
-        x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric.value);
+        x = isfinite(s->metric.value)
+                ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric.value)
+                : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "unknown");
     }
     if (isfinite(s->best.value))
         x = sl_area_printf(a, x + 2, 0, SL_STYLE_PLAIN, "best %.4f in epoch %d", s->best.value,

@@ -63,6 +63,15 @@ char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_
     return buf;
 }
 
+char *sl_measure_text(double value, char buf[SL_MEASURE_TEXT])
+{
+    if (isnan(value))
+        snprintf(buf, SL_MEASURE_TEXT, "unknown");
+    else
+        snprintf(buf, SL_MEASURE_TEXT, fabs(value) < 1e9 ? "%.4f" : "%.4g", value);
+    return buf;
+}
+
 bool sl_measure_applies(enum sl_measure measure, const struct sl_dataset *dataset)
 {
     const struct sl_measure_kind *kind = &sl_measure_kinds[measure];

@@ -84,6 +84,10 @@ struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct s
 // buf.
 char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_t bytes);
 
+// "0.8955" for people; "unknown" of NaN, a value that the labels do not define. Returns buf.
+enum { SL_MEASURE_TEXT = 64 };
+char *sl_measure_text(double value, char buf[SL_MEASURE_TEXT]);
+
 // Whether evaluations of the data set have it.
 bool sl_measure_applies(enum sl_measure measure, const struct sl_dataset *dataset);
 

@@ -76,8 +76,7 @@ float *sl_arena_jumping(const struct sl_arena *a);
 
 /*
  * Predictions of the evaluation under way, in the order of the validation or test list.
- * (predict_rows, predict_words) For a multi-class task the class (uint32_t), of two classes the
- * difference of the logits (float); otherwise the outputs (float), one for each label or number.
+ * (predict_rows, predict_words) What the words are is said in common/data/prediction.h.
  */
 void *sl_arena_predictions(const struct sl_arena *a);
 

@@ -5,7 +5,18 @@ import os
 import random
 import signal
 
-from harness import cases, fingerprint, go_on, not_under, read_json, small_job, timeout
+from harness import (
+    cases,
+    fingerprint,
+    go_on,
+    not_under,
+    planted,
+    read_json,
+    small_job,
+    text_of,
+    timeout,
+    write_dataset,
+)
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
@@ -297,3 +308,25 @@ def test_a_full_disk_is_a_warning(box):
     result.ok()
     assert result.err.count("no checkpoint of update") == 1, str(result)
     assert read_json(box.path("job.report.json"))["status"] == "done"
+
+
+@timeout(60)
+def test_without_a_best_the_last_parameters_are_tested(box):
+    """Validation of one class has no ROC-AUC. All dies in the test, which is all that is left."""
+    arrays = planted(classes=2)
+    val = arrays["val_idx"]
+    arrays["val_idx"] = val[arrays["node_label"][val] == 1]
+    data = write_dataset(box.path("data"), arrays)
+    changes = {"evaluate.metric": "roc_auc", "epochs": 2, **ALONE}
+    _, whole = box.run(resume_job(data, **changes, output="runs/whole"))
+    path = box.job(resume_job(data, **changes))
+    # An evaluation is two chunks of the hidden layer and one of the last.
+    running = box.start("run", path, env={"SLUICE_FAILPOINT": "trainer_infer:9:stop"})
+    box.until_stopped(running, "trainer")
+    newest = f"runs/job/checkpoints/{2 * BATCHES:012}/state.json"
+    epoch = lambda: '"epoch":\t2' in text_of(box.path(newest))  # noqa: E731
+    running.until(epoch, "a checkpoint behind the last epoch")
+    kill_everything(box, running)
+    result, rest = box.run(resume_job(data, **changes))
+    assert "going on from update 24" in result.ok().err, str(result)
+    assert rest["best_metric"] is None and rest["test"] == whole["test"], (rest["test"], whole)

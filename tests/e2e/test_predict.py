@@ -221,9 +221,52 @@ def test_labels(box):
     logits, summary = rows(box, run)
     assert abs(summary["test"]["micro_f1"] - report["test"]["micro_f1"]) < 1e-9, summary
     classes, _ = rows(box, run, "--classes")
-    assert classes.dtype == np.uint8 and (classes == (logits > 0)).all()
+    assert classes.dtype == np.int8 and (classes == (logits > 0)).all()
     share, _ = rows(box, run, "--probabilities")
     np.testing.assert_allclose(share, 1 / (1 + np.exp(-logits.astype(float))), atol=1e-6)
+
+
+def broken_features(arrays):
+    """The same graph with features that leave float32's range around a tenth of the vertices."""
+    features = arrays["node_feat"].copy()
+    features[:: max(len(features) // 10, 1)] = 3e38
+    return {**arrays, "node_feat": features}
+
+
+@cases("classes", "two", "labels")
+def test_rows_that_are_not_finite_are_right_for_nothing(box, name):
+    """All ways to predict leave out the same rows, and say how many."""
+    arrays, metadata = multilabel(300)
+    if name != "labels":
+        arrays = planted(n=300, classes={"classes": 4, "two": 2}[name])
+        metadata = None
+    run, _ = trained(box, dataset=write_dataset(box.path("good"), arrays, metadata=metadata))
+    bad = write_dataset(box.path("bad"), broken_features(arrays), metadata=metadata)
+    logits, told = rows(box, run, "--dataset", bad)
+    broken = ~np.isfinite(logits).all(1)
+    assert 30 <= broken.sum() < 300, broken.sum()
+    finite = np.where(broken[:, None], 0, logits)
+    found = (finite > 0).astype(int) if name == "labels" else finite.argmax(1)
+    found[broken] = -1
+    classes, of_classes = rows(box, run, "--dataset", bad, "--classes")
+    assert (classes == found).all()
+    share, of_share = rows(box, run, "--dataset", bad, "--probabilities")
+    assert (np.isnan(share).all(1) == broken).all() and (np.isnan(share).any(1) == broken).all()
+    hidden, of_hidden = rows(box, run, "--dataset", bad, command="embed")
+    assert of_hidden["not_finite"] == (~np.isfinite(hidden).all(1)).sum() > 0, of_hidden
+    for split in ("train", "val", "test"):
+        ids = arrays[f"{split}_idx"]
+        accuracy = (found[ids] == arrays["node_label"][ids]).mean()
+        for summary in (told, of_classes, of_share):
+            assert summary["not_finite"] == broken.sum(), summary
+            assert summary[split]["not_finite"] == broken[ids].sum(), summary
+            assert abs(summary[split]["accuracy"] - accuracy) < 1e-9, (summary, accuracy)
+        assert told[split]["loss"] is None and told[split].get("roc_auc", 0) < 1, told
+    result = box.sluice("predict", run, "--dataset", bad, "--out", box.path("c.npy"), "--classes")
+    warning = f"sluice: warning: predict: {broken.sum()} of 300 rows (--set all) are not finite"
+    assert warning in result.ok().err and "holds -1 for them" in result.err, str(result)
+    test = broken[arrays["test_idx"]].sum()
+    assert f"({test} of 75 labelled rows are not finite)" in result.out, str(result)
 
 
 def test_numbers(box):

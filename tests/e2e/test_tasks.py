@@ -6,11 +6,12 @@ left: one layer of GraphSAGE over all neighbours is the mean of the neighbours a
 
 import json
 import os
+import re
 import struct
 
 import numpy as np
 
-from harness import cases, planted, read_json, small_job, timeout, write_dataset
+from harness import cases, planted, read_json, small_job, text_of, timeout, write_dataset
 from test_bad_input import refused
 
 TOLERANCE = 1e-5
@@ -293,6 +294,51 @@ def test_without_patience_nothing_stops(box):
     data, _ = dataset(box, some_unlabelled, "multiclass", 4)
     report = finished(box, one_layer(data, epochs=12))
     assert len(report["epochs"]) == 12 and report["stopped_early"] is None
+
+
+@timeout(60)
+def test_a_metric_that_is_not_defined_has_no_best(box):
+    """Validation of one class has no ROC-AUC: it is said once, and decides nothing."""
+    arrays = planted(classes=2)
+    val = arrays["val_idx"]
+    arrays["val_idx"] = val[arrays["node_label"][val] == 1]
+    data = write_dataset(box.path("data"), arrays)
+    changes = {"evaluate.metric": "roc_auc", "early_stopping.patience": 1, "epochs": 4}
+    job = small_job(data, **changes)
+    why = "the validation's ROC-AUC is not defined: all of its labelled vertices are of class 1"
+    assert why in box.sluice("run", box.job(job), "--dry-run").ok().out
+    result, report = box.run(job)
+    assert result.ok().err.count(why) == 1, str(result)
+    assert "val ROC-AUC unknown" in result.err and "the last: none is the best" in result.out
+    assert len(report["epochs"]) == 4 and report["stopped_early"] is None
+    assert report["best_metric"] is None and report["best_epoch"] is None
+    assert [text for text in report["warnings"] if text.startswith(why)]
+    assert report["epochs"][3]["val"]["roc_auc"] is None and report["test"]["roc_auc"] > 0.5
+    assert not os.path.exists(box.path("runs/job/model.best.safetensors"))
+    # What is tested and predicted with are the last parameters.
+    result = box.sluice("predict", "runs/job", "--out", "p.npy", "-o", "json", "--set", "test")
+    found = json.loads(result.ok().out)
+    assert found["parameters"] == "last" and found["test"].pop("not_finite") == 0
+    expect(found["test"], report["test"])
+    # Nobody prints what is no number.
+    told = [result.out, result.err, box.sluice("report", "runs/job").ok().out]
+    told.append(box.sluice("report", "runs/job", "--html", "--out", "-").ok().out)
+    for name in ("report.json", "metrics.jsonl", "events.jsonl", "log/broker.log"):
+        told.append(text_of(box.path("runs/job", name)))
+    for text in told:
+        assert not re.search(r"\b-?nan\b", text, re.I), text
+
+
+@timeout(60)
+def test_a_key_for_vertices_that_are_not_there_is_refused(box):
+    arrays = planted()
+    arrays["val_idx"] = arrays["val_idx"][:0]
+    data = write_dataset(box.path("data"), arrays)
+    job = small_job(data, **{"early_stopping.patience": 3})
+    result, _ = box.run(job)
+    refused(box, result, "job.json: early_stopping.patience", "found 3", "no validation vertices")
+    assert "take it out" in result.err, str(result)
+    box.sluice("run", box.job(job), "--dry-run", "--set", "early_stopping.patience=0").ok()
 
 
 @timeout(60)

@@ -48,6 +48,11 @@
 #include "common/ipc/ledger.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
+#include "tests/unit/broker_predictions.h"
+
+// The data set of its jobs (broker_ring_job.h): the lists follow one another, vertex v is of class
+// v % 3.
+enum { N_NODES = 400, N_TRAIN = 40, N_VAL = 10, N_TEST = 100 };
 
 struct fake_stage {
     _Atomic uint32_t epochs; // that trainers may begin
@@ -179,15 +184,15 @@ static inline void fake_evaluate(struct fake *f, const struct sl_lease *l)
 {
     struct sl_arena *a = &f->w.arena;
     const struct sl_phase_spec *spec = &l->phase->spec;
-    l->entry->counted = l->entry->n_seeds;
     const float *params = spec->params == SL_PARAMS_BEST ? sl_board_best(a)
                           : spec->params == SL_PARAMS_PINNED
                               ? sl_board_pinned(a)
                               : sl_board_params(a, sl_board_version(a));
     if (spec->set == SL_SET_TEST)
-        l->entry->correct = (uint64_t)params[0];
+        leave_predictions(a, l, false, N_TRAIN + N_VAL, (uint64_t)params[0]);
     else
-        l->entry->correct = l->entry->counted * (spec->epoch == 1 ? 8 : 3) / 10;
+        leave_predictions(a, l, false, N_TRAIN,
+                          (uint64_t)l->entry->n_seeds * (spec->epoch == 1 ? 8 : 3) / 10);
 }
 
 // Whether a batch before this one was taken back from a dead trainer, and nobody has it.

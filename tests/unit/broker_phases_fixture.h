@@ -14,6 +14,7 @@
 #include "common/ipc/hot.h"
 #include "common/ipc/ledger_internal.h"
 #include "common/ipc/seat.h"
+#include "tests/unit/broker_predictions.h"
 
 static struct sl_config config;
 static struct sl_plan plan;
@@ -123,6 +124,7 @@ static inline void make_arena(void)
     must(sl_arena_create(t.fd, &spec, &t.arena));
     uv_loop_init(&t.loop);
     phases_setup.plan = plan;
+    phases_setup.judged = sl_measure_choose(config.evaluate.metric, &dataset);
     must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
     sl_phases_start(&t.phases);
 }
@@ -159,6 +161,7 @@ static inline void sample_one(void)
         must(sl_ledger_publish(&t.arena, &l));
 }
 
+// Of an evaluation the first `correct` vertices of the cell are right.
 static inline void train_one(uint64_t correct)
 {
     struct sl_lease l;
@@ -166,8 +169,7 @@ static inline void train_one(uint64_t correct)
     uint32_t items;
     must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
     sl_phase_range(l.phase, l.cell, &items);
-    l.entry->counted = items;
-    l.entry->correct = correct;
+    leave_predictions(&t.arena, &l, true, 0, correct);
     l.entry->loss = l.entry->weight = items;
     l.entry->hits = l.phase->spec.rank_generation ? 1 : 0;
     must(sl_ledger_complete(&t.arena, &l));

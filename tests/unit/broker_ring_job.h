@@ -6,8 +6,6 @@
 #include "tests/unit/test_data_fixture.h"
 #include "tests/unit/broker_fake_worker.h"
 
-enum { N_NODES = 400, N_TRAIN = 40, N_VAL = 10, N_TEST = 100 };
-
 static char output[1100], bin[1100];
 
 static inline void make_dataset(void)

@@ -144,6 +144,19 @@ START_TEST(an_older_one_has_no_metric)
 }
 END_TEST
 
+// An older version took the first evaluation for the best, whatever its value.
+START_TEST(what_is_no_number_is_no_best)
+{
+    struct sl_checkpoint c;
+    snapshot.best.value = snapshot.best.mark = NAN;
+    write_version(43, 2);
+    must(sl_checkpoint_open(dir, "000000000043", &c));
+    ck_assert(!c.best.has);
+    ck_assert_uint_eq(c.best.waited, 0);
+    sl_checkpoint_close(&c);
+}
+END_TEST
+
 START_TEST(counters_are_the_batches_trained)
 {
     struct sl_safetensors_file f;
@@ -663,6 +676,7 @@ int main(void)
     tcase_set_timeout(c, 30);
     tcase_add_test(c, what_is_written_comes_back);
     tcase_add_test(c, an_older_one_has_no_metric);
+    tcase_add_test(c, what_is_no_number_is_no_best);
     tcase_add_test(c, counters_are_the_batches_trained);
     tcase_add_test(c, nothing_but_the_beginning_may_be_there);
     tcase_add_test(c, the_newest_are_kept);

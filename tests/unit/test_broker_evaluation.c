@@ -1,4 +1,5 @@
 // What an evaluation decides: the best parameters, the gate behind it, whether training goes on.
+#include "common/data/prediction.h"
 #include "tests/unit/broker_phases_fixture.h"
 
 START_TEST(the_best_parameters_are_those_that_were_evaluated)
@@ -222,8 +223,6 @@ START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
     ck_assert_int_eq(t.epochs, 1);
     ck_assert(!gated(next));
     ck_assert_double_eq(t.last.on_val.value[SL_MEASURE_ACCURACY], 0.8);
-    ck_assert_double_eq(t.last.on_val.value[SL_MEASURE_MICRO_F1],
-                        1); // of predictions and labels: 0
 }
 END_TEST
 
@@ -236,6 +235,52 @@ START_TEST(the_loss_may_be_what_is_judged)
     epoch_with(9); // the loss is the same
     ck_assert_uint_eq(t.phases.best.epoch, 0);
     ck_assert_double_eq(t.phases.best.value, 1);
+}
+END_TEST
+
+// ROC-AUC of labels that are all 0.
+START_TEST(a_metric_that_is_not_defined_has_no_best)
+{
+    stop_early_setup(1);
+    config.evaluate.metric = SL_METRIC_ROC_AUC;
+    dataset.n_classes = 2;
+    make_arena();
+    for (int e = 0; e < 6; e++) {
+        epoch_with(5);
+        ck_assert_int_eq(t.epochs, e + 1);
+        ck_assert(t.last.evaluated && isnan(t.last.on_val.value[SL_MEASURE_ROC_AUC]));
+        ck_assert(!t.phases.best.has && !t.phases.stopped_early);
+        // What would be tested now.
+        ck_assert_float_eq(sl_board_best(&t.arena)[0], (float)(2 * (e + 1)));
+    }
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete && t.phases.has_test);
+}
+END_TEST
+
+static int failed_with;
+
+static void note_error(void *ctx, int rc)
+{
+    failed_with = rc;
+}
+
+START_TEST(outputs_that_are_not_finite_end_the_job)
+{
+    stop_early_setup(0);
+    make_arena();
+    t.phases.setup.events.on_error = note_error;
+    work_through(1);
+    sl_phases_poll(&t.phases);
+    work_through(5); // with a loss that is finite
+    ((uint32_t *)sl_arena_predictions(&t.arena))[3] = (uint32_t)SL_NO_CLASS;
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(failed_with, SL_ENOTFINITE);
+    ck_assert_str_eq(sl_error_message(),
+                     "the validation after epoch 1: the outputs of 1 of 20 labelled vertices are "
+                     "not finite, of parameters that are all finite");
+    ck_assert(!t.phases.best.has);
 }
 END_TEST
 
@@ -271,6 +316,8 @@ int main(void)
     tcase_add_test(c, a_run_that_had_stopped_early_goes_on_with_its_test);
     tcase_add_test(c, an_evaluation_judged_on_the_thread_pool_holds_its_gate);
     tcase_add_test(c, the_loss_may_be_what_is_judged);
+    tcase_add_test(c, a_metric_that_is_not_defined_has_no_best);
+    tcase_add_test(c, outputs_that_are_not_finite_end_the_job);
     tcase_add_test(c, a_gated_test_of_one_phase_opens);
     suite_add_tcase(s, c);
     return run_suite(s);

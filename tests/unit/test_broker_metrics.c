@@ -10,6 +10,7 @@
 
 #include "broker/best.h"
 #include "common/base/bits.h"
+#include "common/data/prediction.h"
 
 enum { ROWS_MAX = 70000 };
 
@@ -32,9 +33,12 @@ static void setup(void)
 static void judge(const struct sl_dataset *ds, uint64_t n, const void *predictions)
 {
     const struct sl_vertex_list list = {n, ids};
-    const struct sl_evaluation_sums sums = {.loss = 3, .weight = 4, .correct = 1, .counted = 2};
+    const struct sl_evaluation_sums sums = {.loss = 3, .weight = 4};
     ck_assert_int_eq(sl_metrics_compute(ds, &list, predictions, &sums, &found), 0);
-    ck_assert_double_eq_tol(found.value[SL_MEASURE_LOSS], 0.75, 1e-15);
+    if (found.not_finite > 0)
+        ck_assert_double_nan(found.value[SL_MEASURE_LOSS]);
+    else
+        ck_assert_double_eq_tol(found.value[SL_MEASURE_LOSS], 0.75, 1e-15);
     for (int m = 0; m < SL_MEASURE_COUNT; m++)
         ck_assert_msg(found.applies[m] == sl_measure_applies(m, ds), "%s", sl_measure_key(m));
 }
@@ -68,9 +72,19 @@ START_TEST(classes_are_as_in_scikit_learn)
     judge(&ds, 1000, predicted);
     expect(SL_MEASURE_MICRO_F1, 0.5988235294117648);
     expect(SL_MEASURE_MACRO_F1, 0.5849855747611746);
-    expect(SL_MEASURE_ACCURACY, 0.5); // what the cells have counted
+    expect(SL_MEASURE_ACCURACY, 0.5988235294117647);
     ck_assert(!found.applies[SL_MEASURE_ROC_AUC]);
     ck_assert(!found.applies[SL_MEASURE_MAE]);
+    ck_assert_uint_eq(found.n_labelled, 850);
+    ck_assert_uint_eq(found.not_finite, 0);
+    // Of no class is right for none, as scikit-learn has class -1; 9 of these are not labelled.
+    for (int i = 0; i < 1000; i += 10)
+        predicted[i] = (uint32_t)SL_NO_CLASS;
+    judge(&ds, 1000, predicted);
+    ck_assert_uint_eq(found.not_finite, 91);
+    expect(SL_MEASURE_ACCURACY, 0.5388235294117647);
+    expect(SL_MEASURE_MICRO_F1, 0.5388235294117647);
+    expect(SL_MEASURE_MACRO_F1, 0.5589301892310837);
 }
 END_TEST
 
@@ -88,6 +102,14 @@ START_TEST(two_classes_have_an_auc_with_ties)
     expect(SL_MEASURE_MICRO_F1, 0.638);
     expect(SL_MEASURE_MACRO_F1, 0.510744695229085);
     expect(SL_MEASURE_ROC_AUC, 0.7218019081182592);
+    // The worst rank there is: one positive is below, 39 negatives are above all others.
+    for (int i = 0; i < 2000; i += 50)
+        score[i] = NAN;
+    judge(&ds, 2000, score);
+    ck_assert_uint_eq(found.not_finite, 40);
+    expect(SL_MEASURE_ACCURACY, 0.624);
+    expect(SL_MEASURE_MACRO_F1, 0.5058746174717913);
+    expect(SL_MEASURE_ROC_AUC, 0.701089314052771);
 }
 END_TEST
 
@@ -114,13 +136,11 @@ END_TEST
 START_TEST(what_is_not_defined_is_not_a_number)
 {
     static const int32_t ones[] = {1, 1, -1}, none[] = {-1, -1, -1};
-    static const float score[] = {1, -1, 2}, bad[] = {1, NAN, 2};
+    static const float score[] = {1, -1, 2};
     struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = ones};
     judge(&ds, 3, score);
     expect(SL_MEASURE_ROC_AUC, NAN);      // no negatives
     expect(SL_MEASURE_MACRO_F1, 1.0 / 3); // of 2/3 and 0
-    judge(&ds, 3, bad);
-    expect(SL_MEASURE_ROC_AUC, NAN);
     ds.label = none;
     judge(&ds, 3, score);
     expect(SL_MEASURE_MICRO_F1, NAN);
@@ -140,7 +160,7 @@ START_TEST(a_list_picks_its_vertices)
     ck_assert_int_eq(sl_metrics_compute(&ds, &list, predicted, &sums, &found), 0);
     expect(SL_MEASURE_MACRO_F1, 1);
     expect(SL_MEASURE_LOSS, NAN);
-    expect(SL_MEASURE_ACCURACY, NAN);
+    expect(SL_MEASURE_ACCURACY, 1);
 }
 END_TEST
 
@@ -174,11 +194,17 @@ START_TEST(labels_are_as_in_scikit_learn)
     expect(SL_MEASURE_MICRO_F1, 0.4551409854742239);
     expect(SL_MEASURE_MACRO_F1, 0.43366476775297835);
     expect(SL_MEASURE_ROC_AUC, 0.7195775429367381);
-    expect(SL_MEASURE_ACCURACY, 0.5);
-    logit[17][5] = NAN;
+    expect(SL_MEASURE_ACCURACY, 0.6102281988590057);
+    // One output that is not finite makes all of its row wrong, and the worst of each rank.
+    logit[17][5] = -INFINITY;
     target[17][5] = 1;
     judge(&ds, L_ROWS, logit);
-    expect(SL_MEASURE_ROC_AUC, NAN);
+    ck_assert_uint_eq(found.not_finite, 1);
+    ck_assert_uint_eq(found.n_labelled, L_ROWS);
+    expect(SL_MEASURE_ACCURACY, 0.6090057049714751);
+    expect(SL_MEASURE_MICRO_F1, 0.4534320706351467);
+    expect(SL_MEASURE_MACRO_F1, 0.4321535495545942);
+    expect(SL_MEASURE_ROC_AUC, 0.7150681726340941);
 }
 END_TEST
 
@@ -215,12 +241,38 @@ START_TEST(numbers_are_as_in_scikit_learn)
     expect(SL_MEASURE_MAE, 0.1235876994810516);
     ck_assert_double_eq_tol(found.value[SL_MEASURE_R2], 0.7590995994490792, 1e-9);
     ck_assert(!found.applies[SL_MEASURE_ACCURACY]);
-    // A column that does not vary is no part of the mean; without any there is none.
-    static const float same[] = {2, 2}, near[] = {2, 3};
+    // Of one target there is no R2.
     ds.n_classes = 1;
-    ds.target = same;
-    judge(&ds, 2, near);
-    expect(SL_MEASURE_MAE, 0.5);
+    ds.target = (const float[]){2};
+    judge(&ds, 1, output);
+    expect(SL_MEASURE_R2, NAN);
+}
+END_TEST
+
+// Column 1 does not vary and is missed, column 2 does not vary and is met: 0 and 1 of R2's mean.
+START_TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
+{
+    static float target[40][4], output[40][4];
+    const double unit = 1.0 / (1 << 24);
+    state = 5;
+    for (int i = 0; i < 160; i++) {
+        double u = (double)take() * unit;
+        target[i / 4][i % 4] = (float)((const double[]){u, 0.1f, 7, 1000 + u})[i % 4];
+    }
+    for (int i = 0; i < 160; i++) {
+        float error = (float)(((double)take() * unit - 0.5) * 0.5);
+        output[i / 4][i % 4] = target[i / 4][i % 4] + (i % 4 == 2 ? 0 : error);
+    }
+    const struct sl_dataset ds = {
+        .task = SL_TASK_REGRESSION, .n_classes = 4, .target_dtype = SL_DTYPE_F32, .target = target};
+    judge(&ds, 40, output);
+    ck_assert_double_eq_tol(found.value[SL_MEASURE_R2], 0.6074197168508523, 1e-9);
+    expect(SL_MEASURE_MAE, 0.09755517477169634);
+    // What is not finite is no error that can be summed up.
+    output[11][2] = INFINITY;
+    judge(&ds, 40, output);
+    ck_assert_uint_eq(found.not_finite, 1);
+    expect(SL_MEASURE_MAE, NAN);
     expect(SL_MEASURE_R2, NAN);
 }
 END_TEST
@@ -364,16 +416,25 @@ START_TEST(small_steps_are_progress_once_they_add_up)
 }
 END_TEST
 
-START_TEST(no_number_is_worse_than_any)
+START_TEST(what_is_no_number_is_no_evaluation)
 {
     memset(&best, 0, sizeof best);
-    ck_assert(feed(SL_MEASURE_LOSS, 0, 0, NAN)); // there must be something to test
-    ck_assert(!feed(SL_MEASURE_LOSS, 0, 1, NAN));
-    ck_assert_uint_eq(best.waited, 1);
-    ck_assert(feed(SL_MEASURE_LOSS, 0, 2, 5));
+    for (uint32_t epoch = 0; epoch < 9; epoch++)
+        ck_assert(!feed(SL_MEASURE_ROC_AUC, 0, epoch, NAN));
+    ck_assert(!best.has && !sl_best_is_stale(&best, 1));
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 9, 5));
+    ck_assert(!feed(SL_MEASURE_LOSS, 0, 10, NAN));
     ck_assert_uint_eq(best.waited, 0);
-    ck_assert(!feed(SL_MEASURE_LOSS, 0, 3, NAN));
-    ck_assert_uint_eq(best.epoch, 2);
+    ck_assert_uint_eq(best.epoch, 9);
+}
+END_TEST
+
+START_TEST(what_is_unknown_is_said_so)
+{
+    char text[SL_MEASURE_TEXT];
+    ck_assert_str_eq(sl_measure_text(0.89554, text), "0.8955");
+    ck_assert_str_eq(sl_measure_text(1.5e25, text), "1.5e+25");
+    ck_assert_str_eq(sl_measure_text(NAN, text), "unknown");
 }
 END_TEST
 
@@ -390,6 +451,7 @@ int main(void)
     tcase_add_test(t, labels_are_as_in_scikit_learn);
     tcase_add_test(t, integer_labels_have_a_sign_for_unlabelled);
     tcase_add_test(t, numbers_are_as_in_scikit_learn);
+    tcase_add_test(t, columns_that_do_not_vary_are_as_in_scikit_learn);
     tcase_add_test(t, many_are_judged_on_the_thread_pool);
     tcase_add_test(t, the_usual_measure_is_the_tasks);
     tcase_add_test(t, accuracy_gives_way_where_a_class_is_rare);
@@ -397,7 +459,8 @@ int main(void)
     tcase_add_test(t, of_equals_the_first_is_the_best);
     tcase_add_test(t, less_loss_is_better);
     tcase_add_test(t, small_steps_are_progress_once_they_add_up);
-    tcase_add_test(t, no_number_is_worse_than_any);
+    tcase_add_test(t, what_is_no_number_is_no_evaluation);
+    tcase_add_test(t, what_is_unknown_is_said_so);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

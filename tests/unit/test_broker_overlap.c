@@ -22,8 +22,8 @@ static void evaluate_one_layer(uint64_t correct)
         must(sl_ledger_claim_beside(&t.arena, 3, SL_OCCUPATION_ASIDE, 1, &l));
         ck_assert_uint_eq(l.seq, look.seq);
         ck_assert_uint_eq(l.phase->spec.params, SL_PARAMS_PINNED);
-        l.entry->counted = l.entry->weight = 20;
-        l.entry->correct = correct;
+        l.entry->weight = 20;
+        leave_predictions(&t.arena, &l, true, 0, correct);
         must(sl_ledger_complete(&t.arena, &l));
     }
     sl_phases_poll(&t.phases);

@@ -5,6 +5,7 @@
 
 #include "broker/snapshot.h"
 #include "common/ipc/board.h"
+#include "tests/unit/broker_predictions.h"
 
 static struct sl_config config;
 static struct sl_plan plan;
@@ -126,14 +127,9 @@ static void work_one(bool apply)
     l.entry->n_input = 2;
     must(sl_ledger_publish(&t.arena, &l));
     must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
-    uint64_t first = sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
+    sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
     // An evaluation is right about one vertex more in each epoch.
-    uint32_t *predicted = sl_arena_predictions(&t.arena);
-    for (uint64_t i = first; l.phase->spec.kind == SL_PHASE_EVAL && i < first + l.entry->n_seeds;
-         i++)
-        predicted[i] = (uint32_t)((i + (i > l.phase->spec.epoch)) % 3);
-    l.entry->counted = l.entry->n_seeds;
-    l.entry->correct = l.phase->spec.epoch + 1;
+    leave_predictions(&t.arena, &l, false, 0, l.phase->spec.epoch + 1);
     l.entry->weight = l.entry->n_seeds;
     l.entry->loss = l.phase->spec.epoch * 7 + l.cell;
     must(sl_ledger_complete(&t.arena, &l));
@@ -369,8 +365,7 @@ static void evaluate(const struct sl_lease *l)
                           : spec->params == SL_PARAMS_BEST
                               ? sl_board_best(&t.arena)
                               : sl_board_params(&t.arena, sl_board_version(&t.arena));
-    l->entry->counted = 100;
-    l->entry->correct = (uint64_t)params[0];
+    leave_predictions(&t.arena, l, false, 0, (uint64_t)params[0]);
 }
 
 // One cell of either lane, that of the side first or last.

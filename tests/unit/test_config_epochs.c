@@ -23,7 +23,7 @@ static int parse(const char *text)
 static void settle(const char *text, uint64_t updates)
 {
     ck_assert_msg(parse(text) == SL_OK, "%s: %s", text, sl_error_message());
-    ck_assert_ptr_eq(sl_config_settle_epochs(&config, updates, note), note);
+    ck_assert_ptr_eq(sl_config_settle_epochs(&config, updates, true, note), note);
     ck_assert(!config.epochs_auto && !config.early_stopping.patience_auto);
 }
 
@@ -86,6 +86,16 @@ START_TEST(patience_may_be_given_alone)
     expect(100, 1);
     settle(JOB(", \"evaluate\": {\"every\": 0}"), 5);
     expect(100, 0);
+}
+END_TEST
+
+// Where no evaluation can be better than another there is nothing to wait for.
+START_TEST(patience_wants_a_best_evaluation)
+{
+    ck_assert_int_eq(parse(JOB("")), SL_OK);
+    sl_config_settle_epochs(&config, 5, false, note);
+    expect(100, 0);
+    ck_assert_ptr_null(strstr(note, "fewer once"));
 }
 END_TEST
 
@@ -194,6 +204,7 @@ int main(void)
     tcase_add_test(t, epochs_follow_from_their_updates);
     tcase_add_test(t, a_number_is_left_as_it_is);
     tcase_add_test(t, patience_may_be_given_alone);
+    tcase_add_test(t, patience_wants_a_best_evaluation);
     tcase_add_test(t, other_keys_ask_for_epochs);
     tcase_add_test(t, auto_stays_until_it_is_settled);
     tcase_add_test(t, a_default_goes_with_the_kind_of_model);

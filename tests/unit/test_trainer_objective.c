@@ -3,6 +3,7 @@
 #include <check.h>
 
 #include "common/base/error.h"
+#include "common/data/prediction.h"
 #include "tests/unit/trainer_fixture.h"
 #include "tests/unit/trainer_naive.h"
 #include "trainer/objective.h"
@@ -180,6 +181,30 @@ START_TEST(predictions_by_task)
 }
 END_TEST
 
+// Wherever in a row a number is not finite, the row is of no class.
+START_TEST(what_is_not_finite_is_of_no_class)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    uint32_t word;
+    for (uint32_t n = 1; n <= 40; n++)
+        for (uint32_t at = 0; at < n; at++)
+            for (int i = 0; i < 3; i++) {
+                const struct sl_objective o = {.task = SL_TASK_MULTICLASS, .n_outputs = n};
+                float row[40] = {5, -3e38f};
+                sl_objective_predict(&o, row, 1, &word);
+                ck_assert_int_eq(sl_prediction_class(word, n), 0);
+                row[at] = bad[i];
+                sl_objective_predict(&o, row, 1, &word);
+                ck_assert_int_eq(sl_prediction_class(word, n), SL_NO_CLASS);
+                ck_assert(!sl_outputs_are_finite(row, n));
+            }
+    // Two that are finite, however far from one another, have a class.
+    const struct sl_objective two = {.task = SL_TASK_MULTICLASS, .n_outputs = 2};
+    sl_objective_predict(&two, (const float[]){-3e38f, 3e38f}, 1, &word);
+    ck_assert_int_eq(sl_prediction_class(word, 2), 1);
+}
+END_TEST
+
 // ---- losses -------------------------------------------------------------------------------------
 
 static const struct {
@@ -335,6 +360,7 @@ int main(void)
     tcase_add_test(tc, balanced_labels_weigh_their_positives);
     tcase_add_test(tc, numbers_have_no_classes_to_weigh);
     tcase_add_test(tc, predictions_by_task);
+    tcase_add_test(tc, what_is_not_finite_is_of_no_class);
     tcase_add_loop_test(tc, gradients_through_a_whole_model, 0, (int)SL_COUNT_OF(cases));
     tcase_add_loop_test(tc, losses_of_vertices_are_those_of_their_block, 0,
                         (int)SL_COUNT_OF(cases));

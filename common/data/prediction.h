@@ -1,0 +1,36 @@
+/*
+ * prediction.h - what a model's outputs for a vertex say: one rule for evaluations, `sluice
+ * predict` and the scores of its files.
+ *
+ * A row of outputs of which one is not finite says nothing: it has no class, no label and no
+ * number. Whoever judges it finds it right for nothing, and counts it.
+ *
+ * An evaluation leaves words for each vertex (sl_dataset_predict_words), and so much that nobody
+ * has to see the outputs again:
+ *
+ *   multiclass   the class, SL_NO_CLASS for none; of two classes the difference of their outputs
+ *                (float), which ROC-AUC ranks by, NaN for none
+ *   others       the outputs (float)
+ */
+#ifndef SL_COMMON_DATA_PREDICTION_H
+#define SL_COMMON_DATA_PREDICTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+
+enum { SL_NO_CLASS = -1 };
+
+bool sl_outputs_are_finite(const float *row, uint32_t n);
+// Of a multi-class task. Ties go to the lowest class, as in softmax_xent.
+int32_t sl_outputs_class(const float *row, uint32_t n);
+
+// A row of n outputs as words.
+void sl_prediction_write(enum sl_task task, const float *row, uint32_t n, uint32_t *words);
+// The class from the word of n classes; SL_NO_CLASS.
+int32_t sl_prediction_class(uint32_t word, uint32_t n);
+// The difference from the word of two classes; NaN for none.
+float sl_prediction_margin(uint32_t word);
+
+#endif

@@ -1,0 +1,208 @@
+// By what a job is judged: metrics that the labels do not define, keys that want other vertices.
+#include "broker/judging.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { TRAIN_N = 4, VAL_N = 3, TEST_N = 2 };
+
+static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+// Of the training vertices, of the validation's and of the test's.
+static const int32_t classes[] = {0, 1, 0, 1, 0, 1, 0, 1, 0};
+static struct sl_dataset ds;
+static struct sl_config config;
+static struct sl_judging found;
+
+static void setup(void)
+{
+    ds = (struct sl_dataset){.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = classes};
+    ds.split[SL_SPLIT_TRAIN] = (struct sl_vertex_list){TRAIN_N, ids};
+    ds.split[SL_SPLIT_VAL] = (struct sl_vertex_list){VAL_N, ids + TRAIN_N};
+    ds.split[SL_SPLIT_TEST] = (struct sl_vertex_list){TEST_N, ids + TRAIN_N + VAL_N};
+    memset(&config, 0, sizeof config);
+    strcpy(config.dataset, "data/x");
+    config.evaluate.every = 1;
+    config.evaluate.full = true;
+}
+
+static void find(void)
+{
+    ck_assert_msg(sl_judging_check(&config, &ds) == SL_OK, "%s", sl_error_message());
+    ck_assert_int_eq(sl_judging_find(&found, &config, &ds), SL_OK);
+}
+
+// The validation is not defined, for that reason; the test is.
+static void expect_undefined(const char *metric, const char *why)
+{
+    char wanted[256];
+    find();
+    snprintf(wanted, sizeof wanted, "the validation's %s is not defined: %s: no epoch is the best",
+             metric, why);
+    ck_assert(!found.finds_best);
+    ck_assert_msg(strstr(found.warning[SL_SPLIT_VAL], wanted), "no '%s' in: %s", wanted,
+                  found.warning[SL_SPLIT_VAL]);
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
+}
+
+static void expect_defined(enum sl_metric metric)
+{
+    config.evaluate.metric = metric;
+    find();
+    ck_assert(found.finds_best);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        ck_assert_str_eq(found.warning[s], "");
+}
+
+START_TEST(roc_auc_wants_two_classes)
+{
+    static const int32_t ones[] = {0, 1, 0, 1, 1, -1, 1, 0, 1};
+    expect_defined(SL_METRIC_ROC_AUC);
+    ds.label = ones;
+    expect_defined(SL_METRIC_ACCURACY);
+    config.evaluate.metric = SL_METRIC_ROC_AUC;
+    expect_undefined("ROC-AUC", "all of its labelled vertices are of class 1");
+    // Of the test it is no reason to have no best.
+    ds.split[SL_SPLIT_TEST] = ds.split[SL_SPLIT_VAL];
+    ds.split[SL_SPLIT_VAL] = ds.split[SL_SPLIT_TRAIN];
+    find();
+    ck_assert(found.finds_best);
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST],
+                     "the test's ROC-AUC is not defined: all of its labelled vertices are of class "
+                     "1: the results do not have it");
+    config.evaluate.test = SL_TEST_NEVER;
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
+}
+END_TEST
+
+START_TEST(every_metric_wants_labels)
+{
+    static const int32_t none[] = {0, 1, 0, 1, -1, -1, -1, 1, 0};
+    ds.label = none;
+    expect_undefined("accuracy", "none of its 3 vertices is labelled");
+    config.evaluate.metric = SL_METRIC_LOSS;
+    expect_undefined("loss", "none of its 3 vertices is labelled");
+}
+END_TEST
+
+START_TEST(a_loss_wants_weights)
+{
+    static const int32_t ones[] = {0, 0, 0, 0, 1, 1, 1, 0, 0};
+    ds.label = ones;
+    expect_defined(SL_METRIC_LOSS);
+    config.loss.class_weights = SL_CLASS_WEIGHTS_BALANCED; // class 1 does not occur in training
+    expect_undefined("loss", "loss.class_weights gives the classes of all its vertices weight 0");
+    expect_defined(SL_METRIC_ACCURACY);
+}
+END_TEST
+
+// Label 0 is of all, label 1 of none, of label 2 one vertex knows nothing.
+START_TEST(of_several_labels_one_that_differs_is_enough)
+{
+    float target[9][3] = {{0}};
+    for (int v = TRAIN_N; v < TRAIN_N + VAL_N; v++) {
+        target[v][0] = 1;
+        target[v][2] = v == TRAIN_N ? NAN : 0;
+    }
+    target[TRAIN_N + VAL_N][1] = 1; // of the test
+    ds = (struct sl_dataset){.task = SL_TASK_MULTILABEL,
+                             .n_classes = 3,
+                             .target = target,
+                             .target_dtype = SL_DTYPE_F32,
+                             .split = {ds.split[0], ds.split[1], ds.split[2]}};
+    config.evaluate.metric = SL_METRIC_ROC_AUC;
+    expect_undefined("ROC-AUC", "no label is one that some of its vertices have and others have "
+                                "not");
+    target[TRAIN_N + 1][2] = 1;
+    expect_defined(SL_METRIC_ROC_AUC);
+}
+END_TEST
+
+START_TEST(without_validation_there_is_no_best)
+{
+    ds.split[SL_SPLIT_VAL].n = 0;
+    find();
+    ck_assert(!found.finds_best);
+    ck_assert_str_eq(found.warning[SL_SPLIT_VAL], "");
+}
+END_TEST
+
+// A job, the vertices that there are, and the key that is refused; NULL: none.
+struct given {
+    uint32_t patience, every;
+    double min_delta;
+    enum sl_metric metric;
+    int test; // evaluate.test
+    bool val, tests;
+    const char *key, *lacks;
+};
+
+static const struct given cases[] = {
+    {5, 3, 0.1, SL_METRIC_LOSS, SL_TEST_FINAL, true, true, NULL, NULL},
+    {0, 1, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, false, NULL, NULL}, // defaults are silent
+    {0, 0, 0, SL_METRIC_AUTO, SL_TEST_NEVER, false, false, NULL, NULL}, // and so is what is off
+    {5, 1, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.patience: found 5",
+     "val"},
+    {0, 1, 0.1, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.min_delta: found 0.1",
+     "val"},
+    {0, 1, 0, SL_METRIC_LOSS, SL_TEST_FINAL, false, true, "evaluate.metric: found \"loss\"", "val"},
+    {0, 3, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "evaluate.every: found 3", "val"},
+    // Tests of each epoch go by both.
+    {0, 3, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, NULL, NULL},
+    {2, 3, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, "early_stopping.patience: found 2", "val"},
+    {0, 1, 0, SL_METRIC_AUTO, SL_TEST_EACH, true, false, "evaluate.test: found \"each\"", "test"},
+};
+
+START_TEST(keys_that_cannot_act_are_refused)
+{
+    char lacks[64];
+    for (size_t i = 0; i < SL_COUNT_OF(cases); i++) {
+        const struct given *c = &cases[i];
+        setup();
+        config.early_stopping.patience = c->patience;
+        config.early_stopping.min_delta = c->min_delta;
+        config.evaluate.every = c->every;
+        config.evaluate.metric = c->metric;
+        config.evaluate.test = c->test;
+        ds.split[SL_SPLIT_VAL].n *= c->val;
+        ds.split[SL_SPLIT_TEST].n *= c->tests;
+        int rc = sl_judging_check(&config, &ds);
+        if (!c->key) {
+            ck_assert_msg(rc == SL_OK, "case %zu: %s", i, sl_error_message());
+            continue;
+        }
+        snprintf(lacks, sizeof lacks, "take it out, or add %s_idx.npy", c->lacks);
+        ck_assert_int_eq(rc, SL_EINVAL);
+        ck_assert_msg(strncmp(sl_error_message(), c->key, strlen(c->key)) == 0, "case %zu: %s", i,
+                      sl_error_message());
+        ck_assert_msg(strstr(sl_error_message(), "data set 'data/x', which has no ") &&
+                          strstr(sl_error_message(), lacks),
+                      "case %zu: %s", i, sl_error_message());
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker judging");
+    TCase *t = tcase_create("judging");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, roc_auc_wants_two_classes);
+    tcase_add_test(t, every_metric_wants_labels);
+    tcase_add_test(t, a_loss_wants_weights);
+    tcase_add_test(t, of_several_labels_one_that_differs_is_enough);
+    tcase_add_test(t, without_validation_there_is_no_best);
+    tcase_add_test(t, keys_that_cannot_act_are_refused);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
