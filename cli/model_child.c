@@ -18,6 +18,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/base/open_file.h"
 #include "common/ipc/assignment.h"
 #include "config/config.h"
@@ -63,7 +64,7 @@ int sl_model_child_job(const char *path, const char *dataset, char **json)
             cJSON_AddStringToObject(job, "dataset", dataset);
         }
         free(text);
-        text = cJSON_Print(job);
+        text = sl_json_pages(job);
     }
     cJSON_Delete(job);
     // What is no job is refused by the parser, in its words.

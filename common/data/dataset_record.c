@@ -29,6 +29,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
@@ -151,7 +152,7 @@ static char *format_record(const struct sl_dataset *ds, const struct sl_dataset_
         cJSON_AddItemToArray(files, file);
     }
     // Where memory ran out above, the text lacks something and equals no record.
-    char *text = cJSON_Print(json);
+    char *text = sl_json_pages(json);
     cJSON_Delete(json);
     return text;
 }
