@@ -117,14 +117,13 @@ int sl_import_fail_at(const struct sl_import *im, const char *found, const char 
                    im->line, sl_line_excerpt(found, text, sizeof text), wanted);
 }
 
-int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight)
+int sl_import_scan_weight(const struct sl_import *im, const char **p, double *weight)
 {
-    double x;
-    const char *end = sl_line_scan_real(*p, &x);
-    if (!end || (!sl_line_is_gap(*end) && *end != '\n') || !(x >= 0) || !isfinite((float)x))
+    const char *end = sl_line_scan_real(*p, weight);
+    if (!end || (!sl_line_is_gap(*end) && *end != '\n') || !(*weight >= 0) ||
+        !isfinite((float)*weight))
         return sl_import_fail_at(
             im, *p, "a weight from 0 in the third column (--no-weights reads only two columns)");
-    *weight = (float)x;
     *p = end;
     return SL_OK;
 }
@@ -160,6 +159,11 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
                      sl_units_grouped(a, im->csc.n_duplicates), sl_duplicate_rules[im->duplicates]);
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
                  in->weighted ? ", with weights" : "");
+    if (in->n_underflows)
+        sl_table_row(t,
+                     "weights lost|%s became 0, for float32 holds nothing below 1.4e-45 (sampling "
+                     "by weight never takes such an edge: scale the weights)",
+                     sl_units_grouped(a, in->n_underflows));
     sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
                  sl_units_grouped(b, im->csc.n_isolated));
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
@@ -185,6 +189,8 @@ static int write_metadata(const struct sl_import *im)
     cJSON_AddBoolToObject(source, "dedup", keeps_once(im));
     if (keeps_once(im) && im->intake.weighted)
         cJSON_AddStringToObject(source, "duplicates", sl_duplicate_rules[im->duplicates]);
+    if (im->intake.n_underflows)
+        cJSON_AddNumberToObject(source, "weights_lost", (double)im->intake.n_underflows);
     if (im->remove_self_loops)
         cJSON_AddBoolToObject(source, "self_loops_removed", true);
     if (im->add_self_loops)

@@ -124,7 +124,7 @@ int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *
 int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted);
 
 // An edge's weight, from 0, moves *p behind it; SL_EFORMAT.
-int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight);
+int sl_import_scan_weight(const struct sl_import *im, const char **p, double *weight);
 
 static inline const char *sl_import_next_line(const char *p)
 {

@@ -94,7 +94,7 @@ static int parse_line(struct sl_import *im, struct edgelist *e, const char **lin
 {
     const char *p = *line;
     uint32_t source = 0, destination = 0;
-    float weight = 0;
+    double weight = 0;
     SL_TRY(scan_id(im, e, &p, &source));
     p = sl_line_skip_gap(p);
     SL_TRY(scan_id(im, e, &p, &destination));

@@ -136,7 +136,7 @@ static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
 {
     const char *p = *line;
     uint64_t row = 0, column = 0;
-    float weight = 0;
+    double weight = 0;
     if (im->intake.n_read == m->n_entries)
         return sl_import_fail_at(im, p, "the end of the file, after as many entries as it says");
     SL_TRY(scan_number(im, &p, m->n_nodes, &row));
