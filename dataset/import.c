@@ -10,6 +10,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"
@@ -200,7 +201,7 @@ static int write_metadata(const struct sl_import *im)
     if (im->split) {
         cJSON_AddItemToObject(source, "split_shares",
                               cJSON_CreateDoubleArray(im->split_share, SL_SPLIT_COUNT));
-        cJSON_AddNumberToObject(source, "split_seed", (double)im->seed);
+        sl_json_put_whole(source, "split_seed", im->seed);
     }
     if (im->format->describe)
         im->format->describe(im, im->context, source);

@@ -1,7 +1,9 @@
 #include "common/base/json_print.h"
 
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,13 @@ void sl_number_text(double value, char out[SL_NUMBER_TEXT_BYTES])
         *at = '.';
         memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
     }
+}
+
+void sl_json_put_whole(cJSON *object, const char *key, uint64_t value)
+{
+    char text[SL_NUMBER_TEXT_BYTES];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    cJSON_AddRawToObject(object, key, text);
 }
 
 // Numbers become texts that cJSON hands on as they are. False: no memory.

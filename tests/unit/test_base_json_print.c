@@ -129,6 +129,19 @@ START_TEST(all_but_numbers_is_as_cjson_has_it)
 }
 END_TEST
 
+START_TEST(all_bits_of_a_whole_number_are_printed)
+{
+    cJSON *tree = cJSON_CreateObject();
+    sl_json_put_whole(tree, "most", UINT64_MAX);
+    sl_json_put_whole(tree, "none", 0);
+    sl_json_put_whole(tree, "seed", (UINT64_C(1) << 53) + 1);
+    char *line = sl_json_line(tree);
+    ck_assert_str_eq(line, "{\"most\":18446744073709551615,\"none\":0,\"seed\":9007199254740993}");
+    free(line);
+    cJSON_Delete(tree);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base_json_print");
@@ -137,6 +150,7 @@ int main(void)
                         (int)(sizeof kinds / sizeof *kinds));
     tcase_add_test(t, numbers_are_as_short_as_they_can_be);
     tcase_add_test(t, all_but_numbers_is_as_cjson_has_it);
+    tcase_add_test(t, all_bits_of_a_whole_number_are_printed);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -162,9 +162,8 @@ static int listen_at(const char *name)
     return fd;
 }
 
-// It has knocked where nobody speaks to it.
-// A ROUTER does not hear the second one of a name, and says nothing: names are libzmq's, another one
-// for each start, so it does not matter whether the broker has seen the end of the one before.
+// A ROUTER does not hear the second one of a name, and says nothing: names are libzmq's, another
+// one for each start, so it does not matter whether the broker has seen the end of the one before.
 START_TEST(who_is_started_again_is_heard)
 {
     enum { STARTS = 8 };
@@ -189,6 +188,7 @@ START_TEST(who_is_started_again_is_heard)
 }
 END_TEST
 
+// It has knocked where nobody speaks to it.
 START_TEST(a_worker_may_come_before_the_broker)
 {
     char name[128], t[SL_BUS_KEY_TEXT];

@@ -69,8 +69,8 @@ START_TEST(of_equal_numbers_the_first_are_taken)
 }
 END_TEST
 
-// Copies of an edge have one number: together the chance of an edge that is there once, which is not
-// what khop gives them.
+// Copies of an edge have one number: together the chance of an edge that is there once, which is
+// not what khop gives them.
 START_TEST(copies_of_an_edge_have_the_chance_of_one)
 {
     enum { BATCHES = 4000 };
