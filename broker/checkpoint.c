@@ -16,6 +16,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/json_print.h"
 #include "common/data/atomic_file.h"
 
 enum { PATH_BYTES = 4608, STATE_BYTES_MAX = 1 << 30, HASH_CHUNK = 1 << 20 };
@@ -292,13 +293,13 @@ static int add_file(cJSON *state, const char *folder, const char *name)
 static int write_state(cJSON *state, const char *folder)
 {
     char path[PATH_BYTES], hex[SL_SHA256_HEX_BYTES];
-    char *bare = cJSON_PrintUnformatted(state);
+    char *bare = sl_json_line(state);
     if (!bare)
         return sl_fail(SL_ENOMEM, "checkpoint: no memory for its state");
     hash_text(bare, hex);
     free(bare);
     cJSON_AddStringToObject(state, "sha256", hex);
-    char *text = cJSON_Print(state);
+    char *text = sl_json_pages(state);
     if (!text)
         return sl_fail(SL_ENOMEM, "checkpoint: no memory for its state");
     int rc = sl_atomic_file_write(join(path, folder, state_file), text, strlen(text));
@@ -477,7 +478,7 @@ static int check_state(const struct sl_checkpoint *c)
                        state_file, schema ? "\"" : "", schema ? schema : "none", schema ? "\"" : "",
                        SL_CHECKPOINT_SCHEMA);
     cJSON *sum = cJSON_DetachItemFromObjectCaseSensitive(c->state, "sha256");
-    char *bare = cJSON_PrintUnformatted(c->state);
+    char *bare = sl_json_line(c->state);
     if (bare)
         hash_text(bare, hex);
     bool same = bare && cJSON_IsString(sum) && strcmp(sum->valuestring, hex) == 0;

@@ -14,6 +14,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 
 // Of a message that holds at most SL_BUS_MESSAGE_MAX; the rest leaves room for everything else.
 enum {
@@ -31,7 +32,7 @@ static uint32_t add_newest(struct sl_json_writer *w, const char *key, const cJSO
     char **texts = n ? calloc(n, sizeof *texts) : NULL;
     const cJSON *e = list && list->child ? list->child->prev : NULL; // the last one
     for (size_t bytes = 0; texts && kept < n; e = e->prev, kept++) {
-        texts[kept] = cJSON_PrintUnformatted(e);
+        texts[kept] = sl_json_line(e);
         bytes += texts[kept] ? strlen(texts[kept]) : bytes_max + 1;
         if (bytes > bytes_max) {
             free(texts[kept]);

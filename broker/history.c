@@ -4,13 +4,14 @@
 #include <stdlib.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/text/text.h"
 
 char *sl_history_write(const struct sl_report *r)
 {
     cJSON *history = cJSON_CreateObject();
     sl_fields_write(&sl_report_kept, r, history);
-    char *text = cJSON_PrintUnformatted(history);
+    char *text = sl_json_line(history);
     cJSON_Delete(history);
     return text;
 }
@@ -50,7 +51,7 @@ char *sl_history_metrics(const cJSON *history)
     struct sl_text all = {0};
     cJSON_ArrayForEach(epoch, cJSON_GetObjectItemCaseSensitive(history, "epochs"))
     {
-        char *line = cJSON_PrintUnformatted(epoch);
+        char *line = sl_json_line(epoch);
         all.failed = all.failed || !line;
         sl_text_printf(&all, "%s\n", line ? line : "");
         free(line);

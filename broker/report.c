@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "common/base/failpoint.h"
+#include "common/base/json_print.h"
 #include "common/data/atomic_file.h"
 #include "common/text/json.h"
 
@@ -144,7 +145,7 @@ char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f)
     if (f->tested)
         cJSON_ReplaceItemInObjectCaseSensitive(entry, "test", evaluation_tree(&f->on_test));
     add_to_sums(r, &e);
-    return cJSON_PrintUnformatted(entry);
+    return sl_json_line(entry);
 }
 
 // --- the whole -----------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.total_seconds = sl_report_seconds_before(r->resumes) + t.wall_seconds;
     cJSON *report = cJSON_CreateObject();
     sl_fields_write(&sl_report_fields, &t, report);
-    char *text = cJSON_Print(report);
+    char *text = sl_json_pages(report);
     cJSON *made[] = {report,       t.config,      t.devices, t.cache.trainers,
                      t.store.held, t.store.links, t.test};
     for (size_t i = 0; i < SL_COUNT_OF(made); i++)

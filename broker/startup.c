@@ -172,6 +172,23 @@ static int open_dataset(struct sl_job *job)
     return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
 }
 
+// For who samples by weight an edge of weight 0 is none.
+static void tell_weightless(struct sl_job *job)
+{
+    const struct sl_dataset *ds = &job->dataset;
+    char none[SL_UNITS_BYTES], all[SL_UNITS_BYTES], vertices[SL_UNITS_BYTES];
+    if (!(sl_sampler_flags[job->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT) ||
+        ds->weightless_edges == 0)
+        return;
+    sl_joblog_announce(
+        &job->log,
+        "sampling by weight: %s of %s edges have weight 0: they are none for this job, "
+        "in training, evaluation and predictions; vertices with in-edges of weight "
+        "0 alone: %s",
+        sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
+        sl_units_grouped(vertices, ds->weightless_vertices));
+}
+
 static int write_config(struct sl_job *job)
 {
     free(job->config_json);
@@ -696,6 +713,7 @@ static int begin(struct sl_job *job)
     SL_TRY(make_rundir(job));
     SL_TRY(open_files(job));
     tell_abandoned(job);
+    tell_weightless(job);
     return SL_OK;
 }
 

@@ -13,6 +13,7 @@
 
 #include "broker/tfevent.pb-c.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 
 enum {
     SCALARS_MAX = 32,
@@ -303,7 +304,7 @@ static void add_settings(struct settings *s, const char *path, const cJSON *obje
             value->bool_value = cJSON_IsTrue(item);
         } else if (cJSON_IsArray(item) && s->n < SETTINGS_MAX) {
             const size_t at = s->n;
-            s->texts[at] = cJSON_PrintUnformatted(item);
+            s->texts[at] = sl_json_line(item);
             add_word(s, path, item->string, s->texts[at]);
         }
     }

@@ -45,7 +45,6 @@ struct inspection {
     uint32_t n_bins;
     uint64_t min_degree, max_degree;
     double min_weight, mean_weight, max_weight; // where edges have weights
-    uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
     struct sl_overlaps overlaps;               // of a data set that says that there may be some
@@ -69,7 +68,6 @@ static void count_degrees(struct inspection *in)
             in->n_bins = b + 1;
 }
 
-// Sampling by weight finds no neighbours of a vertex whose edges all weigh nothing.
 static void count_weights(struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
@@ -85,7 +83,6 @@ static void count_weights(struct inspection *in)
             in->max_weight = SL_MAX(in->max_weight, w);
             of_vertex += w;
         }
-        in->n_weightless += of_vertex == 0 && sl_dataset_degree(ds, v) > 0;
         sum += of_vertex;
     }
     in->mean_weight = sum / (double)ds->n_edges;
@@ -180,9 +177,12 @@ static void print_overview(const struct inspection *in)
     sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),
                  ds->edge_weight ? ", with weights" : "");
     if (ds->edge_weight)
-        sl_table_row(&t, "weights|min %g, mean %.4g, max %g, %s vertices whose edges weigh nothing",
+        sl_table_row(&t,
+                     "weights|min %g, mean %.4g, max %g, %s vertices whose edges weigh nothing, %s "
+                     "edges of weight 0",
                      in->min_weight, in->mean_weight, in->max_weight,
-                     sl_units_grouped(a, in->n_weightless));
+                     sl_units_grouped(a, ds->weightless_vertices),
+                     sl_units_grouped(b, ds->weightless_edges));
     sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s vertices without",
                  sl_units_grouped(a, in->min_degree), mean_degree(in),
                  sl_units_grouped(b, in->max_degree),
@@ -310,7 +310,8 @@ static cJSON *to_json(const struct inspection *in)
         cJSON_AddNumberToObject(weights, "min", in->min_weight);
         cJSON_AddNumberToObject(weights, "mean", in->mean_weight);
         cJSON_AddNumberToObject(weights, "max", in->max_weight);
-        cJSON_AddNumberToObject(weights, "weightless_vertices", (double)in->n_weightless);
+        cJSON_AddNumberToObject(weights, "weightless_edges", (double)ds->weightless_edges);
+        cJSON_AddNumberToObject(weights, "weightless_vertices", (double)ds->weightless_vertices);
     }
     cJSON *degree = cJSON_AddObjectToObject(root, "in_degree");
     cJSON_AddNumberToObject(degree, "min", (double)in->min_degree);

@@ -18,6 +18,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/base/open_file.h"
 #include "common/ipc/assignment.h"
 #include "config/config.h"
@@ -63,7 +64,7 @@ int sl_model_child_fit(const char *text, const char *origin, const char *dataset
             cJSON_DeleteItemFromObjectCaseSensitive(job, "dataset");
             cJSON_AddStringToObject(job, "dataset", dataset);
         }
-        fit = cJSON_Print(job);
+        fit = sl_json_pages(job);
         text = fit;
     }
     cJSON_Delete(job);

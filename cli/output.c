@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/text/json.h"
 
 const char *const sl_output_names[] = {"text", "json", NULL};
@@ -31,12 +32,12 @@ static int print_tree(cJSON *tree, char *text, const char *what)
 
 int sl_output_json_line(cJSON *tree, const char *what)
 {
-    return print_tree(tree, cJSON_PrintUnformatted(tree), what);
+    return print_tree(tree, sl_json_line(tree), what);
 }
 
 int sl_output_json_pages(cJSON *tree, const char *what)
 {
-    return print_tree(tree, cJSON_Print(tree), what);
+    return print_tree(tree, sl_json_pages(tree), what);
 }
 
 void sl_answer_print(enum sl_output output, const char *job, const char *id, const char *state,

@@ -18,6 +18,7 @@
 #include "cli/session.h"
 #include "broker/page/page.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/data/atomic_file.h"
 #include "common/text/json.h"
 
@@ -74,7 +75,7 @@ static int print_json(const char *run, const cJSON *described)
     char *text = NULL;
     int rc = sl_account_report_text(run, &text);
     if (rc == SL_ENOENT) {
-        text = cJSON_Print(cJSON_GetObjectItemCaseSensitive(described, "report"));
+        text = sl_json_pages(cJSON_GetObjectItemCaseSensitive(described, "report"));
         rc = text ? SL_OK : sl_fail(SL_ENOMEM, "report: no memory");
     }
     if (rc == SL_OK)
@@ -88,7 +89,7 @@ static char *make_page(const cJSON *described, const struct sl_read_report *read
 {
     struct sl_text account = {0};
     sl_report_page_write(&account, described, read);
-    char *words = sl_text_take(&account), *json = cJSON_PrintUnformatted(described);
+    char *words = sl_text_take(&account), *json = sl_json_line(described);
     char *page = words && json ? sl_page_standalone(words, json) : NULL;
     free(words);
     free(json);

@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/text/json.h"
 
 enum {
@@ -50,7 +51,7 @@ static char *job_to_send(const struct sl_job_check *check)
     cJSON *job = cJSON_Parse(check->config_json);
     cJSON_ReplaceItemInObjectCaseSensitive(
         job, "devices", cJSON_CreateString(check->config.devices_cpu ? "cpu" : "auto"));
-    char *text = job ? cJSON_PrintUnformatted(job) : NULL;
+    char *text = job ? sl_json_line(job) : NULL;
     cJSON_Delete(job);
     return text;
 }

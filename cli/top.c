@@ -27,6 +27,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 
 enum {
@@ -161,7 +162,7 @@ static int ask_list(struct watch *w)
     cJSON *list;
     w->listed_ns = sl_now_ns();
     SL_TRY(sl_job_list(&w->where, &list));
-    char *json = cJSON_PrintUnformatted(list);
+    char *json = sl_json_line(list);
     int rc = json ? sl_top_on_jobs(w->model, json) : sl_fail(SL_ENOMEM, "top: no memory");
     cJSON_Delete(list);
     free(json);

@@ -13,6 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "config/keys_internal.h"
 
 enum { DIFFERENCES_NAMED = 4 };
@@ -31,8 +32,8 @@ static void note(struct sl_config_differences *d, const char *path, const cJSON 
     if (d->n++ >= DIFFERENCES_NAMED)
         return;
     d->n_named++;
-    char *a = found ? cJSON_PrintUnformatted(found) : NULL;
-    char *b = had ? cJSON_PrintUnformatted(had) : NULL;
+    char *a = found ? sl_json_line(found) : NULL;
+    char *b = had ? sl_json_line(had) : NULL;
     snprintf(d->text + n, sizeof d->text - n, "%s%s: found %.64s, the run has %.64s", n ? "; " : "",
              path, a ? a : "nothing", b ? b : "nothing");
     cJSON_free(a);
@@ -116,7 +117,7 @@ static cJSON *complete(const cJSON *had, const cJSON *config)
 {
     cJSON *job = with_changes("", had, config), *whole = NULL;
     struct sl_config *resolved = malloc(sizeof *resolved);
-    char *text = job ? cJSON_PrintUnformatted(job) : NULL;
+    char *text = job ? sl_json_line(job) : NULL;
     if (text && resolved &&
         sl_config_parse(text, strlen(text), "the checkpoint's job", resolved) == SL_OK) {
         char *resolved_text = sl_config_to_json(resolved);

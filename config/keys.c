@@ -216,9 +216,11 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind), FIXED,
      .words = sl_sampler_words, .fallback = "\"khop\"",
      .doc = "How neighbours are drawn, hop by hop: khop uniformly and without replacement, "
-            "weighted by edge_weight.npy and without replacement, walk by short random walks "
+            "weighted by edge_weight.npy and without replacement (an edge of weight 0 is none, for "
+            "evaluation and predictions too), walk by short random walks "
             "(PinSAGE), labor as khop but so that the vertices of a hop share neighbours where "
-            "they can: fewer distinct ones a batch (LABOR)."},
+            "they can: fewer distinct ones a batch (LABOR); an edge that the graph has several "
+            "times is as likely to be taken as one that it has once."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
      FIXED,
      .min = 1, .max = 65535,

@@ -13,6 +13,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "common/text/synonyms.h"
@@ -24,7 +25,7 @@ enum { WANTED_BYTES = 320, ADVICE_BYTES = 256 };
 
 void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES])
 {
-    char quoted[SL_TEXT_QUOTE_BYTES], number[SL_TEXT_NUMBER_BYTES];
+    char quoted[SL_TEXT_QUOTE_BYTES], number[SL_NUMBER_TEXT_BYTES];
     if (cJSON_IsString(item)) {
         sl_text_quote(item->valuestring, quoted);
         snprintf(out, SL_PARSE_FOUND_BYTES, "string %s", quoted);
@@ -32,12 +33,12 @@ void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES])
         snprintf(out, SL_PARSE_FOUND_BYTES, "a number beyond %s1.8e308",
                  item->valuedouble < 0 ? "-" : "");
     } else if (cJSON_IsNumber(item)) {
-        sl_text_number(item->valuedouble, number);
+        sl_number_text(item->valuedouble, number);
         snprintf(out, SL_PARSE_FOUND_BYTES, "number %s", number);
     } else if (cJSON_IsBool(item)) {
         snprintf(out, SL_PARSE_FOUND_BYTES, "boolean %s", cJSON_IsTrue(item) ? "true" : "false");
     } else if (cJSON_IsArray(item) || cJSON_IsObject(item)) {
-        char *text = cJSON_PrintUnformatted(item);
+        char *text = sl_json_line(item);
         sl_text_excerpt(text ? text : "", quoted);
         free(text);
         snprintf(out, SL_PARSE_FOUND_BYTES, "%s %s", cJSON_IsArray(item) ? "list" : "object",
@@ -50,9 +51,9 @@ void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES])
 // "a whole number from 1 to 8", "a number above 0 and at most 1000".
 static void wanted_number(const struct sl_key *key, const char *what, char *out, size_t bytes)
 {
-    char min[SL_TEXT_NUMBER_BYTES], max[SL_TEXT_NUMBER_BYTES];
-    sl_text_number(key->min, min);
-    sl_text_number(key->max, max);
+    char min[SL_NUMBER_TEXT_BYTES], max[SL_NUMBER_TEXT_BYTES];
+    sl_number_text(key->min, min);
+    sl_number_text(key->max, max);
     if (!key->above_min && !key->below_max)
         snprintf(out, bytes, "%s from %s to %s", what, min, max);
     else

@@ -1,8 +1,8 @@
 /*
  * write.c - a configuration as JSON, from the same rows that read it.
  *
- * cJSON prints doubles with a tolerance and integers through int, so numbers are written here,
- * each as the shortest text that reads back as itself.
+ * A list of devices stands in lines of its own, so text is written here and no tree; numbers are
+ * the shortest text that reads back as themselves (common/base/json_print.h).
  */
 #include "config/config.h"
 

@@ -125,10 +125,10 @@ static int fail_vertex(const struct sl_array_reader *r, uint64_t element, int64_
 }
 
 // The weight of edge i of the batch, which is edge `first` + i of the source; 0 without weights.
-static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, float *out)
+static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, double *out)
 {
-    *out = l->w ? (float)l->weight[i] : 0;
-    if (!l->w || (l->weight[i] >= 0 && isfinite(*out)))
+    *out = l->w ? l->weight[i] : 0;
+    if (*out >= 0 && isfinite((float)*out))
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "import %s: element %" PRIu64
@@ -140,7 +140,7 @@ static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, float *
 static int put_edge(struct sl_import *im, const struct lanes *l, uint64_t i, uint64_t first,
                     uint64_t n_nodes)
 {
-    float weight;
+    double weight;
     SL_TRY(get_weight(l, i, first, &weight));
     if ((uint64_t)l->x[i] >= n_nodes)
         return fail_vertex(l->a, first + i, l->x[i], n_nodes);
@@ -312,7 +312,7 @@ static int put_row(struct sl_import *im, struct rows *r, uint64_t n, bool by_col
         if ((uint64_t)l->y[i] >= n_nodes)
             return fail_vertex(l->b, r->first + i, l->y[i], n_nodes);
         uint32_t other = (uint32_t)l->y[i];
-        float weight;
+        double weight;
         SL_TRY(get_weight(l, i, r->first, &weight));
         SL_TRY(sl_edge_intake_put(&im->intake, by_columns ? other : row, by_columns ? row : other,
                                   weight));

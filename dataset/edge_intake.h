@@ -29,6 +29,7 @@ struct sl_edge_intake {
     uint64_t n_read;       // edges of the source
     uint64_t n_self_loops; // of them, kept or not
     uint64_t n_reversed;   // reverse edges added
+    uint64_t n_underflows; // edges of the source whose positive weight is 0 as float32
     uint32_t max_id;
 
     int lane; // the next
@@ -40,20 +41,22 @@ struct sl_edge_intake {
 int sl_edge_intake_flush(struct sl_edge_intake *in);
 
 static inline int sl_edge_intake_put(struct sl_edge_intake *in, uint32_t source,
-                                     uint32_t destination, float weight)
+                                     uint32_t destination, double weight)
 {
+    const float stored = fabsf((float)weight); // -0 is none of the marks below
     uint32_t larger = source > destination ? source : destination;
     bool loop = source == destination;
     in->n_read++;
     in->n_self_loops += loop;
+    in->n_underflows += weight > 0 && stored == 0;
     in->max_id = larger > in->max_id ? larger : in->max_id;
     if (loop && in->drop_self_loops)
         return 0;
     in->keys[in->n] = sl_edge_key(source, destination);
-    in->weights[in->n++] = fabsf(weight); // -0 is none of the marks below
+    in->weights[in->n++] = stored;
     if (in->both_ways && (!loop || in->twin_loops)) {
         in->keys[in->n] = sl_edge_key(destination, source);
-        in->weights[in->n++] = SL_EDGE_REVERSE(fabsf(weight));
+        in->weights[in->n++] = SL_EDGE_REVERSE(stored);
         in->n_reversed++;
     }
     return in->n > SL_INTAKE_BATCH - 2 ? sl_edge_intake_flush(in) : 0;

@@ -19,6 +19,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "dataset/edge_sort.h"
 #include "dataset/metadata.h"
 #include "common/base/threads.h"
@@ -160,10 +161,8 @@ static int write_metadata(const struct sl_generate *run)
     };
     cJSON *root = sl_metadata_to_json(&m);
     cJSON *parameters = cJSON_AddObjectToObject(root, "generator");
-    char text[32];
     cJSON_AddStringToObject(parameters, "kind", run->kind->name);
-    snprintf(text, sizeof text, "%" PRIu64, run->seed);
-    cJSON_AddRawToObject(parameters, "seed", text); // all 64 bits, which a double does not hold
+    sl_json_put_whole(parameters, "seed", run->seed);
     cJSON_AddNumberToObject(parameters, "edges_drawn", (double)g->n_edges);
     cJSON_AddBoolToObject(parameters, "dedup", g->dedup);
     cJSON_AddBoolToObject(parameters, "weights", g->weight != NULL);

@@ -11,6 +11,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/json_print.h"
 #include "common/base/narrow.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
@@ -203,6 +204,11 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
                      ? ", without their weights, which are all 1 (--weights keeps them)"
                  : in->weighted ? ", with weights"
                                 : "");
+    if (in->n_underflows)
+        sl_table_row(t,
+                     "weights lost|%s became 0, for float32 holds nothing below 1.4e-45 (sampling "
+                     "by weight never takes such an edge: scale the weights)",
+                     sl_units_grouped(a, in->n_underflows));
     sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
                  sl_units_grouped(b, im->csc.n_isolated));
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
@@ -228,6 +234,8 @@ static int write_metadata(const struct sl_import *im)
     cJSON_AddBoolToObject(source, "dedup", keeps_once(im));
     if (keeps_once(im) && im->intake.weighted)
         cJSON_AddStringToObject(source, "duplicates", sl_duplicate_rules[im->duplicates]);
+    if (im->intake.n_underflows)
+        cJSON_AddNumberToObject(source, "weights_lost", (double)im->intake.n_underflows);
     if (im->remove_self_loops)
         cJSON_AddBoolToObject(source, "self_loops_removed", true);
     if (im->add_self_loops)
@@ -237,7 +245,7 @@ static int write_metadata(const struct sl_import *im)
     if (im->split) {
         cJSON_AddItemToObject(source, "split_shares",
                               cJSON_CreateDoubleArray(im->split_share, SL_SPLIT_COUNT));
-        cJSON_AddNumberToObject(source, "split_seed", (double)im->seed);
+        sl_json_put_whole(source, "split_seed", im->seed);
     }
     if (im->format->describe)
         im->format->describe(im, im->context, source);

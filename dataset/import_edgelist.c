@@ -215,7 +215,7 @@ static int put_edge(struct sl_import *im, struct edgelist *e, uint64_t source, u
     if (e->bipartite)
         SL_TRY(join_sides(im, e, source, &target));
     if (!e->relabel)
-        return sl_edge_intake_put(&im->intake, (uint32_t)source, (uint32_t)target, (float)weight);
+        return sl_edge_intake_put(&im->intake, (uint32_t)source, (uint32_t)target, weight);
     // The two sides' numbers are different names now.
     char text[2][24];
     const struct sl_field names[2] = {

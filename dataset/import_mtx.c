@@ -152,8 +152,7 @@ static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
     if (*p != '\n' && im->weights)
         return sl_import_fail_at(im, p, im->intake.weighted ? "no fourth column" : "two columns");
     *line = sl_import_next_line(p);
-    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1),
-                              (float)weight);
+    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
 }
 
 static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)

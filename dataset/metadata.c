@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
 
@@ -48,7 +49,7 @@ int sl_metadata_write(const struct sl_staging *st, cJSON *root)
 
 int sl_metadata_save(const char *path, cJSON *root)
 {
-    char *text = root ? cJSON_Print(root) : NULL;
+    char *text = root ? sl_json_pages(root) : NULL;
     cJSON_Delete(root);
     char *line = text ? realloc(text, strlen(text) + 2) : NULL;
     if (!line) {

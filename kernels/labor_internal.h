@@ -19,6 +19,11 @@
  *
  *   { sl_rng_word0(stream, hop, 0), t, batch, epoch }                                  key: seed
  *
+ * So of a row whose edges are all from different vertices each set of k is as likely as any other.
+ * The copies of an edge that the graph has several times have one number: together they are as
+ * likely to come first as an edge that stands once. A number for each copy would need to know which
+ * copy it is, in rows that need not be sorted, and vertices of other rows would share less.
+ *
  * Local ids follow from first appearance, as khop's. Rows of 2^32 - 1 neighbours or more are
  * refused.
  *

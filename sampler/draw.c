@@ -185,8 +185,8 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
     const struct sl_self_loops *loops = &d->topology->self_loops;
     for (uint32_t i = 0; degrees && i < n; i++) {
         uint64_t degree = degree_of(d, i, n);
-        if (loops->has)
-            degree = sl_self_loops_degree(loops, d->nodes[i]);
+        if (loops->has || d->topology->dataset.present)
+            degree = sl_topology_degree(d->topology, d->nodes[i]);
         degrees[i] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
     return degrees != NULL;

@@ -109,10 +109,12 @@ static int prepare(struct program *p)
     SL_TRY(sl_config_take_device(w->told.job, w->told.job_bytes, w->device, w->name, &p->config));
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
+    const bool by_weight = sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(open_device(p));
-    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record,
-                            sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT,
+    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record, by_weight,
                             sl_worker_fd_shared(SL_SHARED_SUMS), sl_kernels_cpu(), threads));
+    if (by_weight && sl_config_wants_degrees(&p->config))
+        SL_TRY(sl_topology_drop_weightless(&p->topology, threads));
     if (sl_config_drops_self_loops(&p->config))
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));

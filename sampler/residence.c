@@ -153,8 +153,7 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
     if (!degrees)
         return sl_fail(SL_ENOMEM, "sampling: no memory for the degrees of %" PRIu64 " vertices", n);
     for (uint64_t v = 0; v < n; v++) {
-        uint64_t degree = t->self_loops.has ? sl_self_loops_degree(&t->self_loops, v)
-                                            : t->view.indptr[v + 1] - t->view.indptr[v];
+        uint64_t degree = sl_topology_degree(t, (uint32_t)v);
         degrees[v] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
     const struct source s = {degrees, bytes, 0, "the degrees", OWN, r->files.degrees};

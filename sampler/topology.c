@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/data/features_kind.h"
+#include "common/data/weightless.h"
 
 static void advise_neighbours(const struct sl_dataset *ds, int advice)
 {
@@ -25,18 +26,12 @@ struct summing {
     const struct sl_kernels *kernels;
 };
 
-// The note says whether all weights are positive.
-static int make_sums(void *ctx, void *data, uint64_t *note)
+static int make_sums(void *ctx, void *data)
 {
     const struct summing *s = ctx;
     const struct sl_dataset *ds = &s->topology->dataset;
-    uint64_t zeros = 0;
     sl_advise(ds->edge_weight, ds->n_edges * sizeof *ds->edge_weight, MADV_SEQUENTIAL);
-    SL_TRY(s->kernels->weight_prefix(&s->topology->view, ds->edge_weight, data));
-    for (uint64_t e = 0; e < ds->n_edges; e++)
-        zeros += ds->edge_weight[e] <= 0.0f;
-    *note = zeros == 0;
-    return SL_OK;
+    return s->kernels->weight_prefix(&s->topology->view, ds->edge_weight, data);
 }
 
 static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *kernels)
@@ -50,7 +45,7 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     if (rc < 0)
         return sl_fail_prefix(rc, "running sums of %s/edge_weight.npy", ds->path);
     t->view.weight_prefix = t->sums.data;
-    t->view.weights_positive = (uint32_t)t->sums.note;
+    t->view.weights_positive = ds->weightless_edges == 0;
     if (t->sums.made_here)
         sl_log_info("sampling: running sums of weights for all samplers, %" PRIu64
                     " MiB in %s pages, made in %.3f s",
@@ -79,6 +74,17 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
     if (rc < 0)
         sl_topology_close(t);
     return rc;
+}
+
+int sl_topology_drop_weightless(struct sl_topology *t, int threads)
+{
+    return sl_weightless_drop(&t->dataset, true, threads);
+}
+
+uint64_t sl_topology_degree(const struct sl_topology *t, uint32_t v)
+{
+    return t->self_loops.has ? sl_self_loops_degree(&t->self_loops, v)
+                             : sl_weightless_degree(&t->dataset, v);
 }
 
 int sl_topology_find_self_loops(struct sl_topology *t, int threads)

@@ -25,6 +25,11 @@ struct sl_topology {
  */
 int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
                      int sums_fd, const struct sl_kernels *kernels, int threads);
+// For a job that samples by weight: from then on degrees are without edges of weight 0. 4 bytes a
+// vertex where the graph has some. SL_ENOMEM.
+int sl_topology_drop_weightless(struct sl_topology *t, int threads);
+// In-degree of v as blocks carry it: without what was looked for before.
+uint64_t sl_topology_degree(const struct sl_topology *t, uint32_t v);
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);
 /*

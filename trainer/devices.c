@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/device/plugin.h"
 
@@ -68,7 +69,7 @@ static char *text_of(const struct sl_gpu_report *report)
     cJSON_AddItemToObject(root, "devices", list);
     for (uint32_t i = 0; i < report->n; i++)
         add_gpu(list, report->n, i, &report->gpu[i]);
-    char *text = cJSON_Print(root);
+    char *text = sl_json_pages(root);
     cJSON_Delete(root);
     return text;
 }

@@ -138,7 +138,7 @@ struct sl_infer_piece {
     // The processor's.
     struct sl_csr_view lists;               // source = all vertices
     const uint32_t *ids;                    // (n_dst) the rows' vertices
-    const uint64_t *indptr;                 // whole graph: in-degrees
+    const struct sl_dataset *graph;         // all of it: in-degrees
     const struct sl_self_loops *self_loops; // of the graph (common/data/self_loops.h); NULL: none
     // (n_edges) how much each neighbour counts, or NULL: all the same. What stands there for the
     // vertex itself is not looked at.

@@ -32,6 +32,7 @@
 
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
+#include "common/data/weightless.h"
 #include "trainer/kept_rows.h"
 
 enum { BIAS, LIN_WEIGHT, N_TENSORS };
@@ -104,7 +105,7 @@ static uint64_t in_degree(const struct sl_layer *layer, const struct sl_infer_pi
                           uint64_t v)
 {
     return own_loop(layer) && piece->self_loops ? sl_self_loops_degree(piece->self_loops, v)
-                                                : piece->indptr[v + 1] - piece->indptr[v];
+                                                : sl_weightless_degree(piece->graph, v);
 }
 
 // c of vertex v in the whole graph.
@@ -114,7 +115,7 @@ static float column_scale(const struct sl_layer *layer, const struct sl_infer_pi
     if (layer->options->degrees == SL_DEGREES_GRAPH)
         return inverse_root(in_degree(layer, piece, v) + own_loop(layer));
     uint64_t loops =
-        piece->indptr[v + 1] - piece->indptr[v] - sl_self_loops_degree(piece->self_loops, v);
+        sl_weightless_degree(piece->graph, v) - sl_self_loops_degree(piece->self_loops, v);
     return inverse_root(piece->self_loops->out_degree[v] + (own_loop(layer) ? 1 : loops));
 }
 

@@ -221,10 +221,9 @@ static int infer_scale(const struct sl_layer_env *env, const struct sl_layer *la
         uint32_t *full = sl_layer_note(env, n_dst * sizeof *full);
         if (!full)
             return SL_ENOMEM;
-        for (uint32_t i = 0; i < n_dst; i++) {
-            const uint64_t *at = piece->indptr + piece->ids[i];
-            full[i] = (uint32_t)SL_MIN(at[1] - at[0], (uint64_t)UINT32_MAX);
-        }
+        for (uint32_t i = 0; i < n_dst; i++)
+            full[i] = (uint32_t)SL_MIN(sl_weightless_degree(piece->graph, piece->ids[i]),
+                                       (uint64_t)UINT32_MAX);
         SL_TRY(sl_layer_upload_words(env, full, n_dst, &degrees));
     }
     return sum_scale(env, &piece->csr, piece->weights, degrees, out);

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/self_loops.h"
+#include "common/data/weightless.h"
 
 // Adding a kind of model: config/model_kinds.h.
 #define KIND(upper, lower) [SL_MODEL_##upper] = &sl_layer_##lower,
@@ -182,9 +183,11 @@ bool sl_model_needs_out_degrees(const struct sl_model *model)
 }
 
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
-                               const struct sl_dataset *ds, int threads,
-                               struct sl_self_loops *loops, struct sl_neighbours *neighbours)
+                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                               struct sl_neighbours *neighbours)
 {
+    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
     if (sl_model_needs_self_loops(model)) {
         SL_TRY(sl_self_loops_find(ds, threads, loops));
         if (sl_model_needs_out_degrees(model))

@@ -108,10 +108,11 @@ bool sl_model_needs_out_degrees(const struct sl_model *model);
 
 // Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
 // over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
-// returned) are filled as needed, and the model points to them. The data set must outlive it.
+// returned) are filled as needed, and the model points to them. The data set must outlive it; of a
+// job that samples by weight it has no edges of weight 0 from then on.
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
-                               const struct sl_dataset *ds, int threads,
-                               struct sl_self_loops *loops, struct sl_neighbours *neighbours);
+                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                               struct sl_neighbours *neighbours);
 
 // Whether layers leave out a hop's edges from a row to itself: they wait for nothing then where the
 // block's loops have been counted (struct sl_block_view).

@@ -4,6 +4,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/weightless.h"
 
 static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
 {
@@ -72,7 +73,9 @@ static int list_neighbours(const struct sl_cutter *c, uint32_t v, uint32_t *ids,
     if (c->neighbours) // the vertex itself is never among them
         return sl_neighbours_draw(c->neighbours, c->layer, v, ids, weights, count);
     copy_neighbours(c->dataset, c->dataset->indptr[v], degree, ids);
-    *count = c->self_edge ? drop_self_loops(ids, (uint32_t)degree, v) : (uint32_t)degree;
+    *count = sl_weightless_strip(c->dataset, v, ids);
+    if (c->self_edge)
+        *count = drop_self_loops(ids, *count, v);
     return SL_OK;
 }
 
@@ -106,7 +109,7 @@ int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint3
                                         .indptr = indptr,
                                         .indices = indices};
     piece->ids = ids;
-    piece->indptr = c->dataset->indptr;
+    piece->graph = c->dataset;
     piece->self_loops = c->self_loops;
     piece->list_weights = weights;
     return SL_OK;

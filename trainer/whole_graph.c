@@ -140,6 +140,7 @@ static void bound_memory(struct walk *w, uint64_t touched)
     give_back(w->jumping.data, w->jumping.bytes);
     give_back(ds->feat, ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype));
     give_back(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
+    give_back(ds->present, ds->n_edges * sizeof *ds->present);
 }
 
 static int tell(struct walk *w, uint32_t layer, uint64_t done, uint64_t total)
@@ -174,7 +175,9 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
     uint64_t written =
         (uint64_t)range->n * sizeof(float) * (layer->d_out + sl_jumping_width(&g->model->jumping));
     uint64_t read = sl_resident_has(&g->model->resident, io->x, io->x_tag) ? 0 : edges * row;
-    return SL_MIN(read, all) + edges * sl_dtype_bytes(ds->indices_dtype) + written;
+    const uint64_t an_edge =
+        sl_dtype_bytes(ds->indices_dtype) + (ds->present ? sizeof *ds->present : 0);
+    return SL_MIN(read, all) + edges * an_edge + written;
 }
 
 // ---- which rows ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "broker/account.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/text/json.h"
 
 enum { MESSAGE_SPARE_BYTES = 64 << 10 };
@@ -108,12 +109,12 @@ static char *describe(const struct request *r)
     set(j, "started", r->of.started > 0 ? cJSON_CreateNumber(r->of.started) : cJSON_CreateNull());
     if (!cJSON_HasObjectItem(j, "config"))
         set(j, "config", cJSON_Parse(r->of.config_json));
-    char *text = cJSON_PrintUnformatted(j);
+    char *text = sl_json_line(j);
     // The epochs are in the report as well.
     if (text && strlen(text) > SL_BUS_MESSAGE_MAX - MESSAGE_SPARE_BYTES) {
         free(text);
         set(j, "epochs", cJSON_CreateArray());
-        text = cJSON_PrintUnformatted(j);
+        text = sl_json_line(j);
     }
     cJSON_Delete(j);
     return text;

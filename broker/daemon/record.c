@@ -14,6 +14,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
@@ -82,7 +83,7 @@ int sl_record_write(const char *dir, const struct sl_entry *e)
 {
     char path[RECORD_PATH_BYTES];
     cJSON *j = to_json(e);
-    char *text = cJSON_Print(j);
+    char *text = sl_json_pages(j);
     cJSON_Delete(j);
     if (!text)
         return sl_fail(SL_ENOMEM, "no memory for the record of job %s", e->id);

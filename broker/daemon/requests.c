@@ -28,6 +28,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 
@@ -70,7 +71,7 @@ static void refuse_scale(struct sl_daemon *d, const struct sl_bus_peer *peer, co
     cJSON_AddNullToObject(j, "to");
     cJSON_AddArrayToObject(j, "steps");
     cJSON_AddStringToObject(j, "message", message);
-    char *text = cJSON_PrintUnformatted(j);
+    char *text = sl_json_line(j);
     cJSON_Delete(j);
     done.message = (char *)message; // only read
     if (text)
@@ -103,7 +104,7 @@ static void answer_entry(struct sl_daemon *d, const struct sl_bus_peer *peer,
                          const struct sl_entry *e, const char *message)
 {
     cJSON *j = sl_entry_json(&d->registry, e, d->state_dir);
-    char *text = cJSON_PrintUnformatted(j);
+    char *text = sl_json_line(j);
     cJSON_Delete(j);
     sl_daemon_answer(d, peer, SL_OK, message, text);
     free(text);
@@ -241,7 +242,7 @@ static void on_list(struct sl_daemon *d, const struct sl_bus_peer *peer)
     for (uint32_t i = 0; i < d->registry.n; i++)
         cJSON_AddItemToArray(jobs,
                              sl_entry_json(&d->registry, d->registry.entries[i], d->state_dir));
-    char *text = cJSON_PrintUnformatted(j);
+    char *text = sl_json_line(j);
     cJSON_Delete(j);
     sl_daemon_answer(d, peer, text ? SL_OK : SL_ENOMEM, text ? "" : "no memory for the list", text);
     free(text);

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/utf8.h"
 
@@ -65,7 +66,7 @@ void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
     Sl__Control__JobState state = SL__CONTROL__JOB_STATE__INIT;
     Sl__Control__Envelope body = SL_ENVELOPE(JOB_STATE, job_state, &state);
     cJSON *j = sl_entry_json(&d->registry, e, d->state_dir);
-    char *text = cJSON_PrintUnformatted(j);
+    char *text = sl_json_line(j);
     cJSON_Delete(j);
     if (!text)
         return;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/base/json_print.h"
 #include "common/base/version.h"
 #include "common/schema/stats.h"
 #include "common/text/json.h"
@@ -205,14 +206,14 @@ static void put_histogram(const struct writer *w, const struct sl_store_job *job
     const cJSON *histogram = sl_json_at(all, stage), *counts = sl_json_at(histogram, "counts");
     const cJSON *bound = bounds ? bounds->child : NULL;
     double sum = sl_json_number(histogram, "sum"), count = 0;
-    char le[SL_TEXT_NUMBER_BYTES];
+    char le[SL_NUMBER_TEXT_BYTES];
     if (!cJSON_IsArray(counts) || isnan(sum))
         return;
     for (const cJSON *c = counts->child; c; c = c->next) {
         count += c->valuedouble;
         if (!c->next || !bound || !cJSON_IsNumber(bound))
             continue; // the last one is +Inf and comes below
-        sl_text_number(bound->valuedouble, le);
+        sl_number_text(bound->valuedouble, le);
         bound = bound->next;
         put_sample(w, "sluice_stage_duration_seconds_bucket", job, count, "stage", stage, "le", le);
     }

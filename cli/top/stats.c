@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/text/json.h"
 
 // --- values --------------------------------------------------------------------------------------
@@ -186,13 +187,13 @@ int sl_top_describe_parse(const char *json, void (*on_event)(void *arg, const ch
     SL_TRY(open_line(json, "sluice.describe/1", &root));
     cJSON_ArrayForEach(item, sl_json_at(root, "events"))
     {
-        char *line = cJSON_PrintUnformatted(item);
+        char *line = sl_json_line(item);
         if (line)
             on_event(arg, line);
         cJSON_free(line);
     }
     if (cJSON_IsObject(sl_json_at(root, "stats")))
-        *stats = cJSON_PrintUnformatted(sl_json_at(root, "stats"));
+        *stats = sl_json_line(sl_json_at(root, "stats"));
     cJSON_Delete(root);
     return SL_OK;
 }

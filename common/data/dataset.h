@@ -43,6 +43,9 @@ struct sl_dataset {
     enum sl_dtype indices_dtype; // I32, U32, I64 or U64
 
     const float *edge_weight; // (n_edges) or NULL
+    // Where edges of weight 0 are none (weightless.h): an edge is there if this is above 0.
+    const float *present;           // (n_edges); NULL: all are there
+    const uint32_t *present_degree; // (n_nodes) edges that are there, or NULL: not counted
 
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
@@ -63,6 +66,8 @@ struct sl_dataset {
 
     // Found by validation (or remembered from it).
     uint64_t max_degree;
+    uint64_t weightless_edges;    // of weight 0
+    uint64_t weightless_vertices; // that have in-edges, all of weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over the data: no record of an earlier pass was used

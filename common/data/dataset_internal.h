@@ -65,7 +65,7 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
 
 // What a pass has found: as in struct sl_dataset.
 struct sl_dataset_facts {
-    uint64_t max_degree, loop_free, feat_checked;
+    uint64_t max_degree, loop_free, feat_checked, weightless_edges, weightless_vertices;
 };
 
 // A record, read: the files as they were, and what was found in them.

@@ -16,6 +16,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/open_file.h"
 #include "common/base/utf8.h"
 #include "common/data/dataset_internal.h"
@@ -88,7 +89,7 @@ static int get_count(const cJSON *json, const char *path, const char *key, bool 
         return sl_fail(SL_EFORMAT, "%s: has no \"%s\": add it, as in %s", path, key, EXAMPLE);
     double x = item->valuedouble;
     if (!cJSON_IsNumber(item) || !(x >= 0) || x != floor(x)) {
-        char *found = cJSON_PrintUnformatted(item);
+        char *found = sl_json_line(item);
         int rc =
             sl_fail(SL_EFORMAT, "%s: \"%s\" is %.60s, wanted a whole number that is not negative",
                     path, key, found ? found : "?");
@@ -139,7 +140,7 @@ static int get_splits(const cJSON *json, const char *path, struct sl_dataset *ds
     ds->may_overlap = word && strcmp(word, "overlap") == 0;
     if (!item || ds->may_overlap || (word && strcmp(word, "disjoint") == 0))
         return SL_OK;
-    char *found = cJSON_PrintUnformatted(item);
+    char *found = sl_json_line(item);
     int rc = sl_fail(SL_EFORMAT,
                      "%s: \"splits\" is %.60s, wanted \"disjoint\", or \"overlap\" where "
                      "train_idx.npy, val_idx.npy and test_idx.npy may share vertices",

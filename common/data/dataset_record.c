@@ -29,12 +29,13 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
 #include "common/data/dataset_internal.h"
 
-enum { RECORD_FORMAT = 4, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
+enum { RECORD_FORMAT = 5, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
 
 // Twice the tick of the slowest usual kernel (HZ = 100).
 static const uint64_t racy_ns = 20000000;
@@ -111,7 +112,8 @@ static bool read_number(const cJSON *from, const char *key, uint64_t *out)
 
 static struct sl_dataset_facts facts_of(const struct sl_dataset *ds)
 {
-    return (struct sl_dataset_facts){ds->max_degree, ds->loop_free, ds->feat_checked};
+    return (struct sl_dataset_facts){ds->max_degree, ds->loop_free, ds->feat_checked,
+                                     ds->weightless_edges, ds->weightless_vertices};
 }
 
 static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *facts)
@@ -119,12 +121,16 @@ static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *fac
     ds->max_degree = facts->max_degree;
     ds->loop_free = facts->loop_free == 1;
     ds->feat_checked = facts->feat_checked;
+    ds->weightless_edges = facts->weightless_edges;
+    ds->weightless_vertices = facts->weightless_vertices;
 }
 
 static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
 {
     return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 &&
-           facts->feat_checked <= sl_dataset_feat_plan(ds, true);
+           facts->feat_checked <= sl_dataset_feat_plan(ds, true) &&
+           facts->weightless_edges <= (ds->edge_weight ? ds->n_edges : 0) &&
+           facts->weightless_vertices <= SL_MIN(facts->weightless_edges, ds->n_nodes);
 }
 
 // Everything that must be equal, as the text of a record.
@@ -140,6 +146,8 @@ static char *format_record(const struct sl_dataset *ds, const struct sl_dataset_
     add_number(json, "max_degree", facts->max_degree);
     add_number(json, "loop_free", facts->loop_free);
     add_number(json, "feat_checked", facts->feat_checked);
+    add_number(json, "weightless_edges", facts->weightless_edges);
+    add_number(json, "weightless_vertices", facts->weightless_vertices);
     cJSON *files = cJSON_AddArrayToObject(json, "files");
     for (uint32_t i = 0; i < n; i++) {
         cJSON *file = cJSON_CreateObject();
@@ -151,7 +159,7 @@ static char *format_record(const struct sl_dataset *ds, const struct sl_dataset_
         cJSON_AddItemToArray(files, file);
     }
     // Where memory ran out above, the text lacks something and equals no record.
-    char *text = cJSON_Print(json);
+    char *text = sl_json_pages(json);
     cJSON_Delete(json);
     return text;
 }
@@ -180,7 +188,9 @@ static bool read_record(struct sl_dataset_known *out)
         !read_number(json, "metadata", &out->metadata) ||
         !read_number(json, "max_degree", &facts->max_degree) ||
         !read_number(json, "loop_free", &facts->loop_free) ||
-        !read_number(json, "feat_checked", &facts->feat_checked))
+        !read_number(json, "feat_checked", &facts->feat_checked) ||
+        !read_number(json, "weightless_edges", &facts->weightless_edges) ||
+        !read_number(json, "weightless_vertices", &facts->weightless_vertices))
         return false;
     cJSON_ArrayForEach(file, cJSON_GetObjectItemCaseSensitive(json, "files"))
     {

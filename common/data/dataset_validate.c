@@ -19,6 +19,7 @@
 #include "common/data/dataset_internal.h"
 #include "common/data/overlap.h"
 #include "common/data/scan.h"
+#include "common/data/weightless.h"
 
 static bool is_signed(enum sl_dtype dtype)
 {
@@ -217,6 +218,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     sl_scan_tell(watch, npy[SL_FILE_INDPTR].file_bytes);
     SL_TRY(validate_indices(ds, threads, watch));
     SL_TRY(validate_weights(ds, threads));
+    sl_weightless_count(ds, threads);
     sl_scan_tell(watch, npy[SL_FILE_EDGE_WEIGHT].file_bytes);
     SL_TRY(validate_features(ds, full, threads, watch));
     SL_TRY(sl_dataset_validate_labels(ds, threads));

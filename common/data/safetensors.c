@@ -10,6 +10,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "common/data/atomic_file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie");
@@ -78,7 +79,7 @@ static int make_header(const struct sl_safetensor *tensors, size_t n_tensors,
         for (size_t i = 0; i < n_tensors && rc == SL_OK; i++)
             if (is_wide(&tensors[i]) == passes[pass])
                 rc = add_tensor(json, &tensors[i], &offset);
-    *text = rc == SL_OK ? cJSON_PrintUnformatted(json) : NULL;
+    *text = rc == SL_OK ? sl_json_line(json) : NULL;
     if (rc == SL_OK && !*text)
         rc = sl_fail(SL_ENOMEM, "out of memory");
     cJSON_Delete(json);

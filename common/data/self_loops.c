@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/base/simd.h"
 #include "common/data/parallel.h"
+#include "common/data/weightless.h"
 
 enum { BLOCK_VERTICES = 4096 };
 
@@ -42,9 +43,20 @@ SL_SIMD(uint64_t, count64, (const uint64_t *list, uint64_t n, uint64_t v), (list
     return hits;
 }
 
+// Self-loops of v, of a graph without its edges of weight 0.
+static uint64_t count_present(const struct sl_dataset *ds, uint64_t v)
+{
+    uint64_t hits = 0;
+    for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+        hits += (sl_dataset_source(ds, e) == v) & (ds->present[e] > 0.0f);
+    return hits;
+}
+
 // Self-loops of v.
 static uint64_t count(const struct sl_dataset *ds, uint64_t v)
 {
+    if (ds->present)
+        return count_present(ds, v);
     uint64_t first = ds->indptr[v], n = sl_dataset_degree(ds, v);
     return sl_dtype_bytes(ds->indices_dtype) == sizeof(uint32_t)
                ? count32((const uint32_t *)ds->indices + first, n, (uint32_t)v)
@@ -91,7 +103,7 @@ static bool visit_out(void *ctx, uint64_t block)
         for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
             uint64_t u =
                 narrow ? ((const uint32_t *)ds->indices)[e] : ((const uint64_t *)ds->indices)[e];
-            if (u != v)
+            if (u != v && (!ds->present || ds->present[e] > 0.0f))
                 atomic_fetch_add_explicit(&p->out_degree[u], 1, memory_order_relaxed);
         }
     return false;
@@ -135,7 +147,7 @@ void sl_self_loops_free(struct sl_self_loops *loops)
 
 uint64_t sl_self_loops_degree(const struct sl_self_loops *loops, uint64_t v)
 {
-    uint64_t degree = sl_dataset_degree(loops->dataset, v);
+    uint64_t degree = sl_weightless_degree(loops->dataset, v);
     if (!loops->has || !(loops->has[v / 64] >> (v & 63) & 1))
         return degree;
     return degree - (loops->n_loops == loops->n_vertices ? 1 : count(loops->dataset, v));

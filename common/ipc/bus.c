@@ -30,8 +30,9 @@
  *
  * The mechanism (none, or CURVE) belongs to a ZeroMQ socket, not to an endpoint: TCP has a ROUTER
  * of its own beside the local one. A peer's id is the socket's number and then libzmq's name for
- * it. An epoll descriptor gathers the sockets' descriptors and a doorbell of our own, that is rung
- * when a receive went away with messages left.
+ * it, another one for each start: no socket names itself (ZMQ_ROUTING_ID), since a ROUTER ignores
+ * the second one of a name in silence. An epoll descriptor gathers the sockets' descriptors and a
+ * doorbell of our own, that is rung when a receive went away with messages left.
  *
  * FAILURE. What is malformed, foreign or too large is dropped, counted and logged (refusal.h),
  * never answered. Another protocol version is answered: who asks learns that it is a matter of

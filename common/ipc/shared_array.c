@@ -19,7 +19,7 @@
 
 // What stands behind the array, in a page of its own.
 struct mark {
-    uint64_t whole, note, huge;
+    uint64_t whole, huge;
     struct sl_event done; // somebody's making of it is over, however it went
 };
 #define WHOLE      UINT64_C(0x656c6f6877206c73)
@@ -90,10 +90,9 @@ static int fill(const struct sl_shared_array_spec *spec, struct sl_shared_array 
     if (mark->whole == WHOLE)
         return SL_OK;
     const uint64_t whole = a->map_bytes & ~(HUGE_BYTES - 1);
-    SL_TRY(spec->make(spec->ctx, a->data, &a->note));
+    SL_TRY(spec->make(spec->ctx, a->data));
     // Makes what is not huge yet so, and says whether all is.
     mark->huge = whole > 0 && madvise(a->data, whole, MADV_COLLAPSE) == 0;
-    mark->note = a->note;
     a->made_here = true;
     __atomic_store_n(&mark->whole, WHOLE, __ATOMIC_RELEASE); // nothing before it is later
     return SL_OK;
@@ -142,7 +141,6 @@ static int open_file(const struct sl_shared_array_spec *spec, int fd, struct sl_
     int rc = await_turn(spec, own, mark);
     if (rc == SL_OK) {
         rc = fill(spec, out, mark);
-        out->note = mark->note;
         out->huge = mark->huge != 0;
         lock(own, F_UNLCK);
         sl_event_signal(&mark->done);

@@ -32,17 +32,16 @@ enum { SL_HUGE_PAGE_BYTES = 2 << 20 };
 struct sl_shared_array {
     void *data; // on a boundary of huge pages, to be read; NULL: none
     uint64_t map_bytes;
-    uint64_t note; // what make() left there beside the array
     bool made_here;
     bool huge; // all whole huge pages of it are
 };
 
-typedef int (*sl_shared_array_make)(void *ctx, void *data, uint64_t *note);
+typedef int (*sl_shared_array_make)(void *ctx, void *data);
 
 struct sl_shared_array_spec {
     int fd; // below 0: memory of this process's own
     uint64_t bytes;
-    sl_shared_array_make make; // writes it, and a number for all beside it
+    sl_shared_array_make make; // writes it
     void *ctx;
     uint32_t wait_seconds;     // for others at most; 0: SL_SHARED_ARRAY_SECONDS
     const _Atomic bool *stops; // ends the wait, or NULL

@@ -39,11 +39,10 @@ static int copy_parts(void *ctx, int thread)
     return SL_OK;
 }
 
-static int make(void *ctx, void *data, uint64_t *note)
+static int make(void *ctx, void *data)
 {
     const struct sl_shared_copy *s = ctx;
     struct copying c = {.copy = s, .to = data};
-    *note = 0;
     if (s->may)
         SL_TRY(s->may(s->ctx, s->bytes));
     return sl_threads_run(s->threads, copy_parts, &c);

@@ -28,6 +28,7 @@ struct sl_row_reader {
     struct sl_row_profile facts;
     const struct sl_row_reads *reads;
     void *state;         // of `reads`
+    int owner;           // the process that opened it
     _Atomic bool direct; // reads go past the page cache
     bool broken;         // the drive fell silent: nothing is read any more
     uint64_t slot_bytes; // of a run's buffer: no run is longer

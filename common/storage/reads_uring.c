@@ -29,6 +29,10 @@ struct state {
     struct slot slot[SL_ROW_DEPTH_MAX];
 };
 
+// The kernel takes no buffer above 1 GiB: each slot is one, as long as a run. (A single row that is
+// longer than that is read without.)
+_Static_assert(SL_ROW_RUN_BYTES <= 1 << 30, "a slot can be registered");
+
 // Registering is for speed alone: what the kernel refuses of it (a limit on locked memory) is left.
 static void register_all(struct sl_row_reader *r, struct state *s)
 {
@@ -54,6 +58,7 @@ static int init_ring(struct io_uring *ring, uint32_t entries)
     const int rc = io_uring_queue_init(entries, ring, 0);
     if (rc < 0)
         return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is refused");
+    io_uring_ring_dontfork(ring); // a child that asked through it would take the parent's answers
     if (ring->features & IORING_FEAT_EXT_ARG)
         return SL_OK;
     io_uring_queue_exit(ring);

@@ -142,6 +142,11 @@ static int deal_runs(struct sl_row_reader *r)
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out)
 {
+    if (r->owner != getpid())
+        return sl_fail(SL_EINVAL,
+                       "%s: its reader was opened by another process (%d): a child that was forked "
+                       "opens one of its own",
+                       r->path[0], r->owner);
     if (r->broken)
         return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path[0]);
     if (n == 0)
@@ -266,6 +271,7 @@ int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_
         close_parts(file);
         return sl_fail(SL_ENOMEM, "%s: no memory to read it", file->part[0].path);
     }
+    r->owner = getpid();
     r->file = *file;
     r->options = *options;
     int rc = named ? prepare(r) : sl_fail(SL_ENOMEM, "no memory for paths");
@@ -324,8 +330,8 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
 
 void sl_row_reader_close(struct sl_row_reader *r)
 {
-    if (!r)
-        return;
+    if (!r || r->owner != getpid())
+        return; // a child has none of the threads, and what it would end is its parent's
     if (r->state)
         r->reads->close(r);
     if (r->broken)

@@ -28,7 +28,8 @@
  * cannot read is asked for twice more; then it is SL_EIO with file and offset. A file that has
  * become shorter is SL_EFORMAT, another one than was mapped SL_ECHANGED. A drive that says nothing
  * for SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then; nor is it after a stop
- * in the middle of a read, whose buffers stay until the process ends.
+ * in the middle of a read, whose buffers stay until the process ends. A child that was forked has
+ * its parent's ring, and what it asks for would come to its parent's buffers: it is refused.
  */
 #ifndef SL_COMMON_STORAGE_ROW_READER_H
 #define SL_COMMON_STORAGE_ROW_READER_H

@@ -1,6 +1,5 @@
 #include "common/text/text.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/base/json_print.h"
 #include "common/base/utf8.h"
 
 enum { FIRST_BYTES = 1024 };
@@ -156,28 +156,10 @@ void sl_text_markup(struct sl_text *t, const char *s)
     }
 }
 
-void sl_text_number(double value, char out[SL_TEXT_NUMBER_BYTES])
-{
-    const char *point = localeconv()->decimal_point;
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, SL_TEXT_NUMBER_BYTES, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
-            break;
-    }
-    // A whole number below 2^53 reads better without an exponent.
-    if (value > -9.1e15 && value < 9.1e15 && value == (double)(long long)value)
-        snprintf(out, SL_TEXT_NUMBER_BYTES, "%.0f", value == 0 ? 0.0 : value);
-    char *at = strcmp(point, ".") == 0 ? NULL : strstr(out, point);
-    if (at) {
-        *at = '.';
-        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
-    }
-}
-
 void sl_text_json_number(struct sl_text *t, double value)
 {
-    char text[SL_TEXT_NUMBER_BYTES] = "null";
+    char text[SL_NUMBER_TEXT_BYTES] = "null";
     if (isfinite(value))
-        sl_text_number(value, text);
+        sl_number_text(value, text);
     sl_text_puts(t, text);
 }

@@ -22,7 +22,7 @@ void sl_text_printf(struct sl_text *t, const char *fmt, ...) __attribute__((form
 
 // As a JSON string, quotes included. Whatever s holds, it is valid: malformed UTF-8 becomes '?'.
 void sl_text_json_string(struct sl_text *t, const char *s);
-// As sl_text_number(); "null" for what JSON has no number for.
+// As sl_number_text(); "null" for what JSON has no number for.
 void sl_text_json_number(struct sl_text *t, double value);
 // As text of HTML or XML, in an element or in an attribute's quotes: < > & " ' are written as
 // references, control characters other than newlines and malformed UTF-8 as '?'.
@@ -33,10 +33,7 @@ void sl_text_clear(struct sl_text *t); // empty again; its memory stays
 char *sl_text_take(struct sl_text *t);
 void sl_text_fini(struct sl_text *t); // safe on a zeroed struct
 
-enum { SL_TEXT_NUMBER_BYTES = 40, SL_TEXT_ESCAPE_BYTES = 8 };
-
-// The shortest decimal text that reads back as `value`, with a point whatever the locale.
-void sl_text_number(double value, char out[SL_TEXT_NUMBER_BYTES]);
+enum { SL_TEXT_ESCAPE_BYTES = 8 };
 
 // A byte as JSON writes it in a string; how many bytes are in out.
 size_t sl_text_escape(unsigned char c, char out[SL_TEXT_ESCAPE_BYTES]);

@@ -6,12 +6,13 @@ scripts/check_pyg.py. Everything else is said in terms of the logits of all vert
 
 import json
 import os
+import re
 import signal
 import struct
 
 import numpy as np
 
-from harness import cases, isa_levels, planted, small_job, timeout, write_dataset
+from harness import cases, fingerprint, isa_levels, planted, small_job, timeout, write_dataset
 from test_bad_input import refused
 
 LARGE = {"n": 20000, "degree": 6}  # more than two pieces of inference
@@ -96,6 +97,56 @@ def reference(kind, dataset, w):
             h = np.maximum(h, 0)
         outputs.append(h)
     return outputs
+
+
+# Self-loops are dropped, degrees counted within the block, sums scaled up to the whole list.
+WITHOUT_WEIGHT = {
+    "gcn": {"model.kind": "gcn"},
+    "gcn-block": {"model.kind": "gcn", "model.degrees": "block"},
+    "gin": {"model.kind": "gin"},
+}
+
+
+@cases(*WITHOUT_WEIGHT)
+def test_edges_of_weight_zero_are_none(box, kind):
+    """Training, evaluation and predictions by weight are those of a graph that never had them."""
+    arrays, random = planted(n=300, seed=3), np.random.default_rng(3)
+    weights = np.where(random.random(len(arrays["indices"])) < 0.4, 0, 0.5).astype(np.float32)
+    degree = np.diff(arrays["indptr"])
+    row = np.repeat(np.arange(len(degree)), degree)
+    weights[row % 17 == 0] = 0
+    loops = arrays["indptr"][:-1][degree > 1][::3]
+    arrays["indices"][loops] = row[loops]
+    there = weights > 0
+    kept = np.bincount(row[there], minlength=len(degree))
+    others = {
+        **arrays,
+        "indptr": np.concatenate([[0], np.cumsum(kept)]),
+        "indices": arrays["indices"][there],
+        "edge_weight": weights[there],
+    }
+    made = []
+    for name, graph in ("whole", {**arrays, "edge_weight": weights}), ("without", others):
+        result, report = box.run(
+            small_job(
+                write_dataset(box.path("data", name), graph),
+                output=box.path(name),
+                digest=True,
+                sampler={"kind": "weighted", "fanout": [-1, 3], "batch_size": 64},
+                **WITHOUT_WEIGHT[kind],
+            )
+        )
+        said = re.search(
+            r"sampling by weight: (\d+) of .* have weight 0.* alone: (\d+)", result.ok().err
+        )
+        logits, _ = rows(box, box.path(name), "--last")
+        made.append((fingerprint(report), report["test_accuracy"], logits.tobytes()))
+        if name == "without":
+            assert not said, result.err
+            continue
+        assert int(said[1]) == (~there).sum(), result.err
+        assert int(said[2]) == ((degree > 0) & (kept == 0)).sum() > 5, result.err
+    assert made[0] == made[1]
 
 
 @cases("gcn", "graphsage")

@@ -15,6 +15,7 @@
 #include "broker/history.h"
 #include "broker/resume.h"
 #include "common/base/error.h"
+#include "common/base/json_print.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { STATE, RECORDS };
@@ -92,10 +93,10 @@ static char *sign(const char *text, size_t n, const void *records, size_t n_reco
     put_file(files, "best.safetensors", "", 0);
     put_file(files, "batches.bin", records, n_records);
     cJSON_DeleteItemFromObjectCaseSensitive(state, "sha256");
-    char *bare = cJSON_PrintUnformatted(state);
+    char *bare = sl_json_line(state);
     put_sum(state, "sha256", bare, strlen(bare));
     free(bare);
-    char *whole = cJSON_Print(state);
+    char *whole = sl_json_pages(state);
     cJSON_Delete(state);
     return whole;
 }

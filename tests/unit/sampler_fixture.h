@@ -14,6 +14,8 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "common/data/dataset_files.h"
+#include "common/data/weightless.h"
 #include "sampler/draw.h"
 
 // In loops: a ck_assert that holds costs a system call.
@@ -99,6 +101,8 @@ static inline struct fixture fixture_graph(uint32_t n)
 
 static inline void fixture_free(struct fixture *f)
 {
+    if (f->topology.dataset.files)
+        free(f->topology.dataset.files->owned[SL_FILE_EDGE_WEIGHT]);
     free(f->indptr);
     free(f->indices);
     free(f->edge_weight);
@@ -106,6 +110,16 @@ static inline void fixture_free(struct fixture *f)
     free(f->label);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         free(f->split[s]);
+}
+
+// For who samples by weight: edges of weight 0 are none.
+static inline void fixture_drop_weightless(struct fixture *f)
+{
+    static struct sl_dataset_files files; // that the degrees are freed with, at the end of the test
+    f->topology.dataset.files = &files;
+    sl_weightless_count(&f->topology.dataset, 2);
+    if (sl_topology_drop_weightless(&f->topology, 2) != SL_OK)
+        abort();
 }
 
 // All kinds of batches.

@@ -210,6 +210,37 @@ START_TEST(weights_follow_their_edges)
 }
 END_TEST
 
+// Positive, but 0 as float32: they are edges of weight 0 then, which is said. Each counts once.
+START_TEST(weights_that_float32_does_not_hold_are_counted)
+{
+    write_text("w.txt", "0 1 1e-46\n2 1 1e-45\n1 0 0\n2 0 3e-100\n");
+    capture_begin();
+    const int rc = RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
+                       in_dir("a"), "--undirected");
+    char *text = capture_end();
+    imported(rc);
+    ck_assert_str_eq(topology("a"), "0<1:0,1:0,2:0 1<0:0,0:0,2:1.4013e-45 2<0:0,1:1.4013e-45 of 3");
+    ck_assert_ptr_nonnull(strstr(text, "weights lost"));
+    ck_assert_ptr_nonnull(strstr(text, " 2 became 0, for float32 holds nothing below 1.4e-45"));
+    free(text);
+}
+END_TEST
+
+// Above 2^53, where a double has not every number.
+START_TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
+{
+    char text[4096] = "";
+    write_text("e.txt", "0 1\n1 2\n2 3\n3 0\n");
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("e.txt"), "--out", in_dir("a"),
+                 "-q", "--split", "0.5,0.25,0.25", "--seed", "9007199254740993"));
+    FILE *f = fopen(in_dir("a/metadata.json"), "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_gt(fread(text, 1, sizeof text - 1, f), 0);
+    fclose(f);
+    ck_assert_ptr_nonnull(strstr(text, "\"split_seed\":\t9007199254740993"));
+}
+END_TEST
+
 // Made of several lines, a reverse edge follows the rule as others do.
 START_TEST(reverse_edges_that_were_made_follow_the_rule)
 {
@@ -669,6 +700,8 @@ int main(void)
     tcase_add_loop_test(t, an_edge_list_is_read, 0, SL_COUNT_OF(edgelists));
     tcase_add_loop_test(t, weights_follow_their_edges, 0, SL_COUNT_OF(weighted));
     tcase_add_test(t, reverse_edges_that_were_made_follow_the_rule);
+    tcase_add_test(t, weights_that_float32_does_not_hold_are_counted);
+    tcase_add_test(t, the_seed_of_a_split_is_kept_to_the_last_bit);
     tcase_add_test(t, a_rule_for_duplicates_has_to_have_some);
     tcase_add_test(t, relabelled_vertices_keep_their_ids_in_a_file);
     tcase_add_test(t, gzip_is_read_as_plain_text_is);

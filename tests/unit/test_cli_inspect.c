@@ -166,6 +166,7 @@ START_TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
     WRITE_F32("edge_weight.npy", 1, 0, 0, 0, -0.0f, 0, 4);
     cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
     ck_assert(number(json, "edge_weights.weightless_vertices") == 2);
+    ck_assert(number(json, "edge_weights.weightless_edges") == 5);
     cJSON_Delete(json);
     capture_begin();
     ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);

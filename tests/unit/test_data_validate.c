@@ -289,6 +289,26 @@ START_TEST(weights_must_be_finite_and_not_negative)
 }
 END_TEST
 
+// A record has the figures, too.
+START_TEST(edges_of_weight_zero_are_counted)
+{
+    WRITE_F32("edge_weight.npy", 1, 0, -0.0f, 0, 0, 1e-40f, 7);
+    for (int i = 0; i < 2; i++) {
+        struct sl_dataset ds;
+        must(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_CACHED, 2, &ds));
+        ck_assert_uint_eq(ds.weightless_edges, 4);
+        ck_assert_uint_eq(ds.weightless_vertices, 1);
+        char *record = sl_dataset_record(&ds);
+        sl_dataset_close(&ds);
+        must(sl_dataset_open_recorded(dir, SL_NEED_TRAINING, record, 2, &ds));
+        ck_assert_uint_eq(ds.weightless_edges, 4);
+        ck_assert_uint_eq(ds.weightless_vertices, 1);
+        sl_dataset_close(&ds);
+        free(record);
+    }
+}
+END_TEST
+
 // ---- features and labels ------------------------------------------------------------------------
 
 START_TEST(features_must_be_finite)
@@ -552,6 +572,7 @@ int main(void)
     tcase_add_test(t, one_vertex_has_fewer_than_2_to_32_neighbours);
     tcase_add_test(t, neighbours_must_be_vertices);
     tcase_add_test(t, weights_must_be_finite_and_not_negative);
+    tcase_add_test(t, edges_of_weight_zero_are_counted);
     tcase_add_test(t, features_must_be_finite);
     tcase_add_test(t, labels_must_be_classes);
     tcase_add_test(t, labels_and_metadata_must_agree);

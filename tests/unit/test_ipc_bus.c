@@ -162,6 +162,32 @@ static int listen_at(const char *name)
     return fd;
 }
 
+// A ROUTER does not hear the second one of a name, and says nothing: names are libzmq's, another
+// one for each start, so it does not matter whether the broker has seen the end of the one before.
+START_TEST(who_is_started_again_is_heard)
+{
+    enum { STARTS = 8 };
+    struct sl_bus *worker[STARTS];
+    struct sl_bus_peer peer[STARTS];
+    for (int i = 0; i < STARTS; i++) {
+        worker[i] = join(NULL);
+        ck_assert_int_eq(send_log(worker[i], NULL, "here I am"), SL_OK);
+        expect_text(broker, &peer[i], "here I am");
+        for (int k = 0; k < i; k++)
+            ck_assert(!sl_bus_same_peer(&peer[i], &peer[k]));
+        ck_assert_int_eq(send_log(broker, &peer[i], "go on"), SL_OK);
+        expect_text(worker[i], NULL, "go on");
+        if (i % 2) // the others stand still, as if they were stopped
+            sl_bus_close(worker[i], 0);
+    }
+    for (int i = 0; i < STARTS; i += 2) {
+        ck_assert_int_eq(send_log(broker, &peer[i], "still there?"), SL_OK);
+        expect_text(worker[i], NULL, "still there?");
+        sl_bus_close(worker[i], 0);
+    }
+}
+END_TEST
+
 // It has knocked where nobody speaks to it.
 START_TEST(a_worker_may_come_before_the_broker)
 {
@@ -816,6 +842,7 @@ int main(void)
     tcase_add_test(t, endpoints_and_keys_differ);
     tcase_add_test(t, a_message_goes_there_and_back);
     tcase_add_test(t, answers_reach_the_peer_that_asked);
+    tcase_add_test(t, who_is_started_again_is_heard);
     tcase_add_test(t, a_worker_may_come_before_the_broker);
     tcase_add_test(t, an_endpoint_has_one_broker);
     tcase_add_test(t, a_bad_endpoint_is_named);

@@ -69,6 +69,31 @@ START_TEST(of_equal_numbers_the_first_are_taken)
 }
 END_TEST
 
+// Copies of an edge have one number: together the chance of an edge that is there once, which is
+// not what khop gives them.
+START_TEST(copies_of_an_edge_have_the_chance_of_one)
+{
+    enum { BATCHES = 4000 };
+    uint32_t degrees[4] = {3}, copies[2] = {0, 0};
+    const enum sl_sampler_kind kinds[] = {SL_SAMPLER_LABOR, SL_SAMPLER_KHOP};
+    struct graph g = graph_of_degrees(4, degrees);
+    for (uint32_t j = 0; j < 3; j++)
+        set_neighbour(&g, j, j < 2 ? 1 : 2);
+    for (int kind = 0; kind < 2; kind++)
+        for (uint32_t batch = 0; batch < BATCHES; batch++) {
+            struct ask ask = ask_for(kinds[kind], _i, &g, 1, 1);
+            ask.key.batch = batch;
+            struct hop h = draw(ask);
+            copies[kind] += neighbour_of(&h, 0, 0) == 1;
+            hop_free(&h);
+        }
+    // Five standard deviations.
+    ck_assert_double_eq_tol(copies[0], BATCHES / 2.0, 5 * sqrt(BATCHES / 4.0));
+    ck_assert_double_eq_tol(copies[1], BATCHES * 2 / 3.0, 5 * sqrt(BATCHES * 2 / 9.0));
+    graph_free(&g);
+}
+END_TEST
+
 struct fair_case {
     uint32_t degree, k;
 };
@@ -162,6 +187,7 @@ int main(void)
     tcase_add_loop_test(c, golden_rows, 0, 4);
     tcase_add_loop_test(c, rows_that_share_neighbours_take_the_same, 0, 2);
     tcase_add_loop_test(c, of_equal_numbers_the_first_are_taken, 0, 2);
+    tcase_add_loop_test(c, copies_of_an_edge_have_the_chance_of_one, 0, 2);
     tcase_add_loop_test(c, every_neighbour_is_as_likely, 0, 2 * (int)SL_COUNT_OF(fair_cases));
     tcase_add_loop_test(c, ref_equals_cpu, 0, 4);
     tcase_add_loop_test(c, capacities_are_kept, 0, 2);

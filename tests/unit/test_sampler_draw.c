@@ -263,6 +263,37 @@ START_TEST(degrees_are_without_self_loops_that_were_looked_for)
 }
 END_TEST
 
+// Those of the graph that a job by weight has: edges of weight 0 are none, self-loops or not.
+START_TEST(degrees_are_without_edges_of_weight_zero)
+{
+    const struct sl_draw_plan plan = {.kind = SL_SAMPLER_WEIGHTED,
+                                      .n_hops = 2,
+                                      .fanout = {-1, 4},
+                                      .stream = SL_RNG_SAMPLE,
+                                      .degrees = true};
+    for (uint32_t v = 0; v < N; v += 3)
+        for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1] && e < fx.indptr[v] + v % 4; e++)
+            fx.indices[e] = (int32_t)v;
+    fixture_drop_weightless(&fx);
+    for (int without_loops = 0; without_loops < 2; without_loops++) {
+        if (without_loops)
+            ck_assert_int_eq(sl_topology_find_self_loops(&fx.topology, 2), SL_OK);
+        struct sl_block *b = fixture_draw(&drawer, &plan, 2, 1, fx.split[SL_SPLIT_TRAIN], 50);
+        uint32_t different = 0;
+        for (uint32_t i = 0; i < b->n_input; i++) {
+            uint32_t v = sl_block_nodes(b)[i], wanted = 0;
+            for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++)
+                wanted += fx.edge_weight[e] > 0 && !(without_loops && (uint32_t)fx.indices[e] == v);
+            EXPECT(sl_view_degrees(sl_block_here(b))[i] == wanted, "degree of %u", v);
+            different += wanted != degree_of(v);
+        }
+        ck_assert_uint_gt(different, 10);
+        free(b);
+    }
+    sl_self_loops_free(&fx.topology.self_loops);
+}
+END_TEST
+
 // In the place of class numbers, and of no influence on what is drawn.
 START_TEST(several_labels_a_seed_are_a_row_of_floats)
 {
@@ -643,6 +674,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, a_block_keeps_what_the_format_promises, 0, n_plans);
     tcase_add_test(c, degrees_are_without_self_loops_that_were_looked_for);
+    tcase_add_test(c, degrees_are_without_edges_of_weight_zero);
     tcase_add_loop_test(c, several_labels_a_seed_are_a_row_of_floats, 0, n_plans);
     tcase_add_loop_test(c, equal_batches_are_equal_bytes, 0, n_plans);
     tcase_add_test(c, other_batches_are_other_blocks);

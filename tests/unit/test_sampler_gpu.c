@@ -392,6 +392,20 @@ START_TEST(degrees_are_without_self_loops_that_were_looked_for)
 }
 END_TEST
 
+START_TEST(degrees_are_without_edges_of_weight_zero)
+{
+    fixture_drop_weightless(&fx);
+    bring(0.6);
+    const struct sl_draw_plan plan = {.kind = SL_SAMPLER_WEIGHTED,
+                                      .n_hops = 2,
+                                      .fanout = {-1, 5},
+                                      .stream = SL_RNG_SAMPLE,
+                                      .seed = 7,
+                                      .degrees = true};
+    compare(&plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
+}
+END_TEST
+
 START_TEST(several_labels_a_seed_are_a_row_of_floats)
 {
     enum { LABELS = 3 };
@@ -617,6 +631,7 @@ int main(void)
         tcase_add_test(tc, probes_are_drawn_into_pinned_memory);
         tcase_add_test(tc, pre_sampling_draws_into_pinned_memory);
         tcase_add_test(tc, degrees_are_without_self_loops_that_were_looked_for);
+        tcase_add_test(tc, degrees_are_without_edges_of_weight_zero);
         tcase_add_test(tc, several_labels_a_seed_are_a_row_of_floats);
         tcase_add_loop_test(tc, memory_that_is_too_small_says_how_much_is_enough, 0, n_plans);
         tcase_add_test(tc, ranks_are_those_of_the_processor);

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
@@ -153,6 +154,43 @@ START_TEST(the_depth_is_measured)
     uint32_t rows[N_ROWS];
     for (uint32_t i = 0; i < N_ROWS; i++)
         rows[i] = random_below(20000);
+    expect_rows(r, &file, rows, N_ROWS);
+    sl_row_reader_close(r);
+    remove_file();
+}
+END_TEST
+
+// In a child: its parent's ring, buffers and threads are none of its own, and it leaves them alone.
+static void expect_refused_in_a_child(struct sl_row_reader *r)
+{
+    static char row[4096];
+    const uint32_t which = 1;
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        const int rc = sl_row_reader_read(r, &which, NULL, 1, row);
+        const bool told = rc == SL_EINVAL && strstr(sl_error_message(), "another process");
+        sl_row_reader_close(r);
+        _exit(told ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(status == 0, "the child ended with %#x", (unsigned)status);
+}
+
+START_TEST(a_reader_is_of_the_process_that_opened_it)
+{
+    struct sl_row_file file = {
+        .n = 1, .part[0].path = path, .n_rows = N_ROWS, .row_bytes = 4096, .offset = 128};
+    file.part[0].bytes = file.offset + N_ROWS * file.row_bytes;
+    file.part[0].fd = make_file(file.part[0].bytes);
+    struct sl_row_reader *r;
+    ck_assert_msg(sl_row_reader_open_file(&file, &ways[_i], &r) == SL_OK, "%s", sl_error_message());
+    uint32_t rows[N_ROWS];
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        rows[i] = random_below(N_ROWS);
+    expect_rows(r, &file, rows, N_ROWS);
+    expect_refused_in_a_child(r);
     expect_rows(r, &file, rows, N_ROWS);
     sl_row_reader_close(r);
     remove_file();
@@ -363,6 +401,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, rows_are_those_of_the_file, 0, n_ways * (int)SL_COUNT_OF(shapes));
     tcase_add_loop_test(t, the_depth_is_measured, 0, 2);
+    tcase_add_loop_test(t, a_reader_is_of_the_process_that_opened_it, 0, n_ways);
     tcase_add_loop_test(t, what_is_no_row_is_refused, 0, n_ways);
     tcase_add_loop_test(t, a_file_that_is_cut_is_told, 0, 3 * n_ways);
     tcase_add_test(t, what_the_drive_cannot_read_is_told);

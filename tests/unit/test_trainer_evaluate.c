@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/data/self_loops.h"
+#include "common/data/weightless.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/evaluate.h"
 
@@ -552,6 +554,70 @@ START_TEST(pieces_are_bounded_and_hubs_fit)
 }
 END_TEST
 
+// Of both graphs, whose first one has edges of weight 0 more than the second.
+static void compare_without(struct fixture_graph *whole, struct fixture_graph *without,
+                            const struct sl_config *c, uint32_t step)
+{
+    struct fixture_graph *g[] = {whole, without};
+    struct found found[2];
+    const struct sl_vertex_list *list = &whole->ds.split[SL_SPLIT_TEST];
+    struct banks banks = banks_make(&whole->ds);
+    for (int i = 0; i < 2; i++) {
+        struct sl_self_loops loops;
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+        float *params = fixture_params(&m, 3);
+        ck_assert_int_eq(sl_self_loops_find(&g[i]->ds, 1, &loops), SL_OK);
+        ck_assert_int_eq(sl_self_loops_count_out(&loops, 1), SL_OK);
+        m.self_loops = &loops;
+        found[i] = infer(&m, &g[i]->ds, params, &banks, step, 1, list);
+        sl_self_loops_free(&loops);
+        free(params);
+        sl_model_fini(&m);
+    }
+    ck_assert_mem_eq(found[0].outputs, found[1].outputs, list->n * CLASSES * sizeof(float));
+    found_free(&found[0]);
+    found_free(&found[1]);
+    banks_free(&banks);
+}
+
+// Every kind, both ways to count degrees: to the bit as of a graph that never had such edges.
+START_TEST(edges_of_weight_zero_are_none)
+{
+    struct fixture_graph whole = fixture_graph(60, FEATURES, CLASSES, 9), without = whole;
+    fixture_add_loops(&whole);
+    const uint64_t n_edges = whole.ds.n_edges;
+    float *weight = fixture_alloc(n_edges * sizeof *weight);
+    uint64_t e = 0, left = 0;
+    without.ds.indptr = without.indptr = fixture_alloc(61 * sizeof *without.indptr);
+    without.ds.indices = without.indices = fixture_alloc(n_edges * sizeof *without.indices);
+    for (uint32_t v = 0; v < 60; v++) {
+        for (; e < whole.indptr[v + 1]; e++) {
+            weight[e] = v % 7 == 2 || (e * 2654435761u >> 7) % 3 == 0 ? 0 : 0.5f;
+            if (weight[e] > 0)
+                without.indices[left++] = whole.indices[e];
+        }
+        without.indptr[v + 1] = left;
+    }
+    without.ds.n_edges = left;
+    ck_assert_uint_lt(left, n_edges - 20);
+    whole.ds.edge_weight = weight;
+    sl_weightless_count(&whole.ds, 1);
+    ck_assert_int_eq(sl_weightless_drop(&whole.ds, false, 1), SL_OK);
+    for (int kind = 0; kind <= SL_MODEL_PINSAGE; kind++)
+        for (uint32_t step = 60; step > 0; step /= 8) {
+            struct sl_config c = config_of(kind, 3);
+            c.model.degrees = step == 7 ? SL_DEGREES_BLOCK : SL_DEGREES_GRAPH;
+            c.model.self_loops = step > 1;
+            compare_without(&whole, &without, &c, step);
+        }
+    free(weight);
+    free(without.indptr);
+    free(without.indices);
+    fixture_graph_free(&whole);
+}
+END_TEST
+
 START_TEST(empty_range_is_nothing)
 {
     struct fixture_graph g = fixture_graph(10, FEATURES, CLASSES, 2);
@@ -584,6 +650,7 @@ int main(void)
     tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
     tcase_add_loop_test(tc, features_from_the_drive_change_no_bit, 0, 4);
     tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
+    tcase_add_test(tc, edges_of_weight_zero_are_none);
     tcase_add_test(tc, empty_range_is_nothing);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

@@ -27,10 +27,9 @@ void *perf_gpu_pinned(struct perf *p, size_t bytes)
     return memory;
 }
 
-static int touch(void *ctx, void *data, uint64_t *note)
+static int touch(void *ctx, void *data)
 {
     const size_t bytes = *(const size_t *)ctx;
-    *note = 0;
     sl_shared_array_ask_huge(data, bytes);
     memset(data, 0, bytes);
     return 0;
