@@ -56,7 +56,7 @@ struct work {
     double seconds;               // that somebody sat there awake
     double stage[SL_STAGE_COUNT]; // seconds
     double busy, wait, blocked;   // seconds
-    uint64_t batches, edges, bytes;
+    uint64_t batches, training, edges, bytes;
     bool asleep;
     uint32_t seats; // of a sum
 };
@@ -89,6 +89,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
     w.seconds = (looks - SL_MIN(asleep, looks)) * f->look;
     w.blocked = (b->blocked - a->blocked) * f->look;
     w.batches = b->batches - a->batches;
+    w.training = b->training - a->training;
     w.edges = b->edges - a->edges;
     w.bytes = b->bytes - a->bytes;
     for (int i = 0; i < SL_STAGE_COUNT; i++)
@@ -208,8 +209,8 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
         .batch = batch_text(f, m, batch, sizeof batch) ? batch : NULL,
         .busy = share(k.busy, k.seconds),
         .wait = share(k.wait, k.seconds),
-        .batches = f->l->seat[m->slot].sums.batches,
-        .batches_per_second = (double)k.batches / seconds,
+        .batches = f->l->seat[m->slot].sums.training,
+        .batches_per_second = (double)k.training / seconds,
         .edges_per_second = (double)k.edges / seconds,
         .bytes_per_second = (double)k.bytes / seconds,
         .rounds = f->there ? rounds_of(f, m) : 0,
