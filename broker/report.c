@@ -133,10 +133,13 @@ static void add_to_sums(struct sl_report *r, const struct sl_report_epoch *e)
     }
 }
 
-char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f)
+char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f,
+                          const double worker_seconds[SL_ROLE_COUNT])
 {
     struct sl_report_epoch e = f->entry;
     e.cache.hit_rate = sl_epoch_hit_rate(f);
+    e.worker_seconds.samplers = worker_seconds[SL_ROLE_SAMPLER];
+    e.worker_seconds.trainers = worker_seconds[SL_ROLE_TRAINER];
     e.val_accuracy = f->evaluated ? f->on_val.value[SL_MEASURE_ACCURACY] : NAN;
     cJSON *entry = add_entry(r->epochs, &sl_report_epoch_fields, &e);
     if (f->evaluated)

@@ -61,10 +61,12 @@ static double number(const char *path)
 #define EXPECT_NULL(path)        ck_assert(cJSON_IsNull(at(report, path)))
 #define EXPECT_TEXT(path, value) ck_assert_str_eq(at(report, path)->valuestring, value)
 
+static const double worker_seconds[SL_ROLE_COUNT] = {6, 3};
+
 // Adds an epoch and parses its line.
 static cJSON *add_epoch(const struct sl_epoch *f)
 {
-    char *line = sl_report_add_epoch(&r, f);
+    char *line = sl_report_add_epoch(&r, f, worker_seconds);
     cJSON *json = cJSON_Parse(line);
     ck_assert_ptr_nonnull(json);
     free(line);
@@ -170,7 +172,7 @@ END_TEST
 START_TEST(a_loss_that_is_no_number_is_null)
 {
     const struct sl_epoch f = {.loss = NAN};
-    char *line = sl_report_add_epoch(&r, &f);
+    char *line = sl_report_add_epoch(&r, &f, worker_seconds);
     ck_assert_msg(strstr(line, "\"loss\":null") != NULL, "%s", line);
     ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
     free(line);
