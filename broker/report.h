@@ -52,7 +52,7 @@ extern const struct sl_fields sl_report_kept;
 
 // Who sits on a device.
 struct sl_report_seat {
-    uint32_t device;
+    uint32_t device;     // as it is shown (placement.h)
     const char *name;    // "sampler 0"
     const char *role;    // "sampler", "trainer", "standby"
     bool has_cache;      // the rest is about it

@@ -54,7 +54,7 @@
     X(standby., REAL, busy, SL_JSON) X(standby., REAL, wait, SL_JSON) \
     END(standby) \
     PART(devices) \
-    X(, WHOLE, places, SL_JSON) \
+    X(, WHOLE, places, SL_JSON) X(, TEXT, cores, SL_JSON) \
     PART(workers) \
     PART(stages) \
     BEGIN() \
@@ -160,6 +160,7 @@
 
 #define SL_STATS_WORKER(X) \
     X(, TEXT, name, SL_JSON) X(, TEXT, role, SL_JSON) X(, WHOLE, device, SL_JSON) \
+    X(, TEXT, cores, SL_JSON) \
     X(, WHOLE, pid, SL_JSON) X(, TEXT, state, SL_JSON) X(, TEXT, batch, SL_JSON) \
     X(, REAL, busy, SL_GAUGE(1, worker_busy_ratio, "Share of the last seconds a worker worked.")) \
     X(, REAL, wait, SL_GAUGE(2, worker_wait_ratio, "Share of the last seconds a worker waited.")) \

@@ -365,7 +365,30 @@ START_TEST(devices_name_who_sits_there)
     EXPECT_TEXT("devices.0.roles.1", "standby");
     EXPECT_TEXT("devices.1.workers.0", "trainer 0");
     EXPECT_TEXT("devices.1.roles.0", "trainer");
+    EXPECT_TEXT("devices.1.name", "cpu 1");
     ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "trainers"));
+}
+END_TEST
+
+START_TEST(a_pool_is_one_device)
+{
+    static const struct sl_report_seat at_one[] = {
+        {.device = 0, .name = "sampler 0", .role = "sampler"},
+        {.device = 0, .name = "trainer 0", .role = "trainer"},
+    };
+    with_cache(SL_CACHE_NONE);
+    config.allocation.cores = SL_CORES_POOL;
+    config.devices[0] = (struct sl_device_config){.n_cores = 1, .cores = {4}};
+    config.devices[1] = (struct sl_device_config){.n_cores = 2, .cores = {1, 4}};
+    outcome.seats = at_one;
+    outcome.n_seats = 2;
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "devices")), 1);
+    EXPECT_TEXT("devices.0.name", "pool");
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "devices.0.cores")), 2);
+    EXPECT("devices.0.cores.0", 1);
+    EXPECT("devices.0.cores.1", 4);
+    EXPECT_TEXT("devices.0.workers.1", "trainer 0");
 }
 END_TEST
 
@@ -530,6 +553,7 @@ int main(void)
     tcase_add_test(c, changes_of_the_split_are_listed);
     tcase_add_test(c, deaths_and_changes_are_kept_up_to_a_number);
     tcase_add_test(c, devices_name_who_sits_there);
+    tcase_add_test(c, a_pool_is_one_device);
     tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
     tcase_add_test(c, choices_of_the_job_have_no_reason);
     tcase_add_test(c, choices_of_its_own_are_told);
