@@ -45,6 +45,37 @@ struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
     return within_memory(q, formula(q));
 }
 
+static const char *brief_seconds(double seconds, char buf[32])
+{
+    snprintf(buf, 32,
+             seconds < 0.1   ? "%.2g"
+             : seconds < 10  ? "%.2f"
+             : seconds < 100 ? "%.1f"
+                             : "%.0f",
+             seconds);
+    return buf;
+}
+
+char *sl_allocate_brief_text(const struct sl_allocation_question *q, const struct sl_allocation *a,
+                             char buf[SL_ALLOCATION_BRIEF_BYTES])
+{
+    char then[32], now[32];
+    const double seconds = same(a->split, q->now) ? a->seconds_now : a->seconds_formula;
+    const struct sl_roles *split = &a->split;
+    int n =
+        snprintf(buf, SL_ALLOCATION_BRIEF_BYTES, "%u sampler%s + %u trainer%s", split->samplers,
+                 split->samplers == 1 ? "" : "s", split->trainers, split->trainers == 1 ? "" : "s");
+    const size_t at = n > 0 ? (size_t)n : 0;
+    if (!(seconds > 0 && isfinite(seconds)))
+        return buf;
+    n = snprintf(buf + at, SL_ALLOCATION_BRIEF_BYTES - at, ": about %s s an epoch%s",
+                 brief_seconds(seconds, then), q->quiet ? " on quiet cores" : "");
+    if (n > 0 && a->moves && isfinite(a->seconds_now))
+        snprintf(buf + at + (size_t)n, SL_ALLOCATION_BRIEF_BYTES - at - (size_t)n, " (was %s)",
+                 brief_seconds(a->seconds_now, now));
+    return buf;
+}
+
 char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_roles split,
                             char *buf, size_t bytes)
 {
@@ -58,12 +89,9 @@ char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_ro
     if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)
         return buf;
     snprintf(buf, bytes,
-             "%u of %u devices have nothing to do, since an update is made of %u batch%s: "
-             "\"updates\": {\"batches_per_update\": %u} uses them, with %llu training vertices an "
-             "update instead of %llu (optimizer.lr may then want to be larger)",
-             idle, q->n_devices, q->at_once, q->at_once == 1 ? "" : "es", wanted,
-             (unsigned long long)(wanted * q->batch_size),
-             (unsigned long long)(q->at_once * q->batch_size));
+             "%u of %u devices have nothing to do: updates.batches_per_update %u instead of %u "
+             "would use them",
+             idle, q->n_devices, wanted, q->at_once);
     return buf;
 }
 
@@ -143,7 +171,7 @@ double sl_allocate_forecast_seconds(const struct sl_allocation_question *q, stru
 void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles to,
                         struct sl_expectation *out)
 {
-    *out = (struct sl_expectation){NAN, NAN, NAN, false};
+    *out = (struct sl_expectation){NAN, NAN, NAN, false, false};
     if (!(q->profile.t_sample > 0 && q->profile.t_train > 0))
         return;
     double now = sl_allocate_forecast_seconds(q, q->now);
@@ -152,6 +180,7 @@ void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles 
     out->seconds_now = now * scale + q->evaluate_seconds;
     out->seconds_then = sl_allocate_forecast_seconds(q, to) * scale + q->evaluate_seconds;
     out->gain_seconds = out->seconds_now - out->seconds_then;
+    out->quiet = q->quiet && !measured;
     out->pays = out->gain_seconds * q->epochs_left > q->move_seconds;
 }
 

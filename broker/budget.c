@@ -69,7 +69,7 @@ static int check_step(const struct sl_config *config, uint32_t device, enum sl_d
 // Devices that may have one: of a pool there are more than trainers could ever work.
 static uint32_t caches_of(const struct sl_config *config)
 {
-    bool pool = config->allocation.cores == SL_CORES_POOL;
+    bool pool = sl_config_is_pool(config);
     uint32_t most = pool ? sl_config_trainers_at_once(config) : UINT32_MAX;
     return SL_MAX(SL_MIN(config->n_devices, most), 1u);
 }

@@ -174,7 +174,7 @@ static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
             continue;
         const struct sl_seat *seat = sl_seat(&job->arena, m->slot);
         out[n++] = (struct sl_report_seat){
-            .device = m->device,
+            .device = sl_placement_shown(&job->config, m->device),
             .name = m->name,
             .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(m->role),
             .has_cache = m->role == SL_ROLE_TRAINER && sl_cache_keeps(job->config.cache.policy),

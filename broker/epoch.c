@@ -374,10 +374,14 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch *f,
         return false;
     sl_sentence_say(
         t,
-        "updates: trainers waited %.0f %% of the time for one another's gradients (%u trainers, "
-        "updates of %u batch%s) while %.1f batches lay ready",
-        waiting, hands, rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
-        f->queue.depth_mean);
+        "updates: trainers waited %.0f %% of the time for one another's gradients (%.0f "
+        "trainer%s",
+        waiting, f->trainers, f->trainers == 1 ? "" : "s");
+    if (hands > f->trainers)
+        sl_sentence_say(t, " and %.0f standby", hands - f->trainers);
+    sl_sentence_say(t, ", updates of %u batch%s) while %.1f batches lay ready",
+                    rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
+                    f->queue.depth_mean);
     return true;
 }
 

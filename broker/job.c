@@ -241,11 +241,23 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
 
+// How long workers have lived since they were asked about last.
+static void take_lived(struct sl_job *job, double out[SL_ROLE_COUNT])
+{
+    for (int role = 0; role < SL_ROLE_COUNT; role++) {
+        const double lived = sl_crew_lived_seconds(&job->crew, (enum sl_role)role);
+        out[role] = lived - job->lived_seconds[role];
+        job->lived_seconds[role] = lived;
+    }
+}
+
 static void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     struct sl_job *job = ctx;
+    double lived[SL_ROLE_COUNT];
+    take_lived(job, lived);
     sl_meter_take_epoch(&job->meter, figures);
-    char *json = sl_report_add_epoch(&job->report, figures);
+    char *json = sl_report_add_epoch(&job->report, figures, lived);
     if (!json)
         return;
     sl_writer_add_line(job->files.metrics, json);

@@ -118,6 +118,7 @@ struct sl_job {
     struct sl_job_split split;
     struct sl_trainer_group group;
     struct sl_stalls stalls;
+    double lived_seconds[SL_ROLE_COUNT];           // of all workers, until the last epoch was told
     uint64_t cache_load_ns[SL_CONFIG_MAX_DEVICES]; // last known: a seat's words die with its worker
 
     uint64_t block_bytes_max, block_bytes_mean, probe_bytes;

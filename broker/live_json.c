@@ -56,7 +56,7 @@ struct work {
     double seconds;               // that somebody sat there awake
     double stage[SL_STAGE_COUNT]; // seconds
     double busy, wait, blocked;   // seconds
-    uint64_t batches, edges, bytes;
+    uint64_t batches, training, edges, bytes;
     bool asleep;
     uint32_t seats; // of a sum
 };
@@ -89,6 +89,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
     w.seconds = (looks - SL_MIN(asleep, looks)) * f->look;
     w.blocked = (b->blocked - a->blocked) * f->look;
     w.batches = b->batches - a->batches;
+    w.training = b->training - a->training;
     w.edges = b->edges - a->edges;
     w.bytes = b->bytes - a->bytes;
     for (int i = 0; i < SL_STAGE_COUNT; i++)
@@ -198,18 +199,24 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
 {
     const struct work k = work_of(f, m);
     const double seconds = f->from ? f->seconds : INFINITY;
-    char batch[96];
+    const struct sl_device_config *device = &f->job->config->devices[m->device];
+    char batch[96], cores[8 * SL_CONFIG_MAX_CORES];
+    struct sl_cores set = {0};
+    for (uint32_t i = 0; i < device->n_cores; i++)
+        sl_cores_add(&set, device->cores[i]);
+    sl_cores_format(&set, cores, sizeof cores);
     const struct sl_stats_worker s = {
         .name = m->name,
         .role = role_text(f->job, m),
-        .device = m->device,
+        .device = sl_placement_shown(f->job->config, m->device),
+        .cores = cores,
         .pid = m->alive ? m->pid : NAN,
         .state = state_text(f, m),
         .batch = batch_text(f, m, batch, sizeof batch) ? batch : NULL,
         .busy = share(k.busy, k.seconds),
         .wait = share(k.wait, k.seconds),
-        .batches = f->l->seat[m->slot].sums.batches,
-        .batches_per_second = (double)k.batches / seconds,
+        .batches = f->l->seat[m->slot].sums.training,
+        .batches_per_second = (double)k.training / seconds,
         .edges_per_second = (double)k.edges / seconds,
         .bytes_per_second = (double)k.bytes / seconds,
         .rounds = f->there ? rounds_of(f, m) : 0,
@@ -255,79 +262,79 @@ static void find_gpu_load(const struct gpu_figures *gpu, struct sl_stats_device 
     s->gpu_memory_load = known ? gpu->memory_busy : NAN;
 }
 
-// Whose device it is.
+// A device that is shown.
 struct place {
     const struct sl_job_view *job;
-    uint32_t device;
+    uint32_t shown;
 };
 
+static bool is_at(const struct place *p, const struct sl_member *m)
+{
+    return is_told(m) && sl_placement_shown(p->job->config, m->device) == p->shown;
+}
+
+// Each role once, however many workers have it.
 static void add_roles(void *arg, const char *key, struct sl_json_writer *w)
 {
+    static const char *const roles[] = {"sampler", "trainer", "standby"};
     const struct place *p = arg;
     sl_json_open_array(w, key);
-    for (uint32_t i = 0; i < p->job->crew->n; i++) {
-        const struct sl_member *m = &p->job->crew->members[i];
-        if (m->device == p->device && is_told(m))
-            sl_json_add_string(w, NULL, role_text(p->job, m));
+    for (size_t k = 0; k < SL_COUNT_OF(roles); k++) {
+        bool has = false;
+        for (uint32_t i = 0; i < p->job->crew->n && !has; i++) {
+            const struct sl_member *m = &p->job->crew->members[i];
+            has = is_at(p, m) && strcmp(role_text(p->job, m), roles[k]) == 0;
+        }
+        if (has)
+            sl_json_add_string(w, NULL, roles[k]);
     }
     sl_json_close_array(w);
 }
 
-static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer *w)
+static void add_device(const struct facts *f, uint32_t shown, struct sl_json_writer *w)
 {
     const struct sl_job_view *job = f->job;
-    const struct sl_device_config *device = &job->config->devices[d];
+    const struct sl_device_config *device = &job->config->devices[shown];
     const bool cuda = device->kind == SL_DEVICE_CUDA;
-    char name[64], cores[8 * SL_CONFIG_MAX_CORES] = "";
+    const struct place place = {job, shown};
+    char name[64], cores[8 * SL_CONFIG_MAX_CORES];
     struct gpu_figures gpu = {0};
+    struct sl_cores set;
     uint64_t memory = 0;
     double load = 0;
-    size_t at = 0;
-    for (uint32_t i = 0; i < device->n_cores && at < sizeof cores; i++)
-        at +=
-            (size_t)snprintf(cores + at, sizeof cores - at, "%s%u", i ? "," : "", device->cores[i]);
-    snprintf(name, sizeof name, "%s %u", sl_device_kind_name(device->kind), d);
+    sl_placement_device_cores(job->config, shown, &set);
+    sl_cores_format(&set, cores, sizeof cores);
     for (uint32_t i = 0; i < job->crew->n; i++) {
         const struct sl_member *m = &job->crew->members[i];
-        if (m->device != d || !is_told(m))
+        if (!is_at(&place, m))
             continue;
         memory += m->alive ? job->memory->member_bytes[m->slot] : 0;
         add_gpu_figures(&gpu, m, &f->l->seat[m->slot].last);
         load += f->l->process[m->slot].load;
     }
     struct sl_stats_device s = {
-        .index = d,
+        .index = shown,
         .kind = sl_device_kind_name(device->kind),
-        .name = name,
+        .name = sl_placement_device_name(job->config, shown, name, sizeof name),
         .cores = cores,
         .gpu = cuda ? device->index : NAN,
         .memory_used = cuda ? gpu.held : memory,
         .memory_budget = positive(device->memory_bytes),
         .gpu_memory_used = positive(gpu.used),
         .gpu_memory_total = positive(gpu.total),
-        .cpu_load = device->n_cores ? load / device->n_cores : 0,
+        .cpu_load = load / SL_MAX(sl_cores_count(&set), 1u),
     };
     find_gpu_load(&gpu, &s);
     sl_json_open_object(w, NULL);
-    sl_json_add_fields(w, &sl_stats_device_fields, &s, add_roles, &(struct place){job, d});
+    sl_json_add_fields(w, &sl_stats_device_fields, &s, add_roles, (void *)&place);
     sl_json_close_object(w);
-}
-
-static bool is_used(const struct sl_job_view *job, uint32_t device)
-{
-    for (uint32_t i = 0; i < job->crew->n; i++)
-        if (job->crew->members[i].device == device && is_told(&job->crew->members[i]))
-            return true;
-    return false;
 }
 
 static void add_devices(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
     sl_json_open_array(w, key);
-    for (uint32_t d = 0; d < f->job->config->n_devices; d++)
-        if (!f->job->split->pool.n ||
-            is_used(f->job, d)) // of a pool, devices are places for workers
-            add_device(f, d, w);
+    for (uint32_t d = 0; d < sl_placement_shown_devices(f->job->config); d++)
+        add_device(f, d, w);
     sl_json_close_array(w);
 }
 
@@ -612,6 +619,7 @@ static void find_split(const struct facts *f, const struct roles *r, struct sl_s
     s->standby.busy = helpers->seats ? share(helpers->busy, helpers->seconds) : NAN;
     s->standby.wait = helpers->seats ? share(helpers->wait, helpers->seconds) : NAN;
     s->places = job->config->n_devices;
+    s->cores = sl_config_is_pool(job->config) ? "pool" : "fixed";
 }
 
 static void add_workers(const struct facts *f, const char *key, struct sl_json_writer *w)

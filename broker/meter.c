@@ -152,6 +152,7 @@ void sl_meter_take_phase(struct sl_meter *meter, const struct sl_open_phase *pha
 static void add_figures(struct sl_meter_seat *s, const struct sl_worker_totals *now)
 {
     s->sums.batches += now->batches - s->last.batches;
+    s->sums.training += now->training - s->last.training;
     s->sums.edges += now->edges - s->last.edges;
     s->sums.bytes += now->bytes - s->last.bytes;
     for (int i = 0; i < SL_STAGE_COUNT; i++)

@@ -73,7 +73,7 @@ struct sl_meter_sums {
 
 // What a seat's workers have done, one after the other.
 struct sl_meter_seat_sums {
-    uint64_t batches, edges, bytes;
+    uint64_t batches, training, edges, bytes; // batches of any kind, and those of training
     uint64_t stage_ns[SL_STAGE_COUNT];
     // Looks at it while the job was not paused; of these, with a batch in hand, ...
     uint32_t readings, held, blocked, asleep;

@@ -29,18 +29,37 @@ uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t
 bool sl_placement_switches(const struct sl_config *config, uint32_t device)
 {
     const struct sl_device_config *last = &config->devices[SL_MAX(config->n_devices, 1u) - 1];
-    return config->allocation.switching && config->allocation.cores == SL_CORES_FIXED &&
+    return config->allocation.switching && !sl_config_is_pool(config) &&
            config->devices[device].kind == last->kind;
 }
 
-char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
+char *sl_placement_device_name(const struct sl_config *config, uint32_t shown, char *buf,
                                size_t bytes)
 {
-    const struct sl_device_config *d = &config->devices[device];
-    struct sl_cores set = {0};
-    char cores[8 * SL_CONFIG_MAX_CORES], gpu[96] = "";
+    if (sl_config_is_pool(config))
+        snprintf(buf, bytes, "pool");
+    else
+        snprintf(buf, bytes, "%s %u", sl_device_kind_name(config->devices[shown].kind), shown);
+    return buf;
+}
+
+void sl_placement_device_cores(const struct sl_config *config, uint32_t shown, struct sl_cores *out)
+{
+    const struct sl_device_config *d = &config->devices[shown];
+    *out = (struct sl_cores){0};
     for (uint32_t i = 0; i < d->n_cores; i++)
-        sl_cores_add(&set, d->cores[i]);
+        sl_cores_add(out, d->cores[i]);
+    if (sl_config_is_pool(config))
+        sl_config_cores(config, out);
+}
+
+char *sl_placement_device_text(const struct sl_config *config, uint32_t shown, char *buf,
+                               size_t bytes)
+{
+    const struct sl_device_config *d = &config->devices[shown];
+    struct sl_cores set;
+    char cores[8 * SL_CONFIG_MAX_CORES], name[64], gpu[96] = "";
+    sl_placement_device_cores(config, shown, &set);
     sl_cores_format(&set, cores, sizeof cores);
     if (d->kind == SL_DEVICE_CUDA) {
         size_t n = (size_t)snprintf(gpu, sizeof gpu, "GPU %u, ", d->index);
@@ -48,8 +67,9 @@ char *sl_placement_device_text(const struct sl_config *config, uint32_t device, 
             snprintf(gpu + n, sizeof gpu - n, "at most %.4g GiB, ",
                      (double)d->memory_bytes / (double)(1u << 30));
     }
-    snprintf(buf, bytes, "%s %u: %s%score%s %s", sl_device_kind_name(d->kind), device, gpu,
-             *gpu ? "host " : "", d->n_cores == 1 ? "" : "s", cores);
+    snprintf(buf, bytes, "%s: %s%score%s %s",
+             sl_placement_device_name(config, shown, name, sizeof name), gpu, *gpu ? "host " : "",
+             sl_cores_count(&set) == 1 ? "" : "s", cores);
     return buf;
 }
 
@@ -66,9 +86,11 @@ static bool splits_by_kind(const struct sl_config *config)
 char *sl_placement_reason(const struct sl_config *config, char *buf, size_t bytes)
 {
     bool sa = config->allocation.samplers_auto, ta = config->allocation.trainers_auto;
-    if ((sa || ta) && config->allocation.cores == SL_CORES_POOL)
+    struct sl_cores cores;
+    sl_config_cores(config, &cores);
+    if ((sa || ta) && sl_config_is_pool(config))
         snprintf(buf, bytes, "auto: decided by what the first batches take on %u core%s",
-                 config->devices[0].n_cores, config->devices[0].n_cores == 1 ? "" : "s");
+                 sl_cores_count(&cores), sl_cores_count(&cores) == 1 ? "" : "s");
     else if (!sa && !ta && splits_by_kind(config))
         snprintf(buf, bytes, "the CPU devices sample and the GPUs train");
     else if (!sa && !ta)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "broker/supervise.h"
+#include "common/device/cores.h"
 #include "common/ipc/seat.h"
 #include "config/config.h"
 
@@ -39,8 +40,26 @@ bool sl_placement_switches(const struct sl_config *config, uint32_t device);
 // 0 for "sampler 0".
 uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t device);
 
-// "cpu 0: cores 0,2", "cuda 1: GPU 0, 8GiB, host cores 0-3", for people. Returns buf.
-char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
+// People are shown the devices of the job, or the pool, of which devices are only the places: how
+// many there are, and which of them a device is.
+static inline uint32_t sl_placement_shown_devices(const struct sl_config *c)
+{
+    return sl_config_is_pool(c) ? 1 : c->n_devices;
+}
+static inline uint32_t sl_placement_shown(const struct sl_config *c, uint32_t device)
+{
+    return sl_config_is_pool(c) ? 0 : device;
+}
+// "cpu 0", "pool". Returns buf.
+char *sl_placement_device_name(const struct sl_config *config, uint32_t shown, char *buf,
+                               size_t bytes);
+// Its cores, of a GPU those of its host.
+void sl_placement_device_cores(const struct sl_config *config, uint32_t shown,
+                               struct sl_cores *out);
+
+// "cpu 0: cores 0,2", "pool: cores 0-1", "cuda 1: GPU 0, 8GiB, host cores 0-3", of one that
+// is shown. Returns buf.
+char *sl_placement_device_text(const struct sl_config *config, uint32_t shown, char *buf,
                                size_t bytes);
 
 // How the split of a job file comes about, before anything is measured. Returns buf.

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "broker/link_bytes.h"
+#include "broker/placement.h"
 #include "broker/ranking.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -134,9 +135,12 @@ static void add_to_sums(struct sl_report *r, const struct sl_report_epoch *e)
     }
 }
 
-char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f)
+char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f,
+                          const double worker_seconds[SL_ROLE_COUNT])
 {
     struct sl_report_epoch e = f->entry;
+    e.worker_seconds.samplers = worker_seconds[SL_ROLE_SAMPLER];
+    e.worker_seconds.trainers = worker_seconds[SL_ROLE_TRAINER];
     e.cache.hit_rate = sl_epoch_hit_rate(f);
     e.val_accuracy = f->evaluated ? f->on_val.value[SL_MEASURE_ACCURACY] : NAN;
     cJSON *entry = add_entry(r->epochs, &sl_report_epoch_fields, &e);
@@ -162,29 +166,25 @@ static void add_workers(cJSON *device, const struct sl_report_outcome *o, uint32
     }
 }
 
-static bool has_workers(const struct sl_report_outcome *o, uint32_t device)
-{
-    for (uint32_t i = 0; i < o->n_seats; i++)
-        if (o->seats[i].device == device)
-            return true;
-    return false;
-}
-
 static cJSON *device_list(const struct sl_config *config, const struct sl_report_outcome *o)
 {
     cJSON *devices = cJSON_CreateArray();
-    for (uint32_t i = 0; i < config->n_devices; i++) {
+    uint16_t list[SL_CONFIG_MAX_CORES];
+    struct sl_cores set;
+    char name[64];
+    for (uint32_t i = 0; i < sl_placement_shown_devices(config); i++) {
         const struct sl_device_config *d = &config->devices[i];
-        if (config->allocation.cores == SL_CORES_POOL && !has_workers(o, i))
-            continue; // a place that nobody had
         cJSON *e = cJSON_CreateObject();
         cJSON_AddNumberToObject(e, "index", i);
         cJSON_AddStringToObject(e, "kind", sl_device_kind_name(d->kind));
+        cJSON_AddStringToObject(e, "name", sl_placement_device_name(config, i, name, sizeof name));
         if (d->kind == SL_DEVICE_CUDA)
             cJSON_AddNumberToObject(e, "gpu", d->index);
         cJSON *cores = cJSON_AddArrayToObject(e, "cores");
-        for (uint32_t c = 0; c < d->n_cores; c++)
-            cJSON_AddItemToArray(cores, cJSON_CreateNumber(d->cores[c]));
+        sl_placement_device_cores(config, i, &set);
+        const uint32_t n = sl_cores_list(&set, list, SL_CONFIG_MAX_CORES);
+        for (uint32_t c = 0; c < n; c++)
+            cJSON_AddItemToArray(cores, cJSON_CreateNumber(list[c]));
         if (d->memory_bytes)
             cJSON_AddNumberToObject(e, "memory", (double)d->memory_bytes);
         else

@@ -16,6 +16,7 @@
 #include "broker/epoch.h"
 #include "broker/metrics.h"
 #include "broker/store_plan.h"
+#include "broker/supervise.h"
 #include "config/config.h"
 
 enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds
@@ -51,7 +52,7 @@ extern const struct sl_fields sl_report_kept;
 
 // Who sits on a device.
 struct sl_report_seat {
-    uint32_t device;
+    uint32_t device;     // as it is shown (placement.h)
     const char *name;    // "sampler 0"
     const char *role;    // "sampler", "trainer", "standby"
     bool has_cache;      // the rest is about it
@@ -79,7 +80,8 @@ int sl_report_init(struct sl_report *r);
 void sl_report_fini(struct sl_report *r); // safe on a zeroed struct
 
 // Adds an epoch and returns its entry as one line of JSON (owned: free()); NULL without memory.
-char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f);
+char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f,
+                          const double worker_seconds[SL_ROLE_COUNT]);
 void sl_report_add_allocation(struct sl_report *r, const struct sl_report_allocation *a);
 void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s);
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart);

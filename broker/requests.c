@@ -104,7 +104,9 @@ void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer)
         sl_clients_answer(&job->clients, peer, SL_OK, text, NULL);
     } else {
         set_paused(job, true);
-        snprintf(text, sizeof text, "paused after update %" PRIu64, sl_board_version(&job->arena));
+        // What workers have in hand is finished, and may complete a later update.
+        snprintf(text, sizeof text, "pausing at update %" PRIu64 ": batches in hand are finished",
+                 sl_board_version(&job->arena));
         tell_pause(job, peer, "pause", text);
     }
 }
@@ -121,7 +123,7 @@ void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer)
     } else {
         double seconds = sl_pauses_open_seconds(&job->pauses);
         set_paused(job, false);
-        snprintf(text, sizeof text, "going on after update %" PRIu64 ", after %.1f s",
+        snprintf(text, sizeof text, "going on after update %" PRIu64 ", paused for %.1f s",
                  sl_board_version(&job->arena), seconds);
         tell_pause(job, peer, "resume", text);
     }

@@ -83,12 +83,16 @@ static bool describe_device(const struct sl_scale_question *q, uint32_t d, char 
     struct text t = {.to = out, .bytes = bytes};
     if (was.samples == is.samples && was.trains == is.trains)
         return false;
-    add(&t, "device %u:", d);
+    // A place of a pool is nothing to name, and no memory is spent there.
+    const bool pool = sl_config_is_pool(q->config);
+    const char *then = pool ? ", " : ", then ";
+    if (!pool)
+        add(&t, "device %u: ", d);
     size_t head = t.n;
     if (was.samples != SL_DUTY_NONE && is.samples == SL_DUTY_NONE)
-        add(&t, " sampler %u leaves", sampler);
+        add(&t, "sampler %u leaves", sampler);
     if (was.trains != is.trains) {
-        add(&t, "%s trainer %u %s", t.n > head ? ", then" : "", trainer,
+        add(&t, "%strainer %u %s", t.n > head ? then : "", trainer,
             is.trains == SL_DUTY_NONE ? "leaves"
             : was.trains == SL_DUTY_NONE
                 ? is.trains == SL_DUTY_WORK ? "starts" : "starts and stands by"
@@ -97,7 +101,7 @@ static bool describe_device(const struct sl_scale_question *q, uint32_t d, char 
         add_cache(&t, q, d, was, is);
     }
     if (was.samples == SL_DUTY_NONE && is.samples != SL_DUTY_NONE)
-        add(&t, "%s sampler %u starts", t.n > head ? ", then" : "", sampler);
+        add(&t, "%ssampler %u starts", t.n > head ? then : "", sampler);
     return true;
 }
 
@@ -122,8 +126,8 @@ static void add_expectation(struct text *t, const struct sl_scale_plan *plan)
         add(t, "; what it brings is not known before batches have been measured");
         return;
     }
-    add(t, "; an epoch is expected to take %.3g s instead of %.3g s", e->seconds_then,
-        e->seconds_now);
+    add(t, "; an epoch is expected to take %.3g s instead of %.3g s%s", e->seconds_then,
+        e->seconds_now, e->quiet ? " on quiet cores" : "");
     if (plan->move_seconds > 0)
         add(t, ", the change costs about %.2g s once", plan->move_seconds);
     if (e->pays)
@@ -147,7 +151,7 @@ char *sl_scale_plan_text(const struct sl_scale_plan *plan, char buf[SL_SCALE_TEX
     for (uint32_t i = 0; i < shown; i++)
         add(&t, "; %s", plan->step[i]);
     if (shown < plan->n_steps)
-        add(&t, "; and %u more devices", plan->n_steps - shown);
+        add(&t, "; and %u more", plan->n_steps - shown);
     add_expectation(&t, plan);
     return buf;
 }

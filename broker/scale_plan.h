@@ -5,7 +5,7 @@
  * that split_seats.c and allocate.h decide by. Schema sluice.scale/1:
  *
  *   {"schema", "job", "ok", "dry_run", "from" {"samplers", "trainers"}, "to", "steps" [text, one a
- *    device whose duties change], "epoch_seconds_now", "epoch_seconds_then",
+ *    device, or place of a pool, whose duties change], "epoch_seconds_now", "epoch_seconds_then",
  *    "gain_seconds_an_epoch", "move_seconds", "epochs_left", "pays", "took_seconds", "message"}
  *
  * null: not known, or not done. "pays": the gain over the epochs that are left is more than the

@@ -88,6 +88,8 @@ struct sl_shape sl_shape_best(const struct sl_shape_question *q)
         for (uint32_t t = q->least.trainers; t <= q->most.trainers; t++) {
             if (q->batches_held && sl_placement_batches((struct sl_roles){s, t}) > q->batches_held)
                 break;
+            if (q->places && s + t > q->places)
+                break;
             consider(q, (struct sl_shape){.split = {s, t}}, &best, &least);
             for (uint32_t own = 1; own < q->n_cores; own++)
                 consider(q, (struct sl_shape){.split = {s, t}, .own = own}, &best, &least);
@@ -99,7 +101,7 @@ struct sl_shape sl_shape_of(const struct sl_shape_question *q, struct sl_roles s
 {
     struct sl_shape_question one = *q;
     one.least = one.most = split;
-    one.batches_held = 0;
+    one.batches_held = one.places = 0;
     return sl_shape_best(&one);
 }
 

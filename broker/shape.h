@@ -51,6 +51,7 @@ struct sl_shape_question {
     bool ordered;                // an update waits for all of its `at_once` batches
     uint64_t batches;            // of an epoch
     struct sl_roles least, most; // splits that may be; the same where it is given
+    uint32_t places;             // workers at most; 0: no bound
     uint64_t batches_held;       // mini-batches that there is memory for; 0: not known
 };
 

@@ -129,7 +129,11 @@ static void finish(struct sl_job_split *s, bool ok, const char *text)
     report(s, r->by, r->epoch, r->from, r->to, result.took_seconds, ok, text);
     if (ok && r->by != SL_BY_PROFILE)
         record_request(s);
-    sl_joblog_announce(s->log, "split: %s", text);
+    // That the profile moves the split has been announced; where the job ends it does not matter.
+    if (r->by == SL_BY_PROFILE && (ok || s->stage == SL_SPLIT_ENDS))
+        sl_joblog_write(s->log, SL_LOG_INFO, "split: %s", text);
+    else
+        sl_joblog_announce(s->log, "split: %s (asked for by the %s)", text, by_name(r->by));
     sl_timeline_tell(s->timeline, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
                      split_text(r->from, a), split_text(r->to, b), by_name(r->by), text);
     make_plan(s, r->from, r->to, s->no_standby, &plan);
@@ -191,7 +195,13 @@ static int check(struct sl_job_split *s, struct sl_roles to, bool no_standby[SL_
         return sl_fail(SL_EINVAL, "found samplers=0, wanted at least 1: nobody would draw batches");
     if (to.trainers == 0)
         return sl_fail(SL_EINVAL, "found trainers=0, wanted at least 1: nobody would train");
-    if (to.samplers > n || to.trainers > n || to.samplers + to.trainers > n)
+    bool more = to.samplers > n || to.trainers > n || to.samplers + to.trainers > n;
+    if (more && sl_config_is_pool(s->config))
+        return sl_fail(SL_EINVAL,
+                       "found %s, wanted at most %u workers on %u core%s (two a core, or as many "
+                       "as the job file names): ask for fewer",
+                       split_text(to, a), n, s->pool.n, s->pool.n == 1 ? "" : "s");
+    if (more)
         return sl_fail(SL_EINVAL,
                        "found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
                        "more devices in the job file (several may name the same core)",
@@ -223,8 +233,8 @@ int sl_split_change_to(struct sl_job_split *s, struct sl_roles to, enum sl_split
     s->roles = to;
     s->pinned |= by != SL_BY_PROFILE;
     char from_text[SL_SPLIT_TEXT_BYTES], to_text[SL_SPLIT_TEXT_BYTES];
-    sl_joblog_announce(s->log, "split: from %s to %s, asked for by the %s",
-                       split_text(s->change.from, from_text), split_text(to, to_text), by_name(by));
+    sl_joblog_write(s->log, SL_LOG_INFO, "split: from %s to %s, asked for by the %s",
+                    split_text(s->change.from, from_text), split_text(to, to_text), by_name(by));
     SL_FAILPOINT(BROKER_SCALE);
     return SL_OK;
 }
@@ -253,8 +263,10 @@ static void refuse(struct sl_job_split *s, const struct sl_bus_peer *peer, struc
                    bool dry_run)
 {
     char why[SL_SCALE_TEXT_BYTES];
-    struct sl_scale_plan plan = {
-        .from = s->roles, .to = to, .expectation = {NAN, NAN, NAN, false}, .move_seconds = NAN};
+    struct sl_scale_plan plan = {.from = s->roles,
+                                 .to = to,
+                                 .expectation = {NAN, NAN, NAN, false, false},
+                                 .move_seconds = NAN};
     const struct sl_scale_result result = {
         .job = s->config->name, .dry_run = dry_run, .took_seconds = -1, .message = why};
     snprintf(why, sizeof why, "%s", sl_error_message());
@@ -320,9 +332,9 @@ void sl_split_on_request(struct sl_job_split *s, const struct sl_bus_peer *peer,
 
 void sl_split_end(struct sl_job_split *s)
 {
+    s->stage = SL_SPLIT_ENDS;
     if (s->change.active)
         finish(s, false, "the job ended before the new split held");
-    s->stage = SL_SPLIT_ENDS;
 }
 
 // --- the schedule --------------------------------------------------------------------------------

@@ -92,6 +92,8 @@ struct sl_allocation_question sl_split_question(const struct sl_job_split *s, st
         .move_seconds = s->sampler_load_seconds + s->trainer_load_seconds,
         .ordered = config->updates.mode == SL_UPDATE_ORDERED,
         .shape = sl_split_shape_question(s),
+        // A pool's profile is processor time; a probe is measured with nobody else at work.
+        .quiet = s->pool.n > 0 || (!s->profiled && config->devices[0].kind == SL_DEVICE_CPU),
         .evaluate_seconds = s->pace.evaluate_seconds,
     };
     q.measured_seconds = measured_seconds(s, &q);
@@ -209,7 +211,7 @@ int sl_split_choose_first(struct sl_job_split *s)
 {
     struct sl_allocation a;
     char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192], split[SL_SPLIT_TEXT_BYTES];
-    char idle[SL_ALLOCATION_REASON_BYTES];
+    char idle[SL_ALLOCATION_REASON_BYTES], brief[SL_ALLOCATION_BRIEF_BYTES];
     struct sl_profile *p = &s->profile;
     s->scouting = false;
     // Whichever kind of trainer there is tells of the other one too.
@@ -227,12 +229,10 @@ int sl_split_choose_first(struct sl_job_split *s)
     }
     a.moves = false; // nothing was there before
     SL_TRY(sl_split_check_budgets(s, s->roles));
-    split_text(s->roles, split);
     s->pool.guessed = s->pool.n > 0;
+    sl_joblog_write(s->log, SL_LOG_INFO, "split: %s: %s", split_text(s->roles, split), reason);
     if (may_choose(s) && !s->pool.guessed)
-        sl_joblog_announce(s->log, "split: %s: %s", split, reason);
-    else
-        sl_joblog_write(s->log, SL_LOG_INFO, "split: %s: %s", split, reason);
+        sl_joblog_announce(s->log, "split: %s", sl_allocate_brief_text(&q, &a, brief));
     if (*sl_allocate_idle_text(&q, s->roles, idle, sizeof idle))
         sl_joblog_announce(s->log, "split: %s", idle);
     if (q.ordered && q.at_once > q.batches)
@@ -272,19 +272,18 @@ static void choose_again(struct sl_job_split *s, const struct sl_allocation_ques
                          uint32_t epoch, bool first)
 {
     struct sl_allocation a;
-    char when[48] = "after the first batches";
+    char when[48] = "after the first batches", brief[SL_ALLOCATION_BRIEF_BYTES];
     sl_allocate_again(q, &a);
     if (!s->pool.guessed)
         snprintf(when, sizeof when, "after epoch %u", epoch);
-    if (a.moves || s->pool.guessed)
-        sl_joblog_announce(s->log, "split: %s: %s", when, a.reason);
-    else
-        sl_joblog_write(s->log, SL_LOG_INFO, "split: %s: %s", when, a.reason);
+    sl_joblog_write(s->log, SL_LOG_INFO, "split: %s: %s", when, a.reason);
     if (a.moves && sl_split_change_to(s, a.split, SL_BY_PROFILE, NULL) < 0) {
         sl_joblog_write(s->log, SL_LOG_WARN, "the split stays: %s", sl_error_message());
         a.split = s->roles;
         a.moves = false;
     }
+    if (a.moves || s->pool.guessed)
+        sl_joblog_announce(s->log, "split: %s", sl_allocate_brief_text(q, &a, brief));
     if (first || a.moves)
         sl_split_add_decision(s, &a, epoch, a.reason);
 }

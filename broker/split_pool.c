@@ -20,7 +20,7 @@ void sl_split_open_pool(struct sl_job_split *s)
 {
     const struct sl_device_config *one = &s->config->devices[0];
     struct sl_cores set = {0};
-    if (s->config->allocation.cores != SL_CORES_POOL)
+    if (!sl_config_is_pool(s->config))
         return;
     for (uint32_t i = 0; i < one->n_cores; i++)
         sl_cores_add(&set, one->cores[i]);
@@ -53,6 +53,7 @@ struct sl_shape_question sl_split_shape_question(const struct sl_job_split *s)
         .batches = batches,
         .least = {c->allocation.samplers, c->allocation.trainers},
         .most = {c->allocation.samplers, c->allocation.trainers},
+        .places = c->n_devices,
         .batches_held = sl_split_batches_held(s),
     };
     if (c->allocation.samplers_auto) {

@@ -207,14 +207,14 @@ static const char *waits_for(struct sl_job_split *s, enum sl_role role, uint32_t
     if (m->leaving)
         return "leaves, and is then started anew";
     if (!m->wanted)
-        return "waits until its device's memory is free";
+        return s->pool.n ? "waits for its place" : "waits until its device's memory is free";
     if (!m->alive)
         return "is started";
     if (!m->greeted)
         return role == SL_ROLE_SAMPLER ? "loads its graph" : "loads its data";
     if (!m->ready)
         return "gets ready";
-    return "waits until its device is free";
+    return s->pool.n ? "waits for its place" : "waits until its device is free";
 }
 
 bool sl_split_waiting_text(struct sl_job_split *s, char *out, size_t bytes)

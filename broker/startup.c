@@ -81,10 +81,8 @@ static bool has_same_devices(const struct sl_job *job)
 static void tell_quota(struct sl_job *job)
 {
     const double quota = sl_cores_quota();
-    struct sl_cores used = {0};
-    for (uint32_t d = 0; d < job->config.n_devices; d++)
-        for (uint32_t i = 0; i < job->config.devices[d].n_cores; i++)
-            sl_cores_add(&used, job->config.devices[d].cores[i]);
+    struct sl_cores used;
+    sl_config_cores(&job->config, &used);
     uint32_t n = sl_cores_count(&used);
     if (n > quota + 0.01)
         sl_joblog_announce(&job->log,
@@ -327,8 +325,10 @@ int sl_job_prepare(struct sl_job *job)
     choose_split(job);
     SL_TRY(place_crew(job));
     SL_TRY(sl_split_assign(&job->split));
-    sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u device%s%s", job->config.name,
-                    job->config.n_devices, job->config.n_devices == 1 ? "" : "s",
+    const bool pool = sl_config_is_pool(&job->config);
+    const uint32_t n = pool ? job->split.pool.n : job->config.n_devices;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %s%u %s%s%s", job->config.name,
+                    pool ? "a pool of " : "", n, pool ? "core" : "device", n == 1 ? "" : "s",
                     job->split.scouting ? ", one sampler and one trainer measure first" : "");
     tell_quota(job);
     return SL_OK;

@@ -134,6 +134,7 @@ static void handle_death(struct sl_crew_process *p, struct sl_death *death)
     crew->oom_kills = oom_kills;
     m->peak_rss_bytes = SL_MAX(m->peak_rss_bytes, death->peak_rss_bytes);
     m->alive = m->attached = false;
+    m->lived_ns += sl_now_ns() - m->since_ns;
     m->process = NULL;
 
     bool left = m->leaving;
@@ -293,6 +294,7 @@ static int start_member(struct sl_member *m)
     m->starts++;
     m->pid = p->pid = p->handle.pid;
     m->alive = true;
+    m->since_ns = sl_now_ns();
     m->process = p;
     sl_stream_clear_last(&m->log);
     // It cannot have been reaped before the loop runs again, so the number still names it.
@@ -457,6 +459,17 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
     }
     // Through the loop even when nobody is left, so that on_gone never comes from inside this call.
     uv_timer_start(&crew->patience, on_patience, any && patience_ms ? LOOK_MS : 0, LOOK_MS);
+}
+
+double sl_crew_lived_seconds(const struct sl_crew *crew, enum sl_role role)
+{
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < crew->n; i++) {
+        const struct sl_member *m = &crew->members[i];
+        if (m->role == role)
+            ns += m->lived_ns + (m->alive ? sl_now_ns() - m->since_ns : 0);
+    }
+    return (double)ns * 1e-9;
 }
 
 struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker)

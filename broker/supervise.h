@@ -65,15 +65,17 @@ struct sl_member {
     uint32_t worker; // id
     pid_t pid;
     bool alive;
-    bool greeted;  // said Hello, `peer` is its address
-    bool attached; // has been told of the arena
-    bool ready;    // said so
+    bool greeted;      // said Hello, `peer` is its address
+    bool attached;     // has been told of the arena
+    bool ready;        // said so
+    uint64_t since_ns; // it was started
     struct sl_bus_peer peer;
 
     uint32_t starts;
     uint32_t deaths_in_row; // without any work in between
     uint32_t backoff_ms;    // before the replacement that is due
     uint32_t patience_ms;   // it was given to leave when the crew was stopped
+    uint64_t lived_ns;      // processes before the one that is alive
     uint64_t peak_rss_bytes;
     struct sl_stream log;
 
@@ -158,6 +160,9 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
 // The member that a process with this id fills or filled last; NULL for an unknown one.
 struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker);
 struct sl_member *sl_crew_by_peer(struct sl_crew *crew, const struct sl_bus_peer *peer);
+
+// For how long processes of a role have lived by now, all together.
+double sl_crew_lived_seconds(const struct sl_crew *crew, enum sl_role role);
 
 // Closes the timers; the loop must run once more before sl_crew_fini().
 void sl_crew_close(struct sl_crew *crew);

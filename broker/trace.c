@@ -144,6 +144,8 @@ static void name_threads(struct sl_trace *trace, const struct sl_member *m)
     struct sl_trace_events *e = &trace->tracing->events;
     bool samples = m->role == SL_ROLE_SAMPLER;
     char name[sizeof m->name + 16];
+    if (sl_config_is_pool(trace->job->config)) // a place of a pool is who sits there
+        sl_trace_add_process(e, SL_TRACE_FIRST_DEVICE + m->device, m->name);
     for (uint32_t i = samples ? SL_TRACE_SAMPLE : SL_TRACE_EXTRACT;
          i <= (samples ? SL_TRACE_SAMPLE : SL_TRACE_TRAIN); i++) {
         snprintf(name, sizeof name, "%s%s", m->name, suffix[i]);
@@ -173,7 +175,8 @@ static void name_processes(struct sl_trace *trace)
     snprintf(name, sizeof name, "job %s", trace->job->config->name);
     sl_trace_add_process(e, SL_TRACE_JOB, name);
     sl_trace_add_thread(e, SL_TRACE_JOB, 1, "events");
-    for (uint32_t d = 0; d < trace->job->config->n_devices; d++)
+    for (uint32_t d = 0;
+         d < trace->job->config->n_devices && !sl_config_is_pool(trace->job->config); d++)
         sl_trace_add_process(e, SL_TRACE_FIRST_DEVICE + d,
                              sl_placement_device_text(trace->job->config, d, text, sizeof text));
 }

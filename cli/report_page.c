@@ -154,13 +154,26 @@ static void write_worker(struct sl_text *t, const struct sl_report_totals *r, co
     sl_text_puts(t, "</p>\n");
 }
 
-static void write_device(struct sl_text *t, const struct sl_report_totals *r, const cJSON *d)
+// Of a device that samples and trains those who have the role; all of any other.
+static bool is_shown(const cJSON *d, const char *worker_role, const char *role)
+{
+    return !role || !(has_role(d, "sampler") && has_role(d, "trainer")) ||
+           strcmp(worker_role, role) == 0;
+}
+
+static void write_device(struct sl_text *t, const struct sl_report_totals *r, const cJSON *d,
+                         const char *side)
 {
     const cJSON *cores = sl_json_at(d, "cores"), *workers = sl_json_at(d, "workers");
     char memory[SL_UNITS_BYTES];
     sl_text_puts(t, "<div class=\"device\"><h3><span>");
-    sl_text_markup(t, sl_json_string(d, "kind"));
-    sl_text_printf(t, " %.0f</span><small>", number(d, "index"));
+    if (*sl_json_string(d, "name")) { // older reports have none
+        sl_text_markup(t, sl_json_string(d, "name"));
+    } else {
+        sl_text_markup(t, sl_json_string(d, "kind"));
+        sl_text_printf(t, " %.0f", number(d, "index"));
+    }
+    sl_text_puts(t, "</span><small>");
     if (cJSON_GetArraySize(cores) > 0) {
         sl_text_puts(t, cJSON_GetArraySize(cores) == 1 ? "core" : "cores");
         write_ranges(t, cores);
@@ -171,7 +184,8 @@ static void write_device(struct sl_text *t, const struct sl_report_totals *r, co
     for (int i = 0; i < cJSON_GetArraySize(workers); i++) {
         const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(workers, i));
         const char *role = cJSON_GetStringValue(cJSON_GetArrayItem(sl_json_at(d, "roles"), i));
-        write_worker(t, r, name ? name : "", role ? role : "");
+        if (is_shown(d, role ? role : "", side))
+            write_worker(t, r, name ? name : "", role ? role : "");
     }
     sl_text_puts(t, "</div>\n");
 }
@@ -186,7 +200,7 @@ static int write_devices(struct sl_text *t, const struct sl_report_totals *r, co
     {
         bool is_idle = !has_role(d, "sampler") && !has_role(d, "trainer");
         if (role ? has_role(d, role) : is_idle) {
-            write_device(t, r, d);
+            write_device(t, r, d, role);
             n++;
         }
     }

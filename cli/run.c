@@ -76,33 +76,41 @@ struct run {
 
 // --- dry run -------------------------------------------------------------------------------------
 
-enum { ROLES_BYTES = 96 };
+enum { ROLES_BYTES = 2048 }; // of a pool all of them
 
-// "sampler 0, standby trainer 1"
-static const char *roles_text(const struct sl_config *c, uint32_t device, char out[ROLES_BYTES])
+static enum sl_duty duty_of(const struct sl_config *c, enum sl_role role, uint32_t device)
 {
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
-    int n = 0;
+    return sl_placement_duty(split, c->n_devices, sl_placement_switches(c, device), role, device);
+}
+
+// "sampler 0, standby trainer 1"
+static const char *roles_text(const struct sl_config *c, uint32_t shown, char out[ROLES_BYTES])
+{
+    size_t n = 0;
     out[0] = '\0';
-    for (enum sl_role role = SL_ROLE_SAMPLER; role < SL_ROLE_COUNT; role++) {
-        enum sl_duty duty =
-            sl_placement_duty(split, c->n_devices, sl_placement_switches(c, device), role, device);
-        if (duty != SL_DUTY_NONE)
-            n += snprintf(out + n, ROLES_BYTES - (size_t)n, "%s%s%s %u", n ? ", " : "",
-                          duty == SL_DUTY_STANDBY ? "standby " : "", sl_role_name(role),
-                          sl_placement_role_index(c->n_devices, role, device));
-    }
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        for (enum sl_role role = SL_ROLE_SAMPLER; role < SL_ROLE_COUNT; role++) {
+            const enum sl_duty duty = duty_of(c, role, d);
+            if (sl_placement_shown(c, d) == shown && duty != SL_DUTY_NONE && n < ROLES_BYTES)
+                n += (size_t)snprintf(out + n, ROLES_BYTES - n, "%s%s%s %u", n ? ", " : "",
+                                      duty == SL_DUTY_STANDBY ? "standby " : "", sl_role_name(role),
+                                      sl_placement_role_index(c->n_devices, role, d));
+        }
     return out[0] ? out : "nothing";
 }
 
 static void add_role_devices(cJSON *to, const char *key, const struct sl_config *c,
                              enum sl_role role, enum sl_duty duty)
 {
-    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     cJSON *list = cJSON_AddArrayToObject(to, key);
-    for (uint32_t i = 0; i < c->n_devices; i++)
-        if (sl_placement_duty(split, c->n_devices, sl_placement_switches(c, i), role, i) == duty)
-            cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
+    for (uint32_t shown = 0; shown < sl_placement_shown_devices(c); shown++) {
+        bool has = false;
+        for (uint32_t d = 0; d < c->n_devices; d++)
+            has |= sl_placement_shown(c, d) == shown && duty_of(c, role, d) == duty;
+        if (has)
+            cJSON_AddItemToArray(list, cJSON_CreateNumber(shown));
+    }
 }
 
 // Where features would be on this machine, now, and what of them the machine's cache would have.
@@ -262,7 +270,7 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
     printf("split       %u sampler%s, %u trainer%s (%s)\n", c->allocation.samplers,
            c->allocation.samplers == 1 ? "" : "s", c->allocation.trainers,
            c->allocation.trainers == 1 ? "" : "s", sl_placement_reason(c, reason, sizeof reason));
-    for (uint32_t i = 0; i < c->n_devices; i++)
+    for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/stats_text.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "broker/metrics.h"
@@ -29,20 +28,30 @@ struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, cons
     return sum;
 }
 
-static void print_stages(FILE *out, const struct sl_read_report *r, double wall)
+double sl_run_summary_share(const struct sl_read_report *r, const struct sl_stage_text *stage,
+                            double seconds)
+{
+    const double lived = stage->samplers ? SL_SUM_OF_EPOCHS(r, worker_seconds.samplers)
+                                         : SL_SUM_OF_EPOCHS(r, worker_seconds.trainers);
+    return lived > 0 ? SL_MIN(seconds / lived, 1.0) : NAN;
+}
+
+static void print_stages(FILE *out, const struct sl_read_report *r)
 {
     struct sl_table t;
     sl_table_init(&t, "l r r r r l",
-                  (const char *[]){"stage", "seconds", "of wall", "p50", "p99", ""});
+                  (const char *[]){"stage", "seconds", "per worker", "p50", "p99", ""});
     for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
-        const char *name = sl_stats_stage_names[sl_stage_texts[i].stage];
+        const struct sl_stage_text *stage = &sl_stage_texts[i];
+        const char *name = sl_stats_stage_names[stage->stage];
         struct sl_report_stage sum = sl_run_summary_stage(r, name);
-        char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
+        char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES], of_worker[SL_UNITS_BYTES];
         if (sum.count == 0 || sum.seconds == 0)
             continue;
-        sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", name, sum.seconds,
-                     wall > 0 ? 100 * sum.seconds / wall : 0, sl_units_seconds(p50, sum.p50),
-                     sl_units_seconds(p99, sum.p99), sl_stage_texts[i].what);
+        const double share = sl_run_summary_share(r, stage, sum.seconds);
+        snprintf(of_worker, sizeof of_worker, isnan(share) ? "-" : "%.0f %%", 100 * share);
+        sl_table_row(&t, "%s|%.2f|%s|%s|%s|%s", name, sum.seconds, of_worker,
+                     sl_units_seconds(p50, sum.p50), sl_units_seconds(p99, sum.p99), stage->what);
     }
     sl_table_print(&t, out);
     sl_table_fini(&t);
@@ -356,7 +365,8 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
 {
     const struct sl_report_totals *all = &r->of;
     const cJSON *warning;
-    char wall[SL_UNITS_BYTES], start[SL_UNITS_BYTES], n[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
+    char wall[SL_UNITS_BYTES], start[SL_UNITS_BYTES], n[SL_UNITS_BYTES], memory[SL_UNITS_BYTES],
+        held[SL_UNITS_BYTES];
     double wall_seconds = SL_MAX(all->wall_seconds, 0);
     // Of all runs that the epochs are of; an older version does not say.
     double total = isnan(all->total_seconds) ? wall_seconds : all->total_seconds;
@@ -367,7 +377,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     fprintf(out, ", %zu epoch%s, %s batches\n\n", r->n_epochs, r->n_epochs == 1 ? "" : "s",
             sl_units_grouped(n, (uint64_t)all->batches.trained));
     if (r->last) {
-        print_stages(out, r, total);
+        print_stages(out, r);
         fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
     }
     print_results(out, r);
@@ -390,7 +400,11 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (!isnan(all->start_seconds))
         fprintf(out, "started in  %s\n", sl_units_seconds(start, all->start_seconds));
     if (!isnan(all->peak_memory))
-        fprintf(out, "memory      %s at most\n", bytes(memory, all->peak_memory));
+        fprintf(out, "memory      %s at most", bytes(memory, all->peak_memory));
+    if (all->peak_held > 0)
+        fprintf(out, ", %s without pages of files", bytes(held, all->peak_held));
+    if (!isnan(all->peak_memory))
+        fprintf(out, "\n");
     if (*all->params_sha256)
         fprintf(out, "parameters  sha256 %s\n", all->params_sha256);
     if (*all->samples_digest)

@@ -249,12 +249,13 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_command_scale = {
     .name = "scale",
-    .help = "change how many devices of a running job sample and train",
-    .about = "Changes how many devices of a running job sample and how many train. JOB is its "
+    .help = "change how many workers of a running job sample and train",
+    .about = "Changes how many workers of a running job sample and how many train. JOB is its "
              "number, its name\nor its run directory; what is not given stays. Says what will "
              "be done and what it is expected to\nbring, and returns once the new split holds: "
              "batches in hand are finished or given back, and none\nis lost. A split that "
              "somebody asked for stays: the job's profile does not move it any more.\n"
+             "Each has a device of its own; a pool of cores runs up to two workers a core.\n"
              "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
              "waiting (status\n130); the change goes on.",
     .example = "sluice scale products-sage samplers=1 trainers=3\n"

@@ -242,14 +242,14 @@ static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
 }
 
 const struct sl_stage_text sl_stage_texts[SL_LIVE_STAGES] = {
-    {SL_LIVE_SAMPLE, "samplers draw"},
-    {SL_LIVE_MARK, "samplers look up ranks"},
-    {SL_LIVE_COPY, "samplers copy vertex lists"},
-    {SL_LIVE_BACKPRESSURE, "samplers wait for memory"},
-    {SL_LIVE_EXTRACT, "trainers gather features"},
-    {SL_LIVE_TRAIN, "trainers compute"},
-    {SL_LIVE_WAIT, "trainers wait"},
-    {SL_LIVE_EVALUATE, "trainers evaluate"},
+    {SL_LIVE_SAMPLE, true, "samplers draw"},
+    {SL_LIVE_MARK, true, "samplers look up ranks"},
+    {SL_LIVE_COPY, true, "samplers copy vertex lists"},
+    {SL_LIVE_BACKPRESSURE, true, "samplers wait for memory"},
+    {SL_LIVE_EXTRACT, false, "trainers gather features"},
+    {SL_LIVE_TRAIN, false, "trainers compute"},
+    {SL_LIVE_WAIT, false, "trainers wait"},
+    {SL_LIVE_EVALUATE, false, "trainers evaluate"},
 };
 
 static void print_stages(const struct sl_stats *s, FILE *out)

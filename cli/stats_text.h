@@ -35,6 +35,7 @@ void sl_stats_text_csv(const struct sl_stats *stats, FILE *out);
 // What a stage is, in the order of tables.
 struct sl_stage_text {
     enum sl_live_stage stage;
+    bool samplers; // whose time it is; else the trainers'
     const char *what;
 };
 extern const struct sl_stage_text sl_stage_texts[SL_LIVE_STAGES];

@@ -21,7 +21,8 @@
 #include "config/model_kinds.h"
 
 struct cJSON;
-struct sl_gpu; // common/device/plugin.h
+struct sl_cores; // common/device/cores.h
+struct sl_gpu;   // common/device/plugin.h
 struct sl_gpu_report;
 
 enum {
@@ -266,6 +267,15 @@ static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
     return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
                                               : c->updates.batches_per_update;
 }
+
+// Whether devices are places for the workers of one pool of cores (allocation.cores).
+static inline bool sl_config_is_pool(const struct sl_config *c)
+{
+    return c->allocation.cores == SL_CORES_POOL;
+}
+
+// The cores of all devices, of GPUs those of their host.
+void sl_config_cores(const struct sl_config *c, struct sl_cores *out);
 
 // Whether blocks carry the in-degrees that their vertices have in the whole graph; without the
 // graph's own self-loops where the second is true.

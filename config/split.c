@@ -14,9 +14,9 @@
  * the CPU devices sample and the GPUs train, unless the job says otherwise.
  *
  * CPU devices of "auto" and "cpu" are a pool unless the job says otherwise: each has all of the
- * cores, and which of them a worker gets is the broker's to say (broker/shape.h). There are then as
- * many devices as workers could be of any use: a sampler a core, and a trainer a core as far as an
- * update lets them work.
+ * cores, and which of them a worker gets is the broker's to say (broker/shape.h). Devices are then
+ * places for workers: one for a sampler and one for a trainer of each core, whatever split is
+ * chosen or asked for while the job runs; more where the job file names a larger one.
  *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.
@@ -42,6 +42,14 @@ void sl_config_group_cores(const struct sl_cores *set, struct sl_config *c)
     c->n_devices = (uint32_t)sl_div_up(n, each);
 }
 
+void sl_config_cores(const struct sl_config *c, struct sl_cores *out)
+{
+    *out = (struct sl_cores){0};
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        for (uint32_t i = 0; i < c->devices[d].n_cores; i++)
+            sl_cores_add(out, c->devices[d].cores[i]);
+}
+
 // At least n devices, or as many as there can be: the ones that are there, again in turn.
 static void repeat_devices(struct sl_config *c, uint32_t n)
 {
@@ -59,7 +67,7 @@ int sl_parse_resolve_cores(const struct sl_parse *p)
         c->allocation.cores = c->devices_auto && !sl_parse_find(p->root, "allocation.switching")
                                   ? SL_CORES_POOL
                                   : SL_CORES_FIXED;
-    for (uint32_t d = 0; d < c->n_devices && c->allocation.cores == SL_CORES_POOL; d++) {
+    for (uint32_t d = 0; d < c->n_devices && sl_config_is_pool(c); d++) {
         if (c->devices[d].kind == SL_DEVICE_CPU && c->devices[d].memory_bytes == 0)
             continue;
         bool gpu = c->devices[d].kind != SL_DEVICE_CPU;
@@ -75,14 +83,12 @@ int sl_parse_resolve_cores(const struct sl_parse *p)
 // The devices' cores together are what each of them has.
 static void make_pool(struct sl_config *c)
 {
-    struct sl_cores set = {0};
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        for (uint32_t i = 0; i < c->devices[d].n_cores; i++)
-            sl_cores_add(&set, c->devices[d].cores[i]);
+    struct sl_cores set;
+    sl_config_cores(c, &set);
     struct sl_device_config *one = &c->devices[0];
     one->n_cores = sl_cores_list(&set, one->cores, SL_CONFIG_MAX_CORES);
     c->n_devices = 1;
-    repeat_devices(c, one->n_cores + SL_MIN(one->n_cores, sl_config_trainers_at_once(c)));
+    repeat_devices(c, 2 * one->n_cores);
 }
 
 static int check_cores(const struct sl_parse *p)
@@ -147,10 +153,10 @@ static int check_roles(const struct sl_parse *p, const char *path, struct roles 
     char found[96];
     snprintf(found, sizeof found, "%u sampler%s and %s%u trainer%s", r.samplers, plural(r.samplers),
              open ? "at least " : "", r.trainers, plural(r.trainers));
-    if (p->out->devices_auto || p->out->allocation.cores == SL_CORES_POOL)
+    if (p->out->devices_auto || sl_config_is_pool(p->out))
         return sl_parse_fail(p, path,
-                             "found %s, wanted at most %u roles, which is how many devices there "
-                             "can be: ask for fewer",
+                             "found %s, wanted at most %u workers, which is how many a job can "
+                             "have: ask for fewer",
                              found, n);
     return sl_parse_fail(p, path,
                          "found %s, wanted at most %u role%s on %u device%s: list more devices "
@@ -213,7 +219,7 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     struct sl_config *c = p->out;
     struct roles least = roles_of_allocation(c);
     uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
-    bool pool = c->allocation.cores == SL_CORES_POOL;
+    bool pool = sl_config_is_pool(c);
     if (c->devices_auto || pool) {
         uint32_t most = least.samplers + least.trainers;
         for (uint32_t i = 0; i < c->n_schedule; i++)
@@ -250,7 +256,7 @@ int sl_parse_resolve_split(const struct sl_parse *p)
         sl_cores_keep_quota(&physical, sl_cores_quota());
         sl_config_group_cores(&physical, p->out);
     }
-    if (p->out->allocation.cores == SL_CORES_POOL)
+    if (sl_config_is_pool(p->out))
         make_pool(p->out);
     return sl_parse_resolve_roles(p);
 }

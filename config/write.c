@@ -66,7 +66,7 @@ static uint32_t written_at(const struct sl_key *key, const void *base)
 {
     uint32_t n = count_at(key, base);
     const struct sl_config *config = base;
-    bool pool = strcmp(key->path, "devices") == 0 && config->allocation.cores == SL_CORES_POOL;
+    bool pool = strcmp(key->path, "devices") == 0 && sl_config_is_pool(config);
     return pool ? SL_MIN(n, 1u) : n;
 }
 

@@ -384,6 +384,7 @@ static int hand_on(struct sl_sampler *s, struct task *t)
     struct sl_batch_entry *e = t->lease.entry;
     e->draw_cpu_ns = cpu_of(s, t);
     s->figures.batches++;
+    s->figures.training += t->lease.phase->spec.kind != SL_PHASE_EVAL;
     s->figures.edges += e->n_edges;
     s->figures.bytes += e->payload_bytes;
     s->figures.stage_ns[SL_STAGE_SAMPLE] += e->sample_ns;

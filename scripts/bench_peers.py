@@ -305,6 +305,7 @@ def measure_fresh(figures, peers, jobs, dataset):
         job_began = event["time"] - event["seconds"]
         figures.add("start", "sluice", job_began - begin + report["first_update_seconds"])
         figures.add("memory", "sluice", memory.peak)
+        print(f"  {'':12} its report says {report['peak_memory'] / 2**20:.0f} MiB", flush=True)
         for name in peers.able(FP32):
             server, first = peers.fresh(name), []
             with Memory(server.process.pid) as memory:

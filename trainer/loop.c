@@ -26,6 +26,7 @@ struct loop {
     struct sl_buffer outputs; // host: of an evaluated batch, where a GPU has computed them
     struct sl_worker_totals figures;
     uint64_t completed;     // batches, but for those that the exchange completes
+    uint64_t trained;       // of them, those of training
     uint64_t idle_since_ns; // when the computing thread last ran out of work
     uint64_t looked_ns;     // when the device was last asked for what is in use
     uint32_t cores_seen;    // version of the cores that the computing thread has (seat.h)
@@ -41,6 +42,7 @@ static void publish(struct loop *t, uint64_t current_tag)
     t->figures.current_tag = current_tag;
     // A batch that is held is computed and may yet be lost: it is not work done.
     t->figures.batches = t->completed + t->exchange.completed;
+    t->figures.training = t->trained + t->exchange.completed; // which evaluates nothing
     sl_stats_look(&t->figures, t->compute.device, &t->looked_ns);
     if (t->spec->stats)
         sl_stats_publish(t->spec->stats, &t->figures);
@@ -137,6 +139,7 @@ static int complete(struct loop *t, const struct sl_work *work)
         sl_board_offer(t->spec->arena, t->spec->device, &work->lease);
     int rc = sl_ledger_complete(t->spec->arena, &work->lease);
     t->completed++;
+    t->trained += trains;
     if (rc != SL_ESTALE)
         return rc;
     if (offers) // it will never count

@@ -170,7 +170,7 @@ int sl_entry_take_config(struct sl_entry *e, const char *config_json, const stru
         memcpy(e->name, c->name, sizeof e->name);
         memcpy(e->output, c->output, sizeof e->output);
         memcpy(e->dataset, c->dataset, sizeof e->dataset);
-        e->n_devices = c->n_devices;
+        e->n_devices = sl_config_is_pool(c) ? 1 : c->n_devices;
         e->epochs = c->epochs;
         e->resumes = c->resume == SL_RESUME_AUTO;
     }

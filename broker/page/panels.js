@@ -48,10 +48,13 @@ function drawHead() {
   document.title = `${$("name").textContent} · sluice`;
   set($("state"), state);
   $("state").className = "pill " + state;
-  const devices = (report.devices || about.devices || s.devices || []).length;
+  const used = report.devices || about.devices || s.devices || [],
+        devices = used[0]?.name === "pool" ? "a pool of cores" :
+      used.length                          ? plural(used.length, "device") :
+                                             "";
   set($("facts"), [
     about.id && `job ${about.id}`, about.config?.model?.kind,
-    about.config?.dataset?.split("/").pop(), devices && plural(devices, "device"), about.output
+    about.config?.dataset?.split("/").pop(), devices, about.output
   ].filter(Boolean).join("  ·  "));
   const best = s.best?.value ?? bestOf(m, list);
   const now = job.over ?

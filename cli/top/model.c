@@ -320,9 +320,15 @@ static uint32_t free_devices(const struct sl_stats *s, uint32_t used)
     return s->places > used ? (uint32_t)s->places - used : 0;
 }
 
+static bool is_pool(const struct sl_stats *s)
+{
+    return strcmp(s->cores, "pool") == 0;
+}
+
 /*
  * One more or one less of a role. A device that is free is taken first; else the other role gives
  * one. A sampler that goes makes its device a trainer; a trainer that goes leaves its device free.
+ * Who goes from a pool of cores leaves its cores to all others.
  */
 static struct sl_top_action ask_split(struct sl_top_model *m, int samplers, int trainers)
 {
@@ -344,7 +350,7 @@ static struct sl_top_action ask_split(struct sl_top_model *m, int samplers, int 
         s++;
     } else if (samplers < 0) {
         s -= s > 0;
-        t++;
+        t += !is_pool(&m->stats);
     } else if (trainers > 0) {
         s -= takes && s > 0;
         t++;

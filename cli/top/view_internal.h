@@ -21,6 +21,8 @@ struct sl_area sl_view_heading(struct sl_area a, const char *title);
 void sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare);
 
 // Devices in as few rows as the width allows; more rows than there are end in "and 3 more".
+// What they are under: "devices", or of a pool of cores "cores".
+const char *sl_view_devices_title(const struct sl_top_model *m);
 void sl_view_devices(const struct sl_top_model *m, struct sl_area a);
 // Rows that show all in full: a line each when `easily` are enough, else side by side.
 int sl_view_device_rows(const struct sl_top_model *m, int columns, int easily);

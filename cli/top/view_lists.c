@@ -105,6 +105,11 @@ int sl_view_device_rows(const struct sl_top_model *m, int columns, int easily)
     return (int)sl_div_up(m->stats.n_devices, (uint64_t)each);
 }
 
+const char *sl_view_devices_title(const struct sl_top_model *m)
+{
+    return strcmp(m->stats.cores, "pool") == 0 ? "cores" : "devices";
+}
+
 void sl_view_devices(const struct sl_top_model *m, struct sl_area a)
 {
     int n = (int)m->stats.n_devices, each = SL_MAX(1, a.w / (DEVICE_COLUMNS + DEVICE_GAP));
@@ -146,7 +151,7 @@ static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area 
     const int links = sl_view_link_rows(m, a.w, a.h - least - 1), room = a.h - links - 1;
     const int most = 1 + sl_view_device_rows(m, a.w, room - 1);
     const int rows = links > 0 ? SL_MAX(least, SL_MIN(room, most)) : a.h;
-    sl_view_devices(m, sl_view_heading(sl_area_part(a, 0, 0, a.w, rows), "devices"));
+    sl_view_devices(m, sl_view_heading(sl_area_part(a, 0, 0, a.w, rows), sl_view_devices_title(m)));
     sl_view_links(m, sl_area_part(a, 0, rows + 1, a.w, a.h - rows - 1));
 }
 

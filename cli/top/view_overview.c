@@ -348,7 +348,7 @@ static void draw_curves(const struct sl_top_model *m, struct sl_area a)
 
 static void draw_devices(const struct sl_top_model *m, struct sl_area a)
 {
-    sl_view_devices(m, sl_view_heading(a, "devices"));
+    sl_view_devices(m, sl_view_heading(a, sl_view_devices_title(m)));
 }
 
 static void draw_events(const struct sl_top_model *m, struct sl_area a)

@@ -35,8 +35,9 @@ enum sl_stage {
 };
 
 struct sl_worker_totals {
-    uint64_t worker; // id; filled in when they are published
-    uint64_t batches;
+    uint64_t worker;   // id; filled in when they are published
+    uint64_t batches;  // of any kind
+    uint64_t training; // of them, those of training, or of what it is prepared by
     uint64_t edges;
     uint64_t bytes; // payload written or features gathered
     uint64_t stage_ns[SL_STAGE_COUNT];

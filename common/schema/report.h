@@ -125,6 +125,9 @@
     X(cache., WHOLE, matched) X(cache., WHOLE, matched_bytes) \
     END(cache) \
     X(, WHOLE, samplers, SL_TAG("split/samplers")) X(, WHOLE, trainers, SL_TAG("split/trainers")) \
+    BEGIN() /* that processes lived since the epoch before was told, standby trainers too */ \
+    X(worker_seconds., REAL, samplers) X(worker_seconds., REAL, trainers) \
+    END(worker_seconds) \
     BEGIN() \
     X(profile., POSITIVE, t_sample) X(profile., POSITIVE, t_train) \
     X(profile., POSITIVE, t_standby) \

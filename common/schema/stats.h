@@ -54,7 +54,7 @@
     X(standby., REAL, busy, SL_JSON) X(standby., REAL, wait, SL_JSON) \
     END(standby) \
     PART(devices) \
-    X(, WHOLE, places, SL_JSON) \
+    X(, WHOLE, places, SL_JSON) X(, TEXT, cores, SL_JSON) \
     PART(workers) \
     PART(stages) \
     BEGIN() \
@@ -160,10 +160,12 @@
 
 #define SL_STATS_WORKER(X) \
     X(, TEXT, name, SL_JSON) X(, TEXT, role, SL_JSON) X(, WHOLE, device, SL_JSON) \
+    X(, TEXT, cores, SL_JSON) \
     X(, WHOLE, pid, SL_JSON) X(, TEXT, state, SL_JSON) X(, TEXT, batch, SL_JSON) \
     X(, REAL, busy, SL_GAUGE(1, worker_busy_ratio, "Share of the last seconds a worker worked.")) \
     X(, REAL, wait, SL_GAUGE(2, worker_wait_ratio, "Share of the last seconds a worker waited.")) \
-    X(, WHOLE, batches, SL_TOTAL(4, worker_batches_total, "Batches that a worker has done.")) \
+    X(, WHOLE, batches, \
+      SL_TOTAL(4, worker_batches_total, "Training batches that a worker has done.")) \
     X(, REAL, batches_per_second, SL_JSON) X(, REAL, edges_per_second, SL_JSON) \
     X(, REAL, bytes_per_second, SL_JSON) X(, WHOLE, rounds, SL_JSON) \
     X(, WHOLE, restarts, SL_TOTAL(5, worker_restarts_total, "Times a worker was replaced.")) \

@@ -94,7 +94,7 @@ def test_a_paused_job_does_nothing(box):
     changes = {"epochs": 100000, "updates.batches_per_update": 1, "throttle": {"sample": 0.2}}
     running = start(box, job(box, **changes))
     said = box.sluice("pause", me(box)).ok()
-    assert "paused after update" in said.out, str(said)
+    assert "pausing at update" in said.out, str(said)
     begun = claimed(describe(box))
     follower = box.start("stats", me(box), "--follow", "-o", "json")
     # One may still be on its way from hand to hand: it is at work for a line.

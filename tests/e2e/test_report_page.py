@@ -92,6 +92,7 @@ JOBS = {
     "eight-devices": {"allocation": AUTO, "devices": cpu_devices(8), "cache": PRESC},
     "no-cache-no-switching": {"allocation.switching": False, "evaluate.every": 0},
     "async": {"updates": {"mode": "async"}, "updates.batches_per_update": 1},
+    "pool": {"devices": "cpu", "allocation": {}},
     "scaled": {
         "devices": cpu_devices(4),
         "schedule": [{"epoch": 1, "samplers": 1, "trainers": 3}],
@@ -107,7 +108,7 @@ def test_it_shows(box, job):
     texts = texts_of(root)
     assert any(t.startswith("done in ") for t in texts)
     for device in report["devices"]:
-        assert f"{device['kind']} {device['index']}" in texts, texts
+        assert device["name"] in texts, texts
         for worker, role in zip(device["workers"], device["roles"]):
             shown = worker + (", standby" if role == "standby" else "")
             assert any(t == shown or t.startswith(f"{shown} cache ") for t in texts), shown
@@ -223,7 +224,7 @@ def test_a_text_of_a_run_is_no_markup(box):
     rewrite(box, spoil(report))
     texts = texts_of(read_page(box))
     shown = bad.replace("\u0007", "?")
-    for words in ("test", "why", "cpu", "t", report["epochs"][-1]["bottleneck"]):
+    for words in ("test", "why", "cpu 0", "t", report["epochs"][-1]["bottleneck"]):
         assert any(words + shown in t for t in texts), f"{words} is not shown as it is"
 
 

@@ -175,7 +175,7 @@ def test_pause_and_resume(box):
     assert "not paused" in box.sluice("resume", "paused").ok().out
     # Its own terminal tells, too.
     running.until(lambda: "going on after update" in running.output()[1], "the resumption's line")
-    assert "paused after update" in running.output()[1], running.output()[1]
+    assert "pausing at update" in running.output()[1], running.output()[1]
     running.interrupt()
     assert running.wait().rc == 130
 

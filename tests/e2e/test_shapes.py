@@ -32,11 +32,13 @@ def listed(text):
 
 
 def works_on_its_cores(box, name):
-    """Whether threads of each worker run where its device says; others run where it began."""
+    """Whether threads of each worker run where the line says; others run where it began."""
     line = box.sluice("stats", name, "-o", "json").ok().json()
-    devices = {d["index"]: listed(d["cores"]) for d in line["devices"]}
+    (pool,) = line["devices"]
     for worker in line["workers"]:
-        if devices[worker["device"]] not in [listed(c) for c in cores_of(worker["pid"])]:
+        cores = listed(worker["cores"])
+        assert set(cores) <= set(listed(pool["cores"])), line
+        if cores not in [listed(c) for c in cores_of(worker["pid"])]:
             return False
     return len(line["workers"]) == line["samplers"] + line["trainers"]
 
@@ -52,9 +54,9 @@ def test_an_untouched_job_says_its_shape(box):
     assert re.search(pattern + r"on \d+ cores?, \d+ samplers? on ", first["reason"]), first
     (device,) = report["config"]["devices"]
     pool = set(listed(device["cores"]))
-    used = {core for d in report["devices"] for core in d["cores"]}
-    assert used == pool, report["devices"]
-    assert len(report["devices"]) == first["samplers"] + first["trainers"], report["devices"]
+    (used,) = report["devices"]
+    assert used["name"] == "pool" and set(used["cores"]) == pool, used
+    assert len(used["workers"]) == first["samplers"] + first["trainers"], used
     # The same bits as on devices of one core.
     fixed = job(box, output="runs/fixed", devices=cpu_devices(2))
     other, of_fixed = box.run(fixed, name="fixed")
@@ -64,16 +66,26 @@ def test_an_untouched_job_says_its_shape(box):
 
 def test_workers_run_on_the_cores_that_they_were_given(box):
     name = box.unique("pool")
-    config = job(box, name=name, epochs=100000, **{"updates.batches_per_update": 2})
+    # One trainer works at a time: more of them are asked for all the same.
+    config = job(box, name=name, epochs=100000, digest=True)
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
     running.until(lambda: works_on_its_cores(box, name), "workers on their cores")
-    places = box.sluice("stats", name, "-o", "json").ok().json()["places"]
-    for samplers, trainers in ((2, 2), (1, 2), (1, 1)):
-        if samplers + trainers > places:
+    cores = len(set(CORES))
+    assert box.sluice("stats", name, "-o", "json").ok().json()["places"] == 2 * cores
+    for samplers, trainers in ((2, 2), (1, 3), (3, 1), (1, 1)):
+        if samplers + trainers > 2 * cores:
             continue  # of one core
         box.sluice("scale", name, f"samplers={samplers}", f"trainers={trainers}").ok()
         running.until(lambda: works_on_its_cores(box, name), "workers on their new cores")
+    refused = box.sluice("scale", name, f"samplers={2 * cores}", "trainers=1")
+    assert refused.rc == 1 and "device" not in refused.err, refused
+    words = f"wanted at most {2 * cores} workers on {cores} core"
+    assert words in refused.err, refused
+    (listed_job,) = [
+        j for j in box.sluice("ps", "-o", "json").ok().json()["jobs"] if j["name"] == name
+    ]
+    assert len(listed(listed_job["cores"])) == cores, listed_job
     report, last, straight = box.bring_to_an_end(running, config)
     assert fingerprint(last) == fingerprint(straight)
     assert all(s["ok"] for s in report["scales"]), report["scales"]
@@ -97,7 +109,14 @@ def test_the_first_batches_move_the_split(box):
     assert (guess["samplers"], guess["trainers"]) == (1, 1), guess
     assert first["samplers"] > 1 and first["moved"] and first["t_sample"] >= 0.1, first
     assert first["epoch"] == 0, first
-    assert f"after the first batches: {first['reason']}" in running.output()[1], first
+    log = text_of(box.path("runs/job/log/broker.log"))
+    assert f"after the first batches: {first['reason']}" in log, first
+    # To people one short line for the whole change.
+    said = [line for line in running.output()[1].splitlines() if line.startswith("split: ")]
+    words = rf"split: {first['samplers']} samplers \+ {first['trainers']} trainers?: about \S+ s "
+    assert re.match(words + r"an epoch on quiet cores \(was \S+\)$", said[0]), said
+    assert all(len(line) < 100 for line in said), said
+    assert len(said) == sum(s["by"] == "profile" for s in report["scales"]), said
 
 
 def test_an_epoch_too_short_to_tell_decides_nothing(box):
@@ -113,7 +132,7 @@ def test_a_number_that_is_given_is_kept(box):
     result, report = box.run(config)
     result.ok()
     assert [a["samplers"] for a in report["allocations"]] == [2] * len(report["allocations"])
-    samplers = [w for d in report["devices"] for w in d["workers"] if w.startswith("sampler")]
+    samplers = [w for w in report["devices"][0]["workers"] if w.startswith("sampler")]
     assert len(samplers) == 2, report["devices"]
 
 

@@ -507,6 +507,10 @@ START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
     f.normal_train = 1.0;
     f.queue.depth_mean = 6;
     expect(&f, 1, "updates:", "45 %");
+    expect(&f, 1, "updates:", "gradients (2 trainers, updates of 1 batch)");
+    f.samplers = 3; // whose devices' standby trainers are no trainers of the split
+    f.switching.batches = 2;
+    expect(&f, 1, "updates:", "gradients (2 trainers and 3 standby, updates of 1 batch)");
 }
 END_TEST
 

@@ -265,6 +265,19 @@ START_TEST(an_epoch_has_all_its_figures)
     ck_assert_double_eq(number(e, "sampled_edges"), 30 * N_TRAIN);
     ck_assert_double_eq(number(e, "input_nodes"), 10 * N_TRAIN);
     ck_assert_double_eq_tol(number(e, "val_accuracy"), 0.8, 1e-12);
+    // Its workers' time, all of which is time of the job.
+    double samplers = 0, trainers = 0, total = number(client.report, "total_seconds");
+    const cJSON *each;
+    cJSON_ArrayForEach(each, at(client.report, "epochs"))
+    {
+        ck_assert_double_gt(number(at(each, "worker_seconds"), "samplers"), 0);
+        samplers += number(at(each, "worker_seconds"), "samplers");
+        trainers += number(at(each, "worker_seconds"), "trainers");
+    }
+    ck_assert_double_gt(trainers, number(e, "seconds"));
+    const cJSON *processes = at(client.report, "processes"); // the broker, and each worker
+    double workers = cJSON_GetArraySize(processes) - 1;
+    ck_assert_double_le(samplers + trainers, workers * total);
     const cJSON *stages = at(e, "stages");
     static const char *const all[] = {"sample", "mark", "copy",         "extract",
                                       "train",  "wait", "backpressure", "evaluate"};

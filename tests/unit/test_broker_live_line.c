@@ -343,6 +343,49 @@ START_TEST(at_rest_is_who_has_nothing_in_hand_now)
 }
 END_TEST
 
+// Two cores of a pool are no devices, whatever places for workers there are.
+START_TEST(a_pool_is_told_as_one)
+{
+    job.config.allocation.cores = SL_CORES_POOL;
+    job.config.devices[1].cores[0] = 2;
+    job.memory.member_bytes[0] = 100;
+    job.memory.member_bytes[3] = 20;
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "cores")->valuestring, "pool");
+    ck_assert_double_eq(number(json, "places"), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 1);
+    ck_assert_str_eq(at(json, "devices.0.name")->valuestring, "pool");
+    ck_assert_str_eq(at(json, "devices.0.cores")->valuestring, "0,2");
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 120);
+    ck_assert_str_eq(at(json, "devices.0.roles.0")->valuestring, "sampler");
+    ck_assert_str_eq(at(json, "devices.0.roles.1")->valuestring, "trainer");
+    ck_assert_double_eq(number(json, "workers.1.device"), 0);
+    ck_assert_str_eq(at(json, "workers.1.cores")->valuestring, "2");
+    cJSON_Delete(json);
+    job.config.allocation.cores = SL_CORES_FIXED;
+    json = line();
+    ck_assert_str_eq(at(json, "cores")->valuestring, "fixed");
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 2);
+    ck_assert_double_eq(number(json, "workers.1.device"), 1);
+    cJSON_Delete(json);
+}
+END_TEST
+
+// A trainer's batches are those that it trained: the job's rate is their sum.
+START_TEST(evaluated_batches_are_not_trained_ones)
+{
+    publish_figures(3, 6, (struct sl_worker_totals){0});
+    look();
+    publish_figures(3, 6, (struct sl_worker_totals){.batches = 9, .training = 2});
+    sl_clock_advance(20 * SECOND);
+    look();
+    cJSON *json = line();
+    ck_assert_double_eq(number(json, "workers.1.batches"), 2);
+    ck_assert_double_eq_tol(number(json, "workers.1.batches_per_second"), 0.1, 0.001);
+    cJSON_Delete(json);
+}
+END_TEST
+
 START_TEST(a_gpu_and_what_is_held_on_it)
 {
     cJSON *json = line();
@@ -506,6 +549,8 @@ int main(void)
     tcase_add_test(c, a_worker_with_one_batch_for_the_whole_window_is_busy);
     tcase_add_test(c, states_are_told);
     tcase_add_test(c, at_rest_is_who_has_nothing_in_hand_now);
+    tcase_add_test(c, a_pool_is_told_as_one);
+    tcase_add_test(c, evaluated_batches_are_not_trained_ones);
     tcase_add_test(c, a_gpu_and_what_is_held_on_it);
     tcase_add_test(c, a_gpu_s_load_is_what_was_said_last);
     tcase_add_test(c, the_process_is_looked_at);

@@ -61,10 +61,12 @@ static double number(const char *path)
 #define EXPECT_NULL(path)        ck_assert(cJSON_IsNull(at(report, path)))
 #define EXPECT_TEXT(path, value) ck_assert_str_eq(at(report, path)->valuestring, value)
 
+static const double worker_seconds[SL_ROLE_COUNT] = {6, 3};
+
 // Adds an epoch and parses its line.
 static cJSON *add_epoch(const struct sl_epoch *f)
 {
-    char *line = sl_report_add_epoch(&r, f);
+    char *line = sl_report_add_epoch(&r, f, worker_seconds);
     cJSON *json = cJSON_Parse(line);
     ck_assert_ptr_nonnull(json);
     free(line);
@@ -170,7 +172,7 @@ END_TEST
 START_TEST(a_loss_that_is_no_number_is_null)
 {
     const struct sl_epoch f = {.loss = NAN};
-    char *line = sl_report_add_epoch(&r, &f);
+    char *line = sl_report_add_epoch(&r, &f, worker_seconds);
     ck_assert_msg(strstr(line, "\"loss\":null") != NULL, "%s", line);
     ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
     free(line);
@@ -363,7 +365,30 @@ START_TEST(devices_name_who_sits_there)
     EXPECT_TEXT("devices.0.roles.1", "standby");
     EXPECT_TEXT("devices.1.workers.0", "trainer 0");
     EXPECT_TEXT("devices.1.roles.0", "trainer");
+    EXPECT_TEXT("devices.1.name", "cpu 1");
     ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "trainers"));
+}
+END_TEST
+
+START_TEST(a_pool_is_one_device)
+{
+    static const struct sl_report_seat at_one[] = {
+        {.device = 0, .name = "sampler 0", .role = "sampler"},
+        {.device = 0, .name = "trainer 0", .role = "trainer"},
+    };
+    with_cache(SL_CACHE_NONE);
+    config.allocation.cores = SL_CORES_POOL;
+    config.devices[0] = (struct sl_device_config){.n_cores = 1, .cores = {4}};
+    config.devices[1] = (struct sl_device_config){.n_cores = 2, .cores = {1, 4}};
+    outcome.seats = at_one;
+    outcome.n_seats = 2;
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "devices")), 1);
+    EXPECT_TEXT("devices.0.name", "pool");
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "devices.0.cores")), 2);
+    EXPECT("devices.0.cores.0", 1);
+    EXPECT("devices.0.cores.1", 4);
+    EXPECT_TEXT("devices.0.workers.1", "trainer 0");
 }
 END_TEST
 
@@ -528,6 +553,7 @@ int main(void)
     tcase_add_test(c, changes_of_the_split_are_listed);
     tcase_add_test(c, deaths_and_changes_are_kept_up_to_a_number);
     tcase_add_test(c, devices_name_who_sits_there);
+    tcase_add_test(c, a_pool_is_one_device);
     tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
     tcase_add_test(c, choices_of_the_job_have_no_reason);
     tcase_add_test(c, choices_of_its_own_are_told);

@@ -118,6 +118,28 @@ START_TEST(caches)
 }
 END_TEST
 
+// In a pool nobody has a device: only who comes and who goes is told.
+START_TEST(a_pool_has_no_devices)
+{
+    config.allocation.cores = SL_CORES_POOL;
+    make((struct sl_roles){2, 1}, (struct sl_roles){2, 2});
+    EXPECT_STEPS("trainer 1 starts");
+    make((struct sl_roles){1, 3}, (struct sl_roles){2, 2});
+    EXPECT_STEPS("trainer 2 leaves, sampler 1 starts");
+}
+END_TEST
+
+START_TEST(a_forecast_of_quiet_cores_says_so)
+{
+    char text[SL_SCALE_TEXT_BYTES];
+    make((struct sl_roles){1, 1}, (struct sl_roles){1, 3});
+    ck_assert_ptr_null(strstr(sl_scale_plan_text(&plan, text), "quiet"));
+    plan.expectation.quiet = true;
+    ck_assert_ptr_nonnull(
+        strstr(sl_scale_plan_text(&plan, text), "10 s instead of 30 s on quiet cores, the change"));
+}
+END_TEST
+
 START_TEST(no_change)
 {
     make((struct sl_roles){1, 3}, (struct sl_roles){1, 3});
@@ -143,7 +165,7 @@ START_TEST(the_text)
     ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "no epoch is left after this"));
     make((struct sl_roles){1, 3}, (struct sl_roles){3, 1});
     ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "nothing is gained"));
-    plan.expectation = (struct sl_expectation){NAN, NAN, NAN, false};
+    plan.expectation = (struct sl_expectation){NAN, NAN, NAN, false, false};
     ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "not known before"));
 }
 END_TEST
@@ -154,7 +176,7 @@ START_TEST(many_steps_are_cut_in_the_text_alone)
     config.n_devices = 40;
     make((struct sl_roles){1, 1}, (struct sl_roles){20, 20});
     ck_assert_uint_eq(plan.n_steps, 38);
-    ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "; and 35 more devices"));
+    ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "; and 35 more; "));
     ck_assert_uint_lt(strlen(text), sizeof text - 1);
 }
 END_TEST
@@ -192,6 +214,8 @@ int main(void)
     tcase_add_test(t, standby_trainers);
     tcase_add_test(t, a_device_without_room_for_a_standby_trainer);
     tcase_add_test(t, caches);
+    tcase_add_test(t, a_pool_has_no_devices);
+    tcase_add_test(t, a_forecast_of_quiet_cores_says_so);
     tcase_add_test(t, no_change);
     tcase_add_test(t, the_text);
     tcase_add_test(t, many_steps_are_cut_in_the_text_alone);

@@ -117,6 +117,19 @@ START_TEST(no_more_workers_than_the_arena_holds_batches_of)
 }
 END_TEST
 
+START_TEST(no_more_workers_than_there_are_places)
+{
+    struct sl_shape_question q = question(8, 0.020, 0.090);
+    q.at_once = q.most.trainers = 8;
+    q.train.all = 0.040;
+    struct sl_roles free = sl_shape_best(&q).split;
+    ck_assert_uint_gt(free.samplers + free.trainers, 5);
+    q.places = 5;
+    ck_assert_uint_le(sl_shape_best(&q).split.samplers + sl_shape_best(&q).split.trainers, 5);
+    ck_assert_uint_eq(sl_shape_of(&q, free).split.trainers, free.trainers); // which is answered
+}
+END_TEST
+
 START_TEST(a_given_number_is_kept)
 {
     struct sl_shape_question q = question(4, 0.010, 0.050);
@@ -285,6 +298,7 @@ int main(void)
     tcase_add_test(t, one_core);
     tcase_add_test(t, no_more_trainers_than_an_update_has_batches);
     tcase_add_test(t, no_more_workers_than_the_arena_holds_batches_of);
+    tcase_add_test(t, no_more_workers_than_there_are_places);
     tcase_add_test(t, a_given_number_is_kept);
     tcase_add_test(t, nothing_measured_is_one_of_each_on_all_cores);
     tcase_add_test(t, text_says_what_and_why);

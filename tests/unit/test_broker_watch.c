@@ -470,7 +470,7 @@ START_TEST(what_is_so_already_is_said)
     for (int i = 0; i < 4; i++)
         ck_assert_msg(client.answer[i].ok, "%s", client.answer[i].message);
     ck_assert_str_eq(client.answer[0].message, "it is not paused");
-    ck_assert_msg(strncmp(client.answer[1].message, "paused after update ", 20) == 0, "%s",
+    ck_assert_msg(strncmp(client.answer[1].message, "pausing at update ", 18) == 0, "%s",
                   client.answer[1].message);
     ck_assert_msg(strncmp(client.answer[2].message, "paused already, for ", 20) == 0, "%s",
                   client.answer[2].message);

@@ -143,9 +143,12 @@ static void begin(void)
     must(sl_report_init(&r));
 }
 
+// Workers of an epoch: two samplers and a trainer, of 3 s.
+static const double worker_seconds[SL_ROLE_COUNT] = {6, 3};
+
 static void add_epoch(const struct sl_epoch *f)
 {
-    free(sl_report_add_epoch(&r, f));
+    free(sl_report_add_epoch(&r, f, worker_seconds));
 }
 
 static const char *summary(void)
@@ -208,6 +211,21 @@ START_TEST(a_plain_job_says_what_it_read)
     ck_assert_ptr_null(strstr(text, "blocks"));
     ck_assert_ptr_null(strstr(text, "switching"));
     ck_assert_ptr_null(strstr(text, "allocation"));
+}
+END_TEST
+
+// What all samplers waited is no share of one clock: it may be more seconds than the run has.
+START_TEST(shares_of_stages_are_of_a_workers_time)
+{
+    begin();
+    add_epoch(&(struct sl_epoch){.seconds = 3,
+                                 .stages.backpressure = {.seconds = 5.4, .count = 10},
+                                 .stages.train = {.seconds = 2.4, .count = 10}});
+    add_epoch(&(struct sl_epoch){.epoch = 1, .seconds = 3});
+    const char *text = summary(); // of 12 s of samplers, 6 s of trainers
+    assert_has(text, "stage         seconds  per worker ");
+    assert_has(text, "backpressure     5.40        45 % ");
+    assert_has(text, "train            2.40        40 % ");
 }
 END_TEST
 
@@ -311,6 +329,7 @@ int main(void)
     tcase_add_test(t, a_file_has_a_line_an_epoch);
     tcase_add_test(t, a_job_that_was_stopped_shows_what_it_had_reached);
     tcase_add_test(t, a_plain_job_says_what_it_read);
+    tcase_add_test(t, shares_of_stages_are_of_a_workers_time);
     tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_in_a_line);
     tcase_add_test(t, a_cache_is_told_in_a_line);
     tcase_add_test(t, switching_and_decisions_are_told_in_a_line_each);

@@ -283,10 +283,11 @@ START_TEST(auto_devices_are_the_physical_cores)
     }
     ck_assert_uint_eq(cores, n);
 
-    // A pool: all of them on each device, of which there are enough for every core to sample.
+    // A pool: all of them on each device, of which there are enough for a sampler and a trainer of
+    // each core, whatever an update lets work at once.
     parse(MINIMAL);
     ck_assert_int_eq(config.allocation.cores, SL_CORES_POOL);
-    ck_assert_uint_eq(config.n_devices, SL_MIN(n + 1, (uint32_t)SL_CONFIG_MAX_DEVICES));
+    ck_assert_uint_eq(config.n_devices, SL_MIN(2 * n, (uint32_t)SL_CONFIG_MAX_DEVICES));
     for (uint32_t d = 0; d < config.n_devices; d++) {
         ck_assert_int_eq(config.devices[d].kind, SL_DEVICE_CPU);
         ck_assert_uint_eq(config.devices[d].n_cores, n);

@@ -331,6 +331,10 @@ START_TEST(evaluation_draws_the_lists_with_its_own_fanout)
     take_all(SL_PHASE_EVAL, 4, fx.split[SL_SPLIT_VAL], ds->split[SL_SPLIT_VAL].n);
     take_all(SL_PHASE_EVAL, 4, fx.split[SL_SPLIT_TEST], ds->split[SL_SPLIT_TEST].n);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    struct sl_worker_totals f;
+    ck_assert(sl_stats_read(sl_stats_slot(&arena, 0), &f));
+    ck_assert_uint_gt(f.batches, 0);
+    ck_assert_uint_eq(f.training, 0);
 }
 END_TEST
 

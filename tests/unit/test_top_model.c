@@ -300,6 +300,20 @@ START_TEST(a_trainer_that_leaves_frees_its_device_for_the_next)
 }
 END_TEST
 
+// The cores of a sampler that leaves a pool go to all others: no trainer takes its place.
+START_TEST(a_pool_s_sampler_leaves_no_device)
+{
+    m->stats.cores = "pool";
+    m->stats.places = 8;
+    struct sl_top_action a = sl_top_key(m, '+');
+    ck_assert_uint_eq(a.samplers, 2);
+    ck_assert_uint_eq(a.trainers, 3);
+    a = sl_top_key(m, '-');
+    ck_assert_uint_eq(a.samplers, 1);
+    ck_assert_uint_eq(a.trainers, 3);
+}
+END_TEST
+
 START_TEST(the_answer_to_an_older_question_is_not_shown)
 {
     static const char form[] =
@@ -357,7 +371,8 @@ END_TEST
 START_TEST(p_twice_in_a_second_is_as_before)
 {
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_PAUSE);
-    sl_top_on_event(m, event_line(6, "pause", true, "paused after update 13"));
+    sl_top_on_event(
+        m, event_line(6, "pause", true, "pausing at update 13: batches in hand are finished"));
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_RESUME);
     sl_top_on_event(m, event_line(7, "resume", true, "going on"));
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_PAUSE);
@@ -439,6 +454,7 @@ int main(void)
     tcase_add_test(t, further_keys_move_the_question_on);
     tcase_add_test(t, the_last_sampler_stays);
     tcase_add_test(t, a_trainer_that_leaves_frees_its_device_for_the_next);
+    tcase_add_test(t, a_pool_s_sampler_leaves_no_device);
     tcase_add_test(t, the_answer_to_an_older_question_is_not_shown);
     tcase_add_test(t, a_refusal_closes_the_question);
     tcase_add_test(t, a_change_is_followed_until_it_holds);

@@ -374,12 +374,14 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     assert_same_result(sum, direct(&f, now, SL_SPLIT_VAL, c.sampler.fanout));
     assert_predictions(&f, sum.correct);
     struct sl_worker_totals figures;
-    uint64_t batches = 0;
+    uint64_t batches = 0, training = 0;
     for (uint32_t d = 1; d <= 2; d++) {
         uint32_t slot = sl_seat_trainer(&f.arena, FARM_DEVICES - d);
         ck_assert(sl_stats_read(sl_stats_slot(&f.arena, slot), &figures));
         batches += figures.batches;
+        training += figures.training;
     }
+    ck_assert_uint_eq(training, farm_batches(&f));
     ck_assert_uint_ge(batches, farm_batches(&f) + sl_div_up(spec.n_items, spec.batch_size));
     free(best);
     farm_fini(&f);
