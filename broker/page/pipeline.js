@@ -36,8 +36,9 @@ function chips(g, list, x, y, w, h, columns) {
                     text(cx + cw - 8, cy + h / 2 + 4, "dim", "", "end");
     r.rate = two ? text(cx + cw - 8, cy + 17, "", "", "end") : null;
     r.busy = two ? text(cx + cw - 8, cy + 34, "dim", "", "end") : null;
-    r.more =
-        two ? [58, 76].filter((y) => y + 6 <= h).map((y) => text(cx + 12, cy + y, "dim", "")) : [];
+    r.more = two ?
+        [58, 76, 94, 112].filter((y) => y + 6 <= h).map((y) => text(cx + 12, cy + y, "dim", "")) :
+        [];
     r.width = two ? bar.width : cw - 2;
     r.g =
         sv("g", {tabindex: 0, role: "img"},
@@ -282,7 +283,8 @@ function drawWorker(r, w, limit) {
   }
   const more = [
     known(w.batches) && `${plural(w.batches, "batch")} done`,
-    w.memory && `${bytes(w.memory)} of memory`
+    w.memory && `${bytes(w.memory)} of memory`, known(w.wait) && `waits ${percent(w.wait)}`,
+    w.pid && `process ${w.pid}${w.restarts ? `, replaced ${w.restarts}×` : ""}`
   ].filter(Boolean);
   r.more.forEach((node, i) => set(node, more[i] || ""));
 }

@@ -85,8 +85,8 @@ function drawSteer() {
   set($("lock"), token ? "Lock controls" : "Unlock controls");
   if (live && !token && !draft.busy && !$("steer-text").textContent)
     say(server.steered ?
-            "Locked: unlock with the token to pause, stop or scale the job from here." :
-            "This page only shows. Start with --http-token FILE to pause, stop or scale jobs here.");
+            "Locked: unlock with the token to steer the job from here." :
+            "This page only shows. Start with --http-token FILE to steer jobs from here.");
 }
 function setToken(t) {
   token = t;

@@ -2,7 +2,8 @@
  * view.c - the frame of all views: header, tabs, footer, help, and words where there is no room.
  *
  *   row 0         name and state                                       tabs
- *   rows 1, 2     how far it is; loss, metric, split, time; or how it ended, in as many as that takes
+ *   rows 1, 2     how far it is; loss, metric, split, time; or how it ended, in as many rows as
+ *                 that takes
  *   ...           the view
  *   above the last row   a question or a message, as many rows as it takes
  *   last row      the keys, whatever stands above them
