@@ -369,6 +369,8 @@ function drawDevices() {
                                w.restarts && `replaced ${w.restarts}×`
                              ].filter(Boolean)
                                  .join(", ")))))),
+        workers.some((w) => w.device === d.index) ? null :
+                                                    el("p", {class: "key"}, "no worker is here"),
         readsOf(d.index, links));
   }));
 }

@@ -14,8 +14,9 @@ const shortBatch = (b) => (b || "").replace(/ of epoch.*/, "");
 const STATES = {
   blocked: "queue is full"
 };
-const stateText = (w) =>
-    (w.state === "working" && w.batch ? shortBatch(w.batch) : STATES[w.state] || w.state || "");
+const stateText = (w) => w.state === "working" && w.batch ?
+    shortBatch(w.batch) :
+    STATES[w.state] || w.state || (w.role === "standby" ? "standby" : "");
 
 function chips(g, list, x, y, w, h, columns) {
   const refs = new Map();
@@ -276,7 +277,7 @@ function drawWorker(r, w, limit) {
   r.g.setAttribute("class", `worker ${role} ${mark}`);
   r.g.setAttribute("aria-label", tipOf(w).replaceAll("\n", ", "));
   r.fill.style.width = clamp((w.busy || 0) * r.width, 0, r.width) + "px";
-  set(r.state, stateText(w) || (w.role === "standby" ? "standby" : ""));
+  set(r.state, stateText(w));
   if (r.rate) {
     set(r.rate, known(w.batches_per_second) ? rate(w.batches_per_second) : "");
     set(r.busy, known(w.busy) ? percent(w.busy) + " busy" : "");

@@ -456,6 +456,8 @@ def test_only_what_holds_a_job_up_has_a_colour(box):
     colours = ("['#neck', '#pipe-card'].map((e) =>"
                " getComputedStyle(document.querySelector(e)).backgroundColor)")
     stopped = [{"time": 1, "seconds": 1, "kind": "end", "ok": False, "text": "stopped: 1 of 9"}]
+    sampler = [{"index": 0, "kind": "cpu", "cores": [0], "workers": ["sampler 0"],
+                "roles": ["sampler"]}]
     with Browser(box) as browser:
         for words, calm in (
             (TRAINERS, True),
@@ -463,12 +465,18 @@ def test_only_what_holds_a_job_up_has_a_colour(box):
             ("updates: trainers waited 48 % of the time for one another's gradients", False),
         ):
             epochs = [dict(e, bottleneck=words) for e in epochs_of([1], [0.5], [1])]
-            browser.open(drawn(box, "limits", epochs, stopped))
+            browser.open(drawn(box, "limits", epochs, stopped, devices=sampler))
             browser.until("document.querySelector('#neck-text').textContent.length > 20", "limit")
             neck, card = browser.value(colours)
             assert (neck == card) == calm, (words, neck, card)
             assert ("as it should be" in browser.text("#neck-text")) == calm
             assert browser.value("document.querySelectorAll('#events .bad').length") == 0
+        # A sampler before a full queue is marked where memory is what is short, and nowhere else.
+        marks = browser.value(
+            "['trainers', 'memory'].map((limit) => { const r = [...pipe.refs.values()][0];"
+            " drawWorker(r, {...r.worker, state: 'blocked'}, limit);"
+            " return [r.g.classList.contains('blocked'), r.state.textContent]; })")
+        assert marks == [[False, "queue is full"], [True, "queue is full"]], marks
 
 
 @timeout(90)
