@@ -168,5 +168,5 @@ function drawEvents() {
     host.append(
         el("li", {}, el("time"), el("span"),
            el("span", {}, `and ${all.length - list.length} older, which sluice logs has`)));
-  wholeRows(host, [...host.children], 210, $("events-note"));
+  wholeRows(host, [...host.children], 320, $("events-note"));
 }
