@@ -253,16 +253,26 @@ static void draw_event(const struct sl_top_event *e, struct sl_area a)
     sl_area_wrap(sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, a.h), SL_STYLE_PLAIN, text);
 }
 
-// Rows that an event takes: one in the overview, else as many as its text needs.
-static int event_rows(const struct sl_top_event *e, struct sl_area a, bool rare)
+// Rows that an event takes: as many as its text needs, or one.
+static int event_rows(const struct sl_top_event *e, struct sl_area a, bool brief)
 {
     struct sl_area column = sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, 0);
-    return rare ? 1 : SL_MAX(1, sl_area_wrap(column, SL_STYLE_PLAIN, e->text));
+    return brief ? 1 : SL_MAX(1, sl_view_text_rows(column, e->text));
+}
+
+// Whether the rare ones need more rows than there are to be told in full.
+static bool are_too_long(const struct sl_top_model *m, struct sl_area a)
+{
+    int rows = 0;
+    for (size_t i = 0; i < m->n_events && rows <= a.h; i++)
+        rows += is_rare(sl_top_event_at(m, i)) ? event_rows(sl_top_event_at(m, i), a, false) : 0;
+    return rows > a.h;
 }
 
 int sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare)
 {
     const struct sl_top_event *shown[SL_TOP_EVENTS];
+    const bool brief = rare && are_too_long(m, a);
     int n = 0, rows = 0, drawn = 0;
     for (size_t i = 0; i < m->n_events && rows < a.h; i++) {
         const struct sl_top_event *e = sl_top_event_at(m, i);
@@ -272,14 +282,14 @@ int sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t s
             skip--;
             continue;
         }
-        if (rows > 0 && rows + event_rows(e, a, rare) > a.h)
+        if (rows > 0 && rows + event_rows(e, a, brief) > a.h)
             break;
-        rows += event_rows(e, a, rare);
+        rows += event_rows(e, a, brief);
         shown[n++] = e;
     }
     drawn = n;
     for (int y = 0; n > 0; n--) {
-        int h = event_rows(shown[n - 1], a, rare);
+        int h = event_rows(shown[n - 1], a, brief);
         draw_event(shown[n - 1], sl_area_part(a, 0, y, a.w, h));
         y += h;
     }

@@ -388,6 +388,8 @@ START_TEST(long_events_are_broken_where_they_can_be_read)
     sl_top_on_event(m, event_line(40, "split", true, why));
     draw(80, 24, false);
     has_not("is five");
+    draw(80, 40, false); // where there is room
+    has("20 ms to train, so K is five\n");
     m->view = SL_TOP_EVENTS_VIEW;
     draw(80, 24, false);
     has("   0:40 split       1 sampler and 3 trainers: a batch takes 4 ms to sample and\n"
