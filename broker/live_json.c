@@ -102,8 +102,16 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
         w.stage[main] = SL_MAX(held - w.blocked, 0);
     w.busy = samples ? w.stage[SL_STAGE_SAMPLE] + w.stage[SL_STAGE_MARK] + w.stage[SL_STAGE_COPY]
                      : w.stage[SL_STAGE_TRAIN] + w.stage[SL_STAGE_EVALUATE];
-    w.busy = SL_MIN(w.busy, w.seconds);
+    // Stages that ended in the window may have begun before it: what a worker does in turn is told
+    // as parts of the window, which together are never more than all of it.
+    if (w.busy > w.seconds) {
+        for (int i = 0; i < SL_STAGE_COUNT; i++)
+            if (i != SL_STAGE_EXTRACT) // goes on beside the others, a batch ahead
+                w.stage[i] *= w.seconds / w.busy;
+        w.busy = w.seconds;
+    }
     double idle = w.seconds - w.busy;
+    w.blocked = SL_MIN(w.blocked, idle);
     w.wait = w.batches == 0 ? idle : SL_MIN(SL_MAX(w.stage[SL_STAGE_WAIT], w.blocked), idle);
     w.asleep = asleep > 0 && 2 * asleep > looks;
     return w;

@@ -234,13 +234,32 @@ void sl_report_chart_curves(struct sl_text *t, const struct sl_read_report *r)
 
 // --- stages --------------------------------------------------------------------------------------
 
+// A stage's share of the time that the workers who do it had: a part of a whole, whatever their
+// number.
+static double share_of_workers(const struct sl_read_report *r, bool samplers, double seconds)
+{
+    double had = 0;
+    for (const struct sl_report_epoch *e = r->epochs; e < r->epochs + r->n_epochs; e++) {
+        const double trainers = known(e->trainers) > 0 ? e->trainers : known(e->samplers);
+        had += (samplers ? known(e->samplers) : trainers) *
+               (SL_MAX(known(e->seconds), 0) + SL_MAX(known(e->evaluate_seconds), 0));
+    }
+    return had > 0 && seconds > 0 ? SL_MIN(seconds / had, 1) : 0;
+}
+
+static bool is_of_samplers(const struct sl_stage_text *stage)
+{
+    return strncmp(stage->what, "samplers", 8) == 0;
+}
+
 enum { STAGE_HEIGHT = 22, MEDIANS = 290, SHARES = 710, BAR_MOST = 330 };
 
+// most[1] is 1: shares are drawn on the whole, whose rest is shown too.
 static void put_stage(struct sl_text *t, double y, const struct sl_stage_text *stage,
                       const double value[2], const double most[2])
 {
     static const int at[2] = {MEDIANS, SHARES};
-    const char *colour = strncmp(stage->what, "samplers", 8) == 0 ? "c-sampler" : "c-trainer";
+    const char *colour = is_of_samplers(stage) ? "c-sampler" : "c-trainer";
     char said[2][SL_UNITS_BYTES];
     sl_units_seconds(said[0], value[0]);
     snprintf(said[1], sizeof said[1], "%.0f %%", 100 * value[1]);
@@ -248,34 +267,35 @@ static void put_stage(struct sl_text *t, double y, const struct sl_stage_text *s
                    "<text x=\"0\" y=\"%.1f\" class=\"strong\">%s <tspan class=\"dim\" "
                    "font-weight=\"400\">%s</tspan></text>\n",
                    y + 13, sl_stats_stage_names[stage->stage], stage->what);
+    sl_text_printf(t, "<rect class=\"track\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\"/>\n",
+                   SHARES, y, BAR_MOST, STAGE_HEIGHT - 6);
     for (int i = 0; i < 2; i++) {
         double width = most[i] > 0 ? BAR_MOST * value[i] / most[i] : 0;
         put_bar(t, colour, (double[]){at[i], y, width, STAGE_HEIGHT - 6}, said[i]);
-        put_tick(t, at[i] + width + 6, y + 12, "start", said[i]);
+        put_tick(t, at[i] + (i == 0 ? width : BAR_MOST) + 6, y + 12, "start", said[i]);
     }
 }
 
 void sl_report_chart_stages(struct sl_text *t, const struct sl_read_report *r)
 {
-    double wall = r->of.total_seconds > 0 ? r->of.total_seconds : known(r->of.wall_seconds);
-    double value[SL_LIVE_STAGES][2], most[2] = {0};
+    double value[SL_LIVE_STAGES][2], most[2] = {0, 1};
     int n = 0;
     for (int i = 0; i < SL_LIVE_STAGES; i++) {
         struct sl_report_stage sum =
             sl_run_summary_stage(r, sl_stats_stage_names[sl_stage_texts[i].stage]);
         value[i][0] = sum.p50 > 0 ? sum.p50 : 0;
-        value[i][1] = wall > 0 && sum.seconds > 0 ? sum.seconds / wall : 0;
+        value[i][1] = share_of_workers(r, is_of_samplers(&sl_stage_texts[i]), sum.seconds);
         most[0] = SL_MAX(most[0], value[i][0]);
-        most[1] = SL_MAX(most[1], value[i][1]);
         n += value[i][1] > 0;
     }
     if (n == 0)
         return;
     sl_text_puts(t, "<section class=\"card\"><h2>Stages <small>what a batch takes in each, and "
-                    "what all take of the time of the run</small></h2>\n");
+                    "what each takes of the time of its workers; features are gathered a batch "
+                    "ahead, beside training</small></h2>\n");
     begin_svg(t, PAGE_WIDTH, 24 + STAGE_HEIGHT * n, "Stages");
     put_tick(t, MEDIANS, 12, "start", "median of a batch");
-    put_tick(t, SHARES, 12, "start", "of the time of the run, all workers together");
+    put_tick(t, SHARES, 12, "start", "of the time of the samplers, or of the trainers");
     for (int i = 0, row = 0; i < SL_LIVE_STAGES; i++)
         if (value[i][1] > 0)
             put_stage(t, 22 + STAGE_HEIGHT * row++, &sl_stage_texts[i], value[i], most);

@@ -95,7 +95,8 @@ static void write_head(struct sl_text *t, const struct sl_report_totals *r)
     sl_text_puts(t, "</span></div>\n");
     write_facts(t, r);
     if (*r->message) {
-        sl_text_puts(t, "<p class=\"c-bad\">");
+        const bool told_to = strcmp(r->status, "done") == 0 || strcmp(r->status, "stopped") == 0;
+        sl_text_puts(t, told_to ? "<p class=\"facts\">" : "<p class=\"c-bad\">");
         sl_text_markup(t, r->message);
         sl_text_puts(t, "</p>\n");
     }
@@ -315,9 +316,16 @@ static void write_pipeline(struct sl_text *t, const struct sl_read_report *r)
     sl_text_puts(t, "</div></section>\n");
     if (!*limit)
         return;
-    sl_text_puts(t, "<section class=\"neck\"><strong class=\"mark\">Bottleneck</strong><p>");
+    // Trainers that take the time are how it should be: no colour that warns.
+    const bool calm = strncmp(limit, "trainers:", 9) == 0;
+    sl_text_printf(t, "<section class=\"neck%s\"><strong class=\"mark\">Bottleneck</strong><p>",
+                   calm                                  ? " calm"
+                   : strncmp(limit, "samplers:", 9) == 0 ? " samplers"
+                                                         : "");
+    sl_text_puts(t, "<span>");
     sl_text_markup(t, limit);
-    sl_text_puts(t, "</p></section>\n");
+    sl_text_printf(t, "</span>%s</p></section>\n",
+                   calm ? ". Training is the limit, as it should be." : "");
 }
 
 // --- the whole -----------------------------------------------------------------------------------

@@ -87,7 +87,22 @@ const percent = (x) =>
          x === 1 ? "100 %" :
                    (x * 100).toFixed(1) + " %");
 const rate = (x) => (!known(x) ? "–" : (x >= 1e4 ? count(x) : digits(x, 3)) + "/s");
+// A number and its unit stay on one line.
+const tied = (what) => what.replace(/(\d) (?=(%|[µmun]?s|[KMGT]i?B|B)(?![\w]))/g, "$1\u00a0");
 const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("ch") ? "es" : "s"}`;
+
+// A list that scrolls ends in a whole row; the note says that there are more.
+function wholeRows(host, rows, most, note) {
+  const at = host.scrollTop;
+  host.style.maxHeight = "none";
+  const top = host.getBoundingClientRect().top, rim = host.offsetHeight - host.clientHeight,
+        ends = rows.map((r) => r.getBoundingClientRect().bottom - top),
+        fit = ends.filter((e) => e <= most).length;
+  const cut = fit > 0 && fit < rows.length;
+  if (cut) host.style.maxHeight = Math.ceil(ends[fit - 1] + rim) + "px";
+  host.scrollTop = at;
+  set(note, cut ? `${fit} of ${rows.length} fit here: scroll for the rest` : "");
+}
 
 // ---- hints over the mouse or the focus ----------------------------------------------------------
 

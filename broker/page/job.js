@@ -63,17 +63,22 @@ function takeStats(s) {
 const epochsOf = () => [...job.epochs.values()].sort((a, b) => a.epoch - b.epoch);
 const current = () => job.stats || {};
 
+// Whom an epoch's bottleneck names: its first word.
+const limitOf = (words) =>
+    (/^(samplers|trainers|memory|updates|drive)\b/.exec(words || "") || [])[1] || "none";
 // What the statistics were like in the last epoch of a job that is over.
 function statsOfReport() {
   const list = epochsOf(), e = list[list.length - 1], report = job.about?.report || {};
   if (!e) return null;
+  const process = (name) => (report.processes || []).find((p) => p.name === name);
   const workers =
       (report.devices || job.about?.devices ||
        []).flatMap((d) => (d.workers || []).map((name, i) => ({
                                                   name,
                                                   role: d.roles?.[i] || name.split(" ")[0],
                                                   device: d.index,
-                                                  state: ""
+                                                  state: "",
+                                                  memory: process(name)?.peak_rss
                                                 })));
   const of = (role) => workers.filter((w) => w.role === role);
   const stages = {};
@@ -102,9 +107,9 @@ function statsOfReport() {
       blocks: per(e.bytes?.blocks)
     },
     cache: {
-      policy: config.cache?.policy,
-      hit_rate: e.cache?.hit_rate,
-      hit_rate_total: e.cache?.hit_rate
+      policy: report.cache?.policy || config.cache?.policy,
+      hit_rate: e.cache?.ranked ? e.cache.hit_rate : null,
+      hit_rate_total: null
     },
     updates: {
       mode: config.updates?.mode,
@@ -113,10 +118,7 @@ function statsOfReport() {
       staleness_max: e.updates?.staleness_max
     },
     bottleneck: e.bottleneck,
-    bottleneck_role: /samplers? /.test(e.bottleneck || "") ? "samplers" :
-        /trainers? /.test(e.bottleneck || "")              ? "trainers" :
-        /^drive/.test(e.bottleneck || "")                  ? "drive" :
-                                                             "none",
+    bottleneck_role: limitOf(e.bottleneck),
   };
 }
 const shown = () => (job.over ? statsOfReport() || job.stats || {} : current());

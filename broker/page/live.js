@@ -57,6 +57,7 @@ function drawPick() {
   const options =
       server.jobs.map((j) => [keyOf(j), `${j.id ? j.id + "  " : ""}${j.name}  (${j.state})`]);
   const now = JSON.stringify([options, job?.key]);
+  $("pick").parentElement.hidden = !server.daemon && options.length < 2;  // nothing to choose from
   if ($("pick").dataset.now === now) return;
   $("pick").dataset.now = now;
   $("pick").replaceChildren(
@@ -95,7 +96,7 @@ async function loadJob(key) {
     job = mine;
     pipe = null;
     draft.samplers = draft.trainers = null;
-    delete $("epochs").dataset.n;
+    delete $("epochs").dataset.shape;
     delete $("events").dataset.newest;
     say("");
   }
@@ -265,6 +266,8 @@ new ResizeObserver(() => {
   if (job) {
     drawPipe();
     drawTimeline();
+    drawEvents();
+    drawEpochs();
   }
 }).observe($("main"));
 requestAnimationFrame(move);

@@ -109,14 +109,17 @@ function drawHead() {
 }
 function drawNeck() {
   const s = shown(), role = s.bottleneck_role || "none", a = !job.over && s.advice;
+  const use = a && (a.samplers !== s.samplers || a.trainers !== s.trainers);
+  // Trainers that take the time, in front of a queue that is full, are how it should be.
+  const calm = role === "none" || (role === "trainers" && !use);
   $("neck").hidden = !s.bottleneck;
-  $("neck").className = "neck " + role;
+  $("neck").className = "neck " + (calm ? "calm" : role);
   const line = s.bottleneck ? s.bottleneck[0].toUpperCase() + s.bottleneck.slice(1) +
           (/[.!]$/.test(s.bottleneck) ? "" : ".") :
                               "";
-  set($("neck-text"), line);
-  const use = a && (a.samplers !== s.samplers || a.trainers !== s.trainers);
-  $("advice").hidden = !use || isStatic;
+  set($("neck-text"),
+      tied(line) + (calm && role === "trainers" ? " Training is the limit, as it should be." : ""));
+  $("advice").hidden = !use || !token;
   if (use)
     set($("advice"),
         `Try ${plural(a.samplers, "sampler")}, ${plural(a.trainers, "trainer")}${
@@ -129,10 +132,12 @@ const STAGES = [
 ];
 function drawStages() {
   const s = shown().stages || {}, rows = STAGES.filter(([k]) => s[k]?.count > 0 && known(s[k].p50));
+  const most = (k) => s[k].p99 ?? s[k].p50;
   const scale = Math.max(
       1e-9,
       ...rows.filter(([k]) => !["wait", "backpressure", "evaluate"].includes(k))
-          .map(([k]) => s[k].p99 ?? s[k].p50));
+          .map(([k]) => most(k)));
+  const beyond = (k) => most(k) > scale * (1 + 1e-9);
   const host = $("stages"), shape = rows.map((r) => r[0]).join();
   if (host.dataset.shape !== shape) {
     host.dataset.shape = shape;
@@ -148,15 +153,18 @@ function drawStages() {
                       duration(x.p99)}\n${count(x.count)} times, ${duration(x.seconds)} in all${
                       known(x.busy) ? `\n${percent(x.busy)} of its workers' time` : ""}`;
                 })),
-        el("p", {class: "key"},
-           rows.length ? "solid: half of the batches (p50); light: 99 of 100 (p99)" :
-                         "nothing yet"));
+        el("p", {class: "key"}));
   }
+  set(host.lastChild,
+      !rows.length ? "nothing yet" :
+                     "solid: half of the batches (p50); light: 99 of 100 (p99)" +
+              (rows.some(([k]) => beyond(k)) ? "; torn: longer than fits" : ""));
   rows.forEach(([k], i) => {
     const [, bar, label] = host.children[i].children,
                   w = (x) => clamp((x || 0) / scale, 0, 1) * 100 + "%";
     bar.children[0].style.width = w(s[k].p99);
     bar.children[1].style.width = w(s[k].p50);
+    bar.classList.toggle("torn", beyond(k));
     set(label.firstChild, duration(s[k].p50));
     set(label.lastChild, ` · ${duration(s[k].p99)}`);
   });
@@ -166,6 +174,15 @@ function drawStages() {
 // ---- curves of the page -------------------------------------------------------------------------
 
 const plots = {};
+// A series looks the same in whichever plot it is.
+const SERIES = {
+  training: {name: "training", cls: "c-trainer"},
+  validation: {name: "validation", cls: "c-sampler", dash: 2},
+  evaluation: {name: "evaluation", cls: "c-standby", dash: 2},
+  drawing: {name: "drawing", cls: "c-sampler"},
+  full: {name: "waiting for room in the queue", cls: "c-queue", dash: 3},
+  waiting: {name: "waiting for a batch or an update", cls: "c-dim", dash: 3},
+};
 const overTime = {
   x: clock,
   xName: "time since the start",
@@ -198,7 +215,7 @@ function makePlots() {
     y: (v) => (known(v) && !Number.isInteger(v) && v < 100 ? v.toFixed(1) : count(v)),
     area: true,
     series: job.over ?
-        [{name: "batches ready, mean", cls: "c-queue"}, {name: "most", cls: "c-dim"}] :
+        [{name: "batches ready, mean", cls: "c-queue"}, {name: "most", cls: "c-dim", dash: 3}] :
         [{name: "batches ready", cls: "c-queue"}]
   });
   make("hit", {
@@ -209,36 +226,33 @@ function makePlots() {
     area: true,
     series: [{name: "of input rows", cls: "c-cache"}]
   });
-  make("busy", {
-    ...t,
-    y: percent,
-    yTick: axisPercent,
-    max: 1,
-    series: [
-      {name: "sampling", cls: "c-sampler"}, {name: "training", cls: "c-trainer"},
-      {name: "trainers waiting", cls: "c-dim"}
-    ]
+  const ofTime = {...t, y: percent, yTick: axisPercent, max: 1, parts: true};
+  make("draws", {...ofTime, series: [SERIES.drawing, SERIES.full]});
+  make("trains", {
+    ...ofTime,
+    series: job.over ? [SERIES.training, SERIES.waiting] :
+                       [SERIES.training, SERIES.evaluation, SERIES.waiting]
   });
   make("loss", {
     ...overEpochs,
     zero: false,
     y: loss,
     yTick: axisNumber,
-    series: [{name: "training", cls: "c-trainer"}, {name: "validation", cls: "c-sampler"}]
+    series: [SERIES.training, SERIES.validation]
   });
   make("score", {
     ...overEpochs,
     zero: false,
     y: (v) => score(metricName(), v),
     yTick: (v, a) => (isShare(metricName()) ? axisPercent : axisNumber)(v, a),
-    series: [{name: "validation", cls: "c-sampler"}, {name: "training", cls: "c-trainer"}]
+    series: [SERIES.training, SERIES.validation]
   });
   make("seconds", {
     ...overEpochs,
     y: duration,
     yTick: axisTime,
     unitOf: (most) => timeUnit(most)[1],
-    series: [{name: "training", cls: "c-trainer"}, {name: "evaluation", cls: "c-standby"}]
+    series: [SERIES.training, SERIES.evaluation]
   });
   plots.over = job.over;
 }
@@ -248,38 +262,42 @@ function drawPlots() {
         of = (f) => list.map((e) => f(e) ?? null), m = metricName();
   const h = job.history, xs = h.seconds || [];
   if (job.over) {
-    const per = (e, stage, n) =>
-        (e.seconds > 0 && n > 0 ? Math.min(1, (e.stages?.[stage]?.seconds || 0) / (n * e.seconds)) :
-                                  null);
+    const per = (stage, of) => (e) =>
+        e.seconds > 0 && of(e) > 0 ? (e.stages?.[stage]?.seconds || 0) / (of(e) * e.seconds) : null;
+    const draw = (e) => e.samplers, train = (e) => e.trainers || e.samplers;  // or they take turns
     plots.rate.set(x, [of((e) => (e.seconds > 0 ? e.batches / e.seconds : null))]);
     plots.queue.set(x, [of((e) => e.queue?.depth_mean), of((e) => e.queue?.depth_max)]);
     plots.hit.set(x, [of((e) => (e.cache?.ranked ? e.cache.hit_rate : null))]);
-    plots.busy.set(x, [
-      of((e) => per(e, "sample", e.samplers)), of((e) => per(e, "train", e.trainers)),
-      of((e) => per(e, "wait", e.trainers))
-    ]);
+    plots.draws.set(x, [of(per("sample", draw)), of(per("backpressure", draw))]);
+    plots.trains.set(x, [of(per("train", train)), of(per("wait", train))]);
   } else {
     plots.rate.set(xs, [h.batches || []]);
     plots.queue.set(xs, [h.queue || []]);
     plots.hit.set(xs, [h.hit_rate || []]);
-    plots.busy.set(xs, [h.sample || [], h.train || [], h.wait || []]);
+    plots.draws.set(xs, [h.sample || [], h.blocked || []]);
+    plots.trains.set(xs, [h.train || [], h.evaluate || [], h.wait || []]);
   }
   plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
   plots.score.set(
-      x, [of((e) => valueOf(m, e)), of((e) => (m === "accuracy" ? e.train_accuracy : null))]);
+      x, [of((e) => (m === "accuracy" ? e.train_accuracy : null)), of((e) => valueOf(m, e))]);
   plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
   set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
   const policy = shown().cache?.policy || job.about?.config?.cache?.policy;
-  $("hit-card").hidden = !policy || policy === "none";
+  // What an epoch has not brought, none will: an empty plot says nothing.
+  for (const id of ["loss", "score", "seconds"])
+    $(id + "-card").hidden = list.length && !plots[id].any;
+  $("hit-card").hidden = !policy || policy === "none" || (job.over && !plots.hit.any);
 }
 
 // ---- devices, epochs, configuration -------------------------------------------------------------
 
+// share: null where there is no bound that it could be a share of.
 function gauge(name, share, what, cls) {
   const bar = el("i");
   bar.style.width = clamp(share || 0, 0, 1) * 100 + "%";
   bar.style.background = `var(--${cls})`;
-  return el("div", {class: "gauge"}, name, el("div", {class: "meter"}, bar), what);
+  const meter = el("div", {class: "meter" + (share > 1 ? " torn" : "")}, bar);
+  return el("div", {class: "gauge"}, name, known(share) ? meter : null, el("span", {}, what));
 }
 // How much it has read in whose memory, of what GPUs hold together: a table of each kind.
 function readsOf(device, links) {
@@ -313,7 +331,8 @@ function drawDevices() {
            el("small", {},
               [
                 known(d.gpu) && `GPU ${d.gpu}`,
-                cores != null && cores !== "" ? `core ${cores}` : d.kind
+                cores != null && cores !== "" ? `${isNaN(cores) ? "cores" : "core"} ${cores}` :
+                                                d.kind
               ].filter(Boolean)
                   .join(", "))),
         known(d.cpu_load) ? gauge("load", d.cpu_load, percent(d.cpu_load), "sampler") : null,
@@ -326,7 +345,7 @@ function drawDevices() {
                                                 null,
         known(d.memory_used) ?
             gauge(
-                "memory", d.memory_budget ? d.memory_used / d.memory_budget : 0,
+                "memory", d.memory_budget ? d.memory_used / d.memory_budget : null,
                 bytes(d.memory_used) + (d.memory_budget ? ` of ${bytes(d.memory_budget)}` : ""),
                 "queue") :
                                                           null,
@@ -353,30 +372,34 @@ function drawDevices() {
                                w.restarts && `replaced ${w.restarts}×`
                              ].filter(Boolean)
                                  .join(", ")))))),
+        workers.some((w) => w.device === d.index) ? null :
+                                                    el("p", {class: "key"}, "no worker is here"),
         readsOf(d.index, links));
   }));
 }
 function drawEpochs() {
   const list = epochsOf(), m = metricName();
   $("epochs-card").hidden = !job.over || !list.length;
-  if (!job.over || $("epochs").dataset.n === String(list.length)) return;
-  $("epochs").dataset.n = String(list.length);
+  const shape = `${list.length}|${$("epochs").clientWidth}`;
+  if (!job.over || $("epochs").dataset.shape === shape) return;
+  $("epochs").dataset.shape = shape;
   const value = (e) => valueOf(m, e), best = bestOf(m, list);
   const tested = list.some((e) => e.test), testOf = (e) => tested ? [score(m, e.test?.[m])] : [];
   const head = [
     "epoch", "time", "loss", `validation ${nameOf(m)}`, ...(tested ? ["test"] : []), "split",
     "batches", "queue", "hit rate", "switches", "what limited it"
   ];
-  $("epochs").replaceChildren(
-      el("table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
-         el("tbody", {},
-            list.map(
-                (e) => el("tr", {class: known(value(e)) && value(e) === best ? "best" : null}, [
-                  e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)), ...testOf(e),
-                  `${e.samplers} + ${e.trainers}`, e.batches,
-                  known(e.queue?.depth_mean) ? e.queue.depth_mean.toFixed(1) : "–",
-                  e.cache?.ranked ? percent(e.cache.hit_rate) : "–", e.switches, e.bottleneck || ""
-                ].map((x) => el("td", {}, String(x))))))));
+  $("epochs").replaceChildren(el(
+      "table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
+      el("tbody", {},
+         list.map((e) => el("tr", {class: known(value(e)) && value(e) === best ? "best" : null}, [
+                    e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)),
+                    ...testOf(e), `${e.samplers} + ${e.trainers}`, e.batches,
+                    known(e.queue?.depth_mean) ? e.queue.depth_mean.toFixed(1) : "–",
+                    e.cache?.ranked ? percent(e.cache.hit_rate) : "–", e.switches,
+                    tied(e.bottleneck || "")
+                  ].map((x) => el("td", {}, String(x))))))));
+  wholeRows($("epochs"), [...$("epochs").querySelectorAll("tbody tr")], 480, $("epochs-note"));
 }
 function drawConfig() {
   const config = job.about?.config;

@@ -11,15 +11,25 @@ const numberOf = (w) => Number((w.name.match(/\d+/) || [0])[0]);
 const inOrder = (list) => [...list].sort(
     (a, b) => (a.role === "standby") - (b.role === "standby") || numberOf(a) - numberOf(b));
 const shortBatch = (b) => (b || "").replace(/ of epoch.*/, "");
-const stateText = (w) => (w.state === "working" && w.batch ? shortBatch(w.batch) : w.state || "");
+const STATES = {
+  blocked: "queue is full"
+};
+const stateText = (w) => w.state === "working" && w.batch ?
+    shortBatch(w.batch) :
+    STATES[w.state] || w.state || (w.role === "standby" ? "standby" : "");
 
 function chips(g, list, x, y, w, h, columns) {
   const refs = new Map();
   list.forEach((worker, i) => {
     const cw = (w - (columns - 1) * 6) / columns, cx = x + (i % columns) * (cw + 6),
           cy = y + Math.floor(i / columns) * (h + 6);
-    const two = h >= 40, r = {worker};
-    r.fill = sv("rect", {x: cx + 1, y: cy + 1, width: 0, height: h - 2, rx: 6, class: "fill"});
+    const two = h >= 44, r = {worker};
+    // How busy it is: a bar below the words, or where they have one line, behind them.
+    const bar = {x: cx + 12, y: cy + 38, width: cw - 20, height: 4, rx: 2};
+    const track = two ? sv("rect", {...bar, class: "track"}) : null;
+    r.fill = two ?
+        sv("rect", {...bar, width: 0, class: "fill level"}) :
+        sv("rect", {x: cx + 1, y: cy + 1, width: 0, height: h - 2, rx: 6, class: "fill"});
     r.name = text(
         cx + 12, cy + (two ? 17 : h / 2 + 4), "strong",
         columns > 1 ? worker.name.replace(/^(\w)\w* /, "$1") : worker.name);
@@ -27,12 +37,15 @@ function chips(g, list, x, y, w, h, columns) {
                     text(cx + cw - 8, cy + h / 2 + 4, "dim", "", "end");
     r.rate = two ? text(cx + cw - 8, cy + 17, "", "", "end") : null;
     r.busy = two ? text(cx + cw - 8, cy + 34, "dim", "", "end") : null;
-    r.width = cw - 2;
+    r.more = two ?
+        [58, 76, 94, 112].filter((y) => y + 6 <= h).map((y) => text(cx + 12, cy + y, "dim", "")) :
+        [];
+    r.width = two ? bar.width : cw - 2;
     r.g =
         sv("g", {tabindex: 0, role: "img"},
-           sv("rect", {x: cx, y: cy, width: cw, height: h, rx: 7, class: "chip"}), r.fill,
+           sv("rect", {x: cx, y: cy, width: cw, height: h, rx: 7, class: "chip"}), track, r.fill,
            sv("rect", {x: cx, y: cy + 5, width: 4, height: h - 10, rx: 2, class: "edge"}), r.name,
-           r.state, r.rate, r.busy);
+           r.state, r.rate, r.busy, r.more);
     hint(r.g, () => tipOf(r.worker));
     g.append(r.g);
     refs.set(worker.name, r);
@@ -68,7 +81,8 @@ function flow(g, x1, y1, x2, y2, cls) {
     speed: 0,
     at: 0
   };
-  g.append(sv("g", {class: `stream ${cls}`}, f.bed, f.node, f.head));
+  f.g = sv("g", {class: `stream ${cls}`}, f.bed, f.node, f.head);
+  g.append(f.g);
   flows.push(f);
   return f;
 }
@@ -84,18 +98,22 @@ function run(f, share, speed) {
           ey - dx * r}Z`);
   f.head.setAttribute("opacity", share > 0 ? 1 : 0.4);
 }
-function sizes(n, wide) {
-  if (wide ? n <= 4 : n <= 3) return {h: 44, columns: 1};
-  if (n <= (wide ? 7 : 0)) return {h: 30, columns: 1};
-  return {h: 26, columns: n > 24 ? 3 : 2};
+// Few of them fill the room that there is anyway.
+function sizes(n, wide, room) {
+  const columns = n <= (wide ? 7 : 3) ? 1 : n > 24 ? 3 : 2, rows = Math.ceil(n / columns);
+  const least = columns > 1 ? 26 : n > 4 ? 30 : 44;
+  return {h: Math.max(least, Math.floor((room + 6) / Math.max(1, rows)) - 6), columns};
 }
 const stack = (n, s) => Math.ceil(n / s.columns) * (s.h + 6) - 6;
 
+const CHIPS_MOST = 60;                          // workers that are drawn
+const LANE_H = 208, QUEUE_H = 112, BASIN = 66;  // the queue's words stand above its basin
 function buildPipe(W, workers) {
   const wide = W >= 700, g = sv("g"), p = {wide, W};
-  const samplers = inOrder(workers.filter((w) => !isTrainer(w))).slice(0, 60),
-        trainers = inOrder(workers.filter(isTrainer)).slice(0, 60);
-  const ss = sizes(samplers.length, wide), ts = sizes(trainers.length, wide);
+  const samplers = inOrder(workers.filter((w) => !isTrainer(w))).slice(0, CHIPS_MOST),
+        trainers = inOrder(workers.filter(isTrainer)).slice(0, CHIPS_MOST);
+  const ss = sizes(samplers.length, wide, wide ? QUEUE_H : 0),
+        ts = sizes(trainers.length, wide, wide ? LANE_H : 0);
   flows.length = 0;
   let H;
   const title = (x, y, what) => {
@@ -106,16 +124,15 @@ function buildPipe(W, workers) {
   const box = (b) => sv("rect", {x: b.x, y: b.y, width: b.w, height: b.h, rx: 8, class: "box"});
   let q, c, u, S, T;
   if (wide) {
-    const top = 28, inner = Math.max(stack(samplers.length, ss), stack(trainers.length, ts), 208);
+    const top = 28,
+          inner = Math.max(stack(samplers.length, ss), stack(trainers.length, ts), LANE_H);
     H = top + inner + 6;
     S = {x: 1, y: top, w: 0.22 * W};
     T = {x: 0.575 * W, y: top, w: 0.25 * W};
-    q = {x: 0.305 * W, y: top, w: 0.165 * W, h: 112};
+    q = {x: 0.305 * W, y: top, w: 0.165 * W, h: QUEUE_H};
     c = {x: q.x, y: top + 140, w: q.w, h: 68};
-    u = {x: 0.885 * W, y: top, w: 0.115 * W - 1, h: 112};
     const mid = q.y + 56;
-    for (const lane of [S, T])
-      g.append(sv("rect", {x: lane.x, y: top, width: lane.w, height: inner, rx: 8, class: "lane"}));
+    u = {x: 0.885 * W, y: mid - 33, w: 0.115 * W - 1, h: 66};
     p.s2q = flow(g, S.x + S.w + 6, mid, q.x - 5, mid, "s");
     p.q2t = flow(g, q.x + q.w + 6, mid, T.x - 5, mid, "q");
     p.cache = flow(g, c.x + c.w + 6, c.y + 23, T.x - 5, c.y + 23, "c");
@@ -159,8 +176,9 @@ function buildPipe(W, workers) {
     ...chips(gt, trainers, T.x, T.y, T.w, ts.h, ts.columns)
   ]);
   g.append(gs, gt);
-  // the queue: a basin whose level is the memory that is taken
+  // the queue: below its words a basin whose level is the memory that is taken
   p.q = q;
+  const rim = sv("line", {x1: q.x, x2: q.x + q.w, y1: q.y + BASIN, y2: q.y + BASIN, class: "axis"});
   p.water = sv("rect", {x: q.x + 1, y: q.y + q.h, width: q.w - 2, height: 0, class: "water"});
   p.surface = sv("line", {x1: q.x + 1, x2: q.x + q.w - 1, class: "surface"});
   p.batches = sv("g");
@@ -168,7 +186,7 @@ function buildPipe(W, workers) {
   p.queueSub = text(q.x + 10, q.y + 42, "dim", "");
   p.queueSub2 = text(q.x + 10, q.y + 58, "dim", "");
   g.append(hint(
-      sv("g", {}, box(q), p.water, p.surface, p.batches, p.queueBig, p.queueSub, p.queueSub2),
+      sv("g", {}, box(q), rim, p.water, p.surface, p.batches, p.queueBig, p.queueSub, p.queueSub2),
       () => p.queueTip || ""));
   // features: what the caches had, what the store had to give
   p.c = c;
@@ -208,14 +226,19 @@ function drawPipe() {
       `${s.standby.there} standby${s.standby.awake ? `, ${s.standby.awake} awake` : ""}` :
                                                      "";
   const n = (x, list) => x ?? list.length;
+  const left = (list) =>
+      list.length > CHIPS_MOST ? `${list.length - CHIPS_MOST} of them listed below alone` : "";
   setTitle(
       p.samplerTitle, plural(n(s.samplers, samplers), "sampler"),
-      p.wide || !samplers.length ? "" : `p50 ${duration(s.stages?.sample?.p50)}`);
-  setTitle(p.trainerTitle, plural(n(s.trainers, trainers), "trainer"), standby && `+ ${standby}`);
+      left(samplers) ||
+          (p.wide || !samplers.length ? "" : `p50 ${duration(s.stages?.sample?.p50)}`));
+  setTitle(
+      p.trainerTitle, plural(n(s.trainers, trainers), "trainer"),
+      [standby && `+ ${standby}`, left(trainers)].filter(Boolean).join(", "));
   setTitle(p.queueTitle, "Queue", "");
   setTitle(p.cacheTitle, "Features", "");
   setTitle(p.updateTitle, "Updates", "");
-  for (const w of workers) drawWorker(p.refs.get(w.name), w);
+  for (const w of workers) drawWorker(p.refs.get(w.name), w, s.bottleneck_role);
   // flows
   const out = job.over ? s.rates?.batches : sum(samplers, (w) => w.batches_per_second),
         done = s.rates?.batches ?? sum(trainers, (w) => w.batches_per_second);
@@ -230,6 +253,7 @@ function drawPipe() {
   set(p.t2uText, of(s.rates?.updates, "updates"));
   const fc = s.bytes?.features_cache || 0, fs = s.bytes?.features_store || 0,
         fa = Math.max(fc + fs, 1e-9);
+  p.cache.g.setAttribute("visibility", fc > 0 ? "visible" : "hidden");  // none without a cache
   run(p.cache, fc / fa, speed(fc && done));
   run(p.store, fs / fa, speed(fs && done));
   if (p.wide) {
@@ -244,40 +268,48 @@ function drawPipe() {
           s.state === "paused" ? "paused" :
                                  "live: widths and speeds follow the numbers");
 }
-function drawWorker(r, w) {
+function drawWorker(r, w, limit) {
   if (!r) return;
   r.worker = w;
   const role = ["sampler", "standby"].includes(w.role) ? w.role : "trainer";
-  r.g.setAttribute("class", `worker ${role} ${w.state || ""}`);
+  // Whoever waits for room in the queue is marked where memory is what is short.
+  const mark = w.state === "blocked" && limit !== "memory" ? "" : w.state || "";
+  r.g.setAttribute("class", `worker ${role} ${mark}`);
   r.g.setAttribute("aria-label", tipOf(w).replaceAll("\n", ", "));
   r.fill.style.width = clamp((w.busy || 0) * r.width, 0, r.width) + "px";
-  set(r.state, stateText(w) || (w.role === "standby" ? "standby" : ""));
+  set(r.state, stateText(w));
   if (r.rate) {
     set(r.rate, known(w.batches_per_second) ? rate(w.batches_per_second) : "");
     set(r.busy, known(w.busy) ? percent(w.busy) + " busy" : "");
   }
+  const more = [
+    known(w.batches) && `${plural(w.batches, "batch")} done`,
+    w.memory && `${bytes(w.memory)} of memory`, known(w.wait) && `waits ${percent(w.wait)}`,
+    w.pid && `process ${w.pid}${w.restarts ? `, replaced ${w.restarts}×` : ""}`
+  ].filter(Boolean);
+  r.more.forEach((node, i) => set(node, more[i] || ""));
 }
 function drawQueue(p, s) {
   const q = s.queue || {}, b = p.q,
         level = q.capacity_bytes ? clamp(q.used_bytes / q.capacity_bytes, 0, 1) : 0;
-  const h = level * (b.h - 2), y = b.y + b.h - 1 - h;
+  const h = level * (b.h - BASIN - 1), y = b.y + b.h - 1 - h;
   p.water.style.height = h + "px";
   p.water.style.y = y + "px";
   p.surface.setAttribute("y1", y);
   p.surface.setAttribute("y2", y);
   p.surface.setAttribute("visibility", level > 0.01 ? "visible" : "hidden");
-  const n = Math.round(q.batches || 0), room = Math.max(1, Math.floor((b.w - 20) / 9)),
-        drawn = Math.min(n, room * 2);
-  if (p.batches.childElementCount !== drawn) {
-    p.batches.replaceChildren(
-        ...Array.from({length: drawn}, (_, i) => sv("rect", {
-                                         x: b.x + 10 + (i % room) * 9,
-                                         y: b.y + b.h - 16 - Math.floor(i / room) * 10,
-                                         width: 7,
-                                         height: 8,
-                                         rx: 1.5,
-                                         class: "batch"
-                                       })));
+  // A square for each batch; where they are more than the basin's rows hold, a number for the rest.
+  const n = Math.round(q.batches || 0), across = Math.max(6, Math.floor((b.w - 20) / 9)),
+        room = across * Math.floor((b.h - BASIN - 6) / 10), drawn = n > room ? room - 5 : n;
+  const place = (i) => [b.x + 10 + (i % across) * 9, b.y + b.h - 14 - Math.floor(i / across) * 10];
+  if (p.batches.dataset.n !== String(n)) {
+    p.batches.dataset.n = String(n);
+    p.batches.replaceChildren(...Array.from({length: drawn}, (_, i) => {
+      const [x, y] = place(i);
+      return sv("rect", {x, y, width: 7, height: 8, rx: 1.5, class: "batch"});
+    }));
+    if (n > drawn)
+      p.batches.append(text(place(drawn)[0], place(drawn)[1] + 8, "tick strong", `+${n - drawn}`));
   }
   set(p.queueBig,
       known(q.batches) ? (Number.isInteger(q.batches) ? plural(q.batches, "batch") :

@@ -90,18 +90,30 @@ function axisTime(x, a) {
   return places(x / at, a.step / at, unit);
 }
 
+const styleOf = (s) => `${s.cls} s${s.dash || 1}`;
 const HUGE = 1e300;  // the distance of two values must be a number, too
 
 // ---- curves -------------------------------------------------------------------------------------
 
-// options: series [{name, cls}], y and x (formats), yTick (label of a tick on an axis),
-// unitOf (of valueAxis), zero, max, wholeX, height
+// Parts of a whole are never more than it: where rounding or a batch that began earlier made them
+// so, each gives way in proportion.
+function partsOf(ys, whole) {
+  const all = (ys[0] || []).map((_, i) => sum(ys, (y) => y[i]));
+  return ys.map((y) => y.map((v, i) => known(v) && all[i] > whole ? v * whole / all[i] : v));
+}
+// Each on top of those before it.
+const piled = (ys) =>
+    ys.map((y, k) => y.map((v, i) => known(v) ? sum(ys.slice(0, k + 1), (z) => z[i]) : null));
+
+// options: series [{name, cls, dash}] (dash: 1 none, 2 dashes, 3 dots), y and x (formats), yTick
+// (label of a tick on an axis), unitOf (of valueAxis), zero, max, wholeX, height; parts: they are
+// of one whole, which is max, and stand on one another
 class Plot {
   constructor(host, options) {
     this.host = host;
     this.o = options;
     this.xs = [];
-    this.ys = [];
+    this.ys = this.tops = [];
     host.classList.add("plot");
     this.legend = host.appendChild(el("div", {class: "legend"}));
     this.svg = host.appendChild(sv("svg", {role: "img", tabindex: 0}));
@@ -120,7 +132,10 @@ class Plot {
     const again = use.findLastIndex((i, k) => k > 0 && xs[i] < xs[use[k - 1]]);
     if (again > 0) use = use.slice(again);
     this.xs = use.map((i) => xs[i]);
-    this.ys = ys.map((y) => use.map((i) => (known(y[i]) ? clamp(y[i], -HUGE, HUGE) : null)));
+    const shown = ys.map((y) => use.map((i) => (known(y[i]) ? clamp(y[i], -HUGE, HUGE) : null)));
+    this.ys = this.o.parts ? partsOf(shown, this.o.max) : shown;
+    this.tops = this.o.parts ? piled(this.ys) : this.ys;
+    this.any = this.ys.some((y) => y.some(known));
     if (this.hover >= this.xs.length) this.hover = null;
     this.draw();
   }
@@ -176,12 +191,13 @@ class Plot {
           text(clamp(this.X(t), half, W - half), H - B + 15, "tick", o.x(t), "middle"));
     }
     parts.push(text(W - R, H - 2, "tick", o.xName, "end"));
-    ys.forEach((y, k) => parts.push(this.series(y, k, Y, H - B)));
+    const tops = this.tops;
+    tops.forEach((y, k) => parts.push(this.series(y, k, Y, H - B)));
     const at = this.hover ?? xs.length - 1;
     if (this.hover != null) {
       parts.push(
           sv("line", {x1: this.X(xs[at]), x2: this.X(xs[at]), y1: T, y2: H - B, class: "cross"}));
-      ys.forEach(
+      tops.forEach(
           (y, k) => known(y[at]) &&
               parts.push(
                   sv("g", {class: o.series[k].cls},
@@ -193,8 +209,8 @@ class Plot {
       if (this.hover == null)
         while (i > 0 && !known(ys[k]?.[i])) i--;
       return el(
-          "span", {class: `${s.cls} s${k + 1}`}, el("i"), el("b", {class: "ink"}, o.y(ys[k]?.[i])),
-          " ", s.name,
+          "span", {class: styleOf(s)}, el("i"), el("b", {class: "ink"}, o.y(ys[k]?.[i])), " ",
+          s.name,
           this.hover != null && k === o.series.length - 1 ?
               ` at ${o.xAt ? o.xAt(xs[at]) : o.x(xs[at])}` :
               "");
@@ -203,10 +219,15 @@ class Plot {
         "aria-label", o.series.map((s, k) => `${s.name}: ${o.y(ys[k]?.[at])}`).join(", "));
   }
   series(y, k, Y, floor) {
-    const {xs, o} = this, g = sv("g", {class: `${o.series[k].cls} s${k + 1}`});
+    const {xs, o} = this, g = sv("g", {class: styleOf(o.series[k])});
     let d = "", area = "", from = null, dots = [];
+    const below = o.parts && this.tops[k - 1];
+    const foot = (i) => `L${this.X(xs[i])} ${below && known(below[i]) ? Y(below[i]) : floor}`;
     const close = (i) => {
-      if (from != null) area += `L${this.X(xs[i])} ${floor}L${this.X(xs[from])} ${floor}Z`;
+      if (from != null) {
+        for (let j = i; j > from; j = below ? j - 1 : from) area += foot(j);
+        area += foot(from) + "Z";
+      }
       from = null;
     };
     y.forEach((v, i) => {
@@ -220,7 +241,7 @@ class Plot {
       }
     });
     close(y.length - 1);
-    if (o.area && k === 0) g.append(sv("path", {d: area, class: "area"}));
+    if (o.parts || (o.area && k === 0)) g.append(sv("path", {d: area, class: "area"}));
     g.append(sv("path", {d, class: "path"}));
     if (o.wholeX && xs.length <= 40) dots = y.map((v, i) => i).filter((i) => known(y[i]));
     for (const i of dots)

@@ -74,6 +74,7 @@ function drawSteer() {
   $("steer").hidden = !live;
   if (isStatic) return;
   $("steer-set").disabled = !on;
+  $("steer-set").hidden = !token;  // what cannot be pressed is not shown; the text says why
   for (const role of ["samplers", "trainers"]) {
     set($("step-" + role).querySelector("output"), String(d[role]));
     $("step-" + role).classList.toggle("changed", d[role] !== s[role]);
@@ -139,7 +140,7 @@ function wireSteer() {
     draft.samplers = a.samplers;
     draft.trainers = a.trainers;
     drawSteer();
-    if (token) tryOut();
+    tryOut();
     $("steer").scrollIntoView({block: "nearest"});
   });
   $("lock").addEventListener("click", async () => {

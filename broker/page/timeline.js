@@ -126,6 +126,9 @@ function drawTimeline() {
 const rank = (e) => ["death", "scale", "split", "pause", "resume", "early_stop", "end", "start",
                      "checkpoint"]
                         .indexOf(e.kind);
+// A job that somebody stopped has ended as it was told to.
+const isBad = (e) =>
+    e.kind === "death" || (e.ok === false && !(e.kind === "end" && e.text.startsWith("stopped")));
 const wordsOf = (events) =>
     events.slice(0, 8).map((e) => `${clock(e.seconds)}  ${e.text}`).join("\n") +
     (events.length > 8 ? `\nand ${events.length - 8} more` : "");
@@ -141,7 +144,7 @@ function markOf(group) {
            cy: 15,
            r: 10,
            class: "event-mark",
-           stroke: colour(first.ok === false ? "bad" : cls)
+           stroke: colour(isBad(first) ? "bad" : cls)
          }),
          sv("text", {x: group.x, y: 19, "text-anchor": "middle", fill: colour(cls)}, sign),
          n > 1 ? text(group.x + 9, 9, "tick strong many", String(n)) : null),
@@ -150,15 +153,20 @@ function markOf(group) {
 function drawEvents() {
   const host = $("events"), often = ["epoch", "switch"];
   const rare = job.events.filter((e) => !often.includes(e.kind));
-  const list = ($("every").checked ? job.events : rare).slice(-200).reverse();
-  const newest = `${$("every").checked}|${list.length}|${list[0]?.time}|${list[0]?.text}`;
+  const all = $("every").checked ? job.events : rare, list = all.slice(-200).reverse();
+  const newest =
+      `${$("every").checked}|${all.length}|${list[0]?.time}|${list[0]?.text}|${host.clientWidth}`;
   $("every").parentElement.hidden = rare.length === job.events.length;
   if (host.dataset.newest === newest) return;
   host.dataset.newest = newest;
   host.replaceChildren(...list.map(
       (e) =>
           el("li", {}, el("time", {}, known(e.seconds) ? clock(e.seconds) : ""),
-             el("span", {class: "kind" + (e.ok === false || e.kind === "death" ? " bad" : "")},
-                WORDS[e.kind] || e.kind),
-             el("span", {}, e.text))));
+             el("span", {class: "kind" + (isBad(e) ? " bad" : "")}, WORDS[e.kind] || e.kind),
+             el("span", {}, tied(e.text)))));
+  if (all.length > list.length)
+    host.append(
+        el("li", {}, el("time"), el("span"),
+           el("span", {}, `and ${all.length - list.length} older, which sluice logs has`)));
+  wholeRows(host, [...host.children], 320, $("events-note"));
 }

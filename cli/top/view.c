@@ -2,9 +2,11 @@
  * view.c - the frame of all views: header, tabs, footer, help, and words where there is no room.
  *
  *   row 0         name and state                                       tabs
- *   rows 1, 2     how far it is; loss, metric, split, time
+ *   rows 1, 2     how far it is; loss, metric, split, time; or how it ended, in as many rows as
+ *                 that takes
  *   ...           the view
- *   last row(s)   a question, a message, or the keys
+ *   above the last row   a question or a message, as many rows as it takes
+ *   last row      the keys, whatever stands above them
  */
 #include "cli/top/view.h"
 
@@ -17,7 +19,7 @@
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 
-enum { HEADER_ROWS = 3, TAB_COLUMNS = 52 };
+enum { HEADER_ROWS = 3, TAB_COLUMNS = 52, MESSAGE_ROWS_MAX = 4 };
 
 static const char *const view_names[SL_TOP_VIEWS] = {"overview", "workers", "stages", "events",
                                                      "jobs"};
@@ -57,6 +59,12 @@ double sl_view_busy(const struct sl_stats *s, const char *role)
 void sl_view_clamp_scroll(int *scroll, int rows, int room)
 {
     *scroll = SL_MAX(0, SL_MIN(*scroll, rows - room));
+}
+
+int sl_view_text_rows(struct sl_area a, const char *text)
+{
+    a.h = 0;
+    return sl_area_wrap(a, SL_STYLE_PLAIN, text);
 }
 
 static bool is_old(const struct sl_top_model *m)
@@ -133,6 +141,8 @@ static void draw_progress(const struct sl_stats *s, struct sl_area a)
         x += bar;
     }
     x = sl_area_text(a, x, 0, SL_STYLE_PLAIN, phase);
+    if (x + sl_text_columns(right) >= a.w)
+        snprintf(right, sizeof right, "%s left", left);
     if (x + sl_text_columns(right) < a.w)
         sl_area_right(a, 0, SL_STYLE_PLAIN, right);
 }
@@ -157,8 +167,18 @@ static void draw_results(const struct sl_stats *s, struct sl_area a)
              sl_number_clock(elapsed, s->seconds));
     if (x + 2 + sl_text_columns(right) > a.w)
         snprintf(right, sizeof right, "%s", split);
+    if (x + 2 + sl_text_columns(right) > a.w)
+        snprintf(right, sizeof right, "%d : %d", sl_view_count(s->samplers),
+                 sl_view_count(s->trainers));
     if (x + 2 + sl_text_columns(right) <= a.w)
         sl_area_right(a, 0, SL_STYLE_BOLD, right);
+}
+
+// How a job ended stands there as a whole: it ends in what to do.
+static int header_rows(const struct sl_top_model *m, struct sl_area a)
+{
+    int rows = sl_view_text_rows(a, m->said) + (m->over && m->have_stats);
+    return SL_MAX((int)HEADER_ROWS, 1 + SL_MIN(rows, (int)MESSAGE_ROWS_MAX));
 }
 
 static void draw_header(const struct sl_top_model *m, struct sl_area a)
@@ -167,13 +187,13 @@ static void draw_header(const struct sl_top_model *m, struct sl_area a)
     draw_name(m, sl_area_part(a, 0, 0, tabs ? a.w - TAB_COLUMNS - 1 : a.w, 1));
     if (tabs)
         draw_tabs(m, sl_area_part(a, a.w - TAB_COLUMNS, 0, TAB_COLUMNS, 1));
-    struct sl_area rows = sl_area_part(a, 0, 1, a.w, 2);
+    struct sl_area rows = sl_area_part(a, 0, 1, a.w, a.h - 1);
     if (m->have_stats && !(m->over && m->said[0])) {
         draw_progress(&m->stats, rows);
         draw_results(&m->stats, sl_area_part(rows, 0, 1, rows.w, 1));
     } else if (m->over && m->have_stats) {
         draw_results(&m->stats, rows);
-        sl_area_text(rows, 0, 1, SL_STYLE_BOLD, m->said);
+        sl_area_wrap(sl_area_part(rows, 0, 1, rows.w, rows.h - 1), SL_STYLE_BOLD, m->said);
     } else if (m->said[0]) {
         sl_area_wrap(rows, SL_STYLE_PLAIN, m->said);
     } else if (!m->name[0]) {
@@ -188,7 +208,16 @@ static void draw_header(const struct sl_top_model *m, struct sl_area a)
 
 // --- footer --------------------------------------------------------------------------------------
 
-enum { WATCHING = 1, PAUSED = 2, LISTING = 4, OVER = 8, ALWAYS = 15 };
+enum { WATCHING = 1, PAUSED = 2, LISTING = 4, OVER = 8, ASKING = 16, NOT_ASKING = 15 };
+
+static int now_of(const struct sl_top_model *m)
+{
+    return m->question.open                  ? ASKING
+           : m->view == SL_TOP_JOBS_VIEW     ? LISTING
+           : m->over || !m->name[0]          ? OVER
+           : strcmp(m->state, "paused") == 0 ? PAUSED
+                                             : WATCHING;
+}
 
 static void draw_keys(int now, struct sl_area a)
 {
@@ -196,56 +225,78 @@ static void draw_keys(int now, struct sl_area a)
         const char *key, *text;
         int when;
     } hints[] = {
-        {"q", "quit", ALWAYS},         {"h", "help", ALWAYS},      {"Tab", "view", ALWAYS},
-        {"p", "pause", WATCHING},      {"p", "resume", PAUSED},    {"+ -", "samplers", WATCHING},
-        {"t T", "trainers", WATCHING}, {"j/k", "choose", LISTING}, {"Enter", "open", LISTING},
+        {"y", "yes", ASKING},
+        {"n", "no", ASKING},
+        {"q", "quit", NOT_ASKING | ASKING},
+        {"h", "help", NOT_ASKING},
+        {"Tab", "view", NOT_ASKING},
+        {"p", "pause", WATCHING},
+        {"p", "resume", PAUSED},
+        {"+ -", "samplers", WATCHING | ASKING},
+        {"t T", "trainers", WATCHING | ASKING},
+        {"j/k", "choose", LISTING},
+        {"Enter", "open", LISTING},
     };
     int x = 0;
     for (size_t i = 0; i < SL_COUNT_OF(hints); i++) {
         if (!(hints[i].when & now))
             continue;
         int columns = 3 + sl_text_columns(hints[i].key) + sl_text_columns(hints[i].text);
-        if (x + columns > a.w)
+        if (x + columns > a.w) {
+            sl_area_glyph(a, SL_MIN(x, a.w - 1), 0, SL_STYLE_PLAIN,
+                          sl_screen_glyphs(a.screen)->cut);
             break;
+        }
         x = sl_area_printf(a, x, 0, SL_STYLE_REVERSE, " %s ", hints[i].key);
         x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%s ", hints[i].text);
     }
 }
 
-static int footer_rows(const struct sl_top_model *m)
+struct message {
+    char text[SL_TOP_SENTENCE + 32]; // "": there is none
+    int style;
+};
+
+// What is to be said above the keys, the most pressing of it.
+static struct message message_of(const struct sl_top_model *m)
 {
-    return m->question.open ? 3 : 1;
+    struct message to = {.style = SL_STYLE_BOLD};
+    if (m->question.open) {
+        to.style = SL_STYLE_PLAIN;
+        snprintf(to.text, sizeof to.text, "%s",
+                 m->question.answered ? m->question.answer : "asking what it would do ...");
+    } else if (has_notice(m)) {
+        to.style |= m->notice_bad ? SL_STYLE_ALARM : SL_STYLE_PLAIN;
+        snprintf(to.text, sizeof to.text, "%s%s", m->notice_bad ? "! " : "", m->notice);
+    } else if (is_old(m)) {
+        to.style |= SL_STYLE_ALARM;
+        snprintf(to.text, sizeof to.text, "! no news of the job for %d s",
+                 (int)((m->now_ns - m->stats_at_ns) / 1000000000u));
+    } else if (m->scaling) {
+        snprintf(to.text, sizeof to.text, "changing the split: %s", m->scale_step);
+    }
+    return to;
 }
 
-static void draw_question(const struct sl_top_model *m, struct sl_area a)
+// A question has two rows for its answer from the first on, so that what is above stays in place.
+static int message_rows(const struct sl_top_model *m, struct sl_area a)
+{
+    const struct message said = message_of(m);
+    const int rows = SL_MIN(sl_view_text_rows(a, said.text), (int)MESSAGE_ROWS_MAX);
+    return m->question.open ? 1 + SL_MAX(rows, 2) : rows;
+}
+
+static void draw_message(const struct sl_top_model *m, struct sl_area a)
 {
     const struct sl_top_question *q = &m->question;
-    char text[256];
-    snprintf(text, sizeof text, " Change to %u sampler%s and %u trainer%s?   y yes   n no ",
-             q->samplers, q->samplers == 1 ? "" : "s", q->trainers, q->trainers == 1 ? "" : "s");
-    sl_area_text(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_REVERSE, text);
-    sl_area_wrap(sl_area_part(a, 1, 1, a.w - 1, 2), SL_STYLE_PLAIN,
-                 q->answered ? q->answer : "asking what it would do ...");
-}
-
-static void draw_footer(const struct sl_top_model *m, struct sl_area a)
-{
-    if (m->question.open)
-        draw_question(m, a);
-    else if (has_notice(m))
-        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | (m->notice_bad ? SL_STYLE_ALARM : SL_STYLE_PLAIN),
-                       "%s%s", m->notice_bad ? "! " : "", m->notice);
-    else if (is_old(m))
-        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_ALARM, "! no news of the job for %d s",
-                       (int)((m->now_ns - m->stats_at_ns) / 1000000000u));
-    else if (m->scaling)
-        sl_area_printf(a, 0, 0, SL_STYLE_BOLD, "changing the split: %s", m->scale_step);
-    else
-        draw_keys(m->view == SL_TOP_JOBS_VIEW       ? LISTING
-                  : m->over || !m->name[0]          ? OVER
-                  : strcmp(m->state, "paused") == 0 ? PAUSED
-                                                    : WATCHING,
-                  a);
+    const struct message said = message_of(m);
+    if (q->open) {
+        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_REVERSE,
+                       " Change to %u sampler%s and %u trainer%s? ", q->samplers,
+                       q->samplers == 1 ? "" : "s", q->trainers, q->trainers == 1 ? "" : "s");
+        a = sl_area_part(a, 0, 1, a.w, a.h - 1);
+    }
+    sl_area_wrap(a, said.style, said.text);
 }
 
 // --- help ----------------------------------------------------------------------------------------
@@ -276,26 +327,29 @@ static void draw_help(struct sl_area screen)
     sl_area_fill(box, SL_STYLE_PLAIN, ' ');
     struct sl_area in = sl_area_frame(box, SL_STYLE_PLAIN, SL_STYLE_BOLD, "keys");
     int y = 0;
+    struct sl_area text = sl_area_part(in, 0, 0, in.w, in.h - 1);
     for (size_t i = 0; i < SL_COUNT_OF(lines); i++, y++) {
-        sl_area_text(in, 0, y, SL_STYLE_BOLD, lines[i][0]);
-        sl_area_text(in, 10, y, SL_STYLE_PLAIN, lines[i][1]);
+        sl_area_text(text, 0, y, SL_STYLE_BOLD, lines[i][0]);
+        sl_area_text(text, 10, y, SL_STYLE_PLAIN, lines[i][1]);
     }
     y++;
     for (size_t i = 0; i < SL_COUNT_OF(facts); i++)
-        y += sl_area_wrap(sl_area_part(in, 0, y, in.w, in.h - y), SL_STYLE_PLAIN, facts[i]);
-    sl_area_right(in, in.h - 1, SL_STYLE_DIM, "any key goes back");
+        y += sl_area_wrap(sl_area_part(text, 0, y, text.w, text.h - y), SL_STYLE_PLAIN, facts[i]);
+    sl_area_right(in, in.h - 1, SL_STYLE_DIM,
+                  y <= text.h ? "any key goes back" : "more in a higher window; any key goes back");
 }
 
 // --- words where there is no room for pictures ---------------------------------------------------
 
-static void draw_small(const struct sl_top_model *m, struct sl_area a)
+static void draw_small(const struct sl_top_model *m, struct sl_area all)
 {
+    const struct sl_area a = sl_area_part(all, 0, 0, all.w, all.h - 1);
     const struct sl_stats *s = &m->stats;
     char rate[SL_NUMBER_BYTES], split[64];
     int y = 0;
     draw_name(m, a);
     if (!m->have_stats) {
-        sl_area_wrap(sl_area_part(a, 0, 1, a.w, a.h - 2), SL_STYLE_PLAIN, m->said);
+        sl_area_wrap(sl_area_part(a, 0, 1, a.w, a.h - 1), SL_STYLE_PLAIN, m->said);
     } else {
         sl_area_printf(a, 0, ++y, 0, "epoch %d of %d: %s %d/%d", sl_view_count(s->epoch) + 1,
                        sl_view_count(s->epochs), s->phase, sl_view_count(s->done),
@@ -305,28 +359,32 @@ static void draw_small(const struct sl_top_model *m, struct sl_area a)
                            sl_number_count(rate, s->rates.batches));
         sl_area_printf(a, 0, ++y, 0, "queue %d  %s", sl_view_count(s->queue.batches),
                        split_text(s, split, sizeof split));
-        sl_area_wrap(sl_area_part(a, 0, y + 1, a.w, a.h - y - 2), SL_STYLE_PLAIN, s->bottleneck);
+        sl_area_wrap(sl_area_part(a, 0, y + 1, a.w, a.h - y - 1), SL_STYLE_PLAIN, s->bottleneck);
     }
-    sl_area_printf(sl_area_part(a, 0, a.h - 1, a.w, 1), 0, 0, SL_STYLE_DIM,
-                   "q quit  (the picture needs %d x %d)", SL_TOP_SMALL_COLUMNS, SL_TOP_SMALL_ROWS);
+    const struct sl_area last = sl_area_part(all, 0, all.h - 1, all.w, 1);
+    if (m->question.open)
+        draw_keys(ASKING, last);
+    else
+        sl_area_printf(last, 0, 0, SL_STYLE_DIM, "q quit  (the picture needs %d x %d)",
+                       SL_TOP_SMALL_COLUMNS, SL_TOP_SMALL_ROWS);
 }
 
 void sl_top_draw(struct sl_top_model *m, struct sl_screen *screen)
 {
     struct sl_area all = sl_screen_area(screen);
     sl_area_fill(all, SL_STYLE_PLAIN, ' ');
+    // The last row is the keys'; one row at least is the view's.
+    const int message = SL_MAX(0, SL_MIN(message_rows(m, all), all.h - 2));
+    const struct sl_area foot = sl_area_part(all, 0, all.h - 1 - message, all.w, message);
     if (all.w < SL_TOP_SMALL_COLUMNS || all.h < SL_TOP_SMALL_ROWS) {
-        struct sl_area foot = sl_area_part(all, 0, all.h - footer_rows(m), all.w, footer_rows(m));
         draw_small(m, all);
-        if (m->question.open || has_notice(m) || is_old(m)) {
-            sl_area_fill(foot, SL_STYLE_PLAIN, ' ');
-            draw_footer(m, foot);
-        }
+        sl_area_fill(foot, SL_STYLE_PLAIN, ' ');
+        draw_message(m, foot);
         return;
     }
-    int feet = footer_rows(m);
-    struct sl_area body = sl_area_part(all, 0, HEADER_ROWS, all.w, all.h - HEADER_ROWS - feet);
-    draw_header(m, sl_area_part(all, 0, 0, all.w, HEADER_ROWS));
+    const int head = header_rows(m, all);
+    struct sl_area body = sl_area_part(all, 0, head, all.w, all.h - head - message - 1);
+    draw_header(m, sl_area_part(all, 0, 0, all.w, head));
     switch (m->view) {
     case SL_TOP_WORKERS: sl_view_workers(m, body); break;
     case SL_TOP_STAGES_VIEW: sl_view_stages(m, body); break;
@@ -334,7 +392,8 @@ void sl_top_draw(struct sl_top_model *m, struct sl_screen *screen)
     case SL_TOP_JOBS_VIEW: sl_view_jobs(m, body); break;
     default: sl_view_overview(m, body);
     }
-    draw_footer(m, sl_area_part(all, 0, all.h - feet, all.w, feet));
+    draw_message(m, foot);
+    draw_keys(now_of(m), sl_area_part(all, 0, all.h - 1, all.w, 1));
     if (m->help)
-        draw_help(all);
+        draw_help(sl_area_part(all, 0, 0, all.w, all.h - 1));
 }

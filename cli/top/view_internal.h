@@ -17,8 +17,8 @@ void sl_view_jobs(struct sl_top_model *m, struct sl_area a);
 struct sl_area sl_view_heading(struct sl_area a, const char *title);
 
 // The newest events without the `skip` last ones, the newest at the bottom. `rare`: without those
-// that every epoch brings.
-void sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare);
+// that every epoch brings. How many are drawn.
+int sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare);
 
 // Devices in as few rows as the width allows; more rows than there are end in "and 3 more".
 // What they are under: "devices", or of a pool of cores "cores".
@@ -39,7 +39,14 @@ int sl_view_link_rows(const struct sl_top_model *m, int columns, int easily);
 double sl_view_busy(const struct sl_stats *s, const char *role);
 int sl_view_role_style(const char *role);
 
-// Draws "12 rows more below" where a list is cut, and brings scroll into its range.
+// Rows that a text takes in the area's width, broken at blanks.
+int sl_view_text_rows(struct sl_area a, const char *text);
+
+// Whether workers that wait for room in the queue are a fault: where trainers are what takes the
+// time, a full queue is as it should be.
+bool sl_view_blocked_is_bad(const struct sl_stats *s);
+
+// Brings scroll into its range.
 void sl_view_clamp_scroll(int *scroll, int rows, int room);
 
 // A number that came from a line as a count that can be drawn; 0 when it is not known.

@@ -36,10 +36,16 @@ static void put(struct sl_area row, const struct column *columns, int i, int sty
         sl_area_text(a, 0, 0, style, text);
 }
 
+// Where columns are left out, a sign at the right edge says so.
 static void put_titles(struct sl_area row, const struct column *columns, int n)
 {
-    for (int i = 0; i < n; i++)
+    bool whole = true;
+    for (int i = 0; i < n; i++) {
         put(row, columns, i, SL_STYLE_DIM, columns[i].title);
+        whole = whole && (columns[i].w == 0 || column_area(row, columns, i).w > 0);
+    }
+    if (!whole)
+        sl_area_glyph(row, row.w - 1, 0, SL_STYLE_DIM, sl_screen_glyphs(row.screen)->cut);
 }
 
 // --- devices -------------------------------------------------------------------------------------
@@ -157,10 +163,16 @@ static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area 
 
 // --- workers -------------------------------------------------------------------------------------
 
-static void draw_worker(const struct sl_stats_worker *w, const struct column *c, struct sl_area row)
+bool sl_view_blocked_is_bad(const struct sl_stats *s)
+{
+    return strcmp(s->bottleneck_role, "memory") == 0;
+}
+
+static void draw_worker(const struct sl_stats_worker *w, bool blocked_is_bad,
+                        const struct column *c, struct sl_area row)
 {
     char text[SL_NUMBER_BYTES];
-    bool odd = strcmp(w->state, "gone") == 0 || strcmp(w->state, "blocked") == 0;
+    bool odd = strcmp(w->state, "gone") == 0 || (blocked_is_bad && !strcmp(w->state, "blocked"));
     int style = sl_view_role_style(w->role);
     put(row, c, 0, style | SL_STYLE_BOLD, w->name);
     put(row, c, 1, style, w->role);
@@ -199,8 +211,14 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
     }
     sl_view_clamp_scroll(&m->scroll, n + SL_MIN(least_rows_below_workers(m, a.w), room), room);
     put_titles(sl_area_part(a, 0, 0, a.w, 1), columns, (int)SL_COUNT_OF(columns));
-    for (int i = 0; i < room && i + m->scroll < n; i++)
-        draw_worker(&s->workers[i + m->scroll], columns, sl_area_part(a, 0, 1 + i, a.w, 1));
+    for (int i = 0; i < room && i + m->scroll < n; i++) {
+        struct sl_area row = sl_area_part(a, 0, 1 + i, a.w, 1);
+        if (i == room - 1 && i + m->scroll < n - 1)
+            sl_area_printf(row, 0, 0, SL_STYLE_DIM,
+                           "and %d more, and devices: j, or the arrow down", n - i - m->scroll);
+        else
+            draw_worker(&s->workers[i + m->scroll], sl_view_blocked_is_bad(s), columns, row);
+    }
     int y = 2 + SL_MIN(n - m->scroll, room);
     if (y + 1 < a.h)
         draw_devices_and_links(m, sl_area_part(a, 0, y, a.w, a.h - y));
@@ -208,9 +226,16 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
 
 // --- events --------------------------------------------------------------------------------------
 
+// A job that somebody stopped has ended as it was told to.
+static bool is_bad(const struct sl_top_event *e)
+{
+    const bool stopped = strcmp(e->kind, "end") == 0 && strncmp(e->text, "stopped", 7) == 0;
+    return (!e->ok && !stopped) || strcmp(e->kind, "death") == 0;
+}
+
 static int event_style(const struct sl_top_event *e)
 {
-    if (!e->ok || strcmp(e->kind, "death") == 0)
+    if (is_bad(e))
         return SL_STYLE_ALARM | SL_STYLE_BOLD;
     return SL_STYLE_BOLD;
 }
@@ -226,24 +251,34 @@ enum { EVENT_CLOCK = 7, EVENT_KIND = 8, EVENT_TEXT = 20 };
 static void draw_event(const struct sl_top_event *e, struct sl_area a)
 {
     char clock[SL_NUMBER_BYTES], text[SL_TOP_SENTENCE + 2];
-    snprintf(text, sizeof text, "%s%s", e->ok ? "" : "! ", e->text);
+    snprintf(text, sizeof text, "%s%s", is_bad(e) ? "! " : "", e->text);
     sl_area_right(sl_area_part(a, 0, 0, EVENT_CLOCK, 1), 0, SL_STYLE_DIM,
                   sl_number_clock(clock, e->seconds));
     sl_area_field(a, EVENT_KIND, 0, EVENT_TEXT - EVENT_KIND - 1, event_style(e), e->kind);
     sl_area_wrap(sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, a.h), SL_STYLE_PLAIN, text);
 }
 
-// Rows that an event takes: one in the overview, else as many as its text needs.
-static int event_rows(const struct sl_top_event *e, struct sl_area a, bool rare)
+// Rows that an event takes: as many as its text needs, or one.
+static int event_rows(const struct sl_top_event *e, struct sl_area a, bool brief)
 {
     struct sl_area column = sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, 0);
-    return rare ? 1 : SL_MAX(1, sl_area_wrap(column, SL_STYLE_PLAIN, e->text));
+    return brief ? 1 : SL_MAX(1, sl_view_text_rows(column, e->text));
 }
 
-void sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare)
+// Whether the rare ones need more rows than there are to be told in full.
+static bool are_too_long(const struct sl_top_model *m, struct sl_area a)
+{
+    int rows = 0;
+    for (size_t i = 0; i < m->n_events && rows <= a.h; i++)
+        rows += is_rare(sl_top_event_at(m, i)) ? event_rows(sl_top_event_at(m, i), a, false) : 0;
+    return rows > a.h;
+}
+
+int sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t skip, bool rare)
 {
     const struct sl_top_event *shown[SL_TOP_EVENTS];
-    int n = 0, rows = 0;
+    const bool brief = rare && are_too_long(m, a);
+    int n = 0, rows = 0, drawn = 0;
     for (size_t i = 0; i < m->n_events && rows < a.h; i++) {
         const struct sl_top_event *e = sl_top_event_at(m, i);
         if (rare && !is_rare(e))
@@ -252,26 +287,34 @@ void sl_view_event_lines(const struct sl_top_model *m, struct sl_area a, size_t 
             skip--;
             continue;
         }
-        if (rows > 0 && rows + event_rows(e, a, rare) > a.h)
+        if (rows > 0 && rows + event_rows(e, a, brief) > a.h)
             break;
-        rows += event_rows(e, a, rare);
+        rows += event_rows(e, a, brief);
         shown[n++] = e;
     }
+    drawn = n;
     for (int y = 0; n > 0; n--) {
-        int h = event_rows(shown[n - 1], a, rare);
+        int h = event_rows(shown[n - 1], a, brief);
         draw_event(shown[n - 1], sl_area_part(a, 0, y, a.w, h));
         y += h;
     }
     if (rows == 0 && a.h > 0)
         sl_area_text(a, 0, 0, SL_STYLE_DIM, "nothing has happened yet");
+    return drawn;
 }
 
 void sl_view_events(struct sl_top_model *m, struct sl_area a)
 {
-    a = sl_view_heading(a, "what happened, since the job began; the newest last");
-    sl_view_clamp_scroll(&m->scroll, (int)m->n_events, a.h);
+    char title[80] = "what happened, since the job began; the newest last";
+    struct sl_area lines = sl_area_part(a, 0, 1, a.w, a.h - 1);
+    const int n = (int)m->n_events;
+    sl_view_clamp_scroll(&m->scroll, n, lines.h);
     // Scrolling down goes to what is older: the newest ones are what a user comes for.
-    sl_view_event_lines(m, a, (size_t)m->scroll, false);
+    const int drawn = sl_view_event_lines(m, lines, (size_t)m->scroll, false);
+    if (drawn < n)
+        snprintf(title, sizeof title, "what happened: %d to %d of %d; older: j, newer: k",
+                 n - m->scroll - drawn + 1, n - m->scroll, n);
+    sl_view_heading(a, title);
 }
 
 // --- jobs ----------------------------------------------------------------------------------------
@@ -325,9 +368,9 @@ void sl_view_jobs(struct sl_top_model *m, struct sl_area a)
     const struct column columns[] = {
         {"", 1, false},
         {"id", 4, true},
-        {"name", 16 + spare / 2, false},
+        {"name", 14 + spare / 2, false},
         {"state", 11, false},
-        {"progress", 6 + spare / 2, false},
+        {"progress", 8 + spare / 2, false},
         {"", 5, true},
         {"epoch", 9, true},
         {"split", 5, true},

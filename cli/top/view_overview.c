@@ -175,10 +175,13 @@ static void draw_trainers(const struct sl_stats *s, struct sl_area a)
     draw_stage(a, 2, s, SL_LIVE_EXTRACT);
     draw_stage(a, 3, s, SL_LIVE_TRAIN);
     draw_fact(a, 4, "waiting", sl_number_percent(text, s->stages[SL_LIVE_WAIT].busy));
-    snprintf(label, sizeof label, "hits (%s)", s->cache.policy[0] ? s->cache.policy : "no cache");
-    draw_fact(a, 5, label,
-              sl_number_percent(text, isfinite(s->cache.hit_rate) ? s->cache.hit_rate
-                                                                  : s->cache.hit_rate_total));
+    const char *policy = s->cache.policy;
+    const double hits = isfinite(s->cache.hit_rate) ? s->cache.hit_rate : s->cache.hit_rate_total;
+    snprintf(label, sizeof label, "hits (%s)", policy);
+    if (policy[0] && strcmp(policy, "none") != 0)
+        draw_fact(a, 5, label, sl_number_percent(text, hits));
+    else
+        draw_fact(a, 5, "cache", "none");
     snprintf(label, sizeof label, "updates (%.16s)", s->updates.mode);
     draw_fact(a, 6, label, sl_number_whole(text, s->updates.version));
     draw_box_workers(sl_area_part(a, 0, 7, a.w, a.h - 7), s, "trainer", "standby");
@@ -219,18 +222,41 @@ static bool has_advice(const struct sl_stats *s)
            (s->advice.samplers != s->samplers || s->advice.trainers != s->trainers);
 }
 
+enum { BOTTLENECK_LABEL = 13 };
+
+static const char *bottleneck_text(const struct sl_stats *s)
+{
+    return s->bottleneck[0] ? s->bottleneck : "not known yet";
+}
+
+// Something that one may want to change. That trainers are what takes the time is as it should be,
+// unless another split would shorten it.
+static bool is_held_up(const struct sl_stats *s)
+{
+    const char *role = s->bottleneck_role;
+    return role[0] && strcmp(role, "none") != 0 && (strcmp(role, "trainers") != 0 || has_advice(s));
+}
+
+static struct sl_area beside_label(struct sl_area a)
+{
+    return sl_area_part(a, BOTTLENECK_LABEL, 0, a.w - BOTTLENECK_LABEL, a.h);
+}
+
+static int bottleneck_text_rows(const struct sl_top_model *m, struct sl_area a)
+{
+    return sl_view_text_rows(beside_label(a), bottleneck_text(&m->stats));
+}
+
 static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
 {
     const struct sl_stats *s = &m->stats;
     char now[SL_NUMBER_BYTES], then[SL_NUMBER_BYTES];
-    const char *text = s->bottleneck[0] ? s->bottleneck : "not known yet";
-    bool known = s->bottleneck_role[0] && strcmp(s->bottleneck_role, "none") != 0;
-    int x = sl_area_text(a, 0, 0, SL_STYLE_BOLD | (known ? SL_STYLE_REVERSE : SL_STYLE_PLAIN),
-                         known ? " Bottleneck " : "Bottleneck: ");
-    x += known;
-    int lines = sl_area_wrap(sl_area_part(a, x, 0, a.w - x, a.h), SL_STYLE_PLAIN, text);
-    if (has_advice(s))
-        sl_area_printf(a, x, lines, SL_STYLE_PLAIN, "better split: %d : %d, an epoch in %s, not %s",
+    sl_area_text(a, 0, 0, SL_STYLE_BOLD | (is_held_up(s) ? SL_STYLE_REVERSE : SL_STYLE_PLAIN),
+                 is_held_up(s) ? " Bottleneck " : " Bottleneck:");
+    a = beside_label(a);
+    int lines = sl_area_wrap(a, SL_STYLE_PLAIN, bottleneck_text(s));
+    if (has_advice(s) && lines < a.h)
+        sl_area_printf(a, 0, lines, SL_STYLE_PLAIN, "better split: %d : %d, an epoch in %s, not %s",
                        sl_view_count(s->advice.samplers), sl_view_count(s->advice.trainers),
                        sl_number_seconds(then, s->advice.epoch_seconds_then),
                        sl_number_seconds(now, s->advice.epoch_seconds_now));
@@ -397,11 +423,17 @@ static int curve_rows(struct sl_area a)
 
 void sl_view_overview(const struct sl_top_model *m, struct sl_area a)
 {
+    if (!m->have_stats) {
+        draw_events(m, a);
+        return;
+    }
     bool wide = a.w >= WIDE;
+    const int said = bottleneck_text_rows(m, a);
     const int links = sl_view_link_rows(m, a.w, a.h / 8);
     struct section sections[] = {
         {draw_pipeline, BOX_ROWS, BOX_ROWS, pipeline_rows(&m->stats), 0},
-        {draw_bottleneck, 2, 2, wide ? 2 : 3, 0},
+        {draw_bottleneck, SL_MIN(said, SL_MAX(2, a.h - BOX_ROWS)), said,
+         said + has_advice(&m->stats), 0},
         {draw_devices, 2, 3, 1 + sl_view_device_rows(m, a.w, a.h / 8), 0},
         {sl_view_links, links > 0 && a.h >= LINK_ROWS ? SL_MIN(links, 4) : a.h + 1, links, links,
          0},
@@ -409,10 +441,6 @@ void sl_view_overview(const struct sl_top_model *m, struct sl_area a)
         {draw_events, 2, 2, 6, 0},
     };
     int y = 0;
-    if (!m->have_stats) {
-        draw_events(m, a);
-        return;
-    }
     share_rows(sections, SL_COUNT_OF(sections), a.h);
     for (size_t i = 0; i < SL_COUNT_OF(sections); i++) {
         if (sections[i].rows > 0)

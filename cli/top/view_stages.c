@@ -147,14 +147,19 @@ static const struct {
     {"cores in use", sl_number_count, OF(cpu_load)},
 };
 
-// As many as there is room for, in columns.
+// As many as there is room for, in columns; the last place says how many are left out.
 static void draw_facts(const struct sl_stats *s, struct sl_area a)
 {
     enum { EACH = 36 };
     char value[SL_NUMBER_BYTES];
     int across = SL_MAX(1, (a.w + 2) / EACH), w = (a.w + 2) / across;
-    for (int i = 0; i < (int)SL_COUNT_OF(facts); i++) {
+    const int n = (int)SL_COUNT_OF(facts), room = across * a.h;
+    for (int i = 0; i < SL_MIN(n, room); i++) {
         struct sl_area place = sl_area_part(a, i % across * w, i / across, w - 2, 1);
+        if (i == room - 1 && room < n) {
+            sl_area_printf(place, 0, 0, SL_STYLE_DIM, "and %d more: sluice stats", n - i);
+            break;
+        }
         const void *number = (const char *)s + facts[i].at;
         sl_area_text(place, 0, 0, SL_STYLE_PLAIN, facts[i].name);
         sl_area_right(place, 0, SL_STYLE_BOLD, facts[i].text(value, *(const double *)number));

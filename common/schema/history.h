@@ -17,6 +17,8 @@
     X(sample, "stages.sample.busy")                                                                \
     X(train, "stages.train.busy")                                                                  \
     X(wait, "stages.wait.busy")                                                                    \
+    X(blocked, "stages.backpressure.busy")                                                         \
+    X(evaluate, "stages.evaluate.busy")                                                            \
     X(samplers, "samplers")                                                                        \
     X(trainers, "trainers")
 

@@ -57,8 +57,9 @@ class Browser:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            cwd=box.folder,
-            env=box.environment({"TMPDIR": self.profile, "XDG_RUNTIME_DIR": self.profile}),
+            # Its socket's path, which may have 107 bytes, is seen from here.
+            cwd=self.profile,
+            env=box.environment({"TMPDIR": ".", "XDG_RUNTIME_DIR": self.profile}),
         )
         os.close(their_in)
         os.close(their_out)

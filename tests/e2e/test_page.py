@@ -73,6 +73,35 @@ def assert_fits(browser):
     assert browser.value("document.documentElement.scrollWidth <= innerWidth")
 
 
+def assert_whole(browser, plots=("draws", "trains")):
+    """Shares of a whole, as the legend has them and as they stand on one another."""
+    for plot in plots:
+        shares = browser.value(
+            f"[...document.querySelectorAll('#plot-{plot} .legend b')].map((b) =>"
+            " parseFloat(b.textContent) || 0)"
+        )
+        assert shares and sum(shares) <= 100.1, f"{plot}: {shares}"
+
+
+def styles_of_series(browser):
+    """Of each series' name how it is drawn: colour and dashes, in legends and as curves."""
+    return browser.value(
+        "[...document.querySelectorAll('.plot')].flatMap((p) =>"
+        " [...p.querySelectorAll('.legend span')].map((s, k) => {"
+        " const path = p.querySelectorAll('.path')[k], css = getComputedStyle(path);"
+        " return [[...s.childNodes].slice(2).map((n) => n.textContent).join('').trim(),"
+        " getComputedStyle(s.querySelector('i')).borderTopStyle,"
+        " css.strokeDasharray, css.stroke].join('|'); }))"
+    )
+
+
+def visible_controls(browser):
+    return browser.value(
+        "[...document.querySelectorAll('button, select, input')].filter((e) =>"
+        " e.getClientRects().length).map((e) => e.id || e.textContent)"
+    )
+
+
 @timeout(120)
 def test_a_running_job_is_drawn_and_its_numbers_move(box):
     run, url = start(box)
@@ -99,6 +128,8 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
         flow = "document.querySelector('.flow.run')?.outerHTML"
         before = browser.value(flow)
         browser.until(f"{flow} && {flow} !== {json.dumps(before)}", "flow that moves")
+        browser.until("document.querySelectorAll('#plot-trains .path').length === 3", "shares")
+        assert_whole(browser)
         screenshot(box, browser, "page-live")
         assert_fits(browser)
         assert_sound(browser, url)
@@ -195,6 +226,7 @@ def test_the_controls_are_locked_without_the_token(box):
         browser.open(url)
         browser.until("/Locked/.test(document.querySelector('#steer-text').textContent)", "lock")
         assert browser.value("document.querySelector('#steer-set').disabled")
+        assert visible_controls(browser) == ["lock", "every"], visible_controls(browser)
         for token in ("wrong-token", TOKEN):
             browser.click("#lock")
             browser.until("document.querySelector('#ask').open", "question")
@@ -217,7 +249,9 @@ def test_the_controls_are_locked_without_the_token(box):
         browser.open(url)
         browser.until("/only shows/.test(document.querySelector('#steer-text').textContent)", "why")
         assert browser.value("document.querySelector('#steer-set').disabled")
-        assert browser.text("#lock") == ""
+        # What cannot be pressed is not there: a job alone needs no choice, nor one that is not
+        # to be steered its buttons.
+        assert visible_controls(browser) in ([], ["every"]), visible_controls(browser)
         assert_sound(browser, url)
     finish(run)
 
@@ -338,7 +372,7 @@ def test_curves_are_drawn_whatever_the_values(box):
                                   ".map((e) => e.textContent)")
             assert ("test" in heads) == (name == "tested"), f"{name}: {heads}"
             known = sum(e["val"]["accuracy"] is not None for e in epochs)
-            dots = browser.value("document.querySelectorAll('#plot-score .s1 .dot').length")
+            dots = browser.value("document.querySelectorAll('#plot-score .s2 .dot').length")
             assert dots == known, f"{name}: {dots} points of {known}"
             labels = browser.value(
                 "['score', 'loss', 'seconds'].map((p) => [...document.querySelectorAll("
@@ -351,7 +385,7 @@ def test_curves_are_drawn_whatever_the_values(box):
                                    ".map((t) => Number(t.textContent))")
                 assert len(at) >= 3 and at[0] == 1 and at[-1] == 40, at
                 assert labels[0] == ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"], labels
-                ends = browser.value("[...document.querySelectorAll('#plot-score .s1 .dot')]"
+                ends = browser.value("[...document.querySelectorAll('#plot-score .s2 .dot')]"
                                      ".map((d) => Number(d.getAttribute('cy')))")
                 assert ends == sorted(ends, reverse=True) and ends[0] - ends[-1] > 100, ends
 
@@ -372,6 +406,116 @@ def test_a_job_is_shown_by_what_it_was_judged_by(box):
         assert shown == "0.2500", shown
         rows = "[...document.querySelectorAll('#epochs tbody tr')].map((e) => e.className)"
         assert browser.value(rows) == ["", "best", ""], browser.value(rows)
+        assert browser.problems() == [], browser.problems()
+
+
+TRAINERS = "trainers: forward and backward took 97 % of the time; samplers waited for memory 95 %"
+
+
+def stages(**seconds):
+    return {name: {"seconds": s, "count": 9, "p50": s / 9, "p99": s / 3}
+            for name, s in seconds.items()}
+
+
+@timeout(90)
+def test_shares_are_parts_of_a_whole(box):
+    """Of the time of all samplers, and of all trainers; a sum above 100 % is brought down."""
+    epochs = epochs_of([2, 1], [0.5, 0.6], [10, 10])
+    for e in epochs:
+        e.update(samplers=2, trainers=1, stages=stages(sample=3, backpressure=20, train=9, wait=4))
+    with Browser(box) as browser:
+        browser.open(drawn(box, "shares", epochs))
+        browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
+        assert_whole(browser)
+        told = browser.value("document.querySelector('#plot-draws .legend').textContent")
+        assert "13.0 %" in told and "87.0 %" in told, told
+        tops = browser.value("[...document.querySelectorAll('#plot-draws .path')].map((p) =>"
+                             " Number(p.getAttribute('d').split(/[ L]/)[1]))")
+        assert tops[1] < tops[0] and abs(tops[1] - 8) < 0.5, f"not one on the other: {tops}"
+
+
+@timeout(90)
+def test_a_series_looks_the_same_in_every_plot(box):
+    epochs = epochs_of([2, 1], [0.5, 0.6], [10, 10])
+    for e in epochs:
+        e.update(stages=stages(sample=1, backpressure=1, train=2, wait=3))
+    with Browser(box) as browser:
+        browser.open(drawn(box, "styles", epochs))
+        browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
+        found = styles_of_series(browser)
+        names = [one.split("|")[0] for one in found]
+        assert names.count("training") == 4 and names.count("validation") == 2, names
+        assert len(set(found)) == len(set(names)), sorted(set(found))
+        for one in found:
+            _, legend, dashes, _ = one.split("|")
+            assert (legend == "solid") == (dashes == "none"), one
+
+
+@timeout(90)
+def test_only_what_holds_a_job_up_has_a_colour(box):
+    colours = ("['#neck', '#pipe-card'].map((e) =>"
+               " getComputedStyle(document.querySelector(e)).backgroundColor)")
+    stopped = [{"time": 1, "seconds": 1, "kind": "end", "ok": False, "text": "stopped: 1 of 9"}]
+    sampler = [{"index": 0, "kind": "cpu", "cores": [0], "workers": ["sampler 0"],
+                "roles": ["sampler"]}]
+    with Browser(box) as browser:
+        for words, calm in (
+            (TRAINERS, True),
+            ("samplers: trainers waited 62 % of the time, samplers drew 99 % of the time", False),
+            ("updates: trainers waited 48 % of the time for one another's gradients", False),
+        ):
+            epochs = [dict(e, bottleneck=words) for e in epochs_of([1], [0.5], [1])]
+            browser.open(drawn(box, "limits", epochs, stopped, devices=sampler))
+            browser.until("document.querySelector('#neck-text').textContent.length > 20", "limit")
+            neck, card = browser.value(colours)
+            assert (neck == card) == calm, (words, neck, card)
+            assert ("as it should be" in browser.text("#neck-text")) == calm
+            assert browser.value("document.querySelectorAll('#events .bad').length") == 0
+        # A sampler before a full queue is marked where memory is what is short, and nowhere else.
+        marks = browser.value(
+            "['trainers', 'memory'].map((limit) => { const r = [...pipe.refs.values()][0];"
+            " drawWorker(r, {...r.worker, state: 'blocked'}, limit);"
+            " return [r.g.classList.contains('blocked'), r.state.textContent]; })")
+        assert marks == [[False, "queue is full"], [True, "queue is full"]], marks
+
+
+@timeout(90)
+def test_nothing_is_empty_and_nothing_is_cut_unsaid(box):
+    epochs = [dict(e, bottleneck=TRAINERS, cache={"ranked": False, "hit_rate": 0},
+                   queue={"depth_mean": 400, "depth_max": 500})
+              for e in epochs_of([1] * 40, [0.5] * 40, [1] * 40)]
+    for e in epochs:
+        e["stages"] = stages(sample=1, train=2, wait=30)
+    devices = [{"index": i, "kind": "cpu", "cores": [i], "workers": [f"trainer {i}"],
+                "roles": ["trainer"]} for i in range(80)]
+    events = [{"time": i, "seconds": i, "kind": "scale", "text": f"change {i} " * 20}
+              for i in range(230)]
+    with Browser(box) as browser:
+        browser.open(drawn(box, "cut", epochs, events, devices=devices))
+        browser.until("document.querySelectorAll('#epochs tbody tr').length === 40", "epochs")
+        for width in (1280, 390):
+            browser.size(width, 844)
+            browser.until(f"document.querySelector('#pipe svg').clientWidth < {width}", "pipeline")
+            assert browser.text("#hit-card") == "", "no cache, no plot of it"
+            assert "nothing yet" not in browser.value("document.body.innerText")
+            assert browser.value("document.querySelectorAll('#devices .meter').length") == 0
+            assert "20 of them listed below alone" in browser.text("#pipe")
+            squares = browser.value("document.querySelectorAll('#pipe .batch').length")
+            assert squares and f"+{400 - squares}" in browser.text("#pipe"), squares
+            torn = browser.value("[...document.querySelectorAll('#stages .torn')].map((e) =>"
+                                 " e.parentElement.firstChild.textContent)")
+            assert torn == ["wait: batch"] and "torn" in browser.text("#stages .key"), torn
+            assert "and 30 older" in browser.text("#events")
+            for host, rows in (("epochs", "tbody tr"), ("events", "li")):
+                browser.until(f"/ of \\d+ fit/.test(document.querySelector('#{host}-note')"
+                              ".textContent)", "how many rows are hidden")
+                rims = browser.value(
+                    f"(() => {{ const h = document.querySelector('#{host}'); h.scrollTop = 0;"
+                    " const end = h.getBoundingClientRect().top + h.clientHeight;"
+                    f" return [...h.querySelectorAll('{rows}')].map((r) => Math.abs("
+                    "r.getBoundingClientRect().bottom - end)); })()")
+                assert min(rims) < 1.6, f"{host} at {width}: a row is cut: {min(rims)}"
+            assert_fits(browser)
         assert browser.problems() == [], browser.problems()
 
 

@@ -75,6 +75,13 @@ def texts_of(root):
     return [" ".join("".join(e.itertext()).split()) for e in root.iter()]
 
 
+def shares_of(root):
+    """The stages' shares in percent, and the longest bar of that picture."""
+    (svg,) = [e for e in root.iter("svg") if e.get("aria-label") == "Stages"]
+    shares = [int(m[1]) for t in texts_of(svg) if (m := re.fullmatch(r"(\d+) %", t))]
+    return shares, max(float(r.get("width")) for r in svg.iter("rect"))
+
+
 def report_of(box, **changes):
     config = small_job(
         box.shared_dataset("small"),
@@ -126,6 +133,8 @@ def test_it_shows(box, job):
     assert idle == ("without a role at the end" in texts)
     assert (job == "one-device") == any("No device only trains" in t for t in texts)
     assert any("of the rows hit a cache" in t for t in texts) == ("cache" in JOBS[job])
+    shares, longest = shares_of(root)
+    assert shares and max(shares) <= 100 and longest <= 330, (shares, longest)
     assert any("the schedule changes the split" in t for t in texts) == (job == "scaled")
     flags_cover_nothing(root)
 
@@ -143,6 +152,19 @@ def test_any_numbers_fit(box):
     rewrite(box, few)
     texts = texts_of(read_page(box))
     assert "No epoch was completed." in texts and few["message"] in texts, texts
+
+    # A full queue is how it should be, and so is a job that somebody stopped.
+    calm = copy.deepcopy(small)
+    calm.update(status="stopped", message="stopped by the user after update 7")
+    for e in calm["epochs"]:
+        e["bottleneck"] = "trainers: forward and backward took 97 % of the time"
+        e["stages"]["backpressure"]["seconds"] = 99 * e["seconds"]  # of few samplers
+        e["stages"]["backpressure"]["count"] = 99
+    rewrite(box, calm)
+    root = read_page(box)
+    assert max(shares_of(root)[0]) == 100, shares_of(root)
+    classes = [e.get("class") or "" for e in root.iter()]
+    assert "neck calm" in classes and not any("c-bad" in c for c in classes), classes
 
     bare = {"schema": "sluice.report/1", "job": "bare", "status": "failed", "epochs": []}
     rewrite(box, bare)

@@ -121,7 +121,8 @@ def test_keys_scale_the_job(box):
     top.until("Change to 2 samplers and 2 trainers?")
     top.until(lambda s: "asking" not in s)  # the job's own answer
     top.press("n")
-    top.until("nothing was changed")
+    screen = top.until("nothing was changed").split("\n")
+    assert "q quit" in screen[23] and "nothing was changed" in screen[22], screen
     top.press("+")
     top.until("Change to 2 samplers and 2 trainers?")
     top.press("y")

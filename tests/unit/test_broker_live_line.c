@@ -94,6 +94,15 @@ START_TEST(rates_are_of_the_window)
 }
 END_TEST
 
+static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
+                            uint64_t wait_ns)
+{
+    publish_figures(slot, worker,
+                    (struct sl_worker_totals){.batches = batches,
+                                              .stage_ns[SL_STAGE_TRAIN] = train_ns,
+                                              .stage_ns[SL_STAGE_WAIT] = wait_ns});
+}
+
 START_TEST(shares_are_of_the_time_of_those_who_are_there)
 {
     publish(0, 5, 0, 0);
@@ -116,14 +125,39 @@ START_TEST(shares_are_of_the_time_of_those_who_are_there)
 }
 END_TEST
 
-static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
-                            uint64_t wait_ns)
+// What ended in the window may have begun before it, and waits are seen at each look alone.
+START_TEST(what_a_worker_does_in_turn_is_no_more_than_its_time)
 {
-    publish_figures(slot, worker,
-                    (struct sl_worker_totals){.batches = batches,
-                                              .stage_ns[SL_STAGE_TRAIN] = train_ns,
-                                              .stage_ns[SL_STAGE_WAIT] = wait_ns});
+    publish(0, 5, 0, 0);
+    publish_trainer(3, 6, 0, 0, 0);
+    atomic_store(&sl_seat(&job.arena, 0)->activity, SL_ACTIVITY_BLOCKED);
+    look();
+    for (int i = 0; i < 10; i++) {
+        sl_clock_advance(100 * SECOND);
+        if (i == 8) {
+            publish(0, 5, 3, 200 * SECOND);
+            publish_figures(3, 6,
+                            (struct sl_worker_totals){.batches = 9,
+                                                      .stage_ns[SL_STAGE_EXTRACT] = 500 * SECOND,
+                                                      .stage_ns[SL_STAGE_TRAIN] = 900 * SECOND,
+                                                      .stage_ns[SL_STAGE_EVALUATE] = 900 * SECOND,
+                                                      .stage_ns[SL_STAGE_WAIT] = 300 * SECOND});
+        }
+        look();
+    }
+    cJSON *json = line();
+    double draws = number(json, "stages.sample.busy");
+    ck_assert_double_eq_tol(draws, 0.2, 0.03);
+    ck_assert_double_eq_tol(draws + number(json, "stages.backpressure.busy"), 1, 1e-9);
+    double trains = number(json, "stages.train.busy");
+    ck_assert_double_eq_tol(trains, 0.5, 1e-9);
+    ck_assert_double_eq_tol(number(json, "stages.evaluate.busy"), trains, 1e-9);
+    ck_assert_double_eq(number(json, "stages.wait.busy"), 0);
+    // Features are gathered a batch ahead, beside all that.
+    ck_assert_double_eq_tol(number(json, "stages.extract.busy"), 0.5, 0.06);
+    cJSON_Delete(json);
 }
+END_TEST
 
 // A standby trainer that waits for what is left over says nothing of who is waited for.
 START_TEST(standby_trainers_waits_are_their_own)
@@ -542,6 +576,7 @@ int main(void)
     tcase_add_test(c, a_line_is_never_of_another_state);
     tcase_add_test(c, rates_are_of_the_window);
     tcase_add_test(c, shares_are_of_the_time_of_those_who_are_there);
+    tcase_add_test(c, what_a_worker_does_in_turn_is_no_more_than_its_time);
     tcase_add_test(c, standby_trainers_waits_are_their_own);
     tcase_add_test(c, the_pace_is_of_training_alone);
     tcase_add_test(c, switches_are_told_together);

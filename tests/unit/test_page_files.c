@@ -7,7 +7,7 @@
 
 #include "broker/page/page.h"
 
-enum { LOAD_MAX_BYTES = 100 << 10 };
+enum { LOAD_MAX_BYTES = 112 << 10 };
 
 static char *read_file(const char *path, size_t *n)
 {

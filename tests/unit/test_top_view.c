@@ -32,12 +32,12 @@ static void draw(int width, int height, bool ascii)
 
 static void has(const char *words)
 {
-    ck_assert_msg(strstr(text, words) != NULL, "no '%s' in\n%s", words, text);
+    ck_assert_msg(strstr(text, words) != NULL, "no '%s' in\n%.3500s", words, text);
 }
 
 static void has_not(const char *words)
 {
-    ck_assert_msg(strstr(text, words) == NULL, "'%s' in\n%s", words, text);
+    ck_assert_msg(strstr(text, words) == NULL, "'%s' in\n%.3500s", words, text);
 }
 
 // Every line of the picture is within the width, and there are as many as the screen has rows.
@@ -388,6 +388,8 @@ START_TEST(long_events_are_broken_where_they_can_be_read)
     sl_top_on_event(m, event_line(40, "split", true, why));
     draw(80, 24, false);
     has_not("is five");
+    draw(80, 40, false); // where there is room
+    has("20 ms to train, so K is five\n");
     m->view = SL_TOP_EVENTS_VIEW;
     draw(80, 24, false);
     has("   0:40 split       1 sampler and 3 trainers: a batch takes 4 ms to sample and\n"
@@ -455,7 +457,8 @@ START_TEST(a_question_shows_what_would_happen)
     sl_top_key(m, '+');
     draw(80, 24, false);
     fits(80, 24);
-    has("Change to 2 samplers and 2 trainers?   y yes   n no");
+    has("Change to 2 samplers and 2 trainers?");
+    has(" y yes  n no ");
     has("asking what it would do");
     sl_top_on_scale_done(m, true, "trainer 2 leaves and sampler 1 starts", "");
     draw(80, 24, false);
@@ -478,21 +481,176 @@ START_TEST(messages_go_after_a_while)
 }
 END_TEST
 
-START_TEST(colours_are_only_where_they_are_asked_for)
+// What stands in the last row, from the next picture on.
+static const char *last_row(int width, int height)
+{
+    draw(width, height, false);
+    fits(width, height);
+    char *end = strrchr(text, '\n');
+    *end = '\0';
+    return strrchr(text, '\n') + 1;
+}
+
+// Whatever is said, and however long, stands above the keys as a whole.
+START_TEST(the_keys_stay_while_something_is_said)
+{
+    const char *long_text = "2 samplers and 3 trainers: wanted at most 4 roles on 4 devices, since "
+                            "the third has been lent to another job until the end of its epoch; "
+                            "take a trainer away first, or wait for the other job to be OVER";
+    const char *keys = " q quit  h help  Tab view  p pause  + - samplers  t T trainers";
+    ck_assert_str_eq(last_row(80, 24), keys);
+    sl_top_notice(m, true, long_text);
+    ck_assert_str_eq(last_row(80, 24), keys);
+    has("! 2 samplers and 3 trainers: wanted");
+    has("to be OVER");
+    for (int view = 0; view < SL_TOP_VIEWS; view++) {
+        m->view = (enum sl_top_view)view;
+        ck_assert_ptr_nonnull(strstr(last_row(80, 24), " q quit "));
+        has("to be OVER");
+    }
+    m->view = SL_TOP_OVERVIEW;
+    m->now_ns += (SL_TOP_NOTICE_S + 1) * 1000000000ull; // no news of the job meanwhile
+    ck_assert_str_eq(last_row(80, 24), keys);
+    has("no news of the job");
+    sl_top_key(m, '+');
+    sl_top_on_scale_done(m, true, long_text, "");
+    ck_assert_str_eq(last_row(80, 24), " y yes  n no  q quit  + - samplers  t T trainers");
+    has("Change to 2 samplers and 2 trainers?");
+    has("to be OVER");
+    struct sample s = usual_sample();
+    s.second = 90;
+    sl_top_on_stats(m, stats_line(&s));
+    sl_top_key(m, 'y');
+    sl_top_on_scale_step(m, "trainer 2 finishes its batch");
+    ck_assert_str_eq(last_row(80, 24), keys);
+    has("changing the split: trainer 2 finishes its batch");
+}
+END_TEST
+
+START_TEST(how_a_job_failed_is_told_to_its_end)
+{
+    sl_top_on_finished(m, 1,
+                       "trainer 0 died of signal 9 five times in an epoch, the last time in "
+                       "batch 12: the log says why: sluice logs products-sage --worker "
+                       "'trainer 0', then go on with the SAME command");
+    draw(80, 24, false);
+    fits(80, 24);
+    has("SAME command");
+    has("q quit");
+}
+END_TEST
+
+START_TEST(the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal)
+{
+    struct sample s = usual_sample();
+    s.bottleneck = "trainers wait for one another's gradients 48 % of the time while 38.8 batches "
+                   "lie ready (updates of 1 batch), and samplers wait 47 % for memory that batches "
+                   "hold: a second sampler in place of the third trainer would shorten the epoch "
+                   "by about 0.8 SECONDS";
+    s.samplers = 4; // their rows come after it
+    run_for(m, &s, 40);
+    draw(80, 24, false);
+    fits(80, 24);
+    has("about 0.8 SECONDS");
+    sl_top_notice(m, true, "it cannot be");
+    draw(80, 24, false);
+    has("about 0.8 SECONDS");
+    draw(80, 18, false);
+    has("about 0.8 SECONDS");
+}
+END_TEST
+
+START_TEST(what_is_left_out_is_told)
+{
+    struct sample s = usual_sample();
+    s.samplers = s.trainers = 10;
+    run_for(m, &s, 2);
+    for (int i = 0; i < 40; i++)
+        sl_top_on_event(m, event_line(50 + i, "epoch", true, "epoch 7 of 20"));
+    m->view = SL_TOP_WORKERS;
+    draw(80, 24, false);
+    has(" memory …\n"); // columns
+    has("and 12 more, and devices: j");
+    draw(160, 24, false);
+    has_not(" memory …");
+    m->view = SL_TOP_EVENTS_VIEW;
+    draw(80, 24, false);
+    has("what happened: 25 to 43 of 43; older: j");
+    sl_top_key(m, 'j');
+    draw(80, 24, false);
+    has("what happened: 24 to 42 of 43");
+    m->view = SL_TOP_STAGES_VIEW;
+    draw(140, 40, false);
+    has("and 5 more: sluice stats");
+    m->help = true;
+    draw(80, 16, false);
+    has("more in a higher window");
+    draw(80, 24, false);
+    has_not("higher window");
+    m->help = false;
+    m->view = SL_TOP_JOBS_VIEW;
+    draw(80, 24, false);
+    has(" progress ");
+    draw(60, 15, false);
+    has("left");
+}
+END_TEST
+
+// The model on such a screen with ANSI sequences; the caller frees it.
+static char *coloured_text(int width, int height)
 {
     struct sl_screen screen = {0};
     char *coloured;
     size_t n;
     FILE *out = open_memstream(&coloured, &n);
-    ck_assert_int_eq(sl_screen_init(&screen, 80, 24, false), 0);
+    ck_assert_int_eq(sl_screen_init(&screen, width, height, false), 0);
     sl_top_draw(m, &screen);
     sl_screen_print(&screen, true, out);
     fclose(out);
+    sl_screen_fini(&screen);
+    return coloured;
+}
+
+static void warns(bool wanted)
+{
+    static const char *const alarm = "38;5;197", *const reverse = "1;7m Bottleneck ";
+    char *overview, *workers;
+    m->view = SL_TOP_OVERVIEW;
+    overview = coloured_text(80, 24);
+    m->view = SL_TOP_WORKERS;
+    workers = coloured_text(80, 24);
+    ck_assert_msg((strstr(workers, alarm) != NULL) == wanted, "%s", workers);
+    ck_assert_msg((strstr(overview, reverse) != NULL) == wanted, "%s", overview);
+    ck_assert_msg(wanted || !strstr(overview, alarm), "%s", overview);
+    free(overview);
+    free(workers);
+}
+
+// Samplers that wait before a full queue while trainers compute are how it should be.
+START_TEST(a_full_queue_is_no_alarm)
+{
+    struct sample s = usual_sample();
+    s.bottleneck = "trainers compute 97 % of the time, samplers wait 95 % for memory";
+    s.role = "trainers";
+    s.blocked = true;
+    sl_top_open(m, s.name, "3", "running");
+    sl_top_on_stats(m, stats_line(&s));
+    sl_top_on_event(m, event_line(31, "end", false, "stopped: 5 of 20 epochs"));
+    warns(false);
+    s.role = "memory"; // trainers wait, too
+    s.second++;
+    sl_top_on_stats(m, stats_line(&s));
+    warns(true);
+}
+END_TEST
+
+START_TEST(colours_are_only_where_they_are_asked_for)
+{
+    char *coloured = coloured_text(80, 24);
     ck_assert_ptr_nonnull(strstr(coloured, "\033[0;38;5;33;1m"));
     ck_assert_ptr_nonnull(strstr(coloured, "\033[0;38;5;172"));
     ck_assert_ptr_null(strstr(coloured, "\033[0m\033[0m"));
     free(coloured);
-    sl_screen_fini(&screen);
     draw(80, 24, false);
     has_not("\033");
 }
@@ -527,6 +685,11 @@ int main(void)
     tcase_add_test(t, old_statistics_are_marked);
     tcase_add_test(t, a_question_shows_what_would_happen);
     tcase_add_test(t, messages_go_after_a_while);
+    tcase_add_test(t, the_keys_stay_while_something_is_said);
+    tcase_add_test(t, how_a_job_failed_is_told_to_its_end);
+    tcase_add_test(t, the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal);
+    tcase_add_test(t, what_is_left_out_is_told);
+    tcase_add_test(t, a_full_queue_is_no_alarm);
     tcase_add_test(t, colours_are_only_where_they_are_asked_for);
     Suite *s = suite_create("top_view");
     suite_add_tcase(s, t);

@@ -34,9 +34,10 @@ __attribute__((format(printf, 2, 3))) static inline void add(struct line *l, con
 // What of the job differs from test to test.
 struct sample {
     int second, samplers, trainers;
-    int sharing; // the last devices, that hold features together
-    bool near;   // blocks stay on GPUs
-    const char *name, *state, *bottleneck;
+    int sharing;  // the last devices, that hold features together
+    bool near;    // blocks stay on GPUs
+    bool blocked; // samplers wait for room in the queue, and no split is better
+    const char *name, *state, *bottleneck, *role;
     double queue, loss;
 };
 
@@ -50,21 +51,22 @@ static inline struct sample usual_sample(void)
         .state = "running",
         .bottleneck = "trainers wait for samplers 62 % of the time: a second sampler would "
                       "shorten the epoch by about 0.8 s",
+        .role = "samplers",
         .queue = 4,
         .loss = 1.2345,
     };
 }
 
 static inline void add_worker(struct line *l, bool first, const char *role, int number, int device,
-                              double busy)
+                              double busy, const char *state)
 {
     add(l,
-        "%s{\"name\":\"%s %d\",\"role\":\"%s\",\"device\":%d,\"pid\":%d,\"state\":\"working\","
+        "%s{\"name\":\"%s %d\",\"role\":\"%s\",\"device\":%d,\"pid\":%d,\"state\":\"%s\","
         "\"batch\":\"batch %d of epoch 3\",\"busy\":%g,\"wait\":%g,\"batches\":%d,"
         "\"batches_per_second\":10.5,\"edges_per_second\":1e6,\"bytes_per_second\":2e6,"
         "\"restarts\":0,\"memory\":%d}",
-        first ? "" : ",", role, number, role, device, 4000 + device, 17 + number, busy, 1 - busy,
-        100 + number, 123 << 20);
+        first ? "" : ",", role, number, role, device, 4000 + device, state, 17 + number, busy,
+        1 - busy, 100 + number, 123 << 20);
 }
 
 static inline void add_device(struct line *l, int i, bool samples)
@@ -119,11 +121,11 @@ static inline const char *stats_line(const struct sample *s)
         add_device(l, i, i < s->samplers);
     add(l, "],\"workers\":[");
     for (int i = 0; i < s->samplers; i++)
-        add_worker(l, i == 0, "sampler", i, i, 0.72);
+        add_worker(l, i == 0, "sampler", i, i, 0.72, s->blocked ? "blocked" : "working");
     for (int i = 0; i < s->trainers; i++)
-        add_worker(l, false, "trainer", i, s->samplers + i, 0.31);
+        add_worker(l, false, "trainer", i, s->samplers + i, 0.31, "working");
     for (int i = 0; i < s->samplers; i++)
-        add_worker(l, false, "standby", i, i, 0.0);
+        add_worker(l, false, "standby", i, i, 0.0, "working");
     add(l, "],\"stages\":{");
     add_stage(l, true, "sample", 0.7, 0.0111);
     add_stage(l, false, "mark", 0.01, 0.0003);
@@ -156,9 +158,9 @@ static inline const char *stats_line(const struct sample *s)
             20 * (int)(i + 1));
     add(l,
         "},\"memory\":{\"used\":1e8,\"peak\":2e8,\"limit\":null},\"cpu_load\":1.7,"
-        "\"bottleneck\":\"%s\",\"bottleneck_role\":\"samplers\",\"advice\":{\"samplers\":%d,"
+        "\"bottleneck\":\"%s\",\"bottleneck_role\":\"%s\",\"advice\":{\"samplers\":%d,"
         "\"trainers\":%d,\"epoch_seconds_now\":3.1,\"epoch_seconds_then\":2.3}}",
-        s->bottleneck, s->samplers + 1, s->trainers - 1);
+        s->bottleneck, s->role, s->samplers + !s->blocked, s->trainers - !s->blocked);
     return l->text;
 }
 
