@@ -181,9 +181,8 @@ static bool line_of(const char *path, char *line, size_t bytes)
     return ok;
 }
 
-static int touch(void *ctx, void *data, uint64_t *note)
+static int touch(void *ctx, void *data)
 {
-    (void)note;
     memset(data, 1, *(const size_t *)ctx);
     return SL_OK;
 }

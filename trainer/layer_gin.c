@@ -30,6 +30,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/weightless.h"
 #include "trainer/norm.h"
 
 enum { EPS, LIN0_WEIGHT, LIN0_BIAS, LIN1_WEIGHT, LIN1_BIAS, NORM };
