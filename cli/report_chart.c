@@ -234,24 +234,6 @@ void sl_report_chart_curves(struct sl_text *t, const struct sl_read_report *r)
 
 // --- stages --------------------------------------------------------------------------------------
 
-// A stage's share of the time that the workers who do it had: a part of a whole, whatever their
-// number.
-static double share_of_workers(const struct sl_read_report *r, bool samplers, double seconds)
-{
-    double had = 0;
-    for (const struct sl_report_epoch *e = r->epochs; e < r->epochs + r->n_epochs; e++) {
-        const double trainers = known(e->trainers) > 0 ? e->trainers : known(e->samplers);
-        had += (samplers ? known(e->samplers) : trainers) *
-               (SL_MAX(known(e->seconds), 0) + SL_MAX(known(e->evaluate_seconds), 0));
-    }
-    return had > 0 && seconds > 0 ? SL_MIN(seconds / had, 1) : 0;
-}
-
-static bool is_of_samplers(const struct sl_stage_text *stage)
-{
-    return strncmp(stage->what, "samplers", 8) == 0;
-}
-
 enum { STAGE_HEIGHT = 22, MEDIANS = 290, SHARES = 710, BAR_MOST = 330 };
 
 // most[1] is 1: shares are drawn on the whole, whose rest is shown too.
@@ -259,7 +241,7 @@ static void put_stage(struct sl_text *t, double y, const struct sl_stage_text *s
                       const double value[2], const double most[2])
 {
     static const int at[2] = {MEDIANS, SHARES};
-    const char *colour = is_of_samplers(stage) ? "c-sampler" : "c-trainer";
+    const char *colour = stage->samplers ? "c-sampler" : "c-trainer";
     char said[2][SL_UNITS_BYTES];
     sl_units_seconds(said[0], value[0]);
     snprintf(said[1], sizeof said[1], "%.0f %%", 100 * value[1]);
@@ -284,7 +266,8 @@ void sl_report_chart_stages(struct sl_text *t, const struct sl_read_report *r)
         struct sl_report_stage sum =
             sl_run_summary_stage(r, sl_stats_stage_names[sl_stage_texts[i].stage]);
         value[i][0] = sum.p50 > 0 ? sum.p50 : 0;
-        value[i][1] = share_of_workers(r, is_of_samplers(&sl_stage_texts[i]), sum.seconds);
+        const double share = sl_run_summary_share(r, &sl_stage_texts[i], sum.seconds);
+        value[i][1] = share > 0 ? share : 0; // an older report does not say how long workers lived
         most[0] = SL_MAX(most[0], value[i][0]);
         n += value[i][1] > 0;
     }

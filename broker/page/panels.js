@@ -262,14 +262,15 @@ function drawPlots() {
         of = (f) => list.map((e) => f(e) ?? null), m = metricName();
   const h = job.history, xs = h.seconds || [];
   if (job.over) {
-    const per = (stage, of) => (e) =>
-        e.seconds > 0 && of(e) > 0 ? (e.stages?.[stage]?.seconds || 0) / (of(e) * e.seconds) : null;
-    const draw = (e) => e.samplers, train = (e) => e.trainers || e.samplers;  // or they take turns
+    // A part of the time that the workers of a role lived, which older reports do not say.
+    const per = (stage, role) => (e) => e.worker_seconds?.[role] > 0 ?
+        Math.min((e.stages?.[stage]?.seconds || 0) / e.worker_seconds[role], 1) :
+        null;
     plots.rate.set(x, [of((e) => (e.seconds > 0 ? e.batches / e.seconds : null))]);
     plots.queue.set(x, [of((e) => e.queue?.depth_mean), of((e) => e.queue?.depth_max)]);
     plots.hit.set(x, [of((e) => (e.cache?.ranked ? e.cache.hit_rate : null))]);
-    plots.draws.set(x, [of(per("sample", draw)), of(per("backpressure", draw))]);
-    plots.trains.set(x, [of(per("train", train)), of(per("wait", train))]);
+    plots.draws.set(x, [of(per("sample", "samplers")), of(per("backpressure", "samplers"))]);
+    plots.trains.set(x, [of(per("train", "trainers")), of(per("wait", "trainers"))]);
   } else {
     plots.rate.set(xs, [h.batches || []]);
     plots.queue.set(xs, [h.queue || []]);

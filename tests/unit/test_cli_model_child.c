@@ -11,6 +11,8 @@ START_TEST(where_it_trained_is_no_matter)
     char *json = NULL;
     const char *job = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"weights\": \"w\"},"
                       " \"updates\": {\"batches_per_update\": 2, \"exchange\": \"nccl\"},"
+                      " \"store\": {\"features\": \"memory\", \"prefer\": \"features\","
+                      " \"placement\": \"cliques\", \"feature_ratio\": 0.5, \"graph_ratio\": 0.5},"
                       " \"devices\": [{\"kind\": \"cuda\", \"index\": 0},"
                       " {\"kind\": \"cuda\", \"index\": 1}, {\"kind\": \"cuda\", \"index\": 2}],"
                       " \"allocation\": {\"samplers\": 1, \"trainers\": 2, \"switching\": false}}";
@@ -21,6 +23,8 @@ START_TEST(where_it_trained_is_no_matter)
     ck_assert_str_eq(config.model.weights, "");
     ck_assert_uint_eq(sl_config_gpus(&config), 0);
     ck_assert_int_eq(config.updates.exchange, SL_EXCHANGE_BOARD);
+    ck_assert_int_eq(config.store.prefer, SL_PREFER_AUTO);
+    ck_assert_int_eq(config.store.features, SL_FEATURES_MEMORY);
     ck_assert_uint_eq(config.updates.batches_per_update, 2);
 }
 END_TEST
