@@ -44,7 +44,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 
-enum { BACKLOG = 128, GOODBYE_S = 2 };
+enum { BACKLOG = 128, GOODBYE_S = 2, LAST_WORD_MS = 2000 };
 
 // --- connections ---------------------------------------------------------------------------------
 
@@ -308,6 +308,7 @@ int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
     snprintf(http->url, sizeof http->url, "http://%s:%u/", address.host, port);
     struct sl_watch_hooks hooks = {.ctx = http, .on_feed = on_feed, .on_tick = on_tick};
     SL_TRY_OUT(sl_watch_start(&http->watch, options->endpoint, options->key, &hooks));
+    http->watch.last_word_ms = options->last_word_ms ? options->last_word_ms : LAST_WORD_MS;
     int socket_fd = fd;
     fd = -1;
     SL_TRY_OUT(start_server(http, socket_fd));

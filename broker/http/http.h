@@ -31,6 +31,7 @@ struct sl_http_options {
     bool open;              // other users of this machine may read without it
     const char *endpoint;   // of the control bus
     const char *key;        // of a job's bus; NULL: a daemon's
+    unsigned last_word_ms;  // see watch.h; 0: LAST_WORD_MS. For tests that outlast it
 };
 
 // Starts the threads. SL_EINVAL (a listen text that is none, an address that is not loopback),

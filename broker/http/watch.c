@@ -15,9 +15,8 @@
 #include "common/base/log.h"
 
 enum {
-    SILENCE_S = 10,      // subscribe again after so long without a message
-    LAST_WAIT_MS = 30,   // for the next of the last messages at the end
-    LAST_WORD_MS = 2000, // for a job's broker to say how the job ended
+    SILENCE_S = 10,    // subscribe again after so long without a message
+    LAST_WAIT_MS = 30, // for the next of the last messages at the end
     LINGER_MS = 200,
 };
 
@@ -345,7 +344,7 @@ static void drain(struct sl_watch *w, int wait_ms)
 // at all. A daemon has no last word: what comes is taken.
 static void drain_last(struct sl_watch *w)
 {
-    uint64_t until = sl_now_ns() + LAST_WORD_MS * 1000000ull;
+    uint64_t until = sl_now_ns() + w->last_word_ms * 1000000ull;
     do
         drain(w, LAST_WAIT_MS);
     while (w->heard_ns && !w->daemon && !w->finished && sl_now_ns() < until);

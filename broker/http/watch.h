@@ -54,6 +54,7 @@ struct sl_watch {
     const char *endpoint; // owned
     bool daemon;
     struct sl_watch_hooks hooks;
+    uint64_t last_word_ms; // waited at the end for a job's broker to say how the job ended
 
     // private
     pthread_t thread;

@@ -334,7 +334,8 @@ def epochs_of(loss, accuracy, seconds):
         {"epoch": i, "loss": a, "val": {"accuracy": b, "loss": a}, "train_accuracy": b,
          "seconds": c, "evaluate_seconds": c, "samplers": 1, "trainers": 2, "batches": 9,
          "switches": 0, "queue": {"depth_mean": a, "depth_max": a},
-         "cache": {"ranked": True, "hit_rate": b}, "stages": {"train": {"seconds": c}}}
+         "cache": {"ranked": True, "hit_rate": b}, "stages": {"train": {"seconds": c}},
+         "worker_seconds": {"samplers": c, "trainers": 2 * c if c is not None else None}}
         for i, (a, b, c) in enumerate(zip(loss, accuracy, seconds))
     ]
 
@@ -422,7 +423,8 @@ def test_shares_are_parts_of_a_whole(box):
     """Of the time of all samplers, and of all trainers; a sum above 100 % is brought down."""
     epochs = epochs_of([2, 1], [0.5, 0.6], [10, 10])
     for e in epochs:
-        e.update(samplers=2, trainers=1, stages=stages(sample=3, backpressure=20, train=9, wait=4))
+        e.update(samplers=2, trainers=1, stages=stages(sample=3, backpressure=20, train=9, wait=4),
+                 worker_seconds={"samplers": 20, "trainers": 10})
     with Browser(box) as browser:
         browser.open(drawn(box, "shares", epochs))
         browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")

@@ -742,7 +742,8 @@ START_TEST(what_was_said_last_is_still_told)
     Sl__Control__Envelope *m;
     sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     ck_assert_int_eq(sl_bus_bind(endpoint, key, &bus), SL_OK);
-    const struct sl_http_options options = {.listen = "0", .endpoint = endpoint, .key = key};
+    const struct sl_http_options options = {
+        .listen = "0", .endpoint = endpoint, .key = key, .last_word_ms = AWAIT_MS};
     ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
     ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
     ck_assert_int_eq(sl_bus_receive(bus, AWAIT_MS, &subscriber, &m), SL_OK);
