@@ -39,16 +39,16 @@ struct sl_option_group {
     bool elsewhere; // a pointer to that struct lies there
 };
 
-enum { SL_COMMAND_OPERANDS_MAX = 3, SL_COMMAND_GROUPS_MAX = 8 };
+enum { SL_COMMAND_OPERANDS_MAX = 3, SL_COMMAND_GROUPS_MAX = 10 };
 
 struct sl_command {
     const char *name;    // "generate planted": what is typed after `sluice`
     const char *help;    // a line in the list of commands; NULL: not in it
     const char *about;   // what it does, in a few lines
     const char *example; // complete command lines, one a line
-    // Both end with an entry without a name or a table.
+    // Both end with an entry without a name or a table; options also where they are full.
     struct sl_operand operands[SL_COMMAND_OPERANDS_MAX + 1];
-    struct sl_option_group options[SL_COMMAND_GROUPS_MAX + 1];
+    struct sl_option_group options[SL_COMMAND_GROUPS_MAX];
     struct sl_operand rest; // all words after the operands: a struct sl_text_list
 
     // Its struct, which begins as `defaults`, or zeroed; init, where it is not NULL, sets more.

@@ -19,7 +19,8 @@ enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 
 bool sl_options_next(const struct sl_command *c, const void *state, struct sl_option_cursor *at)
 {
-    for (; c->options[at->group].options; at->group++, at->next = 0) {
+    for (; at->group < SL_COUNT_OF(c->options) && c->options[at->group].options;
+         at->group++, at->next = 0) {
         const struct sl_option_group *g = &c->options[at->group];
         at->option = &g->options[at->next];
         if (!at->option->name)
