@@ -11,14 +11,16 @@ struct example {
     bool refused;
 };
 
-// What the import said: its summary, or why not.
+// What the import said: its summary, or why not; until the next one.
 static const char *import(const struct example *x, const char *text, size_t n)
 {
+    static char *summary;
     write_file("edges", text, n);
+    free(summary);
     capture_begin();
     int rc = RUN(sl_command_import, "import", "edgelist", in_dir("edges"), "--out", in_dir("a"),
                  x->options[0], x->options[1], x->options[2], x->options[3]);
-    const char *summary = capture_end();
+    summary = capture_end();
     ck_assert_msg((rc < 0) == x->refused, "%d: %s", rc, rc < 0 ? sl_error_message() : summary);
     return rc < 0 ? sl_error_message() : summary;
 }

@@ -163,16 +163,19 @@ START_TEST(tables_are_joined_by_name)
     ck_assert(ds.split[SL_SPLIT_VAL].n == 2 && ds.split[SL_SPLIT_VAL].ids[1] == 4);
     ck_assert(ds.split[SL_SPLIT_TEST].n == 1 && ds.split[SL_SPLIT_TEST].ids[0] == 3);
     sl_dataset_close(&ds);
-    cJSON *source = cJSON_GetObjectItem(sl_metadata_read(in_dir("a")), "source");
+    cJSON *metadata = sl_metadata_read(in_dir("a"));
+    cJSON *source = cJSON_GetObjectItem(metadata, "source");
     ck_assert(cJSON_GetObjectItem(source, "edges_read")->valueint == 3);
     ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(source, "labels")), "l.tsv");
     ck_assert(cJSON_HasObjectItem(source, "vertex_names"));
     ck_assert(cJSON_HasObjectItem(source, "class_names"));
+    cJSON_Delete(metadata);
     capture_begin();
     must(RUN(sl_command_inspect, "inspect", in_dir("a")));
-    const char *text = capture_end();
+    char *text = capture_end();
     assert_has(text, "from '7' to 'dave'");
     assert_has(text, "from 'cat' to 'dog'");
+    free(text);
 }
 END_TEST
 
