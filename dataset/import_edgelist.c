@@ -90,8 +90,7 @@ static int fail_id(const struct sl_import *im, const struct edgelist *e, const s
     return sl_import_fail_field(
         im, f,
         "'source target [weight]' with whole numbers as vertex ids (--relabel takes any names; of "
-        "a "
-        "heading row, --columns takes the names, or --skip-lines 1 leaves it out)");
+        "a heading row, --columns takes the names, or --skip-lines 1 leaves it out)");
 }
 
 static int fail_limit(const struct sl_import *im, const struct edgelist *e,

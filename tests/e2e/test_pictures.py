@@ -1,16 +1,9 @@
 """scripts/pictures: the documents' pictures, taken from a job that runs."""
 
 import os
-import struct
 import subprocess
-import sys
-import zlib
 
-import numpy as np
 from harness import BIN, ROOT, Skip, timeout
-
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
-import png_palette  # noqa: E402
 
 MOST_BYTES = 60000
 BLUE, ORANGE = (0, 135, 255), (215, 135, 0)  # of samplers and trainers in `top`
@@ -18,16 +11,14 @@ BLUE, ORANGE = (0, 135, 255), (215, 135, 0)  # of samplers and trainers in `top`
 
 def colours_of(path):
     """(height, width, {colour: pixels}) of a picture with a palette."""
-    with open(path, "rb") as file:
-        data = file.read()
-    assert 2000 < len(data) < MOST_BYTES, f"{path}: {len(data)} bytes"
-    chunks = dict(png_palette.chunks_of(data))
-    width, height, bits, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    assert (bits, kind) == (8, 3), "no palette"
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, width + 1)
-    palette = np.frombuffer(chunks[b"PLTE"], np.uint8).reshape(-1, 3)
-    count = np.bincount(rows[:, 1:].ravel(), minlength=len(palette))
-    return height, width, {tuple(map(int, c)): int(n) for c, n in zip(palette, count)}
+    from PIL import Image  # without it there are no pictures
+
+    size = os.path.getsize(path)
+    assert 2000 < size < MOST_BYTES, f"{path}: {size} bytes"
+    with Image.open(path) as picture:
+        assert (picture.format, picture.mode) == ("PNG", "P"), "no palette"
+        colours = picture.convert("RGB").getcolors(256)
+        return picture.height, picture.width, {colour: n for n, colour in colours}
 
 
 def has_about(colours, wanted, least):
@@ -59,19 +50,3 @@ def test_both_are_taken(box):
     has_about(colours, BLUE, 300)
     has_about(colours, ORANGE, 300)
     assert not [f for f in os.listdir(box.folder) if f.startswith("sluice-")], "something is left"
-
-
-def test_a_palette_keeps_few_colours_and_joins_many(box):
-    few = np.array([[[1, 2, 3], [250, 0, 9]], [[250, 0, 9], [1, 2, 3]]], np.uint8)
-    palette, index = png_palette.to_palette(few)
-    assert (palette[index] == few).all() and len(palette) == 2
-    many = np.random.default_rng(1).integers(0, 256, (64, 64, 3)).astype(np.uint8)
-    palette, index = png_palette.to_palette(many)
-    assert len(palette) <= 256
-    off = np.abs(palette[index].astype(int) - many)
-    assert off.mean() < 24 and off.max() < 64, (off.mean(), off.max())
-    path = box.path("many.png")
-    with open(path, "wb") as file:
-        file.write(png_palette.write_png(palette, index))
-    height, width, colours = colours_of(path)
-    assert (height, width, sum(colours.values())) == (64, 64, 64 * 64)
