@@ -72,14 +72,22 @@ static bool same_directory(const char *a, const char *b)
     return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
 }
 
-enum by { BY_ID, BY_NAME, BY_DIRECTORY, BY_COUNT };
+// The last component of a path.
+static const char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+enum by { BY_ID, BY_NAME, BY_DIRECTORY, BY_FOLDER, BY_COUNT }; // as runs that are over: run_name.h
 
 static bool is_meant(const struct sl_listed_job *job, enum by by, const char *word)
 {
     switch (by) {
     case BY_ID: return job->id[0] && strcmp(job->id, word) == 0;
     case BY_NAME: return strcmp(job->name, word) == 0;
-    default: return same_directory(word, job->output);
+    case BY_DIRECTORY: return same_directory(word, job->output);
+    default: return strcmp(folder_of(job->output), word) == 0;
     }
 }
 

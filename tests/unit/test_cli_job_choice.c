@@ -60,6 +60,10 @@ START_TEST(a_directory_is_known_by_any_of_its_names)
     ck_assert_ptr_nonnull(meant(in_dir("link"), SL_OK));
     ck_assert_int_eq(chdir(dir), 0);
     ck_assert_ptr_nonnull(meant("./mine/", SL_OK));
+    sl_job_choice_fini(&list);
+    make_list(daemon_jobs, 0);
+    ck_assert_str_eq(meant("third", SL_OK), "/runs/third"); // its last name alone
+    ck_assert_ptr_null(meant("runs", SL_ENOENT));
 }
 END_TEST
 
