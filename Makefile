@@ -91,19 +91,19 @@ LDFLAGS  = $(OPT) $(SANFLAGS) -Wl,--gc-sections,--as-needed
 LDLIBS   = $(PKG_LIBS) -ldnnl -lm -lpthread -ldl
 
 # ---- libraries: a folder is a library; folders.mk says which it may see --------------------------
-folder = $(eval LIBS := $(1) $(LIBS))$(eval FOLDER_$(1) := $(2))$(eval USES_$(1) := $(3))
+# NEEDS_ is a library and all that it uses, which stands above it in the list.
+folder = $(eval LIBS := $(1) $(LIBS))$(eval FOLDER_$(1) := $(2))$(eval NEEDS_$(1) := $(sort $(1) $(foreach u,$(3),$(NEEDS_$(u)))))
 include folders.mk
 $(foreach l,$(LIBS),$(eval SRC_$(l) := $(filter-out %/main.c,$(wildcard $(FOLDER_$(l))/*.c))))
 SRC_kernels += $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 
 # What a library needs to be linked, users before what they use, as the linker wants it.
-closure = $(1) $(foreach u,$(USES_$(1)),$(call closure,$(u)))
-libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(filter $(call closure,$(1)),$(LIBS)))
+libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(filter $(foreach l,$(1),$(NEEDS_$(l))),$(LIBS)))
 
 # Messages: a .proto is compiled into the library that it stands in.
-PROTO_ipc    := common/ipc/control.proto
-PROTO_broker := $(wildcard broker/tfevent.proto)
-PROTOS  := $(PROTO_ipc) $(PROTO_broker)
+PROTO_bus    := common/bus/control.proto
+PROTO_rundir := $(wildcard broker/rundir/tfevent.proto)
+PROTOS  := $(PROTO_bus) $(PROTO_rundir)
 GEN_HDR := $(patsubst %.proto,$(GEN)/%.pb-c.h,$(PROTOS))
 
 # An archive is also made again when it is of other sources than there are now, whatever their times

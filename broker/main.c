@@ -17,7 +17,7 @@
 #include "broker/daemon/daemon.h"
 #include "broker/http/guard.h"
 #include "broker/http/http.h"
-#include "broker/job.h"
+#include "broker/job/job.h"
 #include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -26,8 +26,8 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/data/dataset_fault.h"
-#include "common/ipc/assignment.h"
-#include "common/ipc/bus.h"
+#include "common/bus/assignment.h"
+#include "common/bus/bus.h"
 
 enum { EXIT_USAGE = 2 };
 

@@ -6,8 +6,8 @@
  * status (0, or a positive one whose reason it has shown itself), or a negative SL_E* code: main()
  * then prints "sluice: " and the recorded message, and sl_exit_status() says how the process ends.
  */
-#ifndef SL_BROKER_CLI_COMMAND_H
-#define SL_BROKER_CLI_COMMAND_H
+#ifndef SL_CLI_COMMAND_H
+#define SL_CLI_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -21,7 +21,7 @@ static cJSON *summary_json(const struct sl_table *t)
     return o;
 }
 
-#define AT(kind, field) SL_OPTION_AT(kind, sl_making, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_dataset_builder, field)
 // clang-format off
 const struct sl_option sl_dataset_command_place[] = {
     {.name = "out", AT(TEXT, out), .placeholder = "DIR", .required = true,
@@ -37,7 +37,7 @@ const struct sl_option sl_dataset_command_quiet[] = {
 };
 // clang-format on
 
-int sl_dataset_command_print(const struct sl_making *m, int output)
+int sl_dataset_command_print(const struct sl_dataset_builder *m, int output)
 {
     char path[PATH_MAX + 32];
     cJSON *metadata;

@@ -5,16 +5,16 @@
  *   {"schema", "directory", "bytes", "seconds", "metadata" (the data set's metadata.json),
  *    "summary" (the lines of the table as texts)}
  */
-#ifndef SL_BROKER_CLI_DATASET_COMMAND_H
-#define SL_BROKER_CLI_DATASET_COMMAND_H
+#ifndef SL_CLI_DATASET_COMMAND_H
+#define SL_CLI_DATASET_COMMAND_H
 
 #include "cli/output.h"
-#include "dataset/making.h"
+#include "dataset/dataset_builder.h"
 
-// Of a struct sl_making: --out, --force and --name; --quiet.
+// Of a struct sl_dataset_builder: --out, --force and --name; --quiet.
 extern const struct sl_option sl_dataset_command_place[], sl_dataset_command_quiet[];
 
-// After sl_making_run(); output: enum sl_output. SL_ENOMEM, SL_ENOENT.
-int sl_dataset_command_print(const struct sl_making *m, int output);
+// After sl_dataset_builder_run(); output: enum sl_output. SL_ENOMEM, SL_ENOENT.
+int sl_dataset_command_print(const struct sl_dataset_builder *m, int output);
 
 #endif

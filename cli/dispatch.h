@@ -1,6 +1,6 @@
 // dispatch.h - from the words of a command line to the command that they are for, and its end.
-#ifndef SL_BROKER_CLI_DISPATCH_H
-#define SL_BROKER_CLI_DISPATCH_H
+#ifndef SL_CLI_DISPATCH_H
+#define SL_CLI_DISPATCH_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  *   doctor_gpus.c     GPUs and what they need
  *   doctor_service.c  what is around it: daemon, libraries, container, terminal, systemd
  */
-#ifndef SL_BROKER_CLI_DOCTOR_H
-#define SL_BROKER_CLI_DOCTOR_H
+#ifndef SL_CLI_DOCTOR_H
+#define SL_CLI_DOCTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

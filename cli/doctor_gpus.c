@@ -15,7 +15,7 @@
 
 #include "common/device/mps.h"
 #include "common/text/units.h"
-#include "broker/gpus.h"
+#include "broker/sharding/gpus.h"
 #include "common/base/memory.h"
 
 // GPUs that are told one by one; the rest is counted.

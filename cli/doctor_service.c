@@ -21,7 +21,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/version.h"
-#include "common/ipc/runtime_dir.h"
+#include "common/bus/runtime_dir.h"
 #include "common/text/json.h"
 
 // --- the daemon ----------------------------------------------------------------------------------

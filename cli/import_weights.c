@@ -2,8 +2,8 @@
  * import_weights.c - `sluice import-weights`: parameters from elsewhere as a run that `predict`
  * takes.
  *
- * The model of a job file is asked for its tensors (model_child.h), the file is checked against
- * them, converted to float32, and written beside the job's configuration: config.json and
+ * The model of a job file is asked for its tensors (trainer_subprocess.h), the file is checked
+ * against them, converted to float32, and written beside the job's configuration: config.json and
  * model.safetensors, no report. The directory appears whole or not at all.
  *
  * Names and shapes do not say all that a model computes. With --check the child applies it to the
@@ -21,11 +21,11 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/model_child.h"
+#include "cli/trainer_subprocess.h"
 #include "cli/output.h"
 #include "common/text/units.h"
-#include "broker/params.h"
-#include "broker/rundir.h"
+#include "broker/rundir/params.h"
+#include "broker/rundir/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
@@ -37,7 +37,7 @@
 // float32 in other orders of sums is some 1e-6, what a model does otherwise some 1e-2.
 #define TOLERANCE 1e-4
 
-// What --check found: the largest difference (trainer/logits_check.h).
+// What --check found: the largest difference (trainer/infer/logits_check.h).
 struct check {
     double largest, found, wanted;
     uint64_t vertex, output;
@@ -51,7 +51,7 @@ struct import {
     char *job;  // JSON
     struct sl_config config;
     struct sl_dataset dataset;
-    struct sl_model_child child;
+    struct sl_trainer_subprocess child;
     struct sl_params params;
     float *values;
     uint64_t batches; // that its counters say
@@ -63,8 +63,8 @@ static int ask_model(struct import *im)
     const char *const describe[] = {"--describe", NULL};
     const char *const predict[] = {"--predict", "--check", im->logits, NULL};
     const char *const *options = im->logits ? predict : describe;
-    SL_TRY(sl_model_child_start(&im->child, im->job, &im->dataset, options));
-    return sl_model_child_hello(&im->child, &im->params);
+    SL_TRY(sl_trainer_subprocess_start(&im->child, im->job, &im->dataset, options));
+    return sl_trainer_subprocess_hello(&im->child, &im->params);
 }
 
 // What the child says after its tensors, to the end.
@@ -73,7 +73,7 @@ static int follow_child(struct import *im)
     char line[4096];
     struct check *c = &im->check;
     int rc;
-    while ((rc = sl_model_child_line(&im->child, line, sizeof line)) == SL_OK)
+    while ((rc = sl_trainer_subprocess_line(&im->child, line, sizeof line)) == SL_OK)
         sscanf(line, "result check %lf %" SCNu64 " %" SCNu64 " %lf %lf %d", &c->largest, &c->vertex,
                &c->output, &c->found, &c->wanted, &c->logarithms);
     return rc == SL_EAGAIN ? SL_OK : rc;
@@ -138,7 +138,7 @@ static int check_logits(struct import *im)
 {
     struct check *c = &im->check;
     c->largest = INFINITY;
-    SL_TRY(sl_model_child_go(&im->child, im->values, im->params.n));
+    SL_TRY(sl_trainer_subprocess_go(&im->child, im->values, im->params.n));
     SL_TRY(follow_child(im));
     if (c->largest <= TOLERANCE)
         return SL_OK;
@@ -254,7 +254,7 @@ static int import(void *state)
 {
     struct import *im = state;
     SL_TRY(sl_rundir_check(im->out));
-    SL_TRY(sl_model_child_job(im->job_path, im->dataset_path, &im->job));
+    SL_TRY(sl_trainer_subprocess_job(im->job_path, im->dataset_path, &im->job));
     SL_TRY(sl_config_parse(im->job, strlen(im->job), im->job_path, &im->config));
     SL_TRY(sl_dataset_open(im->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_CACHED,
                            0, &im->dataset));
@@ -279,7 +279,7 @@ static int import(void *state)
 static void release(void *state)
 {
     struct import *im = state;
-    sl_model_child_end(&im->child);
+    sl_trainer_subprocess_end(&im->child);
     sl_params_fini(&im->params);
     sl_dataset_close(&im->dataset);
     free(im->values);

@@ -1,6 +1,6 @@
 // inspect_labels.h - what `sluice inspect` says of the labels of a data set, by its task.
-#ifndef SL_BROKER_CLI_INSPECT_LABELS_H
-#define SL_BROKER_CLI_INSPECT_LABELS_H
+#ifndef SL_CLI_INSPECT_LABELS_H
+#define SL_CLI_INSPECT_LABELS_H
 
 #include <cjson/cJSON.h>
 #include <stdint.h>

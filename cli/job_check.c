@@ -11,9 +11,9 @@
 
 #include "cli/dispatch.h"
 #include "cli/run_view.h"
-#include "broker/gpus.h"
-#include "broker/phases.h"
-#include "broker/rundir.h"
+#include "broker/sharding/gpus.h"
+#include "broker/epochs/phases.h"
+#include "broker/rundir/rundir.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors.h"

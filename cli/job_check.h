@@ -3,17 +3,17 @@
  * the data set, whether the results may go where they are to go, whether there is a run to go on
  * with. `sluice run` and `sluice submit` refuse the same things with the same words.
  */
-#ifndef SL_BROKER_CLI_JOB_CHECK_H
-#define SL_BROKER_CLI_JOB_CHECK_H
+#ifndef SL_CLI_JOB_CHECK_H
+#define SL_CLI_JOB_CHECK_H
 
 #include <stdbool.h>
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "broker/judging.h"
-#include "broker/resume.h"
+#include "broker/epochs/judging.h"
+#include "broker/rundir/resume.h"
 #include "common/data/dataset.h"
-#include "common/ipc/control.pb-c.h"
+#include "common/bus/control.pb-c.h"
 #include "config/config.h"
 
 struct sl_job_check {

@@ -5,13 +5,13 @@
  * be killed, and a run directory may be of a job that has long been over. Then the directory's
  * report tells.
  */
-#ifndef SL_BROKER_CLI_JOB_END_H
-#define SL_BROKER_CLI_JOB_END_H
+#ifndef SL_CLI_JOB_END_H
+#define SL_CLI_JOB_END_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/ipc/control.pb-c.h"
+#include "common/bus/control.pb-c.h"
 
 struct sl_job_end {
     int exit_status; // of the job: 0, 1, 2, 130

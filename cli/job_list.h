@@ -1,6 +1,6 @@
 // job_list.h - the daemon's jobs and those of `sluice run` in one list, which `sluice ps` shows.
-#ifndef SL_BROKER_CLI_JOB_LIST_H
-#define SL_BROKER_CLI_JOB_LIST_H
+#ifndef SL_CLI_JOB_LIST_H
+#define SL_CLI_JOB_LIST_H
 
 #include "cli/session.h"
 

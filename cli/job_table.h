@@ -1,6 +1,6 @@
 // job_table.h - a list of jobs (sluice.jobs/1) as a table.
-#ifndef SL_BROKER_CLI_JOB_TABLE_H
-#define SL_BROKER_CLI_JOB_TABLE_H
+#ifndef SL_CLI_JOB_TABLE_H
+#define SL_CLI_JOB_TABLE_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // json_file.h - a whole file as a JSON tree.
-#ifndef SL_BROKER_CLI_JSON_FILE_H
-#define SL_BROKER_CLI_JSON_FILE_H
+#ifndef SL_CLI_JSON_FILE_H
+#define SL_CLI_JSON_FILE_H
 
 #include <stddef.h>
 

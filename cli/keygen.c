@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/error.h"
-#include "common/ipc/curve.h"
+#include "common/bus/curve_keys.h"
 #include "cli/output.h"
 #include "cli/command.h"
 

@@ -14,8 +14,8 @@
  * When a run is followed, files are looked at again now and then: what has been added is read, new
  * files (of workers that were started meanwhile) are found.
  */
-#ifndef SL_BROKER_CLI_LOG_MERGE_H
-#define SL_BROKER_CLI_LOG_MERGE_H
+#ifndef SL_CLI_LOG_MERGE_H
+#define SL_CLI_LOG_MERGE_H
 
 #include <stddef.h>
 #include <stdint.h>

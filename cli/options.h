@@ -7,8 +7,8 @@
  * Accepted: --key value, --key=value, -k value, -kvalue; --flag and --no-flag; `--` ends options.
  * Options and operands may be mixed.
  */
-#ifndef SL_BROKER_CLI_OPTIONS_H
-#define SL_BROKER_CLI_OPTIONS_H
+#ifndef SL_CLI_OPTIONS_H
+#define SL_CLI_OPTIONS_H
 
 #include "cli/command.h"
 

@@ -6,8 +6,8 @@
  *   {"schema", "job", "id" (null for `sluice run`), "ok", "state" (or null), "exit_status" (of a
  *    job that is over, or null), "message"}
  */
-#ifndef SL_BROKER_CLI_OUTPUT_H
-#define SL_BROKER_CLI_OUTPUT_H
+#ifndef SL_CLI_OUTPUT_H
+#define SL_CLI_OUTPUT_H
 
 #include <stdbool.h>
 

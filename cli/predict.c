@@ -1,9 +1,9 @@
 /*
  * predict.c - `sluice predict` and `sluice embed`: a run's model over a whole graph.
  *
- * The model runs in a program of its own (model_child.h), layer after layer over all neighbours,
- * and writes the result itself, so what is here is small: which job, which parameters, which
- * vertices, and how good it was where the data set has labels.
+ * The model runs in a program of its own (trainer_subprocess.h), layer after layer over all
+ * neighbours, and writes the result itself, so what is here is small: which job, which parameters,
+ * which vertices, and how good it was where the data set has labels.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/model_child.h"
+#include "cli/trainer_subprocess.h"
 #include "cli/output.h"
 #include "cli/prediction_csv.h"
 #include "cli/prediction_device.h"
@@ -29,7 +29,7 @@
 #include "common/text/progress.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
-#include "broker/rundir.h"
+#include "broker/rundir/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
@@ -65,7 +65,7 @@ struct prediction {
     struct sl_config config;
     struct sl_dataset dataset;
     struct sl_names vertex_names, class_names; // of --names; n 0: there are none
-    struct sl_model_child child;
+    struct sl_trainer_subprocess child;
     struct sl_params params;
     float *values;
     struct sl_progress progress;
@@ -213,7 +213,7 @@ static int read_job(struct prediction *p, const char *dataset)
     free(p->job);
     p->job = NULL;
     snprintf(path, sizeof path, "%s/config.json", p->o.run);
-    SL_TRY(sl_model_child_job(path, dataset, &p->job));
+    SL_TRY(sl_trainer_subprocess_job(path, dataset, &p->job));
     return sl_config_parse(p->job, strlen(p->job), path, &p->config);
 }
 
@@ -264,8 +264,8 @@ static int name_vertex(void *ctx, uint64_t vertex, const char **text, size_t *n)
 
 // What the child is told on its command line.
 struct words {
-    const char *word[SL_MODEL_CHILD_OPTIONS];
-    char numbers[SL_MODEL_CHILD_OPTIONS][24];
+    const char *word[SL_TRAINER_SUBPROCESS_OPTIONS];
+    char numbers[SL_TRAINER_SUBPROCESS_OPTIONS][24];
     size_t n;
 };
 
@@ -303,12 +303,12 @@ static int start_child(struct prediction *p)
     add_text(&w, o->nodes ? "--nodes" : "--set", o->nodes ? o->nodes : set_names[o->set]);
     if (o->layer_given)
         add_number(&w, "--layer", o->layer);
-    return sl_model_child_start(&p->child, p->job, &p->dataset, w.word);
+    return sl_trainer_subprocess_start(&p->child, p->job, &p->dataset, w.word);
 }
 
 static int hand_over_params(struct prediction *p)
 {
-    SL_TRY(sl_model_child_hello(&p->child, &p->params));
+    SL_TRY(sl_trainer_subprocess_hello(&p->child, &p->params));
     p->values = calloc(SL_MAX(p->params.n, (uint64_t)1), sizeof *p->values);
     if (!p->values)
         return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", p->params.n);
@@ -319,7 +319,7 @@ static int hand_over_params(struct prediction *p)
                               "that the model was trained on",
                               p->o.dataset, p->dataset.feat_dim, p->dataset.n_classes);
     SL_TRY(rc);
-    return sl_model_child_go(&p->child, p->values, p->params.n);
+    return sl_trainer_subprocess_go(&p->child, p->values, p->params.n);
 }
 
 static void take_line(struct prediction *p, const char *line)
@@ -348,7 +348,7 @@ static int follow_child(struct prediction *p)
 {
     char line[8192];
     for (;;) {
-        int rc = sl_model_child_line(&p->child, line, sizeof line);
+        int rc = sl_trainer_subprocess_line(&p->child, line, sizeof line);
         if (rc == SL_EAGAIN)
             return SL_OK;
         if (rc < 0)
@@ -558,7 +558,7 @@ static int init(const struct sl_command *c, void *state)
 static void release(void *state)
 {
     struct prediction *p = state;
-    sl_model_child_end(&p->child);
+    sl_trainer_subprocess_end(&p->child);
     if (p->rows_fd >= 0)
         close(p->rows_fd);
     else if (p->csv)

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/model_child.h"
+#include "cli/trainer_subprocess.h"
 #include "common/text/units.h"
-#include "broker/gpus.h"
+#include "broker/sharding/gpus.h"
 #include "common/base/error.h"
 #include "config/config.h"
 
@@ -140,7 +140,7 @@ int sl_prediction_device_choose(const char *command, const char *run, const char
     if (wish.any) {
         char path[4200];
         snprintf(path, sizeof path, "%s/config.json", run);
-        SL_TRY(sl_model_child_trained(path, &trained));
+        SL_TRY(sl_trainer_subprocess_trained(path, &trained));
     }
     if (trained)
         return take_gpu_if_there(command, memory_bytes, out);

@@ -8,8 +8,8 @@
  *
  * GPUs are looked for only where one may be used (gpus.h): it takes a process that opens CUDA.
  */
-#ifndef SL_BROKER_CLI_PREDICTION_DEVICE_H
-#define SL_BROKER_CLI_PREDICTION_DEVICE_H
+#ifndef SL_CLI_PREDICTION_DEVICE_H
+#define SL_CLI_PREDICTION_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 // prediction_score.h - how good a file of predictions is, where the data set has labels.
-#ifndef SL_BROKER_CLI_PREDICTION_SCORE_H
-#define SL_BROKER_CLI_PREDICTION_SCORE_H
+#ifndef SL_CLI_PREDICTION_SCORE_H
+#define SL_CLI_PREDICTION_SCORE_H
 
 #include <stdbool.h>
 
-#include "broker/metrics.h"
+#include "broker/epochs/metrics.h"
 #include "common/data/dataset.h"
 
 // What `sluice predict` writes; of a regression all of them are its outputs.

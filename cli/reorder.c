@@ -27,7 +27,7 @@ static int reorder(void *state)
 
 static void release(void *state)
 {
-    sl_making_fini(&((struct request *)state)->reorder.making);
+    sl_dataset_builder_fini(&((struct request *)state)->reorder.making);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, request, field)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "broker/account.h"
+#include "broker/rundir/run_reader.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/report_page.h"
@@ -34,7 +34,7 @@ static int find_run(const struct request *r, char run[4096])
 {
     struct stat st;
     bool there = stat(r->run, &st) == 0;
-    if (there && S_ISDIR(st.st_mode) && sl_account_is_run(r->run)) {
+    if (there && S_ISDIR(st.st_mode) && sl_run_reader_is_run(r->run)) {
         snprintf(run, 4096, "%s", r->run);
         return SL_OK;
     }
@@ -62,7 +62,7 @@ static int find_run(const struct request *r, char run[4096])
         return sl_fail_prefix(rc, "report: no run directory '%s'", r->run);
     snprintf(run, 4096, "%s", session.output);
     sl_session_close(&session);
-    if (sl_account_is_run(run))
+    if (sl_run_reader_is_run(run))
         return SL_OK;
     return sl_fail(SL_EFAILED,
                    "report: job '%s' has not written anything yet: it waits, or its workers are "
@@ -73,7 +73,7 @@ static int find_run(const struct request *r, char run[4096])
 static int print_json(const char *run, const cJSON *described)
 {
     char *text = NULL;
-    int rc = sl_account_report_text(run, &text);
+    int rc = sl_run_reader_report_text(run, &text);
     if (rc == SL_ENOENT) {
         text = sl_json_pages(cJSON_GetObjectItemCaseSensitive(described, "report"));
         rc = text ? SL_OK : sl_fail(SL_ENOMEM, "report: no memory");
@@ -124,7 +124,7 @@ static int report(void *state)
     if (r->html && r->output == SL_OUTPUT_JSON)
         return sl_fail(SL_EINVAL, "report: --html and -o json are two things: ask for one of them");
     SL_TRY(find_run(r, run));
-    int rc = sl_account_describe(run, &described);
+    int rc = sl_run_reader_describe(run, &described);
     if (rc < 0)
         return sl_fail_prefix(rc, "report");
     rc = sl_read_report_init(&read, sl_json_at(described, "report"));

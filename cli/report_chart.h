@@ -4,8 +4,8 @@
  *
  * report: sluice.report/1, of any state; what it does not have is left out.
  */
-#ifndef SL_BROKER_CLI_REPORT_CHART_H
-#define SL_BROKER_CLI_REPORT_CHART_H
+#ifndef SL_CLI_REPORT_CHART_H
+#define SL_CLI_REPORT_CHART_H
 
 #include "common/schema/report.h"
 #include "common/text/text.h"

@@ -7,7 +7,7 @@
 #include "cli/run_summary.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
-#include "broker/metrics.h"
+#include "broker/epochs/metrics.h"
 #include "common/base/bits.h"
 #include "common/text/json.h"
 

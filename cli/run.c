@@ -25,29 +25,29 @@
 
 #include "cli/command.h"
 #include "cli/job_check.h"
-#include "cli/model_child.h"
+#include "cli/trainer_subprocess.h"
 #include "cli/output.h"
-#include "broker/budget.h"
-#include "broker/capacity.h"
-#include "broker/launch.h"
-#include "broker/metrics.h"
-#include "broker/gpus.h"
-#include "broker/store_prefer.h"
+#include "broker/placement/budget.h"
+#include "broker/scheduler/capacity.h"
+#include "broker/workers/launch.h"
+#include "broker/epochs/metrics.h"
+#include "broker/sharding/gpus.h"
+#include "broker/sharding/shard_preference.h"
 #include "cli/run_summary.h"
 #include "cli/run_view.h"
 #include "cli/session.h"
 #include "cli/store_view.h"
 #include "common/text/units.h"
-#include "broker/phases.h"
-#include "broker/placement.h"
-#include "broker/rundir.h"
+#include "broker/epochs/phases.h"
+#include "broker/placement/placement.h"
+#include "broker/rundir/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/base/failpoint.h"
 #include "common/data/expected_visits.h"
-#include "common/ipc/bus.h"
+#include "common/bus/bus.h"
 #include "common/storage/row_reader.h"
 
 enum {
@@ -123,8 +123,8 @@ struct store {
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
-    struct sl_store_view view[SL_LENT_PLANNED]; // who holds what together
-    struct sl_config config;                    // with what "auto" is here
+    struct sl_store_view view[SL_PEER_MEMORY_PLANNED]; // who holds what together
+    struct sl_config config;                           // with what "auto" is here
 };
 
 static int goes_on(void *ctx, uint64_t n)
@@ -179,10 +179,10 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                                         .n_nodes = ds->n_nodes};
-    struct sl_store_question q = {.cached = true,
-                                  .feature_bytes = sl_features_bytes(ds),
-                                  .available_bytes = available,
-                                  .spare_bytes = UINT64_MAX};
+    struct sl_shard_inputs q = {.cached = true,
+                                .feature_bytes = sl_features_bytes(ds),
+                                .available_bytes = available,
+                                .spare_bytes = UINT64_MAX};
     bool files = true;
     for (uint32_t i = 0; i < c->n_devices; i++) {
         const struct sl_device_config *d = &c->devices[i];
@@ -285,7 +285,7 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
         printf("prefer      %s, by itself: %s\n",
                sl_store_preference_words[store->config.store.prefer],
                store->config.store.prefer_why);
-    for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
+    for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
     printf("judged by   %s%s%s\n", sl_measure_name(r->check.judging.choice.measure),
            isnan(r->check.judging.choice.share) ? "" : ", by itself: ",
@@ -345,9 +345,9 @@ static int print_plan_json(const struct run *r, const struct store *s, uint64_t 
     cJSON_AddStringToObject(store, "prefer", sl_store_preference_words[s->config.store.prefer]);
     if (s->config.store.prefer_why)
         cJSON_AddStringToObject(store, "prefer_reason", s->config.store.prefer_why);
-    sl_store_view_add(&s->view[SL_LENT_FEATURES], store);
-    if (s->view[SL_LENT_GRAPH].shown)
-        sl_store_view_add(&s->view[SL_LENT_GRAPH], cJSON_AddObjectToObject(store, "graph"));
+    sl_store_view_add(&s->view[SL_PEER_MEMORY_FEATURES], store);
+    if (s->view[SL_PEER_MEMORY_GRAPH].shown)
+        sl_store_view_add(&s->view[SL_PEER_MEMORY_GRAPH], cJSON_AddObjectToObject(store, "graph"));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
@@ -361,8 +361,8 @@ static int count_params(const struct run *r, uint64_t *n)
 {
     struct sl_params params = {0};
     char *job = NULL;
-    SL_TRY(sl_model_child_fit(r->check.config_json, r->check.job, NULL, &job));
-    int rc = sl_model_child_describe(job, &r->check.dataset, &params);
+    SL_TRY(sl_trainer_subprocess_fit(r->check.config_json, r->check.job, NULL, &job));
+    int rc = sl_trainer_subprocess_describe(job, &r->check.dataset, &params);
     *n = params.n;
     sl_params_fini(&params);
     free(job);
@@ -431,7 +431,7 @@ static void receive(struct run *r, int timeout_ms)
 }
 
 // Until the broker has said how the job ended, or is gone. True when it is gone.
-static bool follow(struct run *r, struct sl_death *death)
+static bool follow(struct run *r, struct sl_exit_status *death)
 {
     for (;;) {
         receive(r, 0);
@@ -469,7 +469,7 @@ static void tell_outlook(const struct run *r, char *buf, size_t bytes)
 }
 
 // The command's result when the broker went without saying it.
-static int broker_lost(struct run *r, const struct sl_death *death)
+static int broker_lost(struct run *r, const struct sl_exit_status *death)
 {
     char how[160], then[1024];
     tell_outlook(r, then, sizeof then);
@@ -478,7 +478,7 @@ static int broker_lost(struct run *r, const struct sl_death *death)
     // It could not even begin to talk, and has said why on the standard error that we share.
     if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
         return SL_EXIT_USAGE;
-    sl_death_describe(death, how, sizeof how);
+    sl_exit_status_describe(death, how, sizeof how);
     return sl_fail(SL_EFAILED,
                    "job '%s': the broker %s and its workers with it ('%s/log' may say why): %s",
                    r->check.config.name, how, r->check.config.output, then);
@@ -498,7 +498,7 @@ static void stop_signals(sigset_t *out)
 
 static int run_job(struct run *r)
 {
-    struct sl_death death;
+    struct sl_exit_status death;
     sigset_t caught, before;
     SL_FAILPOINT(RUN_CHECKED);
     stop_signals(&caught);

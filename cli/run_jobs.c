@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/process_id.h"
+#include "broker/workers/process_id.h"
 #include "common/base/error.h"
 
 // More than a broker's arguments come to, of which four are paths.

@@ -12,14 +12,14 @@
  * The brokers that a daemon starts are found in the same way and left out: they are the daemon's
  * (an --id tells), and it answers for them.
  */
-#ifndef SL_BROKER_CLI_RUN_JOBS_H
-#define SL_BROKER_CLI_RUN_JOBS_H
+#ifndef SL_CLI_RUN_JOBS_H
+#define SL_CLI_RUN_JOBS_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/ipc/bus_key.h"
+#include "common/bus/bus_key.h"
 
 struct sl_run_job {
     char name[128];

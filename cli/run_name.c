@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/account.h"
+#include "broker/rundir/run_reader.h"
 #include "cli/json_file.h"
 #include "common/base/error.h"
 #include "common/text/json.h"
@@ -65,7 +65,7 @@ static void look_in(struct search *s, const char *folder)
         if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN))
             continue;
         snprintf(run, sizeof run, "%s%s", folder, entry->d_name);
-        if (sl_account_is_run(run) &&
+        if (sl_run_reader_is_run(run) &&
             (strcmp(entry->d_name, s->word) == 0 || is_job_of(run, s->word)))
             take(s, run);
     }
@@ -76,7 +76,7 @@ static void look_in(struct search *s, const char *folder)
 int sl_run_name_find(const char *word, char run[SL_RUN_NAME_BYTES])
 {
     struct search s = {.word = word, .run = run};
-    if (sl_account_is_run(word)) {
+    if (sl_run_reader_is_run(word)) {
         snprintf(run, SL_RUN_NAME_BYTES, "%s", word);
         return SL_OK;
     }

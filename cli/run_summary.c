@@ -6,7 +6,7 @@
 
 #include "common/text/table.h"
 #include "common/text/units.h"
-#include "broker/metrics.h"
+#include "broker/epochs/metrics.h"
 #include "common/base/bits.h"
 #include "common/schema/stats.h"
 #include "common/text/json.h"

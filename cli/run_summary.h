@@ -1,8 +1,8 @@
 /*
  * run_summary.h - a run in twenty lines, from its report: what `sluice run` ends with.
  */
-#ifndef SL_BROKER_CLI_RUN_SUMMARY_H
-#define SL_BROKER_CLI_RUN_SUMMARY_H
+#ifndef SL_CLI_RUN_SUMMARY_H
+#define SL_CLI_RUN_SUMMARY_H
 
 #include <stdio.h>
 

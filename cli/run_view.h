@@ -2,15 +2,15 @@
  * run_view.h - what `sluice run` and `submit` show: progress (on a terminal) and one line an epoch
  * on standard error, how it ended on standard output.
  */
-#ifndef SL_BROKER_CLI_RUN_VIEW_H
-#define SL_BROKER_CLI_RUN_VIEW_H
+#ifndef SL_CLI_RUN_VIEW_H
+#define SL_CLI_RUN_VIEW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/text/progress.h"
-#include "broker/metrics.h"
-#include "common/ipc/control.pb-c.h"
+#include "broker/epochs/metrics.h"
+#include "common/bus/control.pb-c.h"
 
 struct sl_run_view {
     struct sl_progress progress;

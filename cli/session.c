@@ -6,7 +6,7 @@
  * may be jobs of `sluice run` beside it.
  *
  * DESIGN. Both are asked, always: the daemon for its list, the process table for the others; the
- * word is looked up in the two together (job_choice.h). What keeps the daemon from answering only
+ * word is looked up in the two together (job_lookup.h). What keeps the daemon from answering only
  * matters when the job is not one of `sluice run`'s.
  *
  * THE END of the other side: ZeroMQ connects again behind our back, so a socket never tells. The
@@ -14,7 +14,7 @@
  * is looked at twice a second. A daemon that was started anew is another one, which knows nothing
  * of what this session has asked for: the session ends there, too. Over TCP there is neither; the
  * daemon is asked for a sign of life when nothing has come from it for a while.
- * Whether it is there at all is tried by hand before (reach.h): libzmq does not tell.
+ * Whether it is there at all is tried by hand before (daemon_probe.h): libzmq does not tell.
  */
 #include "cli/session.h"
 
@@ -27,18 +27,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "broker/account.h"
-#include "broker/resume.h"
-#include "cli/job_choice.h"
-#include "cli/reach.h"
+#include "broker/rundir/run_reader.h"
+#include "broker/rundir/resume.h"
+#include "cli/job_lookup.h"
+#include "cli/daemon_probe.h"
 #include "cli/run_name.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/version.h"
-#include "common/ipc/curve.h"
-#include "common/ipc/runtime_dir.h"
+#include "common/bus/curve_keys.h"
+#include "common/bus/runtime_dir.h"
 #include "common/text/json.h"
 
 enum {
@@ -336,7 +336,7 @@ static int read_keys(const struct sl_session_where *where, struct sl_curve *keys
 static int connect_tcp(const struct sl_session_where *where, struct sl_session *s)
 {
     struct sl_curve *keys;
-    SL_TRY(sl_reach_check_endpoint(where->connect));
+    SL_TRY(sl_daemon_probe_check_endpoint(where->connect));
     if (!where->key)
         return sl_fail(SL_EINVAL,
                        "--connect %s: found no --key, wanted the client.key that 'sluice keygen' "
@@ -347,7 +347,7 @@ static int connect_tcp(const struct sl_session_where *where, struct sl_session *
         return sl_fail(SL_ENOMEM, "no memory for the keys");
     int rc = read_keys(where, keys);
     if (rc == SL_OK)
-        rc = sl_reach_daemon(where->connect, where->key, keys);
+        rc = sl_daemon_probe_daemon(where->connect, where->key, keys);
     if (rc == SL_OK)
         rc = sl_bus_connect_tcp(where->connect, keys, &s->bus);
     explicit_bzero(keys, sizeof *keys);
@@ -500,7 +500,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
 {
     struct sl_session daemon;
     struct sl_run_job *found = NULL;
-    struct sl_job_choice list = {0};
+    struct sl_job_lookup list = {0};
     const struct sl_listed_job *job = NULL;
     cJSON *daemon_list = NULL;
     size_t n_found = 0;
@@ -516,8 +516,8 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
     // A daemon elsewhere has nothing to do with the processes here.
     if (!where->connect)
         SL_TRY_OUT(sl_run_jobs_find(&found, &n_found));
-    SL_TRY_OUT(sl_job_choice_init(&list, daemon_list, found, n_found));
-    rc = word ? sl_job_choice_find(&list, word, why, &job) : sl_job_choice_only(&list, why, &job);
+    SL_TRY_OUT(sl_job_lookup_init(&list, daemon_list, found, n_found));
+    rc = word ? sl_job_lookup_find(&list, word, why, &job) : sl_job_lookup_only(&list, why, &job);
     // Why the daemon cannot be asked is the reason, unless there is none.
     if (rc == SL_ENOENT && daemon_rc < 0 && daemon_rc != SL_ENOENT)
         rc = sl_fail(daemon_rc, "%s", why);
@@ -536,7 +536,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
 out:
     if (daemon_rc == SL_OK)
         sl_session_close(&daemon);
-    sl_job_choice_fini(&list);
+    sl_job_lookup_fini(&list);
     cJSON_Delete(daemon_list);
     free(found);
     return rc;

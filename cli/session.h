@@ -10,8 +10,8 @@
  * A job is named by id, name or run directory. When it is nowhere the error lists the nearest names
  * of both kinds, and says how to start a daemon when there is none.
  */
-#ifndef SL_BROKER_CLI_SESSION_H
-#define SL_BROKER_CLI_SESSION_H
+#ifndef SL_CLI_SESSION_H
+#define SL_CLI_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@
 
 #include "cli/job_end.h"
 #include "cli/run_jobs.h"
-#include "common/ipc/bus.h"
-#include "common/ipc/request.h"
+#include "common/bus/bus.h"
+#include "common/bus/request.h"
 #include "common/text/option.h"
 
 // What the user said of where the daemon is; every client command has these options.

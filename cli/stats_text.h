@@ -1,8 +1,8 @@
 /*
  * stats_text.h - a line of statistics (sluice.stats/1) as people and spreadsheets read it.
  */
-#ifndef SL_BROKER_CLI_STATS_TEXT_H
-#define SL_BROKER_CLI_STATS_TEXT_H
+#ifndef SL_CLI_STATS_TEXT_H
+#define SL_CLI_STATS_TEXT_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,24 +2,25 @@
 
 #include <string.h>
 
-#include "broker/gpus.h"
-#include "broker/phases.h"
-#include "broker/placement.h"
+#include "broker/sharding/gpus.h"
+#include "broker/epochs/phases.h"
+#include "broker/placement/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/units.h"
 
-static const char *const elements[] = {[SL_LENT_FEATURES] = "rows", [SL_LENT_GRAPH] = "edges"};
+static const char *const elements[] = {
+    [SL_PEER_MEMORY_FEATURES] = "rows", [SL_PEER_MEMORY_GRAPH] = "edges"};
 
 // --- what is found -------------------------------------------------------------------------------
 
 static int compare(struct sl_store_view *v)
 {
     struct sl_plan_question other = v->question;
-    SL_TRY(sl_store_plan_make(&v->question, &v->plan));
+    SL_TRY(sl_shard_plan_make(&v->question, &v->plan));
     for (int i = SL_STORE_ALONE; i <= SL_STORE_ONE_COPY; i++) {
         other.placement = (enum sl_store_placement)i;
-        SL_TRY(sl_store_plan_make(&other, &v->others[i]));
+        SL_TRY(sl_shard_plan_make(&other, &v->others[i]));
     }
     v->shown = true;
     return SL_OK;
@@ -27,20 +28,20 @@ static int compare(struct sl_store_view *v)
 
 int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *ds,
                        uint64_t available_bytes, const struct sl_store_foreseen *found,
-                       struct sl_store_view out[SL_LENT_PLANNED])
+                       struct sl_store_view out[SL_PEER_MEMORY_PLANNED])
 {
     const struct sl_roles split = {config->allocation.samplers, config->allocation.trainers};
     const uint64_t row_bytes = (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
     const double n_batches = (double)sl_phases_batches(config, ds->split[SL_SPLIT_TRAIN].n);
     const struct sl_budget_need need = {
         .resident_bytes = sl_topology_bytes(ds), .row_bytes = row_bytes, .n_nodes = ds->n_nodes};
-    struct sl_store_view *rows = &out[SL_LENT_FEATURES], *edges = &out[SL_LENT_GRAPH];
+    struct sl_store_view *rows = &out[SL_PEER_MEMORY_FEATURES], *edges = &out[SL_PEER_MEMORY_GRAPH];
     struct sl_store_rates rates;
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
     uint64_t room[SL_CONFIG_MAX_DEVICES];
     *rows = (struct sl_store_view){.element_bytes = row_bytes};
     *edges = (struct sl_store_view){.element_bytes = sl_store_edge_bytes(config, ds)};
-    if (!sl_store_may_share(config, SL_LENT_GRAPH))
+    if (!sl_store_may_share(config, SL_PEER_MEMORY_GRAPH))
         return SL_OK;
     sl_store_find_rates(config, &sl_gpus_known()->report, &rates);
     for (uint32_t d = 0; d < config->n_devices; d++) {
@@ -52,7 +53,7 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
                       : 0;
     }
     if (found) {
-        for (int kind = 0; kind < SL_LENT_PLANNED; kind++)
+        for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
             out[kind].curve = found->curve[kind]; // which questions point to
         rows->foreseen = true;
         edges->foreseen = found->edge_reads > 0;
@@ -66,15 +67,15 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
         .need = &need,
         .available_bytes = available_bytes,
         .rates = &rates,
-        .curve = {[SL_LENT_FEATURES] = rows->foreseen ? &rows->curve : NULL,
-                  [SL_LENT_GRAPH] = edges->foreseen ? &edges->curve : NULL},
+        .curve = {[SL_PEER_MEMORY_FEATURES] = rows->foreseen ? &rows->curve : NULL,
+                  [SL_PEER_MEMORY_GRAPH] = edges->foreseen ? &edges->curve : NULL},
         .n_edges = ds->n_edges,
     };
     sl_store_ask_graph(&site, room, &edges->question);
     // With one GPU that samples there is nothing to plan.
     if (__builtin_popcountll(edges->question.works) > 1)
         SL_TRY(compare(edges));
-    if (sl_store_may_share(config, SL_LENT_FEATURES)) {
+    if (sl_store_may_share(config, SL_PEER_MEMORY_FEATURES)) {
         sl_store_ask(&site, duty, &rows->question);
         SL_TRY(compare(rows));
     }
@@ -93,15 +94,15 @@ struct shares {
     double own, peers, memory;
 };
 
-static struct shares shares_of(const struct sl_store_view *v, const struct sl_store_plan *plan)
+static struct shares shares_of(const struct sl_store_view *v, const struct sl_shard_plan *plan)
 {
     const struct sl_plan_question *q = &v->question;
     struct shares s = {0};
-    double share[SL_LENT_DEVICES_MAX + 1], n = __builtin_popcountll(q->works);
+    double share[SL_PEER_MEMORY_DEVICES_MAX + 1], n = __builtin_popcountll(q->works);
     for (uint32_t d = 0; d < q->n_devices; d++) {
         if (!(q->works >> d & 1))
             continue;
-        sl_store_plan_shares(q, plan, d, share);
+        sl_shard_plan_shares(q, plan, d, share);
         for (uint32_t from = 0; from < q->n_devices; from++)
             *(from == d ? &s.own : &s.peers) += share[from] / n;
         s.memory += share[q->n_devices] / n;
@@ -111,7 +112,7 @@ static struct shares shares_of(const struct sl_store_view *v, const struct sl_st
 
 // --- for people ----------------------------------------------------------------------------------
 
-static void print_parts(const struct sl_store_plan *p, uint32_t d, FILE *out)
+static void print_parts(const struct sl_shard_plan *p, uint32_t d, FILE *out)
 {
     const uint32_t held = p->lent.held[d];
     const char *before = __builtin_popcount(held) == 1 ? ", part " : ", parts ";
@@ -130,10 +131,10 @@ static void print_parts(const struct sl_store_plan *p, uint32_t d, FILE *out)
 static void print_device(const struct sl_store_view *v, uint32_t d, FILE *out)
 {
     const struct sl_plan_question *q = &v->question;
-    const struct sl_store_plan *p = &v->plan;
+    const struct sl_shard_plan *p = &v->plan;
     char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
-    double share[SL_LENT_DEVICES_MAX + 1];
-    sl_store_plan_shares(q, p, d, share);
+    double share[SL_PEER_MEMORY_DEVICES_MAX + 1];
+    sl_shard_plan_shares(q, p, d, share);
     fprintf(out, "  device %u: %s %s (%s)", d, sl_units_grouped(rows, p->elements[d]),
             elements[q->kind], sl_units_bytes(bytes, p->elements[d] * v->element_bytes));
     print_parts(p, d, out);
@@ -161,7 +162,7 @@ void sl_store_view_print(const struct sl_store_view *v, FILE *out)
     if (!v->shown)
         return;
     fprintf(out, "%-11s %s: %s of %s %s on GPUs, at most, in %u parts: %s\n",
-            q->kind == SL_LENT_GRAPH ? "graph" : "store",
+            q->kind == SL_PEER_MEMORY_GRAPH ? "graph" : "store",
             sl_store_placement_words[v->plan.placement], sl_units_grouped(rows, v->plan.cached),
             sl_units_grouped(all, q->n_elements), elements[q->kind], v->plan.lent.n_parts,
             v->plan.reason);
@@ -171,7 +172,7 @@ void sl_store_view_print(const struct sl_store_view *v, FILE *out)
     fprintf(out, "  %-10s %12s %9s %9s %10s  %s\n", "placement", elements[q->kind], "at home",
             "on peers", "in memory", v->epoch_bytes > 0 ? "busiest link or bus, an epoch" : "");
     for (int i = SL_STORE_ALONE; i <= SL_STORE_ONE_COPY; i++) {
-        const struct sl_store_plan *p = &v->others[i];
+        const struct sl_shard_plan *p = &v->others[i];
         const struct shares s = shares_of(v, p);
         if ((int)p->placement != i)
             continue; // it cannot be
@@ -191,7 +192,7 @@ void sl_store_view_print(const struct sl_store_view *v, FILE *out)
 
 static const char *on_gpus(const struct sl_store_view *v)
 {
-    return v->question.kind == SL_LENT_GRAPH ? "gpu_edges" : "gpu_rows";
+    return v->question.kind == SL_PEER_MEMORY_GRAPH ? "gpu_edges" : "gpu_rows";
 }
 
 static void add_way(cJSON *list, const struct sl_store_view *v, uint32_t d, uint32_t from,
@@ -221,7 +222,7 @@ static void add_held(cJSON *list, const struct sl_store_view *v, uint32_t d)
     cJSON_AddItemToArray(list, held);
 }
 
-static void add_placement(cJSON *to, const struct sl_store_view *v, const struct sl_store_plan *p)
+static void add_placement(cJSON *to, const struct sl_store_view *v, const struct sl_shard_plan *p)
 {
     const struct shares s = shares_of(v, p);
     cJSON *one = cJSON_AddObjectToObject(to, sl_store_placement_words[p->placement]);
@@ -236,8 +237,8 @@ static void add_placement(cJSON *to, const struct sl_store_view *v, const struct
 void sl_store_view_add(const struct sl_store_view *v, cJSON *store)
 {
     const struct sl_plan_question *q = &v->question;
-    double share[SL_LENT_DEVICES_MAX + 1];
-    const bool is_graph = q->kind == SL_LENT_GRAPH;
+    double share[SL_PEER_MEMORY_DEVICES_MAX + 1];
+    const bool is_graph = q->kind == SL_PEER_MEMORY_GRAPH;
     if (!v->shown)
         return;
     cJSON_AddStringToObject(store, "placement", sl_store_placement_words[v->plan.placement]);
@@ -254,7 +255,7 @@ void sl_store_view_add(const struct sl_store_view *v, cJSON *store)
         if (!takes_part(v, d))
             continue;
         add_held(held, v, d);
-        sl_store_plan_shares(q, &v->plan, d, share);
+        sl_shard_plan_shares(q, &v->plan, d, share);
         for (uint32_t from = 0; from <= q->n_devices; from++)
             if (share[from] > 0)
                 add_way(links, v, d, from, share[from]);

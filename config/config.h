@@ -58,7 +58,7 @@ enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS
 enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
 // Where an update's gradients are summed: in the arena's board, or by NCCL from GPU to GPU.
-// How trainers' GPUs hold features together (XGNN 4.2; broker/store_plan.h).
+// How trainers' GPUs hold features together (XGNN 4.2; broker/sharding/shard_plan.h).
 enum sl_store_placement {
     SL_STORE_AUTO,
     SL_STORE_ALONE,    // each has what it holds for itself

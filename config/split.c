@@ -14,9 +14,10 @@
  * the CPU devices sample and the GPUs train, unless the job says otherwise.
  *
  * CPU devices of "auto" and "cpu" are a pool unless the job says otherwise: each has all of the
- * cores, and which of them a worker gets is the broker's to say (broker/shape.h). Devices are then
- * places for workers: one for a sampler and one for a trainer of each core, whatever split is
- * chosen or asked for while the job runs; more where the job file names a larger one.
+ * cores, and which of them a worker gets is the broker's to say (broker/scheduler/core_layout.h).
+ * Devices are then places for workers: one for a sampler and one for a trainer of each core,
+ * whatever split is chosen or asked for while the job runs; more where the job file names a larger
+ * one.
  *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 
 enum { SL_ARRAY_GROUP_PATH_BYTES = 4352 };
 

@@ -8,7 +8,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "dataset/random.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 
 enum { MAX_BATCHES = 16, SEED = 1 };
 
@@ -107,14 +107,14 @@ static int visit_neighbours(struct frontier *f, uint64_t v, int64_t fanout, uint
     return SL_OK;
 }
 
-static int draw_batch(struct frontier *f, const struct sl_scramble *order, uint32_t number,
+static int draw_batch(struct frontier *f, const struct sl_permutation *order, uint32_t number,
                       struct sl_batch_estimate *e, uint64_t *edges, uint64_t *destinations)
 {
     const struct sl_vertex_list *train = &f->ds->split[SL_SPLIT_TRAIN];
     uint64_t n_seeds = order->n;
     f->n = 0;
     for (uint64_t i = 0; i < SL_MIN(e->batch_size, n_seeds); i++) {
-        uint64_t place = sl_scramble_apply(order, (number * e->batch_size + i) % n_seeds);
+        uint64_t place = sl_permutation_apply(order, (number * e->batch_size + i) % n_seeds);
         SL_TRY(visit(f, train->n ? train->ids[place] : place));
     }
     for (uint32_t hop = 0; hop < e->n_hops; hop++) {
@@ -131,10 +131,10 @@ static int run(struct frontier *f, uint64_t budget_edges, struct sl_batch_estima
     const struct sl_dataset *ds = f->ds;
     uint64_t n_seeds = ds->split[SL_SPLIT_TRAIN].n ? ds->split[SL_SPLIT_TRAIN].n : ds->n_nodes;
     uint64_t edges = 0, destinations = 0, inputs = 0;
-    struct sl_scramble order;
+    struct sl_permutation order;
     if (n_seeds == 0)
         return SL_OK;
-    sl_scramble_init(&order, n_seeds, SEED, 2);
+    sl_permutation_init(&order, n_seeds, SEED, 2);
     for (e->n_batches = 0; e->n_batches < MAX_BATCHES && (!e->n_batches || edges < budget_edges);
          e->n_batches++) {
         SL_TRY(draw_batch(f, &order, e->n_batches, e, &edges, &destinations));

@@ -20,7 +20,7 @@ int sl_csv_fail(const struct sl_csv *c, const char *found, const char *wanted)
     return fail(c, sl_line_excerpt(found, text, sizeof text), wanted);
 }
 
-int sl_csv_fail_field(const struct sl_csv *c, const struct sl_field *found, const char *wanted)
+int sl_csv_fail_field(const struct sl_csv *c, const struct sl_line_field *found, const char *wanted)
 {
     char text[64];
     return fail(c, sl_line_excerpt_of(found->text, found->n, text, sizeof text), wanted);
@@ -88,7 +88,7 @@ int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes)
     *p = sl_line_skip_gap(*p);
     SL_TRY(sl_csv_scan_below(c, p, n_nodes, "a vertex", &destination));
     SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
-    return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
+    return sl_edge_sink_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
 }
 
 uint64_t sl_csv_count_columns(const char *p)

@@ -27,7 +27,8 @@ int sl_csv_read(struct sl_csv *c, const char *what, int (*parse)(struct sl_csv *
 // SL_EFORMAT: the line, the word at `found`, and what was wanted.
 int sl_csv_fail(const struct sl_csv *c, const char *found, const char *wanted);
 // The same of a whole field.
-int sl_csv_fail_field(const struct sl_csv *c, const struct sl_field *found, const char *wanted);
+int sl_csv_fail_field(const struct sl_csv *c, const struct sl_line_field *found,
+                      const char *wanted);
 
 // Steps over a whole number in [0, limit); `what` it is ("a vertex").
 int sl_csv_scan_below(const struct sl_csv *c, const char **p, uint64_t limit, const char *what,

@@ -55,7 +55,7 @@ static int fail_option(const char *option, const char *why)
 }
 
 // The number of a column from 1 as its place; -1: it is a name.
-static int number_of(const struct sl_field *f)
+static int number_of(const struct sl_line_field *f)
 {
     uint64_t x = 0;
     bool fits = false;
@@ -63,7 +63,7 @@ static int number_of(const struct sl_field *f)
     return end == f->text + f->n && fits && x >= 1 && x <= SL_FIELDS_MAX - 2 ? (int)x - 1 : -1;
 }
 
-static bool is_digits(const struct sl_field *f)
+static bool is_digits(const struct sl_line_field *f)
 {
     size_t n = 0;
     while (n < f->n && f->text[n] >= '0' && f->text[n] <= '9')
@@ -72,7 +72,7 @@ static bool is_digits(const struct sl_field *f)
 }
 
 // The place of a name among the fields of a line; -1: it is not there.
-static int find_name(const struct sl_line_fields *line, const struct sl_field *name)
+static int find_name(const struct sl_line_fields *line, const struct sl_line_field *name)
 {
     for (int i = 0; i < line->n; i++)
         if (line->at[i].n == name->n && memcmp(line->at[i].text, name->text, name->n) == 0)
@@ -81,7 +81,7 @@ static int find_name(const struct sl_line_fields *line, const struct sl_field *n
 }
 
 static int fail_name(const struct sl_import *im, const struct sl_line_fields *line,
-                     const struct sl_field *name)
+                     const struct sl_line_field *name)
 {
     char names[256] = "";
     for (int i = 0; i < line->n && strlen(names) < sizeof names - 48; i++)
@@ -107,7 +107,7 @@ static bool says_parts(const struct sl_line_fields *given)
 static int find_places(const struct sl_import *im, const struct sl_line_fields *given,
                        const struct sl_line_fields *line, int place[PARTS], bool *is_heading)
 {
-    const struct sl_field *missing = NULL;
+    const struct sl_line_field *missing = NULL;
     int n_found = 0, n_numbers = 0;
     for (int i = 0; i < given->n; i++) {
         int number = number_of(&given->at[i]), found = find_name(line, &given->at[i]);

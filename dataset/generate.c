@@ -58,7 +58,7 @@ void sl_generate_fini(struct sl_generate *run)
     if (run->context && run->kind->close)
         run->kind->close(run->context);
     free(run->context);
-    sl_making_fini(&run->making);
+    sl_dataset_builder_fini(&run->making);
 }
 
 // ---- options ------------------------------------------------------------------------------------
@@ -229,5 +229,5 @@ int sl_generate_run(struct sl_generate *run)
         return sl_fail(
             SL_EINVAL, "generate %s: --train-ratio %g + --val-ratio %g is %g: wanted at most 1",
             run->kind->name, run->train_ratio, run->val_ratio, run->train_ratio + run->val_ratio);
-    return sl_making_run(&run->making, run, make_all, summarise);
+    return sl_dataset_builder_run(&run->making, run, make_all, summarise);
 }

@@ -17,7 +17,7 @@
 
 #include "common/data/dataset.h"
 #include "dataset/csc_writer.h"
-#include "dataset/making.h"
+#include "dataset/dataset_builder.h"
 
 // What a kind prepares; its functions get the kind's context.
 struct sl_generator {
@@ -46,7 +46,7 @@ struct sl_generator {
 // One run.
 struct sl_generate {
     // Options that all kinds share.
-    struct sl_making making;
+    struct sl_dataset_builder making;
     uint64_t seed;
     uint64_t memory_bytes;
     uint64_t threads; // 0 = all

@@ -26,7 +26,7 @@
 #include "dataset/class_features.h"
 #include "dataset/random.h"
 #include "dataset/edge_sort.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 
 enum { MAX_ATTEMPTS = 32 };
 
@@ -40,7 +40,7 @@ struct planted {
     // Of the inverse: rank = (1 + u * span)^power - 1; span for the larger and the smaller classes.
     double power, span_large, span_small;
     uint64_t n_large; // classes that have one vertex more
-    struct sl_scramble scramble;
+    struct sl_permutation scramble;
     struct sl_class_features features;
 };
 
@@ -58,12 +58,12 @@ static uint64_t draw_rank(const struct planted *p, uint32_t class, double u)
 
 static uint32_t vertex_of(const struct planted *p, uint32_t class, uint64_t rank)
 {
-    return (uint32_t)sl_scramble_apply(&p->scramble, rank * p->n_classes + class);
+    return (uint32_t)sl_permutation_apply(&p->scramble, rank * p->n_classes + class);
 }
 
 static uint32_t class_of(const struct planted *p, uint64_t vertex)
 {
-    return (uint32_t)(sl_scramble_invert(&p->scramble, vertex) % p->n_classes);
+    return (uint32_t)(sl_permutation_invert(&p->scramble, vertex) % p->n_classes);
 }
 
 static void draw_edge(const struct planted *p, uint64_t edge, uint32_t *one, uint32_t *other)
@@ -166,7 +166,7 @@ static int prepare_classes(struct planted *p, const struct sl_generate *run)
     p->power = 1 / (1 - steepness);
     p->span_small = pow((double)small + 1, 1 - steepness) - 1;
     p->span_large = pow((double)small + 2, 1 - steepness) - 1;
-    sl_scramble_init(&p->scramble, p->n_nodes, p->seed, 0);
+    sl_permutation_init(&p->scramble, p->n_nodes, p->seed, 0);
     return sl_class_features_init(&p->features, p->seed, p->n_classes, (uint32_t)run->feat_dim,
                                   p->noise);
 }

@@ -17,7 +17,7 @@
 #include "common/base/simd.h"
 #include "dataset/random.h"
 #include "dataset/edge_sort.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 
 enum { BATCH = 512, MAX_ATTEMPTS = 255, LEVELS_PER_BLOCK = 4 };
 
@@ -31,7 +31,7 @@ struct rmat {
     unsigned scale;                        // levels
     uint32_t limit_a, limit_ab, limit_abc; // cumulative, in 2^-32
     uint32_t n_classes, feat_dim;
-    struct sl_scramble scramble;
+    struct sl_permutation scramble;
 };
 
 /*
@@ -88,8 +88,8 @@ static void draw_edges(const void *context, uint64_t first, size_t n, uint64_t *
                 }
             }
             keys[begin + i] =
-                sl_edge_key((uint32_t)sl_scramble_apply(&r->scramble, source[i]),
-                            (uint32_t)sl_scramble_apply(&r->scramble, destination[i]));
+                sl_edge_key((uint32_t)sl_permutation_apply(&r->scramble, source[i]),
+                            (uint32_t)sl_permutation_apply(&r->scramble, destination[i]));
         }
     }
 }
@@ -190,7 +190,7 @@ static int prepare(struct sl_generate *run, void *context, struct sl_generator *
     r->limit_a = limit_of(r->a);
     r->limit_ab = limit_of(r->a + r->b);
     r->limit_abc = limit_of(r->a + r->b + r->c);
-    sl_scramble_init(&r->scramble, r->n_nodes, r->seed, 0);
+    sl_permutation_init(&r->scramble, r->n_nodes, r->seed, 0);
     *out = (struct sl_generator){
         .n_nodes = r->n_nodes,
         .n_edges = sl_generate_n_edges(run, (double)r->edge_factor * (double)r->n_nodes),

@@ -47,7 +47,7 @@ void sl_import_fini(struct sl_import *im)
     if (im->context && im->format->close)
         im->format->close(im->context);
     free(im->context);
-    sl_making_fini(&im->making);
+    sl_dataset_builder_fini(&im->making);
 }
 
 // Whether each edge is kept once.
@@ -69,9 +69,9 @@ int sl_import_start_edges(struct sl_import *im)
 
 int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
 {
-    struct sl_edge_intake *in = &im->intake;
+    struct sl_edge_sink *in = &im->intake;
     uint64_t n_stored = in->n_read + in->n_reversed;
-    SL_TRY(sl_edge_intake_flush(in));
+    SL_TRY(sl_edge_sink_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
     sl_progress_begin(&im->making.progress, "topology", n_stored, "edges");
     const struct sl_csc_plan plan = {
@@ -135,14 +135,14 @@ int sl_import_fail_at(const struct sl_import *im, const char *found, const char 
     return fail(im, sl_line_excerpt(found, text, sizeof text), wanted);
 }
 
-int sl_import_fail_field(const struct sl_import *im, const struct sl_field *found,
+int sl_import_fail_field(const struct sl_import *im, const struct sl_line_field *found,
                          const char *wanted)
 {
     char text[64];
     return fail(im, sl_line_excerpt_of(found->text, found->n, text, sizeof text), wanted);
 }
 
-int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, double *weight)
+int sl_import_scan_weight(const struct sl_import *im, const struct sl_line_field *f, double *weight)
 {
     const char *end = f->n ? sl_line_scan_real(f->text, weight) : NULL;
     if (end != f->text + f->n || !sl_import_is_weight(*weight))
@@ -184,7 +184,7 @@ static void summarise_direction(const struct sl_import *im, struct sl_table *t)
 static void summarise_edges(const struct sl_import *im, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    const struct sl_edge_intake *in = &im->intake;
+    const struct sl_edge_sink *in = &im->intake;
     sl_table_row(t, "edges read|%s", sl_units_grouped(a, in->n_read));
     summarise_direction(im, t);
     if (in->both_ways)
@@ -312,5 +312,5 @@ int sl_import_run(struct sl_import *im)
                        command, sl_duplicate_rules[im->duplicates]);
     if (im->split)
         SL_TRY(parse_shares(command, im->split, im->split_share));
-    return sl_making_run(&im->making, im, read_source, summarise);
+    return sl_dataset_builder_run(&im->making, im, read_source, summarise);
 }

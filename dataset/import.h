@@ -19,10 +19,10 @@
 #include "common/data/dataset.h"
 #include "common/data/overlap.h"
 #include "dataset/csc_writer.h"
-#include "dataset/edge_intake.h"
+#include "dataset/edge_sink.h"
 #include "dataset/line_fields.h"
 #include "dataset/metadata.h"
-#include "dataset/making.h"
+#include "dataset/dataset_builder.h"
 #include "dataset/text_reader.h"
 
 // Ids 0 to 2^32 - 3; 2^32 - 1 stays free and num_nodes is below it.
@@ -52,7 +52,7 @@ struct sl_import_vertices {
 
 struct sl_import {
     // Options.
-    struct sl_making making;
+    struct sl_dataset_builder making;
     const char *source;
     bool symmetrise, dedup, remove_self_loops, add_self_loops, duplicates_given;
     int duplicates; // of sl_duplicate_rules, where edges are kept once
@@ -67,7 +67,7 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context;        // the format's own
     uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
-    struct sl_edge_intake intake;
+    struct sl_edge_sink intake;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
     uint64_t line;       // of a text, being read, from 1
@@ -137,7 +137,7 @@ int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *
 // SL_EFORMAT: line im->line has something else at `found` than what is wanted.
 int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted);
 
-int sl_import_fail_field(const struct sl_import *im, const struct sl_field *found,
+int sl_import_fail_field(const struct sl_import *im, const struct sl_line_field *found,
                          const char *wanted);
 
 // Weights are numbers from 0 that float32 holds.
@@ -147,7 +147,8 @@ static inline bool sl_import_is_weight(double x)
 }
 
 // An edge's weight by its field; SL_EFORMAT.
-int sl_import_scan_weight(const struct sl_import *im, const struct sl_field *f, double *weight);
+int sl_import_scan_weight(const struct sl_import *im, const struct sl_line_field *f,
+                          double *weight);
 
 static inline const char *sl_import_next_line(const char *p)
 {

@@ -75,7 +75,8 @@ struct edgelist {
 // ---- messages -----------------------------------------------------------------------------------
 
 // An id that is not one: why, in the words of whoever has to fix the file.
-static int fail_id(const struct sl_import *im, const struct edgelist *e, const struct sl_field *f)
+static int fail_id(const struct sl_import *im, const struct edgelist *e,
+                   const struct sl_line_field *f)
 {
     bool several = false;
     for (size_t i = 0; i < f->n; i++)
@@ -94,7 +95,7 @@ static int fail_id(const struct sl_import *im, const struct edgelist *e, const s
 }
 
 static int fail_limit(const struct sl_import *im, const struct edgelist *e,
-                      const struct sl_field *f)
+                      const struct sl_line_field *f)
 {
     char wanted[160];
     if (e->n_nodes)
@@ -110,7 +111,7 @@ static int fail_limit(const struct sl_import *im, const struct edgelist *e,
 static int fail_side(const struct sl_import *im, const struct edgelist *e, uint64_t id)
 {
     char wanted[160], text[24];
-    struct sl_field found = {text, (size_t)snprintf(text, sizeof text, "%" PRIu64, id)};
+    struct sl_line_field found = {text, (size_t)snprintf(text, sizeof text, "%" PRIu64, id)};
     snprintf(wanted, sizeof wanted,
              "ids of the first side from %s: it has %" PRIu64 " vertices (--bipartite N says "
              "otherwise)",
@@ -121,8 +122,8 @@ static int fail_side(const struct sl_import *im, const struct edgelist *e, uint6
 // ---- edges --------------------------------------------------------------------------------------
 
 // A vertex by its field.
-static int scan_id(const struct sl_import *im, const struct edgelist *e, const struct sl_field *f,
-                   uint64_t *id)
+static int scan_id(const struct sl_import *im, const struct edgelist *e,
+                   const struct sl_line_field *f, uint64_t *id)
 {
     bool fits = false;
     const char *end = f->n ? sl_line_scan_uint(f->text, id, &fits) : NULL;
@@ -144,11 +145,11 @@ static int join_sides(const struct sl_import *im, struct edgelist *e, uint64_t s
     if (*target < e->limit)
         return SL_OK;
     char text[24];
-    struct sl_field found = {text, (size_t)snprintf(text, sizeof text, "%" PRIu64, *target)};
+    struct sl_line_field found = {text, (size_t)snprintf(text, sizeof text, "%" PRIu64, *target)};
     return fail_limit(im, e, &found);
 }
 
-static int check_name(const struct sl_import *im, const struct sl_field *f)
+static int check_name(const struct sl_import *im, const struct sl_line_field *f)
 {
     return f->n >= 1 && f->n <= SL_NAME_MAX_BYTES
                ? SL_OK
@@ -156,7 +157,7 @@ static int check_name(const struct sl_import *im, const struct sl_field *f)
 }
 
 // What names a column rather than a vertex.
-static bool is_column_name(const struct sl_field *f)
+static bool is_column_name(const struct sl_line_field *f)
 {
     static const char *const names[] = {"source", "src",      "from",  "fromnodeid", "node1",
                                         "id1",    "target",   "tgt",   "dst",        "dest",
@@ -168,8 +169,8 @@ static bool is_column_name(const struct sl_field *f)
 }
 
 // A heading row that --columns does not say would become an edge between the columns' names.
-static int look_at_names(struct sl_import *im, struct edgelist *e, const struct sl_field *source,
-                         const struct sl_field *target)
+static int look_at_names(struct sl_import *im, struct edgelist *e,
+                         const struct sl_line_field *source, const struct sl_line_field *target)
 {
     bool text =
         !sl_name_is_number(source->text, source->n) && !sl_name_is_number(target->text, target->n);
@@ -197,8 +198,8 @@ static int fail_text_line(const struct sl_import *im, const struct edgelist *e)
                    im->source, e->first_names, e->skip_lines + 1);
 }
 
-static int put_names(struct sl_import *im, struct edgelist *e, const struct sl_field *source,
-                     const struct sl_field *target, double weight)
+static int put_names(struct sl_import *im, struct edgelist *e, const struct sl_line_field *source,
+                     const struct sl_line_field *target, double weight)
 {
     SL_TRY(check_name(im, source));
     SL_TRY(check_name(im, target));
@@ -214,10 +215,10 @@ static int put_edge(struct sl_import *im, struct edgelist *e, uint64_t source, u
     if (e->bipartite)
         SL_TRY(join_sides(im, e, source, &target));
     if (!e->relabel)
-        return sl_edge_intake_put(&im->intake, (uint32_t)source, (uint32_t)target, weight);
+        return sl_edge_sink_put(&im->intake, (uint32_t)source, (uint32_t)target, weight);
     // The two sides' numbers are different names now.
     char text[2][24];
-    const struct sl_field names[2] = {
+    const struct sl_line_field names[2] = {
         {text[0], (size_t)snprintf(text[0], sizeof text[0], "%" PRIu64, source)},
         {text[1], (size_t)snprintf(text[1], sizeof text[1], "%" PRIu64, target)}};
     return put_names(im, e, &names[0], &names[1], weight);
@@ -278,7 +279,7 @@ static int scan_fields(struct sl_import *im, struct edgelist *e, const char **li
                        uint64_t *source, uint64_t *target, double *weight)
 {
     const struct sl_edge_columns *c = &e->columns;
-    const struct sl_field *at = e->fields.at;
+    const struct sl_line_field *at = e->fields.at;
     SL_TRY(split(im, e, *line, line));
     if (!takes_names(e)) {
         SL_TRY(scan_id(im, e, &at[c->source], source));

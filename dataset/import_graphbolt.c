@@ -23,7 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
@@ -38,7 +38,7 @@ struct graphbolt {
     cJSON *root;
     char yaml[PATH_BYTES];
     uint64_t n_nodes;
-    struct sl_label_intake labels;
+    struct sl_label_sink labels;
 };
 
 // Vertices and labels of one set, side by side.
@@ -286,8 +286,8 @@ static int open_set(struct sl_import *im, struct graphbolt *g, struct task_set *
                        l->fortran ? " in Fortran order" : "", sl_array_count(t->seeds),
                        sl_array_count(t->seeds));
     if (!g->labels.w)
-        SL_TRY(sl_label_intake_open(&g->labels, im, g->n_nodes, columns, (enum sl_task)g->task,
-                                    t->path[1]));
+        SL_TRY(sl_label_sink_open(&g->labels, im, g->n_nodes, columns, (enum sl_task)g->task,
+                                  t->path[1]));
     if (columns != g->labels.n_columns)
         return sl_fail(SL_EFORMAT,
                        "import %s: found %" PRIu64 " label columns: wanted %" PRIu32
@@ -309,8 +309,8 @@ static int put_set(struct graphbolt *g, struct task_set *t, struct sl_list_intak
         for (uint64_t i = 0; i < n; i++) {
             SL_TRY(sl_list_intake_put(list, seeds[i], t->path[0]));
             if (t->labels)
-                SL_TRY(sl_label_intake_put(&g->labels, (uint64_t)seeds[i],
-                                           t->rows + i * g->labels.n_columns, t->path[1]));
+                SL_TRY(sl_label_sink_put(&g->labels, (uint64_t)seeds[i],
+                                         t->rows + i * g->labels.n_columns, t->path[1]));
         }
     }
     return SL_OK;
@@ -372,7 +372,7 @@ static int read_task(struct sl_import *im, struct graphbolt *g)
     for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
         rc = read_set(im, g, task, (enum sl_split)i);
     if (g->labels.w)
-        rc = sl_label_intake_close(&g->labels, rc, g->yaml);
+        rc = sl_label_sink_close(&g->labels, rc, g->yaml);
     return rc == SL_OK ? check_classes(im, g, task) : rc;
 }
 

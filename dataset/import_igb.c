@@ -27,10 +27,10 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "common/text/units.h"
 #include "dataset/import_vertices.h"
-#include "dataset/vertex_intake.h"
+#include "dataset/vertex_sink.h"
 
 enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536 };
 
@@ -133,7 +133,7 @@ static int decide_sizes(struct igb *g)
 // ---- vertices -----------------------------------------------------------------------------------
 
 static int put_labels(struct sl_import *im, struct igb *g, struct sl_array_reader *r,
-                      struct sl_label_intake *in)
+                      struct sl_label_sink *in)
 {
     double label[4096];
     sl_progress_begin(&im->making.progress, "labels", g->n_labelled, "rows");
@@ -142,7 +142,7 @@ static int put_labels(struct sl_import *im, struct igb *g, struct sl_array_reade
         SL_TRY(sl_interrupt_check());
         SL_TRY(sl_array_read_doubles(r, n, label));
         for (uint64_t i = 0; i < n; i++, v++)
-            SL_TRY(sl_label_intake_put(in, v, &label[i], sl_array_name(r)));
+            SL_TRY(sl_label_sink_put(in, v, &label[i], sl_array_name(r)));
         sl_progress_set(&im->making.progress, v);
     }
     return SL_OK;
@@ -168,15 +168,15 @@ static int read_labels(struct sl_import *im, struct igb *g)
     const struct sl_npy_header raw = {.dtype = SL_DTYPE_F32, .ndim = 1, .shape = {g->n_nodes}};
     const uint32_t wanted = g->classes ? 2983 : 19;
     struct sl_array_reader *r = NULL;
-    struct sl_label_intake in = {0};
+    struct sl_label_sink in = {0};
     const char *file = g->classes ? "paper/node_label_2K.npy" : "paper/node_label_19.npy";
     SL_TRY(sl_array_open_raw(file_of(g, file, path), g->raw ? &raw : NULL, &r));
     int rc = check_labels(g, r);
     if (rc == SL_OK)
-        rc = sl_label_intake_open(&in, im, g->n_nodes, 1, SL_TASK_MULTICLASS, path);
+        rc = sl_label_sink_open(&in, im, g->n_nodes, 1, SL_TASK_MULTICLASS, path);
     if (rc == SL_OK)
         rc = put_labels(im, g, r, &in);
-    rc = sl_label_intake_close(&in, rc, path);
+    rc = sl_label_sink_close(&in, rc, path);
     sl_array_close(r);
     SL_TRY(rc);
     if (im->vertices.n_classes > wanted)

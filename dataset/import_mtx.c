@@ -145,14 +145,14 @@ static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
     SL_TRY(scan_number(im, &p, m->n_nodes, &column));
     p = sl_line_skip_gap(p);
     if (im->intake.weighted) {
-        struct sl_field value = {p, strcspn(p, " \t,;\r\n")};
+        struct sl_line_field value = {p, strcspn(p, " \t,;\r\n")};
         SL_TRY(sl_import_scan_weight(im, &value, &weight));
         p = sl_line_skip_gap(p + value.n);
     }
     if (*p != '\n' && im->weights)
         return sl_import_fail_at(im, p, im->intake.weighted ? "no fourth column" : "two columns");
     *line = sl_import_next_line(p);
-    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
+    return sl_edge_sink_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
 }
 
 static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)

@@ -23,7 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "dataset/array_group.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "dataset/import_vertices.h"
 
 struct npz {

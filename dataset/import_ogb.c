@@ -196,15 +196,15 @@ static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, cons
 static int parse_features(struct sl_csv *c, const char **p)
 {
     struct sl_ogb *ogb = c->context;
-    struct sl_feature_intake *in = &ogb->features;
+    struct sl_feature_sink *in = &ogb->features;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
     if (!in->w)
-        SL_TRY(sl_feature_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
-                                      c->path));
+        SL_TRY(sl_feature_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
+                                    c->path));
     SL_TRY(scan_row(c, p, in->dim, false, "a finite number up to " SL_FLOAT32_LARGEST " (float32)",
                     in->values, NULL));
-    return sl_feature_intake_put(in, in->values, c->path);
+    return sl_feature_sink_put(in, in->values, c->path);
 }
 
 static int read_features(struct sl_csv *c)
@@ -215,18 +215,18 @@ static int read_features(struct sl_csv *c)
     int rc = sl_csv_read(c, "features", parse_features);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
-    return sl_feature_intake_close(&ogb->features, rc, c->path);
+    return sl_feature_sink_close(&ogb->features, rc, c->path);
 }
 
 static int parse_label(struct sl_csv *c, const char **p)
 {
     struct sl_ogb *ogb = c->context;
-    struct sl_label_intake *in = &ogb->labels;
+    struct sl_label_sink *in = &ogb->labels;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
     if (!in->w)
-        SL_TRY(sl_label_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
-                                    (enum sl_task)ogb->task, c->path));
+        SL_TRY(sl_label_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
+                                  (enum sl_task)ogb->task, c->path));
     const char *wanted = in->task == SL_TASK_MULTICLASS
                              ? "a class from 0, or nan for a vertex without one"
                              : "a number, or nan for unknown";
@@ -236,7 +236,7 @@ static int parse_label(struct sl_csv *c, const char **p)
     if (in->task == SL_TASK_MULTICLASS && !isnan(x) &&
         (x != floor(x) || x >= SL_INTAKE_MAX_CLASSES))
         return sl_csv_fail(c, begin, wanted);
-    return sl_label_intake_put(in, c->line - 1, in->values, c->path);
+    return sl_label_sink_put(in, c->line - 1, in->values, c->path);
 }
 
 static int read_labels(struct sl_csv *c)
@@ -247,7 +247,7 @@ static int read_labels(struct sl_csv *c)
     int rc = sl_csv_read(c, "labels", parse_label);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
-    return sl_label_intake_close(&ogb->labels, rc, c->path);
+    return sl_label_sink_close(&ogb->labels, rc, c->path);
 }
 
 // ---- the split ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dataset/vertex_intake.h"
+#include "dataset/vertex_sink.h"
 
 struct sl_ogb {
     // Options.
@@ -20,8 +20,8 @@ struct sl_ogb {
     uint64_t n_nodes, n_edges;
     char scheme[256];
 
-    struct sl_feature_intake features;
-    struct sl_label_intake labels;
+    struct sl_feature_sink features;
+    struct sl_label_sink labels;
     struct sl_list_intake list;
 };
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "dataset/import_ogb.h"
 
 enum { PATH_BYTES = 4352 };

@@ -24,9 +24,9 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "dataset/array_group.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "dataset/import_vertices.h"
-#include "dataset/vertex_intake.h"
+#include "dataset/vertex_sink.h"
 
 enum { BATCH = 4096, NAMES_MAX = 16 };
 

@@ -50,7 +50,7 @@ int sl_keyed_table_keep(struct sl_keyed_table *t, const void *data, size_t n)
 
 // ---- lines --------------------------------------------------------------------------------------
 
-static bool scan_id(const struct sl_field *f, uint64_t *id)
+static bool scan_id(const struct sl_line_field *f, uint64_t *id)
 {
     bool fits;
     const char *end = f->n ? sl_line_scan_uint(f->text, id, &fits) : NULL;
@@ -101,7 +101,7 @@ static int decide_heading(const struct sl_keyed_table *t, const unsigned char *k
 static int parse_line(struct sl_csv *c, const char **p)
 {
     struct sl_keyed_table *t = c->context;
-    const struct sl_field *name = &t->fields.at[0];
+    const struct sl_line_field *name = &t->fields.at[0];
     unsigned char key[SL_NAME_KEY_BYTES];
     char number[NUMBER_BYTES];
     const char *line = *p;

@@ -28,12 +28,12 @@ static int reserve(struct sl_line_fields *f, size_t n)
 }
 
 // The field behind the quote at p; returns what follows its closing quote, NULL without one.
-static const char *split_quoted(struct sl_line_fields *f, const char *p, struct sl_field *out)
+static const char *split_quoted(struct sl_line_fields *f, const char *p, struct sl_line_field *out)
 {
     const char *begin = ++p;
     while (*p != '"' && *p != '\n')
         p++;
-    *out = (struct sl_field){begin, (size_t)(p - begin)};
+    *out = (struct sl_line_field){begin, (size_t)(p - begin)};
     if (p[0] == '\n')
         return NULL;
     if (p[1] != '"')
@@ -46,7 +46,7 @@ static const char *split_quoted(struct sl_line_fields *f, const char *p, struct 
     }
     text[n] = '"'; // follows it, as in the line
     f->n_unescaped += n + 1;
-    *out = (struct sl_field){text, n};
+    *out = (struct sl_line_field){text, n};
     return *p == '"' ? p + 1 : NULL;
 }
 
@@ -62,7 +62,7 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
     f->n_unescaped = 0;
     p = separator ? sl_line_skip_blanks(p, separator) : sl_line_skip_gap(p);
     while (*p != '\n' && n < f->most) {
-        struct sl_field *field = &f->at[n++];
+        struct sl_line_field *field = &f->at[n++];
         if (*p == '"') {
             const char *quote = p;
             if (f->n_unescaped == 0)
@@ -80,7 +80,7 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
                 p++;
             for (end = p; end > begin && sl_line_is_blank(end[-1]); end--)
                 ;
-            *field = (struct sl_field){begin, (size_t)(end - begin)};
+            *field = (struct sl_line_field){begin, (size_t)(end - begin)};
         }
         if (!separator) {
             p = sl_line_skip_gap(p);
@@ -88,14 +88,14 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
             p = sl_line_skip_blanks(p + 1, separator);
             // A separator at the end of the line has an empty field behind it.
             if (*p == '\n' && n < f->most)
-                f->at[n++] = (struct sl_field){p, 0};
+                f->at[n++] = (struct sl_line_field){p, 0};
         }
     }
     f->n = n;
     if (*p != '\n')
         p = rawmemchr(p, '\n');
     for (; n < f->most; n++)
-        f->at[n] = (struct sl_field){p, 0};
+        f->at[n] = (struct sl_line_field){p, 0};
     *next = p + 1;
     return SL_OK;
 }
@@ -119,7 +119,7 @@ char sl_line_separator(const char *p, bool tab)
     return semicolons ? ';' : tabs && tab ? '\t' : '\0';
 }
 
-bool sl_field_is(const struct sl_field *f, const char *text)
+bool sl_field_is(const struct sl_line_field *f, const char *text)
 {
     return strlen(text) == f->n && memcmp(f->text, text, f->n) == 0;
 }

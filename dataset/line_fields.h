@@ -17,7 +17,7 @@ enum { SL_FIELDS_MAX = 1024 };
 
 // Text without its quotes. What follows it, text[n], is there and no part of a number, so numbers
 // are scanned as those of line_scan.h and have to end at text + n. Borrowed until the next split.
-struct sl_field {
+struct sl_line_field {
     const char *text; // the line's end when there is no such field
     size_t n;
 };
@@ -26,7 +26,7 @@ struct sl_line_fields {
     char separator; // ',' ';' '\t', or '\0': runs of any of these and of blanks
     int most;       // fields to split off, at most SL_FIELDS_MAX; what follows stays unread
     int n;          // of the last line, at most `most`
-    struct sl_field at[SL_FIELDS_MAX];
+    struct sl_line_field at[SL_FIELDS_MAX];
     char *unescaped; // of fields with quotes in them
     size_t n_unescaped, capacity;
 };
@@ -45,6 +45,6 @@ int sl_line_fields_split(struct sl_line_fields *f, const char *p, const char **n
 char sl_line_separator(const char *p, bool tab);
 
 // Whether a field is that text.
-bool sl_field_is(const struct sl_field *f, const char *text);
+bool sl_field_is(const struct sl_line_field *f, const char *text);
 
 #endif

@@ -400,7 +400,7 @@ int sl_reorder_run(struct sl_reorder *run)
     r->run = run;
     int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
     if (rc == SL_OK)
-        rc = sl_making_run(&run->making, r, write_all, summarise);
+        rc = sl_dataset_builder_run(&run->making, r, write_all, summarise);
     sl_dataset_close(&r->ds);
     free(r->order);
     free(r->rank);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "dataset/batch_estimate.h"
-#include "dataset/making.h"
+#include "dataset/dataset_builder.h"
 
 enum { SL_REORDER_THREADS_MAX = 256 };
 
@@ -27,7 +27,7 @@ static inline bool sl_reorder_samples(int by)
 extern const char *const sl_reorder_kinds[]; // their names, NULL behind the last
 
 struct sl_reorder {
-    struct sl_making making;
+    struct sl_dataset_builder making;
     const char *source;
     int by;                        // enum sl_reorder_kind
     struct sl_batch_estimate hops; // its fanout, for hotness

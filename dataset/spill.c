@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
-#include "common/data/nameless_file.h"
+#include "common/data/anon_file.h"
 #include "common/text/units.h"
 
 int sl_spill_init(struct sl_spill *s, const char *dir, const char *doing)
@@ -28,7 +28,7 @@ void sl_spill_fini(struct sl_spill *s)
 int sl_spill_reserve(struct sl_spill *s, uint64_t n_bytes, uint64_t *offset)
 {
     if (s->fd < 0)
-        s->fd = sl_nameless_file_open(s->dir);
+        s->fd = sl_anon_file_open(s->dir);
     if (s->fd < 0)
         return sl_fail_errno(SL_EIO, errno, "%s: make a temporary file in %s", s->doing, s->dir);
     *offset = s->bytes;

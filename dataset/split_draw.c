@@ -7,7 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/data/npy.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 #include "dataset/split_writer.h"
 
 enum { SCRAMBLE_OF_SPLIT = 1, VERTICES_PER_TICK = 65536 };
@@ -58,14 +58,14 @@ static enum sl_split part_of(const uint64_t *parts, uint64_t place)
 static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct labels *labels,
                       struct sl_split_writer *lists)
 {
-    struct sl_scramble permutation;
+    struct sl_permutation permutation;
     uint64_t n = 0, number = 0, parts[SL_SPLIT_COUNT];
     for (uint64_t v = 0; v < n_nodes; v++)
         n += is_labelled(labels, v);
     if (n == 0)
         return SL_OK;
     count_parts(im->split_share, n, parts);
-    sl_scramble_init(&permutation, n, im->seed, SCRAMBLE_OF_SPLIT);
+    sl_permutation_init(&permutation, n, im->seed, SCRAMBLE_OF_SPLIT);
     for (uint64_t v = 0; v < n_nodes; v++) {
         if (v % VERTICES_PER_TICK == 0) {
             SL_TRY(sl_interrupt_check());
@@ -73,7 +73,7 @@ static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct label
         }
         if (!is_labelled(labels, v))
             continue;
-        enum sl_split s = part_of(parts, sl_scramble_apply(&permutation, number++));
+        enum sl_split s = part_of(parts, sl_permutation_apply(&permutation, number++));
         SL_TRY(sl_split_writer_put(lists, s, v));
     }
     return SL_OK;

@@ -11,11 +11,11 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/text/units.h"
-#include "dataset/array_intake.h"
+#include "dataset/array_sink.h"
 #include "dataset/line_scan.h"
 #include "dataset/name_key.h"
 #include "dataset/name_table.h"
-#include "dataset/vertex_intake.h"
+#include "dataset/vertex_sink.h"
 
 enum { BATCH = 4096, SHOWN_CLASSES = 8 };
 
@@ -94,13 +94,13 @@ void sl_vertex_tables_fini(struct sl_vertex_tables *v)
     v->open = NULL;
 }
 
-static bool is_word(const struct sl_field *f, const char *word)
+static bool is_word(const struct sl_line_field *f, const char *word)
 {
     return f->n == strlen(word) && strncasecmp(f->text, word, f->n) == 0;
 }
 
 // A number that is all of the field; nan, and nothing at all, are NAN.
-static bool scan_number(const struct sl_field *f, double *out)
+static bool scan_number(const struct sl_line_field *f, double *out)
 {
     *out = NAN;
     if (f->n == 0 || is_word(f, "nan"))
@@ -119,7 +119,7 @@ static int next_number(const struct sl_keyed_table *t, const char **p, double *x
     *more = **p != '\n';
     if (!*more)
         return SL_OK;
-    const struct sl_field word = {*p, strcspn(*p, " \t,;\r\n")};
+    const struct sl_line_field word = {*p, strcspn(*p, " \t,;\r\n")};
     if (!scan_number(&word, x))
         return sl_csv_fail(&t->csv, *p, "a number");
     *p += word.n;
@@ -163,7 +163,7 @@ static bool features_have_heading(const struct sl_keyed_table *t)
 {
     double x;
     const char *p = t->fields.at[1].text;
-    const struct sl_field word = {p, strcspn(p, " \t,;\r\n")};
+    const struct sl_line_field word = {p, strcspn(p, " \t,;\r\n")};
     return word.n > 0 && !scan_number(&word, &x);
 }
 
@@ -192,7 +192,7 @@ int sl_vertex_tables_read_features(struct sl_vertex_tables *v, struct sl_import 
 }
 
 struct feature_rows {
-    struct sl_feature_intake in;
+    struct sl_feature_sink in;
     const char *path;
 };
 
@@ -201,7 +201,7 @@ static int take_features(void *context, uint64_t vertex, const char *kept, size_
     struct feature_rows *f = context;
     (void)vertex; // in their order, none left out
     memcpy(f->in.values, kept, n);
-    return sl_feature_intake_put(&f->in, f->in.values, f->path);
+    return sl_feature_sink_put(&f->in, f->in.values, f->path);
 }
 
 static int write_features(struct sl_vertex_tables *v, struct sl_import *im, uint64_t n_nodes,
@@ -213,10 +213,10 @@ static int write_features(struct sl_vertex_tables *v, struct sl_import *im, uint
     if (is_array(v->features))
         return sl_array_put_features(im, &(struct sl_array_place){.path = v->features}, n_nodes,
                                      false);
-    int rc = sl_feature_intake_open(&f.in, im, n_nodes, v->dim, false, f.path);
+    int rc = sl_feature_sink_open(&f.in, im, n_nodes, v->dim, false, f.path);
     if (rc == SL_OK)
         rc = sl_keyed_table_walk(v->open, n_nodes, names, true, take_features, &f);
-    rc = sl_feature_intake_close(&f.in, rc, f.path);
+    rc = sl_feature_sink_close(&f.in, rc, f.path);
     sl_vertex_tables_fini(v);
     return rc;
 }
@@ -234,10 +234,10 @@ struct label_rows {
     uint64_t text_line;     // the first that has no number; 0: all have
     char text[64];          // it
     uint32_t *class_number; // (classes.n) in the order of their names; NULL: labels are numbers
-    struct sl_label_intake in;
+    struct sl_label_sink in;
 };
 
-static bool is_unlabelled(const struct sl_field *f)
+static bool is_unlabelled(const struct sl_line_field *f)
 {
     return f->n == 0 || is_word(f, "nan") || is_word(f, "-1");
 }
@@ -245,7 +245,7 @@ static bool is_unlabelled(const struct sl_field *f)
 // One label, which may be text.
 static int parse_label(struct sl_keyed_table *t, struct label_rows *l)
 {
-    const struct sl_field *f = &t->fields.at[1];
+    const struct sl_line_field *f = &t->fields.at[1];
     uint32_t number;
     bool full = false;
     double x;
@@ -359,18 +359,18 @@ static int take_label(void *context, uint64_t vertex, const char *kept, size_t n
     uint32_t number;
     if (l->n_columns > 1) {
         memcpy(l->in.values, kept, n);
-        return sl_label_intake_put(&l->in, vertex, l->in.values, l->path);
+        return sl_label_sink_put(&l->in, vertex, l->in.values, l->path);
     }
     memcpy(text, kept, n);
     text[n] = '\n'; // where a scan ends
-    const struct sl_field f = {text, n};
+    const struct sl_line_field f = {text, n};
     if (!l->class_number)
         scan_number(&f, l->in.values);
     else if (!is_unlabelled(&f) && sl_name_table_find(&l->classes, text, n, &number))
         l->in.values[0] = l->class_number[number];
     else
         l->in.values[0] = NAN;
-    return sl_label_intake_put(&l->in, vertex, l->in.values, l->path);
+    return sl_label_sink_put(&l->in, vertex, l->in.values, l->path);
 }
 
 static int read_labels(struct sl_vertex_tables *v, struct label_rows *l, uint64_t memory_bytes,
@@ -387,10 +387,10 @@ static int read_labels(struct sl_vertex_tables *v, struct label_rows *l, uint64_
     note_heading(v, t);
     if (l->text_line)
         SL_TRY_OUT(number_classes(v, l, memory_bytes));
-    rc = sl_label_intake_open(&l->in, l->im, n_nodes, l->n_columns, l->task, l->path);
+    rc = sl_label_sink_open(&l->in, l->im, n_nodes, l->n_columns, l->task, l->path);
     if (rc == SL_OK)
         rc = sl_keyed_table_walk(t, n_nodes, names, false, take_label, l);
-    rc = sl_label_intake_close(&l->in, rc, l->path);
+    rc = sl_label_sink_close(&l->in, rc, l->path);
 out:
     close_table(t);
     sl_name_table_fini(&l->classes);
@@ -427,7 +427,7 @@ static const struct {
 
 static const char splits_wanted[] = "train, val (valid, validation), test, or nothing";
 
-static bool find_split(const struct sl_field *f, unsigned char *split)
+static bool find_split(const struct sl_line_field *f, unsigned char *split)
 {
     for (size_t i = 0; i < SL_COUNT_OF(split_words); i++)
         if (is_word(f, split_words[i].word)) {
@@ -440,7 +440,7 @@ static bool find_split(const struct sl_field *f, unsigned char *split)
 static int parse_split(struct sl_keyed_table *t)
 {
     unsigned char split = 0;
-    const struct sl_field *f = &t->fields.at[1];
+    const struct sl_line_field *f = &t->fields.at[1];
     if (!find_split(f, &split))
         return sl_csv_fail_field(&t->csv, f, splits_wanted);
     return sl_keyed_table_keep(t, &split, 1);

@@ -8,7 +8,7 @@
 #include "common/base/interrupt.h"
 #include "common/data/npy.h"
 #include "common/base/threads.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 #include "dataset/split_writer.h"
 
 enum { VERTICES_PER_TICK = 65536 };
@@ -100,14 +100,14 @@ int sl_vertex_write_lists(const struct sl_vertex_job *job,
 
 // A seeded permutation; who comes first in it trains.
 struct random_split {
-    struct sl_scramble permutation;
+    struct sl_permutation permutation;
     uint64_t n_train, n_val;
 };
 
 static enum sl_split list_of(const void *context, uint64_t vertex)
 {
     const struct random_split *s = context;
-    uint64_t place = sl_scramble_apply(&s->permutation, vertex);
+    uint64_t place = sl_permutation_apply(&s->permutation, vertex);
     return place < s->n_train              ? SL_SPLIT_TRAIN
            : place < s->n_train + s->n_val ? SL_SPLIT_VAL
                                            : SL_SPLIT_TEST;
@@ -119,6 +119,6 @@ int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double
     struct random_split s;
     s.n_train = SL_MIN((uint64_t)llround(train_ratio * (double)job->n_nodes), job->n_nodes);
     s.n_val = SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes), job->n_nodes - s.n_train);
-    sl_scramble_init(&s.permutation, job->n_nodes, seed, 1);
+    sl_permutation_init(&s.permutation, job->n_nodes, seed, 1);
     return sl_vertex_write_lists(job, list_of, &s);
 }

@@ -317,8 +317,9 @@ struct sl_fix_loops_args {
 };
 
 /*
- * The scales of a graph convolution on a hop (trainer/layer_gcn.c has the formula). With r = 1 /
- * sqrt(in-degree of the destination), c = 1 / sqrt(degree of the source), 0 where the degree is 0:
+ * The scales of a graph convolution on a hop (trainer/model/layer_gcn.c has the formula). With r =
+ * 1 / sqrt(in-degree of the destination), c = 1 / sqrt(degree of the source), 0 where the degree is
+ * 0:
  *
  *   col_scale[j] = c_j,  row_scale[i] = full_i / sampled_i * r_i,  self_scale[i] = r_i c_i
  *
@@ -506,8 +507,9 @@ enum { SL_RANK_TIERS_MAX = 8 };
 
 /*
  * Which vertices are the hottest, and their ranks, in V/4 bytes a tier. The hottest vertices are
- * cut into tiers (common/ipc/hot.h) within which they stand by rising id: a vertex's rank is the
- * first rank of its tier and the number of vertices of the tier before it. Word (w, t) has
+ * cut into tiers (common/arena/visit_counts.h) within which they stand by rising id: a vertex's
+ * rank is the first rank of its tier and the number of vertices of the tier before it. Word (w, t)
+ * has
  *
  *     low half    bit v % 32: whether vertex v = 32 w + v % 32 is in tier t
  *     high half   the rank of the first of these; anything where there is none
@@ -697,8 +699,8 @@ struct sl_kernels {
     int (*fix_loops)(const struct sl_fix_loops_args *args, struct sl_mempool *ws);
     int (*gcn_scales)(const struct sl_gcn_scales_args *args, struct sl_mempool *ws);
 
-    // Attention as products (trainer/layer_gat.c). matrix (heads, heads * width): a (heads, width)
-    // on the blocks of its diagonal, 0 elsewhere.
+    // Attention as products (trainer/model/layer_gat.c). matrix (heads, heads * width): a (heads,
+    // width) on the blocks of its diagonal, 0 elsewhere.
     int (*block_diagonal)(const float *a, uint32_t heads, uint32_t width, float *matrix);
     // a (heads, width) += the diagonal blocks of matrix.
     int (*add_block_diagonal)(const float *matrix, uint32_t heads, uint32_t width, float *a);

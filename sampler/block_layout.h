@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 #include "sampler/topology.h"
 
 enum { SL_BLOCK_ALIGN = 64 }; // bytes

@@ -18,7 +18,7 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
 }
 
 void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
-                       const struct sl_residence *residence)
+                       const struct sl_graph_placement *residence)
 {
     *d = (struct sl_drawer){.kernels = residence->kernels,
                             .topology = topology,

@@ -1,5 +1,6 @@
 /*
- * draw.h - draws one mini-batch: seeds in, a block (common/ipc/block.h) in the caller's memory out.
+ * draw.h - draws one mini-batch: seeds in, a block (common/arena/block.h) in the caller's memory
+ * out.
  *
  * PROBLEM. The block goes straight into the arena, in one piece and without holes, but how many
  * vertices and edges it will have is known only once it has been drawn.
@@ -30,10 +31,10 @@
 
 #include <stdint.h>
 
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
-#include "sampler/residence.h"
+#include "sampler/graph_placement.h"
 #include "sampler/topology.h"
 
 struct sl_drawer {
@@ -50,7 +51,7 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels);
 // A drawer of the device that the graph has been brought to.
 void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
-                       const struct sl_residence *residence);
+                       const struct sl_graph_placement *residence);
 void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
 // Whose memory it draws in.
 const struct sl_device *sl_drawer_device(const struct sl_drawer *d);

@@ -83,7 +83,7 @@ static int take_slot(struct sl_device_drawer *d, struct sl_draw_job *job)
 static int ask(struct sl_device_drawer *d, const struct sl_draw_job *job,
                const struct sl_topology_view *view)
 {
-    const struct sl_residence *r = d->residence;
+    const struct sl_graph_placement *r = d->residence;
     const struct sl_draw_plan *plan = job->plan;
     struct sl_draw_args args = {
         .kind = plan->kind,
@@ -108,7 +108,7 @@ static int ask(struct sl_device_drawer *d, const struct sl_draw_job *job,
 
 int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
 {
-    const struct sl_residence *r = d->residence;
+    const struct sl_graph_placement *r = d->residence;
     SL_TRY(take_slot(d, job));
     r->device->use_queue(job->slot);
     SL_TRY(check_seeds(d, job));

@@ -23,10 +23,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 #include "kernels/kernels.h"
 #include "sampler/draw_job.h"
-#include "sampler/residence.h"
+#include "sampler/graph_placement.h"
 #include "sampler/share.h"
 #include "sampler/topology.h"
 
@@ -39,8 +39,8 @@ struct sl_device_slot {
 
 struct sl_device_drawer {
     const struct sl_topology *topology;
-    const struct sl_residence *residence; // NULL: the processor draws
-    struct sl_share *share;               // its edges lie on several devices; or NULL
+    const struct sl_graph_placement *residence; // NULL: the processor draws
+    struct sl_share *share;                     // its edges lie on several devices; or NULL
     struct sl_device_slot slot[SL_DEVICE_QUEUES];
     uint32_t next; // slot, if it is free
 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
 #include "sampler/draw_plan.h"

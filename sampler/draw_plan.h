@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/base/sampler_kind.h"
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 
 // What a batch is drawn with; the same for all batches of a phase.
 struct sl_draw_plan {

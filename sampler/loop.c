@@ -8,9 +8,9 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/seat.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/seat.h"
 
 // A batch on its way through this process.
 struct task {
@@ -35,15 +35,15 @@ struct sl_sampler_hand {
     uint64_t handed_on_ns; // when the last one left
 };
 
-static struct sl_pulse pulse_of(const struct sl_sampler *s)
+static struct sl_heartbeat pulse_of(const struct sl_sampler *s)
 {
-    return (struct sl_pulse){.arena = s->arena, .stop = s->stop, .slot = s->stats};
+    return (struct sl_heartbeat){.arena = s->arena, .stop = s->stop, .slot = s->stats};
 }
 
 static bool stopping(const struct sl_sampler *s)
 {
-    const struct sl_pulse pulse = pulse_of(s);
-    return sl_pulse_stopping(&pulse);
+    const struct sl_heartbeat pulse = pulse_of(s);
+    return sl_heartbeat_stopping(&pulse);
 }
 
 static void publish_figures(struct sl_sampler *s, uint64_t current_tag)
@@ -122,7 +122,7 @@ static bool has_begun(const struct sl_sampler *s, const struct task *t)
 static int wait_for_payload(struct sl_sampler *s, struct task *t, uint64_t bytes)
 {
     const struct sl_lease *lease = &t->lease;
-    int rc = sl_extent_alloc(s->arena, lease, bytes, 0, &t->extent);
+    int rc = sl_payload_alloc(s->arena, lease, bytes, 0, &t->extent);
     if (rc != SL_ETIMEDOUT)
         return rc;
     if (!has_begun(s, t))
@@ -137,7 +137,7 @@ static int wait_for_payload(struct sl_sampler *s, struct task *t, uint64_t bytes
         else if (sl_ledger_older_is_pending(s->arena, lease))
             rc = SL_EAGAIN;
         else
-            rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, &t->extent);
+            rc = sl_payload_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, &t->extent);
     }
     set_activity(s, SL_ACTIVITY_BUSY);
     const uint64_t waited = sl_now_ns() - t0;
@@ -190,7 +190,7 @@ static int take_memory(struct sl_sampler *s, struct task *t, uint64_t bytes)
 static void give_memory_back(struct sl_sampler *s, struct task *t)
 {
     if (t->extent.bytes)
-        sl_extent_free(s->arena, t->lease.tag, t->extent.offset, t->extent.bytes);
+        sl_payload_free(s->arena, t->lease.tag, t->extent.offset, t->extent.bytes);
     t->extent.bytes = 0;
 }
 
@@ -212,7 +212,7 @@ static int count_visits(struct sl_sampler *s, struct task *t)
         return SL_OK;
     if (s->arena->h->spec.visit_rows < s->drawer->topology->view.n_nodes)
         return fail_hot(spec, "visit counts");
-    sl_hot_count(s->arena, sl_block_nodes(t->job.block), t->job.block->n_input);
+    sl_visit_counts_count(s->arena, sl_block_nodes(t->job.block), t->job.block->n_input);
     e->visits_counted = 1;
     return SL_OK;
 }
@@ -230,7 +230,7 @@ static int find_ranks(struct sl_sampler *s, struct task *t)
         return SL_OK;
     // Ranks of another order would send trainers to other rows of their caches.
     if (s->arena->h->spec.hot_rows < s->drawer->topology->view.n_nodes ||
-        sl_hot_generation(s->arena) != spec->rank_generation)
+        sl_visit_counts_generation(s->arena) != spec->rank_generation)
         return fail_hot(spec, "ranks");
     if (s->marker.generation != spec->rank_generation)
         SL_TRY(finish_all(s)); // they may be marked with the one before
@@ -301,7 +301,7 @@ static int draw(struct sl_sampler *s, struct task *t)
     uint64_t bytes = ranks_to_come ? sl_drawer_marked_bytes(block) : block->bytes;
     s->guess_bytes = SL_MAX(s->guess_bytes, bytes + bytes / 8);
     if (t->keep)
-        sl_extent_trim(s->arena, t->lease.tag, &t->extent, block->bytes);
+        sl_payload_trim(s->arena, t->lease.tag, &t->extent, block->bytes);
     return SL_OK;
 }
 
@@ -310,8 +310,8 @@ static void throttle(struct sl_sampler *s, struct sl_batch_entry *e)
 {
     uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9), t0 = sl_now_ns();
     uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns;
-    const struct sl_pulse pulse = pulse_of(s);
-    sl_pulse_sleep(&pulse, t0 + least_ns - SL_MIN(took_ns, least_ns));
+    const struct sl_heartbeat pulse = pulse_of(s);
+    sl_heartbeat_sleep(&pulse, t0 + least_ns - SL_MIN(took_ns, least_ns));
     e->sample_ns += sl_now_ns() - t0;
 }
 

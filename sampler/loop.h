@@ -5,11 +5,11 @@
  * The lease, the payload memory and the block belong to this process until it publishes; killed
  * anywhere before, the broker takes all three back and somebody draws the same block again.
  *
- * COUNTING. Where the phase asks for it the batch's input nodes are counted (common/ipc/hot.h), and
- * its ledger entry remembers that they were: drawn again, it is not counted again. A batch of a
- * PRESAMPLE phase is drawn into private memory, counted, and done.
+ * COUNTING. Where the phase asks for it the batch's input nodes are counted
+ * (common/arena/visit_counts.h), and its ledger entry remembers that they were: drawn again, it is
+ * not counted again. A batch of a PRESAMPLE phase is drawn into private memory, counted, and done.
  *
- * SHARING THE DEVICE with its standby trainer (common/ipc/seat.h): while that one is switched on
+ * SHARING THE DEVICE with its standby trainer (common/arena/seat.h): while that one is switched on
  * nothing beyond the current phase is drawn; while this one waits for payload memory its seat says
  * BLOCKED, so that the trainer may use the device and free some.
  *
@@ -20,7 +20,7 @@
 #ifndef SL_SAMPLER_LOOP_H
 #define SL_SAMPLER_LOOP_H
 
-#include "common/ipc/pulse.h"
+#include "common/arena/heartbeat.h"
 #include "sampler/mark.h"
 #include "sampler/mirror.h"
 #include "sampler/plan.h"

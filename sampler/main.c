@@ -1,5 +1,5 @@
 /*
- * main.c - the sampler process: started by the broker, never by hand (common/ipc/worker.h).
+ * main.c - the sampler process: started by the broker, never by hand (common/bus/worker.h).
  *
  * Pin, open the device, open the graph and bring it there, measure some batches, tell the broker
  * what they are like, map the arena, leave the largest of them there for the trainers to measure
@@ -10,9 +10,9 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/data/dataset_fault.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/seat.h"
-#include "common/ipc/worker.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/seat.h"
+#include "common/bus/worker.h"
 #include "sampler/loop.h"
 
 struct program {
@@ -21,9 +21,9 @@ struct program {
     const struct sl_device *device;
     const struct sl_kernels *kernels;
     struct sl_topology topology;
-    struct sl_residence residence; // on a GPU
-    struct sl_share share;         // of its edges, with other samplers' GPUs
-    struct sl_pulse pulse;
+    struct sl_graph_placement residence; // on a GPU
+    struct sl_share share;               // of its edges, with other samplers' GPUs
+    struct sl_heartbeat pulse;
     void *pinned; // of the arena, or NULL
     struct sl_drawer drawer;
     struct sl_block_estimate estimate;
@@ -47,7 +47,7 @@ static int make_drawer(struct program *p)
         sl_topology_expect_draws(&p->topology);
         return sl_drawer_init(&p->drawer, &p->topology, p->kernels);
     }
-    const struct sl_residence_spec spec = {
+    const struct sl_graph_placement_spec spec = {
         .topology = &p->topology,
         .degrees = sl_config_wants_degrees(&p->config),
         .share = sl_config_graph_shares[p->config.store.prefer],
@@ -59,7 +59,7 @@ static int make_drawer(struct program *p)
         .threads = (int)p->config.devices[p->worker.device].n_cores,
     };
     SL_TRY(sl_topology_expect_device(&p->topology));
-    SL_TRY(sl_residence_open(&p->residence, &spec, p->device, p->kernels));
+    SL_TRY(sl_graph_placement_open(&p->residence, &spec, p->device, p->kernels));
     sl_drawer_init_on(&p->drawer, &p->topology, &p->residence);
     return SL_OK;
 }
@@ -68,7 +68,7 @@ static int make_drawer(struct program *p)
 static uint64_t resident_bytes(const struct program *p)
 {
     uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
-                                        : sl_residence_bytes(&p->residence);
+                                        : sl_graph_placement_bytes(&p->residence);
     return graph + sl_drawer_bytes(&p->drawer) + p->mirror.bytes;
 }
 
@@ -77,7 +77,7 @@ static void share_edges(struct program *p)
     struct sl_worker *w = &p->worker;
     if (!p->residence.shares || p->residence.n_edges == 0)
         return;
-    p->pulse = (struct sl_pulse){.arena = &w->arena, .stop = &w->stop, .slot = w->stats};
+    p->pulse = (struct sl_heartbeat){.arena = &w->arena, .stop = &w->stop, .slot = w->stats};
     sl_share_init(&p->share, &p->residence, &w->arena, w->device, &p->pulse);
     p->drawer.device.share = &p->share;
 }
@@ -148,7 +148,7 @@ static int work(void *ctx)
     share_edges(p);
     if (!p->device->is_host)
         atomic_store(&sl_seat(&p->worker.arena, p->worker.slot)->store_way,
-                     sl_residence_way(&p->residence));
+                     sl_graph_placement_way(&p->residence));
     if (p->estimate.probe)
         sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);
     sl_block_estimate_fini(&p->estimate);
@@ -178,7 +178,7 @@ static void release(void *ctx)
     if (p->pinned)
         p->device->unmap(p->pinned);
     sl_share_fini(&p->share);
-    sl_residence_close(&p->residence);
+    sl_graph_placement_close(&p->residence);
     sl_topology_close(&p->topology);
 }
 

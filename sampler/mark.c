@@ -7,9 +7,10 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/mempool.h"
-#include "common/ipc/hot.h"
+#include "common/arena/visit_counts.h"
 
-_Static_assert((int)SL_HOT_TIERS_MAX <= (int)SL_RANK_TIERS_MAX, "every tier has its words");
+_Static_assert((int)SL_VISIT_COUNTS_TIERS_MAX <= (int)SL_RANK_TIERS_MAX,
+               "every tier has its words");
 
 static bool is_away(const struct sl_marker *m)
 {
@@ -60,8 +61,8 @@ static int add_tier(uint64_t *words, uint32_t t, uint32_t n_tiers, const uint32_
     return SL_OK;
 }
 
-static int add_tiers(uint64_t *words, const struct sl_hot_tiers *tiers, const uint32_t *order,
-                     uint64_t n_nodes)
+static int add_tiers(uint64_t *words, const struct sl_visit_counts_tiers *tiers,
+                     const uint32_t *order, uint64_t n_nodes)
 {
     uint64_t first = 0;
     for (uint32_t t = 0; t < tiers->n; t++) {
@@ -73,9 +74,10 @@ static int add_tiers(uint64_t *words, const struct sl_hot_tiers *tiers, const ui
 
 static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes)
 {
-    const struct sl_hot_tiers *tiers = sl_hot_tiers(arena);
+    const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(arena);
     uint64_t limit = tiers->n ? tiers->end[tiers->n - 1] : 0;
-    if (arena->h->spec.hot_rows < n_nodes || limit > n_nodes || tiers->n > SL_HOT_TIERS_MAX)
+    if (arena->h->spec.hot_rows < n_nodes || limit > n_nodes ||
+        tiers->n > SL_VISIT_COUNTS_TIERS_MAX)
         return sl_fail(SL_EPROTO,
                        "sampling: a hotness order of %" PRIu64 " vertices with %" PRIu64
                        " hot ones in %u tiers, for a graph of %" PRIu64
@@ -93,7 +95,7 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
                        "a quarter of a byte for each of %" PRIu64
                        " vertices and %u cache sizes: free memory, or set cache.policy to \"none\"",
                        limit, m->bytes, n_nodes, tiers->n);
-    SL_TRY(add_tiers(m->words, tiers, sl_hot_order(arena), n_nodes));
+    SL_TRY(add_tiers(m->words, tiers, sl_visit_counts_order(arena), n_nodes));
     if (is_away(m))
         return send(m);
     m->index.words = m->words;
@@ -102,7 +104,7 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
 
 int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes)
 {
-    uint32_t generation = sl_hot_generation(arena);
+    uint32_t generation = sl_visit_counts_generation(arena);
     if (generation == m->generation)
         return SL_OK;
     uint64_t began = sl_now_ns();
@@ -113,7 +115,7 @@ int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_
         return rc;
     }
     m->generation = generation;
-    const struct sl_hot_tiers *tiers = sl_hot_tiers(arena);
+    const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(arena);
     sl_log_info("ranks: %" PRIu64 " of %" PRIu64 " vertices in %u tier%s, %zu KiB, made in %.3f s",
                 tiers->n ? tiers->end[tiers->n - 1] : 0, n_nodes, tiers->n,
                 tiers->n == 1 ? "" : "s", m->bytes >> 10, (double)(sl_now_ns() - began) * 1e-9);

@@ -20,7 +20,7 @@
 
 #include "common/base/bits.h"
 #include "common/device/device.h"
-#include "common/ipc/arena.h"
+#include "common/arena/arena.h"
 #include "kernels/kernels.h"
 
 struct sl_marker {

@@ -5,7 +5,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/ipc/lent.h"
+#include "common/arena/peer_memory.h"
 
 enum {
     BLOCKS = 16,     // more than the batches that are drawn, ready and trained at a time
@@ -35,11 +35,11 @@ void sl_mirror_open(struct sl_mirror *m, const struct sl_device *device, uint64_
 
 void sl_mirror_lend(struct sl_mirror *m, struct sl_arena *arena, uint32_t lender)
 {
-    struct sl_lent_offer offer = {.room = m->bytes, .elements = m->bytes};
+    struct sl_peer_memory_offer offer = {.room = m->bytes, .elements = m->bytes};
     if (!m->p)
         return;
     if (m->device->share(m->p, &offer.share) < 0 ||
-        sl_lent_live(arena, SL_LENT_BLOCKS, lender) < 0) {
+        sl_peer_memory_live(arena, SL_PEER_MEMORY_BLOCKS, lender) < 0) {
         sl_log_warn("sampling: blocks go to trainers through the machine's memory, also on this "
                     "GPU: %s",
                     sl_error_message());
@@ -48,7 +48,7 @@ void sl_mirror_lend(struct sl_mirror *m, struct sl_arena *arena, uint32_t lender
     }
     m->arena = arena;
     m->lender = lender;
-    m->version = sl_lent_offer(arena, SL_LENT_BLOCKS, lender, &offer);
+    m->version = sl_peer_memory_offer(arena, SL_PEER_MEMORY_BLOCKS, lender, &offer);
     sl_log_info("sampling: blocks stay on the GPU for the trainers that share it: %" PRIu64 " MiB",
                 m->bytes >> 20);
 }
@@ -67,7 +67,7 @@ void *sl_mirror_at(const struct sl_mirror *m, uint64_t offset, uint64_t *room)
 
 void sl_mirror_close(struct sl_mirror *m)
 {
-    if (m->arena && !sl_lent_leave(m->arena, SL_LENT_BLOCKS, m->lender))
+    if (m->arena && !sl_peer_memory_leave(m->arena, SL_PEER_MEMORY_BLOCKS, m->lender))
         m->p = NULL; // it goes with the process
     free_memory(m);
 }

@@ -8,9 +8,9 @@
  * DESIGN. The GPU writes each block twice (struct sl_draw_delivery): into the arena and, where all
  * of it lies in the payload's first bytes, at the same distance into memory of its own. Extents are
  * first-fit, so that a small mirror has most blocks. The batch's entry says which offer
- * (common/ipc/lent.h) it was written under; a trainer on the GPU reads the arrays there and in the
- * arena only what the processor wrote, the header and the labels. Who owns which bytes of the
- * mirror follows from who owns the extent: nothing else has to be agreed on.
+ * (common/arena/peer_memory.h) it was written under; a trainer on the GPU reads the arrays there
+ * and in the arena only what the processor wrote, the header and the labels. Who owns which bytes
+ * of the mirror follows from who owns the extent: nothing else has to be agreed on.
  *
  * FAILURE. Every block is in the arena, too, so whatever is wrong with a mirror costs a copy over
  * the bus: no memory, no way to share it, a dead sampler.
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
-#include "common/ipc/segment.h"
+#include "common/arena/segment.h"
 
 struct sl_mirror {
     const struct sl_device *device;

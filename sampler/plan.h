@@ -4,7 +4,7 @@
 #ifndef SL_SAMPLER_PLAN_H
 #define SL_SAMPLER_PLAN_H
 
-#include "common/ipc/ledger.h"
+#include "common/arena/ledger.h"
 #include "config/config.h"
 #include "sampler/draw.h"
 

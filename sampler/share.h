@@ -5,14 +5,15 @@
  * bus, by each of them, while together they could hold more of it.
  *
  * DESIGN. A sampler starts with the first edges of the file, as many as it has room for
- * (residence.h), and tells the broker how many these are. The broker's plan (common/ipc/lent.h)
- * says which of them each keeps for itself, and deals out those behind in runs; in the room that
- * it then has left a sampler holds its parts, lends them (common/ipc/lending.h), and reads the
- * others' in place (common/ipc/borrowed.h). A part is its neighbours, and behind those of all parts
- * their running sums. Where an edge lies follows from its number (struct sl_spread), rows begin and
- * end in any part, and whatever nobody holds is where all of them are, mapped. So what is drawn is
- * the same, integer for integer, wherever edges lie. A neighbour is read once a row that draws it,
- * and each vertex is a row once a hop: requests are without duplicates before they leave the GPU.
+ * (graph_placement.h), and tells the broker how many these are. The broker's plan
+ * (common/arena/peer_memory.h) says which of them each keeps for itself, and deals out those behind
+ * in runs; in the room that it then has left a sampler holds its parts, lends them
+ * (common/arena/peer_export.h), and reads the others' in place (common/arena/peer_import.h). A part
+ * is its neighbours, and behind those of all parts their running sums. Where an edge lies follows
+ * from its number (struct sl_spread), rows begin and end in any part, and whatever nobody holds is
+ * where all of them are, mapped. So what is drawn is the same, integer for integer, wherever edges
+ * lie. A neighbour is read once a row that draws it, and each vertex is a row once a hop: requests
+ * are without duplicates before they leave the GPU.
  *
  * WHEN. The sampler's thread does all of it between batches. More of a part, and parts newly lent,
  * are taken up with the next batch. Anything that closes memory or lays it out anew waits until no
@@ -28,26 +29,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/lending.h"
-#include "common/ipc/pulse.h"
-#include "sampler/residence.h"
+#include "common/arena/peer_export.h"
+#include "common/arena/heartbeat.h"
+#include "sampler/graph_placement.h"
 
 struct sl_share {
-    struct sl_residence *residence; // whose view says where edges lie
+    struct sl_graph_placement *residence; // whose view says where edges lie
     struct sl_arena *arena;
     uint32_t device; // of the job
-    const struct sl_pulse *pulse;
-    struct sl_lent_plan plan;      // that it is laid out by
-    struct sl_lending parts;       // that it holds
-    struct sl_borrowed others;     // that it reads
-    struct sl_topology_view alone; // without parts
-    void *piece;                   // on its way to the device, while filling
+    const struct sl_heartbeat *pulse;
+    struct sl_peer_memory_plan plan; // that it is laid out by
+    struct sl_peer_export parts;     // that it holds
+    struct sl_peer_import others;    // that it reads
+    struct sl_topology_view alone;   // without parts
+    void *piece;                     // on its way to the device, while filling
     uint64_t piece_bytes;
 };
 
 // Everything is borrowed for as long as it lives; the residence is one that shares.
-void sl_share_init(struct sl_share *s, struct sl_residence *residence, struct sl_arena *arena,
-                   uint32_t device, const struct sl_pulse *pulse);
+void sl_share_init(struct sl_share *s, struct sl_graph_placement *residence, struct sl_arena *arena,
+                   uint32_t device, const struct sl_heartbeat *pulse);
 // Others' memory is closed and its own withdrawn. Nothing is being drawn. Safe on a zeroed struct.
 void sl_share_fini(struct sl_share *s);
 

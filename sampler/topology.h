@@ -4,7 +4,7 @@
 
 #include "common/data/dataset.h"
 #include "common/data/self_loops.h"
-#include "common/ipc/shared_array.h"
+#include "common/arena/shared_array.h"
 #include "kernels/kernels.h"
 
 struct sl_topology {

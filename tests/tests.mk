@@ -18,7 +18,7 @@ FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kern
 $(call made_in,$(BIN),$(DRIVERS))
 
 STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))
-$(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,ipc)
+$(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,arena)
 
 TOOL_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/bench/*.c))
 $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))

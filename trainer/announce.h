@@ -2,8 +2,8 @@
 #ifndef SL_TRAINER_ANNOUNCE_H
 #define SL_TRAINER_ANNOUNCE_H
 
-#include "common/ipc/control.pb-c.h"
-#include "trainer/model.h"
+#include "common/bus/control.pb-c.h"
+#include "trainer/model/model.h"
 
 // What a Hello points into. It must not move while the Hello is used.
 struct sl_announcement {

@@ -5,22 +5,22 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/ipc/seat.h"
-#include "trainer/evaluate.h"
-#include "trainer/exchange.h"
-#include "trainer/extract.h"
-#include "trainer/objective.h"
-#include "trainer/parameters.h"
-#include "trainer/buffer.h"
-#include "trainer/sync.h"
+#include "common/arena/seat.h"
+#include "trainer/infer/evaluate.h"
+#include "trainer/model/allreduce.h"
+#include "trainer/feed/prefetch.h"
+#include "trainer/model/objective.h"
+#include "trainer/model/parameters.h"
+#include "trainer/feed/buffer.h"
+#include "trainer/model/sync.h"
 
 struct loop {
     const struct sl_trainer_spec *spec;
     struct sl_compute compute;
-    struct sl_pulse pulse;
+    struct sl_heartbeat pulse;
     struct sl_sync sync;
     struct sl_exchange exchange; // where the job has a group
-    struct sl_extract extract;
+    struct sl_prefetch extract;
     struct sl_parameters parameters;
     struct sl_buffer result;  // host: struct sl_loss_result of the batch that is computed
     struct sl_buffer outputs; // host: of an evaluated batch, where a GPU has computed them
@@ -125,7 +125,7 @@ static void record_cores(struct loop *t, const struct sl_work *work)
     struct sl_seat *seat =
         sl_seat(t->spec->arena, sl_seat_trainer(t->spec->arena, t->spec->device));
     uint64_t bytes = t->spec->model->pool.peak_bytes +
-                     SL_EXTRACT_BUFFERS * (entry->hit_bytes + entry->miss_bytes);
+                     SL_PREFETCH_BUFFERS * (entry->hit_bytes + entry->miss_bytes);
     if (bytes > atomic_load_explicit(&seat->step_bytes, memory_order_relaxed))
         atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
 }
@@ -136,14 +136,14 @@ static int complete(struct loop *t, const struct sl_work *work)
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
     bool offers = trains && t->sync.async;
     if (offers)
-        sl_board_offer(t->spec->arena, t->spec->device, &work->lease);
+        sl_param_store_offer(t->spec->arena, t->spec->device, &work->lease);
     int rc = sl_ledger_complete(t->spec->arena, &work->lease);
     t->completed++;
     t->trained += trains;
     if (rc != SL_ESTALE)
         return rc;
     if (offers) // it will never count
-        sl_board_withdraw(t->spec->arena, t->spec->device, t->spec->worker);
+        sl_param_store_withdraw(t->spec->arena, t->spec->device, t->spec->worker);
     return SL_OK;
 }
 
@@ -171,13 +171,13 @@ static int wait_for_version(struct loop *t, const struct sl_work *work, struct g
     const struct sl_lease *lease = &work->lease;
     int rc;
     while ((rc = sl_sync_wait(&t->sync, lease, SL_ARENA_WAIT_MS)) == SL_ETIMEDOUT)
-        if (sl_extract_must_yield(&t->extract, work)) {
+        if (sl_prefetch_must_yield(&t->extract, work)) {
             sl_ledger_return(a, lease);
             return SL_EAGAIN;
         }
-    out->version = sl_board_cell_version(a, lease->phase, lease->cell);
-    out->params = sl_board_params(a, out->version);
-    out->slot = sl_board_gradient(a, lease->cell);
+    out->version = sl_param_store_cell_version(a, lease->phase, lease->cell);
+    out->params = sl_param_store_params(a, out->version);
+    out->slot = sl_param_store_gradient(a, lease->cell);
     return rc;
 }
 
@@ -188,7 +188,7 @@ static int join(struct loop *t, struct ground *out)
     while ((rc = sl_sync_join(&t->sync, SL_ARENA_WAIT_MS, &out->version)) == SL_ETIMEDOUT) {
     }
     out->params = t->sync.joined;
-    out->slot = sl_board_device_gradient(t->spec->arena, t->spec->device);
+    out->slot = sl_param_store_device_gradient(t->spec->arena, t->spec->device);
     return rc;
 }
 
@@ -223,19 +223,19 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     applied = t->sync.apply_ns - applied;
     t->figures.stage_ns[SL_STAGE_TRAIN] += applied;
     if (rc < 0) {
-        sl_extract_release(&t->extract, work);
+        sl_prefetch_release(&t->extract, work);
         return rc == SL_EAGAIN || rc == SL_ESTALE ? SL_OK : rc;
     }
     uint64_t began = sl_now_ns();
     struct sl_loss_result *result = t->result.p;
     rc = compute_gradient(t, work, &ground, result);
-    sl_extract_release(&t->extract, work);
+    sl_prefetch_release(&t->extract, work);
     if (rc < 0 && t->sync.async)
-        sl_board_withdraw(a, t->spec->device, t->spec->worker);
+        sl_param_store_withdraw(a, t->spec->device, t->spec->worker);
     SL_TRY(rc);
     const struct sl_config *config = t->spec->config;
     double least_seconds = work->standby ? config->throttle.standby : config->throttle.train;
-    sl_pulse_sleep(&t->pulse, began + (uint64_t)(least_seconds * 1e9));
+    sl_heartbeat_sleep(&t->pulse, began + (uint64_t)(least_seconds * 1e9));
     const struct times when = {
         .taken_ns = start,
         .from_ns = began,
@@ -256,7 +256,7 @@ static int evaluated_params(struct loop *t, const struct sl_lease *lease, const 
     const struct sl_phase_spec *spec = &lease->phase->spec;
     const bool current = spec->params == SL_PARAMS_CURRENT;
     return sl_parameters_take(&t->parameters, current ? SL_PARAMETERS_VERSION : SL_PARAMETERS_PHASE,
-                              current ? sl_board_version(a) : lease->seq,
+                              current ? sl_param_store_version(a) : lease->seq,
                               sl_evaluate_params(a, spec), out);
 }
 
@@ -309,7 +309,7 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     t->cores.on = false; // the next batch would have this in it
     if (spec->kind == SL_PHASE_EVAL) {
         int rc = evaluate_block(t, work, result);
-        sl_extract_release(&t->extract, work);
+        sl_prefetch_release(&t->extract, work);
         SL_TRY(rc);
     } else {
         struct sl_batch_entry *entry = work->lease.entry;
@@ -344,7 +344,7 @@ static int step(struct loop *t)
     t->cores.on &= cores_seen == t->cores_seen;
     const struct sl_exchange *x = t->sync.exchange;
     uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
-    int rc = sl_extract_next(&t->extract, wait_ms, &work);
+    int rc = sl_prefetch_next(&t->extract, wait_ms, &work);
     // Nothing to do for a while: perhaps whoever was applying an update has died.
     if (rc == SL_ETIMEDOUT) {
         publish(t, 0); // what the device says of itself goes on
@@ -401,7 +401,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .memory = t.compute.device,
         .pulse = &t.pulse,
     };
-    const struct sl_extract_spec extract = {
+    const struct sl_prefetch_spec extract = {
         .arena = spec->arena,
         .worker = spec->worker,
         .device = spec->device,
@@ -410,7 +410,8 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .on_gpu = sl_config_on_gpu(spec->config, spec->device),
         .gather = spec->gather,
         .fetches = spec->fetches,
-        .model = spec->model,
+        .shape = sl_model_block_shape(spec->model),
+        .keeps_rows = sl_model_keeps_features(spec->model),
         .pulse = &t.pulse,
     };
     int rc = sl_sync_init(&t.sync, &sync);
@@ -423,16 +424,16 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     if (rc == SL_OK)
         rc = join_group(&t);
     if (rc == SL_OK)
-        rc = sl_extract_start(&t.extract, &extract);
+        rc = sl_prefetch_start(&t.extract, &extract);
     t.idle_since_ns = sl_now_ns();
-    while (rc == SL_OK && !sl_pulse_stopping(&t.pulse))
+    while (rc == SL_OK && !sl_heartbeat_stopping(&t.pulse))
         rc = step(&t);
     // A sum that the others leave too never ends by itself, and what follows waits for the device.
     sl_exchange_leave(&t.exchange);
     // Memory that a lost GPU did not give is its fault and no lack of memory.
     if (rc == SL_ENOMEM && t.compute.device->sync() == SL_EDEVICE)
         rc = SL_EDEVICE;
-    sl_extract_stop(&t.extract);
+    sl_prefetch_stop(&t.extract);
     sl_exchange_fini(&t.exchange);
     sl_parameters_fini(&t.parameters);
     sl_buffer_fini(&t.result);

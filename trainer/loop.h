@@ -1,8 +1,8 @@
 /*
  * loop.h - what a trainer does all day: take a cell, compute it, complete it, help with the update.
  *
- * Two threads. The extracting thread (extract.h) claims cells and gathers features one batch ahead;
- * the thread that calls sl_trainer_run() computes:
+ * Two threads. The extracting thread (prefetch.h) claims cells and gathers features one batch
+ * ahead; the thread that calls sl_trainer_run() computes:
  *
  *   TRAIN   wait for the batch's version, or join (sync.h), forward and backward into the batch's
  *           or the device's gradient slot, complete the lease, apply the update if it is due
@@ -10,7 +10,7 @@
  *   INFER   one layer for a range of vertices, all neighbours (evaluate.h)
  *
  * One process serves both duties of its seat, WORK and STANDBY, and may be given the other one at
- * any time; what that changes is in standby.h and extract.h.
+ * any time; what that changes is in standby.h and prefetch.h.
  *
  * Both threads work on the model's device. What one of them hands to the other is done there: each
  * waits for its own queue first, the extracting thread before it offers a batch, the computing one
@@ -29,10 +29,10 @@
 
 #include "common/data/dataset.h"
 #include "common/device/plugin.h"
-#include "common/ipc/stats.h"
+#include "common/arena/stats.h"
 #include "config/config.h"
-#include "trainer/gather.h"
-#include "trainer/model.h"
+#include "trainer/feed/gather.h"
+#include "trainer/model/model.h"
 
 enum { SL_TRAINER_READERS = 3 }; // of rows from the drive: fetching, extracting, inference
 

@@ -1,5 +1,5 @@
 /*
- * main.c - the trainer process: started by the broker (common/ipc/worker.h), or for predictions by
+ * main.c - the trainer process: started by the broker (common/bus/worker.h), or for predictions by
  * the command line (predict.h); never by hand.
  *
  * Pin, open the device and the data set, lay the model out, tell the broker its tensors, map the
@@ -11,16 +11,16 @@
 #include "common/base/log.h"
 #include "common/data/dataset_fault.h"
 #include "common/data/self_loops.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/seat.h"
-#include "common/ipc/worker.h"
+#include "common/arena/arena.h"
+#include "common/arena/seat.h"
+#include "common/bus/worker.h"
 #include "trainer/announce.h"
-#include "trainer/arena_access.h"
-#include "trainer/compute.h"
-#include "trainer/devices.h"
-#include "trainer/gather.h"
+#include "trainer/feed/arena_access.h"
+#include "trainer/feed/compute.h"
+#include "trainer/feed/devices.h"
+#include "trainer/feed/gather.h"
 #include "trainer/loop.h"
-#include "trainer/neighbours.h"
+#include "trainer/model/neighbours.h"
 #include "trainer/predict.h"
 #include "trainer/probe.h"
 
@@ -35,7 +35,7 @@ struct program {
     struct sl_model model;
     struct sl_gather gather;
     struct reading {
-        struct sl_pulse pulse; // of the thread that reads
+        struct sl_heartbeat pulse; // of the thread that reads
         struct sl_row_reader *reader;
     } extracts, fetches, infers;   // rows from the drive
     struct sl_row_source features; // of inference
@@ -70,16 +70,16 @@ static int attach(struct program *p)
 
 static bool stops_reading(void *ctx)
 {
-    return sl_pulse_stopping(ctx);
+    return sl_heartbeat_stopping(ctx);
 }
 
 static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,
                        struct reading *out)
 {
-    out->pulse = (struct sl_pulse){.arena = &p->worker.arena,
-                                   .stop = &p->worker.stop,
-                                   .slot = p->worker.stats,
-                                   .thread = thread};
+    out->pulse = (struct sl_heartbeat){.arena = &p->worker.arena,
+                                       .stop = &p->worker.stop,
+                                       .slot = p->worker.stats,
+                                       .thread = thread};
     const struct sl_row_options options = {
         .depth = depth, .stopping = stops_reading, .ctx = &out->pulse};
     return sl_row_reader_open(&p->dataset, &options, &out->reader);

@@ -19,14 +19,14 @@
 #include "common/data/npy.h"
 #include "common/data/prediction.h"
 #include "common/data/self_loops.h"
-#include "common/ipc/assignment.h"
-#include "common/ipc/worker.h"
+#include "common/bus/assignment.h"
+#include "common/bus/worker.h"
 #include "kernels/kernels.h"
 #include "trainer/announce.h"
-#include "trainer/logits_check.h"
-#include "trainer/piece.h"
-#include "trainer/predict_device.h"
-#include "trainer/whole_graph.h"
+#include "trainer/infer/logits_check.h"
+#include "trainer/infer/piece.h"
+#include "trainer/infer/predict_device.h"
+#include "trainer/infer/whole_graph.h"
 
 enum {
     PARAMS_FD = 5,

@@ -6,13 +6,13 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/ipc/board.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/seat.h"
-#include "trainer/exchange.h"
-#include "trainer/extract.h"
-#include "trainer/gather.h"
-#include "trainer/parameters.h"
+#include "common/arena/param_store.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/seat.h"
+#include "trainer/model/allreduce.h"
+#include "trainer/feed/prefetch.h"
+#include "trainer/feed/gather.h"
+#include "trainer/model/parameters.h"
 
 enum { STEPS = 2 };
 
@@ -44,7 +44,7 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
                       (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
     uint64_t readers = spec->fetches ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
-    return readers + spec->model->pool.peak_bytes + SL_EXTRACT_BUFFERS * b->buffer.features.bytes +
+    return readers + spec->model->pool.peak_bytes + SL_PREFETCH_BUFFERS * b->buffer.features.bytes +
            lists + copied + spec->gather->rows.bytes;
 }
 
@@ -63,7 +63,7 @@ static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct sl_blo
     uint64_t sums = grouped ? sl_exchange_bytes(spec->model->n_params) : 0;
     uint64_t buffer = b->buffer.arrays.bytes + b->buffer.features.bytes;
     b->compute.device->trim(); // what was outgrown
-    return b->compute.device->held() + (SL_EXTRACT_BUFFERS - 1) * buffer + sums +
+    return b->compute.device->held() + (SL_PREFETCH_BUFFERS - 1) * buffer + sums +
            SL_MAX(misses, here) - here;
 }
 
@@ -92,13 +92,13 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     struct sl_gathered gathered;
     struct sl_loss_result ignored;
     const float *params;
-    const uint64_t version = sl_board_version(spec->arena);
+    const uint64_t version = sl_param_store_version(spec->arena);
     const bool kept = sl_model_keeps_features(spec->model);
     SL_TRY(sl_gather_block(spec->gather, NULL, block, kept ? &b->before : NULL, &b->buffer,
                            &gathered));
     uint64_t start = sl_now_ns();
     SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
-                              sl_board_params(spec->arena, version), &params));
+                              sl_param_store_params(spec->arena, version), &params));
     SL_TRY(sl_model_train(spec->model, params, b->buffer.block, b->buffer.x,
                           sl_parameters_gradient(&b->parameters, b->gradient.p), &ignored));
     SL_TRY(sl_parameters_deliver(&b->parameters, b->gradient.p));
@@ -127,7 +127,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     struct sl_model *model = spec->model;
     const struct sl_block *block;
     struct bench bench = {0};
-    const struct sl_pulse pulse = {.arena = spec->arena, .stop = spec->stop};
+    const struct sl_heartbeat pulse = {.arena = spec->arena, .stop = spec->stop};
 
     *out = (struct sl_trainer_probe){0};
     if (spec->arena->h->spec.probe_bytes == 0) {
@@ -135,7 +135,8 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
         return SL_OK;
     }
     SL_TRY_OUT(wait_for_block(spec, &block));
-    SL_TRY_OUT(sl_model_check_block(model, block, spec->arena->h->spec.probe_bytes));
+    SL_TRY_OUT(
+        sl_block_check_shape(block, spec->arena->h->spec.probe_bytes, sl_model_block_shape(model)));
     SL_TRY_OUT(check_rows(spec, block));
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;

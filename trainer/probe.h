@@ -2,13 +2,13 @@
  * probe.h - what a training step takes of the device, and how long: measured before the first
  * batch.
  *
- * The samplers leave the largest block they measured with in the arena (common/ipc/hot.h). Two
- * steps are trained on it, extraction from the store included: the first one grows the pools,
- * faults their pages in and finds the way in which features get to a GPU, which extraction goes on
- * with (gather.h); the second one is timed. What the step needs at its peak is known then, and the
- * broker gives the rest of the device's budget to the feature cache (FGNN 6.1, after PaGraph). The
- * gradient goes into memory of its own: nothing of the job is changed. A pool of cores without a
- * cache has no probe: its first batches tell.
+ * The samplers leave the largest block they measured with in the arena
+ * (common/arena/visit_counts.h). Two steps are trained on it, extraction from the store included:
+ * the first one grows the pools, faults their pages in and finds the way in which features get to a
+ * GPU, which extraction goes on with (gather.h); the second one is timed. What the step needs at
+ * its peak is known then, and the broker gives the rest of the device's budget to the feature cache
+ * (FGNN 6.1, after PaGraph). The gradient goes into memory of its own: nothing of the job is
+ * changed. A pool of cores without a cache has no probe: its first batches tell.
  */
 #ifndef SL_TRAINER_PROBE_H
 #define SL_TRAINER_PROBE_H

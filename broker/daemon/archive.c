@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/account.h"
+#include "broker/rundir/run_reader.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/json_print.h"
@@ -50,7 +50,8 @@ static cJSON *read_report(const char *output, double since)
     char path[SL_CONFIG_PATH_BYTES + 32], *text = NULL;
     struct stat st;
     snprintf(path, sizeof path, "%s/report.json", output);
-    if (stat(path, &st) != 0 || mtime_of(&st) < since || sl_account_report_text(output, &text) < 0)
+    if (stat(path, &st) != 0 || mtime_of(&st) < since ||
+        sl_run_reader_report_text(output, &text) < 0)
         return NULL;
     cJSON *report = cJSON_Parse(text);
     free(text);
@@ -88,7 +89,7 @@ static cJSON *read_account(const struct request *r)
                 is_good(r->of.output, "report.json", 0, true) &&
                 is_good(r->of.output, "metrics.jsonl", 0, true) &&
                 is_good(r->of.output, "events.jsonl", 0, true);
-    if (fits && sl_account_describe(r->of.output, &j) == SL_OK)
+    if (fits && sl_run_reader_describe(r->of.output, &j) == SL_OK)
         return j;
     j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "schema", SL_DESCRIBE_SCHEMA);
@@ -126,7 +127,7 @@ static void on_work(uv_work_t *work)
     if (r->describes)
         r->text = describe(r);
     else if (is_good(r->of.output, "report.json", r->of.submitted, false))
-        sl_account_report_text(r->of.output, &r->text); // NULL on an error
+        sl_run_reader_report_text(r->of.output, &r->text); // NULL on an error
     // A job that was refused when it began has left none.
     if (access(r->of.output, F_OK) != 0)
         r->of.output[0] = '\0';

@@ -1,11 +1,11 @@
 /*
  * daemon.c - the daemon's life: its place, its loop, its end.
  *
- * One thread, one loop; nothing in it waits for a client, a broker or a GPU's driver (parked.h),
- * and what is read of run directories is read on the thread pool (archive.h). It does wait for the
- * disk that records are on: what a record tells is told only once it is durable. A slow one is
- * complained of (transition.c). The page's server has threads of its own and is a client like any
- * other.
+ * One thread, one loop; nothing in it waits for a client, a broker or a GPU's driver
+ * (pending_request.h), and what is read of run directories is read on the thread pool (archive.h).
+ * It does wait for the disk that records are on: what a record tells is told only once it is
+ * durable. A slow one is complained of (transition.c). The page's server has threads of its own and
+ * is a client like any other.
  *
  * ORDER OF THE START. The runtime directory's lock first (a second daemon ends here), then the
  * state directory's (two runtime directories may be given the same one), then the sockets, then the
@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/parked.h"
+#include "broker/daemon/pending_request.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/daemon/root.h"
@@ -40,8 +40,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
-#include "common/ipc/curve.h"
-#include "common/ipc/publish.h"
+#include "common/bus/curve_keys.h"
+#include "common/bus/publish.h"
 
 enum {
     EXIT_USAGE = 2,
@@ -101,7 +101,7 @@ static void on_tick(void *ctx)
 {
     struct sl_daemon *d = ctx;
     sl_notify_poll(&d->notify);
-    sl_parked_poll(d);
+    sl_pending_request_poll(d);
     if (++d->ticks % SECOND_TICKS != 0)
         return;
     sl_daemon_poll_orphans(d);
@@ -121,7 +121,8 @@ static void begin_stop(struct sl_daemon *d, const char *name)
     d->stopping = true;
     d->status_old = true;
     sl_notify_send(&d->notify, "STOPPING=1");
-    sl_parked_end(d, "the daemon is stopping, and has not taken the job: start it again first");
+    sl_pending_request_end(
+        d, "the daemon is stopping, and has not taken the job: start it again first");
     for (uint32_t i = 0; i < d->registry.n; i++)
         if (d->registry.entries[i]->process)
             sl_process_stop(d->registry.entries[i]->process, false, STOP_MS);
@@ -313,7 +314,7 @@ static void close_all(struct sl_daemon *d)
     sl_bus_close(d->bus, LINGER_MS);
     sl_publisher_close(d->publisher);
     sl_subscribers_fini(&d->subscribers);
-    sl_parking_fini(&d->parking);
+    sl_pending_requests_fini(&d->parking);
     sl_registry_fini(&d->registry);
     sl_notify_fini(&d->notify);
     if (d->wake_fd >= 0)

@@ -7,13 +7,13 @@
 
 #include "broker/daemon/notify.h"
 #include "broker/daemon/options.h"
-#include "broker/daemon/parking.h"
+#include "broker/daemon/pending_requests.h"
 #include "broker/daemon/registry.h"
 #include "broker/daemon/route.h"
 #include "broker/daemon/subscriber.h"
-#include "broker/loop.h"
-#include "common/ipc/bus.h"
-#include "common/ipc/runtime_dir.h"
+#include "broker/job/loop.h"
+#include "common/bus/bus.h"
+#include "common/bus/runtime_dir.h"
 
 struct sl_http;
 struct sl_publisher;
@@ -35,7 +35,7 @@ struct sl_daemon {
     struct sl_registry registry;
     struct sl_subscribers subscribers;
     struct sl_routes routes;
-    struct sl_parking parking;
+    struct sl_pending_requests parking;
 
     uint64_t start_ns, ticks;
     bool stopping;         // no job is started any more
@@ -89,7 +89,7 @@ void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e);
 void sl_daemon_on_message(struct sl_daemon *d, const struct sl_bus_peer *peer,
                           Sl__Control__Envelope *m);
 // Serves a request that was parked, as if it had come now, with the GPUs.
-void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_parked *parked,
+void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_pending_request *parked,
                             const struct sl_gpus *gpus);
 void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int code,
                       const char *message, const char *json);

@@ -12,16 +12,16 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/client.h"
-#include "broker/process_id.h"
-#include "broker/launch.h"
+#include "broker/log/client.h"
+#include "broker/workers/process_id.h"
+#include "broker/workers/launch.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/utf8.h"
-#include "common/ipc/publish.h"
+#include "common/bus/publish.h"
 #include "common/text/json.h"
 
 enum {
@@ -45,7 +45,7 @@ struct sl_process {
     int n_handles; // that are not closed
     bool look;     // for its end
     bool dead;
-    struct sl_death death;
+    struct sl_exit_status death;
     uint64_t dead_ns, last_word_ns;
     Sl__Control__Envelope *last_word; // Finished (owned)
     uint64_t kill_at_ns;              // 0 = never
@@ -183,7 +183,7 @@ void sl_process_start(struct sl_daemon *d, struct sl_entry *e)
     e->message[0] = '\0';
     e->was_paused = false;
     if (start(p) < 0) {
-        struct sl_death death;
+        struct sl_exit_status death;
         sl_daemon_end_entry(d, e, SL_ENTRY_FAILED, 1, "%s", sl_error_message());
         sl_launch_kill(&p->launch);
         sl_launch_wait(&p->launch, LEAVE_MS, &death);
@@ -265,8 +265,8 @@ static void end_without(struct sl_process *p)
     char how[192], lines[1024], then[1024] = "";
     struct sl_daemon *d = p->daemon;
     struct sl_entry *e = p->entry;
-    const struct sl_death *death = &p->death;
-    sl_death_describe(death, how, sizeof how);
+    const struct sl_exit_status *death = &p->death;
+    sl_exit_status_describe(death, how, sizeof how);
     last_lines(p, lines, sizeof lines);
     if (p->killed && e->stopping) {
         sl_daemon_end_entry(d, e, SL_ENTRY_STOPPED, 130, "killed by the user");
@@ -451,7 +451,7 @@ static void receive(struct sl_process *p)
 
 static void look_for_end(struct sl_process *p)
 {
-    struct sl_death death;
+    struct sl_exit_status death;
     bool may_be = p->look || p->launch.pidfd < 0;
     if (p->dead || !may_be)
         return;

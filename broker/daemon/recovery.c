@@ -29,8 +29,8 @@
 
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
-#include "broker/process_id.h"
-#include "broker/resume.h"
+#include "broker/workers/process_id.h"
+#include "broker/rundir/resume.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"

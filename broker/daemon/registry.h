@@ -24,10 +24,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/checkpoint.h"
-#include "broker/process_id.h"
+#include "broker/rundir/checkpoint.h"
+#include "broker/workers/process_id.h"
 #include "broker/daemon/queue.h"
-#include "broker/gpus.h"
+#include "broker/sharding/gpus.h"
 #include "common/device/cores.h"
 #include "config/config.h"
 

@@ -4,7 +4,7 @@
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what
  * it asks for, or by a refusal that says why and what to do. One that needs the GPUs, which are not
- * known, is parked and served later (parked.h).
+ * known, is parked and served later (pending_request.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,15 +16,15 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/client.h"
+#include "broker/log/client.h"
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/parked.h"
+#include "broker/daemon/pending_request.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/daemon/root.h"
 #include "broker/http/http.h"
-#include "broker/rundir.h"
+#include "broker/rundir/rundir.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
@@ -135,7 +135,7 @@ static int find_gpus(struct sl_daemon *d, const char *config_json, const struct 
     bool asks;
     SL_TRY(sl_entry_asks_for_gpus(config_json, &asks));
     if (asks && !*gpus)
-        *gpus = sl_parked_gpus(d);
+        *gpus = sl_pending_request_gpus(d);
     return asks && !*gpus ? NEEDS_GPUS : SL_OK;
 }
 
@@ -184,7 +184,7 @@ static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
 {
     struct sl_entry *e = sl_entry_new();
     int rc = e ? enter(d, peer, m->submit, gpus, e) : sl_fail(SL_ENOMEM, "no memory for a job");
-    if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, 0, m)) == SL_OK) {
+    if (rc == NEEDS_GPUS && (rc = sl_pending_requests_add(&d->parking, peer, 0, m)) == SL_OK) {
         sl_entry_free(e);
         return;
     }
@@ -308,7 +308,8 @@ static void refuse_idle(struct sl_daemon *d, const struct sl_bus_peer *peer,
 static void stop_idle(struct sl_daemon *d, const struct sl_bus_peer *peer, struct sl_entry *e)
 {
     bool waits = e->state == SL_ENTRY_QUEUED;
-    bool was_to_go_on = sl_parked_refuse(d, e, "it was stopped before it was queued again");
+    bool was_to_go_on =
+        sl_pending_request_refuse(d, e, "it was stopped before it was queued again");
     if (was_to_go_on && e->state != SL_ENTRY_INTERRUPTED) {
         sl_daemon_answer(d, peer, SL_OK, "it is not queued again", NULL);
         return;
@@ -469,7 +470,8 @@ static void on_resume(struct sl_daemon *d, const struct sl_bus_peer *peer, struc
                  sl_registry_why(&d->registry, e, why, sizeof why));
     } else {
         rc = resume_over(d, e, checkpoint, gpus);
-        if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, e->number, m)) == SL_OK)
+        if (rc == NEEDS_GPUS &&
+            (rc = sl_pending_requests_add(&d->parking, peer, e->number, m)) == SL_OK)
             return;
         snprintf(message, sizeof message, "queued again");
         if (rc == SL_OK)
@@ -504,7 +506,7 @@ static void on_request(struct sl_daemon *d, const struct sl_bus_peer *peer, stru
     }
 }
 
-void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_parked *parked,
+void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_pending_request *parked,
                             const struct sl_gpus *gpus)
 {
     Sl__Control__Envelope *m = parked->request;

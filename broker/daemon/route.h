@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-#include "common/ipc/bus.h"
-#include "common/ipc/request.h"
+#include "common/bus/bus.h"
+#include "common/bus/request.h"
 
 enum { SL_ROUTES_MAX = 4096 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/client.h"
+#include "broker/log/client.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

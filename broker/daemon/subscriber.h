@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "common/ipc/bus.h"
+#include "common/bus/bus.h"
 
 enum { SL_SUBSCRIBERS_MAX = 4096 };
 

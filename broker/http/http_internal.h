@@ -71,8 +71,8 @@ struct sl_http_request {
     struct MHD_Connection *connection;
     enum sl_http_target target;
     bool foreign; // of another user, and without the token
-    enum sl_question_kind action;
-    char job[SL_QUESTION_JOB_BYTES];
+    enum sl_control_call_kind action;
+    char job[SL_CONTROL_CALL_JOB_BYTES];
     char body[SL_HTTP_BODY_MAX + 1];
     size_t n_body;
     bool asked; // the question is with the watch thread, or has come back

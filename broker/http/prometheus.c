@@ -17,7 +17,7 @@ static const char *const states[] = {"queued", "starting", "running", "paused", 
                                      "done",   "failed",   "stopped", "interrupted"};
 
 struct writer {
-    const struct sl_store *store;
+    const struct sl_job_stats *store;
     uint64_t now_ns;
     struct sl_text *out;
 };
@@ -81,11 +81,11 @@ __attribute__((sentinel)) static void put_named(struct sl_text *out, const char 
     put_named((w)->out, family, (job)->name, (job)->key, __VA_ARGS__, (const char *)NULL)
 
 // The next job with metrics, from number *i on; NULL after the last one.
-static const struct sl_store_job *next_job(const struct writer *w, uint32_t *i)
+static const struct sl_job_stats_job *next_job(const struct writer *w, uint32_t *i)
 {
     while (*i < w->store->n_jobs) {
-        const struct sl_store_job *job = &w->store->jobs[(*i)++];
-        if (w->now_ns < job->at_ns || w->now_ns - job->at_ns < SL_STORE_FRESH_S * 1000000000ull)
+        const struct sl_job_stats_job *job = &w->store->jobs[(*i)++];
+        if (w->now_ns < job->at_ns || w->now_ns - job->at_ns < SL_JOB_STATS_FRESH_S * 1000000000ull)
             return job;
     }
     return NULL;
@@ -93,7 +93,7 @@ static const struct sl_store_job *next_job(const struct writer *w, uint32_t *i)
 
 #define FOR_EACH_JOB(w, job)                                                                       \
     for (uint32_t job##_i_ = 0; job##_i_ == 0; job##_i_ = 1)                                       \
-        for (const struct sl_store_job *job; (job = next_job((w), &job##_i_));)
+        for (const struct sl_job_stats_job *job; (job = next_job((w), &job##_i_));)
 
 // --- families ------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ static void put_states(const struct writer *w)
 {
     put_family(w->out, "gauge", "sluice_job_state", "1 for the state that the job is in.");
     for (uint32_t k = 0; k < w->store->n_states; k++) {
-        const struct sl_store_state *job = &w->store->states[k];
+        const struct sl_job_stats_state *job = &w->store->states[k];
         for (size_t i = 0; i < SL_COUNT_OF(states); i++)
             put_sample(w, "sluice_job_state", job, strcmp(job->state, states[i]) == 0, "state",
                        states[i]);
@@ -200,7 +200,8 @@ static void put_stage_families(const struct writer *w)
 }
 
 // The buckets of one stage; counts are by bucket and become cumulative here.
-static void put_histogram(const struct writer *w, const struct sl_store_job *job, const char *stage)
+static void put_histogram(const struct writer *w, const struct sl_job_stats_job *job,
+                          const char *stage)
 {
     const cJSON *all = sl_json_at(job->stats, "histograms"), *bounds = sl_json_at(all, "le");
     const cJSON *histogram = sl_json_at(all, stage), *counts = sl_json_at(histogram, "counts");
@@ -250,7 +251,7 @@ static const char *label_of(const cJSON *object, const char *member, char number
 }
 
 static double value_of(const cJSON *object, const struct sl_field *f,
-                       const struct sl_store_job *job)
+                       const struct sl_job_stats_job *job)
 {
     const char *state = sl_json_string(object, "state");
     return f ? sl_json_number(object, f->path) : !job->over && *state && strcmp(state, "gone") != 0;
@@ -320,7 +321,7 @@ static void put_server(const struct sl_prometheus_server *server, struct sl_text
     }
 }
 
-void sl_prometheus_write(const struct sl_store *store, uint64_t now_ns,
+void sl_prometheus_write(const struct sl_job_stats *store, uint64_t now_ns,
                          const struct sl_prometheus_server *server, struct sl_text *out)
 {
     struct writer w = {.store = store, .now_ns = now_ns, .out = out};

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "broker/http/store.h"
+#include "broker/http/job_stats.h"
 #include "common/text/text.h"
 
 // What the server counts of itself.
@@ -19,8 +19,8 @@ struct sl_prometheus_server {
     uint32_t connections, open, streams;
 };
 
-// Jobs whose last line is older than SL_STORE_FRESH_S are left out.
-void sl_prometheus_write(const struct sl_store *store, uint64_t now_ns,
+// Jobs whose last line is older than SL_JOB_STATS_FRESH_S are left out.
+void sl_prometheus_write(const struct sl_job_stats *store, uint64_t now_ns,
                          const struct sl_prometheus_server *server, struct sl_text *out);
 
 #endif

@@ -25,14 +25,14 @@ static const char json_type[] = "application/json";
 static const struct {
     const char *name;
     enum sl_http_target target;
-    enum sl_question_kind action;
+    enum sl_control_call_kind action;
 } below_job[] = {
     {"/stats", SL_TARGET_STATS, 0},
     {"/history", SL_TARGET_HISTORY, 0},
-    {"/scale", SL_TARGET_ACTION, SL_QUESTION_SCALE},
-    {"/pause", SL_TARGET_ACTION, SL_QUESTION_PAUSE},
-    {"/resume", SL_TARGET_ACTION, SL_QUESTION_RESUME},
-    {"/stop", SL_TARGET_ACTION, SL_QUESTION_STOP},
+    {"/scale", SL_TARGET_ACTION, SL_CONTROL_CALL_SCALE},
+    {"/pause", SL_TARGET_ACTION, SL_CONTROL_CALL_PAUSE},
+    {"/resume", SL_TARGET_ACTION, SL_CONTROL_CALL_RESUME},
+    {"/stop", SL_TARGET_ACTION, SL_CONTROL_CALL_STOP},
 };
 
 // "ID" or "ID/what".
@@ -186,7 +186,7 @@ static void wake_request(struct sl_watch_waiter *waiter)
     MHD_resume_connection(r->connection);
 }
 
-static enum MHD_Result ask(struct sl_http_request *r, struct sl_question *q)
+static enum MHD_Result ask(struct sl_http_request *r, struct sl_control_call *q)
 {
     struct sl_http *http = r->http;
     if (http->watch.daemon) // a job's own broker has but one job, however it is called
@@ -256,7 +256,7 @@ static bool is_only_job(struct sl_http_request *r)
 {
     struct sl_watch *w = &r->http->watch;
     pthread_mutex_lock(&w->lock);
-    bool known = w->daemon || w->store.n_jobs == 0 || sl_store_find(&w->store, r->job);
+    bool known = w->daemon || w->store.n_jobs == 0 || sl_job_stats_find(&w->store, r->job);
     pthread_mutex_unlock(&w->lock);
     return known || strcmp(r->job, "0") == 0;
 }
@@ -265,15 +265,15 @@ static bool is_only_job(struct sl_http_request *r)
 // before its first statistics are heard: its history is empty then, and statistics it has none.
 static enum MHD_Result serve_known(struct sl_http_request *r)
 {
-    struct sl_question q = {.kind = SL_QUESTION_DESCRIBE};
+    struct sl_control_call q = {.kind = SL_CONTROL_CALL_DESCRIBE};
     struct sl_watch *w = &r->http->watch;
     struct sl_text text = {0};
     pthread_mutex_lock(&w->lock);
-    const struct sl_store_job *job = sl_store_find(&w->store, r->job);
+    const struct sl_job_stats_job *job = sl_job_stats_find(&w->store, r->job);
     if (job && r->target == SL_TARGET_STATS)
         sl_text_puts(&text, job->line);
     else if (job)
-        sl_store_write_history(job, &text);
+        sl_job_stats_write_history(job, &text);
     pthread_mutex_unlock(&w->lock);
     if (!job && r->target == SL_TARGET_HISTORY && is_only_job(r)) {
         if (!r->asked)
@@ -282,8 +282,8 @@ static enum MHD_Result serve_known(struct sl_http_request *r)
             return answer_failure(r);
         cJSON *describe = cJSON_Parse(r->waiter.reply.json ? r->waiter.reply.json : "");
         const char *name = sl_json_string(describe, "job");
-        sl_store_write_history(&(struct sl_store_job){.name = (char *)(*name ? name : r->job)},
-                               &text);
+        sl_job_stats_write_history(
+            &(struct sl_job_stats_job){.name = (char *)(*name ? name : r->job)}, &text);
         cJSON_Delete(describe);
     } else if (!job)
         return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
@@ -339,9 +339,9 @@ static void put_only_job(struct sl_text *t, const cJSON *describe)
 
 static enum MHD_Result serve_list(struct sl_http_request *r)
 {
-    struct sl_question q = {0};
+    struct sl_control_call q = {0};
     struct sl_text text = {0};
-    q.kind = r->http->watch.daemon ? SL_QUESTION_LIST : SL_QUESTION_DESCRIBE;
+    q.kind = r->http->watch.daemon ? SL_CONTROL_CALL_LIST : SL_CONTROL_CALL_DESCRIBE;
     if (!r->asked)
         return ask(r, &q);
     if (r->waiter.reply.code != SL_OK)
@@ -357,7 +357,7 @@ static enum MHD_Result serve_list(struct sl_http_request *r)
 
 static enum MHD_Result serve_job(struct sl_http_request *r)
 {
-    struct sl_question q = {.kind = SL_QUESTION_DESCRIBE};
+    struct sl_control_call q = {.kind = SL_CONTROL_CALL_DESCRIBE};
     if (!r->asked)
         return ask(r, &q);
     if (r->waiter.reply.code != SL_OK)
@@ -371,18 +371,18 @@ static enum MHD_Result serve_job(struct sl_http_request *r)
 static enum MHD_Result serve_action(struct sl_http_request *r)
 {
     const struct sl_reply *reply = &r->waiter.reply;
-    struct sl_question q = {.kind = r->action};
+    struct sl_control_call q = {.kind = r->action};
     struct sl_text text = {0};
     char why[256];
     if (!r->asked) {
-        if (!sl_question_read_body(r->body, r->n_body, &q, why, sizeof why))
+        if (!sl_control_call_read_body(r->body, r->n_body, &q, why, sizeof why))
             return sl_http_answer_error(r, MHD_HTTP_BAD_REQUEST, "%s", why);
         return ask(r, &q);
     }
     if (reply->code != SL_OK && reply->code != SL_EFAILED && reply->code != SL_EINVAL &&
         !reply->json)
         return answer_failure(r);
-    if (r->action == SL_QUESTION_SCALE && reply->json) {
+    if (r->action == SL_CONTROL_CALL_SCALE && reply->json) {
         sl_text_puts(&text, reply->json);
     } else {
         sl_text_printf(&text, "{\"ok\":%s,\"message\":", reply->code == SL_OK ? "true" : "false");

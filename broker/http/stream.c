@@ -100,7 +100,7 @@ static void put_event(struct sl_text *t, const char *kind, const char *json)
 static void greet(struct sl_http_stream *s)
 {
     const struct sl_http *http = s->http;
-    const struct sl_store *store = &http->watch.store;
+    const struct sl_job_stats *store = &http->watch.store;
     struct sl_text hello = {0};
     sl_text_printf(&hello, "{\"version\":\"%s\",\"daemon\":%s,\"steered\":%s}", SL_VERSION,
                    http->watch.daemon ? "true" : "false", http->has_token ? "true" : "false");
@@ -125,7 +125,7 @@ static struct sl_http_stream *add_stream(struct sl_http_request *r, const char *
     s->connection = r->connection;
     s->foreign = r->foreign;
     pthread_mutex_lock(&w->lock);
-    const struct sl_store_job *known = job ? sl_store_find(&w->store, job) : NULL;
+    const struct sl_job_stats_job *known = job ? sl_job_stats_find(&w->store, job) : NULL;
     sl_feed_join(&w->feed, known ? known->key : job ? job : "", &s->place);
     greet(s);
     s->next = http->streams;

@@ -23,24 +23,24 @@ enum {
 // A question's place. `waiters` is guarded by the lock; a place without waiters is free, and only
 // the watch thread frees one.
 struct sl_watch_place {
-    struct sl_question question;
+    struct sl_control_call question;
     struct sl_watch_waiter *waiters;
     bool running;              // its question is on its way
     struct sl_request request; // of the watch thread alone
 };
 
 struct sl_watch_kept {
-    struct sl_question question;
+    struct sl_control_call question;
     struct sl_reply reply;
     uint64_t at_ns; // 0: free
 };
 
-static bool changes_nothing(const struct sl_question *q)
+static bool changes_nothing(const struct sl_control_call *q)
 {
-    return q->kind == SL_QUESTION_LIST || q->kind == SL_QUESTION_DESCRIBE;
+    return q->kind == SL_CONTROL_CALL_LIST || q->kind == SL_CONTROL_CALL_DESCRIBE;
 }
 
-static bool same_question(const struct sl_question *a, const struct sl_question *b)
+static bool same_question(const struct sl_control_call *a, const struct sl_control_call *b)
 {
     return a->kind == b->kind && strcmp(a->job, b->job) == 0;
 }
@@ -66,7 +66,8 @@ static void wake_all(struct sl_watch_waiter *list, const struct sl_reply *reply)
 
 // --- asking --------------------------------------------------------------------------------------
 
-static const struct sl_watch_kept *find_kept(const struct sl_watch *w, const struct sl_question *q)
+static const struct sl_watch_kept *find_kept(const struct sl_watch *w,
+                                             const struct sl_control_call *q)
 {
     uint64_t now = sl_now_ns();
     for (int i = 0; i < SL_WATCH_KEPT; i++) {
@@ -84,7 +85,7 @@ static void forget_kept(struct sl_watch *w)
         w->kept[i].at_ns = 0;
 }
 
-static void keep(struct sl_watch *w, const struct sl_question *q, const struct sl_reply *reply)
+static void keep(struct sl_watch *w, const struct sl_control_call *q, const struct sl_reply *reply)
 {
     struct sl_watch_kept *oldest = &w->kept[0];
     for (int i = 1; i < SL_WATCH_KEPT; i++)
@@ -98,7 +99,7 @@ static void keep(struct sl_watch *w, const struct sl_question *q, const struct s
 // The place where this question is asked, a free one when it is new; NULL when all are taken.
 // A place's question is written only here and only while the place is free: the thread that asks
 // the broker reads it without the lock.
-static struct sl_watch_place *find_place(struct sl_watch *w, const struct sl_question *q)
+static struct sl_watch_place *find_place(struct sl_watch *w, const struct sl_control_call *q)
 {
     struct sl_watch_place *free_place = NULL;
     for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
@@ -113,7 +114,7 @@ static struct sl_watch_place *find_place(struct sl_watch *w, const struct sl_que
     return free_place;
 }
 
-void sl_watch_ask(struct sl_watch *w, const struct sl_question *question,
+void sl_watch_ask(struct sl_watch *w, const struct sl_control_call *question,
                   struct sl_watch_waiter *waiter)
 {
     const struct sl_watch_kept *kept;
@@ -159,7 +160,7 @@ static void push_wrapped(struct sl_watch *w, const char *key, const char *kind, 
     sl_text_fini(&text);
 }
 
-static void tell_progress(struct sl_watch *w, const struct sl_question *q, const char *progress)
+static void tell_progress(struct sl_watch *w, const struct sl_control_call *q, const char *progress)
 {
     struct sl_text text = {0};
     sl_text_json_string(&text, progress);
@@ -199,15 +200,15 @@ static void see_to_place(struct sl_watch *w, struct sl_watch_place *p, bool fres
 {
     struct sl_reply reply = {0};
     if (fresh) {
-        p->request = sl_request_begin(sl_question_patience_ms(&p->question));
-        int rc = sl_question_send(&p->question, p->request.id, w->bus);
+        p->request = sl_request_begin(sl_control_call_patience_ms(&p->question));
+        int rc = sl_control_call_send(&p->question, p->request.id, w->bus);
         if (rc == SL_OK)
             return;
         refuse(rc, &reply);
     } else if (sl_request_left_ms(&p->request) > 0) {
         return;
     } else {
-        sl_question_give_up(&p->question, &reply);
+        sl_control_call_give_up(&p->question, &reply);
     }
     answer(w, p, &reply);
 }
@@ -241,7 +242,7 @@ static void take_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
     }
     if (sl_request_take(&w->listing, m, &reply)) {
         pthread_mutex_lock(&w->lock);
-        sl_store_take_list(&w->store, reply.json ? reply.json : "");
+        sl_job_stats_take_list(&w->store, reply.json ? reply.json : "");
         w->hooks.on_feed(w->hooks.ctx);
         pthread_mutex_unlock(&w->lock);
         sl_reply_fini(&reply);
@@ -264,12 +265,13 @@ static int subscribe(struct sl_watch *w)
 static void ask_list(struct sl_watch *w)
 {
     w->listing = sl_request_begin(0);
-    sl_question_send(&(struct sl_question){.kind = SL_QUESTION_LIST}, w->listing.id, w->bus);
+    sl_control_call_send(&(struct sl_control_call){.kind = SL_CONTROL_CALL_LIST}, w->listing.id,
+                         w->bus);
 }
 
 static void take_stats(struct sl_watch *w, const char *key, const char *json)
 {
-    struct sl_store_job *job = sl_store_take(&w->store, key, json, sl_now_ns());
+    struct sl_job_stats_job *job = sl_job_stats_take(&w->store, key, json, sl_now_ns());
     if (job)
         sl_feed_push(&w->feed, job->key, "stats", json);
 }
@@ -282,11 +284,11 @@ static const char *state_of_exit(int status)
 static void take_finished(struct sl_watch *w, const char *key, const Sl__Control__Finished *m)
 {
     struct sl_text text = {0};
-    const struct sl_store_job *job = w->daemon ? NULL : sl_store_find(&w->store, key);
-    sl_store_end(&w->store, key);
+    const struct sl_job_stats_job *job = w->daemon ? NULL : sl_job_stats_find(&w->store, key);
+    sl_job_stats_end(&w->store, key);
     w->finished = true;
     if (job) // nobody else tells: a daemon has JobState for it
-        sl_store_set_state(&w->store, job->key, job->name, state_of_exit(m->exit_status));
+        sl_job_stats_set_state(&w->store, job->key, job->name, state_of_exit(m->exit_status));
     forget_kept(w);
     sl_text_printf(&text, "{\"exit_status\":%d,\"message\":", (int)m->exit_status);
     sl_text_json_string(&text, m->message);
@@ -312,7 +314,7 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
         break;
     case SL__CONTROL__ENVELOPE__BODY_JOB_STATE:
         forget_kept(w);
-        sl_store_take_entry(&w->store, m->job_state->json);
+        sl_job_stats_take_entry(&w->store, m->job_state->json);
         sl_feed_push(&w->feed, "", "state", m->job_state->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED: take_finished(w, key, m->finished); break;
@@ -461,7 +463,7 @@ void sl_watch_stop(struct sl_watch *w)
         struct sl_watch_waiter *waiters = p->waiters;
         p->waiters = NULL;
         pthread_mutex_unlock(&w->lock);
-        wake_all(waiters, p->question.kind == SL_QUESTION_STOP ? &stopped : &ended);
+        wake_all(waiters, p->question.kind == SL_CONTROL_CALL_STOP ? &stopped : &ended);
     }
 }
 
@@ -472,7 +474,7 @@ void sl_watch_fini(struct sl_watch *w)
     sl_bus_close(w->bus, LINGER_MS);
     close(w->wake_fd);
     sl_feed_fini(&w->feed);
-    sl_store_fini(&w->store);
+    sl_job_stats_fini(&w->store);
     for (int i = 0; w->kept && i < SL_WATCH_KEPT; i++)
         sl_reply_fini(&w->kept[i].reply);
     free(w->kept);

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 #include "broker/http/feed.h"
-#include "broker/http/question.h"
-#include "broker/http/store.h"
+#include "broker/http/control_call.h"
+#include "broker/http/job_stats.h"
 
 enum {
     SL_WATCH_TICK_MS = 200,
@@ -46,7 +46,7 @@ struct sl_watch_hooks {
 struct sl_watch {
     // Guards store, feed, stopping, over, kept, and who waits for which answer.
     pthread_mutex_t lock;
-    struct sl_store store;
+    struct sl_job_stats store;
     struct sl_feed feed;
     bool stopping; // no more questions
     bool over;     // nothing more is heard: streams end once they have read all of the feed
@@ -79,7 +79,7 @@ void sl_watch_fini(struct sl_watch *w); // stopped, or a zeroed struct
  * held. A question that changes nothing shares the answer of one that is under way, or was
  * answered SL_WATCH_KEEP_MS ago.
  */
-void sl_watch_ask(struct sl_watch *w, const struct sl_question *question,
+void sl_watch_ask(struct sl_watch *w, const struct sl_control_call *question,
                   struct sl_watch_waiter *waiter);
 
 #endif

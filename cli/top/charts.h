@@ -6,8 +6,8 @@
  * values, as many as still fill it; groups begin at fixed values, so that a curve moves and does
  * not flicker.
  */
-#ifndef SL_BROKER_TOP_CHARTS_H
-#define SL_BROKER_TOP_CHARTS_H
+#ifndef SL_CLI_TOP_CHARTS_H
+#define SL_CLI_TOP_CHARTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,8 +13,8 @@
  * Memory is bounded: SL_TOP_HISTORY samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the oldest
  * go.
  */
-#ifndef SL_BROKER_TOP_MODEL_H
-#define SL_BROKER_TOP_MODEL_H
+#ifndef SL_CLI_TOP_MODEL_H
+#define SL_CLI_TOP_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

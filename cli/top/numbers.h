@@ -3,8 +3,8 @@
  *
  * What is not known (NaN) is "-". Each writes into buf (SL_NUMBER_BYTES) and returns it.
  */
-#ifndef SL_BROKER_TOP_NUMBERS_H
-#define SL_BROKER_TOP_NUMBERS_H
+#ifndef SL_CLI_TOP_NUMBERS_H
+#define SL_CLI_TOP_NUMBERS_H
 
 enum { SL_NUMBER_BYTES = 32 };
 

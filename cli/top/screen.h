@@ -12,8 +12,8 @@
  * Text is UTF-8 that may come from anywhere: what is malformed or not printable becomes '?' (a
  * combining mark is left out), and on a screen without UTF-8 so does all that is not ASCII.
  */
-#ifndef SL_BROKER_TOP_SCREEN_H
-#define SL_BROKER_TOP_SCREEN_H
+#ifndef SL_CLI_TOP_SCREEN_H
+#define SL_CLI_TOP_SCREEN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * A line comes from another process, perhaps of another version: what is missing, null or of the
  * wrong type is NaN or "", and what is not known here is left alone.
  */
-#ifndef SL_BROKER_TOP_STATS_H
-#define SL_BROKER_TOP_STATS_H
+#ifndef SL_CLI_TOP_STATS_H
+#define SL_CLI_TOP_STATS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * There is one terminal a process. Whoever opens it closes it on every way out; a process that is
  * about to end by a signal has to get there first (sl_interrupt_catch()).
  */
-#ifndef SL_BROKER_TOP_TERMINAL_H
-#define SL_BROKER_TOP_TERMINAL_H
+#ifndef SL_CLI_TOP_TERMINAL_H
+#define SL_CLI_TOP_TERMINAL_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /*
  * view.h - draws a model on a screen of any size.
  */
-#ifndef SL_BROKER_TOP_VIEW_H
-#define SL_BROKER_TOP_VIEW_H
+#ifndef SL_CLI_TOP_VIEW_H
+#define SL_CLI_TOP_VIEW_H
 
 #include "cli/top/model.h"
 #include "cli/top/screen.h"

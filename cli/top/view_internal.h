@@ -1,6 +1,6 @@
 // view_internal.h - the parts of the view, each drawn into an area of its own.
-#ifndef SL_BROKER_TOP_VIEW_INTERNAL_H
-#define SL_BROKER_TOP_VIEW_INTERNAL_H
+#ifndef SL_CLI_TOP_VIEW_INTERNAL_H
+#define SL_CLI_TOP_VIEW_INTERNAL_H
 
 #include "cli/top/model.h"
 #include "cli/top/screen.h"

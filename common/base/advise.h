@@ -1,6 +1,6 @@
 // advise.h - how mapped memory is going to be read, so that the system reads files ahead, or not.
-#ifndef SL_COMMON_BASE_ADVISE_H
-#define SL_COMMON_BASE_ADVISE_H
+#ifndef SL_BASE_ADVISE_H
+#define SL_BASE_ADVISE_H
 
 #include <stdint.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // bits.h - small integer helpers shared by C and CUDA sources.
-#ifndef SL_COMMON_BASE_BITS_H
-#define SL_COMMON_BASE_BITS_H
+#ifndef SL_BASE_BITS_H
+#define SL_BASE_BITS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  * without a cgroup namespace the path is the host's and need not exist below the mount: levels that
  * cannot be read are passed over by whoever reads them.
  */
-#ifndef SL_COMMON_BASE_CGROUP_H
-#define SL_COMMON_BASE_CGROUP_H
+#ifndef SL_BASE_CGROUP_H
+#define SL_BASE_CGROUP_H
 
 #include <stdbool.h>
 #include <stdint.h>

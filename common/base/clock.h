@@ -1,6 +1,6 @@
 // clock.h - time in nanoseconds, and a clock that a test holds in its hand.
-#ifndef SL_COMMON_BASE_CLOCK_H
-#define SL_COMMON_BASE_CLOCK_H
+#ifndef SL_BASE_CLOCK_H
+#define SL_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -3,8 +3,8 @@
  *
  * For who is about to use a library that ends the process when it gets none (libzmq does).
  */
-#ifndef SL_COMMON_BASE_DESCRIPTORS_H
-#define SL_COMMON_BASE_DESCRIPTORS_H
+#ifndef SL_BASE_DESCRIPTORS_H
+#define SL_BASE_DESCRIPTORS_H
 
 #include <stdbool.h>
 

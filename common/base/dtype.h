@@ -1,6 +1,6 @@
 // dtype.h - element types of arrays in files and in kernels. Seen by CUDA sources.
-#ifndef SL_COMMON_BASE_DTYPE_H
-#define SL_COMMON_BASE_DTYPE_H
+#ifndef SL_BASE_DTYPE_H
+#define SL_BASE_DTYPE_H
 
 #include <stddef.h>
 

@@ -6,8 +6,8 @@
  * what was found, what was wanted and what to do about it. Libraries never print and never exit:
  * main() prints sl_error_message() once.
  */
-#ifndef SL_COMMON_BASE_ERROR_H
-#define SL_COMMON_BASE_ERROR_H
+#ifndef SL_BASE_ERROR_H
+#define SL_BASE_ERROR_H
 
 #ifdef __cplusplus
 extern "C" {

@@ -8,8 +8,8 @@
  * (sl_failpoint_bind), so a replacement worker does not fall over the same entry again.
  * `sluice doctor --failpoints` lists the names.
  */
-#ifndef SL_COMMON_BASE_FAILPOINT_H
-#define SL_COMMON_BASE_FAILPOINT_H
+#ifndef SL_BASE_FAILPOINT_H
+#define SL_BASE_FAILPOINT_H
 
 #include <stdatomic.h>
 #include <stdint.h>

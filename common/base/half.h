@@ -3,8 +3,8 @@
  *
  * For readers and writers of files; a kernel converts with the processor's own instructions.
  */
-#ifndef SL_COMMON_BASE_HALF_H
-#define SL_COMMON_BASE_HALF_H
+#ifndef SL_BASE_HALF_H
+#define SL_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>

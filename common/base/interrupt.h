@@ -1,8 +1,8 @@
 /*
  * interrupt.h - Ctrl-C in the middle of something long.
  */
-#ifndef SL_COMMON_BASE_INTERRUPT_H
-#define SL_COMMON_BASE_INTERRUPT_H
+#ifndef SL_BASE_INTERRUPT_H
+#define SL_BASE_INTERRUPT_H
 
 #include <stdbool.h>
 

@@ -6,8 +6,8 @@
  * SLUICE_ISA=avx2 in the environment of a run. It is the only switch: whoever chooses between
  * bodies of a function, or lets a library choose, asks here.
  */
-#ifndef SL_COMMON_BASE_ISA_H
-#define SL_COMMON_BASE_ISA_H
+#ifndef SL_BASE_ISA_H
+#define SL_BASE_ISA_H
 
 #ifdef __cplusplus
 extern "C" {

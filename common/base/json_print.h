@@ -6,8 +6,8 @@
  * is compared, hashed or gone on from after it was written cannot stand that, so nobody else prints
  * trees (scripts/lint tables).
  */
-#ifndef SL_COMMON_BASE_JSON_PRINT_H
-#define SL_COMMON_BASE_JSON_PRINT_H
+#ifndef SL_BASE_JSON_PRINT_H
+#define SL_BASE_JSON_PRINT_H
 
 #include <cjson/cJSON.h>
 #include <stdint.h>

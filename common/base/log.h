@@ -8,8 +8,8 @@
  *     <4>broker: text                    to systemd's journal, which adds the time and takes the
  *                                        number for the line's priority
  */
-#ifndef SL_COMMON_BASE_LOG_H
-#define SL_COMMON_BASE_LOG_H
+#ifndef SL_BASE_LOG_H
+#define SL_BASE_LOG_H
 
 #include <stdbool.h>
 

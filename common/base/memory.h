@@ -1,6 +1,6 @@
 // memory.h - how much memory this process may still take before something gives way.
-#ifndef SL_COMMON_BASE_MEMORY_H
-#define SL_COMMON_BASE_MEMORY_H
+#ifndef SL_BASE_MEMORY_H
+#define SL_BASE_MEMORY_H
 
 #include <stdint.h>
 

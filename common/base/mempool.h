@@ -4,8 +4,8 @@
  * A pool grows to the largest batch it has met and then allocates nothing: sl_mempool_reset()
  * keeps the memory. Not thread-safe; one pool a thread. Blocks are aligned to 64 bytes.
  */
-#ifndef SL_COMMON_BASE_MEMPOOL_H
-#define SL_COMMON_BASE_MEMPOOL_H
+#ifndef SL_BASE_MEMPOOL_H
+#define SL_BASE_MEMPOOL_H
 
 #include <stddef.h>
 #include <stdint.h>

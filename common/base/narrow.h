@@ -1,6 +1,6 @@
 // narrow.h - numbers of other programs as float32.
-#ifndef SL_COMMON_BASE_NARROW_H
-#define SL_COMMON_BASE_NARROW_H
+#ifndef SL_BASE_NARROW_H
+#define SL_BASE_NARROW_H
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
  * open_file.h - a file that somebody names, opened for reading, and read.
  */
-#ifndef SL_COMMON_BASE_OPEN_FILE_H
-#define SL_COMMON_BASE_OPEN_FILE_H
+#ifndef SL_BASE_OPEN_FILE_H
+#define SL_BASE_OPEN_FILE_H
 
 #include <stddef.h>
 #include <sys/stat.h>

@@ -30,8 +30,8 @@
  *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */
-#ifndef SL_COMMON_BASE_PHILOX_H
-#define SL_COMMON_BASE_PHILOX_H
+#ifndef SL_BASE_PHILOX_H
+#define SL_BASE_PHILOX_H
 
 #include <stdint.h>
 

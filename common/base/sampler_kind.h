@@ -8,8 +8,8 @@
  *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */
-#ifndef SL_COMMON_BASE_SAMPLER_KIND_H
-#define SL_COMMON_BASE_SAMPLER_KIND_H
+#ifndef SL_BASE_SAMPLER_KIND_H
+#define SL_BASE_SAMPLER_KIND_H
 
 #ifdef __cplusplus
 extern "C" {

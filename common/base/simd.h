@@ -14,8 +14,8 @@
  * is inlined always, and for the baseline otherwise. In the body `simd` is the instruction set that
  * it is being compiled for, a constant, for the few instructions that the vectoriser does not find.
  */
-#ifndef SL_COMMON_BASE_SIMD_H
-#define SL_COMMON_BASE_SIMD_H
+#ifndef SL_BASE_SIMD_H
+#define SL_BASE_SIMD_H
 
 #include "common/base/isa.h"
 

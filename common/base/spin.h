@@ -10,8 +10,8 @@
  *          if (!sl_spin(&spin))
  *              sleep a while, longer with time
  */
-#ifndef SL_COMMON_BASE_SPIN_H
-#define SL_COMMON_BASE_SPIN_H
+#ifndef SL_BASE_SPIN_H
+#define SL_BASE_SPIN_H
 
 #include <sched.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
  * threads.h - the same work on several threads, with one result.
  */
-#ifndef SL_COMMON_BASE_THREADS_H
-#define SL_COMMON_BASE_THREADS_H
+#ifndef SL_BASE_THREADS_H
+#define SL_BASE_THREADS_H
 
 // Threads that this process may run at once (its CPU affinity), at least 1.
 int sl_threads_default(void);

@@ -1,8 +1,8 @@
 /*
  * utf8.h - text that may come from anywhere.
  */
-#ifndef SL_COMMON_BASE_UTF8_H
-#define SL_COMMON_BASE_UTF8_H
+#ifndef SL_BASE_UTF8_H
+#define SL_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

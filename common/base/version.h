@@ -1,6 +1,6 @@
 // version.h - what this build calls itself.
-#ifndef SL_COMMON_BASE_VERSION_H
-#define SL_COMMON_BASE_VERSION_H
+#ifndef SL_BASE_VERSION_H
+#define SL_BASE_VERSION_H
 
 #define SL_VERSION "0.2.0"
 

@@ -5,8 +5,8 @@
  * commit does fsync, rename and fsync of the directory, so after a crash at any instant the target
  * is the old file or the new one, never a mixture.
  */
-#ifndef SL_COMMON_DATA_ATOMIC_FILE_H
-#define SL_COMMON_DATA_ATOMIC_FILE_H
+#ifndef SL_DATA_ATOMIC_FILE_H
+#define SL_DATA_ATOMIC_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,14 +4,14 @@
  * A policy is a metric: it gives every vertex a hotness, and a cache holds the hottest (hotness.h).
  * One policy is one row of SL_CACHE_KINDS, and its metric a function of cache_kind.c. From the row
  * follow the word in the job file, its description and which keys go with it (config/keys.c), when
- * and from what vertices are ranked (broker/ranking.h), what the arena keeps, and what reports say.
- * No other file names a policy, tests apart (scripts/lint tables).
+ * and from what vertices are ranked (broker/epochs/ranking.h), what the arena keeps, and what
+ * reports say. No other file names a policy, tests apart (scripts/lint tables).
  *
  * A metric is either known of the data set, and then the first epoch is cached already; or it is
  * the visits of epochs that have been sampled, which samplers count.
  */
-#ifndef SL_COMMON_DATA_CACHE_KIND_H
-#define SL_COMMON_DATA_CACHE_KIND_H
+#ifndef SL_DATA_CACHE_KIND_H
+#define SL_DATA_CACHE_KIND_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

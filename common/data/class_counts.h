@@ -4,8 +4,8 @@
  * What goes by it: class weights, by which metric a job is judged, and what can be had without
  * learning anything.
  */
-#ifndef SL_COMMON_DATA_CLASS_COUNTS_H
-#define SL_COMMON_DATA_CLASS_COUNTS_H
+#ifndef SL_DATA_CLASS_COUNTS_H
+#define SL_DATA_CLASS_COUNTS_H
 
 #include <stdint.h>
 

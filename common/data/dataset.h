@@ -8,8 +8,8 @@
  * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, the index
  * lists and a 64-bit vertex map are converted into private memory.
  */
-#ifndef SL_COMMON_DATA_DATASET_H
-#define SL_COMMON_DATA_DATASET_H
+#ifndef SL_DATA_DATASET_H
+#define SL_DATA_DATASET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * error which file of an open data set it was, in a line that begins with `who`, and then dies of
  * the signal as it would have.
  */
-#ifndef SL_COMMON_DATA_DATASET_FAULT_H
-#define SL_COMMON_DATA_DATASET_FAULT_H
+#ifndef SL_DATA_DATASET_FAULT_H
+#define SL_DATA_DATASET_FAULT_H
 
 void sl_dataset_name_faults(const char *who); // borrowed for good
 

@@ -1,7 +1,7 @@
 // dataset_files.h - the files of a data set that is being opened: mappings, and copies where those
 // do not serve as they are.
-#ifndef SL_COMMON_DATA_DATASET_FILES_H
-#define SL_COMMON_DATA_DATASET_FILES_H
+#ifndef SL_DATA_DATASET_FILES_H
+#define SL_DATA_DATASET_FILES_H
 
 #include <stddef.h>
 #include <stdint.h>

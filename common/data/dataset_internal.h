@@ -1,6 +1,6 @@
 // dataset_internal.h - the steps of opening a data set: metadata, labels, validation, record.
-#ifndef SL_COMMON_DATA_DATASET_INTERNAL_H
-#define SL_COMMON_DATA_DATASET_INTERNAL_H
+#ifndef SL_DATA_DATASET_INTERNAL_H
+#define SL_DATA_DATASET_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

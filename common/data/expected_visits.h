@@ -7,8 +7,8 @@
  * hop. A closed form: a vertex that several neighbours in one batch lead to counts as often as
  * there are of them, where a batch gathers it once.
  */
-#ifndef SL_COMMON_DATA_EXPECTED_VISITS_H
-#define SL_COMMON_DATA_EXPECTED_VISITS_H
+#ifndef SL_DATA_EXPECTED_VISITS_H
+#define SL_DATA_EXPECTED_VISITS_H
 
 #include <stdint.h>
 

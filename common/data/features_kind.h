@@ -6,8 +6,8 @@
  * file names a kind, tests apart (scripts/lint tables). Whatever the kind, a batch gets the same
  * bytes.
  */
-#ifndef SL_COMMON_DATA_FEATURES_KIND_H
-#define SL_COMMON_DATA_FEATURES_KIND_H
+#ifndef SL_DATA_FEATURES_KIND_H
+#define SL_DATA_FEATURES_KIND_H
 
 #include <stdbool.h>
 #include <stdint.h>

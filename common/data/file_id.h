@@ -12,8 +12,8 @@
  *                back (touch -d) is not found out. Where a difference costs no more than another
  *                look at the contents (dataset_record.c) it counts.
  */
-#ifndef SL_COMMON_DATA_FILE_ID_H
-#define SL_COMMON_DATA_FILE_ID_H
+#ifndef SL_DATA_FILE_ID_H
+#define SL_DATA_FILE_ID_H
 
 #include <stdint.h>
 #include <sys/stat.h>

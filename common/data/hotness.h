@@ -12,8 +12,8 @@
  * counts are, else two and 4 bytes of scratch memory a vertex), O(E) reads for degrees. Meant for a
  * background thread, once a job.
  */
-#ifndef SL_COMMON_DATA_HOTNESS_H
-#define SL_COMMON_DATA_HOTNESS_H
+#ifndef SL_DATA_HOTNESS_H
+#define SL_DATA_HOTNESS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,12 +1,13 @@
 /*
  * measure_kind.h - the metrics of an evaluation: what they are called, and of which tasks they are.
  *
- * One metric is one row of SL_MEASURES; broker/metrics.c computes it and sets its value where the
- * task has it. From the row follow the words of evaluate.metric, whether a data set has the metric,
- * which way is better, and what reports, summaries, TensorBoard and `sluice predict` call it.
+ * One metric is one row of SL_MEASURES; broker/epochs/metrics.c computes it and sets its value
+ * where the task has it. From the row follow the words of evaluate.metric, whether a data set has
+ * the metric, which way is better, and what reports, summaries, TensorBoard and `sluice predict`
+ * call it.
  */
-#ifndef SL_COMMON_DATA_MEASURE_KIND_H
-#define SL_COMMON_DATA_MEASURE_KIND_H
+#ifndef SL_DATA_MEASURE_KIND_H
+#define SL_DATA_MEASURE_KIND_H
 
 #include <stdbool.h>
 #include <stddef.h>

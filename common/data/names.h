@@ -8,8 +8,8 @@
  * WHAT is "vertex" or "class". A name is any bytes but a newline. Those of vertices go by the ids
  * that the data set had before any reordering, which are the ones that its user knows.
  */
-#ifndef SL_COMMON_DATA_NAMES_H
-#define SL_COMMON_DATA_NAMES_H
+#ifndef SL_DATA_NAMES_H
+#define SL_DATA_NAMES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  * Writing goes to a temporary file beside the target; sl_npy_writer_commit() makes it durable and
  * renames it, sl_npy_writer_abort() removes it. The data starts at a multiple of 64 bytes.
  */
-#ifndef SL_COMMON_DATA_NPY_H
-#define SL_COMMON_DATA_NPY_H
+#ifndef SL_DATA_NPY_H
+#define SL_DATA_NPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // npy_internal.h - what the parts of npy.h share.
-#ifndef SL_COMMON_DATA_NPY_INTERNAL_H
-#define SL_COMMON_DATA_NPY_INTERNAL_H
+#ifndef SL_DATA_NPY_INTERNAL_H
+#define SL_DATA_NPY_INTERNAL_H
 
 #include "common/base/dtype.h"
 

@@ -5,11 +5,11 @@
  * mini-batches: a function of data set, seed, batch size and epoch alone, whoever computes it.
  * One kind is one row of SL_ORDER_KINDS and its functions in order_kind.c. From the row follow the
  * word in the job file, its description and which keys go with it (config/keys.c), what is found
- * before the first epoch (broker/phases.c) and what the report says. No other file names a kind,
- * tests apart (scripts/lint tables).
+ * before the first epoch (broker/epochs/phases.c) and what the report says. No other file names a
+ * kind, tests apart (scripts/lint tables).
  */
-#ifndef SL_COMMON_DATA_ORDER_KIND_H
-#define SL_COMMON_DATA_ORDER_KIND_H
+#ifndef SL_DATA_ORDER_KIND_H
+#define SL_DATA_ORDER_KIND_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * Lists in ascending order, the usual case, are merged, and take no memory; of others one is marked
  * in a bit for each vertex, of which only the pages that marks fall into become memory.
  */
-#ifndef SL_COMMON_DATA_OVERLAP_H
-#define SL_COMMON_DATA_OVERLAP_H
+#ifndef SL_DATA_OVERLAP_H
+#define SL_DATA_OVERLAP_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * For work that is bound by memory and done once (validation and conversion when a data set is
  * opened), so threads are started for a pass and gone after it. Private to common/data.
  */
-#ifndef SL_COMMON_DATA_PARALLEL_H
-#define SL_COMMON_DATA_PARALLEL_H
+#ifndef SL_DATA_PARALLEL_H
+#define SL_DATA_PARALLEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

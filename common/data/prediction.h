@@ -12,8 +12,8 @@
  *                (float), which ROC-AUC ranks by, NaN for none
  *   others       the outputs (float)
  */
-#ifndef SL_COMMON_DATA_PREDICTION_H
-#define SL_COMMON_DATA_PREDICTION_H
+#ifndef SL_DATA_PREDICTION_H
+#define SL_DATA_PREDICTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

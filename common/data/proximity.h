@@ -7,8 +7,8 @@
  * and the seeds that a batch has of one piece are neighbours of those of the batch before. More
  * pieces make a batch more like one of a uniform shuffle, fewer make it share more of its samples.
  */
-#ifndef SL_COMMON_DATA_PROXIMITY_H
-#define SL_COMMON_DATA_PROXIMITY_H
+#ifndef SL_DATA_PROXIMITY_H
+#define SL_DATA_PROXIMITY_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

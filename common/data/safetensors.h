@@ -8,8 +8,8 @@
  *
  * Reading: safetensors_read.c.
  */
-#ifndef SL_COMMON_DATA_SAFETENSORS_H
-#define SL_COMMON_DATA_SAFETENSORS_H
+#ifndef SL_DATA_SAFETENSORS_H
+#define SL_DATA_SAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>

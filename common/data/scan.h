@@ -5,8 +5,8 @@
  * vectoriser takes, and only a block known to be bad is searched for the position. The answer is
  * the lowest bad position whatever the number of threads. Private to common/data.
  */
-#ifndef SL_COMMON_DATA_SCAN_H
-#define SL_COMMON_DATA_SCAN_H
+#ifndef SL_DATA_SCAN_H
+#define SL_DATA_SCAN_H
 
 #include <stdint.h>
 

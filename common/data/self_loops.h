@@ -6,8 +6,8 @@
  * finds out; for others a bit a vertex says where to look. Where no vertex has several of them,
  * which is nearly always, the bit is also the number; otherwise the vertex's list is searched.
  */
-#ifndef SL_COMMON_DATA_SELF_LOOPS_H
-#define SL_COMMON_DATA_SELF_LOOPS_H
+#ifndef SL_DATA_SELF_LOOPS_H
+#define SL_DATA_SELF_LOOPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * A Fisher-Yates shuffle of the data set's list whose draws come from Philox keyed by (seed, epoch,
  * index): a function of seed and epoch alone, whoever computes it and whatever was shuffled before.
  */
-#ifndef SL_COMMON_DATA_SHUFFLE_H
-#define SL_COMMON_DATA_SHUFFLE_H
+#ifndef SL_DATA_SHUFFLE_H
+#define SL_DATA_SHUFFLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

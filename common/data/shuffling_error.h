@@ -9,8 +9,8 @@
  * Classes count as themselves; of several labels that a vertex has, each; numbers by which
  * sixteenth of the training set their first one falls into.
  */
-#ifndef SL_COMMON_DATA_SHUFFLING_ERROR_H
-#define SL_COMMON_DATA_SHUFFLING_ERROR_H
+#ifndef SL_DATA_SHUFFLING_ERROR_H
+#define SL_DATA_SHUFFLING_ERROR_H
 
 #include <stdint.h>
 

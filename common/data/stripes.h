@@ -14,8 +14,8 @@
  * pages, so a row lies in one file, and units are mapped beside one another: ds->feat is one matrix
  * for whoever reads it through memory.
  */
-#ifndef SL_COMMON_DATA_STRIPES_H
-#define SL_COMMON_DATA_STRIPES_H
+#ifndef SL_DATA_STRIPES_H
+#define SL_DATA_STRIPES_H
 
 #include <stdint.h>
 

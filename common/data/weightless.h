@@ -5,8 +5,8 @@
  * evaluations and predictions leave it out of lists and degrees too. What the files hold stays as
  * it is; a data set without weights, or with positive ones alone, costs nothing.
  */
-#ifndef SL_COMMON_DATA_WEIGHTLESS_H
-#define SL_COMMON_DATA_WEIGHTLESS_H
+#ifndef SL_DATA_WEIGHTLESS_H
+#define SL_DATA_WEIGHTLESS_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  *
  * A core is what the operating system numbers as a CPU (taskset's and lstopo's P# numbers).
  */
-#ifndef SL_COMMON_DEVICE_CORES_H
-#define SL_COMMON_DEVICE_CORES_H
+#ifndef SL_DEVICE_CORES_H
+#define SL_DEVICE_CORES_H
 
 #include <stdbool.h>
 #include <stddef.h>

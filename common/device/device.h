@@ -31,8 +31,8 @@
  *
  * Seen by CUDA sources: keep it C11 and C++17.
  */
-#ifndef SL_COMMON_DEVICE_DEVICE_H
-#define SL_COMMON_DEVICE_DEVICE_H
+#ifndef SL_DEVICE_DEVICE_H
+#define SL_DEVICE_DEVICE_H
 
 #include <stdbool.h>
 #include <stddef.h>

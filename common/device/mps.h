@@ -6,8 +6,8 @@
  * looks for the control daemon's socket, `control` in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps,
  * and is served where somebody listens there. This looks at the same socket, without CUDA.
  */
-#ifndef SL_COMMON_DEVICE_MPS_H
-#define SL_COMMON_DEVICE_MPS_H
+#ifndef SL_DEVICE_MPS_H
+#define SL_DEVICE_MPS_H
 
 #include <stdbool.h>
 

@@ -11,8 +11,8 @@
  *
  * Seen by CUDA sources: keep it C11 and C++17.
  */
-#ifndef SL_COMMON_DEVICE_PLUGIN_H
-#define SL_COMMON_DEVICE_PLUGIN_H
+#ifndef SL_DEVICE_PLUGIN_H
+#define SL_DEVICE_PLUGIN_H
 
 #include <stdbool.h>
 #include <stdint.h>

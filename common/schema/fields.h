@@ -8,8 +8,8 @@
  * A path is a key, or keys of objects within objects with dots between them: "queue.bytes". Fields
  * of one object stand together.
  */
-#ifndef SL_COMMON_SCHEMA_FIELDS_H
-#define SL_COMMON_SCHEMA_FIELDS_H
+#ifndef SL_SCHEMA_FIELDS_H
+#define SL_SCHEMA_FIELDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // history.h - sluice.history/1: what of the live statistics is kept and drawn as curves.
-#ifndef SL_COMMON_SCHEMA_HISTORY_H
-#define SL_COMMON_SCHEMA_HISTORY_H
+#ifndef SL_SCHEMA_HISTORY_H
+#define SL_SCHEMA_HISTORY_H
 
 // X(name of the column, path in sluice.stats/1). The page's server keeps these columns, and the
 // page's scripts add to them from each line that comes after.

@@ -7,8 +7,8 @@
  *
  * The members are in the order of the report: new ones come last in their object.
  */
-#ifndef SL_COMMON_SCHEMA_REPORT_H
-#define SL_COMMON_SCHEMA_REPORT_H
+#ifndef SL_SCHEMA_REPORT_H
+#define SL_SCHEMA_REPORT_H
 
 #include "common/schema/fields.h"
 

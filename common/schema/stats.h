@@ -3,14 +3,14 @@
  *
  * A line X(object, type, member, output) is a member of a struct, a key of the JSON line (of the
  * same name, in that object) and, by its output, a family of Prometheus. So a new figure is a line
- * here and the place in broker/live_json.c that measures it. What the keys mean stands in
+ * here and the place in broker/telemetry/live_json.c that measures it. What the keys mean stands in
  * broker/README.md.
  *
  * The members are in the order of the line. A family's number is its place in /metrics: a new one
  * comes last.
  */
-#ifndef SL_COMMON_SCHEMA_STATS_H
-#define SL_COMMON_SCHEMA_STATS_H
+#ifndef SL_SCHEMA_STATS_H
+#define SL_SCHEMA_STATS_H
 
 #include "common/schema/fields.h"
 

@@ -1,6 +1,6 @@
 // reads.h - the two ways in which a reader's runs are read (row_reader.h).
-#ifndef SL_COMMON_STORAGE_READS_H
-#define SL_COMMON_STORAGE_READS_H
+#ifndef SL_STORAGE_READS_H
+#define SL_STORAGE_READS_H
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 // row_file.h - what rows are read from, how, and what was found out about it.
-#ifndef SL_COMMON_STORAGE_ROW_FILE_H
-#define SL_COMMON_STORAGE_ROW_FILE_H
+#ifndef SL_STORAGE_ROW_FILE_H
+#define SL_STORAGE_ROW_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

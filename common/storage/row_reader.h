@@ -31,8 +31,8 @@
  * in the middle of a read, whose buffers stay until the process ends. A child that was forked has
  * its parent's ring, and what it asks for would come to its parent's buffers: it is refused.
  */
-#ifndef SL_COMMON_STORAGE_ROW_READER_H
-#define SL_COMMON_STORAGE_ROW_READER_H
+#ifndef SL_STORAGE_ROW_READER_H
+#define SL_STORAGE_ROW_READER_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * A path is a key, or keys of objects within objects with dots between them: "queue.depth". None of
  * our keys has a dot in it.
  */
-#ifndef SL_COMMON_TEXT_JSON_H
-#define SL_COMMON_TEXT_JSON_H
+#ifndef SL_TEXT_JSON_H
+#define SL_TEXT_JSON_H
 
 #include <cjson/cJSON.h>
 

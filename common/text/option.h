@@ -4,8 +4,8 @@
  * constant table that ends with an entry without a name; cli/options.h parses, checks and
  * explains all of them.
  */
-#ifndef SL_COMMON_TEXT_OPTION_H
-#define SL_COMMON_TEXT_OPTION_H
+#ifndef SL_TEXT_OPTION_H
+#define SL_TEXT_OPTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

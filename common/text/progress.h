@@ -12,8 +12,8 @@
  * One thread begins and ends stages and prints lines; any number of threads may add work while a
  * stage runs. NO_COLOR (not empty) turns colours off, TERM=dumb turns the bar off.
  */
-#ifndef SL_COMMON_TEXT_PROGRESS_H
-#define SL_COMMON_TEXT_PROGRESS_H
+#ifndef SL_TEXT_PROGRESS_H
+#define SL_TEXT_PROGRESS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // sentence.h - a sentence that is put together piece by piece, cut where the buffer ends.
-#ifndef SL_COMMON_TEXT_SENTENCE_H
-#define SL_COMMON_TEXT_SENTENCE_H
+#ifndef SL_TEXT_SENTENCE_H
+#define SL_TEXT_SENTENCE_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /*
  * suggest.h - "did you mean".
  */
-#ifndef SL_COMMON_TEXT_SUGGEST_H
-#define SL_COMMON_TEXT_SUGGEST_H
+#ifndef SL_TEXT_SUGGEST_H
+#define SL_TEXT_SUGGEST_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  * known asks it before looking for a word that is spelt alike (suggest.h). Case, '_', '-' and
  * blanks do not count: num_layers, numLayers and num-layers are one word.
  */
-#ifndef SL_COMMON_TEXT_SYNONYMS_H
-#define SL_COMMON_TEXT_SYNONYMS_H
+#ifndef SL_TEXT_SYNONYMS_H
+#define SL_TEXT_SYNONYMS_H
 
 #include <stddef.h>
 

@@ -7,8 +7,8 @@
  *     sl_table_print(&t, stdout);
  *     sl_table_fini(&t);
  */
-#ifndef SL_COMMON_TEXT_TABLE_H
-#define SL_COMMON_TEXT_TABLE_H
+#ifndef SL_TEXT_TABLE_H
+#define SL_TEXT_TABLE_H
 
 #include <stddef.h>
 #include <stdio.h>

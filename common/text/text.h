@@ -4,8 +4,8 @@
  * A zeroed struct is an empty text. Once memory runs out it stays failed, and everything since is
  * dropped, so only the end has to be checked.
  */
-#ifndef SL_COMMON_TEXT_TEXT_H
-#define SL_COMMON_TEXT_TEXT_H
+#ifndef SL_TEXT_TEXT_H
+#define SL_TEXT_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /*
  * units.h - numbers as people write and read them.
  */
-#ifndef SL_COMMON_TEXT_UNITS_H
-#define SL_COMMON_TEXT_UNITS_H
+#ifndef SL_TEXT_UNITS_H
+#define SL_TEXT_UNITS_H
 
 #include <stdint.h>
 

@@ -3,9 +3,9 @@
  * shape.
  *
  * Making a primitive compiles code and takes milliseconds; running one takes microseconds. Callers
- * keep the number of shapes small by padding (gemm_bf16.c); a cache holds CAPACITY of them and
+ * keep the number of shapes small by padding (gemm_amx.c); a cache holds CAPACITY of them and
  * drops the one that was used longest ago. A shape for which the library has only its reference
- * loops is remembered as unsupported: those loops are hundreds of times slower than gemm_f32.c.
+ * loops is remembered as unsupported: those loops are hundreds of times slower than gemm_tile.c.
  *
  * A primitive is made for one thread and run by one: bits would depend on how the library divides
  * its work. The caches are the threads' own, since the memory objects of an entry carry the

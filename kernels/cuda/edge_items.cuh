@@ -1,13 +1,14 @@
 /*
- * edge_items.cuh - a number for each edge and head, made of two rows: as a template of the operation.
+ * edge_items.cuh - a number for each edge and head, made of two rows: as a template of the
+ * operation.
  *
  * The numbers are written in the order (edge, head): so of the items edges x heads of a row,
- * neighbours go to neighbouring teams of lanes. A team takes a run of `dim` columns of both rows and
- * adds its lanes' sums up in a fixed tree. The destination's row comes from the first-level cache
- * but for the first time. Floor: an edge reads the source's row and writes `heads` words; a row is
- * read once. Which columns a lane adds depends on dim alone: packs that an array is not aligned to
- * are read element by element, so that the bits stay the same. A hub's items are cut into chunks
- * (aggregate_hubs.cuh), and nothing is left to add up.
+ * neighbours go to neighbouring teams of lanes. A team takes a run of `dim` columns of both rows
+ * and adds its lanes' sums up in a fixed tree. The destination's row comes from the first-level
+ * cache but for the first time. Floor: an edge reads the source's row and writes `heads` words; a
+ * row is read once. Which columns a lane adds depends on dim alone: packs that an array is not
+ * aligned to are read element by element, so that the bits stay the same. A hub's items are cut
+ * into chunks (aggregate_hubs.cuh), and nothing is left to add up.
  *
  * An operation Op is a struct of the pointers, passed by value, with
  *
@@ -101,7 +102,8 @@ static int sl_launch_items(const sl_edge_items &items, const Op &op, const struc
     return SL_OK;
 }
 
-// The operation on all edges of csr; `arrays`: the widest pack that all that it reads is aligned to.
+// The operation on all edges of csr; `arrays`: the widest pack that all that it reads is aligned
+// to.
 template <class Op>
 static int sl_cuda_edge_items(const Op &op, const struct sl_csr_view *csr, uint32_t heads,
                               uint32_t dim, int arrays, float *out)

@@ -38,8 +38,8 @@ int sl_cuda_copy_2d(void *to, size_t to_stride, const void *from, size_t from_st
 int sl_cuda_fill(void *p, int byte, size_t n);
 bool sl_cuda_load(struct sl_device_load *out);
 
-// release.cu. Around a call that waits for the whole GPU; false: a sum of this process is under way,
-// and what was to be given back is kept until the settle functions are called.
+// release.cu. Around a call that waits for the whole GPU; false: a sum of this process is under
+// way, and what was to be given back is kept until the settle functions are called.
 bool sl_cuda_may_release(void);
 void sl_cuda_released(void);
 bool sl_cuda_is_summing(void);

@@ -23,8 +23,8 @@
 #include "common/base/simd.h"
 #include "common/data/self_loops.h"
 #include "kernels/kernels.h"
-#include "trainer/evaluate.h"
-#include "trainer/needed_rows.h"
+#include "trainer/infer/evaluate.h"
+#include "trainer/model/needed_rows.h"
 
 enum { ROUNDS_MAX = 101 };
 

@@ -37,8 +37,8 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/layer.h"
-#include "trainer/norm.h"
+#include "trainer/model/layer.h"
+#include "trainer/model/norm.h"
 
 enum {
     ROUNDS_MAX = 101,

@@ -24,7 +24,7 @@
 #include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 enum { ROUNDS_MAX = 1001, WARM_UP = 2, HOPS = 3, FEATURES = 128, CLASSES = 40 };
 

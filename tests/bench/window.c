@@ -11,7 +11,7 @@
  *                             of the first epoch)
  *   fifo, lru, random         what came first (BGL 3.2.1), was used longest ago, any
  *   gids W                    any row that no batch of the next W wants (GIDS 3.4)
- *   window W                  as common/ipc/row_cache.c does, and with it, without hot rows
+ *   window W                  as common/arena/row_cache.c does, and with it, without hot rows
  *   hot W                     the same, with rows hot by `expected`
  *   belady                    what is wanted last, all batches known
  *
@@ -31,7 +31,7 @@
 #include "common/base/philox.h"
 #include "common/data/cache_kind.h"
 #include "common/data/hotness.h"
-#include "common/ipc/row_cache.h"
+#include "common/arena/row_cache.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
 

@@ -45,7 +45,7 @@ ALLOWED_BYTES = 256 << 10
 LIST_KEPT = 200  # SL_REGISTRY_OVER_KEPT, SL_REPORT_NEWEST
 JUDGED_LEAST = 9  # rounds
 SETTLED = 10  # rounds until each thread of a pool has had its turn
-EVENTS_KEPT = 2048  # SL_TIMELINE_MAX of broker/timeline.h
+EVENTS_KEPT = 2048  # SL_TIMELINE_MAX of broker/log/timeline.h
 EVENT_BYTES = 512
 EPOCH_BYTES = 16 << 10  # the report has all epochs: some 90 numbers of each, as nodes of a tree
 # The allocator keeps what each thread has once needed for the text of a checkpoint, and that grows

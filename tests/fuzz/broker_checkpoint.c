@@ -12,8 +12,8 @@
 
 #include <sodium.h>
 
-#include "broker/history.h"
-#include "broker/resume.h"
+#include "broker/rundir/history.h"
+#include "broker/rundir/resume.h"
 #include "common/base/error.h"
 #include "common/base/json_print.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,10 +1,10 @@
 // A trainer's Hello in a frame of the control bus: the tensors that the broker makes of it.
 #include <stdlib.h>
 
-#include "broker/params.h"
+#include "broker/rundir/params.h"
 #include "common/base/error.h"
-#include "common/ipc/bus.h"
-#include "common/ipc/envelope.h"
+#include "common/bus/bus.h"
+#include "common/bus/envelope.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FLOATS_MAX = 1 << 20 };

@@ -60,15 +60,15 @@ static void check_path(const char *path)
 
 static void check_body(const char *body)
 {
-    static const enum sl_question_kind kinds[] = {SL_QUESTION_SCALE, SL_QUESTION_PAUSE,
-                                                  SL_QUESTION_STOP};
+    static const enum sl_control_call_kind kinds[] = {SL_CONTROL_CALL_SCALE, SL_CONTROL_CALL_PAUSE,
+                                                      SL_CONTROL_CALL_STOP};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct sl_question q = {.kind = kinds[i]};
+        struct sl_control_call q = {.kind = kinds[i]};
         struct sl_text text = {0};
         char why[256];
-        bool taken = sl_question_read_body(body, strlen(body), &q, why, sizeof why);
+        bool taken = sl_control_call_read_body(body, strlen(body), &q, why, sizeof why);
         FUZZ_WANT(taken == !*why);
-        FUZZ_WANT(!taken || kinds[i] != SL_QUESTION_SCALE || q.has_samplers || q.has_trainers ||
+        FUZZ_WANT(!taken || kinds[i] != SL_CONTROL_CALL_SCALE || q.has_samplers || q.has_trainers ||
                   q.undo);
         FUZZ_WANT(q.samplers <= 65535 && q.trainers <= 65535);
         sl_text_json_string(&text, why);

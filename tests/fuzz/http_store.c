@@ -4,33 +4,33 @@
 #include <string.h>
 
 #include "broker/http/prometheus.h"
-#include "broker/http/store.h"
+#include "broker/http/job_stats.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct sl_store store = {0};
+    struct sl_job_stats store = {0};
     struct sl_prometheus_server server = {0};
     struct sl_text text = {0};
     char *lines = fuzz_text(data, n), *rest = lines;
     for (uint64_t second = 1; *rest && second < 32; second++) {
         char *line = fuzz_line(&rest);
         if (*line == 'e')
-            sl_store_take_entry(&store, line + 1);
+            sl_job_stats_take_entry(&store, line + 1);
         else if (*line == 'l')
-            sl_store_take_list(&store, line + 1);
+            sl_job_stats_take_list(&store, line + 1);
         else if (*line == 'x')
-            sl_store_end(&store, line + 1);
+            sl_job_stats_end(&store, line + 1);
         else if (*line)
-            sl_store_take(&store, *line == 's' ? "" : "7", line + 1, second * 1000000000);
+            sl_job_stats_take(&store, *line == 's' ? "" : "7", line + 1, second * 1000000000);
     }
     sl_prometheus_write(&store, 40000000000, &server, &text);
     for (uint32_t i = 0; i < store.n_jobs; i++) {
-        FUZZ_WANT(sl_store_find(&store, store.jobs[i].key));
-        sl_store_write_history(&store.jobs[i], &text);
+        FUZZ_WANT(sl_job_stats_find(&store, store.jobs[i].key));
+        sl_job_stats_write_history(&store.jobs[i], &text);
     }
     sl_text_fini(&text);
-    sl_store_fini(&store);
+    sl_job_stats_fini(&store);
     free(lines);
     return 0;
 }

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/board.h"
+#include "common/arena/arena.h"
+#include "common/arena/param_store.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { SEGMENT_MAX = 4 << 20 };
@@ -29,12 +29,12 @@ static void check_places(const struct sl_arena *a)
         fuzz_touch(sl_arena_acts(a, b), spec->act_rows * spec->act_width * sizeof(float));
     fuzz_touch(sl_arena_jumping(a), spec->act_rows * spec->jumping_width * sizeof(float));
     fuzz_touch(sl_arena_predictions(a), spec->predict_rows * spec->predict_words * 4);
-    fuzz_touch(sl_board_best(a), spec->n_params * sizeof(float));
-    fuzz_touch(sl_board_params(a, 1), spec->n_params * sizeof(float));
+    fuzz_touch(sl_param_store_best(a), spec->n_params * sizeof(float));
+    fuzz_touch(sl_param_store_params(a, 1), spec->n_params * sizeof(float));
     if (spec->n_state)
-        fuzz_touch(sl_board_state(a, 1, spec->n_state - 1), spec->n_params * sizeof(float));
-    fuzz_touch(spec->async ? sl_board_device_gradient(a, spec->n_devices - 1)
-                           : sl_board_gradient(a, spec->batches_per_update - 1),
+        fuzz_touch(sl_param_store_state(a, 1, spec->n_state - 1), spec->n_params * sizeof(float));
+    fuzz_touch(spec->async ? sl_param_store_device_gradient(a, spec->n_devices - 1)
+                           : sl_param_store_gradient(a, spec->batches_per_update - 1),
                spec->n_params * sizeof(float));
 }
 

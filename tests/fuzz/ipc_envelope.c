@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ipc/bus.h"
-#include "common/ipc/envelope.h"
+#include "common/bus/bus.h"
+#include "common/bus/envelope.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -1,7 +1,7 @@
 /*
  * group.c - trainers that sum gradients among themselves under load, while they are killed.
  *
- * As ledger.c, with a group (common/ipc/group.h): samplers and trainers are processes, the parent
+ * As ledger.c, with a group (common/arena/group.h): samplers and trainers are processes, the parent
  * is the broker. It kills random workers with SIGKILL at random moments, takes dead trainers off
  * the group, gives their batches back and starts others; and now and then it turns the ranks of
  * the living round, which makes everybody meet anew in the middle of whatever he does.
@@ -34,11 +34,11 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/board.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/group.h"
-#include "common/ipc/ledger.h"
+#include "common/arena/arena.h"
+#include "common/arena/param_store.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/group.h"
+#include "common/arena/ledger.h"
 #include "tests/stress/mortal.h"
 
 enum {
@@ -132,7 +132,7 @@ static void *sampler_body(void *arg)
         mortal_claims(&life);
         uint64_t bytes = (1 + mix(lease.tag) % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
         do
-            rc = sl_extent_alloc(a, &lease, bytes, 10, &extent);
+            rc = sl_payload_alloc(a, &lease, bytes, 10, &extent);
         while (rc == SL_ETIMEDOUT && !sl_ledger_older_is_pending(a, &lease));
         if (rc == SL_ETIMEDOUT) {
             sl_ledger_return(a, &lease);
@@ -146,7 +146,7 @@ static void *sampler_body(void *arg)
         for (uint64_t at = 0; at < extent.bytes / 8; at += 1024)
             block[at] = lease.tag ^ at;
         if (sl_ledger_publish(a, &lease) < 0)
-            sl_extent_free(a, lease.tag, extent.offset, extent.bytes);
+            sl_payload_free(a, lease.tag, extent.offset, extent.bytes);
     }
 }
 
@@ -222,7 +222,7 @@ static void sum_update(struct trainer *t, uint64_t version)
     const uint32_t rank = t->view.rank, n = t->view.n;
     int rc = all_reduce(t);
     if (rc == SL_OK) {
-        float *slot = sl_board_gradient(t->a, 0);
+        float *slot = sl_param_store_gradient(t->a, 0);
         for (uint32_t i = PARAMS * rank / n; i < PARAMS * (rank + 1) / n; i++)
             slot[i] = t->total[i];
         rc = sl_group_count_written(t->a, &t->view, version);
@@ -238,13 +238,13 @@ static void sum_update(struct trainer *t, uint64_t version)
 static void apply(struct trainer *t)
 {
     struct sl_update u;
-    while (sl_board_begin_update(t->a, t->id, &u) == SL_OK) {
-        const float *from = sl_board_params(t->a, u.version);
-        const float *sum = sl_board_update_gradient(t->a, &u, 0);
-        float *to = sl_board_params(t->a, u.version + 1);
+    while (sl_param_store_begin_update(t->a, t->id, &u) == SL_OK) {
+        const float *from = sl_param_store_params(t->a, u.version);
+        const float *sum = sl_param_store_update_gradient(t->a, &u, 0);
+        float *to = sl_param_store_params(t->a, u.version + 1);
         for (uint32_t i = 0; i < PARAMS; i++)
             to[i] = from[i] + sum[i];
-        sl_board_commit_update(t->a, &u);
+        sl_param_store_commit_update(t->a, &u);
     }
 }
 
@@ -260,7 +260,7 @@ static bool exchange(struct trainer *t)
         return true;
     }
     apply(t);
-    if (!t->together || sl_board_next_held(t->a, &next) < 0 ||
+    if (!t->together || sl_param_store_next_held(t->a, &next) < 0 ||
         (t->counted && t->counted_version == next.version) ||
         sl_group_is_reduced(t->a, next.version))
         return false;
@@ -281,12 +281,12 @@ static bool train(struct trainer *t)
 {
     for (uint32_t i = 0; i < t->n_leases; i++) {
         struct sl_lease l = t->lease[i];
-        uint64_t version = sl_board_cell_version(t->a, l.phase, l.cell);
-        if (sl_board_version(t->a) != version)
+        uint64_t version = sl_param_store_cell_version(t->a, l.phase, l.cell);
+        if (sl_param_store_version(t->a) != version)
             continue;
         check_payload(t->a, l.entry);
         t->version = version;
-        add_gradient(l.phase->spec.epoch, l.cell, sl_board_params(t->a, version), t->sum);
+        add_gradient(l.phase->spec.epoch, l.cell, sl_param_store_params(t->a, version), t->sum);
         t->held[t->n_held] = l;
         if (sl_ledger_hold(t->a, &t->held[t->n_held]) == SL_OK)
             t->n_held++;
@@ -456,7 +456,7 @@ static bool preside(struct broker *b, uint64_t epochs)
         admit(b);
         if (now - began > (uint64_t)TIMEOUT_S * 1000000000) {
             fprintf(stderr, "group: stuck at version %llu\n",
-                    (unsigned long long)sl_board_version(b->a));
+                    (unsigned long long)sl_param_store_version(b->a));
             return false;
         }
         usleep(200);
@@ -492,7 +492,7 @@ static int parse(int argc, char **argv)
     }
     if (opt.threads)
         opt.kill_every = 0;
-    // As broker/capacity.c: what all hold at once, and one more.
+    // As broker/scheduler/capacity.c: what all hold at once, and one more.
     uint32_t least = BLOCK_CHUNKS_MAX * (LEASES * opt.trainers + opt.samplers + 1);
     opt.chunks = SL_MAX(opt.chunks, least);
     bool fits = opt.samplers && opt.trainers && opt.trainers <= TRAINERS_MAX && opt.per_update &&
@@ -515,11 +515,12 @@ static int judge(const struct broker *b, uint64_t epochs, bool ended, uint64_t l
 {
     float want[PARAMS];
     reference(epochs, want);
-    bool equal = memcmp(want, sl_board_params(b->a, sl_board_version(b->a)), sizeof want) == 0;
+    bool equal =
+        memcmp(want, sl_param_store_params(b->a, sl_param_store_version(b->a)), sizeof want) == 0;
     uint64_t damaged = atomic_load(&shared->payloads);
     uint64_t least = mortal_least(epochs * CELLS, b->n_workers, opt.kill_every);
     bool ok = b->kills >= least && ended && equal && damaged == 0 && left == 0 &&
-              sl_board_version(b->a) == epochs * sl_div_up(CELLS, opt.per_update);
+              sl_param_store_version(b->a) == epochs * sl_div_up(CELLS, opt.per_update);
     printf("group: %llu kills (%llu at least), %llu resampled, %llu retrained, %llu finished for "
            "the dead, "
            "%llu groups, %llu sums too late\n",

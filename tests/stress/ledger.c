@@ -43,11 +43,11 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/board.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/ledger.h"
-#include "common/ipc/seat.h"
+#include "common/arena/arena.h"
+#include "common/arena/param_store.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/ledger.h"
+#include "common/arena/seat.h"
 #include "tests/stress/mortal.h"
 
 enum {
@@ -151,13 +151,13 @@ static int take_memory(struct worker *w, const struct sl_lease *lease, uint64_t 
     struct sl_arena *a = w->arena;
     uint64_t bytes = (1 + random % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
     int rc;
-    while ((rc = sl_extent_alloc(a, lease, bytes, 10, extent)) == SL_ETIMEDOUT &&
+    while ((rc = sl_payload_alloc(a, lease, bytes, 10, extent)) == SL_ETIMEDOUT &&
            !sl_ledger_older_is_pending(a, lease))
         sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BLOCKED);
     sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BUSY);
     if (rc < 0)
         return rc;
-    sl_extent_trim(a, lease->tag, extent, SL_MAX(bytes / 2, (uint64_t)SL_ARENA_CHUNK_BYTES));
+    sl_payload_trim(a, lease->tag, extent, SL_MAX(bytes / 2, (uint64_t)SL_ARENA_CHUNK_BYTES));
     lease->entry->payload_offset = extent->offset;
     lease->entry->payload_bytes = extent->bytes;
     return SL_OK;
@@ -200,7 +200,7 @@ static void *sampler_body(void *arg)
         lease.entry->counted = presample;
         rc = presample ? sl_ledger_complete(a, &lease) : sl_ledger_publish(a, &lease);
         if (rc < 0)
-            sl_extent_free(a, lease.tag, extent.offset, extent.bytes);
+            sl_payload_free(a, lease.tag, extent.offset, extent.bytes);
     }
 }
 
@@ -209,18 +209,18 @@ static void *sampler_body(void *arg)
 static void help(struct sl_arena *a, uint32_t id)
 {
     struct sl_update u;
-    while (sl_board_begin_update(a, id, &u) == SL_OK) {
+    while (sl_param_store_begin_update(a, id, &u) == SL_OK) {
         const float *slots[64];
-        const float *from = sl_board_params(a, u.version);
-        float *to = sl_board_params(a, u.version + 1);
+        const float *from = sl_param_store_params(a, u.version);
+        float *to = sl_param_store_params(a, u.version + 1);
         for (uint32_t i = 0; i < u.n_cells; i++)
-            slots[i] = sl_board_update_gradient(a, &u, i);
+            slots[i] = sl_param_store_update_gradient(a, &u, i);
         if (opt.async)
             for (uint32_t i = 0; i < PARAMS; i++)
                 to[i] = from[i] + slots[0][i];
         else
             step(slots, u.n_cells, from, to);
-        sl_board_commit_update(a, &u);
+        sl_param_store_commit_update(a, &u);
     }
 }
 
@@ -236,12 +236,12 @@ static void check_payload(const struct sl_arena *a, const struct sl_batch_entry 
 static bool wait_for_turn(struct worker *w, const struct sl_lease *lease, float *params)
 {
     struct sl_arena *a = w->arena;
-    uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
+    uint64_t version = sl_param_store_cell_version(a, lease->phase, lease->cell);
     for (;;) {
         uint32_t seen = sl_event_read(&a->h->progress);
         help(a, w->id);
-        if (opt.async ? sl_board_join(a, w->device, w->id, params, &version) == SL_OK
-                      : sl_board_version(a) == version)
+        if (opt.async ? sl_param_store_join(a, w->device, w->id, params, &version) == SL_OK
+                      : sl_param_store_version(a) == version)
             return true;
         if (sl_arena_aborted(a))
             return false;
@@ -262,21 +262,22 @@ static void train_async(struct worker *w, const struct sl_lease *lease, uint64_t
     if (random % 64 == 0)
         usleep(random >> 8 & 1023); // a slow one holds the others back
     if (random % 256 == 1) {        // one that has to leave
-        sl_board_withdraw(a, w->device, w->id);
+        sl_param_store_withdraw(a, w->device, w->id);
         sl_ledger_return(a, lease);
         return;
     }
-    gradient_async(lease->phase->spec.epoch, lease->cell, sl_board_device_gradient(a, w->device));
+    gradient_async(lease->phase->spec.epoch, lease->cell,
+                   sl_param_store_device_gradient(a, w->device));
     lease->entry->counted = 1;
-    sl_board_offer(a, w->device, lease);
+    sl_param_store_offer(a, w->device, lease);
     if (sl_ledger_complete(a, lease) < 0)
-        sl_board_withdraw(a, w->device, w->id);
+        sl_param_store_withdraw(a, w->device, w->id);
 }
 
 // What a cell of the side lane sees of the pinned parameters.
 static uint64_t look_at_pinned(const struct sl_arena *a)
 {
-    const float *pinned = sl_board_pinned(a);
+    const float *pinned = sl_param_store_pinned(a);
     uint64_t sum = 1;
     for (uint32_t i = 0; i < PARAMS; i++) {
         uint32_t bits;
@@ -298,9 +299,10 @@ static void train_one(struct worker *w, const struct sl_lease *lease, uint64_t r
         if (train && !wait_for_turn(w, lease, NULL))
             return;
         if (train)
-            gradient(lease->phase->spec.epoch, lease->cell,
-                     sl_board_params(a, sl_board_cell_version(a, lease->phase, lease->cell)),
-                     sl_board_gradient(a, lease->cell));
+            gradient(
+                lease->phase->spec.epoch, lease->cell,
+                sl_param_store_params(a, sl_param_store_cell_version(a, lease->phase, lease->cell)),
+                sl_param_store_gradient(a, lease->cell));
         lease->entry->counted = 1;
         lease->entry->digest = look_at_pinned(a);
         sl_ledger_complete(a, lease);
@@ -515,7 +517,7 @@ static void open_gates(struct sl_arena *a, uint64_t closed, uint64_t opened, str
         if (opt.side && infer && seq != closed + 1)
             return;
         if (opt.side && infer && t->pinned_for != seq) {
-            memcpy(sl_board_pinned(a), sl_board_params(a, sl_board_version(a)),
+            memcpy(sl_param_store_pinned(a), sl_param_store_params(a, sl_param_store_version(a)),
                    PARAMS * sizeof(float));
             t->pinned = look_at_pinned(a);
             t->pinned_for = seq;
@@ -686,7 +688,7 @@ int main(int argc, char **argv)
         reference_async(epochs, want);
     else
         reference_ordered(epochs, want);
-    const float *got = sl_board_params(&arena, sl_board_version(&arena));
+    const float *got = sl_param_store_params(&arena, sl_param_store_version(&arena));
     bool equal = memcmp(want, got, sizeof want) == 0;
     uint64_t least = mortal_least(epochs * CELLS, n_workers, opt.kill_every);
     uint64_t total = epochs * CELLS, bad_payloads = atomic_load(&found->payloads);
@@ -708,7 +710,7 @@ int main(int argc, char **argv)
                (unsigned long long)lost_wakes);
     failed += !equal + (bad_payloads != 0) + (left != 0) + (t.bad_phases != 0) + (t.late != 0) +
               (torn != 0) + (lost_wakes != 0) + (t.kills < least) +
-              (sl_board_version(&arena) != epochs * updates);
+              (sl_param_store_version(&arena) != epochs * updates);
     printf("ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu bad phases: %s\n",
            equal ? "equal" : "DIFFER", (unsigned long long)bad_payloads, (unsigned long long)left,
            (unsigned long long)t.bad_phases, failed ? "FAILED" : "ok");

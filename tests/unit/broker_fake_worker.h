@@ -43,11 +43,11 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/ipc/board.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/ledger.h"
-#include "common/ipc/seat.h"
-#include "common/ipc/worker.h"
+#include "common/arena/param_store.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/ledger.h"
+#include "common/arena/seat.h"
+#include "common/bus/worker.h"
 #include "tests/unit/broker_predictions.h"
 
 // The data set of its jobs (broker_ring_job.h): the lists follow one another, vertex v is of class
@@ -143,7 +143,7 @@ static inline int fake_sample(struct fake *f)
         return rc == SL_ETIMEDOUT ? SL_OK : rc;
     sl_clock_ahead_ns = atomic_load(&stage->ahead_ns);
     fake_with_lease(f);
-    while ((rc = sl_extent_alloc(a, &l, 100000, 50, &e)) == SL_ETIMEDOUT) {
+    while ((rc = sl_payload_alloc(a, &l, 100000, 50, &e)) == SL_ETIMEDOUT) {
     }
     if (rc < 0)
         return rc;
@@ -171,12 +171,12 @@ static inline void fake_update(struct fake *f)
 {
     struct sl_arena *a = &f->w.arena;
     struct sl_update u;
-    while (sl_board_begin_update(a, f->w.id, &u) == SL_OK) {
+    while (sl_param_store_begin_update(a, f->w.id, &u) == SL_OK) {
         for (uint64_t i = 0; i < a->h->spec.n_params; i++)
-            sl_board_params(a, u.version + 1)[i] = sl_board_params(a, u.version)[i] + 1;
-        *sl_board_update_entry(a, &u) =
+            sl_param_store_params(a, u.version + 1)[i] = sl_param_store_params(a, u.version)[i] + 1;
+        *sl_param_store_update_entry(a, &u) =
             (struct sl_update_entry){.from_ns = sl_now_ns(), .applier = f->w.id};
-        sl_board_commit_update(a, &u);
+        sl_param_store_commit_update(a, &u);
     }
 }
 
@@ -184,10 +184,10 @@ static inline void fake_evaluate(struct fake *f, const struct sl_lease *l)
 {
     struct sl_arena *a = &f->w.arena;
     const struct sl_phase_spec *spec = &l->phase->spec;
-    const float *params = spec->params == SL_PARAMS_BEST ? sl_board_best(a)
+    const float *params = spec->params == SL_PARAMS_BEST ? sl_param_store_best(a)
                           : spec->params == SL_PARAMS_PINNED
-                              ? sl_board_pinned(a)
-                              : sl_board_params(a, sl_board_version(a));
+                              ? sl_param_store_pinned(a)
+                              : sl_param_store_params(a, sl_param_store_version(a));
     if (spec->set == SL_SET_TEST)
         leave_predictions(a, l, false, N_TRAIN + N_VAL, (uint64_t)params[0]);
     else
@@ -236,7 +236,7 @@ static inline int fake_train(struct fake *f)
     sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
     if (l.phase->spec.kind == SL_PHASE_TRAIN) {
         // Trainers compute on the version of their batch, and take an earlier one where it is.
-        while (sl_board_version(a) < sl_board_cell_version(a, l.phase, l.cell)) {
+        while (sl_param_store_version(a) < sl_param_store_cell_version(a, l.phase, l.cell)) {
             if (fake_stopping(f))
                 return SL_EABORTED;
             if (fake_must_yield(a, &l)) {

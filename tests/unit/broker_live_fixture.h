@@ -8,10 +8,10 @@
 #include <cjson/cJSON.h>
 #include <unistd.h>
 
-#include "broker/job.h"
+#include "broker/job/job.h"
 #include "common/base/clock.h"
-#include "common/ipc/board.h"
-#include "common/ipc/seat.h"
+#include "common/arena/param_store.h"
+#include "common/arena/seat.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { N_CELLS = 40, MS = 1000000, PER_UPDATE = 4 };
@@ -92,7 +92,7 @@ static inline void teardown(void)
     sl_arena_detach(&job.arena);
 }
 
-// Opens a phase of n cells, as broker/phases.c does.
+// Opens a phase of n cells, as broker/epochs/phases.c does.
 static inline struct sl_open_phase *open_phase(enum sl_phase_kind kind, uint32_t n,
                                                uint64_t first_version,
                                                const struct sl_cell_record *records,
@@ -156,10 +156,10 @@ static inline void complete(const struct sl_lease *l)
 static inline void apply_next(uint32_t applier, bool dies, struct sl_update_entry known)
 {
     struct sl_update u;
-    must(sl_board_begin_update(&job.arena, applier, &u));
-    *sl_board_update_entry(&job.arena, &u) = known;
+    must(sl_param_store_begin_update(&job.arena, applier, &u));
+    *sl_param_store_update_entry(&job.arena, &u) = known;
     if (!dies)
-        sl_board_commit_update(&job.arena, &u);
+        sl_param_store_commit_update(&job.arena, &u);
     else
         sl_ledger_reclaim(&job.arena, applier, &(struct sl_reclaimed){0});
 }
@@ -171,8 +171,8 @@ static inline void train(uint32_t n)
         complete(&l);
     }
     struct sl_update u;
-    while (sl_board_begin_update(&job.arena, 2, &u) == SL_OK)
-        sl_board_commit_update(&job.arena, &u);
+    while (sl_param_store_begin_update(&job.arena, 2, &u) == SL_OK)
+        sl_param_store_commit_update(&job.arena, &u);
 }
 
 static inline void publish_figures(uint32_t slot, uint32_t worker, struct sl_worker_totals figures)

@@ -1,19 +1,19 @@
 // A job's phases in an arena whose work the test itself does. For one test program each.
-#ifndef SL_TESTS_BROKER_PHASES_FIXTURE_H
-#define SL_TESTS_BROKER_PHASES_FIXTURE_H
+#ifndef SL_TESTS_UNIT_BROKER_PHASES_FIXTURE_H
+#define SL_TESTS_UNIT_BROKER_PHASES_FIXTURE_H
 
 #include "tests/unit/test_data_fixture.h"
 
 #include <math.h>
 #include <stdbool.h>
 
-#include "broker/phases.h"
+#include "broker/epochs/phases.h"
 #include "common/data/shuffle.h"
 #include "common/base/clock.h"
-#include "common/ipc/board.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/ledger_internal.h"
-#include "common/ipc/seat.h"
+#include "common/arena/param_store.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/ledger_internal.h"
+#include "common/arena/seat.h"
 #include "tests/unit/broker_predictions.h"
 
 static struct sl_config config;
@@ -154,7 +154,7 @@ static inline void sample_one(void)
     l.entry->digest = l.cell + 1;
     l.entry->n_input = 2;
     if (spec->count_visits)
-        sl_hot_count(&t.arena, (uint32_t[]){7, spec->epoch % 2 ? 8 : 9}, 2);
+        sl_visit_counts_count(&t.arena, (uint32_t[]){7, spec->epoch % 2 ? 8 : 9}, 2);
     if (spec->kind == SL_PHASE_PRESAMPLE)
         must(sl_ledger_complete(&t.arena, &l));
     else
@@ -173,9 +173,11 @@ static inline void train_one(uint64_t correct)
     l.entry->loss = l.entry->weight = items;
     l.entry->hits = l.phase->spec.rank_generation ? 1 : 0;
     must(sl_ledger_complete(&t.arena, &l));
-    for (; sl_board_begin_update(&t.arena, 2, &u) == SL_OK; sl_board_commit_update(&t.arena, &u)) {
-        sl_board_params(&t.arena, u.version + 1)[0] = (float)(u.version + 1);
-        *sl_board_update_entry(&t.arena, &u) = (struct sl_update_entry){.from_ns = sl_now_ns()};
+    for (; sl_param_store_begin_update(&t.arena, 2, &u) == SL_OK;
+         sl_param_store_commit_update(&t.arena, &u)) {
+        sl_param_store_params(&t.arena, u.version + 1)[0] = (float)(u.version + 1);
+        *sl_param_store_update_entry(&t.arena, &u) =
+            (struct sl_update_entry){.from_ns = sl_now_ns()};
     }
 }
 

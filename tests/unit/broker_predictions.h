@@ -3,8 +3,8 @@
 #define SL_TESTS_UNIT_BROKER_PREDICTIONS_H
 
 #include "common/base/bits.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/ledger.h"
+#include "common/arena/arena.h"
+#include "common/arena/ledger.h"
 
 /*
  * Predictions of three classes for a cell of the validation or test list, of which the first

@@ -2,8 +2,8 @@
  * crew.h - processes that do as a test says: each is a worker with a GPU of its own, gets orders
  * and answers each of them. A test kills them, and stops them where they are.
  */
-#ifndef SL_TESTS_CREW_H
-#define SL_TESTS_CREW_H
+#ifndef SL_TESTS_UNIT_CREW_H
+#define SL_TESTS_UNIT_CREW_H
 
 #include <check.h>
 #include <signal.h>

@@ -5,8 +5,8 @@
  * Nothing in it notices that a member is gone: a sum with a dead one never ends, until abort(). It
  * adds in the order of the ranks, so every member has the same bits.
  */
-#ifndef SL_TESTS_FAKE_COLLECTIVE_H
-#define SL_TESTS_FAKE_COLLECTIVE_H
+#ifndef SL_TESTS_UNIT_FAKE_COLLECTIVE_H
+#define SL_TESTS_UNIT_FAKE_COLLECTIVE_H
 
 #include <check.h>
 #include <stdatomic.h>

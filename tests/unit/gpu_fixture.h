@@ -5,8 +5,8 @@
  * Each test is a process of its own, so each opens its own, and may say before how it behaves
  * (SLUICE_SIMT_MEMORY, SLUICE_SIMT_FAIL).
  */
-#ifndef SL_TESTS_GPU_FIXTURE_H
-#define SL_TESTS_GPU_FIXTURE_H
+#ifndef SL_TESTS_UNIT_GPU_FIXTURE_H
+#define SL_TESTS_UNIT_GPU_FIXTURE_H
 
 #include <check.h>
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
  * sampler_fixture.h - what the tests of the sampler share: graphs as data sets in memory, and a
  * block looked at from all sides.
  */
-#ifndef SL_TESTS_SAMPLER_FIXTURE_H
-#define SL_TESTS_SAMPLER_FIXTURE_H
+#ifndef SL_TESTS_UNIT_SAMPLER_FIXTURE_H
+#define SL_TESTS_UNIT_SAMPLER_FIXTURE_H
 
 #include <check.h>
 #include <stdbool.h>

@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <sys/file.h>
 
-#include "broker/account.h"
+#include "broker/rundir/run_reader.h"
 
 static cJSON *run;
 
 static void describe(void)
 {
-    must(sl_account_describe(dir, &run));
+    must(sl_run_reader_describe(dir, &run));
 }
 
 static const cJSON *member(const cJSON *of, const char *key)
@@ -167,27 +167,27 @@ START_TEST(what_is_damaged_is_named)
         write_text("report.json", damaged[_i].report);
     if (damaged[_i].config)
         write_text("config.json", damaged[_i].config);
-    ck_assert_int_eq(sl_account_describe(dir, &run), damaged[_i].code);
+    ck_assert_int_eq(sl_run_reader_describe(dir, &run), damaged[_i].code);
     assert_message_has(damaged[_i].word);
-    ck_assert_int_eq(sl_account_is_run(dir), damaged[_i].report || damaged[_i].config);
+    ck_assert_int_eq(sl_run_reader_is_run(dir), damaged[_i].report || damaged[_i].config);
 }
 END_TEST
 
 START_TEST(a_directory_that_is_not_there_is_an_error)
 {
-    ck_assert_int_eq(sl_account_describe(in_dir("nowhere"), &run), SL_ENOENT);
+    ck_assert_int_eq(sl_run_reader_describe(in_dir("nowhere"), &run), SL_ENOENT);
     assert_message_has("nowhere");
     write_text("file", "x");
-    ck_assert_int_eq(sl_account_describe(in_dir("file"), &run), SL_ENOENT);
+    ck_assert_int_eq(sl_run_reader_describe(in_dir("file"), &run), SL_ENOENT);
 }
 END_TEST
 
 START_TEST(the_reports_text_is_as_it_stands)
 {
     char *as_it_is;
-    ck_assert_int_eq(sl_account_report_text(dir, &as_it_is), SL_ENOENT);
+    ck_assert_int_eq(sl_run_reader_report_text(dir, &as_it_is), SL_ENOENT);
     write_text("report.json", "{ \"a\":1 }");
-    must(sl_account_report_text(dir, &as_it_is));
+    must(sl_run_reader_report_text(dir, &as_it_is));
     ck_assert_str_eq(as_it_is, "{ \"a\":1 }");
     free(as_it_is);
 }

@@ -1,5 +1,5 @@
 // The allocation formula, the expected time of an epoch, and when a split moves.
-#include "broker/allocate.h"
+#include "broker/scheduler/allocate.h"
 
 #include <check.h>
 #include <math.h>

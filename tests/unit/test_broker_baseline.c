@@ -1,12 +1,12 @@
 // What the best constant answer has, by hand; and what is said of jobs that are no better.
-#include "broker/baseline.h"
+#include "broker/epochs/baseline.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/learned.h"
+#include "broker/job/learned.h"
 
 static uint32_t ids[16];
 static struct sl_config config;
@@ -134,7 +134,7 @@ static int judge(const char *epochs_json, enum sl_measure measure, double on_tes
 {
     struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = classes};
     cJSON *epochs = cJSON_Parse(epochs_json);
-    const struct sl_best best = {.has = true, .epoch = 1};
+    const struct sl_early_stopping best = {.has = true, .epoch = 1};
     struct sl_evaluation test = {0};
     test.applies[SL_MEASURE_ACCURACY] = true;
     test.value[SL_MEASURE_ACCURACY] = on_test;

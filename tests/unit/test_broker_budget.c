@@ -1,12 +1,12 @@
 // What is left of a device's memory for the cache, and which duty a device has.
-#include "broker/budget.h"
+#include "broker/placement/budget.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/placement.h"
+#include "broker/placement/placement.h"
 #include "common/base/error.h"
 
 static struct sl_config config;

@@ -1,7 +1,7 @@
 // How large the arena is, and what is said when it does not fit.
 #include "tests/unit/test_data_fixture.h"
 
-#include "broker/capacity.h"
+#include "broker/scheduler/capacity.h"
 
 #define GIB ((uint64_t)1 << 30)
 
@@ -276,11 +276,11 @@ END_TEST
 
 START_TEST(features_are_copied_for_gpus_where_memory_allows)
 {
-    const struct sl_store_question allows = {.gpus = true,
-                                             .feature_bytes = 4 * GIB,
-                                             .available_bytes = 8 * GIB,
-                                             .spare_bytes = UINT64_MAX};
-    struct sl_store_question q = allows;
+    const struct sl_shard_inputs allows = {.gpus = true,
+                                           .feature_bytes = 4 * GIB,
+                                           .available_bytes = 8 * GIB,
+                                           .spare_bytes = UINT64_MAX};
+    struct sl_shard_inputs q = allows;
     config.store.features = SL_FEATURES_MEMORY;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_COPY);
     q.available_bytes--;

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "broker/checkpoint.h"
+#include "broker/rundir/checkpoint.h"
 
 enum { N = 6 };
 

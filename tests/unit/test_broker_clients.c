@@ -1,7 +1,7 @@
 // Clients over the real bus: many, and one that does not read.
 #include "tests/unit/test_data_fixture.h"
 
-#include "broker/client.h"
+#include "broker/log/client.h"
 #include "tests/unit/await.h"
 
 enum { MANY = 200 };

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "broker/epoch.h"
+#include "broker/epochs/epoch.h"
 
 #define MS 1000000ull
 

@@ -17,7 +17,7 @@ START_TEST(the_best_parameters_are_those_that_were_evaluated)
                                 1e-12);
     }
     ck_assert_uint_eq(t.phases.best.epoch, 1); // of equals the first one
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 4);
     for (int i = 0; i < 3; i++) {
         work_through(6);
         sl_phases_poll(&t.phases);
@@ -74,7 +74,7 @@ START_TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
     sl_phases_poll(&t.phases);
     ck_assert(t.complete && t.phases.has_test);
     ck_assert_uint_eq(t.phases.best.epoch, 1);
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 4);
     ck_assert_uint_eq(t.phases.scheduled, 16);
     ck_assert_uint_eq(t.phases.done, 16);
     ck_assert_str_eq(sl_phases_stop_reason(&t.phases, reason, sizeof reason),
@@ -113,7 +113,7 @@ START_TEST(a_test_of_each_epoch_decides_nothing)
         ck_assert_double_eq(t.last.stages.evaluate.count, 12);
     }
     ck_assert_uint_eq(t.phases.best.epoch, 1);
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 4);
     for (int i = 0; i < 3; i++) {
         work_through(6);
         sl_phases_poll(&t.phases);
@@ -251,7 +251,7 @@ START_TEST(a_metric_that_is_not_defined_has_no_best)
         ck_assert(t.last.evaluated && isnan(t.last.on_val.value[SL_MEASURE_ROC_AUC]));
         ck_assert(!t.phases.best.has && !t.phases.stopped_early);
         // What would be tested now.
-        ck_assert_float_eq(sl_board_best(&t.arena)[0], (float)(2 * (e + 1)));
+        ck_assert_float_eq(sl_param_store_best(&t.arena)[0], (float)(2 * (e + 1)));
     }
     work_through(6);
     sl_phases_poll(&t.phases);

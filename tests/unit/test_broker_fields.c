@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/json_writer.h"
+#include "broker/log/json_writer.h"
 #include "common/base/bits.h"
 #include "common/schema/report.h"
 #include "common/schema/stats.h"

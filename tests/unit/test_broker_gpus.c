@@ -1,5 +1,5 @@
 // Asking for GPUs: a child that answers, takes long, hangs or dies, and nobody who waits for it.
-#include "broker/gpus.h"
+#include "broker/sharding/gpus.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "broker/job.h"
-#include "common/ipc/shared_array.h"
+#include "broker/job/job.h"
+#include "common/arena/shared_array.h"
 
 static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
 

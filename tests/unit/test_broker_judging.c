@@ -1,5 +1,5 @@
 // By what a job is judged: metrics that the labels do not define, keys that want other vertices.
-#include "broker/judging.h"
+#include "broker/epochs/judging.h"
 
 #include <check.h>
 #include <math.h>

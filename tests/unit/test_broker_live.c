@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#include "broker/epoch.h"
-#include "broker/json_writer.h"
-#include "broker/live_bottleneck.h"
+#include "broker/epochs/epoch.h"
+#include "broker/log/json_writer.h"
+#include "broker/telemetry/live_bottleneck.h"
 
 // --- the writer ----------------------------------------------------------------------------------
 

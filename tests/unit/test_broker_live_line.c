@@ -1,6 +1,6 @@
 // The line of statistics that looks at a job lead to, and its description.
-#include "broker/description.h"
-#include "common/ipc/lent.h"
+#include "broker/telemetry/description.h"
+#include "common/arena/peer_memory.h"
 #include "tests/unit/broker_live_fixture.h"
 
 #include <math.h>
@@ -30,10 +30,10 @@ START_TEST(what_was_read_over_which_way_is_counted)
     cJSON *json = line();
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "links")), 0);
     cJSON_Delete(json);
-    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 1, 10);
-    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 0, 200);
-    sl_lent_count(&job.arena, SL_LENT_FEATURES, 1, 2, 3000); // the machine's memory
-    sl_lent_count(&job.arena, SL_LENT_GRAPH, 0, 1, 40000);
+    sl_peer_memory_count(&job.arena, SL_PEER_MEMORY_FEATURES, 1, 1, 10);
+    sl_peer_memory_count(&job.arena, SL_PEER_MEMORY_FEATURES, 1, 0, 200);
+    sl_peer_memory_count(&job.arena, SL_PEER_MEMORY_FEATURES, 1, 2, 3000); // the machine's memory
+    sl_peer_memory_count(&job.arena, SL_PEER_MEMORY_GRAPH, 0, 1, 40000);
     json = line();
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "links")), 4);
     ck_assert_str_eq(at(json, "links.0.from")->valuestring, "0");

@@ -1,5 +1,5 @@
 // Looking at a job: cells that have become done, and seats.
-#include "broker/split_internal.h"
+#include "broker/scheduler/role_split_internal.h"
 #include "tests/unit/broker_live_fixture.h"
 
 static uint64_t n_of(const struct sl_meter_times *t)
@@ -64,8 +64,8 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
     open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
     sample();
     l = claim();
-    must(sl_board_join(&job.arena, 1, 2, params, &version));
-    sl_board_offer(&job.arena, 1, &l);
+    must(sl_param_store_join(&job.arena, 1, 2, params, &version));
+    sl_param_store_offer(&job.arena, 1, &l);
     complete(&l);
     ck_assert_uint_eq(look()->sums.trained, 0);
     // One dies that has written down when it applied the update, and to which version.
@@ -108,7 +108,7 @@ START_TEST(batches_of_a_checkpoint_count_nowhere)
 {
     const struct sl_cell_record records[] = {
         {.cell = 0, .n_edges = 9}, {.cell = 1}, {.cell = 2}, {.cell = 3}};
-    sl_board_restore(&job.arena, 1);
+    sl_param_store_restore(&job.arena, 1);
     open_phase(SL_PHASE_TRAIN, 8, 0, records, 4);
     ck_assert_uint_eq(look()->sums.batches, 0);
     for (int i = 0; i < 4; i++)

@@ -1,14 +1,14 @@
 // Metrics of predictions against scikit-learn's values, their edges, and which evaluation is best.
 // The larger cases draw from the generator of take(); the expected values are scikit-learn's
 // (f1_score with zero_division=0, roc_auc_score, r2_score) on the same numbers.
-#include "broker/metrics.h"
+#include "broker/epochs/metrics.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/best.h"
+#include "broker/epochs/early_stopping.h"
 #include "common/base/bits.h"
 #include "common/data/prediction.h"
 
@@ -368,11 +368,11 @@ END_TEST
 
 // --- the best one ---
 
-static struct sl_best best;
+static struct sl_early_stopping best;
 
 static bool feed(enum sl_measure measure, double min_delta, uint32_t epoch, double value)
 {
-    return sl_best_take(&best, measure, min_delta, epoch, value);
+    return sl_early_stopping_take(&best, measure, min_delta, epoch, value);
 }
 
 START_TEST(of_equals_the_first_is_the_best)
@@ -405,9 +405,9 @@ START_TEST(small_steps_are_progress_once_they_add_up)
     feed(SL_MEASURE_ACCURACY, 0.1, 0, 0.5);
     ck_assert(feed(SL_MEASURE_ACCURACY, 0.1, 1, 0.5625)); // the best, and no progress
     ck_assert_uint_eq(best.waited, 1);
-    ck_assert(!sl_best_is_stale(&best, 2));
-    ck_assert(!sl_best_is_stale(&best, 0));
-    ck_assert(sl_best_is_stale(&best, 1));
+    ck_assert(!sl_early_stopping_is_stale(&best, 2));
+    ck_assert(!sl_early_stopping_is_stale(&best, 0));
+    ck_assert(sl_early_stopping_is_stale(&best, 1));
     ck_assert(feed(SL_MEASURE_ACCURACY, 0.1, 2, 0.625));
     ck_assert_uint_eq(best.waited, 0);
     feed(SL_MEASURE_ACCURACY, 0.1, 3, 0.6875);
@@ -421,7 +421,7 @@ START_TEST(what_is_no_number_is_no_evaluation)
     memset(&best, 0, sizeof best);
     for (uint32_t epoch = 0; epoch < 9; epoch++)
         ck_assert(!feed(SL_MEASURE_ROC_AUC, 0, epoch, NAN));
-    ck_assert(!best.has && !sl_best_is_stale(&best, 1));
+    ck_assert(!best.has && !sl_early_stopping_is_stale(&best, 1));
     ck_assert(feed(SL_MEASURE_LOSS, 0, 9, 5));
     ck_assert(!feed(SL_MEASURE_LOSS, 0, 10, NAN));
     ck_assert_uint_eq(best.waited, 0);

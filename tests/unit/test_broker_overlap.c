@@ -93,16 +93,16 @@ START_TEST(evaluation_and_next_epoch_open_together_with_what_was_pinned)
     ck_assert_uint_eq(phase(5)->spec.lane, SL_LANE_MAIN);
     train_epoch();
     ck_assert(!gated(2) && !gated(5) && gated(6) && gated(9));
-    ck_assert_float_eq(sl_board_pinned(&t.arena)[0], 2);
+    ck_assert_float_eq(sl_param_store_pinned(&t.arena)[0], 2);
     train_epoch();
     ck_assert(gated(6) && gated(9)); // epoch 0 is not evaluated yet
     ck_assert_int_eq(t.epochs, 0);
-    ck_assert_float_eq(sl_board_pinned(&t.arena)[0], 2);
+    ck_assert_float_eq(sl_param_store_pinned(&t.arena)[0], 2);
     evaluate_beside(9);
     ck_assert_int_eq(t.epochs, 1);
     ck_assert(!gated(6) && !gated(9) && gated(10));
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], 2);
-    ck_assert_float_eq(sl_board_pinned(&t.arena)[0], 4);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 2);
+    ck_assert_float_eq(sl_param_store_pinned(&t.arena)[0], 4);
 }
 END_TEST
 
@@ -127,7 +127,7 @@ START_TEST(the_last_evaluation_waits_for_the_one_beside)
     }
     ck_assert_int_eq(t.epochs, 2);
     ck_assert_uint_eq(t.phases.best.epoch, 0);
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], 2);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 2);
     for (int i = 0; i < 3; i++) {
         work_through(5);
         sl_phases_poll(&t.phases);

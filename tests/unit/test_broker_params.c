@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "broker/params.h"
+#include "broker/rundir/params.h"
 #include "common/base/philox.h"
 
 static Sl__Control__Hello hello;

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "broker/pauses.h"
+#include "broker/epochs/pauses.h"
 #include "common/base/clock.h"
 
 static struct sl_pauses p;

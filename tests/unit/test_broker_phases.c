@@ -445,18 +445,18 @@ START_TEST(the_order_is_by_visits_which_are_then_forgotten)
     config.cache.report_optimal = true;
     make_arena();
     work_and_poll();
-    ck_assert_uint_eq(sl_hot_generation(&t.arena), 0);
+    ck_assert_uint_eq(sl_visit_counts_generation(&t.arena), 0);
     for (int i = 0; i < 4; i++)
         sample_one();
     sl_phases_poll(&t.phases);
-    ck_assert_uint_eq(sl_hot_generation(&t.arena), 1);
-    const uint32_t *order = sl_hot_order(&t.arena);
+    ck_assert_uint_eq(sl_visit_counts_generation(&t.arena), 1);
+    const uint32_t *order = sl_visit_counts_order(&t.arena);
     ck_assert_uint_eq(order[0], 7); // 8 visits
     ck_assert_uint_eq(order[1], 8); // 4, as 9 has
     ck_assert_uint_eq(order[2], 9);
     ck_assert_uint_eq(order[3], 0);
     ck_assert_uint_eq(order[4999], 4999);
-    ck_assert_uint_eq(atomic_load(&sl_hot_visits(&t.arena)[7]), 0);
+    ck_assert_uint_eq(atomic_load(&sl_visit_counts_visits(&t.arena)[7]), 0);
     ck_assert_uint_eq(spec_of(3)->count_visits, 1);
 }
 END_TEST
@@ -470,14 +470,15 @@ START_TEST(within_a_tier_vertices_stand_by_id)
     config.cache.presample_epochs = 2;
     make_arena();
     // 9 is the hottest, then 8, then 7.
-    sl_hot_count(&t.arena, (uint32_t[]){9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8}, 16);
-    sl_hot_set_tiers(&t.arena, ends[_i], 2);
+    sl_visit_counts_count(&t.arena, (uint32_t[]){9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8},
+                          16);
+    sl_visit_counts_set_tiers(&t.arena, ends[_i], 2);
     work_and_poll();
     for (int i = 0; i < 4; i++)
         sample_one();
     sl_phases_poll(&t.phases);
-    ck_assert_uint_eq(sl_hot_generation(&t.arena), 1);
-    const uint32_t *order = sl_hot_order(&t.arena);
+    ck_assert_uint_eq(sl_visit_counts_generation(&t.arena), 1);
+    const uint32_t *order = sl_visit_counts_order(&t.arena);
     for (uint32_t i = 0; i < 5; i++)
         ck_assert_uint_eq(order[i], wanted[_i][i]);
     static bool seen[5000]; // whatever the tiers, every vertex has its place
@@ -522,7 +523,7 @@ START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
     ck_assert_int_eq(t.ranked, 1);
     ck_assert_uint_eq(spec_of(1)->rank_generation, 1);
     ck_assert_uint_eq(spec_of(1)->count_visits, 0);
-    const uint32_t *order = sl_hot_order(&t.arena);
+    const uint32_t *order = sl_visit_counts_order(&t.arena);
     ck_assert_uint_eq(order[0], 3);
     ck_assert_uint_eq(order[1], 4);
     ck_assert_uint_eq(order[2], 0);
@@ -552,7 +553,7 @@ START_TEST(expected_visits_are_ranked_before_the_first_epoch)
     ck_assert_int_eq(t.ranked, 1);
     ck_assert_uint_eq(spec_of(1)->rank_generation, 1);
     ck_assert_uint_eq(spec_of(1)->count_visits, 0);
-    const uint32_t *order = sl_hot_order(&t.arena);
+    const uint32_t *order = sl_visit_counts_order(&t.arena);
     ck_assert_uint_eq(order[0], 4999); // 35 visits
     ck_assert_uint_eq(order[1], 0);    // seeds, and 4998: 1
     ck_assert_uint_eq(order[35], 34);
@@ -566,7 +567,8 @@ START_TEST(a_random_order_depends_on_the_seed)
     cached(SL_CACHE_RANDOM);
     make_arena();
     ck_assert_int_eq(t.ranked, 1);
-    uint32_t first = sl_hot_order(&t.arena)[0], second = sl_hot_order(&t.arena)[1];
+    uint32_t first = sl_visit_counts_order(&t.arena)[0],
+             second = sl_visit_counts_order(&t.arena)[1];
     sl_phases_stop(&t.phases);
     sl_phases_fini(&t.phases);
     uv_run(&t.loop, UV_RUN_DEFAULT);
@@ -574,7 +576,8 @@ START_TEST(a_random_order_depends_on_the_seed)
     memset(&t, 0, sizeof t);
     config.seed = 12;
     make_arena();
-    ck_assert(first != sl_hot_order(&t.arena)[0] || second != sl_hot_order(&t.arena)[1]);
+    ck_assert(first != sl_visit_counts_order(&t.arena)[0] ||
+              second != sl_visit_counts_order(&t.arena)[1]);
 }
 END_TEST
 
@@ -616,7 +619,7 @@ START_TEST(a_stop_ends_a_ranking_under_way)
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.ranked, 0);
     ck_assert_uint_eq(opened(), 0);
-    ck_assert_uint_eq(sl_hot_generation(&t.arena), 0);
+    ck_assert_uint_eq(sl_visit_counts_generation(&t.arena), 0);
 }
 END_TEST
 

@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/report.h"
+#include "broker/rundir/report.h"
 
 static struct sl_report r;
 static struct sl_config config;
@@ -133,7 +133,7 @@ static struct sl_evaluation evaluation(double accuracy, double macro_f1, double 
 START_TEST(evaluations_have_their_tasks_metrics)
 {
     struct sl_epoch f = {.epoch = 0};
-    const struct sl_best best = {.has = true, .epoch = 1, .value = 0.6};
+    const struct sl_early_stopping best = {.has = true, .epoch = 1, .value = 0.6};
     const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
     const struct sl_measure_choice judged = {
         .measure = SL_MEASURE_MACRO_F1, .share = 0.218, .class_index = 1};

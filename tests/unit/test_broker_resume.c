@@ -3,7 +3,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/resume.h"
+#include "broker/rundir/resume.h"
 #include "config/config.h"
 
 static struct sl_config config;

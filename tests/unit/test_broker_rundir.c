@@ -8,7 +8,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "broker/rundir.h"
+#include "broker/rundir/rundir.h"
 
 static char path[1100];
 

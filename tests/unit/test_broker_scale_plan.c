@@ -1,5 +1,5 @@
 // What a change of the split is said to do and to bring.
-#include "broker/scale_plan.h"
+#include "broker/scheduler/scale_plan.h"
 
 #include <check.h>
 #include <math.h>

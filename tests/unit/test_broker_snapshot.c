@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-#include "broker/snapshot.h"
-#include "common/ipc/board.h"
+#include "broker/rundir/snapshot.h"
+#include "common/arena/param_store.h"
 #include "tests/unit/broker_predictions.h"
 
 static struct sl_config config;
@@ -110,11 +110,12 @@ static void end(void)
 static void apply_all(void)
 {
     struct sl_update u;
-    for (; sl_board_begin_update(&t.arena, 2, &u) == SL_OK; sl_board_commit_update(&t.arena, &u))
+    for (; sl_param_store_begin_update(&t.arena, 2, &u) == SL_OK;
+         sl_param_store_commit_update(&t.arena, &u))
         for (uint32_t i = 0; i < 3; i++) {
-            sl_board_params(&t.arena, u.version + 1)[i] = (float)(u.version + 1);
-            sl_board_state(&t.arena, u.version + 1, 0)[i] = (float)(u.version + 1) * 10;
-            sl_board_state(&t.arena, u.version + 1, 1)[i] = (float)(u.version + 1) * 100;
+            sl_param_store_params(&t.arena, u.version + 1)[i] = (float)(u.version + 1);
+            sl_param_store_state(&t.arena, u.version + 1, 0)[i] = (float)(u.version + 1) * 10;
+            sl_param_store_state(&t.arena, u.version + 1, 1)[i] = (float)(u.version + 1) * 100;
         }
 }
 
@@ -254,9 +255,9 @@ START_TEST(nobody_waits_for_an_update_that_is_being_applied)
     must(sl_snapshot_init(&s, &t.phases));
     work_one(false);
     work_one(false);
-    must(sl_board_begin_update(&t.arena, 2, &u));
+    must(sl_param_store_begin_update(&t.arena, 2, &u));
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
-    sl_board_commit_update(&t.arena, &u);
+    sl_param_store_commit_update(&t.arena, &u);
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_OK);
     sl_snapshot_fini(&s);
     end();
@@ -274,13 +275,13 @@ static void go_on(const struct sl_snapshot *s)
         .epoch = s->epoch, .n_records = s->n_records, .records = s->records, .best = s->best};
     memcpy(plan.resume.digest, s->digest, sizeof s->digest);
     make_arena();
-    sl_board_restore(&t.arena, s->version);
+    sl_param_store_restore(&t.arena, s->version);
     for (uint32_t i = 0; i < 3; i++) {
-        sl_board_params(&t.arena, s->version)[i] = s->params[i];
-        sl_board_state(&t.arena, s->version, 0)[i] = s->state[0][i];
-        sl_board_state(&t.arena, s->version, 1)[i] = s->state[1][i];
-        sl_board_best(&t.arena)[i] = s->best.has ? s->best_params[i] : 0;
-        sl_board_pinned(&t.arena)[i] = sl_snapshot_beside(s) ? s->pinned_params[i] : 0;
+        sl_param_store_params(&t.arena, s->version)[i] = s->params[i];
+        sl_param_store_state(&t.arena, s->version, 0)[i] = s->state[0][i];
+        sl_param_store_state(&t.arena, s->version, 1)[i] = s->state[1][i];
+        sl_param_store_best(&t.arena)[i] = s->best.has ? s->best_params[i] : 0;
+        sl_param_store_pinned(&t.arena)[i] = sl_snapshot_beside(s) ? s->pinned_params[i] : 0;
     }
     sl_phases_start(&t.phases);
 }
@@ -300,7 +301,7 @@ static struct {
     char digest[33];
     double loss[8], accuracy[8];
     uint64_t scheduled;
-    struct sl_best best;
+    struct sl_early_stopping best;
     float best_param;
 } calm;
 
@@ -339,7 +340,7 @@ START_TEST(it_goes_on_from_any_moment)
         ck_assert_double_eq(t.loss[e], calm.loss[e]);
     ck_assert_uint_eq(t.phases.scheduled, calm.scheduled);
     ck_assert_uint_eq(t.phases.done, calm.scheduled);
-    ck_assert_uint_eq(sl_board_version(&t.arena), 8);
+    ck_assert_uint_eq(sl_param_store_version(&t.arena), 8);
     ck_assert_uint_eq(t.phases.trained, 4);
     ck_assert_uint_eq(t.phases.best.epoch, 3);
     sl_snapshot_fini(&s);
@@ -361,10 +362,10 @@ static void overlap_setup(void)
 static void evaluate(const struct sl_lease *l)
 {
     const struct sl_phase_spec *spec = &l->phase->spec;
-    const float *params = spec->params == SL_PARAMS_PINNED ? sl_board_pinned(&t.arena)
+    const float *params = spec->params == SL_PARAMS_PINNED ? sl_param_store_pinned(&t.arena)
                           : spec->params == SL_PARAMS_BEST
-                              ? sl_board_best(&t.arena)
-                              : sl_board_params(&t.arena, sl_board_version(&t.arena));
+                              ? sl_param_store_best(&t.arena)
+                              : sl_param_store_params(&t.arena, sl_param_store_version(&t.arena));
     leave_predictions(&t.arena, l, false, 0, (uint64_t)params[0]);
 }
 
@@ -406,10 +407,10 @@ static void expect_the_calm(void)
     ck_assert_str_eq(digest, calm.digest);
     ck_assert_uint_eq(t.phases.done, calm.scheduled);
     ck_assert_uint_eq(t.phases.scheduled, calm.scheduled);
-    ck_assert_uint_eq(sl_board_version(&t.arena), 8);
+    ck_assert_uint_eq(sl_param_store_version(&t.arena), 8);
     ck_assert_uint_eq(t.phases.best.epoch, calm.best.epoch);
     ck_assert_double_eq(t.phases.best.value, calm.best.value);
-    ck_assert_float_eq(sl_board_best(&t.arena)[0], calm.best_param);
+    ck_assert_float_eq(sl_param_store_best(&t.arena)[0], calm.best_param);
 }
 
 // Without an overlap, as the others are compared with.
@@ -424,7 +425,7 @@ static void evaluate_in_peace(void)
     memcpy(calm.accuracy, t.accuracy, sizeof calm.accuracy);
     calm.scheduled = t.phases.scheduled;
     calm.best = t.phases.best;
-    calm.best_param = sl_board_best(&t.arena)[0];
+    calm.best_param = sl_param_store_best(&t.arena)[0];
     ck_assert(calm.accuracy[0] != calm.accuracy[1]);
     end();
     memset(&t, 0, sizeof t);
@@ -497,12 +498,12 @@ START_TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
     must(sl_snapshot_take(&s, &t.phases, false));
     config.early_stopping.patience = 1;
     config.early_stopping.min_delta = 10; // nothing is ever better
-    s.best = (struct sl_best){.has = true, .epoch = 0, .value = 0.5, .mark = 0.5};
+    s.best = (struct sl_early_stopping){.has = true, .epoch = 0, .value = 0.5, .mark = 0.5};
     go_on(&s);
     work_in_a_way(ASIDE_FIRST, 0, 1000);
     ck_assert(t.complete && t.phases.stopped_early);
     ck_assert_int_eq(t.epochs, 2);
-    ck_assert_uint_eq(sl_board_version(&t.arena), 4);
+    ck_assert_uint_eq(sl_param_store_version(&t.arena), 4);
     sl_snapshot_fini(&s);
     end();
 }

@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 #include <pthread.h>
 
-#include "broker/job.h"
+#include "broker/job/job.h"
 
 enum { GIVE_UP_SECONDS = 60 }; // a job that is not over by then is stopped
 
@@ -347,7 +347,7 @@ START_TEST(trainers_count_that_can_take_a_batch_now)
 END_TEST
 
 // Samplers and trainers of the largest split that is named, and the most batches in hand.
-static void assert_most(const struct sl_job_split *s, uint32_t samplers, uint32_t trainers,
+static void assert_most(const struct sl_role_split *s, uint32_t samplers, uint32_t trainers,
                         uint64_t batches)
 {
     const struct sl_roles named = sl_split_largest_named(s);
@@ -359,7 +359,7 @@ static void assert_most(const struct sl_job_split *s, uint32_t samplers, uint32_
 START_TEST(the_arena_is_for_every_split_that_may_come)
 {
     struct sl_job *job = make_job();
-    struct sl_job_split *s = &job->split;
+    struct sl_role_split *s = &job->split;
     struct sl_config *c = &job->config;
     c->n_devices = 12;
     c->updates.batches_per_update = 100;

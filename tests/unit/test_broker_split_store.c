@@ -1,6 +1,6 @@
 // Who holds which rows as the split changes: what is published, and when.
-#include "broker/split_internal.h"
-#include "common/ipc/lent.h"
+#include "broker/scheduler/role_split_internal.h"
+#include "common/arena/peer_memory.h"
 #include "tests/unit/broker_live_fixture.h"
 
 enum { ROW = 64, NODES = 1000, ROOM = 100 };
@@ -36,20 +36,20 @@ static uint64_t rows_of(uint32_t d)
 
 static uint64_t generation(void)
 {
-    return sl_lent_generation(&job.arena, SL_LENT_FEATURES);
+    return sl_peer_memory_generation(&job.arena, SL_PEER_MEMORY_FEATURES);
 }
 
 START_TEST(a_plan_is_published_with_the_rows_of_each_seat)
 {
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     ck_assert_uint_eq(generation(), 0);
     give_duties(both);
     ck_assert_uint_eq(generation(), 1);
-    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_FEATURES, &plan));
-    ck_assert_uint_eq(plan.n_parts, SL_LENT_PARTS_MAX);
+    ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_FEATURES, &plan));
+    ck_assert_uint_eq(plan.n_parts, SL_PEER_MEMORY_PARTS_MAX);
     for (uint32_t d = 0; d < 2; d++) {
         const uint32_t held = (uint32_t)__builtin_popcount(plan.held[d]);
-        ck_assert_uint_eq(held, SL_LENT_PARTS_MAX / 2);
+        ck_assert_uint_eq(held, SL_PEER_MEMORY_PARTS_MAX / 2);
         ck_assert_uint_eq(rows_of(d), plan.first + held * plan.part_elements);
         ck_assert_uint_le(rows_of(d), ROOM);
     }
@@ -66,11 +66,11 @@ END_TEST
 
 START_TEST(who_leaves_or_stands_by_lends_nothing)
 {
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     give_duties(both);
     give_duties(one);
     ck_assert_uint_eq(generation(), 2);
-    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_FEATURES, &plan));
+    ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_FEATURES, &plan));
     ck_assert_uint_eq(plan.n_parts, 0);
     ck_assert_uint_eq(rows_of(1), ROOM);
     give_duties(both);
@@ -96,7 +96,7 @@ START_TEST(hotness_is_in_order_where_parts_begin_and_end)
     uint64_t sizes[SL_SPLIT_SIZES_MAX];
     bool end = false, most = false;
     give_duties(both);
-    const struct sl_lent_plan *p = &job.split.store.plan[SL_LENT_FEATURES].lent;
+    const struct sl_peer_memory_plan *p = &job.split.store.plan[SL_PEER_MEMORY_FEATURES].lent;
     const uint32_t n = sl_split_cache_sizes(&job.split, sizes);
     ck_assert_uint_le(n, SL_SPLIT_SIZES_MAX);
     for (uint32_t i = 0; i < n; i++) {
@@ -122,7 +122,7 @@ static void make_samplers(void)
 
 static uint64_t graph_generation(void)
 {
-    return sl_lent_generation(&job.arena, SL_LENT_GRAPH);
+    return sl_peer_memory_generation(&job.arena, SL_PEER_MEMORY_GRAPH);
 }
 
 static void says_hello(uint32_t device, uint64_t edges)
@@ -134,14 +134,14 @@ static void says_hello(uint32_t device, uint64_t edges)
 
 START_TEST(samplers_that_come_share_the_graph)
 {
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     says_hello(0, EDGE_ROOM);
     ck_assert_uint_eq(graph_generation(), 0); // alone
     says_hello(1, EDGE_ROOM);
     ck_assert_uint_eq(graph_generation(), 1);
-    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_GRAPH, &plan));
     ck_assert_uint_eq(plan.n_parts, 2);
-    ck_assert_uint_eq(plan.shift, SL_LENT_EDGE_SHIFT);
+    ck_assert_uint_eq(plan.shift, SL_PEER_MEMORY_EDGE_SHIFT);
     ck_assert_uint_eq(plan.held[0] | plan.held[1], 3);
     ck_assert_uint_eq(generation(), 0); // of the features
 }
@@ -149,14 +149,14 @@ END_TEST
 
 START_TEST(before_caches_are_given_out_rooms_are_only_known)
 {
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     job.split.store.graph_planned = false;
     says_hello(0, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     ck_assert_uint_eq(graph_generation(), 0);
     sl_split_assign_caches(&job.split);
     ck_assert_uint_eq(graph_generation(), 1);
-    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_GRAPH, &plan));
     ck_assert_uint_eq(plan.n_parts, 2);
 }
 END_TEST
@@ -164,7 +164,7 @@ END_TEST
 // Nor one with less: it holds less of each of its parts.
 START_TEST(a_replacement_with_the_same_room_changes_no_plan)
 {
-    const struct sl_store_plan *now = &job.split.store.plan[SL_LENT_GRAPH];
+    const struct sl_shard_plan *now = &job.split.store.plan[SL_PEER_MEMORY_GRAPH];
     says_hello(0, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
@@ -183,13 +183,13 @@ END_TEST
 
 START_TEST(a_sampler_that_leaves_lends_nothing)
 {
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     says_hello(0, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     job.split.roles = (struct sl_roles){1, 1};
     sl_split_take_room(&job.split, 1, 0);
     ck_assert_uint_eq(graph_generation(), 2);
-    ck_assert(sl_lent_read_plan(&job.arena, SL_LENT_GRAPH, &plan));
+    ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_GRAPH, &plan));
     ck_assert_uint_eq(plan.n_parts, 0);
     job.split.roles = (struct sl_roles){2, 0};
     says_hello(1, EDGE_ROOM);
@@ -214,7 +214,7 @@ START_TEST(gpus_hold_no_more_edges_than_the_job_allows)
     job.config.store.graph_ratio = 0.3;
     says_hello(0, EDGES);
     says_hello(1, EDGES);
-    const struct sl_store_plan *p = &job.split.store.plan[SL_LENT_GRAPH];
+    const struct sl_shard_plan *p = &job.split.store.plan[SL_PEER_MEMORY_GRAPH];
     ck_assert_uint_le(p->cached, 3 * EDGES / 10);
     ck_assert_uint_le(p->elements[0], 3 * EDGES / 10);
 }

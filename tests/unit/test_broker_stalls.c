@@ -5,17 +5,17 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include "broker/client.h"
-#include "broker/joblog.h"
-#include "broker/run_files.h"
-#include "broker/stalls.h"
-#include "broker/supervise.h"
-#include "broker/timeline.h"
+#include "broker/log/client.h"
+#include "broker/log/joblog.h"
+#include "broker/log/run_files.h"
+#include "broker/workers/stalls.h"
+#include "broker/workers/supervise.h"
+#include "broker/log/timeline.h"
 #include "common/base/clock.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/seat.h"
-#include "common/ipc/stats.h"
-#include "common/ipc/worker.h"
+#include "common/arena/arena.h"
+#include "common/arena/seat.h"
+#include "common/arena/stats.h"
+#include "common/bus/worker.h"
 #include "config/config.h"
 
 #define SECOND_NS 1000000000ull
@@ -42,7 +42,7 @@ static struct sl_timeline_place where(void *ctx)
 
 static void on_told(void *ctx, const char *kind, const char *text) {}
 
-static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
+static bool on_death(void *ctx, struct sl_member *m, const struct sl_exit_status *death)
 {
     return false;
 }

@@ -1,6 +1,6 @@
 // Who holds which rows: known machines, what holds of every plan, and shares against a count of
 // each row by itself.
-#include "broker/store_plan.h"
+#include "broker/sharding/shard_plan.h"
 
 #include <check.h>
 #include <math.h>
@@ -72,19 +72,20 @@ static int curve_of_zipf(struct sl_store_curve *out)
     return sl_store_curve_make(zipf(), visits, ROWS, out);
 }
 
-static uint64_t end_of(const struct sl_store_plan *p)
+static uint64_t end_of(const struct sl_shard_plan *p)
 {
     return p->lent.first + p->lent.n_parts * p->lent.part_elements;
 }
 
 // What holds of every plan.
-static void expect_sound(const struct sl_plan_question *q, const struct sl_store_plan *p)
+static void expect_sound(const struct sl_plan_question *q, const struct sl_shard_plan *p)
 {
-    const struct sl_lent_plan *l = &p->lent;
+    const struct sl_peer_memory_plan *l = &p->lent;
     ck_assert(end_of(p) <= SL_MIN(q->n_elements, q->most));
     ck_assert_uint_le(p->cached, SL_MIN(q->n_elements, q->most));
     ck_assert_uint_eq(l->generation, 0);
-    const uint32_t shift = q->kind == SL_LENT_GRAPH && l->n_parts ? SL_LENT_EDGE_SHIFT : 0;
+    const uint32_t shift =
+        q->kind == SL_PEER_MEMORY_GRAPH && l->n_parts ? SL_PEER_MEMORY_EDGE_SHIFT : 0;
     ck_assert_uint_eq(l->shift, shift);
     ck_assert_uint_eq(l->part_elements % (UINT64_C(1) << l->shift), 0);
     for (uint32_t d = 0; d < q->n_devices; d++) {
@@ -93,7 +94,7 @@ static void expect_sound(const struct sl_plan_question *q, const struct sl_store
                       (unsigned long long)p->elements[d], (unsigned long long)q->room[d]);
         ck_assert(held == 0 || q->works >> d & 1);
         if (held) {
-            const uint64_t each = sl_store_plan_each(p, d);
+            const uint64_t each = sl_shard_plan_each(p, d);
             ck_assert_uint_eq(p->elements[d], l->first + held * each);
             ck_assert_uint_le(each, l->part_elements);
             ck_assert_uint_eq(each % (UINT64_C(1) << l->shift), 0);
@@ -102,7 +103,7 @@ static void expect_sound(const struct sl_plan_question *q, const struct sl_store
             const uint32_t from = l->from[d][part];
             if (l->held[d] >> part & 1)
                 ck_assert_uint_eq(from, d);
-            if (from == SL_LENT_NOBODY)
+            if (from == SL_PEER_MEMORY_NOBODY)
                 continue;
             ck_assert(l->held[from] >> part & 1);
             ck_assert(q->rate[d][from] > 0);
@@ -111,17 +112,17 @@ static void expect_sound(const struct sl_plan_question *q, const struct sl_store
     }
 }
 
-static struct sl_store_plan planned(const struct sl_plan_question *q)
+static struct sl_shard_plan planned(const struct sl_plan_question *q)
 {
-    struct sl_store_plan p, again;
-    ck_assert_msg(sl_store_plan_make(q, &p) == SL_OK, "%s", sl_error_message());
-    ck_assert_int_eq(sl_store_plan_make(q, &again), SL_OK);
+    struct sl_shard_plan p, again;
+    ck_assert_msg(sl_shard_plan_make(q, &p) == SL_OK, "%s", sl_error_message());
+    ck_assert_int_eq(sl_shard_plan_make(q, &again), SL_OK);
     ck_assert(memcmp(&p.lent, &again.lent, sizeof p.lent) == 0);
     expect_sound(q, &p);
     return p;
 }
 
-static struct sl_store_plan planned_as(struct sl_plan_question q, enum sl_store_placement placement)
+static struct sl_shard_plan planned_as(struct sl_plan_question q, enum sl_store_placement placement)
 {
     q.placement = placement;
     return planned(&q);
@@ -131,7 +132,7 @@ START_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each)
 {
     const uint32_t n = (uint32_t)_i;
     const struct sl_plan_question q = linked(n, 100, FAST);
-    const struct sl_store_plan p = planned(&q);
+    const struct sl_shard_plan p = planned(&q);
     ck_assert_uint_eq(p.placement, SL_STORE_SOLVER);
     ck_assert_uint_lt(p.lent.first, 10);
     ck_assert_uint_gt(p.cached, n * (100 - 10)); // parts are of whole rows, 8 for a GPU at most
@@ -141,7 +142,8 @@ START_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each)
         ck_assert(held == each || held == each + 1);
     }
     for (uint32_t part = 0; part < p.lent.n_parts; part++)
-        ck_assert_uint_ne(p.lent.from[0][part], SL_LENT_NOBODY); // which reads and holds nothing
+        ck_assert_uint_ne(p.lent.from[0][part],
+                          SL_PEER_MEMORY_NOBODY); // which reads and holds nothing
     ck_assert_uint_eq(p.elements[0], 0);
 }
 END_TEST
@@ -151,7 +153,7 @@ START_TEST(where_links_are_missing_parts_lie_twice)
     struct sl_plan_question q = apart(4, 100);
     for (uint32_t g = 0; g < 4; g++)
         join(&q, 1 + g, 1 + (g + 1) % 4, SINGLE);
-    struct sl_store_plan p = planned(&q);
+    struct sl_shard_plan p = planned(&q);
     ck_assert_uint_eq(p.cached, 200);
     for (uint32_t d = 1; d <= 4; d++)
         ck_assert_int_eq(__builtin_popcount(p.lent.held[d]), 2);
@@ -173,7 +175,7 @@ START_TEST(gpus_that_reach_nobody_are_alone)
 {
     const struct sl_plan_question q = apart(4, 100);
     for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++) {
-        const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
+        const struct sl_shard_plan p = planned_as(q, (enum sl_store_placement)placement);
         ck_assert_uint_eq(p.placement, SL_STORE_ALONE);
         ck_assert_uint_eq(p.lent.n_parts, 0);
         ck_assert_uint_eq(p.elements[4], 100);
@@ -195,12 +197,12 @@ START_TEST(a_gpu_with_little_room_holds_no_part)
     struct sl_plan_question q = linked(4, 800, FAST);
     q.curve = &curve;
     q.room[3] = 10;
-    const struct sl_store_plan p = planned(&q);
+    const struct sl_shard_plan p = planned(&q);
     ck_assert_uint_eq(p.lent.held[3], 0);
     ck_assert_uint_eq(p.elements[3], 10);
     ck_assert_uint_gt(p.cached, 2400 - 16);
     for (uint32_t part = 0; part < p.lent.n_parts; part++)
-        ck_assert_uint_ne(p.lent.from[3][part], SL_LENT_NOBODY);
+        ck_assert_uint_ne(p.lent.from[3][part], SL_PEER_MEMORY_NOBODY);
 }
 END_TEST
 
@@ -211,9 +213,9 @@ START_TEST(all_gpus_hold_no_more_than_the_job_allows)
         for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++)
             planned_as(q, (enum sl_store_placement)placement);
     q.most = 1003; // no multiple of the parts: three rows are on none, or on each
-    const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
+    const struct sl_shard_plan p = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(p.cached, 1003);
-    ck_assert_uint_eq(p.lent.first, 1003 % SL_LENT_PARTS_MAX);
+    ck_assert_uint_eq(p.lent.first, 1003 % SL_PEER_MEMORY_PARTS_MAX);
 }
 END_TEST
 
@@ -223,10 +225,10 @@ START_TEST(slow_links_have_the_hottest_rows_on_each)
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
     struct sl_plan_question q = linked(4, 800, FAST);
     q.curve = &curve;
-    const struct sl_store_plan fast = planned_as(q, SL_STORE_SOLVER);
+    const struct sl_shard_plan fast = planned_as(q, SL_STORE_SOLVER);
     q = linked(4, 800, 2);
     q.curve = &curve;
-    const struct sl_store_plan slow = planned_as(q, SL_STORE_SOLVER);
+    const struct sl_shard_plan slow = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_gt(slow.lent.first, fast.lent.first);
     ck_assert_uint_lt(slow.cached, fast.cached);
     // Much slower than the bus: better none.
@@ -237,7 +239,7 @@ START_TEST(slow_links_have_the_hottest_rows_on_each)
 END_TEST
 
 // Where row r of the hotness order is read by device d, as its trainer finds it.
-static uint32_t source_of(const struct sl_plan_question *q, const struct sl_store_plan *p,
+static uint32_t source_of(const struct sl_plan_question *q, const struct sl_shard_plan *p,
                           uint32_t d, uint64_t r)
 {
     const uint64_t near = p->lent.held[d] ? p->lent.first : p->elements[d];
@@ -247,7 +249,7 @@ static uint32_t source_of(const struct sl_plan_question *q, const struct sl_stor
         return q->n_devices;
     const uint64_t i = r - p->lent.first;
     const uint32_t from = p->lent.from[d][i % p->lent.n_parts];
-    return from == SL_LENT_NOBODY || i / p->lent.n_parts >= sl_store_plan_each(p, from)
+    return from == SL_PEER_MEMORY_NOBODY || i / p->lent.n_parts >= sl_shard_plan_each(p, from)
                ? q->n_devices
                : from;
 }
@@ -267,12 +269,13 @@ START_TEST(shares_are_those_of_all_rows_counted)
             struct sl_plan_question *q = &questions[i];
             q->curve = &curve;
             q->placement = (enum sl_store_placement)placement;
-            const struct sl_store_plan p = planned(q);
+            const struct sl_shard_plan p = planned(q);
             for (uint32_t d = 0; d < q->n_devices; d++) {
-                double share[SL_LENT_DEVICES_MAX + 1], found[SL_LENT_DEVICES_MAX + 1] = {0};
+                double share[SL_PEER_MEMORY_DEVICES_MAX + 1],
+                    found[SL_PEER_MEMORY_DEVICES_MAX + 1] = {0};
                 for (uint32_t r = 0; r < ROWS; r++)
                     found[source_of(q, &p, d, r)] += hotness[r] / all;
-                sl_store_plan_shares(q, &p, d, share);
+                sl_shard_plan_shares(q, &p, d, share);
                 // Parts are taken for equal, and the first of them has the hottest row of all.
                 for (uint32_t from = 0; from <= q->n_devices; from++)
                     ck_assert_double_eq_tol(share[from], found[from], 0.03);
@@ -300,7 +303,7 @@ START_TEST(every_plan_is_sound)
         }
         q.most = CHANCE(3) ? ROWS : CHANCE(ROWS);
         q.curve = CHANCE(2) ? &curve : NULL;
-        const struct sl_store_plan alone = planned_as(q, SL_STORE_ALONE);
+        const struct sl_shard_plan alone = planned_as(q, SL_STORE_ALONE);
         ck_assert_double_le(planned(&q).busiest_seconds, alone.busiest_seconds);
         for (int placement = SL_STORE_SOLVER; placement <= SL_STORE_ONE_COPY; placement++)
             planned_as(q, (enum sl_store_placement)placement);
@@ -326,7 +329,7 @@ static void make_graph(void)
 
 static struct sl_plan_question of_graph(struct sl_plan_question q)
 {
-    q.kind = SL_LENT_GRAPH;
+    q.kind = SL_PEER_MEMORY_GRAPH;
     q.n_elements = q.most = offsets[VERTICES];
     q.reads = 0;
     return q;
@@ -366,10 +369,10 @@ START_TEST(edges_that_nobody_reads_count_the_same)
 END_TEST
 
 // Edge e is read by device d there.
-static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl_store_plan *p,
+static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl_shard_plan *p,
                                uint32_t d, uint64_t e)
 {
-    const struct sl_lent_plan *l = &p->lent;
+    const struct sl_peer_memory_plan *l = &p->lent;
     const uint64_t near = l->held[d] ? l->first : p->elements[d];
     if (e < near)
         return d;
@@ -377,7 +380,8 @@ static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl
         return q->n_devices;
     const uint64_t run = (e - l->first) >> l->shift;
     const uint32_t from = l->from[d][run % l->n_parts];
-    return from == SL_LENT_NOBODY || run / l->n_parts >= sl_store_plan_each(p, from) >> l->shift
+    return from == SL_PEER_MEMORY_NOBODY ||
+                   run / l->n_parts >= sl_shard_plan_each(p, from) >> l->shift
                ? q->n_devices
                : from;
 }
@@ -399,24 +403,25 @@ START_TEST(every_subset_of_gpus_reads_what_shares_say)
             q.works = (uint64_t)set << 1;
             for (uint32_t d = 1; d <= 4; d++)
                 q.room[d] = set >> (d - 1) & 1 ? q.room[d] + 137 * d : 0;
-            const struct sl_store_plan p = planned_as(q, (enum sl_store_placement)placement);
+            const struct sl_shard_plan p = planned_as(q, (enum sl_store_placement)placement);
             const uint32_t n = (uint32_t)__builtin_popcount(set);
             ck_assert_int_eq(p.lent.n_parts > 0, n > 1 && placement != SL_STORE_ALONE);
             // Nothing but what does not fill runs is left out of anybody's room.
             for (uint32_t d = 1; d <= 4; d++)
                 if (p.lent.held[d])
                     ck_assert_uint_gt(p.elements[d] + ((uint64_t)__builtin_popcount(p.lent.held[d])
-                                                       << SL_LENT_EDGE_SHIFT),
+                                                       << SL_PEER_MEMORY_EDGE_SHIFT),
                                       q.room[d]);
             for (uint32_t d = 1; d <= 4; d++) {
-                double share[SL_LENT_DEVICES_MAX + 1], found[SL_LENT_DEVICES_MAX + 1] = {0};
+                double share[SL_PEER_MEMORY_DEVICES_MAX + 1],
+                    found[SL_PEER_MEMORY_DEVICES_MAX + 1] = {0};
                 if (!(q.works >> d & 1))
                     continue;
                 for (uint32_t v = 0; v < VERTICES; v++)
                     for (uint64_t e = offsets[v]; e < offsets[v + 1]; e++)
                         found[source_of_edge(&q, &p, d, e)] +=
                             (double)edge_reads[v] / (double)(offsets[v + 1] - offsets[v]) / all;
-                sl_store_plan_shares(&q, &p, d, share);
+                sl_shard_plan_shares(&q, &p, d, share);
                 for (uint32_t from = 0; from <= q.n_devices; from++)
                     ck_assert_double_eq_tol(share[from], found[from], 0.05);
                 ck_assert_double_eq_tol(share[q.n_devices], found[q.n_devices], 0.002);
@@ -428,13 +433,13 @@ END_TEST
 START_TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
 {
     make_graph();
-    struct sl_plan_question q = of_graph(linked(4, 60 << SL_LENT_EDGE_SHIFT, FAST));
-    const uint64_t run = 1 << SL_LENT_EDGE_SHIFT;
+    struct sl_plan_question q = of_graph(linked(4, 60 << SL_PEER_MEMORY_EDGE_SHIFT, FAST));
+    const uint64_t run = 1 << SL_PEER_MEMORY_EDGE_SHIFT;
     q.placement = SL_STORE_SOLVER;
     q.most = 32 * run + 5; // two runs of each part, and five edges
-    struct sl_store_plan p = planned(&q);
+    struct sl_shard_plan p = planned(&q);
     ck_assert_uint_eq(end_of(&p), q.most);
-    ck_assert_uint_eq(p.lent.n_parts, SL_LENT_PARTS_MAX);
+    ck_assert_uint_eq(p.lent.n_parts, SL_PEER_MEMORY_PARTS_MAX);
     ck_assert_uint_eq(p.lent.part_elements, 2 * run);
     ck_assert_uint_eq(p.lent.first, 5);
     for (uint32_t d = 1; d <= 4; d++) // no room beside the parts
@@ -449,7 +454,7 @@ START_TEST(a_graph_that_each_gpu_holds_is_in_no_parts)
 {
     make_graph();
     struct sl_plan_question q = of_graph(linked(4, offsets[VERTICES], FAST));
-    const struct sl_store_plan p = planned_as(q, SL_STORE_SOLVER);
+    const struct sl_shard_plan p = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(p.lent.n_parts, 0);
     ck_assert_str_eq(p.reason, "each GPU that samples has room for every edge");
 }
@@ -466,8 +471,8 @@ END_TEST
 // --- from one plan to the next -------------------------------------------------------------------
 
 // Parts that a device holds and has not held before.
-static uint32_t moved(const struct sl_plan_question *q, const struct sl_lent_plan *before,
-                      const struct sl_lent_plan *after)
+static uint32_t moved(const struct sl_plan_question *q, const struct sl_peer_memory_plan *before,
+                      const struct sl_peer_memory_plan *after)
 {
     uint32_t n = 0;
     for (uint32_t d = 0; d < q->n_devices; d++)
@@ -476,10 +481,12 @@ static uint32_t moved(const struct sl_plan_question *q, const struct sl_lent_pla
 }
 
 // The least that can move: each keeps what it had as far as all have about as many.
-static uint32_t least_moved(const struct sl_plan_question *q, const struct sl_lent_plan *before)
+static uint32_t least_moved(const struct sl_plan_question *q,
+                            const struct sl_peer_memory_plan *before)
 {
-    const uint32_t n = (uint32_t)__builtin_popcountll(q->works), each = SL_LENT_PARTS_MAX / n;
-    uint32_t more = SL_LENT_PARTS_MAX % n, kept = 0;
+    const uint32_t n = (uint32_t)__builtin_popcountll(q->works),
+                   each = SL_PEER_MEMORY_PARTS_MAX / n;
+    uint32_t more = SL_PEER_MEMORY_PARTS_MAX % n, kept = 0;
     for (uint32_t d = 0; d < q->n_devices; d++) {
         const uint32_t had = (uint32_t)__builtin_popcount(before->held[d]);
         if (!(q->works >> d & 1))
@@ -487,7 +494,7 @@ static uint32_t least_moved(const struct sl_plan_question *q, const struct sl_le
         kept += SL_MIN(had, each + (more > 0));
         more -= had > each && more > 0;
     }
-    return SL_LENT_PARTS_MAX - kept;
+    return SL_PEER_MEMORY_PARTS_MAX - kept;
 }
 
 // GPUs come and go by chance, all linked: nothing moves that could stay.
@@ -496,7 +503,7 @@ START_TEST(what_changes_hands_is_the_least)
     struct sl_store_curve curve;
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
     struct sl_plan_question q = linked(8, 40 + 30 * (uint64_t)_i, 400);
-    struct sl_lent_plan before = {0};
+    struct sl_peer_memory_plan before = {0};
     q.curve = &curve;
     q.placement = SL_STORE_SOLVER;
     for (uint32_t k = 0; k < 40; k++) {
@@ -505,8 +512,8 @@ START_TEST(what_changes_hands_is_the_least)
         if (__builtin_popcountll(q.works) < 2)
             q.works = works;
         q.before = &before;
-        const struct sl_store_plan p = planned(&q);
-        ck_assert_uint_eq(p.lent.n_parts, SL_LENT_PARTS_MAX);
+        const struct sl_shard_plan p = planned(&q);
+        ck_assert_uint_eq(p.lent.n_parts, SL_PEER_MEMORY_PARTS_MAX);
         if (before.n_parts) {
             ck_assert_uint_eq(p.lent.first, before.first);
             ck_assert_uint_eq(moved(&q, &before, &p.lent), least_moved(&q, &before));
@@ -521,11 +528,11 @@ START_TEST(parts_that_stay_cost_no_work)
 {
     struct sl_plan_question q = linked(4, ROWS / 2, FAST);
     q.host = 1; // all that there is to do is over links
-    const struct sl_store_plan four = planned_as(q, SL_STORE_SOLVER);
-    ck_assert_uint_eq(four.lent.n_parts, SL_LENT_PARTS_MAX);
+    const struct sl_shard_plan four = planned_as(q, SL_STORE_SOLVER);
+    ck_assert_uint_eq(four.lent.n_parts, SL_PEER_MEMORY_PARTS_MAX);
     q.works = 0xe;
     q.before = &four.lent;
-    const struct sl_store_plan three = planned_as(q, SL_STORE_SOLVER);
+    const struct sl_shard_plan three = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(three.lent.n_parts, 3);
 }
 END_TEST

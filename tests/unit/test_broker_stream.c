@@ -1,7 +1,7 @@
 // Standard error of a worker: lines, levels, what is kept before there is a file and for the end.
 #include "tests/unit/test_data_fixture.h"
 
-#include "broker/stream.h"
+#include "broker/log/stream.h"
 
 static struct sl_stream stream;
 static struct sl_writer *writer;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 
-#include "broker/supervise.h"
+#include "broker/workers/supervise.h"
 #include "common/base/clock.h"
 
 enum { DEATHS_MAX = 64 };
@@ -34,12 +34,12 @@ static struct {
     char lines[4096];
 } t;
 
-static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
+static bool on_death(void *ctx, struct sl_member *m, const struct sl_exit_status *death)
 {
     int i = t.n_deaths++;
     ck_assert_int_lt(i, DEATHS_MAX);
     t.backoff_ms[i] = m->backoff_ms;
-    sl_death_describe(death, t.cause[i], sizeof t.cause[i]);
+    sl_exit_status_describe(death, t.cause[i], sizeof t.cause[i]);
     sl_stream_last(&m->log, t.last[i], sizeof t.last[i]);
     t.dismissed[i] = m->dismissed;
     ck_assert_msg(kill(m->pid, 0) != 0 || death->known, "process %d lives", (int)m->pid);
@@ -179,14 +179,14 @@ END_TEST
 START_TEST(an_out_of_memory_kill_is_told_apart)
 {
     char buf[160];
-    struct sl_death d = {.known = true, .signal = SIGKILL, .oom_killed = true};
-    ck_assert_str_eq(sl_death_describe(&d, buf, sizeof buf),
+    struct sl_exit_status d = {.known = true, .signal = SIGKILL, .oom_killed = true};
+    ck_assert_str_eq(sl_exit_status_describe(&d, buf, sizeof buf),
                      "was killed by SIGKILL (by the kernel: memory ran out)");
-    d = (struct sl_death){.known = true, .signal = SIGABRT, .core_dumped = true};
-    ck_assert_str_eq(sl_death_describe(&d, buf, sizeof buf),
+    d = (struct sl_exit_status){.known = true, .signal = SIGABRT, .core_dumped = true};
+    ck_assert_str_eq(sl_exit_status_describe(&d, buf, sizeof buf),
                      "was killed by SIGABRT (aborted), core dumped");
-    d = (struct sl_death){0};
-    ck_assert_msg(strstr(sl_death_describe(&d, buf, sizeof buf), "nobody"), "%s", buf);
+    d = (struct sl_exit_status){0};
+    ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "nobody"), "%s", buf);
 }
 END_TEST
 

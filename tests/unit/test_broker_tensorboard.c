@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "broker/tensorboard.h"
-#include "broker/tfevent.pb-c.h"
+#include "broker/rundir/tensorboard.h"
+#include "broker/rundir/tfevent.pb-c.h"
 #include "common/base/bits.h"
 
 static struct sl_writer *writer;

@@ -3,8 +3,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/json_writer.h"
-#include "broker/timeline.h"
+#include "broker/log/json_writer.h"
+#include "broker/log/timeline.h"
 
 static struct sl_timeline timeline;
 static struct sl_json_writer writer;

@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/job.h"
+#include "broker/job/job.h"
 
 enum { SAMPLER = 1, TRAINER = 2, UNKNOWN_WORKER = 77, PER_UPDATE = 2 };
 
@@ -229,10 +229,10 @@ static void train(uint64_t from, uint32_t worker)
     e->weight = 10;
     e->counted = 10;
     must(sl_ledger_complete(&t.arena, &l));
-    while (sl_board_begin_update(&t.arena, worker, &u) == SL_OK) {
-        *sl_board_update_entry(&t.arena, &u) = (struct sl_update_entry){
+    while (sl_param_store_begin_update(&t.arena, worker, &u) == SL_OK) {
+        *sl_param_store_update_entry(&t.arena, &u) = (struct sl_update_entry){
             .from_ns = from + 4100000, .took_ns = 50000, .applier = worker};
-        sl_board_commit_update(&t.arena, &u);
+        sl_param_store_commit_update(&t.arena, &u);
     }
 }
 

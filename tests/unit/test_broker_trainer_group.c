@@ -3,9 +3,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/job.h"
+#include "broker/job/job.h"
 #include "common/base/clock.h"
-#include "common/ipc/group.h"
+#include "common/arena/group.h"
 
 enum { N = 4, SECOND = 1000000000 };
 

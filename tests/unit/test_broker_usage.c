@@ -1,5 +1,5 @@
 // What processes hold together, asked of the kernel about processes that hold what they are told.
-#include "broker/usage.h"
+#include "broker/meter/usage.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 #include <pthread.h>
 
-#include "broker/job.h"
+#include "broker/job/job.h"
 
 enum { MESSAGES_MAX = 4096 };
 

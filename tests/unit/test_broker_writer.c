@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 
-#include "broker/writer.h"
+#include "broker/log/writer.h"
 
 enum { LONG_MS = 60000 };
 

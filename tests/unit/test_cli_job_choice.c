@@ -1,5 +1,5 @@
 // Which job a word on the command line means, and what is said when none or several are meant.
-#include "cli/job_choice.h"
+#include "cli/job_lookup.h"
 #include "tests/unit/cli_fixture.h"
 
 static const char daemon_jobs[] =
@@ -13,7 +13,7 @@ static const char daemon_jobs[] =
 
 static cJSON *jobs;
 static struct sl_run_job found[2];
-static struct sl_job_choice list;
+static struct sl_job_lookup list;
 
 static void make_list(const char *json, size_t n_found)
 {
@@ -23,14 +23,14 @@ static void make_list(const char *json, size_t n_found)
     snprintf(found[0].output, sizeof found[0].output, "%s", in_dir("mine"));
     snprintf(found[1].name, sizeof found[1].name, "gat");
     snprintf(found[1].output, sizeof found[1].output, "/elsewhere");
-    ck_assert_int_eq(sl_job_choice_init(&list, jobs, found, n_found), SL_OK);
+    ck_assert_int_eq(sl_job_lookup_init(&list, jobs, found, n_found), SL_OK);
 }
 
 // The directory of the job that is meant, or NULL with the code.
 static const char *meant(const char *word, int code)
 {
     const struct sl_listed_job *job;
-    ck_assert_int_eq(sl_job_choice_find(&list, word, "", &job), code);
+    ck_assert_int_eq(sl_job_lookup_find(&list, word, "", &job), code);
     return job ? job->output : NULL;
 }
 
@@ -60,7 +60,7 @@ START_TEST(a_directory_is_known_by_any_of_its_names)
     ck_assert_ptr_nonnull(meant(in_dir("link"), SL_OK));
     ck_assert_int_eq(chdir(dir), 0);
     ck_assert_ptr_nonnull(meant("./mine/", SL_OK));
-    sl_job_choice_fini(&list);
+    sl_job_lookup_fini(&list);
     make_list(daemon_jobs, 0);
     ck_assert_str_eq(meant("third", SL_OK), "/runs/third"); // its last name alone
     ck_assert_ptr_null(meant("runs", SL_ENOENT));
@@ -99,11 +99,11 @@ START_TEST(without_a_daemon_it_is_said_how_to_start_one)
 {
     const struct sl_listed_job *job;
     make_list(NULL, 0);
-    ck_assert_int_eq(sl_job_choice_find(&list, "x", "no daemon runs: start one", &job), SL_ENOENT);
+    ck_assert_int_eq(sl_job_lookup_find(&list, "x", "no daemon runs: start one", &job), SL_ENOENT);
     ck_assert_str_eq(sl_error_message(),
                      "job 'x': no running job has this name or run directory: none is running; "
                      "no daemon runs: start one");
-    ck_assert_int_eq(sl_job_choice_only(&list, "no daemon runs: start one", &job), SL_ENOENT);
+    ck_assert_int_eq(sl_job_lookup_only(&list, "no daemon runs: start one", &job), SL_ENOENT);
     ck_assert_str_eq(sl_error_message(), "no job is running: no daemon runs: start one");
 }
 END_TEST
@@ -112,17 +112,17 @@ START_TEST(the_only_one_works_or_else_waits)
 {
     const struct sl_listed_job *job;
     make_list(daemon_jobs, 0);
-    ck_assert_int_eq(sl_job_choice_only(&list, "", &job), SL_OK);
+    ck_assert_int_eq(sl_job_lookup_only(&list, "", &job), SL_OK);
     ck_assert_str_eq(job->id, "2");
-    sl_job_choice_fini(&list);
+    sl_job_lookup_fini(&list);
     make_list(daemon_jobs, 1);
-    ck_assert_int_eq(sl_job_choice_only(&list, "", &job), SL_EINVAL);
+    ck_assert_int_eq(sl_job_lookup_only(&list, "", &job), SL_EINVAL);
     assert_has(sl_error_message(), "2 jobs run: name one of 'gat' (job 2, running), 'mine' (of");
-    sl_job_choice_fini(&list);
+    sl_job_lookup_fini(&list);
     make_list("{\"jobs\": [{\"id\": \"7\", \"name\": \"a\", \"state\": \"queued\"}, {\"id\": "
               "\"8\", \"name\": \"b\", \"state\": \"done\"}]}",
               0);
-    ck_assert_int_eq(sl_job_choice_only(&list, "", &job), SL_OK);
+    ck_assert_int_eq(sl_job_lookup_only(&list, "", &job), SL_OK);
     ck_assert_str_eq(job->id, "7");
 }
 END_TEST

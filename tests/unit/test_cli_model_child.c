@@ -1,5 +1,5 @@
 // What of a job is told to who only knows its model.
-#include "cli/model_child.h"
+#include "cli/trainer_subprocess.h"
 #include "common/base/error.h"
 #include "config/config.h"
 #include "tests/unit/cli_fixture.h"
@@ -16,7 +16,7 @@ START_TEST(where_it_trained_is_no_matter)
                       " \"devices\": [{\"kind\": \"cuda\", \"index\": 0},"
                       " {\"kind\": \"cuda\", \"index\": 1}, {\"kind\": \"cuda\", \"index\": 2}],"
                       " \"allocation\": {\"samplers\": 1, \"trainers\": 2, \"switching\": false}}";
-    must(sl_model_child_fit(job, "job.json", "elsewhere", &json));
+    must(sl_trainer_subprocess_fit(job, "job.json", "elsewhere", &json));
     must(sl_config_parse(json, strlen(json), "fit", &config));
     free(json);
     ck_assert_str_eq(config.dataset, "elsewhere");
@@ -32,9 +32,9 @@ END_TEST
 START_TEST(what_is_no_job_is_refused_in_the_parsers_words)
 {
     char *json = NULL;
-    ck_assert_int_eq(sl_model_child_fit("[1]", "job.json", NULL, &json), SL_EINVAL);
+    ck_assert_int_eq(sl_trainer_subprocess_fit("[1]", "job.json", NULL, &json), SL_EINVAL);
     assert_message_has("job.json: found list");
-    ck_assert_int_eq(sl_model_child_fit("{", "job.json", NULL, &json), SL_EFORMAT);
+    ck_assert_int_eq(sl_trainer_subprocess_fit("{", "job.json", NULL, &json), SL_EFORMAT);
     ck_assert_ptr_null(json);
 }
 END_TEST

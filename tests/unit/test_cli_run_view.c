@@ -1,6 +1,6 @@
 // What `sluice run` shows of epochs and of the whole run.
 #include "cli/run_view.h"
-#include "broker/report.h"
+#include "broker/rundir/report.h"
 #include "common/base/clock.h"
 #include "tests/unit/cli_fixture.h"
 
@@ -169,7 +169,7 @@ static const char *summary(void)
 START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
 {
     struct sl_epoch f = {.batches = 10, .loss = 0.5, .evaluated = true};
-    const struct sl_best best = {.has = true, .epoch = 1, .value = 0.75};
+    const struct sl_early_stopping best = {.has = true, .epoch = 1, .value = 0.75};
     const struct sl_measure_choice judged = {.measure = SL_MEASURE_ACCURACY, .share = NAN};
     begin();
     outcome.totals.status = "stopped";

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "broker/client.h"
+#include "broker/log/client.h"
 #include "broker/daemon/notify.h"
 #include "broker/daemon/route.h"
 #include "broker/daemon/subscriber.h"

@@ -1,5 +1,5 @@
 // Requests that wait for the GPUs: parked over a real bus, for a child that a script plays.
-#include "broker/daemon/parked.h"
+#include "broker/daemon/pending_request.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -62,7 +62,7 @@ static void begin(void)
 
 static void end(void)
 {
-    sl_parking_fini(&d->parking);
+    sl_pending_requests_fini(&d->parking);
     uv_run(&d->loop.uv, UV_RUN_DEFAULT);
     ck_assert_int_eq(uv_loop_close(&d->loop.uv), 0);
     sl_bus_close(client, 0);
@@ -167,7 +167,7 @@ static void go_away(struct sl_bus *who, uint32_t i)
 // The daemon's ticks until nothing is parked.
 static void until_served(void)
 {
-    AWAIT((sl_parked_poll(d), d->parking.n == 0));
+    AWAIT((sl_pending_request_poll(d), d->parking.n == 0));
 }
 
 static void let_child_answer(void)
@@ -207,7 +207,7 @@ START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
     Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
     submit(client, "g", gpu_0);
-    sl_parked_poll(d);
+    sl_pending_request_poll(d);
     ck_assert_uint_eq(d->parking.n, 1);
     has_heard_nothing(client, 0);
     submit(client, "c", "\"cpu\"");
@@ -262,10 +262,10 @@ START_TEST(a_client_is_told_that_it_takes_longer)
     submit(client, "g", gpu_0);
     for (int told = 0; told < 2; told++) {
         d->parking.list[0].told_ns = sl_now_ns(); // however long the lines before took
-        sl_parked_poll(d);
+        sl_pending_request_poll(d);
         has_heard_nothing(client, 0);
         sl_clock_advance(1000000000);
-        sl_parked_poll(d);
+        sl_pending_request_poll(d);
         ck_assert_int_eq(sl_bus_receive(client, AWAIT_MS, NULL, &m), SL_OK);
         ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_WAITING);
         ck_assert_ptr_nonnull(strstr(m->waiting->text, "GPUs"));
@@ -359,14 +359,14 @@ START_TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
     pid_t pid = d->parking.gpus.pid;
     ck_assert_int_gt(pid, 0);
     d->stopping = true;
-    sl_parked_end(d, "the daemon is stopping");
+    sl_pending_request_end(d, "the daemon is stopping");
     hears(client, false, "the daemon is stopping");
     submit(client, "h", gpu_0);
     hears(client, false, "the daemon is stopping");
     AWAIT(kill(pid, 0) != 0 || waitpid(pid, NULL, WNOHANG) != 0);
     ck_assert(kill(pid, 0) != 0 && errno == ESRCH);
     ck_assert_int_eq(records(), 0);
-    sl_parked_poll(d);
+    sl_pending_request_poll(d);
 }
 END_TEST
 
@@ -390,11 +390,11 @@ START_TEST(there_is_room_for_so_many)
 {
     submit(client, "g", gpu_0);
     uint32_t n = d->parking.n;
-    d->parking.n = SL_PARKED_MAX;
+    d->parking.n = SL_PENDING_REQUEST_MAX;
     submit(client, "h", gpu_0);
     hears(client, false, "try again soon");
     d->parking.n = n;
-    d->parking.list[0].bytes = SL_PARKED_BYTES_MAX; // a few large ones are as good as many
+    d->parking.list[0].bytes = SL_PENDING_REQUEST_BYTES_MAX; // a few large ones are as good as many
     submit(client, "h", gpu_0);
     hears(client, false, "try again soon");
 }

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "broker/daemon/daemon_internal.h"
-#include "broker/process_id.h"
+#include "broker/workers/process_id.h"
 #include "broker/daemon/record.h"
 #include "common/base/log.h"
 #include "tests/unit/daemon_fixture.h"

@@ -5,7 +5,7 @@
 #include "dataset/csc_writer.h"
 #include "dataset/edge_sort.h"
 #include "dataset/radix_sort.h"
-#include "dataset/scramble.h"
+#include "dataset/permutation.h"
 #include "common/base/threads.h"
 #include "tests/unit/cli_fixture.h"
 
@@ -206,35 +206,35 @@ END_TEST
 START_TEST(scramble_is_a_permutation_with_an_inverse)
 {
     for (uint64_t n = 1; n <= 300; n++) {
-        struct sl_scramble s;
+        struct sl_permutation s;
         bool hit[300] = {false};
-        sl_scramble_init(&s, n, 7, 0);
+        sl_permutation_init(&s, n, 7, 0);
         for (uint64_t x = 0; x < n; x++) {
-            uint64_t y = sl_scramble_apply(&s, x);
+            uint64_t y = sl_permutation_apply(&s, x);
             ck_assert_uint_lt(y, n);
             ck_assert(!hit[y]);
             hit[y] = true;
-            ck_assert_uint_eq(sl_scramble_invert(&s, y), x);
+            ck_assert_uint_eq(sl_permutation_invert(&s, y), x);
         }
     }
-    struct sl_scramble big;
-    sl_scramble_init(&big, 4294967294u, 7, 0);
+    struct sl_permutation big;
+    sl_permutation_init(&big, 4294967294u, 7, 0);
     for (uint64_t x = 0; x < 1000; x++)
-        ck_assert_uint_eq(sl_scramble_invert(&big, sl_scramble_apply(&big, x * 4294967)),
+        ck_assert_uint_eq(sl_permutation_invert(&big, sl_permutation_apply(&big, x * 4294967)),
                           x * 4294967);
 }
 END_TEST
 
 START_TEST(scrambles_of_other_seeds_differ)
 {
-    struct sl_scramble a, b, c;
+    struct sl_permutation a, b, c;
     int same_seed = 0, same_which = 0;
-    sl_scramble_init(&a, 1000, 1, 0);
-    sl_scramble_init(&b, 1000, 2, 0);
-    sl_scramble_init(&c, 1000, 1, 1);
+    sl_permutation_init(&a, 1000, 1, 0);
+    sl_permutation_init(&b, 1000, 2, 0);
+    sl_permutation_init(&c, 1000, 1, 1);
     for (uint64_t x = 0; x < 1000; x++) {
-        same_seed += sl_scramble_apply(&a, x) == sl_scramble_apply(&b, x);
-        same_which += sl_scramble_apply(&a, x) == sl_scramble_apply(&c, x);
+        same_seed += sl_permutation_apply(&a, x) == sl_permutation_apply(&b, x);
+        same_which += sl_permutation_apply(&a, x) == sl_permutation_apply(&c, x);
     }
     ck_assert_int_lt(same_seed, 20);
     ck_assert_int_lt(same_which, 20);

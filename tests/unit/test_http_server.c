@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "broker/http/http.h"
-#include "broker/http/question.h"
+#include "broker/http/control_call.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/ipc/bus.h"
+#include "common/bus/bus.h"
 #include "tests/unit/await.h"
 
 static const char stats[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\","
@@ -788,17 +788,17 @@ END_TEST
 START_TEST(a_question_has_its_time)
 {
     static const struct {
-        enum sl_question_kind kind;
+        enum sl_control_call_kind kind;
         uint64_t ms;
         int code;
-    } kinds[] = {{SL_QUESTION_DESCRIBE, 5000, SL_ETIMEDOUT},
-                 {SL_QUESTION_PAUSE, 5000, SL_ETIMEDOUT},
-                 {SL_QUESTION_SCALE, 30000, SL_ETIMEDOUT},
-                 {SL_QUESTION_STOP, 2000, SL_OK}};
-    const struct sl_question question = {.kind = kinds[_i].kind, .job = "7"};
+    } kinds[] = {{SL_CONTROL_CALL_DESCRIBE, 5000, SL_ETIMEDOUT},
+                 {SL_CONTROL_CALL_PAUSE, 5000, SL_ETIMEDOUT},
+                 {SL_CONTROL_CALL_SCALE, 30000, SL_ETIMEDOUT},
+                 {SL_CONTROL_CALL_STOP, 2000, SL_OK}};
+    const struct sl_control_call question = {.kind = kinds[_i].kind, .job = "7"};
     struct sl_reply reply = {0};
-    ck_assert_uint_eq(sl_question_patience_ms(&question), kinds[_i].ms);
-    sl_question_give_up(&question, &reply);
+    ck_assert_uint_eq(sl_control_call_patience_ms(&question), kinds[_i].ms);
+    sl_control_call_give_up(&question, &reply);
     ck_assert_int_eq(reply.code, kinds[_i].code);
     ck_assert_ptr_nonnull(reply.message);
     sl_reply_fini(&reply);

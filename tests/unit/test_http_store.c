@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "broker/http/feed.h"
-#include "broker/http/store.h"
+#include "broker/http/job_stats.h"
 #include "common/text/json.h"
 
-static struct sl_store store;
+static struct sl_job_stats store;
 static struct sl_feed feed;
 
 static void begin(void)
@@ -21,24 +21,24 @@ static void begin(void)
 
 static void end(void)
 {
-    sl_store_fini(&store);
+    sl_job_stats_fini(&store);
     sl_feed_fini(&feed);
 }
 
-static struct sl_store_job *take(const char *key, const char *name, double seconds)
+static struct sl_job_stats_job *take(const char *key, const char *name, double seconds)
 {
     char line[256];
     snprintf(line, sizeof line,
              "{\"schema\":\"sluice.stats/1\",\"job\":\"%s\",\"id\":null,\"seconds\":%g,"
              "\"rates\":{\"batches\":2.5},\"loss\":null}",
              name, seconds);
-    return sl_store_take(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
+    return sl_job_stats_take(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
 }
 
-static cJSON *history(const struct sl_store_job *job)
+static cJSON *history(const struct sl_job_stats_job *job)
 {
     struct sl_text text = {0};
-    sl_store_write_history(job, &text);
+    sl_job_stats_write_history(job, &text);
     ck_assert(!text.failed);
     cJSON *tree = cJSON_Parse(text.s);
     ck_assert_msg(tree != NULL, "%s", text.s);
@@ -51,7 +51,7 @@ static cJSON *history(const struct sl_store_job *job)
 START_TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
 {
     ck_assert_ptr_nonnull(take("3", "a", 1));
-    struct sl_store_job *job = take("3", "a", 2);
+    struct sl_job_stats_job *job = take("3", "a", 2);
     ck_assert_uint_eq(store.n_jobs, 1);
     ck_assert_uint_eq(job->n, 2);
     ck_assert_double_eq(sl_json_number(job->stats, "seconds"), 2);
@@ -77,7 +77,7 @@ START_TEST(what_is_no_line_of_statistics_is_left)
         "{\"schema\":\"sluice.event/1\",\"job\":\"a\"}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ck_assert_ptr_null(sl_store_take(&store, "1", bad[i], 1));
+        ck_assert_ptr_null(sl_job_stats_take(&store, "1", bad[i], 1));
     ck_assert_uint_eq(store.n_jobs, 0);
 }
 END_TEST
@@ -87,19 +87,19 @@ START_TEST(a_job_is_found_by_number_first_then_by_name_the_newest)
     take("1", "a", 1);
     take("2", "1", 1); // a job named like another one's number
     take("3", "a", 1);
-    ck_assert_str_eq(sl_store_find(&store, "1")->key, "1");
-    ck_assert_str_eq(sl_store_find(&store, "a")->key, "3");
-    ck_assert_ptr_null(sl_store_find(&store, "b"));
-    ck_assert_ptr_null(sl_store_find(&store, ""));
+    ck_assert_str_eq(sl_job_stats_find(&store, "1")->key, "1");
+    ck_assert_str_eq(sl_job_stats_find(&store, "a")->key, "3");
+    ck_assert_ptr_null(sl_job_stats_find(&store, "b"));
+    ck_assert_ptr_null(sl_job_stats_find(&store, ""));
 }
 END_TEST
 
 START_TEST(a_job_without_a_number_has_the_number_0)
 {
     ck_assert_str_eq(take("", "a", 1)->key, "0");
-    ck_assert_ptr_nonnull(sl_store_find(&store, "0"));
-    sl_store_end(&store, "");
-    ck_assert(sl_store_find(&store, "0")->over);
+    ck_assert_ptr_nonnull(sl_job_stats_find(&store, "0"));
+    sl_job_stats_end(&store, "");
+    ck_assert(sl_job_stats_find(&store, "0")->over);
     ck_assert(!take("", "a", 2)->over);
 }
 END_TEST
@@ -107,29 +107,29 @@ END_TEST
 START_TEST(the_number_of_jobs_is_bounded_and_the_silent_one_goes)
 {
     char key[16];
-    for (int i = 0; i < SL_STORE_JOBS_MAX; i++) {
+    for (int i = 0; i < SL_JOB_STATS_JOBS_MAX; i++) {
         snprintf(key, sizeof key, "%d", i + 1);
         take(key, "a", i == 7 ? 0 : 10 + i);
     }
     ck_assert_ptr_nonnull(take("next", "b", 1000));
-    ck_assert_uint_eq(store.n_jobs, SL_STORE_JOBS_MAX);
-    ck_assert_ptr_null(sl_store_find(&store, "8"));
-    ck_assert_ptr_nonnull(sl_store_find(&store, "7"));
-    ck_assert_ptr_nonnull(sl_store_find(&store, "9"));
+    ck_assert_uint_eq(store.n_jobs, SL_JOB_STATS_JOBS_MAX);
+    ck_assert_ptr_null(sl_job_stats_find(&store, "8"));
+    ck_assert_ptr_nonnull(sl_job_stats_find(&store, "7"));
+    ck_assert_ptr_nonnull(sl_job_stats_find(&store, "9"));
 }
 END_TEST
 
 START_TEST(the_history_keeps_the_newest_in_order)
 {
-    struct sl_store_job *job = NULL;
-    for (int i = 0; i < SL_STORE_HISTORY + 5; i++)
+    struct sl_job_stats_job *job = NULL;
+    for (int i = 0; i < SL_JOB_STATS_HISTORY + 5; i++)
         job = take("1", "a", i);
     cJSON *tree = history(job);
     const cJSON *seconds = cJSON_GetObjectItem(tree, "seconds");
-    ck_assert_int_eq(cJSON_GetArraySize(seconds), SL_STORE_HISTORY);
+    ck_assert_int_eq(cJSON_GetArraySize(seconds), SL_JOB_STATS_HISTORY);
     ck_assert_double_eq(cJSON_GetArrayItem(seconds, 0)->valuedouble, 5);
-    ck_assert_double_eq(cJSON_GetArrayItem(seconds, SL_STORE_HISTORY - 1)->valuedouble,
-                        SL_STORE_HISTORY + 4);
+    ck_assert_double_eq(cJSON_GetArrayItem(seconds, SL_JOB_STATS_HISTORY - 1)->valuedouble,
+                        SL_JOB_STATS_HISTORY + 4);
     ck_assert(cJSON_IsNull(cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "loss"), 0)));
     ck_assert_double_eq(cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "batches"), 3)->valuedouble,
                         2.5);
@@ -144,17 +144,17 @@ START_TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
     static const char line[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"state\":\"%s\"}";
     char json[128];
     snprintf(json, sizeof json, line, "running");
-    sl_store_take(&store, "1", json, 1);
-    ck_assert_str_eq(sl_store_state(&store, "1"), "running");
-    sl_store_take_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
-    sl_store_take(&store, "1", json, 2);
-    ck_assert_str_eq(sl_store_state(&store, "1"), "finishing");
+    sl_job_stats_take(&store, "1", json, 1);
+    ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
+    sl_job_stats_take_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
+    sl_job_stats_take(&store, "1", json, 2);
+    ck_assert_str_eq(sl_job_stats_state(&store, "1"), "finishing");
     // Without a daemon there is only the line.
-    sl_store_take(&store, "", json, 1);
+    sl_job_stats_take(&store, "", json, 1);
     snprintf(json, sizeof json, line, "paused");
-    sl_store_take(&store, "", json, 2);
-    ck_assert_str_eq(sl_store_state(&store, "0"), "paused");
-    ck_assert_str_eq(sl_store_state(&store, "9"), "");
+    sl_job_stats_take(&store, "", json, 2);
+    ck_assert_str_eq(sl_job_stats_state(&store, "0"), "paused");
+    ck_assert_str_eq(sl_job_stats_state(&store, "9"), "");
 }
 END_TEST
 
@@ -166,34 +166,34 @@ START_TEST(what_is_no_entry_and_no_list_changes_no_state)
                                       "{}",
                                       "{\"id\":\"1\",\"state\":\"done\"}",
                                       "{\"id\":\"1\",\"name\":\"a\",\"state\":7}"};
-    sl_store_set_state(&store, "1", "a", "running");
+    sl_job_stats_set_state(&store, "1", "a", "running");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sl_store_take_entry(&store, bad[i]);
-        sl_store_take_list(&store, bad[i]);
+        sl_job_stats_take_entry(&store, bad[i]);
+        sl_job_stats_take_list(&store, bad[i]);
     }
-    sl_store_take_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
+    sl_job_stats_take_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
     ck_assert_uint_eq(store.n_states, 1);
-    ck_assert_str_eq(sl_store_state(&store, "1"), "running");
+    ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
 }
 END_TEST
 
 START_TEST(states_are_bounded_and_the_oldest_end_goes)
 {
     char key[16];
-    for (int i = 0; i < SL_STORE_STATES_MAX + 5; i++) {
+    for (int i = 0; i < SL_JOB_STATS_STATES_MAX + 5; i++) {
         snprintf(key, sizeof key, "%d", i);
-        sl_store_set_state(&store, key, "a", i % 10 == 3 ? "done" : "queued");
+        sl_job_stats_set_state(&store, key, "a", i % 10 == 3 ? "done" : "queued");
     }
-    ck_assert_uint_eq(store.n_states, SL_STORE_STATES_MAX);
-    ck_assert_str_eq(sl_store_state(&store, "3"), "");
-    ck_assert_str_eq(sl_store_state(&store, "43"), "");
-    ck_assert_str_eq(sl_store_state(&store, "53"), "done");
-    ck_assert_str_eq(sl_store_state(&store, "0"), "queued");
-    for (int i = 0; i < SL_STORE_STATES_MAX; i++) // nobody is over: the first one goes
-        sl_store_set_state(&store, store.states[i].key, "a", "queued");
-    sl_store_set_state(&store, "x", "a", "queued");
-    ck_assert_str_eq(sl_store_state(&store, "0"), "");
-    ck_assert_str_eq(sl_store_state(&store, "x"), "queued");
+    ck_assert_uint_eq(store.n_states, SL_JOB_STATS_STATES_MAX);
+    ck_assert_str_eq(sl_job_stats_state(&store, "3"), "");
+    ck_assert_str_eq(sl_job_stats_state(&store, "43"), "");
+    ck_assert_str_eq(sl_job_stats_state(&store, "53"), "done");
+    ck_assert_str_eq(sl_job_stats_state(&store, "0"), "queued");
+    for (int i = 0; i < SL_JOB_STATS_STATES_MAX; i++) // nobody is over: the first one goes
+        sl_job_stats_set_state(&store, store.states[i].key, "a", "queued");
+    sl_job_stats_set_state(&store, "x", "a", "queued");
+    ck_assert_str_eq(sl_job_stats_state(&store, "0"), "");
+    ck_assert_str_eq(sl_job_stats_state(&store, "x"), "queued");
 }
 END_TEST
 

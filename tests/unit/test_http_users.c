@@ -14,7 +14,7 @@
 #include "broker/http/http_internal.h"
 #include "broker/http/peer.h"
 #include "common/base/error.h"
-#include "common/ipc/bus.h"
+#include "common/bus/bus.h"
 #include "tests/unit/await.h"
 
 enum { STRANGER = 65534 };

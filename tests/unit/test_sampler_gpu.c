@@ -18,9 +18,9 @@ enum { N = 600, N_SEEDS = 60, EPOCH = 3, BATCH = 4 };
 static struct fixture fx;
 static struct sl_drawer drawer;
 static const struct sl_plugin *gpu;
-static struct sl_residence residence;
+static struct sl_graph_placement residence;
 static struct sl_drawer gpu_drawer;
-static struct sl_residence_files files = {-1, -1, -1}; // of copies
+static struct sl_graph_placement_files files = {-1, -1, -1}; // of copies
 
 static void setup(void)
 {
@@ -37,9 +37,9 @@ static void setup_where_files_are_mapped(void)
 
 static void bring_to(const struct sl_device *device, double share)
 {
-    const struct sl_residence_spec spec = {
+    const struct sl_graph_placement_spec spec = {
         .topology = &fx.topology, .degrees = true, .share = share, .files = files, .threads = 2};
-    ck_assert_msg(sl_residence_open(&residence, &spec, device, gpu->kernels) == SL_OK, "%s",
+    ck_assert_msg(sl_graph_placement_open(&residence, &spec, device, gpu->kernels) == SL_OK, "%s",
                   sl_error_message());
     sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
 }
@@ -52,8 +52,8 @@ static void bring(double share)
 static void teardown(void)
 {
     sl_drawer_fini(&gpu_drawer);
-    sl_residence_close(&residence);
-    ck_assert_uint_eq(sl_residence_bytes(&residence), 0);
+    sl_graph_placement_close(&residence);
+    ck_assert_uint_eq(sl_graph_placement_bytes(&residence), 0);
     sl_drawer_fini(&drawer);
     sl_self_loops_free(&fx.topology.self_loops);
     fixture_free(&fx);
@@ -80,7 +80,7 @@ START_TEST(blocks_are_those_of_the_processor)
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     bring(0.6);
     ck_assert_uint_eq(residence.n_resident, residence.n_edges);
-    ck_assert_uint_gt(sl_residence_bytes(&residence), 0);
+    ck_assert_uint_gt(sl_graph_placement_bytes(&residence), 0);
     for (uint32_t n = 1; n <= N_SEEDS; n += n == 1 ? 31 : 28) // 1, 32, 60
         compare(&fixture_plans[_i], BATCH + n, seeds + n, n);
 }
@@ -94,7 +94,7 @@ START_TEST(a_graph_that_does_not_fit_is_read_in_place)
     uint64_t fits = _i ? (N + 1) * sizeof(uint64_t) : 0;
     bring((double)fits * 1.001 / (double)free_bytes);
     ck_assert_uint_eq(residence.n_resident, 0);
-    ck_assert_uint_eq(sl_residence_bytes(&residence), fits);
+    ck_assert_uint_eq(sl_graph_placement_bytes(&residence), fits);
     for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
         compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
 }
@@ -104,9 +104,9 @@ END_TEST
 START_TEST(a_part_of_a_graph_that_fits)
 {
     const uint64_t n_edges = fx.topology.dataset.n_edges;
-    const struct sl_residence_spec spec = {
+    const struct sl_graph_placement_spec spec = {
         .topology = &fx.topology, .share = 0.6, .most = 0.4, .files = files};
-    ck_assert_int_eq(sl_residence_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
+    ck_assert_int_eq(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
     sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
     ck_assert_uint_le(residence.n_resident, n_edges * 4 / 10);
     ck_assert_uint_gt(residence.n_resident, n_edges * 4 / 10 - N);
@@ -131,7 +131,7 @@ START_TEST(a_graph_that_fits_in_part_is_read_in_both_places)
     // Half an edge more than the rows take.
     bring(((double)(offsets + fits * each) + (double)each / 2) / (double)free_bytes);
     ck_assert_uint_eq(residence.n_resident, fits);
-    ck_assert_uint_eq(sl_residence_bytes(&residence), offsets + fits * each);
+    ck_assert_uint_eq(sl_graph_placement_bytes(&residence), offsets + fits * each);
     for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
         wanted[p] = fixture_draw(&drawer, &fixture_plans[p], EPOCH, BATCH, seeds, N_SEEDS);
     // Whoever reads here what the device has would find other neighbours and no weights.
@@ -170,7 +170,7 @@ static uint32_t copies(uint64_t *bytes)
 {
     uint32_t n = 0;
     *bytes = 0;
-    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++) {
+    for (uint32_t i = 0; i < SL_GRAPH_PLACEMENT_ARRAYS; i++) {
         n += residence.array[i].copy.data != NULL;
         *bytes += residence.array[i].copy.map_bytes;
     }
@@ -190,7 +190,7 @@ START_TEST(files_that_a_device_can_not_map_are_copied)
     bring(0);
     ck_assert_uint_eq(copies(&bytes), 3); // offsets, degrees and neighbours
     ck_assert_uint_ge(bytes, fx.topology.dataset.n_edges * sizeof(int32_t));
-    ck_assert_uint_eq(sl_residence_bytes(&residence), 0);
+    ck_assert_uint_eq(sl_graph_placement_bytes(&residence), 0);
     compare_all();
 }
 END_TEST
@@ -213,12 +213,12 @@ static uint64_t held(int fd)
 START_TEST(samplers_have_one_copy_together)
 {
     graph_as_files();
-    files = (struct sl_residence_files){file_for_copy(), file_for_copy(), file_for_copy()};
+    files = (struct sl_graph_placement_files){file_for_copy(), file_for_copy(), file_for_copy()};
     int status;
     pid_t other = fork();
     if (other == 0) {
         bring(0);
-        for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
+        for (uint32_t i = 0; i < SL_GRAPH_PLACEMENT_ARRAYS; i++)
             if (residence.array[i].copy.data && !residence.array[i].copy.made_here)
                 _exit(1);
         _exit(0);
@@ -227,7 +227,7 @@ START_TEST(samplers_have_one_copy_together)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     const uint64_t before[] = {held(files.offsets), held(files.degrees), held(files.neighbours)};
     bring(0);
-    for (uint32_t i = 0; i < SL_RESIDENCE_ARRAYS; i++)
+    for (uint32_t i = 0; i < SL_GRAPH_PLACEMENT_ARRAYS; i++)
         ck_assert(!residence.array[i].copy.made_here);
     ck_assert_uint_ge(before[0], (N + 1) * sizeof(uint64_t));
     ck_assert_uint_ge(before[1], N * sizeof(uint32_t));
@@ -235,8 +235,8 @@ START_TEST(samplers_have_one_copy_together)
     ck_assert_uint_eq(held(files.offsets), before[0]);
     ck_assert_uint_eq(held(files.degrees), before[1]);
     ck_assert_uint_eq(held(files.neighbours), before[2]);
-    ck_assert(sl_residence_way(&residence) == SL_STORE_WAY_COPY ||
-              sl_residence_way(&residence) == SL_STORE_WAY_COPY_HUGE);
+    ck_assert(sl_graph_placement_way(&residence) == SL_STORE_WAY_COPY ||
+              sl_graph_placement_way(&residence) == SL_STORE_WAY_COPY_HUGE);
     compare_all();
     close(files.offsets);
     close(files.degrees);
@@ -273,8 +273,8 @@ START_TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
     const rlim_t before = space.rlim_cur;
     space.rlim_cur = strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + 40 * MIB;
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
-    const struct sl_residence_spec spec = {.topology = &fx.topology, .files = files};
-    int rc = sl_residence_open(&residence, &spec, gpu->device, gpu->kernels);
+    const struct sl_graph_placement_spec spec = {.topology = &fx.topology, .files = files};
+    int rc = sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels);
     space.rlim_cur = before;
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
     ck_assert_int_eq(rc, SL_ENOMEM);

@@ -11,9 +11,9 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/seat.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/seat.h"
 #include "config/config.h"
 #include "sampler/loop.h"
 #include "tests/unit/gpu_fixture.h"
@@ -27,7 +27,7 @@ static struct sl_arena arena;
 static int fd;
 static uint32_t visits_wanted[N];
 static const struct sl_plugin *gpu; // that samplers draw on; NULL: the processor draws
-static struct sl_residence residence;
+static struct sl_graph_placement residence;
 
 struct runner {
     struct sl_drawer drawer;
@@ -58,10 +58,10 @@ static void setup_gpu(void)
 {
     setup();
     gpu = gpu_open(0);
-    const struct sl_residence_spec spec = {
+    const struct sl_graph_placement_spec spec = {
         .topology = &fx.topology, .degrees = true, .share = 0.6, .files = {-1, -1, -1}};
-    ck_assert_msg(sl_residence_open(&residence, &spec, gpu->device, gpu->kernels) == SL_OK, "%s",
-                  sl_error_message());
+    ck_assert_msg(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels) == SL_OK,
+                  "%s", sl_error_message());
 }
 
 // As a sampler's program does: blocks leave the GPU where they lie.
@@ -104,7 +104,7 @@ static void teardown(void)
 {
     pin_blocks(false);
     if (gpu)
-        sl_residence_close(&residence);
+        sl_graph_placement_close(&residence);
     sl_arena_detach(&arena);
     close(fd);
     fixture_free(&fx);
@@ -200,11 +200,11 @@ enum { HOTTEST = 37, HOT = 331 };
 static void rank_backwards(uint32_t generation)
 {
     for (uint32_t i = 0; i < N; i++)
-        sl_hot_order(&arena)[i] = i < HOTTEST ? N - HOTTEST + i
-                                  : i < HOT   ? N - HOT + i - HOTTEST
-                                              : N - 1 - i;
-    sl_hot_set_tiers(&arena, (const uint64_t[]){HOTTEST, HOT}, 2);
-    sl_hot_publish(&arena, generation);
+        sl_visit_counts_order(&arena)[i] = i < HOTTEST ? N - HOTTEST + i
+                                           : i < HOT   ? N - HOT + i - HOTTEST
+                                                       : N - 1 - i;
+    sl_visit_counts_set_tiers(&arena, (const uint64_t[]){HOTTEST, HOT}, 2);
+    sl_visit_counts_publish(&arena, generation);
 }
 
 static uint32_t rank_of(uint32_t v)
@@ -410,7 +410,7 @@ static struct sl_lease occupy(struct sl_extent *extent)
 {
     struct sl_lease lease;
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 77, SL_AHEAD_ALL, 0, &lease), SL_OK);
-    ck_assert_int_eq(sl_extent_alloc(&arena, &lease, arena.h->spec.payload_bytes, 0, extent),
+    ck_assert_int_eq(sl_payload_alloc(&arena, &lease, arena.h->spec.payload_bytes, 0, extent),
                      SL_OK);
     return lease;
 }
@@ -447,7 +447,7 @@ START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
     struct sl_reclaimed lost;
     sl_ledger_reclaim(&arena, 1, &lost);
     ck_assert_uint_eq(lost.resample, 1);
-    sl_extent_free(&arena, mine.tag, all.offset, all.bytes);
+    sl_payload_free(&arena, mine.tag, all.offset, all.bytes);
     sl_ledger_return(&arena, &mine);
     take_epoch(0);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
@@ -482,7 +482,7 @@ END_TEST
 
 static void expect_visits(void)
 {
-    const _Atomic uint32_t *visits = sl_hot_visits(&arena);
+    const _Atomic uint32_t *visits = sl_visit_counts_visits(&arena);
     for (uint32_t v = 0; v < N; v++)
         EXPECT(visits[v] == visits_wanted[v], "vertex %u: %u visits, wanted %u", v, visits[v],
                visits_wanted[v]);
@@ -640,7 +640,7 @@ START_TEST(what_the_arena_does_not_have_is_refused)
         rank_backwards(1);
     } else if (_i == 1) {
         spec.rank_generation = 1;
-        sl_hot_publish(&arena, 1);
+        sl_visit_counts_publish(&arena, 1);
         arena.h->spec.hot_rows = 0;
     } else {
         spec.count_visits = 1;
@@ -720,7 +720,7 @@ START_TEST(a_seat_says_what_its_sampler_does)
     wait_activity(2, SL_ACTIVITY_BLOCKED);
     ck_assert_uint_ne(sl_event_read(&arena.h->work), seen); // standby trainers are told
     ck_assert_uint_eq(state_of(seq, 1), SL_CELL_SAMPLING);
-    sl_extent_free(&arena, other.tag, all.offset, all.bytes);
+    sl_payload_free(&arena, other.tag, all.offset, all.bytes);
     while (state_of(seq, 1) != SL_CELL_READY)
         usleep(500);
     sl_ledger_return(&arena, &other);

@@ -8,8 +8,8 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/ipc/hot.h"
-#include "tests/unit/test_ipc_fixture.h"
+#include "common/arena/visit_counts.h"
+#include "tests/unit/test_arena_fixture.h"
 
 enum { N_MAX = 4099 };
 
@@ -47,7 +47,7 @@ static int compare_ids(const void *a, const void *b)
 // Any order of n vertices, by id within its tiers.
 static void publish(uint32_t n, const uint64_t *end, uint32_t n_tiers, uint32_t generation)
 {
-    uint32_t *order = sl_hot_order(&arena);
+    uint32_t *order = sl_visit_counts_order(&arena);
     srandom(generation);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
@@ -56,14 +56,14 @@ static void publish(uint32_t n, const uint64_t *end, uint32_t n_tiers, uint32_t 
         order[i] = order[j];
         order[j] = kept;
     }
-    sl_hot_set_tiers(&arena, end, n_tiers);
-    const struct sl_hot_tiers *tiers = sl_hot_tiers(&arena);
+    sl_visit_counts_set_tiers(&arena, end, n_tiers);
+    const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(&arena);
     uint64_t first = 0;
     for (uint32_t t = 0; t < tiers->n; t++) {
         qsort(order + first, tiers->end[t] - first, sizeof *order, compare_ids);
         first = tiers->end[t];
     }
-    sl_hot_publish(&arena, generation);
+    sl_visit_counts_publish(&arena, generation);
 }
 
 // Looks every vertex up.
@@ -72,7 +72,7 @@ static void expect_ranks(uint32_t n, uint64_t limit)
     static uint32_t nodes[N_MAX], ranks[N_MAX], wanted[N_MAX];
     memset(wanted, 0xff, sizeof wanted);
     for (uint32_t r = 0; r < limit; r++)
-        wanted[sl_hot_order(&arena)[r]] = r;
+        wanted[sl_visit_counts_order(&arena)[r]] = r;
     for (uint32_t v = 0; v < n; v++)
         nodes[v] = v;
     const struct sl_kernels *both[] = {sl_kernels_ref(), sl_kernels_cpu()};
@@ -104,8 +104,8 @@ START_TEST(tiers_side_by_side)
 {
     uint32_t n = sizes[_i];
     open_order(n);
-    uint64_t ends[SL_HOT_TIERS_MAX];
-    for (uint32_t n_tiers = 1; n_tiers <= SL_HOT_TIERS_MAX; n_tiers++) {
+    uint64_t ends[SL_VISIT_COUNTS_TIERS_MAX];
+    for (uint32_t n_tiers = 1; n_tiers <= SL_VISIT_COUNTS_TIERS_MAX; n_tiers++) {
         for (uint32_t t = 0; t < n_tiers; t++) // the same ones twice where the graph is small
             ends[t] = 1 + (uint64_t)(n - 1) * (t + 1) / (n_tiers + 1);
         publish(n, ends, n_tiers, n_tiers);
@@ -125,7 +125,7 @@ START_TEST(it_is_made_once_a_generation)
     must(sl_marker_refresh(&marker, &arena, 1000));
     const uint64_t *words = marker.words;
     ck_assert_ptr_nonnull(words);
-    memset(sl_hot_order(&arena), 0xff, 1000 * sizeof(uint32_t)); // nobody looks
+    memset(sl_visit_counts_order(&arena), 0xff, 1000 * sizeof(uint32_t)); // nobody looks
     must(sl_marker_refresh(&marker, &arena, 1000));
     ck_assert_ptr_eq(marker.words, words);
     publish(1000, &limit, 1, 2);
@@ -139,14 +139,14 @@ START_TEST(what_is_no_order_is_refused)
     uint64_t ends[] = {50, 100};
     open_order(1000);
     publish(1000, ends, 2, 1);
-    uint32_t *order = sl_hot_order(&arena);
+    uint32_t *order = sl_visit_counts_order(&arena);
     switch (_i) {
     case 0: order[99] = 1000; break;             // no vertex
     case 1: order[60] = order[59]; break;        // twice
     case 2: order[0] = UINT32_MAX; break;        // no vertex, and the next one is smaller
     case 3: arena.h->spec.hot_rows = 999; break; // of another graph
-    case 4: sl_hot_of(&arena)->tiers.end[1] = 1001; break;
-    default: sl_hot_of(&arena)->tiers.n = SL_HOT_TIERS_MAX + 1; break;
+    case 4: sl_visit_counts_of(&arena)->tiers.end[1] = 1001; break;
+    default: sl_visit_counts_of(&arena)->tiers.n = SL_VISIT_COUNTS_TIERS_MAX + 1; break;
     }
     ck_assert_int_eq(sl_marker_refresh(&marker, &arena, 1000), SL_EPROTO);
     ck_assert_uint_eq(marker.generation, 0);

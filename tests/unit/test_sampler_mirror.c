@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/ipc/arena.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/lent.h"
+#include "common/arena/arena.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/peer_memory.h"
 #include "sampler/loop.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
@@ -17,17 +17,17 @@ static struct sl_config config;
 static struct sl_arena arena;
 static int fd;
 static const struct sl_plugin *gpu;
-static struct sl_residence residence;
+static struct sl_graph_placement residence;
 static struct sl_mirror mirror;
 static struct sl_drawer drawer;
 static _Atomic bool stop;
 
 static void open_gpu(void)
 {
-    const struct sl_residence_spec spec = {
+    const struct sl_graph_placement_spec spec = {
         .topology = &fx.topology, .degrees = true, .share = 0.6, .files = {-1, -1, -1}};
     gpu = gpu_open(0);
-    ck_assert_int_eq(sl_residence_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
+    ck_assert_int_eq(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
     sl_drawer_init_on(&drawer, &fx.topology, &residence);
 }
 
@@ -47,9 +47,9 @@ static void open_arena(void)
     ck_assert_int_eq(sl_arena_create(fd, &spec, &arena), SL_OK);
     memcpy(sl_arena_order(&arena, 0), fx.split[SL_SPLIT_TRAIN], n_train * sizeof(uint32_t));
     for (uint32_t i = 0; i < N; i++)
-        sl_hot_order(&arena)[i] = i;
-    sl_hot_set_tiers(&arena, (const uint64_t[]){N / 4}, 1);
-    sl_hot_publish(&arena, 1);
+        sl_visit_counts_order(&arena)[i] = i;
+    sl_visit_counts_set_tiers(&arena, (const uint64_t[]){N / 4}, 1);
+    sl_visit_counts_publish(&arena, 1);
     const struct sl_region *payload = &arena.h->region[SL_REGION_PAYLOAD];
     ck_assert_int_eq(gpu->device->map(arena.base + payload->offset, payload->bytes, false, &there),
                      SL_OK);
@@ -71,7 +71,7 @@ static void teardown(void)
     sl_drawer_fini(&drawer);
     sl_mirror_close(&mirror);
     gpu->device->unmap(arena.base + arena.h->region[SL_REGION_PAYLOAD].offset);
-    sl_residence_close(&residence);
+    sl_graph_placement_close(&residence);
     sl_arena_detach(&arena);
     close(fd);
     fixture_free(&fx);
@@ -155,7 +155,7 @@ START_TEST(blocks_in_the_first_bytes_are_in_the_mirror_too)
         there += is_there(sl_ledger_entry(&arena, seq, cell));
     ck_assert(there > 0 && there < n);
     sl_mirror_close(&mirror);
-    ck_assert(!sl_lent_is_alive(&arena, SL_LENT_BLOCKS, DEVICE));
+    ck_assert(!sl_peer_memory_is_alive(&arena, SL_PEER_MEMORY_BLOCKS, DEVICE));
 }
 END_TEST
 

@@ -4,17 +4,17 @@
 #include "tests/unit/sampler_fixture.h"
 
 #include "common/base/log.h"
-#include "common/ipc/arena.h"
+#include "common/arena/arena.h"
 #include "sampler/share.h"
 
 enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, SEEDS = 40, EPOCH = 2 };
 enum { TURNS = 4 }; // in which a sampler draws each kind of batch once
-#define KIND SL_LENT_GRAPH
+#define KIND SL_PEER_MEMORY_GRAPH
 
 static struct fixture fx;
 static struct sl_arena arena;
 static int fd;
-static struct sl_lent_plan plan;
+static struct sl_peer_memory_plan plan;
 static uint64_t room; // edges that each has room for
 static bool weighted;
 
@@ -23,7 +23,7 @@ static void setup(void)
     const struct sl_arena_spec spec = {
         .n_devices = DEVICES, .n_cells = 8, .n_train = 1, .n_params = 1, .batches_per_update = 1};
     fx = fixture_graph(N);
-    plan = (struct sl_lent_plan){0};
+    plan = (struct sl_peer_memory_plan){0};
     room = fx.topology.dataset.n_edges / 3;
     weighted = true;
     fd = sl_arena_memfd();
@@ -41,36 +41,36 @@ static void teardown(void)
 // Part p on device p; behind `first` edges there are `elements` of each. Any reads all.
 static void publish(uint32_t n, uint64_t first, uint64_t elements)
 {
-    plan = (struct sl_lent_plan){.generation = plan.generation + 1,
-                                 .n_parts = n,
-                                 .shift = SHIFT,
-                                 .first = first,
-                                 .part_elements = elements / RUN * RUN};
-    memset(plan.from, SL_LENT_NOBODY, sizeof plan.from);
+    plan = (struct sl_peer_memory_plan){.generation = plan.generation + 1,
+                                        .n_parts = n,
+                                        .shift = SHIFT,
+                                        .first = first,
+                                        .part_elements = elements / RUN * RUN};
+    memset(plan.from, SL_PEER_MEMORY_NOBODY, sizeof plan.from);
     for (uint32_t p = 0; p < n; p++) {
         plan.held[p] = (uint32_t)1 << p;
         for (uint32_t d = 0; d < DEVICES; d++)
             plan.from[d][p] = (uint8_t)p;
     }
-    sl_lent_publish(&arena, KIND, &plan, NULL);
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
 }
 
 // Sixteen parts, of which device d holds those; as many edges of each as it has room for.
 static void publish_held(const uint32_t held[DEVICES], uint64_t first)
 {
-    plan = (struct sl_lent_plan){.generation = plan.generation + 1,
-                                 .n_parts = SL_LENT_PARTS_MAX,
-                                 .shift = SHIFT,
-                                 .first = first,
-                                 .part_elements = (fx.topology.dataset.n_edges - first) /
-                                                  SL_LENT_PARTS_MAX / RUN * RUN};
-    memset(plan.from, SL_LENT_NOBODY, sizeof plan.from);
+    plan = (struct sl_peer_memory_plan){.generation = plan.generation + 1,
+                                        .n_parts = SL_PEER_MEMORY_PARTS_MAX,
+                                        .shift = SHIFT,
+                                        .first = first,
+                                        .part_elements = (fx.topology.dataset.n_edges - first) /
+                                                         SL_PEER_MEMORY_PARTS_MAX / RUN * RUN};
+    memset(plan.from, SL_PEER_MEMORY_NOBODY, sizeof plan.from);
     memcpy(plan.held, held, DEVICES * sizeof *held);
-    for (uint32_t p = 0; p < SL_LENT_PARTS_MAX; p++)
+    for (uint32_t p = 0; p < SL_PEER_MEMORY_PARTS_MAX; p++)
         for (uint32_t holder = 0; holder < DEVICES; holder++)
             for (uint32_t d = 0; held[holder] >> p & 1 && d < DEVICES; d++)
                 plan.from[d][p] = (uint8_t)holder;
-    sl_lent_publish(&arena, KIND, &plan, NULL);
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
 }
 
 // --- samplers ------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ struct self {
     uint32_t d;
     uint32_t turn;
     const struct sl_plugin *plugin;
-    struct sl_pulse pulse;
-    struct sl_residence residence;
+    struct sl_heartbeat pulse;
+    struct sl_graph_placement residence;
     struct sl_share share;
     struct sl_drawer drawer, reference;
 };
@@ -97,7 +97,7 @@ static void follow(struct self *s)
 
 static uint64_t counted(uint32_t reader, uint32_t from)
 {
-    return sl_lent_counted(&arena, KIND, reader, from);
+    return sl_peer_memory_counted(&arena, KIND, reader, from);
 }
 
 // Two batches in hand of one kind, as the processor draws them.
@@ -155,12 +155,14 @@ static void bring(struct self *s)
     uint64_t free_bytes, total_bytes;
     ck_assert_int_eq(device->space(&free_bytes, &total_bytes), SL_OK);
     const uint64_t bytes = (N + 1) * sizeof(uint64_t) + N * sizeof(uint32_t) + room * each;
-    const struct sl_residence_spec spec = {.topology = &fx.topology,
-                                           .degrees = true,
-                                           .share = (double)bytes * 1.0001 / (double)free_bytes,
-                                           .shares = true,
-                                           .files = {-1, -1, -1}};
-    ck_assert_msg(sl_residence_open(&s->residence, &spec, device, s->plugin->kernels) == SL_OK,
+    const struct sl_graph_placement_spec spec = {.topology = &fx.topology,
+                                                 .degrees = true,
+                                                 .share =
+                                                     (double)bytes * 1.0001 / (double)free_bytes,
+                                                 .shares = true,
+                                                 .files = {-1, -1, -1}};
+    ck_assert_msg(sl_graph_placement_open(&s->residence, &spec, device, s->plugin->kernels) ==
+                      SL_OK,
                   "%s", sl_error_message());
     sl_drawer_init_on(&s->drawer, &fx.topology, &s->residence);
     sl_share_init(&s->share, &s->residence, &arena, s->d, &s->pulse);
@@ -172,10 +174,10 @@ static void leave(struct self *s)
 {
     const struct sl_device *device = s->plugin->device;
     const uint64_t held = device->held();
-    const uint64_t bytes = sl_share_bytes(&s->share) + sl_residence_bytes(&s->residence);
+    const uint64_t bytes = sl_share_bytes(&s->share) + sl_graph_placement_bytes(&s->residence);
     sl_drawer_fini(&s->drawer);
     sl_share_fini(&s->share);
-    sl_residence_close(&s->residence);
+    sl_graph_placement_close(&s->residence);
     device->trim();
     ck_assert_uint_le(device->held() + bytes, held);
     ck_assert_uint_eq(s->share.others.opened, 0);
@@ -189,7 +191,7 @@ static void work(void *ctx, const struct crew_post *post)
     bring(s);
     while (crew_take(post, &order)) {
         struct crew_answer a = {0};
-        struct sl_lending *parts = &s->share.parts;
+        struct sl_peer_export *parts = &s->share.parts;
         switch ((enum order)order) {
         case REFRESH: follow(s); break;
         case DRAW: a = draw(s); break;
@@ -198,7 +200,7 @@ static void work(void *ctx, const struct crew_post *post)
             ck_assert_int_eq(s->plugin->device->sync(), SL_OK);
             break;
         case HELD:
-            a = (struct crew_answer){sl_lending_elements(parts), s->residence.n_resident};
+            a = (struct crew_answer){sl_peer_export_elements(parts), s->residence.n_resident};
             break;
         case LOADED: a.a = parts->loaded; break;
         case LEAVE: leave(s); break;
@@ -219,7 +221,7 @@ static void leave_all(const struct crew *c, uint32_t n)
 {
     crew_leave_all(c, n, LEAVE);
     for (uint32_t d = 0; d < DEVICES; d++)
-        ck_assert(!sl_lent_is_read(&arena, KIND, d));
+        ck_assert(!sl_peer_memory_is_read(&arena, KIND, d));
 }
 
 // --- tests ---------------------------------------------------------------------------------------
@@ -239,9 +241,9 @@ START_TEST(blocks_are_the_same_wherever_edges_lie)
     room = n_edges / n + N;
     publish(n, some ? n_edges / 16 : 0, some ? n_edges / 16 : n_edges / n);
     if (some && n > 1) {
-        plan.from[1][0] = SL_LENT_NOBODY;
+        plan.from[1][0] = SL_PEER_MEMORY_NOBODY;
         plan.generation++;
-        sl_lent_publish(&arena, KIND, &plan, NULL);
+        sl_peer_memory_publish(&arena, KIND, &plan, NULL);
     }
     for (uint32_t d = 0; d < n; d++)
         c[d] = start(d, "");
@@ -389,9 +391,9 @@ START_TEST(what_a_dead_lender_held_is_read_elsewhere)
     ck_assert_int_eq(kill(c[2].pid, SIGCONT), 0);
     crew_hear(&c[2]);
     ck_assert_uint_eq(crew_ask(&c[2], DRAW).a, 0); // after
-    ck_assert(!sl_lent_is_read(&arena, KIND, 1));
+    ck_assert(!sl_peer_memory_is_read(&arena, KIND, 1));
     for (uint32_t d = 0; d < 2; d++) {
-        sl_lent_vacate(&arena, SL_LENT_SAMPLER, d);
+        sl_peer_memory_vacate(&arena, SL_PEER_MEMORY_SAMPLER, d);
         c[d] = start(d, "");
         crew_ask(&c[d], REFRESH);
     }
@@ -412,7 +414,7 @@ START_TEST(a_replacement_is_not_taken_for_the_dead)
     crew_await_stop(&c[1]);
     crew_ask(&c[0], SPOIL);
     crew_kill(&c[0]);
-    sl_lent_vacate(&arena, SL_LENT_SAMPLER, 0);
+    sl_peer_memory_vacate(&arena, SL_PEER_MEMORY_SAMPLER, 0);
     c[0] = start(0, "");
     crew_ask(&c[0], REFRESH);
     ck_assert_int_eq(kill(c[1].pid, SIGCONT), 0);

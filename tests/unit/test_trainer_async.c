@@ -29,7 +29,7 @@ static uint64_t check_bound(struct farm *f, uint64_t seq, uint64_t first_version
         ck_assert_uint_le(e->applied_version - e->base_version, f->config.updates.staleness);
         furthest = SL_MAX(furthest, e->applied_version - e->base_version);
     }
-    ck_assert_uint_ge(sl_board_version(&f->arena), first_version + n);
+    ck_assert_uint_ge(sl_param_store_version(&f->arena), first_version + n);
     return furthest;
 }
 
@@ -90,7 +90,7 @@ START_TEST(every_gradient_is_applied_once_and_within_the_bound)
         last_loss = mean_loss(&f, seq);
         first_loss = epoch ? first_loss : last_loss;
     }
-    ck_assert_uint_eq(sl_board_version(&f.arena), f.version);
+    ck_assert_uint_eq(sl_param_store_version(&f.arena), f.version);
     ck_assert_msg(last_loss < first_loss / 2, "loss %g, then %g", first_loss, last_loss);
     if (staleness[_i] > 0)
         ck_assert_uint_gt(furthest, 0); // they did run side by side
@@ -129,7 +129,7 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
     farm_init_small(&f, &c, sl_kernels_ref());
     float *params = fixture_alloc(f.model.n_params * sizeof *params);
     uint64_t version;
-    ck_assert_int_eq(sl_board_join(&f.arena, 2, 9, params, &version), SL_OK);
+    ck_assert_int_eq(sl_param_store_join(&f.arena, 2, 9, params, &version), SL_OK);
     struct sl_sync sync;
     const struct sl_sync_spec spec = {.config = &c,
                                       .n_params = f.model.n_params,
@@ -148,7 +148,8 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
     ck_assert_int_eq(sl_sync_join(&sync, 30, &version), SL_OK);
     ck_assert_uint_eq(version, 0);
     ck_assert_int_eq(
-        memcmp(sync.joined, sl_board_params(&f.arena, 0), f.model.n_params * sizeof(float)), 0);
+        memcmp(sync.joined, sl_param_store_params(&f.arena, 0), f.model.n_params * sizeof(float)),
+        0);
     sl_arena_abort(&f.arena, SL_ABORT_STOP);
     ck_assert_int_eq(sl_sync_join(&sync, 30, &version), SL_EABORTED);
     sl_sync_fini(&sync);

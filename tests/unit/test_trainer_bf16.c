@@ -1,7 +1,7 @@
 // bf16 on a GPU: what is rounded when it is written, against what products round when they read it.
 #include "tests/unit/trainer_cuda_scene.h"
 
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 static struct sl_config config_of_bf16(int kind, int variant)
 {
@@ -252,7 +252,7 @@ static bool are_rounded(const struct scene *s, const float *board)
     for (uint32_t t = 0; t < s->far.n_tensors; t++) {
         const struct sl_tensor *of = &s->far.tensor[t];
         const float *begin = s->far_params + of->offset;
-        const struct sl_operand there = sl_rounded_weights_find(w, begin, of->shape[1]);
+        const struct sl_rounded_operand there = sl_rounded_weights_find(w, begin, of->shape[1]);
         ck_assert_int_eq(there.bf16, of->rank == 2);
         if (!there.bf16)
             continue;
@@ -267,7 +267,7 @@ static bool are_rounded(const struct scene *s, const float *board)
         }
         // A part of it is found, too: a column of the last row.
         const uint64_t last = of->shape[0] - 1;
-        const struct sl_operand part = sl_rounded_weights_find(
+        const struct sl_rounded_operand part = sl_rounded_weights_find(
             w, begin + last * of->shape[1] + of->shape[1] - 1, of->shape[1]);
         ck_assert_ptr_eq(part.p, (const uint16_t *)there.p + last * there.ld + of->shape[1] - 1);
         free(row);

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 
 #include "common/base/log.h"
-#include "trainer/gather.h"
-#include "trainer/near_block.h"
+#include "trainer/feed/gather.h"
+#include "trainer/feed/near_block.h"
 
 // The sampler's GPU is that of its trainer's device as well, and of device 1; 2 has another one.
 enum { NODES = 400, COLUMNS = 6, CLASSES = 4, SAMPLER = 0, OTHER = 2, ROOM = 3 };
@@ -59,7 +59,7 @@ static void place_at(uint32_t chunk)
 
 static uint64_t lend(const struct sl_device *device, char **mirror, uint32_t chunk)
 {
-    struct sl_lent_offer offer = {.room = ROOM * SL_ARENA_CHUNK_BYTES};
+    struct sl_peer_memory_offer offer = {.room = ROOM * SL_ARENA_CHUNK_BYTES};
     const uint64_t first = s.block->hop[0].indptr_offset;
     if (!*mirror) {
         *mirror = device->memory.alloc(offer.room);
@@ -71,8 +71,8 @@ static uint64_t lend(const struct sl_device *device, char **mirror, uint32_t chu
                          SL_OK);
     ck_assert_int_eq(device->sync(), SL_OK);
     ck_assert_int_eq(device->share(*mirror, &offer.share), SL_OK);
-    ck_assert_int_eq(sl_lent_live(&s.f.arena, SL_LENT_BLOCKS, SAMPLER), SL_OK);
-    return sl_lent_offer(&s.f.arena, SL_LENT_BLOCKS, SAMPLER, &offer);
+    ck_assert_int_eq(sl_peer_memory_live(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER), SL_OK);
+    return sl_peer_memory_offer(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER, &offer);
 }
 
 // --- the trainer's half --------------------------------------------------------------------------
@@ -138,10 +138,10 @@ static void serve(uint32_t device, uint64_t on_gpu, uint32_t gpu, int orders, in
                              SL_OK);
             ck_assert_int_eq(compute.device->sync(), SL_OK);
             break;
-        case WITHDRAW: sl_lent_withdraw(&s.f.arena, SL_LENT_BLOCKS, SAMPLER); break;
+        case WITHDRAW: sl_peer_memory_withdraw(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER); break;
         case BRING: a = bring(&r, &m.entry); break;
         case LEAVE: _exit(0);
-        case DROP: sl_borrowed_drop(&r.near.borrowed); break;
+        case DROP: sl_peer_import_drop(&r.near.borrowed); break;
         }
         ck_assert_int_eq(write(answers, &a, sizeof a), sizeof a);
     }
@@ -239,7 +239,7 @@ START_TEST(a_block_that_is_there_does_not_cross_the_bus)
             ck_assert_uint_ge(a.within, near_of(s.block));
         }
     }
-    ck_assert(sl_lent_is_read(&s.f.arena, SL_LENT_BLOCKS, SAMPLER));
+    ck_assert(sl_peer_memory_is_read(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER));
     end(&trainer[0], 0);
     end(&trainer[1], 0);
     end(&sampler, 0);
@@ -275,9 +275,9 @@ START_TEST(a_sampler_that_withdraws_is_let_go)
     struct answer a = ask(&trainer, BRING);
     is_near(&a);
     ask(&sampler, WITHDRAW);
-    ck_assert(sl_lent_is_read(&s.f.arena, SL_LENT_BLOCKS, SAMPLER));
+    ck_assert(sl_peer_memory_is_read(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER));
     ask(&trainer, DROP);
-    ck_assert(!sl_lent_is_read(&s.f.arena, SL_LENT_BLOCKS, SAMPLER));
+    ck_assert(!sl_peer_memory_is_read(&s.f.arena, SL_PEER_MEMORY_BLOCKS, SAMPLER));
     a = ask(&trainer, BRING);
     is_far(&a);
     end(&trainer, 0);
@@ -298,7 +298,7 @@ START_TEST(a_dead_samplers_blocks_come_from_the_arena)
     is_far(&a);
     a = ask(&trainer, BRING);
     is_far(&a);
-    sl_lent_vacate(&s.f.arena, SL_LENT_SAMPLER, SAMPLER);
+    sl_peer_memory_vacate(&s.f.arena, SL_PEER_MEMORY_SAMPLER, SAMPLER);
     const struct sl_batch_entry old = s.entry;
     sampler = start(SAMPLER, 0, "");
     draw_at(&sampler, 1);
@@ -350,21 +350,23 @@ END_TEST
 START_TEST(roles_on_one_device_are_buried_apart)
 {
     struct sl_arena *a = &s.f.arena;
-    const struct sl_lent_offer offer = {.room = 1};
-    ck_assert_int_eq(sl_lent_live(a, SL_LENT_BLOCKS, 0), SL_OK);
-    const uint64_t blocks = sl_lent_offer(a, SL_LENT_BLOCKS, 0, &offer);
-    const uint64_t rows = sl_lent_offer(a, SL_LENT_FEATURES, 1, &offer);
-    ck_assert(sl_lent_open(a, SL_LENT_BLOCKS, 0, 0, blocks));
-    ck_assert(sl_lent_open(a, SL_LENT_FEATURES, 1, 0, rows));
-    sl_lent_vacate(a, SL_LENT_TRAINER, 0);
-    ck_assert(!sl_lent_is_read(a, SL_LENT_BLOCKS, 0) && !sl_lent_is_read(a, SL_LENT_FEATURES, 1));
-    ck_assert(sl_lent_is_alive(a, SL_LENT_BLOCKS, 0));
-    ck_assert(sl_lent_open(a, SL_LENT_BLOCKS, 0, 0, blocks));
-    ck_assert(sl_lent_open(a, SL_LENT_FEATURES, 1, 0, rows));
-    sl_lent_vacate(a, SL_LENT_SAMPLER, 0);
-    ck_assert(!sl_lent_is_read(a, SL_LENT_BLOCKS, 0) && sl_lent_is_read(a, SL_LENT_FEATURES, 1));
-    ck_assert(!sl_lent_is_alive(a, SL_LENT_BLOCKS, 0));
-    ck_assert(!sl_lent_open(a, SL_LENT_BLOCKS, 0, 0, blocks));
+    const struct sl_peer_memory_offer offer = {.room = 1};
+    ck_assert_int_eq(sl_peer_memory_live(a, SL_PEER_MEMORY_BLOCKS, 0), SL_OK);
+    const uint64_t blocks = sl_peer_memory_offer(a, SL_PEER_MEMORY_BLOCKS, 0, &offer);
+    const uint64_t rows = sl_peer_memory_offer(a, SL_PEER_MEMORY_FEATURES, 1, &offer);
+    ck_assert(sl_peer_memory_open(a, SL_PEER_MEMORY_BLOCKS, 0, 0, blocks));
+    ck_assert(sl_peer_memory_open(a, SL_PEER_MEMORY_FEATURES, 1, 0, rows));
+    sl_peer_memory_vacate(a, SL_PEER_MEMORY_TRAINER, 0);
+    ck_assert(!sl_peer_memory_is_read(a, SL_PEER_MEMORY_BLOCKS, 0) &&
+              !sl_peer_memory_is_read(a, SL_PEER_MEMORY_FEATURES, 1));
+    ck_assert(sl_peer_memory_is_alive(a, SL_PEER_MEMORY_BLOCKS, 0));
+    ck_assert(sl_peer_memory_open(a, SL_PEER_MEMORY_BLOCKS, 0, 0, blocks));
+    ck_assert(sl_peer_memory_open(a, SL_PEER_MEMORY_FEATURES, 1, 0, rows));
+    sl_peer_memory_vacate(a, SL_PEER_MEMORY_SAMPLER, 0);
+    ck_assert(!sl_peer_memory_is_read(a, SL_PEER_MEMORY_BLOCKS, 0) &&
+              sl_peer_memory_is_read(a, SL_PEER_MEMORY_FEATURES, 1));
+    ck_assert(!sl_peer_memory_is_alive(a, SL_PEER_MEMORY_BLOCKS, 0));
+    ck_assert(!sl_peer_memory_open(a, SL_PEER_MEMORY_BLOCKS, 0, 0, blocks));
 }
 END_TEST
 

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "common/base/log.h"
-#include "trainer/gather.h"
+#include "trainer/feed/gather.h"
 
 enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
 
@@ -12,7 +12,7 @@ struct scene {
     struct fixture_graph g;
     struct farm f;
     struct sl_compute compute;
-    struct sl_pulse pulse;
+    struct sl_heartbeat pulse;
     struct sl_cache cache;
     struct sl_seat *seat;
     void *half; // features of two bytes, or NULL
@@ -40,7 +40,7 @@ static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint3
     farm_init(&s->f, &c, &s->g, kernels);
     s->seat = farm_seat(&s->f, DEVICE);
     s->compute = (struct sl_compute){sl_device_host(), kernels};
-    s->pulse = (struct sl_pulse){.arena = &s->f.arena};
+    s->pulse = (struct sl_heartbeat){.arena = &s->f.arena};
     sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds,
                   &s->compute, &s->pulse);
 }
@@ -63,7 +63,7 @@ static void assert_loaded(const struct scene *s, uint64_t rows)
 {
     const struct sl_dataset *ds = &s->g.ds;
     uint64_t bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
-    const uint32_t *order = sl_hot_order(&s->f.arena);
+    const uint32_t *order = sl_visit_counts_order(&s->f.arena);
     ck_assert_uint_eq(s->cache.n_rows, rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_loaded), rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_generation), s->cache.generation);

@@ -3,7 +3,7 @@
 
 #include "common/base/half.h"
 #include "common/base/memory.h"
-#include "trainer/evaluate.h"
+#include "trainer/infer/evaluate.h"
 
 // Sums of some dozens of products, in other orders.
 static void assert_close(const char *what, const float *found, const float *wanted, uint64_t n)

@@ -7,7 +7,7 @@
 #include "common/data/self_loops.h"
 #include "common/data/weightless.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/evaluate.h"
+#include "trainer/infer/evaluate.h"
 
 enum { FEATURES = 6, CLASSES = 4, HIDDEN = 6, LAYERS = 3 };
 
@@ -283,7 +283,7 @@ static void check_kept(struct fixture_graph *g, const struct sl_config *c, uint3
         m.kept.made = 0;
         found_free(&kept);
         if (seed == 4) { // there is no machine with a share of its memory for so many
-            sl_kept_rows_free(&m.kept);
+            sl_source_row_cache_free(&m.kept);
             m.kept.sharers = UINT32_MAX;
             kept = infer(&m, &g->ds, params, &banks, step, 1, &val);
             ck_assert_mem_eq(anew.outputs, kept.outputs, val.n * CLASSES * sizeof(float));

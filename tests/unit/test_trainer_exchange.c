@@ -4,7 +4,7 @@
 
 #include "tests/unit/fake_collective.h"
 #include "tests/unit/trainer_oracle.h"
-#include "trainer/exchange.h"
+#include "trainer/model/allreduce.h"
 
 static struct sl_config group_job(uint32_t batches_per_update)
 {
@@ -58,8 +58,8 @@ static void form_with_a_stranger(struct farm *f, uint32_t worker)
 
 static void compare_nearly(struct farm *f, const float *wanted)
 {
-    ck_assert_uint_eq(sl_board_version(&f->arena), f->version);
-    const float *found = sl_board_params(&f->arena, f->version);
+    ck_assert_uint_eq(sl_param_store_version(&f->arena), f->version);
+    const float *found = sl_param_store_params(&f->arena, f->version);
     for (uint64_t i = 0; i < f->model.n_params; i++)
         ck_assert_msg(fabsf(found[i] - wanted[i]) <= 2e-4f * (1 + fabsf(wanted[i])),
                       "parameter %llu: found %.9g, wanted %.9g", (unsigned long long)i, found[i],
@@ -104,10 +104,10 @@ START_TEST(a_sum_that_is_not_finite_ends_the_job)
     f.trainer[0].running = false;
     farm_release(&f.trainer[0]);
     ck_assert_int_eq(f.trainer[0].rc, SL_ENOTFINITE);
-    const uint64_t version = sl_board_version(&f.arena);
+    const uint64_t version = sl_param_store_version(&f.arena);
     ck_assert_uint_lt(version, f.version);
     for (uint64_t i = 0; i < f.model.n_params; i++)
-        ck_assert(isfinite(sl_board_params(&f.arena, version)[i]));
+        ck_assert(isfinite(sl_param_store_params(&f.arena, version)[i]));
     end(&f);
 }
 END_TEST
@@ -151,7 +151,7 @@ START_TEST(clipped_gradients_too)
         oracle_run_epochs(&f);
         uint64_t bytes = f.model.n_params * sizeof(float);
         params[grouped] = fixture_alloc(bytes);
-        memcpy(params[grouped], sl_board_params(&f.arena, f.version), bytes);
+        memcpy(params[grouped], sl_param_store_params(&f.arena, f.version), bytes);
         if (grouped)
             oracle_compare(&f, params[0]);
         end(&f);
@@ -362,7 +362,7 @@ START_TEST(a_broken_communicator_waits_for_the_next_generation)
     uint64_t seq = farm_open_train(&f, 0);
     farm_until(atomic_load(&fake_world->fails) == 0);
     farm_trainers_come_round(&f);
-    ck_assert_uint_eq(sl_board_version(&f.arena), 0);
+    ck_assert_uint_eq(sl_param_store_version(&f.arena), 0);
     sl_group_form(&f.arena, NULL, 0);
     form(&f, 0, 0);
     farm_wait(&f, seq);
@@ -513,7 +513,7 @@ START_TEST(who_is_ahead_makes_room)
     }
     struct sl_extent rest;
     const struct sl_lease nobody = {.tag = UINT64_MAX};
-    while (sl_extent_alloc(&f.arena, &nobody, 1, 0, &rest) == SL_OK)
+    while (sl_payload_alloc(&f.arena, &nobody, 1, 0, &rest) == SL_OK)
         ;
     for (int i = 0; i < 2; i++)
         farm_publish(&f, &late[i]); // waits for memory
@@ -598,7 +598,7 @@ START_TEST(an_idle_member_sleeps)
                sl_event_sleeping_ms() > (THREADS - 1) * SL_ARENA_WAIT_MS);
     uint32_t seen = sl_event_read(&f.arena.h->progress);
     struct sl_lease second = farm_sample_one(&f);
-    farm_until(sl_board_version(&f.arena) == 1);
+    farm_until(sl_param_store_version(&f.arena) == 1);
     ck_assert_uint_ne(sl_event_read(&f.arena.h->progress), seen);
     (void)second;
     end(&f);
@@ -625,8 +625,9 @@ START_TEST(a_pause_does_not_keep_a_sum_waiting)
     // Whoever holds the first one sleeps where it hears of the second one. So may the threads that
     // extract, or elsewhere: nothing says where a pause finds them.
     farm_until(atomic_load(&f.arena.h->progress.waiters) >= 1);
-    ck_assert_uint_eq(sl_board_version(&f.arena), 0);
-    farm_until((sl_clock_advance(THROTTLE_S * 1000000000ull), sl_board_version(&f.arena) == 1));
+    ck_assert_uint_eq(sl_param_store_version(&f.arena), 0);
+    farm_until(
+        (sl_clock_advance(THROTTLE_S * 1000000000ull), sl_param_store_version(&f.arena) == 1));
     sl_arena_pause(&f.arena, false);
     end(&f);
 }

@@ -1,7 +1,7 @@
 // The extracting thread: one batch ahead, its buffers, its share, its errors.
 #include "tests/unit/trainer_farm.h"
 
-#include "trainer/extract.h"
+#include "trainer/feed/prefetch.h"
 
 static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_cell_state state)
 {
@@ -14,19 +14,20 @@ enum { FOR_EVER_MS = 3600 * 1000 };
 static struct sl_gather gather;
 
 // The extracting thread of worker 1.
-static void start(struct farm *f, struct sl_extract *x)
+static void start(struct farm *f, struct sl_prefetch *x)
 {
-    const struct sl_extract_spec spec = {.arena = &f->arena,
-                                         .worker = 1,
-                                         .device = 3,
-                                         .dataset = &f->g->ds,
-                                         .compute = {sl_device_host(), sl_kernels_ref()},
-                                         .gather = &gather,
-                                         .model = &f->model,
-                                         .pulse = &f->pulse};
+    const struct sl_prefetch_spec spec = {.arena = &f->arena,
+                                          .worker = 1,
+                                          .device = 3,
+                                          .dataset = &f->g->ds,
+                                          .compute = {sl_device_host(), sl_kernels_ref()},
+                                          .gather = &gather,
+                                          .shape = sl_model_block_shape(&f->model),
+                                          .keeps_rows = sl_model_keeps_features(&f->model),
+                                          .pulse = &f->pulse};
     f->pulse.slot = sl_stats_slot(&f->arena, sl_seat_trainer(&f->arena, spec.device));
     sl_gather_init(&gather, &spec.compute, spec.dataset, SL_GATHER_FASTER);
-    ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
+    ck_assert_int_eq(sl_prefetch_start(x, &spec), SL_OK);
 }
 
 // The thread has found out what there is for it to do.
@@ -35,7 +36,7 @@ static void comes_round(struct farm *f)
     farm_comes_round(f, 3, SL_THREAD_EXTRACT);
 }
 
-static bool is_offered(struct sl_extract *x)
+static bool is_offered(struct sl_prefetch *x)
 {
     pthread_mutex_lock(&x->lock);
     bool offered = x->offered;
@@ -43,14 +44,14 @@ static bool is_offered(struct sl_extract *x)
     return offered;
 }
 
-static void stop(struct sl_extract *x)
+static void stop(struct sl_prefetch *x)
 {
-    sl_extract_stop(x);
+    sl_prefetch_stop(x);
     sl_gather_fini(&gather);
 }
 
 // All cells of one phase sampled; the extracting thread runs. per_update 0: async.
-static void extract_init(struct farm *f, struct sl_extract *x, uint32_t per_update,
+static void extract_init(struct farm *f, struct sl_prefetch *x, uint32_t per_update,
                          uint32_t trainers, uint64_t *seq)
 {
     struct sl_config c = farm_job(SL_MAX(per_update, 1u));
@@ -76,16 +77,16 @@ static void assert_features(const struct farm *f, const struct sl_work *work)
 START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
 {
     struct farm f;
-    struct sl_extract x;
+    struct sl_prefetch x;
     uint64_t seq;
     extract_init(&f, &x, 8, 1, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 0);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
     farm_until(is_offered(&x));
     assert_features(&f, &a); // the batch ahead has not touched it
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &b), SL_OK);
     ck_assert_uint_eq(b.lease.cell, 1);
     assert_features(&f, &a);
     assert_features(&f, &b);
@@ -93,7 +94,7 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
     // Both buffers are in use: nothing more is claimed.
     comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
-    sl_extract_release(&x, &a);
+    sl_prefetch_release(&x, &a);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
     // What is claimed and not taken goes back at the end.
     farm_until(is_offered(&x));
@@ -106,11 +107,11 @@ END_TEST
 START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
 {
     struct farm f;
-    struct sl_extract x;
+    struct sl_prefetch x;
     uint64_t seq;
     extract_init(&f, &x, 2, 2, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
     comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 1)), SL_CELL_READY);
     farm_until(atomic_load(&f.arena.h->progress.waiters) == 1); // where others' claims are told
@@ -119,12 +120,12 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 2, 0, &other), SL_OK);
     ck_assert_uint_eq(other.cell, 1);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &b), SL_OK);
     ck_assert_uint_eq(b.lease.cell, 2);
-    sl_extract_release(&x, &a);
-    sl_extract_release(&x, &b);
+    sl_prefetch_release(&x, &a);
+    sl_prefetch_release(&x, &b);
     // Idle, it takes what there is.
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 3);
     stop(&x);
     farm_fini(&f);
@@ -135,13 +136,13 @@ END_TEST
 START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
 {
     struct farm f;
-    struct sl_extract x;
+    struct sl_prefetch x;
     uint64_t seq;
     extract_init(&f, &x, 0, 3, &seq);
     struct sl_work a;
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
-    sl_extract_release(&x, &a);
+    sl_prefetch_release(&x, &a);
     stop(&x);
     farm_fini(&f);
 }
@@ -151,25 +152,25 @@ END_TEST
 START_TEST(share_counts_those_that_work_now)
 {
     struct farm f;
-    struct sl_extract x;
+    struct sl_prefetch x;
     uint64_t seq;
     extract_init(&f, &x, 2, 1, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING); // alone it takes both batches of the update
     uint32_t standby = sl_seat_trainer(&f.arena, 0);
     sl_seat_set_duty(&f.arena, standby, SL_DUTY_STANDBY);
     sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_BUSY);
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
-    sl_extract_release(&x, &a);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &b), SL_OK);
+    sl_prefetch_release(&x, &a);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING); // of the next update: one
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
-    sl_extract_release(&x, &b);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &a), SL_OK);
+    sl_prefetch_release(&x, &b);
     comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 3)), SL_CELL_READY);
     sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_ASLEEP);
     wait_for_state(&f, seq, 3, SL_CELL_TRAINING);
-    sl_extract_release(&x, &a);
+    sl_prefetch_release(&x, &a);
     stop(&x);
     farm_fini(&f);
 }
@@ -240,15 +241,15 @@ START_TEST(a_damaged_block_is_an_error_with_its_message)
     farm_open_train(&f, 0);
     struct sl_lease lease = farm_sample_one(&f);
     damages[_i]((struct sl_block *)(f.arena.base + lease.entry->payload_offset), lease.entry);
-    struct sl_extract x;
+    struct sl_prefetch x;
     start(&f, &x);
     struct sl_work work;
-    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &work), SL_EPROTO);
+    ck_assert_int_eq(sl_prefetch_next(&x, FOR_EVER_MS, &work), SL_EPROTO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, lease.seq, lease.cell)),
                       SL_CELL_READY);
     stop(&x);
-    sl_extent_free(&f.arena, lease.tag, lease.entry->payload_offset, lease.entry->payload_bytes);
+    sl_payload_free(&f.arena, lease.tag, lease.entry->payload_offset, lease.entry->payload_bytes);
     farm_fini(&f);
 }
 END_TEST

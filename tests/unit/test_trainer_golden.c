@@ -6,7 +6,7 @@
 #include "common/data/safetensors.h"
 #include "common/data/self_loops.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/evaluate.h"
+#include "trainer/infer/evaluate.h"
 
 static const char FILE_NAME[] = "tests/golden/pyg.safetensors"; // tests run in the project's root
 

@@ -3,17 +3,17 @@
 
 #include "common/base/bits.h"
 #include "common/base/log.h"
-#include "trainer/arena_access.h"
-#include "trainer/gather.h"
-#include "trainer/parameters.h"
+#include "trainer/feed/arena_access.h"
+#include "trainer/feed/gather.h"
+#include "trainer/model/parameters.h"
 #include "trainer/probe.h"
-#include "trainer/rows.h"
+#include "trainer/feed/rows.h"
 
 static void assert_loaded(const struct scene *s, uint64_t rows)
 {
     const struct sl_dataset *ds = &s->g.ds;
     uint64_t bytes = sl_rows_bytes(ds);
-    const uint32_t *order = sl_hot_order(&s->f.arena);
+    const uint32_t *order = sl_visit_counts_order(&s->f.arena);
     ck_assert_uint_eq(s->cache.n_rows, rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_loaded), rows);
     char *there = rows ? gpu_get(s->gpu.device, s->cache.rows, rows * bytes) : NULL;
@@ -513,7 +513,7 @@ START_TEST(probe_counts_what_the_process_holds_of_the_device)
     struct sl_block *b = ranked_block(&s);
     const uint64_t most = s.f.arena.h->spec.n_params * sizeof(float);
     float *before = fixture_alloc(most);
-    memcpy(before, sl_board_params(&s.f.arena, 0), most);
+    memcpy(before, sl_param_store_params(&s.f.arena, 0), most);
     const struct sl_trainer_probe out = probe(&s, b, SL_GATHER_FASTER, &model, &gather);
     const uint64_t params = model.n_params * sizeof(float);
     ck_assert_uint_eq(params, most);
@@ -522,8 +522,8 @@ START_TEST(probe_counts_what_the_process_holds_of_the_device)
     const uint64_t buffer = b->bytes + b->n_input * FEATURES * sizeof(float);
     ck_assert_uint_ge(out.step_bytes, 2 * buffer + 2 * params + model.pool.peak_bytes);
     ck_assert_uint_le(out.step_bytes, s.gpu.device->held() + 3 * buffer + 3 * params + (1 << 20));
-    ck_assert_int_eq(memcmp(sl_board_params(&s.f.arena, 0), before, params), 0);
-    const float *slot = sl_board_gradient(&s.f.arena, 0);
+    ck_assert_int_eq(memcmp(sl_param_store_params(&s.f.arena, 0), before, params), 0);
+    const float *slot = sl_param_store_gradient(&s.f.arena, 0);
     for (uint64_t i = 0; i < model.n_params; i++)
         ck_assert(slot[i] == 0);
     free(before);

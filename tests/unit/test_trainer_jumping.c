@@ -3,7 +3,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/jumping.h"
+#include "trainer/model/jumping.h"
 
 enum { LAYERS_MAX = 4, HIDDEN = 6, OUTPUTS = 3, ROWS = 9, VALUES = ROWS * HIDDEN };
 

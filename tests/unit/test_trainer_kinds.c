@@ -5,8 +5,8 @@
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
 #include "tests/unit/trainer_naive.h"
-#include "trainer/evaluate.h"
-#include "trainer/sources.h"
+#include "trainer/infer/evaluate.h"
+#include "trainer/model/sources.h"
 
 enum { NODES = 40, FEATURES = 6, HIDDEN = 4, CLASSES = 3, SEEDS = 9 };
 

@@ -335,14 +335,17 @@ START_TEST(blocks_of_another_shape_are_refused)
     struct scene s;
     scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
     uint64_t bytes = s.block->bytes;
-    ck_assert_int_eq(sl_model_check_block(&s.model, s.block, bytes), SL_OK);
-    ck_assert_int_eq(sl_model_check_block(&s.model, s.block, bytes - 1), SL_EPROTO);
-    ck_assert_int_eq(sl_model_check_block(&s.model, s.block, 0), SL_EPROTO);
+    ck_assert_int_eq(sl_block_check_shape(s.block, bytes, sl_model_block_shape(&s.model)), SL_OK);
+    ck_assert_int_eq(sl_block_check_shape(s.block, bytes - 1, sl_model_block_shape(&s.model)),
+                     SL_EPROTO);
+    ck_assert_int_eq(sl_block_check_shape(s.block, 0, sl_model_block_shape(&s.model)), SL_EPROTO);
     s.block->n_hops = 3;
-    ck_assert_int_eq(sl_model_check_block(&s.model, s.block, bytes), SL_EPROTO);
+    ck_assert_int_eq(sl_block_check_shape(s.block, bytes, sl_model_block_shape(&s.model)),
+                     SL_EPROTO);
     s.block->n_hops = 2;
     s.block->hop[1].n_dst++;
-    ck_assert_int_eq(sl_model_check_block(&s.model, s.block, bytes), SL_EPROTO);
+    ck_assert_int_eq(sl_block_check_shape(s.block, bytes, sl_model_block_shape(&s.model)),
+                     SL_EPROTO);
     s.block->hop[1].n_dst--;
     // A GCN needs the degrees.
     s.block->flags = 0;

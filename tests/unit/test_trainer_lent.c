@@ -6,17 +6,17 @@
 #include "tests/unit/trainer_farm.h"
 
 #include "common/base/log.h"
-#include "common/ipc/lent.h"
-#include "trainer/gather.h"
+#include "common/arena/peer_memory.h"
+#include "trainer/feed/gather.h"
 
 enum { NODES = 400, COLUMNS = 6, CLASSES = 4, BATCHES = 5 };
-#define FEATURES_KIND SL_LENT_FEATURES
+#define FEATURES_KIND SL_PEER_MEMORY_FEATURES
 
 struct scene {
     struct fixture_graph g;
     struct farm f;
     void *half; // features of two bytes, or NULL
-    struct sl_lent_plan plan;
+    struct sl_peer_memory_plan plan;
     enum sl_gather_way way;
     uint64_t budget;
 };
@@ -48,13 +48,13 @@ static void scene_fini(struct scene *s)
 // Part p on device p; behind `first` rows there are `elements` of each.
 static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elements)
 {
-    struct sl_lent_plan *plan = &s->plan;
+    struct sl_peer_memory_plan *plan = &s->plan;
     uint64_t rows[FARM_DEVICES];
-    *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
-                                  .n_parts = n,
-                                  .first = first,
-                                  .part_elements = elements};
-    memset(plan->from, SL_LENT_NOBODY, sizeof plan->from);
+    *plan = (struct sl_peer_memory_plan){.generation = plan->generation + 1,
+                                         .n_parts = n,
+                                         .first = first,
+                                         .part_elements = elements};
+    memset(plan->from, SL_PEER_MEMORY_NOBODY, sizeof plan->from);
     for (uint32_t p = 0; p < n; p++) {
         plan->held[p] = (uint32_t)1 << p;
         for (uint32_t d = 0; d < FARM_DEVICES; d++)
@@ -62,27 +62,27 @@ static void publish(struct scene *s, uint32_t n, uint64_t first, uint64_t elemen
     }
     for (uint32_t d = 0; d < FARM_DEVICES; d++)
         rows[d] = d < n ? first + elements : atomic_load(&farm_seat(&s->f, d)->cache_rows);
-    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan, rows);
+    sl_peer_memory_publish(&s->f.arena, FEATURES_KIND, plan, rows);
 }
 
 // Sixteen parts over n of the devices, one behind the other; `rows` in all on each.
 static void publish_dealt(struct scene *s, uint32_t n, uint64_t rows)
 {
-    const uint32_t each = SL_LENT_PARTS_MAX / n;
+    const uint32_t each = SL_PEER_MEMORY_PARTS_MAX / n;
     uint64_t of[FARM_DEVICES] = {0};
-    struct sl_lent_plan *plan = &s->plan;
-    *plan = (struct sl_lent_plan){.generation = plan->generation + 1,
-                                  .n_parts = SL_LENT_PARTS_MAX,
-                                  .part_elements = rows / each};
-    memset(plan->from, SL_LENT_NOBODY, sizeof plan->from);
-    for (uint32_t p = 0; p < SL_LENT_PARTS_MAX; p++) {
+    struct sl_peer_memory_plan *plan = &s->plan;
+    *plan = (struct sl_peer_memory_plan){.generation = plan->generation + 1,
+                                         .n_parts = SL_PEER_MEMORY_PARTS_MAX,
+                                         .part_elements = rows / each};
+    memset(plan->from, SL_PEER_MEMORY_NOBODY, sizeof plan->from);
+    for (uint32_t p = 0; p < SL_PEER_MEMORY_PARTS_MAX; p++) {
         plan->held[p / each] |= (uint32_t)1 << p;
         for (uint32_t d = 0; d < FARM_DEVICES; d++)
             plan->from[d][p] = (uint8_t)(p / each);
     }
     for (uint32_t d = 0; d < n; d++)
         of[d] = rows;
-    sl_lent_publish(&s->f.arena, FEATURES_KIND, plan, of);
+    sl_peer_memory_publish(&s->f.arena, FEATURES_KIND, plan, of);
 }
 
 // --- trainers ------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ struct self {
     struct scene *s;
     uint32_t d;
     const struct sl_plugin *plugin;
-    struct sl_pulse pulse;
+    struct sl_heartbeat pulse;
     struct sl_cache cache;
     struct sl_gather gather;
 };
@@ -111,7 +111,7 @@ static struct sl_block *block_of(struct scene *s, uint32_t batch)
 static void expect(const struct self *t, const struct sl_block *b, uint64_t near,
                    uint64_t rows[FARM_DEVICES + 1])
 {
-    const struct sl_lent_plan *plan = &t->cache.plan;
+    const struct sl_peer_memory_plan *plan = &t->cache.plan;
     for (uint32_t i = 0; i < b->n_input; i++) {
         const uint64_t rank = sl_block_ranks(b)[i];
         uint32_t at = FARM_DEVICES;
@@ -120,7 +120,7 @@ static void expect(const struct self *t, const struct sl_block *b, uint64_t near
             at = t->d;
         for (uint64_t e = 0; at == FARM_DEVICES && e < plan->part_elements; e++)
             for (uint32_t p = 0; p < plan->n_parts; p++, r++)
-                if (r == rank && plan->from[t->d][p] != SL_LENT_NOBODY)
+                if (r == rank && plan->from[t->d][p] != SL_PEER_MEMORY_NOBODY)
                     at = plan->from[t->d][p];
         rows[at]++;
     }
@@ -155,14 +155,14 @@ static struct crew_answer gather(struct self *t)
         struct sl_gathered result;
         struct sl_block *b = block_of(t->s, i);
         for (uint32_t d = 0; d <= FARM_DEVICES; d++)
-            before[d] = sl_lent_counted(&t->s->f.arena, FEATURES_KIND, t->d, d);
+            before[d] = sl_peer_memory_counted(&t->s->f.arena, FEATURES_KIND, t->d, d);
         ck_assert_msg(sl_gather_block(&t->gather, &t->cache, b, NULL, &buffer, &result) == SL_OK,
                       "%s", sl_error_message());
         same_features(t, b, buffer.x);
         expect(t, b, t->cache.n_rows, rows);
         for (uint32_t d = 0; d <= FARM_DEVICES; d++) {
             const uint64_t bytes =
-                sl_lent_counted(&t->s->f.arena, FEATURES_KIND, t->d, d) - before[d];
+                sl_peer_memory_counted(&t->s->f.arena, FEATURES_KIND, t->d, d) - before[d];
             ck_assert_uint_eq(bytes % row_bytes, 0);
             if (d == FARM_DEVICES)
                 break;
@@ -233,7 +233,7 @@ static struct crew start(struct scene *s, uint32_t d, const char *failpoint)
 static void bury(struct scene *s, uint32_t d)
 {
     sl_seat_vacate(&s->f.arena, sl_seat_trainer(&s->f.arena, d));
-    sl_lent_vacate(&s->f.arena, SL_LENT_TRAINER, d);
+    sl_peer_memory_vacate(&s->f.arena, SL_PEER_MEMORY_TRAINER, d);
 }
 
 // What they had open and held is gone then.
@@ -241,7 +241,7 @@ static void leave_all(struct scene *s, const struct crew *t, uint32_t n)
 {
     crew_leave_all(t, n, LEAVE);
     for (uint32_t d = 0; d < FARM_DEVICES; d++)
-        ck_assert(!sl_lent_is_read(&s->f.arena, FEATURES_KIND, d));
+        ck_assert(!sl_peer_memory_is_read(&s->f.arena, FEATURES_KIND, d));
 }
 
 static uint64_t loaded(struct scene *s, uint32_t d)
@@ -264,10 +264,10 @@ START_TEST(features_are_the_same_wherever_they_lie)
     s.way = _i % 2 ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
     publish(&s, n, some ? 30 : 0, some ? 40 : NODES); // more than there are
     if (some && n > 1) {
-        s.plan.from[1][0] = SL_LENT_NOBODY;
-        s.plan.from[7][n - 1] = SL_LENT_NOBODY;
+        s.plan.from[1][0] = SL_PEER_MEMORY_NOBODY;
+        s.plan.from[7][n - 1] = SL_PEER_MEMORY_NOBODY;
         s.plan.generation++;
-        sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
+        sl_peer_memory_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
     }
     atomic_store(&farm_seat(&s.f, 7)->cache_rows, 50);
     for (uint32_t d = 0; d < n; d++)
@@ -318,9 +318,9 @@ START_TEST(a_new_plan_waits_for_its_readers_and_for_nobody_else)
     publish(&s, 2, 60, 50);
     crew_ask(&t[0], REFRESH); // 1 has its part open
     ck_assert_uint_eq(loaded(&s, 0), 100);
-    ck_assert(sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
+    ck_assert(sl_peer_memory_is_read(&s.f.arena, FEATURES_KIND, 0));
     crew_ask(&t[1], REFRESH); // closes it; its own part nobody reads any more
-    ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 0));
+    ck_assert(!sl_peer_memory_is_read(&s.f.arena, FEATURES_KIND, 0));
     crew_ask_all(t, 2, REFRESH);
     for (uint32_t d = 0; d < 2; d++) {
         ck_assert_uint_eq(loaded(&s, d), 110);
@@ -394,7 +394,7 @@ START_TEST(what_a_dead_lender_held_is_read_elsewhere)
     crew_kill(&t[1]);
     ck_assert_int_eq(kill(t[2].pid, SIGCONT), 0);
     ck_assert_uint_gt(crew_hear(&t[2]).b, 0);
-    ck_assert(!sl_lent_is_read(&s.f.arena, FEATURES_KIND, 1));
+    ck_assert(!sl_peer_memory_is_read(&s.f.arena, FEATURES_KIND, 1));
     ck_assert_uint_gt(crew_ask(&t[2], GATHER).b, 0); // after
     for (uint32_t d = 0; d < 2; d++) {
         bury(&s, d);
@@ -603,7 +603,7 @@ START_TEST(want_of_memory_lends_less_of_each_part)
     for (uint32_t d = 0; d < 2; d++)
         s.plan.from[d][0] = s.plan.from[d][1] = 0;
     s.plan.generation++;
-    sl_lent_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
+    sl_peer_memory_publish(&s.f.arena, FEATURES_KIND, &s.plan, NULL);
     atomic_store(&farm_seat(&s.f, 0)->cache_rows, NODES);
     atomic_store(&farm_seat(&s.f, 1)->cache_rows, 0);
     s.budget = BUDGET;

@@ -1,5 +1,5 @@
 // Outputs beside those of the original: where they differ most, and what cannot be compared.
-#include "trainer/logits_check.h"
+#include "trainer/infer/logits_check.h"
 
 #include <math.h>
 

@@ -296,9 +296,11 @@ START_TEST(blocks_of_another_task_are_refused)
     struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 2);
     struct scene s;
     scene_init(&s, &c, SEEDS, sl_kernels_ref());
-    ck_assert_int_eq(sl_model_check_block(&s.m, s.block, s.block->bytes), SL_OK);
+    ck_assert_int_eq(sl_block_check_shape(s.block, s.block->bytes, sl_model_block_shape(&s.m)),
+                     SL_OK);
     s.block->n_targets = CLASSES;
-    ck_assert_int_eq(sl_model_check_block(&s.m, s.block, s.block->bytes), SL_EPROTO);
+    ck_assert_int_eq(sl_block_check_shape(s.block, s.block->bytes, sl_model_block_shape(&s.m)),
+                     SL_EPROTO);
     scene_free(&s);
 }
 END_TEST

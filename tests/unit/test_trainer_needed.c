@@ -3,8 +3,8 @@
 
 #include "common/base/error.h"
 #include "tests/unit/trainer_farm.h"
-#include "trainer/evaluate.h"
-#include "trainer/needed_rows.h"
+#include "trainer/infer/evaluate.h"
+#include "trainer/model/needed_rows.h"
 
 enum { LAYERS = 3, CELL_ROWS = 40, CELLS = FARM_NODES / CELL_ROWS + 1 };
 
@@ -194,7 +194,7 @@ START_TEST(needed_rows_alone_leave_the_same_bits)
             f.g->ds.split[SL_SPLIT_VAL].n = 4;
             f.g->ds.split[SL_SPLIT_TEST].n = 3;
             struct outcome first = evaluate(&f, SL_SPLIT_VAL, val);
-            sl_kept_rows_free(&f.model.kept_sums); // the sums of all rows are their own
+            sl_source_row_cache_free(&f.model.kept_sums); // the sums of all rows are their own
             struct outcome all = evaluate(&f, SL_SPLIT_VAL, 0);
             struct outcome some = evaluate(&f, SL_SPLIT_VAL, val);
             check_against_all(&f, &all, &first);

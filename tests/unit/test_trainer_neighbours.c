@@ -3,7 +3,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/neighbours.h"
+#include "trainer/model/neighbours.h"
 
 enum { NODES = 60, PATHS = 8, LENGTH = 3, STEPS = PATHS * LENGTH, LAYERS = 3 };
 

@@ -3,7 +3,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/norm.h"
+#include "trainer/model/norm.h"
 
 enum { ROWS = 13, DIM = 5, VALUES = ROWS * DIM };
 static const double EPS = 1e-5;

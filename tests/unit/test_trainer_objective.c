@@ -6,7 +6,7 @@
 #include "common/data/prediction.h"
 #include "tests/unit/trainer_fixture.h"
 #include "tests/unit/trainer_naive.h"
-#include "trainer/objective.h"
+#include "trainer/model/objective.h"
 
 enum { N = 90, FEATURES = 5 };
 

@@ -73,10 +73,10 @@ START_TEST(step_is_measured_once_there_is_a_block)
                                           (_i ? params_bytes : 0));
     ck_assert_uint_gt(s.t.model.pool.peak_bytes, 0);
     // Nothing of the job has changed.
-    ck_assert_uint_eq(sl_board_version(&s.f.arena), 0);
-    ck_assert_int_eq(memcmp(sl_board_params(&s.f.arena, 0), params, params_bytes), 0);
-    const float *slot =
-        _i ? sl_board_device_gradient(&s.f.arena, DEVICE) : sl_board_gradient(&s.f.arena, 0);
+    ck_assert_uint_eq(sl_param_store_version(&s.f.arena), 0);
+    ck_assert_int_eq(memcmp(sl_param_store_params(&s.f.arena, 0), params, params_bytes), 0);
+    const float *slot = _i ? sl_param_store_device_gradient(&s.f.arena, DEVICE)
+                           : sl_param_store_gradient(&s.f.arena, 0);
     for (uint64_t i = 0; i < s.f.model.n_params; i++)
         ck_assert(slot[i] == 0);
     free(params);

@@ -3,7 +3,7 @@
 #include "tests/unit/trainer_oracle.h"
 
 #include "common/base/log.h"
-#include "trainer/standby.h"
+#include "trainer/feed/standby.h"
 
 enum { DEVICE = 0 };
 

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
-#include "common/ipc/shared_array.h"
-#include "trainer/gather.h"
+#include "common/arena/shared_array.h"
+#include "trainer/feed/gather.h"
 
 enum { NODES = 2000, FEATURES = 400, CLASSES = 4 }; // more than a huge page of them
 

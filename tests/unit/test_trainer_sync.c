@@ -2,7 +2,7 @@
 #include "tests/unit/trainer_farm.h"
 
 #include "tests/unit/trainer_oracle.h"
-#include "trainer/evaluate.h"
+#include "trainer/infer/evaluate.h"
 
 static void train_like_plain(const struct sl_config *config, const struct sl_kernels *kernels,
                              uint32_t n_trainers)
@@ -90,7 +90,7 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     ck_assert_uint_eq(dead.cell, 0);
     farm_start_trainer(&f);
     farm_until(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)) == SL_CELL_TRAINING);
-    ck_assert_uint_eq(sl_board_version(&f.arena), 0);
+    ck_assert_uint_eq(sl_param_store_version(&f.arena), 0);
     struct sl_reclaimed reclaimed;
     sl_ledger_reclaim(&f.arena, 9, &reclaimed);
     ck_assert_uint_eq(reclaimed.retrain, 1);
@@ -150,7 +150,7 @@ static void updates_fini(struct updates *u)
 // Completes batch i with a constant gradient.
 static void updates_complete(struct updates *u, uint32_t i, float gradient, double weight)
 {
-    float *g = sl_board_gradient(&u->f.arena, u->lease[i].cell);
+    float *g = sl_param_store_gradient(&u->f.arena, u->lease[i].cell);
     for (uint64_t k = 0; k < u->f.model.n_params; k++)
         g[k] = gradient;
     u->lease[i].entry->weight = weight;
@@ -159,10 +159,11 @@ static void updates_complete(struct updates *u, uint32_t i, float gradient, doub
 
 static void assert_moved_by(struct updates *u, uint64_t version, float by)
 {
-    ck_assert_uint_eq(sl_board_version(&u->f.arena), version);
+    ck_assert_uint_eq(sl_param_store_version(&u->f.arena), version);
     float *start = fixture_params(&u->f.model, 21);
     for (uint64_t k = 0; k < u->f.model.n_params; k++)
-        ck_assert_float_eq_tol(sl_board_params(&u->f.arena, version)[k], start[k] - by, 1e-5f);
+        ck_assert_float_eq_tol(sl_param_store_params(&u->f.arena, version)[k], start[k] - by,
+                               1e-5f);
     free(start);
 }
 
@@ -172,13 +173,13 @@ START_TEST(update_divides_the_summed_gradient_by_the_seeds)
     updates_init(&u, 2, 2);
     updates_complete(&u, 1, 6, 5);
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
-    ck_assert_uint_eq(sl_board_version(&u.f.arena), 0); // the first batch is missing
+    ck_assert_uint_eq(sl_param_store_version(&u.f.arena), 0); // the first batch is missing
     updates_complete(&u, 0, 2, 3);
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
     assert_moved_by(&u, 1, (2.0f + 6.0f) / 8);
     ck_assert_uint_eq(u.sync.applied, 1);
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
-    ck_assert_uint_eq(sl_board_version(&u.f.arena), 1);
+    ck_assert_uint_eq(sl_param_store_version(&u.f.arena), 1);
     updates_fini(&u);
 }
 END_TEST
@@ -200,12 +201,12 @@ START_TEST(update_of_a_dead_trainer_is_done_again)
     updates_init(&u, 1, 1);
     updates_complete(&u, 0, 4, 4);
     struct sl_update half;
-    ck_assert_int_eq(sl_board_begin_update(&u.f.arena, 9, &half), SL_OK);
+    ck_assert_int_eq(sl_param_store_begin_update(&u.f.arena, 9, &half), SL_OK);
     // It wrote rubbish into the other bank before it died.
     for (uint64_t k = 0; k < u.f.model.n_params; k++)
-        sl_board_params(&u.f.arena, 1)[k] = NAN;
+        sl_param_store_params(&u.f.arena, 1)[k] = NAN;
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
-    ck_assert_uint_eq(sl_board_version(&u.f.arena), 0); // its lock holds
+    ck_assert_uint_eq(sl_param_store_version(&u.f.arena), 0); // its lock holds
     struct sl_reclaimed reclaimed;
     sl_ledger_reclaim(&u.f.arena, 9, &reclaimed);
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
@@ -234,15 +235,15 @@ START_TEST(time_of_an_update_that_is_done_again_counts_once)
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        ck_assert_uint_eq(sl_board_version(&u.f.arena), 0);
-        ck_assert(!sl_board_is_applied(&u.f.arena, u.lease[0].seq, 0));
+        ck_assert_uint_eq(sl_param_store_version(&u.f.arena), 0);
+        ck_assert(!sl_param_store_is_applied(&u.f.arena, u.lease[0].seq, 0));
         sl_ledger_reclaim(&u.f.arena, 1, &reclaimed);
     }
     const struct sl_update_entry *e = sl_ledger_update(&u.f.arena, u.lease[0].seq, 0);
     ck_assert_uint_ne(e->from_ns, 0); // as the dead one left it
     ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
     assert_moved_by(&u, 1, 1);
-    ck_assert(sl_board_is_applied(&u.f.arena, u.lease[0].seq, 0));
+    ck_assert(sl_param_store_is_applied(&u.f.arena, u.lease[0].seq, 0));
     ck_assert_uint_eq(u.lease[0].entry->train_ns, 7);
     ck_assert_uint_eq(e->took_ns, u.sync.apply_ns);
     ck_assert_uint_eq(e->applier, 1);
@@ -346,12 +347,12 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     struct farm f;
     farm_init_small(&f, &c, sl_kernels_ref());
     float *best = fixture_params(&f.model, 77);
-    memcpy(sl_board_best(&f.arena), best, f.model.n_params * sizeof *best);
+    memcpy(sl_param_store_best(&f.arena), best, f.model.n_params * sizeof *best);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
     farm_wait(&f, farm_open_train(&f, 0));
-    const float *now = sl_board_params(&f.arena, f.version);
+    const float *now = sl_param_store_params(&f.arena, f.version);
     struct sl_loss_result val = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 11);
     assert_same_result(val, direct(&f, now, SL_SPLIT_VAL, all));
     assert_predictions(&f, val.correct);

@@ -80,7 +80,7 @@ static void fixture_init(struct fixture *x, const struct values_job *job, bool a
                                     .kernels = sl_kernels_ref(),
                                     .pulse = &x->f.pulse};
     ck_assert_int_eq(sl_sync_init(&x->sync, &x->spec), SL_OK);
-    float *p = sl_board_params(&x->f.arena, 0);
+    float *p = sl_param_store_params(&x->f.arena, 0);
     for (uint64_t k = 0; k < n; k++)
         p[k] = start_of(k);
     farm_open_train(&x->f, 0);
@@ -111,7 +111,7 @@ static void train_ordered(struct fixture *x, uint32_t b)
 {
     struct sl_lease lease = claim(x);
     ck_assert_uint_eq(lease.cell, b);
-    write_gradient(x, sl_board_gradient(&x->f.arena, b), b);
+    write_gradient(x, sl_param_store_gradient(&x->f.arena, b), b);
     lease.entry->weight = 3 + b;
     ck_assert_int_eq(sl_ledger_complete(&x->f.arena, &lease), SL_OK);
     ck_assert_int_eq(sl_sync_help(&x->sync), SL_OK);
@@ -122,17 +122,17 @@ static void train_async(struct fixture *x, uint32_t b)
     uint64_t version;
     struct sl_lease lease = claim(x);
     ck_assert_int_eq(sl_sync_join(&x->sync, 0, &version), SL_OK);
-    write_gradient(x, sl_board_device_gradient(&x->f.arena, 1), b);
+    write_gradient(x, sl_param_store_device_gradient(&x->f.arena, 1), b);
     lease.entry->weight = 3 + b;
-    sl_board_offer(&x->f.arena, 1, &lease);
+    sl_param_store_offer(&x->f.arena, 1, &lease);
     ck_assert_int_eq(sl_ledger_complete(&x->f.arena, &lease), SL_OK);
     ck_assert_int_eq(sl_sync_help(&x->sync), SL_OK);
 }
 
 static void assert_values(struct fixture *x, const struct values_job *job)
 {
-    ck_assert_uint_eq(sl_board_version(&x->f.arena), VALUES_UPDATES);
-    const float *p = sl_board_params(&x->f.arena, VALUES_UPDATES);
+    ck_assert_uint_eq(sl_param_store_version(&x->f.arena), VALUES_UPDATES);
+    const float *p = sl_param_store_params(&x->f.arena, VALUES_UPDATES);
     for (uint32_t i = 0; i < VALUES_N_SHOWN; i++)
         ck_assert_msg(fabs((double)p[values_shown[i]] - job->wanted[i]) < 2e-6,
                       "parameter %u: found %.9g, wanted %.9g", values_shown[i],
@@ -148,7 +148,8 @@ START_TEST(updates_are_torchs)
     for (uint32_t b = 0; b < VALUES_BATCHES; b++)
         train_ordered(&x, b);
     assert_values(&x, job);
-    ck_assert_float_eq(sl_board_params(&x.f.arena, VALUES_UPDATES)[FIXED_AT], start_of(FIXED_AT));
+    ck_assert_float_eq(sl_param_store_params(&x.f.arena, VALUES_UPDATES)[FIXED_AT],
+                       start_of(FIXED_AT));
     fixture_fini(&x);
 }
 END_TEST
@@ -168,8 +169,8 @@ START_TEST(every_update_by_somebody_else_is_the_same)
         ck_assert_int_eq(sl_sync_init(&y.sync, &y.spec), SL_OK);
         y.spec.worker--; // claims stay worker 1's
     }
-    ck_assert_mem_eq(sl_board_params(&x.f.arena, VALUES_UPDATES),
-                     sl_board_params(&y.f.arena, VALUES_UPDATES),
+    ck_assert_mem_eq(sl_param_store_params(&x.f.arena, VALUES_UPDATES),
+                     sl_param_store_params(&y.f.arena, VALUES_UPDATES),
                      x.f.model.n_params * sizeof(float));
     fixture_fini(&x);
     fixture_fini(&y);
@@ -200,8 +201,8 @@ START_TEST(async_updates_have_the_same_rules)
     fixture_init(&x, job, true);
     for (uint32_t b = 0; b < VALUES_BATCHES; b++)
         train_async(&x, b);
-    ck_assert_uint_eq(sl_board_version(&x.f.arena), VALUES_BATCHES);
-    const float *p = sl_board_params(&x.f.arena, VALUES_BATCHES);
+    ck_assert_uint_eq(sl_param_store_version(&x.f.arena), VALUES_BATCHES);
+    const float *p = sl_param_store_params(&x.f.arena, VALUES_BATCHES);
     for (uint32_t i = 0; i < VALUES_N_SHOWN; i++) {
         uint32_t k = values_shown[i];
         if (k >= RUNNING_AT && k <= FIXED_AT)
@@ -224,8 +225,8 @@ START_TEST(a_small_gradient_is_not_clipped)
         train_ordered(&x, b);
         train_ordered(&y, b);
     }
-    ck_assert_mem_eq(sl_board_params(&x.f.arena, VALUES_UPDATES),
-                     sl_board_params(&y.f.arena, VALUES_UPDATES),
+    ck_assert_mem_eq(sl_param_store_params(&x.f.arena, VALUES_UPDATES),
+                     sl_param_store_params(&y.f.arena, VALUES_UPDATES),
                      x.f.model.n_params * sizeof(float));
     fixture_fini(&x);
     fixture_fini(&y);
@@ -269,9 +270,9 @@ static void plant(struct fixture *x, const struct broken *b, float *gradient)
     if (b->spot == GRADIENT || b->spot == STATISTIC)
         gradient[b->at] = (float)b->value;
     else if (b->spot == PARAMETER)
-        sl_board_params(&x->f.arena, 0)[b->at] = (float)b->value;
+        sl_param_store_params(&x->f.arena, 0)[b->at] = (float)b->value;
     else if (b->spot == STATE)
-        sl_board_state(&x->f.arena, 0, 0)[b->at] = (float)b->value;
+        sl_param_store_state(&x->f.arena, 0, 0)[b->at] = (float)b->value;
 }
 
 // Two batches, the update's, of which the first one's gradient has it; what the update says.
@@ -279,9 +280,9 @@ static int try_broken(struct fixture *x, const struct broken *b)
 {
     for (uint32_t i = 0; i < VALUES_PER_UPDATE; i++) {
         struct sl_lease lease = claim(x);
-        write_gradient(x, sl_board_gradient(&x->f.arena, i), i);
+        write_gradient(x, sl_param_store_gradient(&x->f.arena, i), i);
         if (i == 0)
-            plant(x, b, sl_board_gradient(&x->f.arena, 0));
+            plant(x, b, sl_param_store_gradient(&x->f.arena, 0));
         lease.entry->weight = 3 + i;
         lease.entry->loss = b->spot == LOSS && b->at == i ? b->value : 1;
         ck_assert_int_eq(sl_ledger_complete(&x->f.arena, &lease), SL_OK);
@@ -295,17 +296,17 @@ static void check_broken(struct fixture *x, const struct broken *b)
     int rc = try_broken(x, b);
     if (!b->said) {
         ck_assert_msg(rc == SL_OK, "%s: %d, %s", b->what, rc, sl_error_message());
-        ck_assert_uint_eq(sl_board_version(&x->f.arena), 1);
+        ck_assert_uint_eq(sl_param_store_version(&x->f.arena), 1);
         return;
     }
     ck_assert_msg(rc == SL_ENOTFINITE, "%s: found %d", b->what, rc);
-    ck_assert_uint_eq(sl_board_version(&x->f.arena), 0);
+    ck_assert_uint_eq(sl_param_store_version(&x->f.arena), 0);
     snprintf(said, sizeof said, "update 1 (epoch 1, 1 of %d) at a learning rate of %g: %s",
              VALUES_UPDATES, sl_learning_rate_at(&x->sync.rate, 0), b->said);
     snprintf(first, sizeof first, "%s", sl_error_message());
     ck_assert_msg(strcmp(first, said) == 0, "%s: found '%s', wanted '%s'", b->what, first, said);
     // Whoever tries it next, once the lock's holder is dead, says the same.
-    sl_board_reclaim(&x->f.arena, x->spec.worker);
+    sl_param_store_reclaim(&x->f.arena, x->spec.worker);
     sl_sync_fini(&x->sync);
     x->spec.worker++;
     ck_assert_int_eq(sl_sync_init(&x->sync, &x->spec), SL_OK);
@@ -365,20 +366,20 @@ START_TEST(an_async_update_that_is_not_finite_is_not_made)
     train_async(&x, 0);
     struct sl_lease lease = claim(&x);
     ck_assert_int_eq(sl_sync_join(&x.sync, 0, &version), SL_OK);
-    float *gradient = sl_board_device_gradient(&x.f.arena, 1);
+    float *gradient = sl_param_store_device_gradient(&x.f.arena, 1);
     write_gradient(&x, gradient, 1);
     for (uint64_t k = 10; k < x.f.model.n_params; k++)
         gradient[k] = NAN;
     lease.entry->weight = 4;
     lease.entry->loss = NAN;
-    sl_board_offer(&x.f.arena, 1, &lease);
+    sl_param_store_offer(&x.f.arena, 1, &lease);
     ck_assert_int_eq(sl_ledger_complete(&x.f.arena, &lease), SL_OK);
     ck_assert_int_eq(sl_sync_help(&x.sync), SL_ENOTFINITE);
     ck_assert_str_eq(
         sl_error_message(),
         "update 2 (epoch 1, 2 of 5) at a learning rate of 0.02: the loss of batch 2 is "
         "nan; the gradient of weight is not finite, first of 3 among 5 tensors");
-    ck_assert_uint_eq(sl_board_version(&x.f.arena), 1);
+    ck_assert_uint_eq(sl_param_store_version(&x.f.arena), 1);
     fixture_fini(&x);
 }
 END_TEST

@@ -4,7 +4,7 @@
 #include "tests/unit/trainer_farm.h"
 
 #include "common/base/log.h"
-#include "trainer/arena_access.h"
+#include "trainer/feed/arena_access.h"
 
 enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2, HIDDEN = 6, ROUNDS = 4, WARM = 2 };
 
@@ -39,7 +39,7 @@ static struct simt_counts count_epochs(struct farm *f)
         if (round == WARM)
             ck_assert(gpu_counts(&before));
         farm_wait(f, farm_open_train(f, 0));
-        farm_until(sl_board_version(&f->arena) == f->version);
+        farm_until(sl_param_store_version(&f->arena) == f->version);
     }
     ck_assert(gpu_counts(&after));
 #define DIFFERENCE(name, text) after.name -= before.name;
@@ -86,7 +86,7 @@ static struct found train(const struct sl_config *c, enum sl_gather_way way, boo
                           .batches = (ROUNDS - WARM) * farm_batches(&f),
                           .n_params = f.model.n_params};
     found.params = fixture_alloc(found.n_params * sizeof *found.params);
-    memcpy(found.params, sl_board_params(&f.arena, f.version),
+    memcpy(found.params, sl_param_store_params(&f.arena, f.version),
            found.n_params * sizeof *found.params);
     atomic_store(&t.stop, true);
     pthread_join(t.thread, NULL);

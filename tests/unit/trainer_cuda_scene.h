@@ -2,13 +2,13 @@
  * trainer_cuda_scene.h - the same model on a GPU and on CPU cores, for tests that compare them: a
  * small graph, a configuration of each kind in several variants, a step on the GPU.
  */
-#ifndef SL_TESTS_TRAINER_CUDA_SCENE_H
-#define SL_TESTS_TRAINER_CUDA_SCENE_H
+#ifndef SL_TESTS_UNIT_TRAINER_CUDA_SCENE_H
+#define SL_TESTS_UNIT_TRAINER_CUDA_SCENE_H
 
 #include "common/data/self_loops.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_fixture.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 enum { NODES = 60, FEATURES = 6, CLASSES = 4, HIDDEN = 6, SEEDS = 9 };
 

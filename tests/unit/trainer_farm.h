@@ -6,8 +6,8 @@
  * The sampler sits on device 0, where a standby trainer may sit beside it; trainers sit on the last
  * devices.
  */
-#ifndef SL_TESTS_TRAINER_FARM_H
-#define SL_TESTS_TRAINER_FARM_H
+#ifndef SL_TESTS_UNIT_TRAINER_FARM_H
+#define SL_TESTS_UNIT_TRAINER_FARM_H
 
 #include <check.h>
 #include <pthread.h>
@@ -19,13 +19,13 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/ipc/board.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/hot.h"
-#include "common/ipc/seat.h"
+#include "common/arena/param_store.h"
+#include "common/arena/payload_alloc.h"
+#include "common/arena/visit_counts.h"
+#include "common/arena/seat.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/loop.h"
-#include "trainer/sync.h"
+#include "trainer/model/sync.h"
 
 #ifndef FARM_DEVICES // a test may want more
 #define FARM_DEVICES 4
@@ -59,9 +59,9 @@ struct farm {
     const struct sl_kernels *kernels;
     int fd;
     struct sl_arena arena;
-    struct sl_pulse pulse; // of the test's own thread
-    uint32_t *rank_of;     // of the published order
-    struct sl_model model; // for its layout
+    struct sl_heartbeat pulse; // of the test's own thread
+    uint32_t *rank_of;         // of the published order
+    struct sl_model model;     // for its layout
     _Atomic bool stop;
     pthread_t sampler;
     bool sampling;
@@ -123,9 +123,9 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
     f->fd = sl_arena_memfd();
     ck_assert_int_ge(f->fd, 0);
     ck_assert_int_eq(sl_arena_create(f->fd, &spec, &f->arena), SL_OK);
-    f->pulse = (struct sl_pulse){.arena = &f->arena};
+    f->pulse = (struct sl_heartbeat){.arena = &f->arena};
     float *p = fixture_params(&f->model, 21);
-    memcpy(sl_board_params(&f->arena, 0), p, f->model.n_params * sizeof *p);
+    memcpy(sl_param_store_params(&f->arena, 0), p, f->model.n_params * sizeof *p);
     free(p);
     sl_seat_set_duty(&f->arena, 0, SL_DUTY_WORK);
 }
@@ -146,7 +146,7 @@ static inline void farm_init_small(struct farm *f, const struct sl_config *confi
 static inline void farm_publish_order(struct farm *f, uint32_t generation)
 {
     uint32_t n = (uint32_t)f->g->ds.n_nodes;
-    uint32_t *order = sl_hot_order(&f->arena), *rank = fixture_alloc(n * sizeof *rank);
+    uint32_t *order = sl_visit_counts_order(&f->arena), *rank = fixture_alloc(n * sizeof *rank);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     struct fixture_rng r = {.seed = generation};
@@ -160,7 +160,7 @@ static inline void farm_publish_order(struct farm *f, uint32_t generation)
     free(f->rank_of);
     f->rank_of = rank;
     f->rank_generation = generation;
-    sl_hot_publish(&f->arena, generation);
+    sl_visit_counts_publish(&f->arena, generation);
 }
 
 static inline struct sl_seat *farm_seat(struct farm *f, uint32_t device)
@@ -196,7 +196,7 @@ static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
         b = fixture_rank(b, f->rank_of, lease->phase->spec.rank_generation);
     struct sl_extent extent;
     int rc;
-    while ((rc = sl_extent_alloc(&f->arena, lease, b->bytes, 100, &extent)) == SL_ETIMEDOUT)
+    while ((rc = sl_payload_alloc(&f->arena, lease, b->bytes, 100, &extent)) == SL_ETIMEDOUT)
         ;
     if (rc == SL_OK) {
         memcpy(f->arena.base + extent.offset, b, b->bytes);

@@ -2,8 +2,8 @@
  * trainer_fixture.h - what the tests of the trainer share: small graphs as data sets in memory and
  * blocks made by hand.
  */
-#ifndef SL_TESTS_TRAINER_FIXTURE_H
-#define SL_TESTS_TRAINER_FIXTURE_H
+#ifndef SL_TESTS_UNIT_TRAINER_FIXTURE_H
+#define SL_TESTS_UNIT_TRAINER_FIXTURE_H
 
 #include <check.h>
 #include <math.h>
@@ -17,10 +17,10 @@
 #include "common/base/bits.h"
 #include "common/base/philox.h"
 #include "common/data/dataset.h"
-#include "common/ipc/block.h"
+#include "common/arena/block.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 static inline void *fixture_alloc_aligned(size_t bytes, size_t alignment)
 {

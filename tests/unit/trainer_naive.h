@@ -2,8 +2,8 @@
  * trainer_naive.h - the models a second time, naively and in double precision: written from their
  * formulas, edge by edge, without code of trainer/ or kernels/, norms and jumping knowledge.
  */
-#ifndef SL_TESTS_TRAINER_NAIVE_H
-#define SL_TESTS_TRAINER_NAIVE_H
+#ifndef SL_TESTS_UNIT_TRAINER_NAIVE_H
+#define SL_TESTS_UNIT_TRAINER_NAIVE_H
 
 #include "tests/unit/trainer_fixture.h"
 

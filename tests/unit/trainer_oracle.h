@@ -2,8 +2,8 @@
  * trainer_oracle.h - what a job on the farm must come to: the same job as a plain loop without
  * arena, threads or leases.
  */
-#ifndef SL_TESTS_TRAINER_ORACLE_H
-#define SL_TESTS_TRAINER_ORACLE_H
+#ifndef SL_TESTS_UNIT_TRAINER_ORACLE_H
+#define SL_TESTS_UNIT_TRAINER_ORACLE_H
 
 #include "tests/unit/trainer_farm.h"
 
@@ -146,8 +146,8 @@ static inline float *oracle_train(struct farm *f)
 
 static inline void oracle_compare(struct farm *f, const float *wanted)
 {
-    ck_assert_uint_eq(sl_board_version(&f->arena), f->version);
-    const float *found = sl_board_params(&f->arena, f->version);
+    ck_assert_uint_eq(sl_param_store_version(&f->arena), f->version);
+    const float *found = sl_param_store_params(&f->arena, f->version);
     for (uint64_t i = 0; i < f->model.n_params; i++)
         ck_assert_msg(found[i] == wanted[i], "parameter %llu: found %.9g, wanted %.9g",
                       (unsigned long long)i, found[i], wanted[i]);

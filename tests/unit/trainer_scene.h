@@ -1,13 +1,13 @@
 // trainer_scene.h - a graph, an arena and a GPU with a cache, and batches that come to it.
-#ifndef SL_TESTS_TRAINER_SCENE_H
-#define SL_TESTS_TRAINER_SCENE_H
+#ifndef SL_TESTS_UNIT_TRAINER_SCENE_H
+#define SL_TESTS_UNIT_TRAINER_SCENE_H
 
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_farm.h"
 
 #include "common/base/half.h"
-#include "trainer/gather.h"
-#include "trainer/rows.h"
+#include "trainer/feed/gather.h"
+#include "trainer/feed/rows.h"
 
 enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
 enum { COLUMNS = 40, BATCHES = 6 }; // columns; batches of 20 seeds
@@ -16,7 +16,7 @@ struct scene {
     struct fixture_graph g;
     struct farm f;
     struct sl_compute host, gpu;
-    struct sl_pulse pulse;
+    struct sl_heartbeat pulse;
     struct sl_cache cache; // on the GPU
     struct sl_seat *seat;
     void *half; // features of two bytes, or NULL
@@ -41,7 +41,7 @@ static inline void scene_init(struct scene *s, uint32_t nodes, uint32_t features
     s->host = (struct sl_compute){sl_device_host(), sl_kernels_cpu()};
     s->gpu = (struct sl_compute){plugin->device, plugin->kernels};
     s->seat = farm_seat(&s->f, DEVICE);
-    s->pulse = (struct sl_pulse){.arena = &s->f.arena};
+    s->pulse = (struct sl_heartbeat){.arena = &s->f.arena};
     sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds, &s->gpu,
                   &s->pulse);
 }

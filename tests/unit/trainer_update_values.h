@@ -1,7 +1,7 @@
 // trainer_update_values.h - written by tests/golden/make_updates.py with torch 2.15.0.
 // clang-format off
-#ifndef SL_TESTS_TRAINER_UPDATE_VALUES_H
-#define SL_TESTS_TRAINER_UPDATE_VALUES_H
+#ifndef SL_TESTS_UNIT_TRAINER_UPDATE_VALUES_H
+#define SL_TESTS_UNIT_TRAINER_UPDATE_VALUES_H
 
 #include <stdint.h>
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
-#include "common/ipc/shared_array.h"
+#include "common/arena/shared_array.h"
 #include "kernels/cuda/measure.h"
 #include "kernels/kernels.h"
 

@@ -1,0 +1,203 @@
+#include "broker/epochs/judging.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/epochs/baseline.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+// --- keys ----------------------------------------------------------------------------------------
+
+static const char *name_of(enum sl_measure measure)
+{
+    return sl_measure_kinds[measure].key;
+}
+
+// The words of evaluate.metric that the data set has: "\"accuracy\", \"micro_f1\" or \"loss\"".
+static char *list_metrics(const struct sl_dataset *dataset, char *out, size_t bytes)
+{
+    const char *last = NULL;
+    size_t n = 0;
+    for (int m = 0; m < SL_METRIC_COUNT - 1; m++) {
+        if (!sl_measure_applies(m, dataset))
+            continue;
+        if (last && n < bytes)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
+        last = name_of(m);
+    }
+    if (n < bytes)
+        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
+    return out;
+}
+
+static int check_metric(const struct sl_config *config, const struct sl_dataset *dataset)
+{
+    char take[160];
+    enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
+    if (config->evaluate.metric == SL_METRIC_AUTO || sl_measure_applies(measure, dataset))
+        return SL_OK;
+    if (dataset->task == SL_TASK_REGRESSION)
+        return sl_fail(SL_EINVAL,
+                       "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
+                       "where nothing is right or wrong: take \"%s\" or \"auto\"",
+                       name_of(measure), config->dataset,
+                       name_of(sl_measure_of(SL_METRIC_AUTO, dataset->task)));
+    return sl_fail(SL_EINVAL,
+                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
+                   "of two (or of several labels a vertex): take %s",
+                   name_of(measure), config->dataset, dataset->n_classes,
+                   list_metrics(dataset, take, sizeof take));
+}
+
+// A key that the job gives, other than its default or "off", and the vertices that it acts on.
+// (evaluate.fanout is none of them: a list spares the memory of activations, whatever there is.)
+struct given {
+    const char *key;
+    bool is_given;
+    char found[24];
+    bool acts;
+    enum sl_split on; // what is missing where it does not
+};
+
+// Whether something is evaluated on the vertices.
+static bool has(const struct sl_config *config, const struct sl_dataset *dataset,
+                enum sl_split split)
+{
+    return dataset->split[split].n > 0 &&
+           (split != SL_SPLIT_TEST || config->evaluate.test != SL_TEST_NEVER);
+}
+
+static int check_given(const struct sl_config *c, const struct sl_dataset *dataset)
+{
+    const bool val = has(c, dataset, SL_SPLIT_VAL), test = has(c, dataset, SL_SPLIT_TEST);
+    const bool each = c->evaluate.test == SL_TEST_EACH;
+    struct given keys[] = {
+        {"early_stopping.patience", c->early_stopping.patience > 0, "", val, SL_SPLIT_VAL},
+        {"early_stopping.min_delta", c->early_stopping.min_delta > 0, "", val, SL_SPLIT_VAL},
+        {"evaluate.test", each, "\"each\"", test, SL_SPLIT_TEST},
+        {"evaluate.metric", c->evaluate.metric != SL_METRIC_AUTO, "", val || each, SL_SPLIT_VAL},
+        {"evaluate.every", c->evaluate.every > 1, "", val || each, SL_SPLIT_VAL},
+    };
+    snprintf(keys[0].found, sizeof keys[0].found, "%u", c->early_stopping.patience);
+    snprintf(keys[1].found, sizeof keys[1].found, "%g", c->early_stopping.min_delta);
+    snprintf(keys[3].found, sizeof keys[3].found, "\"%s\"", sl_metric_words[c->evaluate.metric]);
+    snprintf(keys[4].found, sizeof keys[4].found, "%u", c->evaluate.every);
+    for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
+        const bool of_test = keys[i].on == SL_SPLIT_TEST;
+        if (!keys[i].is_given || keys[i].acts)
+            continue;
+        return sl_fail(SL_EINVAL,
+                       "%s: found %s with the data set '%s', which has no %s vertices, wanted it "
+                       "only where there are some: take it out, or add %s_idx.npy",
+                       keys[i].key, keys[i].found, c->dataset, of_test ? "test" : "validation",
+                       of_test ? "test" : "val");
+    }
+    return SL_OK;
+}
+
+int sl_judging_check(const struct sl_config *config, const struct sl_dataset *dataset)
+{
+    SL_TRY(check_metric(config, dataset));
+    return check_given(config, dataset);
+}
+
+// --- labels --------------------------------------------------------------------------------------
+
+// What a split's labels have shown so far.
+struct shown {
+    bool labelled, both; // both: a class or label that some vertices have and others have not
+    int32_t class;
+    uint8_t *seen; // (n_classes) bit 0: of a label a negative, bit 1: a positive
+    float *target; // (n_classes)
+};
+
+static void look_at_class(struct shown *s, int32_t class)
+{
+    if (class < 0)
+        return;
+    s->both |= s->labelled && class != s->class;
+    s->class = class;
+    s->labelled = true;
+}
+
+static void look_at_labels(struct shown *s, const struct sl_dataset *ds, uint32_t v)
+{
+    sl_dataset_targets(ds, v, s->target);
+    for (uint32_t c = 0; c < ds->n_classes; c++) {
+        if (isnan(s->target[c]))
+            continue;
+        s->seen[c] |= s->target[c] > 0.5f ? 2 : 1;
+        s->labelled = true;
+        s->both |= s->seen[c] == 3;
+    }
+}
+
+static int look(struct shown *s, const struct sl_dataset *ds, enum sl_split split, bool wants_both)
+{
+    const struct sl_vertex_list *list = &ds->split[split];
+    s->seen = calloc(ds->n_classes, sizeof *s->seen);
+    s->target = malloc(ds->n_classes * sizeof *s->target);
+    if (!s->seen || !s->target)
+        return sl_fail(SL_ENOMEM, "no memory for %u labels", ds->n_classes);
+    for (uint64_t i = 0; i < list->n && !(wants_both ? s->both : s->labelled); i++) {
+        if (ds->task == SL_TASK_MULTICLASS)
+            look_at_class(s, ds->label[list->ids[i]]);
+        else
+            look_at_labels(s, ds, list->ids[i]);
+    }
+    return SL_OK;
+}
+
+// Why the metric is not defined on a split whose vertices are evaluated; "" where it is.
+static int find_reason(const struct sl_config *config, const struct sl_dataset *ds,
+                       enum sl_measure measure, enum sl_split split, char *why, size_t bytes)
+{
+    const bool wants_both = measure == SL_MEASURE_ROC_AUC;
+    const bool weighs =
+        measure == SL_MEASURE_LOSS && config->loss.class_weights != SL_CLASS_WEIGHTS_NONE;
+    struct shown s = {0};
+    struct sl_baseline b = {0};
+    int rc = look(&s, ds, split, wants_both);
+    if (rc == SL_OK && weighs)
+        rc = sl_baseline_find(&b, config, ds, &ds->split[split]);
+    *why = '\0';
+    if (rc == SL_OK && !s.labelled)
+        snprintf(why, bytes, "none of its %llu vertices is labelled",
+                 (unsigned long long)ds->split[split].n);
+    else if (rc == SL_OK && wants_both && !s.both && ds->task == SL_TASK_MULTICLASS)
+        snprintf(why, bytes, "all of its labelled vertices are of class %d", s.class);
+    else if (rc == SL_OK && wants_both && !s.both)
+        snprintf(why, bytes, "no label is one that some of its vertices have and others have not");
+    else if (rc == SL_OK && weighs && isnan(b.value[measure]))
+        snprintf(why, bytes, "loss.class_weights gives the classes of all its vertices weight 0");
+    free(s.seen);
+    free(s.target);
+    return rc;
+}
+
+int sl_judging_find(struct sl_judging *j, const struct sl_config *config,
+                    const struct sl_dataset *dataset)
+{
+    char why[128];
+    *j = (struct sl_judging){.choice = sl_measure_choose(config->evaluate.metric, dataset)};
+    const char *name = sl_measure_kinds[j->choice.measure].name;
+    if (has(config, dataset, SL_SPLIT_VAL)) {
+        SL_TRY(find_reason(config, dataset, j->choice.measure, SL_SPLIT_VAL, why, sizeof why));
+        j->finds_best = !*why;
+        if (*why)
+            snprintf(j->warning[SL_SPLIT_VAL], sizeof j->warning[SL_SPLIT_VAL],
+                     "the validation's %s is not defined: %s: no epoch is the best one, patience "
+                     "counts nothing, and the last parameters are tested and kept: set "
+                     "evaluate.metric to another one, or put other vertices into val_idx.npy",
+                     name, why);
+    }
+    if (has(config, dataset, SL_SPLIT_TEST)) {
+        SL_TRY(find_reason(config, dataset, j->choice.measure, SL_SPLIT_TEST, why, sizeof why));
+        if (*why)
+            snprintf(j->warning[SL_SPLIT_TEST], sizeof j->warning[SL_SPLIT_TEST],
+                     "the test's %s is not defined: %s: the results do not have it", name, why);
+    }
+    return SL_OK;
+}

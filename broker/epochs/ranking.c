@@ -1,0 +1,214 @@
+#include "broker/epochs/ranking.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/data/hotness.h"
+#include "common/arena/visit_counts.h"
+
+enum { INLINE_MAX = 1 << 16 }; // vertices and edges below which it takes no millisecond
+
+// --- what a policy asks for ----------------------------------------------------------------------
+
+static const struct sl_cache_kind *kind_of(const struct sl_config *config)
+{
+    return &sl_cache_kinds[config->cache.policy];
+}
+
+uint32_t sl_ranking_counted_epochs(const struct sl_config *config)
+{
+    switch (kind_of(config)->counts) {
+    case SL_VISITS_NONE: break;
+    case SL_VISITS_FIRST: return config->cache.presample_epochs;
+    case SL_VISITS_ALL: return config->epochs;
+    }
+    return 0;
+}
+
+uint32_t sl_ranking_presample_phases(const struct sl_config *config)
+{
+    return kind_of(config)->counts == SL_VISITS_ALL ? config->epochs : 0;
+}
+
+uint32_t sl_ranking_first_epoch(const struct sl_config *config)
+{
+    if (!sl_cache_keeps(config->cache.policy))
+        return config->epochs;
+    uint32_t trained = sl_ranking_counted_epochs(config) - sl_ranking_presample_phases(config);
+    return SL_MIN(trained, config->epochs);
+}
+
+bool sl_ranking_is_needed(const struct sl_config *config)
+{
+    return sl_ranking_first_epoch(config) < config->epochs;
+}
+
+bool sl_ranking_reports_optimal(const struct sl_config *config)
+{
+    return config->cache.report_optimal && sl_ranking_is_needed(config);
+}
+
+bool sl_ranking_needs_visits(const struct sl_config *config)
+{
+    return sl_ranking_is_needed(config) &&
+           (sl_ranking_counted_epochs(config) > 0 || config->cache.report_optimal);
+}
+
+// --- the order -----------------------------------------------------------------------------------
+
+// A metric that no sampler counts, into memory of its own (n_nodes).
+static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
+{
+    const struct sl_config *config = r->setup.config;
+    const struct sl_cache_inputs facts = {
+        .dataset = r->setup.dataset,
+        .seed = config->seed,
+        .n_hops = config->sampler.n_fanout,
+        .fanout = config->sampler.fanout,
+        .cancel = &r->cancel,
+    };
+    return r->kind->hotness(&facts, hotness);
+}
+
+// Puts the vertices of each tier in the order of their ids: through a set of all vertices, whose
+// members come out sorted.
+static int sort_tiers(struct sl_ranking *r, uint32_t *order)
+{
+    const struct sl_ranking_setup *s = &r->setup;
+    const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(s->arena);
+    uint64_t n_words = sl_div_up(s->n_nodes, 64), i = 0;
+    uint64_t *set = calloc(n_words, sizeof *set);
+    if (!set)
+        return sl_fail(SL_ENOMEM, "no memory for a set of %llu vertices",
+                       (unsigned long long)s->n_nodes);
+    for (uint32_t t = 0; t < tiers->n && !atomic_load(&r->cancel); t++) {
+        for (uint64_t at = i; at < tiers->end[t]; at++)
+            set[order[at] / 64] |= 1ull << order[at] % 64;
+        for (uint64_t w = 0; w < n_words; w++) {
+            for (; set[w]; set[w] &= set[w] - 1)
+                order[i++] = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(set[w]);
+        }
+    }
+    free(set);
+    return atomic_load(&r->cancel) ? SL_EABORTED : SL_OK;
+}
+
+static int order_vertices(struct sl_ranking *r, const uint32_t *hotness)
+{
+    uint32_t *order = sl_visit_counts_order(r->setup.arena);
+    SL_TRY(sl_hotness_order(hotness, r->setup.n_nodes, &r->cancel, order, NULL));
+    return sort_tiers(r, order);
+}
+
+static int rank_vertices(struct sl_ranking *r)
+{
+    const struct sl_ranking_setup *s = &r->setup;
+    if (r->kind->counts != SL_VISITS_NONE) {
+        // Every block whose visits count has been drawn, so nobody writes any more.
+        const uint32_t *visits = (const uint32_t *)sl_visit_counts_visits(s->arena);
+        SL_TRY(order_vertices(r, visits));
+        sl_visit_counts_forget_visits(s->arena);
+        return SL_OK;
+    }
+    uint32_t *hotness = malloc(s->n_nodes * sizeof *hotness);
+    if (!hotness)
+        return sl_fail(SL_ENOMEM, "no memory for the hotness of %llu vertices",
+                       (unsigned long long)s->n_nodes);
+    int rc = compute_hotness(r, hotness);
+    if (rc == SL_OK)
+        rc = order_vertices(r, hotness);
+    free(hotness);
+    return rc;
+}
+
+// On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.
+static void ranking_work(uv_work_t *work)
+{
+    struct sl_ranking *r = work->data;
+    uint64_t began = sl_now_ns();
+    r->rc = rank_vertices(r);
+    if (r->rc < 0)
+        snprintf(r->message, sizeof r->message, "%s", sl_error_message());
+    r->seconds = (double)(sl_now_ns() - began) * 1e-9;
+}
+
+static void ranking_done(uv_work_t *work, int status)
+{
+    struct sl_ranking *r = work->data;
+    r->state = SL_RANKING_DONE;
+    r->setup.on_done(r->setup.ctx);
+}
+
+void sl_ranking_start(struct sl_ranking *r, const struct sl_ranking_setup *setup)
+{
+    r->setup = *setup;
+    r->kind = kind_of(setup->config);
+    r->state = SL_RANKING_BUSY;
+    r->work.data = r;
+    uint64_t size = setup->n_nodes + (r->kind->hotness ? setup->dataset->n_edges : 0);
+    if (size > INLINE_MAX && uv_queue_work(setup->loop, &r->work, ranking_work, ranking_done) == 0)
+        return;
+    ranking_work(&r->work);
+    ranking_done(&r->work, 0);
+}
+
+void sl_ranking_cancel(struct sl_ranking *r)
+{
+    atomic_store(&r->cancel, true);
+}
+
+// --- the best there could have been --------------------------------------------------------------
+
+// From a copy: the search passes over the visits more than once and relies on their not changing.
+static double best_hit_rate(const struct sl_optimum *o)
+{
+    const _Atomic uint32_t *visits = sl_visit_counts_visits(o->arena);
+    uint32_t *copy = malloc(o->n_nodes * sizeof *copy);
+    double rate;
+    if (!copy)
+        return NAN;
+    for (uint64_t v = 0; v < o->n_nodes; v++)
+        copy[v] = atomic_load_explicit(&visits[v], memory_order_relaxed);
+    if (sl_hotness_optimal_hit_rate(copy, o->n_nodes, o->capacity, &rate) < 0)
+        rate = NAN;
+    free(copy);
+    return rate;
+}
+
+static void optimum_work(uv_work_t *work)
+{
+    struct sl_optimum *o = work->data;
+    o->hit_rate = best_hit_rate(o);
+}
+
+static void optimum_done(uv_work_t *work, int status)
+{
+    struct sl_optimum *o = work->data;
+    o->busy = false;
+    o->on_done(o->ctx);
+}
+
+bool sl_optimum_start(struct sl_optimum *o, uv_loop_t *loop, struct sl_arena *arena,
+                      uint64_t n_nodes, uint64_t capacity, void (*on_done)(void *), void *ctx)
+{
+    *o = (struct sl_optimum){
+        .arena = arena,
+        .n_nodes = n_nodes,
+        .capacity = capacity,
+        .hit_rate = NAN,
+        .busy = true,
+        .on_done = on_done,
+        .ctx = ctx,
+    };
+    o->work.data = o;
+    if (n_nodes > INLINE_MAX && uv_queue_work(loop, &o->work, optimum_work, optimum_done) == 0)
+        return false;
+    optimum_work(&o->work);
+    o->busy = false;
+    return true;
+}

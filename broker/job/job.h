@@ -1,0 +1,210 @@
+/*
+ * job.h - one job from its configuration to its report: the state machine.
+ *
+ *                 every worker has said Hello: arena made, parameters set, Attach
+ *                 every worker is Ready: phases opened, run directory made
+ *      STARTING ------------------------------------------------------------> RUNNING
+ *          |                                                                     |
+ *          |  a worker failed or keeps dying, it does not fit, Ctrl-C            | last phase read,
+ *          |                                                                     | or the same
+ *          +-------------------------> FINISHING <-------------------------------+
+ *                                          |  abort word set, Stop sent; whoever does not leave in
+ *                                          |  time is killed; the last one is gone
+ *                                          v
+ *                                        ENDED    results written, clients told, loop closed
+ *
+ * The seats of the arena (common/arena/seat.h) are the members of the crew; `split` says how many
+ * devices sample and train, and worker_assign.c brings the seats there, at the start as at any
+ * change while the job runs.
+ *
+ * The reason to finish is kept from its first occurrence: what goes wrong while workers are being
+ * stopped is a consequence. Nothing is written before RUNNING, so a job that cannot run leaves
+ * nothing behind; from RUNNING on there is always a report, however it ends.
+ */
+#ifndef SL_BROKER_JOB_JOB_H
+#define SL_BROKER_JOB_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/log/client.h"
+#include "broker/workers/crash_log.h"
+#include "broker/sharding/access_forecast.h"
+#include "broker/telemetry/job_view.h"
+#include "broker/log/joblog.h"
+#include "broker/epochs/judging.h"
+#include "broker/telemetry/live.h"
+#include "broker/job/loop.h"
+#include "broker/scheduler/capacity.h"
+#include "broker/meter/memory_use.h"
+#include "broker/meter/meter.h"
+#include "broker/rundir/params.h"
+#include "broker/epochs/pauses.h"
+#include "broker/epochs/phases.h"
+#include "broker/rundir/report.h"
+#include "broker/log/run_files.h"
+#include "broker/rundir/rundir.h"
+#include "broker/rundir/saving.h"
+#include "broker/scheduler/role_split.h"
+#include "broker/workers/stalls.h"
+#include "broker/workers/supervise.h"
+#include "broker/epochs/switches.h"
+#include "broker/rundir/tensorboard.h"
+#include "broker/log/timeline.h"
+#include "broker/telemetry/trace.h"
+#include "broker/scheduler/trainer_group.h"
+#include "broker/meter/usage.h"
+#include "broker/log/writer.h"
+#include "common/data/dataset.h"
+#include "common/arena/arena.h"
+#include "config/config.h"
+
+// The values are exit statuses.
+enum sl_outcome {
+    SL_OUTCOME_DONE = 0,
+    SL_OUTCOME_FAILED = 1,
+    SL_OUTCOME_REFUSED = 2, // it cannot run as it is
+    SL_OUTCOME_STOPPED = 130,
+};
+
+enum { SL_JOB_MESSAGE_BYTES = 2048 };
+
+// What was found not to be finite; the message then says it, and divergence.h the rest.
+enum sl_job_numbers { SL_NUMBERS_FINITE, SL_NUMBERS_OF_UPDATE, SL_NUMBERS_OF_EVALUATION };
+
+struct sl_job_options {
+    const char *endpoint;
+    const char *key; // of the bus, and the descriptor that workers inherit it by
+    int key_fd;
+    const char *config_text; // resolved job file
+    size_t config_bytes;
+    const char *dataset_record; // as it was validated before; NULL or "": it is looked at now
+    const char *report_path;    // NULL for none but the run directory's
+    const char *resume;         // the checkpoint to go on from, NULL to begin anew
+    const char *worker_directory;
+    const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
+    bool checks;      // launch.h
+    const char *page; // its address, NULL for none
+};
+
+struct sl_job {
+    struct sl_job_options options;
+    enum sl_job_state state;
+    enum sl_outcome outcome;
+    char message[SL_JOB_MESSAGE_BYTES]; // why, when the outcome is not DONE
+    enum sl_job_numbers numbers;
+    uint64_t start_ns, running_ns;
+
+    struct sl_config config;
+    char *config_json;                       // resolved (owned)
+    char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // how many "auto" became, and why; "": the job says it
+    struct sl_dataset dataset;
+    struct sl_judging judging;
+    int config_fd, arena_fd, doorbell_fd; // -1 when closed
+    int acts_fd;                          // of activations (startup.c); -1 when closed
+    int shared_fd[SL_SHARED_COUNT];       // of arrays that workers share; -1 when closed
+    uint64_t acts_bytes;                  // that it holds, 0: none
+    uint64_t arena_shared_bytes; // of the arena, and of what else was shared before it was made
+
+    struct sl_loop loop;
+    struct sl_bus *bus;
+    struct sl_clients clients;
+    struct sl_joblog log;
+    struct sl_crew crew;
+    struct sl_crash_log deaths;
+    bool crew_placed;
+
+    struct sl_access_forecast foresight;
+    struct sl_role_split split;
+    struct sl_trainer_group group;
+    struct sl_stalls stalls;
+    double lived_seconds[SL_ROLE_COUNT];           // of all workers, until the last epoch was told
+    uint64_t cache_load_ns[SL_CONFIG_MAX_DEVICES]; // last known: a seat's words die with its worker
+
+    uint64_t block_bytes_max, block_bytes_mean, probe_bytes;
+    uint64_t probe_input_nodes; // of a mini-batch whose seeds are spread evenly
+    uint32_t infer_width, jumping_width;
+    struct sl_params params;
+    struct sl_arena arena; // base is NULL until every worker has said Hello
+    struct sl_phases phases;
+    struct sl_report report;
+    struct sl_rundir rundir;
+    struct sl_run_files files;
+    struct sl_checkpoint resumed; // path is "" for a job that begins
+    struct sl_saving saving;
+
+    // what clients see of it while it runs
+    struct sl_job_view view;
+    struct sl_meter meter;
+    struct sl_live live;
+    struct sl_timeline timeline;
+    struct sl_trace trace;
+    struct sl_tensorboard tensorboard;
+    struct sl_switches switches;
+    struct sl_loss_sum loss; // of the progress that is told
+    struct sl_pauses pauses;
+
+    uint64_t ticks;
+    struct sl_memory_use memory, before; // now; when the arena was sized
+    struct sl_capacity_need capacity;    // which that went by
+    cJSON *warnings;                     // of report.json (owned)
+    char *report_text;                   // owned
+    bool told;                           // a client has been sent Finished
+    uint64_t ended_ns;
+};
+
+/*
+ * Runs one job to its end and returns an exit status (enum sl_outcome). The reason for anything but
+ * success goes to the clients; when no client was there it goes to standard error.
+ */
+int sl_job_run(const struct sl_job_options *options);
+
+// --- between job.c, job_wiring.c, startup.c, requests.c and job_finish.c ---
+
+// job_wiring.c: makes the parts of a job known to one another; its configuration is empty as yet.
+void sl_job_wire(struct sl_job *job);
+uint32_t sl_job_epoch(const struct sl_job *job); // that is being trained, or comes next
+
+// Begins to finish, for this reason. Only the first call counts.
+void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// startup.c
+int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
+void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Hello *hello);
+void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Ready *ready);
+void sl_job_check_start(struct sl_job *job);               // from time to time while STARTING
+extern const struct sl_crew_events sl_job_crew_events;     // job.c
+extern const struct sl_phases_events sl_job_phases_events; // job.c
+
+// Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
+// no arena that small. Of a job that has sized its arena.
+uint64_t sl_job_shared_under(void *ctx, uint64_t bound);
+
+// requests.c
+void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_end_pause(struct sl_job *job); // the job ends
+void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
+                         const Sl__Control__Subscribe *subscribe);
+
+// job_finish.c
+void sl_job_sample_memory(struct sl_job *job);
+// job->memory as it is now.
+void sl_job_look_at_memory(struct sl_job *job);
+// What its processes share.
+struct sl_usage_shared sl_job_shared(const struct sl_job *job);
+// Ends a job that holds more than its own bound, as it was last looked at.
+void sl_job_check_memory(struct sl_job *job);
+// Of the arrays that workers share, from that one on; from when a worker began to make them.
+uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
+// What the job's own bound leaves, with ctx the job.
+uint64_t sl_job_memory_left(void *ctx);
+void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
+void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
+void sl_job_tell_finished(struct sl_job *job); // to the clients there are
+
+#endif

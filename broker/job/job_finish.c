@@ -1,0 +1,452 @@
+/*
+ * job_finish.c - what a job leaves: parameters, report, the last word to the clients.
+ *
+ * Called when no worker is left, so nothing in the arena moves any more: the board's version names
+ * a complete set of parameters, whatever was going on when the workers were stopped.
+ */
+#include "broker/job/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "broker/job/divergence.h"
+#include "broker/job/learned.h"
+#include "common/text/units.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/arena/param_store.h"
+#include "common/arena/seat.h"
+
+uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
+{
+    struct stat st;
+    uint64_t bytes = 0;
+    for (int i = from; i < SL_SHARED_COUNT; i++)
+        if (job->shared_fd[i] >= 0 && fstat(job->shared_fd[i], &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    return bytes;
+}
+
+struct sl_usage_shared sl_job_shared(const struct sl_job *job)
+{
+    struct sl_usage_shared shared = {0};
+    sl_usage_share(&shared, job->arena_fd);
+    sl_usage_share(&shared, job->acts_fd);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        sl_usage_share(&shared, job->shared_fd[i]);
+    return shared;
+}
+
+void sl_job_look_at_memory(struct sl_job *job)
+{
+    const struct sl_usage_shared shared = sl_job_shared(job);
+    sl_memory_use_look(&job->memory, &job->crew, &shared);
+    if (job->arena_shared_bytes == 0)
+        return; // there is no arena yet
+    job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
+    job->split.memory.shared = job->memory.shared_bytes;
+}
+
+uint64_t sl_job_memory_left(void *ctx)
+{
+    struct sl_job *job = ctx;
+    const uint64_t bound = job->config.memory_bytes;
+    sl_job_look_at_memory(job);
+    return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
+}
+
+void sl_job_check_memory(struct sl_job *job)
+{
+    const uint64_t bound = job->config.memory_bytes, held = job->memory.held_bytes;
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    if (bound == 0 || held <= bound)
+        return;
+    sl_job_end(job, SL_OUTCOME_FAILED,
+               "memory: the job's processes hold %s, wanted at most %s: give the job again with "
+               "memory set to %llu or more, or with fewer workers%s",
+               sl_units_exact_bytes(found, held), sl_units_exact_bytes(wanted, bound),
+               (unsigned long long)sl_align_up(held + held / 8, (uint64_t)1 << 20),
+               job->saving.enabled ? ": it goes on from its last checkpoint"
+                                   : ", and with another output: there is no checkpoint");
+}
+
+void sl_job_sample_memory(struct sl_job *job)
+{
+    if (job->config.memory_bytes == 0)
+        sl_job_look_at_memory(job);
+    else if (job->arena.base)
+        atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
+    for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
+        const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
+        job->cache_load_ns[d] = SL_MAX(job->cache_load_ns[d], atomic_load(&seat->cache_load_ns));
+    }
+}
+
+static const char *status_word(enum sl_outcome outcome)
+{
+    switch (outcome) {
+    case SL_OUTCOME_DONE: return "done";
+    case SL_OUTCOME_STOPPED: return "stopped";
+    default: return "failed";
+    }
+}
+
+// Batches trained so far, those of an unfinished epoch included.
+static uint64_t batches_trained(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    struct sl_arena *a = &job->arena;
+    uint64_t n = p->done;
+    for (uint32_t k = 0; k < p->n_open; k++) {
+        const struct sl_open_phase *o = &p->open[(p->first_open + k) % SL_ARENA_PHASES];
+        uint64_t cells = sl_div_up(o->spec.n_items, o->spec.batch_size);
+        for (uint32_t i = 0; o->step.purpose == SL_PURPOSE_TRAIN && i < cells; i++)
+            n += sl_cell_state(sl_ledger_word(a, o->seq, i)) == SL_CELL_DONE;
+    }
+    return n;
+}
+
+// model.safetensors holds the final parameters, model.best.safetensors those of the best epoch.
+// `last`: the final ones are of use.
+static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_HEX_BYTES])
+{
+    char path[4200], note[96];
+    const float *values = sl_param_store_params(&job->arena, sl_param_store_version(&job->arena));
+    const struct sl_phases *p = &job->phases;
+    uint64_t per_epoch = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
+    uint64_t batches = sl_phases_batches_of(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n,
+                                            sl_param_store_version(&job->arena));
+    if (last) {
+        SL_TRY(sl_params_sha256(&job->params, values, batches, sha256));
+        snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
+        SL_TRY(sl_params_save(&job->params, values, batches,
+                              sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
+                              job->config.name, note));
+    }
+    if (!p->best.has)
+        return SL_OK;
+    snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,
+             sl_measure_name(p->measure), p->best.value);
+    return sl_params_save(&job->params, sl_param_store_best(&job->arena),
+                          (p->best.epoch + 1) * per_epoch,
+                          sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
+                          job->config.name, note);
+}
+
+// Of the first worker of that role on a GPU that found one.
+static enum sl_store_way store_way(struct sl_job *job, enum sl_role role)
+{
+    uint32_t way = SL_STORE_WAY_NONE;
+    for (uint32_t d = 0; d < job->config.n_devices && way == SL_STORE_WAY_NONE; d++) {
+        const uint32_t seat = role == SL_ROLE_TRAINER ? sl_seat_trainer(&job->arena, d)
+                                                      : sl_seat_sampler(&job->arena, d);
+        way = atomic_load(&sl_seat(&job->arena, seat)->store_way);
+    }
+    return way < SL_STORE_WAY_COUNT ? (enum sl_store_way)way : SL_STORE_WAY_NONE;
+}
+
+static void add_processes(struct sl_job *job)
+{
+    const struct sl_report_process broker = {"broker", getpid(),
+                                             (double)job->memory.broker_peak_bytes, 1};
+    sl_report_add_process(&job->report, &broker);
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        if (m->starts == 0)
+            continue; // nobody was ever wanted there
+        const struct sl_report_process worker = {m->name, m->pid, (double)m->peak_rss_bytes,
+                                                 m->starts};
+        sl_report_add_process(&job->report, &worker);
+    }
+}
+
+// Who sits where at the end; a standby trainer is named as what it is.
+static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        enum sl_duty duty = sl_split_duty(&job->split, m->role, m->device);
+        if (duty == SL_DUTY_NONE)
+            continue;
+        const struct sl_seat *seat = sl_seat(&job->arena, m->slot);
+        out[n++] = (struct sl_report_seat){
+            .device = sl_placement_shown(&job->config, m->device),
+            .name = m->name,
+            .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(m->role),
+            .has_cache = m->role == SL_ROLE_TRAINER && sl_cache_keeps(job->config.cache.policy),
+            .cache_rows = atomic_load(&seat->cache_rows),
+            .load_seconds = (double)job->cache_load_ns[m->device] * 1e-9,
+        };
+    }
+    return n;
+}
+
+static const struct sl_shard_plan *lent(const struct sl_job *job, enum sl_peer_memory_kind kind)
+{
+    return sl_store_may_share(&job->config, kind) ? &job->split.store.plan[kind] : NULL;
+}
+
+static int write_report(struct sl_job *job, const char *sha256)
+{
+    struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
+    char path[4200], digest[33], reason[160];
+    const struct sl_phases *p = &job->phases;
+    const struct sl_epoch_order order = sl_phases_order(p);
+    const struct sl_row_cache rows = sl_arena_rows(&job->arena);
+    const enum sl_store_way way = store_way(job, SL_ROLE_TRAINER);
+    const enum sl_store_way graph = store_way(job, SL_ROLE_SAMPLER);
+    const uint64_t all = sl_job_copied_bytes(job, SL_SHARED_FEATURES);
+    const uint64_t of_graph = sl_job_copied_bytes(job, SL_SHARED_OFFSETS);
+    const struct sl_report_outcome outcome = {
+        .totals = {.status = status_word(job->outcome),
+                   .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
+                   .cache.row_bytes = (double)job->split.need.row_bytes,
+                   .cache.rank_seconds = p->ranking.seconds,
+                   .cache.presample_seconds = p->presample_seconds,
+                   .batches.scheduled = (double)p->scheduled,
+                   .batches.trained = (double)batches_trained(job),
+                   .epochs_reason = *job->epochs_note ? job->epochs_note : NULL,
+                   .stopped_early.epoch = (double)p->trained - 1,
+                   .stopped_early.reason =
+                       p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
+                   .warnings = job->warnings,
+                   .num_params = (double)job->params.n,
+                   .test_seconds = p->test_seconds,
+                   .params_sha256 = *sha256 ? sha256 : NULL,
+                   .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
+                   .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
+                   .first_update_seconds = p->first_update_ns
+                                               ? (double)(p->first_update_ns - job->start_ns) * 1e-9
+                                               : NAN,
+                   .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+                   .paused_seconds = sl_pauses_total_seconds(&job->pauses),
+                   .peak_memory = (double)job->memory.peak_bytes,
+                   .peak_held = (double)job->memory.held_peak_bytes,
+                   .arena.bytes = (double)(job->arena.bytes - job->acts_bytes),
+                   .arena.file_bytes = (double)job->acts_bytes,
+                   .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,
+                   .arena.block_bytes_max = (double)job->block_bytes_max,
+                   .store.features = sl_features_kinds[job->config.store.features].word,
+                   .store.feature_bytes = (double)sl_features_bytes(&job->dataset),
+                   .reads = rows.shape.n_slots > 0,
+                   .store.cache_bytes = (double)sl_row_cache_bytes(&rows.shape),
+                   .store.cache_rows = (double)rows.shape.n_slots,
+                   .store.window = rows.shape.window,
+                   .store.depth = rows.head ? atomic_load(&rows.head->depth) : 0,
+                   .store.latency_seconds =
+                       rows.head ? (double)atomic_load(&rows.head->latency_ns) * 1e-9 : 0,
+                   .store.reads_per_second =
+                       rows.head ? (double)atomic_load(&rows.head->reads_per_s) : 0,
+                   .gpus = way != SL_STORE_WAY_NONE,
+                   .store.gpu_way = sl_store_ways[way].word,
+                   .store.gpu_reason = sl_store_ways[way].why,
+                   .store.copy_bytes = (double)(all - of_graph),
+                   .store.copy_page_bytes = sl_store_ways[way].page_bytes,
+                   .gpu_samples = graph != SL_STORE_WAY_NONE,
+                   .store.graph_way = sl_store_ways[graph].word,
+                   .store.graph_reason = sl_store_ways[graph].why,
+                   .store.graph_copy_bytes = (double)of_graph,
+                   .store.graph_copy_page_bytes = sl_store_ways[graph].page_bytes,
+                   .store.prefer = sl_store_preference_words[job->config.store.prefer],
+                   .store.prefer_reason = job->config.store.prefer_why,
+                   .order.kind = sl_order_words[job->config.order.kind],
+                   .walks = order.walk != NULL,
+                   .order.sequences = order.n_sequences,
+                   .order.shuffling_error = order.error,
+                   .order.uniform_error = order.uniform_error,
+                   .order.seconds = order.seconds,
+                   .order.spread_input_nodes = (double)job->probe_input_nodes},
+        .config_json = job->config_json,
+        .seats = seats,
+        .n_seats = describe_seats(job, seats),
+        .n_nodes = job->split.need.n_nodes,
+        .plan = {[SL_PEER_MEMORY_FEATURES] = lent(job, SL_PEER_MEMORY_FEATURES),
+                 [SL_PEER_MEMORY_GRAPH] = lent(job, SL_PEER_MEMORY_GRAPH)},
+        .edge_bytes = sl_store_edge_bytes(&job->config, &job->dataset),
+        .arena = &job->arena,
+        .best = &p->best,
+        .judged = &p->judged,
+        .test = p->has_test ? &p->test : NULL,
+    };
+    add_processes(job);
+    job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
+    if (!job->report_text)
+        return sl_fail(SL_ENOMEM, "no memory for the report");
+    SL_TRY(sl_report_write(sl_rundir_file(&job->rundir, "report.json", path, sizeof path),
+                           job->report_text));
+    if (job->options.report_path)
+        SL_TRY(sl_report_write(job->options.report_path, job->report_text));
+    return SL_OK;
+}
+
+// What could not be written makes a success a failure, and a failure no other failure.
+static void note_error(struct sl_job *job)
+{
+    sl_joblog_write(&job->log, SL_LOG_ERROR, "%s", sl_error_message());
+    if (job->outcome != SL_OUTCOME_DONE)
+        return;
+    job->outcome = SL_OUTCOME_FAILED;
+    snprintf(job->message, sizeof job->message, "%s", sl_error_message());
+}
+
+// Writing may take longer than clients wait for the end of a job.
+static void tell_saving(struct sl_job *job)
+{
+    Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    progress.phase = "save";
+    progress.epochs = job->config.epochs;
+    progress.seconds_left = -1;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+    e.progress = &progress;
+    sl_clients_send(&job->clients, SL_WANTS_PROGRESS, &e);
+}
+
+static void say_where_it_goes_on(struct sl_job *job)
+{
+    size_t n = strlen(job->message);
+    if (job->saving.n_written)
+        snprintf(job->message + n, sizeof job->message - n,
+                 " after update %llu, where the same command goes on",
+                 (unsigned long long)job->saving.written_version);
+}
+
+// "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"
+static void tell_end(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    char test[64] = "", value[SL_MEASURE_TEXT];
+    if (p->has_test)
+        snprintf(test, sizeof test, ", test %s %s", sl_measure_name(p->measure),
+                 sl_measure_text(p->test.value[p->measure], value));
+    bool done = job->outcome == SL_OUTCOME_DONE;
+    sl_timeline_tell(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
+                     status_word(job->outcome), p->trained, job->config.epochs,
+                     (double)(sl_now_ns() - job->start_ns) * 1e-9, test, done ? "" : "; ",
+                     done ? "" : job->message);
+}
+
+// What is to be said of a job whose numbers went wrong.
+static struct sl_divergence divergence(const struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const uint64_t updates = sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
+    struct sl_divergence d = {.config = &job->config,
+                              .phases = p,
+                              .epochs = job->report.epochs,
+                              .run = job->rundir.path,
+                              .version = sl_param_store_version(&job->arena),
+                              .evaluated = job->numbers == SL_NUMBERS_OF_EVALUATION};
+    // Beside an evaluation, which is the oldest phase that is open, updates have gone on.
+    if (d.evaluated)
+        d.version = SL_MIN(d.version, updates * (sl_phases_at(p, 0)->step.epoch + 1));
+    return d;
+}
+
+// Writes the last checkpoint, unless it is of no use: where the numbers of its next update are not
+// finite, or its loss has grown too far, it would only take the place of an older one. Then the
+// whole message, with the checkpoints that there are. True where the final parameters are of use.
+static bool save_checkpoint(struct sl_job *job)
+{
+    const struct sl_divergence d = divergence(job);
+    const bool useful =
+        job->numbers == SL_NUMBERS_FINITE || (d.evaluated && !sl_divergence_has_grown(&d));
+    char what[sizeof job->message];
+    if (useful)
+        sl_saving_finish(&job->saving, status_word(job->outcome));
+    if (job->numbers == SL_NUMBERS_FINITE)
+        return true;
+    snprintf(what, sizeof what, "%s", job->message);
+    sl_divergence_describe(&d, what, job->message, sizeof job->message);
+    return useful;
+}
+
+void sl_job_warn(struct sl_job *job, const char *text)
+{
+    cJSON_AddItemToArray(job->warnings, cJSON_CreateString(text));
+    sl_joblog_write(&job->log, SL_LOG_WARN, "%s", text);
+    sl_timeline_tell(&job->timeline, "warning", false, "%s", text);
+}
+
+// Says of a job that is done whether it has learned anything.
+static int judge(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const struct sl_learned l = {.config = &job->config,
+                                 .dataset = &job->dataset,
+                                 .epochs = job->report.epochs,
+                                 .best = &p->best,
+                                 .measure = p->measure,
+                                 .test = p->has_test ? &p->test : NULL};
+    const cJSON *w;
+    if (job->outcome != SL_OUTCOME_DONE)
+        return SL_OK;
+    cJSON *found = cJSON_CreateArray();
+    int rc = sl_learned_judge(&l, found);
+    cJSON_ArrayForEach(w, found)
+    {
+        sl_job_warn(job, w->valuestring);
+    }
+    cJSON_Delete(found);
+    return rc;
+}
+
+// The test was of the best epoch's parameters, or of the last ones.
+static void end_tensorboard(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    const uint64_t epochs = p->best.has ? p->best.epoch + 1 : p->trained;
+    sl_tensorboard_end_run(
+        &job->tensorboard, job->outcome == SL_OUTCOME_DONE, p->has_test ? &p->test : NULL,
+        sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) * epochs);
+}
+
+void sl_job_conclude(struct sl_job *job)
+{
+    if (!sl_saving_is_idle(&job->saving))
+        return; // called again once that checkpoint is written
+    // Without a run directory nothing has run, and nothing is left behind.
+    if (job->rundir.path[0] && job->running_ns) {
+        char sha256[SL_SHA256_HEX_BYTES] = "";
+        tell_saving(job);
+        const bool useful = save_checkpoint(job);
+        if (job->outcome == SL_OUTCOME_STOPPED)
+            say_where_it_goes_on(job);
+        if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
+            note_error(job);
+        if (job->outcome != SL_OUTCOME_DONE)
+            sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
+        if (write_report(job, sha256) < 0)
+            note_error(job);
+        sl_live_log(&job->live);
+        end_tensorboard(job);
+        tell_end(job);
+        sl_run_files_flush(&job->files);
+    }
+    job->state = SL_JOB_ENDED;
+    job->ended_ns = sl_now_ns();
+    sl_job_tell_finished(job);
+}
+
+void sl_job_tell_finished(struct sl_job *job)
+{
+    if (job->clients.n == 0)
+        return;
+    Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    finished.exit_status = (int32_t)job->outcome;
+    finished.message = job->message;
+    finished.run_directory = job->running_ns ? job->rundir.path : "";
+    // A report too long for a message is read from the run directory.
+    if (job->report_text && strlen(job->report_text) < SL_BUS_MESSAGE_MAX / 2)
+        finished.report_json = job->report_text;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
+    e.finished = &finished;
+    sl_clients_send(&job->clients, 0, &e);
+    job->told = true;
+}

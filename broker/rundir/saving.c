@@ -1,0 +1,204 @@
+#include "broker/rundir/saving.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/rundir/history.h"
+#include "broker/log/joblog.h"
+#include "broker/rundir/rundir.h"
+#include "broker/scheduler/role_split.h"
+#include "broker/log/timeline.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/arena/param_store.h"
+
+enum { LOOK_MS = 10 };
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct sl_saving *s = timer->data;
+    sl_saving_poll(s);
+}
+
+bool sl_saving_is_wanted(const struct sl_config *config)
+{
+    return config->checkpoint.every_updates > 0 || config->checkpoint.every_seconds > 0;
+}
+
+int sl_saving_init(struct sl_saving *s)
+{
+    if (!sl_saving_is_wanted(s->config))
+        return SL_OK;
+    SL_TRY(sl_snapshot_init(&s->snapshot, s->phases));
+    s->enabled = true;
+    s->last_version = sl_param_store_version(s->arena);
+    s->last_ns = sl_now_ns();
+    if (s->config->checkpoint.every_updates) {
+        s->has_timer = true;
+        s->timer.data = s;
+        uv_timer_init(s->loop, &s->timer);
+        uv_timer_start(&s->timer, on_timer, LOOK_MS, LOOK_MS);
+    }
+    return SL_OK;
+}
+
+void sl_saving_close(struct sl_saving *s)
+{
+    if (s->has_timer)
+        uv_close((uv_handle_t *)&s->timer, NULL);
+    s->has_timer = false;
+}
+
+void sl_saving_fini(struct sl_saving *s)
+{
+    sl_snapshot_fini(&s->snapshot);
+    free(s->history);
+    s->history = NULL;
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
+static int describe(struct sl_saving *s, const char *status)
+{
+    free(s->history);
+    s->history = sl_history_write(s->report);
+    if (!s->history)
+        return sl_fail(SL_ENOMEM, "no memory for a checkpoint");
+    s->content = (struct sl_checkpoint_content){
+        .snapshot = &s->snapshot,
+        .params = s->params,
+        .job = s->config->name,
+        .status = status,
+        .config_json = *s->config_json,
+        .epochs = s->config->epochs,
+        .dataset_digest = s->dataset->digest,
+        .history_json = s->history,
+        .samplers = s->split->pinned ? s->split->roles.samplers : 0,
+        .trainers = s->split->pinned ? s->split->roles.trainers : 0,
+        .seconds = s->resumed->seconds + (double)(sl_now_ns() - s->start_ns) * 1e-9,
+    };
+    return SL_OK;
+}
+
+// model.best.safetensors beside the checkpoints is of use to people while the job runs.
+static int write_best(const struct sl_saving *s)
+{
+    const struct sl_snapshot *snap = &s->snapshot;
+    char path[4200], note[96];
+    if (!snap->best.has || (s->has_best && s->best_epoch == snap->best.epoch))
+        return SL_OK;
+    snprintf(note, sizeof note, "epoch %u, the best validation so far", snap->best.epoch + 1);
+    return sl_params_save(s->params, snap->best_params,
+                          (uint64_t)(snap->best.epoch + 1) * snap->n_batches,
+                          sl_rundir_file(s->rundir, "model.best.safetensors", path, sizeof path),
+                          s->config->name, note);
+}
+
+static void write_all(struct sl_saving *s)
+{
+    s->rc = sl_checkpoint_write(s->rundir->path, &s->content, s->config->checkpoint.keep);
+    if (s->rc == SL_OK)
+        s->rc = write_best(s);
+    if (s->rc < 0)
+        snprintf(s->message, sizeof s->message, "%s", sl_error_message());
+}
+
+static void note_result(struct sl_saving *s)
+{
+    char where[96];
+    if (s->rc < 0) {
+        if (!s->warned)
+            sl_joblog_write(
+                s->log, SL_LOG_WARN,
+                "no checkpoint of update %llu: %s: the job goes on and tries again when "
+                "the next one is due",
+                (unsigned long long)s->snapshot.version, s->message);
+        sl_timeline_tell(s->timeline, "checkpoint", false, "no checkpoint of update %llu: %s",
+                         (unsigned long long)s->snapshot.version, s->message);
+        s->warned = true;
+        return;
+    }
+    s->warned = false;
+    s->n_written++;
+    s->written_version = s->snapshot.version;
+    s->has_best = s->snapshot.best.has;
+    s->best_epoch = s->snapshot.best.epoch;
+    sl_position_text(s->snapshot.version, s->snapshot.epoch, s->snapshot.n_records,
+                     s->snapshot.n_batches, where, sizeof where);
+    sl_joblog_write(s->log, SL_LOG_INFO, "checkpoint of %s", where);
+    sl_timeline_tell(s->timeline, "checkpoint", true, "checkpoint of %s", where);
+}
+
+static void work(uv_work_t *request)
+{
+    write_all(request->data);
+}
+
+static void done(uv_work_t *request, int status)
+{
+    struct sl_saving *s = request->data;
+    s->busy = false;
+    note_result(s);
+    if (s->awaited)
+        s->on_idle(s->ctx);
+}
+
+// --- when ----------------------------------------------------------------------------------------
+
+static bool is_due(const struct sl_saving *s)
+{
+    const struct sl_config *config = s->config;
+    uint64_t version = sl_param_store_version(s->arena);
+    if (version == s->last_version)
+        return false;
+    if (config->checkpoint.every_updates &&
+        version - s->last_version >= config->checkpoint.every_updates)
+        return true;
+    double passed = (double)(sl_now_ns() - s->last_ns) * 1e-9;
+    return config->checkpoint.every_seconds > 0 && passed >= config->checkpoint.every_seconds;
+}
+
+void sl_saving_poll(struct sl_saving *s)
+{
+    if (!s->enabled || s->stopped || s->busy || !is_due(s))
+        return;
+    if (sl_snapshot_take(&s->snapshot, s->phases, false) < 0)
+        return; // an update is being applied: at the next look
+    s->last_version = s->snapshot.version;
+    s->last_ns = sl_now_ns();
+    // The job is about to end where the data set was changed, and no checkpoint knows of it.
+    if (sl_dataset_check_held(s->dataset) < 0 || describe(s, "running") < 0)
+        return;
+    s->work.data = s;
+    s->busy = uv_queue_work(s->loop, &s->work, work, done) == 0;
+}
+
+void sl_saving_stop(struct sl_saving *s)
+{
+    s->stopped = true;
+}
+
+bool sl_saving_is_idle(struct sl_saving *s)
+{
+    s->awaited = s->busy;
+    return !s->busy;
+}
+
+void sl_saving_finish(struct sl_saving *s, const char *status)
+{
+    if (!s->enabled)
+        return;
+    sl_phases_read_rest(s->phases);
+    if (sl_dataset_check_held(s->dataset) < 0) {
+        sl_joblog_write(s->log, SL_LOG_WARN, "no checkpoint at the end: %s", sl_error_message());
+        return;
+    }
+    if (sl_snapshot_take(&s->snapshot, s->phases, true) < 0 || describe(s, status) < 0) {
+        sl_joblog_write(s->log, SL_LOG_WARN,
+                        "no checkpoint at the end: where the job is cannot be told");
+        return;
+    }
+    write_all(s);
+    note_result(s);
+}

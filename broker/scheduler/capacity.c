@@ -1,0 +1,222 @@
+#include "broker/scheduler/capacity.h"
+
+#include "common/text/units.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+_Static_assert((int)SL_CONFIG_MAX_WINDOW <= (int)SL_ROW_CACHE_WINDOW_MAX,
+               "what a row's word holds");
+
+enum {
+    SPARE_BATCHES = 16,
+    AVAILABLE_SHARE = 4,
+    HOT_SHARE = 3, // of HOT_OF slots may hold hot rows, which leaves some to those of the window
+    HOT_OF = 4,
+    PIN_DIVISOR = 2, // of the memory that is available, what a copy may take for good
+};
+
+static uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+    uint64_t out;
+    return __builtin_mul_overflow(a, b, &out) ? UINT64_MAX / 2 : out;
+}
+
+// With switching, an epoch's batches all lie ready before the samplers' devices train.
+static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capacity_need *need)
+{
+    if (!sl_placement_switches(config, 0))
+        return 0;
+    uint64_t one = sl_align_up(SL_MAX(need->block_bytes_mean, 1u), SL_ARENA_CHUNK_BYTES);
+    uint64_t batches = sl_div_up(need->n_train, SL_MAX(config->sampler.batch_size, 1u));
+    return saturating_product(one + SL_ARENA_CHUNK_BYTES, batches + SPARE_BATCHES);
+}
+
+static bool reads(const struct sl_config *config)
+{
+    return sl_features_kinds[config->store.features].reads;
+}
+
+void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
+                              uint64_t available_bytes)
+{
+    if (config->store.features == SL_FEATURES_AUTO)
+        config->store.features = sl_features_choose(ds, available_bytes);
+    const struct sl_cache_site site = {
+        .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
+        .reads = reads(config),
+        .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
+    };
+    config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
+}
+
+int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,
+                     uint64_t available_bytes, struct sl_row_cache_shape *out)
+{
+    // A row, and its words: two for every one of the data set, one for a slot.
+    const uint64_t each = row_bytes + sizeof(uint64_t);
+    const uint64_t words = 2 * sizeof(uint32_t) * n_nodes;
+    const uint64_t bytes =
+        config->store.cache_bytes ? config->store.cache_bytes : available_bytes / AVAILABLE_SHARE;
+    const uint64_t least = words + each * SL_MIN(n_nodes, config->sampler.batch_size);
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    *out = (struct sl_row_cache_shape){0};
+    if (!reads(config) || row_bytes == 0)
+        return SL_OK;
+    if (bytes < least)
+        return sl_fail(SL_ENOMEM,
+                       "store.cache: found %s%s, wanted at least %s, for the rows of a mini-batch "
+                       "and 8 bytes for each vertex: set store.cache to %llu or more",
+                       sl_units_exact_bytes(found, bytes),
+                       config->store.cache_bytes ? ""
+                                                 : ", a quarter of the memory that is available",
+                       sl_units_exact_bytes(wanted, least), (unsigned long long)least);
+    const uint64_t slots =
+        SL_MIN(SL_MIN((bytes - words) / each, n_nodes), (uint64_t)UINT32_MAX - 1);
+    *out = (struct sl_row_cache_shape){
+        .n_rows = n_nodes,
+        .n_slots = slots,
+        .row_bytes = row_bytes,
+        .n_hot = sl_cache_keeps(config->cache.policy) ? slots / HOT_OF * HOT_SHARE : 0,
+        .window = config->store.window,
+    };
+    return SL_OK;
+}
+
+enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
+                                        const struct sl_shard_inputs *q)
+{
+    const uint64_t most = SL_MIN(q->available_bytes, q->spare_bytes) / PIN_DIVISOR;
+    if (!q->gpus)
+        return SL_STORE_WAY_NONE;
+    if (reads(config))
+        return SL_STORE_WAY_DRIVE;
+    if (q->cached)
+        return SL_STORE_WAY_CACHED;
+    if (q->feature_bytes > most)
+        return config->memory_bytes ? SL_STORE_WAY_BOUND : SL_STORE_WAY_LARGE;
+    return SL_STORE_WAY_COPY;
+}
+
+// Of a mini-batch in the arena.
+static uint64_t block_room(uint64_t bytes)
+{
+    return sl_align_up(SL_MAX(bytes, 1u), SL_ARENA_CHUNK_BYTES);
+}
+
+uint64_t sl_capacity_batches(uint64_t payload_bytes, uint64_t block_bytes_max)
+{
+    return payload_bytes / block_room(block_bytes_max);
+}
+
+// `where`: of what was found; `mend`: what to do beside another size.
+static int check_split(uint64_t payload, uint64_t block_bytes_max, struct sl_roles split,
+                       const char *where, const char *mend)
+{
+    const uint64_t one = block_room(block_bytes_max), batches = sl_placement_batches(split);
+    const uint64_t least = saturating_product(one, batches);
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
+    if (payload >= least)
+        return SL_OK;
+    return sl_fail(SL_ENOMEM,
+                   "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured "
+                   "takes %s, and %u sampler%s and %u trainer%s hold %llu of them at once: set "
+                   "arena.memory to %llu%s",
+                   sl_units_exact_bytes(found, payload), where, sl_units_exact_bytes(wanted, least),
+                   sl_units_exact_bytes(block, one), split.samplers, split.samplers == 1 ? "" : "s",
+                   split.trainers, split.trainers == 1 ? "" : "s", (unsigned long long)batches,
+                   (unsigned long long)least, mend);
+}
+
+int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max, struct sl_roles split)
+{
+    return check_split(payload_bytes, block_bytes_max, split, "",
+                       " and go on from the last checkpoint (sluice resume), or ask for fewer "
+                       "workers");
+}
+
+int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
+                     uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
+{
+    static const char fewer[] = ", or take a smaller sampler.batch_size or sampler.fanout, or "
+                                "fewer workers",
+                      spares[] = " if the machine can spare it, or take a smaller "
+                                 "sampler.batch_size or sampler.fanout, or fewer workers";
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    const struct sl_roles split = {need->samplers, SL_MAX(need->trainers, 1u)};
+    const uint64_t one = block_room(need->block_bytes_max);
+    const uint64_t batches = SL_MAX(sl_placement_batches(split), need->batches_most);
+    uint64_t payload = config->arena_bytes;
+    if (payload == 0) {
+        const uint64_t ahead = reads(config) ? config->store.window : 0;
+        uint64_t several = saturating_product(one, batches - 1 + SPARE_BATCHES + ahead);
+        uint64_t epoch = whole_epoch(config, need);
+        payload = SL_MIN(SL_MAX(several, epoch), available_bytes / AVAILABLE_SHARE);
+    }
+    SL_TRY(check_split(payload, need->block_bytes_max, split,
+                       config->arena_bytes ? "" : ", a quarter of the memory that is available",
+                       config->arena_bytes ? fewer : spares));
+
+    *out = (struct sl_arena_spec){
+        .n_devices = config->n_devices,
+        .n_cells = need->n_cells,
+        .n_train = need->n_train,
+        .n_params = need->n_params,
+        .n_state = config->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2,
+        .async = config->updates.mode == SL_UPDATE_ASYNC,
+        .staleness = config->updates.staleness,
+        .exchange = config->updates.exchange == SL_EXCHANGE_NCCL,
+        .batches_per_update = config->updates.batches_per_update,
+        .probe_bytes = need->probe_bytes,
+        .predict_rows = need->n_evaluated,
+        .predict_words = need->predict_words,
+        .payload_bytes = payload,
+    };
+    // Layer-wise inference keeps the hidden activations of all vertices, of the layer that is read
+    // and the one that is written; the last layer's output is only counted.
+    if (config->evaluate.full && (config->model.layers > 1 || need->jumping_width)) {
+        out->act_banks = SL_MIN(config->model.layers - 1, 2u);
+        out->act_rows = need->n_nodes;
+        out->act_width = need->infer_width;
+        out->jumping_width = need->jumping_width;
+    }
+    if (sl_cache_keeps(config->cache.policy)) {
+        bool counts = sl_cache_kinds[config->cache.policy].counts != SL_VISITS_NONE ||
+                      config->cache.report_optimal;
+        out->hot_rows = need->n_nodes;
+        out->visit_rows = counts ? need->n_nodes : 0;
+    }
+    SL_TRY(sl_capacity_rows(config, need->n_nodes, need->row_bytes, available_bytes, &out->rows));
+    if (reads(config))
+        out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);
+    uint64_t width = (uint64_t)out->act_banks * out->act_width + out->jumping_width;
+    uint64_t acts = 4 * saturating_product(out->act_rows, width);
+    struct sl_arena_header layout;
+    bool absurd = acts >= UINT64_MAX / 4;
+    uint64_t total = absurd ? acts : sl_arena_layout(out, &layout);
+    *acts_bytes = 0;
+    if (!absurd && (config->activations == SL_ACTIVATIONS_FILE ||
+                    (config->activations == SL_ACTIVATIONS_AUTO &&
+                     (total > available_bytes ||
+                      (config->memory_bytes && acts > available_bytes / AVAILABLE_SHARE)))))
+        *acts_bytes = layout.region[SL_REGION_ACTS].bytes;
+    total -= *acts_bytes;
+    if (total <= available_bytes)
+        return SL_OK;
+    if (*acts_bytes == 0 && acts > total / 2)
+        return sl_fail(SL_ENOMEM,
+                       "the arena needs %s, found %s available: %llu vertices of %u activations "
+                       "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
+                       "set arena.activations to \"auto\", take a smaller model.hidden, or free "
+                       "memory",
+                       sl_units_exact_bytes(wanted, total),
+                       sl_units_exact_bytes(found, available_bytes),
+                       (unsigned long long)out->act_rows, out->act_width);
+    return sl_fail(SL_ENOMEM,
+                   "the arena needs %s, found %s available: set arena.memory to at most %llu "
+                   "(at least %llu is needed), or take a smaller sampler.batch_size, "
+                   "sampler.fanout, model.hidden or store.cache",
+                   sl_units_exact_bytes(wanted, total),
+                   sl_units_exact_bytes(found, available_bytes),
+                   (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
+                   (unsigned long long)saturating_product(one, sl_placement_batches(split)));
+}

@@ -1,0 +1,182 @@
+#include "broker/telemetry/live_bottleneck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/epochs/epoch.h"
+#include "common/text/sentence.h"
+#include "common/base/bits.h"
+
+// Less than this share of the time is nothing to speak of.
+#define WORTH_SAYING 0.1
+
+void sl_live_advise(const struct sl_allocation_question *q, struct sl_live_advice *out)
+{
+    *out = (struct sl_live_advice){.has = false, .to = q->now};
+    if (!(q->profile.t_sample > 0) || !(q->profile.t_train > 0) || q->now.samplers == 0)
+        return;
+    if (q->shape.n_cores) // what would be better is what the broker takes
+        return;
+    struct sl_expectation e;
+    sl_allocate_expect(q, q->now, &e);
+    out->seconds_now = out->seconds_then = e.seconds_now;
+    uint32_t best_moves = 0;
+    for (uint32_t samplers = 1; samplers < q->n_devices; samplers++) {
+        const struct sl_roles to = {samplers, q->n_devices - samplers};
+        sl_allocate_expect(q, to, &e);
+        double seconds = e.seconds_then;
+        uint32_t moves = (uint32_t)abs((int)samplers - (int)q->now.samplers);
+        // Of splits that are as good the nearest.
+        bool better = seconds < out->seconds_then * (1 - 1e-9);
+        bool nearer = seconds <= out->seconds_then * (1 + 1e-9) && moves < best_moves;
+        if (!better && !nearer)
+            continue;
+        out->seconds_then = seconds;
+        out->to = to;
+        best_moves = moves;
+    }
+    double gain = out->seconds_now - out->seconds_then;
+    out->has = isfinite(out->seconds_then) && gain > SL_ALLOCATE_GAIN_MIN * out->seconds_now;
+    if (!out->has)
+        out->to = q->now;
+}
+
+const char *sl_live_role_name(enum sl_live_role role)
+{
+    static const char *const names[] = {
+        [SL_LIVE_NOBODY] = "none",       [SL_LIVE_SAMPLERS] = "samplers",
+        [SL_LIVE_TRAINERS] = "trainers", [SL_LIVE_MEMORY] = "memory",
+        [SL_LIVE_UPDATES] = "updates",   [SL_LIVE_DRIVE] = "drive",
+    };
+    return names[role];
+}
+
+// "second", "11th"
+static const char *ordinal(uint32_t n, char buf[16])
+{
+    static const char *const words[] = {"0th",   "first", "second",  "third",  "fourth",
+                                        "fifth", "sixth", "seventh", "eighth", "ninth"};
+    if (n < SL_COUNT_OF(words))
+        return words[n];
+    uint32_t last = n % 100 >= 11 && n % 100 <= 13 ? 0 : n % 10;
+    snprintf(buf, 16, "%u%s", n, last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th");
+    return buf;
+}
+
+static const char *article(uint32_t n)
+{
+    return n == 8 || n == 11 || n == 18 || (n >= 80 && n < 90) ? "an" : "a";
+}
+
+// "a second sampler in place of the third trainer would shorten the epoch by about 0.8 s"
+static void say_advice(struct sl_sentence *t, const struct sl_live_shares *s,
+                       const struct sl_live_advice *advice)
+{
+    char buf[16], other[16];
+    double gain = advice->seconds_now - advice->seconds_then;
+    struct sl_roles now = s->split, to = advice->to;
+    bool vacant = now.samplers + now.trainers < to.samplers + to.trainers;
+    if (to.samplers == now.samplers + 1 && now.trainers == to.trainers + 1)
+        sl_sentence_say(t, ": %s %s sampler in place of the %s trainer", article(to.samplers),
+                        ordinal(to.samplers, buf), ordinal(now.trainers, other));
+    else if (to.trainers == now.trainers + 1 && now.samplers == to.samplers + 1)
+        sl_sentence_say(t, ": %s %s trainer in place of the %s sampler", article(to.trainers),
+                        ordinal(to.trainers, buf), ordinal(now.samplers, other));
+    else if (vacant && to.samplers == now.samplers + 1 && to.trainers == now.trainers)
+        sl_sentence_say(t, ": %s %s sampler", article(to.samplers), ordinal(to.samplers, buf));
+    else if (vacant && to.trainers == now.trainers + 1 && to.samplers == now.samplers)
+        sl_sentence_say(t, ": %s %s trainer", article(to.trainers), ordinal(to.trainers, buf));
+    else
+        sl_sentence_say(t, ": %u sampler%s and %u trainer%s", to.samplers,
+                        to.samplers == 1 ? "" : "s", to.trainers, to.trainers == 1 ? "" : "s");
+    sl_sentence_say(t, " would shorten the epoch by about %.2g s", gain);
+}
+
+static enum sl_live_role say_updates(struct sl_sentence *t, const struct sl_live_shares *s)
+{
+    if (s->async)
+        sl_sentence_say(
+            t,
+            "trainers wait for the bound on staleness (%u) %.0f %% of the time while %.1f batches "
+            "lie ready",
+            s->staleness, 100 * s->waiting, s->queue);
+    else
+        sl_sentence_say(
+            t,
+            "trainers wait for one another's gradients %.0f %% of the time while %.1f batches lie "
+            "ready (updates of %u batch%s)",
+            100 * s->waiting, s->queue, s->batches_per_update,
+            s->batches_per_update == 1 ? "" : "es");
+    return SL_LIVE_UPDATES;
+}
+
+// Trainers are what takes the time.
+static enum sl_live_role say_trainers(struct sl_sentence *t, const struct sl_live_shares *s)
+{
+    if (s->extracting > s->training)
+        sl_sentence_say(t, "trainers gather features %.0f %% of the time", 100 * s->extracting);
+    else
+        sl_sentence_say(t, "trainers compute %.0f %% of the time", 100 * s->training);
+    if (s->blocked >= WORTH_SAYING)
+        sl_sentence_say(t, ", samplers wait %.0f %% for memory that batches hold",
+                        100 * s->blocked);
+    else
+        sl_sentence_say(t, ", samplers draw %.0f %%, %.1f batches lie ready", 100 * s->sampling,
+                        s->queue);
+    return SL_LIVE_TRAINERS;
+}
+
+enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
+                                          const struct sl_live_advice *advice, char *out)
+{
+    struct sl_sentence t = {out, SL_LIVE_SENTENCE_BYTES};
+    enum sl_live_role role = SL_LIVE_NOBODY;
+    uint32_t hands = s->split.trainers + s->standby;
+    double busiest = SL_MAX(s->training, s->extracting);
+    out[0] = '\0';
+    if (s->preparing) {
+        sl_sentence_say(
+            &t, "vertices are ranked before the first epoch: samplers draw %.0f %% of the time",
+            100 * s->sampling);
+        return SL_LIVE_NOBODY;
+    }
+    if (SL_MAX(SL_MAX(s->sampling, s->waiting), SL_MAX(busiest, s->evaluating)) < 0.01) {
+        sl_sentence_say(&t, "nothing has been measured yet");
+        return role;
+    }
+    if (s->evaluating > SL_MAX(busiest, s->waiting)) {
+        sl_sentence_say(&t, "evaluation takes %.0f %% of the trainers' time", 100 * s->evaluating);
+        return role;
+    }
+    if (s->fetching >= 0.5 && s->fetching > busiest) {
+        sl_sentence_say(&t, "the drive is read for features %.0f %% of the time",
+                        100 * s->fetching);
+        return SL_LIVE_DRIVE;
+    }
+    if (s->waiting >= SL_EPOCH_STARVED) {
+        if (s->queue >= 1 && hands > 1 &&
+            (s->async || s->in_turn || s->batches_per_update < 2 * hands))
+            role = say_updates(&t, s);
+        else if (s->blocked > s->sampling) {
+            sl_sentence_say(
+                &t,
+                "samplers wait %.0f %% of the time for memory while trainers wait %.0f %%: a "
+                "larger \"arena\" would help",
+                100 * s->blocked, 100 * s->waiting);
+            return SL_LIVE_MEMORY;
+        } else {
+            sl_sentence_say(&t, "trainers wait for samplers %.0f %% of the time", 100 * s->waiting);
+            role = SL_LIVE_SAMPLERS;
+        }
+    } else {
+        role = say_trainers(&t, s);
+    }
+    // Advice that would take from whom everybody waits for is of a moment that has passed.
+    bool fits = advice && advice->has &&
+                !(role == SL_LIVE_SAMPLERS && advice->to.samplers < s->split.samplers) &&
+                !(role == SL_LIVE_TRAINERS && advice->to.trainers < s->split.trainers);
+    if (fits)
+        say_advice(&t, s, advice);
+    return role;
+}

@@ -1,0 +1,66 @@
+/*
+ * live_bottleneck.h - who waits for whom right now, in words, and what another split would give.
+ *
+ * The question is that of epoch.h, asked of the last seconds instead of an epoch: trainers that
+ * wait while batches lie ready wait for one another (updates); trainers that wait in front of an
+ * empty queue wait for samplers; samplers that are blocked wait for memory, which trainers free.
+ * Where the trainers are what takes the time and nobody could be waited for, they are named. From
+ * which share on a wait counts, and that it is the normal trainers' wait, is as there, so that what
+ * is said while an epoch runs and after it agree.
+ *
+ * The advice is another split of the same devices whose epoch the model of allocate.h expects to be
+ * more than SL_ALLOCATE_GAIN_MIN shorter, with the times of a batch as they are now.
+ *
+ * Everything here is a function of its arguments.
+ */
+#ifndef SL_BROKER_TELEMETRY_LIVE_BOTTLENECK_H
+#define SL_BROKER_TELEMETRY_LIVE_BOTTLENECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/scheduler/allocate.h"
+
+enum sl_live_role {
+    SL_LIVE_NOBODY,
+    SL_LIVE_SAMPLERS,
+    SL_LIVE_TRAINERS,
+    SL_LIVE_MEMORY,
+    SL_LIVE_UPDATES,
+    SL_LIVE_DRIVE,
+};
+
+// Where the time of the last seconds went; shares from 0 to 1.
+struct sl_live_shares {
+    struct sl_roles split;
+    bool preparing;                       // before the first epoch: batches are drawn to rank by
+    uint32_t standby;                     // standby trainers that work too
+    double sampling, blocked;             // of the samplers' time; blocked: for want of memory
+    double training, extracting, waiting; // of the normal trainers' time, if there are any
+    double evaluating;                    // likewise
+    double fetching;                      // rows from the drive; a trainer one batch at a time
+    double queue;                         // batches that lay ready, on average
+    bool async;
+    uint32_t batches_per_update, staleness; // ordered; async: the bound
+    bool in_turn;                           // an update's batches are dealt out to trainers
+};
+
+struct sl_live_advice {
+    bool has; // another split is better by more than SL_ALLOCATE_GAIN_MIN
+    struct sl_roles to;
+    double seconds_now, seconds_then; // expected, an epoch
+};
+
+enum { SL_LIVE_SENTENCE_BYTES = 320 };
+
+// The best split of the devices. Needs the times of a batch: nothing without.
+void sl_live_advise(const struct sl_allocation_question *q, struct sl_live_advice *out);
+
+// Names the bottleneck in out (SL_LIVE_SENTENCE_BYTES), with its evidence, and the advice if it has
+// any. `advice` may be NULL.
+enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
+                                          const struct sl_live_advice *advice, char *out);
+
+const char *sl_live_role_name(enum sl_live_role role); // "samplers", ..., "none"
+
+#endif

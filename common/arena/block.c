@@ -1,0 +1,79 @@
+#include "common/arena/block.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/error.h"
+
+// Whether an array of n elements of 4 bytes lies in the block, behind its header.
+static bool holds(const struct sl_block *b, uint64_t offset, uint64_t n)
+{
+    return offset % 4 == 0 && offset >= sizeof *b && offset <= b->bytes &&
+           n <= (b->bytes - offset) / 4;
+}
+
+// The first array that does not, or NULL.
+static const char *find_misplaced(const struct sl_block *b)
+{
+    const uint64_t targets = (uint64_t)b->n_seeds * (b->n_targets ? b->n_targets : 1);
+    if (!holds(b, b->nodes_offset, b->n_input))
+        return "nodes";
+    if (!holds(b, b->label_offset, targets))
+        return "labels";
+    if (b->flags & SL_BLOCK_HAS_DEGREES && !holds(b, b->degree_offset, b->n_input))
+        return "degrees";
+    if (b->flags & SL_BLOCK_HAS_RANKS && !holds(b, b->rank_offset, b->n_input))
+        return "ranks";
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        const struct sl_block_hop *hop = &b->hop[h];
+        if (!holds(b, hop->indptr_offset, (uint64_t)hop->n_dst + 1))
+            return "indptr";
+        if (!holds(b, hop->indices_offset, hop->n_edges))
+            return "indices";
+        if (b->flags & SL_BLOCK_HAS_WEIGHTS && !holds(b, hop->weights_offset, hop->n_edges))
+            return "weights";
+    }
+    return NULL;
+}
+
+int sl_block_check(const struct sl_block *block, uint64_t room)
+{
+    if (room < sizeof *block || block->magic != SL_BLOCK_MAGIC || block->bytes > room)
+        return sl_fail(SL_EPROTO,
+                       "a batch of %llu bytes does not begin with a block's header: it is damaged, "
+                       "or sampler and trainer are not of the same build",
+                       (unsigned long long)room);
+    if (block->n_hops > SL_MAX_HOPS)
+        return sl_fail(SL_EPROTO, "block of batch %llu: %u hops, wanted at most %d: it is damaged",
+                       (unsigned long long)block->batch, block->n_hops, SL_MAX_HOPS);
+    const char *misplaced = find_misplaced(block);
+    if (misplaced)
+        return sl_fail(
+            SL_EPROTO,
+            "block of batch %llu: its %s do not lie within its %llu bytes: it is damaged",
+            (unsigned long long)block->batch, misplaced, (unsigned long long)block->bytes);
+    return SL_OK;
+}
+
+int sl_block_check_shape(const struct sl_block *block, uint64_t room, struct sl_block_shape wanted)
+{
+    SL_TRY(sl_block_check(block, room));
+    if (block->n_hops != wanted.n_hops || block->n_nodes[block->n_hops] != block->n_input ||
+        block->n_nodes[0] != block->n_seeds)
+        return sl_fail(SL_EPROTO,
+                       "block of batch %llu has %u hops, %u seeds and %u input nodes: wanted %u "
+                       "hops that begin and end with these",
+                       (unsigned long long)block->batch, block->n_hops, block->n_seeds,
+                       block->n_input, wanted.n_hops);
+    if (block->n_targets != wanted.n_targets)
+        return sl_fail(SL_EPROTO,
+                       "block of batch %llu has %u targets a seed, wanted %u: sampler and trainer "
+                       "do not agree on the data set's task",
+                       (unsigned long long)block->batch, block->n_targets, wanted.n_targets);
+    for (uint32_t h = 0; h < block->n_hops; h++)
+        if (block->hop[h].n_dst != block->n_nodes[h] || block->n_nodes[h] > block->n_nodes[h + 1])
+            return sl_fail(SL_EPROTO, "block of batch %llu: hop %u has %u rows, wanted %u",
+                           (unsigned long long)block->batch, h, block->hop[h].n_dst,
+                           block->n_nodes[h]);
+    return SL_OK;
+}

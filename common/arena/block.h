@@ -1,0 +1,157 @@
+/*
+ * block.h - the format of one mini-batch: what a sampler writes and a trainer reads.
+ *
+ * One contiguous, position-independent extent (one DMA). All arrays are 64-byte aligned; offsets
+ * are from the start of the header. Vertices are numbered locally by first appearance, destination
+ * nodes first, so the nodes of hop h are a prefix of the nodes of hop h + 1:
+ *
+ *   n_nodes[0] seeds <= n_nodes[1] <= ... <= n_nodes[n_hops] input nodes
+ *
+ * Hop h (h = 0 is next to the seeds, as fanout[0] is) has n_nodes[h] destination rows in CSR form:
+ * the neighbours of row i are indices[indptr[i] .. indptr[i+1]), local ids below n_nodes[h + 1].
+ * Model layer l of L reads hop L-1-l.
+ *
+ * Seen by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_ARENA_BLOCK_H
+#define SL_ARENA_BLOCK_H
+
+#include <stdint.h>
+
+#define SL_BLOCK_MAGIC 0x314b4c42u // "BLK1"
+#define SL_MAX_HOPS    8
+
+enum sl_block_flags {
+    SL_BLOCK_HAS_DEGREES = 1, // degree_offset is set
+    SL_BLOCK_HAS_WEIGHTS = 2, // every hop's weights_offset is set
+    SL_BLOCK_HAS_RANKS = 4,   // rank_offset is set
+};
+
+struct sl_block_hop {
+    uint32_t n_dst;          // rows
+    uint32_t n_edges;        // sampled edges
+    uint64_t indptr_offset;  // u32 (n_dst + 1), starts at 0
+    uint64_t indices_offset; // u32 (n_edges), local ids
+    uint64_t weights_offset; // f32 (n_edges), when flagged: visit counts of random walks
+};
+
+struct sl_block {
+    uint32_t magic;
+    uint32_t flags;
+    uint64_t bytes; // of the whole extent, header included
+    uint64_t batch; // number of the mini-batch within its phase
+    uint32_t epoch;
+    uint32_t n_hops;
+    uint32_t n_seeds;
+    uint32_t n_input; // == n_nodes[n_hops]
+    uint64_t n_edges; // over all hops
+    uint32_t n_nodes[SL_MAX_HOPS + 1];
+    uint32_t rank_generation; // which hotness order the ranks are of (visit_counts.h)
+    uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
+    uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled; where n_targets is not 0
+                              // f32 (n_seeds, n_targets), NaN = unlabelled
+    uint32_t n_targets;
+    uint32_t reserved;
+    uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
+    uint64_t rank_offset;   // u32 (n_input) places in the hotness order, when flagged. The last
+                            // array: what is before it is the sample, and what the digest covers
+    struct sl_block_hop hop[SL_MAX_HOPS];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+// Whether a block in `room` bytes of the arena is one whose header and arrays lie within it: asked
+// once, by who reads it, before anything in it is used. SL_EPROTO with the array that does not.
+int sl_block_check(const struct sl_block *block, uint64_t room);
+
+// What all blocks of a job have in common.
+struct sl_block_shape {
+    uint32_t n_hops;
+    uint32_t n_targets; // numbers a seed; 0: a class
+};
+
+// The block is whole (sl_block_check), has this shape, and each hop begins where the one before
+// ends. SL_EPROTO.
+int sl_block_check_shape(const struct sl_block *block, uint64_t room, struct sl_block_shape wanted);
+#ifdef __cplusplus
+}
+#endif
+
+/*
+ * A block whose header is the processor's and whose arrays lie where they are computed with: the
+ * extent itself, or a copy of it in a device's memory. What looks at numbers of the header uses
+ * `header`; arrays are found by sl_view_*(), and never by an address next to the header.
+ */
+struct sl_block_view {
+    const struct sl_block *header; // host memory
+    const char *base;              // where the extent begins whose arrays are used
+    // (n_hops) edges from a row to itself, host memory; NULL: they have not been counted.
+    const uint32_t *n_loops;
+};
+
+// A block that is read where its header is: on a CPU device, and by samplers.
+static inline struct sl_block_view sl_block_here(const struct sl_block *b)
+{
+    struct sl_block_view view;
+    view.header = b;
+    view.base = (const char *)b;
+    view.n_loops = (const uint32_t *)0;
+    return view;
+}
+
+static inline const uint32_t *sl_view_nodes(struct sl_block_view v)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->nodes_offset);
+}
+
+// int32 class ids, or floats where the header has n_targets.
+static inline const void *sl_view_targets(struct sl_block_view v)
+{
+    return v.base + v.header->label_offset;
+}
+
+static inline const uint32_t *sl_view_degrees(struct sl_block_view v)
+{
+    return v.header->flags & SL_BLOCK_HAS_DEGREES
+               ? (const uint32_t *)(const void *)(v.base + v.header->degree_offset)
+               : (const uint32_t *)0;
+}
+
+static inline const uint32_t *sl_view_ranks(struct sl_block_view v)
+{
+    return v.header->flags & SL_BLOCK_HAS_RANKS
+               ? (const uint32_t *)(const void *)(v.base + v.header->rank_offset)
+               : (const uint32_t *)0;
+}
+
+static inline const float *sl_view_weights(struct sl_block_view v, uint32_t hop)
+{
+    return v.header->flags & SL_BLOCK_HAS_WEIGHTS
+               ? (const float *)(const void *)(v.base + v.header->hop[hop].weights_offset)
+               : (const float *)0;
+}
+
+static inline const uint32_t *sl_view_indptr(struct sl_block_view v, uint32_t hop)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->hop[hop].indptr_offset);
+}
+
+static inline const uint32_t *sl_view_indices(struct sl_block_view v, uint32_t hop)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->hop[hop].indices_offset);
+}
+
+// The same of a block that is read where its header is.
+
+static inline const uint32_t *sl_block_nodes(const struct sl_block *b)
+{
+    return sl_view_nodes(sl_block_here(b));
+}
+
+static inline const uint32_t *sl_block_ranks(const struct sl_block *b)
+{
+    return sl_view_ranks(sl_block_here(b));
+}
+
+#endif

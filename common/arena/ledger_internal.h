@@ -1,0 +1,51 @@
+// ledger_internal.h - how cells move (batch_state.c), for the ledger, the payload memory and the
+// board.
+#ifndef SL_ARENA_LEDGER_INTERNAL_H
+#define SL_ARENA_LEDGER_INTERNAL_H
+
+#include "common/arena/phase.h"
+
+bool sl_cell_is_pending(uint32_t state);
+bool sl_cell_is_unclaimed(uint32_t state); // by trainers
+
+// What a leased cell becomes when the lease goes back unused.
+enum sl_cell_state sl_cell_before(const struct sl_arena *a, uint64_t seq, uint64_t word);
+
+// After a cell was reset: nobody may believe any more that it has been passed.
+void sl_cursor_rewind(_Atomic uint64_t *cursor, uint32_t cell);
+// For another phase of the slot.
+void sl_cursor_set(_Atomic uint64_t *cursor, uint32_t cell);
+
+/*
+ * Finds the lowest cell whose state is wanted, moving the cursor past the others. SL_SCAN_LOST: the
+ * slot has been reused, or somebody else moved the cursor: look again from the start.
+ */
+enum sl_scan { SL_SCAN_FOUND, SL_SCAN_END, SL_SCAN_LOST };
+enum sl_scan sl_cells_scan(const struct sl_arena *a, uint64_t seq, uint32_t n,
+                           _Atomic uint64_t *cursor, bool (*wanted)(uint32_t state), uint32_t *cell,
+                           uint64_t *word);
+
+// Moves a cell to a state without an owner, and everybody's attention back to it. False when it is
+// not `from` any more.
+bool sl_cell_reset(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t from,
+                   enum sl_cell_state to);
+
+// True when every older cell of the batch's phase and all older phases are claimed or done: nothing
+// can be trained before this batch exists.
+bool sl_ledger_is_next(struct sl_arena *a, uint64_t tag);
+
+// Takes the newest ready batch that is younger than `tag` back to pending. SL_OK fills *evicted
+// (its tag and payload, still tagged); SL_EAGAIN when there is none.
+struct sl_evicted {
+    uint64_t tag;
+    uint64_t payload_offset, payload_bytes;
+};
+int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted);
+
+// Moves both lanes past phases that are complete, and tells everybody who may wait for that.
+void sl_ledger_advance(struct sl_arena *a);
+
+// True while the chunks of this tag belong to a batch that is being drawn, queued or trained.
+bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag);
+
+#endif

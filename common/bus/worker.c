@@ -1,0 +1,390 @@
+/*
+ * worker.c - the life of a worker outside its work.
+ *
+ * A worker has two threads that know the bus: the main one sends (Hello, Ready, Failed) and, until
+ * it is attached, receives; afterwards a listening thread receives. A ZeroMQ socket belongs to one
+ * thread at a time, so both hold `lock` while they touch it. The listener sleeps in poll(2) on the
+ * bus's descriptor, which is edge-triggered and may fire for the sender's own doings, so whoever
+ * sends rings `poke` afterwards and the listener looks again.
+ *
+ * DEATH OF THE BROKER. The kernel sends SIGKILL to this process when its parent dies. The parent
+ * may have died before that was armed, so we look afterwards whether it is still the one that
+ * --broker names (or, without it, the one we had before).
+ */
+#include "common/bus/worker.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/isa.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+
+enum {
+    LEAVE_MS = 1000, // for a last message to reach the broker
+    LOOK_MS = 1000,
+    END_MS = 60000, // for the broker to end a job that cannot go on
+};
+
+struct sl_worker_thread {
+    pthread_mutex_t lock; // guards the bus
+    pthread_t thread;
+    bool running;
+    int poke; // eventfd: the socket was used by somebody else, or it is time to leave
+    _Atomic bool leave;
+    bool role_is_trainer;
+};
+
+// Reaches of fail-points while no arena is mapped; in between they are counted there.
+static _Atomic uint32_t early_reaches[SL_FAILPOINT_COUNT];
+
+// --- start ---------------------------------------------------------------------------------------
+
+struct arguments {
+    uint64_t worker, slot, role_index, device, broker, start;
+    const char *endpoint;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct {
+    const char *name;
+    size_t offset; // in struct arguments: of a uint64_t up to max, or of a text
+    uint64_t max;  // 0: text
+    bool needed;
+} options[] = {
+    {"--worker", AT(worker), UINT16_MAX, true},
+    {"--slot", AT(slot), UINT16_MAX, true},
+    {"--role-index", AT(role_index), UINT16_MAX, true},
+    {"--device", AT(device), UINT16_MAX, true},
+    {"--endpoint", AT(endpoint), 0, true},
+    {"--broker", AT(broker), INT32_MAX, false},
+    {"--start", AT(start), UINT32_MAX, false},
+};
+
+static int parse_arguments(const char *role, int argc, char **argv, struct arguments *out)
+{
+    const size_t n = SL_COUNT_OF(options);
+    bool seen[SL_COUNT_OF(options)] = {false};
+    for (int i = 1; i < argc; i += 2) {
+        size_t k = 0;
+        while (k < n && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (k == n || i + 1 == argc)
+            return sl_fail(SL_EINVAL,
+                           "sluice-%s: option '%s' is %s: the broker starts this program, "
+                           "run 'sluice run JOB.json' instead",
+                           role, argv[i], k == n ? "not known" : "without its value");
+        void *to = (char *)out + options[k].offset;
+        seen[k] = true;
+        if (options[k].max == 0) {
+            *(const char **)to = argv[i + 1];
+            continue;
+        }
+        char *end;
+        errno = 0;
+        unsigned long long value = strtoull(argv[i + 1], &end, 10);
+        if (errno || end == argv[i + 1] || *end || value > options[k].max)
+            return sl_fail(SL_EINVAL, "sluice-%s: %s '%s': wanted a number from 0 to %" PRIu64,
+                           role, argv[i], argv[i + 1], options[k].max);
+        *(uint64_t *)to = value;
+    }
+    for (size_t k = 0; k < n; k++)
+        if (options[k].needed && !seen[k])
+            return sl_fail(SL_EINVAL,
+                           "sluice-%s: %s is missing: the broker starts this program, run "
+                           "'sluice run JOB.json' instead",
+                           role, options[k].name);
+    if (out->worker == 0)
+        return sl_fail(SL_EINVAL, "sluice-%s: --worker 0: worker ids start at 1", role);
+    return SL_OK;
+}
+
+// A batch system tells a whole job at once that its time is over; what follows is the broker's to
+// decide, and a worker that dies of it would only be replaced.
+static void leave_stopping_to_the_broker(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+}
+
+static int arm_death_signal(pid_t broker)
+{
+    leave_stopping_to_the_broker();
+    if (broker == 0)
+        broker = getppid();
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return sl_fail_errno(SL_ESYS, errno, "asking to be killed when the broker dies");
+    if (getppid() != broker)
+        return sl_fail(SL_EABORTED, "the broker (process %d) is gone already", (int)broker);
+    return SL_OK;
+}
+
+static int connect_to_broker(struct sl_worker *w, const char *endpoint)
+{
+    char key[SL_BUS_KEY_TEXT];
+    int rc = sl_bus_key_read(SL_WORKER_FD_KEY, key);
+    if (rc == SL_OK)
+        rc = sl_bus_connect(endpoint, key, &w->bus);
+    explicit_bzero(key, sizeof key);
+    return rc;
+}
+
+int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
+{
+    struct arguments a = {0};
+    memset(w, 0, sizeof *w);
+    w->start_ns = sl_now_ns();
+    w->arena.fd = w->arena.doorbell = -1;
+    SL_TRY(parse_arguments(role, argc, argv, &a));
+    SL_TRY(arm_death_signal((pid_t)a.broker));
+    w->id = (uint32_t)a.worker;
+    w->slot = (uint32_t)a.slot;
+    w->role_index = (uint32_t)a.role_index;
+    w->device = (uint32_t)a.device;
+    snprintf(w->name, sizeof w->name, "%s %u", role, w->role_index);
+    sl_log_init(w->name);
+
+    struct sl_worker_thread *t = calloc(1, sizeof *t);
+    if (!t)
+        return sl_fail(SL_ENOMEM, "starting %s: no memory", w->name);
+    w->thread = t;
+    t->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->poke < 0)
+        return sl_fail_errno(SL_ESYS, errno, "starting %s: eventfd", w->name);
+    pthread_mutex_init(&t->lock, NULL);
+    t->role_is_trainer = strcmp(role, "trainer") == 0;
+
+    // A replacement does not fall over the fail-point at which the one before it died: until the
+    // arena counts for all, the broker tells how many have started.
+    early_reaches[SL_FAILPOINT_SAMPLER_START] = (uint32_t)a.start;
+    early_reaches[SL_FAILPOINT_TRAINER_START] = (uint32_t)a.start;
+    early_reaches[SL_FAILPOINT_SHARED_COPY] = (uint32_t)a.start;
+    sl_failpoint_bind(early_reaches);
+    SL_TRY(sl_failpoint_init());
+    SL_TRY(sl_isa_init());
+
+    SL_TRY(connect_to_broker(w, a.endpoint));
+    return sl_assignment_read(SL_WORKER_FD_CONFIG, &w->told);
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
+static void poke(struct sl_worker_thread *t)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(t->poke, &one, sizeof one); // full means: rung already
+    (void)ignored;
+}
+
+static int send_body(struct sl_worker *w, Sl__Control__Envelope *body)
+{
+    pthread_mutex_lock(&w->thread->lock);
+    int rc = sl_bus_send(w->bus, NULL, body);
+    pthread_mutex_unlock(&w->thread->lock);
+    poke(w->thread);
+    if (rc == SL_EAGAIN)
+        return sl_fail(SL_EAGAIN, "%s: the broker takes no messages", w->name);
+    return rc;
+}
+
+static void *listen_to_broker(void *arg)
+{
+    struct sl_worker *w = arg;
+    struct sl_worker_thread *t = w->thread;
+    struct pollfd fds[2] = {{.fd = t->poke, .events = POLLIN}, {.events = POLLIN}};
+    pthread_mutex_lock(&t->lock);
+    fds[1].fd = sl_bus_fd(w->bus);
+    pthread_mutex_unlock(&t->lock);
+    while (!atomic_load(&t->leave)) {
+        Sl__Control__Envelope *m;
+        pthread_mutex_lock(&t->lock);
+        while (sl_bus_receive(w->bus, 0, NULL, &m) == SL_OK) {
+            if (m->body_case == SL__CONTROL__ENVELOPE__BODY_STOP) {
+                atomic_store(&w->stop, true);
+                // Other waits look around ten times a second; a standby trainer's does not.
+                sl_event_signal(&w->arena.h->work);
+            }
+            sl_bus_message_free(m);
+        }
+        pthread_mutex_unlock(&t->lock);
+        poll(fds, 2, -1);
+        uint64_t rung;
+        ssize_t ignored = read(t->poke, &rung, sizeof rung);
+        (void)ignored;
+    }
+    return NULL;
+}
+
+static int start_listener(struct sl_worker *w)
+{
+    // Signals are the main thread's business.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&w->thread->thread, NULL, listen_to_broker, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err)
+        return sl_fail_errno(SL_ESYS, err, "%s: starting a thread", w->name);
+    w->thread->running = true;
+    return SL_OK;
+}
+
+static int wait_for_attach(struct sl_worker *w)
+{
+    for (;;) {
+        Sl__Control__Envelope *m;
+        int rc = sl_bus_receive(w->bus, LOOK_MS, NULL, &m);
+        if (rc == SL_EAGAIN)
+            continue; // the broker knows how long this may take
+        SL_TRY(rc);
+        int what = (int)m->body_case;
+        sl_bus_message_free(m);
+        if (what == SL__CONTROL__ENVELOPE__BODY_ATTACH)
+            return SL_OK;
+        if (what == SL__CONTROL__ENVELOPE__BODY_STOP) {
+            atomic_store(&w->stop, true);
+            return sl_fail(SL_EABORTED, "%s: stopped before the job began", w->name);
+        }
+    }
+}
+
+// What the job's own bound leaves to all workers together.
+static uint64_t memory_left(void *ctx)
+{
+    const struct sl_worker *w = ctx;
+    return atomic_load_explicit(&w->arena.h->memory_left, memory_order_relaxed);
+}
+
+int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
+{
+    hello->role = w->thread->role_is_trainer ? SL__CONTROL__ROLE__ROLE_TRAINER
+                                             : SL__CONTROL__ROLE__ROLE_SAMPLER;
+    hello->worker = w->id;
+    hello->pid = getpid();
+    hello->load_ns = sl_now_ns() - w->start_ns;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_HELLO;
+    e.hello = hello;
+    SL_TRY(send_body(w, &e));
+    SL_TRY(wait_for_attach(w));
+
+    SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
+    SL_TRY(sl_arena_map_acts(&w->arena, SL_WORKER_FD_ACTS));
+    w->arena.doorbell = SL_WORKER_FD_DOORBELL;
+    sl_memory_set_bound(memory_left, w);
+    uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
+    if (w->slot >= n_slots)
+        return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot, n_slots);
+    sl_failpoint_bind(w->arena.h->failpoint);
+    w->stats = sl_stats_slot(&w->arena, w->slot);
+    sl_stats_begin(w->stats, w->id);
+    return start_listener(w);
+}
+
+int sl_worker_ready(struct sl_worker *w)
+{
+    Sl__Control__Ready ready = SL__CONTROL__READY__INIT;
+    ready.ready_ns = sl_now_ns() - w->start_ns;
+    ready.step_bytes = w->step_bytes;
+    ready.t_train_ns = w->t_train_ns;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_READY;
+    e.ready = &ready;
+    SL_TRY(send_body(w, &e));
+    w->ready = true;
+    return SL_OK;
+}
+
+void sl_worker_failed(struct sl_worker *w, int code)
+{
+    if (!w->bus)
+        return;
+    // The text is copied first: sending may record a message of its own.
+    char text[2048];
+    snprintf(text, sizeof text, "%s", sl_error_message());
+    Sl__Control__Failed failed = SL__CONTROL__FAILED__INIT;
+    failed.code = code;
+    failed.message = text;
+    failed.worker = w->id;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_FAILED;
+    e.failed = &failed;
+    if (send_body(w, &e) < 0)
+        sl_log_error("%s", text); // the log is what is left
+}
+
+void sl_worker_fini(struct sl_worker *w)
+{
+    struct sl_worker_thread *t = w->thread;
+    if (t && t->running) {
+        atomic_store(&t->leave, true);
+        poke(t);
+        pthread_join(t->thread, NULL);
+    }
+    sl_bus_close(w->bus, LEAVE_MS);
+    sl_memory_set_bound(NULL, NULL);
+    if (w->stats)
+        sl_stats_end(w->stats);
+    sl_failpoint_bind(early_reaches);
+    sl_arena_detach(&w->arena);
+    if (t) {
+        if (t->poke >= 0)
+            close(t->poke);
+        pthread_mutex_destroy(&t->lock);
+        free(t);
+    }
+    sl_assignment_fini(&w->told);
+    memset(w, 0, sizeof *w);
+}
+
+/*
+ * What is no fault of this process ends the job, which the broker says in a moment: until then the
+ * worker stays, so that nobody takes it for a dead one and starts another. Bounded: then it leaves.
+ */
+static bool wait_for_the_end(struct sl_worker *w)
+{
+    const uint64_t until = sl_now_ns() + END_MS * 1000000ull;
+    while (!atomic_load(&w->stop) && sl_now_ns() < until) {
+        const uint32_t seen = sl_event_read(&w->arena.h->progress);
+        if (!atomic_load(&w->stop))
+            sl_event_wait(&w->arena.h->progress, seen, SL_ARENA_WAIT_MS);
+    }
+    return atomic_load(&w->stop);
+}
+
+int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
+                   int (*work)(void *ctx), void (*release)(void *ctx), void *ctx)
+{
+    sl_log_init(role);
+    int rc = sl_worker_init(w, role, argc, argv);
+    // The broker may not be within reach yet: then the log is.
+    if (rc < 0)
+        sl_log_error("%s", sl_error_message());
+    else
+        rc = work(ctx);
+    bool failed = rc < 0 && rc != SL_EABORTED;
+    if (failed && rc == SL_EDEVICE && w->ready)
+        sl_log_error("%s", sl_error_message());
+    else if (failed)
+        sl_worker_failed(w, rc);
+    if (rc == SL_ENOTFINITE && w->ready)
+        failed = !wait_for_the_end(w);
+    release(ctx);
+    sl_worker_fini(w);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,309 @@
+// The statistics socket: what a subscriber of any kind hears, and that none makes it wait.
+#include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/bus/curve_keys.h"
+#include "common/bus/publish.h"
+
+enum { SOON_MS = 60000 };
+
+static char base[64], endpoint[128];
+static struct sl_publisher *publisher;
+
+static void open_publisher(void)
+{
+    snprintf(base, sizeof base, "/tmp/sl-pub-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(base));
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/stats.sock", base);
+    ck_assert_msg(sl_publisher_bind(endpoint, &publisher) == SL_OK, "%s", sl_error_message());
+}
+
+static void close_publisher(void)
+{
+    char command[128];
+    sl_publisher_close(publisher);
+    snprintf(command, sizeof command, "rm -rf '%s'", base);
+    ck_assert_int_eq(system(command), 0);
+}
+
+struct listener {
+    void *context, *socket;
+    void *monitor; // tells of its handshakes and of its connections' ends
+};
+
+static void listen_as(struct listener *l, const char *where, const char *topic,
+                      const struct sl_curve *keys)
+{
+    int wait_ms = SOON_MS, linger = 0;
+    l->context = zmq_ctx_new();
+    l->socket = zmq_socket(l->context, ZMQ_SUB);
+    zmq_setsockopt(l->socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    zmq_setsockopt(l->socket, ZMQ_LINGER, &linger, sizeof linger);
+    if (keys) {
+        zmq_setsockopt(l->socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, SL_CURVE_KEY_TEXT);
+        zmq_setsockopt(l->socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT);
+        zmq_setsockopt(l->socket, ZMQ_CURVE_SERVERKEY, keys->daemon_key, SL_CURVE_KEY_TEXT);
+    }
+    ck_assert_int_eq(zmq_setsockopt(l->socket, ZMQ_SUBSCRIBE, topic, strlen(topic)), 0);
+    ck_assert_int_eq(zmq_socket_monitor(l->socket, "inproc://monitor",
+                                        ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH),
+                     0);
+    l->monitor = zmq_socket(l->context, ZMQ_PAIR);
+    ck_assert_int_eq(zmq_connect(l->monitor, "inproc://monitor"), 0);
+    zmq_setsockopt(l->monitor, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    ck_assert_int_eq(zmq_connect(l->socket, where), 0);
+}
+
+static void stop_listening(struct listener *l)
+{
+    zmq_close(l->monitor);
+    zmq_close(l->socket);
+    zmq_ctx_term(l->context);
+}
+
+// Whether the next thing that happens to the listener's connection is that it is let in.
+static bool is_let_in(struct listener *l)
+{
+    uint8_t event[6], address[256];
+    ck_assert_int_eq(zmq_recv(l->monitor, event, sizeof event, 0), sizeof event);
+    ck_assert_int_ge(zmq_recv(l->monitor, address, sizeof address, 0), 0);
+    return (event[0] | event[1] << 8) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+}
+
+// One frame, or the beginning of a longer one.
+static bool hear_frame(struct listener *l, char text[256])
+{
+    int n = zmq_recv(l->socket, text, 255, 0);
+    if (n >= 0)
+        text[SL_MIN(n, 255)] = '\0';
+    return n >= 0;
+}
+
+static bool hear(struct listener *l, char topic[256], char json[256])
+{
+    if (!hear_frame(l, topic))
+        return false;
+    ck_assert(hear_frame(l, json));
+    int more = 1;
+    size_t size = sizeof more;
+    zmq_getsockopt(l->socket, ZMQ_RCVMORE, &more, &size);
+    ck_assert_int_eq(more, 0);
+    return true;
+}
+
+// A subscription takes a moment to arrive: sends until what was sent last is heard, so that nothing
+// is left to hear. Returns how much else was heard.
+static int until_heard(struct listener *l, const char *kind, const char *job)
+{
+    char topic[256], json[256] = "", want[64], last[32] = "none";
+    zmq_pollitem_t item = {.socket = l->socket, .events = ZMQ_POLLIN};
+    static int n_sent;
+    int n_heard = 0;
+    snprintf(want, sizeof want, "%s:%s:", kind, job);
+    while (strcmp(json, last) != 0) {
+        if (zmq_poll(&item, 1, 10) == 1) {
+            ck_assert(hear(l, topic, json));
+            ck_assert_str_eq(topic, want);
+            n_heard++;
+        } else {
+            snprintf(last, sizeof last, "{\"n\": %d}", ++n_sent);
+            sl_publisher_send(publisher, kind, job, last);
+        }
+    }
+    return n_heard - 1;
+}
+
+START_TEST(a_subscriber_hears_its_topic_alone)
+{
+    struct listener mine, all;
+    char topic[256], json[256];
+    listen_as(&mine, endpoint, "stats:job:", NULL);
+    listen_as(&all, endpoint, "", NULL);
+    until_heard(&mine, "stats", "job");
+    until_heard(&all, "stats", "job");
+    sl_publisher_send(publisher, "event", "job", "{}");
+    sl_publisher_send(publisher, "stats", "job2", "{}"); // the colon ends the name
+    sl_publisher_send(publisher, "stats", "job", "{\"last\": true}");
+    do { // what the other one was sent comes first
+        ck_assert(hear(&mine, topic, json));
+        ck_assert_str_eq(topic, "stats:job:");
+    } while (json[2] == 'n');
+    ck_assert_str_eq(json, "{\"last\": true}");
+    ck_assert(hear(&all, topic, json));
+    ck_assert_str_eq(topic, "event:job:");
+    ck_assert(hear(&all, topic, json));
+    ck_assert_str_eq(topic, "stats:job2:");
+    stop_listening(&mine);
+    stop_listening(&all);
+}
+END_TEST
+
+static uint64_t memory_bytes(void)
+{
+    unsigned long all = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fscanf(f, "%lu %lu", &all, &resident), 2);
+    fclose(f);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+START_TEST(nobody_listening_takes_no_memory)
+{
+    enum { LINES = 10000, LINE_BYTES = 100000 };
+    char *json = malloc(LINE_BYTES + 1);
+    memset(json, 'x', LINE_BYTES);
+    json[LINE_BYTES] = '\0';
+    uint64_t before = memory_bytes();
+    for (int i = 0; i < LINES; i++)
+        sl_publisher_send(publisher, "stats", "job", json);
+    // A sanitizer keeps what is freed for a while, but never so much.
+    ck_assert_uint_lt(memory_bytes(), before + (uint64_t)LINES * LINE_BYTES / 2);
+    free(json);
+}
+END_TEST
+
+// One subscriber never reads: the publisher does not wait for it, the other one is served, and what
+// is held for the sleeper is bounded.
+START_TEST(a_subscriber_that_sleeps_makes_nobody_wait)
+{
+    struct listener sleeper, reader;
+    char topic[256], json[256];
+    enum { LINE_BYTES = 8000, LINES = 20000 }; // 160 MB
+    char *line = malloc(LINE_BYTES + 1);
+    memset(line, 'x', LINE_BYTES);
+    line[LINE_BYTES] = '\0';
+    int few = 8;
+    listen_as(&sleeper, endpoint, "stats:", NULL);
+    zmq_setsockopt(sleeper.socket, ZMQ_RCVHWM, &few, sizeof few);
+    until_heard(&sleeper, "stats", "job");
+    listen_as(&reader, endpoint, "event:", NULL);
+    until_heard(&reader, "event", "job");
+    // It comes to its end while nobody reads: a publisher that waited would do so for ever.
+    for (int i = 0; i < LINES; i++)
+        sl_publisher_send(publisher, "stats", "job", line);
+    sl_publisher_send(publisher, "event", "job", "{\"still\": 1}");
+    ck_assert(hear(&reader, topic, json));
+    ck_assert_str_eq(json, "{\"still\": 1}");
+    // The sleeper wakes: it has lost lines, and goes on.
+    ck_assert_int_lt(until_heard(&sleeper, "stats", "job"), LINES);
+    free(line);
+    stop_listening(&sleeper);
+    stop_listening(&reader);
+}
+END_TEST
+
+START_TEST(a_socket_that_a_dead_process_left_is_replaced)
+{
+    struct sl_publisher *second;
+    char path[128], name[160];
+    snprintf(path, sizeof path, "%s/left.sock", base);
+    snprintf(name, sizeof name, "ipc://%s", path);
+    FILE *f = fopen(path, "w");
+    fclose(f);
+    ck_assert_msg(sl_publisher_bind(name, &second) == SL_OK, "%s", sl_error_message());
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert(S_ISSOCK(st.st_mode));
+    sl_publisher_close(second);
+    ck_assert_int_ne(stat(path, &st), 0); // it leaves nothing
+}
+END_TEST
+
+START_TEST(a_subscription_beyond_reason_is_cut_off)
+{
+    struct listener rude, reader;
+    char large[5001];
+    memset(large, 'x', sizeof large - 1);
+    large[sizeof large - 1] = '\0';
+    listen_as(&rude, endpoint, large, NULL);
+    ck_assert(is_let_in(&rude)); // before it says what it wants
+    ck_assert(!is_let_in(&rude));
+    listen_as(&reader, endpoint, "stats:", NULL);
+    until_heard(&reader, "stats", "job");
+    stop_listening(&rude);
+    stop_listening(&reader);
+}
+END_TEST
+
+START_TEST(a_bad_endpoint_is_named)
+{
+    struct sl_publisher *p;
+    ck_assert_int_lt(sl_publisher_bind("nonsense", &p), 0);
+    ck_assert_ptr_null(p);
+    ck_assert_msg(strstr(sl_error_message(), "nonsense") != NULL, "%s", sl_error_message());
+    sl_publisher_close(NULL);
+}
+END_TEST
+
+START_TEST(over_tcp_only_known_keys_hear)
+{
+    static struct sl_curve daemon, client, stranger;
+    struct listener known, unknown, local;
+    char keys[80], other[80], path[128], tcp[64];
+    snprintf(keys, sizeof keys, "%s/keys", base);
+    snprintf(other, sizeof other, "%s/other", base);
+    ck_assert_msg(sl_curve_generate(keys, NULL) == SL_OK, "%s", sl_error_message());
+    ck_assert_int_eq(sl_curve_generate(other, NULL), SL_OK);
+    snprintf(path, sizeof path, "%s/daemon.key", keys);
+    ck_assert_int_eq(sl_curve_read(path, &daemon), SL_OK);
+    snprintf(path, sizeof path, "%s/client.key", keys);
+    ck_assert_int_eq(sl_curve_read(path, &client), SL_OK);
+    snprintf(path, sizeof path, "%s/client.key", other);
+    ck_assert_int_eq(sl_curve_read(path, &stranger), SL_OK);
+    memcpy(stranger.daemon_key, client.daemon_key, sizeof client.daemon_key);
+
+    int rc = SL_EEXIST;
+    for (int port = 20000 + getpid() % 20000; rc == SL_EEXIST; port++) {
+        sl_publisher_close(publisher);
+        ck_assert_int_eq(sl_publisher_bind(endpoint, &publisher), SL_OK);
+        snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", port);
+        rc = sl_publisher_add_tcp(publisher, tcp, &daemon);
+    }
+    ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+    listen_as(&known, tcp, "stats:", &client);
+    listen_as(&local, endpoint, "stats:", NULL);
+    until_heard(&known, "stats", "job");
+    until_heard(&local, "stats", "job");
+    listen_as(&unknown, tcp, "stats:", &stranger);
+    ck_assert(!is_let_in(&unknown));
+    stop_listening(&unknown);
+    listen_as(&unknown, tcp, "stats:", NULL); // in the clear
+    ck_assert(!is_let_in(&unknown));
+    stop_listening(&unknown);
+    stop_listening(&known);
+    stop_listening(&local);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ipc publish");
+    TCase *t = tcase_create("publish");
+    tcase_add_checked_fixture(t, open_publisher, close_publisher);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_subscriber_hears_its_topic_alone);
+    tcase_add_test(t, nobody_listening_takes_no_memory);
+    tcase_add_test(t, a_subscriber_that_sleeps_makes_nobody_wait);
+    tcase_add_test(t, a_socket_that_a_dead_process_left_is_replaced);
+    tcase_add_test(t, a_subscription_beyond_reason_is_cut_off);
+    tcase_add_test(t, a_bad_endpoint_is_named);
+    tcase_add_test(t, over_tcp_only_known_keys_hear);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

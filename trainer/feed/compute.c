@@ -1,0 +1,32 @@
+#include "trainer/feed/compute.h"
+
+#include <inttypes.h>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/arena/seat.h"
+
+static int open_gpu(const struct sl_device_config *config, struct sl_compute *out)
+{
+    SL_TRY(sl_kernels_open_gpu(config->index, config->memory_bytes, &out->device, &out->kernels));
+    uint64_t free_bytes = 0, total_bytes = 0;
+    SL_TRY(out->device->space(&free_bytes, &total_bytes));
+    sl_log_info("computes on GPU %" PRIu32 ": %" PRIu64 " of %" PRIu64 " MiB may be taken",
+                config->index, free_bytes >> 20, total_bytes >> 20);
+    return SL_OK;
+}
+
+int sl_compute_open(const struct sl_device_config *config, struct sl_compute *out)
+{
+    if (config->kind == SL_DEVICE_CUDA)
+        return open_gpu(config, out);
+    *out = (struct sl_compute){.device = sl_device_host(), .kernels = sl_kernels_cpu()};
+    return SL_OK;
+}
+
+int sl_compute_follow_cores(const struct sl_arena *arena, uint32_t device, uint32_t *seen)
+{
+    struct sl_cores cores;
+    bool others = sl_seat_take_cores(arena, sl_seat_trainer(arena, device), seen, &cores);
+    return others ? sl_kernels_take_cores(&cores) : SL_OK;
+}

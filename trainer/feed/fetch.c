@@ -1,0 +1,215 @@
+#include "trainer/feed/fetch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/arena/arena.h"
+#include "common/arena/block.h"
+#include "common/arena/payload_alloc.h"
+
+enum { ASLEEP_MS = 10000 }; // asleep costs nothing
+
+static int find_block(const struct sl_fetch *f, const struct sl_batch_entry *entry,
+                      const struct sl_block **out)
+{
+    SL_TRY(sl_payload_check(f->spec.arena, entry->payload_offset, entry->payload_bytes));
+    *out = (const struct sl_block *)(const void *)(f->spec.arena->base + entry->payload_offset);
+    return sl_block_check(*out, entry->payload_bytes);
+}
+
+// A batch on its way to the cache.
+struct batch {
+    const struct sl_block *block;
+    struct sl_row_cache_use use;
+    uint64_t read, beside; // rows that were read; that found no slot
+};
+
+/*
+ * Slots for the rows that are missing: what gets one comes first in the lists, with its slot in the
+ * place of where the row is in the batch; what somebody else fetches is put down in `coming`.
+ * Returns how many got one.
+ */
+static uint32_t take_slots(struct sl_fetch *f, struct batch *b)
+{
+    struct sl_row_places *p = &f->places, *coming = &f->coming;
+    const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
+    const uint32_t *ranks = sl_block_ranks(b->block);
+    uint32_t n = 0;
+    coming->n_missing = 0;
+    for (uint32_t i = 0; i < p->n_missing; i++) {
+        const uint32_t row = p->row[i], at = p->missing_at[i];
+        const bool hot = ranked && ranks[at] < f->cache.shape.n_hot;
+        uint32_t slot;
+        switch (sl_row_cache_take(&f->cache, &b->use, row, hot, &slot)) {
+        case SL_ROW_NO_SLOT: b->beside++; break;
+        case SL_ROW_COMES:
+            coming->row[coming->n_missing] = row;
+            coming->missing_at[coming->n_missing++] = at;
+            break;
+        case SL_ROW_TAKEN: p->row[n] = row; p->missing_at[n++] = slot;
+        }
+    }
+    return n;
+}
+
+// Reads what is missing. After an error slots stay as they are being filled: a read may be under
+// way yet.
+static int read_missing(struct sl_fetch *f, struct batch *b)
+{
+    struct sl_row_places *p = &f->places;
+    const uint32_t n = take_slots(f, b);
+    SL_FAILPOINT(TRAINER_FETCHING);
+    SL_TRY(sl_row_reader_read(f->spec.reader, p->row, p->missing_at, n, f->cache.rows));
+    for (uint32_t i = 0; i < n; i++)
+        sl_row_cache_there(&f->cache, p->missing_at[i]);
+    b->read += n;
+    return SL_OK;
+}
+
+// Until what others were fetching is there, or is read here after all: whoever brings it signals
+// when that batch is staged, and where it died the broker does.
+static int await_coming(struct sl_fetch *f, struct batch *b)
+{
+    struct sl_row_places *p = &f->places;
+    struct sl_event *progress = &f->spec.arena->h->progress;
+    uint32_t seen = sl_event_read(progress) - 1; // look at once
+    while (f->coming.n_missing > 0) {
+        if (sl_heartbeat_stopping(&f->pulse))
+            return SL_EABORTED;
+        sl_event_wait(progress, seen, SL_ARENA_WAIT_MS);
+        seen = sl_event_read(progress);
+        sl_row_cache_find(&f->cache, f->coming.row, f->coming.n_missing, p);
+        for (uint32_t i = 0; i < p->n_missing; i++)
+            p->missing_at[i] = f->coming.missing_at[p->missing_at[i]];
+        SL_TRY(read_missing(f, b));
+    }
+    return SL_OK;
+}
+
+static void warn_once(struct sl_fetch *f, const struct sl_block *block)
+{
+    if (f->warned || block->n_input <= f->cache.shape.n_slots)
+        return;
+    f->warned = true;
+    sl_log_warn("store.cache: %llu rows fit in it, and a mini-batch has %u: what does not fit is "
+                "read when it is trained; a larger cache, of %llu MiB at least, ends that",
+                (unsigned long long)f->cache.shape.n_slots, block->n_input,
+                (unsigned long long)(block->n_input * f->cache.shape.row_bytes >> 20) + 1);
+}
+
+// The rows of the lease's batch to the cache; its entry says from where.
+static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
+{
+    struct sl_batch_entry *e = lease->entry;
+    const uint64_t bytes = sl_row_reader_bytes(f->spec.reader);
+    struct batch b = {.use = {.worker = f->spec.worker,
+                              .batch = sl_phase_batch(lease->phase, lease->cell),
+                              .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
+    SL_TRY(find_block(f, e, &b.block));
+    const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;
+    warn_once(f, b.block);
+    SL_TRY(sl_row_places_grow(&f->places, n));
+    SL_TRY(sl_row_places_grow(&f->coming, n));
+    // Who draws notes it only where batches are looked at that are not yet fetched.
+    if (f->cache.shape.window == 0)
+        sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
+    sl_row_cache_find(&f->cache, nodes, n, &f->places);
+    SL_TRY(read_missing(f, &b));
+    SL_TRY(await_coming(f, &b));
+    e->rows_read = b.read;
+    e->rows_beside = b.beside;
+    e->rows_found = n - b.read - b.beside;
+    e->drive_bytes = sl_row_reader_bytes(f->spec.reader) - bytes;
+    return SL_OK;
+}
+
+// One claim; SL_ETIMEDOUT when there was nothing to fetch.
+static int fetch(struct sl_fetch *f)
+{
+    struct sl_lease lease;
+    SL_TRY(sl_ledger_claim_fetch(f->spec.arena, f->spec.worker, SL_ARENA_WAIT_MS, &lease));
+    const uint64_t start = sl_now_ns();
+    int rc = bring_rows(f, &lease);
+    if (rc < 0) {
+        sl_ledger_return(f->spec.arena, &lease);
+        return rc;
+    }
+    lease.entry->fetch_from_ns = start;
+    lease.entry->fetch_ns = sl_now_ns() - start;
+    SL_FAILPOINT(TRAINER_FETCHED);
+    rc = sl_ledger_stage(f->spec.arena, &lease);
+    return rc == SL_ESTALE ? SL_OK : rc;
+}
+
+static void *run(void *arg)
+{
+    struct sl_fetch *f = arg;
+    int rc = SL_OK;
+    while ((rc == SL_OK || rc == SL_ETIMEDOUT) && !atomic_load(&f->quit) &&
+           !sl_heartbeat_stopping(&f->pulse)) {
+        const uint32_t seen = sl_event_read(&f->changed);
+        if (!atomic_load(&f->asleep))
+            rc = fetch(f);
+        else if (!atomic_load(&f->quit))
+            sl_event_wait(&f->changed, seen, ASLEEP_MS);
+    }
+    if (rc < 0 && rc != SL_ETIMEDOUT) {
+        pthread_mutex_lock(&f->lock);
+        f->failed = rc;
+        snprintf(f->message, sizeof f->message, "%s", sl_error_message());
+        pthread_mutex_unlock(&f->lock);
+    }
+    return NULL;
+}
+
+int sl_fetch_start(struct sl_fetch *f, const struct sl_fetch_spec *spec)
+{
+    memset(f, 0, sizeof *f);
+    f->spec = *spec;
+    f->cache = sl_arena_rows(spec->arena);
+    if (!spec->reader || !f->cache.shape.n_slots)
+        return SL_OK;
+    f->pulse = *spec->pulse;
+    f->pulse.thread = SL_THREAD_FETCH;
+    pthread_mutex_init(&f->lock, NULL);
+    int err = pthread_create(&f->thread, NULL, run, f);
+    if (err) {
+        pthread_mutex_destroy(&f->lock);
+        return sl_fail_errno(SL_ESYS, err, "trainer: starting the thread that fetches features");
+    }
+    f->running = true;
+    return SL_OK;
+}
+
+void sl_fetch_set_asleep(struct sl_fetch *f, bool asleep)
+{
+    atomic_store(&f->asleep, asleep);
+    sl_event_signal(&f->changed);
+}
+
+int sl_fetch_check(struct sl_fetch *f)
+{
+    if (!f->running)
+        return SL_OK;
+    pthread_mutex_lock(&f->lock);
+    int rc = f->failed ? sl_fail(f->failed, "%s", f->message) : SL_OK;
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+void sl_fetch_stop(struct sl_fetch *f)
+{
+    if (f->running) {
+        atomic_store(&f->quit, true);
+        sl_event_signal(&f->changed);
+        pthread_join(f->thread, NULL);
+        pthread_mutex_destroy(&f->lock);
+        f->running = false;
+    }
+    sl_row_places_fini(&f->places);
+    sl_row_places_fini(&f->coming);
+}

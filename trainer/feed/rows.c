@@ -1,0 +1,67 @@
+#include "trainer/feed/rows.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/error.h"
+
+void sl_row_source_fini(struct sl_row_source *s)
+{
+    sl_row_places_fini(&s->places);
+}
+
+// Rows of a table that is in memory; the back end looks whether it has them.
+static int copy_from(const void *table, uint64_t n_rows, uint64_t bytes,
+                     const struct sl_kernels *kernels, const uint32_t *rows, const uint32_t *to,
+                     uint32_t n, uint32_t n_places, void *out)
+{
+    // The back end moves f32 as they are and on all cores, so rows of whole words go its way,
+    // whatever they hold.
+    const uint32_t words = (uint32_t)(bytes / sizeof(float));
+    if (bytes % sizeof(float) == 0)
+        return to ? kernels->gather_rows_to(table, SL_DTYPE_F32, n_rows, words, rows, to, n,
+                                            n_places, out)
+                  : kernels->gather_rows(table, SL_DTYPE_F32, n_rows, words, rows, n, out);
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i] >= n_rows)
+            return sl_fail(SL_ERANGE,
+                           "features: vertex %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64,
+                           rows[i], i, n_rows);
+        memcpy((char *)out + (to ? to[i] : i) * bytes, (const char *)table + rows[i] * bytes,
+               bytes);
+    }
+    return SL_OK;
+}
+
+// What the cache has is copied first; a row whose slot has moved meanwhile is read, too.
+static int copy_found(struct sl_row_source *s, const struct sl_kernels *kernels, const uint32_t *to,
+                      uint32_t n_places, void *out)
+{
+    struct sl_row_places *p = &s->places;
+    const struct sl_row_cache *c = &s->shared;
+    for (uint32_t i = 0; to && i < p->n_found; i++)
+        p->found_at[i] = to[p->found_at[i]];
+    for (uint32_t i = 0; to && i < p->n_missing; i++)
+        p->missing_at[i] = to[p->missing_at[i]];
+    if (p->n_found)
+        SL_TRY(copy_from(c->rows, c->shape.n_slots, c->shape.row_bytes, kernels, p->slot,
+                         p->found_at, p->n_found, n_places, out));
+    sl_row_cache_check(c, p);
+    return SL_OK;
+}
+
+int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
+                 const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                 void *out)
+{
+    if (!s->reader)
+        return copy_from(s->dataset->feat, s->dataset->n_nodes, sl_rows_bytes(s->dataset), kernels,
+                         vertices, to, n, n_places, out);
+    if (!s->shared.shape.n_slots)
+        return sl_row_reader_read(s->reader, vertices, to, n, out);
+    SL_TRY(sl_row_places_grow(&s->places, n));
+    sl_row_cache_find(&s->shared, vertices, n, &s->places);
+    SL_TRY(copy_found(s, kernels, to, n_places, out));
+    return sl_row_reader_read(s->reader, s->places.row, s->places.missing_at, s->places.n_missing,
+                              out);
+}

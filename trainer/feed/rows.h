@@ -1,0 +1,40 @@
+// rows.h - rows of the feature store as they are, for batches, caches and copies to a device.
+#ifndef SL_TRAINER_FEED_ROWS_H
+#define SL_TRAINER_FEED_ROWS_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/arena/row_cache.h"
+#include "common/storage/row_reader.h"
+#include "kernels/kernels.h"
+
+/*
+ * Where rows come from: from the file where it is mapped; or from the machine's cache
+ * (row_cache.h), and from the drive what that does not have. Only the first is borrowed memory; one
+ * thread at a time.
+ */
+struct sl_row_source {
+    const struct sl_dataset *dataset;
+    struct sl_row_reader *reader; // borrowed; NULL: the file is mapped
+    struct sl_row_cache shared;   // without slots there is none
+    struct sl_row_places places;  // of the last copy
+};
+
+void sl_row_source_fini(struct sl_row_source *s); // safe on a zeroed struct
+
+static inline uint64_t sl_rows_bytes(const struct sl_dataset *ds)
+{
+    return ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+}
+
+/*
+ * Row vertices[i] to place to[i] of out (n_places rows), i of n, bit for bit in the store's own
+ * type; to NULL: to place i. `kernels` are those of this process's memory. SL_ERANGE for what is no
+ * vertex; SL_ENOMEM; errors of the reader.
+ */
+int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
+                 const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                 void *out);
+
+#endif

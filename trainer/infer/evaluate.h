@@ -1,0 +1,70 @@
+/*
+ * evaluate.h - layer-wise inference, a range of vertices at a time.
+ *
+ * One layer after the other over all vertices costs one pass over the edges a layer, where the
+ * neighbourhoods of a batch would cost them many times over. Activations of all vertices lie in two
+ * banks: layer l reads the features (l = 0) or bank (l - 1) & 1 and writes its rows of bank l & 1
+ * (two layers need one bank);
+ * the last layer runs over the vertices of a list and leaves losses and predictions. What jumping
+ * knowledge takes of the layers on the way is gathered in a third bank (jumping.h). In a job the
+ * banks are the arena's; sl_evaluate_layer() takes any memory.
+ *
+ * A range may be computed twice, when its trainer died half way: it only writes what no range of
+ * the same layer reads.
+ *
+ * MEMORY. A cell is worked through in pieces of bounded memory (piece.h).
+ *
+ * ON A GPU the processor makes a piece's lists, and resident.h finds the rows that they name.
+ * Banks, predictions and all that is handed out are the machine's memory, as the arena is: results
+ * are copied there, and are there when a call returns. Parameters are the device's.
+ */
+#ifndef SL_TRAINER_INFER_EVALUATE_H
+#define SL_TRAINER_INFER_EVALUATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/arena/ledger.h"
+#include "trainer/model/model.h"
+#include "trainer/infer/piece.h"
+
+// Where the rows of a layer come from and go to; NULL for what is not wanted. A row of the result
+// has the layer's d_out floats, of the last layer the model's n_outputs.
+struct sl_infer_io {
+    enum sl_dtype x_dtype;
+    const void *x;  // (n_nodes, d_in)
+    bool x_partial; // x has only the rows that the range needs (resident.h)
+    bool x_most;    // the layer's ranges together read most of x (resident.h), lists too
+    bool x_cold;    // x lies in a file that memory has no room for (CPU devices)
+    uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
+    // Another one where x or the parameters may have changed: what the layer makes of its sources
+    // is kept as long as it stays (source_row_cache.h). 0: nothing is kept.
+    uint64_t keep_tag;
+    float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
+    float *y;       // (n_nodes, ...): rows of the result at their vertices' ids
+    float *rows;    // (range->n, ...): rows of the result in the order of the range
+    // No layer follows: nothing is gathered for jumping knowledge, and the last layer of a model
+    // with it stops before lin(): the result is that layer's own output, of d_out floats.
+    bool hidden;
+    // Of the last layer.
+    uint32_t *predictions;         // (range->n, sl_dataset_predict_words)
+    struct sl_loss_result *result; // losses, added up
+};
+
+// Computes one layer for the vertices of `range`, with parameters on the model's device.
+// SL_EABORTED when the job stops half way.
+int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const float *params,
+                      uint32_t layer, const struct sl_infer_range *range,
+                      const struct sl_infer_io *io);
+
+// One INFER cell, as its phase's specification says, with those parameters on the model's device;
+// *edges counts what it went through.
+int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,
+                      struct sl_arena *a, const struct sl_lease *lease,
+                      struct sl_loss_result *result, uint64_t *edges);
+
+// The parameters that a phase of evaluation uses, where they lie in the arena. (n_params)
+const float *sl_evaluate_params(const struct sl_arena *a, const struct sl_phase_spec *spec);
+
+#endif

@@ -1,0 +1,334 @@
+#include "trainer/infer/whole_graph.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/anon_file.h"
+#include "trainer/infer/evaluate.h"
+#include "trainer/model/needed_rows.h"
+
+enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
+
+// A matrix (n_nodes, width) in a file without a name.
+struct bank {
+    int fd; // -1 = none
+    float *data;
+    uint64_t bytes;
+};
+
+// What one layer computes besides the rows that are asked for: all vertices where ids is NULL.
+struct rows {
+    uint32_t *ids; // ascending
+    uint64_t n;
+};
+
+struct walk {
+    struct sl_whole_graph *g;
+    struct bank bank[2], jumping;
+    struct rows rows[SL_CONFIG_MAX_LAYERS]; // of the layers below g->layer
+    uint64_t resident; // bytes that may have been touched since all was given back
+    // What is under way.
+    uint32_t layer;
+    uint64_t done, total;
+};
+
+uint32_t sl_whole_graph_width(const struct sl_whole_graph *g)
+{
+    const struct sl_model *m = g->model;
+    bool outputs = g->layer + 1 == m->n_layers && !g->hidden;
+    return outputs ? m->n_outputs : m->layer[g->layer].d_out;
+}
+
+// ---- activations --------------------------------------------------------------------------------
+
+static int bank_open(struct bank *b, const struct sl_whole_graph *g, uint32_t width)
+{
+    b->bytes = g->dataset->n_nodes * width * sizeof *b->data;
+    b->fd = sl_anon_file_open(g->scratch);
+    if (b->fd < 0)
+        return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
+                             "activations: a file in '%s'", g->scratch);
+    if (ftruncate(b->fd, (off_t)b->bytes) != 0)
+        return sl_fail_errno(
+            SL_EIO, errno,
+            "activations: a file of %llu bytes in '%s': name another directory with "
+            "--scratch",
+            (unsigned long long)b->bytes, g->scratch);
+    void *map = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+    if (map == MAP_FAILED)
+        return sl_fail_errno(SL_ENOMEM, errno, "activations: mapping %llu bytes of '%s'",
+                             (unsigned long long)b->bytes, g->scratch);
+    b->data = map;
+    return SL_OK;
+}
+
+static void bank_close(struct bank *b)
+{
+    if (b->data)
+        munmap(b->data, b->bytes);
+    if (b->fd >= 0)
+        close(b->fd);
+    *b = (struct bank){.fd = -1};
+}
+
+static int reserve_span(const struct bank *b, const struct sl_whole_graph *g, uint64_t from,
+                        uint64_t bytes)
+{
+    int err = posix_fallocate(b->fd, (off_t)from, (off_t)bytes);
+    if (err == 0)
+        return SL_OK;
+    return sl_fail_errno(SL_EIO, err,
+                         "activations: reserving %llu bytes in '%s' (a layer of this model needs "
+                         "%llu there): free space or name another directory with --scratch",
+                         (unsigned long long)bytes, g->scratch, (unsigned long long)b->bytes);
+}
+
+// Disk space for the rows of a range, which is ascending where it is a list.
+static int reserve(const struct bank *b, const struct sl_whole_graph *g, uint32_t width,
+                   const struct sl_infer_range *range)
+{
+    const uint64_t row = (uint64_t)width * sizeof(float);
+    if (!b->data || range->n == 0)
+        return SL_OK;
+    if (!range->ids)
+        return reserve_span(b, g, range->first * row, range->n * row);
+    uint64_t from = range->ids[0] * row, to = from + row;
+    for (uint32_t i = 1; i < range->n; i++) {
+        uint64_t at = range->ids[i] * row;
+        if (at <= to + PAGE) { // the same page, or the next
+            to = at + row;
+            continue;
+        }
+        SL_TRY(reserve_span(b, g, from, to - from));
+        from = at;
+        to = at + row;
+    }
+    return reserve_span(b, g, from, to - from);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+// Takes pages out of this process. What is dirty stays in the kernel's cache until it is written.
+static void give_back(const void *data, uint64_t bytes)
+{
+    if (!data || bytes == 0)
+        return;
+    uintptr_t from = (uintptr_t)data & ~(uintptr_t)(PAGE - 1);
+    madvise((void *)from, (uintptr_t)data + bytes - from, MADV_DONTNEED);
+}
+
+// Before a chunk that may touch so many bytes.
+static void bound_memory(struct walk *w, uint64_t touched)
+{
+    const struct sl_whole_graph *g = w->g;
+    const struct sl_dataset *ds = g->dataset;
+    if (g->memory_bytes == 0)
+        return;
+    w->resident += touched;
+    if (w->resident <= g->memory_bytes)
+        return;
+    w->resident = touched;
+    // All of them are mapped files: nothing is lost.
+    for (int b = 0; b < 2; b++)
+        give_back(w->bank[b].data, w->bank[b].bytes);
+    give_back(w->jumping.data, w->jumping.bytes);
+    give_back(ds->feat, ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype));
+    give_back(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
+    give_back(ds->present, ds->n_edges * sizeof *ds->present);
+}
+
+static int tell(struct walk *w, uint32_t layer, uint64_t done, uint64_t total)
+{
+    w->layer = layer;
+    w->done = done;
+    w->total = total;
+    return w->g->on_progress(w->g->ctx, layer, done, total);
+}
+
+// Before a part of a matrix goes to the device. Features of many gigabytes take their time.
+static int before_copy(void *ctx, uint64_t bytes)
+{
+    struct walk *w = ctx;
+    bound_memory(w, bytes);
+    return tell(w, w->layer, w->done, w->total);
+}
+
+// Bytes that a range of a layer touches at most: each edge another row.
+static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_infer_range *range,
+                           const struct sl_infer_io *io)
+{
+    const struct sl_whole_graph *g = w->g;
+    const struct sl_dataset *ds = g->dataset;
+    const struct sl_layer *layer = &g->model->layer[l];
+    uint64_t edges = range->n;
+    for (uint32_t i = 0; i < range->n; i++)
+        edges += sl_dataset_degree(ds, sl_infer_vertex(range, i));
+    uint64_t element = l ? sizeof(float) : sl_dtype_bytes(ds->feat_dtype);
+    uint64_t row = SL_MAX((uint64_t)layer->d_in * element, (uint64_t)PAGE);
+    uint64_t all = ds->n_nodes * layer->d_in * element;
+    uint64_t written =
+        (uint64_t)range->n * sizeof(float) * (layer->d_out + sl_jumping_width(&g->model->jumping));
+    uint64_t read = sl_resident_has(&g->model->resident, io->x, io->x_tag) ? 0 : edges * row;
+    const uint64_t an_edge =
+        sl_dtype_bytes(ds->indices_dtype) + (ds->present ? sizeof *ds->present : 0);
+    return SL_MIN(read, all) + edges * an_edge + written;
+}
+
+// ---- which rows ---------------------------------------------------------------------------------
+
+static int list_marked(const struct sl_marks *m, struct rows *out)
+{
+    out->ids = malloc(SL_MAX(m->n, (uint64_t)1) * sizeof *out->ids);
+    if (!out->ids)
+        return sl_fail(SL_ENOMEM, "no memory for a list of %llu vertices",
+                       (unsigned long long)m->n);
+    out->n = sl_marks_list(m, 0, m->n_nodes, out->ids);
+    return SL_OK;
+}
+
+// From the rows that are asked for down to the features, while they are few.
+static int find_needed_rows(struct walk *w)
+{
+    const struct sl_whole_graph *g = w->g;
+    const uint64_t limit = g->dataset->n_nodes / FRONTIER_DIVISOR;
+    struct sl_marks m;
+    // Random walks go further than a vertex's neighbours.
+    if (!g->ids || g->n > limit || g->model->neighbours)
+        return SL_OK;
+    SL_TRY(sl_marks_init(&m, g->dataset->n_nodes));
+    int rc = SL_OK;
+    const uint32_t *ids = g->ids;
+    uint64_t n = g->n;
+    for (uint32_t l = g->layer; l-- > 0;) {
+        sl_marks_add(&m, g->dataset, ids, n, limit);
+        if (m.n > limit)
+            break;
+        rc = list_marked(&m, &w->rows[l]);
+        if (rc < 0)
+            break;
+        ids = w->rows[l].ids;
+        n = w->rows[l].n;
+    }
+    sl_marks_free(&m);
+    return rc;
+}
+
+// ---- layers -------------------------------------------------------------------------------------
+
+/*
+ * Whole pieces, so that these are the same however large a chunk is: products of a few rows may
+ * round in another way than those of many.
+ */
+static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t l,
+                                        const uint32_t *ids, uint64_t at, uint64_t n)
+{
+    const struct sl_layer *layer = &g->model->layer[l];
+    const uint64_t most = (uint64_t)g->chunk_rows + SL_INFER_PIECE_ROWS;
+    struct sl_infer_range range = {
+        .ids = ids ? ids + at : NULL, .first = ids ? 0 : at, .n = (uint32_t)SL_MIN(n - at, most)};
+    const struct sl_cutter cutter = {.env = &g->model->env,
+                                     .dataset = g->dataset,
+                                     .neighbours = g->model->neighbours,
+                                     .range = &range,
+                                     .layer = l,
+                                     .d_in = layer->d_in,
+                                     .gathers = l == 0 && g->model->features,
+                                     .self_edge =
+                                         layer->kind->self_edge && layer->kind->self_edge(layer)};
+    // A single piece where memory is short.
+    const uint32_t wanted = g->memory_bytes ? 1 : g->chunk_rows;
+    uint32_t rows = 0;
+    uint64_t edges;
+    while (rows < wanted && rows < range.n)
+        rows += sl_cutter_rows(&cutter, rows, &edges);
+    range.n = rows;
+    return range;
+}
+
+static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n, float *out)
+{
+    struct sl_whole_graph *g = w->g;
+    const bool wanted = l == g->layer;
+    const uint32_t width = g->model->layer[l].d_out;
+    const struct bank *to = &w->bank[l & 1];
+    struct sl_infer_io io = {
+        .x_dtype = l ? SL_DTYPE_F32 : g->dataset->feat_dtype,
+        .x = l ? (const void *)w->bank[(l - 1) & 1].data : g->dataset->feat,
+        .x_tag = l,
+        .x_partial = l && w->rows[l - 1].ids,
+        .jumping = w->jumping.data,
+        .y = wanted ? NULL : to->data,
+        .rows = out,
+        .hidden = wanted && g->hidden,
+    };
+    SL_TRY(tell(w, l, 0, n));
+    for (uint64_t at = 0; at < n;) {
+        const struct sl_infer_range range = next_chunk(g, l, ids, at, n);
+        if (!wanted) {
+            SL_TRY(reserve(to, g, width, &range));
+            SL_TRY(reserve(&w->jumping, g, sl_jumping_width(&g->model->jumping), &range));
+        }
+        bound_memory(w, touched_by(w, l, &range, &io));
+        SL_TRY(sl_evaluate_layer(g->model, g->dataset, g->params, l, &range, &io));
+        if (wanted)
+            SL_TRY(g->on_rows(g->ctx, at, range.n, out));
+        at += range.n;
+        g->computed += range.n;
+        SL_TRY(tell(w, l, at, n));
+    }
+    return SL_OK;
+}
+
+static int open_banks(struct walk *w)
+{
+    struct sl_whole_graph *g = w->g;
+    uint32_t width[2] = {0, 0}, jumping = sl_jumping_width(&g->model->jumping);
+    for (uint32_t l = 0; l < g->layer; l++)
+        width[l & 1] = SL_MAX(width[l & 1], g->model->layer[l].d_out);
+    for (int b = 0; b < 2; b++)
+        if (width[b])
+            SL_TRY(bank_open(&w->bank[b], g, width[b]));
+    return jumping ? bank_open(&w->jumping, g, jumping) : SL_OK;
+}
+
+static int run_layers(struct walk *w)
+{
+    struct sl_whole_graph *g = w->g;
+    SL_TRY(find_needed_rows(w));
+    SL_TRY(open_banks(w));
+    for (uint32_t l = 0; l < g->layer; l++) {
+        const struct rows *rows = &w->rows[l];
+        SL_TRY(run_layer(w, l, rows->ids, rows->ids ? rows->n : g->dataset->n_nodes, NULL));
+    }
+    uint64_t rows = SL_MIN(g->n, (uint64_t)g->chunk_rows + SL_INFER_PIECE_ROWS);
+    float *out = malloc(SL_MAX(rows, (uint64_t)1) * sl_whole_graph_width(g) * sizeof *out);
+    if (!out)
+        return sl_fail(SL_ENOMEM, "no memory for a chunk of %llu rows", (unsigned long long)rows);
+    int rc = run_layer(w, g->layer, g->ids, g->n, out);
+    free(out);
+    return rc;
+}
+
+int sl_whole_graph_run(struct sl_whole_graph *g)
+{
+    struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}, .jumping = {.fd = -1}};
+    struct sl_resident *resident = &g->model->resident;
+    g->computed = 0;
+    resident->watch = (struct sl_resident_watch){
+        .before = before_copy, .ctx = &w, .bounded = g->memory_bytes > 0};
+    int rc = run_layers(&w);
+    sl_resident_release(resident); // it may be of a bank
+    resident->watch = (struct sl_resident_watch){0};
+    for (uint32_t l = 0; l < SL_CONFIG_MAX_LAYERS; l++)
+        free(w.rows[l].ids);
+    bank_close(&w.bank[0]);
+    bank_close(&w.bank[1]);
+    bank_close(&w.jumping);
+    return rc;
+}

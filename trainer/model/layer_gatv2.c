@@ -1,0 +1,344 @@
+/*
+ * layer_gatv2.c - attention that looks at both vertices at once (Brody, Alon and Yahav, 2022,
+ * "How attentive are graph attention networks?"), as torch_geometric.nn.GATv2Conv.
+ *
+ *   att (1, H, C), bias, lin_l.weight (H*C, d_in), lin_l.bias, lin_r.weight (H*C, d_in),
+ *   lin_r.bias, and with model.residual res.weight (d_out, d_in)
+ *
+ * With l = x lin_l' and r = x lin_r', biases added, for each head h and each edge j -> i, the
+ * vertex i itself among them:
+ *
+ *   score_ij = <att_h, leaky_relu(l_jh + r_ih)>,  slope 0.2
+ *   alpha_ij = softmax of the scores over i's edges, then attention dropout
+ *   y_ih     = sum over j of alpha_ij l_jh
+ *
+ * The rest is GAT's (heads.h). There a score is a sum of two numbers, one a vertex; here the kink
+ * stands between the sum of the rows and the vector, so a score costs a pass over a row an edge
+ * (edge_scores), and backward one pass for each side. l and r are rounded as products are, the
+ * scores computed in f32.
+ *
+ * INFERENCE keeps l of each vertex from piece to piece where there is memory (source_row_cache.h);
+ * else it computes l for the different sources of a piece, a group of heads at a time (sources.h).
+ * r is that of the piece's own vertices, each of which has one piece.
+ */
+#include "trainer/model/layer.h"
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "trainer/model/heads.h"
+#include "trainer/model/source_row_cache.h"
+#include "trainer/model/sources.h"
+
+enum { ATT, BIAS, L_WEIGHT, L_BIAS, R_WEIGHT, R_BIAS, RES_WEIGHT };
+
+static const struct sl_dropout NO_DROPOUT;
+
+// What forward leaves for backward.
+struct own {
+    float *l, *r; // (n_src, H*C), (n_dst, H*C)
+    float *alpha; // (n_edges, H)
+    float *kept;  // (n_edges, H) alpha after dropout; alpha itself without
+};
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    static const struct {
+        uint32_t weight, bias;
+        const char *weight_name, *bias_name;
+    } sides[] = {{L_WEIGHT, L_BIAS, "lin_l.weight", "lin_l.bias"},
+                 {R_WEIGHT, R_BIAS, "lin_r.weight", "lin_r.bias"}};
+    const uint32_t all = sl_heads_columns(layer), d_in = layer->d_in;
+    tensors[ATT] = sl_heads_vectors(layer, "att");
+    tensors[BIAS] = sl_layer_vector(layer, "bias", layer->d_out, 0);
+    for (size_t s = 0; s < SL_COUNT_OF(sides); s++) {
+        tensors[sides[s].weight] = sl_layer_matrix(layer, sides[s].weight_name, all, d_in,
+                                                   sl_layer_glorot_bound(all, d_in));
+        tensors[sides[s].bias] =
+            sl_layer_vector(layer, sides[s].bias_name, all, sl_layer_linear_bound(d_in));
+    }
+    if (!layer->options->residual)
+        return RES_WEIGHT;
+    tensors[RES_WEIGHT] = sl_heads_residual(layer);
+    return RES_WEIGHT + 1;
+}
+
+// out (rows, columns) = x weight' + bias, of that many columns from `first` on.
+static int transform(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     struct sl_layer_term x, uint64_t rows, const float *bias, uint32_t first,
+                     uint32_t columns, float *out)
+{
+    struct sl_layer some = *layer;
+    some.d_out = columns;
+    struct sl_layer_epilogue add = {.offered = true, .bias = bias + first, .act = SL_ACT_NONE};
+    x.weight += (uint64_t)first * layer->d_in;
+    const struct sl_layer_term terms[2] = {x};
+    return sl_layer_last_products(env, &some, terms, rows, 0, out, &add);
+}
+
+// Some heads of l and r, and what belongs to them.
+struct pairs {
+    const struct sl_csr_view *csr;
+    uint32_t heads, width;
+    const float *l, *r, *att; // (n_src, heads * width), (n_dst, heads * width), (heads * width)
+};
+
+// alpha (n_edges, heads)
+static int shares(const struct sl_layer_env *env, const struct pairs *pairs, float *alpha)
+{
+    const struct sl_edge_scores_args scores = {
+        .csr = *pairs->csr,
+        .heads = pairs->heads,
+        .dim = pairs->width,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
+        .src = pairs->l,
+        .dst = pairs->r,
+        .att = pairs->att,
+        .score = alpha,
+    };
+    const struct sl_edge_softmax_args softmax = {
+        .csr = *pairs->csr, .heads = pairs->heads, .alpha = alpha};
+    SL_TRY(env->kernels->edge_scores(&scores));
+    return env->kernels->edge_softmax(&softmax);
+}
+
+static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                   const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    (void)input_gradient;
+    tape->hop.weights = NULL;
+    SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t all = sl_heads_columns(layer), heads = sl_heads_count(layer);
+    struct own *own = sl_layer_note(env, sizeof *own);
+    if (!own)
+        return SL_ENOMEM;
+    *own = (struct own){.l = sl_layer_floats(env, (uint64_t)csr->n_src * all),
+                        .r = sl_layer_floats(env, (uint64_t)csr->n_dst * all),
+                        .alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads)};
+    tape->own = own;
+    if (!own->l || !own->r || !own->alpha)
+        return SL_ENOMEM;
+    SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[L_WEIGHT]),
+                     csr->n_src, params + layer->offset[L_BIAS], 0, all, own->l));
+    SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[R_WEIGHT]),
+                     csr->n_dst, params + layer->offset[R_BIAS], 0, all, own->r));
+    const struct pairs pairs = {csr,    heads,  sl_heads_width(layer),
+                                own->l, own->r, params + layer->offset[ATT]};
+    SL_TRY(shares(env, &pairs, own->alpha));
+    SL_TRY(sl_heads_drop(env, layer, tape, own->alpha, &own->kept));
+    return sl_heads_sum(env, layer, own->l, own->kept, params + layer->offset[RES_WEIGHT], tape);
+}
+
+// *dscore (n_edges, H) for the gradient dheads of all heads.
+static int shares_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_tape *tape, const float *dheads, float **dscore)
+{
+    const struct own *own = tape->own;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t heads = sl_heads_count(layer);
+    *dscore = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
+    if (!*dscore)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->edge_dot(csr, heads, sl_heads_width(layer), dheads, own->l, *dscore));
+    if (own->kept != own->alpha)
+        SL_TRY(env->kernels->dropout(*dscore, csr->n_edges, heads, &tape->dropout));
+    const struct sl_edge_softmax_grad_args softmax = {
+        .csr = *csr, .heads = heads, .alpha = own->alpha, .dalpha = *dscore};
+    return env->kernels->edge_softmax_backward(&softmax);
+}
+
+// dl (n_src, H*C) and dr (n_dst, H*C), both assigned, and the gradient of att.
+static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const float *params, const struct sl_layer_tape *tape,
+                           const float *dheads, float *datt, float *dl, float *dr)
+{
+    const struct own *own = tape->own;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t all = sl_heads_columns(layer);
+    struct sl_csr_view transposed;
+    uint32_t *edge;
+    float *dscore, *parts = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
+    if (!parts)
+        return SL_ENOMEM;
+    SL_TRY(shares_backward(env, layer, tape, dheads, &dscore));
+    struct sl_edge_scores_grad_args side = {
+        .csr = *csr,
+        .heads = sl_heads_count(layer),
+        .dim = sl_heads_width(layer),
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
+        .own = own->r,
+        .other = own->l,
+        .att = params + layer->offset[ATT],
+        .dscore = dscore,
+        .down = dr,
+        .datt = parts,
+    };
+    SL_TRY(env->kernels->edge_scores_backward(&side));
+    SL_TRY(env->kernels->bias_act_backward(parts, NULL, 0, csr->n_dst, all, SL_ACT_NONE,
+                                           &NO_DROPOUT, datt));
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
+    const struct sl_aggregate_heads_args sums = {
+        .csr = transposed,
+        .heads = side.heads,
+        .dim = side.dim,
+        .x = dheads,
+        .weight = own->kept,
+        .edge = edge,
+        .y = dl,
+    };
+    SL_TRY(env->kernels->aggregate_heads(&sums));
+    side.csr = transposed;
+    side.edge = edge;
+    side.own = own->l;
+    side.other = own->r;
+    side.beta = 1;
+    side.down = dl;
+    side.datt = NULL;
+    return env->kernels->edge_scores_backward(&side);
+}
+
+// What dz (rows, H*C) of one side gives its weight, its bias and dx (NULL: not asked for).
+static int transform_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                              const struct sl_layer_tape *tape, float *dz, uint64_t rows,
+                              const float *weight, float *dweight, float *dbias, float beta,
+                              float *dx)
+{
+    const struct sl_layer wide = sl_heads_widened(layer);
+    const struct sl_bias_act_gradient before = {.dbias = dbias};
+    const struct sl_layer_gradient of[2] = {sl_layer_source_gradient(layer, tape, dweight)};
+    SL_TRY(sl_layer_product_gradients(env, &wide, &before, dz, of, rows));
+    return dx ? sl_layer_product_backward(env, &wide, dz, rows, weight, beta, dx) : SL_OK;
+}
+
+static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const float *params, const struct sl_layer_tape *tape, float *dy,
+                    float *gradient, float *dx)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t all = sl_heads_columns(layer);
+    const uint64_t *at = layer->offset;
+    float *dheads, *dl = sl_layer_floats(env, (uint64_t)csr->n_src * all);
+    float *dr = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
+    if (!dl || !dr)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
+    SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
+    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient + at[ATT], dl, dr));
+    SL_TRY(transform_backward(env, layer, tape, dl, csr->n_src, params + at[L_WEIGHT],
+                              gradient + at[L_WEIGHT], gradient + at[L_BIAS], 0, dx));
+    SL_TRY(transform_backward(env, layer, tape, dr, csr->n_dst, params + at[R_WEIGHT],
+                              gradient + at[R_WEIGHT], gradient + at[R_BIAS], 1, dx));
+    return sl_heads_residual_backward(env, layer, dy, tape, params + at[RES_WEIGHT],
+                                      gradient + at[RES_WEIGHT], dx);
+}
+
+// l of some rows.
+static int make_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const float *params, const float *x, uint32_t rows, float **out)
+{
+    const struct sl_layer_term of_x = {x, params + layer->offset[L_WEIGHT], layer->d_in, false};
+    return transform(env, layer, of_x, rows, params + layer->offset[L_BIAS], 0,
+                     sl_heads_columns(layer), out[0]);
+}
+
+// What some heads of a piece are computed from, and memory for as many.
+struct group {
+    struct sl_csr_view csr;
+    const float *own_x; // (n_dst, d_in)
+    float *l;           // (n_src, heads * width)
+    float *r;           // (n_dst, heads * width)
+    float *alpha;       // (n_edges, heads)
+    float *y;           // (n_dst, heads * width); the piece's own where that is all of it
+};
+
+static int group_alloc(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const struct sl_infer_piece *piece, uint32_t heads, struct group *g)
+{
+    const uint64_t n = (uint64_t)g->csr.n_dst * heads * sl_heads_width(layer);
+    const bool is_all = !layer->last && heads == sl_heads_count(layer);
+    g->r = sl_layer_floats(env, n);
+    g->alpha = sl_layer_floats(env, (uint64_t)g->csr.n_edges * heads);
+    g->y = is_all ? piece->y : sl_layer_floats(env, n);
+    return g->r && g->alpha && g->y ? SL_OK : SL_ENOMEM;
+}
+
+// The heads first .. first + n - 1 of the piece's rows.
+static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const float *params, const struct sl_infer_piece *piece,
+                       const struct group *g, uint32_t first, uint32_t n)
+{
+    const uint32_t width = sl_heads_width(layer), column = first * width;
+    const struct sl_layer_term own = {g->own_x, params + layer->offset[R_WEIGHT], layer->d_in,
+                                      false};
+    SL_TRY(transform(env, layer, own, g->csr.n_dst, params + layer->offset[R_BIAS], column,
+                     n * width, g->r));
+    const struct pairs pairs = {&g->csr, n,    width,
+                                g->l,    g->r, params + layer->offset[ATT] + column};
+    SL_TRY(shares(env, &pairs, g->alpha));
+    const struct sl_aggregate_heads_args args = {
+        .csr = g->csr, .heads = n, .dim = width, .x = g->l, .weight = g->alpha, .y = g->y};
+    SL_TRY(env->kernels->aggregate_heads(&args));
+    return sl_heads_put(env, layer, piece, g->y, first, n);
+}
+
+// All heads, of rows that are kept.
+static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const float *params, const struct sl_infer_piece *piece, const float *own_x)
+{
+    const uint32_t heads = sl_heads_count(layer);
+    struct group g = {.csr = piece->csr, .own_x = own_x, .l = piece->kept->matrix[0]};
+    SL_TRY(group_alloc(env, layer, piece, heads, &g));
+    return infer_heads(env, layer, params, piece, &g, 0, heads);
+}
+
+// Rows of the piece's own sources, some heads at a time.
+static int infer_sources(const struct sl_layer_env *env, const struct sl_layer *layer,
+                         const float *params, const struct sl_infer_piece *piece,
+                         const float *own_x)
+{
+    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
+    struct sl_sources sources;
+    SL_TRY(sl_sources_find(env, piece, &sources));
+    uint32_t step = sl_sources_columns(&sources, width, heads * width) / width;
+    struct group g = {.csr = sources.csr, .own_x = own_x};
+    float *chunk = NULL;
+    g.l = sl_layer_floats(env, (uint64_t)sources.n * step * width);
+    if (!g.l)
+        return SL_ENOMEM;
+    SL_TRY(group_alloc(env, layer, piece, step, &g));
+    for (uint32_t first = 0; first < heads; first += step) {
+        const uint32_t n = SL_MIN(step, heads - first), column = first * width;
+        SL_TRY(sl_sources_product(env, piece, &sources, layer->d_in,
+                                  params + layer->offset[L_WEIGHT] + (uint64_t)column * layer->d_in,
+                                  n * width, &chunk, g.l));
+        SL_TRY(env->kernels->bias_act(g.l, sources.n, n * width,
+                                      params + layer->offset[L_BIAS] + column, SL_ACT_NONE,
+                                      &NO_DROPOUT));
+        SL_TRY(infer_heads(env, layer, params, piece, &g, first, n));
+    }
+    return SL_OK;
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    const uint32_t all = sl_heads_columns(layer);
+    const float *own_x;
+    bool kept;
+    SL_TRY(sl_layer_own_rows(env, layer, piece, &own_x));
+    SL_TRY(sl_source_row_cache_bring(env, layer, params, piece, 1, &all, make_kept, &kept));
+    SL_TRY(kept ? infer_kept(env, layer, params, piece, own_x)
+                : infer_sources(env, layer, params, piece, own_x));
+    return sl_heads_infer_residual(env, layer, piece, params + layer->offset[RES_WEIGHT]);
+}
+
+const struct sl_layer_kind sl_layer_gatv2 = {
+    .name = "gatv2",
+    .self_edge = sl_heads_self_edge,
+    .bias = BIAS,
+    .check = sl_heads_check,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+    .infer = infer,
+};

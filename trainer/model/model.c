@@ -1,0 +1,381 @@
+#include "trainer/model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/data/self_loops.h"
+#include "common/data/weightless.h"
+
+// Adding a kind of model: config/model_kinds.h.
+#define KIND(upper, lower) [SL_MODEL_##upper] = &sl_layer_##lower,
+static const struct sl_layer_kind *const KINDS[] = {SL_MODEL_KINDS(KIND)};
+
+// Gives the next `n` tensors, which have been described, their place in the vector.
+static void place_tensors(struct sl_model *model, uint32_t n, uint32_t layer, uint64_t *offset)
+{
+    for (uint32_t t = 0; t < n; t++) {
+        struct sl_tensor *tensor = &model->tensor[model->n_tensors++];
+        tensor->layer = layer;
+        tensor->offset = offset[t] = model->n_params;
+        model->n_params += sl_tensor_count(tensor);
+    }
+}
+
+static int add_layer(struct sl_model *model, const struct sl_layer_kind *kind, uint32_t d_in,
+                     uint32_t d_out, bool last)
+{
+    uint32_t l = model->n_layers++;
+    struct sl_layer *layer = &model->layer[l];
+    *layer = (struct sl_layer){.kind = kind,
+                               .index = l,
+                               .d_in = d_in,
+                               .d_out = d_out,
+                               .last = last,
+                               .options = &model->options};
+    if (kind->check)
+        SL_TRY(kind->check(layer));
+    place_tensors(model, kind->describe(layer, &model->tensor[model->n_tensors]), l, layer->offset);
+    return SL_OK;
+}
+
+// Whether hidden outputs that are bf16 are read as f32, too.
+static bool reads_f32(const struct sl_model *model)
+{
+    const struct sl_layer *layer = &model->layer[0];
+    return model->jumping.kind == SL_JUMPING_MAX ||
+           (layer->kind->reads_f32 && layer->kind->reads_f32(layer));
+}
+
+static void add_surround(struct sl_model *model, uint32_t l)
+{
+    const struct sl_layer *layer = &model->layer[l];
+    struct sl_layer_tail *around = &model->around[l];
+    *around = (struct sl_layer_tail){.hidden = !layer->last,
+                                     .activation = model->options.activation,
+                                     .norm = model->options.norm,
+                                     .rounds = sl_layer_rounds(&model->env) && !layer->last,
+                                     .keeps = reads_f32(model)};
+    if (layer->last)
+        return;
+    char prefix[24];
+    snprintf(prefix, sizeof prefix, "norms.%u", l);
+    uint32_t n =
+        sl_norm_describe(around->norm, layer->d_out, prefix, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, l, around->norm_offset);
+}
+
+static const enum sl_activation ACTIVATIONS[] = {[SL_CONFIG_RELU] = SL_ACT_RELU,
+                                                 [SL_CONFIG_ELU] = SL_ACT_ELU,
+                                                 [SL_CONFIG_LEAKY_RELU] = SL_ACT_LEAKY_RELU};
+
+static const enum sl_precision PRECISIONS[] = {[SL_CONFIG_FP32] = SL_PRECISION_F32,
+                                               [SL_CONFIG_BF16] = SL_PRECISION_BF16,
+                                               [SL_CONFIG_TF32] = SL_PRECISION_TF32};
+
+static struct sl_layer_options options_of(const struct sl_config *config)
+{
+    return (struct sl_layer_options){
+        .aggregator = config->model.aggregator,
+        .heads = config->model.heads,
+        .attention_dropout = (float)config->model.attention_dropout,
+        .residual = config->model.residual,
+        .eps = (float)config->model.eps,
+        .train_eps = config->model.train_eps,
+        .self_loops = config->model.self_loops,
+        .degrees = config->model.degrees,
+        .activation = ACTIVATIONS[config->model.activation],
+        .norm = config->model.norm,
+    };
+}
+
+static int check_config(const struct sl_config *config, uint32_t feat_dim, uint32_t n_outputs)
+{
+    if ((size_t)config->model.kind >= SL_COUNT_OF(KINDS) || !KINDS[config->model.kind])
+        return sl_fail(SL_EUNSUPPORTED, "model.kind number %d: this build knows no such model",
+                       (int)config->model.kind);
+    if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
+        return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
+                       SL_CONFIG_MAX_LAYERS);
+    if (feat_dim == 0 || n_outputs == 0)
+        return sl_fail(SL_EINVAL,
+                       "a model over %u features and %u classes: the data set must have both",
+                       feat_dim, n_outputs);
+    return SL_OK;
+}
+
+int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
+                  const struct sl_objective *objective, const struct sl_device *device,
+                  const struct sl_kernels *kernels)
+{
+    memset(model, 0, sizeof *model);
+    SL_TRY(check_config(config, feat_dim, objective->n_outputs));
+    uint32_t layers = config->model.layers, hidden = config->model.hidden;
+    model->dropout = (float)config->model.dropout;
+    model->input_dropout = (float)config->model.input_dropout;
+    model->seed = config->seed;
+    model->options = options_of(config);
+    model->env.device = device;
+    SL_TRY(sl_objective_place(objective, device, &model->placed));
+    model->objective = &model->placed;
+    model->n_outputs = objective->n_outputs;
+    sl_mempool_init_on(&model->pool, &device->memory);
+    sl_mempool_init(&model->notes);
+    model->env = (struct sl_layer_env){
+        .kernels = kernels,
+        .device = device,
+        .precision = PRECISIONS[sl_config_precision(config)],
+        .pool = &model->pool,
+        .notes = &model->notes,
+    };
+    model->jumping = (struct sl_jumping){.kind = config->model.jumping,
+                                         .n_layers = layers,
+                                         .hidden = hidden,
+                                         .n_outputs = model->n_outputs};
+    for (uint32_t l = 0; l < layers; l++) {
+        bool last = l + 1 == layers && model->jumping.kind == SL_JUMPING_NONE;
+        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : hidden,
+                         last ? model->n_outputs : hidden, last));
+    }
+    for (uint32_t l = 0; l < layers; l++)
+        add_surround(model, l);
+    uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
+    sl_rounded_weights_init(&model->rounded, device, kernels, model->env.precision, model->tensor,
+                            model->n_tensors);
+    model->env.rounded = &model->rounded;
+    return SL_OK;
+}
+
+void sl_model_fini(struct sl_model *model)
+{
+    sl_rounded_weights_fini(&model->rounded);
+    sl_resident_fini(&model->resident);
+    for (size_t i = 0; i < SL_COUNT_OF(model->needed); i++)
+        sl_needed_rows_free(&model->needed[i]);
+    sl_source_row_cache_free(&model->kept);
+    sl_source_row_cache_free(&model->kept_sums);
+    free(model->cell_ids);
+    sl_objective_unplace(&model->placed, model->env.device);
+    sl_mempool_fini(&model->pool);
+    sl_mempool_fini(&model->notes);
+}
+
+uint32_t sl_model_infer_width(const struct sl_model *model)
+{
+    uint32_t width = 0;
+    for (uint32_t l = 0; l + 1 < model->n_layers; l++)
+        width = SL_MAX(width, model->layer[l].d_out);
+    return width;
+}
+
+bool sl_model_needs_self_loops(const struct sl_model *model)
+{
+    return model->layer[0].kind->needs_degrees;
+}
+
+bool sl_model_needs_out_degrees(const struct sl_model *model)
+{
+    return sl_model_needs_self_loops(model) && model->options.degrees == SL_DEGREES_BLOCK;
+}
+
+int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
+                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                               struct sl_neighbours *neighbours)
+{
+    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
+    if (sl_model_needs_self_loops(model)) {
+        SL_TRY(sl_self_loops_find(ds, threads, loops));
+        if (sl_model_needs_out_degrees(model))
+            SL_TRY(sl_self_loops_count_out(loops, threads));
+        model->self_loops = loops;
+    }
+    if (sl_neighbours_walks(config)) {
+        const struct sl_layer_env *env = &model->env;
+        // Lists are the processor's work on every device.
+        SL_TRY(sl_neighbours_init(neighbours, config, ds,
+                                  env->device->is_host ? env->kernels : sl_kernels_cpu()));
+        model->neighbours = neighbours;
+    }
+    return SL_OK;
+}
+
+struct sl_block_shape sl_model_block_shape(const struct sl_model *model)
+{
+    const bool classes = model->objective->task == SL_TASK_MULTICLASS;
+    return (struct sl_block_shape){model->n_layers, classes ? 0 : model->n_outputs};
+}
+
+static int check_abort(const struct sl_model *model)
+{
+    if (model->pulse && sl_heartbeat_stopping(model->pulse))
+        return sl_fail(SL_EABORTED, "the job stops");
+    return SL_OK;
+}
+
+static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
+{
+    return (struct sl_hop){
+        .csr = sl_hop_csr(block, h),
+        .degrees = sl_view_degrees(block),
+        .weights = sl_view_weights(block, h),
+        .n_loops = block.n_loops ? &block.n_loops[h] : NULL,
+    };
+}
+
+// The source rows of a layer: features x, or the output of the layer before.
+static void take_source(const struct sl_model *model, uint32_t l, const void *x,
+                        struct sl_layer_tape *tape)
+{
+    const struct sl_layer_tail_tape *before = l > 0 ? &model->around_tape[l - 1] : NULL;
+    tape->half_dtype = before ? SL_DTYPE_BF16 : SL_DTYPE_F16;
+    if (before) {
+        tape->x = before->y;
+        tape->half = before->rounded;
+    } else if (model->half) {
+        tape->half = x;
+    } else {
+        tape->x = x;
+    }
+}
+
+// One layer and what surrounds it; the output is in model->around_tape[l]. x: features.
+static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                         uint32_t l, const void *x, bool training)
+{
+    const struct sl_layer *layer = &model->layer[l];
+    struct sl_layer_tape *tape = &model->tape[l];
+    struct sl_dropout dropout = {
+        .rate = training ? model->options.attention_dropout : 0,
+        .seed = model->seed,
+        .epoch = block.header->epoch,
+        .batch = (uint32_t)block.header->batch,
+        .layer = SL_MODEL_OWN_DROPOUT + l,
+    };
+    *tape = (struct sl_layer_tape){
+        .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
+    take_source(model, l, x, tape);
+    dropout.rate = model->dropout;
+    dropout.layer = l + 1;
+    tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
+    SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
+    return sl_layer_tail_forward(&model->env, &model->around[l], layer, params, tape->y,
+                                 tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
+                                 &model->around_tape[l]);
+}
+
+bool sl_model_drops_loops(const struct sl_model *model)
+{
+    const struct sl_layer *layer = &model->layer[0];
+    return layer->kind->self_edge && layer->kind->self_edge(layer);
+}
+
+bool sl_model_keeps_features(const struct sl_model *model)
+{
+    return model->input_dropout == 0;
+}
+
+bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
+{
+    model->half = ds->feat_dtype == SL_DTYPE_F16 && ds->feat_dim % 2 == 0 &&
+                  !model->env.device->is_host && sl_model_keeps_features(model) &&
+                  model->layer[0].kind->reads_half;
+    return model->half;
+}
+
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
+                     void *x, bool training, float **outputs)
+{
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    if (training) // the device's memory is for batches now
+        sl_resident_release(&model->resident);
+    if (training && model->input_dropout > 0) {
+        const struct sl_dropout input = {.rate = model->input_dropout,
+                                         .seed = model->seed,
+                                         .epoch = block.header->epoch,
+                                         .batch = (uint32_t)block.header->batch};
+        SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in, &input));
+    }
+    for (uint32_t l = 0; l < model->n_layers; l++) {
+        SL_TRY(check_abort(model));
+        SL_TRY(forward_layer(model, params, block, l, x, training));
+        model->jumping_tape.h[l] = model->around_tape[l].y;
+        model->jumping_tape.rounded[l] = model->around_tape[l].rounded;
+    }
+    *outputs = model->around_tape[model->n_layers - 1].y;
+    if (model->jumping.kind == SL_JUMPING_NONE)
+        return SL_OK;
+    model->jumping_tape.rows = block.header->n_seeds;
+    return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
+}
+
+static float *gradient_of_output(const struct sl_model *model, uint32_t l)
+{
+    return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);
+}
+
+int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
+{
+    SL_TRY(model->env.device->fill(gradient, 0, model->n_params * sizeof *gradient));
+    bool jumps = model->jumping.kind != SL_JUMPING_NONE;
+    float *dy = jumps ? gradient_of_output(model, model->n_layers - 1) : doutputs;
+    if (!dy)
+        return SL_ENOMEM;
+    if (jumps)
+        SL_TRY(sl_jumping_gradient(&model->env, &model->jumping, &model->jumping_tape, doutputs,
+                                   gradient));
+    for (uint32_t l = model->n_layers; l-- > 0;) {
+        SL_TRY(check_abort(model));
+        const struct sl_layer *layer = &model->layer[l];
+        if (jumps)
+            SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
+                                       l, doutputs, dy));
+        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], layer, params,
+                                      &model->around_tape[l], dy, gradient,
+                                      &model->tape[l].before));
+        float *dx = l > 0 ? gradient_of_output(model, l - 1) : NULL;
+        if (l > 0 && !dx)
+            return SL_ENOMEM;
+        SL_TRY(
+            layer->kind->backward(&model->env, layer, params, &model->tape[l], dy, gradient, dx));
+        if (l + 1 == model->n_layers)
+            SL_FAILPOINT(TRAINER_GRADIENT);
+        dy = dx;
+    }
+    return SL_OK;
+}
+
+static int loss_of(struct sl_model *model, struct sl_block_view block, const float *outputs,
+                   float *doutputs, struct sl_loss_result *result)
+{
+    return sl_objective_loss(model->objective, model->env.kernels, sl_view_targets(block),
+                             block.header->n_seeds, outputs, doutputs, result);
+}
+
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
+                   float *gradient, struct sl_loss_result *result)
+{
+    float *outputs;
+    SL_TRY(sl_model_forward(model, params, block, x, true, &outputs));
+    float *doutputs =
+        sl_layer_floats(&model->env, (uint64_t)block.header->n_seeds * model->n_outputs);
+    if (!doutputs)
+        return SL_ENOMEM;
+    SL_TRY(loss_of(model, block, outputs, doutputs, result));
+    return sl_model_backward(model, params, doutputs, gradient);
+}
+
+int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
+                      void *x, struct sl_loss_result *result, const float **outputs)
+{
+    float *y;
+    SL_TRY(sl_model_forward(model, params, block, x, false, &y));
+    if (outputs)
+        *outputs = y;
+    return loss_of(model, block, y, NULL, result);
+}

@@ -1,0 +1,155 @@
+/*
+ * model.h - a stack of layers with its parameter layout, forward, backward and the memory of a
+ * mini-batch.
+ *
+ * A model is PyTorch Geometric's BasicGNN: layers (layer.h), what surrounds each of them
+ * (layer_tail.h), and where the job asks for it jumping knowledge and a linear layer behind it
+ * (jumping.h). Without jumping knowledge the last layer maps to the outputs and nothing but its
+ * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
+ * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
+ *
+ * A model owns no parameters: they are the flat vector of a board version, and the gradient is a
+ * slot of the board. On a CPU device both are read and written where they lie, on a GPU they are
+ * copies (parameters.h). What it owns is a pool of the device's memory that holds the activations
+ * of one mini-batch, and one of the process's own for its notes; both grow to the largest batch.
+ * All pointers to arrays that its functions take or give are the device's, and its operations may
+ * still be running when they return.
+ *
+ * On a GPU that multiplies in bf16 the outputs of hidden layers are bf16 in the memory of a batch,
+ * rounded when they are written, in rows of whole 16 bytes. Products would have rounded them
+ * anyway; sums over neighbours, their maximum and the activation's derivative see the rounded
+ * values then. Whoever is not to see them finds f32 beside: kinds that say so (reads_f32), and
+ * jumping knowledge's maximum. Layer-wise inference keeps f32.
+ *
+ * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
+ * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
+ * from the block. A mask thus depends on what it is for and never on which trainer computes it.
+ */
+#ifndef SL_TRAINER_MODEL_MODEL_H
+#define SL_TRAINER_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena/heartbeat.h"
+#include "common/arena/block.h"
+#include "config/config.h"
+#include "trainer/model/jumping.h"
+#include "trainer/model/source_row_cache.h"
+#include "trainer/model/layer.h"
+#include "trainer/model/needed_rows.h"
+#include "trainer/model/neighbours.h"
+#include "trainer/model/objective.h"
+#include "trainer/model/resident.h"
+#include "trainer/model/rounded_weights.h"
+#include "trainer/model/layer_tail.h"
+
+enum {
+    SL_MODEL_MAX_TENSORS =
+        SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) + SL_JUMPING_TENSORS,
+    SL_MODEL_OWN_DROPOUT = 128,
+};
+
+struct sl_model {
+    uint32_t n_layers;
+    struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail around[SL_CONFIG_MAX_LAYERS];
+    struct sl_jumping jumping;
+    uint32_t n_outputs;
+    uint32_t n_tensors;
+    struct sl_tensor tensor[SL_MODEL_MAX_TENSORS]; // order of the file
+    uint64_t n_params;
+
+    float dropout, input_dropout;
+    bool half; // features of batches are f16 (sl_model_take_half)
+    uint64_t seed;
+    struct sl_layer_options options;
+    struct sl_layer_env env;
+    struct sl_rounded_weights rounded; // of the version that sl_parameters_take() has brought last
+    struct sl_objective placed;        // the objective, its class weights on the device
+    const struct sl_objective *objective; // == &placed
+    // For inference; set by the caller.
+    const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
+    struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
+    const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
+    struct sl_row_source *features; // where they come from; NULL: from where they are mapped
+
+    struct sl_mempool pool;                     // device memory
+    struct sl_mempool notes;                    // the process's own; reset together
+    struct sl_resident resident;                // of inference
+    struct sl_source_row_cache kept, kept_sums; // likewise
+    // Of a job's evaluations: those of its epochs and the final test want other rows. Each is found
+    // when it is first needed.
+    struct sl_needed_rows needed[2];
+    uint32_t *cell_ids; // room for the needed rows of one cell
+    uint32_t cell_rows;
+    // Of the last forward.
+    struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail_tape around_tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_jumping_tape jumping_tape;
+};
+
+// Layers and tensors for this job, with the objective's outputs. SL_EUNSUPPORTED for a kind that is
+// not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
+// move afterwards.
+int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
+                  const struct sl_objective *objective, const struct sl_device *device,
+                  const struct sl_kernels *kernels);
+void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
+
+// Floats a row of the widest activation that layer-wise inference keeps of all vertices; 0 for a
+// model of one layer.
+uint32_t sl_model_infer_width(const struct sl_model *model);
+
+// True when degrees are counted without the graph's own self-loops: inference then needs
+// model->self_loops; with its out-degrees too where the second is true.
+bool sl_model_needs_self_loops(const struct sl_model *model);
+bool sl_model_needs_out_degrees(const struct sl_model *model);
+
+// Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
+// over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
+// returned) are filled as needed, and the model points to them. The data set must outlive it; of a
+// job that samples by weight it has no edges of weight 0 from then on.
+int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
+                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                               struct sl_neighbours *neighbours);
+
+// Whether layers leave out a hop's edges from a row to itself: they wait for nothing then where the
+// block's loops have been counted (struct sl_block_view).
+bool sl_model_drops_loops(const struct sl_model *model);
+
+// Whether training leaves the features of a batch as they are.
+bool sl_model_keeps_features(const struct sl_model *model);
+
+// Whether features of batches stay f16 as the data set has them, from then on: on a GPU, where the
+// first layer reads them so. Bits are those of rows that were widened first.
+bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds);
+
+// What its blocks have in common.
+struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
+
+/*
+ * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
+ * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; training
+ * masks them in place, applies dropout and takes the batch's own statistics in batch norms.
+ * SL_EABORTED when the pulse says to leave half way.
+ */
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
+                     void *x, bool training, float **outputs);
+
+// Gradient (n_params, assigned) of the last training forward for doutputs (n_seeds, n_outputs),
+// which is overwritten. In the places of running statistics it has the batch's own (norm.h).
+int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
+                      float *gradient);
+
+// Forward, loss and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
+// there after the next sync() (device.h): a *result in pinned memory is not waited for.
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
+                   float *gradient, struct sl_loss_result *result);
+
+// Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
+// where they are not wanted.
+int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
+                      void *x, struct sl_loss_result *result, const float **outputs);
+
+#endif

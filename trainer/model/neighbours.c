@@ -1,0 +1,100 @@
+#include "trainer/model/neighbours.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+bool sl_neighbours_walks(const struct sl_config *config)
+{
+    return sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_VISITS;
+}
+
+int sl_neighbours_init(struct sl_neighbours *n, const struct sl_config *config,
+                       const struct sl_dataset *ds, const struct sl_kernels *kernels)
+{
+    *n = (struct sl_neighbours){
+        .kernels = kernels,
+        .topology = {.n_nodes = ds->n_nodes,
+                     .indptr = ds->indptr,
+                     .indices = ds->indices,
+                     .indices_dtype = ds->indices_dtype},
+        .seed = config->seed,
+        .kind = config->sampler.kind,
+        .n_hops = config->sampler.n_fanout,
+        .paths = config->sampler.paths,
+        .length = config->sampler.length,
+        .restart = (float)config->sampler.restart,
+    };
+    memcpy(n->fanout, config->sampler.fanout, n->n_hops * sizeof n->fanout[0]);
+    uint64_t steps = (uint64_t)n->paths * n->length;
+    n->capacity = (uint32_t)SL_MIN(steps + 1, ds->n_nodes);
+    n->nodes = malloc(n->capacity * sizeof *n->nodes);
+    n->local = malloc(n->capacity * sizeof *n->local);
+    int rc = n->nodes && n->local
+                 ? sl_idmap_create(n->capacity, &n->map)
+                 : sl_fail(SL_ENOMEM, "inference by random walks: no memory for %u neighbours",
+                           n->capacity);
+    if (rc < 0)
+        sl_neighbours_fini(n);
+    return rc;
+}
+
+void sl_neighbours_fini(struct sl_neighbours *n)
+{
+    sl_idmap_destroy(n->map);
+    free(n->nodes);
+    free(n->local);
+    memset(n, 0, sizeof *n);
+}
+
+// Layer 0 is next to the features, hop 0 next to the seeds.
+static uint32_t hop_of(const struct sl_neighbours *n, uint32_t layer)
+{
+    return n->n_hops - 1 - layer;
+}
+
+uint32_t sl_neighbours_bound(const struct sl_neighbours *n, uint32_t layer)
+{
+    int64_t fanout = n->fanout[hop_of(n, layer)];
+    uint32_t most = n->capacity - 1; // the vertex itself is none of its neighbours
+    return fanout < 0 ? most : (uint32_t)SL_MIN((uint64_t)fanout, (uint64_t)most);
+}
+
+int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t v, uint32_t *ids,
+                       float *visits, uint32_t *count)
+{
+    uint32_t n_nodes = 0, local, indptr[2];
+    *count = 0;
+    if (layer >= n->n_hops)
+        return sl_fail(SL_EINVAL, "inference by random walks: layer %u of %u", layer, n->n_hops);
+    SL_TRY(sl_idmap_reset(n->map, n->capacity));
+    SL_TRY(sl_idmap_insert(n->map, v, n->nodes, &n_nodes, n->capacity, &local));
+    const struct sl_khop_args args = {
+        .topology = &n->topology,
+        .seed = n->seed,
+        .stream = SL_RNG_INFER_SAMPLE,
+        .batch = v,
+        .hop = hop_of(n, layer),
+        .fanout = n->fanout[hop_of(n, layer)],
+        .n_dst = 1,
+        .nodes = n->nodes,
+        .n_nodes = &n_nodes,
+        .nodes_capacity = n->capacity,
+        .map = n->map,
+        .indptr = indptr,
+        .indices = n->local,
+        .indices_capacity = sl_neighbours_bound(n, layer),
+        .n_edges = count,
+        .paths = n->paths,
+        .length = n->length,
+        .restart = n->restart,
+        .visits = visits,
+    };
+    SL_TRY(n->kernels->sample[n->kind](&args));
+    for (uint32_t e = 0; e < *count; e++)
+        ids[e] = n->nodes[n->local[e]];
+    return SL_OK;
+}
