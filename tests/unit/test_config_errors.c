@@ -398,7 +398,7 @@ static const struct mistake mistakes[] = {
      {"updates.exchange: found \"nccl\", wanted a GPU for each trainer", "is a CPU device"}},
     {NCCL("\"devices\": [" GPU0 ", " CPU0 "], \"allocation\": {\"trainers\": 1}"),
      SL_EINVAL,
-     {"wanted a GPU for each trainer, and device 1 is a CPU device", "list GPUs last"}},
+     {"wanted a GPU for each trainer, but device 1 is a CPU device", "list GPUs last"}},
     {NCCL("\"devices\": [" CPU0 ", " CPU0 ", " GPU0 "], \"allocation\": {\"trainers\": 2}"),
      SL_EINVAL,
      {"found \"nccl\" with as many as 2 trainers", "device 1 is a CPU device",
