@@ -67,7 +67,8 @@ enum sl_store_placement {
 };
 // Whether graph or features get the memory of a GPU that samples and trains, where it is short.
 enum sl_store_preference { SL_PREFER_AUTO, SL_PREFER_GRAPH, SL_PREFER_FEATURES };
-// By preference: the share of a GPU's free memory that the graph may take; the rest is its trainer's.
+// By preference: the share of a GPU's free memory that the graph may take; the rest is its
+// trainer's.
 extern const double sl_config_graph_shares[SL_PREFER_FEATURES + 1];
 extern const char *const sl_store_preference_words[]; // the same in the job file, then NULL
 extern const char *const sl_store_placement_words[];  // the same in the job file, then NULL
@@ -330,8 +331,8 @@ int sl_config_load(const char *path, const struct sl_config_override *overrides,
 int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
 
 // For a worker, `who` in messages: reads the configuration that the broker resolved, then pins the
-// calling thread, and all that it starts, to that device's cores (for a GPU without cores: those that
-// the process may use). SL_EINVAL: there is no such device, or a core cannot be used; else as
+// calling thread, and all that it starts, to that device's cores (for a GPU without cores: those
+// that the process may use). SL_EINVAL: there is no such device, or a core cannot be used; else as
 // sl_config_parse().
 int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
                           struct sl_config *out);

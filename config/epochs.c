@@ -2,10 +2,11 @@
  * epochs.c - resolves "auto" of epochs and early_stopping.patience.
  *
  * A model needs a number of updates to learn, and an epoch of a small training set has few of them
- * (one, where a mini-batch holds all of it). So "auto" is as many epochs as have UPDATES of them, within bounds:
- * graphs with many updates an epoch are done after LEAST, and MOST keeps the evaluations, which
- * cost the same whatever the training set is, from being nearly all that a job does. The figures
- * are measured (trainer/MODELS.md). Epochs that other keys name (a schedule, warm-up) are trained.
+ * (one, where a mini-batch holds all of it). So "auto" is as many epochs as have UPDATES of them,
+ * within bounds: graphs with many updates an epoch are done after LEAST, and MOST keeps the
+ * evaluations, which cost the same whatever the training set is, from being nearly all that a job
+ * does. The figures are measured (trainer/MODELS.md). Epochs that other keys name (a schedule,
+ * warm-up) are trained.
  *
  * A job that trains longer than LEAST ends early when half of its epochs went by without a better
  * evaluation. Shorter ones do not, because an evaluation that may end training cannot overlap with

@@ -1,6 +1,6 @@
 /*
- * dataset_builder.h - what all commands that make a data set share: the directory under construction,
- * progress, the summary, and the rename at the end, or nothing at all.
+ * dataset_builder.h - what all commands that make a data set share: the directory under
+ * construction, progress, the summary, and the rename at the end, or nothing at all.
  */
 #ifndef SL_DATASET_DATASET_BUILDER_H
 #define SL_DATASET_DATASET_BUILDER_H

@@ -3,8 +3,8 @@
  *
  * Without --columns the first edge decides: two columns are source and target, a third is the
  * weight, a fourth the time where the file's heading promises one (KONECT's); elsewhere four are
- * refused. --columns names columns by numbers from 1 or by the names of a heading row; other columns
- * are not read.
+ * refused. --columns names columns by numbers from 1 or by the names of a heading row; other
+ * columns are not read.
  */
 #ifndef SL_DATASET_EDGE_COLUMNS_H
 #define SL_DATASET_EDGE_COLUMNS_H

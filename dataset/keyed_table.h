@@ -61,9 +61,9 @@ int sl_keyed_table_read(struct sl_keyed_table *t);
 int sl_keyed_table_keep(struct sl_keyed_table *t, const void *data, size_t n);
 
 /*
- * Calls take() for every row in the order of the vertices. n_nodes vertices, named by `names` (in the
- * order of sl_name_key()) or, NULL, by their numbers. SL_EFORMAT for a vertex that is there twice or
- * does not exist and, with `all`, for one without a row.
+ * Calls take() for every row in the order of the vertices. n_nodes vertices, named by `names` (in
+ * the order of sl_name_key()) or, NULL, by their numbers. SL_EFORMAT for a vertex that is there
+ * twice or does not exist and, with `all`, for one without a row.
  */
 typedef int sl_keyed_row_fn(void *context, uint64_t vertex, const char *kept, size_t n);
 int sl_keyed_table_walk(struct sl_keyed_table *t, uint64_t n_nodes, const struct sl_names *names,

@@ -1,6 +1,6 @@
 /*
- * name_table.h - numbers different names 0, 1, 2, ... in the order of their first appearance, as many
- * as fit a given memory.
+ * name_table.h - numbers different names 0, 1, 2, ... in the order of their first appearance, as
+ * many as fit a given memory.
  */
 #ifndef SL_DATASET_NAME_TABLE_H
 #define SL_DATASET_NAME_TABLE_H
