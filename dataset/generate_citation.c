@@ -208,10 +208,10 @@ static void defaults(struct sl_generate *run, void *context)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "topics", AT(UINT, n_topics), .placeholder = "T", .min = 1, .max = 1e6,
-     .help = "as many papers of each; a topic is a class, unless --classes groups them"},
+     .help = "number of topics, all of one size; a topic is a class, unless --classes groups them"},
     {.name = "train-topics", AT(UINT, n_train_topics), .placeholder = "K", .min = 1, .max = 1e6,
-     .help = "topics whose papers are trained on (the oldest), validated and tested on; the ratios "
-             "are shares of these papers"},
+     .help = "topics whose papers train (the oldest), validate and test; --train-ratio and "
+             "--val-ratio are shares of these papers"},
     {SL_GENERATE_DEGREE(citation, "avg-degree",
          "mean number of references of a paper before duplicates are dropped, unless --edges is "
          "given")},

@@ -518,37 +518,37 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "columns", AT(TEXT, columns_text), .placeholder = "SOURCE,TARGET[,WEIGHT]",
-     .help = "the columns that are read, by their numbers from 1 or their names in a heading row, "
-             "as in 1,3 or user,item,rating; without it all of two or three"},
+     .help = "the columns to read, by their numbers from 1 or their names in a heading row, as in "
+             "1,3 or user,item,rating; default: two columns, or three with weights"},
     {.name = "separator", AT(CHOICE, separator), .choices = separators,
      .help = "between columns; blanks: any run of blanks, tabs, commas and semicolons; auto: comma "
              "or semicolon where the first line has one, with --columns or --relabel tab, else "
              "blanks"},
     {.name = "undirected", AT(FLAG, undirected), SL_OPTION_GIVEN(edgelist, undirected_given),
      .no_default = true,
-     .help = "each line stands for both directions; nothing else is merged (unless given: what a "
-             "heading of KONECT's or SNAP's says)"},
+     .help = "each line stands for both directions; repeated edges are kept (default: as a heading "
+             "of KONECT or SNAP says)"},
     {.name = "bipartite", AT(UINT, bipartite), SL_OPTION_GIVEN(edgelist, bipartite_given),
      .placeholder = "N", .max = SL_IMPORT_MAX_ID, .no_default = true,
-     .help = "sources and targets are numbered alone: add N, the number of vertices of the first "
-             "side, to the targets' ids (unless given: as a heading of KONECT's says; 0: nothing)"},
+     .help = "sources and targets have numbers of their own: add N, the number of vertices of the "
+             "first side, to the targets' ids (default: as a heading of KONECT says; 0: nothing)"},
     {.name = "relabel", AT(FLAG, relabel),
-     .help = "take any text as a vertex's name and number those that occur 0, 1, 2, ...: whole "
-             "numbers by their value, then other names by their bytes; --features, --labels and "
-             "--splits go by the same names"},
+     .help = "take any text as a vertex's name, and number names 0, 1, 2, ...: whole numbers by "
+             "their value, then other names by their bytes; --features, --labels and --splits use "
+             "the same names"},
     {.name = "features", AT(TEXT, tables.features), .placeholder = "FILE",
      .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), "
-             "or .npy with a row for each; vertices may be more than those of the edges"},
+             "or .npy with a row for each; it may have vertices without edges"},
     {.name = "labels", AT(TEXT, tables.labels), .placeholder = "FILE",
      .help = "lines 'vertex label', a class by number or name, or several columns of 0 and 1; or "
-             ".npy; who is not there has none"},
+             ".npy; a vertex that is missing has no label"},
     {.name = "task", AT(CHOICE, tables.task), .choices = sl_label_tasks,
-     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+     .help = "what the labels are; auto: one column is classes, several are a 0/1 matrix"},
     {.name = "splits", AT(TEXT, tables.splits), .placeholder = "FILE",
      .help = "lines 'vertex train|val|test' (valid, validation); or .npy of 0, 1, 2 or -1 (none)"},
     {.name = "num-nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
-     .help = "number of vertices, else the largest id and one"},
+     .help = "number of vertices; default: the largest id plus one"},
     {.name = "skip-lines", AT(UINT, skip_lines), .placeholder = "N",
      .help = "leave out the first N lines"},
     {0},
@@ -584,7 +584,8 @@ const struct sl_import_format sl_import_edgelist = {
     .source = "SRC",
     .about = "Reads text with one edge a line: source, target and perhaps a weight, separated by "
              "blanks, tabs, commas or semicolons. # and % begin comments; those of KONECT and "
-             "SNAP in front say whether the graph is directed. SRC may be gzip, or - for standard "
+             "SNAP at the beginning say whether the graph is directed. SRC may be gzip, or - for "
+             "standard "
              "input. An edge u v makes u an in-neighbour of v.",
     .example = "sluice import edgelist web-Google.txt.gz --relabel --out data/web-google\n"
                "sluice import edgelist ratings.csv --columns user,item,rating --out data/mine\n"

@@ -406,7 +406,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "feature", AT(TEXT, feature), .placeholder = "NAME",
-     .help = "which feature of vertices, else the only one or 'feat'"},
+     .help = "which feature of the vertices; default: the only one, or 'feat'"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = sl_label_tasks_help},
     {0},

@@ -279,16 +279,16 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "size", AT(CHOICE, size), GIVEN(size_given), .choices = size_names, .no_default = true,
-     .help = "which data set: says how many vertices there are, and that features and labels of "
-             "large and full have no header; else the features' header says it"},
+     .help = "which data set: gives the number of vertices, and that features and labels of large "
+             "and full have no header; default: as the features' header says"},
     {.name = "classes", AT(CHOICE, classes), .choices = class_names,
      .help = "which labels: node_label_19.npy or node_label_2K.npy"},
     {.name = "nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
-     .help = "vertices, where they are not those of --size"},
+     .help = "number of vertices, where it is not that of --size"},
     {.name = "labelled", AT(UINT, n_labelled), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
-     .help = "how many vertices, the first ones, have labels; else all, of full 227,130,858 (19 "
+     .help = "how many of the first vertices have labels; default: all, of full 227,130,858 (19 "
              "classes) or 153,383,374"},
     {.name = "raw", AT(FLAG, raw),
      .help = "features and labels are float32 without a header, as in large and full"},

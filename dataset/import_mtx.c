@@ -215,7 +215,8 @@ const struct sl_import_format sl_import_mtx = {
     .name = "mtx",
     .help = "a sparse matrix in Matrix Market's format (SuiteSparse, scipy), plain or gzip",
     .source = "SRC.mtx",
-    .about = "Reads a square sparse matrix: row i, column j is an edge from vertex i - 1 to vertex "
+    .about = "Reads a square sparse matrix: an entry in row i, column j is an edge from vertex i - "
+             "1 to vertex "
              "j - 1, its value the edge's weight. An entry of a symmetric matrix stands for both "
              "directions. SRC.mtx may be gzip, or - for standard input.",
     .has_weights = true,

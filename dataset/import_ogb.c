@@ -403,8 +403,8 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "add-inverse-edge", AT(FLAG, inverse), GIVEN(inverse_given), .no_default = true,
-     .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, for "
-             "ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
+     .help = "add the reverse of every edge, and merge nothing; on for ogbn-products and "
+             "ogbn-proteins, as in OGB's loader (--no-add-inverse-edge turns it off)"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = sl_label_tasks_help},
     {0},
@@ -437,7 +437,7 @@ const struct sl_import_format sl_import_ogb = {
     .source = "SRC",
     .about = "Reads a node property prediction data set of OGB, csv.gz or data.npz: SRC is its "
              "unpacked directory with raw/ and split/ in it. Inverse edges are added where "
-             "OGB's own loader adds them, which goes by SRC's name.",
+             "OGB's own loader adds them, by SRC's name.",
     .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
     .split = split,
