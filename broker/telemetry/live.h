@@ -1,7 +1,7 @@
 /*
  * live.h - live statistics of a job: measured ten times a second (meter.h), told once a second.
  *
- * The result is one line of JSON, schema sluice.stats/1. broker/README.md documents every key.
+ * The result is one line of JSON, schema sluice.stats/1. README.md explains every key.
  *
  * THE BOTTLENECK is named in words with its evidence, and, where another split of the same devices
  * would be faster by the model of allocate.h, with what that would give (live_bottleneck.h).
