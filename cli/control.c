@@ -1,5 +1,6 @@
 /*
- * control.c - `sluice stop`, `pause` and `resume`: what a job is asked for from elsewhere.
+ * control.c - `sluice stop`, `pause` and `resume`: asks a job to stop, pause or go on, from another
+ * terminal.
  *
  * The command sends, and then waits until it is so. Ctrl-C ends the waiting, never what was asked.
  */

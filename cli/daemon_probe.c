@@ -1,9 +1,9 @@
 /*
  * daemon_probe.c - whether the daemon of --connect can be had, and if not, why.
  *
- * PROBLEM. libzmq connects behind our back and goes on trying without a word: a name that nobody
- * knows, a port where nothing listens, a machine that is off and a key that is not welcome all look
- * alike from its socket, namely like silence.
+ * PROBLEM. libzmq connects in the background and goes on trying silently: a name that nobody knows,
+ * a port where nothing listens, a machine that is off and a key that is not welcome all look alike
+ * from its socket, namely like silence.
  *
  * DESIGN. Before the session's own socket connects, each step is taken once by hand, all of them
  * within REACH_MS: the name is looked up, a TCP connection is made and closed again, and a socket

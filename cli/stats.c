@@ -2,8 +2,7 @@
  * stats.c - `sluice stats`: what a job does, once or once a second.
  *
  * A line is the broker's own (sluice.stats/1): as JSON it is handed on as it came, every other form
- * is made of it. Nothing is computed here, so whatever the page, `top` and this command show is the
- * same.
+ * is made of it. Nothing is computed here, so the page, `top` and this command show the same.
  */
 #include <stdbool.h>
 #include <stdio.h>

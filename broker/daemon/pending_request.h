@@ -1,6 +1,6 @@
 /*
- * pending_request.h - requests that wait until the GPUs of the machine are known: asking, telling,
- * serving.
+ * pending_request.h - requests that wait until the GPUs of the machine are known: asks for the
+ * GPUs, tells clients that they wait, serves the requests.
  *
  * PROBLEM. A job that asks for GPUs, by name or with "auto", can only be taken with their report,
  * which a child gives (gpus.h): in milliseconds as a rule, in many seconds where a driver wakes its

@@ -1,5 +1,5 @@
 /*
- * recovery.c - what the daemon before this one has left.
+ * recovery.c - takes over the jobs of the daemon before this one.
  *
  * PROBLEM. A daemon may die at any instruction. Its jobs' brokers get SIGHUP from the kernel then;
  * they stop their workers, write a checkpoint and a report, and end, which may take a while. So the

@@ -1,5 +1,5 @@
 /*
- * registry.h - the jobs that the daemon knows: what each is, where it stands, how it is told.
+ * registry.h - the jobs that the daemon knows: what each is, its state, its entry in the list.
  *
  *     submit --> QUEUED --> STARTING --> RUNNING <--> PAUSED --> FINISHING --> DONE
  *                                                                  |  +-----> FAILED

@@ -1,5 +1,5 @@
 /*
- * requests.c - what clients ask the daemon for.
+ * requests.c - answers the requests of clients.
  *
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what

@@ -1,5 +1,5 @@
 /*
- * routes.c - what each path means, who may ask, and what is answered.
+ * routes.c - what each path means, which requests are allowed, and the answers.
  *
  * What the watch thread has heard is answered at once. What only the daemon or the job knows (list,
  * description, everything that changes a job) is asked on the control bus: the connection is

@@ -1,5 +1,5 @@
 /*
- * job_finish.c - what a job leaves: parameters, report, the last word to the clients.
+ * job_finish.c - ends a job: writes parameters and report, sends the last message to the clients.
  *
  * Called when no worker is left, so nothing in the arena moves any more: the board's version names
  * a complete set of parameters, whatever was going on when the workers were stopped.

@@ -1,18 +1,18 @@
 /*
- * role_split.h - how many devices sample and how many train: what is wanted, and how it comes
- * about.
+ * role_split.h - how many devices sample and how many train: what is wanted, and how a change is
+ * carried out.
  *
  * The first split, those that the profile chooses, that the schedule has and that the user asks
  * for. One change at a time. It is refused with the reason when it cannot be (more roles than
  * devices, nobody left to train, a device without the memory, another change under way); otherwise
  * the new split becomes the wanted one, seats are brought there while the job goes on
- * (worker_assign.c), and whoever asked is answered once it holds. Nothing is lost: a worker that
- * has to leave finishes or returns what it has in hand, and one that is killed instead has its
+ * (worker_assign.c), and the client that asked is answered once it holds. Nothing is lost: a worker
+ * that has to leave finishes or returns what it has in hand, and one that is killed instead has its
  * batches taken back.
  *
  * A split that the user or the schedule asked for stays: the profile does not move it any more.
  *
- * What is decided goes upwards as events; phases and what is measured are only looked at.
+ * Decisions go upwards as events; phases and measurements are only read.
  */
 #ifndef SL_BROKER_SCHEDULER_ROLE_SPLIT_H
 #define SL_BROKER_SCHEDULER_ROLE_SPLIT_H

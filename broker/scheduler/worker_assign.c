@@ -1,5 +1,5 @@
 /*
- * worker_assign.c - from the split that is wanted to seats that are filled accordingly.
+ * worker_assign.c - fills the seats as the wanted split says.
  *
  * Each device is looked at by itself and moved one step towards its duties; what cannot be done
  * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
@@ -9,8 +9,8 @@
  *                        stays beside the topology
  *   a trainer's cache    grows, and its duty becomes WORK, once the sampler of the device has left
  *
- * Devices in the middle change hands while those at both ends work on, so there is always somebody
- * who samples and somebody who trains.
+ * Devices in the middle change roles while those at both ends work on, so there is always a sampler
+ * and a trainer at work.
  */
 #include "broker/scheduler/role_split_internal.h"
 

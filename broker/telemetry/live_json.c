@@ -1,5 +1,5 @@
-// live_json.c - the line that is told: schema sluice.stats/1 (README.md). A figure's name is
-// in common/schema/stats.h alone; what is not set here is not known, which is null.
+// live_json.c - writes the line of live statistics: schema sluice.stats/1 (README.md). A figure's
+// name is in common/schema/stats.h alone; what is not set here is not known, which is null.
 #include <math.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /*
- * trace.c - the life of a trace: which cells have something new to tell, and the chunks.
+ * trace.c - the life of a trace: which cells have new events, and the chunks.
  *
  * Each open phase has a view: for each cell which of its stages have been told, and below which
  * cell all have been. A look goes from there to the ledger's cursors, so it costs what has happened

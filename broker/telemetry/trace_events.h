@@ -1,5 +1,5 @@
 /*
- * trace_events.h - batches as Chrome trace events: text, and nothing about whom it goes to.
+ * trace_events.h - batches as Chrome trace events: writes the text, does not send it.
  *
  *   process = device; the first process is the job itself, with its events and counters
  *   thread  = sampler, trainer (extract), trainer (train): extraction overlaps training

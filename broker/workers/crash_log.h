@@ -1,6 +1,6 @@
 /*
- * crash_log.h - how members of the crew died last: told in the log and the events, counted, and
- * quoted where one is given up.
+ * crash_log.h - how workers died last: written to the log and the events, counted, and quoted in
+ * the message when a worker is given up.
  */
 #ifndef SL_BROKER_WORKERS_CRASH_LOG_H
 #define SL_BROKER_WORKERS_CRASH_LOG_H
