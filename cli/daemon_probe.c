@@ -139,7 +139,7 @@ static int resolve(const struct reach *r, struct addrinfo **out)
         return sl_fail(SL_EABORTED, "interrupted");
     if (error == EAI_INPROGRESS)
         return sl_fail(SL_ENOENT,
-                       "--connect '%s': no name server has said within %d ms which address '%s' "
+                       "--connect '%s': no name server answered within %d ms which address '%s' "
                        "has: write the address itself, or look at the network",
                        r->connect, REACH_MS, r->host);
     if (error)

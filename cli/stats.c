@@ -111,7 +111,7 @@ static int show_once(struct request *r, struct sl_session *s)
         Sl__Control__Envelope *m;
         int rc = sl_session_receive(s, SLICE_MS, &m);
         if (rc == SL_EAGAIN && sl_now_ns() > until)
-            return sl_fail(SL_ETIMEDOUT, "job '%s': its broker has told nothing within %d s",
+            return sl_fail(SL_ETIMEDOUT, "job '%s': its broker has sent nothing within %d s",
                            s->name, FIRST_LINE_MS / 1000);
         if (rc == SL_EAGAIN)
             continue;

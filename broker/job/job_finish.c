@@ -312,7 +312,7 @@ static void say_where_it_goes_on(struct sl_job *job)
     size_t n = strlen(job->message);
     if (job->saving.n_written)
         snprintf(job->message + n, sizeof job->message - n,
-                 " after update %llu, where the same command goes on",
+                 " after update %llu, from which the same command goes on",
                  (unsigned long long)job->saving.written_version);
 }
 

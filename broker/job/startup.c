@@ -180,8 +180,8 @@ static void tell_weightless(struct sl_job *job)
         return;
     sl_joblog_announce(
         &job->log,
-        "sampling by weight: %s of %s edges have weight 0: they are none for this job, "
-        "in training, evaluation and predictions; vertices with in-edges of weight "
+        "sampling by weight: %s of %s edges have weight 0 and do not exist for this "
+        "job, in training, evaluation and predictions; vertices with in-edges of weight "
         "0 alone: %s",
         sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
         sl_units_grouped(vertices, ds->weightless_vertices));
@@ -271,7 +271,8 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
     if (c->cache.why && sl_cache_keeps(c->cache.policy))
-        sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
+        sl_joblog_write(&job->log, SL_LOG_INFO,
+                        "cache: %s, chosen automatically: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
     char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
     if (json && record)
@@ -466,7 +467,7 @@ static int fail_bound(const struct sl_job *job)
     return sl_fail(SL_ENOMEM,
                    "memory: found %s, wanted more than %s: broker and workers hold %s, an arena "
                    "comes on top, and a training step of each trainer: set memory to a larger "
-                   "number, and where that is too little it is said what would do",
+                   "number; if that is too little, a message says how much is needed",
                    sl_units_exact_bytes(bound, job->config.memory_bytes),
                    sl_units_exact_bytes(wanted, least),
                    sl_units_exact_bytes(held, job->before.held_bytes));

@@ -248,12 +248,12 @@ void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocat
     size_t room = sizeof out->reason - (size_t)n;
     double gain = out->seconds_now - out->seconds_formula;
     if (same(out->formula, q->now)) {
-        snprintf(rest, room, ", which is what there is");
+        snprintf(rest, room, ", as now");
     } else if (q->epochs_left == 0) {
         snprintf(rest, room, "; %u and %u stay, no epoch is left", q->now.samplers,
                  q->now.trainers);
     } else if (!(gain > 0)) {
-        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be sooner over",
+        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be shorter",
                  q->now.samplers, q->now.trainers);
     } else if (!(gain > SL_ALLOCATE_GAIN_MIN * out->seconds_now)) {
         snprintf(rest, room,

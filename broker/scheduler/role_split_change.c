@@ -176,7 +176,8 @@ static int check_state(const struct sl_role_split *s)
     if (s->stage == SL_SPLIT_STARTS)
         return sl_fail(SL_EINVAL, "the job is still starting: try again while it trains");
     if (s->stage != SL_SPLIT_RUNS)
-        return sl_fail(SL_EINVAL, "the job is finishing: a split is changed while it trains");
+        return sl_fail(SL_EINVAL,
+                       "the job is finishing: its split can be changed only while it trains");
     return SL_OK;
 }
 
@@ -284,7 +285,7 @@ static void answer_at_once(struct sl_role_split *s, const struct sl_bus_peer *pe
 {
     char text[SL_SCALE_TEXT_BYTES], split[SL_SPLIT_TEXT_BYTES];
     if (sl_roles_equal(plan->from, plan->to))
-        snprintf(text, sizeof text, "it is so already: %s", split_text(s->roles, split));
+        snprintf(text, sizeof text, "that is the split already: %s", split_text(s->roles, split));
     else
         sl_scale_plan_text(plan, text);
     const struct sl_scale_result result = {.job = s->config->name,

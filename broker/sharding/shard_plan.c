@@ -440,8 +440,8 @@ int sl_shard_plan_make(const struct sl_plan_question *q, struct sl_shard_plan *o
                      q->kind == SL_PEER_MEMORY_GRAPH ? "edge" : "row");
         else if (open)
             snprintf(why, sizeof why,
-                     "in parts the busiest links and buses have %.0f %% of what they have with "
-                     "each GPU alone",
+                     "with parts the busiest links and buses carry %.0f %% of what they carry "
+                     "with each GPU alone",
                      100 * ratio);
         if (together.lent.n_parts && !whole && (!open || ratio < 1))
             *out = together;

@@ -165,7 +165,7 @@ START_TEST(sigkill_is_named_with_its_usual_reasons)
 {
     run_worker("kill -KILL $$", 1);
     ck_assert_str_eq(t.cause[0],
-                     "was killed by SIGKILL (by hand, or by the kernel when memory ran out)");
+                     "was killed by SIGKILL (by a user, or by the kernel when memory ran out)");
 }
 END_TEST
 
