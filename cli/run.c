@@ -356,7 +356,7 @@ static int print_plan_json(const struct run *r, const struct store *s, uint64_t 
     return sl_output_json_pages(plan, "the plan");
 }
 
-// Whoever trains says what the model is, as before the first epoch of a job.
+// The trainer says what the model is, as before the first epoch of a job.
 static int count_params(const struct run *r, uint64_t *n)
 {
     struct sl_params params = {0};
@@ -484,7 +484,7 @@ static int broker_lost(struct run *r, const struct sl_exit_status *death)
                    r->check.config.name, how, r->check.config.output, then);
 }
 
-// The signals that stop a job, but for those that whoever started us wants ignored (nohup).
+// The signals that stop a job, but for those that the parent process ignores (nohup).
 static void stop_signals(sigset_t *out)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};

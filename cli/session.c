@@ -193,7 +193,7 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
     }
 }
 
-// Whoever asks waits for longer than usual, and learns once what for.
+// The caller waits for longer than usual, and is told once what for.
 static void tell_waiting(const struct sl_session *s, const Sl__Control__Waiting *m, bool *told)
 {
     if (!s->quiet && !*told && *m->text)

@@ -82,7 +82,7 @@ static void show(struct request *r, const char *json)
     } else {
         return; // of another version; as JSON it would be handed on
     }
-    fflush(stdout); // whoever reads a pipe has the line at once
+    fflush(stdout); // the reader of a pipe has the line at once
     r->n_lines++;
 }
 

@@ -11,9 +11,9 @@
  * fresh a child is asked, and the request (a submit, or a resume of a job that is over) is parked:
  * it is kept as it came, and nothing is recorded or told. At every tick the child is looked at.
  * Once there is an answer, or its time is over, which is one too, the parked requests are served in
- * the order in which they came, as if they had come then, all with that answer; who comes while
- * some are left is parked behind them. Everything else is served meanwhile, jobs without GPUs too.
- * A restart of the daemon needs no report: records have their jobs resolved.
+ * the order in which they came, as if they had come then, all with that answer; a request that
+ * comes while some are left waits behind them. Everything else is served meanwhile, jobs without
+ * GPUs too. A restart of the daemon needs no report: records have their jobs resolved.
  *
  * THE CLIENT is told once a second that it is being waited (Waiting in control.proto), so that its
  * time-out begins anew.

@@ -82,7 +82,7 @@ static void set_paused(struct sl_job *job, bool paused)
     sl_arena_pause(&job->arena, paused);
 }
 
-// Tells everybody that it has been done, and who asked.
+// Tells all clients that it has been done, and answers the one that asked.
 static void tell_pause(struct sl_job *job, const struct sl_bus_peer *peer, const char *kind,
                        const char *text)
 {

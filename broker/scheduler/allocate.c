@@ -83,7 +83,7 @@ char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_ro
     uint32_t idle = q->n_devices - SL_MIN(q->n_devices, split.samplers + working);
     uint32_t wanted = working + idle;
     buf[0] = '\0';
-    if (q->shape.n_cores) // whoever trains has the cores
+    if (q->shape.n_cores) // the trainers have all cores
         return buf;
     // With fixed numbers more than fit, and where more could not work either, it is not the width.
     if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)

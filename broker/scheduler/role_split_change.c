@@ -67,7 +67,7 @@ static void answer(struct sl_role_split *s, const struct sl_bus_peer *peer,
     done.json = json ? json : "";
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
     e.scale_done = &done;
-    sl_bus_send(s->clients->bus, peer, &e); // who asked may have gone
+    sl_bus_send(s->clients->bus, peer, &e); // the client may have gone
     free(json);
 }
 
@@ -101,7 +101,7 @@ static void report(struct sl_role_split *s, enum sl_split_by by, uint32_t epoch,
     s->events.on_change(s->ctx, &scale);
 }
 
-// A split that somebody asked for stands in the list of allocations too.
+// A split that a user or the schedule asked for is in the list of allocations too.
 static void record_request(struct sl_role_split *s)
 {
     char reason[64];
@@ -320,7 +320,7 @@ void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer
     }
     make_plan(s, s->roles, to, no_standby, &plan);
     if (scale->dry_run || sl_roles_equal(s->roles, to)) {
-        s->pinned |= !scale->dry_run; // it is what somebody wants
+        s->pinned |= !scale->dry_run; // a user wants it
         answer_at_once(s, peer, &plan, scale->dry_run);
         return;
     }

@@ -36,7 +36,7 @@ struct sl_trainer_group {
     uint32_t n;
     uint64_t generation; // 0: there never was one
     uint64_t told;       // the generation that was told of
-    uint64_t waiting_ns; // since when somebody who is ready waits for others; 0: nobody does
+    uint64_t waiting_ns; // since when a ready trainer waits for others; 0: none does
 };
 
 // After whatever may change it: a death (once its leases are taken back), a Ready, a tick. Nothing

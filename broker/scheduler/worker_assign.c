@@ -58,7 +58,7 @@ static void plan_duty(struct sl_role_split *s, const struct sl_member *m, enum s
     sl_split_plan_store(s, duties);
 }
 
-// The cache's size before the duty, which wakes whoever sits there.
+// The cache's size before the duty, which wakes the trainer of the seat.
 static void assign_trainer(struct sl_role_split *s, const struct sl_member *m, enum sl_duty duty)
 {
     plan_duty(s, m, duty);
@@ -196,7 +196,7 @@ bool sl_split_is_assigned(const struct sl_role_split *s)
     return true;
 }
 
-// What somebody who is wanted there, or is not any more, is waited for. NULL when nothing is.
+// Reason why the seat is in transition, in words, or NULL.
 static const char *waits_for(struct sl_role_split *s, enum sl_role role, uint32_t device)
 {
     const struct sl_member *m = sl_split_member(s, role, device);

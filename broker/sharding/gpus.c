@@ -407,7 +407,7 @@ static void add_note(char note[SL_GPUS_NOTE_BYTES], const char *fmt, ...)
     va_end(ap);
 }
 
-// Budgets that were named, beyond what is free now: whoever holds the rest may be gone in time.
+// Budgets that were named, beyond what is free now: the rest may be freed in time.
 static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *report,
                          char note[SL_GPUS_NOTE_BYTES])
 {

@@ -41,7 +41,7 @@ struct sl_gpus {
  * for SL_GPUS_LIMIT_S seconds at most, or what SLUICE_GPU_SECONDS says (1 to 600).
  */
 struct sl_gpus_asking {
-    const char *program;  // whom; NULL: sluice-trainer beside this program
+    const char *program;  // to ask; NULL: sluice-trainer beside this program
     struct sl_gpus known; // the last answer, if known_ns
     uint64_t known_ns;    // when it came; 0: there was none yet
     uint64_t asked_ns;    // when the last question was asked

@@ -66,8 +66,8 @@ struct sl_store_foreseen {
     double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
 };
 
-// Whether somebody goes by the curves, and they are worth its time: one pass over the edges for
-// each hop, and no more of them than take a second or two.
+// Whether a plan uses the curves and they are worth their time: one pass over the edges for each
+// hop, of no more edges than take a second or two.
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds);
 
 /*

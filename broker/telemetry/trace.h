@@ -38,7 +38,7 @@ struct sl_trace {
     struct sl_joblog *log;
 
     bool on;
-    struct sl_bus_peer peer; // who asked; gone = the trace ends
+    struct sl_bus_peer peer; // the client; gone = the trace ends
     uint64_t from_ns, to_ns;
     uint64_t events;            // sent
     struct sl_tracing *tracing; // owned while on

@@ -150,7 +150,7 @@ void sl_crew_release(struct sl_member *m);
 // Kills the member's process, which is then a death like any other.
 void sl_crew_kill(struct sl_member *m);
 
-// No replacements from now on. Whoever is not attached is killed at once, all others when they have
+// No replacements from now on. Workers not attached are killed at once, all others when they have
 // not come out of their work after patience_ms (0: at once, wherever they are). on_gone comes from
 // the loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
