@@ -144,7 +144,7 @@ static unsigned check(const struct sl_http_request *r, const char *method, const
         return MHD_HTTP_METHOD_NOT_ALLOWED;
     }
     if (post && !r->http->has_token) {
-        *why = "this server only shows: start it with --http-token FILE to steer jobs from here";
+        *why = "this server is read-only: start it with --http-token FILE to steer jobs from here";
         return MHD_HTTP_FORBIDDEN;
     }
     if (is_kept_out(r) && r->http->has_token) {
