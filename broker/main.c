@@ -43,7 +43,7 @@ static const char usage[] =
     "                        lives in another of them); made with mode 0700\n"
     "  --state-dir DIR       where it remembers its jobs (default: DIR/jobs of the above); choose\n"
     "                        one that survives a reboot to go on with jobs after it\n"
-    "  --cores LIST          cores that it gives away, such as 0-7 (default: all it may run on)\n"
+    "  --cores LIST          cores for its jobs, such as 0-7 (default: all it may run on)\n"
     "  --listen ENDPOINT     control messages over TCP too, such as tcp://0.0.0.0:7400; needs "
     "--keys\n"
     "  --stats-listen ENDPOINT\n"
@@ -53,7 +53,7 @@ static const char usage[] =
     "report\n"
     "                        (default: the directory that the daemon is started in)\n"
     "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
-    "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
+    "  --http-token FILE     a secret with which the page may change jobs; else read-only\n"
     "  --http-open           lets other users of this machine see it without the token, too\n"
     "  --log-level LEVEL     error, warn, info or debug (default: $SLUICE_LOG, else info)\n"
     "  --version             version and protocol\n"
@@ -80,7 +80,7 @@ static const char usage[] =
     "  --resume NAME               go on from this checkpoint of the job's output directory\n"
     "  --checks                    check the data set, and look for a checkpoint, first\n"
     "  --id ID                     the daemon's number of the job\n"
-    "  --job NAME, --output DIR    what clients find this process by\n"
+    "  --job NAME, --output DIR    by which clients find this process\n"
     "  --http PORT, --http-token FILE, --http-open\n";
 
 struct options {

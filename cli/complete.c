@@ -1,5 +1,5 @@
 /*
- * complete.c - what a shell asks while somebody types: `sluice complete -- WORD...`, hidden.
+ * complete.c - completes a command line for a shell: `sluice complete -- WORD...`, hidden.
  *
  * PROBLEM. A completion that lists commands and options by itself is soon out of date.
  * DESIGN. All of it comes from the descriptions that commands are parsed by (command.h). Nothing is

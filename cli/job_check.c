@@ -194,7 +194,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
         return sl_fail_prefix(rc, "%s", r->job);
     SL_TRY(sl_judging_find(&r->judging, &r->config, &r->dataset));
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
-    // Whoever trains settles it likewise.
+    // The broker settles it likewise.
     sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train),
                             r->judging.finds_best, r->epochs_note);
     SL_TRY(check_class_weights(r));

@@ -1,9 +1,8 @@
 /*
  * job_end.h - how a job ended.
  *
- * The last that is heard of a job is a Finished message, and it is not always heard: a broker may
- * be killed, and a run directory may be of a job that has long been over. Then the directory's
- * report tells.
+ * The last message of a job is Finished, which does not always arrive: a broker may be killed, and
+ * a run directory may be of a job that has long been over. Then the directory's report tells.
  */
 #ifndef SL_CLI_JOB_END_H
 #define SL_CLI_JOB_END_H

@@ -1,8 +1,8 @@
 /*
  * logs.c - `sluice logs`: what a job's processes have written, in the order of time (log_merge.h).
  *
- * The files are read, whoever wrote them and whether that still lives; the session only tells where
- * they are and when there will be no more.
+ * The files are read, whether their writers still live or not; the session only says where they are
+ * and when they are complete.
  */
 #include <limits.h>
 #include <stdbool.h>

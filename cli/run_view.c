@@ -222,7 +222,7 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
     case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
     case SL_EXIT_INTERRUPTED:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
-                       where     ? ": what was done is in "
+                       where     ? ": its results so far are in "
                        : resumed ? " before it went on; the run is as it was"
                                  : " before it began; nothing was left",
                        where ? where : "");

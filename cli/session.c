@@ -1,5 +1,6 @@
 /*
- * session.c - opening a connection to whoever has the job, and seeing that it has gone.
+ * session.c - connects to the process that has the job, the daemon or a broker, and notices when it
+ * has gone.
  *
  * PROBLEM. A user names a job and does not care who runs it. There may be a daemon, one that died
  * and left its files, one of another version, one that is stopped in a debugger, or none; and there
@@ -9,12 +10,12 @@
  * word is looked up in the two together (job_lookup.h). What keeps the daemon from answering only
  * matters when the job is not one of `sluice run`'s.
  *
- * THE END of the other side: ZeroMQ connects again behind our back, so a socket never tells. The
- * process does, through its pidfd; where it cannot be had (another container), the daemon's lock
- * is looked at twice a second. A daemon that was started anew is another one, which knows nothing
- * of what this session has asked for: the session ends there, too. Over TCP there is neither; the
- * daemon is asked for a sign of life when nothing has come from it for a while.
- * Whether it is there at all is tried by hand before (daemon_probe.h): libzmq does not tell.
+ * THE END of the other side: ZeroMQ connects again by itself, so a socket does not show it. The
+ * process does, through its pidfd; where it cannot be had (another container), the daemon's lock is
+ * looked at twice a second. A daemon that was started anew is another one, which knows nothing of
+ * what this session has asked for: the session ends there, too. Over TCP there is neither; the
+ * daemon is asked for a sign of life when nothing has come from it for a while. Whether it is there
+ * at all is tried by hand before (daemon_probe.h): libzmq does not tell.
  */
 #include "cli/session.h"
 
@@ -192,7 +193,7 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
     }
 }
 
-// Whoever asks waits for longer than usual, and learns once what for.
+// The caller waits for longer than usual, and is told once what for.
 static void tell_waiting(const struct sl_session *s, const Sl__Control__Waiting *m, bool *told)
 {
     if (!s->quiet && !*told && *m->text)

@@ -229,7 +229,7 @@ static char *last_lines(const struct sl_process *p, char *buf, size_t bytes)
     return buf;
 }
 
-// Whoever has asked the job for something and waits still.
+// Refuses the requests to the job that still wait for an answer.
 static void refuse_waiting(struct sl_daemon *d, const struct sl_entry *e)
 {
     struct sl_route *route;

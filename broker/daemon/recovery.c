@@ -1,5 +1,5 @@
 /*
- * recovery.c - what the daemon before this one has left.
+ * recovery.c - takes over the jobs of the daemon before this one.
  *
  * PROBLEM. A daemon may die at any instruction. Its jobs' brokers get SIGHUP from the kernel then;
  * they stop their workers, write a checkpoint and a report, and end, which may take a while. So the
@@ -158,7 +158,7 @@ static void check_waiting(struct sl_daemon *d, struct sl_entry *e)
         if (!sl_cores_has(&e->cores, core) || sl_cores_has(&d->cores, core))
             continue;
         sl_daemon_end_entry(d, e, SL_ENTRY_FAILED, 2,
-                            "it names core %u, which the daemon does not give away any more: "
+                            "it names core %u, which is not one of the daemon's cores any more: "
                             "submit it again with other devices",
                             core);
         return;

@@ -95,7 +95,7 @@ static int check_cores(const struct sl_config *c, const struct sl_cores *cores,
             sl_cores_format(cores, text, sizeof text);
             return sl_fail(SL_EINVAL,
                            "the job: devices[%u].cores: found core %u, wanted cores among %s, "
-                           "which this daemon gives away: name those, or start the daemon with "
+                           "which are this daemon's: name those, or start the daemon with "
                            "other --cores",
                            d, core, text);
         }

@@ -1,5 +1,5 @@
 /*
- * registry.h - the jobs that the daemon knows: what each is, where it stands, how it is told.
+ * registry.h - the jobs that the daemon knows: what each is, its state, its entry in the list.
  *
  *     submit --> QUEUED --> STARTING --> RUNNING <--> PAUSED --> FINISHING --> DONE
  *                                                                  |  +-----> FAILED
@@ -94,9 +94,9 @@ struct sl_entry {
     double submitted, started, ended; // Unix seconds; 0 = not yet
     int exit_status;                  // when it is over
     char message[SL_ENTRY_MESSAGE_BYTES];
-    bool stopping;    // somebody has asked it to stop
+    bool stopping;    // a client has asked it to stop
     bool was_paused;  // when its daemon went away
-    bool began;       // it has run: there is a run directory, unless somebody took it away
+    bool began;       // it has run: there is a run directory, unless it was removed
     uint32_t resumed; // times that it was queued again
     uint32_t stuck;   // of those, the last ones in a row that came no further than `reached`
     char reached[SL_CHECKPOINT_NAME_BYTES]; // newest checkpoint when it was queued again

@@ -1,5 +1,5 @@
 /*
- * requests.c - what clients ask the daemon for.
+ * requests.c - answers the requests of clients.
  *
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what
@@ -48,7 +48,7 @@ void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int c
     answer.code = code;
     answer.message = (char *)(message ? message : ""); // only read
     answer.json = (char *)(json ? json : "");
-    // Who asked may have gone; but who has not waits for a word.
+    // The client may have gone; but one that has not waits for an answer.
     if (sl_bus_send(d->bus, peer, &body) != SL_ERANGE)
         return;
     answer.ok = false;

@@ -6,8 +6,8 @@
  * last one that was progress, so that many small steps are progress once they add up. After
  * `patience` evaluations in a row without progress training stops.
  *
- * A value that is not a number is none: a metric that the labels do not define (judging.h) has no
- * best epoch, and patience does not count what could not have been better.
+ * A value that is not a number does not count: a metric that the labels do not define (judging.h)
+ * has no best epoch, and patience does not count what could not have been better.
  */
 #ifndef SL_BROKER_EPOCHS_EARLY_STOPPING_H
 #define SL_BROKER_EPOCHS_EARLY_STOPPING_H

@@ -65,7 +65,7 @@ struct sl_epoch {
     double normal_extract, normal_train, normal_wait;
 };
 
-// Trainers that wait for less than this share of the time are not who is held up.
+// Trainers that wait for less than this share of the time are not held up.
 #define SL_EPOCH_STARVED 0.2
 
 // How updates are made, which decides what trainers wait for.

@@ -103,7 +103,7 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
                           m->slot < n_devices ? SL_PEER_MEMORY_SAMPLER : SL_PEER_MEMORY_TRAINER,
                           m->slot % n_devices);
     sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
-    // Whoever takes over finds the earliest batches first, those that were taken back.
+    // The next workers find the earliest batches first, those that were taken back.
     sl_split_publish(&job->split);
     sl_trainer_group_form(&job->group);
     job->phases.resampled += back->resample;
@@ -199,7 +199,7 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
     const struct sl_member *m = sl_crew_by_worker(&job->crew, failed->worker);
     if (!m)
         m = sl_crew_by_peer(&job->crew, peer);
-    if (failed->code == SL_ENOTFINITE) { // whoever tries the update finds the same
+    if (failed->code == SL_ENOTFINITE) { // any worker that tries the update finds the same
         end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
         return;
     }
@@ -454,7 +454,7 @@ static void on_signal(void *ctx, int signum)
     bool death = signum == SL_LAUNCH_DEATH_SIGNAL;
     snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
              death ? " (as when its parent process dies)" : "");
-    // The second one kills, if somebody sent it.
+    // The second one kills, if a user or program sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 

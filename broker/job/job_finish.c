@@ -1,5 +1,5 @@
 /*
- * job_finish.c - what a job leaves: parameters, report, the last word to the clients.
+ * job_finish.c - ends a job: writes parameters and report, sends the last message to the clients.
  *
  * Called when no worker is left, so nothing in the arena moves any more: the board's version names
  * a complete set of parameters, whatever was going on when the workers were stopped.
@@ -312,7 +312,7 @@ static void say_where_it_goes_on(struct sl_job *job)
     size_t n = strlen(job->message);
     if (job->saving.n_written)
         snprintf(job->message + n, sizeof job->message - n,
-                 " after update %llu, where the same command goes on",
+                 " after update %llu, from which the same command goes on",
                  (unsigned long long)job->saving.written_version);
 }
 

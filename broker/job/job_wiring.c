@@ -1,5 +1,4 @@
-// job_wiring.c - the parts of a job: what each is given of the others, and what is done about what
-// they tell.
+// job_wiring.c - wires the components of a job and their callbacks.
 #include "broker/job/job.h"
 
 #include <math.h>

@@ -77,7 +77,7 @@ static bool has_same_devices(const struct sl_job *job)
     return same;
 }
 
-// A quota is time, not cores: whoever has used it up is stopped until the next period.
+// A quota is time, not cores: a job that has used it up is stopped until the next period.
 static void tell_quota(struct sl_job *job)
 {
     const double quota = sl_cores_quota();
@@ -180,8 +180,8 @@ static void tell_weightless(struct sl_job *job)
         return;
     sl_joblog_announce(
         &job->log,
-        "sampling by weight: %s of %s edges have weight 0: they are none for this job, "
-        "in training, evaluation and predictions; vertices with in-edges of weight "
+        "sampling by weight: %s of %s edges have weight 0 and do not exist for this "
+        "job, in training, evaluation and predictions; vertices with in-edges of weight "
         "0 alone: %s",
         sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
         sl_units_grouped(vertices, ds->weightless_vertices));
@@ -271,7 +271,8 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
     if (c->cache.why && sl_cache_keeps(c->cache.policy))
-        sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
+        sl_joblog_write(&job->log, SL_LOG_INFO,
+                        "cache: %s, chosen automatically: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
     char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
     if (json && record)
@@ -466,7 +467,7 @@ static int fail_bound(const struct sl_job *job)
     return sl_fail(SL_ENOMEM,
                    "memory: found %s, wanted more than %s: broker and workers hold %s, an arena "
                    "comes on top, and a training step of each trainer: set memory to a larger "
-                   "number, and where that is too little it is said what would do",
+                   "number; if that is too little, a message says how much is needed",
                    sl_units_exact_bytes(bound, job->config.memory_bytes),
                    sl_units_exact_bytes(wanted, least),
                    sl_units_exact_bytes(held, job->before.held_bytes));
@@ -777,11 +778,11 @@ static int start_work(struct sl_job *job)
     sl_job_sample_memory(job);
     tell_start(job);
     tell_undefined(job);
-    sl_trainer_group_form(&job->group); // it stands since the last Ready; now somebody listens
+    sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;
 }
 
-// Takes the next step of the start once everybody who is wanted has come so far.
+// Takes the next step of the start once all wanted workers have come so far.
 static void go_on(struct sl_job *job)
 {
     int rc = SL_OK;
@@ -811,14 +812,14 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
 
 void sl_job_check_start(struct sl_job *job)
 {
-    go_on(job); // somebody who was waited for may not be wanted any more
+    go_on(job); // a worker that was waited for may not be wanted any more
     if (job->state != SL_JOB_STARTING)
         return;
     if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        // Without an arena those who have loaded wait for whoever has not.
+        // Without an arena the workers that have loaded wait for those that have not.
         if (!m->wanted || (job->arena.base ? is_ready(m) : is_greeted(m)))
             continue;
         sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,

@@ -28,7 +28,7 @@ int sl_run_files_open(struct sl_run_files *f)
 
 static const char *reason(const struct sl_writer_loss *loss)
 {
-    return loss->err ? strerror(loss->err) : "the file system does not take it in time";
+    return loss->err ? strerror(loss->err) : "the file system does not accept it in time";
 }
 
 void sl_run_files_watch(struct sl_run_files *f)

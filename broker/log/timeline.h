@@ -14,9 +14,9 @@
  *   done has to say against itself: learned.h), end
  *
  * Each goes to all clients and, from the moment there is a run directory, to its events.jsonl,
- * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for who
- * comes later (description.c); of a long job switches are forgotten first, since they are what
- * there is most of and what says least.
+ * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for
+ * clients that subscribe later (description.c); of a long job switches are forgotten first, since
+ * there are most of them and they say least.
  */
 #ifndef SL_BROKER_LOG_TIMELINE_H
 #define SL_BROKER_LOG_TIMELINE_H

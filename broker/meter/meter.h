@@ -15,8 +15,8 @@
  * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero: figures
  * of another one than the last are only remembered, so a sum never falls and never jumps.
  *
- * A batch's times reach the slot when it is over. So of whoever has had one batch in hand for the
- * whole window what counts is how often it was seen with it.
+ * A batch's times reach the slot when it is over. So for a worker that has had one batch in hand
+ * for the whole window it counts how often it was seen with it.
  *
  * COST. A look reads two words and a slot of each worker and the entries of cells that have become
  * done; what is looked at again is O(devices). Nothing is allocated.

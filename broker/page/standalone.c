@@ -4,9 +4,9 @@
  * The page's HTML names its style sheet and its script in two tags, which are replaced by their
  * contents; the data goes in front of the script. The account is the first element of the body: the
  * style sheet hides all that follows it until the script has marked the body, and the account from
- * then on, so that whoever has no scripts, or forbids them, reads it. A '<' in the data is written
- * as \u003c: outside of strings JSON has none, and inside of one it means the same, so no text of a
- * job can end the script element.
+ * then on, so that a reader without scripts sees it. A '<' in the data is written as \u003c:
+ * outside of strings JSON has none, and inside of one it means the same, so no text of a job can
+ * end the script element.
  */
 #include "broker/page/page.h"
 

@@ -1,18 +1,18 @@
 /*
- * role_split.h - how many devices sample and how many train: what is wanted, and how it comes
- * about.
+ * role_split.h - how many devices sample and how many train: what is wanted, and how a change is
+ * carried out.
  *
  * The first split, those that the profile chooses, that the schedule has and that the user asks
  * for. One change at a time. It is refused with the reason when it cannot be (more roles than
  * devices, nobody left to train, a device without the memory, another change under way); otherwise
  * the new split becomes the wanted one, seats are brought there while the job goes on
- * (worker_assign.c), and whoever asked is answered once it holds. Nothing is lost: a worker that
- * has to leave finishes or returns what it has in hand, and one that is killed instead has its
+ * (worker_assign.c), and the client that asked is answered once it holds. Nothing is lost: a worker
+ * that has to leave finishes or returns what it has in hand, and one that is killed instead has its
  * batches taken back.
  *
  * A split that the user or the schedule asked for stays: the profile does not move it any more.
  *
- * What is decided goes upwards as events; phases and what is measured are only looked at.
+ * Decisions go upwards as events; phases and measurements are only read.
  */
 #ifndef SL_BROKER_SCHEDULER_ROLE_SPLIT_H
 #define SL_BROKER_SCHEDULER_ROLE_SPLIT_H
@@ -45,11 +45,11 @@ struct sl_split_change {
     enum sl_split_by by;
     struct sl_roles from, to;
     struct sl_roles undo; // the job's before it, and ...
-    bool pinned;          // ... whether the split was somebody's
+    bool pinned;          // ... whether the split was pinned
     uint32_t epoch;
     bool holds_epoch; // which waits until the new split does
     uint64_t began_ns;
-    struct sl_bus_peer peer; // whom to answer; n = 0: nobody
+    struct sl_bus_peer peer; // the client to answer; n = 0: none
     char told[256];          // what it was told last
 };
 
@@ -117,10 +117,10 @@ struct sl_role_split {
     struct sl_roles roles; // that are wanted
     bool chosen;           // while it starts: the first ones are
     bool scouting;         // one of each is measured before the first split is chosen
-    bool pinned;           // somebody has said what the split is: it is not moved any more
+    bool pinned;           // the job file or a user fixed the split: it is not moved any more
     bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer cannot live there
     struct sl_split_change change;
-    struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
+    struct sl_roles undo; // the split before the last change that was asked for; 0, 0: none
     uint32_t next_schedule;
     struct sl_profile profile; // from the probe batches, or the first ones; then from each epoch
     bool profiled;             // from an epoch
@@ -186,9 +186,9 @@ bool sl_split_may_begin(const struct sl_role_split *s, uint32_t epoch);
 // From time to time while the job runs: the schedule, and whether a change is done.
 void sl_split_poll(struct sl_role_split *s);
 // The member cannot be filled. True when that is because of the change of the split under way:
-// then the split before is the wanted one again, and whoever asked has been told why.
+// then the split before is the wanted one again, and the client has been told why.
 bool sl_split_roll_back(struct sl_role_split *s, struct sl_member *m, const char *why);
-// The job ends: whoever waits for a change learns that it will not be.
+// The job ends: a client that waits for a change is told that it will not happen.
 void sl_split_end(struct sl_role_split *s);
 
 #endif

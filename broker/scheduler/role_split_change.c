@@ -67,7 +67,7 @@ static void answer(struct sl_role_split *s, const struct sl_bus_peer *peer,
     done.json = json ? json : "";
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
     e.scale_done = &done;
-    sl_bus_send(s->clients->bus, peer, &e); // who asked may have gone
+    sl_bus_send(s->clients->bus, peer, &e); // the client may have gone
     free(json);
 }
 
@@ -101,7 +101,7 @@ static void report(struct sl_role_split *s, enum sl_split_by by, uint32_t epoch,
     s->events.on_change(s->ctx, &scale);
 }
 
-// A split that somebody asked for stands in the list of allocations too.
+// A split that a user or the schedule asked for is in the list of allocations too.
 static void record_request(struct sl_role_split *s)
 {
     char reason[64];
@@ -176,7 +176,8 @@ static int check_state(const struct sl_role_split *s)
     if (s->stage == SL_SPLIT_STARTS)
         return sl_fail(SL_EINVAL, "the job is still starting: try again while it trains");
     if (s->stage != SL_SPLIT_RUNS)
-        return sl_fail(SL_EINVAL, "the job is finishing: a split is changed while it trains");
+        return sl_fail(SL_EINVAL,
+                       "the job is finishing: its split can be changed only while it trains");
     return SL_OK;
 }
 
@@ -284,7 +285,7 @@ static void answer_at_once(struct sl_role_split *s, const struct sl_bus_peer *pe
 {
     char text[SL_SCALE_TEXT_BYTES], split[SL_SPLIT_TEXT_BYTES];
     if (sl_roles_equal(plan->from, plan->to))
-        snprintf(text, sizeof text, "it is so already: %s", split_text(s->roles, split));
+        snprintf(text, sizeof text, "that is the split already: %s", split_text(s->roles, split));
     else
         sl_scale_plan_text(plan, text);
     const struct sl_scale_result result = {.job = s->config->name,
@@ -319,7 +320,7 @@ void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer
     }
     make_plan(s, s->roles, to, no_standby, &plan);
     if (scale->dry_run || sl_roles_equal(s->roles, to)) {
-        s->pinned |= !scale->dry_run; // it is what somebody wants
+        s->pinned |= !scale->dry_run; // a user wants it
         answer_at_once(s, peer, &plan, scale->dry_run);
         return;
     }

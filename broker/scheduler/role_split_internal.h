@@ -60,7 +60,7 @@ enum { SL_SPLIT_SIZES_MAX = 2 * SL_CONFIG_MAX_DEVICES + SL_VISIT_COUNTS_TIERS_MA
 uint32_t sl_split_cache_sizes(struct sl_role_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX]);
 
 // role_split_change.c
-// peer: who asked, and is answered once the split holds; NULL: nobody. SL_EINVAL, SL_ENOMEM.
+// peer: the client, answered once the split holds; NULL: none. SL_EINVAL, SL_ENOMEM.
 int sl_split_change_to(struct sl_role_split *s, struct sl_roles to, enum sl_split_by by,
                        const struct sl_bus_peer *peer);
 

@@ -5,8 +5,8 @@
  * Workers start on all of them, as few of them as may be, since nothing is known yet. The first
  * batches tell what a batch takes, by the processor time of the threads that worked on it: so
  * samplers may share a trainer's cores, and others may use the machine. Then, and after each epoch,
- * the split and the cores are chosen. Each seat is told its cores; whoever sits there takes them
- * before its next batch (common/arena/seat.h).
+ * the split and the cores are chosen. Each seat is told its cores; its worker takes them before its
+ * next batch (common/arena/seat.h).
  */
 #include "broker/scheduler/role_split_internal.h"
 

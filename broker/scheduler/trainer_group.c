@@ -8,14 +8,14 @@
 #include "common/base/clock.h"
 #include "common/arena/group.h"
 
-enum { TOGETHER_SECONDS = 10 }; // the most that who is ready waits for others
+enum { TOGETHER_SECONDS = 10 }; // the most that a ready trainer waits for others
 
 static bool is_member(const struct sl_trainer_group *g, const struct sl_member *m)
 {
     return m->alive && g->worker[m->device] == m->worker;
 }
 
-// Whether who is ready need not wait for those on their way. `working`: there are members.
+// Whether ready trainers need not wait for those on their way. `working`: there are members.
 static bool is_time(struct sl_trainer_group *g, bool ready, bool missing, bool working)
 {
     if (!ready || !missing) {

@@ -1,5 +1,5 @@
 /*
- * worker_assign.c - from the split that is wanted to seats that are filled accordingly.
+ * worker_assign.c - fills the seats as the wanted split says.
  *
  * Each device is looked at by itself and moved one step towards its duties; what cannot be done
  * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
@@ -9,8 +9,8 @@
  *                        stays beside the topology
  *   a trainer's cache    grows, and its duty becomes WORK, once the sampler of the device has left
  *
- * Devices in the middle change hands while those at both ends work on, so there is always somebody
- * who samples and somebody who trains.
+ * Devices in the middle change roles while those at both ends work on, so there is always a sampler
+ * and a trainer at work.
  */
 #include "broker/scheduler/role_split_internal.h"
 
@@ -58,7 +58,7 @@ static void plan_duty(struct sl_role_split *s, const struct sl_member *m, enum s
     sl_split_plan_store(s, duties);
 }
 
-// The cache's size before the duty, which wakes whoever sits there.
+// The cache's size before the duty, which wakes the trainer of the seat.
 static void assign_trainer(struct sl_role_split *s, const struct sl_member *m, enum sl_duty duty)
 {
     plan_duty(s, m, duty);
@@ -196,7 +196,7 @@ bool sl_split_is_assigned(const struct sl_role_split *s)
     return true;
 }
 
-// What somebody who is wanted there, or is not any more, is waited for. NULL when nothing is.
+// Reason why the seat is in transition, in words, or NULL.
 static const char *waits_for(struct sl_role_split *s, enum sl_role role, uint32_t device)
 {
     const struct sl_member *m = sl_split_member(s, role, device);

@@ -1,4 +1,4 @@
-// job_view.h - a job as those see it who only tell of it: its parts, const.
+// job_view.h - const pointers to the parts of a job, for code that only reports on it.
 #ifndef SL_BROKER_TELEMETRY_JOB_VIEW_H
 #define SL_BROKER_TELEMETRY_JOB_VIEW_H
 

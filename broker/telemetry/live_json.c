@@ -1,5 +1,5 @@
-// live_json.c - the line that is told: schema sluice.stats/1 (broker/README.md). A figure's name is
-// in common/schema/stats.h alone; what is not set here is not known, which is null.
+// live_json.c - writes the line of live statistics: schema sluice.stats/1 (README.md). A figure's
+// name is in common/schema/stats.h alone; what is not set here is not known, which is null.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -54,7 +54,7 @@ static double share(double part, double whole)
 
 // What a seat did in the window.
 struct work {
-    double seconds;               // that somebody sat there awake
+    double seconds;               // that a worker sat there awake
     double stage[SL_STAGE_COUNT]; // seconds
     double busy, wait, blocked;   // seconds
     uint64_t batches, training, edges, bytes;
@@ -97,7 +97,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
         w.stage[i] = (double)(b->stage_ns[i] - a->stage_ns[i]) * 1e-9;
     bool samples = m->role == SL_ROLE_SAMPLER;
     double held = (b->held - a->held) * f->look;
-    // One batch for longer than the window: all that is known is who has it in hand.
+    // One batch for longer than the window: only the worker that has it in hand is known.
     enum sl_stage main = samples ? SL_STAGE_SAMPLE : f->trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE;
     if (w.batches == 0)
         w.stage[main] = SL_MAX(held - w.blocked, 0);

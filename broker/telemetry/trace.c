@@ -1,5 +1,5 @@
 /*
- * trace.c - the life of a trace: which cells have something new to tell, and the chunks.
+ * trace.c - the life of a trace: which cells have new events, and the chunks.
  *
  * Each open phase has a view: for each cell which of its stages have been told, and below which
  * cell all have been. A look goes from there to the ledger's cursors, so it costs what has happened
@@ -125,7 +125,7 @@ static void keep_or_drop(struct sl_trace *trace, struct mark before)
     sl_trace_events_cut(&t->events, before.bytes, before.n);
 }
 
-// --- who is who ----------------------------------------------------------------------------------
+// --- workers and their devices -------------------------------------------------------------------
 
 void sl_trace_take_seats(struct sl_trace *trace)
 {
@@ -402,7 +402,7 @@ static void look(struct sl_trace *trace)
     look_at_counters(trace);
 }
 
-// The last word: also to who has not read the rest.
+// The last message: also to a client that has not read the rest.
 static void end(struct sl_trace *trace, bool ok, const char *why)
 {
     struct sl_tracing *t = trace->tracing;

@@ -1,6 +1,6 @@
 /*
- * crash_log.h - how members of the crew died last: told in the log and the events, counted, and
- * quoted where one is given up.
+ * crash_log.h - how workers died last: written to the log and the events, counted, and quoted in
+ * the message when a worker is given up.
  */
 #ifndef SL_BROKER_WORKERS_CRASH_LOG_H
 #define SL_BROKER_WORKERS_CRASH_LOG_H
@@ -50,7 +50,7 @@ void sl_crash_log_explain(struct sl_crash_log *d, const struct sl_member *m,
 void sl_crash_log_tell(struct sl_crash_log *d, const struct sl_member *m,
                        const struct sl_exit_status *death, const struct sl_reclaimed *back);
 
-// The member's process is ready: whom it stands in for, if anybody.
+// The member's process is ready: logs which dead process it replaces, if any.
 void sl_crash_log_tell_ready(struct sl_crash_log *d, const struct sl_member *m);
 
 // A worker that could not start while the job runs on: it is about to die, or has died just now,

@@ -157,7 +157,7 @@ bool sl_launch_wait(struct sl_launch *launch, int timeout_ms, struct sl_exit_sta
         int left_ms = (int)((until - now) / 1000000u) + 1;
         poll(&fd, 1, launch->pidfd >= 0 ? left_ms : SL_MIN(left_ms, 20));
     }
-    death->known = got > 0; // else somebody else has buried it
+    death->known = got > 0; // else another thread has reaped it
     death->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     death->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     death->core_dumped = WIFSIGNALED(status) && WCOREDUMP(status);

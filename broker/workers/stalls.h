@@ -1,11 +1,11 @@
 /*
- * stalls.h - workers that live and do not move.
+ * stalls.h - workers that live but hang.
  *
  * A worker's threads come round in a second or so, whatever they wait for
  * (common/arena/heartbeat.h). One that has not for the job's stall_seconds hangs: its GPU never
  * answers, the file server that has its data is gone, somebody has stopped it. Others may wait for
- * its batch for ever. It is killed, and then it is a death like any other: its batches go to others
- * and it is replaced.
+ * its batch for ever. It is killed, and then it is a death like any other: other workers get its
+ * batches and it is replaced.
  *
  * A worker that is not ready yet loads, which takes what it takes and has no pulse; but it has
  * SL_WORKER_START_SECONDS for all of it, whatever stall_seconds says. (While the job starts, the

@@ -7,18 +7,19 @@
  * started for ever.
  *
  * DESIGN. A *member* is a place in the crew ("sampler 0 on device 0"), one for each seat of the
- * arena (common/arena/seat.h), whether somebody is wanted there or not; the *process* that fills it
- * comes and goes, each with a fresh worker id. A process is watched through its pidfd; libuv's own
- * SIGCHLD handling, which reaps it, is a second witness, and whichever comes first counts. Its
- * standard error is a pipe that is read until the end before the death is told.
+ * arena (common/arena/seat.h), whether it is wanted or not; the *process* that fills it comes and
+ * goes, each with a fresh worker id. A process is watched through its pidfd; libuv's own SIGCHLD
+ * handling, which reaps it, is a second witness, and whichever comes first counts. Its standard
+ * error is a pipe that is read until the end before the death is told.
  *
- * A dead member is filled again after a back-off of 50 ms that doubles to 5 s. Whoever completed
- * work starts the count anew; SL_CREW_DEATHS_MAX deaths without any work in between are hopeless.
- * The verdict falls when the back-off ends, not at the death: a message in which the worker says
- * why it failed may still be under way, and it explains more than an exit status does.
+ * A dead member is filled again after a back-off of 50 ms that doubles to 5 s. A member that
+ * completed work starts the count anew; after SL_CREW_DEATHS_MAX deaths without any work in between
+ * it is given up. The verdict falls when the back-off ends, not at the death: a message in which
+ * the worker says why it failed may still be under way, and it explains more than an exit status
+ * does.
  *
- * Who is no longer wanted is asked to leave (by the caller, who knows the messages), be it one
- * member or, when the job ends, all of them. A process that has not come out of its work within
+ * Members that are no longer wanted, one or, when the job ends, all, are asked to leave (by the
+ * caller, who knows the messages). A process that has not come out of its work within
  * SL_CREW_LEAVE_MS (SL_CREW_STOP_MS where the job ends) is killed. One that has gets
  * SL_CREW_EXIT_MS more for its exit, where a sanitizer looks for leaks and a profiler writes.
  *
@@ -149,7 +150,7 @@ void sl_crew_release(struct sl_member *m);
 // Kills the member's process, which is then a death like any other.
 void sl_crew_kill(struct sl_member *m);
 
-// No replacements from now on. Whoever is not attached is killed at once, all others when they have
+// No replacements from now on. Workers not attached are killed at once, all others when they have
 // not come out of their work after patience_ms (0: at once, wherever they are). on_gone comes from
 // the loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);

@@ -223,7 +223,7 @@ def test_stop_the_job_that_has_the_directory(box):
     command = advised(refused(box, config), r"stop it first with '(sluice stop [^']+)'")[1]
     box.sluice(*shlex.split(command)[1:]).ok()
     stopped = running.wait()
-    update = advised(stopped.err, r"after update (\d+), where the same command goes on")[1]
+    update = advised(stopped.err, r"after update (\d+), from which the same command goes on")[1]
     again = box.run(config, "--dry-run")[0].ok()
     assert f"going on from update {update}," in again.err, str(again)
 

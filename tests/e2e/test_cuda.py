@@ -181,8 +181,8 @@ def test_what_a_gpu_does_by_itself(box):
     assert plan["cache"]["policy"] == "degree" and "foreseen" in plan["cache"]["why"], plan
     assert plan["precision"] == {"asked": "auto", "used": "tf32"}, plan
     said = box.sluice("run", box.job(job), "--dry-run", env=env).ok().out
-    assert "kept        degree, by itself: a GPU" in said, said
-    assert "precision   tf32, by itself\n" in said, said
+    assert "kept        degree, chosen automatically: a GPU" in said, said
+    assert "precision   tf32, chosen automatically\n" in said, said
 
 
 @timeout(120)

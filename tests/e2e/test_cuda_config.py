@@ -199,8 +199,8 @@ def test_more_memory_than_is_free_is_noted(box):
 
 # How the program that tells of GPUs fails, and the words for it.
 FAILURES = (
-    ("nothing", "exit 0\n", "no answer that can be read"),
-    ("garbage", "echo '{]'\n", "no answer that can be read"),
+    ("nothing", "exit 0\n", "an answer that cannot be read"),
+    ("garbage", "echo '{]'\n", "an answer that cannot be read"),
     ("status", "echo 'sluice: it broke' >&2\nexit 3\n", "ended with status 3: sluice: it broke"),
     ("signal", "kill -SEGV $$\n", "died of signal 11 (Segmentation fault)"),
     ("driver", "printf '%s' '" + answer(problem="the driver is too old") + "'\n", "is too old"),

@@ -120,7 +120,7 @@ def test_slow_gpus_hold_up_only_who_needs_them(box):
     daemon.until(goes_on, "progress of the job on cores, or sign of life", 60)
     assert len(held.children()) == 1 and held.waiting() == 2
     assert not any(command.finished() for command in waiting)
-    assert "asks for its GPUs" in waiting[0].output()[1]
+    assert "asks which GPUs there are" in waiting[0].output()[1]
     another = held.submit("cores", [CPU, CPU], "--detach").wait(10)
     assert another.ok(), "a job without GPUs waits for its cores alone"
     daemon.do("stop", "cpu").ok()

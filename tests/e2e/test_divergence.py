@@ -200,7 +200,7 @@ def test_a_rare_class_is_judged_by_roc_auc(box):
     why = "21.8 % of the training vertices are of class 1"
     assert best["name"] == "roc_auc" and best["why"] == why, best
     assert f"the best by ROC-AUC, chosen since {why})" in result.out, str(result)
-    assert f"judged by   ROC-AUC, by itself: {why}\n" in box.sluice(
+    assert f"judged by   ROC-AUC, chosen automatically: {why}\n" in box.sluice(
         "run", box.job(dict(job, output="runs/dry")), "--dry-run"
     ).ok().out
     told = box.run(dict(job, output="runs/told", evaluate={"metric": "accuracy"}))[1]

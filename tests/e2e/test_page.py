@@ -247,7 +247,7 @@ def test_the_controls_are_locked_without_the_token(box):
     run, url = start(box)
     with Browser(box) as browser:
         browser.open(url)
-        browser.until("/only shows/.test(document.querySelector('#steer-text').textContent)", "why")
+        browser.until("/read-only/.test(document.querySelector('#steer-text').textContent)", "why")
         assert browser.value("document.querySelector('#steer-set').disabled")
         # What cannot be pressed is not there: a job alone needs no choice, nor one that is not
         # to be steered its buttons.

@@ -343,7 +343,7 @@ def test_a_key_for_vertices_that_are_not_there_is_refused(box):
 
 @timeout(60)
 @cases(
-    ("numbers-have-no-accuracy", numbers, "regression", 2, "accuracy", "of a regression"),
+    ("numbers-have-no-accuracy", numbers, "regression", 2, "accuracy", "is a regression"),
     ("four-classes-have-no-auc", some_unlabelled, "multiclass", 4, "roc_auc", "has 4 classes"),
 )
 def test_a_metric_of_another_task_is_refused(box, _, label, task, n, metric, why):

@@ -302,7 +302,7 @@ START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
     expect_told(1, "refused: the job is finishing: all of its epochs are trained");
     sl_split_end(&job.split);
     sl_split_on_request(&job.split, &nobody, &scale);
-    expect_told(2, "refused: the job is finishing: a split is changed while it trains");
+    expect_told(2, "refused: the job is finishing: its split can be changed only while it trains");
     ck_assert(!job.split.pinned);
     sl_timeline_fini(&job.timeline);
 }

@@ -165,7 +165,7 @@ START_TEST(sigkill_is_named_with_its_usual_reasons)
 {
     run_worker("kill -KILL $$", 1);
     ck_assert_str_eq(t.cause[0],
-                     "was killed by SIGKILL (by hand, or by the kernel when memory ran out)");
+                     "was killed by SIGKILL (by a user, or by the kernel when memory ran out)");
 }
 END_TEST
 
@@ -186,7 +186,7 @@ START_TEST(an_out_of_memory_kill_is_told_apart)
     ck_assert_str_eq(sl_exit_status_describe(&d, buf, sizeof buf),
                      "was killed by SIGABRT (aborted), core dumped");
     d = (struct sl_exit_status){0};
-    ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "nobody"), "%s", buf);
+    ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "not known"), "%s", buf);
 }
 END_TEST
 

@@ -189,7 +189,7 @@ START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
     finished.run_directory = "runs/x";
     capture_begin();
     ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), SL_EABORTED);
-    assert_message_has("job 'a': stopped by the user: what was done is in runs/x");
+    assert_message_has("job 'a': stopped by the user: its results so far are in runs/x");
     ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, false), SL_EABORTED);
     char *text = capture_end();
     ck_assert_str_eq(text, "loss        0.5000 after epoch 3, the last that was completed\n"
