@@ -107,7 +107,7 @@ struct sl_arena_header {
     _Atomic uint32_t paused;             // 1: nobody claims anything; written by the broker
     _Atomic uint64_t paused_at_ns;       // the last pause began
     _Atomic uint64_t paused_ns;          // all pauses that are over took
-    _Atomic uint64_t memory_left;        // of the job's `memory`, by the broker; UINT64_MAX: no bound
+    _Atomic uint64_t memory_left;        // under the job's bound, by the broker; UINT64_MAX: none
     struct sl_event work, progress;
     _Alignas(64) _Atomic uint32_t failpoint[SL_FAILPOINT_COUNT];
 };

@@ -1,5 +1,5 @@
 /*
- * visit_counts.h - visit counts, the hotness order and the probe block, which the processes of a job
+ * visit_counts.h - visit counts, the hotness order and the probe block, which a job's processes
  * share.
  *
  * VISITS. Samplers count how often each vertex is an input node (pre-sampling, FGNN 6.3, and the
