@@ -1,4 +1,4 @@
-// draw_job.h - one mini-batch that is to be drawn, by the processor or a device.
+// draw_job.h - one mini-batch to draw, on the processor or a device: seeds, key, and where it goes.
 #ifndef SL_SAMPLER_DRAW_JOB_H
 #define SL_SAMPLER_DRAW_JOB_H
 
@@ -18,8 +18,7 @@ struct sl_draw_job {
     uint32_t n_seeds;
     struct sl_block *block; // aligned to 64 bytes
     uint64_t capacity;      // bytes there
-    // What it will be marked with: of the graph's vertices, words where the drawer's operations
-    // read. NULL: it has no ranks.
+    // The index for its ranks, in memory that the drawer's operations read. NULL: it gets no ranks.
     const struct sl_rank_index *ranks;
     uint32_t generation; // of their order
     void *also;          // device memory where what a device draws goes as well, or NULL

@@ -15,10 +15,10 @@
  * Several samplers' GPUs may hold the edges together, in the room that each has for its own
  * (sampler/share.h).
  *
- * FILES. Many systems let no device read the mapping of a file, since it cannot be written
- * (struct sl_gpu's maps_files). There the array is copied once for all samplers (common/ipc/
- * shared_copy.h), with a line in the log. Whatever goes to the device is read front to back, and
- * asked of the disk ahead.
+ * FILES. Many systems let no device read the mapping of a file, since it cannot be written (struct
+ * sl_gpu's maps_files). There the array is copied once for all samplers
+ * (common/arena/shared_copy.h), with a line in the log. Whatever goes to the device is read front
+ * to back, and asked of the disk ahead.
  *
  * FAILURE. An array that is mapped must stay in the machine's memory: a file of more than what is
  * available, or a copy of more than half of it before it is made, ends the job with the figures.
@@ -92,15 +92,15 @@ int sl_graph_placement_open(struct sl_graph_placement *r,
                             const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_graph_placement_close(struct sl_graph_placement *r); // safe on a zeroed struct
 
-// From now on these first edges are in the device's memory, fewer for want of it; all of them are
-// mapped already, or are made so. Nothing is being drawn. Errors of the device; SL_ENOMEM where the
-// others can lie nowhere: nothing has changed then.
+// Keeps the first n_edges in the device's memory, fewer where that is short, and maps all edges if
+// they are not. Only while nothing is drawn. Errors of the device; SL_ENOMEM, with nothing changed,
+// where the other edges have no place.
 int sl_graph_placement_keep(struct sl_graph_placement *r, uint64_t n_edges);
 
 // Device memory that it takes.
 uint64_t sl_graph_placement_bytes(const struct sl_graph_placement *r);
 
-// Where it is read; where parts of it are read in several places, in a copy before a file.
+// The way in which it is read; where parts are read in several ways, a copy counts before a file.
 enum sl_store_way sl_graph_placement_way(const struct sl_graph_placement *r);
 
 #endif

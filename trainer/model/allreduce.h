@@ -22,8 +22,8 @@
  * all the time, so the death of a peer ends it.
  *
  * Running statistics (batch norm) are chained batch by batch and not summed: they go to the batch's
- * own slot on the board, as without a group, before its cell is held. The sum leaves those places
- * of slot 0 alone.
+ * own slot in the parameter store, as without a group, before its cell is held. The sum leaves
+ * those places of slot 0 alone.
  */
 #ifndef SL_TRAINER_MODEL_ALLREDUCE_H
 #define SL_TRAINER_MODEL_ALLREDUCE_H
