@@ -21,9 +21,9 @@ struct sl_draw_job {
     // The index for its ranks, in memory that the drawer's operations read. NULL: it gets no ranks.
     const struct sl_rank_index *ranks;
     uint32_t generation; // of their order
-    void *also;          // device memory where what a device draws goes as well, or NULL
+    void *also;          // device memory that the device writes to as well, or NULL
     uint64_t also_bytes; // there
-    bool is_mirrored;    // out: all that the device drew is there
+    bool is_mirrored;    // out: all that the device wrote is there too
     uint64_t copy_ns;    // out: copying to where the block has it
     // The drawer's:
     struct sl_block_cursor cursor; // where the next array goes

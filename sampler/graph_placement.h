@@ -66,9 +66,9 @@ struct sl_graph_placement {
     uint64_t n_edges, n_resident; // of all edges those in the device's memory
     uint64_t room;                // ... that there is room for
     const struct sl_topology *topology;
-    bool shares; // what is mapped of the edges are all of them
+    bool shares; // all edges are mapped, not only those elsewhere
     struct sl_graph_placement_files files;
-    int threads; // that a copy is made on
+    int threads; // for making a copy
     struct sl_resident_array array[SL_GRAPH_PLACEMENT_ARRAYS];
 };
 
@@ -82,8 +82,8 @@ struct sl_graph_placement_spec {
     const struct sl_topology *topology;
     bool degrees;
     double share;
-    bool shares; // with others: whatever is mapped of the edges, all of them are
-    double most; // of all edges the part that may be in its memory; 0: all
+    bool shares; // with others: all edges are mapped
+    double most; // largest share of the edges in its memory; 0: all
     struct sl_graph_placement_files files;
     int threads;
 };
