@@ -130,7 +130,7 @@ static void record_cores(struct loop *t, const struct sl_work *work)
         atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
 }
 
-// Hands a batch over whose entry is written and whose gradient is on the board.
+// Hands a batch over whose entry is written and whose gradient is in its slot.
 static int complete(struct loop *t, const struct sl_work *work)
 {
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;

@@ -1,4 +1,4 @@
-// Cells and cursors: how they move, and how lanes come past the phases that are complete.
+// Cells and cursors: how they move, and how lanes pass complete phases.
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/arena/param_store.h"

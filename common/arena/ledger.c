@@ -48,7 +48,8 @@ static int check_records(const struct sl_phase_spec *spec, const struct sl_cell_
     bool bad = n > 0 && spec->kind != SL_PHASE_TRAIN;
     for (uint32_t i = 0; i < n && !bad; i++)
         bad = records[i].cell >= n_cells || (i > 0 && records[i].cell <= records[i - 1].cell);
-    return bad ? sl_fail(SL_EINVAL, "ledger: a phase of %llu cells cannot have begun as said",
+    return bad ? sl_fail(SL_EINVAL,
+                         "ledger: the checkpoint's batches do not fit a phase of %llu cells",
                          (unsigned long long)n_cells)
                : SL_OK;
 }
@@ -70,7 +71,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
         return sl_fail(SL_ERANGE, "ledger: more than %llu phases in one job",
                        (unsigned long long)SL_SEQ_MASK);
     if (spec->lane != SL_LANE_MAIN && spec->kind != SL_PHASE_INFER)
-        return sl_fail(SL_EINVAL, "ledger: the side lane has phases of inference alone");
+        return sl_fail(SL_EINVAL, "ledger: only inference can be opened in the side lane");
     SL_TRY(check_records(spec, records, n_records, n_cells));
     // Nobody looks at the slot's last phase any more once both lanes are past it.
     sl_ledger_advance(a);
@@ -383,7 +384,9 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
     uint64_t from = lease->word;
     uint64_t to = sl_cell_word(lease->seq, sl_cell_attempt(from), 0, SL_CELL_READY);
     if (is_presample(a, lease))
-        return sl_fail(SL_EINVAL, "ledger: nobody trains a batch of pre-sampling");
+        return sl_fail(
+            SL_EINVAL,
+            "ledger: a batch of pre-sampling is not trained: complete it instead of publishing it");
     lease->entry->payload_tag = lease->tag;
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
         return SL_ESTALE;
@@ -425,7 +428,8 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
     if (sampled && !is_presample(a, lease))
         return sl_ledger_word(a, lease->seq, lease->cell) != lease->word
                    ? SL_ESTALE
-                   : sl_fail(SL_EINVAL, "ledger: a batch that was sampled is to be trained yet");
+                   : sl_fail(SL_EINVAL, "ledger: a sampled batch is not complete before it was "
+                                        "trained: publish it");
     // Once the cell is done the entry may be reused: take what is needed before. What was never
     // published has no other tag than the lease's.
     uint64_t tag = sampled ? lease->tag : lease->entry->payload_tag;

@@ -1,4 +1,4 @@
-// What a dead worker held goes back.
+// Takes back what a dead worker held.
 #include <string.h>
 
 #include "common/arena/arena.h"

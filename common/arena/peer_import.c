@@ -96,8 +96,8 @@ static void attach(struct sl_peer_import *b, uint32_t lender,
         SL_FAILPOINT(LENT_OPENED);
         return;
     }
-    sl_log_warn("memory that the GPU of device %u lends cannot be read from device %u, and what is "
-                "in it is read in the machine's memory: %s",
+    sl_log_warn("GPU memory of device %u cannot be read from device %u, so its data is read from "
+                "the machine's memory: %s",
                 lender, b->reader, sl_error_message());
     b->of[lender].refused = offer->version;
     sl_peer_memory_close(b->arena, b->kind, lender, b->reader);

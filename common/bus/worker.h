@@ -1,5 +1,5 @@
 /*
- * worker.h - what samplers and trainers share of being a worker: start, attach, stop.
+ * worker.h - what samplers and trainers have in common: start, attach, stop.
  *
  * The broker starts a worker as
  *

@@ -199,9 +199,9 @@ static int validate_disjoint(const struct sl_dataset *ds, int threads)
     if (found.n == 0)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
-                   "data set %s: %s: what is found on vertices that were trained on says nothing "
-                   "of others: take them out of one list (numpy.setdiff1d), or where it is meant "
-                   "put \"splits\": \"overlap\" into metadata.json",
+                   "data set %s: %s: results on training vertices say nothing about new ones: take "
+                   "them out of one list (numpy.setdiff1d), or if it is intended put \"splits\": "
+                   "\"overlap\" into metadata.json",
                    ds->path, sl_overlaps_text(&found, text));
 }
 

@@ -1,4 +1,4 @@
-// history.h - sluice.history/1: what of the live statistics is kept and drawn as curves.
+// history.h - sluice.history/1: which live statistics are kept and drawn as curves.
 #ifndef SL_SCHEMA_HISTORY_H
 #define SL_SCHEMA_HISTORY_H
 

@@ -202,7 +202,7 @@ def test_features_of_two_bytes_have_the_bits_of_four(box, kind):
         result, report = run(box, gpu_job(box, [CPU, gpu()], **changes), fail="noregister")
         result.ok()
         found[name] = fingerprint(report)
-        stays = "rows of f16 stay so" in trainer_log(box)
+        stays = "rows stay float16" in trainer_log(box)
         assert stays == (name == "half" and kind != "gat"), trainer_log(box)
         wanted = [e["input_nodes"] * 70 * features.itemsize for e in report["epochs"]]
         assert [e["bytes"]["features"] for e in report["epochs"]] == wanted, report["epochs"]

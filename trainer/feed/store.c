@@ -50,7 +50,7 @@ static bool may_stay(const struct sl_store *s)
     if (s->copy.data || bytes <= available / PIN_DIVISOR)
         return true;
     sl_log_info("features: the files' %" PRIu64 " MiB are more than half of the %" PRIu64
-                " MiB of memory that are available, too much to be pinned",
+                " MiB of available memory, too much to be pinned",
                 bytes >> 20, available >> 20);
     return false;
 }

@@ -35,7 +35,7 @@ struct sl_store {
     enum sl_store_way way;
 };
 
-// Both are borrowed. What `told` is may be set after it.
+// Both are borrowed. `told` may be set later.
 void sl_store_init(struct sl_store *s, const struct sl_device *device,
                    const struct sl_dataset *dataset);
 

@@ -136,7 +136,7 @@ static int deliver_statistics(struct sl_exchange *x, uint32_t cell, const float 
     return SL_OK;
 }
 
-// In the order of the batches that this trainer takes, as the board's slots are summed.
+// In the order of the batches that this trainer takes, as the store's slots are summed.
 static int add_up(struct sl_exchange *x, const float *gradient)
 {
     const uint64_t n = x->spec.runs->n_params;
