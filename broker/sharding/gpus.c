@@ -475,17 +475,13 @@ static void note_sharing(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES
 static int check_nccl(const struct sl_config *c, const struct sl_gpu_report *report,
                       const char *origin)
 {
-    if (c->updates.exchange != SL_EXCHANGE_NCCL || sl_gpus_have_nccl(report))
+    const bool found = *report->nccl && strncmp(report->nccl, "none", 4) != 0;
+    if (c->updates.exchange != SL_EXCHANGE_NCCL || found)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "%s: updates.exchange: found \"nccl\", and there is no NCCL to do it (%s); set "
                    "updates.exchange to \"board\" to do without",
                    origin, *report->nccl ? report->nccl : "none: it was not looked for");
-}
-
-bool sl_gpus_have_nccl(const struct sl_gpu_report *report)
-{
-    return *report->nccl && strncmp(report->nccl, "none", 4) != 0;
 }
 
 int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, bool budgets,

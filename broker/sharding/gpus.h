@@ -82,9 +82,6 @@ double sl_gpus_link(const struct sl_gpu_report *report, uint32_t reader, uint32_
 // none can be used. A machine without any of that is an ordinary one.
 bool sl_gpus_is_odd(const struct sl_gpus *gpus);
 
-// Whether NCCL was found, which only updates.exchange "nccl" needs.
-bool sl_gpus_have_nccl(const struct sl_gpu_report *report);
-
 // Reads the child's answer (schema sluice.devices/1). SL_EPROTO: it is none.
 int sl_gpus_read(const char *text, struct sl_gpus *out);
 
