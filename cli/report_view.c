@@ -139,7 +139,9 @@ static void print_table(FILE *out, const struct epochs *of, size_t first)
     sl_table_fini(&t);
 }
 
-const char *sl_report_view_metric(const struct sl_read_report *r)
+// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
+// Borrowed from the report.
+static const char *metric_of(const struct sl_read_report *r)
 {
     if (*r->of.best_metric.name)
         return r->of.best_metric.name;
@@ -151,7 +153,7 @@ const char *sl_report_view_metric(const struct sl_read_report *r)
 
 static void print_epochs(FILE *out, const struct sl_read_report *r, bool all)
 {
-    const struct epochs of = {r, sl_report_view_metric(r)};
+    const struct epochs of = {r, metric_of(r)};
     if (r->n_epochs == 0)
         return;
     fprintf(out, "\nEpochs\n");

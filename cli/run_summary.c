@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/stats_text.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "broker/epochs/metrics.h"
@@ -11,7 +12,21 @@
 #include "common/schema/stats.h"
 #include "common/text/json.h"
 
-struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, const char *name)
+// Over the epochs, of the number at that place in struct sl_report_epoch; 0 where it is not known.
+static double sum_of_epochs(const struct sl_read_report *r, size_t at)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        double value = *(const double *)(const void *)((const char *)&r->epochs[i] + at);
+        sum += isnan(value) ? 0 : value;
+    }
+    return sum;
+}
+
+#define SUM_OF_EPOCHS(r, member) sum_of_epochs(r, offsetof(struct sl_report_epoch, member))
+
+// A stage's sums over the epochs, with the percentiles of the last epoch that has any.
+static struct sl_report_stage sum_stage(const struct sl_read_report *r, const char *name)
 {
     struct sl_report_stage sum = {0}, stage;
     const cJSON *epoch;
@@ -28,11 +43,13 @@ struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, cons
     return sum;
 }
 
-double sl_run_summary_share(const struct sl_read_report *r, const struct sl_stage_text *stage,
-                            double seconds)
+// What a stage took of the time of the workers that go through it, each counted by itself: 0 to 1.
+// Not a number: a report of an older sluice does not say how long workers lived.
+static double share_of(const struct sl_read_report *r, const struct sl_stage_text *stage,
+                       double seconds)
 {
-    const double lived = stage->samplers ? SL_SUM_OF_EPOCHS(r, worker_seconds.samplers)
-                                         : SL_SUM_OF_EPOCHS(r, worker_seconds.trainers);
+    const double lived = stage->samplers ? SUM_OF_EPOCHS(r, worker_seconds.samplers)
+                                         : SUM_OF_EPOCHS(r, worker_seconds.trainers);
     return lived > 0 ? SL_MIN(seconds / lived, 1.0) : NAN;
 }
 
@@ -44,27 +61,17 @@ static void print_stages(FILE *out, const struct sl_read_report *r)
     for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
         const struct sl_stage_text *stage = &sl_stage_texts[i];
         const char *name = sl_stats_stage_names[stage->stage];
-        struct sl_report_stage sum = sl_run_summary_stage(r, name);
+        struct sl_report_stage sum = sum_stage(r, name);
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES], of_worker[SL_UNITS_BYTES];
         if (sum.count == 0 || sum.seconds == 0)
             continue;
-        const double share = sl_run_summary_share(r, stage, sum.seconds);
+        const double share = share_of(r, stage, sum.seconds);
         snprintf(of_worker, sizeof of_worker, isnan(share) ? "-" : "%.0f %%", 100 * share);
         sl_table_row(&t, "%s|%.2f|%s|%s|%s|%s", name, sum.seconds, of_worker,
                      sl_units_seconds(p50, sum.p50), sl_units_seconds(p99, sum.p99), stage->what);
     }
     sl_table_print(&t, out);
     sl_table_fini(&t);
-}
-
-double sl_run_summary_sum(const struct sl_read_report *r, size_t at)
-{
-    double sum = 0;
-    for (size_t i = 0; i < r->n_epochs; i++) {
-        double value = *(const double *)(const void *)((const char *)&r->epochs[i] + at);
-        sum += isnan(value) ? 0 : value;
-    }
-    return sum;
 }
 
 static const char *bytes(char buf[SL_UNITS_BYTES], double n)
@@ -95,13 +102,12 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
     char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES], before[SL_UNITS_BYTES];
-    const double matched = SL_SUM_OF_EPOCHS(r, cache.matched_bytes);
-    fprintf(out, "features    %s from the store",
-            bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
+    const double matched = SUM_OF_EPOCHS(r, cache.matched_bytes);
+    fprintf(out, "features    %s from the store", bytes(miss, SUM_OF_EPOCHS(r, cache.miss_bytes)));
     if (matched > 0)
         fprintf(out, ", %s from the batch before", bytes(before, matched));
     if (!isnan(r->of.cache.hit_rate))
-        fprintf(out, ", %s from caches", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
+        fprintf(out, ", %s from caches", bytes(hit, SUM_OF_EPOCHS(r, cache.hit_bytes)));
     fprintf(out, "\n");
     sl_run_summary_way(out, "them", r->of.store.gpu_way, r->of.store.gpu_reason,
                        r->of.store.copy_bytes, r->of.store.copy_page_bytes);
@@ -126,11 +132,11 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
 
 static void print_blocks(FILE *out, const struct sl_read_report *r)
 {
-    const double near = SL_SUM_OF_EPOCHS(r, bytes.blocks_near);
+    const double near = SUM_OF_EPOCHS(r, bytes.blocks_near);
     char all[SL_UNITS_BYTES], part[SL_UNITS_BYTES];
     if (near > 0)
         fprintf(out, "blocks      %s, %s of them near: within a GPU that samples and trains\n",
-                bytes(all, SL_SUM_OF_EPOCHS(r, bytes.blocks)), bytes(part, near));
+                bytes(all, SUM_OF_EPOCHS(r, bytes.blocks)), bytes(part, near));
 }
 
 // How much of a kind came from where.

@@ -89,6 +89,16 @@ const percent = (x) =>
 const rate = (x) => (!known(x) ? "–" : (x >= 1e4 ? count(x) : digits(x, 3)) + "/s");
 // A number and its unit stay on one line.
 const tied = (what) => what.replace(/(\d) (?=(%|[µmun]?s|[KMGT]i?B|B)(?![\w]))/g, "$1\u00a0");
+// 0, 1, 2, 5 as "0-2,5".
+function ranges(list) {
+  const out = [];
+  for (const n of list)
+    if (out.length && n === out[0][1] + 1)
+      out[0][1] = n;
+    else
+      out.unshift([n, n]);
+  return out.reverse().map(([from, to]) => (from === to ? from : `${from}-${to}`)).join(",");
+}
 const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("ch") ? "es" : "s"}`;
 
 // A list that scrolls ends in a whole row; the note says that there are more.

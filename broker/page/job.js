@@ -71,6 +71,7 @@ function statsOfReport() {
   const list = epochsOf(), e = list[list.length - 1], report = job.about?.report || {};
   if (!e) return null;
   const process = (name) => (report.processes || []).find((p) => p.name === name);
+  const cacheOf = (name) => (report.cache?.trainers || []).find((t) => t.worker === name);
   const workers =
       (report.devices || job.about?.devices ||
        []).flatMap((d) => (d.workers || []).map((name, i) => ({
@@ -78,7 +79,8 @@ function statsOfReport() {
                                                   role: d.roles?.[i] || name.split(" ")[0],
                                                   device: d.index,
                                                   state: "",
-                                                  memory: process(name)?.peak_rss
+                                                  memory: process(name)?.peak_rss,
+                                                  cache: cacheOf(name)?.bytes
                                                 })));
   const of = (role) => workers.filter((w) => w.role === role);
   const stages = {};
@@ -100,7 +102,12 @@ function statsOfReport() {
     devices: [],
     rates: {batches: per(e.batches)},
     standby: {there: of("standby").length, awake: 0},
-    queue: {batches: e.queue?.depth_mean},
+    queue: {
+      batches: e.queue?.depth_mean,
+      most: e.queue?.depth_max,
+      batch_bytes: e.batches > 0 ? e.bytes?.blocks / e.batches : null,
+      capacity_bytes: report.arena?.payload_bytes
+    },
     bytes: {
       features_cache: per(e.cache?.hit_bytes),
       features_store: per(e.cache?.miss_bytes),

@@ -105,13 +105,15 @@ function partsOf(ys, whole) {
 const piled = (ys) =>
     ys.map((y, k) => y.map((v, i) => known(v) ? sum(ys.slice(0, k + 1), (z) => z[i]) : null));
 
-// options: series [{name, cls, dash}] (dash: 1 none, 2 dashes, 3 dots), y and x (formats), yTick
-// (label of a tick on an axis), unitOf (of valueAxis), zero, max, wholeX, height; parts: they are
-// of one whole, which is max, and stand on one another
+// options: series [{name, cls, dash, optional}] (dash: 1 none, 2 dashes, 3 dots; optional: not
+// there while no value of it is known), y and x (formats), yTick (label of a tick on an axis),
+// unitOf (of valueAxis), zero, max, wholeX, height; parts: they are of one whole, which is max, and
+// stand on one another
 class Plot {
   constructor(host, options) {
     this.host = host;
     this.o = options;
+    this.all = options.series;
     this.xs = [];
     this.ys = this.tops = [];
     host.classList.add("plot");
@@ -132,6 +134,9 @@ class Plot {
     const again = use.findLastIndex((i, k) => k > 0 && xs[i] < xs[use[k - 1]]);
     if (again > 0) use = use.slice(again);
     this.xs = use.map((i) => xs[i]);
+    const there = (_, k) => !this.all[k].optional || ys[k].some(known);
+    this.o.series = this.all.filter(there);
+    ys = ys.filter(there);
     const shown = ys.map((y) => use.map((i) => (known(y[i]) ? clamp(y[i], -HUGE, HUGE) : null)));
     this.ys = this.o.parts ? partsOf(shown, this.o.max) : shown;
     this.tops = this.o.parts ? piled(this.ys) : this.ys;
