@@ -18,7 +18,6 @@
 
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
-const HISTORY = 900;
 
 function fill(node, attrs, kids) {
   for (const [k, v] of Object.entries(attrs || {}))

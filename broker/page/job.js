@@ -49,15 +49,16 @@ function takeAbout(about) {
   job.over = job.over || isStatic || !!about.report || OVER.includes(about.state);
 }
 const at = (tree, path) => path.split(".").reduce((x, key) => x?.[key], tree);
+// As sl_stats_history_add() does; the server rounds the times that it tells.
 function takeStats(s) {
   const h = job.history;
   job.stats = s;
   const last = h.time?.[h.time.length - 1];
-  if (last != null && s.time <= last + 0.05) return;
+  if (last != null && s.time <= last + 0.05 && s.time > last - HISTORY.setBack) return;
   for (const [name, path] of Object.entries(COLUMNS)) {
     const column = (h[name] ||= []);
     column.push(at(s, path) ?? null);
-    if (column.length > HISTORY) column.shift();
+    if (column.length > HISTORY.lines) column.shift();
   }
 }
 const epochsOf = () => [...job.epochs.values()].sort((a, b) => a.epoch - b.epoch);

@@ -265,7 +265,7 @@ static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
 // --- curves --------------------------------------------------------------------------------------
 
 struct curve {
-    enum sl_top_series series;
+    enum sl_stats_history_column column;
     const char *name;
     int style;
     bool from_zero;
@@ -281,16 +281,16 @@ static char *loss_text(char *buf, double x)
 }
 
 static const struct curve curves[] = {
-    {SL_TOP_QUEUE, "queue", SL_STYLE_PLAIN, true, sl_number_whole},
-    {SL_TOP_RATE, "batches/s", SL_SAMPLERS_STYLE, true, sl_number_count},
-    {SL_TOP_LOSS, "loss", SL_TRAINERS_STYLE, false, loss_text},
-    {SL_TOP_WAITING, "waiting", SL_STYLE_PLAIN, true, sl_number_percent},
+    {SL_HISTORY_queue, "queue", SL_STYLE_PLAIN, true, sl_number_whole},
+    {SL_HISTORY_batches, "batches/s", SL_SAMPLERS_STYLE, true, sl_number_count},
+    {SL_HISTORY_loss, "loss", SL_TRAINERS_STYLE, false, loss_text},
+    {SL_HISTORY_wait, "waiting", SL_STYLE_PLAIN, true, sl_number_percent},
 };
 
 static struct sl_curve_values values_of(const struct sl_top_model *m, const struct curve *c)
 {
     struct sl_curve_values v = {
-        .values = m->series[c->series], .n = m->n_history, .first = m->first_sample};
+        .values = m->history.values[c->column], .n = m->history.n, .first = m->history.first};
     v.low = INFINITY;
     v.high = -INFINITY;
     for (size_t i = 0; i < v.n; i++) {
@@ -315,8 +315,8 @@ static double newest(const struct sl_curve_values *v)
 static const char *span_text(const struct sl_top_model *m, int columns, char *out, size_t n)
 {
     char time[SL_NUMBER_BYTES];
-    size_t group = sl_chart_group(columns, m->n_history);
-    size_t seconds = SL_MIN(m->n_history, group * (size_t)SL_MAX(columns, 0));
+    size_t group = sl_chart_group(columns, m->history.n);
+    size_t seconds = SL_MIN(m->history.n, group * (size_t)SL_MAX(columns, 0));
     snprintf(out, n, "the last %s", sl_number_clock(time, (double)seconds));
     return out;
 }
