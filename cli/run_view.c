@@ -8,7 +8,6 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -60,7 +59,8 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
     sl_progress_add_field(p, KEEP_READY, text, NULL);
     if (m->seconds_left >= 0) {
         snprintf(text, sizeof text, "%s left", sl_units_seconds(units, m->seconds_left));
-        snprintf(brief, sizeof brief, "%s left", sl_layout_duration(units, m->seconds_left, false));
+        snprintf(brief, sizeof brief, "%s left",
+                 sl_units_rough_seconds(units, m->seconds_left, false));
         sl_progress_add_field(p, KEEP_LEFT, text, brief);
     }
 }

@@ -98,7 +98,7 @@ function ranges(list) {
       out.unshift([n, n]);
   return out.reverse().map(([from, to]) => (from === to ? from : `${from}-${to}`)).join(",");
 }
-const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("ch") ? "es" : "s"}`;
+const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("tch") ? "es" : "s"}`;
 
 // A list that scrolls ends in a whole row; the note says that there are more.
 function wholeRows(host, rows, most, note) {
