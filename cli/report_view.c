@@ -45,6 +45,16 @@ static void duration(char *out, double seconds)
         snprintf(out, CELL_BYTES, "%s", sl_units_seconds(time, seconds));
 }
 
+// What it added to the epoch's time, and what it took beside the next epoch.
+static void evaluation(char *out, const struct sl_report_epoch *e)
+{
+    char beside[SL_UNITS_BYTES];
+    duration(out, e->val || e->test ? e->evaluate_seconds : NAN);
+    if (*out && e->overlapped_seconds > 0)
+        snprintf(out + strlen(out), CELL_BYTES - strlen(out), ", beside %s",
+                 sl_units_seconds(beside, e->overlapped_seconds));
+}
+
 // X(column, heading, alignment)
 #define COLUMNS(X)                                                                                 \
     X(EPOCH, "epoch", 'r')                                                                         \
@@ -80,7 +90,7 @@ static void write_value(enum column column, const struct epochs *of,
         break;
     case TEST: fixed(out, sl_json_number(e->test, of->metric), 4); break;
     case SECONDS: duration(out, e->seconds); break;
-    case EVALUATION: duration(out, e->val || e->test ? e->evaluate_seconds : NAN); break;
+    case EVALUATION: evaluation(out, e); break;
     case HITS:
         if (e->cache.ranked)
             snprintf(out, CELL_BYTES, "%.1f %%", 100 * e->cache.hit_rate);

@@ -122,16 +122,16 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
-// " + 42 ms evaluation": what it added to the epoch's time; " (1.2 s beside the next epoch)": what
-// it did not.
+// " + 42 ms evaluation": what it added to the epoch's time. What it took beside the next epoch is in
+// the report: the line is for a terminal.
 static void describe_evaluation_time(const cJSON *epoch, char *out, size_t bytes)
 {
-    double beside = sl_json_number(epoch, "overlapped_seconds");
-    char added[SL_UNITS_BYTES], time[SL_UNITS_BYTES], rest[64] = "";
-    if (beside > 0)
-        snprintf(rest, sizeof rest, " (%s beside the next epoch)", sl_units_seconds(time, beside));
-    snprintf(out, bytes, " + %s evaluation%s",
-             sl_units_seconds(added, sl_json_number(epoch, "evaluate_seconds")), rest);
+    double added = sl_json_number(epoch, "evaluate_seconds");
+    char time[SL_UNITS_BYTES];
+    if (added == 0 && sl_json_number(epoch, "overlapped_seconds") > 0)
+        snprintf(out, bytes, ", evaluated beside");
+    else
+        snprintf(out, bytes, " + %s evaluation", sl_units_seconds(time, added));
 }
 
 static void show_epoch(struct sl_run_view *view, const char *json)
