@@ -267,7 +267,7 @@ function makePlots() {
     ...overEpochs,
     y: duration,
     yTick: axisTime,
-    unitOf: (most) => timeUnit(most)[1],
+    unitOf: (most) => unitOf(most, AXIS_TIMES)[1],
     series: [SERIES.training, SERIES.evaluation]
   });
   plots.over = job.over;
