@@ -307,6 +307,36 @@ def test_the_report_is_read_without_scripts(box):
             assert_fits(browser)
 
 
+@timeout(90)
+def test_what_only_a_report_knows_is_shown(box):
+    """Warnings, what holds the caches, the best possible hit rate, who helped with an epoch."""
+    epochs = epochs_of([2, 1], [0.5, 0.25], [1, 1])
+    for e in epochs:
+        e["cache"]["optimal_hit_rate"] = 0.75
+        e.update(switching={"batches": 4}, bytes={"blocks": 9 << 20})
+    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5], "memory": 1 << 40,
+                "workers": ["sampler 0", "trainer <1>"], "roles": ["sampler", "standby"]}]
+    cache = {"policy": "degree", "trainers": [{"worker": "trainer <1>", "bytes": 3 << 20}]}
+    with Browser(box) as browser:
+        browser.open(drawn(box, "known", epochs, devices=devices, cache=cache, num_params=4908,
+                           warnings=["a & b", "<b>c</b>"], message="no <5> at " * 40))
+        browser.until("document.querySelectorAll('#epochs tbody tr').length === 2", "epochs")
+        for place, shown in (
+            ("#warnings", "a & b\n<b>c</b>"),
+            ("#facts", "4,908 parameters"),
+            ("#phase", "no <5>"),
+            ("#devices h3", "cores 0-2,5, 1 TiB"),
+            ("#devices tr:nth-child(2)", "trainer <1>standby, cache 3 MiB"),
+            ("#plot-hit .legend", "75.0 % optimal"),
+            ("#pipe", "1 MiB a batch"),
+            ("#epochs thead", "batchesby standby"),
+            ("#epochs tbody tr", "94"),
+        ):
+            assert shown in browser.text(place), (place, browser.text(place))
+        assert_fits(browser)
+        assert browser.problems() == [], browser.problems()
+
+
 def drawn(box, name, epochs, events=(), **report):
     """The page of a job that is over and had these epochs: where it lies."""
     about = {
@@ -412,35 +442,6 @@ def test_a_job_is_shown_by_what_it_was_judged_by(box):
         assert shown == "0.2500", shown
         rows = "[...document.querySelectorAll('#epochs tbody tr')].map((e) => e.className)"
         assert browser.value(rows) == ["", "best", ""], browser.value(rows)
-        assert browser.problems() == [], browser.problems()
-
-
-@timeout(90)
-def test_what_only_a_report_knows_is_shown(box):
-    """Warnings, what holds the caches, the best possible hit rate, who helped with an epoch."""
-    epochs = epochs_of([2, 1], [0.5, 0.25], [1, 1])
-    for e in epochs:
-        e["cache"]["optimal_hit_rate"] = 0.75
-        e.update(switching={"batches": 4}, bytes={"blocks": 9 << 20})
-    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5], "memory": 1 << 40,
-                "workers": ["sampler 0", "trainer <1>"], "roles": ["sampler", "standby"]}]
-    cache = {"policy": "degree", "trainers": [{"worker": "trainer <1>", "bytes": 3 << 20}]}
-    with Browser(box) as browser:
-        browser.open(drawn(box, "known", epochs, devices=devices, cache=cache, num_params=4908,
-                           warnings=["a & b", "<b>c</b>"], message="no <5>"))
-        browser.until("document.querySelectorAll('#epochs tbody tr').length === 2", "epochs")
-        for place, shown in (
-            ("#warnings", "a & b\n<b>c</b>"),
-            ("#facts", "4,908 parameters"),
-            ("#phase", "no <5>"),
-            ("#devices h3", "cores 0-2,5, 1 TiB"),
-            ("#devices tr:nth-child(2)", "trainer <1>standby, cache 3 MiB"),
-            ("#plot-hit .legend", "75.0 % optimal"),
-            ("#pipe", "1 MiB a batch"),
-            ("#epochs thead", "batchesby standby"),
-            ("#epochs tbody tr", "94"),
-        ):
-            assert shown in browser.text(place), (place, browser.text(place))
         assert browser.problems() == [], browser.problems()
 
 
