@@ -111,10 +111,10 @@ static void check_quota(struct sl_doctor *d)
         d, "cpu_quota", "CPU quota", "the control group grants the time of %.4g cores", quota);
     if (sl_cores_physical(&physical) == SL_OK && sl_cores_keep_quota(&physical, quota))
         sl_doctor_advise(c, SL_VERDICT_WARNING,
-                         "\"devices\": \"auto\" takes %u core%s; several such containers on one "
+                         "\"devices\": \"auto\" takes %s; several such containers on one "
                          "machine would all take its first cores: give each its own (docker run "
                          "--cpuset-cpus) instead of a quota",
-                         sl_cores_count(&physical), sl_cores_count(&physical) == 1 ? "" : "s");
+                         SL_PLURAL(sl_cores_count(&physical), "core"));
 }
 
 static void check_isa(struct sl_doctor *d)

@@ -97,7 +97,7 @@ static const char *bound_text(char *buf, const struct sl_option *o, double x)
     if (isinf(x))
         snprintf(buf, SL_UNITS_BYTES, "any");
     else if (o->type == SL_OPTION_SIZE)
-        sl_units_bytes(buf, (uint64_t)x);
+        sl_units_bytes(buf, x);
     else if (x == floor(x) && fabs(x) < 9007199254740992.0)
         snprintf(buf, SL_UNITS_BYTES, "%.0f", x);
     else

@@ -237,8 +237,7 @@ static void print_rows(const struct store *s, uint64_t n_batches)
         printf("\n  a mini-batch has at most about %s input nodes (%s), of which the hottest rows "
                "there are about %.0f %%",
                sl_units_grouped(a, (uint64_t)s->inputs),
-               sl_units_bytes(c, (uint64_t)(s->inputs * (double)s->rows.row_bytes)),
-               100 * s->hit_rate);
+               sl_units_bytes(c, s->inputs * (double)s->rows.row_bytes), 100 * s->hit_rate);
     printf("\n");
     if (s->reads_per_s > 0)
         printf("drive       %s blocks of 4 KiB a second, measured now",
@@ -267,9 +266,9 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
     printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
            sl_units_grouped(a, sl_phases_batches(c, n_train)),
            sl_units_grouped(b, sl_phases_updates(c, n_train)));
-    printf("split       %u sampler%s, %u trainer%s (%s)\n", c->allocation.samplers,
-           c->allocation.samplers == 1 ? "" : "s", c->allocation.trainers,
-           c->allocation.trainers == 1 ? "" : "s", sl_placement_reason(c, reason, sizeof reason));
+    printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
+           SL_PLURAL(c->allocation.trainers, "trainer"),
+           sl_placement_reason(c, reason, sizeof reason));
     for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));

@@ -8,7 +8,6 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -60,7 +59,8 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
     sl_progress_add_field(p, KEEP_READY, text, NULL);
     if (m->seconds_left >= 0) {
         snprintf(text, sizeof text, "%s left", sl_units_seconds(units, m->seconds_left));
-        snprintf(brief, sizeof brief, "%s left", sl_layout_duration(units, m->seconds_left, false));
+        snprintf(brief, sizeof brief, "%s left",
+                 sl_units_rough_seconds(units, m->seconds_left, false));
         sl_progress_add_field(p, KEEP_LEFT, text, brief);
     }
 }
@@ -122,16 +122,16 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
-// " + 42 ms evaluation": what it added to the epoch's time; " (1.2 s beside the next epoch)": what
-// it did not.
+// " + 42 ms evaluation": what it added to the epoch's time. What it took beside the next epoch is in
+// the report: the line is for a terminal.
 static void describe_evaluation_time(const cJSON *epoch, char *out, size_t bytes)
 {
-    double beside = sl_json_number(epoch, "overlapped_seconds");
-    char added[SL_UNITS_BYTES], time[SL_UNITS_BYTES], rest[64] = "";
-    if (beside > 0)
-        snprintf(rest, sizeof rest, " (%s beside the next epoch)", sl_units_seconds(time, beside));
-    snprintf(out, bytes, " + %s evaluation%s",
-             sl_units_seconds(added, sl_json_number(epoch, "evaluate_seconds")), rest);
+    double added = sl_json_number(epoch, "evaluate_seconds");
+    char time[SL_UNITS_BYTES];
+    if (added == 0 && sl_json_number(epoch, "overlapped_seconds") > 0)
+        snprintf(out, bytes, ", evaluated beside");
+    else
+        snprintf(out, bytes, " + %s evaluation", sl_units_seconds(time, added));
 }
 
 static void show_epoch(struct sl_run_view *view, const char *json)

@@ -150,7 +150,7 @@ static void print_device(const struct sl_store_view *v, uint32_t d, FILE *out)
         else
             fprintf(out, "in the machine's memory,");
         if (v->epoch_bytes > 0 && q->works >> d & 1)
-            fprintf(out, " %s;", sl_units_bytes(bytes, (uint64_t)(share[from] * v->epoch_bytes)));
+            fprintf(out, " %s;", sl_units_bytes(bytes, share[from] * v->epoch_bytes));
     }
     fprintf(out, "%s\n", v->epoch_bytes > 0 && q->works >> d & 1 ? " an epoch" : "");
 }

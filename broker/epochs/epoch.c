@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text/units.h"
 #include "common/text/sentence.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -372,16 +373,13 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch *f,
     // has its own, which nobody takes from who is late.
     if (rule->batches_per_update >= 2 * hands && !rule->in_turn)
         return false;
-    sl_sentence_say(
-        t,
-        "updates: trainers waited %.0f %% of the time for one another's gradients (%.0f "
-        "trainer%s",
-        waiting, f->trainers, f->trainers == 1 ? "" : "s");
+    sl_sentence_say(t,
+                    "updates: trainers waited %.0f %% of the time for one another's gradients (%s",
+                    waiting, SL_PLURAL(f->trainers, "trainer"));
     if (hands > f->trainers)
         sl_sentence_say(t, " and %.0f standby", hands - f->trainers);
-    sl_sentence_say(t, ", updates of %u batch%s) while %.1f batches lay ready",
-                    rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
-                    f->queue.depth_mean);
+    sl_sentence_say(t, ", updates of %s) while %.1f batches lay ready",
+                    SL_PLURAL(rule->batches_per_update, "batch"), f->queue.depth_mean);
     return true;
 }
 

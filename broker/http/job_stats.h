@@ -15,10 +15,8 @@
 #include <cjson/cJSON.h>
 
 #include "common/schema/history.h"
-#include "common/text/text.h"
 
 enum {
-    SL_JOB_STATS_HISTORY = 900, // lines; one comes a second
     SL_JOB_STATS_JOBS_MAX = 256,
     SL_JOB_STATS_KEY_BYTES = 64,
     SL_JOB_STATS_FRESH_S = 300, // how long after its last line a job is still told to Prometheus
@@ -26,22 +24,14 @@ enum {
     SL_JOB_STATS_STATE_BYTES = 16,
 };
 
-enum sl_job_stats_column {
-#define SL_JOB_STATS_COLUMN(name, path) SL_JOB_STATS_COLUMN_##name,
-    SL_HISTORY_COLUMNS(SL_JOB_STATS_COLUMN)
-#undef SL_JOB_STATS_COLUMN
-        SL_JOB_STATS_N_COLUMNS,
-};
-
 struct sl_job_stats_job {
-    char key[SL_JOB_STATS_KEY_BYTES];          // the daemon's number; "0" of a job that has none
-    char *name;                                // owned
-    char *line;                                // owned; the newest line
-    cJSON *stats;                              // owned; the same
-    uint64_t at_ns;                            // when it came
-    bool over;                                 // it has ended
-    uint32_t n, next;                          // history: lines, place of the next one
-    double (*history)[SL_JOB_STATS_N_COLUMNS]; // owned, (SL_JOB_STATS_HISTORY); NaN = not known
+    char key[SL_JOB_STATS_KEY_BYTES]; // the daemon's number; "0" of a job that has none
+    char *name;                       // owned
+    char *line;                       // owned; the newest line
+    cJSON *stats;                     // owned; the same
+    uint64_t at_ns;                   // when it came
+    bool over;                        // it has ended
+    struct sl_stats_history *history; // owned
 };
 
 // The state of a job as the daemon's list has it, whether there are statistics of it or not.
@@ -79,8 +69,5 @@ const char *sl_job_stats_state(const struct sl_job_stats *s, const char *key);
 
 // By key, else the newest of that name; NULL.
 struct sl_job_stats_job *sl_job_stats_find(const struct sl_job_stats *s, const char *job);
-
-// schema sluice.history/1: an array of numbers for each column, the oldest first.
-void sl_job_stats_write_history(const struct sl_job_stats_job *job, struct sl_text *out);
 
 #endif

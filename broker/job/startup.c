@@ -689,10 +689,10 @@ static void tell_abandoned(struct sl_job *job)
     uint32_t n = job->rundir.n_abandoned;
     if (n)
         sl_joblog_announce(&job->log,
-                           "%u newer checkpoint%s %s set aside as %s/checkpoints/*%s: the first "
+                           "%s %s set aside as %s/checkpoints/*%s: the first "
                            "checkpoint of this run removes %s",
-                           n, n == 1 ? "" : "s", n == 1 ? "is" : "are", job->rundir.path,
-                           SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
+                           SL_PLURAL(n, "newer checkpoint"), n == 1 ? "is" : "are",
+                           job->rundir.path, SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
 }
 
 static int open_files(struct sl_job *job)
@@ -730,11 +730,11 @@ static void tell_start(struct sl_job *job)
         sl_resume_text(&job->resumed, where + strlen(where), sizeof where - strlen(where));
         snprintf(where + strlen(where), sizeof where - strlen(where), ": ");
     }
-    sl_timeline_tell(
-        &job->timeline, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
-        where, job->split.roles.samplers, job->split.roles.samplers == 1 ? "" : "s",
-        job->split.roles.trainers, job->split.roles.trainers == 1 ? "" : "s",
-        (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
+    sl_timeline_tell(&job->timeline, "start", true, "%s%s and %s, ready after %.2f s: %s", where,
+                     SL_PLURAL(job->split.roles.samplers, "sampler"),
+                     SL_PLURAL(job->split.roles.trainers, "trainer"),
+                     (double)(job->running_ns - job->start_ns) * 1e-9,
+                     why ? why : "as the job says");
 }
 
 // What the labels do not define, once.

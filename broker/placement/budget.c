@@ -194,13 +194,13 @@ int sl_budget_check_memory(const struct sl_config *config, const struct sl_budge
     const uint64_t least = sl_budget_least_memory(config, need, m, crew);
     return sl_fail(
         SL_ENOMEM,
-        "memory: found %s, wanted at least %s: the broker and %u sampler%s take %s, %u "
-        "trainer%s %s, where a training step was measured with a margin of a quarter, "
+        "memory: found %s, wanted at least %s: the broker and %s take %s, %s %s, where a training "
+        "step was measured with a margin of a quarter, "
         "and the arena %s: set memory to %llu or more, or take fewer workers, or a smaller "
         "sampler.batch_size, sampler.fanout, model.hidden, arena.memory or store.cache",
-        sl_units_exact_bytes(a, bound), sl_units_exact_bytes(b, least), crew->samplers,
-        crew->samplers == 1 ? "" : "s", sl_units_exact_bytes(c, others), crew->trainers,
-        crew->trainers == 1 ? "" : "s", sl_units_exact_bytes(d, training),
+        sl_units_exact_bytes(a, bound), sl_units_exact_bytes(b, least),
+        SL_PLURAL(crew->samplers, "sampler"), sl_units_exact_bytes(c, others),
+        SL_PLURAL(crew->trainers, "trainer"), sl_units_exact_bytes(d, training),
         sl_units_exact_bytes(e, m->shared), (unsigned long long)least);
 }
 

@@ -9,6 +9,7 @@
 
 #include "broker/log/joblog.h"
 #include "broker/log/timeline.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -200,14 +201,14 @@ static int check(struct sl_role_split *s, struct sl_roles to,
     bool more = to.samplers > n || to.trainers > n || to.samplers + to.trainers > n;
     if (more && sl_config_is_pool(s->config))
         return sl_fail(SL_EINVAL,
-                       "found %s, wanted at most %u workers on %u core%s (two a core, or as many "
+                       "found %s, wanted at most %u workers on %s (two a core, or as many "
                        "as the job file names): ask for fewer",
-                       split_text(to, a), n, s->pool.n, s->pool.n == 1 ? "" : "s");
+                       split_text(to, a), n, SL_PLURAL(s->pool.n, "core"));
     if (more)
         return sl_fail(SL_EINVAL,
-                       "found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
+                       "found %s, wanted at most %u roles on %s: ask for fewer, or list "
                        "more devices in the job file (several may name the same core)",
-                       split_text(to, a), n, n, n == 1 ? "" : "s");
+                       split_text(to, a), n, SL_PLURAL(n, "device"));
     SL_TRY(sl_config_check_trainers(s->config, to.trainers));
     return sl_split_try_budgets(s, to, no_standby);
 }

@@ -9,6 +9,7 @@
 
 #include "broker/scheduler/capacity.h"
 #include "broker/log/joblog.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -238,9 +239,9 @@ int sl_split_choose_first(struct sl_role_split *s)
         sl_joblog_announce(s->log, "split: %s", idle);
     if (q.ordered && q.at_once > q.batches)
         sl_joblog_announce(s->log,
-                           "updates.batches_per_update: found %u, and an epoch has %llu "
-                           "mini-batch%s: each epoch is one update; %llu or less makes more",
-                           q.at_once, (unsigned long long)q.batches, q.batches == 1 ? "" : "es",
+                           "updates.batches_per_update: found %u, and an epoch has %s: each epoch "
+                           "is one update; %llu or less makes more",
+                           q.at_once, SL_PLURAL(q.batches, "mini-batch"),
                            (unsigned long long)SL_MAX(q.batches / 2, 1u));
     sl_split_add_decision(s, &a, 0, reason);
     s->chosen = true;

@@ -448,9 +448,9 @@ static void note_turns(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
     uint32_t trainers = c->allocation.trainers, batches = c->updates.batches_per_update;
     if (c->updates.exchange == SL_EXCHANGE_NCCL && trainers > batches)
         add_note(note,
-                 "%u trainers for updates of %u mini-batch%s: %u of them will have nothing to "
+                 "%u trainers for updates of %s: %u of them will have nothing to "
                  "train; set updates.batches_per_update to %u, or a multiple of it",
-                 trainers, batches, batches == 1 ? "" : "es", trainers - batches, trainers);
+                 trainers, SL_PLURAL(batches, "mini-batch"), trainers - batches, trainers);
 }
 
 // Several devices on one GPU: whether their processes run there at once is not the job's to say.

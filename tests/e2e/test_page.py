@@ -273,7 +273,10 @@ def test_the_report_is_drawn_without_a_server(box):
         assert browser.problems() == [], browser.problems()
         assert browser.requests() == [f"file://{html}"], browser.requests()
         assert_fits(browser)
-        assert browser.text(".account") == "", "the account is for whoever has no scripts"
+        assert browser.text("body > .words") == "", "the words alone are for who has no scripts"
+        said = box.sluice("report", config["output"], "--all").ok().out
+        assert browser.text("#words-card summary") == "In words"
+        assert browser.value("document.querySelector('#words-card pre').textContent") == said
         screenshot(box, browser, "page-report", whole=True)
         browser.size(390, 844)
         browser.until("document.querySelector('#pipe svg').clientWidth < 390", "narrow pipeline")
@@ -290,18 +293,48 @@ def test_the_report_is_read_without_scripts(box):
         with Browser(box, dark=dark) as browser:
             browser.call("Emulation.setScriptExecutionDisabled", value=True)
             browser.open(f"file://{html}")
-            assert browser.text(".account h1") == report["job"]
-            assert report["params_sha256"] in browser.text(".account pre")
+            words = browser.text(".words")
+            assert words.startswith(report["job"]) and report["params_sha256"] in words, words
             shown = browser.value(
                 "[...document.body.children].filter((e) => e.getClientRects().length)"
                 ".map((e) => e.className)"
             )
-            assert shown == ["account"], shown
+            assert shown == ["words"], shown
             assert_fits(browser)
             assert browser.requests() == [f"file://{html}"], browser.requests()
-            screenshot(box, browser, f"page-account-{'dark' if dark else 'light'}", whole=True)
+            screenshot(box, browser, f"page-words-{'dark' if dark else 'light'}", whole=True)
             browser.size(390, 844)
             assert_fits(browser)
+
+
+@timeout(90)
+def test_what_only_a_report_knows_is_shown(box):
+    """Warnings, what holds the caches, the best possible hit rate, who helped with an epoch."""
+    epochs = epochs_of([2, 1], [0.5, 0.25], [1, 1])
+    for e in epochs:
+        e["cache"]["optimal_hit_rate"] = 0.75
+        e.update(switching={"batches": 4}, bytes={"blocks": 9 << 20})
+    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5], "memory": 1 << 40,
+                "workers": ["sampler 0", "trainer <1>"], "roles": ["sampler", "standby"]}]
+    cache = {"policy": "degree", "trainers": [{"worker": "trainer <1>", "bytes": 3 << 20}]}
+    with Browser(box) as browser:
+        browser.open(drawn(box, "known", epochs, devices=devices, cache=cache, num_params=4908,
+                           warnings=["a & b", "<b>c</b>"], message="no <5> at " * 40))
+        browser.until("document.querySelectorAll('#epochs tbody tr').length === 2", "epochs")
+        for place, shown in (
+            ("#warnings", "a & b\n<b>c</b>"),
+            ("#facts", "4,908 parameters"),
+            ("#phase", "no <5>"),
+            ("#devices h3", "cores 0-2,5, 1 TiB"),
+            ("#devices tr:nth-child(2)", "trainer <1>standby, cache 3 MiB"),
+            ("#plot-hit .legend", "75.0 % optimal"),
+            ("#pipe", "1 MiB a batch"),
+            ("#epochs thead", "batchesby standby"),
+            ("#epochs tbody tr", "94"),
+        ):
+            assert shown in browser.text(place), (place, browser.text(place))
+        assert_fits(browser)
+        assert browser.problems() == [], browser.problems()
 
 
 def drawn(box, name, epochs, events=(), **report):
@@ -375,6 +408,8 @@ def test_curves_are_drawn_whatever_the_values(box):
             known = sum(e["val"]["accuracy"] is not None for e in epochs)
             dots = browser.value("document.querySelectorAll('#plot-score .s2 .dot').length")
             assert dots == known, f"{name}: {dots} points of {known}"
+            curves = browser.value("document.querySelectorAll('#plot-score .path').length")
+            assert not known or curves == (3 if name == "tested" else 2), f"{name}: {curves}"
             labels = browser.value(
                 "['score', 'loss', 'seconds'].map((p) => [...document.querySelectorAll("
                 "`#plot-${p} .tick[text-anchor=end]`)].slice(0, -1).map((t) => t.textContent))")

@@ -52,8 +52,9 @@ def test_a_page_in_one_file(box):
     assert data["report"] == report and data["epochs"] == report["epochs"]
     # Nothing is fetched from anywhere.
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)""", page)
-    # Again, over the old one, and elsewhere.
+    # Again, over the old one, to a pipe, and elsewhere.
     box.sluice("report", "runs/job", "--html").ok()
+    assert box.sluice("report", "runs/job", "--html", "--out", "-").ok().out == page + "\n"
     box.sluice("report", "runs/job", "--html", "--out", "elsewhere.html").ok()
     with open(box.path("elsewhere.html")) as file:
         assert embedded(file.read()) == data

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     sl_prometheus_write(&store, 40000000000, &server, &text);
     for (uint32_t i = 0; i < store.n_jobs; i++) {
         FUZZ_WANT(sl_job_stats_find(&store, store.jobs[i].key));
-        sl_job_stats_write_history(&store.jobs[i], &text);
+        sl_stats_history_write(store.jobs[i].history, store.jobs[i].name, &text);
     }
     sl_text_fini(&text);
     sl_job_stats_fini(&store);

@@ -51,12 +51,12 @@ START_TEST(the_best_epoch_is_marked)
     const char *text =
         print(RUN_OF(EPOCH(0,
                            "\"val\":{\"micro_f1\":0.25,\"macro_f1\":0.75},\"evaluate_seconds\":"
-                           "0.25,",
+                           "0.25,\"overlapped_seconds\":3,",
                            "x") "," EPOCH(1, "\"val\":{\"micro_f1\":0.5,\"macro_f1\":0.5},", "x"),
                      ",\"best_metric\":{\"name\":\"macro_f1\",\"value\":0.75,\"epoch\":0}"),
               false);
-    assert_has(text, "epoch    loss  macro_f1  seconds  evaluation  split  limit\n");
-    assert_has(text, "    1  0.5000  0.7500 *    1.5 s      250 ms    1+3  x\n");
+    assert_has(text, "epoch    loss  macro_f1  seconds            evaluation  split  limit\n");
+    assert_has(text, "    1  0.5000  0.7500 *    1.5 s  250 ms, beside 3.0 s    1+3  x\n");
     assert_has(text, "    2  0.5000  0.5000      1.5 s");
 }
 END_TEST
