@@ -33,7 +33,7 @@ static void tell(struct sl_switches *s, uint32_t epoch, uint64_t all)
         snprintf(when, sizeof when, "epoch %u", epoch + 1);
     else
         snprintf(when, sizeof when, "epochs %u to %u", first + 1, epoch + 1);
-    sl_timeline_tell_of(s->timeline, epoch, "switch", true,
+    sl_timeline_emit_of(s->timeline, epoch, "switch", true,
                         "standby trainers were switched on %llu time%s in %s (%llu batch%s)",
                         (unsigned long long)s->n, s->n == 1 ? "" : "s", when,
                         (unsigned long long)batches, batches == 1 ? "" : "es");

@@ -230,7 +230,7 @@ static bool visit(void *ctx, uint64_t i)
         atomic_store_explicit(&p->loops, true, memory_order_relaxed);
     if (p->cold)
         advise(data, n * p->elem_bytes, MADV_COLD);
-    sl_scan_tell(p->watch, n * p->elem_bytes);
+    sl_scan_report(p->watch, n * p->elem_bytes);
     if (p->max_rise) {
         uint64_t most = largest_rise((const uint64_t *)data, n);
         uint64_t seen = atomic_load_explicit(p->max_rise, memory_order_relaxed);

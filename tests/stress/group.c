@@ -170,7 +170,7 @@ static void follow(struct trainer *t)
     struct sl_group_view now;
     uint8_t name[SL_GROUP_NAME_BYTES] = {0};
     uint32_t i = 0;
-    if (!sl_group_look(t->a, t->id, &now))
+    if (!sl_group_read(t->a, t->id, &now))
         return;
     if (now.generation != t->view.generation) {
         t->comm = NULL;
