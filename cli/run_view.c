@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"

@@ -22,7 +22,7 @@
 #include "cli/run_jobs.h"
 #include "common/bus/bus.h"
 #include "common/bus/request.h"
-#include "common/text/option.h"
+#include "common/text/options.h"
 
 // What the user said of where the daemon is; every client command has these options.
 struct sl_session_where {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "common/text/sentence.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
