@@ -131,6 +131,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
     result, report = box.run(config, "--checkpoint", older)
     result.ok()
     assert f"going on from update {int(older)}," in result.err, str(result)
+    assert "1 newer checkpoint is set aside" in result.err, str(result)
     alone, wanted = box.run(dict(config, output="runs/alone"), name="alone")
     alone.ok()
     assert fingerprint(report) == fingerprint(wanted)
