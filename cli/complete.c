@@ -18,7 +18,7 @@
 #include "cli/dispatch.h"
 #include "cli/job_end.h"
 #include "cli/job_list.h"
-#include "cli/options.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/json.h"

@@ -21,7 +21,7 @@
 #define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
 // clang-format off
 const struct sl_option sl_job_check_options[] = {
-    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE",
+    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE", .find_key = sl_config_find_key,
      .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
     {.name = "report", AT(TEXT, report), .placeholder = "FILE",
      .help = "write the report here too"},

@@ -23,7 +23,7 @@ struct sl_job_end {
 char *sl_job_end_text(const struct sl_job_end *end, char *buf, size_t bytes);
 
 // The end that a job's broker tells of.
-void sl_job_end_take(const Sl__Control__Finished *finished, struct sl_job_end *out);
+void sl_job_end_on_finished(const Sl__Control__Finished *finished, struct sl_job_end *out);
 
 // The end of a run from its directory. SL_ENOENT when it has no report; SL_EFORMAT.
 int sl_job_end_read(const char *directory, struct sl_job_end *out);

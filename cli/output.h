@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/text/option.h"
+#include "common/text/options.h"
 
 enum sl_output { SL_OUTPUT_TEXT, SL_OUTPUT_JSON };
 

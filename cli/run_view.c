@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
+#include "common/text/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -150,7 +151,7 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  limit: %.*s",
+    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  bottleneck: %.*s",
                      n_epoch, sl_json_number(e, "epoch") + 1, view->epochs,
                      sl_json_number(e, "loss"), training, validation, test,
                      sl_units_seconds(time, sl_json_number(e, "seconds")), evaluation, extras,

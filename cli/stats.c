@@ -47,12 +47,12 @@ static void show_line(struct request *r, const struct sl_stats *stats)
     bool told = sl_stats_text_line(stats, columns, stdout);
     const char *key = *stats->id ? stats->id : stats->job;
     putchar('\n');
-    sl_stats_text_limit_kind(stats, kind, sizeof kind);
+    sl_stats_text_bottleneck_kind(stats, kind, sizeof kind);
     const char *before = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->limits, key));
     if (before && strcmp(before, kind) == 0)
         return;
     if (!told)
-        sl_stats_text_limit(stats, columns, stdout);
+        sl_stats_text_bottleneck(stats, columns, stdout);
     cJSON_DeleteItemFromObjectCaseSensitive(r->limits, key);
     cJSON_AddStringToObject(r->limits, key, kind);
 }

@@ -86,7 +86,7 @@ static int take_entry(struct submission *s, const char *json, cJSON **entry)
     *entry = cJSON_Parse(json ? json : "");
     if (!*sl_json_string(*entry, "id"))
         return sl_fail(SL_EPROTO, "job '%s': the daemon's answer has no id", s->check.config.name);
-    sl_session_take_entry(&s->session, *entry);
+    sl_session_set_entry(&s->session, *entry);
     return SL_OK;
 }
 

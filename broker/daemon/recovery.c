@@ -201,7 +201,7 @@ void sl_daemon_poll_orphans(struct sl_daemon *d)
             if (e->state == SL_ENTRY_QUEUED)
                 check_waiting(d, e); // this daemon may give away other cores than the last one
             if (sl_entry_is_over(e))
-                sl_daemon_tell_finished(d, e);
+                sl_daemon_emit_finished(d, e);
         } else if (sl_now_ns() >= e->orphan_until_ns) {
             sl_log_warn("job %s: its broker (process %d) is still there after %d s and is killed",
                         e->id, (int)e->pid, ORPHAN_MS / 1000);

@@ -148,8 +148,8 @@ int sl_entry_asks_for_gpus(const char *config_json, bool *out)
     return rc;
 }
 
-int sl_entry_take_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
-                         const struct sl_gpus *gpus)
+int sl_entry_set_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
+                        const struct sl_gpus *gpus)
 {
     struct sl_config *c = malloc(sizeof *c); // too large for a stack
     if (!c)

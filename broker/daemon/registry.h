@@ -82,7 +82,7 @@ struct sl_entry {
     // of the configuration
     char name[SL_CONFIG_NAME_BYTES];
     char output[SL_CONFIG_PATH_BYTES];
-    char dataset[SL_CONFIG_PATH_BYTES]; // "" before sl_entry_take_config(): not in the record
+    char dataset[SL_CONFIG_PATH_BYTES]; // "" before sl_entry_set_config(): not in the record
     struct sl_cores cores;
     struct sl_cores gpus; // their numbers
     uint32_t n_devices;
@@ -140,8 +140,8 @@ int sl_entry_asks_for_gpus(const char *config_json, bool *out);
  * core that is not among `cores`, a GPU that is not there, a job that could never be resumed as it
  * asks; SL_EAGAIN: it needs the GPUs.
  */
-int sl_entry_take_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
-                         const struct sl_gpus *gpus);
+int sl_entry_set_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
+                        const struct sl_gpus *gpus);
 
 void sl_registry_fini(struct sl_registry *r); // safe on a zeroed struct
 

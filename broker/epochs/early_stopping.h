@@ -27,8 +27,8 @@ struct sl_early_stopping {
 };
 
 // Takes an evaluation's value; NaN changes nothing. True when it is the best one so far.
-bool sl_early_stopping_take(struct sl_early_stopping *best, enum sl_measure measure,
-                            double min_delta, uint32_t epoch, double value);
+bool sl_early_stopping_on_value(struct sl_early_stopping *best, enum sl_measure measure,
+                                double min_delta, uint32_t epoch, double value);
 
 // Whether patience (0: without end) has run out.
 static inline bool sl_early_stopping_is_stale(const struct sl_early_stopping *best,

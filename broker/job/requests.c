@@ -87,7 +87,7 @@ static void tell_pause(struct sl_job *job, const struct sl_bus_peer *peer, const
                        const char *text)
 {
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s", text);
-    sl_timeline_tell(&job->timeline, kind, true, "%s", text);
+    sl_timeline_emit(&job->timeline, kind, true, "%s", text);
     sl_clients_answer(&job->clients, peer, SL_OK, text, NULL);
 }
 

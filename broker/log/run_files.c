@@ -34,7 +34,7 @@ static const char *reason(const struct sl_writer_loss *loss)
 void sl_run_files_watch(struct sl_run_files *f)
 {
     struct sl_writer_loss loss;
-    while (f->writer && sl_writer_look(f->writer, &loss))
+    while (f->writer && sl_writer_poll(f->writer, &loss))
         sl_joblog_write(f->log, SL_LOG_WARN,
                         "writing '%s/%s': %s: the job goes on, and what cannot be written is "
                         "missing there",

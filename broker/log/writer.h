@@ -11,7 +11,7 @@
  * is tried: a disk that was full may have room again. Where it cannot be cut off nothing more is
  * added to that file. A log has a line in it where others are missing.
  *
- * Losses are reported once a file while the job runs (sl_writer_look) and summed up at its end.
+ * Losses are reported once a file while the job runs (sl_writer_poll) and summed up at its end.
  *
  * DEATH. The queue dies with the process. A record is handed to the kernel as soon as the thread
  * comes to it, so every file has the first records of all that were added to it.
@@ -59,7 +59,7 @@ struct sl_writer_loss {
 };
 
 // A file that has lost something for the first time since the last look. False: there is none.
-bool sl_writer_look(struct sl_writer *w, struct sl_writer_loss *out);
+bool sl_writer_poll(struct sl_writer *w, struct sl_writer_loss *out);
 // The i-th file that has lost anything at all.
 bool sl_writer_lost(struct sl_writer *w, uint32_t i, struct sl_writer_loss *out);
 

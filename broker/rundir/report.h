@@ -16,7 +16,7 @@
 #include "broker/epochs/epoch.h"
 #include "broker/epochs/metrics.h"
 #include "broker/sharding/shard_plan.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "config/config.h"
 
 enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds

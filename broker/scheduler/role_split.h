@@ -28,7 +28,7 @@
 #include "broker/placement/placement.h"
 #include "common/schema/report.h"
 #include "broker/sharding/shard_inputs.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
 #include "config/config.h"
@@ -106,7 +106,7 @@ struct sl_role_split {
     const struct sl_phases *phases;
     const struct sl_meter *meter;
     struct sl_arena *arena; // base is NULL until every worker has said Hello
-    struct sl_crew *crew;
+    struct sl_worker_pool *workers;
     struct sl_clients *clients;
     struct sl_joblog *log;
     struct sl_timeline *timeline;
@@ -146,18 +146,18 @@ uint64_t sl_split_batches_most(const struct sl_role_split *s);
 void sl_split_open_pool(
     struct sl_role_split *s); // nothing in a job whose devices have their own cores
 // What a worker has measured.
-void sl_split_take_hello(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Hello *hello);
-void sl_split_take_ready(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Ready *ready);
+void sl_split_on_hello(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Hello *hello);
+void sl_split_on_ready(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Ready *ready);
 // From the probe batches; of a pool a guess, until sl_split_choose_by_first_batches(). SL_ENOMEM.
 int sl_split_choose_first(struct sl_role_split *s);
 void sl_split_run(struct sl_role_split *s); // the job runs: the split may be changed
 
 // --- seats ---
 
-struct sl_member *sl_split_member(const struct sl_role_split *s, enum sl_role role,
-                                  uint32_t device);
+struct sl_pool_worker *sl_split_worker(const struct sl_role_split *s, enum sl_role role,
+                                       uint32_t device);
 enum sl_duty sl_split_duty(const struct sl_role_split *s, enum sl_role role, uint32_t device);
 // Starts, releases and re-assigns what can be now. An error is that of a start, while the job
 // starts.
@@ -177,7 +177,7 @@ int sl_split_check_budgets(struct sl_role_split *s, struct sl_roles roles);
 void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer,
                          const Sl__Control__Scale *scale);
 void sl_split_choose_by_first_batches(struct sl_role_split *s); // on each tick
-void sl_split_take_epoch(struct sl_role_split *s, const struct sl_epoch *figures);
+void sl_split_on_epoch(struct sl_role_split *s, const struct sl_epoch *figures);
 // What is known for forecasts of other splits than `now`; epochs_left and move_seconds for `pays`.
 struct sl_allocation_question sl_split_question(const struct sl_role_split *s, struct sl_roles now,
                                                 uint32_t epochs_left);
@@ -187,7 +187,7 @@ bool sl_split_may_begin(const struct sl_role_split *s, uint32_t epoch);
 void sl_split_poll(struct sl_role_split *s);
 // The member cannot be filled. True when that is because of the change of the split under way:
 // then the split before is the wanted one again, and the client has been told why.
-bool sl_split_roll_back(struct sl_role_split *s, struct sl_member *m, const char *why);
+bool sl_split_roll_back(struct sl_role_split *s, struct sl_pool_worker *w, const char *why);
 // The job ends: a client that waits for a change is told that it will not happen.
 void sl_split_end(struct sl_role_split *s);
 

@@ -135,7 +135,7 @@ static void finish(struct sl_role_split *s, bool ok, const char *text)
         sl_joblog_write(s->log, SL_LOG_INFO, "split: %s", text);
     else
         sl_joblog_announce(s->log, "split: %s (asked for by the %s)", text, by_name(r->by));
-    sl_timeline_tell(s->timeline, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
+    sl_timeline_emit(s->timeline, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
                      split_text(r->from, a), split_text(r->to, b), by_name(r->by), text);
     make_plan(s, r->from, r->to, s->no_standby, &plan);
     answer(s, &r->peer, &plan, &result);
@@ -154,18 +154,18 @@ static void roll_back(struct sl_role_split *s, const char *why)
     s->events.on_holds(s->ctx);
 }
 
-bool sl_split_roll_back(struct sl_role_split *s, struct sl_member *m, const char *why)
+bool sl_split_roll_back(struct sl_role_split *s, struct sl_pool_worker *w, const char *why)
 {
     const struct sl_split_change *r = &s->change;
     if (!r->active)
         return false;
-    enum sl_duty duty = sl_split_duty(s, m->role, m->device);
+    enum sl_duty duty = sl_split_duty(s, w->role, w->device);
     s->roles = r->from;
-    bool before = sl_split_duty(s, m->role, m->device) == duty;
+    bool before = sl_split_duty(s, w->role, w->device) == duty;
     s->roles = r->to;
     if (before)
         return false;
-    sl_crew_release(m);
+    sl_pool_worker_release(w);
     roll_back(s, why);
     return true;
 }
@@ -277,7 +277,7 @@ static void refuse(struct sl_role_split *s, const struct sl_bus_peer *peer, stru
     if (dry_run)
         return;
     sl_joblog_write(s->log, SL_LOG_INFO, "scaling refused: %s", why);
-    sl_timeline_tell(s->timeline, event_kind(SL_BY_USER), false, "refused: %s", why);
+    sl_timeline_emit(s->timeline, event_kind(SL_BY_USER), false, "refused: %s", why);
 }
 
 // Nothing is to be done, or to be done now.
@@ -367,7 +367,7 @@ static void follow_schedule(struct sl_role_split *s)
     sl_joblog_write(s->log, SL_LOG_WARN, "schedule of epoch %u: %s", entry->epoch + 1,
                     sl_error_message());
     report(s, SL_BY_SCHEDULE, epoch, s->roles, to, 0, false, sl_error_message());
-    sl_timeline_tell(s->timeline, event_kind(SL_BY_SCHEDULE), false,
+    sl_timeline_emit(s->timeline, event_kind(SL_BY_SCHEDULE), false,
                      "schedule of epoch %u refused: %s", entry->epoch + 1, sl_error_message());
 }
 

@@ -52,7 +52,7 @@ void sl_split_plan_store(struct sl_role_split *s, const enum sl_duty duty[SL_CON
 void sl_split_plan_graph(struct sl_role_split *s);
 // A device's sampler has come, with room for so many edges, or has to leave: 0. A replacement that
 // has room for what the plan gives it changes nothing.
-void sl_split_take_room(struct sl_role_split *s, uint32_t device, uint64_t edges);
+void sl_split_on_room(struct sl_role_split *s, uint32_t device, uint64_t edges);
 // Says so where plans hold fewer rows or edges than the job asks for.
 void sl_split_check_ratio(struct sl_role_split *s);
 // Sizes that caches may have, so that hotness is in order there.

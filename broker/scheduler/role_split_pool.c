@@ -87,7 +87,7 @@ bool sl_split_learn_pool(struct sl_role_split *s, uint64_t batches)
 
 static void give_cores(struct sl_role_split *s, enum sl_role role, uint32_t index)
 {
-    const struct sl_member *m;
+    const struct sl_pool_worker *w;
     struct sl_core_pool *pool = &s->pool;
     struct sl_core_range range = sl_core_layout_cores(&pool->shape, pool->n, role, index);
     uint32_t device = role == SL_ROLE_SAMPLER ? index : s->config->n_devices - 1 - index;
@@ -95,8 +95,8 @@ static void give_cores(struct sl_role_split *s, enum sl_role role, uint32_t inde
     for (uint32_t i = 0; i < range.n; i++)
         sl_cores_add(&set, pool->core[range.first + i]);
     s->events.on_cores(s->ctx, device, &set);
-    m = sl_split_member(s, role, device);
-    sl_seat_set_cores(s->arena, m->slot, &set);
+    w = sl_split_worker(s, role, device);
+    sl_seat_set_cores(s->arena, w->slot, &set);
 }
 
 void sl_split_divide_pool(struct sl_role_split *s)

@@ -134,7 +134,7 @@ void sl_split_plan_graph(struct sl_role_split *s)
     publish(s, &q, &plan, NULL);
 }
 
-void sl_split_take_room(struct sl_role_split *s, uint32_t device, uint64_t edges)
+void sl_split_on_room(struct sl_role_split *s, uint32_t device, uint64_t edges)
 {
     const bool planned = s->store.graph_of >> device & 1;
     const uint64_t held = s->store.plan[SL_PEER_MEMORY_GRAPH].elements[device];

@@ -7,7 +7,7 @@
  * list when it is ready. Each change costs the members a meeting, so those who come at the same
  * time come together: as long as a trainer that is wanted is still on its way, the ready ones wait
  * for it, and the members work on. They wait for a bounded time, and not at all where there is no
- * member that works on: a trainer that dies again and again is handled by supervise.h, one that
+ * member that works on: a trainer that dies again and again is handled by worker_pool.h, one that
  * loads for minutes joins later.
  *
  * While the job starts nothing is to be trained, so then all wait for the last one.

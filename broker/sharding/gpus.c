@@ -20,7 +20,7 @@
 
 #include "common/text/units.h"
 #include "broker/workers/exit_status.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -196,7 +196,7 @@ static int find_program(const struct sl_gpus_asking *a, char out[PROGRAM_BYTES])
     if (a->program) {
         snprintf(out, PROGRAM_BYTES, "%s", a->program);
     } else {
-        SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+        SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
         snprintf(out, PROGRAM_BYTES, "%s/sluice-trainer", directory);
     }
     if (access(out, X_OK) == 0)
@@ -375,7 +375,7 @@ static bool has_plugin(void)
     const char *given = getenv("SLUICE_CUDA_PLUGIN");
     if (given && *given)
         return true;
-    if (sl_crew_own_directory(directory, sizeof directory) < 0)
+    if (sl_worker_pool_own_directory(directory, sizeof directory) < 0)
         return false;
     snprintf(path, sizeof path, "%s/../lib/libsluice_cuda.so", directory);
     return access(path, F_OK) == 0;

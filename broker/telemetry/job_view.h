@@ -13,7 +13,7 @@ struct sl_job_view {
     char *const *config_json; // resolved; NULL before it is read
     struct sl_arena *arena;   // shared with the workers anyway; base is NULL before it is there
     const struct sl_config *config;
-    const struct sl_crew *crew;
+    const struct sl_worker_pool *workers;
     const struct sl_crash_log *deaths;
     const struct sl_role_split *split;
     const struct sl_memory_use *memory;

@@ -49,11 +49,11 @@ void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
                          const Sl__Control__Trace *request);
 void sl_trace_poll(struct sl_trace *trace); // on each tick
 // Before the ledger may reuse a complete phase's entries.
-void sl_trace_take_phase(struct sl_trace *trace, const struct sl_open_phase *phase);
+void sl_trace_on_phase(struct sl_trace *trace, const struct sl_open_phase *phase);
 // An event of the timeline.
-void sl_trace_take_event(struct sl_trace *trace, const char *kind, const char *text);
+void sl_trace_on_event(struct sl_trace *trace, const char *kind, const char *text);
 // After each death and each start: which seat a worker's id belongs to.
-void sl_trace_take_seats(struct sl_trace *trace);
+void sl_trace_on_seats(struct sl_trace *trace);
 void sl_trace_end(struct sl_trace *trace); // the job ends: what there is, and the last word
 
 #endif

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -57,7 +57,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     int config_fd, key_fd, status[2];
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
-    SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+    SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
     snprintf(program, sizeof program, "%s/sluice-broker", directory);
     SL_TRY(sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, out->key));
     snprintf(config, sizeof config, "%d", CONFIG_FD);

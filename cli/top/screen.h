@@ -30,7 +30,7 @@ enum sl_style {
     SL_STYLE_REVERSE = 16,
 };
 
-struct sl_cell {
+struct sl_screen_cell {
     uint32_t glyph; // Unicode; 0: the right half of the wide character before it
     uint8_t style;
 };
@@ -52,7 +52,7 @@ struct sl_glyphs {
 struct sl_screen {
     int width, height;
     bool ascii;
-    struct sl_cell *cells; // (height, width)
+    struct sl_screen_cell *cells; // (height, width)
 };
 
 enum { SL_SCREEN_MAX = 1000 }; // columns, rows: more of a terminal stays empty

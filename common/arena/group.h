@@ -103,7 +103,7 @@ bool sl_group_form(struct sl_arena *a, const struct sl_group_member *members, ui
 // --- members ---
 
 // What the group is right now. False while it is being changed, or dissolved: look again.
-bool sl_group_look(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out);
+bool sl_group_read(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out);
 // Whether this is still the generation.
 bool sl_group_is_current(const struct sl_arena *a, uint64_t generation);
 // Whose turn a cell of a TRAIN phase is, by its place in its update.

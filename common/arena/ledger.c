@@ -109,7 +109,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store_explicit(&sl_ledger_of(a)->opened, next, memory_order_release);
     *seq = next;
     sl_ledger_advance(a); // the other lane passes over it
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
     return SL_OK;
 }
 
@@ -119,7 +119,7 @@ void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq)
     if (!phase)
         return;
     atomic_store_explicit(&phase->gate, 0, memory_order_release);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
@@ -211,7 +211,7 @@ bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct s
     struct sl_group_view view;
     if (!grouped(a, phase))
         return true;
-    return sl_group_look(a, worker, &view) && sl_group_is_turn(a, &view, cell);
+    return sl_group_read(a, worker, &view) && sl_group_is_turn(a, &view, cell);
 }
 
 /*
@@ -227,7 +227,7 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
     uint64_t starving = atomic_load(&sl_ledger_of(a)->starving), w = *word;
     if ((sl_cell_state(w) == SL_CELL_SAMPLING &&
          starving == sl_tag_make(seq, *cell, sl_cell_attempt(w))) ||
-        !sl_group_look(a, worker, &view) || view.rank == view.n ||
+        !sl_group_read(a, worker, &view) || view.rank == view.n ||
         view.rank >= a->h->spec.batches_per_update) // more members than an update has batches
         return false;
     for (uint32_t i = *cell; i < n; i++) {

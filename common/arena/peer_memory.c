@@ -114,7 +114,7 @@ void sl_peer_memory_publish(struct sl_arena *a, enum sl_peer_memory_kind kind,
         atomic_store_explicit(&p->word[i], words[i], memory_order_relaxed);
     atomic_store(&p->generation, plan->generation);
     atomic_fetch_add(&p->version, 1);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 uint64_t sl_peer_memory_generation(const struct sl_arena *a, enum sl_peer_memory_kind kind)
@@ -302,7 +302,7 @@ static bool stands(uint64_t version)
     return version != 0 && version % 2 == 0;
 }
 
-bool sl_peer_memory_look(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
+bool sl_peer_memory_read(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                          struct sl_peer_memory_offer *out)
 {
     const struct place *p = place_of(a, kind, lender);

@@ -151,7 +151,7 @@ bool sl_peer_memory_leave(struct sl_arena *a, enum sl_peer_memory_kind kind, uin
 // --- readers ---
 
 // False: nothing is lent, or it is being changed.
-bool sl_peer_memory_look(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
+bool sl_peer_memory_read(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                          struct sl_peer_memory_offer *out);
 // The worker on device `reader` opens this offer. False: it no longer exists.
 bool sl_peer_memory_open(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,

@@ -15,7 +15,7 @@
  *             parameters' version advanced. Trainers, and samplers that wait for memory, sleep on
  *             it: it is signalled a few times a batch.
  *
- * Whoever changes what somebody may wait for signals one of them, or both (sl_arena_tell_all).
+ * Whoever changes what somebody may wait for signals one of them, or both (sl_arena_wake_all).
  */
 #ifndef SL_ARENA_SEGMENT_H
 #define SL_ARENA_SEGMENT_H
@@ -148,7 +148,7 @@ void sl_arena_pause(struct sl_arena *a, bool paused);
 void sl_arena_ring(const struct sl_arena *a);
 
 // Wakes everybody who sleeps in the segment.
-void sl_arena_tell_all(struct sl_arena *a);
+void sl_arena_wake_all(struct sl_arena *a);
 
 /*
  * Tries until timeout_ms have passed, and again whenever `event` was signalled. An attempt says

@@ -89,8 +89,8 @@ static inline bool sl_stats_is_of(const struct sl_worker_slot *slot, uint32_t wo
 }
 // Worker: asks its GPU (NULL: none) what it holds and how busy it is, which takes longer than a
 // statistic is worth to a batch: not within a second of *looked_ns (0 at first).
-void sl_stats_look(struct sl_worker_totals *figures, const struct sl_device *device,
-                   uint64_t *looked_ns);
+void sl_stats_poll_device(struct sl_worker_totals *figures, const struct sl_device *device,
+                          uint64_t *looked_ns);
 // Worker: publishes its figures.
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_totals *figures);
 // Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was

@@ -2,7 +2,7 @@
  * request.h - a question on the control bus, and the wait for its answer.
  *
  * Who asks begins a request, sends its number in Envelope.request, and shows each message that
- * comes to sl_request_take() until it is the answer, or sl_request_left_ms() is 0.
+ * comes to sl_request_on_message() until it is the answer, or sl_request_left_ms() is 0.
  *
  * Whatever answers a question carries its number back (bus.h). So any number of questions may be
  * under way on one connection, answers come in any order, and an answer that nobody waits for any
@@ -37,7 +37,8 @@ uint64_t sl_request_left_ms(const struct sl_request *r);
 
 // True when the message is the answer, which is then in *reply (not NULL), and the question is
 // over. A Waiting message starts the time-out again.
-bool sl_request_take(struct sl_request *r, const Sl__Control__Envelope *m, struct sl_reply *reply);
+bool sl_request_on_message(struct sl_request *r, const Sl__Control__Envelope *w,
+                           struct sl_reply *reply);
 
 // Whether a message is the last one of an answer.
 bool sl_request_is_last(const Sl__Control__Envelope *m);

@@ -341,7 +341,7 @@ def test_lines_fit_a_narrow_terminal(box):
     assert len(head) == 3 and "  loss " in head[-1], lines
     assert all(len(line) <= 60 and not line.endswith("accurac") for line in lines), lines
     # What limits it has lines of its own, once as long as it is the same.
-    assert 1 <= sum(line.startswith("   limit   ") for line in lines) <= 3, lines
+    assert 1 <= sum(line.startswith("   bottleneck ") for line in lines) <= 3, lines
     running.interrupt()
     assert running.wait().rc == 130
 

@@ -59,7 +59,7 @@ int sl_store_place(struct sl_store *s, struct sl_dataset *dataset,
 // Pins the features as they lie. False where they cannot be, or are too large to be.
 bool sl_store_pin(struct sl_store *s);
 void sl_store_unpin(struct sl_store *s);
-void sl_store_tell(struct sl_store *s, enum sl_store_way way);
+void sl_store_set_way(struct sl_store *s, enum sl_store_way way);
 
 void sl_store_fini(struct sl_store *s); // safe on a zeroed struct
 

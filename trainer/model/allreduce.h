@@ -101,7 +101,7 @@ int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease);
 
 // How long its trainer may wait for a batch or a version before it looks at the group again though
 // `progress` was not signalled: a moment while it meets the others, which no event tells of.
-uint32_t sl_exchange_look_ms(const struct sl_exchange *x);
+uint32_t sl_exchange_poll_ms(const struct sl_exchange *x);
 
 // Does what can be done now; waits for nobody but in the sum itself. SL_OK also when there was
 // nothing to do. SL_EDEVICE when the group cannot be made, or this GPU is lost.
