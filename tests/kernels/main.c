@@ -4,8 +4,6 @@
  *   kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]
  *       every slot against the reference; --small leaves most of the large cases out; --apart maps
  *       each array by itself for a GPU, so that compute-sanitizer sees what lies between them
- *   kernels grad [OP]
- *       backward slots by finite differences
  *       --backend cuda: on GPU 0, or on an emulated one when SLUICE_CUDA_PLUGIN names the emulation
  */
 #include <stddef.h>
@@ -22,55 +20,54 @@
 struct operation {
     const char *name;
     void (*test)(struct suite *t);
-    void (*grad)(struct suite *t);
 };
 
 static const struct operation operations[] = {
-    {"emulation", test_emulation, NULL},
-    {"gather_rows", test_gather_rows, NULL},
-    {"aggregate", test_aggregate, grad_aggregate},
-    {"transpose", test_transpose, NULL},
-    {"edge_softmax", test_edge_softmax, grad_edge_softmax},
-    {"edge_scores", test_edge_scores, grad_edge_scores},
-    {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads},
-    {"edge_dot", test_edge_dot, NULL},
-    {"aggregate_max", test_aggregate_max, grad_aggregate_max},
-    {"normalize_rows", test_normalize_rows, grad_normalize_rows},
-    {"gemm", test_gemm, grad_gemm},
-    {"bias_act", test_bias_act, grad_bias_act},
-    {"bias_act_bf16", test_bias_act_bf16, NULL},
-    {"dropout", test_dropout, NULL},
-    {"softmax_xent", test_softmax_xent, grad_softmax_xent},
-    {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce},
-    {"squared_error", test_squared_error, grad_squared_error},
-    {"batch_norm", test_batch_norm, grad_batch_norm},
-    {"layer_norm", test_layer_norm, grad_layer_norm},
-    {"scale_columns", test_scale_columns, NULL},
-    {"sum_squares", test_sum_squares, NULL},
-    {"reduce", test_reduce, NULL},
-    {"adam", test_adam, NULL},
-    {"sgd", test_sgd, NULL},
-    {"khop_uniform", test_khop, NULL},
-    {"khop_weighted", test_khop_weighted, NULL},
-    {"labor", test_labor, NULL},
-    {"random_walk", test_random_walk, NULL},
-    {"weight_prefix", test_weight_prefix, NULL},
-    {"mark_ranks", test_mark_ranks, NULL},
-    {"split_rows", test_split_rows, NULL},
-    {"gather_rows_to", test_gather_rows_to, NULL},
-    {"draw", test_draw, NULL},
-    {"gather_ranked", test_gather_ranked, NULL},
-    {"scatter_rows", test_scatter_rows, NULL},
-    {"gemm_bias_act", test_gemm_bias_act, NULL},
-    {"weight_gradients", test_weight_gradients, NULL},
-    {"row_sums", test_row_sums, NULL},
-    {"fix_loops", test_fix_loops, NULL},
-    {"gcn_scales", test_gcn_scales, NULL},
-    {"block_diagonal", test_block_diagonal, NULL},
-    {"sum_heads", test_sum_heads, NULL},
-    {"add_scaled", test_add_scaled, NULL},
-    {"maximum", test_maximum, NULL},
-    {"running_scale", test_running_scale, NULL},
+    {"emulation", test_emulation},
+    {"gather_rows", test_gather_rows},
+    {"aggregate", test_aggregate},
+    {"transpose", test_transpose},
+    {"edge_softmax", test_edge_softmax},
+    {"edge_scores", test_edge_scores},
+    {"aggregate_heads", test_aggregate_heads},
+    {"edge_dot", test_edge_dot},
+    {"aggregate_max", test_aggregate_max},
+    {"normalize_rows", test_normalize_rows},
+    {"gemm", test_gemm},
+    {"bias_act", test_bias_act},
+    {"bias_act_bf16", test_bias_act_bf16},
+    {"dropout", test_dropout},
+    {"softmax_xent", test_softmax_xent},
+    {"sigmoid_bce", test_sigmoid_bce},
+    {"squared_error", test_squared_error},
+    {"batch_norm", test_batch_norm},
+    {"layer_norm", test_layer_norm},
+    {"scale_columns", test_scale_columns},
+    {"sum_squares", test_sum_squares},
+    {"reduce", test_reduce},
+    {"adam", test_adam},
+    {"sgd", test_sgd},
+    {"khop_uniform", test_khop},
+    {"khop_weighted", test_khop_weighted},
+    {"labor", test_labor},
+    {"random_walk", test_random_walk},
+    {"weight_prefix", test_weight_prefix},
+    {"mark_ranks", test_mark_ranks},
+    {"split_rows", test_split_rows},
+    {"gather_rows_to", test_gather_rows_to},
+    {"draw", test_draw},
+    {"gather_ranked", test_gather_ranked},
+    {"scatter_rows", test_scatter_rows},
+    {"gemm_bias_act", test_gemm_bias_act},
+    {"weight_gradients", test_weight_gradients},
+    {"row_sums", test_row_sums},
+    {"fix_loops", test_fix_loops},
+    {"gcn_scales", test_gcn_scales},
+    {"block_diagonal", test_block_diagonal},
+    {"sum_heads", test_sum_heads},
+    {"add_scaled", test_add_scaled},
+    {"maximum", test_maximum},
+    {"running_scale", test_running_scale},
 };
 
 struct slot {
@@ -135,7 +132,6 @@ static const char *missing_slot(const struct sl_kernels *kernels, const struct o
 }
 
 struct options {
-    int is_grad;
     const char *only; // an operation's name or NULL
     const char *backend;
     int is_small, is_apart;
@@ -146,7 +142,7 @@ static int usage(const char *why, const char *what)
 {
     fprintf(stderr,
             "kernels: %s%s\n"
-            "usage: kernels test|grad [OP] [--backend NAME] [--seed N] [--small] [--apart]\n"
+            "usage: kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]\n"
             "operations:",
             why, what);
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
@@ -166,8 +162,7 @@ static int is_operation(const char *name)
 // 0, or the exit status of a command line that makes no sense.
 static int parse(int argc, char **argv, struct options *o)
 {
-    o->is_grad = argc > 1 && strcmp(argv[1], "grad") == 0;
-    if (!o->is_grad && (argc < 2 || strcmp(argv[1], "test") != 0))
+    if (argc < 2 || strcmp(argv[1], "test") != 0)
         return usage("which mode? ", argc > 1 ? argv[1] : "");
     for (int i = 2; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -203,10 +198,9 @@ static void check_all(void *context)
     struct suite *t = &c->t;
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++) {
         const struct operation *op = &operations[i];
-        void (*body)(struct suite *) = c->o->is_grad ? op->grad : op->test;
         if (op->test == test_emulation && !c->backend->is_emulated)
             continue;
-        if (!body || (c->o->only && strcmp(c->o->only, op->name) != 0))
+        if (c->o->only && strcmp(c->o->only, op->name) != 0)
             continue;
         const char *missing = missing_slot(t->dev, op);
         if (missing) {
@@ -215,7 +209,7 @@ static void check_all(void *context)
             continue;
         }
         int passed = t->passed, failed = t->failed;
-        body(t);
+        op->test(t);
         printf("%-14s %d passed, %d failed\n", op->name, t->passed - passed, t->failed - failed);
         fflush(stdout);
     }
