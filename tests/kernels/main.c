@@ -4,8 +4,6 @@
  *   kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]
  *       every slot against the reference; --small leaves most of the large cases out; --apart maps
  *       each array by itself for a GPU, so that compute-sanitizer sees what lies between them
- *   kernels grad [OP]
- *       backward slots by finite differences
  *       --backend cuda: on GPU 0, or on an emulated one when SLUICE_CUDA_PLUGIN names the emulation
  */
 #include <stddef.h>
@@ -23,55 +21,54 @@
 struct operation {
     const char *name;
     void (*test)(struct suite *t);
-    void (*grad)(struct suite *t);
 };
 
 static const struct operation operations[] = {
-    {"emulation", test_emulation, NULL},
-    {"gather_rows", test_gather_rows, NULL},
-    {"aggregate", test_aggregate, grad_aggregate},
-    {"transpose", test_transpose, NULL},
-    {"edge_softmax", test_edge_softmax, grad_edge_softmax},
-    {"edge_scores", test_edge_scores, grad_edge_scores},
-    {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads},
-    {"edge_dot", test_edge_dot, NULL},
-    {"aggregate_max", test_aggregate_max, grad_aggregate_max},
-    {"normalize_rows", test_normalize_rows, grad_normalize_rows},
-    {"gemm", test_gemm, grad_gemm},
-    {"bias_act", test_bias_act, grad_bias_act},
-    {"bias_act_bf16", test_bias_act_bf16, NULL},
-    {"dropout", test_dropout, NULL},
-    {"softmax_xent", test_softmax_xent, grad_softmax_xent},
-    {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce},
-    {"squared_error", test_squared_error, grad_squared_error},
-    {"batch_norm", test_batch_norm, grad_batch_norm},
-    {"layer_norm", test_layer_norm, grad_layer_norm},
-    {"scale_columns", test_scale_columns, NULL},
-    {"sum_squares", test_sum_squares, NULL},
-    {"reduce", test_reduce, NULL},
-    {"adam", test_adam, NULL},
-    {"sgd", test_sgd, NULL},
-    {"khop_uniform", test_khop, NULL},
-    {"khop_weighted", test_khop_weighted, NULL},
-    {"labor", test_labor, NULL},
-    {"random_walk", test_random_walk, NULL},
-    {"weight_prefix", test_weight_prefix, NULL},
-    {"mark_ranks", test_mark_ranks, NULL},
-    {"split_rows", test_split_rows, NULL},
-    {"gather_rows_to", test_gather_rows_to, NULL},
-    {"draw", test_draw, NULL},
-    {"gather_ranked", test_gather_ranked, NULL},
-    {"scatter_rows", test_scatter_rows, NULL},
-    {"gemm_bias_act", test_gemm_bias_act, NULL},
-    {"weight_gradients", test_weight_gradients, NULL},
-    {"row_sums", test_row_sums, NULL},
-    {"fix_loops", test_fix_loops, NULL},
-    {"gcn_scales", test_gcn_scales, NULL},
-    {"block_diagonal", test_block_diagonal, NULL},
-    {"sum_heads", test_sum_heads, NULL},
-    {"add_scaled", test_add_scaled, NULL},
-    {"maximum", test_maximum, NULL},
-    {"running_scale", test_running_scale, NULL},
+    {"emulation", test_emulation},
+    {"gather_rows", test_gather_rows},
+    {"aggregate", test_aggregate},
+    {"transpose", test_transpose},
+    {"edge_softmax", test_edge_softmax},
+    {"edge_scores", test_edge_scores},
+    {"aggregate_heads", test_aggregate_heads},
+    {"edge_dot", test_edge_dot},
+    {"aggregate_max", test_aggregate_max},
+    {"normalize_rows", test_normalize_rows},
+    {"gemm", test_gemm},
+    {"bias_act", test_bias_act},
+    {"bias_act_bf16", test_bias_act_bf16},
+    {"dropout", test_dropout},
+    {"softmax_xent", test_softmax_xent},
+    {"sigmoid_bce", test_sigmoid_bce},
+    {"squared_error", test_squared_error},
+    {"batch_norm", test_batch_norm},
+    {"layer_norm", test_layer_norm},
+    {"scale_columns", test_scale_columns},
+    {"sum_squares", test_sum_squares},
+    {"reduce", test_reduce},
+    {"adam", test_adam},
+    {"sgd", test_sgd},
+    {"khop_uniform", test_khop},
+    {"khop_weighted", test_khop_weighted},
+    {"labor", test_labor},
+    {"random_walk", test_random_walk},
+    {"weight_prefix", test_weight_prefix},
+    {"mark_ranks", test_mark_ranks},
+    {"split_rows", test_split_rows},
+    {"gather_rows_to", test_gather_rows_to},
+    {"draw", test_draw},
+    {"gather_ranked", test_gather_ranked},
+    {"scatter_rows", test_scatter_rows},
+    {"gemm_bias_act", test_gemm_bias_act},
+    {"weight_gradients", test_weight_gradients},
+    {"row_sums", test_row_sums},
+    {"fix_loops", test_fix_loops},
+    {"gcn_scales", test_gcn_scales},
+    {"block_diagonal", test_block_diagonal},
+    {"sum_heads", test_sum_heads},
+    {"add_scaled", test_add_scaled},
+    {"maximum", test_maximum},
+    {"running_scale", test_running_scale},
 };
 
 struct slot {
@@ -137,7 +134,6 @@ static const char *missing_slot(const struct sl_kernels *kernels, const struct o
 
 struct options {
     const char *mode;
-    bool is_grad;
     const char *only; // an operation's name or NULL
     const char *backend;
     bool is_small, is_apart;
@@ -156,8 +152,8 @@ static const struct sl_option options[] = {
 static const struct sl_command command = {
     .name = "kernels",
     .is_program = true,
-    .about = "Compares a back end with the reference, or gradients with differences (grad).",
-    .operands = {{"test|grad", offsetof(struct options, mode)},
+    .about = "Compares a back end with the reference, operation by operation.",
+    .operands = {{"test", offsetof(struct options, mode)},
                  {"OP", offsetof(struct options, only), true}},
     .options = {{options}},
 };
@@ -183,10 +179,9 @@ static void check_all(void *context)
     struct suite *t = &c->t;
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++) {
         const struct operation *op = &operations[i];
-        void (*body)(struct suite *) = c->o->is_grad ? op->grad : op->test;
         if (op->test == test_emulation && !c->backend->is_emulated)
             continue;
-        if (!body || (c->o->only && strcmp(c->o->only, op->name) != 0))
+        if (c->o->only && strcmp(c->o->only, op->name) != 0)
             continue;
         const char *missing = missing_slot(t->dev, op);
         if (missing) {
@@ -195,7 +190,7 @@ static void check_all(void *context)
             continue;
         }
         int passed = t->passed, failed = t->failed;
-        body(t);
+        op->test(t);
         printf("%-14s %d passed, %d failed\n", op->name, t->passed - passed, t->failed - failed);
         fflush(stdout);
     }
@@ -228,9 +223,8 @@ int main(int argc, char **argv)
     struct options o = {.backend = "cpu", .seed = 20240607};
     struct backend backend;
     arguments_parse(&command, &o, argc, argv);
-    o.is_grad = strcmp(o.mode, "grad") == 0;
-    if ((!o.is_grad && strcmp(o.mode, "test") != 0) || (o.only && !is_operation(o.only))) {
-        sl_fail(SL_EINVAL, "'%s %s': wanted test or grad, and one of the operations if any", o.mode,
+    if (strcmp(o.mode, "test") != 0 || (o.only && !is_operation(o.only))) {
+        sl_fail(SL_EINVAL, "'%s %s': wanted test, and one of the operations if any", o.mode,
                 o.only ? o.only : "");
         arguments_refuse();
     }
