@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/text/option.h"
+#include "common/text/options.h"
 #include "common/text/progress.h"
 #include "common/text/table.h"
 #include "dataset/staging.h"

@@ -279,8 +279,8 @@ static int parse_labels(struct sl_keyed_table *t)
     }
     if (t->n_rows == 0)
         l->n_columns = n;
-    snprintf(wanted, sizeof wanted, "%" PRIu32 " label column%s, as in the first row, not %" PRIu32,
-             l->n_columns, l->n_columns == 1 ? "" : "s", n);
+    snprintf(wanted, sizeof wanted, "%s, as in the first row, not %" PRIu32,
+             SL_PLURAL(l->n_columns, "label column"), n);
     return n == l->n_columns ? SL_OK : sl_csv_fail_field(&t->csv, &t->fields.at[0], wanted);
 }
 

@@ -460,7 +460,7 @@ static const struct mistake mistakes[] = {
     {CPU("\"cores\": [0]"), SL_EINVAL, {"devices[0].cores: found list [0]"}},
     {CPU("\"cores\": \"\""), SL_EINVAL, {"devices[0].cores: found string \"\"", "missing"}},
     {CPU("\"cores\": \"3-1\""), SL_EINVAL, {"runs backwards"}},
-    {CPU("\"cores\": \"0,0\""), SL_EINVAL, {"core 0 stands in it twice"}},
+    {CPU("\"cores\": \"0,0\""), SL_EINVAL, {"core 0 is listed twice"}},
     {CPU("\"cores\": \"0-256\""), SL_EINVAL, {"found 257 cores", "at most 256 in one device"}},
     {CPU("\"cores\": \"1023\""),
      SL_EINVAL,

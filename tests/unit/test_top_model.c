@@ -120,40 +120,6 @@ START_TEST(a_long_text_is_cut_between_characters)
 }
 END_TEST
 
-START_TEST(history_is_bounded_and_in_order)
-{
-    const struct sample s = usual_sample();
-    run_for(m, &s, SL_TOP_HISTORY + 7);
-    ck_assert_uint_eq(m->n_history, SL_TOP_HISTORY);
-    ck_assert_uint_eq(m->first_sample, 7);
-    ck_assert_double_eq(m->series[SL_TOP_QUEUE][0], 8);
-    ck_assert_double_eq(m->series[SL_TOP_QUEUE][SL_TOP_HISTORY - 1], (SL_TOP_HISTORY + 7) % 9);
-}
-END_TEST
-
-START_TEST(the_same_line_twice_is_one_sample)
-{
-    struct sample s = usual_sample();
-    s.second = 50;
-    size_t before = m->n_history;
-    sl_top_on_stats(m, stats_line(&s));
-    sl_top_on_stats(m, stats_line(&s));
-    ck_assert_uint_eq(m->n_history, before + 1);
-}
-END_TEST
-
-START_TEST(a_clock_that_is_set_back_does_not_stop_the_history)
-{
-    struct sample s = usual_sample();
-    s.second = -3600;
-    size_t before = m->n_history;
-    sl_top_on_stats(m, stats_line(&s));
-    s.second++;
-    sl_top_on_stats(m, stats_line(&s));
-    ck_assert_uint_eq(m->n_history, before + 2);
-}
-END_TEST
-
 START_TEST(events_are_bounded_sorted_and_once)
 {
     for (int i = 0; i < SL_TOP_EVENTS + 10; i++)
@@ -441,9 +407,6 @@ int main(void)
     tcase_add_test(t, what_is_missing_or_odd_is_not_known);
     tcase_add_test(t, a_line_of_something_else_is_left_out);
     tcase_add_test(t, a_long_text_is_cut_between_characters);
-    tcase_add_test(t, history_is_bounded_and_in_order);
-    tcase_add_test(t, the_same_line_twice_is_one_sample);
-    tcase_add_test(t, a_clock_that_is_set_back_does_not_stop_the_history);
     tcase_add_test(t, events_are_bounded_sorted_and_once);
     tcase_add_test(t, a_description_brings_history_and_statistics);
     tcase_add_test(t, a_job_that_is_over_stays_so);

@@ -3,7 +3,6 @@
 #include <locale.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
 #include "cli/top/screen.h"
 #include "common/base/utf8.h"
 #include "tests/unit/top_fixture.h"
@@ -227,29 +226,6 @@ START_TEST(a_histogram_shows_the_smallest_count)
 }
 END_TEST
 
-START_TEST(numbers_are_short)
-{
-    char b[SL_NUMBER_BYTES];
-    ck_assert_str_eq(sl_number_seconds(b, 0), "0 us");
-    ck_assert_str_eq(sl_number_seconds(b, 0.00012), "120 us");
-    ck_assert_str_eq(sl_number_seconds(b, 0.0031), "3.1 ms");
-    ck_assert_str_eq(sl_number_seconds(b, 0.0611), "61 ms");
-    ck_assert_str_eq(sl_number_seconds(b, 1.23), "1.2 s");
-    ck_assert_str_eq(sl_number_seconds(b, 123), "2:03");
-    ck_assert_str_eq(sl_number_seconds(b, NAN), "-");
-    ck_assert_str_eq(sl_number_clock(b, 3723), "1:02:03");
-    ck_assert_str_eq(sl_number_clock(b, 1e300), "-");
-    ck_assert_str_eq(sl_number_bytes(b, 999), "999 B");
-    ck_assert_str_eq(sl_number_bytes(b, 1023), "1.0 KiB");
-    ck_assert_str_eq(sl_number_bytes(b, 5.5 * (1 << 30)), "5.5 GiB");
-    ck_assert_str_eq(sl_number_count(b, 1234), "1234");
-    ck_assert_str_eq(sl_number_count(b, 1.04e6), "1.0 M");
-    ck_assert_str_eq(sl_number_count(b, 0.8), "0.8");
-    ck_assert_str_eq(sl_number_percent(b, 0.001), "<1 %");
-    ck_assert_str_eq(sl_number_percent(b, 0.62), "62 %");
-}
-END_TEST
-
 int main(void)
 {
     TCase *t = tcase_create("screen");
@@ -267,7 +243,6 @@ int main(void)
     tcase_add_test(t, a_curve_ends_at_the_newest_value);
     tcase_add_test(t, groups_of_a_long_curve_stay_where_they_are);
     tcase_add_test(t, a_histogram_shows_the_smallest_count);
-    tcase_add_test(t, numbers_are_short);
     Suite *s = suite_create("top_screen");
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
