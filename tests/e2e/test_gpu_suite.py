@@ -108,12 +108,12 @@ def test_step(box, step):
         for figure in (
             "ceilings: 128 KiB; random words of 16 KiB: host to device",
             "gather_ranked: 200 rows of 128 f32, 90 % from the cache: staged by the processor",
-            "gemm: gradient of the weights, 40 x 40 x 70 TN: own kernel, bf16",
+            "gemm: gradient of the weights, 40 x 40 x 70 TN: gemm bf16",
             "aggregate: 20 x 10 edges",
             "draw walk 5,5,5 of 4 x 3",
         ):
             assert f"| {figure}" in table, f"{figure} is missing:\n{table}"
-        for line in ("fused takes", "best tile", "mapped in pages of"):
+        for line in ("fused takes", "mapped in pages of"):
             assert line in table, table
     assert packed(box, "table.md") == table
     assert packed(box, "log.txt") == kept(box, "log.txt"), done
