@@ -78,9 +78,9 @@ def draw_5(data):
         degree, optimal = (found[policy][at][1] for policy in ("degree", "optimal"))
         many = f"{degree / optimal:.1f} times" if optimal > 0 else "what Optimal need not:"
         said.append(
-            f"({letter}) With 7 % of the vertices cached Degree transfers {many} as much as Optimal:"
-            f" {degree:.1f} MB, {optimal:.1f} MB. An epoch touches {100 * found['touched']:.0f} % of"
-            " all vertices."
+            f"({letter}) With 7 % of the vertices cached Degree transfers {many} as much as"
+            f" Optimal: {degree:.1f} MB, {optimal:.1f} MB. An epoch touches"
+            f" {100 * found['touched']:.0f} % of all vertices."
         )
     return [figure, *said]
 

@@ -35,7 +35,8 @@ def curves(chart, series, title="", x="", y="", log="", marks=(), rules=(), tick
         chart.annotate(text, (at, height), xytext=(6, -3), textcoords="offset points", size=8)
     for at, text in rules:
         chart.axvline(at, ls="--", color="grey", lw=0.8)
-        chart.text(at, 0.98, text, rotation=90, size=7, va="top", transform=chart.get_xaxis_transform())
+        place = chart.get_xaxis_transform()
+        chart.text(at, 0.98, text, rotation=90, size=7, va="top", transform=place)
     for axis, scale in (("x", chart.set_xscale), ("y", chart.set_yscale)):
         if axis in log:
             scale("log")

@@ -191,18 +191,46 @@ static const struct sl_shard_plan *lent(const struct sl_job *job, enum sl_peer_m
     return sl_store_may_share(&job->config, kind) ? &job->split.store.plan[kind] : NULL;
 }
 
+// Where features and graph were.
+static void describe_store(struct sl_job *job, struct sl_report_totals *to)
+{
+    const struct sl_row_cache rows = sl_arena_rows(&job->arena);
+    const enum sl_store_way way = store_way(job, SL_ROLE_TRAINER);
+    const enum sl_store_way graph = store_way(job, SL_ROLE_SAMPLER);
+    const uint64_t all = sl_job_copied_bytes(job, SL_SHARED_FEATURES);
+    const uint64_t of_graph = sl_job_copied_bytes(job, SL_SHARED_OFFSETS);
+    to->store.features = sl_features_kinds[job->config.store.features].word;
+    to->store.feature_bytes = (double)sl_features_bytes(&job->dataset);
+    to->reads = rows.shape.n_slots > 0;
+    to->store.cache_bytes = (double)sl_row_cache_bytes(&rows.shape);
+    to->store.cache_rows = (double)rows.shape.n_slots;
+    to->store.window = rows.shape.window;
+    if (rows.head) {
+        to->store.depth = atomic_load(&rows.head->depth);
+        to->store.latency_seconds = (double)atomic_load(&rows.head->latency_ns) * 1e-9;
+        to->store.reads_per_second = (double)atomic_load(&rows.head->reads_per_s);
+    }
+    to->gpus = way != SL_STORE_WAY_NONE;
+    to->store.gpu_way = sl_store_ways[way].word;
+    to->store.gpu_reason = sl_store_ways[way].why;
+    to->store.copy_bytes = (double)(all - of_graph);
+    to->store.copy_page_bytes = sl_store_ways[way].page_bytes;
+    to->gpu_samples = graph != SL_STORE_WAY_NONE;
+    to->store.graph_way = sl_store_ways[graph].word;
+    to->store.graph_reason = sl_store_ways[graph].why;
+    to->store.graph_copy_bytes = (double)of_graph;
+    to->store.graph_copy_page_bytes = sl_store_ways[graph].page_bytes;
+    to->store.prefer = sl_store_preference_words[job->config.store.prefer];
+    to->store.prefer_reason = job->config.store.prefer_why;
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
     char path[4200], digest[33], reason[160];
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
-    const struct sl_row_cache rows = sl_arena_rows(&job->arena);
-    const enum sl_store_way way = store_way(job, SL_ROLE_TRAINER);
-    const enum sl_store_way graph = store_way(job, SL_ROLE_SAMPLER);
-    const uint64_t all = sl_job_copied_bytes(job, SL_SHARED_FEATURES);
-    const uint64_t of_graph = sl_job_copied_bytes(job, SL_SHARED_OFFSETS);
-    const struct sl_report_outcome outcome = {
+    struct sl_report_outcome outcome = {
         .totals = {.status = status_word(job->outcome),
                    .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
                    .cache.row_bytes = (double)job->split.need.row_bytes,
@@ -231,29 +259,6 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .arena.file_bytes = (double)job->acts_bytes,
                    .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,
                    .arena.block_bytes_max = (double)job->block_bytes_max,
-                   .store.features = sl_features_kinds[job->config.store.features].word,
-                   .store.feature_bytes = (double)sl_features_bytes(&job->dataset),
-                   .reads = rows.shape.n_slots > 0,
-                   .store.cache_bytes = (double)sl_row_cache_bytes(&rows.shape),
-                   .store.cache_rows = (double)rows.shape.n_slots,
-                   .store.window = rows.shape.window,
-                   .store.depth = rows.head ? atomic_load(&rows.head->depth) : 0,
-                   .store.latency_seconds =
-                       rows.head ? (double)atomic_load(&rows.head->latency_ns) * 1e-9 : 0,
-                   .store.reads_per_second =
-                       rows.head ? (double)atomic_load(&rows.head->reads_per_s) : 0,
-                   .gpus = way != SL_STORE_WAY_NONE,
-                   .store.gpu_way = sl_store_ways[way].word,
-                   .store.gpu_reason = sl_store_ways[way].why,
-                   .store.copy_bytes = (double)(all - of_graph),
-                   .store.copy_page_bytes = sl_store_ways[way].page_bytes,
-                   .gpu_samples = graph != SL_STORE_WAY_NONE,
-                   .store.graph_way = sl_store_ways[graph].word,
-                   .store.graph_reason = sl_store_ways[graph].why,
-                   .store.graph_copy_bytes = (double)of_graph,
-                   .store.graph_copy_page_bytes = sl_store_ways[graph].page_bytes,
-                   .store.prefer = sl_store_preference_words[job->config.store.prefer],
-                   .store.prefer_reason = job->config.store.prefer_why,
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,
@@ -273,6 +278,7 @@ static int write_report(struct sl_job *job, const char *sha256)
         .judged = &p->judged,
         .test = p->has_test ? &p->test : NULL,
     };
+    describe_store(job, &outcome.totals);
     add_processes(job);
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
     if (!job->report_text)

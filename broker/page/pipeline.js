@@ -108,6 +108,35 @@ const stack = (n, s) => Math.ceil(n / s.columns) * (s.h + 6) - 6;
 
 const CHIPS_MOST = 60;                          // workers that are drawn
 const LANE_H = 208, QUEUE_H = 112, BASIN = 66;  // the queue's words stand above its basin
+const box = (b) => sv("rect", {x: b.x, y: b.y, width: b.w, height: b.h, rx: 8, class: "box"});
+// The boxes of the queue, the features and the updates, and what is said in them.
+function fillBoxes(p, g, q, c, u) {
+  // the queue: below its words a basin whose level is the memory that is taken
+  p.q = q;
+  const rim = sv("line", {x1: q.x, x2: q.x + q.w, y1: q.y + BASIN, y2: q.y + BASIN, class: "axis"});
+  p.water = sv("rect", {x: q.x + 1, y: q.y + q.h, width: q.w - 2, height: 0, class: "water"});
+  p.surface = sv("line", {x1: q.x + 1, x2: q.x + q.w - 1, class: "surface"});
+  p.batches = sv("g");
+  p.queueBig = text(q.x + 10, q.y + 24, "large", "");
+  p.queueSub = text(q.x + 10, q.y + 42, "dim", "");
+  p.queueSub2 = text(q.x + 10, q.y + 58, "dim", "");
+  g.append(hint(
+      sv("g", {}, box(q), rim, p.water, p.surface, p.batches, p.queueBig, p.queueSub, p.queueSub2),
+      () => p.queueTip || ""));
+  // features: what the caches had, what the store had to give
+  p.c = c;
+  p.hit = sv("rect", {x: c.x + 10, y: c.y + c.h - 20, width: 0, height: 10, class: "hit"});
+  p.miss = sv("rect", {x: c.x + 10, y: c.y + c.h - 20, width: c.w - 20, height: 10, class: "miss"});
+  p.cacheBig = text(c.x + 10, c.y + 24, "large", "");
+  p.cacheSub = text(c.x + 10, c.y + 41, "dim", "");
+  p.cacheSub2 = p.wide ? null : text(c.x + 10, c.y + 57, "dim", "");
+  g.append(box(c), p.miss, p.hit, p.cacheBig, p.cacheSub, ...(p.cacheSub2 ? [p.cacheSub2] : []));
+  p.updateBig = text(u.x + 10, u.y + 24, "large", "");
+  p.updateSub = text(u.x + 10, u.y + 42, "dim", "");
+  p.updateSub2 = p.wide ? text(u.x + 10, u.y + 58, "dim", "") :
+                          text(u.x + u.w - 10, u.y + 42, "dim", "", "end");
+  g.append(box(u), p.updateBig, p.updateSub, p.updateSub2);
+}
 function buildPipe(W, workers) {
   const wide = W >= 700, g = sv("g"), p = {wide, W};
   const samplers = inOrder(workers.filter((w) => !isTrainer(w))).slice(0, CHIPS_MOST),
@@ -121,7 +150,6 @@ function buildPipe(W, workers) {
     g.append(t, s);
     return {t, s, x};
   };
-  const box = (b) => sv("rect", {x: b.x, y: b.y, width: b.w, height: b.h, rx: 8, class: "box"});
   let q, c, u, S, T;
   if (wide) {
     const top = 28,
@@ -176,31 +204,7 @@ function buildPipe(W, workers) {
     ...chips(gt, trainers, T.x, T.y, T.w, ts.h, ts.columns)
   ]);
   g.append(gs, gt);
-  // the queue: below its words a basin whose level is the memory that is taken
-  p.q = q;
-  const rim = sv("line", {x1: q.x, x2: q.x + q.w, y1: q.y + BASIN, y2: q.y + BASIN, class: "axis"});
-  p.water = sv("rect", {x: q.x + 1, y: q.y + q.h, width: q.w - 2, height: 0, class: "water"});
-  p.surface = sv("line", {x1: q.x + 1, x2: q.x + q.w - 1, class: "surface"});
-  p.batches = sv("g");
-  p.queueBig = text(q.x + 10, q.y + 24, "large", "");
-  p.queueSub = text(q.x + 10, q.y + 42, "dim", "");
-  p.queueSub2 = text(q.x + 10, q.y + 58, "dim", "");
-  g.append(hint(
-      sv("g", {}, box(q), rim, p.water, p.surface, p.batches, p.queueBig, p.queueSub, p.queueSub2),
-      () => p.queueTip || ""));
-  // features: what the caches had, what the store had to give
-  p.c = c;
-  p.hit = sv("rect", {x: c.x + 10, y: c.y + c.h - 20, width: 0, height: 10, class: "hit"});
-  p.miss = sv("rect", {x: c.x + 10, y: c.y + c.h - 20, width: c.w - 20, height: 10, class: "miss"});
-  p.cacheBig = text(c.x + 10, c.y + 24, "large", "");
-  p.cacheSub = text(c.x + 10, c.y + 41, "dim", "");
-  p.cacheSub2 = wide ? null : text(c.x + 10, c.y + 57, "dim", "");
-  g.append(box(c), p.miss, p.hit, p.cacheBig, p.cacheSub, ...(p.cacheSub2 ? [p.cacheSub2] : []));
-  p.updateBig = text(u.x + 10, u.y + 24, "large", "");
-  p.updateSub = text(u.x + 10, u.y + 42, "dim", "");
-  p.updateSub2 =
-      wide ? text(u.x + 10, u.y + 58, "dim", "") : text(u.x + u.w - 10, u.y + 42, "dim", "", "end");
-  g.append(box(u), p.updateBig, p.updateSub, p.updateSub2);
+  fillBoxes(p, g, q, c, u);
   $("pipe").replaceChildren(sv(
       "svg",
       {width: W, height: H, role: "group", "aria-label": "Samplers, queue, trainers and updates"},

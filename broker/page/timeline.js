@@ -28,6 +28,18 @@ function steps(events, end) {
   }
   return out;
 }
+// Events whose places are less than `room` behind the first of their group: {x, events}.
+function near(events, X, room) {
+  const groups = [];
+  for (const e of events) {
+    const last = groups[groups.length - 1], x = X(e.seconds);
+    if (last && x - last.x < room)
+      last.events.push(e);
+    else
+      groups.push({x, events: [e]});
+  }
+  return groups;
+}
 function drawTimeline() {
   const host = $("timeline"), W = host.clientWidth,
         all = job.events.filter((e) => known(e.seconds));
@@ -80,14 +92,7 @@ function drawTimeline() {
     stroke: "var(--dim)"
   })));
   // Switches are many: thin ticks of the standby trainers' colour, one for all that are near.
-  const switches = [];
-  for (const e of all.filter((x) => x.kind === "switch")) {
-    const last = switches[switches.length - 1], x = X(e.seconds);
-    if (last && x - last.x < 4)
-      last.events.push(e);
-    else
-      switches.push({x, events: [e]});
-  }
+  const switches = near(all.filter((e) => e.kind === "switch"), X, 4);
   for (const {x, events} of switches)
     parts.push(hint(
         sv("g", {class: "switch"},
@@ -101,15 +106,7 @@ function drawTimeline() {
            })),
         () => wordsOf(events)));
   // Marks; those that would lie on one another become one.
-  const groups = [];
-  for (const e of all.filter((x) => KINDS[x.kind])) {
-    const last = groups[groups.length - 1];
-    if (last && X(e.seconds) - last.x < 19)
-      last.events.push(e);
-    else
-      groups.push({x: X(e.seconds), events: [e]});
-  }
-  for (const g of groups) parts.push(markOf(g));
+  for (const g of near(all.filter((e) => KINDS[e.kind]), X, 19)) parts.push(markOf(g));
   if (!all.length) parts.push(text(W / 2, 60, "tick", "nothing yet", "middle"));
   host.replaceChildren(
       sv("svg", {

@@ -134,6 +134,32 @@ int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max, st
                        "workers");
 }
 
+// SL_ENOMEM: the arena is to have `total` bytes of which its activations may be most; at least
+// `least_payload` of them are for blocks.
+static int fail_too_large(const struct sl_arena_spec *spec, uint64_t total,
+                          uint64_t available_bytes, bool by_activations, uint64_t least_payload)
+{
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    if (by_activations)
+        return sl_fail(SL_ENOMEM,
+                       "the arena needs %s, found %s available: %llu vertices of %u activations "
+                       "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
+                       "set arena.activations to \"auto\", take a smaller model.hidden, or free "
+                       "memory",
+                       sl_units_exact_bytes(wanted, total),
+                       sl_units_exact_bytes(found, available_bytes),
+                       (unsigned long long)spec->act_rows, spec->act_width);
+    return sl_fail(SL_ENOMEM,
+                   "the arena needs %s, found %s available: set arena.memory to at most %llu "
+                   "(at least %llu is needed), or take a smaller sampler.batch_size, "
+                   "sampler.fanout, model.hidden or store.cache",
+                   sl_units_exact_bytes(wanted, total),
+                   sl_units_exact_bytes(found, available_bytes),
+                   (unsigned long long)(available_bytes -
+                                        SL_MIN(total - spec->payload_bytes, available_bytes)),
+                   (unsigned long long)least_payload);
+}
+
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
@@ -141,7 +167,6 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
                                 "fewer workers",
                       spares[] = " if the machine can spare it, or take a smaller "
                                  "sampler.batch_size or sampler.fanout, or fewer workers";
-    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
     const struct sl_roles split = {need->samplers, SL_MAX(need->trainers, 1u)};
     const uint64_t one = block_room(need->block_bytes_max);
     const uint64_t batches = SL_MAX(sl_placement_batches(split), need->batches_most);
@@ -202,21 +227,6 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     total -= *acts_bytes;
     if (total <= available_bytes)
         return SL_OK;
-    if (*acts_bytes == 0 && acts > total / 2)
-        return sl_fail(SL_ENOMEM,
-                       "the arena needs %s, found %s available: %llu vertices of %u activations "
-                       "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
-                       "set arena.activations to \"auto\", take a smaller model.hidden, or free "
-                       "memory",
-                       sl_units_exact_bytes(wanted, total),
-                       sl_units_exact_bytes(found, available_bytes),
-                       (unsigned long long)out->act_rows, out->act_width);
-    return sl_fail(SL_ENOMEM,
-                   "the arena needs %s, found %s available: set arena.memory to at most %llu "
-                   "(at least %llu is needed), or take a smaller sampler.batch_size, "
-                   "sampler.fanout, model.hidden or store.cache",
-                   sl_units_exact_bytes(wanted, total),
-                   sl_units_exact_bytes(found, available_bytes),
-                   (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
-                   (unsigned long long)saturating_product(one, sl_placement_batches(split)));
+    return fail_too_large(out, total, available_bytes, *acts_bytes == 0 && acts > total / 2,
+                          saturating_product(one, sl_placement_batches(split)));
 }

@@ -50,11 +50,53 @@ static void become_broker(char **argv, pid_t parent, int config_fd, int key_fd, 
     execv(argv[0], argv);
 }
 
+// A broker by these words; config_fd and key_fd are its own from here on.
+static int start(char **argv, int config_fd, int key_fd, int error_fd, struct sl_launch *out)
+{
+    int status[2];
+    // Closed by a successful exec; else it brings the reason.
+    if (pipe2(status, O_CLOEXEC) != 0) {
+        int err = errno;
+        close(config_fd);
+        close(key_fd);
+        return sl_fail_errno(SL_ESYS, err, "starting the broker: pipe");
+    }
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        // Away from the numbers that are about to be taken.
+        int report = fcntl(status[1], F_DUPFD_CLOEXEC, ASIDE_FD);
+        become_broker(argv, parent, config_fd, key_fd, error_fd);
+        int err = errno;
+        ssize_t ignored = write(report, &err, sizeof err);
+        (void)ignored;
+        _exit(127);
+    }
+    int err = errno;
+    close(config_fd);
+    close(key_fd);
+    close(status[1]);
+    if (pid > 0) {
+        ssize_t got = read(status[0], &err, sizeof err);
+        close(status[0]);
+        if (got != (ssize_t)sizeof err) {
+            out->pid = pid;
+            out->pidfd = sl_exit_status_open(pid);
+            return SL_OK;
+        }
+        waitpid(pid, NULL, 0);
+    } else {
+        close(status[0]);
+    }
+    return sl_fail_errno(err == ENOENT ? SL_ENOENT : SL_ESYS, err, "starting the broker '%s'",
+                         argv[0]);
+}
+
 int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
     char program[4200], directory[4096], config[16], key[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
-    int config_fd, key_fd, status[2];
+    int config_fd, key_fd;
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
     SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
@@ -96,42 +138,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
         close(config_fd);
         return key_fd;
     }
-    // Closed by a successful exec; else it brings the reason.
-    if (pipe2(status, O_CLOEXEC) != 0) {
-        int err = errno;
-        close(config_fd);
-        close(key_fd);
-        return sl_fail_errno(SL_ESYS, err, "starting the broker: pipe");
-    }
-    pid_t parent = getpid();
-    pid_t pid = fork();
-    if (pid == 0) {
-        // Away from the numbers that are about to be taken.
-        int report = fcntl(status[1], F_DUPFD_CLOEXEC, ASIDE_FD);
-        become_broker(argv, parent, config_fd, key_fd, job->error_fd);
-        int err = errno;
-        ssize_t ignored = write(report, &err, sizeof err);
-        (void)ignored;
-        _exit(127);
-    }
-    int err = errno;
-    close(config_fd);
-    close(key_fd);
-    close(status[1]);
-    if (pid > 0) {
-        ssize_t got = read(status[0], &err, sizeof err);
-        close(status[0]);
-        if (got != (ssize_t)sizeof err) {
-            out->pid = pid;
-            out->pidfd = sl_exit_status_open(pid);
-            return SL_OK;
-        }
-        waitpid(pid, NULL, 0);
-    } else {
-        close(status[0]);
-    }
-    return sl_fail_errno(err == ENOENT ? SL_ENOENT : SL_ESYS, err, "starting the broker '%s'",
-                         program);
+    return start(argv, config_fd, key_fd, job->error_fd, out);
 }
 
 void sl_launch_kill(const struct sl_launch *launch)

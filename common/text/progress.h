@@ -36,8 +36,8 @@ struct sl_progress {
     int columns;
     uint64_t interval_ns; // between two drawings
 
-    char what[48];  // the stage: "edges", "epoch 3/20"
-    char unit[16];  // "edges", "batches"; "B" shows bytes
+    char what[48];                                           // the stage: "edges", "epoch 3/20"
+    char unit[16];                                           // "edges", "batches"; "B" shows bytes
     struct sl_progress_field fields[SL_PROGRESS_FIELDS_MAX]; // instead of numbers
     int n_fields;
     uint64_t total; // 0 = not known

@@ -74,10 +74,6 @@ void sl_cpu_philox_words(uint64_t seed, uint32_t stream, uint32_t tag, uint32_t 
 void sl_cpu_philox_numbers(uint64_t seed, uint32_t word0, const uint32_t *position, uint32_t batch,
                            uint32_t epoch, uint32_t *number);
 
-// The instructions used at most: AUTO takes the best the processor has. Set by tests.
-enum sl_cpu_philox_path { SL_CPU_PHILOX_AUTO, SL_CPU_PHILOX_AVX2, SL_CPU_PHILOX_PLAIN };
-void sl_cpu_philox_set_path(enum sl_cpu_philox_path path);
-
 // ---- bias_act.c ---------------------------------------------------------------------------------
 
 // What follows a result y (rows, dim), whoever made it.

@@ -9,7 +9,6 @@
  */
 #include "kernels/cpu/cpu_internal.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/isa.h"
@@ -146,20 +145,12 @@ __attribute__((target("avx2"))) static void block_avx2(const struct block *b, ui
 
 typedef void block_function(const struct block *b, uint32_t *words);
 
-static _Atomic int forced_path = SL_CPU_PHILOX_AUTO;
-
-void sl_cpu_philox_set_path(enum sl_cpu_philox_path path)
-{
-    atomic_store_explicit(&forced_path, (int)path, memory_order_relaxed);
-}
-
 static block_function *choose(void)
 {
 #ifdef HAVE_X86
-    int path = atomic_load_explicit(&forced_path, memory_order_relaxed);
-    if (path == SL_CPU_PHILOX_AUTO && sl_isa() >= SL_ISA_AVX512)
+    if (sl_isa() >= SL_ISA_AVX512)
         return block_avx512;
-    if (path != SL_CPU_PHILOX_PLAIN && sl_isa() >= SL_ISA_AVX2)
+    if (sl_isa() >= SL_ISA_AVX2)
         return block_avx2;
 #endif
     return block_plain;

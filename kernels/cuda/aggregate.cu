@@ -1,16 +1,12 @@
 /*
  * aggregate.cu - weighted sums of the neighbours' rows, forward and (over the transposed block)
- * backward: the Memory-Aware kernel (aggregate_rows.cuh), its table of tiles, and the naive one.
+ * backward: the Memory-Aware kernel (aggregate_rows.cuh) and its table of tiles.
  *
  * Weight and column scale are multiplied when an edge is staged, once a tile; the row's scale and
  * its self term are applied when the row is written. So all sixteen combinations of them are one
  * loop of a load and a fused multiply-add an element.
  */
-#include "kernels/cuda/aggregate.cuh"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "kernels/cuda/aggregate_rows.cuh"
 
 #include "kernels/check.h"
 
@@ -110,93 +106,24 @@ template <typename E, int N> static sum_op<E, N> op_of(const struct sl_aggregate
     return op;
 }
 
-// A thread an element of y. Its index, weight and row of x come from global memory for each edge.
-template <typename E>
-static __global__ void aggregate_naive(sum_op<E, 1> op, const uint32_t *indptr, uint64_t elements)
+template <typename E> static int run(const struct sl_aggregate_args *args)
 {
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= elements)
-        return;
-    uint32_t row = (uint32_t)(i / op.dim);
-    uint64_t column = i % op.dim;
-    sl_pack<float, 1> sum = {{0.0f}};
-    for (uint32_t e = indptr[row]; e < indptr[row + 1]; e++) {
-        sl_edge_note note = op.note(e);
-        op.add(sum, note, op.load(note, column));
-    }
-    op.finish(row, column, sum);
-}
-
-template <typename E> static int run_naive(const struct sl_aggregate_args *args)
-{
-    uint64_t elements = (uint64_t)args->csr.n_dst * args->dim;
-    if (elements == 0)
-        return SL_OK;
-    uint64_t blocks = sl_div_up(elements, SL_TILE_THREADS);
-    if (blocks > INT32_MAX)
-        return sl_fail(SL_EUNSUPPORTED, "aggregate, naive: %llu elements: wanted at most 2^39",
-                       (unsigned long long)elements);
-    SL_LAUNCH((aggregate_naive<E>), (unsigned)blocks, SL_TILE_THREADS, 0, (op_of<E, 1>(args)),
-              args->csr.indptr, elements);
-    SL_LAUNCHED(aggregate_naive);
-    return SL_OK;
-}
-
-template <typename E>
-static int run(const struct sl_aggregate_args *args, const struct sl_cuda_choice *choice)
-{
-    if (choice->way == SL_WAY_NAIVE)
-        return run_naive<E>(args);
-    const struct sl_cuda_tile *tile = choice->way == SL_WAY_TILE ? &choice->tile : NULL;
-    const struct sl_csr_view *csr = &args->csr;
     int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y);
     if (args->x_dtype == SL_DTYPE_BF16)
         pack = sl_cuda_pack(pack, args->x_ld, args->x, sizeof(E));
     if (args->y_bf16)
         pack = sl_cuda_pack(pack, args->y_ld, args->y_bf16, sizeof *args->y_bf16);
     return sl_cuda_by_pack(pack, [&](auto n) {
-        return sl_cuda_sum_rows("aggregate", op_of<E, n>(args), csr, args->dim, tile);
+        return sl_cuda_sum_rows("aggregate", op_of<E, n>(args), &args->csr, args->dim);
     });
-}
-
-int sl_cuda_aggregate_by(const struct sl_aggregate_args *args, const struct sl_cuda_choice *choice)
-{
-    SL_TRY(sl_check_aggregate(args));
-    if (args->x_dtype == SL_DTYPE_F16)
-        return run<sl_half>(args, choice);
-    if (args->x_dtype == SL_DTYPE_BF16)
-        return run<sl_bf16>(args, choice);
-    return run<float>(args, choice);
-}
-
-// "naive", "16x2"; anything else is the table.
-static struct sl_cuda_choice from_environment(void)
-{
-    struct sl_cuda_choice choice = {SL_WAY_TABLE, {0, 0}};
-    const char *text = getenv("SLUICE_CUDA_AGGREGATE");
-    unsigned lanes, chunks;
-    if (text && strcmp(text, "naive") == 0) {
-        choice.way = SL_WAY_NAIVE;
-    } else if (text && sscanf(text, "%ux%u", &lanes, &chunks) == 2) {
-        choice.way = SL_WAY_TILE;
-        choice.tile = {lanes, chunks};
-    }
-    return choice;
-}
-
-// What the slot takes. Written by measurements only, while nothing runs.
-static struct sl_cuda_choice &chosen(void)
-{
-    static struct sl_cuda_choice choice = from_environment();
-    return choice;
-}
-
-void sl_cuda_aggregate_choose(const struct sl_cuda_choice *choice)
-{
-    chosen() = choice ? *choice : sl_cuda_choice{SL_WAY_TABLE, {0, 0}};
 }
 
 int sl_cuda_aggregate(const struct sl_aggregate_args *args)
 {
-    return sl_cuda_aggregate_by(args, &chosen());
+    SL_TRY(sl_check_aggregate(args));
+    if (args->x_dtype == SL_DTYPE_F16)
+        return run<sl_half>(args);
+    if (args->x_dtype == SL_DTYPE_BF16)
+        return run<sl_bf16>(args);
+    return run<float>(args);
 }

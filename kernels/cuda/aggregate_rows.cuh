@@ -269,7 +269,6 @@ static int sl_launch_rows(const Op &op, const sl_row_lists &lists, const sl_hubs
     uint64_t rows = SL_TILE_THREADS / LANES, tile = (uint64_t)LANES * CHUNKS * Op::PACK;
     dim3 grid((unsigned)sl_div_up(lists.n_dst, rows), (unsigned)sl_div_up(lists.columns, tile));
     SL_LAUNCH((sl_sum_rows<Op, LANES, CHUNKS>), grid, SL_TILE_THREADS, 0, op, lists, hubs);
-    SL_LAUNCHED(sl_sum_rows);
     return SL_OK;
 }
 
@@ -279,7 +278,6 @@ static int sl_launch_hubs(const Op &op, const sl_row_lists &lists, const sl_hubs
     dim3 grid(sl_cuda_hub_blocks(&hubs),
               (unsigned)sl_div_up(lists.columns, (uint64_t)LANES * Op::PACK));
     SL_LAUNCH((sl_sum_hubs<Op, LANES>), grid, SL_TILE_THREADS, 0, op, lists, hubs);
-    SL_LAUNCHED(sl_sum_hubs);
     return SL_OK;
 }
 
@@ -293,19 +291,14 @@ static int sl_launch_tile(const Op &op, const sl_row_lists &lists, const sl_hubs
     case 16 * 4 + 1: return sl_launch_rows<Op, 16, 1>(op, lists, hubs);
     case 16 * 4 + 2: return sl_launch_rows<Op, 16, 2>(op, lists, hubs);
     case 32 * 4 + 1: return sl_launch_rows<Op, 32, 1>(op, lists, hubs);
-    case 32 * 4 + 2: return sl_launch_rows<Op, 32, 2>(op, lists, hubs);
-    default:
-        return sl_fail(SL_EINVAL,
-                       "a tile of %u lanes and %u packs a lane: wanted 4, 8, 16, 32 lanes with one "
-                       "pack, or 16, 32 with two",
-                       tile.lanes, tile.chunks);
+    default: return sl_launch_rows<Op, 32, 2>(op, lists, hubs);
     }
 }
 
-// The operation over all rows of csr; `tile` NULL: as the table says.
+// The operation over all rows of csr.
 template <class Op>
 static int sl_cuda_sum_rows(const char *name, const Op &op, const struct sl_csr_view *csr,
-                            uint64_t columns, const struct sl_cuda_tile *tile)
+                            uint64_t columns)
 {
     enum { GRID_Y = 65535, NARROW = 8 };
     if (csr->n_dst == 0)
@@ -318,7 +311,7 @@ static int sl_cuda_sum_rows(const char *name, const Op &op, const struct sl_csr_
     struct sl_hubs hubs;
     SL_TRY(sl_cuda_hubs(csr, packs * sizeof(typename Op::Sum), &hubs));
     double degree = (double)csr->n_edges / csr->n_dst;
-    SL_TRY(sl_launch_tile(op, lists, hubs, tile ? *tile : sl_cuda_tile_for(packs, degree)));
+    SL_TRY(sl_launch_tile(op, lists, hubs, sl_cuda_tile_for(packs, degree)));
     if (!hubs.counts)
         return SL_OK;
     if (packs <= NARROW)
@@ -330,7 +323,6 @@ static int sl_cuda_sum_rows(const char *name, const Op &op, const struct sl_csr_
     dim3 grid(SL_MIN(hubs.max_longs, 4 * sl_cuda_processors()),
               (unsigned)sl_div_up(packs, SL_TILE_THREADS));
     SL_LAUNCH((sl_join_hubs<Op>), grid, SL_TILE_THREADS, 0, op, lists, hubs);
-    SL_LAUNCHED(sl_join_hubs);
     return SL_OK;
 }
 

@@ -22,7 +22,7 @@
  * NaN. A maximum leaves NaN out, as the reference's: the exponential of it then makes the whole row
  * NaN through the sum.
  */
-#include "kernels/cuda/aggregate.cuh"
+#include "kernels/cuda/aggregate_rows.cuh"
 
 #include "kernels/check.h"
 
@@ -271,11 +271,9 @@ static int launch_softmax(const Op &op, const scores &in, const struct sl_csr_vi
     SL_TRY(sl_cuda_hubs(csr, 0, &hubs));
     unsigned blocks = (unsigned)sl_div_up(in.n_dst, BLOCK / LANES);
     SL_LAUNCH((softmax_rows<Op, HEADS, LANES>), blocks, BLOCK, 0, op, in, hubs);
-    SL_LAUNCHED(softmax_rows);
     if (!hubs.counts)
         return SL_OK;
     SL_LAUNCH((softmax_hubs<Op, HEADS>), sl_cuda_hub_blocks(&hubs), BLOCK, 0, op, in, hubs);
-    SL_LAUNCHED(softmax_hubs);
     return SL_OK;
 }
 
@@ -332,6 +330,5 @@ int sl_cuda_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
     sums.x_dtype = SL_DTYPE_F32;
     sums.x = args->dalpha;
     sums.y = args->dscore_src;
-    struct sl_cuda_choice table = {SL_WAY_TABLE, {0, 0}};
-    return sl_cuda_aggregate_by(&sums, &table);
+    return sl_cuda_aggregate(&sums);
 }

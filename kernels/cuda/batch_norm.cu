@@ -81,7 +81,6 @@ static int take_moments(const char *op, const struct sl_columns *g, struct momen
         SL_LAUNCH((sum_moments<true, false>), grid, SL_BLOCK, 0, *g, *m);
     else
         SL_LAUNCH((sum_moments<false, false>), grid, SL_BLOCK, 0, *g, *m);
-    SL_LAUNCHED(sum_moments);
     return SL_OK;
 }
 
@@ -224,7 +223,6 @@ int sl_cuda_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
                                   args->inverse, args->variance, space[0], space[1]};
     SL_LAUNCH((sl_finish_columns<double, struct norm_factors>), sl_finish_blocks(args->dim),
               SL_BLOCK, 0, m.sum, m.product, g.segments, args->dim, finish);
-    SL_LAUNCHED(norm_factors);
     struct column_scale s = {};
     s.x = args->x;
     s.y = args->y;
@@ -234,7 +232,6 @@ int sl_cuda_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
     s.addend = args->beta;
     bool aligned = in_fours(args->dim, s.x, s.y, s.mean, s.addend, s.factor, s.rest);
     SL_LAUNCH_ALIGNED(aligned, scale_forward, sl_columns_grid(&g), SL_BLOCK, 0, g, s);
-    SL_LAUNCHED(batch_norm);
     return SL_OK;
 }
 
@@ -251,7 +248,6 @@ int sl_cuda_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_
     SL_LAUNCH((sl_finish_columns<double, struct norm_gradient_factors>),
               sl_finish_blocks(args->dim), SL_BLOCK, 0, m.sum, m.product, g.segments, args->dim,
               finish);
-    SL_LAUNCHED(norm_gradient_factors);
     struct column_scale s = {};
     s.x = args->x;
     s.dy = args->dy;
@@ -262,7 +258,6 @@ int sl_cuda_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_
     s.share = space[2];
     bool aligned = in_fours(args->dim, s.x, s.y, s.mean, s.dy, s.factor, s.dy_mean, s.share);
     SL_LAUNCH_ALIGNED(aligned, scale_backward, sl_columns_grid(&g), SL_BLOCK, 0, g, s);
-    SL_LAUNCHED(batch_norm_backward);
     return SL_OK;
 }
 
@@ -275,6 +270,5 @@ int sl_cuda_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *sc
     struct sl_columns g = sl_columns_of(rows, dim);
     SL_LAUNCH_ALIGNED(in_fours(dim, x, scale, shift), scale_in_place, sl_columns_grid(&g), SL_BLOCK,
                       0, g, x, scale, shift);
-    SL_LAUNCHED(scale_columns);
     return SL_OK;
 }

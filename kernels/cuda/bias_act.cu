@@ -104,7 +104,6 @@ int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
     if (f.n == 0 || (!bias && act == SL_ACT_NONE && !f.mask.on))
         return SL_OK;
     SL_LAUNCH_ALIGNED(sl_aligned16(y), bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
-    SL_LAUNCHED(bias_act);
     return SL_OK;
 }
 
@@ -118,7 +117,6 @@ int sl_cuda_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const flo
         return SL_OK;
     bool aligned = sl_aligned16(x, y) && groups_are_whole(out, dim, ld);
     SL_LAUNCH_ALIGNED(aligned, bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
-    SL_LAUNCHED(bias_act_bf16);
     return SL_OK;
 }
 
@@ -236,7 +234,6 @@ struct add_to_bias {
 static int launch_masks(const struct bias_act_backward *b, bool aligned)
 {
     SL_LAUNCH_ALIGNED(aligned, mask_gradient, sl_element_blocks(b->n), SL_BLOCK, 0, *b);
-    SL_LAUNCHED(mask_gradient);
     return SL_OK;
 }
 
@@ -254,13 +251,11 @@ static int launch_sums(const struct bias_act_backward *b, uint64_t rows, uint32_
         SL_LAUNCH((sum_gradient<true, false>), grid, SL_BLOCK, 0, g, *b, partial, dbias);
     else
         SL_LAUNCH((sum_gradient<false, false>), grid, SL_BLOCK, 0, g, *b, partial, dbias);
-    SL_LAUNCHED(sum_gradient);
     if (g.segments == 1)
         return SL_OK;
     struct add_to_bias add = {dbias};
     SL_LAUNCH((sl_finish_columns<float, struct add_to_bias>), sl_finish_blocks(dim), SL_BLOCK, 0,
               partial, (const float *)nullptr, g.segments, dim, add);
-    SL_LAUNCHED(add_to_bias);
     return SL_OK;
 }
 

@@ -34,9 +34,7 @@ struct sl_cuda_kernel sl_cuda_note<kernel>::of(reinterpret_cast<const void *>(ke
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-// kernel<<<grid, block, shared bytes>>>(arguments...) on this thread's queue. The kernel's name
-// stands in parentheses where it has a comma: SL_LAUNCH((fill<float, 4>), ...).
-#define SL_LAUNCH(kernel, grid, block, shared, ...)                                                \
+#define SL_ENQUEUE(kernel, grid, block, shared, ...)                                               \
     SL_NOTE_KERNEL(kernel), (kernel)<<<(grid), (block), (shared), sl_cuda_stream()>>>(__VA_ARGS__)
 // The block's dynamic shared memory as an array of `type`.
 #define SL_DYNAMIC_SHARED(type, name)                                                              \
@@ -72,8 +70,14 @@ uint32_t sl_cuda_processors(void);
             return sl_cuda_fail(sl_error_, #expr, __FILE__, __LINE__);                             \
     } while (0)
 
-// Behind each SL_LAUNCH of a function that returns a code.
-#define SL_LAUNCHED(kernel) SL_TRY(sl_cuda_launched(#kernel, __FILE__, __LINE__))
+// kernel<<<grid, block, shared bytes>>>(arguments...) on this thread's queue, in a function that
+// returns a code. The kernel's name stands in parentheses where it has a comma:
+// SL_LAUNCH((fill<float, 4>), ...).
+#define SL_LAUNCH(kernel, ...)                                                                     \
+    do {                                                                                           \
+        SL_ENQUEUE(kernel, __VA_ARGS__);                                                           \
+        SL_TRY(sl_cuda_launched(#kernel, __FILE__, __LINE__));                                     \
+    } while (0)
 
 /*
  * What kernels say of bad values that only they see: the first one of this thread's queue wins and

@@ -144,6 +144,5 @@ int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d)
         s.hop[h] = {d->hops[h].indptr, d->hops[h].indices, (const uint32_t *)d->hops[h].visits};
     uint32_t blocks = (b->nodes_room + THREADS - 1) / THREADS;
     SL_LAUNCH(deliver, SL_MAX(SL_MIN(blocks, sl_cuda_processors()), 1u), THREADS, 0, s);
-    SL_LAUNCHED(deliver);
     return SL_OK;
 }

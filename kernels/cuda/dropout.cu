@@ -28,6 +28,5 @@ int sl_cuda_dropout(float *x, uint64_t rows, uint32_t dim, const struct sl_dropo
         return SL_OK;
     SL_LAUNCH_ALIGNED(sl_aligned16(x), dropout_kernel, sl_element_blocks(n), SL_BLOCK, 0, x, n,
                       mask);
-    SL_LAUNCHED(dropout);
     return SL_OK;
 }

@@ -93,12 +93,10 @@ static int sl_launch_items(const sl_edge_items &items, const Op &op, const struc
     SL_TRY(sl_cuda_hubs(csr, 0, &hubs));
     unsigned blocks = (unsigned)sl_div_up(items.n_dst, SL_TILE_THREADS / SL_WARP);
     SL_LAUNCH((sl_item_rows<N, LANES, Op>), blocks, SL_TILE_THREADS, 0, items, op, hubs);
-    SL_LAUNCHED(sl_item_rows);
     if (!hubs.counts)
         return SL_OK;
     SL_LAUNCH((sl_item_hubs<N, LANES, Op>), sl_cuda_hub_blocks(&hubs), SL_TILE_THREADS, 0, items,
               op, hubs);
-    SL_LAUNCHED(sl_item_hubs);
     return SL_OK;
 }
 

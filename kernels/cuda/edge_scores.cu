@@ -155,7 +155,7 @@ template <int N, bool ATT> static int run_gradient(const struct sl_edge_scores_g
     op.adds = args->beta != 0.0f;
     op.down = args->down;
     op.datt = args->datt;
-    return sl_cuda_sum_rows("edge_scores_backward", op, &args->csr, op.width, NULL);
+    return sl_cuda_sum_rows("edge_scores_backward", op, &args->csr, op.width);
 }
 
 int sl_cuda_edge_scores_backward(const struct sl_edge_scores_grad_args *args)

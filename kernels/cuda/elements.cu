@@ -181,7 +181,6 @@ template <class Op, int N> static int launch_each(const Op &op, uint64_t n)
 {
     uint64_t blocks = SL_MIN(sl_div_up(n / N, BLOCK), (uint64_t)sl_cuda_processors() * 32);
     SL_LAUNCH((each_pack<Op, N>), (unsigned)blocks, BLOCK, 0, op, n / N);
-    SL_LAUNCHED(each_pack);
     return SL_OK;
 }
 
@@ -295,8 +294,6 @@ int sl_cuda_add_dot(uint64_t n, const float *x, const float *y, float *sum, stru
     void *parts = NULL;
     SL_TRY(sl_cuda_take(ws, "add_dot", blocks * sizeof(double), &parts));
     SL_LAUNCH(dot_parts, blocks, BLOCK, 0, n, x, y, static_cast<double *>(parts));
-    SL_LAUNCHED(dot_parts);
     SL_LAUNCH(dot_end, 1, BLOCK, 0, static_cast<const double *>(parts), blocks, sum);
-    SL_LAUNCHED(dot_end);
     return SL_OK;
 }

@@ -50,7 +50,6 @@ int sl_cuda_running_scale(uint32_t dim, float eps, const float *gamma, const flo
     SL_TRY(sl_check_running_scale(dim, eps, gamma, beta, mean, variance, scale, shift));
     SL_LAUNCH(scale_by_running, (unsigned)sl_div_up(dim, BLOCK), BLOCK, 0, dim, eps, gamma, beta,
               mean, variance, scale, shift);
-    SL_LAUNCHED(scale_by_running);
     return SL_OK;
 }
 
@@ -120,9 +119,7 @@ int sl_cuda_running_backward(uint64_t rows, uint32_t dim, float eps, const float
                            dx,       static_cast<double *>(parts)};
     dim3 grid((unsigned)sl_div_up(dim, COLUMNS), (unsigned)segments);
     SL_LAUNCH(running_parts, grid, BLOCK, 0, g);
-    SL_LAUNCHED(running_parts);
     SL_LAUNCH(running_end, (unsigned)sl_div_up(dim, BLOCK), BLOCK, 0, g);
-    SL_LAUNCHED(running_end);
     return SL_OK;
 }
 
@@ -141,6 +138,5 @@ int sl_cuda_running_average(uint64_t n, float momentum, const float *batch, floa
         return SL_OK;
     uint64_t blocks = SL_MIN(sl_div_up(n, BLOCK), (uint64_t)sl_cuda_processors() * 32);
     SL_LAUNCH(average_running, (unsigned)blocks, BLOCK, 0, n, momentum, batch, r);
-    SL_LAUNCHED(average_running);
     return SL_OK;
 }

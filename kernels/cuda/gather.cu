@@ -153,7 +153,6 @@ template <typename E> static int launch_move(const movement &m)
                        (unsigned long long)INT32_MAX * (BLOCK / lanes) * GATHER_ROWS);
     return sl_cuda_by_pack(pack, [&](auto n) -> int {
         SL_LAUNCH((move_rows<E, n>), (unsigned)blocks, BLOCK, 0, m, lanes);
-        SL_LAUNCHED(move_rows);
         return SL_OK;
     });
 }

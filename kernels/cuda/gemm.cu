@@ -237,7 +237,6 @@ static int finish(const struct product *p, uint32_t runs)
     uint32_t blocks = 0;
     SL_TRY(tiles_of(p, FINISH_ROWS, FINISH_COLUMNS, &blocks));
     SL_LAUNCH(finish_product, blocks, SL_BLOCK, 0, *p, runs);
-    SL_LAUNCHED(finish_product);
     return SL_OK;
 }
 
@@ -274,7 +273,6 @@ static int multiply_ourselves(struct product *p, bool ta, bool tb, struct sl_mem
         SL_LAUNCH((gemm_tiles<false, false>), grid, SL_BLOCK, 0, *p);
     else
         SL_LAUNCH((gemm_tiles<false, true>), grid, SL_BLOCK, 0, *p);
-    SL_LAUNCHED(gemm);
     return runs > 1 ? finish(p, runs) : SL_OK;
 }
 
@@ -300,7 +298,6 @@ static int convert(uint32_t stored, uint64_t rows, uint64_t cols, struct sl_memp
         SL_LAUNCH(to_bf16<true>, sl_columns_grid(&g), SL_BLOCK, 0, g, x, ld, copy, *pitch);
     else
         SL_LAUNCH(to_bf16<false>, sl_columns_grid(&g), SL_BLOCK, 0, g, x, ld, copy, *pitch);
-    SL_LAUNCHED(to_bf16);
     *operand = copy;
     return SL_OK;
 }

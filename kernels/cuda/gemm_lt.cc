@@ -78,7 +78,6 @@ struct library {
 
 struct library lt;
 pthread_once_t looked = PTHREAD_ONCE_INIT;
-bool left_out;
 
 bool take_functions(void *handle)
 {
@@ -436,12 +435,7 @@ bool takes(const struct operation *op, const struct choice *choice)
 bool sl_lt_is_there(void)
 {
     pthread_once(&looked, look);
-    return lt.is_there && !left_out;
-}
-
-void sl_lt_leave_out(bool leave_out)
-{
-    left_out = leave_out;
+    return lt.is_there;
 }
 
 // The caller multiplies by itself then, which should not be slow unseen.

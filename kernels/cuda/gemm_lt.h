@@ -33,8 +33,6 @@ enum { SL_LT_WORKSPACE_BYTES = 32 << 20 };
 
 // The library was found, now or before, and has what is needed.
 bool sl_lt_is_there(void);
-// As if it were not, from now on and in the whole process: for measurements, while nothing runs.
-void sl_lt_leave_out(bool leave_out);
 
 /*
  * Queues the product. *done is false, with SL_OK, where the library is missing or has no algorithm

@@ -72,7 +72,7 @@ template <int N> static int run_heads(const struct sl_aggregate_heads_args *args
     op.dim = args->dim;
     op.width = (uint64_t)args->heads * args->dim;
     op.y = args->y;
-    return sl_cuda_sum_rows("aggregate_heads", op, &args->csr, op.width, NULL);
+    return sl_cuda_sum_rows("aggregate_heads", op, &args->csr, op.width);
 }
 
 int sl_cuda_aggregate_heads(const struct sl_aggregate_heads_args *args)

@@ -164,11 +164,9 @@ static int sum_rows(const weight_lists &lists, uint32_t n_edges, const Result &r
     SL_TRY(sl_cuda_hubs(&view, 0, &hubs));
     unsigned blocks = (unsigned)sl_div_up(lists.n_dst, BLOCK / LANES);
     SL_LAUNCH((sum_weights<Result>), blocks, BLOCK, 0, lists, result, hubs);
-    SL_LAUNCHED(sum_weights);
     if (!hubs.counts)
         return SL_OK;
     SL_LAUNCH((sum_hub_weights<Result>), sl_cuda_hub_blocks(&hubs), BLOCK, 0, lists, result, hubs);
-    SL_LAUNCHED(sum_hub_weights);
     return SL_OK;
 }
 
@@ -214,7 +212,6 @@ int sl_cuda_count_loops(const struct sl_csr_view *csr, uint32_t *n_loops)
     SL_CUDA_TRY(cudaMemsetAsync(count, 0, sizeof(uint32_t), sl_cuda_stream()));
     uint64_t blocks = SL_MIN(sl_div_up(csr->n_edges, BLOCK), (uint64_t)sl_cuda_processors() * 16);
     SL_LAUNCH(count_loop_edges, (unsigned)blocks, BLOCK, 0, *csr, static_cast<uint32_t *>(count));
-    SL_LAUNCHED(count_loop_edges);
     return sl_cuda_fetch(n_loops, static_cast<uint32_t *>(count));
 }
 
@@ -286,16 +283,13 @@ static int move_all(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
     unsigned blocks = (unsigned)sl_div_up(csr->n_edges, BLOCK);
     if (blocks > 0) {
         SL_LAUNCH(mark_edges, blocks, BLOCK, 0, edges);
-        SL_LAUNCHED(mark_edges);
     }
     SL_TRY(sl_cuda_scan(edges.before, csr->n_edges, NULL, edges.before, NULL, ws));
     if (blocks > 0) {
         SL_LAUNCH(move_edges, blocks, BLOCK, 0, edges);
-        SL_LAUNCHED(move_edges);
     }
     unsigned row_blocks = (unsigned)sl_div_up((uint64_t)csr->n_dst + 1, BLOCK);
     SL_LAUNCH(begin_rows, row_blocks, BLOCK, 0, edges);
-    SL_LAUNCHED(begin_rows);
     return SL_OK;
 }
 
@@ -341,7 +335,6 @@ static int count_out(const struct sl_csr_view *csr, struct sl_mempool *ws, const
         return SL_OK;
     SL_LAUNCH(count_sources, (unsigned)sl_div_up(csr->n_edges, BLOCK), BLOCK, 0, csr->indices,
               csr->n_edges, static_cast<uint32_t *>(counts));
-    SL_LAUNCHED(count_sources);
     return SL_OK;
 }
 
@@ -357,7 +350,6 @@ int sl_cuda_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool 
         SL_TRY(count_out(csr, ws, &result.out));
     SL_LAUNCH(scale_sources, (unsigned)sl_div_up(csr->n_src, BLOCK), BLOCK, 0, result, csr->n_src,
               args->col_scale);
-    SL_LAUNCHED(scale_sources);
     weight_lists lists = {csr->indptr, csr->n_dst, args->weight, 0};
     return sum_rows(lists, csr->n_edges, result);
 }

@@ -102,7 +102,6 @@ template <int G> static int launch_narrow(const struct sl_draw_hop *hop)
 {
     uint32_t grid = sl_draw_grid((uint64_t)hop->rows_room * G, SL_DRAW_THREADS);
     SL_LAUNCH(draw_narrow<G>, grid, SL_DRAW_THREADS, 0, *hop);
-    SL_LAUNCHED(draw_narrow);
     return SL_OK;
 }
 
@@ -187,7 +186,6 @@ static int launch_wide(const struct sl_draw_hop *hop)
     uint32_t grid = grid_of(hop->fanout, hop->rows_room, &shared, &bytes);
     SL_LAUNCH(draw_wide, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, set_words(hop->fanout),
               shared > 0);
-    SL_LAUNCHED(draw_wide);
     return SL_OK;
 }
 
@@ -237,7 +235,6 @@ static int draw(const struct sl_draw_hop *hop)
     if (hop->fanout == SL_DRAW_ALL) {
         uint32_t grid = sl_draw_grid(hop->edges_room, SL_DRAW_THREADS);
         SL_LAUNCH(draw_all, grid, SL_DRAW_THREADS, 0, *hop);
-        SL_LAUNCHED(draw_all);
         return SL_OK;
     }
     if (hop->fanout <= 4)

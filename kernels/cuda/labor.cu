@@ -131,7 +131,6 @@ static int draw(const struct sl_draw_hop *hop)
     SL_TRY(sl_draw_uniform_indptr(hop));
     uint32_t grid = sl_draw_grid((uint64_t)hop->rows_room * SL_WARP, SL_DRAW_SCRATCH_THREADS);
     SL_LAUNCH(draw_labor, grid, SL_DRAW_SCRATCH_THREADS, 0, *hop);
-    SL_LAUNCHED(draw_labor);
     return SL_OK;
 }
 

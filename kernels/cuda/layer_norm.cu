@@ -86,7 +86,6 @@ int sl_cuda_layer_norm(const struct sl_norm_args *args)
         return SL_OK;
     bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x, args->y, args->gamma, args->beta);
     SL_LAUNCH_ALIGNED(aligned, layer_norm_rows, row_blocks(args->rows), SL_BLOCK, 0, *args);
-    SL_LAUNCHED(layer_norm);
     return SL_OK;
 }
 
@@ -174,11 +173,9 @@ static int launch_parameters(const struct sl_norm_grad_args *args, bool aligned,
     float *dbeta = dgamma + count;
     SL_LAUNCH_ALIGNED(aligned, sum_parameters, sl_columns_grid(&g), SL_BLOCK, 0, g, *args, dgamma,
                       dbeta);
-    SL_LAUNCHED(sum_parameters);
     struct add_to_parameters add = {args->dgamma, args->dbeta};
     SL_LAUNCH((sl_finish_columns<float, struct add_to_parameters>), sl_finish_blocks(g.dim),
               SL_BLOCK, 0, dgamma, dbeta, g.segments, g.dim, add);
-    SL_LAUNCHED(add_to_parameters);
     return SL_OK;
 }
 
@@ -192,6 +189,5 @@ int sl_cuda_layer_norm_backward(const struct sl_norm_grad_args *args, struct sl_
     SL_TRY(launch_parameters(args, aligned, ws));
     SL_LAUNCH_ALIGNED(aligned, layer_norm_gradient_rows, row_blocks(args->rows), SL_BLOCK, 0,
                       *args);
-    SL_LAUNCHED(layer_norm_backward);
     return SL_OK;
 }

@@ -127,7 +127,6 @@ int sl_cuda_softmax_xent(const float *logits, const int32_t *labels, uint64_t ro
     uint32_t blocks = (uint32_t)SL_MIN(wanted, (uint64_t)SL_TALLY_BLOCKS);
     SL_TRY(sl_cuda_tallies(&partial));
     SL_LAUNCH(xent_kernel, blocks, SL_BLOCK, 0, k, partial, sl_cuda_complaints());
-    SL_LAUNCHED(softmax_xent);
     return sl_cuda_total(partial, blocks, out);
 }
 
@@ -227,7 +226,6 @@ int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows
     SL_TRY(sl_cuda_tallies(&partial));
     SL_LAUNCH_ALIGNED(sl_aligned16(logits, targets, dlogits), bce_kernel, blocks, SL_BLOCK, 0, k,
                       partial, sl_cuda_complaints());
-    SL_LAUNCHED(sigmoid_bce);
     return sl_cuda_total(partial, blocks, out);
 }
 
@@ -244,6 +242,5 @@ int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t r
     SL_TRY(sl_cuda_tallies(&partial));
     SL_LAUNCH_ALIGNED(sl_aligned16(outputs, targets, doutputs), square_kernel, blocks, SL_BLOCK, 0,
                       k, partial);
-    SL_LAUNCHED(squared_error);
     return sl_cuda_total(partial, blocks, out);
 }

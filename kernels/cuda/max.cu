@@ -10,7 +10,7 @@
  * are needed: of each destination's row, `from` says whether this edge won the element. Floor: an
  * edge reads 8 bytes an element where the forward pass reads 4 (or 2 of f16 and bf16).
  */
-#include "kernels/cuda/aggregate.cuh"
+#include "kernels/cuda/aggregate_rows.cuh"
 
 #include "kernels/check.h"
 
@@ -136,7 +136,7 @@ template <typename E, int N> static int run_max(const struct sl_aggregate_max_ar
     op.y_bf16 = args->y_bf16;
     op.y_ld = args->y_ld;
     op.from = args->from;
-    return sl_cuda_sum_rows("aggregate_max", op, &args->csr, args->dim, NULL);
+    return sl_cuda_sum_rows("aggregate_max", op, &args->csr, args->dim);
 }
 
 template <typename E> static int run_max_of(const struct sl_aggregate_max_args *args)
@@ -168,7 +168,7 @@ template <int N> static int run_gradient(const struct sl_aggregate_max_grad_args
     op.dy = args->dy;
     op.dim = args->dim;
     op.dx = args->dx;
-    return sl_cuda_sum_rows("aggregate_max_backward", op, &args->transposed, args->dim, NULL);
+    return sl_cuda_sum_rows("aggregate_max_backward", op, &args->transposed, args->dim);
 }
 
 int sl_cuda_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)

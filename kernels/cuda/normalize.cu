@@ -8,7 +8,7 @@
  * lane adds depends on dim alone: packs of arrays that are not aligned to them are read and written
  * element by element.
  */
-#include "kernels/cuda/aggregate.cuh"
+#include "kernels/cuda/aggregate_rows.cuh"
 
 #include "kernels/check.h"
 #include "kernels/kernels_internal.h"
@@ -103,7 +103,6 @@ int sl_cuda_normalize_rows(const float *x, uint64_t rows, uint32_t dim, float *y
     bool aligned = sl_cuda_packs(dim, x, y) == pack;
     return sl_cuda_by_pack(pack, [&](auto n) -> int {
         SL_LAUNCH((normalize_rows<n>), blocks, BLOCK, 0, aligned, x, rows, dim, y, inverse);
-        SL_LAUNCHED(normalize_rows);
         return SL_OK;
     });
 }
@@ -121,7 +120,6 @@ int sl_cuda_normalize_rows_backward(const float *dy, const float *y, const float
     return sl_cuda_by_pack(pack, [&](auto n) -> int {
         SL_LAUNCH((normalize_backward<n>), blocks, BLOCK, 0, aligned, dy, y, inverse, rows, dim,
                   dx);
-        SL_LAUNCHED(normalize_backward);
         return SL_OK;
     });
 }

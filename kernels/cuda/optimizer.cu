@@ -68,7 +68,6 @@ int sl_cuda_adam(const struct sl_adam_step *step, uint64_t n, const float *g, co
     struct sl_adam_constants k = sl_adam_constants(step);
     bool aligned = sl_aligned16(g, p, m, v, p_out, m_out, v_out);
     SL_LAUNCH_ALIGNED(aligned, adam_kernel, sl_element_blocks(n), SL_BLOCK, 0, a, k, n);
-    SL_LAUNCHED(adam);
     return SL_OK;
 }
 
@@ -112,6 +111,5 @@ int sl_cuda_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, cons
     struct sgd_arrays a = {g, p, m, p_out, m_out, broken};
     bool aligned = sl_aligned16(g, p, m, p_out, m_out);
     SL_LAUNCH_ALIGNED(aligned, sgd_kernel, sl_element_blocks(n), SL_BLOCK, 0, a, *step, n);
-    SL_LAUNCHED(sgd);
     return SL_OK;
 }

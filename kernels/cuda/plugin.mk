@@ -50,7 +50,7 @@ $(PLUGIN_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PLUGIN_CFLAGS) -MMD -MP -c $< -o $@
 
-# Only the entry and the measurements are exported, and nothing of the program's is taken in its place.
+# Only the entry is exported, and nothing of the program's is taken in its place.
 PLUGIN_LINK := -shared -cudart static -Xlinker -Bsymbolic,--exclude-libs,ALL,--no-undefined,-soname,libsluice_cuda.so \
                -Xcompiler -static-libgcc,-static-libstdc++ -ldl -lrt -lpthread
 $(PLUGIN): $(PLUGIN_CUDA_OBJ) $(PLUGIN_C_OBJ)

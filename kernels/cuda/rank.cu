@@ -33,7 +33,6 @@ int sl_cuda_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes,
     uint32_t blocks = (uint32_t)(((uint64_t)n + THREADS - 1) / THREADS);
     SL_LAUNCH(mark, SL_MIN(blocks, 8u * sl_cuda_processors()), THREADS, 0, *index, nodes, n, ranks,
               sl_cuda_complaints());
-    SL_LAUNCHED(mark);
     return SL_OK;
 }
 

@@ -61,7 +61,6 @@ int sl_cuda_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, floa
         }
         SL_LAUNCH_ALIGNED(aligned, add_slots, sl_element_blocks(n), SL_BLOCK, 0, list, n, scale,
                           out);
-        SL_LAUNCHED(reduce);
     }
     return SL_OK;
 }
@@ -91,7 +90,6 @@ int sl_cuda_sum_squares(uint64_t n, const float *x, double *out)
     if (n > 0) {
         SL_TRY(sl_cuda_tallies(&partial));
         SL_LAUNCH_ALIGNED(sl_aligned16(x), add_squares, blocks, SL_BLOCK, 0, x, n, partial);
-        SL_LAUNCHED(sum_squares);
         SL_TRY(sl_cuda_total(partial, blocks, &total));
         SL_TRY(sl_cuda_heard()); // a total of this function's own
     }

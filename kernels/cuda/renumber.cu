@@ -32,7 +32,6 @@ int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds)
 {
     uint32_t blocks = (n_seeds + SL_DRAW_THREADS - 1) / SL_DRAW_THREADS;
     SL_LAUNCH(put_seeds, SL_MAX(blocks, 1u), SL_DRAW_THREADS, 0, *b, n_seeds);
-    SL_LAUNCHED(put_seeds);
     return SL_OK;
 }
 
@@ -139,7 +138,6 @@ int sl_draw_settle(const struct sl_draw_hop *hop)
 {
     uint64_t places = (uint64_t)hop->rows_room * hop->take;
     SL_LAUNCH(settle, sl_draw_grid(places, SL_DRAW_THREADS), SL_DRAW_THREADS, 0, *hop);
-    SL_LAUNCHED(settle);
     return SL_OK;
 }
 
@@ -228,9 +226,7 @@ int sl_draw_number(const struct sl_draw_hop *hop)
     const uint32_t grid = sl_draw_grid(hop->edges_room, SL_DRAW_THREADS);
     if (!hop->b.fused) {
         SL_LAUNCH(fill, grid, SL_DRAW_THREADS, 0, *hop);
-        SL_LAUNCHED(fill);
         SL_LAUNCH(flag, grid, SL_DRAW_THREADS, 0, *hop);
-        SL_LAUNCHED(flag);
     }
     struct sl_rank_word *words = hop->b.words + hop->first_value / 32;
     struct count_firsts read = {words};
@@ -240,7 +236,6 @@ int sl_draw_number(const struct sl_draw_hop *hop)
                                     &hop->b.control->edges[hop->hop], 32};
     SL_TRY(sl_scan_launch(read, read, write, length, hop->sums));
     SL_LAUNCH(look_up, grid, SL_DRAW_THREADS, 0, *hop);
-    SL_LAUNCHED(look_up);
     return SL_OK;
 }
 
@@ -261,6 +256,5 @@ int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32
 {
     SL_LAUNCH(take_degrees, sl_draw_grid(b->nodes_room, SL_DRAW_THREADS), SL_DRAW_THREADS, 0, *b,
               n_hops, degree_of, degrees);
-    SL_LAUNCHED(take_degrees);
     return SL_OK;
 }

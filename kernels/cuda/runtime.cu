@@ -270,7 +270,7 @@ uint32_t sl_cuda_queue_in_use(void)
 
 /*
  * Kernels ask for these two in the middle of a launch, where nothing can fail. A thread whose queue
- * cannot be made has faulted: the launch is refused or harmless, and SL_LAUNCHED says why.
+ * cannot be made has faulted: the launch is refused or harmless, and SL_LAUNCH says why.
  */
 static struct queue *queue_or_fault(void)
 {

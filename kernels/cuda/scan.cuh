@@ -199,13 +199,10 @@ static int sl_scan_launch(READ_FIRST read_first, READ read, WRITE write,
     if (blocks == 1) {
         SL_LAUNCH((sl_scan_write<READ_FIRST, WRITE>), 1, SL_SCAN_THREADS, 0, read_first, write,
                   length, sums);
-        SL_LAUNCHED(sl_scan_write);
         return SL_OK;
     }
     SL_LAUNCH((sl_scan_sums<READ_FIRST>), blocks, SL_SCAN_THREADS, 0, read_first, length, sums);
-    SL_LAUNCHED(sl_scan_sums);
     SL_LAUNCH((sl_scan_write<READ, WRITE>), blocks, SL_SCAN_THREADS, 0, read, write, length, sums);
-    SL_LAUNCHED(sl_scan_write);
     return SL_OK;
 }
 

@@ -25,7 +25,6 @@ int sl_cuda_total(struct sl_loss_result *partial, uint32_t n, struct sl_loss_res
 {
     struct sl_loss_result *total = partial + SL_TALLY_BLOCKS;
     SL_LAUNCH(add_tallies, 1, SL_BLOCK, 0, partial, n, total);
-    SL_LAUNCHED(add_tallies);
     SL_CUDA_TRY(cudaMemcpyAsync(out, total, sizeof *out, cudaMemcpyDeviceToHost, sl_cuda_stream()));
     return SL_OK;
 }

@@ -206,7 +206,6 @@ int sl_cuda_rows_of_edges(const struct sl_csr_view *csr, uint32_t *row)
         return SL_OK;
     extent edges = {csr->indptr, csr->n_dst};
     SL_LAUNCH(write_rows, (unsigned)sl_div_up(csr->n_dst, WARPS), BLOCK, 0, edges, row);
-    SL_LAUNCHED(write_rows);
     return SL_OK;
 }
 
@@ -222,10 +221,8 @@ static int words(struct sl_mempool *ws, uint64_t n, uint32_t **out)
 static int run_pass(const pass &p, struct sl_mempool *ws)
 {
     SL_LAUNCH(count_digits, p.tiles, BLOCK, 0, p);
-    SL_LAUNCHED(count_digits);
     SL_TRY(sl_cuda_scan(p.counts, p.tiles << p.bits, NULL, p.counts, NULL, ws));
     SL_LAUNCH(place_edges, p.tiles, BLOCK, 0, p);
-    SL_LAUNCHED(place_edges);
     return SL_OK;
 }
 
@@ -277,9 +274,7 @@ int sl_cuda_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_
     SL_TRY(sl_cuda_rows_of_edges(csr, row));
     unsigned blocks = (unsigned)sl_div_up((uint64_t)csr->n_src + 1, BLOCK);
     SL_LAUNCH(find_lists, blocks, BLOCK, 0, edges, sorted, csr->n_src, t_indptr);
-    SL_LAUNCHED(find_lists);
     SL_LAUNCH(look_up_rows, (unsigned)sl_div_up(csr->n_edges, BLOCK), BLOCK, 0, edges, t_edge, row,
               t_indices);
-    SL_LAUNCHED(look_up_rows);
     return SL_OK;
 }

@@ -164,7 +164,6 @@ template <int G> static int launch(const struct sl_draw_hop *hop)
     uint64_t bytes;
     uint32_t grid = grid_of(&hop->walk, hop->rows_room, &shared, &bytes);
     SL_LAUNCH(draw_walks<G>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, hop->walk, shared > 0);
-    SL_LAUNCHED(draw_walks);
     return SL_OK;
 }
 

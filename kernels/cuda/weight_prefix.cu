@@ -159,12 +159,9 @@ static int compute(const struct sl_topology_view *topology, const float *weight,
     uint64_t blocks = (topology->n_nodes + ROWS - 1) / ROWS;
     uint32_t grid = (uint32_t)SL_MIN(blocks, 8ull * sl_cuda_processors());
     SL_LAUNCH(no_bad_edge, 1, 1, 0, bad);
-    SL_LAUNCHED(no_bad_edge);
     SL_LAUNCH(prefix_rows, grid, THREADS, 0, topology->indptr, topology->n_nodes, weight, prefix,
               bad);
-    SL_LAUNCHED(prefix_rows);
     SL_LAUNCH(find_bad_edge, 1, 1, 0, topology->indptr, topology->n_nodes, weight, bad);
-    SL_LAUNCHED(find_bad_edge);
     SL_TRY(read_back(&found, bad, sizeof found));
     if (found.edge == ~0ull)
         return SL_OK;

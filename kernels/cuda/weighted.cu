@@ -211,10 +211,8 @@ static int draw_positive(const struct sl_draw_hop *hop)
 {
     uint32_t grid = sl_draw_grid((uint64_t)hop->rows_room * SL_WARP, SL_DRAW_THREADS);
     SL_LAUNCH(count_positive, grid, SL_DRAW_THREADS, 0, *hop);
-    SL_LAUNCHED(count_positive);
     SL_TRY(sl_draw_indptr(hop));
     SL_LAUNCH(put_positive, grid, SL_DRAW_THREADS, 0, *hop);
-    SL_LAUNCHED(put_positive);
     return SL_OK;
 }
 
@@ -239,7 +237,6 @@ static int draw(const struct sl_draw_hop *hop)
     else
         SL_LAUNCH(draw_weighted<SL_WARP>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, list,
                   shared > 0);
-    SL_LAUNCHED(draw_weighted);
     SL_TRY(sl_draw_indptr(hop));
     return sl_draw_settle(hop);
 }

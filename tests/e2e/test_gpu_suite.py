@@ -71,7 +71,7 @@ def test_steps_fill_the_table(box):
         "device | Emulated GPU 0 |",
         "exchange, 2 trainers, 16 wide: nccl |",
         "gather_ranked: 200 rows of 128 f32, 90 % from the cache: staged by the processor",
-        "gemm: gradient of the weights, 40 x 40 x 70 TN: own kernel, bf16",
+        "gemm: gradient of the weights, 40 x 40 x 70 TN: gemm bf16",
         "draw walk 5,5,5 of 4 x 3",
     ):
         assert f"| {row}" in table, f"{row} is missing:\n{table}"

@@ -13,9 +13,6 @@ static int open_cuda(struct backend *out)
     void *library = dlopen(sl_plugin_path(), RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         return SL_OK;
-    sl_cuda_measure_entry entry = NULL;
-    *(void **)&entry = dlsym(library, SL_CUDA_MEASURE_SYMBOL);
-    out->measure = entry && entry()->bytes == sizeof *out->measure ? entry() : NULL;
     *(void **)&out->forbid = dlsym(library, "sluice_simt_forbid");
     *(void **)&out->allow = dlsym(library, "sluice_simt_allow");
     out->is_emulated = out->forbid != NULL;

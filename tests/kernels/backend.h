@@ -5,13 +5,11 @@
 #include <stddef.h>
 
 #include "common/device/device.h"
-#include "kernels/cuda/measure.h"
 #include "kernels/kernels.h"
 
 struct backend {
     const struct sl_kernels *kernels;
     const struct sl_device *device;
-    const struct sl_cuda_measure *measure; // of the plug-in, or NULL
     // Of the emulation: what kernels must not touch, and whether it sees every access.
     int is_emulated, is_checked;
     void (*forbid)(const void *p, size_t n), (*allow)(const void *p, size_t n);

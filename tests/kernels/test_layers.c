@@ -6,6 +6,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 
@@ -357,26 +358,22 @@ static void dropout_statistics(struct suite *t)
 static void philox_words(struct suite *t)
 {
     enum { N = 4 * SL_CPU_PHILOX_LANES };
-    static const enum sl_cpu_philox_path paths[] = {SL_CPU_PHILOX_AUTO, SL_CPU_PHILOX_AVX2,
-                                                    SL_CPU_PHILOX_PLAIN};
     uint64_t firsts[] = {
         0, 1, 12345, UINT32_MAX - 40, UINT32_MAX - 31, (uint64_t)7 << 32, ((uint64_t)3 << 32) - 17};
-    for (size_t p = 0; p < SL_COUNT_OF(paths); p++)
-        for (size_t f = 0; f < SL_COUNT_OF(firsts); f++) {
-            t_begin(t, "philox words, path %zu, from %llu", p, (unsigned long long)firsts[f]);
-            uint32_t *words = t_alloc(t, N * 4 * sizeof *words, 0);
-            uint64_t seed = t_random(t);
-            sl_cpu_philox_set_path(paths[p]);
-            sl_cpu_philox_words(seed, SL_RNG_DROPOUT, 9, 17, 4, firsts[f], N, words);
-            for (uint32_t i = 0; i < N; i++) {
-                uint64_t position = firsts[f] + i;
-                uint32_t word0 = sl_rng_word0(SL_RNG_DROPOUT, 9, (uint32_t)(position >> 32));
-                struct sl_rng_block want = sl_philox(seed, word0, (uint32_t)position, 17, 4);
-                t_same_bits(t, "words", words + (size_t)4 * i, want.w, sizeof want.w);
-            }
-            t_end(t);
+    for (size_t f = 0; f < SL_COUNT_OF(firsts); f++) {
+        t_begin(t, "philox words, %s, from %llu", sl_isa_name(sl_isa()),
+                (unsigned long long)firsts[f]);
+        uint32_t *words = t_alloc(t, N * 4 * sizeof *words, 0);
+        uint64_t seed = t_random(t);
+        sl_cpu_philox_words(seed, SL_RNG_DROPOUT, 9, 17, 4, firsts[f], N, words);
+        for (uint32_t i = 0; i < N; i++) {
+            uint64_t position = firsts[f] + i;
+            uint32_t word0 = sl_rng_word0(SL_RNG_DROPOUT, 9, (uint32_t)(position >> 32));
+            struct sl_rng_block want = sl_philox(seed, word0, (uint32_t)position, 17, 4);
+            t_same_bits(t, "words", words + (size_t)4 * i, want.w, sizeof want.w);
         }
-    sl_cpu_philox_set_path(SL_CPU_PHILOX_AUTO);
+        t_end(t);
+    }
 }
 
 // "At least": an element whose draw equals the rate lives, the next representable rate drops it.
@@ -425,7 +422,7 @@ void test_dropout(struct suite *t)
         for (size_t r = 0; r < SL_COUNT_OF(row_counts); r++)
             compare_dropout(t, row_counts[r], dims[d], rates[(d + r) % SL_COUNT_OF(rates)]);
     dropout_statistics(t);
-    philox_words(t);
+    t_each_isa(t, philox_words);
     draw_equal_to_the_rate(t);
     far_elements(t);
 }

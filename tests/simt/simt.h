@@ -174,7 +174,7 @@ launcher<P...> launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 bl
 
 } // namespace simt
 
-#define SL_LAUNCH(kernel, grid, block, shared, ...)                                                \
+#define SL_ENQUEUE(kernel, grid, block, shared, ...)                                               \
     SL_NOTE_KERNEL(kernel),                                                                        \
         simt::launch(#kernel, (kernel), (grid), (block), (shared), sl_cuda_stream())(__VA_ARGS__)
 #define SL_DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(simt::dynamic_shared())

@@ -266,8 +266,8 @@ int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view 
 int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                    struct sl_layer_tape *tape);
 
-// A x for products alone to read, where A is the hop under its edges' weights and the tape's scales:
-// *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16 in padded rows.
+// A x for products alone to read, where A is the hop under its edges' weights and the tape's
+// scales: *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16 in padded rows.
 int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
                                     const struct sl_layer_tape *tape, const void *x,
                                     enum sl_dtype x_dtype, uint32_t dim, void **out);

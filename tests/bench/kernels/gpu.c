@@ -15,6 +15,8 @@ uint64_t perf_size(const struct perf *p, uint64_t full, uint64_t small)
 
 void *perf_gpu_alloc(struct perf *p, size_t bytes)
 {
+    if (p->device->is_host)
+        return perf_alloc(p, bytes);
     void *memory = perf_keep(p, p->device->memory.alloc(bytes), bytes, PERF_DEVICE);
     perf_check(p, p->device->fill(memory, 0, bytes));
     return memory;
@@ -70,6 +72,8 @@ void *perf_upload(struct perf *p, const void *from, size_t bytes)
 float *perf_gpu_floats(struct perf *p, size_t n)
 {
     enum { PIECE = 1 << 20 };
+    if (p->device->is_host)
+        return perf_floats(p, n);
     size_t piece = SL_MIN(n, (size_t)PIECE);
     float *from = perf_floats(p, piece), *to = perf_gpu_alloc(p, n * sizeof *to);
     for (size_t at = 0; at < n; at += piece)
@@ -139,6 +143,8 @@ struct perf_run perf_gpu_transfer(struct perf_transfer *transfer, const char *na
 
 struct perf_run perf_gpu_copy(struct perf *p)
 {
+    if (p->device->is_host)
+        return perf_copy_ceiling(p);
     struct perf_transfer *t = perf_alloc(p, sizeof *t);
     size_t bytes = perf_size(p, 256 << 20, 1 << 20);
     *t = (struct perf_transfer){p, perf_gpu_alloc(p, bytes), perf_gpu_alloc(p, bytes), bytes};

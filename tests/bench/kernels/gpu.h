@@ -23,16 +23,12 @@ void perf_gpu_attention(struct perf *p);
 void perf_gpu_max(struct perf *p);
 void perf_gpu_transpose(struct perf *p);
 void perf_gpu_gemm(struct perf *p);
-void perf_gpu_bias_act(struct perf *p); // and dropout
-void perf_gpu_loss(struct perf *p);
-void perf_gpu_norm(struct perf *p); // and normalize_rows, scale_columns, sum_squares
-void perf_gpu_update(struct perf *p);
 void perf_gpu_draw(struct perf *p); // and weight_prefix, mark_ranks, split_rows
 
 // Of the two, what --small asks for. The small size is of an emulated device.
 uint64_t perf_size(const struct perf *p, uint64_t full, uint64_t small);
 
-// ---- memory, until perf_release() ---------------------------------------------------------------
+// ---- memory, until perf_release(); the process's where the device is its cores ------------------
 
 void *perf_gpu_alloc(struct perf *p, size_t bytes);  // the device's, zeros
 void *perf_gpu_pinned(struct perf *p, size_t bytes); // the process's, for copies

@@ -1,11 +1,9 @@
-// Sums over the edges of a block on a device: aggregate in all its ways, attention, maximum.
+// Sums over the edges of a block on a device: aggregate, attention, maximum.
 #include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
 
 #include "common/base/bits.h"
-
-enum { TILES_MAX = 8 };
 
 // A block as a sampler leaves it (perf_block_csr), its transpose, and what the operations ask for.
 struct sums {
@@ -14,7 +12,6 @@ struct sums {
     uint32_t *t_edge;
     uint32_t heads, dim;
     float *x, *y, *weight;
-    const char *way; // of aggregate
     struct sl_aggregate_args args;
     struct sl_edge_softmax_args softmax;
     struct sl_edge_softmax_grad_args softmax_grad;
@@ -47,17 +44,7 @@ static void title_of(char *title, size_t bytes, const struct sums *s, const char
 static void run_aggregate(void *context)
 {
     const struct sums *s = context;
-    if (s->way)
-        perf_check(s->p, s->p->measure->aggregate_way(s->way));
     perf_check(s->p, s->p->kernels->aggregate(&s->args));
-    if (s->way)
-        perf_check(s->p, s->p->measure->aggregate_way(NULL));
-}
-
-static void run_spmm(void *context)
-{
-    const struct sums *s = context;
-    perf_check(s->p, s->p->measure->spmm(&s->args));
 }
 
 // Bytes of a sum: an index, a row and maybe a weight an edge; the result.
@@ -68,56 +55,13 @@ static double bytes_of(const struct sl_aggregate_args *a)
            a->csr.n_dst * (4.0 * a->dim + 4);
 }
 
-// Adds the other ways of a sum: naive, cuSPARSE where it is, and each tile.
-static size_t other_ways(struct perf *p, const struct sums *s, double bytes, struct sums *ways,
-                         struct perf_run *runs)
-{
-    size_t n = 0;
-    if (!p->measure)
-        return 0;
-    ways[n] = *s;
-    ways[n].way = "naive";
-    runs[n] = perf_gpu_run("naive", run_aggregate, &ways[n], bytes, "aggregate");
-    n++;
-    ways[n] = *s;
-    if (s->args.x_dtype == SL_DTYPE_F32 && p->measure->spmm(&s->args) == 0) {
-        runs[n] = perf_gpu_run("cuSPARSE SpMM", run_spmm, &ways[n], bytes, "aggregate");
-        n++;
-    }
-    for (size_t i = 0; p->measure->tiles[i] && i < TILES_MAX; i++, n++) {
-        ways[n] = *s;
-        ways[n].way = p->measure->tiles[i];
-        runs[n] = perf_gpu_run(ways[n].way, run_aggregate, &ways[n], bytes, "aggregate");
-    }
-    return n;
-}
-
-// The tuner: which tile the table of aggregate.cu should have here.
-static void say_best(const struct perf_run *runs, size_t n)
-{
-    const struct perf_run *best = NULL, *table = NULL;
-    for (size_t i = 0; i < n; i++) {
-        bool tile = runs[i].name[0] >= '0' && runs[i].name[0] <= '9';
-        if (tile && (!best || runs[i].seconds < best->seconds))
-            best = &runs[i];
-        if (runs[i].ceiling && runs[i].name[0] == 'a')
-            table = &runs[i];
-    }
-    if (best && table)
-        printf("  best tile %s: %.2f of the table's time\n", best->name,
-               best->seconds / table->seconds);
-}
-
 static void aggregate_runs(struct perf *p, struct sums *s, const char *title)
 {
-    struct sums ways[TILES_MAX + 2];
-    struct perf_run runs[TILES_MAX + 4];
-    double bytes = bytes_of(&s->args);
-    runs[0] = perf_gpu_copy(p);
-    runs[1] = perf_gpu_run("aggregate", run_aggregate, s, bytes, "copy");
-    size_t n = 2 + other_ways(p, s, bytes, ways, runs + 2);
-    perf_measure(p, title, runs, n);
-    say_best(runs, n);
+    struct perf_run runs[] = {
+        perf_gpu_copy(p),
+        perf_gpu_run("aggregate", run_aggregate, s, bytes_of(&s->args), "copy"),
+    };
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
 }
 
 static void aggregate_case(struct perf *p, uint32_t dim, uint32_t degree, enum sl_dtype dtype)

@@ -14,7 +14,6 @@
 
 #include "common/device/device.h"
 #include "common/arena/shared_array.h"
-#include "kernels/cuda/measure.h"
 #include "kernels/kernels.h"
 
 // One thing to time. `amount` is bytes, operations or elements, counted in `unit` a second.
@@ -41,7 +40,6 @@ struct perf_block {
 struct perf {
     const struct sl_kernels *kernels;
     const struct sl_device *device;
-    const struct sl_cuda_measure *measure; // of the plug-in, or NULL
     int threads;
     int small; // tiny cases: that they run is what is looked at
     int best;  // report the fastest round instead of the median: for a machine that is not quiet
@@ -120,7 +118,7 @@ struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degre
 // (sample.c).
 struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight);
 
-// ---- the operations (attention.c, math.c, memory.c, norm.c, sample.c) ---------------------------
+// ---- the operations (attention.c, math.c, memory.c, sample.c) ---------------------------
 
 void perf_gather_rows(struct perf *p);
 void perf_gather_rows_to(struct perf *p);
@@ -131,16 +129,13 @@ void perf_edge_scores(struct perf *p);
 void perf_aggregate_heads(struct perf *p);
 void perf_edge_dot(struct perf *p);
 void perf_aggregate_max(struct perf *p);
-void perf_normalize_rows(struct perf *p);
 void perf_gemm(struct perf *p);
-void perf_bias_act(struct perf *p);
-void perf_dropout(struct perf *p);
-void perf_softmax_xent(struct perf *p);
-void perf_sigmoid_bce(struct perf *p); // and squared_error
-void perf_norm(struct perf *p);        // and scale_columns, sum_squares
-void perf_reduce(struct perf *p);
-void perf_adam(struct perf *p);
-void perf_sgd(struct perf *p);
+
+// Also on a device (dense.c).
+void perf_bias_act(struct perf *p); // and dropout
+void perf_loss(struct perf *p);
+void perf_norm(struct perf *p); // and normalize_rows, scale_columns, sum_squares
+void perf_update(struct perf *p);
 
 // Samples batches in all ways and marks them: the operations side by side (sample.c).
 void perf_khop(struct perf *p);

@@ -1,4 +1,4 @@
-// Products and passes over activations and parameters on a device.
+// Products on a device; passes over activations and parameters, on cores too.
 #include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
@@ -9,72 +9,46 @@
 
 struct gemm {
     struct perf *p;
-    bool own; // the plug-in's kernel in place of cuBLASLt
-    struct sl_cuda_product product;
+    enum sl_precision precision;
+    uint64_t m, n, k;
+    bool ta, tb;
+    const float *a, *b;
+    float *c;
 };
 
 static void run_gemm(void *context)
 {
     const struct gemm *g = context;
-    const struct sl_cuda_product *m = &g->product;
-    struct perf *p = g->p;
-    sl_mempool_reset(&p->ws);
-    if (g->own)
-        p->measure->gemm_own(true);
-    perf_check(p, p->kernels->gemm(m->precision, m->ta ? SL_TRANS : SL_NO_TRANS,
-                                   m->tb ? SL_TRANS : SL_NO_TRANS, m->m, m->n, m->k, 1.0f, m->a,
-                                   m->lda, m->b, m->ldb, 0.0f, m->c, m->n, &p->ws));
-    if (g->own)
-        p->measure->gemm_own(false);
+    sl_mempool_reset(&g->p->ws);
+    perf_check(g->p, g->p->kernels->gemm(g->precision, g->ta ? SL_TRANS : SL_NO_TRANS,
+                                         g->tb ? SL_TRANS : SL_NO_TRANS, g->m, g->n, g->k, 1.0f,
+                                         g->a, g->ta ? g->m : g->k, g->b, g->tb ? g->k : g->n, 0.0f,
+                                         g->c, g->n, &g->p->ws));
 }
 
-static void run_cublas(void *context)
-{
-    const struct gemm *g = context;
-    perf_check(g->p, g->p->measure->gemm(&g->product));
-}
-
-// Each precision by the slot, by its own kernel, and by cuBLAS alone. cuBLAS has bf16 operands as
-// they are; the slot converts f32 ones.
+// Each precision: by cuBLASLt, or with SLUICE_CUBLAS=none by the plug-in's own kernel.
 static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, uint64_t k, bool ta,
                       bool tb)
 {
-    static const struct {
-        enum sl_precision precision;
-        const char *slot, *own, *alone;
-    } ways[] = {
-        {SL_PRECISION_F32, "gemm f32", "own kernel, f32", "cuBLAS f32"},
-        {SL_PRECISION_TF32, "gemm tf32", "own kernel, tf32", "cuBLAS tf32"},
-        {SL_PRECISION_BF16, "gemm bf16", "own kernel, bf16", "cuBLAS bf16"},
-    };
-    struct gemm slot[3], own[3], alone[3];
-    struct perf_run runs[9];
-    size_t n_runs = 0;
-    struct sl_cuda_product product = {.ta = ta, .tb = tb, .m = m, .n = n, .k = k};
-    product.lda = ta ? m : k;
-    product.ldb = tb ? k : n;
-    product.a = perf_gpu_floats(p, m * k);
-    product.b = perf_gpu_floats(p, k * n);
-    product.c = perf_gpu_alloc(p, m * n * sizeof(float));
+    struct gemm f32 = {p, SL_PRECISION_F32, m, n, k, ta, tb, NULL, NULL, NULL};
+    f32.a = perf_gpu_floats(p, m * k);
+    f32.b = perf_gpu_floats(p, k * n);
+    f32.c = perf_gpu_alloc(p, m * n * sizeof(float));
+    struct gemm tf32 = f32, bf16 = f32;
+    tf32.precision = SL_PRECISION_TF32;
+    bf16.precision = SL_PRECISION_BF16;
     double flops = 2.0 * (double)m * (double)n * (double)k;
-    for (size_t i = 0; i < SL_COUNT_OF(ways); i++) {
-        product.precision = ways[i].precision;
-        slot[i] = own[i] = alone[i] = (struct gemm){p, false, product};
-        own[i].own = true;
-        bool compares = p->measure && p->measure->gemm(&product) == 0;
-        if (compares)
-            runs[n_runs++] = perf_gpu_run(ways[i].alone, run_cublas, &alone[i], flops, NULL);
-        runs[n_runs++] =
-            perf_gpu_run(ways[i].slot, run_gemm, &slot[i], flops, compares ? ways[i].alone : NULL);
-        if (p->measure)
-            runs[n_runs++] = perf_gpu_run(ways[i].own, run_gemm, &own[i], flops, ways[i].slot);
-    }
-    for (size_t i = 0; i < n_runs; i++)
+    struct perf_run runs[] = {
+        perf_gpu_run("gemm f32", run_gemm, &f32, flops, NULL),
+        perf_gpu_run("gemm tf32", run_gemm, &tf32, flops, "gemm f32"),
+        perf_gpu_run("gemm bf16", run_gemm, &bf16, flops, "gemm f32"),
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(runs); i++)
         runs[i].unit = "GFLOP/s";
     char title[128];
     snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
              (unsigned long long)n, (unsigned long long)k, ta ? 'T' : 'N', tb ? 'T' : 'N');
-    perf_measure(p, title, runs, n_runs);
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
     perf_release(p);
 }
 
@@ -135,15 +109,17 @@ static void run_dropout(void *context)
     perf_check(c->p, c->p->kernels->dropout(c->y, c->rows, c->dim, c->dropout));
 }
 
-void perf_gpu_bias_act(struct perf *p)
+void perf_bias_act(struct perf *p)
 {
-    struct pass plain = make_pass(p, perf_size(p, 200000, 20), 256), masked = plain;
+    struct pass plain = make_pass(p, perf_size(p, 200000, 20), 256), masked = plain, elu = plain;
     plain.act = masked.act = SL_ACT_RELU;
+    elu.act = SL_ACT_ELU;
     masked.dropout = &half_dropped;
     double one = 4.0 * (double)plain.rows * plain.dim;
     struct perf_run runs[] = {
         perf_gpu_copy(p),
         perf_gpu_run("bias, relu", run_bias_act, &plain, 2 * one, "copy"),
+        perf_gpu_run("bias, elu", run_bias_act, &elu, 2 * one, "copy"),
         perf_gpu_run("bias, relu, dropout", run_bias_act, &masked, 2 * one, "copy"),
         perf_gpu_run("backward, relu", run_bias_act_backward, &plain, 3 * one, "copy"),
         perf_gpu_run("backward, relu, dropout", run_bias_act_backward, &masked, 3 * one, "copy"),
@@ -200,7 +176,7 @@ static void loss_case(struct perf *p, uint64_t rows, uint32_t classes)
     perf_release(p);
 }
 
-void perf_gpu_loss(struct perf *p)
+void perf_loss(struct perf *p)
 {
     loss_case(p, perf_size(p, 8000, 20), 47); // a batch
     loss_case(p, perf_size(p, 400000, 40), 47);
@@ -302,7 +278,7 @@ static void run_sum_squares(void *context)
 }
 
 // Arrays are counted as often as a kernel that keeps nothing reads them: x twice in batch_norm.
-void perf_gpu_norm(struct perf *p)
+void perf_norm(struct perf *p)
 {
     struct pass c = make_pass(p, perf_size(p, 200000, 20), 256);
     double one = 4.0 * (double)c.rows * c.dim;
@@ -359,12 +335,17 @@ static void run_sgd(void *context)
 
 static void update_case(struct perf *p, uint64_t n)
 {
+    // One array behind the other as on a parameter board, not each on a page boundary of its own:
+    // seven streams at the same offset in their pages would evict each other.
+    const size_t stride = n + 1088;
     struct update u = {.p = p, .n = n};
-    for (int i = 0; i < N_SLOTS; i++)
-        u.slots[i] = perf_gpu_floats(p, n);
-    for (int i = 0; i < 3; i++) {
-        u.in[i] = perf_gpu_alloc(p, n * sizeof(float)); // zeros: v is not negative
-        u.out[i] = perf_gpu_alloc(p, n * sizeof(float));
+    float *slots = perf_gpu_floats(p, N_SLOTS * stride);
+    float *state = perf_gpu_alloc(p, 6 * stride * sizeof(float)); // zeros: v is not negative
+    for (size_t i = 0; i < N_SLOTS; i++)
+        u.slots[i] = slots + i * stride;
+    for (size_t i = 0; i < 3; i++) {
+        u.in[i] = state + i * stride;
+        u.out[i] = state + (i + 3) * stride;
     }
     double one = 4.0 * (double)n;
     struct perf_run runs[] = {
@@ -380,7 +361,7 @@ static void update_case(struct perf *p, uint64_t n)
     perf_release(p);
 }
 
-void perf_gpu_update(struct perf *p)
+void perf_update(struct perf *p)
 {
     update_case(p, perf_size(p, 200000, 700)); // a model of this size: three layers of 256
     update_case(p, perf_size(p, 16 << 20, 3000));
