@@ -30,7 +30,7 @@
 #include "common/device/cores.h"
 #include "common/arena/shared_array.h"
 #include "common/storage/row_reader.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "cli/output.h"
 #include "cli/command.h"
 #include "cli/session.h"
@@ -340,7 +340,7 @@ static void check_programs(struct sl_doctor *d)
 {
     static const char *const programs[] = {"sluice-broker", "sluice-sampler", "sluice-trainer"};
     char dir[4096], missing[256] = "";
-    if (sl_crew_own_directory(dir, sizeof dir) < 0) {
+    if (sl_worker_pool_own_directory(dir, sizeof dir) < 0) {
         sl_doctor_advise(sl_doctor_add(d, "programs", "programs", "not known"), SL_VERDICT_PROBLEM,
                          "%s", sl_error_message());
         return;

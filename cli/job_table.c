@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/job_end.h"
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"

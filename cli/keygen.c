@@ -89,7 +89,7 @@ static const struct sl_option options[] = {
     {.name = "out", AT(TEXT, directory), .placeholder = "DIR", .required = true, .no_default = true,
      .help = "where the files go; made (0700) if it is not there"},
     {.name = "client", AT(TEXT, client), .placeholder = "NAME",
-     .help = "whom the new client's keys are for: the file NAME.key"},
+     .help = "name of the new client: its keys are in the file NAME.key"},
     {0},
 };
 // clang-format on

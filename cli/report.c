@@ -1,7 +1,7 @@
 /*
- * report.c - `sluice report RUN`: what came out of a run, and how it went.
+ * report.c - `sluice report RUN`: shows the results of a run, and how it went.
  *
- * The run directory tells all of it, so no job need be running, and none is disturbed: a job's name
+ * All of it is in the run directory, so no job need be running, and none is disturbed: a job's name
  * is only a way to find the directory.
  */
 #include <stdio.h>

@@ -67,7 +67,7 @@ static void evaluation(char *out, const struct sl_report_epoch *e)
     X(HITS, "hits", 'r')                                                                           \
     X(SPLIT, "split", 'r')                                                                         \
     X(STANDBY, "standby batches", 'r')                                                             \
-    X(LIMIT, "limit", 'l')
+    X(BOTTLENECK, "bottleneck", 'l')
 #define NAME(column, ...)             column,
 #define ROW(column, heading_, align_) {heading_, align_},
 enum column { COLUMNS(NAME) N_COLUMNS };
@@ -100,7 +100,7 @@ static void write_value(enum column column, const struct epochs *of,
             snprintf(out, CELL_BYTES, "%.0f+%.0f", e->samplers, e->trainers);
         break;
     case STANDBY: fixed(out, e->switching.batches > 0 ? e->switching.batches : NAN, 0); break;
-    case LIMIT:
+    case BOTTLENECK:
         snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(e->bottleneck, ":"), e->bottleneck);
         break;
     case N_COLUMNS: break;
@@ -182,7 +182,7 @@ static bool same_limit(const struct sl_report_epoch *a, const struct sl_report_e
 static void print_limits(FILE *out, const struct sl_read_report *r)
 {
     if (r->n_epochs > 0)
-        fprintf(out, "\nWhat limited them\n");
+        fprintf(out, "\nBottlenecks\n");
     for (const struct sl_report_epoch *begin = r->epochs, *last; begin < r->epochs + r->n_epochs;
          begin = last + 1) {
         for (last = begin; last < r->last && same_limit(begin, last + 1);)

@@ -391,7 +391,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
             fprintf(out, "warning     %s\n", warning->valuestring);
     }
     if (r->last)
-        fprintf(out, "limit       %s\n", r->last->bottleneck);
+        fprintf(out, "bottleneck  %s\n", r->last->bottleneck);
     print_cache(out, r);
     print_blocks(out, r);
     print_links(out, r);

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
+#include "common/text/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -150,7 +151,7 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  limit: %.*s",
+    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  bottleneck: %.*s",
                      n_epoch, sl_json_number(e, "epoch") + 1, view->epochs,
                      sl_json_number(e, "loss"), training, validation, test,
                      sl_units_seconds(time, sl_json_number(e, "seconds")), evaluation, extras,
@@ -222,7 +223,7 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
     case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
     case SL_EXIT_INTERRUPTED:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
-                       where     ? ": what was done is in "
+                       where     ? ": its results so far are in "
                        : resumed ? " before it went on; the run is as it was"
                                  : " before it began; nothing was left",
                        where ? where : "");

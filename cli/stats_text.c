@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "common/text/sentence.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
@@ -31,7 +31,7 @@ static void add_phase(struct sl_sentence *l, const struct sl_stats *s)
 }
 
 // In the order in which they stand; what matters most is another order.
-enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
+enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, BOTTLENECK, N_FIELDS };
 
 static void add_field(struct sl_sentence *l, enum field field, bool brief, const struct sl_stats *s)
 {
@@ -74,7 +74,7 @@ static void add_field(struct sl_sentence *l, enum field field, bool brief, const
         if (isfinite(s->cache.hit_rate))
             sl_sentence_say(l, "hits %.0f %%", 100 * s->cache.hit_rate);
         break;
-    case LIMIT: sl_sentence_say(l, "%s", s->bottleneck); break;
+    case BOTTLENECK: sl_sentence_say(l, "%s", s->bottleneck); break;
     case N_FIELDS: break;
     }
 }
@@ -98,8 +98,8 @@ static size_t join(char text[LINE_BYTES], const bool wanted[N_FIELDS], bool brie
 
 bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
 {
-    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC, LEFT,
-                                                   SPLIT, QUEUE, HITS, TIME, LIMIT};
+    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC,    LEFT,
+                                                   SPLIT, QUEUE, HITS, TIME, BOTTLENECK};
     bool wanted[N_FIELDS] = {false}, brief = columns && columns < BRIEF_COLUMNS;
     char text[LINE_BYTES];
     for (size_t i = 0; i < N_FIELDS; i++) {
@@ -111,7 +111,7 @@ bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
     }
     join(text, wanted, brief, s);
     fputs(text, out);
-    return wanted[LIMIT];
+    return wanted[BOTTLENECK];
 }
 
 // --- a page --------------------------------------------------------------------------------------
@@ -273,21 +273,20 @@ static void print_workers(const struct sl_stats *s, FILE *out)
 }
 
 // What limits the job: a paragraph behind a word.
-static void print_limit(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
+static void print_bottleneck(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
 {
-    enum { INDENT = 11 };
     if (!*s->bottleneck)
         return;
-    fprintf(out, "%-*s", INDENT, head);
-    sl_layout_paragraph(s->bottleneck, INDENT, columns, out);
+    fputs(head, out);
+    sl_layout_paragraph(s->bottleneck, strlen(head), columns, out);
 }
 
-void sl_stats_text_limit(const struct sl_stats *s, unsigned columns, FILE *out)
+void sl_stats_text_bottleneck(const struct sl_stats *s, unsigned columns, FILE *out)
 {
-    print_limit("   limit", s, columns ? columns : WRAP_COLUMNS, out);
+    print_bottleneck("   bottleneck ", s, columns ? columns : WRAP_COLUMNS, out);
 }
 
-char *sl_stats_text_limit_kind(const struct sl_stats *s, char *buf, size_t bytes)
+char *sl_stats_text_bottleneck_kind(const struct sl_stats *s, char *buf, size_t bytes)
 {
     size_t n = 0;
     for (const char *p = s->bottleneck; *p && n + 1 < bytes; p++)
@@ -307,7 +306,7 @@ void sl_stats_text_page(const struct sl_stats *s, FILE *out)
     print_cache(s, out);
     print_links(s, out);
     print_memory(s, out);
-    print_limit("limit", s, WRAP_COLUMNS, out);
+    print_bottleneck("bottleneck ", s, WRAP_COLUMNS, out);
     print_stages(s, out);
     print_workers(s, out);
 }

@@ -184,7 +184,7 @@ void sl_store_view_print(const struct sl_store_view *v, FILE *out)
     }
     fprintf(out, "  rates %s; %s%s\n",
             "as 'sluice doctor' has them, 25 GB/s for a link that it does not know, 12 for the bus",
-            v->foreseen ? "reads as expected visits have them" : "reads taken for even over all ",
+            v->foreseen ? "reads by expected visits" : "reads taken as equal for all ",
             v->foreseen ? "" : elements[q->kind]);
 }
 

@@ -242,9 +242,9 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->updates.staleness_max = 0;
 }
 
-void sl_epoch_take_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
-                            const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
-                            struct sl_epoch_scratch *scratch)
+void sl_epoch_add_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
+                           const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
+                           struct sl_epoch_scratch *scratch)
 {
     f->batches = n;
     f->seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -275,8 +275,8 @@ uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_
     return first;
 }
 
-void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
-                              struct sl_span when, struct sl_epoch_scratch *scratch)
+void sl_epoch_add_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
+                             struct sl_span when, struct sl_epoch_scratch *scratch)
 {
     struct sl_report_stage phase = {0};
     double seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -297,7 +297,7 @@ void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *e
     f->stages.evaluate.count += phase.count;
 }
 
-void sl_epoch_take_overlap(struct sl_epoch *f, struct sl_span beside)
+void sl_epoch_add_overlap(struct sl_epoch *f, struct sl_span beside)
 {
     double seconds = sl_pauses_seconds_without(f->pauses, beside);
     f->overlapped_seconds += seconds;

@@ -34,7 +34,7 @@ static void tell(struct sl_switches *s, uint32_t epoch, uint64_t all)
         snprintf(when, sizeof when, "epoch %u", epoch + 1);
     else
         snprintf(when, sizeof when, "epochs %u to %u", first + 1, epoch + 1);
-    sl_timeline_tell_of(s->timeline, epoch, "switch", true,
+    sl_timeline_emit_of(s->timeline, epoch, "switch", true,
                         "standby trainers were switched on %s in %s (%s)", SL_PLURAL(s->n, "time"),
                         when, SL_PLURAL(batches, "batch"));
     s->n = 0;

@@ -82,8 +82,8 @@ static struct sl_job_stats_job *add(struct sl_job_stats *s, const char *key)
     return job;
 }
 
-struct sl_job_stats_job *sl_job_stats_take(struct sl_job_stats *s, const char *key,
-                                           const char *line, uint64_t now_ns)
+struct sl_job_stats_job *sl_job_stats_on_line(struct sl_job_stats *s, const char *key,
+                                              const char *line, uint64_t now_ns)
 {
     cJSON *stats = cJSON_Parse(line);
     const char *schema = sl_json_string(stats, "schema");
@@ -195,14 +195,14 @@ static void take_entry(struct sl_job_stats *s, const cJSON *entry)
         sl_job_stats_set_state(s, *id ? id : "0", name, state);
 }
 
-void sl_job_stats_take_entry(struct sl_job_stats *s, const char *json)
+void sl_job_stats_on_entry(struct sl_job_stats *s, const char *json)
 {
     cJSON *entry = cJSON_Parse(json);
     take_entry(s, entry);
     cJSON_Delete(entry);
 }
 
-void sl_job_stats_take_list(struct sl_job_stats *s, const char *json)
+void sl_job_stats_on_list(struct sl_job_stats *s, const char *json)
 {
     cJSON *list = cJSON_Parse(json);
     const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs"), *entry;

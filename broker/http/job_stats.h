@@ -53,8 +53,8 @@ void sl_job_stats_fini(struct sl_job_stats *s); // safe on a zeroed struct
 // Takes one line. `key` is the envelope's job; "" = the line's own id, or "0": the line's state is
 // then the job's, while a daemon's word on it goes before the line's. NULL when it is no
 // sluice.stats/1 or memory is out; else the job, valid until the next call.
-struct sl_job_stats_job *sl_job_stats_take(struct sl_job_stats *s, const char *key,
-                                           const char *line, uint64_t now_ns);
+struct sl_job_stats_job *sl_job_stats_on_line(struct sl_job_stats *s, const char *key,
+                                              const char *line, uint64_t now_ns);
 void sl_job_stats_end(struct sl_job_stats *s, const char *key);
 
 // What a job's state is from now on. An unknown state is kept as it is.
@@ -62,8 +62,8 @@ void sl_job_stats_set_state(struct sl_job_stats *s, const char *key, const char 
                             const char *state);
 // Takes an entry of sluice.jobs/1, or (`take_list`) all of a list, after which other jobs have no
 // state. What is neither changes nothing.
-void sl_job_stats_take_entry(struct sl_job_stats *s, const char *json);
-void sl_job_stats_take_list(struct sl_job_stats *s, const char *json);
+void sl_job_stats_on_entry(struct sl_job_stats *s, const char *json);
+void sl_job_stats_on_list(struct sl_job_stats *s, const char *json);
 // "" for a job that nothing was heard of.
 const char *sl_job_stats_state(const struct sl_job_stats *s, const char *key);
 

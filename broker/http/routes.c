@@ -1,5 +1,5 @@
 /*
- * routes.c - what each path means, who may ask, and what is answered.
+ * routes.c - what each path means, which requests are allowed, and the answers.
  *
  * What the watch thread has heard is answered at once. What only the daemon or the job knows (list,
  * description, everything that changes a job) is asked on the control bus: the connection is
@@ -144,7 +144,7 @@ static unsigned check(const struct sl_http_request *r, const char *method, const
         return MHD_HTTP_METHOD_NOT_ALLOWED;
     }
     if (post && !r->http->has_token) {
-        *why = "this server only shows: start it with --http-token FILE to steer jobs from here";
+        *why = "this server is read-only: start it with --http-token FILE to steer jobs from here";
         return MHD_HTTP_FORBIDDEN;
     }
     if (is_kept_out(r) && r->http->has_token) {

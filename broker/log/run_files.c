@@ -28,13 +28,13 @@ int sl_run_files_open(struct sl_run_files *f)
 
 static const char *reason(const struct sl_writer_loss *loss)
 {
-    return loss->err ? strerror(loss->err) : "the file system does not take it in time";
+    return loss->err ? strerror(loss->err) : "the file system does not accept it in time";
 }
 
 void sl_run_files_watch(struct sl_run_files *f)
 {
     struct sl_writer_loss loss;
-    while (f->writer && sl_writer_look(f->writer, &loss))
+    while (f->writer && sl_writer_poll(f->writer, &loss))
         sl_joblog_write(f->log, SL_LOG_WARN,
                         "writing '%s/%s': %s: the job goes on, and what cannot be written is "
                         "missing there",

@@ -4,7 +4,7 @@
  * The page's HTML names its style sheet and its script in two tags, which are replaced by their
  * contents; the data goes in front of the script. The words are the first element of the body: the
  * style sheet hides all that follows it until the script has marked the body, which then puts the
- * words among the panels, so that whoever has no scripts, or forbids them, reads them. A '<' in the
+ * words among the panels, so that a reader without scripts sees them. A '<' in the
  * data is written as \u003c: outside of strings JSON has none, and inside of one it means the same,
  * so no text of a job can end the script element.
  */

@@ -83,7 +83,7 @@ char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_ro
     uint32_t idle = q->n_devices - SL_MIN(q->n_devices, split.samplers + working);
     uint32_t wanted = working + idle;
     buf[0] = '\0';
-    if (q->shape.n_cores) // whoever trains has the cores
+    if (q->shape.n_cores) // the trainers have all cores
         return buf;
     // With fixed numbers more than fit, and where more could not work either, it is not the width.
     if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)
@@ -247,12 +247,12 @@ void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocat
     size_t room = sizeof out->reason - (size_t)n;
     double gain = out->seconds_now - out->seconds_formula;
     if (same(out->formula, q->now)) {
-        snprintf(rest, room, ", which is what there is");
+        snprintf(rest, room, ", as now");
     } else if (q->epochs_left == 0) {
         snprintf(rest, room, "; %u and %u stay, no epoch is left", q->now.samplers,
                  q->now.trainers);
     } else if (!(gain > 0)) {
-        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be sooner over",
+        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be shorter",
                  q->now.samplers, q->now.trainers);
     } else if (!(gain > SL_ALLOCATE_GAIN_MIN * out->seconds_now)) {
         snprintf(rest, room,

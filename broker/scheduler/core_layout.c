@@ -146,8 +146,8 @@ char *sl_core_layout_text(const struct sl_core_layout_question *q,
     else
         snprintf(buf, SL_CORE_LAYOUT_TEXT_BYTES,
                  "a batch takes %.4g ms to sample and %.4g ms to train on one core, %.4g and %.4g "
-                 "ms on %u%s: %s on %s, %s on %s, is the soonest of all "
-                 "shapes, %.3g s an epoch",
+                 "ms on %u%s: %s on %s, %s on %s, is the fastest "
+                 "layout, %.3g s an epoch",
                  q->sample.one * 1e3, q->train.one * 1e3, q->sample.all * 1e3, q->train.all * 1e3,
                  q->n_cores, width, SL_PLURAL(split->trainers, "trainer"),
                  SL_PLURAL(q->n_cores - shape->own, "core"), SL_PLURAL(split->samplers, "sampler"),

@@ -74,7 +74,7 @@ static void add_cache(struct text *t, const struct sl_scale_question *q, uint32_
         rows);
 }
 
-// Whoever leaves or shrinks first, since a device's memory is spent once.
+// Workers that leave or shrink come first, since a device's memory is spent once.
 static bool describe_device(const struct sl_scale_question *q, uint32_t d, char *out, size_t bytes)
 {
     struct duties was = duties_of(q, q->expect.now, d), is = duties_of(q, q->to, d);

@@ -172,7 +172,7 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
     } else {
         role = say_trainers(&t, s);
     }
-    // Advice that would take from whom everybody waits for is of a moment that has passed.
+    // Advice to take workers from the role that limits the job is of a moment that has passed.
     bool fits = advice && advice->has &&
                 !(role == SL_LIVE_SAMPLERS && advice->to.samplers < s->split.samplers) &&
                 !(role == SL_LIVE_TRAINERS && advice->to.trainers < s->split.trainers);

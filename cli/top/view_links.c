@@ -1,5 +1,5 @@
 /*
- * view_links.c - what each GPU reads of what GPUs hold together, and from where.
+ * view_links.c - what each GPU reads of features and graph that GPUs share, and from where.
  *
  *   features read by each device, from where: bytes/s now, share of all ----------------
  *   cuda 2   own      6.2 MiB  52 %   cuda 3   3.1 MiB  25 %   memory   2.9 MiB  23 %

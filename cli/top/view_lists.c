@@ -163,7 +163,9 @@ static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area 
 
 // --- workers -------------------------------------------------------------------------------------
 
-bool sl_view_blocked_is_bad(const struct sl_stats *s)
+// Whether workers that wait for room in the queue are a fault: where trainers are what takes the
+// time, a full queue is as it should be.
+static bool blocking_is_bad(const struct sl_stats *s)
 {
     return strcmp(s->bottleneck_role, "memory") == 0;
 }
@@ -217,7 +219,7 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
             sl_area_printf(row, 0, 0, SL_STYLE_DIM,
                            "and %d more, and devices: j, or the arrow down", n - i - m->scroll);
         else
-            draw_worker(&s->workers[i + m->scroll], sl_view_blocked_is_bad(s), columns, row);
+            draw_worker(&s->workers[i + m->scroll], blocking_is_bad(s), columns, row);
     }
     int y = 2 + SL_MIN(n - m->scroll, room);
     if (y + 1 < a.h)

@@ -1,6 +1,6 @@
 /*
- * history.h - sluice.history/1: what of the live statistics is kept over time and drawn as curves,
- * by `top`, by the page's server, and from there on by the page's scripts.
+ * history.h - sluice.history/1: which live statistics are kept over time and drawn as curves, by
+ * `top`, by the page's server, and from there on by the page's scripts.
  */
 #ifndef SL_SCHEMA_HISTORY_H
 #define SL_SCHEMA_HISTORY_H

@@ -20,7 +20,7 @@ def test_text_tells_the_whole_run(box):
     for words in (
         "test: done in ",
         f"3  {last['loss']:.4f}",
-        "What limited them",
+        "Bottlenecks",
         "Decisions on the split\n  epoch 1: 1+1: fixed by the job file",
         f"parameters  sha256 {report['params_sha256']}",
         f"directory   {os.path.realpath(box.path('runs/job'))}",

@@ -244,9 +244,9 @@ def messages():
         "state": (27, message((1, "{}"))),
     }
     for name, (case, body) in bodies.items():
-        write("ipc_envelope", name, envelope(case, body, (40, "7"), (42, 300)))
-    write("ipc_envelope", "request", envelope(7, b"", (42, (1 << 64) - 1)))
-    write("ipc_envelope", "older", envelope(7, b"", protocol=1))
+        write("bus_envelope", name, envelope(case, body, (40, "7"), (42, 300)))
+    write("bus_envelope", "request", envelope(7, b"", (42, (1 << 64) - 1)))
+    write("bus_envelope", "older", envelope(7, b"", protocol=1))
 
 
 # ---- the arena ----------------------------------------------------------------------------------
@@ -263,11 +263,11 @@ def spec(**changes):
 
 
 def arenas():
-    write("ipc_arena", "ordered", spec())
-    write("ipc_arena", "async", spec(**{"async": 1, "staleness": 3, "batches_per_update": 1}))
-    write("ipc_arena", "group", spec(exchange=1, jumping_width=8))
-    write("ipc_arena", "moved", spec() + struct.pack("<HQ", 40, 1 << 40))
-    write("ipc_arena", "overflow", spec(n_train=1 << 62))
+    write("arena_attach", "ordered", spec())
+    write("arena_attach", "async", spec(**{"async": 1, "staleness": 3, "batches_per_update": 1}))
+    write("arena_attach", "group", spec(exchange=1, jumping_width=8))
+    write("arena_attach", "moved", spec() + struct.pack("<HQ", 40, 1 << 40))
+    write("arena_attach", "overflow", spec(n_train=1 << 62))
 
 
 # ---- HTTP ---------------------------------------------------------------------------------------
@@ -298,8 +298,8 @@ def http():
     entry = '{"id":"7","name":"a","state":"running"}'
     other = '{"id":"6","name":"b","state":"done"}'
     listed = '{"schema":"sluice.jobs/1","jobs":[' + entry + "," + other + "]}"
-    write("http_store", "lines", f"s{line}\nt{line}\ne{entry}\nl{listed}\nx7\n")
-    write("http_store", "entry", f"e{entry}\ns{line}\n")
+    write("http_job_stats", "lines", f"s{line}\nt{line}\ne{entry}\nl{listed}\nx7\n")
+    write("http_job_stats", "entry", f"e{entry}\ns{line}\n")
 
 
 # ---- checkpoints --------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ struct sl_mempool *t_ws(struct suite *t, const struct sl_kernels *kernels)
 
 int t_affords(struct suite *t, double work)
 {
-    const double affordable = t->is_checked ? 2000 : 20000;
+    const double affordable = t->is_checked ? 1000 : 20000;
     if ((!t->is_emulated && !t->is_small) || work <= affordable)
         return 1;
     struct suite other = {.random = t->choice++};

@@ -174,19 +174,4 @@ void test_add_scaled(struct suite *t);
 void test_maximum(struct suite *t);
 void test_running_scale(struct suite *t);
 
-// Finite differences of one operation on the reference back end (grad.c).
-void grad_bias_act(struct suite *t);
-void grad_softmax_xent(struct suite *t);
-void grad_sigmoid_bce(struct suite *t);
-void grad_squared_error(struct suite *t);
-void grad_batch_norm(struct suite *t);
-void grad_layer_norm(struct suite *t);
-void grad_aggregate(struct suite *t);
-void grad_edge_softmax(struct suite *t);
-void grad_edge_scores(struct suite *t);
-void grad_aggregate_heads(struct suite *t);
-void grad_aggregate_max(struct suite *t);
-void grad_normalize_rows(struct suite *t);
-void grad_gemm(struct suite *t);
-
 #endif

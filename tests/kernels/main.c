@@ -4,8 +4,6 @@
  *   kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]
  *       every slot against the reference; --small leaves most of the large cases out; --apart maps
  *       each array by itself for a GPU, so that compute-sanitizer sees what lies between them
- *   kernels grad [OP]
- *       backward slots by finite differences
  *       --backend cuda: on GPU 0, or on an emulated one when SLUICE_CUDA_PLUGIN names the emulation
  */
 #include <stddef.h>
@@ -17,60 +15,60 @@
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "tests/kernels/backend.h"
+#include "tests/arguments.h"
 #include "tests/kernels/harness.h"
 
 struct operation {
     const char *name;
     void (*test)(struct suite *t);
-    void (*grad)(struct suite *t);
 };
 
 static const struct operation operations[] = {
-    {"emulation", test_emulation, NULL},
-    {"gather_rows", test_gather_rows, NULL},
-    {"aggregate", test_aggregate, grad_aggregate},
-    {"transpose", test_transpose, NULL},
-    {"edge_softmax", test_edge_softmax, grad_edge_softmax},
-    {"edge_scores", test_edge_scores, grad_edge_scores},
-    {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads},
-    {"edge_dot", test_edge_dot, NULL},
-    {"aggregate_max", test_aggregate_max, grad_aggregate_max},
-    {"normalize_rows", test_normalize_rows, grad_normalize_rows},
-    {"gemm", test_gemm, grad_gemm},
-    {"bias_act", test_bias_act, grad_bias_act},
-    {"bias_act_bf16", test_bias_act_bf16, NULL},
-    {"dropout", test_dropout, NULL},
-    {"softmax_xent", test_softmax_xent, grad_softmax_xent},
-    {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce},
-    {"squared_error", test_squared_error, grad_squared_error},
-    {"batch_norm", test_batch_norm, grad_batch_norm},
-    {"layer_norm", test_layer_norm, grad_layer_norm},
-    {"scale_columns", test_scale_columns, NULL},
-    {"sum_squares", test_sum_squares, NULL},
-    {"reduce", test_reduce, NULL},
-    {"adam", test_adam, NULL},
-    {"sgd", test_sgd, NULL},
-    {"khop_uniform", test_khop, NULL},
-    {"khop_weighted", test_khop_weighted, NULL},
-    {"labor", test_labor, NULL},
-    {"random_walk", test_random_walk, NULL},
-    {"weight_prefix", test_weight_prefix, NULL},
-    {"mark_ranks", test_mark_ranks, NULL},
-    {"split_rows", test_split_rows, NULL},
-    {"gather_rows_to", test_gather_rows_to, NULL},
-    {"draw", test_draw, NULL},
-    {"gather_ranked", test_gather_ranked, NULL},
-    {"scatter_rows", test_scatter_rows, NULL},
-    {"gemm_bias_act", test_gemm_bias_act, NULL},
-    {"weight_gradients", test_weight_gradients, NULL},
-    {"row_sums", test_row_sums, NULL},
-    {"fix_loops", test_fix_loops, NULL},
-    {"gcn_scales", test_gcn_scales, NULL},
-    {"block_diagonal", test_block_diagonal, NULL},
-    {"sum_heads", test_sum_heads, NULL},
-    {"add_scaled", test_add_scaled, NULL},
-    {"maximum", test_maximum, NULL},
-    {"running_scale", test_running_scale, NULL},
+    {"emulation", test_emulation},
+    {"gather_rows", test_gather_rows},
+    {"aggregate", test_aggregate},
+    {"transpose", test_transpose},
+    {"edge_softmax", test_edge_softmax},
+    {"edge_scores", test_edge_scores},
+    {"aggregate_heads", test_aggregate_heads},
+    {"edge_dot", test_edge_dot},
+    {"aggregate_max", test_aggregate_max},
+    {"normalize_rows", test_normalize_rows},
+    {"gemm", test_gemm},
+    {"bias_act", test_bias_act},
+    {"bias_act_bf16", test_bias_act_bf16},
+    {"dropout", test_dropout},
+    {"softmax_xent", test_softmax_xent},
+    {"sigmoid_bce", test_sigmoid_bce},
+    {"squared_error", test_squared_error},
+    {"batch_norm", test_batch_norm},
+    {"layer_norm", test_layer_norm},
+    {"scale_columns", test_scale_columns},
+    {"sum_squares", test_sum_squares},
+    {"reduce", test_reduce},
+    {"adam", test_adam},
+    {"sgd", test_sgd},
+    {"khop_uniform", test_khop},
+    {"khop_weighted", test_khop_weighted},
+    {"labor", test_labor},
+    {"random_walk", test_random_walk},
+    {"weight_prefix", test_weight_prefix},
+    {"mark_ranks", test_mark_ranks},
+    {"split_rows", test_split_rows},
+    {"gather_rows_to", test_gather_rows_to},
+    {"draw", test_draw},
+    {"gather_ranked", test_gather_ranked},
+    {"scatter_rows", test_scatter_rows},
+    {"gemm_bias_act", test_gemm_bias_act},
+    {"weight_gradients", test_weight_gradients},
+    {"row_sums", test_row_sums},
+    {"fix_loops", test_fix_loops},
+    {"gcn_scales", test_gcn_scales},
+    {"block_diagonal", test_block_diagonal},
+    {"sum_heads", test_sum_heads},
+    {"add_scaled", test_add_scaled},
+    {"maximum", test_maximum},
+    {"running_scale", test_running_scale},
 };
 
 struct slot {
@@ -135,59 +133,37 @@ static const char *missing_slot(const struct sl_kernels *kernels, const struct o
 }
 
 struct options {
-    int is_grad;
+    const char *mode;
     const char *only; // an operation's name or NULL
     const char *backend;
-    int is_small, is_apart;
+    bool is_small, is_apart;
     uint64_t seed;
 };
 
-static int usage(const char *why, const char *what)
-{
-    fprintf(stderr,
-            "kernels: %s%s\n"
-            "usage: kernels test|grad [OP] [--backend NAME] [--seed N] [--small] [--apart]\n"
-            "operations:",
-            why, what);
-    for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
-        fprintf(stderr, " %s", operations[i].name);
-    fputc('\n', stderr);
-    return 2;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("backend", options, backend),
+    ARGUMENT_NUMBER("seed", options, seed, 0, 9e15),
+    ARGUMENT_FLAG("small", options, is_small),
+    ARGUMENT_FLAG("apart", options, is_apart),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "kernels",
+    .is_program = true,
+    .about = "Compares a back end with the reference, operation by operation.",
+    .operands = {{"test", offsetof(struct options, mode)},
+                 {"OP", offsetof(struct options, only), true}},
+    .options = {{options}},
+};
 
-static int is_operation(const char *name)
+static bool is_operation(const char *name)
 {
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
         if (strcmp(operations[i].name, name) == 0)
-            return 1;
-    return 0;
-}
-
-// 0, or the exit status of a command line that makes no sense.
-static int parse(int argc, char **argv, struct options *o)
-{
-    o->is_grad = argc > 1 && strcmp(argv[1], "grad") == 0;
-    if (!o->is_grad && (argc < 2 || strcmp(argv[1], "test") != 0))
-        return usage("which mode? ", argc > 1 ? argv[1] : "");
-    for (int i = 2; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--backend") == 0 && value) {
-            o->backend = value;
-            i++;
-        } else if (strcmp(argv[i], "--seed") == 0 && value) {
-            o->seed = strtoull(value, NULL, 0);
-            i++;
-        } else if (strcmp(argv[i], "--small") == 0) {
-            o->is_small = 1;
-        } else if (strcmp(argv[i], "--apart") == 0) {
-            o->is_apart = 1;
-        } else if (!o->only && is_operation(argv[i])) {
-            o->only = argv[i];
-        } else {
-            return usage("what is ", argv[i]);
-        }
-    }
-    return 0;
+            return true;
+    return false;
 }
 
 struct checks {
@@ -203,10 +179,9 @@ static void check_all(void *context)
     struct suite *t = &c->t;
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++) {
         const struct operation *op = &operations[i];
-        void (*body)(struct suite *) = c->o->is_grad ? op->grad : op->test;
         if (op->test == test_emulation && !c->backend->is_emulated)
             continue;
-        if (!body || (c->o->only && strcmp(c->o->only, op->name) != 0))
+        if (c->o->only && strcmp(c->o->only, op->name) != 0)
             continue;
         const char *missing = missing_slot(t->dev, op);
         if (missing) {
@@ -215,7 +190,7 @@ static void check_all(void *context)
             continue;
         }
         int passed = t->passed, failed = t->failed;
-        body(t);
+        op->test(t);
         printf("%-14s %d passed, %d failed\n", op->name, t->passed - passed, t->failed - failed);
         fflush(stdout);
     }
@@ -247,9 +222,12 @@ int main(int argc, char **argv)
 {
     struct options o = {.backend = "cpu", .seed = 20240607};
     struct backend backend;
-    int status = parse(argc, argv, &o);
-    if (status)
-        return status;
+    arguments_parse(&command, &o, argc, argv);
+    if (strcmp(o.mode, "test") != 0 || (o.only && !is_operation(o.only))) {
+        sl_fail(SL_EINVAL, "'%s %s': wanted test, and one of the operations if any", o.mode,
+                o.only ? o.only : "");
+        arguments_refuse();
+    }
     if (sl_isa_init() < 0 || backend_open(o.backend, &backend) < 0) {
         fprintf(stderr, "kernels: %s\n", sl_error_message());
         return 1;

@@ -10,7 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
-enum { N_NODES = 3000 };
+enum { N_NODES = 3000, HUB = 6000 }; // more edges than a pipeline takes at once
 
 struct graph {
     struct sl_topology_view topology;
@@ -56,7 +56,7 @@ static float random_weight(struct suite *t, enum weights kind)
 static struct graph make_graph(struct suite *t, int wide, enum weights kind)
 {
     const uint32_t degree = kind == WEIGHTS_RISING ? 120 : 12;
-    struct sl_csr_view csr = t_random_csr(t, N_NODES, N_NODES, degree, 1500);
+    struct sl_csr_view csr = t_random_csr(t, N_NODES, N_NODES, degree, HUB);
     uint64_t *indptr = t_alloc(t, (N_NODES + 1) * sizeof *indptr, 0);
     for (uint32_t i = 0; i <= N_NODES; i++)
         indptr[i] = csr.indptr[i];
@@ -148,7 +148,7 @@ static void compare(struct suite *t, const struct graph *g, const struct ask *as
 void test_khop(struct suite *t)
 {
     static const int64_t fanouts[] = {1, 2, 5, 15, 64, 65, 300, -1};
-    static const uint32_t seeds[] = {1, 15, 33, 1000};
+    static const uint32_t seeds[] = {0, 1, 15, 16, 33, 1000};
     for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
         for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
             t_begin(t, "khop_uniform seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
@@ -179,7 +179,7 @@ void test_labor(struct suite *t)
 
 void test_khop_weighted(struct suite *t)
 {
-    static const int64_t fanouts[] = {1, 2, 3, 5, 15, 64, 65, 300, 700, -1};
+    static const int64_t fanouts[] = {1, 2, 3, 5, 15, 64, 65, 300, 700, 1400, -1};
     static const uint32_t seeds[] = {1, 31, 32, 65, 1000};
     for (int kind = 0; kind < WEIGHTS_N; kind++)
         for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)

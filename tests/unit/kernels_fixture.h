@@ -324,24 +324,6 @@ static inline void expect_same_after(struct ask ask, const struct hop *want,
     sl_idmap_destroy(used);
 }
 
-// Of the key: `want` is what `ask` draws, another key draws something else.
-static inline void expect_every_part_matters(struct ask ask, const struct hop *want)
-{
-    const struct key key = ask.key;
-    for (uint32_t part = 0; part < 5; part++) {
-        ask.key = key;
-        ask.key.seed += part == 0 ? UINT64_C(1) << 32 : 0;
-        ask.key.stream = part == 1 ? SL_RNG_EVAL_SAMPLE : key.stream;
-        ask.key.epoch += part == 2;
-        ask.key.batch += part == 3;
-        ask.key.hop += part == 4;
-        struct hop h = draw(ask);
-        ck_assert(h.n_nodes != want->n_nodes ||
-                  memcmp(h.nodes, want->nodes, h.n_nodes * sizeof *h.nodes) != 0);
-        hop_free(&h);
-    }
-}
-
 static inline uint32_t neighbour_of(const struct hop *h, uint32_t row, uint32_t slot)
 {
     return h->nodes[h->indices[h->indptr[row] + slot]];

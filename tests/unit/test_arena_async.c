@@ -178,28 +178,6 @@ START_TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
 }
 END_TEST
 
-START_TEST(several_of_one_base_leave_room_for_one_another)
-{
-    struct trainer t[3];
-    open_cells(8);
-    for (uint32_t d = 0; d < 3; d++) {
-        t[d] = seated(d);
-        start(&t[d]); // all on version 0: versions 0, 1 and 2 are theirs
-    }
-    finish(&t[0]);
-    ck_assert_int_eq(apply(9), 0);
-    start(&t[0]); // on version 1
-    finish(&t[0]);
-    ck_assert_int_eq(apply(9), -1); // two of version 0 are to come: 1 and 2 are theirs
-    finish(&t[2]);
-    ck_assert_int_eq(apply(9), 2);
-    ck_assert_int_eq(apply(9), -1);
-    finish(&t[1]);
-    ck_assert_int_eq(apply(9), 1);
-    ck_assert_int_eq(apply(9), 3);
-}
-END_TEST
-
 START_TEST(the_oldest_base_is_first)
 {
     struct trainer a = seated(3), b = seated(0), c = seated(1);
@@ -213,29 +191,6 @@ START_TEST(the_oldest_base_is_first)
     finish(&a);
     ck_assert_int_eq(apply(9), 0);
     ck_assert_int_eq(apply(9), 2);
-}
-END_TEST
-
-START_TEST(staleness_zero_is_one_after_the_other)
-{
-    destroy_arena();
-    make(0);
-    struct trainer a = seated(0), b = seated(1);
-    open_cells(2);
-    start(&a);
-    b.lease = claim_train(b.worker);
-    ck_assert_int_eq(join(&b), SL_EAGAIN);
-    finish(&a);
-    ck_assert_int_eq(join(&b), SL_EAGAIN);
-    ck_assert_int_eq(apply(9), 0);
-    ck_assert_int_eq(join(&b), SL_OK);
-    ck_assert_uint_eq(b.base, 1);
-    finish(&b);
-    ck_assert_int_eq(apply(9), 1);
-    for (uint32_t i = 0; i < 2; i++) {
-        const struct sl_update_entry *e = sl_ledger_update(&arena, 1, i);
-        ck_assert_uint_eq(e->base_version, e->applied_version);
-    }
 }
 END_TEST
 
@@ -314,41 +269,6 @@ END_TEST
 
 // --- deaths: everything as the dead one left it, then the broker's reclaim ---
 
-START_TEST(death_while_computing)
-{
-    struct trainer t = seated(0), heir = {.device = 0, .worker = 200};
-    open_cells(1);
-    start(&t);
-    heir.base = 99;
-    ck_assert_int_eq(sl_param_store_join(&arena, 0, heir.worker, heir.params, &heir.base),
-                     SL_EAGAIN);
-    reclaim(t.worker);
-    start(&heir);
-    finish(&heir);
-    ck_assert_int_eq(apply(9), 0);
-    ck_assert_float_eq(now(), 1);
-    ck_assert(sl_ledger_phase_complete(&arena, 1));
-}
-END_TEST
-
-START_TEST(death_between_offer_and_completion)
-{
-    struct trainer t = seated(0), heir = seated(1);
-    open_cells(2);
-    start(&t);
-    offer(&t);
-    reclaim(t.worker);
-    ck_assert_int_eq(apply(9), -1);
-    start(&heir); // the same cell
-    ck_assert_uint_eq(heir.lease.cell, 0);
-    finish(&heir);
-    ck_assert_int_eq(sl_ledger_complete(&arena, &t.lease), SL_ESTALE);
-    ck_assert_int_eq(apply(9), 0);
-    ck_assert_int_eq(apply(9), -1);
-    ck_assert_float_eq(now(), 1);
-}
-END_TEST
-
 START_TEST(an_offer_of_a_batch_that_another_trained_never_counts)
 {
     struct trainer t = seated(0), heir = seated(1);
@@ -364,215 +284,6 @@ START_TEST(an_offer_of_a_batch_that_another_trained_never_counts)
     reclaim(t.worker);
     ck_assert_int_eq(apply(9), -1);
     ck_assert_float_eq(now(), 1);
-}
-END_TEST
-
-START_TEST(death_between_completion_and_apply)
-{
-    struct trainer t = seated(0), heir = {.device = 0, .worker = 200};
-    open_cells(2);
-    start(&t);
-    finish(&t);
-    struct sl_reclaimed r;
-    sl_ledger_reclaim(&arena, t.worker, &r);
-    ck_assert_uint_eq(r.retrain, 0);
-    heir.lease = claim_train(heir.worker);
-    ck_assert_int_eq(sl_param_store_join(&arena, 0, heir.worker, heir.params, &heir.base),
-                     SL_EAGAIN);
-    ck_assert_int_eq(apply(heir.worker), 0);
-    ck_assert_int_eq(sl_param_store_join(&arena, 0, heir.worker, heir.params, &heir.base), SL_OK);
-    finish(&heir);
-    ck_assert_int_eq(apply(9), 1);
-    ck_assert_float_eq(now(), 3);
-}
-END_TEST
-
-START_TEST(death_in_the_middle_of_an_apply)
-{
-    struct trainer a = seated(0), b = seated(1), c = seated(2);
-    struct sl_update u;
-    open_cells(4);
-    start(&a);
-    start(&b);
-    finish(&b);
-    ck_assert_int_eq(sl_param_store_begin_update(&arena, 9, &u), SL_OK);
-    ck_assert_uint_eq(u.first_cell, 1);
-    sl_param_store_params(&arena, u.version + 1)[0] = 1e9f;
-    ck_assert_int_eq(apply(8), -1);
-    c.lease = claim_train(c.worker);
-    ck_assert_int_eq(join(&c), SL_EAGAIN);
-    finish(&a); // meanwhile another one, of the same base and an earlier cell, is there
-    reclaim(9);
-    ck_assert_int_eq(apply(8), 0);
-    ck_assert_int_eq(apply(8), 1);
-    ck_assert_float_eq(now(), 3);
-    ck_assert_int_eq(join(&c), SL_OK);
-}
-END_TEST
-
-// Kills a child at a named point within `what`.
-static void die_at(const char *point, void (*what)(void))
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        setenv("SLUICE_FAILPOINT", point, 1);
-        if (sl_failpoint_init() == SL_OK)
-            what();
-        _exit(0);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s was not reached", point);
-}
-
-static struct trainer shared_trainer;
-
-static void apply_by_nine(void)
-{
-    apply(9);
-}
-
-START_TEST(death_between_flip_and_clearing)
-{
-    struct trainer t = seated(0), other = seated(1);
-    open_cells(3);
-    start(&t);
-    start(&other);
-    finish(&t);
-    finish(&other);
-    die_at("trainer_flipped", apply_by_nine);
-    ck_assert_uint_eq(sl_param_store_version(&arena), 1);
-    ck_assert_int_eq(apply(8), -1); // its lock
-    reclaim(9);
-    ck_assert_int_eq(apply(8), 1); // not the first one again
-    ck_assert_int_eq(apply(8), -1);
-    ck_assert_float_eq(now(), 3);
-    start(&t);
-    ck_assert_uint_eq(t.base, 2);
-}
-END_TEST
-
-// Whether it is applied may be asked without the lock: no sooner than the version says so.
-START_TEST(death_before_the_flip_leaves_nothing_final)
-{
-    struct trainer t = seated(0), other = seated(1);
-    open_cells(2);
-    start(&other);
-    start(&t);
-    finish(&t);
-    die_at("trainer_applied", apply_by_nine);
-    ck_assert(!sl_param_store_is_applied(&arena, 1, 1));
-    reclaim(9);
-    finish(&other); // goes first now, to the version that the dead one had written down
-    ck_assert_int_eq(apply(8), 0);
-    ck_assert(sl_param_store_is_applied(&arena, 1, 0));
-    ck_assert(!sl_param_store_is_applied(&arena, 1, 1));
-    ck_assert_int_eq(apply(8), 1);
-    ck_assert(sl_param_store_is_applied(&arena, 1, 1));
-    ck_assert_uint_eq(sl_ledger_update(&arena, 1, 1)->applied_version, 1);
-}
-END_TEST
-
-START_TEST(the_last_update_of_a_phase_whose_applier_died_is_not_applied_in_the_next)
-{
-    struct trainer t = seated(0), other = seated(1);
-    open_cells(1);
-    start(&t);
-    finish(&t);
-    die_at("trainer_flipped", apply_by_nine);
-    reclaim(9);
-    ck_assert(sl_ledger_phase_complete(&arena, 1));
-    for (int round = 0; round < 2 * SL_ARENA_PHASES; round++) { // its slot is used again
-        float before = now();
-        open_cells(1);
-        start(&other);
-        finish(&other);
-        ck_assert_int_eq(apply(8), 0);
-        ck_assert_int_eq(apply(8), -1);
-        ck_assert_float_eq(now(), before + 1);
-    }
-    open_cells(1);
-    start(&t); // its device is free
-}
-END_TEST
-
-START_TEST(a_join_finds_a_gradient_used_whose_applier_died)
-{
-    destroy_arena();
-    make(0);
-    struct trainer t = seated(0);
-    open_cells(2);
-    start(&t);
-    finish(&t);
-    die_at("trainer_flipped", apply_by_nine);
-    reclaim(9);
-    // Nobody looks for updates in between: joining alone must see that the bound has room.
-    start(&t);
-    ck_assert_uint_eq(t.base, 1);
-}
-END_TEST
-
-static void join_shared(void)
-{
-    join(&shared_trainer);
-}
-
-START_TEST(death_while_copying_in_join)
-{
-    struct trainer other = seated(1);
-    shared_trainer = seated(0);
-    open_cells(2);
-    shared_trainer.lease = claim_train(shared_trainer.worker);
-    die_at("trainer_joined", join_shared);
-    other.lease = claim_train(other.worker);
-    ck_assert_int_eq(join(&other), SL_EAGAIN); // its lock
-    reclaim(shared_trainer.worker);
-    ck_assert_int_eq(join(&other), SL_OK);
-    shared_trainer.worker = 200;
-    start(&shared_trainer);
-    ck_assert_uint_eq(shared_trainer.lease.cell, 0);
-}
-END_TEST
-
-static void offer_shared(void)
-{
-    offer(&shared_trainer);
-}
-
-START_TEST(death_right_after_an_offer)
-{
-    struct trainer heir = {.device = 0, .worker = 200};
-    shared_trainer = seated(0);
-    open_cells(1);
-    start(&shared_trainer);
-    die_at("trainer_offered", offer_shared);
-    reclaim(shared_trainer.worker);
-    start(&heir);
-    finish(&heir);
-    ck_assert_int_eq(apply(9), 0);
-    ck_assert_float_eq(now(), 1);
-}
-END_TEST
-
-static void complete_shared(void)
-{
-    sl_ledger_complete(&arena, &shared_trainer.lease);
-}
-
-START_TEST(death_right_after_completion)
-{
-    shared_trainer = seated(0);
-    open_cells(1);
-    start(&shared_trainer);
-    offer(&shared_trainer);
-    die_at("trainer_done", complete_shared);
-    reclaim(shared_trainer.worker);
-    ck_assert_int_eq(apply(9), 0);
-    ck_assert_float_eq(now(), 1);
-    ck_assert(sl_ledger_phase_complete(&arena, 1));
-    struct sl_ledger_depth d;
-    sl_ledger_depth(&arena, &d);
-    ck_assert_uint_eq(d.payload_bytes, 0);
 }
 END_TEST
 
@@ -606,58 +317,112 @@ START_TEST(slots_of_devices_are_apart)
 }
 END_TEST
 
-// Random histories against the definition of the bound, taken from param_store.h word by word.
+// --- random histories against the definition of the bound in param_store.h, word by word ---
+
+// What a trainer can do next, and where it may be killed while it does.
+enum deed { CLAIM, JOIN, OFFER, COMPLETE, APPLY, DEEDS };
+static const char *const POINTS[DEEDS] = {NULL, "trainer_joined", "trainer_offered", "trainer_done",
+                                          NULL};
+static const char *const APPLY_POINTS[] = {"trainer_applied", "trainer_flipped"};
+
+struct history {
+    struct trainer t[DEVICES];
+    enum deed next[DEVICES]; // of the batch in hand: JOIN, OFFER or COMPLETE; CLAIM: there is none
+    uint32_t staleness, n_cells, next_worker, killed[DEEDS];
+    float sum; // that the phases opened so far come to
+};
+
+// False where it has to wait.
+static bool act(struct history *h, uint32_t d, enum deed deed)
+{
+    struct trainer *t = &h->t[d];
+    switch (deed) {
+    case CLAIM: return sl_ledger_claim_train(&arena, t->worker, 0, &t->lease) == SL_OK;
+    case JOIN: return join(t) == SL_OK;
+    case OFFER: offer(t); return true;
+    case COMPLETE: return sl_ledger_complete(&arena, &t->lease) == SL_OK;
+    default: apply(t->worker); return true;
+    }
+}
+
+// It dies between two deeds, or amid one.
+static void die(struct history *h, uint32_t d)
+{
+    const enum deed deed = random() % 2 ? APPLY : h->next[d];
+    const char *point = deed == APPLY ? APPLY_POINTS[random() % 2] : POINTS[deed];
+    pid_t pid = point ? fork() : 0;
+    int status = 0;
+    if (point && pid == 0) {
+        setenv("SLUICE_FAILPOINT", point, 1);
+        if (sl_failpoint_init() == SL_OK)
+            act(h, d, deed);
+        _exit(0);
+    }
+    if (point)
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    h->killed[deed] += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    reclaim(h->t[d].worker);
+    h->t[d].worker = h->next_worker++;
+    h->next[d] = CLAIM;
+}
+
+// As many batches are applied as there are versions, whatever was written down of others; but for
+// the last one whose applier died behind the flip, until the next one looks.
+static void check_applied(const struct history *h, uint64_t seq)
+{
+    uint64_t applied = (seq - 1) * h->n_cells;
+    for (uint32_t i = 0; i < h->n_cells; i++)
+        applied += sl_param_store_is_applied(&arena, seq, i);
+    const uint64_t version = sl_param_store_version(&arena);
+    ck_assert(applied == version || applied + 1 == version);
+}
+
+static void run_phase(struct history *h, uint64_t seq)
+{
+    open_cells(h->n_cells);
+    for (int steps = 0; !sl_ledger_phase_complete(&arena, seq); steps++) {
+        ck_assert_int_lt(steps, 20000);
+        const uint32_t d = (uint32_t)random() % DEVICES, what = (uint32_t)random() % 32;
+        if (what == 0)
+            die(h, d);
+        else if (what < 10)
+            act(h, d, APPLY);
+        else if (act(h, d, h->next[d]))
+            h->next[d] = (h->next[d] + 1) % APPLY;
+        check_applied(h, seq);
+    }
+    h->sum += (float)((1u << h->n_cells) - 1);
+    ck_assert_float_eq(now(), h->sum);
+    for (uint32_t i = 0; i < h->n_cells; i++) {
+        const struct sl_update_entry *e = sl_ledger_update(&arena, seq, i);
+        ck_assert_uint_le(e->base_version, e->applied_version);
+        ck_assert_uint_le(e->applied_version - e->base_version, h->staleness);
+    }
+}
+
+// Phases enough that slots are used again.
 START_TEST(random_histories_keep_the_bound_and_never_lock_up)
 {
+    uint32_t killed[DEEDS] = {0};
     srandom(11);
-    for (int history = 0; history < 300; history++) {
-        uint32_t staleness = (uint32_t)random() % 6;
+    for (int n = 0; n < 60; n++) {
+        struct history h = {.staleness = (uint32_t)random() % 6,
+                            .n_cells = 1 + (uint32_t)random() % 12,
+                            .next_worker = 1000};
         destroy_arena();
-        make(staleness);
-        open_cells(CELLS);
-        struct trainer t[DEVICES];
-        bool has_lease[DEVICES] = {0}, joined[DEVICES] = {0};
-        uint32_t next_worker = 1000;
+        make(h.staleness);
         for (uint32_t d = 0; d < DEVICES; d++)
-            t[d] = seated(d);
-        int steps = 0;
-        while (!sl_ledger_phase_complete(&arena, 1)) {
-            ck_assert_int_lt(steps++, 20000);
-            struct trainer *x = &t[(uint32_t)random() % DEVICES];
-            uint32_t d = x->device;
-            switch (random() % 8) {
-            case 0: // dies
-                if (random() % 4)
-                    break;
-                reclaim(x->worker);
-                x->worker = next_worker++;
-                has_lease[d] = joined[d] = false;
-                break;
-            case 1:
-            case 2:
-            case 3:
-                if (!has_lease[d])
-                    has_lease[d] = sl_ledger_claim_train(&arena, x->worker, 0, &x->lease) == SL_OK;
-                else if (!joined[d])
-                    joined[d] = join(x) == SL_OK;
-                break;
-            case 4:
-            case 5:
-                if (joined[d]) {
-                    finish(x);
-                    has_lease[d] = joined[d] = false;
-                }
-                break;
-            default: apply(x->worker);
-            }
-        }
-        ck_assert_float_eq(now(), (float)((1u << CELLS) - 1));
-        for (uint32_t i = 0; i < CELLS; i++) {
-            const struct sl_update_entry *e = sl_ledger_update(&arena, 1, i);
-            ck_assert_uint_le(e->base_version, e->applied_version);
-            ck_assert_uint_le(e->applied_version - e->base_version, staleness);
-        }
+            h.t[d] = seated(d);
+        for (uint64_t seq = 1; seq <= SL_ARENA_PHASES + 2; seq++)
+            run_phase(&h, seq);
+        struct sl_ledger_depth depth;
+        sl_ledger_depth(&arena, &depth);
+        ck_assert_uint_eq(depth.payload_bytes, 0);
+        for (int i = 0; i < DEEDS; i++)
+            killed[i] += h.killed[i];
     }
+    for (int i = JOIN; i < DEEDS; i++)
+        ck_assert_msg(killed[i] > 0, "nobody was killed in deed %d", i);
 }
 END_TEST
 
@@ -670,25 +435,12 @@ int main(void)
     tcase_add_test(c, a_gradient_is_an_update_of_its_own);
     tcase_add_test(c, no_more_are_outstanding_than_the_bound_admits);
     tcase_add_test(c, an_apply_waits_where_an_older_gradient_would_come_too_late);
-    tcase_add_test(c, several_of_one_base_leave_room_for_one_another);
     tcase_add_test(c, the_oldest_base_is_first);
-    tcase_add_test(c, staleness_zero_is_one_after_the_other);
     tcase_add_test(c, a_device_has_one_gradient_at_a_time);
     tcase_add_test(c, a_withdrawn_gradient_makes_room);
     tcase_add_test(c, a_withdrawal_lets_what_was_put_off_go);
     tcase_add_test(c, a_taken_lock_is_no_time_to_join);
-    tcase_add_test(c, death_while_computing);
-    tcase_add_test(c, death_between_offer_and_completion);
     tcase_add_test(c, an_offer_of_a_batch_that_another_trained_never_counts);
-    tcase_add_test(c, death_between_completion_and_apply);
-    tcase_add_test(c, death_in_the_middle_of_an_apply);
-    tcase_add_test(c, death_between_flip_and_clearing);
-    tcase_add_test(c, death_before_the_flip_leaves_nothing_final);
-    tcase_add_test(c, the_last_update_of_a_phase_whose_applier_died_is_not_applied_in_the_next);
-    tcase_add_test(c, a_join_finds_a_gradient_used_whose_applier_died);
-    tcase_add_test(c, death_while_copying_in_join);
-    tcase_add_test(c, death_right_after_an_offer);
-    tcase_add_test(c, death_right_after_completion);
     tcase_add_test(c, a_dead_slow_one_no_longer_puts_others_off);
     tcase_add_test(c, slots_of_devices_are_apart);
     tcase_add_test(c, random_histories_keep_the_bound_and_never_lock_up);

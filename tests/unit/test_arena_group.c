@@ -43,7 +43,7 @@ static bool form(uint32_t n)
 static struct sl_group_view look(uint32_t worker)
 {
     struct sl_group_view v;
-    ck_assert(sl_group_look(&arena, worker, &v));
+    ck_assert(sl_group_read(&arena, worker, &v));
     return v;
 }
 
@@ -161,7 +161,7 @@ START_TEST(while_the_group_changes_nobody_knows_it_and_nobody_counts)
     const struct sl_phase *phase = sl_ledger_phase(&arena, open_train(4, 0, 0));
     sample_and_publish(SAMPLER);
     *(_Atomic uint64_t *)sl_arena_region(&arena, SL_REGION_GROUP) += (uint64_t)1 << 40;
-    ck_assert(!sl_group_look(&arena, worker_of(0), &now));
+    ck_assert(!sl_group_read(&arena, worker_of(0), &now));
     ck_assert(!sl_group_is_current(&arena, v.generation));
     ck_assert_int_eq(sl_group_count_written(&arena, &v, 0), SL_ESTALE);
     struct sl_lease none;
@@ -198,40 +198,6 @@ static void give_name(const struct sl_group_view *v)
     sl_group_name(&arena, v, name);
 }
 
-START_TEST(a_name_is_of_one_generation)
-{
-    ck_assert(form(2));
-    struct sl_group_view first = look(worker_of(0)), second = look(worker_of(1));
-    uint32_t seen = sl_event_read(&arena.h->progress);
-    ck_assert(!reads_name(&second));
-    give_name(&first);
-    ck_assert(rang(&arena.h->progress, &seen));
-    ck_assert(reads_name(&second));
-    ck_assert(form(3)); // the same first member
-    struct sl_group_view later = look(worker_of(1));
-    ck_assert(!reads_name(&later));
-    give_name(&first); // late: it has not seen the change
-    ck_assert(!reads_name(&later));
-    struct sl_group_view first_later = look(worker_of(0));
-    give_name(&first_later);
-    ck_assert(reads_name(&later));
-    ck_assert(!reads_name(&second));
-}
-END_TEST
-
-START_TEST(a_late_first_member_does_not_touch_the_next_ones_name)
-{
-    const struct sl_group_member others[] = {{11, 1}, {12, 2}};
-    ck_assert(form(3));
-    struct sl_group_view late = look(worker_of(0));
-    ck_assert(sl_group_form(&arena, others, 2));
-    struct sl_group_view first = look(11), second = look(12);
-    give_name(&first);
-    give_name(&late);
-    ck_assert(reads_name(&second));
-}
-END_TEST
-
 static _Atomic bool over;
 static _Atomic uint64_t names_read;
 
@@ -239,7 +205,7 @@ static void *keep_reading(void *arg)
 {
     while (!over) {
         struct sl_group_view v;
-        if (!sl_group_look(&arena, worker_of(1), &v) || v.generation == 0)
+        if (!sl_group_read(&arena, worker_of(1), &v) || v.generation == 0)
             continue;
         for (int i = 0; i < 50; i++) // the next name is written over it meanwhile
             names_read += reads_name(&v);
@@ -286,15 +252,6 @@ START_TEST(an_update_is_reduced_when_all_have_written)
 }
 END_TEST
 
-START_TEST(one_member_alone_reduces_at_once)
-{
-    ck_assert(form(1));
-    ck_assert(!sl_group_is_reduced(&arena, 12));
-    ck_assert_int_eq(count(worker_of(0), 12), SL_OK);
-    ck_assert(sl_group_is_reduced(&arena, 12));
-}
-END_TEST
-
 START_TEST(a_member_of_an_older_generation_can_not_count)
 {
     ck_assert(form(2));
@@ -306,37 +263,6 @@ START_TEST(a_member_of_an_older_generation_can_not_count)
     ck_assert(sl_group_is_reduced(&arena, 0));
     ck_assert_int_eq(sl_group_count_written(&arena, &old, 1), SL_ESTALE);
     ck_assert(sl_group_is_reduced(&arena, 0)); // and it has not begun another one
-}
-END_TEST
-
-START_TEST(what_is_reduced_stays_so_through_changes)
-{
-    ck_assert(form(2));
-    ck_assert_int_eq(count(worker_of(0), 5), SL_OK);
-    ck_assert_int_eq(count(worker_of(1), 5), SL_OK);
-    const uint32_t sizes[] = {1, 0, 3};
-    for (uint32_t i = 0; i < 3; i++) {
-        ck_assert(form(sizes[i]));
-        ck_assert(sl_group_is_reduced(&arena, 5));
-        ck_assert(!sl_group_is_reduced(&arena, 4) && !sl_group_is_reduced(&arena, 6));
-    }
-    ck_assert_int_eq(count(worker_of(2), 5), SL_OK); // nothing to count any more
-    ck_assert(sl_group_is_reduced(&arena, 5));
-    ck_assert_int_eq(count(worker_of(2), 6), SL_OK);
-    ck_assert(!sl_group_is_reduced(&arena, 6));
-}
-END_TEST
-
-START_TEST(a_change_before_all_have_written_forgets_who_has)
-{
-    ck_assert(form(3));
-    ck_assert_int_eq(count(worker_of(0), 9), SL_OK);
-    ck_assert_int_eq(count(worker_of(2), 9), SL_OK);
-    ck_assert(form(2));
-    ck_assert_int_eq(count(worker_of(1), 9), SL_OK);
-    ck_assert(!sl_group_is_reduced(&arena, 9)); // one of two, whoever wrote before
-    ck_assert_int_eq(count(worker_of(0), 9), SL_OK);
-    ck_assert(sl_group_is_reduced(&arena, 9));
 }
 END_TEST
 
@@ -364,37 +290,6 @@ static void publish(uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         sample_and_publish(SAMPLER);
 }
-
-static void claims(uint32_t worker, const uint32_t *cells, uint32_t n)
-{
-    struct sl_lease none;
-    for (uint32_t i = 0; i < n; i++)
-        ck_assert_uint_eq(claim_train(worker).cell, cells[i]);
-    ck_assert_int_eq(sl_ledger_claim_train(&arena, worker, 0, &none), SL_ETIMEDOUT);
-}
-
-START_TEST(two_members_take_every_other_batch_in_order)
-{
-    static const uint32_t even[] = {0, 2, 4, 6, 8}, odd[] = {1, 3, 5, 7, 9};
-    ck_assert(form(2));
-    open_train(10, 0, 0);
-    publish(10);
-    claims(worker_of(1), odd, 5); // one is ahead of the other
-    claims(worker_of(0), even, 5);
-}
-END_TEST
-
-START_TEST(the_place_in_the_update_decides_not_the_one_in_the_phase)
-{
-    static const uint32_t zero[] = {0, 3, 4, 7, 8}, one[] = {1, 5, 9}, two[] = {2, 6};
-    ck_assert(form(3)); // updates of 4, the last one of 2
-    open_train(10, 0, 0);
-    publish(10);
-    claims(worker_of(2), two, 2);
-    claims(worker_of(0), zero, 5);
-    claims(worker_of(1), one, 3);
-}
-END_TEST
 
 START_TEST(a_member_waits_for_its_own_oldest_batch_alone)
 {
@@ -470,25 +365,6 @@ START_TEST(in_every_group_each_batch_is_one_members_turn)
 }
 END_TEST
 
-START_TEST(after_a_change_the_rest_takes_what_the_dead_one_had)
-{
-    static const uint32_t eleven[] = {0, 2, 4, 6}, ten[] = {3, 5, 7};
-    static const struct sl_group_member rest[] = {{11, 1}, {10, 0}}; // the ranks change, too
-    struct sl_lease none;
-    ck_assert(form(3));
-    open_train(8, 0, 0);
-    publish(8);
-    ck_assert_uint_eq(claim_train(worker_of(2)).cell, 2);
-    ck_assert_uint_eq(claim_train(worker_of(1)).cell, 1);
-    ck_assert(sl_group_form(&arena, NULL, 0));
-    reclaim(worker_of(2));
-    ck_assert_int_eq(sl_ledger_claim_train(&arena, worker_of(1), 0, &none), SL_ETIMEDOUT);
-    ck_assert(sl_group_form(&arena, rest, 2));
-    claims(11, eleven, 4);
-    claims(10, ten, 3); // 1 is in worker 11's hands already
-}
-END_TEST
-
 /*
  * Everything behind the first pages of the cells cannot be read: whoever looks through the whole
  * phase dies.
@@ -552,22 +428,14 @@ int main(void)
     tcase_add_test(c, every_other_list_is_another_generation_and_wakes_everybody);
     tcase_add_test(c, a_group_may_be_as_large_as_an_arena_with_one);
     tcase_add_test(c, while_the_group_changes_nobody_knows_it_and_nobody_counts);
-    tcase_add_test(c, a_name_is_of_one_generation);
-    tcase_add_test(c, a_late_first_member_does_not_touch_the_next_ones_name);
     tcase_add_test(c, half_a_list_or_name_is_never_seen);
     tcase_add_test(c, an_update_is_reduced_when_all_have_written);
-    tcase_add_test(c, one_member_alone_reduces_at_once);
     tcase_add_test(c, a_member_of_an_older_generation_can_not_count);
-    tcase_add_test(c, what_is_reduced_stays_so_through_changes);
-    tcase_add_test(c, a_change_before_all_have_written_forgets_who_has);
     tcase_add_test(c, versions_do_not_end_with_24_bits);
-    tcase_add_test(c, two_members_take_every_other_batch_in_order);
-    tcase_add_test(c, the_place_in_the_update_decides_not_the_one_in_the_phase);
     tcase_add_test(c, a_member_waits_for_its_own_oldest_batch_alone);
     tcase_add_test(c, who_waits_for_the_others_does_not_work);
     tcase_add_test(c, who_is_no_member_evaluates_but_trains_nothing);
     tcase_add_test(c, in_every_group_each_batch_is_one_members_turn);
-    tcase_add_test(c, after_a_change_the_rest_takes_what_the_dead_one_had);
     tcase_add_test(c, a_claim_looks_at_few_cells_of_a_large_phase);
     tcase_add_test(c, a_member_without_a_place_does_not_look_for_one);
     suite_add_tcase(s, c);

@@ -27,7 +27,7 @@ static void reduce(uint64_t version)
 {
     for (uint32_t w = LEFT; w <= RIGHT; w++) {
         struct sl_group_view view;
-        ck_assert(sl_group_look(&arena, w, &view));
+        ck_assert(sl_group_read(&arena, w, &view));
         ck_assert_int_eq(sl_group_count_written(&arena, &view, version), SL_OK);
     }
     ck_assert(sl_group_is_reduced(&arena, version));
@@ -126,130 +126,6 @@ START_TEST(an_update_of_held_batches_is_summed_and_one_of_done_ones_applied)
     ck_assert_int_eq(sl_param_store_next_held(&arena, &u), SL_OK);
     ck_assert_uint_eq(u.version, 1);
     ck_assert_uint_eq(u.n_cells, 1);
-}
-END_TEST
-
-START_TEST(a_held_batch_that_is_returned_is_drawn_again)
-{
-    open_train(2, 0, 0);
-    sample_and_publish(SAMPLER);
-    struct sl_lease l = hold_next(LEFT), none;
-    uint32_t seen = sl_event_read(&arena.h->work);
-    sl_ledger_return(&arena, &l);
-    ck_assert_uint_eq(state_of(&l), SL_CELL_PENDING);
-    ck_assert(rang(&arena.h->work, &seen));
-    ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_ESTALE);
-    ck_assert_int_eq(sl_ledger_hold(&arena, &l), SL_ESTALE);
-    ck_assert_int_eq(sl_ledger_claim_train(&arena, LEFT, 0, &none), SL_ETIMEDOUT);
-    struct sl_lease again = sample(SAMPLER);
-    ck_assert_uint_eq(again.cell, l.cell);
-    ck_assert_uint_gt(again.tag, l.tag);
-    ck_assert_int_eq(sl_ledger_publish(&arena, &again), SL_OK);
-    ck_assert_uint_eq(claim_train(LEFT).cell, l.cell);
-}
-END_TEST
-
-START_TEST(a_dead_ones_held_batch_is_drawn_again_while_its_sum_is_not_safe)
-{
-    uint64_t seq = open_train(2, 0, 0);
-    sample_and_publish(SAMPLER);
-    sample_and_publish(SAMPLER);
-    struct sl_lease kept = hold_next(LEFT), lost = hold_next(RIGHT);
-    uint32_t seen = sl_event_read(&arena.h->work);
-    struct sl_reclaimed r = bury(RIGHT);
-    ck_assert_uint_eq(r.retrain, 1);
-    ck_assert_uint_eq(r.resample + r.finished, 0);
-    uint64_t first_seq;
-    uint32_t first_cell;
-    sl_ledger_locate(r.first_tag, &first_seq, &first_cell);
-    ck_assert(first_seq == seq && first_cell == lost.cell);
-    ck_assert(rang(&arena.h->work, &seen));
-    ck_assert_uint_eq(state_of(&kept), SL_CELL_HELD); // the living one's stays
-    ck_assert_uint_eq(state_of(&lost), SL_CELL_PENDING);
-    ck_assert_int_eq(sl_ledger_complete(&arena, &lost), SL_ESTALE);
-    struct sl_lease again = sample(SAMPLER);
-    ck_assert_uint_eq(again.cell, lost.cell);
-    ck_assert_uint_gt(again.tag, lost.tag);
-    ck_assert_int_eq(sl_ledger_publish(&arena, &again), SL_OK);
-    ck_assert_uint_eq(hold_next(LEFT).cell, lost.cell); // whoever is left
-}
-END_TEST
-
-START_TEST(a_dead_ones_held_batch_is_done_once_its_sum_is_safe)
-{
-    uint64_t seq = open_train(2, 0, 0);
-    sample_and_publish(SAMPLER);
-    sample_and_publish(SAMPLER);
-    struct sl_lease kept = hold_next(LEFT), lost = hold_next(RIGHT);
-    reduce(0);
-    struct sl_reclaimed r = bury(RIGHT);
-    ck_assert_uint_eq(r.finished, 1);
-    ck_assert_uint_eq(r.resample + r.retrain, 0);
-    ck_assert_uint_ne(r.first_tag, 0);
-    ck_assert_uint_eq(state_of(&lost), SL_CELL_DONE);
-    ck_assert(!sl_ledger_phase_complete(&arena, seq));
-    ck_assert_int_eq(sl_ledger_complete(&arena, &kept), SL_OK);
-    apply_all(LEFT);
-    ck_assert(sl_ledger_phase_complete(&arena, seq));
-    ck_assert_uint_eq(used_bytes(), 0);
-}
-END_TEST
-
-// The whole group dies after the sum: somebody who comes later applies it.
-START_TEST(a_safe_sum_needs_none_of_those_who_made_it)
-{
-    const struct sl_group_member late = {NEITHER, 0};
-    uint64_t seq = open_train(2, 0, 0);
-    sample_and_publish(SAMPLER);
-    sample_and_publish(SAMPLER);
-    hold_next(LEFT);
-    hold_next(RIGHT);
-    reduce(0);
-    sl_group_form(&arena, NULL, 0);
-    reclaim(LEFT);
-    reclaim(RIGHT);
-    sl_group_form(&arena, &late, 1);
-    apply_all(NEITHER);
-    ck_assert_uint_eq(sl_param_store_version(&arena), 1);
-    ck_assert(sl_ledger_phase_complete(&arena, seq));
-}
-END_TEST
-
-START_TEST(of_a_dead_ones_batches_each_goes_its_own_way)
-{
-    open_train(4, 0, 0);
-    sample_and_publish(SAMPLER);
-    sample_and_publish(SAMPLER);
-    struct sl_lease first = hold_next(LEFT);
-    hold_next(RIGHT);
-    sample_and_publish(SAMPLER);
-    struct sl_lease ahead = claim_train(LEFT), drawn = sample(LEFT);
-    reduce(0);
-    struct sl_reclaimed r = bury(LEFT);
-    ck_assert_uint_eq(r.finished, 1);
-    ck_assert_uint_eq(r.retrain, 1);
-    ck_assert_uint_eq(r.resample, 1);
-    ck_assert_uint_eq(state_of(&first), SL_CELL_DONE);
-    ck_assert_uint_eq(state_of(&ahead), SL_CELL_READY);
-    ck_assert_uint_eq(state_of(&drawn), SL_CELL_PENDING);
-    ck_assert_uint_eq(used_bytes(), SL_ARENA_CHUNK_BYTES);
-}
-END_TEST
-
-START_TEST(a_sum_that_is_safe_does_not_stand_for_the_next_update)
-{
-    open_train(4, 0, 0);
-    sample_and_publish(SAMPLER);
-    sample_and_publish(SAMPLER);
-    struct sl_lease l[] = {hold_next(LEFT), hold_next(RIGHT)};
-    reduce(0);
-    ck_assert_int_eq(sl_ledger_complete(&arena, &l[0]), SL_OK);
-    ck_assert_int_eq(sl_ledger_complete(&arena, &l[1]), SL_OK);
-    apply_all(LEFT);
-    sample_and_publish(SAMPLER);
-    struct sl_lease next = hold_next(LEFT);
-    ck_assert_uint_eq(bury(LEFT).retrain, 1);
-    ck_assert_uint_eq(state_of(&next), SL_CELL_PENDING);
 }
 END_TEST
 
@@ -364,12 +240,6 @@ int main(void)
     tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, holding_frees_the_payload_and_completing_frees_nothing_again);
     tcase_add_test(c, an_update_of_held_batches_is_summed_and_one_of_done_ones_applied);
-    tcase_add_test(c, a_held_batch_that_is_returned_is_drawn_again);
-    tcase_add_test(c, a_dead_ones_held_batch_is_drawn_again_while_its_sum_is_not_safe);
-    tcase_add_test(c, a_dead_ones_held_batch_is_done_once_its_sum_is_safe);
-    tcase_add_test(c, a_safe_sum_needs_none_of_those_who_made_it);
-    tcase_add_test(c, of_a_dead_ones_batches_each_goes_its_own_way);
-    tcase_add_test(c, a_sum_that_is_safe_does_not_stand_for_the_next_update);
     tcase_add_test(c, batches_ahead_make_room_for_one_that_finds_no_memory);
     tcase_add_test(c, held_batches_count_in_the_depth);
     tcase_add_test(c, who_was_given_up_holds_nothing);

@@ -32,7 +32,7 @@ static struct sl_job_stats_job *take(const char *key, const char *name, double s
              "{\"schema\":\"sluice.stats/1\",\"job\":\"%s\",\"id\":null,\"seconds\":%g,"
              "\"rates\":{\"batches\":2.5},\"loss\":null}",
              name, seconds);
-    return sl_job_stats_take(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
+    return sl_job_stats_on_line(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
 }
 
 static cJSON *history(const struct sl_job_stats_job *job)
@@ -77,7 +77,7 @@ START_TEST(what_is_no_line_of_statistics_is_left)
         "{\"schema\":\"sluice.event/1\",\"job\":\"a\"}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ck_assert_ptr_null(sl_job_stats_take(&store, "1", bad[i], 1));
+        ck_assert_ptr_null(sl_job_stats_on_line(&store, "1", bad[i], 1));
     ck_assert_uint_eq(store.n_jobs, 0);
 }
 END_TEST
@@ -164,15 +164,15 @@ START_TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
     static const char line[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"state\":\"%s\"}";
     char json[128];
     snprintf(json, sizeof json, line, "running");
-    sl_job_stats_take(&store, "1", json, 1);
+    sl_job_stats_on_line(&store, "1", json, 1);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
-    sl_job_stats_take_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
-    sl_job_stats_take(&store, "1", json, 2);
+    sl_job_stats_on_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
+    sl_job_stats_on_line(&store, "1", json, 2);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "finishing");
     // Without a daemon there is only the line.
-    sl_job_stats_take(&store, "", json, 1);
+    sl_job_stats_on_line(&store, "", json, 1);
     snprintf(json, sizeof json, line, "paused");
-    sl_job_stats_take(&store, "", json, 2);
+    sl_job_stats_on_line(&store, "", json, 2);
     ck_assert_str_eq(sl_job_stats_state(&store, "0"), "paused");
     ck_assert_str_eq(sl_job_stats_state(&store, "9"), "");
 }
@@ -188,10 +188,10 @@ START_TEST(what_is_no_entry_and_no_list_changes_no_state)
                                       "{\"id\":\"1\",\"name\":\"a\",\"state\":7}"};
     sl_job_stats_set_state(&store, "1", "a", "running");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sl_job_stats_take_entry(&store, bad[i]);
-        sl_job_stats_take_list(&store, bad[i]);
+        sl_job_stats_on_entry(&store, bad[i]);
+        sl_job_stats_on_list(&store, bad[i]);
     }
-    sl_job_stats_take_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
+    sl_job_stats_on_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
     ck_assert_uint_eq(store.n_states, 1);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
 }

@@ -1,4 +1,4 @@
-// One hop of k-hop sampling: what it draws, that it is fair, that both back ends agree, its limits.
+// One hop of k-hop sampling: what it draws, that it is fair, its limits.
 #include "common/base/isa.h"
 #include "kernels/cpu/khop_lanes.h"
 #include "kernels/khop_internal.h"
@@ -251,7 +251,7 @@ static void judge_tally(const struct tally *t)
 
 START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
 {
-    struct fair_case c = fair_cases[_i / 2];
+    struct fair_case c = fair_cases[_i];
     const uint32_t n = 1000, batches = 60;
     struct tally t = {.degree = c.degree, .k = c.k};
     t.one = calloc(c.degree, sizeof *t.one);
@@ -259,7 +259,7 @@ START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
     t.subset = c.degree <= 9 ? calloc(1u << c.degree, sizeof *t.subset) : NULL;
     struct graph g = graph_of_equals(n, c.degree);
     for (uint32_t batch = 0; batch < batches; batch++) {
-        struct ask ask = ask_of(_i % 2, &g, n, c.k);
+        struct ask ask = ask_of(1, &g, n, c.k);
         ask.key = (struct key){SEED, SL_RNG_SAMPLE, 1, batch, 0};
         struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
@@ -274,84 +274,7 @@ START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
 }
 END_TEST
 
-// A hub far larger than the fanout: positions in 64 equal parts.
-START_TEST(every_part_of_a_hub_is_equally_likely)
-{
-    const uint32_t degree = 64 * 15551, k = _i / 2 ? 100 : 10, parts = 64;
-    struct graph g = graph_of_degrees(1, &degree);
-    for (uint64_t e = 0; e < g.n_edges; e++)
-        set_neighbour(&g, e, (uint32_t)e); // not vertices of this graph: nobody looks
-    uint32_t count[64] = {0}, rows = 0;
-    for (uint32_t batch = 0; batch < 3000; batch++, rows++) {
-        struct ask ask = ask_of(_i % 2, &g, 1, k);
-        ask.key = (struct key){SEED, SL_RNG_SAMPLE, 0, batch, 1};
-        ask.nodes_capacity = 1 + k;
-        ask.indices_capacity = k;
-        struct hop h = draw(ask);
-        EXPECT(h.rc == SL_OK && h.n_edges == k, "hub");
-        for (uint32_t slot = 0; slot < k; slot++)
-            count[h.nodes[h.indices[slot]] / (degree / parts)]++;
-        hop_free(&h);
-    }
-    double want = (double)rows * k / parts, x = 0;
-    for (uint32_t i = 0; i < parts; i++)
-        x += (count[i] - want) * (count[i] - want) / want;
-    expect_chi_square("parts", degree, k, x, parts - 1.0);
-    graph_free(&g);
-}
-END_TEST
-
 // ---- rows as a whole ----------------------------------------------------------------------------
-
-static void expect_valid_rows(const struct graph *g, const struct hop *h, uint32_t n_dst,
-                              int64_t fanout)
-{
-    uint32_t *budget = calloc(g->n, sizeof *budget);
-    for (uint32_t i = 0; i < n_dst; i++) {
-        const uint32_t *neighbour = g->narrow + g->indptr[h->nodes[i]];
-        uint64_t degree = g->indptr[h->nodes[i] + 1] - g->indptr[h->nodes[i]];
-        uint64_t take = fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout);
-        EXPECT(h->indptr[i + 1] - h->indptr[i] == take, "row %u: length", i);
-        for (uint64_t j = 0; j < degree; j++)
-            budget[neighbour[j]]++;
-        for (uint32_t j = h->indptr[i]; j < h->indptr[i + 1]; j++) {
-            EXPECT(h->indices[j] < h->n_nodes, "row %u: local id %u of %u", i, h->indices[j],
-                   h->n_nodes);
-            uint32_t v = h->nodes[h->indices[j]];
-            // As often as it is a neighbour at most: no edge is taken twice.
-            EXPECT(budget[v]-- > 0, "row %u: %u is no neighbour, or taken too often", i, v);
-            if (take == degree)
-                EXPECT(v == neighbour[j - h->indptr[i]], "row %u: not in the file's order", i);
-        }
-        for (uint64_t j = 0; j < degree; j++)
-            budget[neighbour[j]] = 0;
-    }
-    free(budget);
-}
-
-static const uint32_t row_counts[] = {0,  1,  2,  15, 16, 17,  31,  32,
-                                      33, 47, 48, 49, 63, 100, 999, 3000};
-
-START_TEST(rows_are_valid_and_ref_equals_cpu)
-{
-    uint32_t n_dst = row_counts[_i / 2 % (int)SL_COUNT_OF(row_counts)];
-    uint32_t n = SL_MAX(n_dst, 1u) + (uint32_t)_i % 5;
-    struct graph g = random_graph(n, (uint32_t)_i);
-    for (size_t f = 0; f <= SL_COUNT_OF(fanouts); f++) {
-        int64_t fanout = f < SL_COUNT_OF(fanouts) ? (int64_t)fanouts[f] : -1;
-        struct ask ask = ask_of(0, &g, n_dst, fanout);
-        ask.wide = _i % 2;
-        struct hop a = draw(ask);
-        ask.kernels = sl_kernels_cpu();
-        struct hop b = draw(ask);
-        expect_same(&a, &b, n_dst);
-        expect_valid_rows(&g, &b, n_dst, fanout);
-        hop_free(&a);
-        hop_free(&b);
-    }
-    graph_free(&g);
-}
-END_TEST
 
 START_TEST(one_vertex_with_itself)
 {
@@ -369,31 +292,6 @@ START_TEST(one_vertex_with_itself)
         hop_free(&h);
         graph_free(&g);
     }
-}
-END_TEST
-
-// Rows of more edges than the pipeline takes at once, between short ones.
-START_TEST(hubs_are_handed_out_in_pieces)
-{
-    uint32_t degrees[40];
-    for (uint32_t v = 0; v < SL_COUNT_OF(degrees); v++)
-        degrees[v] = v % 3 == 0 ? 5000 + v : v;
-    struct graph g = graph_of_degrees(SL_COUNT_OF(degrees), degrees);
-    for (uint64_t e = 0; e < g.n_edges; e++)
-        set_neighbour(&g, e, random_word((uint32_t)e, 8) % (1 << 20));
-    g.n = 1 << 20; // room for all of them
-    for (int64_t fanout = -1; fanout <= 4097; fanout = fanout < 0 ? 3000 : fanout + 1097) {
-        struct ask ask = ask_of(0, &g, 40, fanout);
-        ask.wide = _i;
-        struct hop a = draw(ask);
-        ask.kernels = sl_kernels_cpu();
-        struct hop b = draw(ask);
-        expect_same(&a, &b, 40);
-        ck_assert_uint_gt(b.n_nodes, 30000); // the map grew on the way
-        hop_free(&a);
-        hop_free(&b);
-    }
-    graph_free(&g);
 }
 END_TEST
 
@@ -418,34 +316,6 @@ START_TEST(the_result_depends_on_the_key_alone)
         EXPECT(fewer.nodes[fewer.indices[j]] == want.nodes[want.indices[j]], "edge %u", j);
     hop_free(&fewer);
     hop_free(&want);
-    graph_free(&g);
-}
-END_TEST
-
-START_TEST(every_part_of_the_key_matters)
-{
-    const uint32_t n = 400;
-    struct graph g = graph_of_equals(n, 300);
-    struct key keys[6];
-    for (uint32_t i = 0; i < 6; i++)
-        keys[i] = key_of_tests;
-    keys[1].seed += UINT64_C(1) << 32;
-    keys[2].stream = SL_RNG_EVAL_SAMPLE;
-    keys[3].epoch++;
-    keys[4].batch++;
-    keys[5].hop++;
-    struct ask ask = ask_of(_i, &g, n, 10);
-    struct hop base = draw(ask);
-    for (uint32_t i = 1; i < 6; i++) {
-        ask.key = keys[i];
-        struct hop h = draw(ask);
-        uint32_t same = 0;
-        for (uint32_t j = 0; j < base.n_edges; j++)
-            same += base.indices[j] == h.indices[j];
-        ck_assert_uint_lt(same, base.n_edges / 50); // about one in 300 by chance
-        hop_free(&h);
-    }
-    hop_free(&base);
     graph_free(&g);
 }
 END_TEST
@@ -527,14 +397,9 @@ int main(void)
     tcase_add_loop_test(c, golden_rows, 0, 2);
     tcase_add_loop_test(c, lanes_of_any_degree_follow_the_definition, SL_ISA_BASELINE,
                         SL_ISA_AVX512 + 1);
-    tcase_add_loop_test(c, every_neighbour_pair_and_subset_is_equally_likely, 0,
-                        2 * (int)SL_COUNT_OF(fair_cases));
-    tcase_add_loop_test(c, every_part_of_a_hub_is_equally_likely, 0, 4);
-    tcase_add_loop_test(c, rows_are_valid_and_ref_equals_cpu, 0, 4 * (int)SL_COUNT_OF(row_counts));
+    tcase_add_loop_test(c, every_neighbour_pair_and_subset_is_equally_likely, 0, (int)SL_COUNT_OF(fair_cases));
     tcase_add_loop_test(c, one_vertex_with_itself, 0, 2);
-    tcase_add_loop_test(c, hubs_are_handed_out_in_pieces, 0, 2);
     tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);
-    tcase_add_loop_test(c, every_part_of_the_key_matters, 0, 2);
     tcase_add_loop_test(c, capacities_are_kept, 0, 12);
     tcase_add_loop_test(c, a_failed_hop_can_be_drawn_again, 0, 2);
     tcase_add_loop_test(c, what_can_not_be_is_refused, 0, 2);

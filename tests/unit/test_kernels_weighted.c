@@ -1,4 +1,4 @@
-// Sampling by weight: what it draws, its probabilities, that both back ends agree, its limits.
+// Sampling by weight: what it draws, its probabilities, its limits.
 #include "kernels/cpu/weighted_lane.h"
 #include "kernels/khop_internal.h"
 #include "kernels/weighted_internal.h"
@@ -225,7 +225,7 @@ static uint64_t outcome_of(const struct hop *h, uint32_t row)
 START_TEST(every_order_of_draws_has_its_probability)
 {
     enum { N = 1000, BATCHES = 60 };
-    const struct fair_case *f = &fair_cases[_i / 2];
+    const struct fair_case *f = &fair_cases[_i];
     struct cells c = {0};
     uint32_t positive = 0;
     for (uint32_t e = 0; e < f->degree; e++)
@@ -234,7 +234,7 @@ START_TEST(every_order_of_draws_has_its_probability)
     enumerate(&c, f, 0, 0, 0, 1);
     struct graph g = graph_of_weights(N, f->degree, f->weight);
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
-        struct ask ask = ask_of(_i % 2, &g, N, f->k);
+        struct ask ask = ask_of(1, &g, N, f->k);
         ask.key.batch = batch;
         struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
@@ -243,49 +243,6 @@ START_TEST(every_order_of_draws_has_its_probability)
         hop_free(&h);
     }
     judge(&c, "orders");
-    cells_free(&c);
-    graph_free(&g);
-}
-END_TEST
-
-// A hub far larger than the fanout: its parts by their share, first draws and later ones.
-START_TEST(every_part_of_a_hub_has_its_probability)
-{
-    enum { PARTS = 50, PART = 401, DEGREE = PARTS * PART, BATCHES = 20000, K = 5 };
-    static float weight[DEGREE];
-    struct cells c = {0};
-    double sum = 0;
-    for (uint32_t e = 0; e < DEGREE; e++) {
-        weight[e] = (float)(1 + e / PART) * (e % 3 == 0 ? 0.0f : 1.0f);
-        sum += (double)weight[e];
-    }
-    for (uint32_t part = 0; part < PARTS; part++)
-        for (uint32_t e = part * PART; e < (part + 1) * PART; e++)
-            add_probability(&c, part, (double)weight[e] / sum);
-    const uint32_t degree = DEGREE;
-    struct graph g = graph_of_degrees(1, &degree);
-    for (uint32_t e = 0; e < DEGREE; e++) {
-        set_neighbour(&g, e, e); // not vertices of this graph: nobody looks
-        g.weight[e] = weight[e];
-    }
-    sum_weights(&g);
-    struct sl_idmap *map;
-    ck_assert_int_eq(sl_idmap_create(1, &map), SL_OK);
-    for (uint32_t batch = 0; batch < (_i % 2 ? BATCHES : BATCHES / 10); batch++) {
-        struct ask ask = ask_of(_i % 2, &g, 1, K);
-        ask.map = map;
-        ask.key.batch = batch;
-        ask.nodes_capacity = K + 1;
-        struct hop h = draw(ask);
-        // One slot of each row: those of a row exclude each other. The hub takes away too little
-        // from itself to change the shares of later slots by more than the test sees.
-        uint32_t v = neighbour_of(&h, 0, batch % K);
-        EXPECT(v % 3 != 0, "an edge of weight 0");
-        count_outcome(&c, v / PART);
-        hop_free(&h);
-    }
-    judge(&c, "parts");
-    sl_idmap_destroy(map);
     cells_free(&c);
     graph_free(&g);
 }
@@ -309,79 +266,6 @@ static struct graph random_graph(uint32_t n, uint32_t salt)
     sum_weights(&g);
     return g;
 }
-
-static void expect_valid_rows(const struct graph *g, const struct hop *h, uint32_t n_dst,
-                              int64_t fanout)
-{
-    uint32_t *budget = calloc(g->n, sizeof *budget);
-    for (uint32_t i = 0; i < n_dst; i++) {
-        uint32_t n = h->indptr[i + 1] - h->indptr[i], positive = 0, slot = 0;
-        for (uint64_t e = g->indptr[i]; e < g->indptr[i + 1]; e++)
-            if (g->weight[e] > 0) {
-                positive++;
-                budget[g->narrow[e]]++;
-            }
-        bool whole = fanout < 0 || positive <= (uint64_t)fanout;
-        EXPECT(n == (whole ? positive : (uint32_t)fanout), "row %u: %u edges of %u", i, n,
-               positive);
-        for (uint64_t e = g->indptr[i]; whole && e < g->indptr[i + 1]; e++)
-            if (g->weight[e] > 0)
-                EXPECT(neighbour_of(h, i, slot++) == g->narrow[e], "row %u: not in order", i);
-        for (uint32_t s = 0; s < n; s++)
-            EXPECT(budget[neighbour_of(h, i, s)]-- > 0, "row %u slot %u: taken too often", i, s);
-        for (uint64_t e = g->indptr[i]; e < g->indptr[i + 1]; e++)
-            budget[g->narrow[e]] = 0;
-    }
-    free(budget);
-}
-
-static const uint32_t row_counts[] = {0, 1, 2, 31, 32, 33, 63, 64, 65, 100, 999};
-
-START_TEST(rows_are_valid_and_ref_equals_cpu)
-{
-    uint32_t n_dst = row_counts[_i / 2];
-    struct graph g = random_graph(SL_MAX(n_dst, 1u) + (uint32_t)_i % 5, (uint32_t)_i);
-    for (size_t f = 0; f <= SL_COUNT_OF(fanouts); f++) {
-        struct ask ask = ask_of(0, &g, n_dst, f < SL_COUNT_OF(fanouts) ? (int64_t)fanouts[f] : -1);
-        ask.wide = _i % 2;
-        struct hop a = draw(ask);
-        ask.kernels = sl_kernels_cpu();
-        struct hop b = draw(ask);
-        expect_same(&a, &b, n_dst);
-        expect_valid_rows(&g, &b, n_dst, ask.fanout);
-        hop_free(&a);
-        hop_free(&b);
-    }
-    graph_free(&g);
-}
-END_TEST
-
-// So many slots that what was drawn is kept in several chunks, which are cut again and again.
-START_TEST(large_fanouts_equal_the_reference)
-{
-    const uint32_t degree = 6000;
-    struct graph g = graph_of_degrees(1, &degree);
-    for (uint32_t e = 0; e < degree; e++) {
-        set_neighbour(&g, e, e);
-        g.weight[e] = _i == 0   ? 1.0f
-                      : _i == 1 ? (float)(e + 1) // from the back to the front, roughly
-                      : _i == 2 ? powf(1.01f, -(float)(e % 3000))
-                                : (float)(e % 2);
-    }
-    sum_weights(&g);
-    for (int64_t k = 1000; k <= 5999; k += 4999 / 3) {
-        struct ask ask = ask_of(0, &g, 1, k);
-        ask.nodes_capacity = degree + 1;
-        struct hop a = draw(ask);
-        ask.kernels = sl_kernels_cpu();
-        struct hop b = draw(ask);
-        expect_same(&a, &b, 1);
-        hop_free(&a);
-        hop_free(&b);
-    }
-    graph_free(&g);
-}
-END_TEST
 
 START_TEST(the_largest_fanout_takes_every_edge_once)
 {
@@ -441,7 +325,6 @@ START_TEST(the_result_depends_on_the_key_alone)
         others[batch].key.batch = batch;
     }
     expect_same_after(ask, &want, others, 5);
-    expect_every_part_matters(ask, &want);
     hop_free(&want);
     graph_free(&g);
 }
@@ -501,11 +384,7 @@ int main(void)
     tcase_add_test(c, the_smallest_and_the_largest_weights_have_sums);
     tcase_add_loop_test(c, rows_follow_the_definition, 0, 4);
     tcase_add_loop_test(c, golden_rows, 0, 2);
-    tcase_add_loop_test(c, every_order_of_draws_has_its_probability, 0,
-                        2 * (int)SL_COUNT_OF(fair_cases));
-    tcase_add_loop_test(c, every_part_of_a_hub_has_its_probability, 0, 2);
-    tcase_add_loop_test(c, rows_are_valid_and_ref_equals_cpu, 0, 2 * (int)SL_COUNT_OF(row_counts));
-    tcase_add_loop_test(c, large_fanouts_equal_the_reference, 0, 4);
+    tcase_add_loop_test(c, every_order_of_draws_has_its_probability, 0, (int)SL_COUNT_OF(fair_cases));
     tcase_add_test(c, the_largest_fanout_takes_every_edge_once);
     tcase_add_loop_test(c, a_row_that_is_nearly_one_edge, 0, 2);
     tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);

@@ -844,7 +844,7 @@ START_TEST(a_batch_is_waited_for_once)
 }
 END_TEST
 
-// Whatever it is drawn on.
+// What differs by where it is drawn.
 static TCase *make_case(const char *name, SFun prepare_case)
 {
     TCase *c = tcase_create(name);
@@ -852,11 +852,9 @@ static TCase *make_case(const char *name, SFun prepare_case)
     tcase_add_checked_fixture(c, prepare_case, teardown);
     tcase_add_loop_test(c, every_batch_of_an_epoch_is_drawn_from_the_shuffled_order, 0,
                         SAMPLERS_MAX);
-    tcase_add_test(c, evaluation_draws_the_lists_with_its_own_fanout);
     tcase_add_test(c, a_first_guess_that_is_too_small_grows);
     tcase_add_test(c, a_small_arena_holds_the_sampler_back_and_nothing_is_lost);
     tcase_add_test(c, a_block_that_can_never_fit_is_an_error_with_the_numbers);
-    tcase_add_test(c, a_phase_of_vertices_that_are_not_there_is_refused);
     tcase_add_loop_test(c, an_abort_ends_the_loop_wherever_it_is, 0, 2);
     tcase_add_test(c, a_stopped_sampler_gives_its_batch_back);
     tcase_add_test(c, a_batch_that_was_taken_away_is_dropped_and_drawn_again);
@@ -865,12 +863,6 @@ static TCase *make_case(const char *name, SFun prepare_case)
     tcase_add_test(c, a_batch_that_is_drawn_again_is_not_counted_again);
     tcase_add_test(c, blocks_carry_ranks_once_there_is_an_order);
     tcase_add_test(c, a_block_that_fits_without_its_ranks_only_is_drawn_again);
-    tcase_add_loop_test(c, what_the_arena_does_not_have_is_refused, 0, 3);
-    tcase_add_test(c, nothing_ahead_is_drawn_while_the_standby_trainer_is_awake);
-    tcase_add_test(c, other_trainers_do_not_hold_a_sampler_back);
-    tcase_add_test(c, a_seat_says_what_its_sampler_does);
-    tcase_add_test(c, a_throttled_batch_takes_so_long_at_least);
-    tcase_add_test(c, a_stop_does_not_wait_for_the_throttle);
     tcase_add_test(c, of_two_batches_that_turn_out_too_large_one_goes_back);
     return c;
 }
@@ -880,6 +872,14 @@ int main(void)
     sl_log_set_level(SL_LOG_WARN);
     Suite *s = suite_create("sampler_loop");
     TCase *c = make_case("loop", setup);
+    tcase_add_test(c, evaluation_draws_the_lists_with_its_own_fanout);
+    tcase_add_test(c, a_phase_of_vertices_that_are_not_there_is_refused);
+    tcase_add_loop_test(c, what_the_arena_does_not_have_is_refused, 0, 3);
+    tcase_add_test(c, nothing_ahead_is_drawn_while_the_standby_trainer_is_awake);
+    tcase_add_test(c, other_trainers_do_not_hold_a_sampler_back);
+    tcase_add_test(c, a_seat_says_what_its_sampler_does);
+    tcase_add_test(c, a_throttled_batch_takes_so_long_at_least);
+    tcase_add_test(c, a_stop_does_not_wait_for_the_throttle);
     tcase_add_test(c, a_sampler_killed_after_counting_has_counted);
     tcase_add_test(c, the_probe_is_a_training_batch_that_trainers_find_in_the_arena);
     suite_add_tcase(s, c);

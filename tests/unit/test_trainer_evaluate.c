@@ -83,14 +83,14 @@ static struct found infer(struct sl_model *m, const struct sl_dataset *ds, const
 }
 
 static void compare_with_blocks(struct fixture_graph *g, const struct sl_config *c,
-                                const struct sl_kernels *kernels, uint32_t step, uint32_t times)
+                                const struct sl_kernels *kernels, uint32_t step)
 {
     struct sl_model m;
     ck_assert_int_eq(fixture_model(&m, c, FEATURES, CLASSES, kernels), SL_OK);
     float *params = fixture_params(&m, 3);
     struct banks banks = banks_make(&g->ds);
     const struct sl_vertex_list *test = &g->ds.split[SL_SPLIT_TEST];
-    struct found found = infer(&m, &g->ds, params, &banks, step, times, test);
+    struct found found = infer(&m, &g->ds, params, &banks, step, 1, test);
 
     struct sl_block *b =
         fixture_block(&g->ds, test->ids, (uint32_t)test->n, c->model.layers, ALL, 0, 0);
@@ -144,22 +144,8 @@ START_TEST(inference_equals_blocks_of_full_fanout)
                 c.model.activation = (enum sl_activation_kind)(jumping % 3);
                 c.model.residual = jumping == SL_JUMPING_CAT;
                 c.model.aggregator = (enum sl_aggregator)(norm % 3);
-                compare_with_blocks(&g, &c, kernels, steps[(layers + (uint32_t)norm) % 3], 1);
+                compare_with_blocks(&g, &c, kernels, steps[(layers + (uint32_t)norm) % 3]);
             }
-    fixture_graph_free(&g);
-}
-END_TEST
-
-// A trainer died when it had computed a cell, and another one computes it again.
-START_TEST(cells_may_be_computed_again)
-{
-    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
-    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
-        for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++) {
-            struct sl_config c = config_of(kind, 3);
-            c.model.jumping = (enum sl_jumping_kind)jumping;
-            compare_with_blocks(&g, &c, sl_kernels_cpu(), 13, 3);
-        }
     fixture_graph_free(&g);
 }
 END_TEST
@@ -642,7 +628,6 @@ int main(void)
     TCase *tc = tcase_create("evaluate");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, inference_equals_blocks_of_full_fanout, 0, 2 * (SL_MODEL_PINSAGE + 1));
-    tcase_add_test(tc, cells_may_be_computed_again);
     tcase_add_test(tc, lists_and_runs_agree);
     tcase_add_test(tc, walks_do_not_depend_on_the_pieces);
     tcase_add_test(tc, kept_rows_are_made_once_and_change_no_bit);

@@ -304,49 +304,6 @@ START_TEST(without_a_plan_each_has_its_own)
 }
 END_TEST
 
-// What somebody reads stays as it is, and is reported so, until he has looked.
-START_TEST(a_new_plan_waits_for_its_readers_and_for_nobody_else)
-{
-    struct scene s;
-    struct crew t[2];
-    scene_init(&s, 0);
-    publish(&s, 2, 0, 100);
-    for (uint32_t d = 0; d < 2; d++)
-        t[d] = start(&s, d, "");
-    crew_ask_all(t, 2, REFRESH);
-    crew_ask_all(t, 2, GATHER);
-    publish(&s, 2, 60, 50);
-    crew_ask(&t[0], REFRESH); // 1 has its part open
-    ck_assert_uint_eq(loaded(&s, 0), 100);
-    ck_assert(sl_peer_memory_is_read(&s.f.arena, FEATURES_KIND, 0));
-    crew_ask(&t[1], REFRESH); // closes it; its own part nobody reads any more
-    ck_assert(!sl_peer_memory_is_read(&s.f.arena, FEATURES_KIND, 0));
-    crew_ask_all(t, 2, REFRESH);
-    for (uint32_t d = 0; d < 2; d++) {
-        ck_assert_uint_eq(loaded(&s, d), 110);
-        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
-    }
-    // The same by another number: nothing is loaded again.
-    const uint64_t load_ns = atomic_load(&farm_seat(&s.f, 0)->cache_load_ns);
-    publish(&s, 2, 60, 50);
-    for (uint32_t d = 0; d < 2; d++)
-        crew_ask(&t[d], REFRESH);
-    ck_assert_uint_eq(atomic_load(&farm_seat(&s.f, 0)->cache_load_ns), load_ns);
-    for (uint32_t d = 0; d < 2; d++)
-        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
-    // No plan any more; a reader that sleeps is in nobody's way.
-    crew_ask(&t[1], REST);
-    publish(&s, 0, 0, 0);
-    atomic_store(&farm_seat(&s.f, 0)->cache_rows, 20);
-    crew_ask(&t[0], REFRESH);
-    ck_assert_uint_eq(loaded(&s, 0), 20);
-    crew_ask(&t[1], REFRESH);
-    ck_assert_uint_eq(crew_ask(&t[1], GATHER).b, 0);
-    leave_all(&s, t, 2);
-    scene_fini(&s);
-}
-END_TEST
-
 START_TEST(a_new_order_is_laid_out_anew)
 {
     struct scene s;
@@ -630,7 +587,6 @@ int main(void)
     if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
         tcase_add_loop_test(tc, features_are_the_same_wherever_they_lie, 0, 24);
         tcase_add_test(tc, without_a_plan_each_has_its_own);
-        tcase_add_test(tc, a_new_plan_waits_for_its_readers_and_for_nobody_else);
         tcase_add_test(tc, a_new_order_is_laid_out_anew);
         tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
         tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);

@@ -115,12 +115,13 @@ static void assert_bound(const struct found *f, enum sl_gather_way way, uint64_t
            (double)(n->pinned_to + n->pinned_from) / (double)batches);
 }
 
-enum { WAYS = 2, DEPTHS = 2 };
+// Each way at each depth of the first model, one of these of the others.
+enum { WAYS = 2, DEPTHS = 2, CASES = WAYS * DEPTHS + (int)SL_COUNT_OF(models) - 1 };
 
 START_TEST(a_batch_is_waited_for_once_by_either_thread)
 {
     static const enum sl_gather_way ways[WAYS] = {SL_GATHER_STAGED, SL_GATHER_MAPPED};
-    const size_t model = (size_t)_i / (WAYS * DEPTHS);
+    const size_t model = (size_t)SL_MAX(_i - WAYS * DEPTHS + 1, 0);
     const struct sl_config c = config_of(model, 2 + (uint32_t)_i % DEPTHS);
     const enum sl_gather_way way = ways[_i / DEPTHS % WAYS];
     struct found found = train(&c, way, true);
@@ -168,8 +169,7 @@ int main(void)
     TCase *tc = tcase_create("gpu");
     tcase_set_timeout(tc, 60);
     if (gpu_exists()) {
-        tcase_add_loop_test(tc, a_batch_is_waited_for_once_by_either_thread, 0,
-                            WAYS * DEPTHS * (int)SL_COUNT_OF(models));
+        tcase_add_loop_test(tc, a_batch_is_waited_for_once_by_either_thread, 0, CASES);
         tcase_add_test(tc, an_update_is_waited_for_once_more);
         tcase_add_loop_test(tc, loops_that_came_with_the_batch_change_no_bit, 0,
                             (int)SL_COUNT_OF(models));

@@ -1,4 +1,4 @@
-#include "cli/layout.h"
+#include "common/text/layout.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // layout.h - text for people in a given width.
-#ifndef SL_CLI_LAYOUT_H
-#define SL_CLI_LAYOUT_H
+#ifndef SL_TEXT_LAYOUT_H
+#define SL_TEXT_LAYOUT_H
 
 #include <stddef.h>
 #include <stdio.h>
