@@ -123,8 +123,8 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
-// " + 42 ms evaluation": what it added to the epoch's time. What it took beside the next epoch is in
-// the report: the line is for a terminal.
+// " + 42 ms evaluation": what it added to the epoch's time. What it took beside the next epoch is
+// in the report: the line is for a terminal.
 static void describe_evaluation_time(const cJSON *epoch, char *out, size_t bytes)
 {
     double added = sl_json_number(epoch, "evaluate_seconds");

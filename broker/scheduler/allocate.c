@@ -46,21 +46,10 @@ struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
     return within_memory(q, formula(q));
 }
 
-static const char *brief_seconds(double seconds, char buf[32])
-{
-    snprintf(buf, 32,
-             seconds < 0.1   ? "%.2g"
-             : seconds < 10  ? "%.2f"
-             : seconds < 100 ? "%.1f"
-                             : "%.0f",
-             seconds);
-    return buf;
-}
-
 char *sl_allocate_brief_text(const struct sl_allocation_question *q, const struct sl_allocation *a,
                              char buf[SL_ALLOCATION_BRIEF_BYTES])
 {
-    char then[32], now[32];
+    char then[SL_UNITS_BYTES], now[SL_UNITS_BYTES];
     const double seconds = same(a->split, q->now) ? a->seconds_now : a->seconds_formula;
     const struct sl_roles *split = &a->split;
     int n = snprintf(buf, SL_ALLOCATION_BRIEF_BYTES, "%s + %s",
@@ -68,11 +57,11 @@ char *sl_allocate_brief_text(const struct sl_allocation_question *q, const struc
     const size_t at = n > 0 ? (size_t)n : 0;
     if (!(seconds > 0 && isfinite(seconds)))
         return buf;
-    n = snprintf(buf + at, SL_ALLOCATION_BRIEF_BYTES - at, ": about %s s an epoch%s",
-                 brief_seconds(seconds, then), q->quiet ? " on quiet cores" : "");
+    n = snprintf(buf + at, SL_ALLOCATION_BRIEF_BYTES - at, ": about %s an epoch%s",
+                 sl_units_seconds(then, seconds), q->quiet ? " on quiet cores" : "");
     if (n > 0 && a->moves && isfinite(a->seconds_now))
         snprintf(buf + at + (size_t)n, SL_ALLOCATION_BRIEF_BYTES - at - (size_t)n, " (was %s)",
-                 brief_seconds(a->seconds_now, now));
+                 sl_units_seconds(now, a->seconds_now));
     return buf;
 }
 

@@ -10,8 +10,8 @@
  * asks the job what it would do (a dry run), whose answer is shown when it comes; further ones move
  * on from there; y sends it, n and Esc do not. Then the job's own words are shown until it holds.
  *
- * Memory is bounded: SL_HISTORY_LINES samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the oldest
- * go.
+ * Memory is bounded: SL_HISTORY_LINES samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the
+ * oldest go.
  */
 #ifndef SL_CLI_TOP_MODEL_H
 #define SL_CLI_TOP_MODEL_H

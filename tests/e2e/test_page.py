@@ -306,8 +306,9 @@ def test_what_only_a_report_knows_is_shown(box):
     for e in epochs:
         e["cache"]["optimal_hit_rate"] = 0.75
         e.update(switching={"batches": 4}, bytes={"blocks": 9 << 20})
-    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5], "memory": 1 << 40,
-                "workers": ["sampler 0", "trainer <1>"], "roles": ["sampler", "standby"]}]
+    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5],
+                "memory": 1 << 40, "workers": ["sampler 0", "trainer <1>"],
+                "roles": ["sampler", "standby"]}]
     cache = {"policy": "degree", "trainers": [{"worker": "trainer <1>", "bytes": 3 << 20}]}
     with Browser(box) as browser:
         browser.open(drawn(box, "known", epochs, devices=devices, cache=cache, num_params=4908,

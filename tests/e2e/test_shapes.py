@@ -113,8 +113,9 @@ def test_the_first_batches_move_the_split(box):
     assert f"after the first batches: {first['reason']}" in log, first
     # To people one short line for the whole change.
     said = [line for line in running.output()[1].splitlines() if line.startswith("split: ")]
-    words = rf"split: {first['samplers']} samplers \+ {first['trainers']} trainers?: about \S+ s "
-    assert re.match(words + r"an epoch on quiet cores \(was \S+\)$", said[0]), said
+    words = rf"split: {first['samplers']} samplers \+ {first['trainers']} trainers?: about "
+    time = r"[\d.]+ (ms|s|min \d\d s)"
+    assert re.match(words + rf"{time} an epoch on quiet cores \(was {time}\)$", said[0]), said
     assert all(len(line) < 100 for line in said), said
     assert len(said) == sum(s["by"] == "profile" for s in report["scales"]), said
 

@@ -114,21 +114,21 @@ START_TEST(a_split_is_told_in_a_few_words)
     struct sl_allocation a = {
         .split = {2, 1}, .moves = true, .seconds_now = 0.4441, .seconds_formula = 0.3972};
     q.now = (struct sl_roles){1, 1};
-    ck_assert_str_eq(brief(&q, &a), "2 samplers + 1 trainer: about 0.40 s an epoch (was 0.44)");
+    ck_assert_str_eq(brief(&q, &a), "2 samplers + 1 trainer: about 397 ms an epoch (was 444 ms)");
     q.quiet = true;
     ck_assert_str_eq(brief(&q, &a),
-                     "2 samplers + 1 trainer: about 0.40 s an epoch on quiet cores (was 0.44)");
+                     "2 samplers + 1 trainer: about 397 ms an epoch on quiet cores (was 444 ms)");
     // The first one, and one that stays: there is nothing to compare with.
     a.moves = false;
     a.seconds_formula = 0.0123;
     ck_assert_str_eq(brief(&q, &a),
-                     "2 samplers + 1 trainer: about 0.012 s an epoch on quiet cores");
+                     "2 samplers + 1 trainer: about 12.3 ms an epoch on quiet cores");
     a.split = q.now;
-    ck_assert_str_eq(brief(&q, &a), "1 sampler + 1 trainer: about 0.44 s an epoch on quiet cores");
+    ck_assert_str_eq(brief(&q, &a), "1 sampler + 1 trainer: about 444 ms an epoch on quiet cores");
     a = (struct sl_allocation){
         .split = {60, 64}, .moves = true, .seconds_now = 1e9, .seconds_formula = 98765.4321};
-    ck_assert_str_eq(brief(&q, &a), "60 samplers + 64 trainers: about 98765 s an epoch on quiet "
-                                    "cores (was 1000000000)");
+    ck_assert_str_eq(brief(&q, &a), "60 samplers + 64 trainers: about 27 h 26 min an epoch on "
+                                    "quiet cores (was 277777 h 47 min)");
     a.seconds_formula = INFINITY; // nothing measured
     ck_assert_str_eq(brief(&q, &a), "60 samplers + 64 trainers");
 }
