@@ -107,6 +107,12 @@ void sl_import_fini(struct sl_import *im); // safe on a zeroed struct
 // Checks the options and makes the data set.
 int sl_import_run(struct sl_import *im);
 
+// Whether each edge is kept once.
+static inline bool sl_import_keeps_once(const struct sl_import *im)
+{
+    return im->dedup || im->symmetrise;
+}
+
 // ---- for formats --------------------------------------------------------------------------------
 
 // Starts the sort behind im->intake (whose `weighted` and so on are set), in the memory that

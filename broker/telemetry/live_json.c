@@ -21,6 +21,11 @@
 #include "common/arena/seat.h"
 #include "common/schema/stats.h"
 
+bool sl_live_is_there(const struct sl_live *live)
+{
+    return live->meter->there && live->job->arena->base;
+}
+
 enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 
 // What the parts of a line are made from.
