@@ -19,7 +19,7 @@
 #include "common/data/dataset.h"
 #include "common/data/overlap.h"
 #include "dataset/csc_writer.h"
-#include "dataset/edge_sink.h"
+#include "dataset/edge_sort.h"
 #include "dataset/line_fields.h"
 #include "dataset/metadata.h"
 #include "dataset/dataset_builder.h"

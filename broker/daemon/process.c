@@ -17,7 +17,7 @@
 #include "broker/workers/launch.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/descriptors.h"
+#include "common/base/open_file.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"

@@ -36,7 +36,6 @@
 #include "broker/telemetry/live.h"
 #include "broker/job/loop.h"
 #include "broker/scheduler/capacity.h"
-#include "broker/meter/memory_use.h"
 #include "broker/meter/meter.h"
 #include "broker/rundir/params.h"
 #include "broker/epochs/pauses.h"

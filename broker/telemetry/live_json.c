@@ -10,7 +10,7 @@
 #include "broker/telemetry/live.h"
 #include "broker/telemetry/live_bottleneck.h"
 #include "broker/sharding/link_bytes.h"
-#include "broker/meter/memory_use.h"
+#include "broker/meter/usage.h"
 #include "broker/rundir/saving.h"
 #include "broker/scheduler/role_split.h"
 #include "broker/scheduler/trainer_group.h"
