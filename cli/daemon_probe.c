@@ -32,7 +32,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/descriptors.h"
+#include "common/base/open_file.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/bus/zap_auth.h"

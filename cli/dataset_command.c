@@ -7,6 +7,7 @@
 
 #include "cli/json_file.h"
 #include "common/base/error.h"
+#include "common/text/progress.h"
 
 enum { METADATA_BYTES_MAX = 16 << 20 };
 
@@ -56,4 +57,32 @@ int sl_dataset_command_print(const struct sl_dataset_builder *m, int output)
     cJSON_AddItemToObject(o, "metadata", metadata);
     cJSON_AddItemToObject(o, "summary", summary_json(&m->summary));
     return sl_output_json_line(o, "the summary");
+}
+
+// --- opening one ---------------------------------------------------------------------------------
+
+#define WORTH_TELLING ((uint64_t)256 << 20) // bytes; a fraction of a second
+
+static void begin(void *ctx, uint64_t bytes)
+{
+    if (bytes > WORTH_TELLING)
+        sl_progress_begin(ctx, "checking the data set", bytes, "B");
+}
+
+static void add(void *ctx, uint64_t bytes)
+{
+    struct sl_progress *p = ctx;
+    if (p->active)
+        sl_progress_add(p, bytes);
+}
+
+int sl_dataset_check_open(const char *path, unsigned need, enum sl_dataset_check check, bool quiet,
+                          struct sl_dataset *out)
+{
+    struct sl_progress progress;
+    sl_progress_init(&progress, quiet);
+    const struct sl_dataset_watch watch = {begin, add, &progress};
+    int rc = sl_dataset_open_watched(path, need, check, 0, &watch, out);
+    sl_progress_clear(&progress);
+    return rc;
 }

@@ -2,6 +2,7 @@
  * doctor.h - the checks of `sluice doctor`: each adds a line, and advice where something is wrong.
  *
  *   doctor.c          the command, the machine, limits, the kernel's parts, files
+ *   doctor_checks.c   the list that they fill
  *   doctor_gpus.c     GPUs and what they need
  *   doctor_service.c  what is around it: daemon, libraries, container, terminal, systemd
  */
@@ -36,7 +37,7 @@ struct sl_doctor_check *sl_doctor_add(struct sl_doctor *d, const char *key, cons
 void sl_doctor_advise(struct sl_doctor_check *c, enum sl_verdict verdict, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-// doctor.c: whether the kernel moves memory that processes share to huge pages.
+// Whether the kernel moves memory that processes share to huge pages.
 bool sl_doctor_shares_huge_pages(void);
 
 // doctor_gpus.c: all of it

@@ -21,7 +21,7 @@
 #include "common/data/overlap.h"
 #include "dataset/batch_estimate.h"
 #include "cli/command.h"
-#include "cli/dataset_check.h"
+#include "cli/dataset_command.h"
 #include "cli/inspect_labels.h"
 #include "cli/output.h"
 #include "common/text/table.h"

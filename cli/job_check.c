@@ -1,5 +1,5 @@
 #include "cli/job_check.h"
-#include "cli/dataset_check.h"
+#include "cli/dataset_command.h"
 
 #include <errno.h>
 #include <inttypes.h>

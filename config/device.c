@@ -35,14 +35,6 @@ bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind)
     return false;
 }
 
-uint32_t sl_config_gpus(const struct sl_config *c)
-{
-    uint32_t n = 0;
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        n += c->devices[d].kind == SL_DEVICE_CUDA;
-    return n;
-}
-
 uint64_t sl_config_on_gpu(const struct sl_config *c, uint32_t device)
 {
     const struct sl_device_config *gpu = &c->devices[device];

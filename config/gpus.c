@@ -34,6 +34,14 @@ enum { PROCESSES_OF_DEVICE = 2, CONTEXT_SHARE = 4 };
 
 #define CONTEXT_BYTES (UINT64_C(512) << 20)
 
+uint32_t sl_config_gpus(const struct sl_config *c)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        n += c->devices[d].kind == SL_DEVICE_CUDA;
+    return n;
+}
+
 bool sl_config_asks_for_gpus(const struct sl_config *config)
 {
     if (config->devices_auto)

@@ -159,37 +159,6 @@ static int resolve_fanouts(const struct sl_parse *p)
     return SL_OK;
 }
 
-int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *shown,
-                       const cJSON *node, const void *base)
-{
-    for (size_t i = 0; i < sl_n_keys; i++) {
-        const struct sl_key *key = &sl_keys[i];
-        const char *name = key->path + strlen(scope);
-        if (!key->only_key || strncmp(key->path, scope, strlen(scope)) != 0 || strstr(name, "[]"))
-            continue;
-        const cJSON *item = sl_parse_find(node, name);
-        if (!item || sl_key_applies(key, base))
-            continue;
-        cJSON *usual = cJSON_Parse(sl_key_fallback(key, base));
-        bool harmless = usual && cJSON_Compare(usual, item, true);
-        cJSON_Delete(usual);
-        if (harmless)
-            continue;
-        const struct sl_key *other = sl_key_find(key->only_key);
-        char path[2 * SL_KEY_PATH_BYTES], beside[2 * SL_KEY_PATH_BYTES];
-        char found[SL_PARSE_FOUND_BYTES], words[160];
-        snprintf(path, sizeof path, "%s%s", shown, name);
-        snprintf(beside, sizeof beside, "%s%s", shown, other->path + strlen(scope));
-        sl_parse_found(item, found);
-        sl_key_words(other, key, words, sizeof words);
-        return sl_parse_fail(p, path,
-                             "found %s with %s \"%s\", wanted it only with %s: take it out, or "
-                             "set %s to %s",
-                             found, beside, sl_key_word(other, base), words, beside, words);
-    }
-    return SL_OK;
-}
-
 // The cache serves the epochs after pre-sampling: there must be one.
 static int check_presampling(const struct sl_parse *p)
 {

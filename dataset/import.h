@@ -19,7 +19,7 @@
 #include "common/data/dataset.h"
 #include "common/data/overlap.h"
 #include "dataset/csc_writer.h"
-#include "dataset/edge_sink.h"
+#include "dataset/edge_sort.h"
 #include "dataset/line_fields.h"
 #include "dataset/metadata.h"
 #include "dataset/dataset_builder.h"
@@ -106,6 +106,12 @@ void sl_import_fini(struct sl_import *im); // safe on a zeroed struct
 
 // Checks the options and makes the data set.
 int sl_import_run(struct sl_import *im);
+
+// Whether each edge is kept once.
+static inline bool sl_import_keeps_once(const struct sl_import *im)
+{
+    return im->dedup || im->symmetrise;
+}
 
 // ---- for formats --------------------------------------------------------------------------------
 

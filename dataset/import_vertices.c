@@ -5,7 +5,7 @@
 #include "common/base/error.h"
 #include "common/data/dataset_files.h"
 #include "common/text/units.h"
-#include "dataset/split_draw.h"
+#include "dataset/split_writer.h"
 
 // What the source says of its vertices is kept as it is, and told.
 static int find_overlaps(struct sl_import *im, uint64_t n_nodes)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
-#include "common/data/anon_file.h"
+#include "common/data/atomic_file.h"
 #include "common/text/units.h"
 
 int sl_spill_init(struct sl_spill *s, const char *dir, const char *doing)

@@ -27,4 +27,16 @@ int sl_split_writer_put(struct sl_split_writer *s, enum sl_split split, uint64_t
 // As sl_npy_writer_close().
 int sl_split_writer_close(struct sl_split_writer *s, int rc);
 
+// --- a split by ratio and seed ----------------------------------------------------------------------------------
+
+struct sl_import;
+
+/*
+ * Where --split was given: writes train_idx.npy, val_idx.npy and test_idx.npy of the labelled
+ * vertices (of all, where there are no labels), in rising order. The labels, if any, are in the
+ * staging directory. How many vertices a part gets is rounded to the nearest; which ones depends on
+ * the seed and on their number among the labelled vertices alone.
+ */
+int sl_split_draw(struct sl_import *im, uint64_t n_nodes);
+
 #endif

@@ -11,7 +11,7 @@
 #include "trainer/feed/prefetch.h"
 #include "trainer/model/objective.h"
 #include "trainer/model/parameters.h"
-#include "trainer/feed/buffer.h"
+#include "trainer/feed/compute.h"
 #include "trainer/model/sync.h"
 
 struct loop {

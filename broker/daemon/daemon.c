@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/pending_request.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/daemon/root.h"
@@ -101,7 +100,7 @@ static void on_tick(void *ctx)
 {
     struct sl_daemon *d = ctx;
     sl_notify_poll(&d->notify);
-    sl_pending_request_poll(d);
+    sl_pending_requests_poll(d, sl_daemon_serve_parked);
     if (++d->ticks % SECOND_TICKS != 0)
         return;
     sl_daemon_poll_orphans(d);
@@ -121,7 +120,7 @@ static void begin_stop(struct sl_daemon *d, const char *name)
     d->stopping = true;
     d->status_old = true;
     sl_notify_send(&d->notify, "STOPPING=1");
-    sl_pending_request_end(
+    sl_pending_requests_end(
         d, "the daemon is stopping, and has not taken the job: start it again first");
     for (uint32_t i = 0; i < d->registry.n; i++)
         if (d->registry.entries[i]->process)

@@ -69,10 +69,11 @@ void sl_daemon_emit(struct sl_daemon *d, const struct sl_entry *e, unsigned want
                     Sl__Control__Envelope *body);
 // Finished, of a job that is over and had no last word of its broker's.
 void sl_daemon_emit_finished(struct sl_daemon *d, const struct sl_entry *e);
-// Starts every job that may start.
-void sl_daemon_start_jobs(struct sl_daemon *d);
 // Queued once more: a place in the queue, how often. Not saved and not told yet.
 void sl_daemon_requeue(struct sl_entry *e, int64_t order);
+
+// process.c: starts every job that may start.
+void sl_daemon_start_jobs(struct sl_daemon *d);
 
 // recovery.c: what the daemon before this one has left
 void sl_daemon_recover(struct sl_daemon *d);
@@ -91,6 +92,8 @@ void sl_daemon_on_message(struct sl_daemon *d, const struct sl_bus_peer *peer,
 // Serves a request that was parked, as if it had come now, with the GPUs.
 void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_pending_request *parked,
                             const struct sl_gpus *gpus);
+
+// answer.c
 void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int code,
                       const char *message, const char *json);
 // A refusal in the form that this request is answered in.

@@ -17,6 +17,7 @@
 #include "broker/workers/launch.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
+#include "common/base/open_file.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -512,4 +513,40 @@ void sl_process_kill(struct sl_process *p)
     p->killed = true;
     p->kill_at_ns = 0;
     sl_launch_kill(&p->launch);
+}
+
+// --- the queue -----------------------------------------------------------------------------------
+
+enum { DESCRIPTORS_A_JOB = 32 }; // its bus has about 12, and to launch it takes a few more
+
+// A job that cannot be started because the daemon is short of something waits until it is not.
+static bool has_descriptors(struct sl_daemon *d, struct sl_entry *e)
+{
+    bool enough = sl_descriptors_left(DESCRIPTORS_A_JOB);
+    if (!enough && !e->message[0]) {
+        snprintf(e->message, sizeof e->message,
+                 "waits until the daemon has %d file descriptors left: raise its limit ('ulimit "
+                 "-n', or LimitNOFILE= of a service)",
+                 DESCRIPTORS_A_JOB);
+        sl_log_warn("job %s: %s", e->id, e->message);
+        sl_daemon_emit_state(d, e, NULL);
+    }
+    return enough;
+}
+
+void sl_daemon_start_jobs(struct sl_daemon *d)
+{
+    while (d->look_at_queue && !d->stopping) {
+        struct sl_queue_item *items = sl_registry_queue(&d->registry);
+        uint32_t next;
+        if (!items)
+            return; // again at the next tick
+        bool found = sl_queue_next(items, d->registry.n, &next);
+        free(items);
+        d->look_at_queue = found;
+        if (found && !has_descriptors(d, d->registry.entries[next]))
+            return; // again at the next tick
+        if (found)
+            sl_process_start(d, d->registry.entries[next]);
+    }
 }

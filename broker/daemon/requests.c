@@ -4,7 +4,7 @@
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what
  * it asks for, or by a refusal that says why and what to do. One that needs the GPUs, which are not
- * known, is parked and served later (pending_request.h).
+ * known, is parked and served later (pending_requests.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,6 @@
 #include "broker/log/client.h"
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/pending_request.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/daemon/root.h"
@@ -36,68 +35,6 @@ enum {
     CONFIG_BYTES_MAX = 1 << 20,
     NEEDS_GPUS = 1, // not done: the GPUs are not known yet, and are being asked for
 };
-
-// --- answers -------------------------------------------------------------------------------------
-
-void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int code,
-                      const char *message, const char *json)
-{
-    Sl__Control__Answer answer = SL__CONTROL__ANSWER__INIT;
-    Sl__Control__Envelope body = SL_ENVELOPE(ANSWER, answer, &answer);
-    answer.ok = code >= 0;
-    answer.code = code;
-    answer.message = (char *)(message ? message : ""); // only read
-    answer.json = (char *)(json ? json : "");
-    // The client may have gone; but one that has not waits for an answer.
-    if (sl_bus_send(d->bus, peer, &body) != SL_ERANGE)
-        return;
-    answer.ok = false;
-    answer.code = SL_ERANGE;
-    answer.message = "the answer is larger than a message may be";
-    answer.json = "";
-    sl_bus_send(d->bus, peer, &body);
-}
-
-static void refuse_scale(struct sl_daemon *d, const struct sl_bus_peer *peer, const char *job,
-                         const char *message)
-{
-    Sl__Control__ScaleDone done = SL__CONTROL__SCALE_DONE__INIT;
-    Sl__Control__Envelope body = SL_ENVELOPE(SCALE_DONE, scale_done, &done);
-    cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "schema", "sluice.scale/1");
-    cJSON_AddFalseToObject(j, "ok");
-    cJSON_AddFalseToObject(j, "dry_run");
-    cJSON_AddNullToObject(j, "from");
-    cJSON_AddNullToObject(j, "to");
-    cJSON_AddArrayToObject(j, "steps");
-    cJSON_AddStringToObject(j, "message", message);
-    char *text = sl_json_line(j);
-    cJSON_Delete(j);
-    done.message = (char *)message; // only read
-    if (text)
-        done.json = text;
-    body.job = (char *)job;
-    sl_bus_send(d->bus, peer, &body);
-    free(text);
-}
-
-void sl_daemon_refuse(struct sl_daemon *d, const struct sl_bus_peer *peer,
-                      Sl__Control__Envelope__BodyCase request, const char *job, int code,
-                      const char *message)
-{
-    Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
-    Sl__Control__Envelope body = SL_ENVELOPE(TRACE_CHUNK, trace_chunk, &chunk);
-    switch (request) {
-    case SL__CONTROL__ENVELOPE__BODY_SCALE: refuse_scale(d, peer, job, message); return;
-    case SL__CONTROL__ENVELOPE__BODY_TRACE:
-        chunk.last = true;
-        chunk.message = (char *)message; // only read
-        body.job = (char *)job;
-        sl_bus_send(d->bus, peer, &body);
-        return;
-    default: sl_daemon_answer(d, peer, code, message, NULL);
-    }
-}
 
 // With the entry's JSON; a message that is NULL is left out.
 static void answer_entry(struct sl_daemon *d, const struct sl_bus_peer *peer,
@@ -135,7 +72,7 @@ static int find_gpus(struct sl_daemon *d, const char *config_json, const struct 
     bool asks;
     SL_TRY(sl_entry_asks_for_gpus(config_json, &asks));
     if (asks && !*gpus)
-        *gpus = sl_pending_request_gpus(d);
+        *gpus = sl_pending_requests_gpus(d);
     return asks && !*gpus ? NEEDS_GPUS : SL_OK;
 }
 
@@ -309,7 +246,7 @@ static void stop_idle(struct sl_daemon *d, const struct sl_bus_peer *peer, struc
 {
     bool waits = e->state == SL_ENTRY_QUEUED;
     bool was_to_go_on =
-        sl_pending_request_refuse(d, e, "it was stopped before it was queued again");
+        sl_pending_requests_refuse(d, e, "it was stopped before it was queued again");
     if (was_to_go_on && e->state != SL_ENTRY_INTERRUPTED) {
         sl_daemon_answer(d, peer, SL_OK, "it is not queued again", NULL);
         return;

@@ -9,16 +9,12 @@
 #include <time.h>
 
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "common/base/clock.h"
-#include "common/base/descriptors.h"
 #include "common/base/error.h"
 #include "common/base/json_print.h"
 #include "common/base/log.h"
 #include "common/base/utf8.h"
-
-enum { DESCRIPTORS_A_JOB = 32 }; // its bus has about 12, and to launch it takes a few more
 
 #define SLOW_SECONDS 1.0
 
@@ -141,38 +137,6 @@ void sl_daemon_requeue(struct sl_entry *e, int64_t order)
     e->message[0] = '\0';
     e->live.any = false;
     e->live.loss = NAN;
-}
-
-// A job that cannot be started because the daemon is short of something waits until it is not.
-static bool has_descriptors(struct sl_daemon *d, struct sl_entry *e)
-{
-    bool enough = sl_descriptors_left(DESCRIPTORS_A_JOB);
-    if (!enough && !e->message[0]) {
-        snprintf(e->message, sizeof e->message,
-                 "waits until the daemon has %d file descriptors left: raise its limit ('ulimit "
-                 "-n', or LimitNOFILE= of a service)",
-                 DESCRIPTORS_A_JOB);
-        sl_log_warn("job %s: %s", e->id, e->message);
-        sl_daemon_emit_state(d, e, NULL);
-    }
-    return enough;
-}
-
-void sl_daemon_start_jobs(struct sl_daemon *d)
-{
-    while (d->look_at_queue && !d->stopping) {
-        struct sl_queue_item *items = sl_registry_queue(&d->registry);
-        uint32_t next;
-        if (!items)
-            return; // again at the next tick
-        bool found = sl_queue_next(items, d->registry.n, &next);
-        free(items);
-        d->look_at_queue = found;
-        if (found && !has_descriptors(d, d->registry.entries[next]))
-            return; // again at the next tick
-        if (found)
-            sl_process_start(d, d->registry.entries[next]);
-    }
 }
 
 void sl_daemon_forget_old(struct sl_daemon *d)

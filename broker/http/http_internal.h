@@ -109,7 +109,12 @@ void sl_http_stream_wake(struct sl_http *http);
 // Cuts off those that do not read and have fallen behind.
 void sl_http_stream_reap(struct sl_http *http);
 
-// --- http.c --------------------------------------------------------------------------------------
+// --- connection.c --------------------------------------------------------------------------------
+
+void sl_http_connection_open(struct sl_http *http, struct MHD_Connection *connection,
+                             void **context);
+void sl_http_connection_close(struct sl_http *http, struct sl_http_connection *c); // NULL is fine
+void sl_http_connections_reap(struct sl_http *http); // cuts off those whose time is over
 
 // When this connection is cut off; 0 seconds: never.
 void sl_http_set_deadline(struct MHD_Connection *connection, struct sl_http *http,

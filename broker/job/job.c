@@ -30,167 +30,11 @@ enum {
     CLIENT_MS = 2000, // for the first client to appear when the job is over already
 };
 
-// --- the end -------------------------------------------------------------------------------------
-
-static void send_stop(struct sl_job *job)
-{
-    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-    e.stop = &stop;
-    for (uint32_t i = 0; i < job->workers.n; i++)
-        if (job->workers.list[i].alive && job->workers.list[i].greeted)
-            sl_bus_send(job->bus, &job->workers.list[i].peer, &e);
-}
-
-void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
-{
-    if (job->state >= SL_JOB_FINISHING)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(job->message, sizeof job->message, fmt, ap);
-    va_end(ap);
-    sl_split_end(&job->split);
-    sl_saving_stop(&job->saving);
-    sl_trace_end(&job->trace);
-    sl_job_end_pause(job);
-    sl_switches_end(&job->switches, SL_MIN(sl_job_epoch(job), job->config.epochs - 1),
-                    job->meter.sums.standby_batches);
-    sl_job_sample_memory(job);
-    job->outcome = outcome;
-    job->state = SL_JOB_FINISHING;
-    sl_rundir_end(&job->rundir);
-    sl_phases_stop(&job->phases);
-    sl_access_forecast_cancel(&job->foresight);
-    if (job->arena.base)
-        sl_arena_abort(&job->arena, SL_ABORT_STOP);
-    if (!job->workers_placed) {
-        sl_job_conclude(job);
-        return;
-    }
-    send_stop(job);
-    sl_worker_pool_stop(&job->workers, SL_WORKER_STOP_MS);
-    SL_FAILPOINT(BROKER_STOP);
-}
-
 static void stop(struct sl_job *job, bool kill, const char *who)
 {
     sl_job_end(job, SL_OUTCOME_STOPPED, "stopped by %s", who);
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
-}
-
-// --- the worker pool ----------------------------------------------------------------------------
-
-static bool has_worked(struct sl_job *job, const struct sl_pool_worker *w)
-{
-    struct sl_worker_totals figures;
-    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
-    // The slot is of an earlier process when this one died before it was attached.
-    if (!sl_stats_is_of(slot, w->worker))
-        return false;
-    // It died while it published, which it does after work.
-    return !sl_stats_read(slot, &figures) || (figures.worker == w->worker && figures.batches > 0);
-}
-
-// Takes back what a dead worker had in hand.
-static void take_back(struct sl_job *job, const struct sl_pool_worker *w, struct sl_reclaimed *back)
-{
-    const uint32_t n_devices = job->arena.h->spec.n_devices;
-    sl_seat_vacate(&job->arena, w->slot);
-    sl_peer_memory_vacate(&job->arena,
-                          w->slot < n_devices ? SL_PEER_MEMORY_SAMPLER : SL_PEER_MEMORY_TRAINER,
-                          w->slot % n_devices);
-    sl_ledger_reclaim(&job->arena, w->worker, back); // which dissolves its group
-    // The next workers find the earliest batches first, those that were taken back.
-    sl_split_publish(&job->split);
-    sl_trainer_group_form(&job->group);
-    job->phases.resampled += back->resample;
-    job->phases.retrained += back->retrain;
-}
-
-static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
-{
-    struct sl_job *job = ctx;
-    struct sl_reclaimed back = {0};
-    const bool ends = job->workers.stopping;
-    const bool worked = !ends && job->arena.base && has_worked(job, w);
-    sl_crash_log_explain(&job->deaths, w, death, sl_stalls_verdict(&job->stalls, w));
-    if (!ends && job->arena.base)
-        take_back(job, w, &back);
-    sl_crash_log_emit(&job->deaths, w, death, &back);
-    if (job->state == SL_JOB_RUNNING)
-        sl_phases_poll(&job->phases);
-    return worked;
-}
-
-static void on_left(void *ctx, struct sl_pool_worker *w)
-{
-    struct sl_job *job = ctx;
-    if (job->state == SL_JOB_RUNNING)
-        sl_split_poll(&job->split);
-}
-
-static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
-{
-    struct sl_job *job = ctx;
-    // The job can do without a standby trainer as long as there is another trainer.
-    if (job->split.roles.trainers > 0 &&
-        sl_split_duty(&job->split, w->role, w->device) == SL_DUTY_STANDBY) {
-        job->split.no_standby[w->device] = true;
-        sl_joblog_write(&job->log, SL_LOG_WARN,
-                        "%s, so device %u gets no standby trainer any more; the last time it %s",
-                        why, w->device, job->deaths.of[w->slot].cause);
-        sl_pool_worker_release(w);
-        return;
-    }
-    char text[SL_JOB_MESSAGE_BYTES];
-    sl_crash_log_sum_up(&job->deaths, w, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
-                        text, sizeof text);
-    if (!sl_split_roll_back(&job->split, w, text))
-        sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
-}
-
-static void on_worker_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
-{
-    struct sl_job *job = ctx;
-    // Lines of other origin (a sanitizer's, an assertion's) are in the log, and are quoted if the
-    // worker dies of them.
-    if (level == SL_LOG_ERROR || level == SL_LOG_WARN)
-        sl_clients_send_line(&job->clients, level, text);
-}
-
-static bool has_left(void *ctx, const struct sl_pool_worker *w)
-{
-    const struct sl_job *job = ctx;
-    if (!job->arena.base)
-        return false;
-    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
-    return sl_stats_is_of(slot, w->worker) && atomic_load(&slot->words.left);
-}
-
-static void on_gone(void *ctx)
-{
-    struct sl_job *job = ctx;
-    if (job->state == SL_JOB_FINISHING)
-        sl_job_conclude(job);
-}
-
-const struct sl_worker_pool_events sl_job_pool_events = {
-    .on_death = on_death,
-    .on_left = on_left,
-    .on_give_up = on_give_up,
-    .on_line = on_worker_line,
-    .has_left = has_left,
-    .on_gone = on_gone,
-};
-
-static void end_broken(struct sl_job *job, enum sl_job_numbers numbers, const char *what)
-{
-    if (job->state < SL_JOB_FINISHING)
-        job->numbers = numbers;
-    sl_job_end(job, SL_OUTCOME_FAILED, "%s", what);
 }
 
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -199,8 +43,8 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
     const struct sl_pool_worker *w = sl_worker_pool_by_id(&job->workers, failed->worker);
     if (!w)
         w = sl_worker_pool_by_peer(&job->workers, peer);
-    if (failed->code == SL_ENOTFINITE) { // any worker that tries the update finds the same
-        end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
+    if (failed->code == SL_ENOTFINITE) { // whoever tries the update finds the same
+        sl_job_end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
         return;
     }
     // Of a changed data set no replacement finds another one.
@@ -212,116 +56,6 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
         job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED;
     sl_job_end(job, outcome, "%s: %s", w ? w->name : "a worker", failed->message);
 }
-
-// --- phases --------------------------------------------------------------------------------------
-
-static void tell_early_stop(struct sl_job *job, uint32_t epoch)
-{
-    char reason[160];
-    sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
-                    job->config.epochs, sl_phases_stop_reason(&job->phases, reason, sizeof reason));
-    sl_timeline_emit_of(&job->timeline, epoch, "early_stop", true,
-                        "stopped early after epoch %u of %u: %s", epoch + 1, job->config.epochs,
-                        reason);
-}
-
-// "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
-static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
-{
-    char metric[64] = "", test[64] = "", value[SL_MEASURE_TEXT];
-    enum sl_measure measure = job->phases.measure;
-    const char *name = sl_measure_name(measure);
-    if (f->evaluated)
-        snprintf(metric, sizeof metric, ", %s %s", name,
-                 sl_measure_text(f->on_val.value[measure], value));
-    if (f->tested)
-        snprintf(test, sizeof test, ", test %s %s", name,
-                 sl_measure_text(f->on_test.value[measure], value));
-    sl_timeline_emit_of(&job->timeline, f->epoch, "epoch", true,
-                        "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
-                        f->loss, metric, test, f->seconds + f->evaluate_seconds);
-}
-
-// How long workers have lived since they were asked about last.
-static void take_lived(struct sl_job *job, double out[SL_ROLE_COUNT])
-{
-    for (int role = 0; role < SL_ROLE_COUNT; role++) {
-        const double lived = sl_worker_pool_lived_seconds(&job->workers, (enum sl_role)role);
-        out[role] = lived - job->lived_seconds[role];
-        job->lived_seconds[role] = lived;
-    }
-}
-
-static void on_epoch(void *ctx, const struct sl_epoch *figures)
-{
-    struct sl_job *job = ctx;
-    double lived[SL_ROLE_COUNT];
-    take_lived(job, lived);
-    sl_meter_on_epoch(&job->meter, figures);
-    char *json = sl_report_add_epoch(&job->report, figures, lived);
-    if (!json)
-        return;
-    sl_writer_add_line(job->files.metrics, json);
-    // The next epoch has begun already: the updates of this one and of those before.
-    uint64_t updates = sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) *
-                       (figures->epoch + 1);
-    sl_tensorboard_add_epoch(&job->tensorboard, figures, updates);
-    Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    done.json = json;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
-    e.epoch_done = &done;
-    sl_clients_send(&job->clients, 0, &e);
-    free(json);
-    tell_epoch(job, figures);
-    sl_switches_end_epoch(&job->switches, figures->epoch, job->meter.sums.standby_batches);
-    if (job->phases.stopped_early)
-        tell_early_stop(job, figures->epoch);
-    else if (job->state == SL_JOB_RUNNING)
-        sl_split_on_epoch(&job->split, figures);
-}
-
-// Nothing that comes of a data set that was changed in place counts.
-static bool has_its_data(struct sl_job *job)
-{
-    if (sl_dataset_check_held(&job->dataset) == SL_OK)
-        return true;
-    sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
-    return false;
-}
-
-static void on_complete(void *ctx)
-{
-    if (has_its_data(ctx))
-        sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
-}
-
-static void on_phase_error(void *ctx, int rc)
-{
-    end_broken(ctx, rc == SL_ENOTFINITE ? SL_NUMBERS_OF_EVALUATION : SL_NUMBERS_FINITE,
-               sl_error_message());
-}
-
-static bool may_begin(void *ctx, uint32_t epoch)
-{
-    const struct sl_job *job = ctx;
-    return sl_split_may_begin(&job->split, epoch);
-}
-
-static void on_phase(void *ctx, const struct sl_open_phase *phase)
-{
-    struct sl_job *job = ctx;
-    sl_meter_on_phase(&job->meter, phase);
-    sl_trace_on_phase(&job->trace, phase);
-}
-
-const struct sl_phases_events sl_job_phases_events = {
-    .may_begin = may_begin,
-    .on_phase = on_phase,
-    .on_epoch = on_epoch,
-    .on_complete = on_complete,
-    .on_error = on_phase_error,
-};
 
 static void send_progress(struct sl_job *job)
 {
@@ -426,7 +160,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
     if (job->state == SL_JOB_RUNNING && job->ticks % DATA_TICKS == 0)
-        (void)has_its_data(job);
+        (void)sl_job_check_data(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
     if (job->state == SL_JOB_RUNNING)

@@ -36,7 +36,6 @@
 #include "broker/telemetry/live.h"
 #include "broker/job/loop.h"
 #include "broker/scheduler/capacity.h"
-#include "broker/meter/memory_use.h"
 #include "broker/meter/meter.h"
 #include "broker/rundir/params.h"
 #include "broker/epochs/pauses.h"
@@ -159,15 +158,41 @@ struct sl_job {
  */
 int sl_job_run(const struct sl_job_options *options);
 
-// --- between job.c, job_wiring.c, startup.c, requests.c and job_finish.c ---
+// --- between the files of a job: each calls those below it ---
+//
+//   job.c         the loop: messages, ticks, signals
+//   startup.c     what is done before workers work
+//   job_wiring.c  the parts, and what is done about what they tell
+//   job_finish.c  how it ends, and what it leaves
+//   requests.c, job_memory.c
+
+// The epoch that is being trained, or comes next.
+static inline uint32_t sl_job_epoch(const struct sl_job *job)
+{
+    uint32_t epoch = 0;
+    uint64_t batches;
+    if (job->phases.arena)
+        sl_phases_trains(&job->phases, &epoch, &batches);
+    return epoch;
+}
 
 // job_wiring.c: makes the parts of a job known to one another; its configuration is empty as yet.
 void sl_job_wire(struct sl_job *job);
-uint32_t sl_job_epoch(const struct sl_job *job); // that is being trained, or comes next
+extern const struct sl_worker_pool_events sl_job_pool_events;
+extern const struct sl_phases_events sl_job_phases_events;
 
-// Begins to finish, for this reason. Only the first call counts.
+// job_finish.c: begins to finish, for this reason. Only the first call counts.
 void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// The same of numbers that are not finite.
+void sl_job_end_broken(struct sl_job *job, enum sl_job_numbers numbers, const char *what);
+// Ends a job that holds more than its own bound, as it was last looked at.
+void sl_job_check_memory(struct sl_job *job);
+// Ends a job whose data set was changed in place: nothing that comes of it counts. False: it does.
+bool sl_job_check_data(struct sl_job *job);
+void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
+void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
+void sl_job_emit_finished(struct sl_job *job); // to the clients there are
 
 // startup.c
 int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
@@ -175,9 +200,7 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Ready *ready);
-void sl_job_check_start(struct sl_job *job);                  // from time to time while STARTING
-extern const struct sl_worker_pool_events sl_job_pool_events; // job.c
-extern const struct sl_phases_events sl_job_phases_events;    // job.c
+void sl_job_check_start(struct sl_job *job); // from time to time while STARTING
 
 // Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
 // no arena that small. Of a job that has sized its arena.
@@ -191,20 +214,15 @@ void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
                          const Sl__Control__Subscribe *subscribe);
 
-// job_finish.c
+// job_memory.c
 void sl_job_sample_memory(struct sl_job *job);
 // job->memory as it is now.
 void sl_job_poll_memory(struct sl_job *job);
 // What its processes share.
 struct sl_usage_shared sl_job_shared(const struct sl_job *job);
-// Ends a job that holds more than its own bound, as it was last looked at.
-void sl_job_check_memory(struct sl_job *job);
 // Of the arrays that workers share, from that one on; from when a worker began to make them.
 uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
 // What the job's own bound leaves, with ctx the job.
 uint64_t sl_job_memory_left(void *ctx);
-void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
-void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
-void sl_job_emit_finished(struct sl_job *job); // to the clients there are
 
 #endif

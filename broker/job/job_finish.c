@@ -1,12 +1,14 @@
 /*
  * job_finish.c - ends a job: writes parameters and report, sends the last message to the clients.
  *
- * Called when no worker is left, so nothing in the arena moves any more: the board's version names
- * a complete set of parameters, whatever was going on when the workers were stopped.
+ * What is left is written when no worker is, so nothing in the arena moves any more: the board's
+ * version names a complete set of parameters, whatever was going on when the workers were stopped.
  */
 #include "broker/job/job.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,42 +23,55 @@
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 
-uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
+// --- the end begins ------------------------------------------------------------------------------
+
+static void send_stop(struct sl_job *job)
 {
-    struct stat st;
-    uint64_t bytes = 0;
-    for (int i = from; i < SL_SHARED_COUNT; i++)
-        if (job->shared_fd[i] >= 0 && fstat(job->shared_fd[i], &st) == 0)
-            bytes += (uint64_t)st.st_size;
-    return bytes;
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        if (job->workers.list[i].alive && job->workers.list[i].greeted)
+            sl_bus_send(job->bus, &job->workers.list[i].peer, &e);
 }
 
-struct sl_usage_shared sl_job_shared(const struct sl_job *job)
+void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
 {
-    struct sl_usage_shared shared = {0};
-    sl_usage_share(&shared, job->arena_fd);
-    sl_usage_share(&shared, job->acts_fd);
-    for (int i = 0; i < SL_SHARED_COUNT; i++)
-        sl_usage_share(&shared, job->shared_fd[i]);
-    return shared;
+    if (job->state >= SL_JOB_FINISHING)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(job->message, sizeof job->message, fmt, ap);
+    va_end(ap);
+    sl_split_end(&job->split);
+    sl_saving_stop(&job->saving);
+    sl_trace_end(&job->trace);
+    sl_job_end_pause(job);
+    sl_switches_end(&job->switches, SL_MIN(sl_job_epoch(job), job->config.epochs - 1),
+                    job->meter.sums.standby_batches);
+    sl_job_sample_memory(job);
+    job->outcome = outcome;
+    job->state = SL_JOB_FINISHING;
+    sl_rundir_end(&job->rundir);
+    sl_phases_stop(&job->phases);
+    sl_access_forecast_cancel(&job->foresight);
+    if (job->arena.base)
+        sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    if (!job->workers_placed) {
+        sl_job_conclude(job);
+        return;
+    }
+    send_stop(job);
+    sl_worker_pool_stop(&job->workers, SL_WORKER_STOP_MS);
+    SL_FAILPOINT(BROKER_STOP);
 }
 
-void sl_job_poll_memory(struct sl_job *job)
+void sl_job_end_broken(struct sl_job *job, enum sl_job_numbers numbers, const char *what)
 {
-    const struct sl_usage_shared shared = sl_job_shared(job);
-    sl_memory_use_poll(&job->memory, &job->workers, &shared);
-    if (job->arena_shared_bytes == 0)
-        return; // there is no arena yet
-    job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
-    job->split.memory.shared = job->memory.shared_bytes;
-}
-
-uint64_t sl_job_memory_left(void *ctx)
-{
-    struct sl_job *job = ctx;
-    const uint64_t bound = job->config.memory_bytes;
-    sl_job_poll_memory(job);
-    return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
+    if (job->state < SL_JOB_FINISHING)
+        job->numbers = numbers;
+    sl_job_end(job, SL_OUTCOME_FAILED, "%s", what);
 }
 
 void sl_job_check_memory(struct sl_job *job)
@@ -74,17 +89,16 @@ void sl_job_check_memory(struct sl_job *job)
                                    : ", and with another output: there is no checkpoint");
 }
 
-void sl_job_sample_memory(struct sl_job *job)
+// Nothing that comes of a data set that was changed in place counts.
+bool sl_job_check_data(struct sl_job *job)
 {
-    if (job->config.memory_bytes == 0)
-        sl_job_poll_memory(job);
-    else if (job->arena.base)
-        atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
-    for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
-        const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
-        job->cache_load_ns[d] = SL_MAX(job->cache_load_ns[d], atomic_load(&seat->cache_load_ns));
-    }
+    if (sl_dataset_check_held(&job->dataset) == SL_OK)
+        return true;
+    sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
+    return false;
 }
+
+// --- what is left --------------------------------------------------------------------------------
 
 static const char *status_word(enum sl_outcome outcome)
 {

@@ -2,17 +2,13 @@
 #include "broker/job/job.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+#include "common/arena/peer_memory.h"
+#include "common/arena/stats.h"
+#include "common/base/error.h"
 #include "common/device/cores.h"
-
-uint32_t sl_job_epoch(const struct sl_job *job)
-{
-    uint32_t epoch = 0;
-    uint64_t batches;
-    if (job->phases.arena)
-        sl_phases_trains(&job->phases, &epoch, &batches);
-    return epoch;
-}
 
 // --- what they tell ------------------------------------------------------------------------------
 
@@ -71,6 +67,212 @@ static void on_saved(void *ctx)
 {
     sl_job_conclude(ctx);
 }
+
+// --- workers ------------------------------------------------------------------------------------
+
+static bool has_worked(struct sl_job *job, const struct sl_pool_worker *w)
+{
+    struct sl_worker_totals figures;
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
+    // The slot is of an earlier process when this one died before it was attached.
+    if (!sl_stats_is_of(slot, w->worker))
+        return false;
+    // It died while it published, which it does after work.
+    return !sl_stats_read(slot, &figures) || (figures.worker == w->worker && figures.batches > 0);
+}
+
+// Takes back what a dead worker had in hand.
+static void take_back(struct sl_job *job, const struct sl_pool_worker *w, struct sl_reclaimed *back)
+{
+    const uint32_t n_devices = job->arena.h->spec.n_devices;
+    sl_seat_vacate(&job->arena, w->slot);
+    sl_peer_memory_vacate(&job->arena,
+                          w->slot < n_devices ? SL_PEER_MEMORY_SAMPLER : SL_PEER_MEMORY_TRAINER,
+                          w->slot % n_devices);
+    sl_ledger_reclaim(&job->arena, w->worker, back); // which dissolves its group
+    // Whoever takes over finds the earliest batches first, those that were taken back.
+    sl_split_publish(&job->split);
+    sl_trainer_group_form(&job->group);
+    job->phases.resampled += back->resample;
+    job->phases.retrained += back->retrain;
+}
+
+static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
+{
+    struct sl_job *job = ctx;
+    struct sl_reclaimed back = {0};
+    const bool ends = job->workers.stopping;
+    const bool worked = !ends && job->arena.base && has_worked(job, w);
+    sl_crash_log_explain(&job->deaths, w, death, sl_stalls_verdict(&job->stalls, w));
+    if (!ends && job->arena.base)
+        take_back(job, w, &back);
+    sl_crash_log_emit(&job->deaths, w, death, &back);
+    if (job->state == SL_JOB_RUNNING)
+        sl_phases_poll(&job->phases);
+    return worked;
+}
+
+static void on_left(void *ctx, struct sl_pool_worker *w)
+{
+    struct sl_job *job = ctx;
+    if (job->state == SL_JOB_RUNNING)
+        sl_split_poll(&job->split);
+}
+
+static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
+{
+    struct sl_job *job = ctx;
+    // The job can do without a standby trainer as long as there is another trainer.
+    if (job->split.roles.trainers > 0 &&
+        sl_split_duty(&job->split, w->role, w->device) == SL_DUTY_STANDBY) {
+        job->split.no_standby[w->device] = true;
+        sl_joblog_write(&job->log, SL_LOG_WARN,
+                        "%s, so device %u gets no standby trainer any more; the last time it %s",
+                        why, w->device, job->deaths.of[w->slot].cause);
+        sl_pool_worker_release(w);
+        return;
+    }
+    char text[SL_JOB_MESSAGE_BYTES];
+    sl_crash_log_sum_up(&job->deaths, w, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
+                        text, sizeof text);
+    if (!sl_split_roll_back(&job->split, w, text))
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
+}
+
+static void on_worker_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
+{
+    struct sl_job *job = ctx;
+    // Lines of other origin (a sanitizer's, an assertion's) are in the log, and are quoted if the
+    // worker dies of them.
+    if (level == SL_LOG_ERROR || level == SL_LOG_WARN)
+        sl_clients_send_line(&job->clients, level, text);
+}
+
+static bool has_left(void *ctx, const struct sl_pool_worker *w)
+{
+    const struct sl_job *job = ctx;
+    if (!job->arena.base)
+        return false;
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
+    return sl_stats_is_of(slot, w->worker) && atomic_load(&slot->words.left);
+}
+
+static void on_gone(void *ctx)
+{
+    struct sl_job *job = ctx;
+    if (job->state == SL_JOB_FINISHING)
+        sl_job_conclude(job);
+}
+
+const struct sl_worker_pool_events sl_job_pool_events = {
+    .on_death = on_death,
+    .on_left = on_left,
+    .on_give_up = on_give_up,
+    .on_line = on_worker_line,
+    .has_left = has_left,
+    .on_gone = on_gone,
+};
+
+// --- phases --------------------------------------------------------------------------------------
+
+static void tell_early_stop(struct sl_job *job, uint32_t epoch)
+{
+    char reason[160];
+    sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
+                    job->config.epochs, sl_phases_stop_reason(&job->phases, reason, sizeof reason));
+    sl_timeline_emit_of(&job->timeline, epoch, "early_stop", true,
+                        "stopped early after epoch %u of %u: %s", epoch + 1, job->config.epochs,
+                        reason);
+}
+
+// "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
+static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
+{
+    char metric[64] = "", test[64] = "", value[SL_MEASURE_TEXT];
+    enum sl_measure measure = job->phases.measure;
+    const char *name = sl_measure_name(measure);
+    if (f->evaluated)
+        snprintf(metric, sizeof metric, ", %s %s", name,
+                 sl_measure_text(f->on_val.value[measure], value));
+    if (f->tested)
+        snprintf(test, sizeof test, ", test %s %s", name,
+                 sl_measure_text(f->on_test.value[measure], value));
+    sl_timeline_emit_of(&job->timeline, f->epoch, "epoch", true,
+                        "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
+                        f->loss, metric, test, f->seconds + f->evaluate_seconds);
+}
+
+// How long workers have lived since they were asked about last.
+static void take_lived(struct sl_job *job, double out[SL_ROLE_COUNT])
+{
+    for (int role = 0; role < SL_ROLE_COUNT; role++) {
+        const double lived = sl_worker_pool_lived_seconds(&job->workers, (enum sl_role)role);
+        out[role] = lived - job->lived_seconds[role];
+        job->lived_seconds[role] = lived;
+    }
+}
+
+static void on_epoch(void *ctx, const struct sl_epoch *figures)
+{
+    struct sl_job *job = ctx;
+    double lived[SL_ROLE_COUNT];
+    take_lived(job, lived);
+    sl_meter_on_epoch(&job->meter, figures);
+    char *json = sl_report_add_epoch(&job->report, figures, lived);
+    if (!json)
+        return;
+    sl_writer_add_line(job->files.metrics, json);
+    // The next epoch has begun already: the updates of this one and of those before.
+    uint64_t updates = sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) *
+                       (figures->epoch + 1);
+    sl_tensorboard_add_epoch(&job->tensorboard, figures, updates);
+    Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    done.json = json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
+    e.epoch_done = &done;
+    sl_clients_send(&job->clients, 0, &e);
+    free(json);
+    tell_epoch(job, figures);
+    sl_switches_end_epoch(&job->switches, figures->epoch, job->meter.sums.standby_batches);
+    if (job->phases.stopped_early)
+        tell_early_stop(job, figures->epoch);
+    else if (job->state == SL_JOB_RUNNING)
+        sl_split_on_epoch(&job->split, figures);
+}
+
+static void on_complete(void *ctx)
+{
+    if (sl_job_check_data(ctx))
+        sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
+}
+
+static void on_phase_error(void *ctx, int rc)
+{
+    sl_job_end_broken(ctx, rc == SL_ENOTFINITE ? SL_NUMBERS_OF_EVALUATION : SL_NUMBERS_FINITE,
+                      sl_error_message());
+}
+
+static bool may_begin(void *ctx, uint32_t epoch)
+{
+    const struct sl_job *job = ctx;
+    return sl_split_may_begin(&job->split, epoch);
+}
+
+static void on_phase(void *ctx, const struct sl_open_phase *phase)
+{
+    struct sl_job *job = ctx;
+    sl_meter_on_phase(&job->meter, phase);
+    sl_trace_on_phase(&job->trace, phase);
+}
+
+const struct sl_phases_events sl_job_phases_events = {
+    .may_begin = may_begin,
+    .on_phase = on_phase,
+    .on_epoch = on_epoch,
+    .on_complete = on_complete,
+    .on_error = on_phase_error,
+};
 
 // --- what they are given -------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "config/config.h"
+
 enum { SL_USAGE_SHARED_MAX = 16 };
 
 // What the processes of a job share.
@@ -58,5 +60,31 @@ void sl_usage_add(struct sl_usage_total *total, enum sl_usage_group group,
                   const struct sl_usage *process);
 uint64_t sl_usage_held(const struct sl_usage_total *total, const struct sl_usage_shared *shared);
 uint64_t sl_usage_used(const struct sl_usage_total *total, const struct sl_usage_shared *shared);
+
+// --- memory use ----------------------------------------------------------------------------------
+
+struct sl_worker_pool;
+
+// The memory of a job's processes, as last looked at, and the most there was.
+struct sl_memory_use {
+    uint64_t bytes, peak_bytes; // of all processes together
+    uint64_t held_bytes;        // of them what is no page of a file
+    uint64_t held_peak_bytes;
+    uint64_t private_bytes; // of them what is not shared either
+    uint64_t shared_bytes;  // shared memory that there is, touched or not
+    uint64_t broker_peak_bytes;
+    uint64_t worker_bytes[2 * SL_CONFIG_MAX_DEVICES]; // private memory of each; 0: not there
+};
+
+// What is held, with the shared memory that nobody has touched yet.
+static inline uint64_t sl_memory_use_promised(const struct sl_memory_use *m)
+{
+    const uint64_t whole = m->private_bytes + m->shared_bytes;
+    return m->held_bytes > whole ? m->held_bytes : whole;
+}
+
+// Notes the peak of each worker, too. `shared`: what they share, as it is now.
+void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
+                        const struct sl_usage_shared *shared);
 
 #endif

@@ -24,7 +24,6 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
-#include "common/data/anon_file.h"
 
 // The directory that holds `path`; "." for a bare name.
 static void parent_of(const char *path, char *out, size_t bytes)

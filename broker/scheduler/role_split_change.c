@@ -17,6 +17,50 @@
 #include "common/base/log.h"
 #include "common/bus/worker.h"
 
+// --- what is expected of a split -----------------------------------------------------------------
+
+// An epoch's training under q->now: of the last epoch that was all under it, else as fast as it
+// goes at present, else by the model, as right or wrong as it was then. 0: not known.
+static double measured_seconds(const struct sl_role_split *s,
+                               const struct sl_allocation_question *q)
+{
+    const struct sl_pace *pace = &s->pace;
+    if (sl_roles_equal(pace->split, q->now))
+        return pace->seconds;
+    double rate = 0;
+    if (sl_roles_equal(s->roles, q->now) && !s->change.active)
+        rate = sl_meter_pace(s->meter, pace->holds_since_ns);
+    if (rate > 0)
+        return (double)q->batches / rate;
+    bool known = q->profile.t_sample > 0 && q->profile.t_train > 0;
+    return known ? pace->factor * sl_allocate_forecast_seconds(q, q->now) : 0;
+}
+
+struct sl_allocation_question sl_split_question(const struct sl_role_split *s, struct sl_roles now,
+                                                uint32_t epochs_left)
+{
+    const struct sl_config *config = s->config;
+    struct sl_allocation_question q = {
+        .profile = s->profile,
+        .n_devices = config->n_devices,
+        .switching = sl_placement_switches(config, 0),
+        .batches = sl_phases_batches(config, s->dataset->split[SL_SPLIT_TRAIN].n),
+        .epochs_left = epochs_left,
+        .at_once = sl_config_trainers_at_once(config),
+        .batch_size = config->sampler.batch_size,
+        .batches_held = sl_split_batches_held(s),
+        .now = now,
+        .move_seconds = s->sampler_load_seconds + s->trainer_load_seconds,
+        .ordered = config->updates.mode == SL_UPDATE_ORDERED,
+        .shape = sl_split_shape_question(s),
+        // A pool's profile is processor time; a probe is measured with nobody else at work.
+        .quiet = s->pool.n > 0 || (!s->profiled && config->devices[0].kind == SL_DEVICE_CPU),
+        .evaluate_seconds = s->pace.evaluate_seconds,
+    };
+    q.measured_seconds = measured_seconds(s, &q);
+    return q;
+}
+
 enum { TEXT_BYTES = 2048 };
 
 static const char *by_name(enum sl_split_by by)

@@ -23,13 +23,6 @@ static bool may_choose(const struct sl_role_split *s)
 
 // --- what there is memory for --------------------------------------------------------------------
 
-uint64_t sl_split_batches_held(const struct sl_role_split *s)
-{
-    return s->arena->base
-               ? sl_capacity_batches(s->arena->h->spec.payload_bytes, s->need.block_bytes)
-               : 0;
-}
-
 struct sl_roles sl_split_largest_named(const struct sl_role_split *s)
 {
     struct sl_roles most = s->roles;
@@ -59,48 +52,6 @@ uint64_t sl_split_batches_most(const struct sl_role_split *s)
 }
 
 // --- what is expected of a split -----------------------------------------------------------------
-
-// An epoch's training under q->now: of the last epoch that was all under it, else as fast as it
-// goes at present, else by the model, as right or wrong as it was then. 0: not known.
-static double measured_seconds(const struct sl_role_split *s,
-                               const struct sl_allocation_question *q)
-{
-    const struct sl_pace *pace = &s->pace;
-    if (sl_roles_equal(pace->split, q->now))
-        return pace->seconds;
-    double rate = 0;
-    if (sl_roles_equal(s->roles, q->now) && !s->change.active)
-        rate = sl_meter_pace(s->meter, pace->holds_since_ns);
-    if (rate > 0)
-        return (double)q->batches / rate;
-    bool known = q->profile.t_sample > 0 && q->profile.t_train > 0;
-    return known ? pace->factor * sl_allocate_forecast_seconds(q, q->now) : 0;
-}
-
-struct sl_allocation_question sl_split_question(const struct sl_role_split *s, struct sl_roles now,
-                                                uint32_t epochs_left)
-{
-    const struct sl_config *config = s->config;
-    struct sl_allocation_question q = {
-        .profile = s->profile,
-        .n_devices = config->n_devices,
-        .switching = sl_placement_switches(config, 0),
-        .batches = sl_phases_batches(config, s->dataset->split[SL_SPLIT_TRAIN].n),
-        .epochs_left = epochs_left,
-        .at_once = sl_config_trainers_at_once(config),
-        .batch_size = config->sampler.batch_size,
-        .batches_held = sl_split_batches_held(s),
-        .now = now,
-        .move_seconds = s->sampler_load_seconds + s->trainer_load_seconds,
-        .ordered = config->updates.mode == SL_UPDATE_ORDERED,
-        .shape = sl_split_shape_question(s),
-        // A pool's profile is processor time; a probe is measured with nobody else at work.
-        .quiet = s->pool.n > 0 || (!s->profiled && config->devices[0].kind == SL_DEVICE_CPU),
-        .evaluate_seconds = s->pace.evaluate_seconds,
-    };
-    q.measured_seconds = measured_seconds(s, &q);
-    return q;
-}
 
 static struct sl_allocation_question question(struct sl_role_split *s, uint32_t epochs_left)
 {
@@ -182,26 +133,6 @@ void sl_split_on_ready(struct sl_role_split *s, const struct sl_pool_worker *w,
     double *t = sl_split_duty(s, w->role, w->device) == SL_DUTY_STANDBY ? &s->profile.t_standby
                                                                         : &s->profile.t_train;
     *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
-}
-
-void sl_split_add_decision(struct sl_role_split *s, const struct sl_allocation *a, uint32_t epoch,
-                           const char *reason)
-{
-    const struct sl_report_allocation entry = {
-        .epoch = epoch,
-        .samplers = a->split.samplers,
-        .trainers = a->split.trainers,
-        .t_sample = s->profile.t_sample,
-        .t_train = s->profile.t_train,
-        .t_standby = s->profile.t_standby,
-        .k = a->k,
-        .formula_samplers = a->formula.samplers,
-        .moved = a->moves,
-        .gain_seconds = a->gain_seconds,
-        .cost_seconds = s->sampler_load_seconds + s->trainer_load_seconds,
-        .reason = reason,
-    };
-    s->events.on_decision(s->ctx, &entry);
 }
 
 void sl_split_run(struct sl_role_split *s)

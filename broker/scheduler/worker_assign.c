@@ -23,20 +23,6 @@
 #include "common/base/error.h"
 #include "common/arena/visit_counts.h"
 
-struct sl_pool_worker *sl_split_worker(const struct sl_role_split *s, enum sl_role role,
-                                       uint32_t device)
-{
-    uint32_t n = s->config->n_devices;
-    return &s->workers->list[role == SL_ROLE_SAMPLER ? device : n + device];
-}
-
-enum sl_duty sl_split_duty(const struct sl_role_split *s, enum sl_role role, uint32_t device)
-{
-    bool switching =
-        sl_placement_switches(s->config, device) && !s->scouting && !s->no_standby[device];
-    return sl_placement_duty(s->roles, s->config->n_devices, switching, role, device);
-}
-
 static struct sl_seat *seat_of(const struct sl_role_split *s, const struct sl_pool_worker *w)
 {
     return sl_seat(s->arena, w->slot);

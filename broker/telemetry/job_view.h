@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "broker/epochs/pauses.h"
+
 enum sl_job_state { SL_JOB_STARTING, SL_JOB_RUNNING, SL_JOB_FINISHING, SL_JOB_ENDED };
 
 struct sl_job_view {
@@ -26,6 +28,13 @@ struct sl_job_view {
 };
 
 // "starting", "running", "paused", "finishing"
-const char *sl_job_state_name(const struct sl_job_view *job);
+static inline const char *sl_job_state_name(const struct sl_job_view *job)
+{
+    switch (*job->state) {
+    case SL_JOB_STARTING: return "starting";
+    case SL_JOB_RUNNING: return sl_pauses_is_open(job->pauses) ? "paused" : "running";
+    default: return "finishing";
+    }
+}
 
 #endif

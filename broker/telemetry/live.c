@@ -16,11 +16,6 @@ void sl_live_fini(struct sl_live *live)
     sl_json_fini(&live->line);
 }
 
-bool sl_live_is_there(const struct sl_live *live)
-{
-    return live->meter->there && live->job->arena->base;
-}
-
 // Whether what a worker of a paused job has in hand stays as it is until the job goes on. By the
 // ledger and the worker's own word as they are now, not as the last look found them.
 static bool rests(const struct sl_arena *a, const struct sl_pool_worker *w)

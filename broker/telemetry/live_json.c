@@ -10,7 +10,7 @@
 #include "broker/telemetry/live.h"
 #include "broker/telemetry/live_bottleneck.h"
 #include "broker/sharding/link_bytes.h"
-#include "broker/meter/memory_use.h"
+#include "broker/meter/usage.h"
 #include "broker/rundir/saving.h"
 #include "broker/scheduler/role_split.h"
 #include "broker/scheduler/trainer_group.h"
@@ -20,6 +20,11 @@
 #include "common/arena/group.h"
 #include "common/arena/seat.h"
 #include "common/schema/stats.h"
+
+bool sl_live_is_there(const struct sl_live *live)
+{
+    return live->meter->there && live->job->arena->base;
+}
 
 enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 

@@ -5,8 +5,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <sys/resource.h>
 
 #include "common/base/error.h"
+#include "common/base/bits.h"
 
 int sl_open_file(const char *path)
 {
@@ -72,4 +74,33 @@ int sl_read_whole_file(int fd, const char *path, size_t bytes_max, char **text, 
     if (n)
         *n = have;
     return SL_OK;
+}
+
+// --- descriptors left ----------------------------------------------------------------------------
+
+bool sl_descriptors_left(unsigned n)
+{
+    int taken[SL_DESCRIPTORS_MAX];
+    unsigned have = 0;
+    n = SL_MIN(n, (unsigned)SL_DESCRIPTORS_MAX);
+    if (n > 0 && (taken[0] = open("/", O_PATH | O_CLOEXEC)) >= 0)
+        have = 1;
+    while (have > 0 && have < n && (taken[have] = fcntl(taken[0], F_DUPFD_CLOEXEC, 0)) >= 0)
+        have++;
+    bool enough = have == n;
+    while (have > 0)
+        close(taken[--have]);
+    return enough;
+}
+
+int sl_descriptors_check(unsigned n, const char *what)
+{
+    struct rlimit limit = {0};
+    if (sl_descriptors_left(n))
+        return SL_OK;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return sl_fail(SL_EAGAIN,
+                   "%s: too many open files: wanted %u more, and the limit is %llu: raise it with "
+                   "'ulimit -n' (LimitNOFILE= of a service)",
+                   what, n, (unsigned long long)limit.rlim_cur);
 }

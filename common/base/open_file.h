@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <sys/stat.h>
+#include <stdbool.h>
 
 // A file descriptor, close-on-exec and non-blocking: to open a pipe of that name does not hang, and
 // whoever wants a regular file finds out with fstat(). SL_ENOENT, SL_EACCES, SL_EIO.
@@ -18,5 +19,17 @@ int sl_open_regular_file(const char *path, struct stat *st);
 // position, which stays. It may become shorter while it is read. n may be NULL. SL_EFORMAT: no
 // regular file, or larger than bytes_max; SL_EIO; SL_ENOMEM.
 int sl_read_whole_file(int fd, const char *path, size_t bytes_max, char **text, size_t *n);
+
+// --- descriptors left ----------------------------------------------------------------------------
+
+// For who is about to use a library that ends the process when it gets none (libzmq does).
+enum { SL_DESCRIPTORS_MAX = 64 };
+
+// Whether this process could open n more now (at most SL_DESCRIPTORS_MAX). They are not reserved:
+// another thread may take them.
+bool sl_descriptors_left(unsigned n);
+
+// SL_EAGAIN, with what to do, when there are not.
+int sl_descriptors_check(unsigned n, const char *what);
 
 #endif

@@ -34,7 +34,7 @@
  * the second one of a name in silence. An epoll descriptor gathers the sockets' descriptors and a
  * doorbell of our own, that is rung when a receive went away with messages left.
  *
- * FAILURE. What is malformed, foreign or too large is dropped, counted and logged (refusal.h),
+ * FAILURE. What is malformed, foreign or too large is dropped, counted and logged (envelope.h),
  * never answered. Another protocol version is answered: who asks learns that it is a matter of
  * versions. The answer is never answered itself. A peer that dies is found by the kernel (pidfd,
  * death signal), not by this file.
@@ -56,13 +56,13 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/descriptors.h"
+#include "common/base/open_file.h"
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "common/bus/curve_keys.h"
 #include "common/bus/zap_auth.h"
 #include "common/bus/outgoing.h"
-#include "common/bus/refusal.h"
+#include "common/bus/envelope.h"
 
 enum {
     QUEUE_MESSAGES = 4096,

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/base/descriptors.h"
+#include "common/base/open_file.h"
 #include "common/base/error.h"
 #include "common/bus/curve_keys.h"
 #include "common/bus/zap_auth.h"

@@ -144,3 +144,18 @@ int sl_atomic_file_write(const char *path, const void *data, size_t n_bytes)
     }
     return sl_atomic_file_commit(&f);
 }
+
+// --- files without a name ------------------------------------------------------------------------
+
+int sl_anon_file_open(const char *directory)
+{
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+        return fd;
+    char path[4200]; // a file system that has no such files
+    snprintf(path, sizeof path, "%s/.sluice-XXXXXX", directory);
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}

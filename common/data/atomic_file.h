@@ -35,4 +35,16 @@ void sl_atomic_file_abort(struct sl_atomic_file *f);
 // The three steps in one: replaces the contents of `path` by `data`.
 int sl_atomic_file_write(const char *path, const void *data, size_t n_bytes);
 
+// --- files without a name ------------------------------------------------------------------------
+
+/*
+ * A file of a directory that has no name, and ends with its last process.
+ *
+ * For data that is larger than the machine's memory and not needed afterwards. Mapped and shared,
+ * the kernel writes it back and drops it as it needs memory. Who maps it reserves its
+ * space first: where the disk is full a write through the mapping would be a SIGBUS.
+ */
+// An empty file, readable and writable, close-on-exec. Its descriptor, or -1 with errno set.
+int sl_anon_file_open(const char *directory);
+
 #endif

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "common/base/bits.h"
@@ -40,7 +41,7 @@ const char *sl_dataset_file_name(enum sl_dataset_file f)
     return file_specs[f].name;
 }
 
-static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known *known)
+static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known_files *known)
 {
     struct sl_stripes *s = &ds->files->stripes;
     for (uint32_t i = 0; known && i < s->n; i++)
@@ -51,7 +52,8 @@ static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known *kno
     return rc;
 }
 
-int sl_dataset_map_files(struct sl_dataset *ds, unsigned need, const struct sl_dataset_known *known)
+int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
+                         const struct sl_dataset_known_files *known)
 {
     char path[sizeof ds->path + 32];
     struct timespec t;
@@ -148,4 +150,13 @@ void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t el
     else
         c.to32 = ds->files->owned[f];
     sl_threads_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
+}
+
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_files *known,
+                                               const char *name)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (strcmp(known->file[i].name, name) == 0)
+            return &known->file[i].id;
+    return NULL;
 }

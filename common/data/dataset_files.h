@@ -40,15 +40,21 @@ struct sl_dataset_files {
 const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
 
 // The files of a data set as they were validated: out of a record (dataset_record.c).
-struct sl_dataset_known;
-const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known *known,
+struct sl_dataset_known_files {
+    uint32_t n;
+    struct {
+        const char *name;
+        struct sl_file_id id;
+    } file[SL_DATASET_PARTS_MAX];
+};
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_files *known,
                                                const char *name);
 
 // Maps the files into ds->files. SL_ENOENT where one that is needed (SL_NEED_*) is not there;
 // errors of sl_npy_open(). known: only the files that it has, and SL_ECHANGED where one of them is
 // not what it was; NULL: whatever is there.
 int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
-                         const struct sl_dataset_known *known);
+                         const struct sl_dataset_known_files *known);
 
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
 struct sl_dataset_part {

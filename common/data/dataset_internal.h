@@ -18,6 +18,7 @@ struct sl_dataset_metadata {
 
 // Reads metadata.json of ds->path into ds (name, n_nodes, n_edges, n_classes, task) and *out.
 // known: SL_ECHANGED where it is not what it was; NULL: whatever it is.
+struct sl_dataset_known;
 int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_known *known,
                              struct sl_dataset_metadata *out);
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
@@ -55,9 +56,6 @@ uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full);
 // The part of it that sets ds->max_degree.
 int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads);
 
-// Integer element `i` as the user wrote it.
-const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32]);
-
 // ---- dataset_record.c ---------------------------------------------------------------------------
 
 // The digest of an opened data set.
@@ -72,11 +70,7 @@ struct sl_dataset_facts {
 struct sl_dataset_known {
     uint64_t digest, metadata; // of it all; of the text of metadata.json
     struct sl_dataset_facts facts;
-    uint32_t n;
-    struct {
-        const char *name;
-        struct sl_file_id id;
-    } file[SL_DATASET_PARTS_MAX];
+    struct sl_dataset_known_files files;
     struct cJSON *json; // that has the names (owned)
 };
 

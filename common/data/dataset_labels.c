@@ -119,7 +119,7 @@ static const char *value_text(const struct sl_npy *npy, uint64_t i, char buf[32]
     else if (npy->head.dtype == SL_DTYPE_F64)
         snprintf(buf, 32, "%.17g", ((const double *)npy->data)[i]);
     else
-        sl_dataset_int_text(npy->data, npy->head.dtype, i, buf);
+        sl_scan_int_text(npy->data, npy->head.dtype, i, buf);
     return buf;
 }
 

@@ -239,7 +239,7 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     memcpy(ds->files->directory, ds->path, sizeof ds->path);
     sl_dataset_faults_begin(ds->files);
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
-    SL_TRY(sl_dataset_map_files(ds, need, trust->known));
+    SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
     SL_TRY(check_features(ds, m));
     SL_TRY(sl_dataset_check_labels(ds, m));

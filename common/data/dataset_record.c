@@ -194,12 +194,13 @@ static bool read_record(struct sl_dataset_known *out)
         return false;
     cJSON_ArrayForEach(file, cJSON_GetObjectItemCaseSensitive(json, "files"))
     {
-        if (out->n == SL_DATASET_PARTS_MAX ||
-            !read_file(file, &out->file[out->n].name, &out->file[out->n].id))
+        if (out->files.n == SL_DATASET_PARTS_MAX ||
+            !read_file(file, &out->files.file[out->files.n].name,
+                       &out->files.file[out->files.n].id))
             return false;
-        out->n++;
+        out->files.n++;
     }
-    return out->n > 0;
+    return out->files.n > 0;
 }
 
 int sl_dataset_known_read(const char *record, struct sl_dataset_known *out)
@@ -215,15 +216,6 @@ void sl_dataset_known_fini(struct sl_dataset_known *known)
 {
     cJSON_Delete(known->json);
     *known = (struct sl_dataset_known){0};
-}
-
-const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known *known,
-                                               const char *name)
-{
-    for (uint32_t i = 0; i < known->n; i++)
-        if (strcmp(known->file[i].name, name) == 0)
-            return &known->file[i].id;
-    return NULL;
 }
 
 int sl_dataset_known_take(const struct sl_dataset_known *known, struct sl_dataset *ds)

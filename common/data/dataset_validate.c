@@ -21,22 +21,6 @@
 #include "common/data/scan.h"
 #include "common/data/weightless.h"
 
-static bool is_signed(enum sl_dtype dtype)
-{
-    return dtype == SL_DTYPE_I8 || dtype == SL_DTYPE_I16 || dtype == SL_DTYPE_I32 ||
-           dtype == SL_DTYPE_I64;
-}
-
-const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32])
-{
-    uint64_t x = sl_scan_load(v, dtype, i);
-    if (is_signed(dtype))
-        snprintf(buf, 32, "%" PRId64, (int64_t)x);
-    else
-        snprintf(buf, 32, "%" PRIu64, x);
-    return buf;
-}
-
 int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
 {
     const struct sl_npy *npy = &ds->files->npy[SL_FILE_INDPTR];
@@ -46,12 +30,12 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
     // Words come from the file itself: a negative int32 is shown as it was written.
     if (p[0] != 0)
         return sl_fail(SL_EFORMAT, "%s/indptr.npy: element 0 is %s, wanted 0: offsets start at 0",
-                       ds->path, sl_dataset_int_text(npy->data, npy->head.dtype, 0, found));
+                       ds->path, sl_scan_int_text(npy->data, npy->head.dtype, 0, found));
     uint64_t bad = sl_scan_offsets(p, n + 1, ds->n_edges, threads, &ds->max_degree);
     if (bad != SL_SCAN_OK) {
-        sl_dataset_int_text(npy->data, npy->head.dtype, bad, found);
-        sl_dataset_int_text(npy->data, npy->head.dtype, bad - 1, before);
-        bool negative = is_signed(npy->head.dtype) && (int64_t)p[bad] < 0;
+        sl_scan_int_text(npy->data, npy->head.dtype, bad, found);
+        sl_scan_int_text(npy->data, npy->head.dtype, bad - 1, before);
+        bool negative = sl_dtype_is_signed(npy->head.dtype) && (int64_t)p[bad] < 0;
         if (negative || p[bad] < p[bad - 1])
             return sl_fail(SL_EFORMAT,
                            "%s/indptr.npy: element %" PRIu64 " is %s, less than element %" PRIu64
@@ -73,7 +57,7 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
             SL_EFORMAT,
             "%s/indptr.npy: element %" PRIu64 " (the last) is %s, wanted num_edges = %" PRIu64
             ": correct metadata.json, indptr.npy or indices.npy",
-            ds->path, n, sl_dataset_int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
+            ds->path, n, sl_scan_int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
     return SL_OK;
 }
 
@@ -108,8 +92,7 @@ static int validate_indices(struct sl_dataset *ds, int threads,
     return sl_fail(SL_EFORMAT,
                    "%s/indices.npy: element %" PRIu64 " (an in-neighbour of vertex %" PRIu64
                    ") is %s, wanted a vertex id from 0 to %" PRIu64 ": ids must be below num_nodes",
-                   ds->path, bad, low,
-                   sl_dataset_int_text(ds->indices, ds->indices_dtype, bad, found),
+                   ds->path, bad, low, sl_scan_int_text(ds->indices, ds->indices_dtype, bad, found),
                    ds->n_nodes - 1);
 }
 
@@ -168,7 +151,7 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                        "%s/%s: element %" PRIu64
                        " is %s, wanted a vertex id below num_nodes = %" PRIu64,
                        ds->path, sl_dataset_file_name(f), bad,
-                       sl_dataset_int_text(npy->data, dtype, bad, found), ds->n_nodes);
+                       sl_scan_int_text(npy->data, dtype, bad, found), ds->n_nodes);
     int rc = sl_scan_duplicates(npy->data, dtype, npy->n_elems, ds->n_nodes, threads, &bad);
     if (rc < 0)
         return sl_fail_prefix(rc, "%s/%s", ds->path, sl_dataset_file_name(f));

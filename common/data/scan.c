@@ -19,6 +19,8 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -465,4 +467,14 @@ int sl_scan_duplicates(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_
     }
     free(m.seen);
     return SL_OK;
+}
+
+const char *sl_scan_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32])
+{
+    uint64_t x = sl_scan_load(v, dtype, i);
+    if (sl_dtype_is_signed(dtype))
+        snprintf(buf, 32, "%" PRId64, (int64_t)x);
+    else
+        snprintf(buf, 32, "%" PRIu64, x);
+    return buf;
 }

@@ -72,4 +72,13 @@ int sl_scan_duplicates(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_
 // Element i of an integer array, sign-extended or, for U64, as it is.
 uint64_t sl_scan_load(const void *v, enum sl_dtype dtype, uint64_t i);
 
+static inline bool sl_dtype_is_signed(enum sl_dtype dtype)
+{
+    return dtype == SL_DTYPE_I8 || dtype == SL_DTYPE_I16 || dtype == SL_DTYPE_I32 ||
+           dtype == SL_DTYPE_I64;
+}
+
+// Integer element `i` as the user wrote it.
+const char *sl_scan_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32]);
+
 #endif

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/descriptors.h"
 #include "common/base/error.h"
 
 // A file without a name, with this in it, to be read from its beginning.

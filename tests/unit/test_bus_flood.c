@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/bus/bus.h"
-#include "common/bus/refusal.h"
+#include "common/bus/envelope.h"
 
 enum { SOON_MS = 60000, N_CLIENTS = 200, N_MUTANTS = 20000, FRAME_BYTES = 512 };
 

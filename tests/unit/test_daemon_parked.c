@@ -1,5 +1,5 @@
 // Requests that wait for the GPUs: parked over a real bus, for a child that a script plays.
-#include "broker/daemon/pending_request.h"
+#include "broker/daemon/pending_requests.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -167,7 +167,7 @@ static void go_away(struct sl_bus *who, uint32_t i)
 // The daemon's ticks until nothing is parked.
 static void until_served(void)
 {
-    AWAIT((sl_pending_request_poll(d), d->parking.n == 0));
+    AWAIT((sl_pending_requests_poll(d, sl_daemon_serve_parked), d->parking.n == 0));
 }
 
 static void let_child_answer(void)
@@ -207,7 +207,7 @@ START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
     Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
     submit(client, "g", gpu_0);
-    sl_pending_request_poll(d);
+    sl_pending_requests_poll(d, sl_daemon_serve_parked);
     ck_assert_uint_eq(d->parking.n, 1);
     has_heard_nothing(client, 0);
     submit(client, "c", "\"cpu\"");
@@ -262,10 +262,10 @@ START_TEST(a_client_is_told_that_it_takes_longer)
     submit(client, "g", gpu_0);
     for (int told = 0; told < 2; told++) {
         d->parking.list[0].told_ns = sl_now_ns(); // however long the lines before took
-        sl_pending_request_poll(d);
+        sl_pending_requests_poll(d, sl_daemon_serve_parked);
         has_heard_nothing(client, 0);
         sl_clock_advance(1000000000);
-        sl_pending_request_poll(d);
+        sl_pending_requests_poll(d, sl_daemon_serve_parked);
         ck_assert_int_eq(sl_bus_receive(client, AWAIT_MS, NULL, &m), SL_OK);
         ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_WAITING);
         ck_assert_ptr_nonnull(strstr(m->waiting->text, "GPUs"));
@@ -359,14 +359,14 @@ START_TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
     pid_t pid = d->parking.gpus.pid;
     ck_assert_int_gt(pid, 0);
     d->stopping = true;
-    sl_pending_request_end(d, "the daemon is stopping");
+    sl_pending_requests_end(d, "the daemon is stopping");
     hears(client, false, "the daemon is stopping");
     submit(client, "h", gpu_0);
     hears(client, false, "the daemon is stopping");
     AWAIT(kill(pid, 0) != 0 || waitpid(pid, NULL, WNOHANG) != 0);
     ck_assert(kill(pid, 0) != 0 && errno == ESRCH);
     ck_assert_int_eq(records(), 0);
-    sl_pending_request_poll(d);
+    sl_pending_requests_poll(d, sl_daemon_serve_parked);
 }
 END_TEST
 

@@ -4,7 +4,6 @@
 
 #include "dataset/csc_writer.h"
 #include "dataset/edge_sort.h"
-#include "dataset/radix_sort.h"
 #include "dataset/permutation.h"
 #include "common/base/threads.h"
 #include "tests/unit/cli_fixture.h"

@@ -51,7 +51,6 @@
 #include "common/arena/heartbeat.h"
 #include "common/arena/seat.h"
 #include "trainer/feed/compute.h"
-#include "trainer/feed/buffer.h"
 #include "trainer/feed/rows.h"
 
 struct sl_cache {

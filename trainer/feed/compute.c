@@ -30,3 +30,31 @@ int sl_compute_follow_cores(const struct sl_arena *arena, uint32_t device, uint3
     bool others = sl_seat_take_cores(arena, sl_seat_trainer(arena, device), seen, &cores);
     return others ? sl_kernels_take_cores(&cores) : SL_OK;
 }
+
+// --- buffer --------------------------------------------------------------------------------------
+
+void sl_buffer_fini(struct sl_buffer *room)
+{
+    if (room->p && room->place == SL_BUFFER_DEVICE)
+        room->device->memory.free(room->p, room->bytes);
+    else if (room->p)
+        room->device->host_free(room->p, room->bytes);
+    *room = (struct sl_buffer){0};
+}
+
+int sl_buffer_grow(struct sl_buffer *room, const struct sl_device *device,
+                   enum sl_buffer_place place, size_t bytes, const char *what)
+{
+    if (room->p && bytes <= room->bytes)
+        return SL_OK;
+    sl_buffer_fini(room);
+    size_t want = bytes + bytes / 8 + (bytes == 0);
+    void *p = place == SL_BUFFER_DEVICE ? device->memory.alloc(want) : device->host_alloc(want);
+    if (!p)
+        return sl_fail_prefix(SL_ENOMEM,
+                              "no memory for %zu MiB of %s: make sampler.batch_size or the fanout "
+                              "smaller",
+                              want >> 20, what);
+    *room = (struct sl_buffer){.p = p, .bytes = want, .device = device, .place = place};
+    return SL_OK;
+}

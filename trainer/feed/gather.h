@@ -68,7 +68,6 @@
 #include "trainer/feed/compute.h"
 #include "trainer/feed/match.h"
 #include "trainer/feed/near_block.h"
-#include "trainer/feed/buffer.h"
 #include "trainer/feed/rows.h"
 #include "trainer/feed/store.h"
 

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "trainer/feed/buffer.h"
+#include "trainer/feed/compute.h"
 
 struct sl_match {
     uint32_t *place; // (n_nodes) NULL before the first batch

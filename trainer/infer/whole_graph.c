@@ -9,7 +9,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/data/anon_file.h"
+#include "common/data/atomic_file.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/needed_rows.h"
 

@@ -41,7 +41,7 @@
 #include <stdint.h>
 
 #include "trainer/model/layer.h"
-#include "trainer/feed/buffer.h"
+#include "trainer/feed/compute.h"
 #include "trainer/feed/rows.h"
 
 enum sl_resident_way {
