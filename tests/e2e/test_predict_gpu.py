@@ -10,13 +10,15 @@ import signal
 
 import numpy as np
 
-from harness import cases, not_under, timeout
+from harness import cases, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
 from test_cuda import run as run_job
 from test_cuda_config import GIB, Machine
 from test_cuda_config import gpu as pretend_gpu
 from test_predict import trained
+
+NOT_UNDER = {"address": SANITIZED}
 
 MIB = 1 << 20
 GPU = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
@@ -59,13 +61,10 @@ def model(box, name="run", large=False, **changes):
 
 
 KINDS = (
-    ("graphsage", {}),
     ("graphsage-max-layer", {"model.aggregator": "max", "model.norm": "layer"}),
     ("gcn", {"model.kind": "gcn", "model.jumping": "cat", "model.layers": 3}),
     ("gat", {"model.kind": "gat", "model.heads": 2, "model.jumping": "max"}),
-    ("gatv2", {"model.kind": "gatv2", "model.heads": 2, "model.residual": True}),
     ("gin", {"model.kind": "gin", "model.norm": "batch"}),
-    ("pinsage", {"model.kind": "pinsage", "model.norm": "layer"}),
     (
         "walks",
         {
@@ -76,8 +75,6 @@ KINDS = (
 )
 
 
-@timeout(150)
-@not_under("address", SANITIZED)
 @cases(*KINDS)
 def test_rows_are_those_of_the_cores(box, name, changes):
     if "model.layers" in changes:
@@ -98,36 +95,6 @@ def test_rows_are_those_of_the_cores(box, name, changes):
     close(rows(box, run, "--device", "cuda", command="embed")[0], hidden)
 
 
-@timeout(150)
-@not_under("address", SANITIZED)
-def test_some_vertices_are_rows_of_all(box):
-    run = model(box, large=True)
-    whole, _ = rows(box, run, "--device", "cpu")
-    ids = np.array([19999, 3, 3, 0, 12345])
-    np.save(box.path("ids.npy"), ids)
-    log = {"SLUICE_LOG": "debug"}
-    result = predict(box, run, "--device", "cuda", "--nodes", box.path("ids.npy"), env=log).ok()
-    close(np.load(box.path("rows.npy")), whole[ids])
-    assert json.loads(result.out)["computed_rows"] < 2000, result
-    assert "copied to the device" not in result.err, result  # what so few need is gathered
-    test, summary = rows(box, run, "--device", "cuda", "--set", "test")
-    close(test, whole[np.load(box.path(box.shared_dataset("large"), "test_idx.npy"))])
-    assert "test" in summary and "val" not in summary, summary
-    np.save(box.path("ids.npy"), ids[:0].astype(np.int32))
-    none, _ = rows(box, run, "--device", "cuda", "--nodes", box.path("ids.npy"))
-    assert none.shape == (0, 4), none.shape
-
-
-@timeout(150)
-@not_under("address", SANITIZED)
-def test_a_reordered_data_set_has_the_same_rows(box):
-    run = model(box)
-    other = box.path("reordered")
-    box.sluice("reorder", box.shared_dataset("small"), "--out", other, "--by", "degree").ok()
-    wanted, _ = rows(box, run, "--device", "cpu")
-    close(rows(box, run, "--device", "cuda", "--dataset", other)[0], wanted)
-
-
 # ---- memory -------------------------------------------------------------------------------------
 
 WIDE = {"n": 20000, "degree": 6, "feat_dim": 128}  # 9.8 MiB of features
@@ -138,8 +105,6 @@ def wide(box, name="run"):
     return trained(box, name, box.shared_dataset("wide", **WIDE), epochs=1)[0]
 
 
-@timeout(300)
-@not_under("address", SANITIZED)
 def test_bits_depend_on_no_memory(box):
     run = wide(box)
     log = {"SLUICE_LOG": "debug"}
@@ -152,18 +117,14 @@ def test_bits_depend_on_no_memory(box):
         return result.err
 
     assert "9 MiB are copied" in again("--chunk", 1)
-    # Streams that run late find lists, banks and parts of a copy as they were.
-    assert "9 MiB are copied" in again("--memory", "1MiB", SLUICE_SIMT_SEED="7")
-    # The features alone fit, and the work beside them does not.
-    said = again("--gpu-memory", "16MiB", SLUICE_SIMT_READ_ONLY="1")
+    # The features alone fit, and the work beside them does not. Streams that run late find lists
+    # and banks as they were.
+    late = {"SLUICE_SIMT_READ_ONLY": "1", "SLUICE_SIMT_SEED": "7"}
+    said = again("--gpu-memory", "16MiB", **late)
     assert "9 MiB on the device are given up" in said and "9 MiB are read in place" in said, said
-    # Pinned pages would stay in memory, so a bound forbids it.
-    said = again("--memory", "1MiB", SLUICE_SIMT_FAIL="malloc:3", SLUICE_SIMT_READ_ONLY="1")
-    assert "in place" not in said, said
 
 
-@timeout(300)
-@not_under("address", SANITIZED)
+@whole
 def test_any_allocation_may_fail(box):
     """Some can be done without; the others end it with what was wanted and what to change."""
     run = wide(box)
@@ -184,7 +145,6 @@ def test_any_allocation_may_fail(box):
     assert ways == {"gathered by", "copied to", "refused"}, ways
 
 
-@not_under("address", SANITIZED)
 def test_too_little_memory_is_told(box):
     run = model(box, large=True)
     result = predict(box, run, "--device", "cuda", "--gpu-memory", "2MiB")
@@ -196,9 +156,7 @@ def test_too_little_memory_is_told(box):
 # ---- faults -------------------------------------------------------------------------------------
 
 
-@timeout(150)
-@not_under("address", SANITIZED)
-@cases("sync:2", "sync:4", "sync:6", "launch:1", "launch:4")
+@cases("sync:4", "launch:1")
 def test_a_gpu_that_faults_ends_it(box, fail):
     run = model(box)
     os.mkdir(box.path("out"))
@@ -210,18 +168,15 @@ def test_a_gpu_that_faults_ends_it(box, fail):
     assert os.listdir(box.path("out")) == [], "something is left"
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
-@cases("SIGKILL", "SIGINT")
-def test_a_death_leaves_nothing(box, name):
+def test_an_interrupt_leaves_nothing(box):
     run = wide(box)
     os.mkdir(box.path("out"))
     out = box.path("out", "rows.npy")
     p = box.start("predict", run, "--out", out, "--device", "cuda", "--chunk", 1, env=GPU)
     p.until(lambda: os.listdir(box.path("out")), "temporary file", 60)
-    os.kill(p.process.pid, getattr(signal, name))
+    os.kill(p.process.pid, signal.SIGINT)
     result = p.wait()
-    assert result.rc == (130 if name == "SIGINT" else -9), result
+    assert result.rc == 130, result
     box.until_gone()
     assert os.listdir(box.path("out")) == []
 
@@ -234,7 +189,6 @@ def no(box, run, *arguments, words, env=None, output="no.npy"):
     refused(box, result, *words, output=output)
 
 
-@not_under("address", SANITIZED)
 def test_devices_that_are_refused(box):
     run = model(box)
     no(box, run, "--device", "gpu", words=["--device", "'gpu'", "auto, cpu, cuda, or cuda:N"])
@@ -260,8 +214,6 @@ def trained_on_gpu(box):
     return box.path("run")
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_the_default_is_the_kind_that_trained(box):
     run = trained_on_gpu(box)
     result = predict(box, run).ok()
@@ -292,8 +244,6 @@ def asks(machine, run, *arguments):
     return result
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_the_gpu_with_the_most_memory_is_taken(box):
     run = trained_on_gpu(box)
     busy, free = pretend_gpu(0, free=GIB // 4), pretend_gpu(1, free=GIB)
@@ -317,7 +267,6 @@ def test_the_gpu_with_the_most_memory_is_taken(box):
     assert machine.asked() == asked + 2
 
 
-@not_under("address", SANITIZED)
 def test_a_gpu_without_free_memory(box):
     run = model(box)
     machine = Machine.with_gpus(box, pretend_gpu(0, free=1 << 19))
