@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from harness import ROOT, not_under, timeout
+from harness import ROOT, not_under, whole
 from test_cuda import SANITIZED
 
 LINE = re.compile(
@@ -12,7 +12,7 @@ LINE = re.compile(
 )
 
 
-@timeout(300)
+@whole
 @not_under("address", SANITIZED)
 def test_links(box):
     done = subprocess.run(
