@@ -5,9 +5,7 @@ import re
 
 import numpy as np
 
-from harness import SHARED_DATA, Skip, cases, not_under, planted, small_job, text_of, write_dataset
-from test_cuda import CPU, SANITIZED, gpu, gpu_job
-from test_cuda import run as run_gpu
+from harness import SHARED_DATA, Skip, cases, planted, small_job, text_of, write_dataset
 
 TOO_LARGE = {"optimizer.kind": "sgd", "optimizer.lr": 1000, "optimizer.weight_decay": 0}
 
@@ -42,8 +40,6 @@ def assert_nothing_wrong_is_left(box, output):
 MODES = {
     "ordered": {},
     "async": {"updates.mode": "async"},
-    "clipped": {"optimizer.clip_norm": 1e9, "model.layers": 4, "sampler.fanout": [3, 3, 3, 3]},
-    "bf16": {"precision": "bf16"},
 }
 
 
@@ -53,7 +49,10 @@ def test_steps_that_are_too_large_end_the_job(box, mode):
     job = wild(box, **{"optimizer.momentum": 0.9, "evaluate.every": 0, **changes})
     message, report = fails(box, job, "at a learning rate of 1000", "is not finite")
     assert re.match(r"update \d+ \(epoch \d+, \d+ of 12\) at a learning", message), message
-    assert re.search(r"loss before it was \S+e[+]\d+, where guessing", message), message
+    grown = r"loss before it was \S+e[+]\d+, where guessing"
+    # Who comes first in async mode may find no loss that is a number.
+    grown += r"|the loss of batch \d+ is nan" if mode == "async" else ""
+    assert re.search(grown, message), message
     assert "lower optimizer.lr (now 1000) or " in message, message
     assert "--set output=DIR" in message, message
     assert not os.path.exists(box.path("runs/job/model.safetensors"))
@@ -81,18 +80,6 @@ def test_whoever_meets_it_says_the_same(box):
     assert message == alone
     (death,) = report["restarts"]
     assert death["cause"].startswith("was killed by SIGKILL"), death
-
-
-@not_under("address", SANITIZED)
-def test_sums_of_gpus_too(box):
-    """Gradients summed from GPU to GPU, of emulated ones."""
-    split = {"samplers": 1, "trainers": 2, "switching": False}
-    updates = {"exchange": "nccl", "batches_per_update": 2}
-    changes = {"allocation": split, "updates": updates, "epochs": 9, **TOO_LARGE}
-    job = gpu_job(box, [CPU, gpu(0), gpu(1)], **changes, evaluate={"every": 0})
-    result, report = run_gpu(box, job, SLUICE_SIMT_DEVICES="4")
-    assert result.rc == 1 and "is not finite" in report["message"], str(result)
-    assert_nothing_wrong_is_left(box, job["output"])
 
 
 def test_the_checkpoint_that_is_named_goes_on(box):
