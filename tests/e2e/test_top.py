@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from harness import CORES, Daemon, cases, json_lines, read_json, small_job
+from harness import CORES, Daemon, json_lines, read_json, small_job
 from terminal import Terminal
 
 UTF8 = {"LC_ALL": "C.UTF-8"}
@@ -70,18 +70,6 @@ def test_once_prints_a_picture_as_text(box):
     fits(large.out, 160, 50)
     assert "╭─ 1 sampler " in large.out and "accuracy" in large.out, str(large)
     stop(box, running)
-
-
-def test_once_lists_jobs_where_several_run(box):
-    one = box.start("run", box.job(job(box, name="one", output="runs/one"), "one.json"))
-    two = box.start("run", box.job(job(box, name="two", output="runs/two"), "two.json"))
-    for name, running in (("one", one), ("two", two)):
-        first_epoch(running, box.path(f"runs/{name}"))
-    result = box.sluice("top", "--once").ok()
-    assert "one " in result.out and "two " in result.out, str(result)
-    for running in (one, two):
-        running.interrupt()
-        assert running.wait().rc == 130
 
 
 def test_without_a_job_it_says_so(box):
@@ -203,7 +191,6 @@ def test_no_color_has_no_colours(box):
     running = start(box)
     for options, env, coloured in (
         ([], {}, True),
-        (["--no-color"], {}, False),
         ([], {"NO_COLOR": "1"}, False),
     ):
         top = Terminal(box, "top", live(box), *options, term="xterm-256color", env={**UTF8, **env})
@@ -215,13 +202,12 @@ def test_no_color_has_no_colours(box):
     stop(box, running)
 
 
-@cases(signal.SIGINT, signal.SIGTERM)
-def test_a_signal_leaves_a_clean_terminal(box, number):
+def test_a_signal_leaves_a_clean_terminal(box):
     running = start(box)
     top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
     top.until("1 sampler")
     assert top.grid.alternate
-    top.signal(number)
+    top.signal(signal.SIGTERM)
     assert top.wait() == 130
     top.assert_restored()
     top.close()
