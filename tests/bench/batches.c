@@ -141,28 +141,6 @@ static void usage(void)
     exit(2);
 }
 
-static int64_t number(const char *text, int64_t low, int64_t high)
-{
-    char *end;
-    int64_t value = strtoll(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "batches: '%s': wanted a number from %" PRId64 " to %" PRId64 "\n", text,
-                low, high);
-        usage();
-    }
-    return value;
-}
-
-static void parse_fanout(char *text, struct sl_draw_plan *plan)
-{
-    plan->n_hops = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (plan->n_hops == SL_MAX_HOPS)
-            usage();
-        plan->fanout[plan->n_hops++] = number(part, -1, 1000000);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
@@ -183,10 +161,10 @@ int main(int argc, char **argv)
     };
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
-        case 'f': parse_fanout(optarg, &o.plan); break;
+        case 'f': o.plan.n_hops = fanout_of(optarg, SL_MAX_HOPS, o.plan.fanout); break;
         case 'b': o.batch = (uint32_t)number(optarg, 1, 1000000000); break;
         case 'e': o.epochs = (uint32_t)number(optarg, 1, 1000000); break;
-        case 's': o.plan.seed = (uint64_t)number(optarg, 0, INT64_MAX); break;
+        case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
         case 'O': o.order = lane_order(optarg); break;
         case 'S': o.sequences = (uint32_t)number(optarg, 0, 1000000); break;
         case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;

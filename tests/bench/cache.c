@@ -270,50 +270,6 @@ static void usage(void)
     exit(2);
 }
 
-static double number(const char *text, double low, double high)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || end == text || !(value >= low && value <= high)) {
-        fprintf(stderr, "cache: '%s': wanted a number from %g to %g\n", text, low, high);
-        usage();
-    }
-    return value;
-}
-
-static enum sl_sampler_kind parse_kind(const char *text)
-{
-    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
-        if (strcmp(text, sl_sampler_words[k]) == 0)
-            return (enum sl_sampler_kind)k;
-    fprintf(stderr, "cache: '%s': wanted one of", text);
-    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
-        fprintf(stderr, " %s", sl_sampler_words[k]);
-    fputc('\n', stderr);
-    usage();
-    return SL_SAMPLER_KHOP;
-}
-
-static void parse_fanout(char *text, struct sl_draw_plan *plan)
-{
-    plan->n_hops = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (plan->n_hops == SL_MAX_HOPS)
-            usage();
-        plan->fanout[plan->n_hops++] = (int64_t)number(part, -1, 1e6);
-    }
-}
-
-static void parse_ratios(char *text, struct options *o)
-{
-    o->n_ratios = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (o->n_ratios == RATIOS_MAX)
-            usage();
-        o->ratios[o->n_ratios++] = number(part, 0, 1);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
@@ -343,14 +299,16 @@ int main(int argc, char **argv)
     };
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
-        case 'k': o.plan.kind = parse_kind(optarg); break;
+        case 'k':
+            o.plan.kind = (enum sl_sampler_kind)word_of(optarg, sl_sampler_words, SL_SAMPLER_KINDS);
+            break;
         case 'P': o.plan.paths = (uint32_t)number(optarg, 1, 1000); break;
         case 'L': o.plan.length = (uint32_t)number(optarg, 1, 1000); break;
         case 'R': o.plan.restart = (float)number(optarg, 0, 1); break;
-        case 'f': parse_fanout(optarg, &o.plan); break;
+        case 'f': o.plan.n_hops = fanout_of(optarg, SL_MAX_HOPS, o.plan.fanout); break;
         case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
         case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
-        case 'r': parse_ratios(optarg, &o); break;
+        case 'r': o.n_ratios = numbers(optarg, 0, 1, RATIOS_MAX, o.ratios); break;
         case 'p': o.presample = (uint32_t)number(optarg, 1, 1e6); break;
         case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
         case 'O': o.order = lane_order(optarg); break;

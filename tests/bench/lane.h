@@ -2,19 +2,15 @@
 #ifndef SL_TESTS_BENCH_LANE_H
 #define SL_TESTS_BENCH_LANE_H
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/data/order_kind.h"
 #include "kernels/kernels.h"
 #include "sampler/draw.h"
+#include "tests/bench/bench.h"
 
 enum { LANE_THREADS_MAX = 64, LANE_BLOCK_BYTES = 1 << 20 };
 
@@ -24,33 +20,10 @@ struct lane {
     uint64_t capacity;
 };
 
-static inline void must_ok(int code)
-{
-    if (code >= 0)
-        return;
-    fprintf(stderr, "%s: %s\n", program_invocation_short_name, sl_error_message());
-    exit(1);
-}
-
-static inline void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "%s: no memory\n", program_invocation_short_name);
-    exit(1);
-}
-
-// --order; a word that is none ends the program.
+// --order
 static inline enum sl_order lane_order(const char *text)
 {
-    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
-        if (strcmp(text, sl_order_words[k]) == 0)
-            return (enum sl_order)k;
-    fprintf(stderr, "%s: --order '%s': wanted one of", program_invocation_short_name, text);
-    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
-        fprintf(stderr, " %s", sl_order_words[k]);
-    fputc('\n', stderr);
-    exit(2);
+    return (enum sl_order)word_of(text, sl_order_words, SL_ORDER_COUNT);
 }
 
 // The epochs' orders as a job has them; sequences 0: as many as the default of a job chooses.

@@ -35,8 +35,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 #include "kernels/kernels.h"
+#include "tests/bench/bench.h"
 #include "trainer/model/layer.h"
 #include "trainer/model/norm.h"
 
@@ -97,22 +97,6 @@ struct hop {
     float *spent;  // the same, overwritten by backward
     struct sl_layer_env env;
 };
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "layers: no memory: choose a larger --shrink\n");
-    exit(1);
-}
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "layers: %s\n", sl_error_message());
-    exit(1);
-}
 
 // splitmix64: any numbers will do.
 static uint64_t random_word(void)
@@ -403,18 +387,6 @@ static void run_layer(struct bench *b, const struct hop *h, uint32_t round)
 
 // ---- ceilings -----------------------------------------------------------------------------------
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 static double copy_once(char *to, const char *from)
 {
     uint64_t start = sl_now_ns();
@@ -513,17 +485,6 @@ static void usage(void)
     exit(2);
 }
 
-static uint32_t number(const char *text, uint32_t low, uint32_t high)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "layers: '%s': wanted a number from %u to %u\n", text, low, high);
-        usage();
-    }
-    return (uint32_t)value;
-}
-
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 9, .threads = 1, .shrink = 1};
@@ -531,9 +492,9 @@ int main(int argc, char **argv)
         {"rounds", 1, NULL, 'r'}, {"threads", 1, NULL, 't'}, {"shrink", 1, NULL, 's'}, {0}};
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
-        case 'r': o.rounds = number(optarg, 1, ROUNDS_MAX); break;
-        case 't': o.threads = number(optarg, 1, 1024); break;
-        case 's': o.shrink = number(optarg, 1, 100); break;
+        case 'r': o.rounds = (uint32_t)number(optarg, 1, ROUNDS_MAX); break;
+        case 't': o.threads = (uint32_t)number(optarg, 1, 1024); break;
+        case 's': o.shrink = (uint32_t)number(optarg, 1, 100); break;
         default: usage();
         }
     }

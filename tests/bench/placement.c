@@ -217,15 +217,6 @@ static void usage(void)
     exit(2);
 }
 
-static double number(const char *text, double low, double high)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || end == text || !(value >= low && value <= high))
-        usage();
-    return value;
-}
-
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
@@ -251,17 +242,8 @@ int main(int argc, char **argv)
     };
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
-        case 'f':
-            o.plan.n_hops = 0;
-            for (char *p = strtok(optarg, ","); p && o.plan.n_hops < SL_MAX_HOPS;
-                 p = strtok(NULL, ","))
-                o.plan.fanout[o.plan.n_hops++] = (int64_t)number(p, -1, 1e6);
-            break;
-        case 'r':
-            o.n_ratios = 0;
-            for (char *p = strtok(optarg, ","); p && o.n_ratios < RATIOS_MAX; p = strtok(NULL, ","))
-                o.ratios[o.n_ratios++] = number(p, 0, 1);
-            break;
+        case 'f': o.plan.n_hops = fanout_of(optarg, SL_MAX_HOPS, o.plan.fanout); break;
+        case 'r': o.n_ratios = numbers(optarg, 0, 1, RATIOS_MAX, o.ratios); break;
         case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
         case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
         case 'h': o.host = number(optarg, 0.001, 1e6); break;

@@ -20,10 +20,10 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 #include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
+#include "tests/bench/bench.h"
 #include "trainer/model/model.h"
 
 enum { ROUNDS_MAX = 1001, WARM_UP = 2, HOPS = 3, FEATURES = 128, CLASSES = 40 };
@@ -43,22 +43,6 @@ struct options {
     enum sl_model_kind kind;
     enum sl_norm_kind norm;
 };
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "step: %s\n", sl_error_message());
-    exit(1);
-}
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "step: no memory: choose a larger --shrink\n");
-    exit(1);
-}
 
 // Word i of a stream.
 static uint32_t word(uint32_t stream, uint64_t i)
@@ -178,12 +162,6 @@ static double train_once(struct step *s, const float *params, const struct sl_bl
     return (double)(sl_thread_cpu_ns() - start) * 1e-9;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // FNV-1a over the bits.
 static uint64_t digest(const float *x, uint64_t n)
 {
@@ -233,27 +211,6 @@ static void usage(void)
     exit(2);
 }
 
-static uint32_t number(const char *text, uint32_t low, uint32_t high)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "step: '%s': wanted a number from %u to %u\n", text, low, high);
-        usage();
-    }
-    return (uint32_t)value;
-}
-
-static int find(const char *text, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(text, names[i]) == 0)
-            return (int)i;
-    fprintf(stderr, "step: '%s' is not known\n", text);
-    usage();
-    return -1;
-}
-
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 15, .shrink = 1, .kind = SL_MODEL_GRAPHSAGE};
@@ -262,12 +219,12 @@ int main(int argc, char **argv)
                                           {"lists", 1, NULL, 'l'},  {0}};
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
-        case 'r': o.rounds = number(optarg, 1, ROUNDS_MAX); break;
-        case 'k': o.kind = (enum sl_model_kind)find(optarg, kinds, SL_COUNT_OF(kinds)); break;
-        case 'n': o.norm = (enum sl_norm_kind)find(optarg, norms, SL_COUNT_OF(norms)); break;
-        case 's': o.shrink = number(optarg, 1, 100); break;
+        case 'r': o.rounds = (uint32_t)number(optarg, 1, ROUNDS_MAX); break;
+        case 'k': o.kind = (enum sl_model_kind)word_of(optarg, kinds, SL_COUNT_OF(kinds)); break;
+        case 'n': o.norm = (enum sl_norm_kind)word_of(optarg, norms, SL_COUNT_OF(norms)); break;
+        case 's': o.shrink = (uint32_t)number(optarg, 1, 100); break;
         case 'l':
-            sl_cpu_gemm_set_lists((enum sl_cpu_lists)find(optarg, lists, SL_COUNT_OF(lists)));
+            sl_cpu_gemm_set_lists((enum sl_cpu_lists)word_of(optarg, lists, SL_COUNT_OF(lists)));
             break;
         default: usage();
         }

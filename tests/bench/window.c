@@ -536,15 +536,6 @@ static void run(const struct options *o)
     sl_topology_close(&t);
 }
 
-// Numbers with commas between them; returns how many.
-static uint32_t list_of(char *text, uint32_t most, double *out)
-{
-    uint32_t n = 0;
-    for (char *part = strtok(text, ","); part && n < most; part = strtok(NULL, ","))
-        out[n++] = atof(part);
-    return n;
-}
-
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {{"fanout", required_argument, NULL, 'f'},
@@ -554,29 +545,28 @@ int main(int argc, char **argv)
                                           {"seed", required_argument, NULL, 's'},
                                           {"order", required_argument, NULL, 'o'},
                                           {0}};
-    struct options o = {.plan = {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7},
+    struct options o = {.plan = {.kind = SL_SAMPLER_KHOP,
+                                 .n_hops = 3,
+                                 .fanout = {15, 10, 5},
+                                 .stream = SL_RNG_SAMPLE,
+                                 .seed = 7},
                         .batch = 1024,
                         .epochs = 3,
                         .n_ratios = 3,
                         .ratios = {0.05, 0.1, 0.2}};
-    char usual[] = "15,10,5";
-    double fanout[SL_MAX_HOPS];
-    o.plan.n_hops = list_of(usual, SL_MAX_HOPS, fanout);
     int c;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
         switch (c) {
-        case 'f': o.plan.n_hops = list_of(optarg, SL_MAX_HOPS, fanout); break;
-        case 'b': o.batch = (uint32_t)atoi(optarg); break;
-        case 'e': o.epochs = (uint32_t)atoi(optarg); break;
-        case 'r': o.n_ratios = list_of(optarg, RATIOS_MAX, o.ratios); break;
-        case 's': o.plan.seed = (uint64_t)atoll(optarg); break;
+        case 'f': o.plan.n_hops = fanout_of(optarg, SL_MAX_HOPS, o.plan.fanout); break;
+        case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
+        case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
+        case 'r': o.n_ratios = numbers(optarg, 0, 1, RATIOS_MAX, o.ratios); break;
+        case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
         case 'o': o.order = lane_order(optarg); break;
         default: return 2;
         }
-    for (uint32_t h = 0; h < o.plan.n_hops; h++)
-        o.plan.fanout[h] = (int64_t)fanout[h];
-    if (optind + 1 != argc || o.batch < 1 || o.epochs < 2 || o.n_ratios < 1) {
-        fprintf(stderr, "window: wanted DATASET, a batch of 1 or more and 2 epochs or more\n");
+    if (optind + 1 != argc) {
+        fprintf(stderr, "window: wanted DATASET\n");
         return 2;
     }
     o.path = argv[optind];
