@@ -44,16 +44,6 @@ class Skip(Exception):
     """Raised by a test that cannot run here; the message says why."""
 
 
-def timeout(seconds):
-    """Decorator: the test's time-out on a plain build (default 300 s)."""
-
-    def mark(function):
-        function.timeout = seconds
-        return function
-
-    return mark
-
-
 def cases(*arguments):
     """Decorator: one test for each argument (a value, or a tuple), named after it."""
 
@@ -67,12 +57,6 @@ def cases(*arguments):
 def whole(function):
     """Decorator: long, and what it shows rarely breaks alone; not in the quick tier."""
     function.whole = True
-    return function
-
-
-def alone(function):
-    """Decorator: needs the machine for itself, so nothing else runs beside it."""
-    function.alone = True
     return function
 
 
