@@ -17,11 +17,11 @@
 #include <time.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
 #include "common/base/philox.h"
 #include "common/base/simd.h"
 #include "common/data/self_loops.h"
 #include "kernels/kernels.h"
+#include "tests/bench/bench.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/needed_rows.h"
 #include "tests/arguments.h"
@@ -54,22 +54,6 @@ struct run {
     uint64_t rows[SL_CONFIG_MAX_LAYERS], edges[SL_CONFIG_MAX_LAYERS];
     double seconds[SL_CONFIG_MAX_LAYERS][ROUNDS_MAX];
 };
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "evaluation: %s\n", sl_error_message());
-    exit(1);
-}
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "evaluation: no memory\n");
-    exit(1);
-}
 
 // Of all threads.
 static double processor_seconds(void)
@@ -145,12 +129,6 @@ static void run_layer(struct run *r, uint32_t layer)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(struct run *r)
 {
     for (uint32_t k = 0; k < r->o->rounds; k++) {
@@ -161,19 +139,18 @@ static void measure(struct run *r)
             r->seconds[l][k] = processor_seconds() - begin;
         }
     }
-    double first = 0, median = 0, least = 0;
+    double first = 0, middle = 0, least = 0;
     printf("layer    rows      edges  first ms  median ms  least ms\n");
     for (uint32_t l = 0; l < r->o->layers; l++) {
         const double begin = r->seconds[l][0];
         first += begin;
-        qsort(r->seconds[l], r->o->rounds, sizeof(double), by_value);
+        const double half = median(r->seconds[l], r->o->rounds);
         printf("%5u %7llu %10llu %9.1f %10.1f %9.1f\n", l, (unsigned long long)r->rows[l],
-               (unsigned long long)r->edges[l], begin * 1e3, r->seconds[l][r->o->rounds / 2] * 1e3,
-               r->seconds[l][0] * 1e3);
-        median += r->seconds[l][r->o->rounds / 2];
+               (unsigned long long)r->edges[l], begin * 1e3, half * 1e3, r->seconds[l][0] * 1e3);
+        middle += half;
         least += r->seconds[l][0];
     }
-    printf("all %30.1f %10.1f %9.1f   loss %a\n", first * 1e3, median * 1e3, least * 1e3,
+    printf("all %30.1f %10.1f %9.1f   loss %a\n", first * 1e3, middle * 1e3, least * 1e3,
            r->result.loss);
 }
 

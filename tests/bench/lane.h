@@ -2,15 +2,10 @@
 #ifndef SL_TESTS_BENCH_LANE_H
 #define SL_TESTS_BENCH_LANE_H
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/data/order_kind.h"
 #include "kernels/kernels.h"

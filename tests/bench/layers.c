@@ -34,8 +34,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 #include "kernels/kernels.h"
+#include "tests/bench/bench.h"
 #include "trainer/model/layer.h"
 #include "trainer/model/norm.h"
 #include "tests/arguments.h"
@@ -97,22 +97,6 @@ struct hop {
     float *spent;  // the same, overwritten by backward
     struct sl_layer_env env;
 };
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "layers: no memory: choose a larger --shrink\n");
-    exit(1);
-}
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "layers: %s\n", sl_error_message());
-    exit(1);
-}
 
 // splitmix64: any numbers will do.
 static uint64_t random_word(void)
@@ -402,18 +386,6 @@ static void run_layer(struct bench *b, const struct hop *h, uint32_t round)
 }
 
 // ---- ceilings -----------------------------------------------------------------------------------
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
 
 static double copy_once(char *to, const char *from)
 {

@@ -25,7 +25,6 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 #include "common/base/philox.h"
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
@@ -65,22 +64,6 @@ struct batch {
     uint64_t indices_capacity[HOPS_MAX];
     uint32_t n_dst[HOPS_MAX], n_edges[HOPS_MAX];
 };
-
-static void *must(void *p, const char *what)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "sampling: no memory for %s: choose a smaller --scale\n", what);
-    exit(1);
-}
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "sampling: %s\n", sl_error_message());
-    exit(1);
-}
 
 // ---- graph --------------------------------------------------------------------------------------
 
@@ -136,11 +119,11 @@ static void make_graph(const struct options *o, struct graph *g)
     g->n_edges = (uint64_t)g->n_nodes * o->edge_factor;
     size_t edge_bytes = g->n_edges * sizeof(uint32_t);
     size_t indptr_bytes = ((size_t)g->n_nodes + 1) * sizeof(uint64_t);
-    uint32_t *src = must(sl_pages_alloc(edge_bytes), "the edges");
-    uint32_t *dst = must(sl_pages_alloc(edge_bytes), "the edges");
-    uint64_t *next = must(sl_pages_alloc(indptr_bytes), "the offsets");
-    g->indptr = must(sl_pages_alloc(indptr_bytes), "the offsets");
-    g->indices = must(sl_pages_alloc(edge_bytes), "the neighbours");
+    uint32_t *src = must(sl_pages_alloc(edge_bytes));
+    uint32_t *dst = must(sl_pages_alloc(edge_bytes));
+    uint64_t *next = must(sl_pages_alloc(indptr_bytes));
+    g->indptr = must(sl_pages_alloc(indptr_bytes));
+    g->indices = must(sl_pages_alloc(edge_bytes));
 
 #pragma omp parallel for schedule(static) num_threads(2)
     for (uint64_t e = 0; e < g->n_edges; e += LANES)
@@ -172,8 +155,8 @@ static void make_graph(const struct options *o, struct graph *g)
 static void make_weights(struct graph *g)
 {
     size_t weight_bytes = g->n_edges * sizeof(float);
-    float *weight = must(sl_pages_alloc(weight_bytes), "the weights");
-    g->weight_prefix = must(sl_pages_alloc(g->n_edges * sizeof(double)), "the sums of weights");
+    float *weight = must(sl_pages_alloc(weight_bytes));
+    g->weight_prefix = must(sl_pages_alloc(g->n_edges * sizeof(double)));
     for (uint64_t e = 0; e < g->n_edges; e++) {
         uint64_t x = (e + 1) * 0x9E3779B97F4A7C15u;
         x = (x ^ x >> 29) * 0xBF58476D1CE4E5B9u;
@@ -190,18 +173,17 @@ static void make_batch(const struct options *o, const struct graph *g, struct ba
 {
     uint64_t n = o->batch;
     must_ok(sl_idmap_create(o->batch, &b->map));
-    b->seeds = must(sl_pages_alloc(n * sizeof *b->seeds), "the seeds");
+    b->seeds = must(sl_pages_alloc(n * sizeof *b->seeds));
     for (uint32_t h = 0; h < o->n_hops; h++) {
         uint64_t edges = o->fanout[h] < 0 ? g->n_edges : n * (uint64_t)o->fanout[h];
         edges = SL_MIN(edges, SL_MIN(g->n_edges, (uint64_t)UINT32_MAX));
         b->indices_capacity[h] = edges;
-        b->indptr[h] = must(sl_pages_alloc((n + 1) * sizeof(uint32_t)), "the rows");
-        b->indices[h] = must(sl_pages_alloc(SL_MAX(edges, (uint64_t)1) * sizeof(uint32_t)),
-                             "the edges of a batch");
+        b->indptr[h] = must(sl_pages_alloc((n + 1) * sizeof(uint32_t)));
+        b->indices[h] = must(sl_pages_alloc(SL_MAX(edges, (uint64_t)1) * sizeof(uint32_t)));
         n = SL_MIN(n + edges, (uint64_t)g->n_nodes);
     }
     b->nodes_capacity = (uint32_t)n;
-    b->nodes = must(sl_pages_alloc(n * sizeof *b->nodes), "the vertices of a batch");
+    b->nodes = must(sl_pages_alloc(n * sizeof *b->nodes));
 }
 
 static uint32_t count_reached(const struct graph *g)
@@ -313,20 +295,6 @@ static uint64_t philox_blocks(const struct options *o, const struct graph *g, co
 
 // ---- the run ------------------------------------------------------------------------------------
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, uint32_t n)
-{
-    if (n == 0)
-        return 0;
-    qsort(values, n, sizeof *values, compare);
-    return values[n / 2];
-}
-
 static double seconds_since(uint64_t start_ns)
 {
     return (double)(sl_now_ns() - start_ns) * 1e-9;
@@ -350,7 +318,7 @@ static void run(const struct options *o, const struct graph *g)
     const struct sl_kernels *cpu = sl_kernels_cpu(), *ref = sl_kernels_ref();
     struct batch b = {0};
     make_batch(o, g, &b);
-    double *rate = must(calloc(o->rounds * 6, sizeof *rate), "the figures");
+    double *rate = must(calloc(o->rounds * 6, sizeof *rate));
     double *reads = rate + o->rounds, *share = reads + o->rounds;
     double *ref_rate = share + o->rounds, *ratio = ref_rate + o->rounds;
     double *by_weight = ratio + o->rounds;

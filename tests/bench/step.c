@@ -19,10 +19,10 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
 #include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
+#include "tests/bench/bench.h"
 #include "trainer/model/model.h"
 #include "tests/arguments.h"
 
@@ -46,22 +46,6 @@ struct options {
     enum sl_norm_kind norm;
     enum sl_cpu_lists lists;
 };
-
-static void must_ok(int code)
-{
-    if (code == SL_OK)
-        return;
-    fprintf(stderr, "step: %s\n", sl_error_message());
-    exit(1);
-}
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "step: no memory: choose a larger --shrink\n");
-    exit(1);
-}
 
 // Word i of a stream.
 static uint32_t word(uint32_t stream, uint64_t i)
@@ -179,12 +163,6 @@ static double train_once(struct step *s, const float *params, const struct sl_bl
     uint64_t start = sl_thread_cpu_ns();
     must_ok(sl_model_train(&s->model, params, sl_block_here(b), x, s->gradient, &result));
     return (double)(sl_thread_cpu_ns() - start) * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 // FNV-1a over the bits.

@@ -1,9 +1,6 @@
 #!/usr/bin/python3
 """Random jobs under random deaths, for as long as you like: chaos.py [--seconds 60] [--seed N]
 
---exchange board (the default) or nccl: how the trainers' gradients come together. What follows is
-of the board; group_rounds.py has the other one.
-
 Each round draws a job (model, fanout, batch size, updates, evaluation, arena, split), runs it in
 peace on one sampler and one trainer, and again on a random split, with standby trainers, a cache
 and changes of the split, while random workers are killed from outside and at failpoints.
@@ -24,7 +21,6 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-import group_rounds  # noqa: E402
 import harness  # noqa: E402
 
 WORKER_POINTS = [
@@ -132,7 +128,7 @@ def disturbed(box, chance, job):
     return result, report, kills, job, points
 
 
-def board_round(box, chance):
+def random_round(box, chance):
     """A line that says what it was; an AssertionError where something was wrong."""
     job = random_job(chance, box.shared_dataset("small"))
     calm = dict(job, output="runs/calm")
@@ -155,19 +151,16 @@ def board_round(box, chance):
     )
 
 
-ROUNDS = {"board": board_round, "nccl": group_rounds.one_round}
-
-
 def one_round(suite, number, seed, options):
     folder = os.path.join(suite, f"box-{number}")
     box = harness.Box(folder, f"{os.getpid()}.{number}.{time.time_ns()}", suite)
     box.enter()
     try:
-        line = ROUNDS[options.exchange](box, random.Random(seed))
+        line = random_round(box, random.Random(seed))
         print(f"seed {seed}: {line}", flush=True)
         return True
     except AssertionError as error:
-        again = f"chaos.py --exchange {options.exchange} --seconds 0 --seed {seed}"
+        again = f"chaos.py --seconds 0 --seed {seed}"
         print(f"seed {seed}: FAILED ({again})\n{error}", flush=True)
         if options.keep:
             shutil.copytree(folder, f"{options.keep}-{seed}", symlinks=True, dirs_exist_ok=True)
@@ -181,7 +174,6 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--seed", type=int, default=int(time.time()))
-    options.add_argument("--exchange", choices=sorted(ROUNDS), default="board")
     options.add_argument("--keep", help="folder to copy failing rounds to, with -SEED behind it")
     options = options.parse_args()
     suite = tempfile.mkdtemp(prefix="sluice-chaos-")

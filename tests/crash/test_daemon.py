@@ -4,26 +4,15 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 
-from harness import (
-    CORES,
-    Daemon,
-    Skip,
-    cases,
-    fingerprint,
-    gone,
-    read_json,
-    small_job,
-    text_of,
-    timeout,
-)
+from harness import (CORES, Daemon, Skip, cases, fingerprint, go_on, gone, read_json, small_job,
+                     text_of)
 
 # Some seconds, whatever trains, with checkpoints all along.
 LONG = {
     "throttle": {"train": 0.02, "standby": 0.02},
     "checkpoint": {"every_updates": 10},
-    "epochs": 20,
+    "epochs": 14,
 }
 
 
@@ -56,24 +45,9 @@ def undisturbed(box, **changes):
     return box.shared_value("daemon-undisturbed", compute)
 
 
-def test_an_end_that_nobody_was_told_of(box):
-    daemon = Daemon(box, env={"SLUICE_FAILPOINT": "daemon_finished"})
-    submit(daemon, "one")
-    looking_on = daemon.background("wait", "one")
-    ended = daemon.running.wait()
-    assert ended.rc == -signal.SIGKILL, str(ended)
-    looking_on.wait()  # says that the daemon is gone, and does not hang
-    daemon.env.pop("SLUICE_FAILPOINT")
-    daemon.start()
-    assert daemon.jobs()["one"]["state"] == "done"
-    daemon.do("wait", "one").ok()
-    daemon.stop().ok()
-
-
 # ---- at any moment --------------------------------------------------------------------------
 
 
-@timeout(120)
 def test_killed_again_and_again_a_job_gives_the_same(box):
     """Elastic determinism reaches over daemons, too."""
     want = undisturbed(box, **LONG)
@@ -88,7 +62,8 @@ def test_killed_again_and_again_a_job_gives_the_same(box):
             del daemon.env["SLUICE_FAILPOINT"]
         daemon.start()
         if stopped:
-            with contextlib.suppress(ProcessLookupError):  # its broker has ended it already
+            go_on(stopped)  # and leaves, since its broker does
+            with contextlib.suppress(ProcessLookupError):
                 gone(stopped)
     daemon.do("wait", "one", "next", seconds=90).ok()
     jobs = daemon.jobs()
@@ -98,7 +73,6 @@ def test_killed_again_and_again_a_job_gives_the_same(box):
     daemon.stop().ok()
 
 
-@timeout(90)
 def test_what_waited_waits_in_the_same_order(box):
     daemon = Daemon(box)
     names = ["first", "second", "third"]
@@ -122,7 +96,6 @@ def test_what_waited_waits_in_the_same_order(box):
     daemon.stop().ok()
 
 
-@timeout(90)
 def test_cores_are_free_only_once_the_old_broker_is_gone(box):
     """The next daemon comes up at once; what the dead one has started still saves."""
     daemon = Daemon(box)
@@ -146,7 +119,6 @@ def test_cores_are_free_only_once_the_old_broker_is_gone(box):
     daemon.stop().ok()
 
 
-@timeout(90)
 def test_a_paused_job_resumes_running(box):
     daemon = Daemon(box)
     submit(daemon, "one", resume="auto", **LONG)
@@ -220,14 +192,6 @@ def test_a_second_signal_kills(box):
     daemon.stop().ok()
 
 
-def test_sighup_is_no_reason_to_end(box):
-    daemon = Daemon(box)
-    daemon.running.process.send_signal(signal.SIGHUP)
-    daemon.until(lambda: "SIGHUP" in daemon.running.output()[1], "its line")
-    daemon.do("ps").ok()
-    daemon.stop().ok()
-
-
 # ---- its files ------------------------------------------------------------------------------
 
 
@@ -269,19 +233,6 @@ def test_a_damaged_record_is_set_aside(box):
     daemon.stop().ok()
 
 
-def test_what_a_job_came_to_is_known_to_the_next_daemon(box):
-    daemon = Daemon(box)
-    submit(daemon, "one")
-    daemon.do("wait", "one").ok()
-    loss = read_json(box.path("runs/one/report.json"))["epochs"][-1]["loss"]
-    before = daemon.jobs()["one"]
-    assert (before["epoch"], before["progress"], before["loss"]) == (2, 1, loss), (before, loss)
-    daemon.kill()
-    daemon.start()
-    assert daemon.jobs()["one"] == before
-    daemon.stop().ok()
-
-
 def test_records_of_an_older_daemon_are_read(box):
     """Without the keys that came into the schema later."""
     daemon = Daemon(box)
@@ -300,7 +251,6 @@ def test_records_of_an_older_daemon_are_read(box):
     daemon.stop().ok()
 
 
-@timeout(60)
 def test_a_run_directory_that_is_gone_is_not_begun_anew(box):
     daemon = Daemon(box)
     submit(daemon, "one", resume="auto", **LONG)
@@ -318,43 +268,6 @@ def test_a_run_directory_that_is_gone_is_not_begun_anew(box):
     daemon.stop().ok()
 
 
-@timeout(90)
-def test_no_room_for_records(box):
-    """A job that cannot be recorded is refused; what was accepted goes on."""
-    disk = box.path("disk")
-    os.makedirs(disk)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", disk], capture_output=True
-    )
-    if mounted.returncode != 0:
-        raise Skip("a file system cannot be mounted here: " + mounted.stderr.decode().strip())
-    try:
-        daemon = Daemon(box, "--state-dir", os.path.join(disk, "state"))
-        submit(daemon, "one", **LONG)
-        daemon.until_state("one", "running")
-        with open(os.path.join(disk, "fill"), "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                pass
-        refused = daemon.do("submit", write_job(box, "two"), "--detach")
-        assert refused.rc != 0 and "No space left" in refused.err, refused
-        assert list(daemon.jobs()) == ["one"]
-        daemon.do("stop", "one").ok()  # which cannot be recorded now
-        assert daemon.jobs()["one"]["state"] == "stopped"
-        os.unlink(os.path.join(disk, "fill"))
-        daemon.until(lambda: "record is written now" in daemon.running.output()[1], "its record")
-        daemon.kill()
-        daemon.start()
-        assert daemon.jobs()["one"]["state"] == "stopped"
-        daemon.stop().ok()
-    finally:
-        box.kill_all()
-        subprocess.run(["umount", disk], check=True)
-
-
-@timeout(90)
 def test_a_state_directory_that_can_not_be_written_to(box):
     """What was accepted runs to its end, and is recorded once that is possible; no new job is."""
     daemon = Daemon(box, "--state-dir", box.path("state"))

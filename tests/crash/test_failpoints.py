@@ -7,7 +7,7 @@ import os
 import re
 import signal
 
-from harness import ROOT, Daemon, cases, fingerprint, not_under, read_json, timeout
+from harness import ROOT, Daemon, cases, fingerprint, not_under, read_json
 from test_cuda import SANITIZED
 from test_exchange import board, train
 from test_workers import crash_job, survived, undisturbed
@@ -104,7 +104,6 @@ def test_a_worker_dies_at(box, point):
     assert_died_once(report, point)
 
 
-@timeout(120)
 @not_under("address", SANITIZED)
 @cases(*GROUP)
 def test_a_trainer_of_a_group_dies_at(box, point):

@@ -15,7 +15,6 @@ from harness import (
     small_job,
     stop_process,
     text_of,
-    timeout,
 )
 
 EPOCHS = 4
@@ -99,33 +98,6 @@ def test_failpoint_while_everything_changes(box, point):
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
-@timeout(120)
-@cases("trainer_apply", "trainer_infer")
-def test_failpoint_in_every_epoch(box, name):
-    wanted = undisturbed(box)
-    per_epoch = {"trainer_apply": BATCHES // 2, "trainer_infer": 2}.get(name, BATCHES)
-    points = ",".join(f"{name}:{epoch * per_epoch + 2}" for epoch in range(EPOCHS))
-    result, report = box.run(
-        crash_job(box.shared_dataset("small")), env={"SLUICE_FAILPOINT": points}
-    )
-    survived(box, result, report, wanted)
-
-
-@timeout(120)
-def test_both_roles_die_in_every_epoch(box):
-    wanted = undisturbed(box)
-    points = [
-        f"sampler_drawn:{e * BATCHES + 3},trainer_extracted:{e * BATCHES + 7}"
-        for e in range(EPOCHS)
-    ]
-    result, report = box.run(
-        crash_job(box.shared_dataset("small")), env={"SLUICE_FAILPOINT": ",".join(points)}
-    )
-    survived(box, result, report, wanted)
-    assert report["batches"]["resampled"] >= EPOCHS
-    assert report["batches"]["retrained"] >= EPOCHS
-
-
 def test_the_only_workers_die(box):
     """One sampler and one trainer: nobody else carries on meanwhile."""
     wanted = undisturbed(box)
@@ -169,7 +141,6 @@ SAMPLER = ("sampler_claimed", "sampler_allocated", "sampler_drawn", "sampler_pub
 TRAINER = ("trainer_claimed", "trainer_extracted", "trainer_gradient", "trainer_done")
 
 
-@timeout(120)
 def test_kill_9_from_outside_in_every_epoch(box):
     """A sampler and a trainer of each epoch, at random steps of their work; each death is told."""
     wanted = undisturbed(box)
@@ -314,7 +285,6 @@ def stalling(box, **changes):
     return running
 
 
-@timeout(300)
 @cases("sampler", "trainer")
 def test_a_worker_that_hangs_is_killed_and_replaced(box, role):
     """Stopped, it keeps what it has in hand, and everybody comes to wait for it. On a busy machine

@@ -44,16 +44,6 @@ class Skip(Exception):
     """Raised by a test that cannot run here; the message says why."""
 
 
-def timeout(seconds):
-    """Decorator: the test's time-out on a plain build (default 300 s)."""
-
-    def mark(function):
-        function.timeout = seconds
-        return function
-
-    return mark
-
-
 def cases(*arguments):
     """Decorator: one test for each argument (a value, or a tuple), named after it."""
 
@@ -70,14 +60,9 @@ def whole(function):
     return function
 
 
-def alone(function):
-    """Decorator: needs the machine for itself, so nothing else runs beside it."""
-    function.alone = True
-    return function
-
-
 def not_under(sanitizer, why):
-    """Decorator: skipped, visibly, in a build with that sanitizer."""
+    """Decorator: skipped, visibly, in a build with that sanitizer. A file's NOT_UNDER, {sanitizer:
+    why}, says so of all its tests."""
 
     def mark(function):
         function.not_under = getattr(function, "not_under", {})
@@ -185,9 +170,11 @@ class Running:
         """Waits until condition() is true; an AssertionError that says `what` otherwise."""
         end = time.monotonic() + seconds * SLOW
         while True:
+            asked = time.monotonic()
             value = condition()
             if value:
                 return value
+            cost = time.monotonic() - asked
             if self.finished():
                 raise AssertionError(f"ended before {what}\n{self.wait(1)}")
             if time.monotonic() > end:
@@ -197,7 +184,7 @@ class Running:
                     f"no {what} within {seconds * SLOW} s\n"
                     + str(Result(self.command, None, out, err, time.monotonic() - self.begin))
                 )
-            time.sleep(0.005)
+            time.sleep(max(0.005, 2 * cost))  # who asks a daemon leaves most of the time to it
 
 
 class Box:

@@ -2,8 +2,9 @@
 """Runs end-to-end and crash tests: run.py [OPTION]... [FOLDER | FILE.py | NAME-PART]...
 
 Each test runs in a process of its own, with a time-out, in an empty box (harness.py), several side
-by side, and prints one line: passed, FAILED or skipped (with the reason), and its seconds. What a
-failing test said follows its line. The last line counts; the exit status is 1 when anything failed.
+by side, and prints one line: passed, FAILED or skipped (with the reason), its seconds and those of
+the processor. What a failing test said follows its line. The last line counts; the exit status is
+1 when anything failed.
 
   --list          names, nothing else
   --keep          keeps the folder of a failing test
@@ -41,10 +42,8 @@ class Test(pool.Case):
     keep = False
 
     def __init__(self, name, function, arguments):
-        limit = max(TIMEOUT_S, getattr(function, "timeout", 0)) * harness.SLOW
-        super().__init__(name, limit)
+        super().__init__(name, TIMEOUT_S * harness.SLOW)
         self.function, self.arguments = function, arguments
-        self.alone = getattr(function, "alone", False)
         self.folder = self.box = None
 
     def begin(self, number):
@@ -53,7 +52,8 @@ class Test(pool.Case):
         self.box = harness.Box(self.folder, f"{os.getpid()}.{number}", self.suite)
 
     def body(self):
-        why = getattr(self.function, "not_under", {}).get(harness.SAN)
+        whole_file = self.function.__globals__.get("NOT_UNDER", {})
+        why = {**whole_file, **getattr(self.function, "not_under", {})}.get(harness.SAN)
         if why:
             print(f"SKIP: under SAN={harness.SAN}: {why}")
             return pool.SKIPPED

@@ -2,7 +2,7 @@
 
 import os
 
-from harness import CORES, SHARED_DATA, Skip, not_under, timeout, whole
+from harness import CORES, SHARED_DATA, Skip, not_under, whole
 
 
 def shared(name):
@@ -29,9 +29,7 @@ def job(dataset, **changes):
     }
 
 
-@timeout(180)
 @not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
-@not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")
 def test_cora(box):
     config = job(shared("cora"), evaluate={"every": 4, "fanout": "full"})
     result, report = box.run(config, seconds=170)
@@ -40,9 +38,7 @@ def test_cora(box):
 
 
 @whole
-@timeout(240)
 @not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
-@not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")
 def test_amazon_photo(box):
     config = job(
         shared("amazon_photo"),

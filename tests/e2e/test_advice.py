@@ -6,7 +6,7 @@ import re
 import shlex
 import signal
 
-from harness import Daemon, cases, fingerprint, gone, read_json, small_job, timeout
+from harness import Daemon, cases, fingerprint, gone, read_json, small_job
 
 ENDLESS = {"epochs": 1000000}
 CHECKPOINTS = {"checkpoint": {"every_updates": 5, "keep": 3}}
@@ -240,7 +240,6 @@ def test_parameters_of_a_checkpoint(box):
 # ---- memory --------------------------------------------------------------------------------------
 
 
-@timeout(120)
 @cases(
     ("memory", "6MiB", {}),
     ("arena.memory", "64KiB", {}),
@@ -277,7 +276,6 @@ def do_advised(daemon, text, *more):
     return daemon.do(*shlex.split(command)[1:], *more)
 
 
-@timeout(120)
 @cases("broker", "everything")
 def test_resume_after_a_kill(box, who):
     daemon = Daemon(box, env={"SLUICE_FAILPOINT": "trainer_gradient:20:stop"})
@@ -303,7 +301,6 @@ def test_resume_after_a_kill(box, who):
     daemon.stop().ok()
 
 
-@timeout(120)
 def test_what_a_stopped_job_is_told(box):
     """In its turn: it is over, it cannot go on, its name is taken, its data set is gone."""
     daemon = Daemon(box)

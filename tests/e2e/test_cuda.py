@@ -10,14 +10,15 @@ import re
 
 import numpy as np
 
-from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, not_under, planted,
-                     small_job, timeout, write_dataset)
+from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, planted, small_job,
+                     write_dataset)
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
 EPOCHS = 2
 # The emulation keeps its shadow of memory where a sanitizer keeps its own.
 SANITIZED = "the emulation and the sanitizer both take over the stacks of threads"
+NOT_UNDER = {"address": SANITIZED}
 
 
 def gpu(index=0, **more):
@@ -80,8 +81,6 @@ def undisturbed(box, name="plain", **changes):
     return box.shared_value(f"gpu-undisturbed-{name}", compute)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     ("graphsage-cached", {"cache": {"policy": "degree", "ratio": 0.3}}),
     ("gat-full", {"model.kind": "gat", "model.heads": 2, "evaluate.fanout": "full"}),
@@ -106,8 +105,6 @@ def test_a_gpu_trains_as_cores_do(box, name, changes):
         assert hits[0] == hits[1] > 0, hits
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_bf16_learns_as_fp32_does(box):
     """With hidden rows that are bf16 from the first: in three layers they are read as such. What
     each operation makes of them: tests/kernels."""
@@ -133,8 +130,6 @@ def test_bf16_learns_as_fp32_does(box):
     assert abs(losses[0] - losses[1]) <= 0.02 * losses[1], losses
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_what_a_gpu_does_by_itself(box):
     """A cache of all rows from the first batch on, which changes no bit, and tf32, which does."""
     found = {}
@@ -175,8 +170,6 @@ def test_what_a_gpu_does_by_itself(box):
     assert "precision   tf32, chosen automatically\n" in said, said
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases("gcn", "gat")
 def test_features_of_two_bytes_have_the_bits_of_four(box, kind):
     """They stay so on the GPU where the first layer sums them up; the cache has them so."""
@@ -201,8 +194,6 @@ def test_features_of_two_bytes_have_the_bits_of_four(box, kind):
     assert found["half"] == found["wide"], found
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_two_gpus_train_what_one_does(box):
     changes = {"updates.batches_per_update": 4}
     wanted = undisturbed(box, "updates-4", **changes)
@@ -213,8 +204,6 @@ def test_two_gpus_train_what_one_does(box):
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_killed_trainer_is_replaced(box):
     wanted = undisturbed(box)
     job = gpu_job(box, [CPU, gpu()])
@@ -224,8 +213,6 @@ def test_killed_trainer_is_replaced(box):
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_trainer_of_a_faulting_gpu_is_replaced(box):
     wanted = undisturbed(box)
     # Each process's GPU faults after so many waits: a few batches after it began to work. Whether
@@ -242,16 +229,12 @@ def test_trainer_of_a_faulting_gpu_is_replaced(box):
     assert report["batches"]["retrained"] >= 1, report["batches"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_gpu_that_faults_at_once_ends_the_job(box):
     result, _ = run(box, gpu_job(box, [CPU, gpu()]), fail="sync:3")
     assert result.rc in (1, 2), result
     assert any("GPU 0" in line for line in result.errors()), result
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_memory_that_can_not_be_pinned_is_copied(box):
     wanted = undisturbed(box)
     result, report = run(box, gpu_job(box, [CPU, gpu()]), fail="noregister")
@@ -261,8 +244,6 @@ def test_memory_that_can_not_be_pinned_is_copied(box):
     assert len(warnings) == 1, trainer_log(box)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_batch_that_does_not_fit_the_gpu(box):
     job = gpu_job(box, [CPU, gpu(memory="1MiB")], **{"model.hidden": 4096})
     result, _ = run(box, job)
@@ -271,8 +252,6 @@ def test_batch_that_does_not_fit_the_gpu(box):
     assert "no room" in said and "devices[].memory" in said, result
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_streams_that_run_late_change_nothing(box):
     # The emulation then runs what is queued only when somebody waits for it, blocks shuffled.
     wanted = undisturbed(box)
@@ -282,8 +261,6 @@ def test_streams_that_run_late_change_nothing(box):
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_one_gpu_samples_and_trains(box):
     job = gpu_job(box, [gpu()], allocation={})
     result, report = run(box, job)
@@ -292,8 +269,6 @@ def test_one_gpu_samples_and_trains(box):
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_async_updates(box):
     split = {"samplers": 1, "trainers": 2, "switching": False}
     job = gpu_job(box, [CPU, gpu(0), gpu(0)], allocation=split, **{"updates.mode": "async"})
@@ -304,8 +279,6 @@ def test_async_updates(box):
     assert report["samples_digest"] == on_cores(box, "graphsage")["samples_digest"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_cores_and_a_gpu_train_together(box):
     split = {"samplers": 1, "trainers": 2, "switching": False}
     job = gpu_job(box, [CPU, CPU, gpu()], allocation=split, **{"updates.batches_per_update": 4})
@@ -317,8 +290,6 @@ def test_cores_and_a_gpu_train_together(box):
         assert abs(found - expected) <= 0.02, (accuracies(report), accuracies(wanted))
 
 
-@not_under("address", SANITIZED)
-@timeout(120)
 def test_features_from_the_drive_are_those_of_memory(box):
     """By the machine's cache and pinned memory to the GPU, which may cache some of them itself."""
     cache = {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}
@@ -343,8 +314,6 @@ def of_epochs(report, key):
     return [e["cache"][key] for e in report["epochs"]]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_rows_of_the_batch_before_stay_on_the_gpu(box):
     """One batch an epoch, of all neighbours: it has the vertices of the one before."""
     cache = {"policy": "degree", "ratio": 0.3}
@@ -363,8 +332,6 @@ def test_rows_of_the_batch_before_stay_on_the_gpu(box):
     assert [e["bytes"]["features"] for e in epochs] == [e["input_nodes"] * row for e in epochs]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     ("drive", {"store": {"features": "storage"}}, ""),
     ("killed", {}, "trainer_extracted:5"),

@@ -1,8 +1,10 @@
 """Blocks that stay on the emulated GPU where sampler and trainer share it: whole jobs."""
 
-from harness import cases, fingerprint, not_under, timeout
+from harness import cases, fingerprint
 from test_cuda import PLUGIN, SANITIZED, gpu, gpu_job, run
 from test_top import first_epoch
+
+NOT_UNDER = {"address": SANITIZED}
 
 CACHES = {"none": {"policy": "none"}, "degree": {"policy": "degree", "ratio": 0.2}}
 
@@ -36,8 +38,6 @@ def blocks(report):
     return sum(e["bytes"]["blocks"] for e in report["epochs"])
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(*CACHES)
 def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
     report = train(box, 0, "shared", cache)
@@ -45,8 +45,6 @@ def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
     assert fingerprint(report) == apart(box, cache)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_and_with_the_trainer_that_helps_out(box):
     """A single device, whose trainer is the sampler's standby trainer."""
     alone = gpu_job(box, [gpu(0)], epochs=3, output="runs/one", cache=CACHES["none"])
@@ -57,8 +55,6 @@ def test_and_with_the_trainer_that_helps_out(box):
     assert fingerprint(report) == apart(box, "none")
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     ("sampler_published:4", "garbage"),
     ("lent_block:3", "garbage"),
@@ -71,8 +67,6 @@ def test_nor_does_a_death_change_a_bit(box, point, dead):
     assert fingerprint(report) == apart(box, "none")
 
 
-@timeout(60)
-@not_under("address", SANITIZED)
 def test_how_much_stays_is_told_while_the_job_runs(box):
     job = job_of(box, 0, epochs=100000, throttle={"sample": 0.01, "train": 0.02})
     env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0", "SLUICE_SIMT_DEVICES": "1"}

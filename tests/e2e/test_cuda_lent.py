@@ -1,7 +1,9 @@
 """Trainers' GPUs, emulated, that hold the hottest features together: whole jobs."""
 
-from harness import cases, fingerprint, not_under, timeout
+from harness import cases, fingerprint
 from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
+
+NOT_UNDER = {"address": SANITIZED}
 
 PRESC = {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}
 
@@ -25,8 +27,6 @@ def read_of_others(report):
     return [x for x in report["store"]["links"] if x["from"] not in (str(x["reader"]), "memory")]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases("lent_filling", "lent_gathering:9")
 def test_nor_does_a_trainer_that_dies(box, point):
     report = train(box, "solver", "killed", SLUICE_FAILPOINT=point)
@@ -36,8 +36,6 @@ def test_nor_does_a_trainer_that_dies(box, point):
     assert fingerprint(report) == alone(box)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box):
     """Where a GPU that reads it is lost to its process, too."""
     env = {"SLUICE_FAILPOINT": "lent_gathering:9", "SLUICE_SIMT_DEAD": "fault"}
@@ -48,8 +46,6 @@ def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box):
     assert fingerprint(report) == alone(box)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_nor_does_another_split(box):
     """The plan is another one from the second epoch on, while others still read by the first."""
     job = {"dataset": box.shared_dataset("gpu-lent", n=400, feat_dim=64), "epochs": 3}

@@ -7,9 +7,11 @@ import json
 import os
 import re
 
-from harness import BIN, cases, not_under, timeout
+from harness import BIN, cases
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
 from test_http import ask, page_of, parse_prometheus
+
+NOT_UNDER = {"address": SANITIZED}
 
 FAKE_NVML = os.path.join(os.path.dirname(BIN), "lib", "fake_nvml.so")
 SAYS = {"SLUICE_NVML": FAKE_NVML, "FAKE_NVML": "37,12,500000000"}  # percent, percent, bytes free
@@ -44,8 +46,6 @@ def devices_of(box):
     return json.loads(result.out)["devices"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     ("trainer", [CPU, gpu()], 1),
     ("sampler", [gpu(), CPU], 0),
@@ -64,8 +64,6 @@ def test_the_load_of_a_gpu_reaches_the_metrics(box, who, devices, at):
     assert running.wait().rc == 130
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases("none", "slices")
 def test_a_load_that_nobody_says_is_null(box, nvml):
     env = {} if nvml == "none" else {"SLUICE_NVML": FAKE_NVML, "FAKE_NVML": nvml}
@@ -81,8 +79,6 @@ def test_a_load_that_nobody_says_is_null(box, nvml):
     assert " W " not in trainer_log(box), trainer_log(box)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     (False, {"cache.policy": "none", "evaluate.fanout": "full"}),
     (True, {"cache": {"policy": "degree", "ratio": 0.3}}),

@@ -7,8 +7,10 @@ import os
 
 import numpy as np
 
-from harness import cases, fingerprint, not_under, planted, timeout, write_dataset
+from harness import cases, fingerprint, planted, write_dataset
 from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
+
+NOT_UNDER = {"address": SANITIZED}
 
 KINDS = {
     "whole": {"sampler.fanout": [-1, 4]},
@@ -50,8 +52,6 @@ def on_cores(box, name):
     return box.shared_value(f"gpu-sampling-{name}", compute)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(*KINDS)
 def test_a_gpu_draws_what_cores_do(box, name):
     wanted = on_cores(box, name)
@@ -63,8 +63,6 @@ def test_a_gpu_draws_what_cores_do(box, name):
             assert found[key] == expected[key], (found, expected)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_killed_sampler_is_replaced(box):
     job = weighted_job(box, [gpu(), CPU], **KINDS["presc"])
     result, report = run(box, job, SLUICE_FAILPOINT="sampler_marked:4")
@@ -73,8 +71,6 @@ def test_killed_sampler_is_replaced(box):
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_sampler_of_a_faulting_gpu_is_replaced(box):
     result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS["whole"]), fail="sync:32")
     result.ok()
@@ -82,8 +78,6 @@ def test_sampler_of_a_faulting_gpu_is_replaced(box):
     assert report["batches"]["resampled"] >= 1, report["batches"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_memory_that_can_not_be_pinned_is_copied(box):
     result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS["whole"]), fail="noregister")
     result.ok()

@@ -6,12 +6,14 @@ import re
 import numpy as np
 
 from browser import Browser
-from harness import cases, fingerprint, not_under, planted, timeout, whole, write_dataset
+from harness import cases, fingerprint, planted, whole, write_dataset
 from terminal import Terminal
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
 from test_cuda_load import SAYS
 from test_page import finish
 from test_top import first_epoch, fits
+
+NOT_UNDER = {"address": SANITIZED}
 
 KINDS = {
     "whole": {"sampler.fanout": [-1, 4]},
@@ -81,8 +83,6 @@ def alone(box, kind=None):
     return box.shared_value(f"gpu-share-alone-{kind}", compute)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(*KINDS)
 def test_sharing_edges_changes_no_bit(box, kind):
     report = train(box, share_job(box, 2, kind=kind))
@@ -94,8 +94,6 @@ def test_sharing_edges_changes_no_bit(box, kind):
     assert sum(ways.values()) == total, (ways, total)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases((2, "cliques"), (4, "solver"))
 def test_nor_does_a_placement(box, gpus, placement):
     links = {2: "full", 4: "ring"}[gpus]
@@ -108,8 +106,6 @@ def test_nor_does_a_placement(box, gpus, placement):
     assert fingerprint(report) == wanted
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases("lent_filling", "lent_drawing:9")
 def test_nor_does_a_sampler_that_dies(box, point):
     report = train(box, share_job(box, 3), SLUICE_FAILPOINT=point)
@@ -119,8 +115,6 @@ def test_nor_does_a_sampler_that_dies(box, point):
     assert fingerprint(report) == alone(box)[0]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box):
     env = {"SLUICE_FAILPOINT": "lent_drawing:5", "SLUICE_SIMT_DEAD": "fault"}
     report = train(box, share_job(box, 3), **env)
@@ -130,8 +124,6 @@ def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box):
     assert fingerprint(report) == alone(box)[0]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_nor_does_another_split(box):
     """The plan is another one from the second epoch on."""
     job = share_job(box, 3, idle=1)
@@ -150,8 +142,6 @@ def start(box, *arguments, **more):
     return box.start("run", box.job(job), *arguments, env={**env, **more})
 
 
-@timeout(60)
-@not_under("address", SANITIZED)
 def test_the_page_shows_from_where_gpus_read_and_their_load(box):
     running = start(box, "--http", "0", **SAYS)
     url = running.until(
@@ -171,8 +161,6 @@ def test_the_page_shows_from_where_gpus_read_and_their_load(box):
     finish(running)
 
 
-@timeout(60)
-@not_under("address", SANITIZED)
 def test_top_shows_from_where_gpus_read(box):
     running, run_directory = start(box), box.path("runs/job")
     first_epoch(running, run_directory)
@@ -191,8 +179,6 @@ def test_top_shows_from_where_gpus_read(box):
     finish(running)
 
 
-@timeout(60)
-@not_under("address", SANITIZED)
 def test_a_graph_ratio_that_budgets_do_not_allow_is_said(box):
     job = share_job(box, 2, kind="weighted", **{"store.graph_ratio": 1})  # 12 bytes an edge
     result, _ = run(box, job, SLUICE_SIMT_DEVICES="8")
@@ -204,8 +190,6 @@ GPU_BUDGETS = [800 << 10, 800 << 10, 6 << 20, 6 << 20]  # two that sample, two t
 
 
 @whole
-@timeout(200)
-@not_under("address", SANITIZED)
 def test_a_graph_and_features_of_eight_times_all_budgets(box):
     """Samplers' GPUs share the edges, trainers' GPUs the features; nothing else changes."""
     arrays = planted(n=56000, feat_dim=500, degree=10)

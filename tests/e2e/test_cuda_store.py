@@ -9,8 +9,10 @@ import re
 
 import numpy as np
 
-from harness import cases, fingerprint, not_under, planted, timeout, whole, write_dataset
+from harness import cases, fingerprint, planted, whole, write_dataset
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
+
+NOT_UNDER = {"address": SANITIZED}
 
 NODES, WIDTH = 400, 1500  # more than a huge page of features
 BYTES = NODES * WIDTH * 4
@@ -58,8 +60,6 @@ def assert_way(store, way, why):
     ), store
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(
     ("copy", {}, {}, "copy", "does not pin the files"),
     ("drive", {}, {"store": {"features": "storage"}}, "staged", "read from the drive"),
@@ -92,8 +92,6 @@ def copies(box, role):
     return found
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_two_trainers_have_one_copy(box):
     pinned = box.path("pinned")
     job = wide_job(box, 2, epochs=500, throttle={"train": 0.02}, digest=False)
@@ -119,8 +117,6 @@ def test_two_trainers_have_one_copy(box):
     assert said.count("made here") == said.count("found made") == 1, said
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_the_copier_is_killed_half_way(box):
     """Its replacement makes the copy, or the other trainer; nothing is left (the box looks)."""
     job = wide_job(box, 2)
@@ -131,8 +127,6 @@ def test_the_copier_is_killed_half_way(box):
     assert report["store"]["copy_bytes"] > BYTES, report["store"]
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_a_job_is_stopped_while_one_copies(box):
     """Who waits for the copy leaves; who stands still is killed."""
     env = {
@@ -148,8 +142,6 @@ def test_a_job_is_stopped_while_one_copies(box):
 
 
 @whole
-@timeout(200)
-@not_under("address", SANITIZED)
 def test_a_bound_without_room_for_the_copy_stages(box):
     """With the least that a job may have it runs as ever; with enough more it has the copy."""
     result, _ = run(box, wide_job(box, memory="1MiB"), SLUICE_SIMT_DEVICES="2")
@@ -213,8 +205,6 @@ def bytes_of_graph(box):
     return int(offsets[-1]) * 4
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(("weighted", False), ("khop", True))
 def test_a_graph_that_does_not_fit_is_copied_once(box, name, files):
     job = small_gpus(box, **KINDS[name])
@@ -236,8 +226,6 @@ def sampler_log(box, number):
         return file.read()
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_the_sampler_that_copies_is_killed_half_way(box):
     """Whichever of the two that start first it is, and the other when it goes on with it."""
     point = "shared_copy:1,shared_copy:2"  # counted from how many have started before

@@ -8,12 +8,13 @@ import os
 import socket
 import threading
 
-from harness import BIN, CORES, Daemon, Skip, gone, not_under, read_json, small_job, timeout
+from harness import BIN, CORES, Daemon, Skip, gone, read_json, small_job
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
 GPU = {"kind": "cuda", "index": 0}
 SANITIZED = "the emulation and the sanitizer both take over the stacks of threads"
+NOT_UNDER = {"address": SANITIZED}
 LONG = {"throttle": {"train": 0.05}, "epochs": 1000}
 
 
@@ -95,9 +96,6 @@ class Pings:
         os.unlink(self.path)
 
 
-@not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
-@timeout(120)
 def test_slow_gpus_hold_up_only_who_needs_them(box):
     pings = Pings(box.path("notify"))
     held = Held(box, NOTIFY_SOCKET=pings.path, WATCHDOG_USEC="2000000")
@@ -134,8 +132,6 @@ def test_slow_gpus_hold_up_only_who_needs_them(box):
     assert any("asking for the GPUs" in said for said in pings.said), pings.said
 
 
-@not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
 def test_a_submit_that_is_given_up_is_not_taken(box):
     held = Held(box)
     command = held.submit("one", [CPU, GPU])
@@ -151,8 +147,6 @@ def test_a_submit_that_is_given_up_is_not_taken(box):
     held.daemon.stop().ok()
 
 
-@not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
 def test_a_daemon_that_ends_meanwhile_leaves_no_job_behind(box):
     held = Held(box)
     daemon = held.daemon
@@ -171,8 +165,6 @@ def test_a_daemon_that_ends_meanwhile_leaves_no_job_behind(box):
     daemon.stop().ok()
 
 
-@not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
 def test_a_driver_that_hangs_is_said_to(box):
     held = Held(box, SLUICE_GPU_SECONDS="2")
     result = held.submit("one", [CPU, GPU], "--detach").wait(20)
@@ -189,9 +181,6 @@ def test_a_driver_that_hangs_is_said_to(box):
     held.daemon.stop().ok()
 
 
-@not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
-@timeout(90)
 def test_a_job_is_gone_on_with_once_the_gpus_are_known(box):
     """A daemon that was started anew does not know them."""
     held = Held(box)

@@ -49,7 +49,10 @@ def test_steps_that_are_too_large_end_the_job(box, mode):
     job = wild(box, **{"optimizer.momentum": 0.9, "evaluate.every": 0, **changes})
     message, report = fails(box, job, "at a learning rate of 1000", "is not finite")
     assert re.match(r"update \d+ \(epoch \d+, \d+ of 12\) at a learning", message), message
-    assert re.search(r"loss before it was \S+e[+]\d+, where guessing", message), message
+    grown = r"loss before it was \S+e[+]\d+, where guessing"
+    # Who comes first in async mode may find no loss that is a number.
+    grown += r"|the loss of batch \d+ is nan" if mode == "async" else ""
+    assert re.search(grown, message), message
     assert "lower optimizer.lr (now 1000) or " in message, message
     assert "--set output=DIR" in message, message
     assert not os.path.exists(box.path("runs/job/model.safetensors"))

@@ -8,8 +8,10 @@ once.
 import os
 import signal
 
-from harness import accuracies, cases, fingerprint, go_on, not_under, read_json, timeout
+from harness import accuracies, cases, fingerprint, go_on, read_json
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, undisturbed
+
+NOT_UNDER = {"address": SANITIZED}
 
 SMALL = {"sampler.batch_size": 16}  # 13 batches an epoch
 NORMED = {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 1.0}
@@ -47,8 +49,6 @@ def assert_near(report, wanted):
         assert abs(epoch["loss"] - expected) <= 2e-3 * expected, (epoch["loss"], expected)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases((4, {}), (3, NORMED))
 def test_one_trainer_makes_the_board_s_bits(box, per_update, changes):
     report = train(box, 1, per_update=per_update, **changes)
@@ -56,8 +56,6 @@ def test_one_trainer_makes_the_board_s_bits(box, per_update, changes):
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
-@timeout(180)
-@not_under("address", SANITIZED)
 def test_bits_depend_on_the_number_of_trainers(box):
     """And not on who runs late."""
     first = train(box, 2, **NORMED)
@@ -66,8 +64,6 @@ def test_bits_depend_on_the_number_of_trainers(box):
     assert fingerprint(late) == fingerprint(first), (fingerprint(late), fingerprint(first))
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 @cases(("trainer_claimed:5", 1), ("trainer_reduce:3", 2), ("trainer_counted:3", 2))
 def test_a_trainer_may_die_anywhere(box, point, trainers):
     report = train(box, trainers, SLUICE_FAILPOINT=point)
@@ -77,24 +73,18 @@ def test_a_trainer_may_die_anywhere(box, point, trainers):
     assert_near(report, board(box))
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_peers_that_hear_of_a_death_before_the_broker_wait_for_it(box):
     report = train(box, 3, SLUICE_FAILPOINT="trainer_reduce:4", SLUICE_SIMT_NCCL="remote_error")
     assert len(report["restarts"]) == 1, report["restarts"]
     assert_near(report, board(box))
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_a_gpu_that_faults_is_replaced(box):
     report = train(box, 2, fail="sync:60")
     assert len(report["restarts"]) >= 1, report["restarts"]
     assert_near(report, board(box))
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_trainers_come_and_go(box):
     steps = [
         {"epoch": 0, "batch": 6, "samplers": 1, "trainers": 3},
@@ -123,8 +113,6 @@ def stats(box):
     return box.sluice("stats", box.path("runs/job"), "-o", "json").ok().json()
 
 
-@timeout(180)
-@not_under("address", SANITIZED)
 def test_a_pause_and_a_kill_in_it(box):
     running, trainer, _, _ = held(box, 2)
     now = stats(box)
@@ -146,8 +134,6 @@ def test_a_pause_and_a_kill_in_it(box):
     assert_near(report, board(box))
 
 
-@timeout(180)
-@not_under("address", SANITIZED)
 @cases("nccl", "board")
 def test_a_stopped_run_goes_on_with_the_same_bits(box, exchange):
     """Also where the gradients go another way from then on: elsewhere there may be no NCCL."""
@@ -165,8 +151,6 @@ def test_a_stopped_run_goes_on_with_the_same_bits(box, exchange):
     assert fingerprint(report) == board(box)
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_two_trainers_on_one_gpu_are_refused(box):
     job = group_job(box, 2)
     job["devices"] = [CPU, gpu(0), gpu(0)]
@@ -174,8 +158,6 @@ def test_two_trainers_on_one_gpu_are_refused(box):
     assert result.rc == 2 and "updates.exchange" in result.err, result
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
 def test_a_meeting_that_fails_ends_in_words(box):
     # Of every process the first one. There is no peer whose death could be the reason.
     job = group_job(box, 1, epochs=1)

@@ -7,7 +7,7 @@ next one goes on. So every key acts on training, and changes while a run goes on
 
 import os
 
-from harness import CORES, fingerprint, not_under, small_job, timeout
+from harness import CORES, fingerprint, not_under, small_job
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
 
 TWO_AND_TWO = {"samplers": 2, "trainers": 2}
@@ -133,7 +133,6 @@ def test_every_free_key_has_a_value_here(box):
     assert not missing, f"FREE in config/keys.c, but no part of this test changes {missing}"
 
 
-@timeout(120)
 def test_the_result_is_that_of_a_run_that_nobody_touched(box):
     os.symlink(box.shared_dataset("small"), box.path("linked"))
     untouched = box.run(free_job(box, {"output": "runs/untouched"}), name="untouched")[1]
@@ -141,9 +140,7 @@ def test_the_result_is_that_of_a_run_that_nobody_touched(box):
     check_parts(untouched, report, len(PARTS))
 
 
-@timeout(120)
 @not_under("address", SANITIZED)
-@not_under("thread", SANITIZED)
 def test_the_result_on_gpus_is_too(box):
     def job(part):
         changes = {

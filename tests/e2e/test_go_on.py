@@ -7,7 +7,6 @@ tests/unit/test_config_differences.c.
 import json
 import os
 import re
-import shutil
 
 import numpy as np
 
@@ -95,13 +94,6 @@ def test_more_epochs_go_on_with_a_finished_run(box):
     refused(box, config, "finished after 5 epochs")
 
 
-def test_several_differences_are_counted(box):
-    unfinished(box)
-    other = job(box, **{"seed": 8, "model.hidden": 8, "optimizer.kind": "sgd"})
-    error = refused(box, other, "differences, the first ones", "model.hidden", "optimizer.beta1")
-    assert len(error) < 1200, error
-
-
 def test_another_data_set_is_refused(box):
     write_dataset(box.path("a"), planted(n=600))
     write_dataset(box.path("b"), planted(n=600, seed=2))
@@ -133,15 +125,6 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
     alone, wanted = box.run(dict(config, output="runs/alone"), name="alone")
     alone.ok()
     assert fingerprint(report) == fingerprint(wanted)
-
-
-def test_damage_without_an_older_one(box):
-    config = unfinished(box)
-    for name in names(box)[:-1]:
-        shutil.rmtree(box.path("runs/job/checkpoints", name))
-    (left,) = names(box)
-    os.remove(box.path("runs/job/checkpoints", left, "model.safetensors"))
-    refused(box, config, f"checkpoint {left}", "model.safetensors", "no older one")
 
 
 def test_a_checkpoint_that_is_not_there(box):

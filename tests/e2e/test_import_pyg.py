@@ -122,7 +122,8 @@ def test_y(box):
     for kind, (change, options, task, n_classes, stored, said) in Y.items():
         arrays = graph()
         arrays["y"] = change(arrays["y"])
-        wanted = arrays["y"].argmax(1) if stored == "argmax" else (stored or np.asarray)(arrays["y"])
+        y = arrays["y"]
+        wanted = y.argmax(1) if stored == "argmax" else (stored or np.asarray)(y)
         result = import_pyg(box, arrays, *options).ok()
         meta = read_json(box.path("made", "metadata.json"))
         assert meta["task"] == task and meta["num_classes"] == n_classes, (kind, meta)

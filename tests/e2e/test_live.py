@@ -161,29 +161,6 @@ def tells_role(line, role):
     return stands_still(line) and line["bottleneck_role"] == role and line["advice"]
 
 
-def test_starved_trainers_wait_for_samplers(box):
-    """A sampler takes for ever: trainers have nothing."""
-    config = job(
-        box,
-        **{
-            "allocation": {"samplers": 1, "trainers": 3, "switching": False},
-            "throttle": {"sample": 0.2},
-        },
-    )
-    running, follower = follow(box, config, sampler_allocated="9:stop")
-    pid = box.until_stopped(running, "sampler")
-    line = newest(follower, lambda s: tells_role(s, "samplers"), "the samplers as the bottleneck")
-    go_on(pid)
-    stop(box, running, follower)
-    said = re.match(r"trainers wait for samplers (\d+) % of the time: ", line["bottleneck"])
-    assert said and abs(int(said[1]) / 100 - line["stages"]["wait"]["busy"]) < 0.006, line
-    advice = line["advice"]
-    assert advice["samplers"] > 1 and advice["samplers"] + advice["trainers"] == 4, advice
-    gain = advice["epoch_seconds_now"] - advice["epoch_seconds_then"]
-    said = float(re.search(r"by about (\S+) s", line["bottleneck"]).group(1))
-    assert abs(said - gain) < 0.06 * gain, (said, gain)
-
-
 def test_busy_trainers_are_named(box):
     """A trainer takes for ever: batches lie ready."""
     config = job(

@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import cases, cpu_devices, fingerprint, small_job, timeout
+from harness import cases, cpu_devices, fingerprint, small_job
 
 
 def job(box, /, **changes):
@@ -26,7 +26,6 @@ def least_of(box, config):
     raise AssertionError("no number was enough")
 
 
-@timeout(120)
 @cases(
     ("storage", {"store": {"features": "storage"}}),
     ("two trainers", {"allocation": {"samplers": 1, "trainers": 2}}),
@@ -52,7 +51,6 @@ def test_a_dry_run_says_it(box):
     assert "at most 64.0 MiB for all processes" in said, said
 
 
-@timeout(120)
 def test_more_trainers_than_there_is_memory_for_are_refused(box):
     name = box.unique("bound")
     config = job(

@@ -21,7 +21,6 @@ from harness import (
     not_under,
     planted,
     small_job,
-    timeout,
     whole,
     write_dataset,
 )
@@ -195,7 +194,6 @@ def test_layer_by_layer_or_by_mini_batches(box, name):
 # ---- bits ---------------------------------------------------------------------------------------
 
 
-@timeout(120)
 @cases(*DELICATE)
 def test_same_bits_whoever_computes(box, name):
     """Trainers, samplers, switching, a trainer that dies in its gradient, update or inference."""
@@ -289,9 +287,7 @@ CORA = {
 
 
 @whole
-@timeout(120)
 @not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
-@not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")
 @cases(*CORA)
 def test_cora(box, kind):
     model, floor, epochs = CORA[kind]

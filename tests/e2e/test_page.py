@@ -5,7 +5,7 @@ import os
 import re
 
 from browser import Browser
-from harness import Daemon, cpu_devices, read_json, small_job, timeout
+from harness import Daemon, cpu_devices, read_json, small_job
 
 LOAD_MAX_BYTES = 100 << 10
 TOKEN = "open-sesame"
@@ -102,7 +102,6 @@ def visible_controls(browser):
     )
 
 
-@timeout(120)
 def test_a_running_job_is_drawn_and_its_numbers_move(box):
     run, url = start(box)
     with Browser(box) as browser:
@@ -138,7 +137,6 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
     finish(run)
 
 
-@timeout(120)
 def test_it_fits_every_window(box):
     run, url = start(box)
     with Browser(box, 1900, 1000, True) as browser:
@@ -154,7 +152,6 @@ def test_it_fits_every_window(box):
     finish(run)
 
 
-@timeout(120)
 def test_a_click_changes_the_split(box):
     run, url = start(box, "--http-token", write_token(box))
     with Browser(box) as browser:
@@ -184,7 +181,6 @@ def test_a_click_changes_the_split(box):
     assert [s["to"]["trainers"] for s in scales if s["ok"]][:2] == [3, 2], scales
 
 
-@timeout(120)
 def test_pause_and_stop(box):
     run, url = start(box, "--http-token", write_token(box))
     with Browser(box) as browser:
@@ -211,7 +207,6 @@ def test_pause_and_stop(box):
     assert read_json(box.path("report.json"))["status"] == "stopped"
 
 
-@timeout(90)
 def test_the_controls_are_locked_without_the_token(box):
     run, url = start(box, "--http-token", write_token(box))
     with Browser(box) as browser:
@@ -248,7 +243,6 @@ def test_the_controls_are_locked_without_the_token(box):
     finish(run)
 
 
-@timeout(90)
 def test_the_report_is_drawn_without_a_server(box):
     config = small_job(box.shared_dataset("small"), cache={"policy": "degree", "ratio": 0.3})
     box.run(config)[0].ok()
@@ -275,7 +269,6 @@ def test_the_report_is_drawn_without_a_server(box):
         assert_fits(browser)
 
 
-@timeout(90)
 def test_the_report_is_read_without_scripts(box):
     config = small_job(box.shared_dataset("small"))
     report = box.run(config)[1]
@@ -383,7 +376,6 @@ CURVES = {
 }
 
 
-@timeout(120)
 def test_curves_are_drawn_whatever_the_values(box):
     """A scale without a second tick once made every point of a curve that rose from 0.1 a NaN."""
     with Browser(box) as browser:
@@ -561,7 +553,6 @@ def many_switches_leave_the_time_axis_readable(box, browser):
     assert browser.problems() == [], browser.problems()
 
 
-@timeout(180)
 def test_what_is_drawn_of_a_job_that_is_over(box):
     looks = (
         a_job_is_shown_by_what_it_was_judged_by,
@@ -576,7 +567,6 @@ def test_what_is_drawn_of_a_job_that_is_over(box):
             look(box, browser)
 
 
-@timeout(120)
 def test_a_daemon_s_jobs_are_listed_and_its_end_is_seen(box):
     daemon = Daemon(box, "--http", "0")
     url = daemon.listed()[0]["page"]

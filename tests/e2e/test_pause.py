@@ -161,24 +161,3 @@ def test_a_paused_job_is_stopped_and_goes_on(box):
     assert went_on["params_sha256"] == whole["params_sha256"]
     kinds = [event["kind"] for event in events(box)]
     assert kinds.count("start") == kinds.count("end") == 2, kinds
-
-
-def test_followers_see_the_pause(box):
-    running = start(box, forever(box))
-    follower = box.start("stats", me(box), "--follow", "-o", "json")
-    follower.until(lambda: len(json_lines(follower)) >= 2, "two lines")
-    box.sluice("pause", me(box)).ok()
-    follower.until(
-        lambda: [line["state"] for line in json_lines(follower)[-3:]] == ["paused"] * 3,
-        "lines of the pause",
-        60,
-    )
-    box.sluice("resume", me(box)).ok()
-    follower.until(lambda: json_lines(follower)[-1]["state"] == "running", "a running line")
-    running.interrupt()
-    assert running.wait().rc == 130
-    follower.wait()
-    lines = json_lines(follower)
-    assert all(line["schema"] == "sluice.stats/1" for line in lines)
-    times = [line["time"] for line in lines]
-    assert times == sorted(times), times

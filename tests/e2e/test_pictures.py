@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from harness import BIN, ROOT, Skip, timeout, whole
+from harness import BIN, ROOT, Skip, whole
 
 MOST_BYTES = 60000
 BLUE, ORANGE = (0, 135, 255), (215, 135, 0)  # of samplers and trainers in `top`
@@ -27,7 +27,6 @@ def has_about(colours, wanted, least):
 
 
 @whole
-@timeout(240)
 def test_both_are_taken(box):
     out = box.path("out")
     done = subprocess.run(

@@ -4,15 +4,7 @@ import os
 
 import numpy as np
 
-from harness import (
-    cases,
-    metadata_of,
-    planted,
-    read_json,
-    small_job,
-    timeout,
-    write_dataset,
-)
+from harness import cases, metadata_of, planted, read_json, small_job, write_dataset
 from test_bad_input import refused
 from test_data_tools import check_dataset, digest_of, leftovers
 
@@ -153,7 +145,6 @@ def test_threads_do_not_matter(box):
     assert digest_of(box.path("a")) == digest_of(box.path("b"))
 
 
-@timeout(120)
 def test_training_is_the_same_to_the_bit(box):
     """Lists and rows keep their order, so batches, samples and sums are those of the original."""
     write_dataset(box.path("old"), graph())
@@ -168,7 +159,6 @@ def test_training_is_the_same_to_the_bit(box):
     assert reports["new"]["test_accuracy"] > 0.5
 
 
-@timeout(120)
 def test_predictions_come_in_the_order_from_before(box):
     write_dataset(box.path("old"), graph())
     reorder(box, "bfs", "old", "once").ok()

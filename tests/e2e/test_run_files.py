@@ -4,7 +4,7 @@ import errno
 import os
 import subprocess
 
-from harness import Skip, go_on, small_job, text_of, timeout
+from harness import Skip, go_on, small_job, text_of
 
 
 def job(box, **changes):
@@ -48,7 +48,6 @@ def fill(path):
         return fd
 
 
-@timeout(120)
 def test_nobody_waits_for_a_file_that_hangs(box):
     """Phases are opened and what dead workers held is given to others all the same."""
     wanted = undisturbed(box)

@@ -109,14 +109,6 @@ def test_what_is_expected_is_what_statistics_advise(box):
     stop(box, running)
 
 
-def test_what_is_there_already(box):
-    running = start(box, job(box))
-    said = box.sluice("scale", me(box), "samplers=1").ok()
-    assert "that is the split already: 1 sampler and 1 trainer" in said.out, str(said)
-    assert scale(box, me(box), "trainers=1")["steps"] == []
-    assert stop(box, running)["scales"] == []
-
-
 def test_undo(box):
     running = start(box, job(box))
     refused(box.sluice("scale", me(box), "--undo"), 1, "nothing to undo")
@@ -134,16 +126,6 @@ def test_undo(box):
     scales = stop(box, running)["scales"]
     assert [s["to"]["samplers"] for s in scales] == [2, 1, 2], scales
     assert all(s["by"] == "user" and s["ok"] for s in scales), scales
-
-
-def test_undo_of_the_schedule(box):
-    schedule = [{"epoch": 1, "samplers": 2, "trainers": 2}]
-    running = start(box, job(box, schedule=schedule))
-    running.until(lambda: len(box.processes("sampler")) == 2, "the schedule's split")
-    log = box.path("runs/job/log/broker.log")
-    running.until(lambda: "work now" in text_of(log), "the schedule's split to hold")
-    assert scale(box, me(box), "--undo")["to"] == {"samplers": 1, "trainers": 1}
-    stop(box, running)
 
 
 def test_detached(box):
@@ -243,12 +225,6 @@ def test_nothing_is_lost(box):
     _, found, wanted = box.bring_to_an_end(running, config)
     for key in ("params_sha256", "samples_digest", "test_accuracy"):
         assert found[key] == wanted[key], key
-
-
-def test_help(box):
-    done = box.sluice("scale", "--help").ok()
-    for part in ("--dry-run", "--undo", "--detach", "--timeout", "samplers=N", "sluice scale"):
-        assert part in done.out, str(done)
 
 
 def test_through_the_daemon(box):

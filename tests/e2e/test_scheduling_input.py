@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from harness import CORES, planted, small_job, timeout, write_dataset
+from harness import CORES, planted, small_job, write_dataset
 from test_bad_input import refuse_job, refused
 
 
@@ -66,7 +66,6 @@ def wide_job(dataset, memory, **changes):
     return config
 
 
-@timeout(120)
 def test_cache_ratio_that_does_not_fit(box):
     """The message has the ratio that would, which does fit; a little more does not."""
     dataset = wide_dataset(box)
@@ -84,7 +83,6 @@ def test_cache_ratio_that_does_not_fit(box):
     box.run(config)[0].ok()
 
 
-@timeout(120)
 def test_device_smaller_than_its_work(box):
     """Each device by itself: the message names it and a size; the others are large."""
     dataset = wide_dataset(box)
@@ -101,7 +99,6 @@ def test_one_device_smaller_than_a_block(box):
     refuse_job(box, config, "devices[0]", "memory", ("8KiB", "8.0 KiB"))
 
 
-@timeout(120)
 def test_an_automatic_ratio_fits(box):
     """The same device, which cannot hold all features: auto takes what is left."""
     config = wide_job(wide_dataset(box), "32MiB", cache={"policy": "degree"})

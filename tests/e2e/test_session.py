@@ -1,20 +1,18 @@
 """The commands that talk to a job: one of `sluice run`, found by its process; then a daemon's."""
 
 import csv
-import fcntl
 import io
 import json
 import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import time
 import urllib.request
 
-from harness import (BIN, CORES, PATIENCE, SLOW, Daemon, go_on, json_lines, read_json,
-                     small_job, stop_process, text_of, timeout)
+from harness import (BIN, CORES, PATIENCE, SLOW, Daemon, go_on, json_lines, read_json, small_job,
+                     stop_process, text_of)
 from terminal import Terminal
 
 CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
@@ -233,23 +231,6 @@ def test_nearest_names(box):
         each.wait()
 
 
-def test_no_daemon(box):
-    rt = {"SLUICE_RUNTIME_DIR": box.path("rt")}
-    path = job(box, "alone")
-    error = one_error(box.sluice("submit", path, env=rt), 2, "no daemon runs for")
-    assert "sluice-broker" in error and "sluice run" in error and box.path("rt") in error, error
-    error = one_error(box.sluice("submit", path, "--runtime-dir", "elsewhere"), 2, "no daemon")
-    assert "sluice-broker --runtime-dir elsewhere" in error, error
-    one_error(box.sluice("stats", "nobody", env=rt), 2, "job 'nobody'.*no daemon runs for")
-    assert not os.path.exists(box.path("rt")), "asking made the directory"
-    # Whatever jobs of others there are: without a daemon the list says so.
-    asked = box.sluice("ps", "-o", "json", env=rt)
-    listed = json.loads(asked.out)
-    assert listed["daemon"] is None and "sluice-broker" in listed["note"], asked
-    assert asked.rc == (0 if listed["jobs"] else 2), asked
-    box.assert_no_run()
-
-
 def test_keys_are_needed_over_a_network(box):
     there = ("--connect", "tcp://127.0.0.1:1")
     one_error(box.sluice("ps", *there), 2, "--key.*sluice keygen")
@@ -289,7 +270,6 @@ def test_a_daemon_elsewhere_that_is_not_there(box):
     assert doctor.rc == 0 and "connection refused" in doctor.out, doctor
 
 
-@timeout(90)
 def test_a_bar_that_fits_the_terminal(box):
     path = job(box, "bar")
     terminal = Terminal(box, "run", path, term="xterm")
@@ -314,22 +294,6 @@ def test_a_bar_that_fits_the_terminal(box):
         assert "\x1b[3" not in terminal.raw and bool(terminal.bars()) == (name == "mono")
 
 
-@timeout(90)
-def test_lines_fit_a_narrow_terminal(box):
-    running = start_run(box, "narrow")
-    terminal = Terminal(box, "stats", "narrow", "-n", "3", columns=60)
-    assert terminal.wait() == 0
-    lines = terminal.raw.replace("\r", "").splitlines()
-    head = [line for line in lines if line.startswith("narrow  epoch ")]
-    assert len(head) == 3 and "  loss " in head[-1], lines
-    assert all(len(line) <= 60 and not line.endswith("accurac") for line in lines), lines
-    # What limits it has lines of its own, once as long as it is the same.
-    assert 1 <= sum(line.startswith("   bottleneck ") for line in lines) <= 3, lines
-    running.interrupt()
-    assert running.wait().rc == 130
-
-
-@timeout(90)
 def test_the_list_on_a_narrow_terminal(box):
     daemon = Daemon(box)
     for name in ("first", "second"):
@@ -374,7 +338,6 @@ def test_the_page_of_a_run(box):
 # ---- the daemon ---------------------------------------------------------------------------------
 
 
-@timeout(90)
 def test_submit_queue_and_end(box):
     daemon = Daemon(box)
     entry = daemon.do("submit", job(box, "first"), "--detach", "-o", "json").ok().json()
@@ -401,7 +364,6 @@ def test_submit_queue_and_end(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(60)
 def test_what_can_not_be_is_refused_with_the_reason(box):
     daemon = Daemon(box)
     first = job(box, "first")
@@ -425,7 +387,6 @@ def test_what_can_not_be_is_refused_with_the_reason(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(90)
 def test_looking_on_shows_what_run_shows(box):
     daemon = Daemon(box)
     done = daemon.do("submit", job(box, "done", epochs=2, throttle={"train": 0.01}), "--report",
@@ -445,7 +406,6 @@ def test_looking_on_shows_what_run_shows(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(90)
 def test_ctrl_c_ends_the_looking_on_only(box):
     daemon = Daemon(box)
     looking = daemon.background("submit", job(box, "on"))
@@ -472,7 +432,6 @@ def test_ctrl_c_ends_the_looking_on_only(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(60)
 def test_a_daemon_and_a_run_side_by_side(box):
     daemon = Daemon(box)
     running = start_run(box, "nearby")
@@ -502,7 +461,6 @@ def test_a_daemon_and_a_run_side_by_side(box):
     box.until_gone()
 
 
-@timeout(60)
 def test_a_daemon_that_was_killed_and_one_that_does_not_answer(box):
     daemon = Daemon(box)
     pid = daemon.running.process.pid
@@ -540,23 +498,6 @@ def test_a_scope_keeps_runs_apart(box):
         assert not told(scope)
 
 
-def test_a_daemon_of_another_version(box):
-    """Whoever holds the lock of a runtime directory is its daemon."""
-    folder = box.path("rt")
-    os.mkdir(folder, 0o700)
-    with open(os.path.join(folder, "daemon.lock"), "w") as lock:
-        lock.write(f"{os.getpid()} 99 9.9.9\n")
-        lock.flush()
-        whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(lock, 37, whole)  # F_OFD_SETLK
-        error = one_error(box.sluice("ps", "--runtime-dir", folder), 2, "protocol 99")
-        assert "9.9.9" in error and "after an upgrade" in error, error
-    one_error(box.sluice("submit", job(box, "x"), "--runtime-dir", folder), 2, "is gone")
-    os.chmod(folder, 0o755)
-    one_error(box.sluice("submit", job(box, "x"), "--runtime-dir", folder), 2, "chmod 700")
-
-
-@timeout(60)
 def test_a_daemon_over_the_network(box):
     box.sluice("keygen", "--out", "keys").ok()
     box.sluice("keygen", "--out", "others").ok()
@@ -582,7 +523,6 @@ def test_a_daemon_over_the_network(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(60)
 def test_clients_from_afar_write_below_the_root(box):
     """A key lets one run jobs, not write wherever the daemon's user can. The advice is followed."""
     box.sluice("keygen", "--out", "keys").ok()
@@ -612,7 +552,6 @@ def test_clients_from_afar_write_below_the_root(box):
     assert daemon.stop().rc == 0
 
 
-@timeout(60)
 def test_the_queue_moves_before_who_looks_on(box):
     daemon = Daemon(box)
     for name in ("one", "two"):

@@ -8,16 +8,7 @@ import signal
 
 import numpy as np
 
-from harness import (
-    cases,
-    cpu_devices,
-    fingerprint,
-    planted,
-    small_job,
-    text_of,
-    timeout,
-    write_dataset,
-)
+from harness import cases, cpu_devices, fingerprint, planted, small_job, text_of, write_dataset
 
 SMALL_CACHE = 280 * 1024
 PRESC = {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}
@@ -42,7 +33,6 @@ def check_rows(report, reads):
         assert report["store"]["depth"] > 0 and report["store"]["window"] == 16, report["store"]
 
 
-@timeout(120)
 @cases(("small", "presc"), ("half", "none"))
 def test_results_are_those_of_memory(box, data, cache):
     dataset = half(box) if data == "half" else box.shared_dataset("small")
@@ -100,7 +90,6 @@ def test_predictions_are_those_of_memory(box):
 TWO = {"allocation": {"samplers": 1, "trainers": 2, "switching": False}}
 
 
-@timeout(240)
 def test_whoever_fetches_is_killed_ten_times(box):
     """Batches are fetched again, by others, and nothing else changes."""
     config = small_job(
@@ -124,7 +113,6 @@ def test_whoever_fetches_is_killed_ten_times(box):
     assert fingerprint(after) == fingerprint(report)
 
 
-@timeout(120)
 def test_a_small_cache_changes_nothing_but_time(box):
     """Room for one mini-batch, while several are under way: some rows find no slot."""
     dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=40))

@@ -3,7 +3,7 @@
 Where jobs run the GPUs are emulated (tests/simt); dry runs are of machines that are made up.
 """
 
-from harness import cases, fingerprint, not_under, small_job, timeout
+from harness import cases, fingerprint, not_under, small_job
 from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
 from test_cuda_config import Machine
 from test_cuda_config import gpu as pretend
@@ -38,7 +38,6 @@ def held_by(store):
     return {d["device"]: (d["rows"], d["parts"]) for d in store["held"]}
 
 
-@timeout(120)
 @not_under("address", SANITIZED)
 @cases(
     ("4-auto", 4, {}, "solver", PARTS),
@@ -72,7 +71,6 @@ def by_way(store):
     return ways
 
 
-@timeout(200)
 @not_under("address", SANITIZED)
 def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box):
     alone, prints, gpus = None, set(), 4
@@ -93,7 +91,6 @@ def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box):
 # ---- when the split changes ----------------------------------------------------------------------
 
 
-@timeout(120)
 @not_under("address", SANITIZED)
 def test_a_change_of_the_split_changes_the_plan_once(box):
     before, after = (2, 2), (1, 3)
@@ -116,33 +113,20 @@ def test_a_change_of_the_split_changes_the_plan_once(box):
             assert room - each - 1 < rows <= room and parts in (each, each + 1), store
 
 
-@timeout(120)
-@not_under("address", SANITIZED)
-def test_a_feature_ratio_that_budgets_do_not_allow_is_said(box):
-    job = plan_job(box, 2, cache={"policy": "degree"}, store={"feature_ratio": 0.9})
-    job["dataset"] = box.shared_dataset("store-plan", n=1000, feat_dim=800)
-    job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
-    job["evaluate"]["fanout"] = [2, 2]
-    job["devices"] = [CPU] + [gpu(i, memory=5000 * 1024) for i in range(2)]
-    result, report = train(box, job, 2)
-    share = report["store"]["gpu_rows"] / 1000
-    assert share < 0.9, report["store"]
-    said = f"found 0.9, and the GPUs that train have room for {share:.4f} of"
-    assert result.err.count(said) == 1, result
-
-
-@timeout(120)
 @not_under("address", SANITIZED)
 def test_no_gpu_holds_more_than_its_budget_leaves(box):
     budgets = [5000, 5400, 5800]  # KiB; a step takes more than 3.4 MB
     devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]
-    job = plan_job(box, 3, cache={"policy": "degree"})
+    job = plan_job(box, 3, cache={"policy": "degree"}, store={"feature_ratio": 0.9})
     job["dataset"] = box.shared_dataset("store-plan", n=1000, feat_dim=800)
     job["sampler"].update({"batch_size": 8, "fanout": [2, 2]})
     job["evaluate"]["fanout"] = [2, 2]
     job["devices"] = devices
-    _, report = train(box, job, 3)
+    result, report = train(box, job, 3)
     store, batches = report["store"], report["batches"]
+    share = store["gpu_rows"] / 1000
+    said = f"found 0.9, and the GPUs that train have room for {share:.4f} of"
+    assert share < 0.9 and result.err.count(said) == 1, result
     assert batches["trained"] == batches["scheduled"], batches
     rows = [d["rows"] for d in store["held"]]
     assert store["placement"] == "solver" and store["gpu_rows"] > max(rows), store

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from harness import cases, fingerprint, planted, read_json, small_job, timeout, write_dataset
+from harness import cases, fingerprint, planted, read_json, small_job, write_dataset
 
 
 def stripes_of(box, dataset, n=3):
@@ -17,7 +17,6 @@ def stripes_of(box, dataset, n=3):
     return made["files"]
 
 
-@timeout(120)
 @cases("memory", "storage")
 def test_results_are_those_of_one_file(box, store):
     arrays = planted(n=3000, feat_dim=331)

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from harness import cases, planted, read_json, small_job, text_of, timeout, write_dataset
+from harness import cases, planted, read_json, small_job, text_of, write_dataset
 from test_bad_input import refused
 
 TOLERANCE = 1e-5
@@ -101,7 +101,6 @@ def predicted(box, run, *arguments):
     return np.load(out), summary.json()
 
 
-@timeout(120)
 def test_metrics_are_those_of_the_best_parameters(box):
     for name, (label, task, n_outputs, measure) in TASKS.items():
         data, _ = dataset(box, label, task, n_outputs, name)
@@ -119,7 +118,6 @@ def test_metrics_are_those_of_the_best_parameters(box):
         assert losses[-1] < losses[0], losses
 
 
-@timeout(90)
 def test_class_weights_find_the_rare_class(box):
     data, arrays = dataset(box, a_rare_class, "multiclass", 2, noise=3.5)
     ids = arrays["test_idx"]
@@ -138,7 +136,6 @@ def test_class_weights_find_the_rare_class(box):
     assert recall["runs/list"] > recall["runs/none"], recall
 
 
-@timeout(60)
 def test_training_stops_when_patience_runs_out(box):
     data, _ = dataset(box, some_unlabelled, "multiclass", 4, noise=3.5)
     changes = {
@@ -165,7 +162,6 @@ def test_training_stops_when_patience_runs_out(box):
     assert read_json(box.path("runs", "job", "report.json")) == report
 
 
-@timeout(90)
 def test_patience_survives_a_stop(box):
     data, _ = dataset(box, some_unlabelled, "multiclass", 4, noise=3.5)
     job = one_layer(
@@ -194,7 +190,6 @@ def test_patience_survives_a_stop(box):
     refused(box, result, "finished", "stopped early", output=None)
 
 
-@timeout(60)
 def test_a_metric_that_is_not_defined_has_no_best(box):
     """Validation of one class has no ROC-AUC: it is said once, and decides nothing."""
     arrays = planted(classes=2)
@@ -227,7 +222,6 @@ def test_a_metric_that_is_not_defined_has_no_best(box):
         assert not re.search(r"\b-?nan\b", text, re.I), text
 
 
-@timeout(60)
 def test_a_key_for_vertices_that_are_not_there_is_refused(box):
     arrays = planted()
     arrays["val_idx"] = arrays["val_idx"][:0]
@@ -239,7 +233,6 @@ def test_a_key_for_vertices_that_are_not_there_is_refused(box):
     box.sluice("run", box.job(job), "--dry-run", "--set", "early_stopping.patience=0").ok()
 
 
-@timeout(60)
 @cases(
     ("numbers-have-no-accuracy", numbers, "regression", 2, "accuracy", "is a regression"),
     ("four-classes-have-no-auc", some_unlabelled, "multiclass", 4, "roc_auc", "has 4 classes"),

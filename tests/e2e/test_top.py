@@ -72,18 +72,6 @@ def test_once_prints_a_picture_as_text(box):
     stop(box, running)
 
 
-def test_once_lists_jobs_where_several_run(box):
-    one = box.start("run", box.job(job(box, name="one", output="runs/one"), "one.json"))
-    two = box.start("run", box.job(job(box, name="two", output="runs/two"), "two.json"))
-    for name, running in (("one", one), ("two", two)):
-        first_epoch(running, box.path(f"runs/{name}"))
-    result = box.sluice("top", "--once").ok()
-    assert "one " in result.out and "two " in result.out, str(result)
-    for running in (one, two):
-        running.interrupt()
-        assert running.wait().rc == 130
-
-
 def test_without_a_job_it_says_so(box):
     others = box.sluice("ps", "-o", "json").json()["jobs"]  # of whoever works on this machine
     for arguments in (["top", "nowhere", "--once"], ["top", "nowhere"], ["top", "--once"]):

@@ -7,7 +7,7 @@ import re
 import resource
 import subprocess
 
-from harness import BIN, SLOW, Daemon, cases, cpu_devices, go_on, read_json, small_job, timeout
+from harness import BIN, SLOW, Daemon, cases, cpu_devices, go_on, read_json, small_job
 
 AHEAD = 16  # SL_TRACE_AHEAD: pieces that are under way to a client at most
 LONG = 600  # seconds: a trace that something else ends
@@ -265,10 +265,9 @@ def test_a_file_that_may_not_grow(box):
     assert running.wait().rc == 130
 
 
-@timeout(120)
 def test_a_client_that_is_killed(box):
     """The trace ends, some time later; until then another one is refused."""
-    running = start(box, job(box, epochs=100000))
+    running = start(box, job(box, epochs=100000, throttle=THROTTLE))
     tracing = trace(box, box.start, "t.json")
     tracing.kill()
     tracing.wait()

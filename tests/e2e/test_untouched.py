@@ -2,10 +2,9 @@
 
 import json
 
-from harness import cases, read_json, timeout
+from harness import cases, read_json
 
 
-@timeout(120)
 @cases("gin", "graphsage")
 def test_dense_graph(box, kind):
     # Vertices have some 120 neighbours, of which training sees 15 and evaluation all.
@@ -22,7 +21,6 @@ def test_dense_graph(box, kind):
     assert report["test_accuracy"] > 0.7, report["test_accuracy"]  # a guess has 0.25
 
 
-@timeout(120)
 def test_epochs_by_themselves(box):
     job = {
         "dataset": box.shared_dataset("little", n=400),
