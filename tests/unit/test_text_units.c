@@ -1,10 +1,10 @@
 // Sizes, counts and times, read and written.
 #include "common/text/units.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 static const struct {
     const char *text;
@@ -37,7 +37,7 @@ static const struct {
     {"_1", UINT64_MAX},
 };
 
-START_TEST(sizes_are_read)
+LOOP_TEST(sizes_are_read, 0, SL_COUNT_OF(sizes))
 {
     uint64_t bytes = UINT64_MAX;
     int rc = sl_units_parse_bytes(sizes[_i].text, &bytes);
@@ -48,9 +48,8 @@ START_TEST(sizes_are_read)
         ck_assert_uint_eq(bytes, sizes[_i].bytes);
     }
 }
-END_TEST
 
-START_TEST(counts_are_read)
+TEST(counts_are_read)
 {
     uint64_t n;
     ck_assert(sl_units_parse_count("100M", &n) == 0 && n == 100000000);
@@ -60,9 +59,8 @@ START_TEST(counts_are_read)
     ck_assert_int_eq(sl_units_parse_count("3Ki", &n), -1);
     ck_assert_int_eq(sl_units_parse_count("99999999999999999999", &n), -1);
 }
-END_TEST
 
-START_TEST(numbers_are_written_for_people)
+TEST(numbers_are_written_for_people)
 {
     char b[SL_UNITS_BYTES];
     ck_assert_str_eq(sl_units_bytes(b, 0), "0 B");
@@ -88,19 +86,5 @@ START_TEST(numbers_are_written_for_people)
     ck_assert_str_eq(sl_units_seconds(b, 59.97), "1 min 00 s");
     ck_assert_str_eq(sl_units_seconds(b, 7260), "2 h 01 min");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("text_units");
-    TCase *t = tcase_create("units");
-    tcase_add_loop_test(t, sizes_are_read, 0, SL_COUNT_OF(sizes));
-    tcase_add_test(t, counts_are_read);
-    tcase_add_test(t, numbers_are_written_for_people);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()
