@@ -5,7 +5,6 @@
  *   sluice-broker --private --endpoint E --key-fd K --config-fd N ...  one job, for the process
  *                                                                      that started it
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,7 +17,7 @@
 #include "broker/http/guard.h"
 #include "broker/http/http.h"
 #include "broker/job/job.h"
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
@@ -31,159 +30,113 @@
 
 enum { EXIT_USAGE = 2 };
 
-static const char usage[] =
-    "Usage: sluice-broker [--runtime-dir DIR] [--state-dir DIR] [--cores LIST] [--http PORT] ...\n"
-    "\n"
-    "The daemon: owns this machine's cores, queues jobs over them and runs each under a broker of\n"
-    "its own. 'sluice submit', 'ps', 'logs', 'stats', 'scale', 'stop' and so on talk to it. A job\n"
-    "starts when all cores that it names are free and no job that waits longer wants one of them.\n"
-    "\n"
-    "  --runtime-dir DIR     where its sockets are (default: $SLUICE_RUNTIME_DIR, else\n"
-    "                        $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>, unless a daemon\n"
-    "                        lives in another of them); made with mode 0700\n"
-    "  --state-dir DIR       where it remembers its jobs (default: DIR/jobs of the above); choose\n"
-    "                        one that survives a reboot to go on with jobs after it\n"
-    "  --cores LIST          cores that it gives away, such as 0-7 (default: all it may run on)\n"
-    "  --listen ENDPOINT     control messages over TCP too, such as tcp://0.0.0.0:7400; needs "
-    "--keys\n"
-    "  --stats-listen ENDPOINT\n"
-    "                        statistics over TCP too; needs --keys\n"
-    "  --keys FILE           daemon.key of 'sluice keygen': who may connect over TCP\n"
-    "  --output-root DIR     below which jobs of clients over TCP may write their output and "
-    "report\n"
-    "                        (default: the directory that the daemon is started in)\n"
-    "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
-    "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
-    "  --http-open           lets other users of this machine see it without the token, too\n"
-    "  --log-level LEVEL     error, warn, info or debug (default: $SLUICE_LOG, else info)\n"
-    "  --version             version and protocol\n"
-    "  --help                this text\n"
-    "\n"
-    "SIGTERM or SIGINT: jobs write a checkpoint and stop, then it ends; a second one kills them.\n"
-    "Jobs with \"resume\": \"auto\" go on when the daemon is started again, the others wait for\n"
-    "'sluice resume'. Exit status: 0 stopped by a signal, 2 it could not start.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice-broker &\n"
-    "  sluice-broker --runtime-dir /run/sluice --state-dir /var/lib/sluice --cores 2-15 --http "
-    "8080\n"
-    "  sluice-broker --listen tcp://0.0.0.0:7400 --keys /etc/sluice/daemon.key\n"
-    "\n"
-    "With --private it runs one job; 'sluice run JOB.json' and the daemon start it so:\n"
-    "  --endpoint E                where workers and clients connect\n"
-    "  --key-fd K                  descriptor with the key by which they and this process know "
-    "one\n"
-    "                              another\n"
-    "  --config-fd N               descriptor with the resolved job file, and behind it what is\n"
-    "                              known of its data set\n"
-    "  --report FILE               write the report here too\n"
-    "  --resume NAME               go on from this checkpoint of the job's output directory\n"
-    "  --checks                    check the data set, and look for a checkpoint, first\n"
-    "  --id ID                     the daemon's number of the job\n"
-    "  --job NAME, --output DIR    what clients find this process by\n"
-    "  --http PORT, --http-token FILE, --http-open\n";
-
 struct options {
-    bool private, help, version, checks;
-    const char *endpoint, *key_fd, *config_fd, *report, *resume, *job, *output, *id;
-    const char *log_level;
+    bool private, version, checks, has_level;
+    uint32_t key_fd, config_fd;
+    int log_level; // enum sl_log_level
+    const char *endpoint, *report, *resume, *job, *output, *id;
     struct sl_daemon_options daemon; // http, http_token_file, http_open: of a private one too
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(kind, field) SL_OPTION_AT(kind, options, field)
+#define TEXT(field, of) AT(TEXT, field), .placeholder = of
+// As programs give it.
+#define GIVEN(field, of) TEXT(field, of), .verbatim = true
+#define FD(field)                                                                                  \
+    AT(UINT, field), .placeholder = "FD", .max = INT32_MAX, .no_default = true, .required = true
 
-static const struct option {
-    const char *name;
-    size_t offset; // in struct options: of a text, or of a bool
-    bool is_flag;
-    enum { EITHER, DAEMON, PRIVATE } mode;
-} table[] = {
-    {"--help", AT(help), true, EITHER},
-    {"-h", AT(help), true, EITHER},
-    {"--version", AT(version), true, EITHER},
-    {"--log-level", AT(log_level), false, EITHER},
-    {"--http", AT(daemon.http), false, EITHER},
-    {"--http-token", AT(daemon.http_token_file), false, EITHER},
-    {"--http-open", AT(daemon.http_open), true, EITHER},
-    {"--runtime-dir", AT(daemon.runtime_dir), false, DAEMON},
-    {"--state-dir", AT(daemon.state_dir), false, DAEMON},
-    {"--cores", AT(daemon.cores), false, DAEMON},
-    {"--listen", AT(daemon.listen), false, DAEMON},
-    {"--stats-listen", AT(daemon.stats_listen), false, DAEMON},
-    {"--keys", AT(daemon.keys), false, DAEMON},
-    {"--output-root", AT(daemon.output_root), false, DAEMON},
-    {"--private", AT(private), true, PRIVATE},
-    {"--endpoint", AT(endpoint), false, PRIVATE},
-    {"--key-fd", AT(key_fd), false, PRIVATE},
-    {"--config-fd", AT(config_fd), false, PRIVATE},
-    {"--report", AT(report), false, PRIVATE},
-    {"--job", AT(job), false, PRIVATE},
-    {"--output", AT(output), false, PRIVATE},
-    {"--resume", AT(resume), false, PRIVATE},
-    {"--id", AT(id), false, PRIVATE},
-    {"--checks", AT(checks), true, PRIVATE},
+static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
+
+// clang-format off
+static const struct sl_option of_daemon[] = {
+    {.name = "runtime-dir", TEXT(daemon.runtime_dir, "DIR"),
+     .help = "where its sockets are (default: $SLUICE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/sluice, "
+             "else /tmp/sluice-<uid>, unless a daemon lives in another of them); made with mode "
+             "0700"},
+    {.name = "state-dir", TEXT(daemon.state_dir, "DIR"),
+     .help = "where it remembers its jobs (default: DIR/jobs of the above); choose one that "
+             "survives a reboot to go on with jobs after it"},
+    {.name = "cores", TEXT(daemon.cores, "LIST"),
+     .help = "cores that it gives away, such as 0-7 (default: all it may run on)"},
+    {.name = "listen", TEXT(daemon.listen, "ENDPOINT"),
+     .help = "control messages over TCP too, such as tcp://0.0.0.0:7400; needs --keys"},
+    {.name = "stats-listen", TEXT(daemon.stats_listen, "ENDPOINT"),
+     .help = "statistics over TCP too; needs --keys"},
+    {.name = "keys", TEXT(daemon.keys, "FILE"),
+     .help = "daemon.key of 'sluice keygen': who may connect over TCP"},
+    {.name = "output-root", TEXT(daemon.output_root, "DIR"),
+     .help = "below which jobs of clients over TCP may write their output and report (default: "
+             "the directory that the daemon is started in)"},
+    {0},
+};
+static const struct sl_option of_both[] = {
+    {.name = "http", TEXT(daemon.http, "PORT"),
+     .help = "page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)"},
+    {.name = "http-token", TEXT(daemon.http_token_file, "FILE"),
+     .help = "a token that lets the page change things; without it it only shows"},
+    {.name = "http-open", AT(FLAG, daemon.http_open),
+     .help = "lets other users of this machine see it without the token, too"},
+    {.name = "log-level", AT(CHOICE, log_level), .choices = levels, .no_default = true,
+     SL_OPTION_GIVEN(options, has_level), .help = "default: $SLUICE_LOG, else info"},
+    {.name = "version", AT(FLAG, version), .help = "version and protocol"},
+    {.name = "private", AT(FLAG, private),
+     .help = "run one job: 'sluice-broker --private --help'"},
+    {0},
+};
+static const struct sl_option of_private[] = {
+    {.name = "endpoint", GIVEN(endpoint, "E"), .required = true,
+     .help = "where workers and clients connect"},
+    {.name = "key-fd", FD(key_fd),
+     .help = "descriptor with the key by which they and this process know one another"},
+    {.name = "config-fd", FD(config_fd),
+     .help = "descriptor with the resolved job file, and behind it what is known of its data set"},
+    {.name = "report", GIVEN(report, "FILE"), .help = "write the report here too"},
+    {.name = "resume", GIVEN(resume, "NAME"),
+     .help = "go on from this checkpoint of the job's output directory"},
+    {.name = "checks", AT(FLAG, checks),
+     .help = "check the data set, and look for a checkpoint, first"},
+    {.name = "id", GIVEN(id, "ID"), .help = "the daemon's number of the job"},
+    {.name = "job", GIVEN(job, "NAME"), .help = "what clients find this process by"},
+    {.name = "output", GIVEN(output, "DIR"), .help = "the same"},
+    {0},
+};
+// clang-format on
+
+static const struct sl_command the_daemon = {
+    .name = "sluice-broker",
+    .is_program = true,
+    .about = "The daemon: owns this machine's cores, queues jobs over them and runs each under a "
+             "broker of its own. 'sluice submit', 'ps', 'logs', 'stats', 'scale', 'stop' and so "
+             "on talk to it. A job starts when all cores that it names are free and no job that "
+             "waits longer wants one of them.\n"
+             "SIGTERM or SIGINT: jobs write a checkpoint and stop, then it ends; a second one "
+             "kills them. Jobs with \"resume\": \"auto\" go on when the daemon is started again, "
+             "the others wait for 'sluice resume'. Exit status: 0 stopped by a signal, 2 it could "
+             "not start.",
+    .example = "sluice-broker &\n"
+               "sluice-broker --runtime-dir /run/sluice --state-dir /var/lib/sluice --cores 2-15 "
+               "--http 8080\n"
+               "sluice-broker --listen tcp://0.0.0.0:7400 --keys /etc/sluice/daemon.key",
+    .options = {{of_daemon}, {of_both}},
 };
 
-enum { N_OPTIONS = sizeof table / sizeof *table };
+static const struct sl_command the_broker_of_a_job = {
+    .name = "sluice-broker --private",
+    .is_program = true,
+    .about = "The broker of one job. 'sluice run JOB.json' and the daemon start it.",
+    .options = {{of_both}, {of_private}},
+};
 
-// What a user may have meant: compared without the dashes, which make short words look alike.
-static int fail_unknown(const char *word, bool private)
+static bool is_private(int argc, char **argv)
 {
-    const char *names[N_OPTIONS];
-    size_t n = 0;
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (table[i].name[1] == '-' && (private || table[i].mode != PRIVATE))
-            names[n++] = table[i].name + 2;
-    const char *near = sl_suggest_closest(word + strspn(word, "-"), names, n);
-    return sl_fail(SL_EINVAL, "'%s' is not an option%s%s%s: see sluice-broker --help", word,
-                   near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
-}
-
-static int parse(int argc, char **argv, struct options *o)
-{
-    const struct option *last[PRIVATE + 1] = {NULL}; // that was met, of each mode
-    for (int i = 1; i < argc; i++) {
-        size_t k = 0;
-        while (k < N_OPTIONS && strcmp(argv[i], table[k].name) != 0)
-            k++;
-        if (k == N_OPTIONS)
-            return fail_unknown(argv[i], o->private);
-        last[table[k].mode] = &table[k];
-        char *value = (char *)o + table[k].offset;
-        if (table[k].is_flag)
-            *(bool *)value = true;
-        else if (++i == argc)
-            return sl_fail(SL_EINVAL, "%s needs a value: see sluice-broker --help", argv[i - 1]);
-        else
-            *(const char **)value = argv[i];
-    }
-    if (o->private && last[DAEMON])
-        return sl_fail(SL_EINVAL,
-                       "%s is the daemon's, and --private is not: see "
-                       "sluice-broker --help",
-                       last[DAEMON]->name);
-    if (!o->private && last[PRIVATE])
-        return sl_fail(SL_EINVAL, "%s needs --private: see sluice-broker --help",
-                       last[PRIVATE]->name);
-    return SL_OK;
-}
-
-static int parse_number(const char *name, const char *text, unsigned long long max,
-                        unsigned long long *out)
-{
-    char *end;
-    if (!text)
-        return sl_fail(SL_EINVAL, "%s is missing: see sluice-broker --help", name);
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    if (errno || end == text || *end || *out > max)
-        return sl_fail(SL_EINVAL, "%s '%s': wanted a number from 0 to %llu", name, text, max);
-    return SL_OK;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--private") == 0)
+            return true;
+    return false;
 }
 
 static int run_private(const struct options *o, int *status)
 {
-    unsigned long long key_fd, fd;
     char key[SL_BUS_KEY_TEXT];
     struct sl_assignment told;
     struct sl_http *http = NULL;
@@ -194,12 +147,8 @@ static int run_private(const struct options *o, int *status)
         .id = o->id,
         .checks = o->checks,
     };
-    if (!o->endpoint)
-        return sl_fail(SL_EINVAL, "--endpoint is missing: see sluice-broker --help");
-    SL_TRY(parse_number("--key-fd", o->key_fd, INT32_MAX, &key_fd));
-    SL_TRY(parse_number("--config-fd", o->config_fd, INT32_MAX, &fd));
-    SL_TRY(sl_bus_key_read((int)key_fd, key));
-    fcntl((int)key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else
+    SL_TRY(sl_bus_key_read((int)o->key_fd, key));
+    fcntl((int)o->key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else
     SL_TRY(sl_failpoint_init());
     SL_FAILPOINT(BROKER_START);
     // A client of the job's like any other; it connects once the job has bound.
@@ -210,12 +159,12 @@ static int run_private(const struct options *o, int *status)
         .endpoint = o->endpoint,
         .key = key,
     };
-    int rc = sl_assignment_read((int)fd, &told);
+    int rc = sl_assignment_read((int)o->config_fd, &told);
     if (rc == SL_OK && page.listen)
         rc = sl_http_start(&page, &http);
     if (rc == SL_OK) {
         job.key = key;
-        job.key_fd = (int)key_fd;
+        job.key_fd = (int)o->key_fd;
         job.page = http ? sl_http_url(http) : NULL;
         job.config_text = told.job;
         job.config_bytes = told.job_bytes;
@@ -229,15 +178,10 @@ static int run_private(const struct options *o, int *status)
 
 static int run(const struct options *o, int *status)
 {
-    enum sl_log_level level;
     struct sl_guard_address page;
     sl_log_init(o->private ? "broker" : "daemon");
-    if (o->log_level) {
-        if (!sl_log_find_level(o->log_level, &level))
-            return sl_fail(SL_EINVAL, "--log-level: found '%s', wanted error, warn, info or debug",
-                           o->log_level);
-        sl_log_set_level(level);
-    }
+    if (o->has_level)
+        sl_log_set_level((enum sl_log_level)o->log_level);
     if (o->daemon.http)
         SL_TRY(sl_guard_parse_listen(o->daemon.http, &page));
     SL_TRY(sl_isa_init()); // this process reports it, its workers compute with it
@@ -254,11 +198,10 @@ int main(int argc, char **argv)
     // A client that leaves while it is written to is no reason to die.
     signal(SIGPIPE, SIG_IGN);
     sl_dataset_name_faults("sluice-broker");
-    int rc = parse(argc, argv, &o);
-    if (rc == SL_OK && o.help) {
-        fputs(usage, stdout);
+    int rc = sl_options_parse(is_private(argc, argv) ? &the_broker_of_a_job : &the_daemon, &o, argc,
+                              argv);
+    if (rc == SL_OPTIONS_HELP)
         return 0;
-    }
     if (rc == SL_OK && o.version) {
         printf("sluice-broker %s (protocol %u)\n", SL_VERSION, SL_PROTOCOL_VERSION);
         return 0;

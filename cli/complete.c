@@ -1,5 +1,5 @@
 /*
- * complete.c - what a shell asks while somebody types: `sluice complete -- WORD...`, hidden.
+ * complete.c - completes a command line for a shell: `sluice complete -- WORD...`, hidden.
  *
  * PROBLEM. A completion that lists commands and options by itself is soon out of date.
  * DESIGN. All of it comes from the descriptions that commands are parsed by (command.h). Nothing is
@@ -18,7 +18,7 @@
 #include "cli/dispatch.h"
 #include "cli/job_end.h"
 #include "cli/job_list.h"
-#include "cli/options.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/json.h"

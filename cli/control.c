@@ -1,5 +1,6 @@
 /*
- * control.c - `sluice stop`, `pause` and `resume`: what a job is asked for from elsewhere.
+ * control.c - `sluice stop`, `pause` and `resume`: asks a job to stop, pause or go on, from another
+ * terminal.
  *
  * The command sends, and then waits until it is so. Ctrl-C ends the waiting, never what was asked.
  */
@@ -86,7 +87,7 @@ static int finish_stop(const struct request *r, struct sl_session *s)
     if (rc < 0)
         return rc;
     snprintf(message, sizeof message, "%s%s%s", sl_job_end_text(&end, text, sizeof text),
-             end.directory[0] ? ": what was done is in " : "", end.directory);
+             end.directory[0] ? ": its results so far are in " : "", end.directory);
     sl_answer_print(r->output, s->name, s->id, end.status, &end.exit_status, message);
     return SL_EXIT_OK;
 }
@@ -139,7 +140,7 @@ const struct sl_command sl_command_stop = {
     .about = "Stops jobs and waits until they are over: workers leave, a checkpoint and the "
              "report are written. A\njob that waits in the daemon's queue is taken out of it. "
              "JOB is a number of 'sluice ps', a name or a\nrun directory. A stopped job can be "
-             "gone on with: 'sluice resume JOB', or run it again. Status 1: it\nis over "
+             "continued: 'sluice resume JOB', or run it again. Status 1: it\nis over "
              "already, or still stopping after --timeout.",
     .example = "sluice stop products-sage\nsluice stop 3 4 --detach",
     .options = {{stop_options},

@@ -1,9 +1,9 @@
 /*
  * daemon_probe.c - whether the daemon of --connect can be had, and if not, why.
  *
- * PROBLEM. libzmq connects behind our back and goes on trying without a word: a name that nobody
- * knows, a port where nothing listens, a machine that is off and a key that is not welcome all look
- * alike from its socket, namely like silence.
+ * PROBLEM. libzmq connects in the background and goes on trying silently: a name that nobody knows,
+ * a port where nothing listens, a machine that is off and a key that is not welcome all look alike
+ * from its socket, namely like silence.
  *
  * DESIGN. Before the session's own socket connects, each step is taken once by hand, all of them
  * within REACH_MS: the name is looked up, a TCP connection is made and closed again, and a socket
@@ -139,7 +139,7 @@ static int resolve(const struct reach *r, struct addrinfo **out)
         return sl_fail(SL_EABORTED, "interrupted");
     if (error == EAI_INPROGRESS)
         return sl_fail(SL_ENOENT,
-                       "--connect '%s': no name server has said within %d ms which address '%s' "
+                       "--connect '%s': no name server answered within %d ms which address '%s' "
                        "has: write the address itself, or look at the network",
                        r->connect, REACH_MS, r->host);
     if (error)

@@ -1,4 +1,4 @@
-// dataset_check.h - a data set is opened by a command, which says how far its validation is.
+// dataset_check.h - opens a data set and shows the progress of its validation.
 #ifndef SL_CLI_DATASET_CHECK_H
 #define SL_CLI_DATASET_CHECK_H
 

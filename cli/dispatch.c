@@ -10,7 +10,7 @@
 #include "common/base/version.h"
 #include "common/text/suggest.h"
 #include "common/text/synonyms.h"
-#include "cli/options.h"
+#include "common/text/options.h"
 
 enum { COMMANDS_MAX = 64 };
 

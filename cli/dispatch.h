@@ -1,4 +1,4 @@
-// dispatch.h - from the words of a command line to the command that they are for, and its end.
+// dispatch.h - finds the command of a command line, runs it, and gives its exit status.
 #ifndef SL_CLI_DISPATCH_H
 #define SL_CLI_DISPATCH_H
 

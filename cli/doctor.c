@@ -30,7 +30,7 @@
 #include "common/device/cores.h"
 #include "common/arena/shared_array.h"
 #include "common/storage/row_reader.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "cli/output.h"
 #include "cli/command.h"
 #include "cli/session.h"
@@ -111,10 +111,10 @@ static void check_quota(struct sl_doctor *d)
         d, "cpu_quota", "CPU quota", "the control group grants the time of %.4g cores", quota);
     if (sl_cores_physical(&physical) == SL_OK && sl_cores_keep_quota(&physical, quota))
         sl_doctor_advise(c, SL_VERDICT_WARNING,
-                         "\"devices\": \"auto\" takes %u core%s; several such containers on one "
+                         "\"devices\": \"auto\" takes %s; several such containers on one "
                          "machine would all take its first cores: give each its own (docker run "
                          "--cpuset-cpus) instead of a quota",
-                         sl_cores_count(&physical), sl_cores_count(&physical) == 1 ? "" : "s");
+                         SL_PLURAL(sl_cores_count(&physical), "core"));
 }
 
 static void check_isa(struct sl_doctor *d)
@@ -340,7 +340,7 @@ static void check_programs(struct sl_doctor *d)
 {
     static const char *const programs[] = {"sluice-broker", "sluice-sampler", "sluice-trainer"};
     char dir[4096], missing[256] = "";
-    if (sl_crew_own_directory(dir, sizeof dir) < 0) {
+    if (sl_worker_pool_own_directory(dir, sizeof dir) < 0) {
         sl_doctor_advise(sl_doctor_add(d, "programs", "programs", "not known"), SL_VERDICT_PROBLEM,
                          "%s", sl_error_message());
         return;

@@ -127,7 +127,7 @@ static void check_container(struct sl_doctor *d)
     struct statvfs shm;
     char size[SL_UNITS_BYTES] = "absent";
     if (statvfs("/dev/shm", &shm) == 0)
-        sl_units_bytes(size, (uint64_t)shm.f_blocks * shm.f_frsize);
+        sl_units_bytes(size, shm.f_blocks * shm.f_frsize);
     sl_doctor_add(d, "container", "container",
                   "%.100s; /dev/shm is %s, which does not matter: a job's memory is a memfd", which,
                   size);

@@ -258,9 +258,9 @@ static void print_batch(const struct inspection *in)
            e->n_batches, sl_units_grouped(a, (uint64_t)e->edges),
            sl_units_grouped(b, (uint64_t)e->input_nodes),
            100 * e->input_nodes / (double)in->ds.n_nodes,
-           sl_units_bytes((char[SL_UNITS_BYTES]){0}, (uint64_t)e->block_bytes));
+           sl_units_bytes((char[SL_UNITS_BYTES]){0}, e->block_bytes));
     if (in->ds.feat)
-        printf(" and %s of features", sl_units_bytes(a, (uint64_t)e->feature_bytes));
+        printf(" and %s of features", sl_units_bytes(a, e->feature_bytes));
     printf(".\n");
 }
 

@@ -104,8 +104,8 @@ void sl_label_summary_row(const struct sl_label_summary *s, struct sl_table *ove
                      s->n, labelled ? (double)s->n_positive / (double)labelled : 0, a);
         break;
     case SL_TASK_REGRESSION:
-        sl_table_row(overview, "targets|%" PRIu32 " number%s a vertex, %s vertices unlabelled",
-                     s->n, s->n == 1 ? "" : "s", a);
+        sl_table_row(overview, "targets|%s a vertex, %s vertices unlabelled",
+                     SL_PLURAL(s->n, "number"), a);
         break;
     }
 }

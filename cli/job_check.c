@@ -21,7 +21,7 @@
 #define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
 // clang-format off
 const struct sl_option sl_job_check_options[] = {
-    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE",
+    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE", .find_key = sl_config_find_key,
      .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
     {.name = "report", AT(TEXT, report), .placeholder = "FILE",
      .help = "write the report here too"},
@@ -194,7 +194,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
         return sl_fail_prefix(rc, "%s", r->job);
     SL_TRY(sl_judging_find(&r->judging, &r->config, &r->dataset));
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
-    // Whoever trains settles it likewise.
+    // The broker settles it likewise.
     sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train),
                             r->judging.finds_best, r->epochs_note);
     SL_TRY(check_class_weights(r));

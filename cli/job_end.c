@@ -24,7 +24,7 @@ static const struct {
     {"stopped", SL_EXIT_INTERRUPTED},
 };
 
-void sl_job_end_take(const Sl__Control__Finished *f, struct sl_job_end *out)
+void sl_job_end_on_finished(const Sl__Control__Finished *f, struct sl_job_end *out)
 {
     out->exit_status = f->exit_status;
     snprintf(out->status, sizeof out->status, "failed");

@@ -1,9 +1,8 @@
 /*
  * job_end.h - how a job ended.
  *
- * The last that is heard of a job is a Finished message, and it is not always heard: a broker may
- * be killed, and a run directory may be of a job that has long been over. Then the directory's
- * report tells.
+ * The last message of a job is Finished, which does not always arrive: a broker may be killed, and
+ * a run directory may be of a job that has long been over. Then the directory's report tells.
  */
 #ifndef SL_CLI_JOB_END_H
 #define SL_CLI_JOB_END_H
@@ -24,7 +23,7 @@ struct sl_job_end {
 char *sl_job_end_text(const struct sl_job_end *end, char *buf, size_t bytes);
 
 // The end that a job's broker tells of.
-void sl_job_end_take(const Sl__Control__Finished *finished, struct sl_job_end *out);
+void sl_job_end_on_finished(const Sl__Control__Finished *finished, struct sl_job_end *out);
 
 // The end of a run from its directory. SL_ENOENT when it has no report; SL_EFORMAT.
 int sl_job_end_read(const char *directory, struct sl_job_end *out);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/job_end.h"
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -46,8 +46,7 @@ char *sl_job_table_note(const cJSON *entry, char *buf, size_t bytes)
     else if (*why)
         n += (size_t)snprintf(buf, bytes, "%s", why);
     if (resumed > 0 && n < bytes)
-        snprintf(buf + n, bytes - n, "%sresumed %.0f time%s", n ? "; " : "", resumed,
-                 resumed == 1 ? "" : "s");
+        snprintf(buf + n, bytes - n, "%sresumed %s", n ? "; " : "", SL_PLURAL(resumed, "time"));
     make_plain(buf);
     return buf;
 }
@@ -93,11 +92,11 @@ static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
     double since = isfinite(started) ? started : sl_json_number(e, "submitted");
     char buf[SL_UNITS_BYTES];
     if (isfinite(ended))
-        snprintf(out, CELL_BYTES, "%s ago", sl_layout_duration(buf, now - ended, true));
+        snprintf(out, CELL_BYTES, "%s ago", sl_units_rough_seconds(buf, now - ended, true));
     else if (left >= 0)
-        snprintf(out, CELL_BYTES, "%s left", sl_layout_duration(buf, left, true));
+        snprintf(out, CELL_BYTES, "%s left", sl_units_rough_seconds(buf, left, true));
     else if (isfinite(since))
-        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - since, true));
+        snprintf(out, CELL_BYTES, "for %s", sl_units_rough_seconds(buf, now - since, true));
     else
         return "";
     return out;

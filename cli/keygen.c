@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/text/units.h"
 #include "common/base/error.h"
 #include "common/bus/curve_keys.h"
 #include "cli/output.h"
@@ -39,8 +40,8 @@ static int print_json(const struct request *m)
 static void print_text(const struct request *m)
 {
     printf("made  %s  of client '%s'\n", m->client_path, m->client);
-    printf("%s  %s  of the daemon; %u client%s may connect\n", m->n_clients == 1 ? "made" : "with",
-           m->daemon_path, m->n_clients, m->n_clients == 1 ? "" : "s");
+    printf("%s  %s  of the daemon; %s may connect\n", m->n_clients == 1 ? "made" : "with",
+           m->daemon_path, SL_PLURAL(m->n_clients, "client"));
     printf("\non the daemon's machine (started again, it knows the client):\n"
            "  sluice-broker --listen tcp://0.0.0.0:7400 --keys %s\n"
            "on the client's, which gets %s and nothing else:\n"
@@ -88,7 +89,7 @@ static const struct sl_option options[] = {
     {.name = "out", AT(TEXT, directory), .placeholder = "DIR", .required = true, .no_default = true,
      .help = "where the files go; made (0700) if it is not there"},
     {.name = "client", AT(TEXT, client), .placeholder = "NAME",
-     .help = "whom the new client's keys are for: the file NAME.key"},
+     .help = "name of the new client: its keys are in the file NAME.key"},
     {0},
 };
 // clang-format on

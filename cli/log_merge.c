@@ -262,7 +262,7 @@ static char *workers_text(const struct sl_log_merge *m, char *buf, size_t bytes)
     return buf;
 }
 
-int sl_log_merge_look(struct sl_log_merge *m)
+int sl_log_merge_poll(struct sl_log_merge *m)
 {
     bool any = false;
     SL_TRY(find_files(m));

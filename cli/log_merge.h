@@ -55,6 +55,6 @@ void sl_log_merge_fini(struct sl_log_merge *m); // safe on a zeroed struct
  * What has been written since the last look, in order, in m->lines; complete lines only. SL_ENOENT
  * when there is nothing to look at (yet): no directory, or no file of that worker.
  */
-int sl_log_merge_look(struct sl_log_merge *m);
+int sl_log_merge_poll(struct sl_log_merge *m);
 
 #endif

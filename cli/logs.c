@@ -1,8 +1,8 @@
 /*
  * logs.c - `sluice logs`: what a job's processes have written, in the order of time (log_merge.h).
  *
- * The files are read, whoever wrote them and whether that still lives; the session only tells where
- * they are and when there will be no more.
+ * The files are read, whether their writers still live or not; the session only says where they are
+ * and when they are complete.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -136,7 +136,7 @@ static int follow(struct request *r)
                (rc == SL_OK && m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED);
         if (rc == SL_OK)
             sl_bus_message_free(m);
-        rc = sl_log_merge_look(&r->merge);
+        rc = sl_log_merge_poll(&r->merge);
         if (rc < 0 && (rc != SL_ENOENT || r->merge.n_files > 0))
             return rc;
         print_lines(r, false);
@@ -151,7 +151,7 @@ static int logs(void *state)
     SL_TRY(open_job(r));
     sl_log_merge_init(&r->merge, s->output, s->log, r->worker);
     sl_interrupt_catch();
-    int rc = sl_log_merge_look(&r->merge);
+    int rc = sl_log_merge_poll(&r->merge);
     bool nothing_yet = rc == SL_ENOENT && r->merge.n_files == 0;
     if (nothing_yet && !(r->follow && s->bus))
         return sl_fail(SL_EFAILED, "job '%s': it has written nothing yet: there is no '%s'%s%s",

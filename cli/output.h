@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/text/option.h"
+#include "common/text/options.h"
 
 enum sl_output { SL_OUTPUT_TEXT, SL_OUTPUT_JSON };
 
@@ -28,7 +28,7 @@ int sl_output_json_line(cJSON *tree, const char *what);
 int sl_output_json_pages(cJSON *tree, const char *what);
 
 // id "" for none; state and exit_status NULL: not known, not over. On standard output, which is
-// flushed: whoever reads a pipe has the line at once.
+// flushed: the reader of a pipe has the line at once.
 void sl_answer_print(enum sl_output output, const char *job, const char *id, const char *state,
                      const int *exit_status, const char *message);
 

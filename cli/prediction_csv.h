@@ -1,5 +1,5 @@
 /*
- * prediction_csv.h - what a model gives for vertices, as text: a line for each.
+ * prediction_csv.h - outputs of a model as text: a line for each vertex.
  *
  *   vertex,output_0,output_1          a heading; a column has no number where a row has one value
  *   17,0.25,-1.5                      the vertex, and its values

@@ -1,10 +1,10 @@
 /*
  * prediction_device.h - where `sluice predict` and `embed` compute.
  *
- * By default on the kind of device that the run trained on: who trained on a GPU expects its speed,
- * and who has put a job on cores may have given the GPUs to somebody else. Where the GPU of such a
- * run is not there, or others have its memory, the cores do, and a note says so. What is asked for
- * by name is taken or refused. Of several GPUs "cuda" is the one with the most memory free.
+ * By default on the kind of device that the run trained on: a user who trained on a GPU expects its
+ * speed, and one who trained on cores may need the GPUs for other work. Where the GPU of such a run
+ * is not there, or others have its memory, the cores do, and a note says so. What is asked for by
+ * name is taken or refused. Of several GPUs "cuda" is the one with the most memory free.
  *
  * GPUs are looked for only where one may be used (gpus.h): it takes a process that opens CUDA.
  */

@@ -1,7 +1,7 @@
 /*
- * report.c - `sluice report RUN`: what came out of a run, and how it went.
+ * report.c - `sluice report RUN`: shows the results of a run, and how it went.
  *
- * The run directory tells all of it, so no job need be running, and none is disturbed: a job's name
+ * All of it is in the run directory, so no job need be running, and none is disturbed: a job's name
  * is only a way to find the directory.
  */
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "broker/rundir/run_reader.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/report_page.h"
 #include "cli/report_view.h"
 #include "cli/run_name.h"
 #include "cli/session.h"
@@ -87,10 +86,13 @@ static int print_json(const char *run, const cJSON *described)
 // The page (owned); NULL without memory.
 static char *make_page(const cJSON *described, const struct sl_read_report *read)
 {
-    struct sl_text account = {0};
-    sl_report_page_write(&account, described, read);
-    char *words = sl_text_take(&account), *json = sl_json_line(described);
-    char *page = words && json ? sl_page_standalone(words, json) : NULL;
+    char *words = NULL, *json = sl_json_line(described);
+    size_t n;
+    FILE *f = open_memstream(&words, &n);
+    if (f)
+        sl_report_view_print(f, described, read, true);
+    bool whole = f && fclose(f) == 0;
+    char *page = whole && json ? sl_page_standalone(words, json) : NULL;
     free(words);
     free(json);
     return page;
@@ -148,7 +150,7 @@ static const struct sl_option options[] = {
      .help = "how to print; json: report.json as it is, or what is known so far"},
     {.name = "all", AT(FLAG, all), .help = "every epoch and event, not only the newest 20"},
     {.name = "html", AT(FLAG, html),
-     .help = "write a page with all of it into one file, which needs no server and no scripts"},
+     .help = "write a page with all of it into one file, which needs no server"},
     {.name = "out", AT(TEXT, out), .placeholder = "FILE",
      .help = "with --html: the file, - for standard output [RUN/report.html]"},
     {0},

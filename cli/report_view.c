@@ -45,6 +45,16 @@ static void duration(char *out, double seconds)
         snprintf(out, CELL_BYTES, "%s", sl_units_seconds(time, seconds));
 }
 
+// What it added to the epoch's time, and what it took beside the next epoch.
+static void evaluation(char *out, const struct sl_report_epoch *e)
+{
+    char beside[SL_UNITS_BYTES];
+    duration(out, e->val || e->test ? e->evaluate_seconds : NAN);
+    if (*out && e->overlapped_seconds > 0)
+        snprintf(out + strlen(out), CELL_BYTES - strlen(out), ", beside %s",
+                 sl_units_seconds(beside, e->overlapped_seconds));
+}
+
 // X(column, heading, alignment)
 #define COLUMNS(X)                                                                                 \
     X(EPOCH, "epoch", 'r')                                                                         \
@@ -57,7 +67,7 @@ static void duration(char *out, double seconds)
     X(HITS, "hits", 'r')                                                                           \
     X(SPLIT, "split", 'r')                                                                         \
     X(STANDBY, "standby batches", 'r')                                                             \
-    X(LIMIT, "limit", 'l')
+    X(BOTTLENECK, "bottleneck", 'l')
 #define NAME(column, ...)             column,
 #define ROW(column, heading_, align_) {heading_, align_},
 enum column { COLUMNS(NAME) N_COLUMNS };
@@ -80,7 +90,7 @@ static void write_value(enum column column, const struct epochs *of,
         break;
     case TEST: fixed(out, sl_json_number(e->test, of->metric), 4); break;
     case SECONDS: duration(out, e->seconds); break;
-    case EVALUATION: duration(out, e->val || e->test ? e->evaluate_seconds : NAN); break;
+    case EVALUATION: evaluation(out, e); break;
     case HITS:
         if (e->cache.ranked)
             snprintf(out, CELL_BYTES, "%.1f %%", 100 * e->cache.hit_rate);
@@ -90,7 +100,7 @@ static void write_value(enum column column, const struct epochs *of,
             snprintf(out, CELL_BYTES, "%.0f+%.0f", e->samplers, e->trainers);
         break;
     case STANDBY: fixed(out, e->switching.batches > 0 ? e->switching.batches : NAN, 0); break;
-    case LIMIT:
+    case BOTTLENECK:
         snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(e->bottleneck, ":"), e->bottleneck);
         break;
     case N_COLUMNS: break;
@@ -139,7 +149,9 @@ static void print_table(FILE *out, const struct epochs *of, size_t first)
     sl_table_fini(&t);
 }
 
-const char *sl_report_view_metric(const struct sl_read_report *r)
+// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
+// Borrowed from the report.
+static const char *metric_of(const struct sl_read_report *r)
 {
     if (*r->of.best_metric.name)
         return r->of.best_metric.name;
@@ -151,7 +163,7 @@ const char *sl_report_view_metric(const struct sl_read_report *r)
 
 static void print_epochs(FILE *out, const struct sl_read_report *r, bool all)
 {
-    const struct epochs of = {r, sl_report_view_metric(r)};
+    const struct epochs of = {r, metric_of(r)};
     if (r->n_epochs == 0)
         return;
     fprintf(out, "\nEpochs\n");
@@ -170,7 +182,7 @@ static bool same_limit(const struct sl_report_epoch *a, const struct sl_report_e
 static void print_limits(FILE *out, const struct sl_read_report *r)
 {
     if (r->n_epochs > 0)
-        fprintf(out, "\nWhat limited them\n");
+        fprintf(out, "\nBottlenecks\n");
     for (const struct sl_report_epoch *begin = r->epochs, *last; begin < r->epochs + r->n_epochs;
          begin = last + 1) {
         for (last = begin; last < r->last && same_limit(begin, last + 1);)

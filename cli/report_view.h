@@ -15,8 +15,4 @@ enum { SL_REPORT_VIEW_NEWEST = 20 }; // rows of a table, unless all are wanted
 // run: sluice.describe/1 (run_reader.h), and its report; all: every epoch and event.
 void sl_report_view_print(FILE *out, const cJSON *run, const struct sl_read_report *r, bool all);
 
-// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
-// Borrowed from the report.
-const char *sl_report_view_metric(const struct sl_read_report *r);
-
 #endif

@@ -237,8 +237,7 @@ static void print_rows(const struct store *s, uint64_t n_batches)
         printf("\n  a mini-batch has at most about %s input nodes (%s), of which the hottest rows "
                "there are about %.0f %%",
                sl_units_grouped(a, (uint64_t)s->inputs),
-               sl_units_bytes(c, (uint64_t)(s->inputs * (double)s->rows.row_bytes)),
-               100 * s->hit_rate);
+               sl_units_bytes(c, s->inputs * (double)s->rows.row_bytes), 100 * s->hit_rate);
     printf("\n");
     if (s->reads_per_s > 0)
         printf("drive       %s blocks of 4 KiB a second, measured now",
@@ -267,9 +266,9 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
     printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
            sl_units_grouped(a, sl_phases_batches(c, n_train)),
            sl_units_grouped(b, sl_phases_updates(c, n_train)));
-    printf("split       %u sampler%s, %u trainer%s (%s)\n", c->allocation.samplers,
-           c->allocation.samplers == 1 ? "" : "s", c->allocation.trainers,
-           c->allocation.trainers == 1 ? "" : "s", sl_placement_reason(c, reason, sizeof reason));
+    printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
+           SL_PLURAL(c->allocation.trainers, "trainer"),
+           sl_placement_reason(c, reason, sizeof reason));
     for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
@@ -278,23 +277,23 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
                                                     : "mapped, in memory as far as there is room");
     sl_run_summary_way(stdout, "them", sl_store_ways[store->way].word,
                        sl_store_ways[store->way].why, (double)sl_features_bytes(ds), 0);
-    printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
-           store->why ? store->why : "");
+    printf("kept        %s%s%s\n", sl_cache_words[store->policy],
+           store->why ? ", chosen automatically: " : "", store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
     if (store->config.store.prefer_why && sl_config_gpus(c) > 0)
-        printf("prefer      %s, by itself: %s\n",
+        printf("prefer      %s, chosen automatically: %s\n",
                sl_store_preference_words[store->config.store.prefer],
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
     printf("judged by   %s%s%s\n", sl_measure_name(r->check.judging.choice.measure),
-           isnan(r->check.judging.choice.share) ? "" : ", by itself: ",
+           isnan(r->check.judging.choice.share) ? "" : ", chosen automatically: ",
            sl_measure_reason(&r->check.judging.choice, reason, sizeof reason));
     for (int i = 0; i < SL_SPLIT_COUNT; i++)
         if (*r->check.judging.warning[i])
             printf("  %s\n", r->check.judging.warning[i]);
     printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
-           c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
+           c->precision == SL_CONFIG_PRECISION_AUTO ? ", chosen automatically" : "");
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
@@ -356,7 +355,7 @@ static int print_plan_json(const struct run *r, const struct store *s, uint64_t 
     return sl_output_json_pages(plan, "the plan");
 }
 
-// Whoever trains says what the model is, as before the first epoch of a job.
+// The trainer says what the model is, as before the first epoch of a job.
 static int count_params(const struct run *r, uint64_t *n)
 {
     struct sl_params params = {0};
@@ -484,7 +483,7 @@ static int broker_lost(struct run *r, const struct sl_exit_status *death)
                    r->check.config.name, how, r->check.config.output, then);
 }
 
-// The signals that stop a job, but for those that whoever started us wants ignored (nohup).
+// The signals that stop a job, but for those that the parent process ignores (nohup).
 static void stop_signals(sigset_t *out)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
@@ -588,12 +587,12 @@ static const struct sl_option options[] = {
              "nothing"},
     {.name = "http", AT(TEXT, http), .placeholder = "PORT",
      .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
-             "and the address is told"},
+             "and the address is shown"},
     {.name = "http-open", AT(FLAG, http_open),
      .help = "let other users of this machine see that page; without it only those who know the "
-             "word of --http-token do"},
+             "secret of --http-token do"},
     {.name = "http-token", AT(TEXT, http_token), .placeholder = "FILE",
-     .help = "who knows the word in this file may scale, pause and stop the job on the page"},
+     .help = "with the secret in this file the page may scale, pause and stop the job"},
     {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),
      .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON"},
@@ -606,7 +605,7 @@ const struct sl_command sl_command_run = {
     .help = "run a job in the foreground: progress, then a summary",
     .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
              "how far they\nare, and ends with a summary. The results go to the job's output "
-             "directory; a run that was\nstopped there is gone on with from its newest "
+             "directory; a run that was\nstopped there continues from its newest "
              "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
              "done; a second one kills. 'sluice stats', 'top', 'scale', 'pause' and\n'stop' "
              "work on it from another terminal.",

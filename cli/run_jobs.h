@@ -2,9 +2,8 @@
  * run_jobs.h - which jobs of `sluice run` this user has, so that another terminal can talk to them.
  *
  * The process table is the register: `sluice run` starts its broker with --job, --output and
- * --endpoint, and with the bus's key in a descriptor, which the kernel shows to its user alone, as
- * is everybody whom the broker's socket lets in. So there is no file that a killed job could leave
- * behind, and nothing that could be out of date.
+ * --endpoint, and with the bus's key in a descriptor, which the kernel shows only to the same user.
+ * So there is no file that a killed job could leave behind, and nothing that could be out of date.
  *
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
  * one, and no others.

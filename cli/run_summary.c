@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/stats_text.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "broker/epochs/metrics.h"
@@ -11,7 +12,21 @@
 #include "common/schema/stats.h"
 #include "common/text/json.h"
 
-struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, const char *name)
+// Over the epochs, of the number at that place in struct sl_report_epoch; 0 where it is not known.
+static double sum_of_epochs(const struct sl_read_report *r, size_t at)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        double value = *(const double *)(const void *)((const char *)&r->epochs[i] + at);
+        sum += isnan(value) ? 0 : value;
+    }
+    return sum;
+}
+
+#define SUM_OF_EPOCHS(r, member) sum_of_epochs(r, offsetof(struct sl_report_epoch, member))
+
+// A stage's sums over the epochs, with the percentiles of the last epoch that has any.
+static struct sl_report_stage sum_stage(const struct sl_read_report *r, const char *name)
 {
     struct sl_report_stage sum = {0}, stage;
     const cJSON *epoch;
@@ -28,11 +43,13 @@ struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, cons
     return sum;
 }
 
-double sl_run_summary_share(const struct sl_read_report *r, const struct sl_stage_text *stage,
-                            double seconds)
+// What a stage took of the time of the workers that go through it, each counted by itself: 0 to 1.
+// Not a number: a report of an older sluice does not say how long workers lived.
+static double share_of(const struct sl_read_report *r, const struct sl_stage_text *stage,
+                       double seconds)
 {
-    const double lived = stage->samplers ? SL_SUM_OF_EPOCHS(r, worker_seconds.samplers)
-                                         : SL_SUM_OF_EPOCHS(r, worker_seconds.trainers);
+    const double lived = stage->samplers ? SUM_OF_EPOCHS(r, worker_seconds.samplers)
+                                         : SUM_OF_EPOCHS(r, worker_seconds.trainers);
     return lived > 0 ? SL_MIN(seconds / lived, 1.0) : NAN;
 }
 
@@ -44,32 +61,17 @@ static void print_stages(FILE *out, const struct sl_read_report *r)
     for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
         const struct sl_stage_text *stage = &sl_stage_texts[i];
         const char *name = sl_stats_stage_names[stage->stage];
-        struct sl_report_stage sum = sl_run_summary_stage(r, name);
+        struct sl_report_stage sum = sum_stage(r, name);
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES], of_worker[SL_UNITS_BYTES];
         if (sum.count == 0 || sum.seconds == 0)
             continue;
-        const double share = sl_run_summary_share(r, stage, sum.seconds);
+        const double share = share_of(r, stage, sum.seconds);
         snprintf(of_worker, sizeof of_worker, isnan(share) ? "-" : "%.0f %%", 100 * share);
         sl_table_row(&t, "%s|%.2f|%s|%s|%s|%s", name, sum.seconds, of_worker,
                      sl_units_seconds(p50, sum.p50), sl_units_seconds(p99, sum.p99), stage->what);
     }
     sl_table_print(&t, out);
     sl_table_fini(&t);
-}
-
-double sl_run_summary_sum(const struct sl_read_report *r, size_t at)
-{
-    double sum = 0;
-    for (size_t i = 0; i < r->n_epochs; i++) {
-        double value = *(const double *)(const void *)((const char *)&r->epochs[i] + at);
-        sum += isnan(value) ? 0 : value;
-    }
-    return sum;
-}
-
-static const char *bytes(char buf[SL_UNITS_BYTES], double n)
-{
-    return sl_units_bytes(buf, (uint64_t)SL_MAX(n, 0));
 }
 
 void sl_run_summary_way(FILE *out, const char *what, const char *way, const char *why,
@@ -80,14 +82,14 @@ void sl_run_summary_way(FILE *out, const char *what, const char *way, const char
         return;
     if (strcmp(way, "copy") == 0)
         fprintf(out, "  GPUs read %s in place, from one pinned copy of %s", what,
-                bytes(all, copy_bytes));
+                sl_units_bytes(all, copy_bytes));
     else
         fprintf(out, "  GPUs %s %s %s", strcmp(way, "staged") == 0 ? "get" : "read", what,
                 strcmp(way, "file") == 0     ? "in place, from the files"
                 : strcmp(way, "device") == 0 ? "in their own memory"
                                              : "staged by the processor");
     if (page_bytes > 0)
-        fprintf(out, " in pages of %s", bytes(page, page_bytes));
+        fprintf(out, " in pages of %s", sl_units_bytes(page, page_bytes));
     fprintf(out, ": %s\n", why);
 }
 
@@ -95,13 +97,13 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
     char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES], before[SL_UNITS_BYTES];
-    const double matched = SL_SUM_OF_EPOCHS(r, cache.matched_bytes);
+    const double matched = SUM_OF_EPOCHS(r, cache.matched_bytes);
     fprintf(out, "features    %s from the store",
-            bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
+            sl_units_bytes(miss, SUM_OF_EPOCHS(r, cache.miss_bytes)));
     if (matched > 0)
-        fprintf(out, ", %s from the batch before", bytes(before, matched));
+        fprintf(out, ", %s from the batch before", sl_units_bytes(before, matched));
     if (!isnan(r->of.cache.hit_rate))
-        fprintf(out, ", %s from caches", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
+        fprintf(out, ", %s from caches", sl_units_bytes(hit, SUM_OF_EPOCHS(r, cache.hit_bytes)));
     fprintf(out, "\n");
     sl_run_summary_way(out, "them", r->of.store.gpu_way, r->of.store.gpu_reason,
                        r->of.store.copy_bytes, r->of.store.copy_page_bytes);
@@ -115,7 +117,8 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
         fprintf(out, " (optimal %.1f %%)", 100 * r->of.cache.optimal_hit_rate);
     if (r->of.cache.trainers && r->of.cache.trainers->child) {
         sl_fields_read(&sl_report_cache_fields, r->of.cache.trainers->child, &first);
-        fprintf(out, ", %.3g %% of the vertices, %s", 100 * first.ratio, bytes(kept, first.bytes));
+        fprintf(out, ", %.3g %% of the vertices, %s", 100 * first.ratio,
+                sl_units_bytes(kept, first.bytes));
     }
     if (!isnan(r->of.cache.presample_cost_epochs))
         fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));
@@ -126,11 +129,11 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
 
 static void print_blocks(FILE *out, const struct sl_read_report *r)
 {
-    const double near = SL_SUM_OF_EPOCHS(r, bytes.blocks_near);
+    const double near = SUM_OF_EPOCHS(r, bytes.blocks_near);
     char all[SL_UNITS_BYTES], part[SL_UNITS_BYTES];
     if (near > 0)
         fprintf(out, "blocks      %s, %s of them near: within a GPU that samples and trains\n",
-                bytes(all, SL_SUM_OF_EPOCHS(r, bytes.blocks)), bytes(part, near));
+                sl_units_bytes(all, SUM_OF_EPOCHS(r, bytes.blocks)), sl_units_bytes(part, near));
 }
 
 // How much of a kind came from where.
@@ -150,8 +153,8 @@ static void print_ways(FILE *out, const struct sl_read_report *r, const char *ki
     }
     if (n[OWN] + n[PEERS] + n[MEMORY] > 0)
         fprintf(out, "; %s from a GPU's own memory, %s from peers, %s from the machine's",
-                bytes(text[OWN], n[OWN]), bytes(text[PEERS], n[PEERS]),
-                bytes(text[MEMORY], n[MEMORY]));
+                sl_units_bytes(text[OWN], n[OWN]), sl_units_bytes(text[PEERS], n[PEERS]),
+                sl_units_bytes(text[MEMORY], n[MEMORY]));
     fprintf(out, "\n");
 }
 
@@ -187,9 +190,9 @@ static void print_order(FILE *out, const struct sl_report_totals *r)
 {
     if (isnan(r->order.sequences))
         return;
-    fprintf(out, "order       %s, %.0f sequence%s: shuffling error %.3f (uniform %.3f)",
-            r->order.kind, r->order.sequences, r->order.sequences == 1 ? "" : "s",
-            r->order.shuffling_error, r->order.uniform_error);
+    fprintf(out, "order       %s, %s: shuffling error %.3f (uniform %.3f)", r->order.kind,
+            SL_PLURAL(r->order.sequences, "sequence"), r->order.shuffling_error,
+            r->order.uniform_error);
     if (r->order.input_nodes > 0 && r->order.spread_input_nodes > 0)
         fprintf(out, "; %.0f %% of the input nodes of seeds that are spread evenly",
                 100 * r->order.input_nodes / r->order.spread_input_nodes);
@@ -201,8 +204,8 @@ static void print_switching(FILE *out, const struct sl_report_totals *r)
     char time[SL_UNITS_BYTES];
     if (!(r->switching.batches > 0))
         return;
-    fprintf(out, "switching   %.0f batches by standby trainers in %.0f turn%s",
-            r->switching.batches, r->switching.switches, r->switching.switches == 1 ? "" : "s");
+    fprintf(out, "switching   %.0f batches by standby trainers in %s", r->switching.batches,
+            SL_PLURAL(r->switching.switches, "turn"));
     if (!isnan(r->switching.seconds_saved))
         fprintf(out, ", about %s saved", sl_units_seconds(time, r->switching.seconds_saved));
     fprintf(out, "\n");
@@ -211,8 +214,8 @@ static void print_switching(FILE *out, const struct sl_report_totals *r)
 static void print_allocation(FILE *out, const struct sl_report_allocation *a)
 {
     char t_sample[SL_UNITS_BYTES], t_train[SL_UNITS_BYTES];
-    fprintf(out, "allocation  from epoch %.0f: %.0f sampler%s, %.0f trainer%s", a->epoch + 1,
-            a->samplers, a->samplers == 1 ? "" : "s", a->trainers, a->trainers == 1 ? "" : "s");
+    fprintf(out, "allocation  from epoch %.0f: %s, %s", a->epoch + 1,
+            SL_PLURAL(a->samplers, "sampler"), SL_PLURAL(a->trainers, "trainer"));
     if (!isnan(a->t_sample) && !isnan(a->t_train))
         fprintf(out, "; T_s %s, T_t %s, K %.2g", sl_units_seconds(t_sample, a->t_sample),
                 sl_units_seconds(t_train, a->t_train), a->k);
@@ -374,7 +377,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     fprintf(out, "%s: %s in %s", all->job, all->status, sl_units_seconds(start, total));
     if (cJSON_GetArraySize(all->resumes) > 0)
         fprintf(out, " (%s since it went on)", sl_units_seconds(wall, wall_seconds));
-    fprintf(out, ", %zu epoch%s, %s batches\n\n", r->n_epochs, r->n_epochs == 1 ? "" : "s",
+    fprintf(out, ", %s, %s batches\n\n", SL_PLURAL(r->n_epochs, "epoch"),
             sl_units_grouped(n, (uint64_t)all->batches.trained));
     if (r->last) {
         print_stages(out, r);
@@ -388,7 +391,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
             fprintf(out, "warning     %s\n", warning->valuestring);
     }
     if (r->last)
-        fprintf(out, "limit       %s\n", r->last->bottleneck);
+        fprintf(out, "bottleneck  %s\n", r->last->bottleneck);
     print_cache(out, r);
     print_blocks(out, r);
     print_links(out, r);
@@ -400,9 +403,9 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (!isnan(all->start_seconds))
         fprintf(out, "started in  %s\n", sl_units_seconds(start, all->start_seconds));
     if (!isnan(all->peak_memory))
-        fprintf(out, "memory      %s at most", bytes(memory, all->peak_memory));
+        fprintf(out, "memory      %s at most", sl_units_bytes(memory, all->peak_memory));
     if (all->peak_held > 0)
-        fprintf(out, ", %s without pages of files", bytes(held, all->peak_held));
+        fprintf(out, ", %s without pages of files", sl_units_bytes(held, all->peak_held));
     if (!isnan(all->peak_memory))
         fprintf(out, "\n");
     if (*all->params_sha256)

@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"
@@ -60,7 +60,8 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
     sl_progress_add_field(p, KEEP_READY, text, NULL);
     if (m->seconds_left >= 0) {
         snprintf(text, sizeof text, "%s left", sl_units_seconds(units, m->seconds_left));
-        snprintf(brief, sizeof brief, "%s left", sl_layout_duration(units, m->seconds_left, false));
+        snprintf(brief, sizeof brief, "%s left",
+                 sl_units_rough_seconds(units, m->seconds_left, false));
         sl_progress_add_field(p, KEEP_LEFT, text, brief);
     }
 }
@@ -122,16 +123,16 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
-// " + 42 ms evaluation": what it added to the epoch's time; " (1.2 s beside the next epoch)": what
-// it did not.
+// " + 42 ms evaluation": what it added to the epoch's time. What it took beside the next epoch is in
+// the report: the line is for a terminal.
 static void describe_evaluation_time(const cJSON *epoch, char *out, size_t bytes)
 {
-    double beside = sl_json_number(epoch, "overlapped_seconds");
-    char added[SL_UNITS_BYTES], time[SL_UNITS_BYTES], rest[64] = "";
-    if (beside > 0)
-        snprintf(rest, sizeof rest, " (%s beside the next epoch)", sl_units_seconds(time, beside));
-    snprintf(out, bytes, " + %s evaluation%s",
-             sl_units_seconds(added, sl_json_number(epoch, "evaluate_seconds")), rest);
+    double added = sl_json_number(epoch, "evaluate_seconds");
+    char time[SL_UNITS_BYTES];
+    if (added == 0 && sl_json_number(epoch, "overlapped_seconds") > 0)
+        snprintf(out, bytes, ", evaluated beside");
+    else
+        snprintf(out, bytes, " + %s evaluation", sl_units_seconds(time, added));
 }
 
 static void show_epoch(struct sl_run_view *view, const char *json)
@@ -150,7 +151,7 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  limit: %.*s",
+    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  bottleneck: %.*s",
                      n_epoch, sl_json_number(e, "epoch") + 1, view->epochs,
                      sl_json_number(e, "loss"), training, validation, test,
                      sl_units_seconds(time, sl_json_number(e, "seconds")), evaluation, extras,
@@ -222,7 +223,7 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
     case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
     case SL_EXIT_INTERRUPTED:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
-                       where     ? ": what was done is in "
+                       where     ? ": its results so far are in "
                        : resumed ? " before it went on; the run is as it was"
                                  : " before it began; nothing was left",
                        where ? where : "");

@@ -1,5 +1,6 @@
 /*
- * session.c - opening a connection to whoever has the job, and seeing that it has gone.
+ * session.c - connects to the process that has the job, the daemon or a broker, and notices when it
+ * has gone.
  *
  * PROBLEM. A user names a job and does not care who runs it. There may be a daemon, one that died
  * and left its files, one of another version, one that is stopped in a debugger, or none; and there
@@ -9,12 +10,12 @@
  * word is looked up in the two together (job_lookup.h). What keeps the daemon from answering only
  * matters when the job is not one of `sluice run`'s.
  *
- * THE END of the other side: ZeroMQ connects again behind our back, so a socket never tells. The
- * process does, through its pidfd; where it cannot be had (another container), the daemon's lock
- * is looked at twice a second. A daemon that was started anew is another one, which knows nothing
- * of what this session has asked for: the session ends there, too. Over TCP there is neither; the
- * daemon is asked for a sign of life when nothing has come from it for a while.
- * Whether it is there at all is tried by hand before (daemon_probe.h): libzmq does not tell.
+ * THE END of the other side: ZeroMQ connects again by itself, so a socket does not show it. The
+ * process does, through its pidfd; where it cannot be had (another container), the daemon's lock is
+ * looked at twice a second. A daemon that was started anew is another one, which knows nothing of
+ * what this session has asked for: the session ends there, too. Over TCP there is neither; the
+ * daemon is asked for a sign of life when nothing has come from it for a while. Whether it is there
+ * at all is tried by hand before (daemon_probe.h): libzmq does not tell.
  */
 #include "cli/session.h"
 
@@ -103,7 +104,7 @@ static bool is_sign_of_life(struct sl_session *s, const Sl__Control__Envelope *m
 {
     struct sl_reply list = {0};
     s->heard_ns = sl_now_ns();
-    bool is = sl_request_take(&s->sign, m, &list);
+    bool is = sl_request_on_message(&s->sign, m, &list);
     sl_reply_fini(&list);
     return is;
 }
@@ -192,7 +193,7 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
     }
 }
 
-// Whoever asks waits for longer than usual, and learns once what for.
+// The caller waits for longer than usual, and is told once what for.
 static void tell_waiting(const struct sl_session *s, const Sl__Control__Waiting *m, bool *told)
 {
     if (!s->quiet && !*told && *m->text)
@@ -238,7 +239,7 @@ int sl_session_ask(struct sl_session *s, Sl__Control__Envelope *body, int timeou
             continue;
         if (rc < 0)
             return rc;
-        s->answered = sl_request_take(&request, m, &reply);
+        s->answered = sl_request_on_message(&request, m, &reply);
         if (m->body_case == SL__CONTROL__ENVELOPE__BODY_WAITING)
             tell_waiting(s, m->waiting, &told);
         sl_bus_message_free(m);
@@ -273,8 +274,8 @@ static int killed_error(const struct sl_session *s)
                    s->name, s->output, outlook);
 }
 
-int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_look *look, void *ctx,
-                         struct sl_job_end *out, Sl__Control__Envelope **last)
+int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_on_message *look,
+                         void *ctx, struct sl_job_end *out, Sl__Control__Envelope **last)
 {
     memset(out, 0, sizeof *out);
     if (last)
@@ -297,7 +298,7 @@ int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_loo
             return rc;
         bool over = m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED && is_mine(s, m);
         if (over)
-            sl_job_end_take(m->finished, out);
+            sl_job_end_on_finished(m->finished, out);
         else if (look)
             rc = look(ctx, m);
         if (over && last)
@@ -448,7 +449,7 @@ int sl_session_open_found(const struct sl_run_job *job, struct sl_session *s)
     return SL_OK;
 }
 
-void sl_session_take_entry(struct sl_session *s, const cJSON *entry)
+void sl_session_set_entry(struct sl_session *s, const cJSON *entry)
 {
     const cJSON *pid = sl_json_at(entry, "pid");
     snprintf(s->log, sizeof s->log, "%s", sl_json_string(entry, "log"));
@@ -531,7 +532,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
         *out = daemon;
         daemon.bus = NULL;
         daemon.peer_pid = 0;
-        sl_session_take_entry(out, job->entry);
+        sl_session_set_entry(out, job->entry);
     }
 out:
     if (daemon_rc == SL_OK)

@@ -22,7 +22,7 @@
 #include "cli/run_jobs.h"
 #include "common/bus/bus.h"
 #include "common/bus/request.h"
-#include "common/text/option.h"
+#include "common/text/options.h"
 
 // What the user said of where the daemon is; every client command has these options.
 struct sl_session_where {
@@ -71,7 +71,7 @@ int sl_session_open_listing(const struct sl_session_where *where, struct sl_sess
                             cJSON **list);
 
 // A session with the daemon is about this job of its list from now on.
-void sl_session_take_entry(struct sl_session *s, const cJSON *entry);
+void sl_session_set_entry(struct sl_session *s, const cJSON *entry);
 
 // The broker of one `sluice run`.
 int sl_session_open_found(const struct sl_run_job *job, struct sl_session *out);
@@ -107,7 +107,7 @@ int sl_session_ask(struct sl_session *s, Sl__Control__Envelope *body, int timeou
 int sl_session_refusal(const struct sl_session *s, int code, const char *message);
 
 // What is told between now and the end. An error ends the waiting.
-typedef int sl_session_look(void *ctx, const Sl__Control__Envelope *m);
+typedef int sl_session_on_message(void *ctx, const Sl__Control__Envelope *m);
 
 /*
  * Waits for the end of a session's job, which must be subscribed to. until_ns 0: without end. look
@@ -115,7 +115,7 @@ typedef int sl_session_look(void *ctx, const Sl__Control__Envelope *m);
  * other side has gone and nothing tells how the job ended. *last, when not NULL, gets the Finished
  * message if there was one (sl_bus_message_free), else NULL.
  */
-int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_look *look, void *ctx,
-                         struct sl_job_end *out, Sl__Control__Envelope **last);
+int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_on_message *look,
+                         void *ctx, struct sl_job_end *out, Sl__Control__Envelope **last);
 
 #endif

@@ -2,8 +2,7 @@
  * stats.c - `sluice stats`: what a job does, once or once a second.
  *
  * A line is the broker's own (sluice.stats/1): as JSON it is handed on as it came, every other form
- * is made of it. Nothing is computed here, so whatever the page, `top` and this command show is the
- * same.
+ * is made of it. Nothing is computed here, so the page, `top` and this command show the same.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,12 +47,12 @@ static void show_line(struct request *r, const struct sl_stats *stats)
     bool told = sl_stats_text_line(stats, columns, stdout);
     const char *key = *stats->id ? stats->id : stats->job;
     putchar('\n');
-    sl_stats_text_limit_kind(stats, kind, sizeof kind);
+    sl_stats_text_bottleneck_kind(stats, kind, sizeof kind);
     const char *before = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->limits, key));
     if (before && strcmp(before, kind) == 0)
         return;
     if (!told)
-        sl_stats_text_limit(stats, columns, stdout);
+        sl_stats_text_bottleneck(stats, columns, stdout);
     cJSON_DeleteItemFromObjectCaseSensitive(r->limits, key);
     cJSON_AddStringToObject(r->limits, key, kind);
 }
@@ -83,7 +82,7 @@ static void show(struct request *r, const char *json)
     } else {
         return; // of another version; as JSON it would be handed on
     }
-    fflush(stdout); // whoever reads a pipe has the line at once
+    fflush(stdout); // the reader of a pipe has the line at once
     r->n_lines++;
 }
 
@@ -112,7 +111,7 @@ static int show_once(struct request *r, struct sl_session *s)
         Sl__Control__Envelope *m;
         int rc = sl_session_receive(s, SLICE_MS, &m);
         if (rc == SL_EAGAIN && sl_now_ns() > until)
-            return sl_fail(SL_ETIMEDOUT, "job '%s': its broker has told nothing within %d s",
+            return sl_fail(SL_ETIMEDOUT, "job '%s': its broker has sent nothing within %d s",
                            s->name, FIRST_LINE_MS / 1000);
         if (rc == SL_EAGAIN)
             continue;

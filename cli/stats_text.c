@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/layout.h"
+#include "common/text/layout.h"
 #include "common/text/sentence.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
@@ -13,18 +13,6 @@
 #include "common/text/json.h"
 
 enum { LINE_BYTES = 1024, WRAP_COLUMNS = 80, BRIEF_COLUMNS = 100 };
-
-// --- reading -------------------------------------------------------------------------------------
-
-static uint64_t whole(double x)
-{
-    return x > 0 ? (uint64_t)x : 0;
-}
-
-static const char *plural(double n)
-{
-    return n == 1 ? "" : "s";
-}
 
 // --- a line --------------------------------------------------------------------------------------
 
@@ -43,7 +31,7 @@ static void add_phase(struct sl_sentence *l, const struct sl_stats *s)
 }
 
 // In the order in which they stand; what matters most is another order.
-enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
+enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, BOTTLENECK, N_FIELDS };
 
 static void add_field(struct sl_sentence *l, enum field field, bool brief, const struct sl_stats *s)
 {
@@ -74,7 +62,7 @@ static void add_field(struct sl_sentence *l, enum field field, bool brief, const
     case LEFT:
         if (s->seconds_left >= 0)
             sl_sentence_say(l, "%s left",
-                            brief ? sl_layout_duration(units, s->seconds_left, false)
+                            brief ? sl_units_rough_seconds(units, s->seconds_left, false)
                                   : sl_units_seconds(units, s->seconds_left));
         break;
     case SPLIT: sl_sentence_say(l, "%.0fS %.0fT", s->samplers, s->trainers); break;
@@ -86,7 +74,7 @@ static void add_field(struct sl_sentence *l, enum field field, bool brief, const
         if (isfinite(s->cache.hit_rate))
             sl_sentence_say(l, "hits %.0f %%", 100 * s->cache.hit_rate);
         break;
-    case LIMIT: sl_sentence_say(l, "%s", s->bottleneck); break;
+    case BOTTLENECK: sl_sentence_say(l, "%s", s->bottleneck); break;
     case N_FIELDS: break;
     }
 }
@@ -110,8 +98,8 @@ static size_t join(char text[LINE_BYTES], const bool wanted[N_FIELDS], bool brie
 
 bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
 {
-    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC, LEFT,
-                                                   SPLIT, QUEUE, HITS, TIME, LIMIT};
+    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC,    LEFT,
+                                                   SPLIT, QUEUE, HITS, TIME, BOTTLENECK};
     bool wanted[N_FIELDS] = {false}, brief = columns && columns < BRIEF_COLUMNS;
     char text[LINE_BYTES];
     for (size_t i = 0; i < N_FIELDS; i++) {
@@ -123,7 +111,7 @@ bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
     }
     join(text, wanted, brief, s);
     fputs(text, out);
-    return wanted[LIMIT];
+    return wanted[BOTTLENECK];
 }
 
 // --- a page --------------------------------------------------------------------------------------
@@ -163,12 +151,10 @@ static void print_result(const struct sl_stats *s, FILE *out)
 
 static void print_split(const struct sl_stats *s, FILE *out)
 {
-    double samplers = s->samplers, trainers = s->trainers;
-    double there = s->standby.there;
-    fprintf(out, "split      %.0f sampler%s, %.0f trainer%s", samplers, plural(samplers), trainers,
-            plural(trainers));
-    if (there > 0)
-        fprintf(out, ", %.0f standby trainer%s (%.0f awake)", there, plural(there),
+    fprintf(out, "split      %s, %s", SL_PLURAL(s->samplers, "sampler"),
+            SL_PLURAL(s->trainers, "trainer"));
+    if (s->standby.there > 0)
+        fprintf(out, ", %s (%.0f awake)", SL_PLURAL(s->standby.there, "standby trainer"),
                 s->standby.awake);
     fputc('\n', out);
 }
@@ -181,12 +167,11 @@ static void print_rates(const struct sl_stats *s, FILE *out)
     fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
             sl_units_count(a, s->rates.batches), sl_units_count(b, s->rates.edges),
             sl_units_count(c, s->rates.input_nodes), sl_units_count(d, s->rates.updates));
-    fprintf(out, "bytes      blocks %s/s", sl_units_bytes(a, whole(s->bytes.blocks)));
+    fprintf(out, "bytes      blocks %s/s", sl_units_bytes(a, s->bytes.blocks));
     if (s->totals.blocks_near_bytes > 0)
-        fprintf(out, " (%s/s near)", sl_units_bytes(a, whole(s->bytes.blocks_near)));
+        fprintf(out, " (%s/s near)", sl_units_bytes(a, s->bytes.blocks_near));
     fprintf(out, ", features %s/s from the store, %s/s from caches\n",
-            sl_units_bytes(b, whole(s->bytes.features_store)),
-            sl_units_bytes(c, whole(s->bytes.features_cache)));
+            sl_units_bytes(b, s->bytes.features_store), sl_units_bytes(c, s->bytes.features_cache));
 }
 
 static void print_queue(const struct sl_stats *s, FILE *out)
@@ -195,9 +180,8 @@ static void print_queue(const struct sl_stats *s, FILE *out)
     if (!isfinite(s->queue.batches))
         return;
     fprintf(out, "queue      %.0f batches ready (%s of %s used), %.0f being drawn, %.0f trained\n",
-            s->queue.batches, sl_units_bytes(a, whole(s->queue.used_bytes)),
-            sl_units_bytes(b, whole(s->queue.capacity_bytes)), s->queue.sampling,
-            s->queue.training);
+            s->queue.batches, sl_units_bytes(a, s->queue.used_bytes),
+            sl_units_bytes(b, s->queue.capacity_bytes), s->queue.sampling, s->queue.training);
 }
 
 static void print_cache(const struct sl_stats *s, FILE *out)
@@ -218,7 +202,7 @@ static void print_links(const struct sl_stats *s, FILE *out)
         const struct sl_stats_link *l = &s->links[i];
         const bool memory = strcmp(l->from, "memory") == 0, peer = sl_stats_link_is_peer(l);
         fprintf(out, "%s device %.0f: %s of %s from %s%s\n", i == 0 ? "links     " : "          ",
-                l->reader, sl_units_bytes(n, whole(l->bytes)), l->kind,
+                l->reader, sl_units_bytes(n, l->bytes), l->kind,
                 memory ? "the machine's memory"
                 : peer ? "device "
                        : "its own memory",
@@ -232,13 +216,7 @@ static void print_memory(const struct sl_stats *s, FILE *out)
     if (!isfinite(s->memory.used))
         return;
     fprintf(out, "machine    %s of memory, %s at most; %.1f cores busy\n",
-            sl_units_bytes(a, whole(s->memory.used)), sl_units_bytes(b, whole(s->memory.peak)),
-            s->cpu_load);
-}
-
-static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
-{
-    return isfinite(seconds) ? sl_units_seconds(buf, seconds) : "-";
+            sl_units_bytes(a, s->memory.used), sl_units_bytes(b, s->memory.peak), s->cpu_load);
 }
 
 const struct sl_stage_text sl_stage_texts[SL_LIVE_STAGES] = {
@@ -265,7 +243,7 @@ static void print_stages(const struct sl_stats *s, FILE *out)
             continue;
         sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", sl_stats_stage_names[text->stage],
                      100 * stage->busy, sl_units_count(rate, SL_MAX(stage->per_second, 0)),
-                     seconds_or_dash(p50, stage->p50), seconds_or_dash(p99, stage->p99),
+                     sl_units_seconds(p50, stage->p50), sl_units_seconds(p99, stage->p99),
                      text->what);
     }
     fputc('\n', out);
@@ -295,21 +273,20 @@ static void print_workers(const struct sl_stats *s, FILE *out)
 }
 
 // What limits the job: a paragraph behind a word.
-static void print_limit(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
+static void print_bottleneck(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
 {
-    enum { INDENT = 11 };
     if (!*s->bottleneck)
         return;
-    fprintf(out, "%-*s", INDENT, head);
-    sl_layout_paragraph(s->bottleneck, INDENT, columns, out);
+    fputs(head, out);
+    sl_layout_paragraph(s->bottleneck, strlen(head), columns, out);
 }
 
-void sl_stats_text_limit(const struct sl_stats *s, unsigned columns, FILE *out)
+void sl_stats_text_bottleneck(const struct sl_stats *s, unsigned columns, FILE *out)
 {
-    print_limit("   limit", s, columns ? columns : WRAP_COLUMNS, out);
+    print_bottleneck("   bottleneck ", s, columns ? columns : WRAP_COLUMNS, out);
 }
 
-char *sl_stats_text_limit_kind(const struct sl_stats *s, char *buf, size_t bytes)
+char *sl_stats_text_bottleneck_kind(const struct sl_stats *s, char *buf, size_t bytes)
 {
     size_t n = 0;
     for (const char *p = s->bottleneck; *p && n + 1 < bytes; p++)
@@ -329,7 +306,7 @@ void sl_stats_text_page(const struct sl_stats *s, FILE *out)
     print_cache(s, out);
     print_links(s, out);
     print_memory(s, out);
-    print_limit("limit", s, WRAP_COLUMNS, out);
+    print_bottleneck("bottleneck ", s, WRAP_COLUMNS, out);
     print_stages(s, out);
     print_workers(s, out);
 }

@@ -17,10 +17,10 @@
 bool sl_stats_text_line(const struct sl_stats *stats, unsigned columns, FILE *out);
 
 // What limits it as lines of their own, with a newline; nothing when it does not say.
-void sl_stats_text_limit(const struct sl_stats *stats, unsigned columns, FILE *out);
+void sl_stats_text_bottleneck(const struct sl_stats *stats, unsigned columns, FILE *out);
 
 // That sentence without its numbers, which are others every second. Returns buf.
-char *sl_stats_text_limit_kind(const struct sl_stats *stats, char *buf, size_t bytes);
+char *sl_stats_text_bottleneck_kind(const struct sl_stats *stats, char *buf, size_t bytes);
 
 // A page: the same in full, stages and devices as tables.
 void sl_stats_text_page(const struct sl_stats *stats, FILE *out);

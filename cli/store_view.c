@@ -150,7 +150,7 @@ static void print_device(const struct sl_store_view *v, uint32_t d, FILE *out)
         else
             fprintf(out, "in the machine's memory,");
         if (v->epoch_bytes > 0 && q->works >> d & 1)
-            fprintf(out, " %s;", sl_units_bytes(bytes, (uint64_t)(share[from] * v->epoch_bytes)));
+            fprintf(out, " %s;", sl_units_bytes(bytes, share[from] * v->epoch_bytes));
     }
     fprintf(out, "%s\n", v->epoch_bytes > 0 && q->works >> d & 1 ? " an epoch" : "");
 }
@@ -184,7 +184,7 @@ void sl_store_view_print(const struct sl_store_view *v, FILE *out)
     }
     fprintf(out, "  rates %s; %s%s\n",
             "as 'sluice doctor' has them, 25 GB/s for a link that it does not know, 12 for the bus",
-            v->foreseen ? "reads as expected visits have them" : "reads taken for even over all ",
+            v->foreseen ? "reads by expected visits" : "reads taken as equal for all ",
             v->foreseen ? "" : elements[q->kind]);
 }
 

@@ -1,7 +1,7 @@
 /*
  * store_view.h - the plan of a dry run for GPUs that hold features together, or the graph
- * (broker/sharding/shard_plan.h): who holds what, what is expected to be read over which link, and
- * what other placements would come to.
+ * (broker/sharding/shard_plan.h): which GPU holds what, what is expected to be read over which
+ * link, and the same under other placements.
  *
  * No step has been measured yet, so the rooms are the most that budgets leave: a run has less.
  */

@@ -1,10 +1,10 @@
 /*
- * submit.c - `sluice submit`: gives a job to the daemon, and looks on.
+ * submit.c - `sluice submit`: gives a job to the daemon, and watches it.
  *
  * The job is checked here with the same words as by `run`, so that what cannot run is refused
  * before it waits. What is sent is resolved (but for "auto" devices, which are the daemon's to
  * choose) and has absolute paths: nothing of this process matters any more once the daemon has
- * answered. Looking on is optional: Ctrl-C ends it, the job goes on.
+ * answered. Watching is optional: Ctrl-C ends it, the job goes on.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static int take_entry(struct submission *s, const char *json, cJSON **entry)
     *entry = cJSON_Parse(json ? json : "");
     if (!*sl_json_string(*entry, "id"))
         return sl_fail(SL_EPROTO, "job '%s': the daemon's answer has no id", s->check.config.name);
-    sl_session_take_entry(&s->session, *entry);
+    sl_session_set_entry(&s->session, *entry);
     return SL_OK;
 }
 
@@ -104,7 +104,7 @@ static int print_entry(cJSON *entry)
     return sl_output_json_line(whole, "submit");
 }
 
-// --- looking on ----------------------------------------------------------------------------------
+// --- watching ------------------------------------------------------------------------------------
 
 // Where it stands as long as it waits; each time that this changes.
 static void show_state(struct submission *s, const cJSON *entry)
@@ -175,7 +175,7 @@ static int look_on(struct submission *s)
     sl_run_view_end(&s->view);
     if (rc == SL_EABORTED)
         return sl_fail(rc,
-                       "job '%s': not looking on any more, it goes on: 'sluice logs -f %s' and "
+                       "job '%s': not watching any more, it goes on: 'sluice logs -f %s' and "
                        "'sluice stats -f %s' look again, 'sluice stop %s' stops it",
                        s->session.name, s->session.id, s->session.id, s->session.id);
     if (rc < 0)
@@ -236,7 +236,7 @@ static void release(void *state)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "detach", .letter = 'd', AT(FLAG, detach),
-     .help = "print the job's number and do not look on"},
+     .help = "print the job's number and do not watch the job"},
     {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON; with --detach the "
              "number, or the job's entry as in 'sluice ps -o json' (schema sluice.job/1)"},
@@ -246,11 +246,11 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_command_submit = {
     .name = "submit",
-    .help = "give a job to the daemon, and look on",
+    .help = "give a job to the daemon, and watch it",
     .about = "Gives a job to the daemon, which starts it once all cores that it names are "
              "free: first come, first\nserved for each core. Everything that can be checked "
-             "is checked first. Then looks on as 'sluice run'\ndoes and ends with the job's "
-             "status; Ctrl-C ends the looking on, and the job goes on. With\n\"resume\": "
+             "is checked first. Then watches it as 'sluice run'\ndoes and ends with the job's "
+             "status; Ctrl-C ends the watching, and the job goes on. With\n\"resume\": "
              "\"auto\" in the job file a job goes on after the daemon was started again. A daemon "
              "elsewhere must find\nthe data set under the same path.",
     .example = "sluice submit job.json --detach\n"

@@ -70,7 +70,7 @@ static bool connected(const struct watch *w)
 static void on_answer(struct watch *w, const Sl__Control__Envelope *m)
 {
     struct sl_reply reply = {0};
-    if (!sl_request_take(&w->describe, m, &reply)) {
+    if (!sl_request_on_message(&w->describe, m, &reply)) {
         if (*m->answer->message)
             sl_top_notice(w->model, !m->answer->ok, m->answer->message);
         return;

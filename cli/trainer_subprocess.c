@@ -14,7 +14,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
@@ -190,7 +190,7 @@ int sl_trainer_subprocess_start(struct sl_trainer_subprocess *c, const char *con
     struct ends e = {{-1, -1}, {-1, -1}, -1};
     int n = 1;
     *c = (struct sl_trainer_subprocess){.to = -1, .params_fd = -1};
-    SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+    SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
     snprintf(program, sizeof program, "%s/sluice-trainer", directory);
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     argv[n++] = (char *)options[0]; // execv() writes to none of them

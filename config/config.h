@@ -57,30 +57,31 @@ enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS
 // When the test set is evaluated: once with the best parameters, beside each validation too, never.
 enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
-// Where an update's gradients are summed: in the arena's board, or by NCCL from GPU to GPU.
 // How trainers' GPUs hold features together (XGNN 4.2; broker/sharding/shard_plan.h).
 enum sl_store_placement {
     SL_STORE_AUTO,
-    SL_STORE_ALONE,    // each has what it holds for itself
-    SL_STORE_SOLVER,   // as common/store/placement.h finds the best
+    SL_STORE_ALONE,    // each GPU reads only what it holds itself
+    SL_STORE_SOLVER,   // the best placement that common/store/placement.h finds
     SL_STORE_CLIQUES,  // GPUs that all reach one another share
-    SL_STORE_ONE_COPY, // each row on one GPU; who does not reach that reads the machine's memory
+    SL_STORE_ONE_COPY, // each row on one GPU; GPUs without a link to it read host memory
 };
-// Which of both gets the memory of a GPU that samples and trains, where there is not enough.
+// Whether graph or features get the memory of a GPU that samples and trains, where it is short.
 enum sl_store_preference { SL_PREFER_AUTO, SL_PREFER_GRAPH, SL_PREFER_FEATURES };
-// By preference: of a GPU's free memory what the graph may take; its trainer may come for the rest.
+// By preference: the share of a GPU's free memory that the graph may take; the rest is its
+// trainer's.
 extern const double sl_config_graph_shares[SL_PREFER_FEATURES + 1];
 extern const char *const sl_store_preference_words[]; // the same in the job file, then NULL
 extern const char *const sl_store_placement_words[];  // the same in the job file, then NULL
+// Where an update's gradients are summed: in the arena's parameter store, or by NCCL between GPUs.
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
 // What a daemon does with a job that it finds interrupted.
 enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
-// TF32 is of GPUs; a CPU device computes it as fp32.
+// TF32 exists on GPUs only; a CPU device computes it as fp32.
 enum sl_precision_kind {
     SL_CONFIG_FP32,
     SL_CONFIG_BF16,
     SL_CONFIG_TF32,
-    SL_CONFIG_PRECISION_AUTO, // sl_config_precision() says what it is
+    SL_CONFIG_PRECISION_AUTO, // sl_config_precision() resolves it
 };
 extern const char *const sl_precision_words[]; // the same in the job file, then NULL
 enum sl_device_kind { SL_DEVICE_CPU, SL_DEVICE_CUDA };
@@ -173,7 +174,7 @@ struct sl_config {
         bool ratio_auto;
         double ratio; // of the vertices; 0 when auto
         bool report_optimal;
-        // No key: why "auto" became this policy, a text that stays; NULL: the job names it.
+        // No key: why "auto" became this policy, a static text; NULL: the job names the policy.
         const char *why;
     } cache;
 
@@ -194,13 +195,13 @@ struct sl_config {
         bool graph_ratio_auto;
         double graph_ratio; // of the edges, on the GPUs that sample together; 0 when auto
         enum sl_store_preference prefer;
-        // No key: why "auto" became this preference, a text that stays; NULL: the job names it.
+        // No key: why "auto" became this preference, a static text; NULL: the job names it.
         const char *prefer_why;
     } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.
     bool devices_auto;
-    bool devices_cpu;   // ... "cpu": GPUs are left alone
+    bool devices_cpu;   // ... "cpu": GPUs are not used
     uint32_t n_devices; // resolved: see sl_config_use_gpus() for "auto"; of cores at first
     struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
 
@@ -209,15 +210,15 @@ struct sl_config {
         uint32_t trainers; // resolved: 0 only on a single device, whose standby trainer trains
         bool samplers_auto, trainers_auto; // the job leaves the number to the broker
         bool switching; // false unless given, with updates.exchange "nccl"; with a pool false
-        // resolved: POOL of "auto" and "cpu" without GPUs. Each device then has all cores of the
-        // pool, and there are as many as there can be workers: what they are called by.
+        // resolved: POOL for "auto" and "cpu" without GPUs. Each device then has all cores of the
+        // pool, and there is a device for each worker that there may be.
         enum sl_core_policy cores;
     } allocation;
 
     uint32_t n_schedule;
     struct sl_schedule_config schedule[SL_CONFIG_MAX_SCHEDULE]; // ascending
 
-    // For tests of the scheduling: a batch takes at least that long. Seconds, 0 = off.
+    // For tests of the scheduling: seconds that a batch takes at least; 0 = off.
     struct {
         double sample, train, standby;
     } throttle;
@@ -240,7 +241,7 @@ struct sl_config {
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
         enum sl_test_kind test;
-        bool overlap; // beside the next epoch's training, where trainers are free for it
+        bool overlap; // during the next epoch's training, where trainers are free
     } evaluate;
 
     struct {
@@ -260,15 +261,15 @@ struct sl_config {
     char output[SL_CONFIG_PATH_BYTES];
 };
 
-// How many trainers can work at the same time: the batches of an ordered update, or one more than
-// updates may lie between a gradient and its application.
+// How many trainers can work at the same time: ordered, the batches of an update; async, the
+// allowed staleness and one.
 static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
 {
     return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
                                               : c->updates.batches_per_update;
 }
 
-// Whether devices are places for the workers of one pool of cores (allocation.cores).
+// Whether all workers share one pool of cores (allocation.cores); devices then only number them.
 static inline bool sl_config_is_pool(const struct sl_config *c)
 {
     return c->allocation.cores == SL_CORES_POOL;
@@ -277,30 +278,31 @@ static inline bool sl_config_is_pool(const struct sl_config *c)
 // The cores of all devices, of GPUs those of their host.
 void sl_config_cores(const struct sl_config *c, struct sl_cores *out);
 
-// Whether blocks carry the in-degrees that their vertices have in the whole graph; without the
-// graph's own self-loops where the second is true.
+// Whether blocks carry their vertices' in-degrees in the whole graph.
 static inline bool sl_config_wants_degrees(const struct sl_config *c)
 {
     return (c->model.kind == SL_MODEL_GCN || c->model.kind == SL_MODEL_GIN) &&
            c->model.degrees == SL_DEGREES_GRAPH;
 }
 
-// Whether sums over neighbours that are unscaled may be larger or smaller in evaluations.
+// Whether the model adds up neighbours without a scale, so that an evaluation with another fanout
+// sees larger or smaller sums than training.
 bool sl_config_sums_differ(const struct sl_config *c);
 
+// Whether these degrees leave out the graph's own self-loops.
 static inline bool sl_config_drops_self_loops(const struct sl_config *c)
 {
     return sl_config_wants_degrees(c) && c->model.kind == SL_MODEL_GCN && c->model.self_loops;
 }
 
-// Whether a device of that kind may train under a split of the job file; of the rest of the devices
-// standby trainers do, on those of the kind of the last device, which always trains.
+// Whether trainers may run on a device of that kind: those of the job file's splits, or standby
+// trainers, which run on devices of the kind of the last one.
 bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind);
 
 // How many devices of the job are on GPUs.
 uint32_t sl_config_gpus(const struct sl_config *c);
 
-// The devices of the job on the same GPU, this one among them: bit d for device d. 0: not a GPU.
+// The devices that share this device's GPU, itself included: bit d for device d. 0: not a GPU.
 uint64_t sl_config_on_gpu(const struct sl_config *c, uint32_t device);
 // Whether a trainer may work on the GPU of this device while its sampler does.
 bool sl_config_trains_beside(const struct sl_config *c, uint32_t device);
@@ -324,13 +326,13 @@ struct sl_config_override {
 int sl_config_load(const char *path, const struct sl_config_override *overrides, size_t n_overrides,
                    struct sl_config *out);
 
-// The same from text already in memory; `origin` names it in messages (and the job, when the text
-// does not: its last part without ".json").
+// The same from text in memory. `origin` names the text in messages; a job without a name is called
+// by the last part of it, without ".json".
 int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
 
 // For a worker, `who` in messages: reads the configuration that the broker resolved, then pins the
-// calling thread, and all that it starts, to the cores of that device (which are filled in where a
-// GPU has none). SL_EINVAL when the job has no such device or a core cannot be had; else as
+// calling thread, and all that it starts, to that device's cores (for a GPU without cores: those
+// that the process may use). SL_EINVAL: there is no such device, or a core cannot be used; else as
 // sl_config_parse().
 int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
                           struct sl_config *out);
@@ -340,7 +342,7 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
 // a function of the devices and the broker must know that it may choose.
 char *sl_config_to_json(const struct sl_config *config);
 
-// Keys in which a job is another one than the job of a run.
+// Keys in which a job differs from the job of a run.
 struct sl_config_differences {
     uint32_t n;
     uint32_t n_named; // the first ones, in `text`
@@ -348,25 +350,25 @@ struct sl_config_differences {
 };
 
 /*
- * Compares a job, as sl_config_to_json() wrote it, with the job of a run that it would go on with,
- * `had`, which an older sluice may have written: in the keys that the result depends on (config/
- * keys.c says which). SL_OK, also with differences; SL_ENOMEM.
+ * Compares a job, as sl_config_to_json() wrote it, with `had`, the job of the run that is to go on
+ * (perhaps written by an older sluice), in the keys that the result depends on (config/keys.c).
+ * SL_OK, also with differences; SL_ENOMEM.
  */
 int sl_config_compare(const char *config_json, const struct cJSON *had,
                       struct sl_config_differences *out);
 
 enum { SL_CONFIG_KEY_BYTES = 128 };
 
-// The key with a value that `word` is the path or the last name of, or that another tool calls so:
-// "optimizer.lr" for "lr" and "learning-rate". False where there is none, or not one.
+// The key that `word` means: by its path, its last name or another tool's name for it. "lr" and
+// "learning-rate" are "optimizer.lr". False where no key or more than one fits.
 bool sl_config_find_key(const char *word, char path[SL_CONFIG_KEY_BYTES]);
 
 // The JSON Schema of the job file (owned: free(); NULL without memory); config/job.schema.json
 // holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);
 
-// Whether sl_config_use_gpus() has anything to say of this job: "auto", or a GPU is named. What
-// GPUs there are costs a process to find out.
+// Whether the job needs sl_config_use_gpus(): its devices are "auto", or name a GPU. To find out
+// what GPUs there are takes a process.
 bool sl_config_asks_for_gpus(const struct sl_config *config);
 
 /*
@@ -390,26 +392,26 @@ int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *rep
 enum { SL_CONFIG_GPUS_TEXT = 640 };
 char *sl_config_gpus_text(const struct sl_gpu_report *report, char out[SL_CONFIG_GPUS_TEXT]);
 
-// What so many processes on a GPU may take of it together: what is free, less what CUDA needs for
-// each of them beside their budgets.
+// Bytes that so many processes on a GPU may use together: what is free, less what CUDA itself needs
+// for each of them.
 uint64_t sl_config_gpu_room(const struct sl_gpu *gpu, uint32_t processes);
 
-// "auto" of epochs: as many as have so many updates, but no fewer and no more (config/epochs.c).
+// "auto" of epochs: enough for UPDATES updates, but LEAST to MOST (config/epochs.c).
 enum { SL_EPOCHS_UPDATES = 500, SL_EPOCHS_LEAST = 10, SL_EPOCHS_MOST = 200 };
 
 /*
- * Gives "auto" of epochs and of early_stopping.patience their numbers (config/epochs.c), for an
- * epoch of so many updates. finds_best: one evaluation can be better than another. note: "" where
- * nothing was auto, else the numbers and why. Returns it.
+ * Resolves "auto" of epochs and early_stopping.patience (config/epochs.c). updates: in an epoch.
+ * finds_best: evaluations can be compared. note: "" where nothing was auto, else the numbers and
+ * why. Returns note.
  */
 enum { SL_CONFIG_EPOCHS_TEXT = 320 };
 char *sl_config_settle_epochs(struct sl_config *config, uint64_t updates, bool finds_best,
                               char note[SL_CONFIG_EPOCHS_TEXT]);
 
 /*
- * Whether so many trainers, which sit on the last devices, can sum gradients as updates.exchange
- * says: with "nccl" each needs a GPU of its own. SL_EINVAL: what stands in the way, how many
- * trainers can, what to do ("found trainers=3 with ...", for who asked for them).
+ * Whether so many trainers, on the last devices, can sum gradients as updates.exchange says: "nccl"
+ * needs a GPU for each. SL_EINVAL with a message that begins "found trainers=3 with ..." and says
+ * what is in the way and how many trainers there can be.
  */
 int sl_config_check_trainers(const struct sl_config *config, uint32_t trainers);
 

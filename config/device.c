@@ -1,5 +1,5 @@
-// device.c - what follows from the devices of a job, and a worker's first step: the job that the
-// broker gave it, and the cores of its device.
+// device.c - questions about a job's devices, and a worker's first step: it reads the job that the
+// broker sent, and takes the cores of its device.
 #include "config/parse_internal.h"
 
 #include "common/base/bits.h"

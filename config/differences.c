@@ -1,5 +1,5 @@
 /*
- * differences.c - whether a job is the job of a run that it would go on with.
+ * differences.c - whether a run may go on with this job: in which keys it differs from the run's.
  *
  * Compared are the resolved texts, key by key, but for the keys whose row says that another value
  * is allowed. A list is one value. What no row knows (a key that is gone) is compared too.

@@ -1,15 +1,16 @@
 /*
- * epochs.c - how long a job trains that does not say so.
+ * epochs.c - resolves "auto" of epochs and early_stopping.patience.
  *
- * What a model needs to learn are updates, and an epoch of a small training set has few: one, where
- * a mini-batch holds all of it. So "auto" is as many epochs as have UPDATES of them, within bounds:
- * graphs with many updates an epoch are done after LEAST, and MOST keeps the evaluations, which
- * cost the same whatever the training set is, from being nearly all that a job does. The figures
- * are measured (trainer/MODELS.md). What other keys say of single epochs is trained at least.
+ * A model needs a number of updates to learn, and an epoch of a small training set has few of them
+ * (one, where a mini-batch holds all of it). So "auto" is as many epochs as have UPDATES of them,
+ * within bounds: graphs with many updates an epoch are done after LEAST, and MOST keeps the
+ * evaluations, which cost the same whatever the training set is, from being nearly all that a job
+ * does. The figures are measured (trainer/MODELS.md). Epochs that other keys name (a schedule,
+ * warm-up) are trained.
  *
  * A job that trains longer than LEAST ends early when half of its epochs went by without a better
- * evaluation. Others do not: an evaluation that may be the last cannot overlap with training. Nor
- * do those of which no evaluation can be the best, for want of vertices or labels.
+ * evaluation. Shorter ones do not, because an evaluation that may end training cannot overlap with
+ * it. Nor do jobs whose evaluations cannot be compared, without validation vertices or labels.
  */
 #include "config/config.h"
 
@@ -50,7 +51,7 @@ char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates, bool finds_
     const uint32_t least = least_of(c);
     c->epochs = SL_MAX(wanted, least);
     c->epochs_auto = false;
-    char why[96] = "other keys speak of as many";
+    char why[96] = "other keys need as many";
     if (least == SL_EPOCHS_LEAST || wanted >= least)
         snprintf(why, sizeof why, "as many as have %d updates, but %d to %d", SL_EPOCHS_UPDATES,
                  SL_EPOCHS_LEAST, SL_EPOCHS_MOST);

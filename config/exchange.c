@@ -1,14 +1,14 @@
 /*
- * exchange.c - what updates.exchange asks of a job's devices.
+ * exchange.c - what updates.exchange requires of a job's devices.
  *
  * With "nccl" the trainers of a job sum the gradients of each update from GPU to GPU. Two things
- * follow. A trainer needs a GPU of its own, since NCCL takes no GPU twice: samplers sit anywhere,
- * beside a trainer or on cores. And there are no standby trainers, which come and go while an
- * update is under way: the members of a sum are the same all the time.
+ * follow. Each trainer needs a GPU of its own, since NCCL refuses to use a GPU twice; samplers may
+ * share a trainer's GPU or run on cores. And there are no standby trainers: these come and go while
+ * an update is under way, and the members of a sum cannot change then.
  *
- * Trainers sit on the last devices, so what matters is how many there may be without anybody asking
- * for it: those that the job names, of its schedule too, or all devices but one where the split is
- * left to the broker. Whoever asks for more while the job runs is refused then.
+ * Trainers run on the last devices. Checked is the largest number of them that the job can come to
+ * by itself: what it names, its schedule included, or all devices but one where the broker chooses.
+ * A request for more while the job runs is refused when it comes.
  */
 #include "config/parse_internal.h"
 
@@ -52,7 +52,7 @@ int sl_config_check_trainers(const struct sl_config *config, uint32_t trainers)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "found trainers=%u with updates.exchange \"nccl\", wanted at most %u: each "
-                   "trainer needs a GPU of its own, and %s: ask for fewer",
+                   "trainer needs a GPU of its own, but %s: ask for fewer",
                    trainers, fit, misfit);
 }
 
@@ -74,10 +74,11 @@ int sl_parse_resolve_exchange(const struct sl_parse *p)
     if (!sl_parse_find(p->root, "allocation.switching"))
         c->allocation.switching = false;
     if (c->allocation.switching)
-        return sl_parse_fail(p, "allocation.switching",
-                             "found true with updates.exchange \"nccl\", wanted false: trainers "
-                             "that sum gradients among themselves are the same all the time, so "
-                             "none stands by; take it out, or set updates.exchange to \"board\"");
+        return sl_parse_fail(
+            p, "allocation.switching",
+            "found true with updates.exchange \"nccl\", wanted false: a "
+            "group of trainers that sums gradients cannot change in mid-update, so "
+            "there are no standby trainers; take it out, or set updates.exchange to \"board\"");
     if (!c->devices_auto && c->n_devices == 1)
         return sl_parse_fail(p, "updates.exchange",
                              "found \"nccl\" with 1 device, wanted at least 2: a device that "
@@ -97,12 +98,12 @@ int sl_parse_check_exchange(const struct sl_parse *p)
         return SL_OK;
     if (fit == 0)
         return sl_parse_fail(p, "updates.exchange",
-                             "found \"nccl\", wanted a GPU for each trainer, and %s, on which a "
-                             "trainer sits: list GPUs last, or take \"board\"",
+                             "found \"nccl\", wanted a GPU for each trainer, but %s and has a "
+                             "trainer: list GPUs last, or take \"board\"",
                              misfit);
     return sl_parse_fail(p, "updates.exchange",
                          "found \"nccl\" with as many as %u trainers, wanted a GPU of its own for "
-                         "each, and %s: set allocation.trainers to at most %u, list other GPUs, or "
+                         "each, but %s: set allocation.trainers to at most %u, list other GPUs, or "
                          "take \"board\"",
                          most, misfit, fit);
 }

@@ -122,115 +122,106 @@ const struct sl_key sl_keys[] = {
     {.path = "$schema", .type = SL_KEY_NOTE,
      .doc = "Where an editor finds the description of this file. sluice does not read it."},
     {.path = "name", .type = SL_KEY_STRING, AT(name), FREE,
-     .fallback_note = "the name of the job file without .json",
-     .doc = "What the job is called in reports and listings."},
+     .fallback_note = "the job file's name without .json",
+     .doc = "Name of the job in reports and listings."},
     {.path = "dataset", .type = SL_KEY_STRING, .required = true, AT(dataset), FREE,
-     .doc = "Directory of the data set, relative to the working directory. It must stay as it is "
-            "while the job runs; which lists of vertices it may have: common/data/README.md."},
+     .doc = "Directory of the data set, which must not change while the job runs."},
 
     {.path = "model", .type = SL_KEY_OBJECT, .required = true,
      .doc = "The network that is trained."},
     {.path = "model.kind", .type = SL_KEY_WORD, .required = true, AT(model.kind), FIXED,
      .words = model_kinds,
-     .doc = "Kind of layer: those of PyTorch Geometric's models of these names, or PinSAGE's."},
+     .doc = "Kind of layer, as PyTorch Geometric has it; pinsage as in its paper."},
     {.path = "model.layers", .type = SL_KEY_INTEGER, AT(model.layers), FIXED,
      .min = 1, .max = SL_CONFIG_MAX_LAYERS, .fallback = "3",
-     .doc = "Number of layers, which is the number of hops that are sampled."},
+     .doc = "Number of layers, and of sampled hops."},
     {.path = "model.hidden", .type = SL_KEY_INTEGER, AT(model.hidden), FIXED,
      .min = 1, .max = 65536, .fallback = "256",
      .doc = "Width of the hidden layers."},
     {.path = "model.dropout", .type = SL_KEY_NUMBER, AT(model.dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
-     .doc = "Share of the hidden activations that is dropped after each hidden layer."},
+     .doc = "Dropout after each hidden layer."},
     {.path = "model.input_dropout", .type = SL_KEY_NUMBER, AT(model.input_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
-     .doc = "Share of the input features that is dropped."},
+     .doc = "Dropout of the input features."},
     {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation), FIXED,
      .words = activations, .fallback = "\"relu\"",
-     .doc = "What follows each hidden layer (and its norm)."},
+     .doc = "Activation after each hidden layer (and its norm)."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
      .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
-     .doc = "Normalisation between a hidden layer and its activation: batch keeps running "
-            "statistics for evaluation, layer normalises each vertex by itself."},
+     .doc = "Normalisation before the activation: batch (running statistics for evaluation) or "
+            "layer (each vertex by itself)."},
     {.path = "model.jumping", .type = SL_KEY_WORD, AT(model.jumping), FIXED,
      .words = jumpings, .fallback = "\"none\"",
-     .doc = "Jumping knowledge: a final linear layer on the last hidden layer, on all of them side "
-            "by side (cat), or on their element-wise maximum (max)."},
+     .doc = "Jumping knowledge: a final linear layer on the last hidden layer, on all side by "
+            "side (cat), or on their maximum."},
     {.path = "model.aggregator", .type = SL_KEY_WORD, AT(model.aggregator), FIXED,
      .words = aggregators, .fallback = "\"mean\"",
      .only_key = "model.kind", .only_word = "graphsage",
-     .doc = "How GraphSAGE sums up neighbours: their mean, their element-wise maximum, or the mean "
-            "of neighbours and vertex under one weight matrix (gcn). Only with graphsage."},
+     .doc = "How neighbours are combined: mean, maximum, or the mean with the vertex (gcn). Only "
+            "with graphsage."},
     {.path = "model.heads", .type = SL_KEY_INTEGER, AT(model.heads), FIXED,
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
-     .doc = "Attention heads; hidden layers put them side by side, so model.hidden is a multiple, "
-            "and the last layer takes their mean. Only with " SL_MODEL_WITH_HEADS "."},
+     .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
+            "averaged in the last layer. Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
-     .doc = "Share of the attention coefficients that is dropped. "
-            "Only with " SL_MODEL_WITH_HEADS "."},
+     .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false", FIXED,
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
-     .doc = "Whether each layer adds a linear map of its input to its output. "
-            "Only with " SL_MODEL_WITH_HEADS "."},
+     .doc = "Whether a linear map of a layer's input is added to its output. Only with "
+            SL_MODEL_WITH_HEADS "."},
     {.path = "model.eps", .type = SL_KEY_NUMBER, AT(model.eps), FIXED,
      .min = -1000, .max = 1000, .fallback = "0",
      .only_key = "model.kind", .only_word = "gin",
-     .doc = "GIN counts the vertex itself 1 + eps times among its neighbours. Only with gin."},
+     .doc = "The vertex itself counts 1 + eps times among its neighbours. Only with gin."},
     {.path = "model.train_eps", .type = SL_KEY_BOOL, AT(model.train_eps), .fallback = "false",
      FIXED,
      .only_key = "model.kind", .only_word = "gin",
-     .doc = "Whether eps is learned, from model.eps on. Only with gin."},
+     .doc = "Whether eps is learned. Only with gin."},
     {.path = "model.self_loops", .type = SL_KEY_BOOL, AT(model.self_loops), .fallback = "true",
      FIXED,
      .only_key = "model.kind", .only_word = "gcn",
-     .doc = "Whether every vertex is its own neighbour once, whether or not the graph says so. "
-            "Only with gcn."},
+     .doc = "Whether every vertex is its own neighbour, exactly once. Only with gcn."},
     {.path = "model.degrees", .type = SL_KEY_WORD, AT(model.degrees), FIXED,
      .words = degree_kinds, .fallback = "\"graph\"",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_DEGREES,
-     .doc = "Which degrees scale the sums over neighbours: graph those of the whole graph, so that "
-            "sampled sums are unbiased and full ones exact, block those of the sampled block. Only "
-            "with " SL_MODEL_WITH_DEGREES "."},
+     .doc = "Degrees that scale sums over neighbours: of the whole graph (sampled sums are "
+            "unbiased), or of the sampled block. Only with " SL_MODEL_WITH_DEGREES "."},
     {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD,
-     .fallback_note = "random values that depend on seed",
-     .doc = "A .safetensors file with the parameters to begin with, named and shaped as this "
-            "model's."},
+     .fallback_note = "random, by seed",
+     .doc = "A .safetensors file with the initial parameters."},
 
     {.path = "loss", .type = SL_KEY_OBJECT,
-     .doc = "What training makes small: cross-entropy (multiclass), sigmoid cross-entropy "
-            "(multilabel) or the squared error (regression), as the data set's task says."},
+     .doc = "What training minimises: cross-entropy (multiclass), sigmoid cross-entropy "
+            "(multilabel) or squared error (regression), by the data set's task."},
     {.path = "loss.class_weights", .type = SL_KEY_NUMBERS, AT(loss.class_weight), FIXED,
      BESIDE(loss.n_class_weights), .min = 0, .max = 1000000,
      .choices = class_weights, .choice = offsetof(struct sl_config, loss.class_weights),
      .fallback = "\"none\"",
-     .doc = "How much each class counts in the loss (of a multi-label task: each label's "
-            "positives): a list with one number for each, balanced for the inverse of how often "
-            "it occurs in the training set, or none."},
+     .doc = "Weight of each class in the loss (of several labels: of positives): a list, balanced "
+            "(inverse of the frequency in the training set), or none."},
 
     {.path = "sampler", .type = SL_KEY_OBJECT,
      .doc = "How mini-batches are drawn."},
     {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind), FIXED,
      .words = sl_sampler_words, .fallback = "\"khop\"",
-     .doc = "How neighbours are drawn, hop by hop: khop uniformly and without replacement, "
-            "weighted by edge_weight.npy and without replacement (an edge of weight 0 is none, for "
-            "evaluation and predictions too), walk by short random walks "
-            "(PinSAGE), labor as khop but so that the vertices of a hop share neighbours where "
-            "they can: fewer distinct ones a batch (LABOR); an edge that the graph has several "
-            "times is as likely to be taken as one that it has once."},
+     .doc = "How neighbours are drawn: khop uniformly, without replacement; weighted by "
+            "edge_weight.npy (edges of weight 0 are left out, in evaluation too); walk by random "
+            "walks (PinSAGE); labor like khop, but vertices of a hop share neighbours (LABOR), "
+            "and a repeated edge counts once."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
      FIXED,
      .min = 1, .max = 65535,
-     .fallback_note = "[15, 10, 5] with 3 layers; it must be given with any other number",
-     .doc = "Neighbours drawn for each vertex, one number for each layer, the hop next to the "
-            "seeds first; -1 takes all. With walk: how many of the vertices met most often are "
-            "kept; -1 keeps all that were met."},
+     .fallback_note = "[15, 10, 5] with 3 layers; needed with any other number",
+     .doc = "Neighbours drawn for each vertex, a number for each layer, the hop next to the seeds "
+            "first; -1 takes all. With walk: how many of the most visited vertices are kept."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
-     .doc = "Training vertices in a mini-batch; the last one of an epoch may be smaller."},
+     .doc = "Training vertices in a mini-batch."},
     {.path = "sampler.paths", .type = SL_KEY_INTEGER, AT(sampler.paths), FIXED,
      .min = 1, .max = 1024, .fallback = "10",
      .only_key = "sampler.kind", .only_word = "walk",
@@ -238,17 +229,17 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.length", .type = SL_KEY_INTEGER, AT(sampler.length), FIXED,
      .min = 1, .max = 64, .fallback = "3",
      .only_key = "sampler.kind", .only_word = "walk",
-     .doc = "Steps of a random walk. Only with walk."},
+     .doc = "Steps of a walk. Only with walk."},
     {.path = "sampler.restart", .type = SL_KEY_NUMBER, AT(sampler.restart), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
      .only_key = "sampler.kind", .only_word = "walk",
-     .doc = "Probability that a random walk goes back to its start before a step. Only with walk."},
+     .doc = "Probability of a return to the start before each step. Only with walk."},
 
     {.path = "optimizer", .type = SL_KEY_OBJECT,
      .doc = "How gradients change the parameters."},
     {.path = "optimizer.kind", .type = SL_KEY_WORD, AT(optimizer.kind), FIXED,
      .words = optimizer_kinds, .fallback = "\"adam\"",
-     .doc = "Adam, AdamW, or stochastic gradient descent; as PyTorch's."},
+     .doc = "As in PyTorch."},
     {.path = "optimizer.lr", .type = SL_KEY_NUMBER, AT(optimizer.lr), FIXED,
      .min = 0, .above_min = true, .max = 1000, .fallback = "0.003",
      .doc = "Learning rate."},
@@ -257,71 +248,69 @@ const struct sl_key sl_keys[] = {
      .doc = "L2 penalty, added to the gradient; adamw shrinks the parameters themselves."},
     {.path = "optimizer.decay_on", .type = SL_KEY_WORD, AT(optimizer.decay_on), FIXED,
      .words = decay_ons, .fallback = "\"all\"",
-     .doc = "Which parameters weight_decay is for: all, or only those of the first layer, as the "
-            "GCN paper has it."},
+     .doc = "Which parameters weight_decay is for: all, or the first layer's (as in the GCN "
+            "paper)."},
     {.path = "optimizer.clip_norm", .type = SL_KEY_NUMBER, AT(optimizer.clip_norm), FIXED,
      .min = 0, .max = 1e9, .fallback = "0",
-     .doc = "An update's gradient whose norm is larger is scaled down to it; 0 leaves it."},
+     .doc = "Largest norm of an update's gradient; 0: no limit."},
     {.path = "optimizer.momentum", .type = SL_KEY_NUMBER, AT(optimizer.momentum), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
      .only_key = "optimizer.kind", .only_word = "sgd",
-     .doc = "Share of the last step that is kept in the next one. Only with sgd."},
+     .doc = "Share of the last step that is kept. Only with sgd."},
     {.path = "optimizer.beta1", .type = SL_KEY_NUMBER, AT(optimizer.beta1), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.9",
      .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
-     .doc = "Decay of the running mean of gradients. Not with sgd."},
+     .doc = "Decay of the mean of gradients. Not with sgd."},
     {.path = "optimizer.beta2", .type = SL_KEY_NUMBER, AT(optimizer.beta2), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.999",
      .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
-     .doc = "Decay of the running mean of squared gradients. Not with sgd."},
+     .doc = "Decay of the mean of squared gradients. Not with sgd."},
     {.path = "optimizer.eps", .type = SL_KEY_NUMBER, AT(optimizer.eps), FIXED,
      .min = 0, .above_min = true, .max = 1, .fallback = "1e-08",
      .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
-     .doc = "Keeps the division in a step finite. Not with sgd."},
+     .doc = "Added to the divisor of a step. Not with sgd."},
     {.path = "optimizer.schedule", .type = SL_KEY_WORD, AT(optimizer.schedule), FIXED,
      .words = lr_schedules, .fallback = "\"constant\"",
-     .doc = "How the learning rate changes: not at all, by optimizer.gamma every "
-            "optimizer.step_epochs, or along half a cosine down to optimizer.min_lr."},
+     .doc = "Learning rate over time: constant, times optimizer.gamma every "
+            "optimizer.step_epochs, or half a cosine down to optimizer.min_lr."},
     {.path = "optimizer.warmup_epochs", .type = SL_KEY_NUMBER, AT(optimizer.warmup_epochs), FIXED,
      .min = 0, .max = 1000000, .fallback = "0",
-     .doc = "Epochs, or a part of one, in which the learning rate rises evenly from nearly 0."},
+     .doc = "Epochs (or a part of one) in which the learning rate rises from 0."},
     {.path = "optimizer.step_epochs", .type = SL_KEY_INTEGER, AT(optimizer.step_epochs), FIXED,
      .min = 1, .max = 1000000, .fallback = "10",
      .only_key = "optimizer.schedule", .only_word = "step",
-     .doc = "Epochs between two steps of the learning rate. Only with step."},
+     .doc = "Epochs between two steps. Only with step."},
     {.path = "optimizer.gamma", .type = SL_KEY_NUMBER, AT(optimizer.gamma), FIXED,
      .min = 0, .above_min = true, .max = 1, .fallback = "0.1",
      .only_key = "optimizer.schedule", .only_word = "step",
-     .doc = "Factor of each step of the learning rate. Only with step."},
+     .doc = "Factor of each step. Only with step."},
     {.path = "optimizer.min_lr", .type = SL_KEY_NUMBER, AT(optimizer.min_lr), FIXED,
      .min = 0, .max = 1000, .fallback = "0",
      .only_key = "optimizer.schedule", .only_word = "cosine",
-     .doc = "Learning rate that the cosine ends at. Only with cosine."},
+     .doc = "Learning rate at the end. Only with cosine."},
 
     {.path = "updates", .type = SL_KEY_OBJECT,
      .doc = "When parameters change."},
     {.path = "updates.mode", .type = SL_KEY_WORD, AT(updates.mode), FIXED,
      .words = update_modes, .fallback = "\"ordered\"",
-     .doc = "ordered reduces gradients in batch order: the result does not depend on the number "
-            "of trainers. async applies each gradient as it comes, within updates.staleness."},
+     .doc = "ordered adds gradients in batch order, so the number of trainers does not change the "
+            "result; async applies each as it comes."},
     {.path = "updates.batches_per_update", .type = SL_KEY_INTEGER, AT(updates.batches_per_update),
      FIXED,
      .min = 1, .max = 1024, .fallback = "1",
      .only_key = "updates.mode", .only_word = "ordered",
-     .doc = "Consecutive mini-batches whose gradients make one update; as many trainers can work "
-            "at the same time. Only with ordered: with async it is 1."},
+     .doc = "Consecutive mini-batches of one update; so many trainers can work at once. Only with "
+            "ordered: with async it is 1."},
     {.path = "updates.staleness", .type = SL_KEY_INTEGER, AT(updates.staleness), FIXED,
      .min = 0, .max = 1024, .fallback = "4",
      .only_key = "updates.mode", .only_word = "async",
-     .doc = "Updates by which the parameters that a gradient was computed on may be older than "
-            "those it is applied to. Only with async."},
+     .doc = "How many updates old the parameters behind a gradient may be. Only with async."},
     {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange), ONWARD,
      .words = exchange_kinds, .fallback = "\"board\"",
      .only_key = "updates.mode", .only_word = "ordered",
-     .doc = "How trainers sum the gradients of an update: board in the machine's memory, nccl from "
-            "GPU to GPU by NCCL. nccl takes a GPU of its own for each trainer and no standby "
-            "trainers; the last bits of the parameters then depend on the number of trainers. Only "
-            "with ordered."},
+     .doc = "Where gradients are summed: board in the machine's memory; nccl between GPUs, one "
+            "for each trainer, no standby trainers (last bits depend on their number). Only with "
+            "ordered."},
 
     {.path = "order", .type = SL_KEY_OBJECT,
      .doc = "Which training vertices make a mini-batch."},
@@ -331,15 +320,13 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 1000000,
      .word = "auto", FLAG(order.sequences_auto), .fallback = "\"auto\"",
      .only_key = "order.kind", .only_of = walks,
-     .doc = "Breadth-first sequences of training vertices that take turns in a mini-batch. Fewer "
-            "share more; auto takes the fewest that order.excess_error allows. Only with "
-            "proximity."},
+     .doc = "Breadth-first sequences that take turns in a mini-batch; fewer share more. auto: the "
+            "fewest that order.excess_error allows. Only with proximity."},
     {.path = "order.excess_error", .type = SL_KEY_NUMBER, AT(order.excess_error), FIXED,
      .min = 0, .max = 1, .fallback = "0.02",
      .only_key = "order.kind", .only_of = walks,
-     .doc = "By how much the mini-batches' shares of labels may differ more from the training "
-            "set's than those of a uniform shuffle do (mean total variation distance). Only with "
-            "proximity."},
+     .doc = "How much more than a shuffle's the label shares of mini-batches may differ from the "
+            "training set's (mean total variation). Only with proximity."},
 
     {.path = "store", .type = SL_KEY_OBJECT,
      .doc = "What of the data set is where."},
@@ -348,38 +335,31 @@ const struct sl_key sl_keys[] = {
     {.path = "store.cache", .type = SL_KEY_SIZE, AT(store.cache_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
      .word = "auto", .fallback = "\"auto\"",
-     .doc = "Bytes of memory for rows that were read from the drive, one cache for all trainers of "
-            "the machine. auto takes a share of the memory that is free. Not where features are in "
-            "memory."},
+     .doc = "Memory for rows that were read from the drive, one cache for the machine. auto: a "
+            "share of what is free. Only with features on the drive."},
     {.path = "store.window", .type = SL_KEY_INTEGER, AT(store.window), FREE,
      .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "16",
-     .doc = "Mini-batches drawn ahead whose rows that cache keeps until they have been trained. 0 "
-            "looks at none."},
+     .doc = "Mini-batches drawn ahead whose rows that cache keeps; 0: none."},
     {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement), FREE,
      .words = sl_store_placement_words, .fallback = "\"auto\"",
-     .doc = "How GPUs that train hold features together, each a part, and read one another's, and "
-            "GPUs that sample the graph: "
-            "solver with as few copies as the links between them allow (XGNN), cliques in groups "
-            "of GPUs that all reach one another, one_copy each row on one GPU only, alone not at "
-            "all. auto is solver where that caches more than each alone. Only of GPUs."},
+     .doc = "How GPUs hold features (samplers: the graph) together: solver with few copies, by "
+            "their links (XGNN), cliques in groups that reach one another, one_copy each row "
+            "once, alone not. auto: solver where that caches more. Only of GPUs."},
     {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE,
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Share of the vertices whose features lie on GPUs, all of them together, at most; "
-            "cache.ratio is that of each trainer. auto is what they have room for. Only of GPUs, "
-            "and not with none."},
+     .doc = "Share of the vertices whose features all GPUs together hold, at most. auto: what "
+            "fits. Only of GPUs, not with none."},
     {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE,
      .min = 0, .max = 1,
      .word = "auto", FLAG(store.graph_ratio_auto), .fallback = "\"auto\"",
-     .doc = "Share of the edges that lie on GPUs that sample, all of them together, at most: the "
-            "first ones of the file. auto is what they have room for. Only of GPUs."},
+     .doc = "Share of the edges that all sampling GPUs together hold, at most. auto: what fits. "
+            "Only of GPUs."},
     {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer), FREE,
      .words = sl_store_preference_words, .fallback = "\"auto\"",
-     .doc = "What gets the memory of a GPU that samples and trains where it has not enough for "
-            "both: graph leaves features a fifth of it, features leaves the graph three tenths. "
-            "auto is what leaves their links and buses less to do, by expected reads. Only of "
-            "GPUs."},
+     .doc = "Memory of a GPU that samples and trains: graph leaves features a fifth, features "
+            "leaves the graph three tenths. auto: least load of links and buses."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},
@@ -388,213 +368,194 @@ const struct sl_key sl_keys[] = {
     {.path = "cache.presample_epochs", .type = SL_KEY_INTEGER, AT(cache.presample_epochs), FREE,
      .min = 1, .max = 1000000, .fallback = "1",
      .only_key = "cache.policy", .only_of = presamples,
-     .doc = "Epochs whose samples are counted; the cache serves the ones after them. Only with "
-            "presc."},
+     .doc = "Epochs whose samples are counted. Only with presc."},
     {.path = "cache.ratio", .type = SL_KEY_NUMBER, AT(cache.ratio), FREE,
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(cache.ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Share of the vertices whose features a trainer keeps. auto takes what a measured "
-            "training step leaves of its device's memory. Not with none."},
+     .doc = "Share of the vertices whose features a trainer keeps. auto: what a measured step "
+            "leaves of the device's memory. Not with none."},
     {.path = "cache.report_optimal", .type = SL_KEY_BOOL, AT(cache.report_optimal), FREE,
      .fallback = "false",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Whether the report has the best hit rate that a cache of this size could have had; "
-            "samplers then count every epoch. Not with none."},
+     .doc = "Whether the report has the best possible hit rate at this size; samplers then count "
+            "every epoch. Not with none."},
 
     {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices), ONWARD,
      .min = 1, .max = SL_CONFIG_MAX_DEVICES, ENTRY(sl_device_config), .entries = "devices",
      .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
      .also_word = "cpu", .also_flag = offsetof(struct sl_config, devices_cpu),
-     .doc = "What samplers and trainers run on. auto is every GPU that there is, used again where "
-            "the split asks for more, or without any the same as cpu: all physical cores that the "
-            "process may use (allocation.cores). Samplers take a list's first devices, trainers "
-            "its last ones: CPU devices stand before GPUs."},
+     .doc = "What samplers (the first devices) and trainers (the last) run on; CPU devices stand "
+            "before GPUs. auto: every GPU, or without any as cpu: all physical cores."},
     {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true, ONWARD,
      FIELD(sl_device_config, kind), .words = device_kinds,
-     .doc = "Kind of device: a set of CPU cores, or a GPU (cuda)."},
+     .doc = "Cores, or a GPU (cuda)."},
     {.path = "devices[].index", .type = SL_KEY_INTEGER, FIELD(sl_device_config, index), FREE,
      .min = 0, .max = SL_PLUGIN_DEVICES_MAX - 1,
      .only_key = "devices[].kind", .only_word = "cuda",
      .needed_key = "devices[].kind", .needed_word = "cuda",
-     .doc = "Which GPU, as CUDA numbers those that CUDA_VISIBLE_DEVICES leaves; 'sluice doctor' "
-            "lists them. Several devices may share a GPU, on which they take turns unless MPS "
-            "runs. Only with cuda, which needs it."},
+     .doc = "Which GPU, within CUDA_VISIBLE_DEVICES ('sluice doctor' lists them). Only with cuda, "
+            "which needs it."},
     {.path = "devices[].cores", .type = SL_KEY_CORES, FREE,
      FIELD(sl_device_config, cores), .companion = offsetof(struct sl_device_config, n_cores),
      .needed_key = "devices[].kind", .needed_word = "cpu",
-     .fallback_note = "with cuda the cores near the GPU; with cpu it must be given",
-     .doc = "Numbers of the cores of this device; of a GPU's device, those that its workers run on "
-            "beside the GPU. Devices may share cores."},
+     .fallback_note = "with cuda those near the GPU; with cpu needed",
+     .doc = "Cores of the device; of a GPU, the host cores of its workers."},
     {.path = "devices[].memory", .type = SL_KEY_SIZE, FIELD(sl_device_config, memory_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
-     .fallback_note = "with cpu not limited; with cuda what the GPU has free at the start, in "
-                      "equal parts where several devices share it",
-     .doc = "Memory budget of this device: of the GPU's memory, for which a CPU device's stands."},
+     .fallback_note = "with cpu no limit; with cuda an equal part of what is free",
+     .doc = "Memory budget; of a GPU, of its own memory."},
 
     {.path = "allocation", .type = SL_KEY_OBJECT,
      .doc = "How devices are split between the roles."},
     {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
-     .doc = "Devices that sample; they are the first ones. auto lets measured times decide; of CPU "
-            "devices and GPUs together the CPU devices sample and the GPUs train."},
+     .doc = "Devices that sample, the first ones. auto: by measured times; with cores and GPUs in "
+            "one list, the cores."},
     {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
-     .doc = "Devices that train; they are the last ones. auto lets measured times decide, and is "
-            "none where one device samples and trains in turn."},
+     .doc = "Devices that train, the last ones. auto: by measured times; none where one device "
+            "does both."},
     {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching), FREE,
      .fallback = "true", .only_key = "allocation.cores", .only_word = "fixed",
-     .doc = "Whether a standby trainer on each sampler's device trains while that helps and "
-            "nothing is left to sample. A device of another kind than those that train has none. "
-            "With updates.exchange nccl it is false. Only with fixed cores."},
+     .doc = "Whether standby trainers on samplers' devices train where that helps; not with nccl. "
+            "Only with fixed cores."},
 
     {.path = "allocation.cores", .type = SL_KEY_WORD, AT(allocation.cores), FREE,
      .words = core_policies,
-     .fallback_note = "pool where devices are auto or cpu, there is no GPU and nothing is said of "
-                      "switching; else fixed",
-     .doc = "pool: the cores of all devices are one pool; how many of them each worker gets, and "
-            "how many workers there are, follows from measured times, and no trainer stands by. "
-            "fixed: a worker runs on the cores of its device; of auto and cpu each is one core."},
+     .fallback_note = "pool with auto or cpu devices, without GPUs and allocation.switching; else "
+                      "fixed",
+     .doc = "pool: measured times share all cores out, without standby trainers. fixed: a worker "
+            "runs on its device's cores (of auto and cpu: one)."},
 
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
      .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",
      .fallback = "[]",
-     .doc = "Changes of the split while the job runs, in ascending order."},
+     .doc = "Changes of the role split while the job runs, in ascending order."},
     {.path = "schedule[].epoch", .type = SL_KEY_INTEGER, .required = true, FREE,
      FIELD(sl_schedule_config, epoch), .min = 0, .max = SL_CONFIG_MAX_EPOCHS - 1,
-     .doc = "Epoch, counted from 0, in which the split changes."},
+     .doc = "Epoch of the change, from 0."},
     {.path = "schedule[].batch", .type = SL_KEY_INTEGER, FIELD(sl_schedule_config, batch), FREE,
      .min = 0, .max = 4294967295.0, .fallback = "0",
-     .doc = "Mini-batches of that epoch that are trained before the change."},
+     .doc = "Mini-batches of that epoch before the change."},
     {.path = "schedule[].samplers", .type = SL_KEY_INTEGER, .required = true, FREE,
      FIELD(sl_schedule_config, samplers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
-     .doc = "Devices that sample from then on."},
+     .doc = "Samplers from then on."},
     {.path = "schedule[].trainers", .type = SL_KEY_INTEGER, .required = true, FREE,
      FIELD(sl_schedule_config, trainers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
-     .doc = "Devices that train from then on."},
+     .doc = "Trainers from then on."},
 
     {.path = "throttle", .type = SL_KEY_OBJECT,
      .doc = "Stages made slow by sleeping, for tests of scheduling."},
     {.path = "throttle.sample", .type = SL_KEY_NUMBER, AT(throttle.sample), FREE,
      .min = 0, .max = 10, .fallback = "0",
-     .doc = "Seconds that sampling a mini-batch takes at least; for tests of scheduling."},
+     .doc = "Seconds that sampling a mini-batch takes at least, for tests."},
     {.path = "throttle.train", .type = SL_KEY_NUMBER, AT(throttle.train), FREE,
      .min = 0, .max = 10, .fallback = "0",
-     .doc = "Seconds that a trainer takes for a mini-batch at least; for tests of scheduling."},
+     .doc = "The same of a trainer."},
     {.path = "throttle.standby", .type = SL_KEY_NUMBER, AT(throttle.standby), FREE,
      .min = 0, .max = 10, .fallback = "0",
-     .doc = "Seconds that a standby trainer takes for a mini-batch at least; for tests of "
-            "scheduling."},
+     .doc = "The same of a standby trainer."},
 
     {.path = "arena", .type = SL_KEY_OBJECT,
      .doc = "The shared memory that holds mini-batches on their way."},
     {.path = "arena.memory", .type = SL_KEY_SIZE, AT(arena_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
      .word = "auto", .fallback = "\"auto\"",
-     .doc = "Bytes for mini-batches. auto takes a share of the memory that is free."},
+     .doc = "Shared memory for mini-batches. auto: a share of what is free."},
     {.path = "arena.activations", .type = SL_KEY_WORD, AT(activations), FREE,
      .words = activation_places, .fallback = "\"auto\"",
-     .doc = "Where an evaluation over all neighbours keeps hidden activations: memory, a file "
-            "without a name on the disk of output, or auto, which is the file where memory does "
-            "not suffice."},
+     .doc = "Where a full evaluation keeps hidden activations: memory, an unnamed file beside "
+            "output, or the file where memory is short (auto)."},
 
     {.path = "epochs", .type = SL_KEY_INTEGER, AT(epochs), ONWARD,
      .min = 1, .max = SL_CONFIG_MAX_EPOCHS,
      .word = "auto", FLAG(epochs_auto), .fallback = "\"auto\"",
-     .doc = "Passes over the training vertices. auto is as many as have 500 updates, but 10 to "
-            "200, or what other keys ask for; the run says how many, and why."},
+     .doc = "Passes over the training vertices. auto: enough for 500 updates, but 10 to 200, or "
+            "what other keys need."},
     {.path = "seed", .type = SL_KEY_INTEGER, AT(seed), FIXED,
      .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
-     .doc = "Key of every random number: equal jobs with equal seeds give equal results."},
+     .doc = "Seed of all random numbers."},
     {.path = "precision", .type = SL_KEY_WORD, AT(precision), FIXED,
      .words = sl_precision_words, .fallback = "\"auto\"",
-     .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way. tf32 "
-            "is of GPUs: a CPU device computes it as fp32. auto is tf32 where GPUs alone train, "
-            "else fp32."},
+     .doc = "Type of factors in matrix products; sums and parameters are fp32. auto: tf32 where "
+            "only GPUs train, else fp32; cores compute tf32 as fp32."},
     {.path = "stall_seconds", .type = SL_KEY_INTEGER, AT(stall_seconds), FREE,
      .min = 0, .max = 1000000, .fallback = "1800",
-     .doc = "A worker that has not moved for so long (a GPU that never answers, a file server that "
-            "is gone) is killed and replaced; 12 s at the least, since trainers may sleep for 10. "
-            "0 waits for ever."},
+     .doc = "A worker that stands still for so long is killed and replaced; at least 12 s, 0: "
+            "never."},
     {.path = "memory", .type = SL_KEY_SIZE, AT(memory_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
      .fallback_note = "what the machine has",
-     .doc = "Most that all processes of the job hold in memory together, of this machine; pages of "
-            "files, which the system can take back, do not count. Buffers and caches that are auto "
-            "become as large as it allows; a job that needs more is refused before it trains."},
+     .doc = "Most memory of all processes together, without pages of files. A job that needs more "
+            "is refused before it trains."},
     {.path = "digest", .type = SL_KEY_BOOL, AT(digest), FIXED,
      .fallback = "false",
-     .doc = "Whether the report has samples_digest, a hash of every block; it costs a few "
-            "percent."},
+     .doc = "Whether the report has samples_digest, a hash of all blocks; costs a few percent."},
 
     {.path = "evaluate", .type = SL_KEY_OBJECT,
      .doc = "Accuracy on the validation and test vertices."},
     {.path = "evaluate.every", .type = SL_KEY_INTEGER, AT(evaluate.every), ONWARD,
      .min = 0, .max = 1000000, .fallback = "1",
-     .doc = "Evaluate after every so many epochs; 0 only at the end."},
+     .doc = "Epochs between evaluations; 0: only at the end."},
     {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout), FIXED,
      BESIDE(evaluate.n_fanout), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
-     .doc = "full computes layer by layer over all neighbours; a list samples like "
-            "sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours; a list samples as sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",
      .doc = "Vertices in a mini-batch of a sampled evaluation."},
     {.path = "evaluate.metric", .type = SL_KEY_WORD, AT(evaluate.metric), FIXED,
      .words = sl_metric_words, .fallback = "\"auto\"",
-     .doc = "What the best epoch is the best in. auto is accuracy, roc_auc where one of two "
-            "classes has less than a third of the training vertices, micro_f1 where a vertex has "
-            "several labels, loss for numbers."},
+     .doc = "Decides which epoch is best. auto: accuracy; roc_auc where one of two classes has "
+            "less than a third; micro_f1 with several labels; loss for numbers."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
-     .doc = "When the test set is evaluated: final is once, of the best epoch; each is beside "
-            "every validation as well, which still decides alone what is the best; never leaves "
-            "it out."},
+     .doc = "When the test set is evaluated: once, of the best epoch (final), beside each "
+            "validation, or never."},
     {.path = "evaluate.overlap", .type = SL_KEY_BOOL, AT(evaluate.overlap), FREE,
      .fallback = "true",
-     .doc = "Whether an epoch may be evaluated while the next one is trained, by trainers that "
-            "wait for others: with fanout full, where there may be more trainers than can work at "
-            "the same time, on CPU devices of fixed cores, and without early stopping."},
+     .doc = "Whether waiting trainers may evaluate an epoch during the next one (full evaluation, "
+            "fixed CPU cores, no early stopping)."},
 
     {.path = "early_stopping", .type = SL_KEY_OBJECT,
      .doc = "When training ends before its last epoch."},
     {.path = "early_stopping.patience", .type = SL_KEY_INTEGER, AT(early_stopping.patience), ONWARD,
      .min = 0, .max = 1000000,
      .word = "auto", FLAG(early_stopping.patience_auto), .fallback = "\"auto\"",
-     .doc = "Training ends after so many evaluations without a better evaluate.metric; 0 trains "
-            "all epochs. auto is 0 where epochs is given; else as many as half of the epochs have, "
-            "and 0 where epochs came to the least."},
+     .doc = "Evaluations without a better metric that end training; 0: never. auto: half of the "
+            "epochs, or 0 where epochs is given or the least."},
     {.path = "early_stopping.min_delta", .type = SL_KEY_NUMBER, AT(early_stopping.min_delta),
      ONWARD,
      .min = 0, .max = 1000000, .fallback = "0",
-     .doc = "By how much a metric must be better to count as better."},
+     .doc = "How much better counts as better."},
 
     {.path = "checkpoint", .type = SL_KEY_OBJECT,
-     .doc = "What a job leaves on the way, to go on from after a stop or a crash. With both "
-            "intervals 0 there are none."},
+     .doc = "What a job saves to go on from after a stop or a crash. With both intervals 0: "
+            "nothing."},
     {.path = "checkpoint.every_updates", .type = SL_KEY_INTEGER, AT(checkpoint.every_updates), FREE,
      .min = 0, .max = 9007199254740991.0, .fallback = "0",
-     .doc = "Updates between two checkpoints; 0 leaves it to checkpoint.every_seconds."},
+     .doc = "Updates between checkpoints; 0: by checkpoint.every_seconds alone."},
     {.path = "checkpoint.every_seconds", .type = SL_KEY_NUMBER, AT(checkpoint.every_seconds), FREE,
      .min = 0, .max = 1e9, .fallback = "300",
-     .doc = "Seconds between two checkpoints; 0 leaves it to checkpoint.every_updates."},
+     .doc = "Seconds between checkpoints; 0: by checkpoint.every_updates alone. Both 0: no "
+            "checkpoints."},
     {.path = "checkpoint.keep", .type = SL_KEY_INTEGER, AT(checkpoint.keep), FREE,
      .min = 1, .max = 1000, .fallback = "2",
      .doc = "How many of the newest checkpoints are kept."},
 
     {.path = "resume", .type = SL_KEY_WORD, AT(resume), FREE,
      .words = resume_policies, .fallback = "\"never\"",
-     .doc = "What a daemon does with the job when it finds it interrupted after it was killed "
-            "itself: auto goes on from the newest checkpoint, never waits for 'sluice resume'."},
+     .doc = "What a restarted daemon does with an interrupted job: auto goes on from the newest "
+            "checkpoint, never waits for 'sluice resume'."},
     {.path = "output", .type = SL_KEY_STRING, AT(output), FREE,
-     .fallback_note = "runs/ and the name of the job",
-     .doc = "Run directory, relative to the working directory. An earlier run is never "
-            "overwritten."},
+     .fallback_note = "runs/ and the job's name",
+     .doc = "Run directory; an earlier run is never overwritten."},
 };
 // clang-format on
 const size_t sl_n_keys = SL_COUNT_OF(sl_keys);

@@ -40,8 +40,8 @@ enum sl_key_change {
     SL_CHANGE_UNSAID,  // counts as refused, and a unit test refuses the row
     SL_CHANGE_REFUSED, // the result depends on it: another value is another job
     SL_CHANGE_FREE,    // the result is the same to the last bit
-    // Allowed although a job that had it from its beginning may come to another result: how far to
-    // train, or what may not be there any more (a GPU, the file of the first parameters).
+    // Allowed, although a job that had this value from its beginning may end with another result:
+    // how far to train, or what may be gone (a GPU, the file of the first parameters).
     SL_CHANGE_ONWARD,
 };
 
@@ -76,13 +76,13 @@ struct sl_key {
     // ... and the one in its place where that key, whose row comes before, has that word.
     const char *beside_key, *beside_word, *beside_fallback;
 
-    // Means something only when that key has that word (or one of "a or b") or, with only_not,
-    // another one; or one of the words, by their index, of which only_of is true. The key of a
+    // The key has a meaning only where only_key has the word only_word (or one of "a or b"), with
+    // only_not any other word, with only_of a word for whose index it returns true. The key of a
     // list's entry names one of the same entry: "devices[].kind".
     const char *only_key, *only_word;
     bool only_not;
     bool (*only_of)(unsigned word);
-    // Has to be given beside that word of that key.
+    // The key is required where needed_key has the word needed_word.
     const char *needed_key, *needed_word;
 
     const char *doc; // one sentence, for people: what it is
@@ -107,11 +107,11 @@ void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
 // Whether the key stands directly in the object `parent`.
 bool sl_key_is_in(const struct sl_key *key, const char *parent);
 
-// Whether a key that has an only_key means something beside that word of it.
+// Whether a key that has an only_key has a meaning where only_key has that word (by index).
 bool sl_key_goes_with(const struct sl_key *key, unsigned word);
 
-// Whether the key means something beside the value that its only_key has in `base`, which both
-// keys' offsets count from.
+// Whether the key has a meaning beside the value of its only_key in `base`, from which both keys'
+// offsets count.
 bool sl_key_applies(const struct sl_key *key, const void *base);
 
 // Whether the key has to be given, beside the other values in `base`.
@@ -120,7 +120,7 @@ bool sl_key_is_needed(const struct sl_key *key, const void *base);
 // The default as JSON text, beside the other values in `base`; NULL: none.
 const char *sl_key_fallback(const struct sl_key *key, const void *base);
 
-// Which default there is, in words: `"none"; with model.kind "gin" "batch"`. "": there is none.
+// The default in words: `"none"; with model.kind "gin" "batch"`. "": there is none.
 enum { SL_KEY_DEFAULT_BYTES = 256 };
 char *sl_key_default(const struct sl_key *key, char out[SL_KEY_DEFAULT_BYTES]);
 
@@ -129,12 +129,12 @@ const char *sl_key_word(const struct sl_key *key, const void *base);
 
 /*
  * Advice on the unknown `name` in the object `parent` ("" is the top): "did you mean model.hidden?"
- * or, when nothing is near, the keys that object has. Written to out, cut at `bytes`.
+ * or, when no name is similar, the keys of that object. Written to out, cut at `bytes`.
  */
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes);
 
-// The words of a key that `guest`, whose only_key it is, goes with, or (NULL) all of them:
-// "\"a\", \"b\" or \"c\"".
+// The words of `key` beside which `guest`, whose only_key it is, has a meaning; NULL: all words. As
+// text: "\"a\", \"b\" or \"c\"".
 void sl_key_words(const struct sl_key *key, const struct sl_key *guest, char *out, size_t bytes);
 
 // The values that a key takes, in words: "a whole number from 1 to 8".

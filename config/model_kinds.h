@@ -1,6 +1,6 @@
 /*
  * model_kinds.h - the kinds of layers that model.kind names, a line each. A new kind is a line here
- * and trainer/layer_NAME.c, which fills struct sl_layer_kind sl_layer_NAME (trainer/model/layer.h):
+ * and trainer/model/layer_NAME.c, which fills struct sl_layer_kind sl_layer_NAME (model/layer.h):
  * the enumeration, the words of the job file and the trainer's table come from these lines.
  */
 #ifndef SL_CONFIG_MODEL_KINDS_H

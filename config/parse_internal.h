@@ -44,9 +44,9 @@ int sl_parse_members(const struct sl_parse *p, const char *scope, const char *sh
 // The value at a dotted path below node; NULL when it is not there.
 cJSON *sl_parse_find(const cJSON *node, const char *path);
 
-// Refuses keys of the object `node` that mean nothing beside another one's value, unless they only
-// state their default; scope, shown and base as above. Those of a list's entries are checked
-// with the entry.
+// Refuses keys of the object `node` that have no meaning beside another key's value, unless they
+// state their default; scope, shown and base as above. Keys of a list's entries are checked with
+// the entry.
 int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *shown,
                        const cJSON *node, const void *base);
 
@@ -56,22 +56,22 @@ int sl_parse_override(const struct sl_parse *p, const char *text);
 // What concerns several keys, and defaults that depend on other keys.
 int sl_parse_resolve(const struct sl_parse *p);
 
-// allocation.cores: whether devices are a pool of cores, before there are any of "auto".
+// allocation.cores: whether devices are a pool of cores; before those of "auto" are listed.
 int sl_parse_resolve_cores(const struct sl_parse *p);
 
 // Devices and the split between samplers and trainers, against each other and this machine.
 int sl_parse_resolve_split(const struct sl_parse *p);
 
-// The split on devices that are there: of "auto", those that one of each is listed of.
+// The split on the devices that there are; "auto" lists each core or GPU once.
 int sl_parse_resolve_roles(const struct sl_parse *p);
 
-// updates.exchange: the default of allocation.switching beside it, before there are devices.
+// The default of allocation.switching, which depends on updates.exchange; before devices are known.
 int sl_parse_resolve_exchange(const struct sl_parse *p);
 
-// The most trainers that the job may come to have by itself, on the last devices.
+// The largest number of trainers that the job can come to have without a request from outside.
 uint32_t sl_parse_most_trainers(const struct sl_config *c);
 
-// Whether the devices on which a trainer may sit do for updates.exchange. They are known.
+// Whether the devices on which a trainer may run satisfy updates.exchange. Devices are known.
 int sl_parse_check_exchange(const struct sl_parse *p);
 
 // "auto": one device for each core of a set that is not empty, in ascending order. With more cores

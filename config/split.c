@@ -15,7 +15,7 @@
  *
  * CPU devices of "auto" and "cpu" are a pool unless the job says otherwise: each has all of the
  * cores, and which of them a worker gets is the broker's to say (broker/scheduler/core_layout.h).
- * Devices are then places for workers: one for a sampler and one for a trainer of each core,
+ * Devices are then numbers for workers: one for a sampler and one for a trainer of each core,
  * whatever split is chosen or asked for while the job runs; more where the job file names a larger
  * one.
  *
@@ -74,7 +74,7 @@ int sl_parse_resolve_cores(const struct sl_parse *p)
         bool gpu = c->devices[d].kind != SL_DEVICE_CPU;
         snprintf(path, sizeof path, "devices[%u].%s", d, gpu ? "kind" : "memory");
         return sl_parse_fail(p, path,
-                             "found %s with allocation.cores \"pool\", which is of whole cores: "
+                             "found %s with allocation.cores \"pool\", which has whole cores only: "
                              "take it out, or set allocation.cores to \"fixed\"",
                              gpu ? "a GPU" : "a budget");
     }

@@ -1,6 +1,5 @@
 /*
- * text_internal.h - text that config/ quotes and checks: quoting for messages, what word was meant,
- * and the strict check of JSON syntax.
+ * text_internal.h - quoting for messages, similarity of words, and the strict check of JSON syntax.
  */
 #ifndef SL_CONFIG_TEXT_INTERNAL_H
 #define SL_CONFIG_TEXT_INTERNAL_H

@@ -40,8 +40,8 @@ uint64_t sl_array_left(const struct sl_array_reader *r);  // of them not yet rea
 bool sl_array_is_integer(const struct sl_array_reader *r);
 
 /*
- * The next n elements, in the order of the file. Reading the last one of a member verifies its
- * checksum, so who reads all of it has read it right.
+ * The next n elements, in the order of the file. Reading the last element of a member verifies its
+ * checksum.
  *   doubles: any number type. An integer beyond 2^53 is rounded.
  *   integers: integer types, and floats that hold whole numbers; else SL_EFORMAT with the place.
  */

@@ -88,7 +88,7 @@ static int find_units(const struct sl_array_place *place, bool *units)
 static int open_weights(struct sl_import *im, const struct sl_array_place *place, uint64_t n,
                         struct sl_array_reader **out)
 {
-    if (!im->intake.weighted || !is_given(place))
+    if (!im->edge_sink.weighted || !is_given(place))
         return SL_OK;
     int rc = sl_array_open(place, out);
     if (rc == SL_EUNSUPPORTED || rc == SL_EFORMAT) {
@@ -108,7 +108,7 @@ static int open_weights(struct sl_import *im, const struct sl_array_place *place
         SL_TRY(find_units(place, &units));
     if (units) {
         im->unit_weights = true;
-        im->intake.weighted = false;
+        im->edge_sink.weighted = false;
         sl_array_close(*out);
         *out = NULL;
     }
@@ -146,7 +146,7 @@ static int put_edge(struct sl_import *im, const struct lanes *l, uint64_t i, uin
         return fail_vertex(l->a, first + i, l->x[i], n_nodes);
     if ((uint64_t)l->y[i] >= n_nodes)
         return fail_vertex(l->b ? l->b : l->a, first + i, l->y[i], n_nodes);
-    return sl_edge_sink_put(&im->intake, (uint32_t)l->x[i], (uint32_t)l->y[i], weight);
+    return sl_edge_sink_put(&im->edge_sink, (uint32_t)l->x[i], (uint32_t)l->y[i], weight);
 }
 
 // n edges: from a and b, or pairs from a alone.
@@ -314,7 +314,7 @@ static int put_row(struct sl_import *im, struct rows *r, uint64_t n, bool by_col
         uint32_t other = (uint32_t)l->y[i];
         double weight;
         SL_TRY(get_weight(l, i, r->first, &weight));
-        SL_TRY(sl_edge_sink_put(&im->intake, by_columns ? other : row, by_columns ? row : other,
+        SL_TRY(sl_edge_sink_put(&im->edge_sink, by_columns ? other : row, by_columns ? row : other,
                                 weight));
     }
     return SL_OK;

@@ -1,6 +1,6 @@
 /*
- * dataset_builder.h - what every maker of data sets shares: a directory under construction,
- * progress, the end under its final name or nothing at all, and the summary.
+ * dataset_builder.h - what all commands that make a data set share: the directory under
+ * construction, progress, the summary, and the rename at the end, or nothing at all.
  */
 #ifndef SL_DATASET_DATASET_BUILDER_H
 #define SL_DATASET_DATASET_BUILDER_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/text/option.h"
+#include "common/text/options.h"
 #include "common/text/progress.h"
 #include "common/text/table.h"
 #include "dataset/staging.h"

@@ -1,10 +1,10 @@
 /*
- * edge_columns.h - which field of a line of an edge list means what.
+ * edge_columns.h - which columns of an edge list are source, target and weight.
  *
  * Without --columns the first edge decides: two columns are source and target, a third is the
  * weight, a fourth the time where the file's heading promises one (KONECT's); elsewhere four are
- * refused. With it, columns are given by numbers from 1 or by the names of a heading row, so that
- * what stands between or behind them is not read.
+ * refused. --columns names columns by numbers from 1 or by the names of a heading row; other
+ * columns are not read.
  */
 #ifndef SL_DATASET_EDGE_COLUMNS_H
 #define SL_DATASET_EDGE_COLUMNS_H
@@ -22,7 +22,7 @@ struct sl_edge_columns {
     int n_most; // columns that a line may have
 };
 
-// Whether the value of --columns can be read at all; SL_EINVAL.
+// Checks the syntax of --columns; SL_EINVAL.
 int sl_edge_columns_check(const char *option);
 
 // By --columns and the fields of the first line, which is a heading row where *is_heading is set.
@@ -35,7 +35,7 @@ int sl_edge_columns_choose(const struct sl_import *im, const char *option,
 int sl_edge_columns_default(const struct sl_import *im, bool has_time,
                             const struct sl_line_fields *line, struct sl_edge_columns *out);
 
-// No weights are read, whatever stands behind source and target.
+// Reads no weights, whatever the columns are.
 void sl_edge_columns_drop_weight(struct sl_edge_columns *c);
 
 // Fields of a line that have to be split off.

@@ -1,5 +1,5 @@
 /*
- * edge_heading.h - what the comments in front of an edge list say of it.
+ * edge_heading.h - what the comments at the beginning of an edge list say about it.
  *
  *   % sym unweighted                KONECT: sym (undirected, each edge once), asym (directed) or
  *   % 13 6 5                        bip (undirected, each side numbered from 1), and what weights

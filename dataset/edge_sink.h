@@ -1,8 +1,8 @@
 /*
  * edge_sink.h - edges as an importer reads them, on their way to the sort.
  *
- * Applies what every importer offers: reverse edges, self-loops; counts what it saw
- * and dropped. One thread.
+ * Adds reverse edges and drops self-loops, as every importer offers; counts what was read and
+ * dropped. One thread.
  */
 #ifndef SL_DATASET_EDGE_SINK_H
 #define SL_DATASET_EDGE_SINK_H
@@ -14,7 +14,7 @@
 
 #include "dataset/edge_sort.h"
 
-enum { SL_INTAKE_BATCH = 8192 };
+enum { SL_SINK_BATCH = 8192 };
 
 struct sl_edge_sink {
     // Set before the first edge.
@@ -34,8 +34,8 @@ struct sl_edge_sink {
 
     int lane; // the next
     size_t n;
-    uint64_t keys[SL_INTAKE_BATCH];
-    float weights[SL_INTAKE_BATCH];
+    uint64_t keys[SL_SINK_BATCH];
+    float weights[SL_SINK_BATCH];
 };
 
 int sl_edge_sink_flush(struct sl_edge_sink *in);
@@ -59,7 +59,7 @@ static inline int sl_edge_sink_put(struct sl_edge_sink *in, uint32_t source, uin
         in->weights[in->n++] = SL_EDGE_REVERSE(stored);
         in->n_reversed++;
     }
-    return in->n > SL_INTAKE_BATCH - 2 ? sl_edge_sink_flush(in) : 0;
+    return in->n > SL_SINK_BATCH - 2 ? sl_edge_sink_flush(in) : 0;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * edge_sort.h - any number of edges, in any order, out again sorted, in bounded memory.
+ * edge_sort.h - sorts any number of edges in bounded memory.
  *
  * An edge u -> v is the key v << 32 | u, so sorted keys are the columns of a CSC matrix one after
  * another with sorted rows. Several threads add edges, each to a lane of its own; then one thread
@@ -27,7 +27,7 @@ static inline uint64_t sl_edge_key(uint32_t source, uint32_t destination)
     return (uint64_t)destination << 32 | source;
 }
 
-// The weight (from 0) of an edge that was made as the reverse of another: its sign says so.
+// Marks a weight (0 or more) as that of an edge that was added as the reverse of another: a minus.
 #define SL_EDGE_REVERSE(weight) (-(weight))
 
 /*

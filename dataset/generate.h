@@ -1,10 +1,10 @@
 /*
- * generate.h - data sets that are drawn.
+ * generate.h - synthetic data sets.
  *
- * A kind of generator is an entry of sl_generator_kinds[]: what it is called, its options, and what
- * it prepares: a set of pure functions of (seed, edge number) and (seed, vertex). Everything else,
- * threads, memory, sorting, files, splits, metadata, is common, so the same arguments give the same
- * bytes whatever the number of threads and the memory.
+ * A kind of generator is an entry of sl_generator_kinds[]: its name, its options, and the pure
+ * functions of (seed, edge number) and (seed, vertex) that it prepares. Everything else (threads,
+ * memory, sorting, files, splits, metadata) is common, so the same arguments give the same bytes
+ * with any number of threads and any memory.
  */
 #ifndef SL_DATASET_GENERATE_H
 #define SL_DATASET_GENERATE_H
@@ -40,7 +40,7 @@ struct sl_generator {
     void (*describe)(const void *context, cJSON *parameters);
 };
 
-// A default of `classes`: as many as the kind has of what its labels name.
+// Default of `classes`: the kind decides.
 #define SL_GENERATE_CLASSES_AUTO UINT64_MAX
 
 // One run.

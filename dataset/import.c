@@ -58,18 +58,19 @@ static bool keeps_once(const struct sl_import *im)
 
 int sl_import_start_edges(struct sl_import *im)
 {
-    im->intake.both_ways = im->intake.both_ways || im->symmetrise;
-    im->intake.drop_self_loops = im->remove_self_loops;
+    im->edge_sink.both_ways = im->edge_sink.both_ways || im->symmetrise;
+    im->edge_sink.drop_self_loops = im->remove_self_loops;
     // With weights one lane: equal edges then keep the order of the file, and the first weight
     // wins. Without, equal edges are not told apart.
-    im->intake.n_lanes = im->intake.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
+    im->edge_sink.n_lanes =
+        im->edge_sink.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
     return sl_edge_sort_create(im->making.st.dir, im->memory_bytes - im->memory_held,
-                               im->intake.n_lanes, im->intake.weighted, &im->intake.sort);
+                               im->edge_sink.n_lanes, im->edge_sink.weighted, &im->edge_sink.sort);
 }
 
 int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
 {
-    struct sl_edge_sink *in = &im->intake;
+    struct sl_edge_sink *in = &im->edge_sink;
     uint64_t n_stored = in->n_read + in->n_reversed;
     SL_TRY(sl_edge_sink_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
@@ -174,7 +175,7 @@ void sl_import_explain_direction(struct sl_import *im, const char *fmt, ...)
 static void summarise_direction(const struct sl_import *im, struct sl_table *t)
 {
     const char *why = im->symmetrise ? "--symmetrise" : im->direction;
-    if (im->intake.both_ways)
+    if (im->edge_sink.both_ways)
         sl_table_row(t, "direction|both: every edge has its reverse (%s)", why);
     else
         sl_table_row(t, "direction|one, as the source has it (%s%s--symmetrise adds reverse edges)",
@@ -184,7 +185,7 @@ static void summarise_direction(const struct sl_import *im, struct sl_table *t)
 static void summarise_edges(const struct sl_import *im, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    const struct sl_edge_sink *in = &im->intake;
+    const struct sl_edge_sink *in = &im->edge_sink;
     sl_table_row(t, "edges read|%s", sl_units_grouped(a, in->n_read));
     summarise_direction(im, t);
     if (in->both_ways)
@@ -224,18 +225,18 @@ static int write_metadata(const struct sl_import *im)
         .feat_dim = f->feat_dim,
         .n_classes = f->n_classes,
         .task = f->task > SL_TASK_MULTICLASS ? sl_label_tasks[f->task] : NULL,
-        .directed = !im->intake.both_ways,
+        .directed = !im->edge_sink.both_ways,
     };
     cJSON *root = sl_metadata_to_json(&m);
     cJSON *source = cJSON_AddObjectToObject(root, "source");
     cJSON_AddStringToObject(source, "format", im->format->name);
-    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
+    cJSON_AddNumberToObject(source, "edges_read", (double)im->edge_sink.n_read);
     cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
     cJSON_AddBoolToObject(source, "dedup", keeps_once(im));
-    if (keeps_once(im) && im->intake.weighted)
+    if (keeps_once(im) && im->edge_sink.weighted)
         cJSON_AddStringToObject(source, "duplicates", sl_duplicate_rules[im->duplicates]);
-    if (im->intake.n_underflows)
-        cJSON_AddNumberToObject(source, "weights_lost", (double)im->intake.n_underflows);
+    if (im->edge_sink.n_underflows)
+        cJSON_AddNumberToObject(source, "weights_lost", (double)im->edge_sink.n_underflows);
     if (im->remove_self_loops)
         cJSON_AddBoolToObject(source, "self_loops_removed", true);
     if (im->add_self_loops)
@@ -256,8 +257,8 @@ static int read_source(void *context)
 {
     struct sl_import *im = context;
     int rc = im->format->read(im, im->context);
-    sl_edge_sort_destroy(im->intake.sort);
-    im->intake.sort = NULL;
+    sl_edge_sort_destroy(im->edge_sink.sort);
+    im->edge_sink.sort = NULL;
     return rc == SL_OK ? write_metadata(im) : rc;
 }
 

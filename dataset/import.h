@@ -67,7 +67,7 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context;        // the format's own
     uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
-    struct sl_edge_sink intake;
+    struct sl_edge_sink edge_sink;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
     uint64_t line;       // of a text, being read, from 1
@@ -109,7 +109,7 @@ int sl_import_run(struct sl_import *im);
 
 // ---- for formats --------------------------------------------------------------------------------
 
-// Starts the sort behind im->intake (whose `weighted` and so on are set), in the memory that
+// Starts the sort behind im->edge_sink (whose `weighted` and so on are set), in the memory that
 // im->memory_held leaves.
 int sl_import_start_edges(struct sl_import *im);
 
@@ -120,7 +120,7 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes);
 void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Says why im->intake.both_ways is as it is, for the summary.
+// Says why im->edge_sink.both_ways is as it is, for the summary.
 void sl_import_explain_direction(struct sl_import *im, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

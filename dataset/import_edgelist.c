@@ -174,7 +174,7 @@ static int look_at_names(struct sl_import *im, struct edgelist *e,
 {
     bool text =
         !sl_name_is_number(source->text, source->n) && !sl_name_is_number(target->text, target->n);
-    bool first = im->intake.n_read == 0;
+    bool first = im->edge_sink.n_read == 0;
     e->n_text_lines += text;
     if (!first || e->columns_text)
         return SL_OK;
@@ -204,7 +204,7 @@ static int put_names(struct sl_import *im, struct edgelist *e, const struct sl_l
     SL_TRY(check_name(im, source));
     SL_TRY(check_name(im, target));
     SL_TRY(look_at_names(im, e, source, target));
-    im->intake.n_read++;
+    im->edge_sink.n_read++;
     return sl_numbering_put_edge(e->names.numbering, source->text, source->n, target->text,
                                  target->n, weight);
 }
@@ -215,7 +215,7 @@ static int put_edge(struct sl_import *im, struct edgelist *e, uint64_t source, u
     if (e->bipartite)
         SL_TRY(join_sides(im, e, source, &target));
     if (!e->relabel)
-        return sl_edge_sink_put(&im->intake, (uint32_t)source, (uint32_t)target, weight);
+        return sl_edge_sink_put(&im->edge_sink, (uint32_t)source, (uint32_t)target, weight);
     // The two sides' numbers are different names now.
     char text[2][24];
     const struct sl_line_field names[2] = {
@@ -320,7 +320,7 @@ static int decide_columns(struct sl_import *im, struct edgelist *e, const char *
         return sl_fail(SL_EFORMAT,
                        "import %s: line %" PRIu64 ": found '%s', whose third column says whether "
                        "an edge is added or removed: wanted a graph that stays: --no-weights "
-                       "imports every edge that ever was",
+                       "imports every edge that was ever added",
                        im->source, h->line, h->text);
     e->fields.most = sl_edge_columns_width(&e->columns);
     e->plain =
@@ -333,16 +333,17 @@ static int decide_direction(struct sl_import *im, struct edgelist *e)
 {
     const struct sl_edge_heading *h = &e->heading;
     if (h->bipartite && !e->bipartite_given && h->first_side == 0)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: line %" PRIu64 ": found '%s', where each side is numbered from "
-                       "1, without the line '%% EDGES FIRST SECOND' behind it: wanted the number "
-                       "of vertices of the first side: --bipartite N (0: ids are of one numbering)",
-                       im->source, h->line, h->text);
+        return sl_fail(
+            SL_EFORMAT,
+            "import %s: line %" PRIu64 ": found '%s', where each side is numbered from "
+            "1, without the line '%% EDGES FIRST SECOND' behind it: wanted the number "
+            "of vertices of the first side: --bipartite N (0: both sides share their ids)",
+            im->source, h->line, h->text);
     if (h->bipartite && !e->bipartite_given)
         e->bipartite = h->first_side;
     if (!e->undirected_given)
         e->undirected = h->direction == SL_HEADING_UNDIRECTED;
-    im->intake.both_ways = e->undirected;
+    im->edge_sink.both_ways = e->undirected;
     if (e->undirected_given)
         sl_import_explain_direction(im, e->undirected ? "--undirected" : "--no-undirected");
     else if (h->direction != SL_HEADING_SILENT)
@@ -363,7 +364,7 @@ static int begin_edges(struct sl_import *im, struct edgelist *e, const char *lin
     e->begun = true;
     SL_TRY(decide_columns(im, e, line, is_heading));
     SL_TRY(decide_direction(im, e));
-    im->intake.weighted = e->columns.weight >= 0;
+    im->edge_sink.weighted = e->columns.weight >= 0;
     return e->relabel ? SL_OK : sl_import_start_edges(im);
 }
 
@@ -412,18 +413,18 @@ static int parse_block(struct sl_import *im, void *context, const char *line, co
 static int count_nodes(const struct sl_import *im, const struct edgelist *e, uint64_t *n_nodes)
 {
     char ids[SL_UNITS_BYTES], edges[SL_UNITS_BYTES];
-    *n_nodes = SL_MAX((uint64_t)im->intake.max_id + 1, e->tables.n_rows);
+    *n_nodes = SL_MAX((uint64_t)im->edge_sink.max_id + 1, e->tables.n_rows);
     if (e->n_nodes) {
         *n_nodes = e->n_nodes;
         return SL_OK;
     }
-    if (*n_nodes > SPARSE_NODES && *n_nodes / SPARSE_RATIO > im->intake.n_read &&
+    if (*n_nodes > SPARSE_NODES && *n_nodes / SPARSE_RATIO > im->edge_sink.n_read &&
         *n_nodes > e->tables.n_rows)
         return sl_fail(SL_EFORMAT,
                        "import %s: the largest vertex id is %s, but there are only %s edges: give "
                        "--relabel to number the vertices anew, or --num-nodes to insist",
-                       im->source, sl_units_grouped(ids, im->intake.max_id),
-                       sl_units_grouped(edges, im->intake.n_read));
+                       im->source, sl_units_grouped(ids, im->edge_sink.max_id),
+                       sl_units_grouped(edges, im->edge_sink.n_read));
     return SL_OK;
 }
 
@@ -465,19 +466,19 @@ static int read_edgelist(struct sl_import *im, void *context)
     uint64_t n_nodes;
     SL_TRY(begin(im, e));
     SL_TRY(sl_import_read_blocks(im, parse_block, e));
-    if (im->intake.n_read == 0)
+    if (im->edge_sink.n_read == 0)
         return sl_fail(SL_EFORMAT,
                        "import %s: found no edge in %" PRIu64 " lines: wanted lines of 'source "
                        "target [weight]'",
                        im->source, im->line);
-    if (e->begins_with_text && e->n_text_lines == 1 && im->intake.n_read > 2)
+    if (e->begins_with_text && e->n_text_lines == 1 && im->edge_sink.n_read > 2)
         return fail_text_line(im, e);
     SL_TRY(e->relabel ? sl_vertex_names_finish(&e->names, im, &n_nodes)
                       : count_nodes(im, e, &n_nodes));
     SL_TRY(sl_vertex_tables_write(&e->tables, im, e->memory_bytes, n_nodes, names));
     SL_TRY(sl_import_finish_vertices(im, n_nodes));
     if (e->relabel) {
-        im->intake.n_read = 0; // they come again
+        im->edge_sink.n_read = 0; // they come again
         SL_TRY(sl_import_start_edges(im));
         SL_TRY(sl_vertex_names_put_edges(&e->names, im));
     }
@@ -491,9 +492,9 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, im->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
-    if (h->n_edges && h->n_edges != im->intake.n_read)
+    if (h->n_edges && h->n_edges != im->edge_sink.n_read)
         sl_table_row(t, "edges by the heading|%s, but %s were read: is the file whole?",
-                     sl_units_grouped(a, h->n_edges), sl_units_grouped(b, im->intake.n_read));
+                     sl_units_grouped(a, h->n_edges), sl_units_grouped(b, im->edge_sink.n_read));
     if (e->bipartite)
         sl_table_row(t, "two sides|ids of the second are stored higher by %s, the first's size",
                      sl_units_grouped(a, e->bipartite));
@@ -502,7 +503,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
                      "weights|none, by '%s' in line %" PRIu64 " (--weights reads the third "
                      "column)",
                      h->text, h->line);
-    if (e->n_like_times * 2 > im->intake.n_read)
+    if (e->n_like_times * 2 > im->edge_sink.n_read)
         sl_table_row(t,
                      "weights|column %d looks like times: %s are whole numbers of nine digits and "
                      "more (--no-weights leaves them out)",

@@ -297,7 +297,7 @@ static int open_set(struct sl_import *im, struct graphbolt *g, struct task_set *
     return t->rows ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory", t->path[1]);
 }
 
-static int put_set(struct graphbolt *g, struct task_set *t, struct sl_list_intake *list)
+static int put_set(struct graphbolt *g, struct task_set *t, struct sl_list_sink *list)
 {
     int64_t seeds[BATCH];
     while (sl_array_left(t->seeds) > 0) {
@@ -307,7 +307,7 @@ static int put_set(struct graphbolt *g, struct task_set *t, struct sl_list_intak
         if (t->labels)
             SL_TRY(sl_array_read_doubles(t->labels, n * g->labels.n_columns, t->rows));
         for (uint64_t i = 0; i < n; i++) {
-            SL_TRY(sl_list_intake_put(list, seeds[i], t->path[0]));
+            SL_TRY(sl_list_sink_put(list, seeds[i], t->path[0]));
             if (t->labels)
                 SL_TRY(sl_label_sink_put(&g->labels, (uint64_t)seeds[i],
                                          t->rows + i * g->labels.n_columns, t->path[1]));
@@ -321,7 +321,7 @@ static int read_set(struct sl_import *im, struct graphbolt *g, const cJSON *task
 {
     const cJSON *set;
     char field[NAME_BYTES];
-    struct sl_list_intake list = {0};
+    struct sl_list_sink list = {0};
     const cJSON *sets = get(task, set_keys[split]);
     if (!sets || (cJSON_IsArray(sets) && cJSON_GetArraySize(sets) == 0))
         return SL_OK;
@@ -333,9 +333,9 @@ static int read_set(struct sl_import *im, struct graphbolt *g, const cJSON *task
     int rc;
     SL_TRY_OUT(find_set_files(im, g, set, field, t));
     SL_TRY_OUT(open_set(im, g, t));
-    SL_TRY_OUT(sl_list_intake_open(&list, im, split, g->n_nodes));
+    SL_TRY_OUT(sl_list_sink_open(&list, im, split, g->n_nodes));
     rc = put_set(g, t, &list);
-    rc = sl_list_intake_close(&list, rc, split);
+    rc = sl_list_sink_close(&list, rc, split);
 out:
     sl_array_close(t->seeds);
     sl_array_close(t->labels);
@@ -351,7 +351,7 @@ static int check_classes(struct sl_import *im, const struct graphbolt *g, const 
     uint32_t found = im->vertices.n_classes;
     if (!cJSON_IsNumber(stated) || im->vertices.task != SL_TASK_MULTICLASS)
         return SL_OK;
-    if (!(stated->valuedouble >= found) || stated->valuedouble > SL_INTAKE_MAX_CLASSES)
+    if (!(stated->valuedouble >= found) || stated->valuedouble > SL_SINK_MAX_CLASSES)
         return sl_fail(SL_EFORMAT,
                        "import %s: tasks[0].num_classes: found %g: wanted at least %" PRIu32
                        ", since a label is %" PRIu32,

@@ -191,15 +191,15 @@ static int read_labels(struct sl_import *im, struct igb *g)
 static int write_range(struct sl_import *im, struct igb *g, enum sl_split split, uint64_t begin,
                        uint64_t end)
 {
-    struct sl_list_intake list;
+    struct sl_list_sink list;
     int rc = SL_OK;
-    SL_TRY(sl_list_intake_open(&list, im, split, g->n_nodes));
+    SL_TRY(sl_list_sink_open(&list, im, split, g->n_nodes));
     for (uint64_t v = begin; v < end && rc == SL_OK; v++) {
-        rc = sl_list_intake_put(&list, (int64_t)v, im->source);
+        rc = sl_list_sink_put(&list, (int64_t)v, im->source);
         if (rc == SL_OK && v % VERTICES_PER_TICK == 0)
             rc = sl_interrupt_check();
     }
-    return sl_list_intake_close(&list, rc, split);
+    return sl_list_sink_close(&list, rc, split);
 }
 
 static int write_split(struct sl_import *im, struct igb *g)

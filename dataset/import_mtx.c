@@ -96,9 +96,9 @@ static int read_heading(struct sl_import *im, struct mtx *m, const char *p)
     SL_TRY(read_word(im, &p, formats, "a matrix of kind", format));
     SL_TRY(read_word(im, &p, fields, "values of kind", m->field));
     SL_TRY(read_word(im, &p, symmetries, "a matrix that is", m->symmetry));
-    im->intake.both_ways = strcmp(m->symmetry, "general") != 0;
+    im->edge_sink.both_ways = strcmp(m->symmetry, "general") != 0;
     sl_import_explain_direction(im, "the matrix is %s", m->symmetry);
-    im->intake.weighted = strcmp(m->field, "pattern") != 0 && im->weights;
+    im->edge_sink.weighted = strcmp(m->field, "pattern") != 0 && im->weights;
     return SL_OK;
 }
 
@@ -139,20 +139,21 @@ static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
     const char *p = *line;
     uint64_t row = 0, column = 0;
     double weight = 0;
-    if (im->intake.n_read == m->n_entries)
+    if (im->edge_sink.n_read == m->n_entries)
         return sl_import_fail_at(im, p, "the end of the file, after as many entries as it says");
     SL_TRY(scan_number(im, &p, m->n_nodes, &row));
     SL_TRY(scan_number(im, &p, m->n_nodes, &column));
     p = sl_line_skip_gap(p);
-    if (im->intake.weighted) {
+    if (im->edge_sink.weighted) {
         struct sl_line_field value = {p, strcspn(p, " \t,;\r\n")};
         SL_TRY(sl_import_scan_weight(im, &value, &weight));
         p = sl_line_skip_gap(p + value.n);
     }
     if (*p != '\n' && im->weights)
-        return sl_import_fail_at(im, p, im->intake.weighted ? "no fourth column" : "two columns");
+        return sl_import_fail_at(im, p,
+                                 im->edge_sink.weighted ? "no fourth column" : "two columns");
     *line = sl_import_next_line(p);
-    return sl_edge_sink_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
+    return sl_edge_sink_put(&im->edge_sink, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
 }
 
 static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)
@@ -182,11 +183,11 @@ static int read_mtx(struct sl_import *im, void *context)
                        "import %s: found no size in %" PRIu64 " lines: wanted a heading "
                        "and 'ROWS COLUMNS ENTRIES'",
                        im->source, im->line);
-    if (im->intake.n_read != m->n_entries)
+    if (im->edge_sink.n_read != m->n_entries)
         return sl_fail(SL_EFORMAT,
                        "import %s: found %" PRIu64 " entries: wanted %" PRIu64
                        ", as its size says: the file is cut",
-                       im->source, im->intake.n_read, m->n_entries);
+                       im->source, im->edge_sink.n_read, m->n_entries);
     SL_TRY(sl_import_finish_edges(im, m->n_nodes));
     return sl_import_finish_vertices(im, m->n_nodes);
 }

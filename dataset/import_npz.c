@@ -48,7 +48,7 @@ static bool has(const struct npz *npz, const char *key)
 // The values of entries are weights, where there are any.
 static void take_weights(struct sl_import *im, const struct npz *npz, const char *key)
 {
-    im->intake.weighted = im->weights && (im->weights_given || has(npz, key));
+    im->edge_sink.weighted = im->weights && (im->weights_given || has(npz, key));
 }
 
 // Rows and columns of the matrix `key` describes.

@@ -143,11 +143,11 @@ static int read_topology(struct sl_csv *c)
     SL_TRY(need_csv(c, "raw/edge"));
     SL_TRY(sl_import_start_edges(c->im));
     SL_TRY(sl_csv_read(c, "edges", parse_edge));
-    if (c->im->intake.n_read != ogb->n_edges)
+    if (c->im->edge_sink.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num-edge-list): get the data set again",
-                       c->path, c->im->intake.n_read, ogb->n_edges);
+                       c->path, c->im->edge_sink.n_read, ogb->n_edges);
     return sl_import_finish_edges(c->im, ogb->n_nodes);
 }
 
@@ -233,8 +233,7 @@ static int parse_label(struct sl_csv *c, const char **p)
     const char *begin = *p;
     SL_TRY(scan_row(c, p, in->n_columns, true, wanted, NULL, in->values));
     double x = in->values[0];
-    if (in->task == SL_TASK_MULTICLASS && !isnan(x) &&
-        (x != floor(x) || x >= SL_INTAKE_MAX_CLASSES))
+    if (in->task == SL_TASK_MULTICLASS && !isnan(x) && (x != floor(x) || x >= SL_SINK_MAX_CLASSES))
         return sl_csv_fail(c, begin, wanted);
     return sl_label_sink_put(in, c->line - 1, in->values, c->path);
 }
@@ -286,7 +285,7 @@ static int parse_split(struct sl_csv *c, const char **p)
     uint64_t v;
     SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
     SL_TRY(sl_csv_end_line(c, p, "one vertex"));
-    return sl_list_intake_put(&ogb->list, (int64_t)v, c->path);
+    return sl_list_sink_put(&ogb->list, (int64_t)v, c->path);
 }
 
 static int read_split(struct sl_csv *c)
@@ -303,9 +302,9 @@ static int read_split(struct sl_csv *c)
                            "numpy.savetxt('%s.csv', part, '%%d')",
                            c->im->source, torch, split_files[i], split_files[i]);
         SL_TRY(need_csv(c, name));
-        SL_TRY(sl_list_intake_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
+        SL_TRY(sl_list_sink_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
         int rc = sl_csv_read(c, "split", parse_split);
-        SL_TRY(sl_list_intake_close(&ogb->list, rc, (enum sl_split)i));
+        SL_TRY(sl_list_sink_close(&ogb->list, rc, (enum sl_split)i));
     }
     return SL_OK;
 }
@@ -337,8 +336,8 @@ static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
             ogb->inverse = known_sets[i].inverse;
     }
     free(path);
-    im->intake.both_ways = ogb->inverse;
-    im->intake.twin_loops = ogb->inverse;
+    im->edge_sink.both_ways = ogb->inverse;
+    im->edge_sink.twin_loops = ogb->inverse;
     if (ogb->inverse_given)
         sl_import_explain_direction(im, "--%sadd-inverse-edge", ogb->inverse ? "" : "no-");
     else if (ogb->known)

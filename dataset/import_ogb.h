@@ -22,7 +22,7 @@ struct sl_ogb {
 
     struct sl_feature_sink features;
     struct sl_label_sink labels;
-    struct sl_list_intake list;
+    struct sl_list_sink list;
 };
 
 // The binary layout: topology and features from raw/data.npz, labels from raw/node-label.npz.

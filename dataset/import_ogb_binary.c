@@ -72,11 +72,11 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
     SL_TRY(read_sizes(ogb, zip));
     list_left_out(im, zip);
     SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
-    if (im->intake.n_read != ogb->n_edges)
+    if (im->edge_sink.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
                        " (num_edges_list): get the data set again",
-                       sl_zip_path(zip), im->intake.n_read, ogb->n_edges);
+                       sl_zip_path(zip), im->edge_sink.n_read, ogb->n_edges);
     SL_TRY(sl_import_finish_edges(im, ogb->n_nodes));
     if (!sl_array_has_member(zip, features.key))
         return SL_OK;

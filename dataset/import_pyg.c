@@ -181,7 +181,7 @@ static int is_mask(const struct pyg *p, const char *key, bool *out)
     return rc;
 }
 
-static int put_list(struct sl_array_reader *r, bool mask, struct sl_list_intake *list)
+static int put_list(struct sl_array_reader *r, bool mask, struct sl_list_sink *list)
 {
     int64_t x[BATCH];
     for (uint64_t first = 0; sl_array_left(r) > 0;) {
@@ -191,7 +191,7 @@ static int put_list(struct sl_array_reader *r, bool mask, struct sl_list_intake 
         for (uint64_t i = 0; i < n; i++)
             if (!mask || x[i])
                 SL_TRY(
-                    sl_list_intake_put(list, mask ? (int64_t)(first + i) : x[i], sl_array_name(r)));
+                    sl_list_sink_put(list, mask ? (int64_t)(first + i) : x[i], sl_array_name(r)));
         first += n;
     }
     return SL_OK;
@@ -201,7 +201,7 @@ static int read_list(struct sl_import *im, struct pyg *p, enum sl_split split)
 {
     const char *key = NULL;
     struct sl_array_reader *r;
-    struct sl_list_intake list;
+    struct sl_list_sink list;
     bool mask;
     for (size_t i = 0; i < SL_COUNT_OF(list_names[0]) && list_names[split][i] && !key; i++)
         if (use(p, list_names[split][i]))
@@ -210,9 +210,9 @@ static int read_list(struct sl_import *im, struct pyg *p, enum sl_split split)
         return SL_OK;
     SL_TRY(is_mask(p, key, &mask));
     SL_TRY(open_array(p, key, &r));
-    int rc = sl_list_intake_open(&list, im, split, p->n_nodes);
+    int rc = sl_list_sink_open(&list, im, split, p->n_nodes);
     if (rc == SL_OK)
-        rc = sl_list_intake_close(&list, put_list(r, mask, &list), split);
+        rc = sl_list_sink_close(&list, put_list(r, mask, &list), split);
     sl_array_close(r);
     return rc;
 }
@@ -241,7 +241,7 @@ static int choose_weights(struct sl_import *im, struct pyg *p)
         SL_TRY(has_columns(p, p->weights, &several));
     if (!im->weights || (several && !im->weights_given))
         p->weights = NULL;
-    im->intake.weighted = im->weights && (p->weights || im->weights_given);
+    im->edge_sink.weighted = im->weights && (p->weights || im->weights_given);
     if (p->weights)
         use(p, p->weights);
     if (p->weights || !im->weights_given || !im->weights)
@@ -263,7 +263,7 @@ static int read_edges(struct sl_import *im, struct pyg *p)
         p->weights ? sl_array_group_place(&p->group, p->weights, weights_path)
                    : (struct sl_array_place){0};
     SL_TRY(sl_array_put_edges(im, &edges, &weights, SL_EDGES_EITHER, p->n_nodes));
-    p->two_by_two = rows == 2 && im->intake.n_read == 2;
+    p->two_by_two = rows == 2 && im->edge_sink.n_read == 2;
     return sl_import_finish_edges(im, p->n_nodes);
 }
 

@@ -8,8 +8,8 @@
 
 #include "dataset/import.h"
 
-// What is left when features and labels are in the staging directory: --split; and refuses options
-// that found nothing to apply to. Before the metadata.
+// Draws --split, and refuses options that apply to nothing. Features and labels are in the staging
+// directory by then, metadata.json is not.
 int sl_import_finish_vertices(struct sl_import *im, uint64_t n_nodes);
 
 // Rows of the summary: features, classes, split.

@@ -1,11 +1,11 @@
 /*
- * keyed_table.h - a table of vertices as text, whose first column says which vertex a line is of:
- * its rows in the order of the vertices, in bounded memory.
+ * keyed_table.h - reads a text table whose first column is the vertex, and returns its rows in the
+ * order of the vertices, in bounded memory.
  *
  * The columns stand between tabs, commas, semicolons or blanks, by the first line (line_fields.h).
  * A vertex is a number or, where an edge list is renumbered, any name. Lines come in any order,
- * each vertex at most once; lines that begin with # or % are comments, and a first line that can be
- * no row is a heading.
+ * each vertex at most once; lines that begin with # or % are comments, and a first line that cannot
+ * be a row is a heading.
  */
 #ifndef SL_DATASET_KEYED_TABLE_H
 #define SL_DATASET_KEYED_TABLE_H
@@ -61,9 +61,9 @@ int sl_keyed_table_read(struct sl_keyed_table *t);
 int sl_keyed_table_keep(struct sl_keyed_table *t, const void *data, size_t n);
 
 /*
- * Every row with its vertex, in their order. n_nodes vertices, named by `names` (in the order of
- * sl_name_key()) or, NULL, by their numbers. SL_EFORMAT for a vertex that stands there twice or is
- * none, and, with `all`, for one without a row.
+ * Calls take() for every row in the order of the vertices. n_nodes vertices, named by `names` (in
+ * the order of sl_name_key()) or, NULL, by their numbers. SL_EFORMAT for a vertex that is there
+ * twice or does not exist and, with `all`, for one without a row.
  */
 typedef int sl_keyed_row_fn(void *context, uint64_t vertex, const char *kept, size_t n);
 int sl_keyed_table_walk(struct sl_keyed_table *t, uint64_t n_nodes, const struct sl_names *names,

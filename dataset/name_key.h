@@ -2,9 +2,9 @@
  * name_key.h - the order of names: whole numbers by their value, then all other names by their
  * bytes.
  *
- * A number is what a number is written as: digits, without zeros in front. "007" is another name
- * than "7" and no number. A key holds a name so that memcmp() of two keys is this order: two bytes
- * that say how many digits follow, or 0xff and the text.
+ * Whole numbers are digits without zeros in front: "007" is text, and not the name "7". A key holds
+ * a name so that memcmp() of two keys is this order: two bytes that say how many digits follow, or
+ * 0xff and the text.
  */
 #ifndef SL_DATASET_NAME_KEY_H
 #define SL_DATASET_NAME_KEY_H

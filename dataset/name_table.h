@@ -1,6 +1,6 @@
 /*
- * name_table.h - different names to 0, 1, 2, ... in the order in which they are first met, as many
- * as fit a bound of memory.
+ * name_table.h - numbers different names 0, 1, 2, ... in the order of their first appearance, as
+ * many as fit a given memory.
  */
 #ifndef SL_DATASET_NAME_TABLE_H
 #define SL_DATASET_NAME_TABLE_H

@@ -1,5 +1,5 @@
 /*
- * numbering.h - edges between names to edges between the numbers 0, 1, 2, ..., in bounded memory.
+ * numbering.h - turns edges between names into edges between numbers, in bounded memory.
  *
  *   edges, names --> name_table --> pairs of the table's numbers, in a file     \
  *                        |                                                       > edges

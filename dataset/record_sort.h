@@ -1,6 +1,6 @@
 /*
- * record_sort.h - any number of records, each a key and what belongs to it, out again by key, in
- * bounded memory: names of vertices, rows of tables.
+ * record_sort.h - sorts any number of records (a key and a payload each) in bounded memory: names
+ * of vertices, rows of tables.
  *
  * Keys are bytes and compare as memcmp() has it, a shorter one before what continues it; equal keys
  * come out in the order in which they were added. One thread.

@@ -1,6 +1,6 @@
 /*
- * spill.h - a temporary file for what does not fit into the memory: written and read at any offset,
- * without a name, gone with its process.
+ * spill.h - an unnamed temporary file for what does not fit into memory, written and read at any
+ * offset; it disappears with its process.
  */
 #ifndef SL_DATASET_SPILL_H
 #define SL_DATASET_SPILL_H

@@ -1,5 +1,5 @@
 /*
- * split_draw.h - a split by ratio and seed, drawn when everything else of an import is there.
+ * split_draw.h - draws --split, by shares and seed, when the rest of an import is done.
  */
 #ifndef SL_DATASET_SPLIT_DRAW_H
 #define SL_DATASET_SPLIT_DRAW_H

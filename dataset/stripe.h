@@ -1,8 +1,8 @@
 /*
  * stripe.h - a data set's features, dealt out to several files (common/data/stripes.h).
  *
- * Files appear whole or not at all, and metadata.json names them last: killed at any instant, the
- * data set is what it was before, or what it is to be. What it had as features stays where it is.
+ * Files appear complete or not at all, and metadata.json names them last. So after a kill at any
+ * instant the data set is as before or complete. The features that it had stay where they are.
  */
 #ifndef SL_DATASET_STRIPE_H
 #define SL_DATASET_STRIPE_H

@@ -74,7 +74,7 @@ static int put_edge(void *context, uint32_t source, uint32_t destination, double
 {
     struct sl_import *im = context;
     sl_progress_add(&im->making.progress, 1);
-    return sl_edge_sink_put(&im->intake, source, destination, weight);
+    return sl_edge_sink_put(&im->edge_sink, source, destination, weight);
 }
 
 int sl_vertex_names_put_edges(struct sl_vertex_names *v, struct sl_import *im)

@@ -1,6 +1,6 @@
 /*
- * vertex_names.h - `--relabel`: edges between names become edges between numbers, and the names go
- * beside the data set.
+ * vertex_names.h - `--relabel`: edges between names become edges between numbers, and the names are
+ * stored with the data set.
  *
  *   vertex_names.npy, vertex_name_offsets.npy    common/data/names.h
  *   node_id.npy    int64, when every name is a whole number that this holds: the file's ids
@@ -26,7 +26,7 @@ struct sl_vertex_names {
 // Gives every name its number and writes them; *n_nodes is how many there are. SL_EFORMAT.
 int sl_vertex_names_finish(struct sl_vertex_names *v, struct sl_import *im, uint64_t *n_nodes);
 
-// Hands the edges to im->intake, whose sort has started.
+// Hands the edges to im->edge_sink, whose sort has started.
 int sl_vertex_names_put_edges(struct sl_vertex_names *v, struct sl_import *im);
 
 void sl_vertex_names_summarise(const struct sl_vertex_names *v, struct sl_table *t);

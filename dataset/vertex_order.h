@@ -27,10 +27,10 @@ int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, 
                             struct sl_progress *progress, uint32_t *order);
 
 /*
- * By falling number of reads that the last hop, which has nearly all of them, is expected to make
- * of each entry of a vertex's list: its visits before that hop, times min(1, fanout / in-degree).
- * Of the first rows that fit somewhere (a GPU) a job then reads as much as can be; by hotness they
- * are hubs, of whose long lists few entries are read. Otherwise as hotness.
+ * By falling number of reads of each entry of a vertex's list that the last hop, which does nearly
+ * all reads, is expected to make: visits before that hop, times min(1, fanout / in-degree). A GPU
+ * that holds the first rows then serves as many reads as possible; by hotness these rows are hubs,
+ * of whose long lists few entries are read. Otherwise as hotness.
  */
 int sl_vertex_order_reads(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
                           struct sl_progress *progress, uint32_t *order);

@@ -23,10 +23,10 @@ int sl_feature_sink_open(struct sl_feature_sink *in, struct sl_import *im, uint6
     half = half || im->half_features;
     *in = (struct sl_feature_sink){
         .im = im, .n_rows = n_rows, .dim = (uint32_t)dim, .least = INFINITY};
-    if (dim == 0 || dim > SL_INTAKE_MAX_DIM)
+    if (dim == 0 || dim > SL_SINK_MAX_DIM)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found %" PRIu64 " feature columns: wanted 1 to %d", from, dim,
-                       SL_INTAKE_MAX_DIM);
+                       SL_SINK_MAX_DIM);
     in->values = malloc(dim * sizeof *in->values);
     in->half = half ? malloc(dim * sizeof *in->half) : NULL;
     if (!in->values || (half && !in->half))
@@ -158,10 +158,10 @@ int sl_label_sink_open(struct sl_label_sink *in, struct sl_import *im, uint64_t 
                                  .n_nodes = n_nodes,
                                  .n_columns = (uint32_t)n_columns,
                                  .largest = -1};
-    if (n_columns == 0 || n_columns > SL_INTAKE_MAX_DIM)
+    if (n_columns == 0 || n_columns > SL_SINK_MAX_DIM)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found %" PRIu64 " label columns: wanted 1 to %d", from,
-                       n_columns, SL_INTAKE_MAX_DIM);
+                       n_columns, SL_SINK_MAX_DIM);
     const uint64_t shape[2] = {n_nodes, n_columns};
     enum sl_dtype dtype = task == SL_TASK_MULTICLASS   ? SL_DTYPE_I32
                           : task == SL_TASK_MULTILABEL ? SL_DTYPE_I8
@@ -193,7 +193,7 @@ static int put_class(struct sl_label_sink *in, uint64_t vertex, double x, const 
     int32_t *label = &in->classes[vertex];
     if (isnan(x) || (x < 0 && x == floor(x)))
         return SL_OK;
-    if (!(x >= 0 && x < SL_INTAKE_MAX_CLASSES) || x != floor(x))
+    if (!(x >= 0 && x < SL_SINK_MAX_CLASSES) || x != floor(x))
         return fail_label(from, vertex, x,
                           "a class from 0 to 999999, or nan or -1 for a vertex without one "
                           "(--task regression takes any number)");
@@ -291,10 +291,10 @@ int sl_label_sink_close(struct sl_label_sink *in, int rc, const char *from)
 
 // ---- lists --------------------------------------------------------------------------------------
 
-int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl_split split,
-                        uint64_t n_nodes)
+int sl_list_sink_open(struct sl_list_sink *in, struct sl_import *im, enum sl_split split,
+                      uint64_t n_nodes)
 {
-    *in = (struct sl_list_intake){
+    *in = (struct sl_list_sink){
         .im = im, .n_nodes = n_nodes, .seen = calloc(n_nodes / 64 + 1, sizeof *in->seen)};
     if (!in->seen)
         return sl_fail(SL_ENOMEM, "import %s: no memory for a bit for each of %" PRIu64 " vertices",
@@ -307,7 +307,7 @@ int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl
     return rc;
 }
 
-int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *from)
+int sl_list_sink_put(struct sl_list_sink *in, int64_t vertex, const char *from)
 {
     if (vertex < 0 || (uint64_t)vertex >= in->n_nodes)
         return sl_fail(SL_EFORMAT,
@@ -325,7 +325,7 @@ int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *fr
     return in->w ? sl_npy_writer_append_id(in->w, (uint64_t)vertex) : SL_OK;
 }
 
-int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split)
+int sl_list_sink_close(struct sl_list_sink *in, int rc, enum sl_split split)
 {
     bool written = in->w != NULL;
     free(in->seen);

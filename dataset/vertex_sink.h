@@ -16,7 +16,7 @@
 #include "common/data/npy.h"
 #include "dataset/import.h"
 
-enum { SL_INTAKE_MAX_DIM = 65536, SL_INTAKE_MAX_CLASSES = 1000000 };
+enum { SL_SINK_MAX_DIM = 65536, SL_SINK_MAX_CLASSES = 1000000 };
 
 // ---- features: rows in the order of the vertices ------------------------------------------------
 
@@ -67,17 +67,17 @@ int sl_label_sink_close(struct sl_label_sink *in, int rc, const char *from);
 
 // ---- lists of vertices, each at most once -------------------------------------------------------
 
-struct sl_list_intake {
+struct sl_list_sink {
     struct sl_import *im;
     struct sl_npy_writer *w; // NULL: only checked, since --split draws other lists
     uint64_t n_nodes, n;
     uint64_t *seen; // bits
 };
 
-int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl_split split,
-                        uint64_t n_nodes);
+int sl_list_sink_open(struct sl_list_sink *in, struct sl_import *im, enum sl_split split,
+                      uint64_t n_nodes);
 // SL_EFORMAT for a vertex out of range or there before; `from` names the source.
-int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *from);
-int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split);
+int sl_list_sink_put(struct sl_list_sink *in, int64_t vertex, const char *from);
+int sl_list_sink_close(struct sl_list_sink *in, int rc, enum sl_split split);
 
 #endif

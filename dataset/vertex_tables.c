@@ -145,7 +145,7 @@ static int parse_features(struct sl_keyed_table *t)
             return sl_csv_fail(&t->csv, at,
                                "a finite number that float32 holds (at most 3.4e38): replace it "
                                "first");
-        if (++n > SL_INTAKE_MAX_DIM)
+        if (++n > SL_SINK_MAX_DIM)
             return sl_csv_fail(&t->csv, at, "at most 65536 features");
         SL_TRY(sl_keyed_table_keep(t, &value, sizeof value));
     }
@@ -257,7 +257,7 @@ static int parse_label(struct sl_keyed_table *t, struct label_rows *l)
     }
     if (!is_unlabelled(f) && !l->too_many)
         SL_TRY(sl_name_table_put(&l->classes, f->text, f->n, &number, &full));
-    l->too_many = l->too_many || full || l->classes.n > SL_INTAKE_MAX_CLASSES;
+    l->too_many = l->too_many || full || l->classes.n > SL_SINK_MAX_CLASSES;
     return sl_keyed_table_keep(t, f->text, f->n);
 }
 
@@ -271,7 +271,7 @@ static int parse_labels(struct sl_keyed_table *t)
         l->n_columns = t->fields.n <= 2 ? 1 : 0;
     if (l->n_columns == 1 && t->fields.n <= 2)
         return parse_label(t, l);
-    for (bool more = true; more && n <= SL_INTAKE_MAX_DIM; n += more) {
+    for (bool more = true; more && n <= SL_SINK_MAX_DIM; n += more) {
         double x;
         SL_TRY(next_number(t, &p, &x, &more));
         if (more)
@@ -279,8 +279,8 @@ static int parse_labels(struct sl_keyed_table *t)
     }
     if (t->n_rows == 0)
         l->n_columns = n;
-    snprintf(wanted, sizeof wanted, "%" PRIu32 " label column%s, as in the first row, not %" PRIu32,
-             l->n_columns, l->n_columns == 1 ? "" : "s", n);
+    snprintf(wanted, sizeof wanted, "%s, as in the first row, not %" PRIu32,
+             SL_PLURAL(l->n_columns, "label column"), n);
     return n == l->n_columns ? SL_OK : sl_csv_fail_field(&t->csv, &t->fields.at[0], wanted);
 }
 
@@ -413,7 +413,7 @@ static int write_labels(struct sl_vertex_tables *v, struct sl_import *im, uint64
 // ---- splits -------------------------------------------------------------------------------------
 
 struct split_rows {
-    struct sl_list_intake list[SL_SPLIT_COUNT];
+    struct sl_list_sink list[SL_SPLIT_COUNT];
     const char *path;
 };
 
@@ -460,7 +460,7 @@ static int take_split(void *context, uint64_t vertex, const char *kept, size_t n
     (void)n;
     return *kept == SL_SPLIT_COUNT
                ? SL_OK
-               : sl_list_intake_put(&s->list[(int)*kept], (int64_t)vertex, s->path);
+               : sl_list_sink_put(&s->list[(int)*kept], (int64_t)vertex, s->path);
 }
 
 static int read_split_array(struct split_rows *s, uint64_t n_nodes)
@@ -487,7 +487,7 @@ static int read_split_array(struct split_rows *s, uint64_t n_nodes)
                              ": wanted 0 (train), 1 (val), 2 (test) or -1 (none)",
                              s->path, vertex, values[i]);
             else if (values[i] >= 0)
-                rc = sl_list_intake_put(&s->list[values[i]], (int64_t)vertex, s->path);
+                rc = sl_list_sink_put(&s->list[values[i]], (int64_t)vertex, s->path);
         }
     }
     sl_array_close(r);
@@ -518,12 +518,12 @@ static int write_splits(struct sl_vertex_tables *v, struct sl_import *im, uint64
     if (!v->splits)
         return SL_OK;
     for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
-        rc = sl_list_intake_open(&s.list[i], im, (enum sl_split)i, n_nodes);
+        rc = sl_list_sink_open(&s.list[i], im, (enum sl_split)i, n_nodes);
     if (rc == SL_OK)
         rc = is_array(s.path) ? read_split_array(&s, n_nodes)
                               : read_split_table(v, &s, im, memory_bytes, n_nodes, names);
     for (int i = 0; i < SL_SPLIT_COUNT; i++)
-        rc = sl_list_intake_close(&s.list[i], rc, (enum sl_split)i);
+        rc = sl_list_sink_close(&s.list[i], rc, (enum sl_split)i);
     return rc;
 }
 

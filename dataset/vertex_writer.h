@@ -1,5 +1,5 @@
 /*
- * vertex_writer.h - what belongs to vertices: node_feat.npy, node_label.npy and the split.
+ * vertex_writer.h - writes the files of a generated data set's vertices: features, labels, split.
  */
 #ifndef SL_DATASET_VERTEX_WRITER_H
 #define SL_DATASET_VERTEX_WRITER_H

@@ -1,4 +1,4 @@
-// backends.c - the tables of operations that there are: ref, cpu, and that of a plug-in's GPU.
+// backends.c - the tables of operations: ref, cpu, and that of the plug-in's GPU.
 #include "kernels/kernels.h"
 
 #include <string.h>

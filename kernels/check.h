@@ -2,7 +2,7 @@
  * check.h - validation of every operation's arguments, once, for all back ends.
  *
  * Each sl_check_<op> returns 0, or SL_EINVAL / SL_ERANGE with a message that begins with the
- * operation's name. The loops behind it assume. Edge indices of an adjacency are not looked at:
+ * operation's name. The loops behind it do not check again. Edge indices are not looked at:
  * blocks come from our own samplers and whole graphs were validated when the data set was opened.
  */
 #ifndef SL_KERNELS_CHECK_H

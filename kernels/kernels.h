@@ -2,7 +2,7 @@
  * kernels.h - the table of operations: one documented slot for each, one table for each back end.
  *
  *   ref/   plain loops, the oracle that the others are compared with
- *   cpu/   SIMD and threads (OpenMP over the device's cores)
+ *   cpu/   SIMD and threads
  *   cuda/  comes as a plug-in that fills the same table
  *
  * Conventions. Matrices are row-major and dense, f32 unless a slot says otherwise. Shapes stand
@@ -293,12 +293,12 @@ struct sl_weight_gradients_args {
     struct sl_weight_gradient of[2];
 };
 
-// What the weights of a row's edges come to (or how many edges there are, without weights).
+// How the weights of a row's edges are combined (without weights: the number of edges).
 enum sl_row_sum {
     SL_ROW_SUM,      // their sum
-    SL_ROW_INVERSE,  // one over it, 0 where it is not above 0: what makes a mean of a sum
-    SL_ROW_SCALE_UP, // the row's in-degree over it, likewise: of a sum over what was sampled it
-                     // makes the one over all; without degrees the number of edges over it
+    SL_ROW_INVERSE,  // 1 / sum, 0 where it is not above 0: turns a sum into a mean
+    SL_ROW_SCALE_UP, // in-degree / sum, likewise: turns a sum over sampled neighbours into the
+                     // estimate over all of them; without degrees: number of edges / sum
 };
 
 // Leaves out the edges from a row to itself (destinations are the first sources).
@@ -340,17 +340,17 @@ struct sl_gcn_scales_args {
 
 enum { SL_PARTS_MAX = 16 };
 
-// A part of an array in the memory of some device. p NULL, n 0: nobody holds it whom this device
-// reads.
+// A part of an array in the memory of some device. p NULL, n 0: no device that this one can read
+// holds it.
 struct sl_part {
     const void *p;
     uint64_t n; // elements that are there, from its first one on
 };
 
 /*
- * Where the elements of an array lie that several devices hold together (XGNN 4.3): rows of
- * features by their rank, edges of a graph by their number. No table says where one is; a
- * comparison and a division do:
+ * Where the elements of an array lie that several devices hold in parts (XGNN 4.3): rows of
+ * features by their rank, edges of a graph by their number. There is no table: a comparison and a
+ * division tell the place.
  *
  *      i < n_near                   element i of `near`, in this device's own memory
  *      first <= i < end             run (i - first) >> shift, whose elements lie side by side: run
@@ -434,8 +434,8 @@ struct sl_draw_delivery {
     uint64_t also_capacity;            // bytes there
 };
 
-// All hops of a batch at once, for devices on which asking between hops would cost more than the
-// hops. Hop h is what the kind's single hops draw, integer for integer.
+// All hops of a batch at once, for devices where a wait between hops would cost more than the hops.
+// Hop h equals what `sample` of this kind draws, integer for integer.
 struct sl_draw_args {
     enum sl_sampler_kind kind;
     enum sl_renumbering renumbering;
@@ -482,7 +482,7 @@ struct sl_hits {
 struct sl_gather_ranked_args {
     struct sl_spread cache; // rows by rank; shift 0
     // (n_rows, dim) rows by vertex; device or mapped memory. NULL: there is none, n_rows is 0 and
-    // what the cache has not is left as it is.
+    // rows that the cache lacks are left unchanged.
     const void *store;
     uint64_t n_rows;
     enum sl_dtype dtype; // of both: F32 or F16
@@ -501,7 +501,7 @@ struct sl_row_split {
     uint32_t *miss_row, *miss_to; // row of the store (vertex id); row of the batch
 };
 
-// No cache has it, whatever its capacity.
+// Rank of a vertex that no cache of any capacity holds.
 #define SL_RANK_NONE UINT32_MAX
 enum { SL_RANK_TIERS_MAX = 8 };
 
@@ -618,8 +618,8 @@ struct sl_kernels {
     int (*sum_squares)(uint64_t n, const float *x, double *out);
 
     // p_out = step(p, g); optimizer state m, v read and m_out, v_out written; in and out differ.
-    // *broken (1 word), or NULL: becomes 1 where a number that was written is not finite, which is
-    // so of every g that is not; else it stays.
+    // *broken (1 word), or NULL: becomes 1 where a number that was written is not finite (which
+    // follows where g is not); else it stays.
     int (*adam)(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
                 const float *m, const float *v, float *p_out, float *m_out, float *v_out,
                 uint32_t *broken);
@@ -665,7 +665,8 @@ struct sl_kernels {
                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                           float *out);
 
-    // As split_rows and twice gather_rows_to, or without a store once.
+    // Equals split_rows, then gather_rows_to from the cache and (where there is one) from the
+    // store.
     int (*gather_ranked)(const struct sl_gather_ranked_args *args);
 
     // out[to[i]] = x[i] for the n rows of x (n, dim); to[] are different and below n_out.
@@ -740,9 +741,9 @@ struct sl_kernels {
 enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
 
 /*
- * The slots above, once: X(extra, slot). `sample` is not among them, which has a list of its own
- * (SL_SAMPLER_LIST), nor is what only devices have that draw whole batches. What declares and fills
- * a back end's table goes through these lists.
+ * The slots above, as X(extra, slot). `sample` has a list of its own (SL_SAMPLER_LIST), and so have
+ * the slots of devices that draw whole batches. A back end's declarations and its table are made
+ * from these lists.
  */
 #define SL_KERNELS_SLOTS(X, extra)                                                                 \
     X(extra, gather_rows)                                                                          \
@@ -820,15 +821,14 @@ int sl_kernels_open_gpu(uint32_t index, uint64_t budget_bytes, const struct sl_d
 // By name ("ref", "cpu"); "cuda" once the plug-in's device is open; NULL when there is none.
 const struct sl_kernels *sl_kernels_find(const char *name);
 
-// Threads that operations of the cpu back end have from now on: those of callers that were given no
-// cores of their own.
+// Threads of the cpu back end's operations from now on, for callers that have no cores of their
+// own.
 void sl_kernels_set_threads(int n);
 
 /*
- * What the calling thread's operations take of cores, for a measurement by one caller at a time: of
- * its own, and of the others that help it. Their sum is what one core would take, and what it takes
- * itself is the time by the clock where each has a core of its own; both are the same while others
- * use the machine.
+ * Processor time of the calling thread's operations, measured for one caller at a time: its own,
+ * and that of the threads that help it. The sum is what one core would take; its own is the elapsed
+ * time where each thread has a core. Neither changes while other programs use the machine.
  */
 struct sl_core_time {
     uint64_t own_ns, helpers_ns;

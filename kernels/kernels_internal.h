@@ -3,8 +3,8 @@
  *
  * Every operation is a function sl_ref_<op> in ref/<family>.c and a function sl_cpu_<op> in
  * cpu/<family>.c with the signature of its slot in kernels.h; backends.c puts them into the tables.
- * Both call the same sl_check_<op> first: that is the one place where arguments are validated, the
- * loops behind it assume.
+ * Both call the same sl_check_<op> first: that is the one place where arguments are validated,
+ * the loops behind it do not check again.
  */
 #ifndef SL_KERNELS_KERNELS_INTERNAL_H
 #define SL_KERNELS_KERNELS_INTERNAL_H

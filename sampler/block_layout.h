@@ -1,4 +1,4 @@
-// block_layout.h - how a block is laid out, array after array, whoever draws it.
+// block_layout.h - places the arrays of a block one after the other, on cores and for a GPU.
 #ifndef SL_SAMPLER_BLOCK_LAYOUT_H
 #define SL_SAMPLER_BLOCK_LAYOUT_H
 

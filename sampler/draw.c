@@ -95,12 +95,15 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     SL_TRY(reserve_nodes(d, n_seeds, 0));
     for (uint32_t i = 0; i < n_seeds; i++) {
         if (seeds[i] >= d->topology->view.n_nodes)
-            return sl_fail(SL_EPROTO, "sampling: seed %u of a graph with %" PRIu64 " vertices",
+            return sl_fail(SL_EPROTO,
+                           "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            seeds[i], d->topology->view.n_nodes);
         SL_TRY(sl_idmap_insert(d->map, seeds[i], d->nodes, &n_nodes, d->nodes_capacity, &local));
     }
     if (n_nodes != n_seeds)
-        return sl_fail(SL_EPROTO, "sampling: %u seeds of which %u are different", n_seeds, n_nodes);
+        return sl_fail(SL_EPROTO,
+                       "sampling: %u seeds, only %u of them different: wanted no vertex twice",
+                       n_seeds, n_nodes);
     return SL_OK;
 }
 

@@ -53,7 +53,7 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
 void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
                        const struct sl_graph_placement *residence);
 void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
-// Whose memory it draws in.
+// The device whose memory it draws in.
 const struct sl_device *sl_drawer_device(const struct sl_drawer *d);
 // Scratch memory that it holds.
 uint64_t sl_drawer_bytes(const struct sl_drawer *d);
@@ -70,12 +70,12 @@ uint32_t sl_drawer_depth(const struct sl_drawer *d);
  */
 int sl_drawer_begin(struct sl_drawer *d, struct sl_draw_job *job);
 int sl_drawer_finish(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes);
-// Nobody wants it: its memory is not written any more.
+// Gives up a batch that was begun: its memory is not written any more.
 void sl_drawer_drop(struct sl_drawer *d, const struct sl_draw_job *job);
 // Both steps.
 int sl_drawer_draw(struct sl_drawer *d, struct sl_draw_job *job, uint64_t *wanted_bytes);
 
-// What an unmarked block will take with its ranks.
+// Bytes of an unmarked block once it has ranks.
 uint64_t sl_drawer_marked_bytes(const struct sl_block *block);
 
 /*

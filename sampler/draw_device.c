@@ -16,7 +16,8 @@ static int check_seeds(const struct sl_device_drawer *d, const struct sl_draw_jo
 {
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= d->topology->view.n_nodes)
-            return sl_fail(SL_EPROTO, "sampling: seed %u of a graph with %" PRIu64 " vertices",
+            return sl_fail(SL_EPROTO,
+                           "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            job->seeds[i], d->topology->view.n_nodes);
     return SL_OK;
 }
@@ -75,7 +76,8 @@ static int take_slot(struct sl_device_drawer *d, struct sl_draw_job *job)
         if (!d->slot[job->slot].is_busy)
             return SL_OK;
     }
-    return sl_fail(SL_EINVAL, "sampling: batch %u of epoch %u is begun behind %d others",
+    return sl_fail(SL_EINVAL,
+                   "sampling: batch %u of epoch %u cannot begin while %d others are being drawn",
                    job->batch, job->epoch + 1, (int)SL_DEVICE_QUEUES);
 }
 

@@ -11,8 +11,8 @@
  * batch is drawn the other one's block is on its way, and the GPU has work when the processor has
  * not yet noticed that a batch is done.
  *
- * A batch that was read of another device's memory counts if that was there until it was done;
- * otherwise it is drawn again, of what this device has by itself (share.h).
+ * A batch that was drawn from another device's memory counts if that device's process lived until
+ * it was done; otherwise it is drawn again without parts of others (share.h).
  *
  * Where a block's memory is not pinned the GPU writes it to memory of its own, and it is copied,
  * which is one more wait.
@@ -45,12 +45,12 @@ struct sl_device_drawer {
     uint32_t next; // slot, if it is free
 };
 
-// Asks for it, and puts the labels into the block, whose header is there.
+// Starts drawing the batch, and writes the labels into the block, whose header is there.
 int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job);
-// Waits for it. SL_EAGAIN when it does not fit, with *wanted_bytes exact, ranks included.
+// Waits for the batch. SL_EAGAIN when it does not fit, with *wanted_bytes exact, ranks included.
 int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
                             uint64_t *wanted_bytes);
-// Waits for one that nobody wants any more.
+// Waits for a batch that is given up.
 void sl_device_drawer_drop(struct sl_device_drawer *d, const struct sl_draw_job *job);
 
 void sl_device_drawer_fini(struct sl_device_drawer *d); // safe on a zeroed struct

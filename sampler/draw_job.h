@@ -1,4 +1,4 @@
-// draw_job.h - one mini-batch that is to be drawn, by the processor or a device.
+// draw_job.h - one mini-batch to draw, on the processor or a device: seeds, key, and where it goes.
 #ifndef SL_SAMPLER_DRAW_JOB_H
 #define SL_SAMPLER_DRAW_JOB_H
 
@@ -18,13 +18,12 @@ struct sl_draw_job {
     uint32_t n_seeds;
     struct sl_block *block; // aligned to 64 bytes
     uint64_t capacity;      // bytes there
-    // What it will be marked with: of the graph's vertices, words where the drawer's operations
-    // read. NULL: it has no ranks.
+    // The index for its ranks, in memory that the drawer's operations read. NULL: it gets no ranks.
     const struct sl_rank_index *ranks;
     uint32_t generation; // of their order
-    void *also;          // device memory where what a device draws goes as well, or NULL
+    void *also;          // device memory that the device writes to as well, or NULL
     uint64_t also_bytes; // there
-    bool is_mirrored;    // out: all that the device drew is there
+    bool is_mirrored;    // out: all that the device wrote is there too
     uint64_t copy_ns;    // out: copying to where the block has it
     // The drawer's:
     struct sl_block_cursor cursor; // where the next array goes

@@ -1,4 +1,4 @@
-// draw_plan.h - what a phase's batches are drawn with, by the processor and by a device alike.
+// draw_plan.h - how the batches of a phase are drawn, on the processor and on a device alike.
 #ifndef SL_SAMPLER_DRAW_PLAN_H
 #define SL_SAMPLER_DRAW_PLAN_H
 
@@ -8,7 +8,7 @@
 #include "common/base/sampler_kind.h"
 #include "common/arena/block.h"
 
-// What a batch is drawn with; the same for all batches of a phase.
+// How a batch is drawn; the same for all batches of a phase.
 struct sl_draw_plan {
     enum sl_sampler_kind kind;
     uint32_t n_hops;

@@ -52,9 +52,10 @@ static int upload(const struct sl_device *device, struct sl_resident_array *a,
 static int fail_room(const struct source *s, uint64_t most, uint64_t available)
 {
     return sl_fail(SL_ENOMEM,
-                   "sampling: the GPU has no room for the %" PRIu64 " MiB of %s, and the machine's "
-                   "memory has none either: %" PRIu64 " MiB of it are available, of which they may "
-                   "take %" PRIu64 ": use a CPU device for sampling, or a GPU with more memory",
+                   "sampling: the GPU has no room for the %" PRIu64
+                   " MiB of %s, and neither has the machine's memory: %" PRIu64
+                   " MiB are available, of which %" PRIu64
+                   " may be used: use a CPU device for sampling, or a GPU with more memory",
                    s->bytes >> 20, s->what, available >> 20, most >> 20);
 }
 
@@ -299,8 +300,8 @@ static void log_residence(const struct sl_graph_placement *r)
     char where[160] = "";
     if (r->n_resident < r->n_edges)
         snprintf(where, sizeof where,
-                 ", of its neighbours %.0f %%; the others are read in the machine's memory "
-                 "(sluice reorder --by reads puts those first that are read most)",
+                 ", with %.0f %% of its neighbours; the others are read from the machine's memory "
+                 "('sluice reorder --by reads' puts the most-read ones first)",
                  100.0 * (double)r->n_resident / (double)r->n_edges);
     sl_log_info("sampling: %" PRIu64 " MiB of the graph in device memory%s",
                 sl_graph_placement_bytes(r) >> 20, where);

@@ -15,10 +15,10 @@
  * Several samplers' GPUs may hold the edges together, in the room that each has for its own
  * (sampler/share.h).
  *
- * FILES. Many systems let no device read the mapping of a file, since it cannot be written
- * (struct sl_gpu's maps_files). There the array is copied once for all samplers (common/ipc/
- * shared_copy.h), with a line in the log. Whatever goes to the device is read front to back, and
- * asked of the disk ahead.
+ * FILES. Many systems let no device read the mapping of a file, since it cannot be written (struct
+ * sl_gpu's maps_files). There the array is copied once for all samplers
+ * (common/arena/shared_copy.h), with a line in the log. Whatever goes to the device is read front
+ * to back, and asked of the disk ahead.
  *
  * FAILURE. An array that is mapped must stay in the machine's memory: a file of more than what is
  * available, or a copy of more than half of it before it is made, ends the job with the figures.
@@ -66,9 +66,9 @@ struct sl_graph_placement {
     uint64_t n_edges, n_resident; // of all edges those in the device's memory
     uint64_t room;                // ... that there is room for
     const struct sl_topology *topology;
-    bool shares; // what is mapped of the edges are all of them
+    bool shares; // all edges are mapped, not only those elsewhere
     struct sl_graph_placement_files files;
-    int threads; // that a copy is made on
+    int threads; // for making a copy
     struct sl_resident_array array[SL_GRAPH_PLACEMENT_ARRAYS];
 };
 
@@ -82,8 +82,8 @@ struct sl_graph_placement_spec {
     const struct sl_topology *topology;
     bool degrees;
     double share;
-    bool shares; // with others: whatever is mapped of the edges, all of them are
-    double most; // of all edges the part that may be in its memory; 0: all
+    bool shares; // with others: all edges are mapped
+    double most; // largest share of the edges in its memory; 0: all
     struct sl_graph_placement_files files;
     int threads;
 };
@@ -92,15 +92,15 @@ int sl_graph_placement_open(struct sl_graph_placement *r,
                             const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_graph_placement_close(struct sl_graph_placement *r); // safe on a zeroed struct
 
-// From now on these first edges are in the device's memory, fewer for want of it; all of them are
-// mapped already, or are made so. Nothing is being drawn. Errors of the device; SL_ENOMEM where the
-// others can lie nowhere: nothing has changed then.
+// Keeps the first n_edges in the device's memory, fewer where that is short, and maps all edges if
+// they are not. Only while nothing is drawn. Errors of the device; SL_ENOMEM, with nothing changed,
+// where the other edges have no place.
 int sl_graph_placement_keep(struct sl_graph_placement *r, uint64_t n_edges);
 
 // Device memory that it takes.
 uint64_t sl_graph_placement_bytes(const struct sl_graph_placement *r);
 
-// Where it is read; where parts of it are read in several places, in a copy before a file.
+// The way in which it is read; where parts are read in several ways, a copy counts before a file.
 enum sl_store_way sl_graph_placement_way(const struct sl_graph_placement *r);
 
 #endif

@@ -27,7 +27,7 @@ struct task {
     uint64_t scratch_bytes;
 };
 
-struct sl_sampler_hand {
+struct sl_inflight {
     struct task task[SL_DEVICE_QUEUES];
     struct task *begun[SL_DEVICE_QUEUES]; // in the order in which they were claimed
     uint32_t n_begun;
@@ -49,7 +49,7 @@ static bool stopping(const struct sl_sampler *s)
 static void publish_figures(struct sl_sampler *s, uint64_t current_tag)
 {
     s->figures.current_tag = current_tag;
-    sl_stats_look(&s->figures, s->marker.device, &s->looked_at_ns);
+    sl_stats_poll_device(&s->figures, s->marker.device, &s->looked_at_ns);
     if (s->stats)
         sl_stats_publish(s->stats, &s->figures);
 }
@@ -106,8 +106,8 @@ static int finish_all(struct sl_sampler *s);
 
 static bool has_begun(const struct sl_sampler *s, const struct task *t)
 {
-    for (uint32_t i = 0; i < s->hand->n_begun; i++)
-        if (s->hand->begun[i] == t)
+    for (uint32_t i = 0; i < s->inflight->n_begun; i++)
+        if (s->inflight->begun[i] == t)
             return true;
     return false;
 }
@@ -127,7 +127,7 @@ static int wait_for_payload(struct sl_sampler *s, struct task *t, uint64_t bytes
         return rc;
     if (!has_begun(s, t))
         SL_TRY(finish_all(s));
-    if (s->hand->n_held > 1)
+    if (s->inflight->n_held > 1)
         return SL_EAGAIN;
     const uint64_t t0 = sl_now_ns(), paused_before = atomic_load(&s->arena->h->paused_ns);
     set_activity(s, SL_ACTIVITY_BLOCKED);
@@ -254,7 +254,7 @@ static int finish_drawing(struct sl_sampler *s, struct task *t, uint64_t *wanted
 {
     struct sl_batch_entry *e = t->lease.entry;
     // Before that it was the batch before that this thread waited for.
-    uint64_t t0 = SL_MAX(t->begun_ns, s->hand->handed_on_ns);
+    uint64_t t0 = SL_MAX(t->begun_ns, s->inflight->handed_on_ns);
     t->is_begun = false;
     int rc = sl_drawer_finish(s->drawer, &t->job, wanted_bytes);
     e->copy_ns += t->job.copy_ns;
@@ -347,7 +347,7 @@ static int begin(struct sl_sampler *s, struct task *t)
 static int finish(struct sl_sampler *s, struct task *t)
 {
     struct sl_batch_entry *e = t->lease.entry;
-    e->sampling_at_ns = SL_MAX(e->sampling_at_ns, s->hand->handed_on_ns);
+    e->sampling_at_ns = SL_MAX(e->sampling_at_ns, s->inflight->handed_on_ns);
     SL_TRY(draw(s, t));
     throttle(s, e);
     e->payload_offset = t->extent.offset;
@@ -392,7 +392,7 @@ static int hand_on(struct sl_sampler *s, struct task *t)
     s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
     note_rows(s, t);
-    s->hand->handed_on_ns = e->ready_at_ns = sl_now_ns();
+    s->inflight->handed_on_ns = e->ready_at_ns = sl_now_ns();
     int rc =
         t->keep ? sl_ledger_publish(s->arena, &t->lease) : sl_ledger_complete(s->arena, &t->lease);
     if (rc == SL_ESTALE) {
@@ -409,7 +409,7 @@ static void drop(struct sl_sampler *s, struct task *t)
         sl_drawer_drop(s->drawer, &t->job);
     t->is_begun = false;
     give_memory_back(s, t);
-    s->hand->n_held--;
+    s->inflight->n_held--;
 }
 
 // Somebody may go on with it.
@@ -434,31 +434,31 @@ static int after(struct sl_sampler *s, struct task *t, int rc)
 // The oldest of those that are begun leaves.
 static int finish_first(struct sl_sampler *s)
 {
-    struct sl_sampler_hand *hand = s->hand;
-    struct task *t = hand->begun[0];
+    struct sl_inflight *inflight = s->inflight;
+    struct task *t = inflight->begun[0];
     uint64_t cpu_ns = sl_thread_cpu_ns();
     int rc = finish(s, t);
     t->cpu_ns += sl_thread_cpu_ns() - cpu_ns;
-    hand->n_begun--;
-    memmove(hand->begun, hand->begun + 1, hand->n_begun * sizeof(struct task *));
+    inflight->n_begun--;
+    memmove(inflight->begun, inflight->begun + 1, inflight->n_begun * sizeof(struct task *));
     if (rc < 0)
         return after(s, t, rc);
     SL_TRY(hand_on(s, t));
-    hand->n_held--;
-    publish_figures(s, hand->n_begun ? hand->begun[0]->lease.tag : 0);
+    inflight->n_held--;
+    publish_figures(s, inflight->n_begun ? inflight->begun[0]->lease.tag : 0);
     return SL_OK;
 }
 
 static int finish_all(struct sl_sampler *s)
 {
-    while (s->hand->n_begun)
+    while (s->inflight->n_begun)
         SL_TRY(finish_first(s));
     return SL_OK;
 }
 
 static struct task *free_task(struct sl_sampler *s)
 {
-    struct task *t = s->hand->task;
+    struct task *t = s->inflight->task;
     while (has_begun(s, t))
         t++;
     return t;
@@ -482,11 +482,11 @@ static int follow_share(struct sl_sampler *s)
 // One more batch is claimed and begun, and those are finished that it makes too many.
 static int step(struct sl_sampler *s)
 {
-    struct sl_sampler_hand *hand = s->hand;
+    struct sl_inflight *inflight = s->inflight;
     struct task *t = free_task(s);
     SL_TRY(follow_cores(s));
     SL_TRY(follow_share(s));
-    const bool idle = hand->n_begun == 0;
+    const bool idle = inflight->n_begun == 0;
     uint64_t t0 = sl_now_ns();
     int rc = sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s),
                                     idle ? SL_ARENA_WAIT_MS : 0, &t->lease);
@@ -494,12 +494,12 @@ static int step(struct sl_sampler *s)
     if (idle)
         s->figures.stage_ns[SL_STAGE_WAIT] += claimed_ns - t0;
     if (rc == SL_ETIMEDOUT) {
-        publish_figures(s, idle ? 0 : hand->begun[0]->lease.tag);
+        publish_figures(s, idle ? 0 : inflight->begun[0]->lease.tag);
         return finish_all(s);
     }
     SL_TRY(rc);
-    hand->n_held++;
-    publish_figures(s, idle ? t->lease.tag : hand->begun[0]->lease.tag);
+    inflight->n_held++;
+    publish_figures(s, idle ? t->lease.tag : inflight->begun[0]->lease.tag);
     SL_FAILPOINT(SAMPLER_CLAIMED);
     t->lease.entry->sampling_at_ns = claimed_ns;
     uint64_t cpu_ns = sl_thread_cpu_ns();
@@ -507,31 +507,31 @@ static int step(struct sl_sampler *s)
     t->cpu_ns = sl_thread_cpu_ns() - cpu_ns;
     if (rc < 0) {
         SL_TRY(after(s, t, rc));
-        publish_figures(s, hand->n_begun ? hand->begun[0]->lease.tag : 0);
+        publish_figures(s, inflight->n_begun ? inflight->begun[0]->lease.tag : 0);
         return SL_OK;
     }
-    hand->begun[hand->n_begun++] = t;
-    while (hand->n_begun == sl_drawer_depth(s->drawer))
+    inflight->begun[inflight->n_begun++] = t;
+    while (inflight->n_begun == sl_drawer_depth(s->drawer))
         SL_TRY(finish_first(s));
     return SL_OK;
 }
 
 int sl_sampler_run(struct sl_sampler *s)
 {
-    struct sl_sampler_hand hand = {0};
+    struct sl_inflight inflight = {0};
     int rc = SL_OK;
-    s->hand = &hand;
+    s->inflight = &inflight;
     set_activity(s, SL_ACTIVITY_BUSY);
     while (rc == SL_OK && !stopping(s))
         rc = step(s);
     if (rc == SL_OK)
         rc = finish_all(s);
-    while (hand.n_begun)
-        give_up(s, hand.begun[--hand.n_begun]);
+    while (inflight.n_begun)
+        give_up(s, inflight.begun[--inflight.n_begun]);
     set_activity(s, SL_ACTIVITY_NONE);
     for (uint32_t i = 0; i < SL_DEVICE_QUEUES; i++)
-        free_scratch(s, &hand.task[i]);
+        free_scratch(s, &inflight.task[i]);
     sl_marker_fini(&s->marker);
-    s->hand = NULL;
+    s->inflight = NULL;
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -39,7 +39,7 @@ struct sl_sampler {
     uint64_t looked_at_ns; // when the device was last asked for its memory
     struct sl_marker marker;
     const struct sl_mirror *mirror; // or NULL
-    struct sl_sampler_hand *hand;   // the batches in hand, while it runs
+    struct sl_inflight *inflight;   // the batches in hand, while it runs
 };
 
 // Works until the job stops: SL_OK. Any other error ends the job.

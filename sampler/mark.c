@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/text/units.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -116,8 +117,8 @@ int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_
     }
     m->generation = generation;
     const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(arena);
-    sl_log_info("ranks: %" PRIu64 " of %" PRIu64 " vertices in %u tier%s, %zu KiB, made in %.3f s",
-                tiers->n ? tiers->end[tiers->n - 1] : 0, n_nodes, tiers->n,
-                tiers->n == 1 ? "" : "s", m->bytes >> 10, (double)(sl_now_ns() - began) * 1e-9);
+    sl_log_info("ranks: %" PRIu64 " of %" PRIu64 " vertices in %s, %zu KiB, made in %.3f s",
+                tiers->n ? tiers->end[tiers->n - 1] : 0, n_nodes, SL_PLURAL(tiers->n, "tier"),
+                m->bytes >> 10, (double)(sl_now_ns() - began) * 1e-9);
     return SL_OK;
 }

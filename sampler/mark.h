@@ -1,5 +1,5 @@
 /*
- * mark.h - which vertices can be in a cache at all, and their ranks, for one process to look up.
+ * mark.h - the index of one sampler from vertices to their ranks in the hotness order.
  *
  * PROBLEM. The arena has the hotness order: which vertex is where. Marking a batch asks the other
  * way round, for hundreds of thousands of vertices a batch and anywhere in the graph, so what it
@@ -9,8 +9,8 @@
  * when the first batch is to be marked: one pass over the order up to the end of the last tier,
  * which is written forwards within each tier. It takes V/4 bytes a tier, however many are hot.
  *
- * An order stays as it is for as long as its generation, so an index does; it is made again for
- * another generation, which no job has.
+ * An order does not change within its generation, nor does the index; another generation, which
+ * jobs do not have today, would make a new one.
  */
 #ifndef SL_SAMPLER_MARK_H
 #define SL_SAMPLER_MARK_H
@@ -39,10 +39,9 @@ static inline uint64_t sl_marker_bytes(uint64_t n_nodes, uint32_t n_tiers)
 }
 
 /*
- * Brings the index to the order that is published, of a graph of n_nodes; costs a load when it is
- * that already. A struct of
- * zeros (but for the device) has none yet. SL_ENOMEM; SL_EPROTO when there is no order of so
- * many vertices, or it is none.
+ * Makes the index for the published order of a graph of n_nodes; costs one load when it is up to
+ * date. A struct of zeros (but for the device) has no index yet. SL_ENOMEM; SL_EPROTO when the
+ * order is not of so many vertices, or is no permutation.
  */
 int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes);
 void sl_marker_fini(struct sl_marker *m); // safe on a zeroed struct

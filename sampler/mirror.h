@@ -32,13 +32,14 @@ struct sl_mirror {
     uint64_t version;       // of the offer
 };
 
-// Device memory for a few blocks of that many bytes, or less than all of them where there is little
-// room: others on the device need it more. Without any there is no mirror, and no error.
+// Takes device memory for some blocks of that size, fewer where the device has little room. Without
+// any there is no mirror, and that is no error.
 void sl_mirror_open(struct sl_mirror *m, const struct sl_device *device, uint64_t block_bytes);
-// Lends it from the sampler's device. Where it cannot be lent it goes back, with a line in the log.
+// Shares it with the trainers on the sampler's device. Where that fails it is freed, with a line in
+// the log.
 void sl_mirror_lend(struct sl_mirror *m, struct sl_arena *arena, uint32_t lender);
-// Where what begins `offset` bytes into the arena goes as well, and how many bytes are there. NULL:
-// nowhere.
+// The place in the mirror of what begins `offset` bytes into the arena, and the bytes from there
+// on. NULL: it has none.
 void *sl_mirror_at(const struct sl_mirror *m, uint64_t offset, uint64_t *room);
 // Safe on a zeroed struct.
 void sl_mirror_close(struct sl_mirror *m);

@@ -1,5 +1,6 @@
 /*
- * plan.h - what the job says about sampling: how a phase's batches are drawn, how large they are.
+ * plan.h - from the job file to how a phase's batches are drawn; how large blocks are, by probe
+ * batches.
  */
 #ifndef SL_SAMPLER_PLAN_H
 #define SL_SAMPLER_PLAN_H
@@ -12,7 +13,7 @@
 // not sampled).
 struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kind kind);
 
-// What a job's batches are like, measured on probe batches.
+// Sizes and times of a job's batches, measured on probe batches.
 struct sl_block_estimate {
     uint64_t max_bytes; // with ranks where there is a cache, and with a margin: batches of a real
                         // epoch should not be larger

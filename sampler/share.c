@@ -115,7 +115,8 @@ static int lay_out(struct sl_share *s, const struct sl_peer_memory_plan *plan,
     int rc = sl_graph_placement_keep(r, near);
     s->alone = r->view;
     if (rc == SL_ENOMEM) {
-        sl_log_warn("sampling: the edges of this device stay its own: %s", sl_error_message());
+        sl_log_warn("sampling: the edges on this device are not shared with other GPUs: %s",
+                    sl_error_message());
         s->plan.n_parts = 0;
         return SL_OK;
     }
@@ -123,8 +124,8 @@ static int lay_out(struct sl_share *s, const struct sl_peer_memory_plan *plan,
     if (s->parts.p || (layout->held && sl_peer_export_allocate(&s->parts, layout)))
         SL_TRY(fill(s));
     if (s->parts.loaded > before)
-        sl_log_info("sampling: %" PRIu64 " edges are here for all samplers, %" PRIu64
-                    " of them loaded now, %" PRIu64 " for this one, %.3f s",
+        sl_log_info("sampling: this device holds %" PRIu64 " edges for all samplers (%" PRIu64
+                    " of them loaded now) and %" PRIu64 " for itself, %.3f s",
                     sl_peer_export_elements(&s->parts), s->parts.loaded - before, r->n_resident,
                     (double)(sl_now_ns() - start) / 1e9);
     return SL_OK;

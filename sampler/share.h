@@ -49,19 +49,20 @@ struct sl_share {
 // Everything is borrowed for as long as it lives; the residence is one that shares.
 void sl_share_init(struct sl_share *s, struct sl_graph_placement *residence, struct sl_arena *arena,
                    uint32_t device, const struct sl_heartbeat *pulse);
-// Others' memory is closed and its own withdrawn. Nothing is being drawn. Safe on a zeroed struct.
+// Closes others' memory and withdraws its own. Only while nothing is drawn. Safe on a zeroed
+// struct.
 void sl_share_fini(struct sl_share *s);
 
-// Whether nothing is to be closed or laid out anew. Costs a load, and two a lender.
+// Whether all that is open, and the layout, are up to date. Costs one load, and two a lender.
 bool sl_share_is_current(const struct sl_share *s);
-// Does it. Nothing is being drawn. Errors of the device.
+// Brings both up to date. Only while nothing is drawn. Errors of the device.
 int sl_share_refresh(struct sl_share *s);
-// What others lend by now, for the next batch.
+// Opens what others lend by now, for the next batch.
 void sl_share_open(struct sl_share *s);
 
-// After a batch: whether all that it was drawn from was there.
+// After a batch: whether everybody whose memory it was drawn from was alive.
 bool sl_share_is_good(struct sl_share *s);
-// Counts what a batch has read (struct sl_drawn) by where it lay.
+// Counts what a batch has read (struct sl_drawn), by place.
 void sl_share_count(const struct sl_share *s, const uint64_t read[SL_DRAW_PLACES]);
 
 // Device memory of the parts that it holds.

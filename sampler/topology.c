@@ -103,15 +103,15 @@ static void lock_pages(struct sl_topology *t, uint64_t rows, uint64_t edges)
     struct rlimit limit;
     if (mlock2(ds->indices, edges, MLOCK_ONFAULT) == 0) {
         t->locked = mlock2(ds->indptr, rows, MLOCK_ONFAULT) == 0;
-        sl_log_info("sampling: the graph's %" PRIu64 " MiB are locked in memory, since features "
-                    "do not fit beside them",
+        sl_log_info("sampling: the graph's %" PRIu64
+                    " MiB are locked in memory, because the features do not fit beside it",
                     (rows + edges) >> 20);
         return;
     }
     const int err = errno;
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    sl_log_warn("sampling: the graph cannot be locked in memory (%s), and features may push it "
-                "out: found a limit of %" PRIu64 " MiB, wanted %" PRIu64
+    sl_log_warn("sampling: the graph cannot be locked in memory (%s), so reading features may "
+                "evict it: found a limit of %" PRIu64 " MiB, wanted %" PRIu64
                 " MiB: raise it (ulimit -l, LimitMEMLOCK=)",
                 strerror(err), (uint64_t)limit.rlim_cur >> 20, (rows + edges) >> 20);
 }
@@ -131,7 +131,7 @@ void sl_topology_expect_draws(struct sl_topology *t)
     } else if (rows + edges > available) {
         t->ahead = sl_advise;
         sl_log_info("sampling: the graph's %" PRIu64 " MiB do not fit in the %" PRIu64
-                    " MiB of memory that are available: lists are read a hop at a time",
+                    " MiB of available memory: its lists are read ahead for each hop",
                     (rows + edges) >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);

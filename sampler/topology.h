@@ -25,10 +25,11 @@ struct sl_topology {
  */
 int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
                      int sums_fd, const struct sl_kernels *kernels, int threads);
-// For a job that samples by weight: from then on degrees are without edges of weight 0. 4 bytes a
+// For a job that samples by weight: degrees leave out edges of weight 0 from then on. 4 bytes a
 // vertex where the graph has some. SL_ENOMEM.
 int sl_topology_drop_weightless(struct sl_topology *t, int threads);
-// In-degree of v as blocks carry it: without what was looked for before.
+// In-degree of v as blocks carry it: without self-loops and edges of weight 0 where those are to be
+// left out.
 uint64_t sl_topology_degree(const struct sl_topology *t, uint32_t v);
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);
@@ -47,7 +48,8 @@ int sl_topology_find_self_loops(struct sl_topology *t, int threads);
  */
 void sl_topology_expect_draws(struct sl_topology *t);
 
-// A device is going to read it: where its memory has no room, what samplers share is pinned.
+// A device is going to read it: makes what samplers share fit to be pinned, for what the device has
+// no room for.
 int sl_topology_expect_device(struct sl_topology *t);
 
 enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
@@ -55,11 +57,11 @@ enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
 // A hop is going to read the lists of these vertices (n). Nothing where the graph fits in memory.
 void sl_topology_read_ahead(const struct sl_topology *t, const uint32_t *nodes, uint32_t n);
 
-// Says in the log what of the files that were touched, and of the sums, lies in huge pages.
+// Logs how much of the files and of the running sums lies in huge pages.
 void sl_topology_log_pages(void);
 void sl_topology_close(struct sl_topology *t); // safe on a zeroed struct
 
-// What a device that samples would hold of it: offsets, neighbours, running sums, labels.
+// Bytes that a device which samples would hold: offsets, neighbours, running sums, labels.
 uint64_t sl_topology_resident_bytes(const struct sl_topology *t);
 
 #endif

@@ -2,12 +2,11 @@
 
 import os
 
-from benchlib import BIN, SHARED_DATA, Jobs, derive, found_by, part, row, run, year_weights
+from benchlib import BIN, Jobs, derive, found_by, part, real_graph, row, run, year_weights
 
 # What FGNN trains with each sampling algorithm (7.1), in smaller batches: its graphs are larger.
 CACHE_KINDS = [
-    ["--kind", "khop", "--fanout", "15,10,5"],
-    ["--kind", "weighted", "--fanout", "15,10,5"],
+    ["--kind", "khop", "--fanout", "15,10,5"], ["--kind", "weighted", "--fanout", "15,10,5"],
     ["--kind", "walk", "--fanout", "5,5,5", "--paths", "4", "--length", "3", "--restart", "0.5"],
 ]
 CACHE_GRAPHS = {
@@ -32,9 +31,7 @@ def cache_rows(graph, dataset):
             row(
                 f"{graph}, {found['kind']}, {ratio:.0%} cached",
                 f"presc {found['presc'][i]:.1%} {others(found, i)}",
-                f"optimal {found['optimal'][i]:.1%}",
-                found["presc"][i] / found["optimal"][i],
-                aim,
+                f"optimal {found['optimal'][i]:.1%}", found["presc"][i] / found["optimal"][i], aim,
             )
         row(f"  a batch touches {found['batch_share']:.1%}", f"alike {found['similarity']:.1%}")
 
@@ -44,12 +41,9 @@ def part_cache():
     with Jobs() as jobs:
         for graph, arguments in CACHE_GRAPHS.items():
             cache_rows(graph, jobs.generate(graph.lower(), arguments))
-        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
-        if not os.path.isdir(arxiv):
-            print(f"SKIP: {arxiv} is not there")
-            return
-        weights = {"edge_weight": year_weights(arxiv)}
-        cache_rows("ogbn_arxiv", derive(arxiv, jobs.path("ogbn_arxiv"), weights))
+        if arxiv := real_graph():
+            weights = {"edge_weight": year_weights(arxiv)}
+            cache_rows("ogbn_arxiv", derive(arxiv, jobs.path("ogbn_arxiv"), weights))
 
 
 WINDOW_SHOWN = ("presc", "fifo", "gids 16", "window 16", "hot 0", "hot 16")
@@ -66,10 +60,8 @@ def window_rows(graph, dataset):
         for i, ratio in enumerate((0.05, 0.1, 0.2)):  # as it has them by itself
             shown = " ".join(f"{name} {found[name][i]:.1%}" for name in WINDOW_SHOWN)
             row(
-                f"{graph}, {order}, {ratio:.0%} of the rows",
-                shown,
-                f"belady {found['belady'][i]:.1%}",
-                found["hot 16"][i] / found["belady"][i],
+                f"{graph}, {order}, {ratio:.0%} of the rows", shown,
+                f"belady {found['belady'][i]:.1%}", found["hot 16"][i] / found["belady"][i],
             )
         match_rows(f"{graph}, {order}, 64 seeds", found)
         found = found_by("window", dataset, "--order", order, *MATCH_JOB)
@@ -83,8 +75,7 @@ def match_rows(what, found):
             drawn, by_8, by_16 = found[f"match {trainers}{cache}"]
             row(
                 f"{what}, {trainers} in turns{', 10 % cached' if cache else ''}",
-                f"matched {drawn:.1%}, in windows of 8 {by_8:.1%}",
-                f"of 16 {by_16:.1%}",
+                f"matched {drawn:.1%}, in windows of 8 {by_8:.1%}", f"of 16 {by_16:.1%}",
                 drawn / by_16,
             )
 
@@ -98,11 +89,8 @@ def part_window():
         }
         for graph, arguments in graphs.items():
             window_rows(graph, jobs.generate(graph.split()[0], arguments))
-        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
-        if os.path.isdir(arxiv):
+        if arxiv := real_graph():
             window_rows("ogbn_arxiv", arxiv)
-        else:
-            print(f"SKIP: {arxiv} is not there")
 
 
 @part
@@ -111,8 +99,5 @@ def part_placement():
     with Jobs() as jobs:
         power_law = "rmat --scale 18 --classes 2 --feat-dim 128 --train-ratio 0.1 --val-ratio 0"
         run(program, jobs.generate("power", power_law))
-        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
-        if os.path.isdir(arxiv):
+        if arxiv := real_graph():
             run(program, arxiv, "--batch", "256")
-        else:
-            print(f"SKIP: {arxiv} is not there")

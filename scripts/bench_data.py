@@ -97,8 +97,7 @@ def part_import():
                 print(f"SKIP: {name} is not here or failed")
                 continue
             row(
-                f"  the same by {name}",
-                f"{size / seconds / 1e6:.0f} MB/s",
+                f"  the same by {name}", f"{size / seconds / 1e6:.0f} MB/s",
                 f"{seconds:.1f} s, {busy:.1f} s of processors, {peak / 2**20:.0f} MiB",
                 own / seconds,
             )
@@ -113,11 +112,8 @@ REORDER_GRAPHS = {
 def stage_seconds(jobs, dataset):
     """Seconds of sampling and of extraction in the second epoch."""
     job = epoch_job(
-        dataset,
-        model={"kind": "graphsage", "layers": 3, "hidden": 16},
-        epochs=2,
-        devices=cpu_devices(2),
-        allocation={"samplers": 1, "trainers": 1},
+        dataset, model={"kind": "graphsage", "layers": 3, "hidden": 16}, epochs=2,
+        devices=cpu_devices(2), allocation={"samplers": 1, "trainers": 1},
     )
     stages = jobs.finish(jobs.start(job))["epochs"][-1]["stages"]
     return stages["sample"]["seconds"], stages["extract"]["seconds"]

@@ -1,7 +1,7 @@
 """The part `figures` of scripts/bench: figures and tables of the FGNN paper, measured here.
 
-Each is an SVG file with a sentence about what was measured, the chart, and what the paper says;
-index.html has them in order, figures.json the numbers. `figures_lab.py` measures.
+index.html has them in order, each with a sentence about what was measured and what the paper says;
+charts are SVG files beside it, figures.json has the numbers. `figures_lab.py` measures.
 """
 
 import json
@@ -9,54 +9,28 @@ import os
 import time
 from collections import namedtuple
 from statistics import mean
-from xml.sax.saxutils import escape
 
 from benchlib import OPTIONS, QUICK, Others, machine, part, row
-from figures_lab import (
-    BATCHES,
-    DIM,
-    GRAPHS,
-    HIDDEN,
-    KINDS,
-    MODELS,
-    SEEDS,
-    SLEEPING_BATCHES,
-    Lab,
-)
-from svg_chart import COLOURS, bars, lines, table
-from svg_page import GREY, INK, MARGIN, WIDTH, Page, wrap
+from charts import bars, curves, drawn, page, save, sheet, table
+from figures_lab import (BATCHES, DIM, GRAPHS, HIDDEN, KINDS, MODELS, SEEDS, SLEEPING_BATCHES, Lab)
 
-# name, title; what was measured here; what the paper says; lab -> numbers; (page, numbers) -> chart
+# name, title; what was measured here; what the paper says; lab -> numbers; numbers -> what is shown
+# of them: charts, tables, sentences
 Figure = namedtuple("Figure", "name title here paper measure draw")
 
-INNER = WIDTH - 2 * MARGIN
 POLICIES = {"random": "Random", "degree": "Degree", "presc": "PreSC#1", "optimal": "Optimal"}
 # A cache of 5 GB of OGB-Papers' 53 GB, in rows of other widths.
 DIMS = tuple(range(100, 1000, 100))
 RATIOS_OF_DIMS = tuple(round(5 / 53 * DIM / dim, 6) for dim in DIMS)
 
 
-def side_by_side(page, n, height):
-    """Boxes of n charts in a row; page.y moves below them."""
-    page.y += 14
-    gap = 26
-    wide = (INNER - gap * (n - 1)) / n
-    boxes = [(MARGIN + i * (wide + gap), page.y, wide, height) for i in range(n)]
-    page.y += height + 8
-    return boxes
-
-
-def percent_axis(value):
-    return f"{100 * value:g} %"
-
-
-BY_RATIO = {"x": "cache ratio", "x_name": percent_axis, "x_ticks": (0, 0.1, 0.2, 0.3)}
-OF_DEGREE, OF_OPTIMAL = COLOURS[1], COLOURS[3]  # as where all policies are
-
-
 def moved(found, policy, i, dim=DIM):
     """MB of features that an epoch fetches from the store."""
     return (1 - found[policy][i]) * found["inputs"] * dim * 4 / 1e6
+
+
+def percent(points):
+    return [(x, 100 * y) for x, y in points]
 
 
 # ---- caches -------------------------------------------------------------------------------------
@@ -71,13 +45,12 @@ def over_dims(lab):
     }  # fmt: skip
 
 
-def draw_4b(page, data):
-    hits, sizes = side_by_side(page, 2, 300)
-    lines(page, hits, {"Degree": [p[:2] for p in data["degree"]]}, "Cache hit rate", "dimension",
-          x_ticks=DIMS, y_name=percent_axis, marks=[(600, 0.15, "paper: 15 %")],
-          colours=[OF_DEGREE])  # fmt: skip
-    lines(page, sizes, {"Degree": [p[::2] for p in data["degree"]]}, "Transferred in an epoch",
-          "dimension", "MB", x_ticks=DIMS, colours=[OF_DEGREE])  # fmt: skip
+def draw_4b(data):
+    figure, (hits, sizes) = sheet(1, 2)
+    curves(hits, {"Degree": percent(p[:2] for p in data["degree"])}, "Cache hit rate, %",
+           "dimension", marks=[(600, 15, "paper: 15 %")])  # fmt: skip
+    curves(sizes, {"Degree": [p[::2] for p in data["degree"]]}, "MB transferred", "dimension")
+    return [figure]
 
 
 def measure_5(lab):
@@ -95,18 +68,21 @@ def measure_5(lab):
     return found
 
 
-def draw_5(page, data):
-    for box, letter, (title, found) in zip(side_by_side(page, 2, 320), "ab", data.items()):
+def draw_5(data):
+    figure, charts = sheet(1, 2)
+    said = []
+    for chart, letter, (title, found) in zip(charts, "ab", data.items()):
         series = {POLICIES[policy]: found[policy] for policy in ("degree", "optimal")}
-        lines(page, box, series, f"({letter}) {title}", y="MB transferred in an epoch",
-              colours=(OF_DEGREE, OF_OPTIMAL), **BY_RATIO)  # fmt: skip
+        curves(chart, series, f"({letter}) {title}", "cache ratio", "MB transferred in an epoch")
         at = next(i for i, (ratio, _) in enumerate(found["degree"]) if ratio == 0.07)
         degree, optimal = (found[policy][at][1] for policy in ("degree", "optimal"))
         many = f"{degree / optimal:.1f} times" if optimal > 0 else "what Optimal need not:"
-        page.y += 18
-        page.text(MARGIN, page.y, f"({letter}) With 7 % of the vertices cached Degree transfers "
-                  f"{many} as much as Optimal: {degree:.1f} MB, {optimal:.1f} MB. An epoch touches "
-                  f"{100 * found['touched']:.0f} % of all vertices.")  # fmt: skip
+        said.append(
+            f"({letter}) With 7 % of the vertices cached Degree transfers {many} as much as Optimal:"
+            f" {degree:.1f} MB, {optimal:.1f} MB. An epoch touches {100 * found['touched']:.0f} % of"
+            " all vertices."
+        )
+    return [figure, *said]
 
 
 def measure_10(lab):
@@ -120,21 +96,23 @@ def measure_10(lab):
     }
 
 
-def draw_10(page, data):
-    for kind, graphs in data.items():
-        groups = [
-            (f"{graph} (as {GRAPHS[graph]})", [100 * found[policy] for policy in POLICIES])
+def draw_10(data):
+    figure, charts = sheet(len(data))
+    for chart, (kind, graphs) in zip(charts, data.items()):
+        groups = {
+            f"{graph} (as {GRAPHS[graph]})": [100 * found[policy] for policy in POLICIES]
             for graph, found in graphs.items()
-        ]
-        bars(page, side_by_side(page, 1, 220)[0], groups, list(POLICIES.values()), kind,
-             "", "cache hit rate, %", top=100)  # fmt: skip
+        }
+        bars(chart, groups, list(POLICIES.values()), kind, "cache hit rate, %")
     cells = [found for graphs in data.values() for found in graphs.values()]
     of_optimal = [found["presc"] / found["optimal"] for found in cells]
     of_degree = [found["presc"] / found["degree"] for found in cells]
-    page.y += 18
-    page.text(MARGIN, page.y, f"PreSC#1 reaches {100 * min(of_optimal):.0f} to "
-              f"{100 * max(of_optimal):.0f} % of Optimal, and hits {mean(of_degree):.2f} times as "
-              f"often as Degree on average, at most {max(of_degree):.2f} times.")  # fmt: skip
+    return [
+        figure,
+        f"PreSC#1 reaches {100 * min(of_optimal):.0f} to {100 * max(of_optimal):.0f} % of Optimal,"
+        f" and hits {mean(of_degree):.2f} times as often as Degree on average, at most"
+        f" {max(of_degree):.2f} times.",
+    ]
 
 
 def measure_11(lab):
@@ -157,15 +135,16 @@ def measure_11(lab):
     }
 
 
-def draw_11(page, data):
-    a, b, c = side_by_side(page, 3, 360)
-    rate = {**BY_RATIO, "y": "cache hit rate", "y_name": percent_axis, "top": 1}
-    lines(page, a, data["a"], "(a) R-MAT, 3-hop weighted", **rate)
-    lines(page, b, data["b"], "(b) citation, 3-hop random", **rate,
-          marks=[(0.05, 0.96, "paper, PreSC: 96 %"), (0.05, 0.29, "Degree: under 29 %"),
-                 (0.05, 0.05, "Random: under 5 %")])  # fmt: skip
-    lines(page, c, data["c"], "(c) citation, 3-hop random", "dimension",
-          "MB transferred in an epoch", x_ticks=DIMS[::2])  # fmt: skip
+def draw_11(data):
+    figure, (a, b, c) = sheet(1, 3)
+    rates = {part: {name: percent(points) for name, points in data[part].items()} for part in "ab"}
+    rate = {"x": "cache ratio", "y": "cache hit rate, %"}
+    curves(a, rates["a"], "(a) R-MAT, 3-hop weighted", **rate)
+    curves(b, rates["b"], "(b) citation, 3-hop random", **rate,
+           marks=[(0.05, 96, "paper, PreSC: 96 %"), (0.05, 29, "Degree: under 29 %"),
+                  (0.05, 5, "Random: under 5 %")])  # fmt: skip
+    curves(c, data["c"], "(c) citation, 3-hop random", "dimension", "MB transferred in an epoch")
+    return [figure]
 
 
 PAPER_ALIKE = {
@@ -182,20 +161,18 @@ def measure_t2(lab):
     }
 
 
-def draw_t2(page, data):
+def draw_t2(data):
     graphs = list(next(iter(data.values())))
-    columns = [("sampling algorithm", 180)]
-    columns += [(text, 100) for graph in graphs for text in ("here", f"paper, {GRAPHS[graph]}")]
+    heading = ["sampling algorithm"]
+    heading += [text for graph in graphs for text in (graph, f"paper, {GRAPHS[graph]}")]
     rows = [
         [kind, *(f"{v:.1f}" for g in graphs for v in (found[g], PAPER_ALIKE[kind][GRAPHS[g]]))]
         for kind, found in data.items()
     ]
-    spans = [(graph, 1 + 2 * i, 2 + 2 * i) for i, graph in enumerate(graphs)]
-    table(page, MARGIN, columns, rows, spans)
+    return [table(heading, rows)]
 
 
 # ---- jobs that compute --------------------------------------------------------------------------
-
 
 
 def from_paper(text):
@@ -248,27 +225,22 @@ def trained(*modes):
     }
 
 
-def draw_t4(page, data):
-    columns = [("GNN, graph", 190), ("space sharing", 112), ("K", 60), ("time sharing", 112),
-               ("untouched job", 112), ("its split", 90), ("of", 50), ("DGL", 70), ("PyG", 70),
-               ("SGNN", 70), ("FGNN", 70), ("", 40)]  # fmt: skip
+def draw_t4(data):
+    heading = ["GNN, graph", "space sharing", "K", "time sharing", "untouched job", "its split"]
+    heading += ["paper, 8 GPUs:", "DGL", "PyG", "SGNN", "FGNN", "split"]
     rows = []
     for model, graphs in data.items():
         for graph, found in graphs.items():
             space, shared, free = (found[mode] for mode in ("space", "shared", "free"))
-            rows.append([
-                f"{model}, {graph}", f"{space['seconds']:.2f} s", f"{space['k']:.1f}",
-                f"{shared['seconds']:.2f} s", f"{free['seconds']:.2f} s", free["split"],
-                GRAPHS[graph], *PAPER_EPOCHS[model, GRAPHS[graph]],
-            ])  # fmt: skip
-    table(page, MARGIN, columns, rows, [("here", 1, 5), ("paper, seconds on 8 GPUs", 6, 11)])
+            seconds = (f"{f['seconds']:.2f} s" for f in (space, shared, free))
+            here = [next(seconds), f"{space['k']:.1f}", *seconds, free["split"]]
+            there = PAPER_EPOCHS[model, GRAPHS[graph]]
+            rows.append([f"{model}, {graph}", *here, GRAPHS[graph], *there])
+    return [table(heading, rows)]
 
 
-def draw_t5(page, data):
+def draw_t5(data):
     names = ("S", "M", "C", "Extract", "Hit %", "Train")
-    columns = [("GNN, graph", 190)]
-    columns += [(n, w) for n, w in zip(names, (72, 72, 72, 78, 70, 82))]
-    columns += [("of", 50), *((n, 60) for n in names)]
     rows = []
     for model, graphs in data.items():
         for graph, found in graphs.items():
@@ -276,8 +248,8 @@ def draw_t5(page, data):
             here[4] = f"{found['space']['hit_rate'] * 100:.0f}"
             there = PAPER_STAGES[model, GRAPHS[graph]]
             rows.append([f"{model}, {graph}", *here, GRAPHS[graph], *there])
-    spans = [("here: milliseconds of an epoch", 1, 6), ("paper: seconds of an epoch", 7, 13)]
-    table(page, MARGIN, columns, rows, spans)
+    heading = ["GNN, graph, milliseconds of an epoch", *names, "paper, seconds:", *names]
+    return [table(heading, rows)]
 
 
 # ---- jobs whose stages sleep --------------------------------------------------------------------
@@ -300,24 +272,29 @@ def by_samplers(runs, name="seconds"):
     return found
 
 
-def draw_13(page, data):
-    for box, letter, (model, runs) in zip(side_by_side(page, 2, 340), "ab", data.items()):
+def draw_13(data):
+    figure, charts = sheet(1, 2)
+    for chart, letter, (model, runs) in zip(charts, "ab", data.items()):
         series = {f"{s}S": [(s + t, y) for t, y in c] for s, c in by_samplers(runs).items()}
         marks = [(5, 1.5, "paper, 2S 3T: 1.5"), (5, 2.1, "paper, 3S 2T: 2.1")]
-        lines(page, box, series, f"({letter}) {model}", "devices", "seconds of an epoch",
-              x_ticks=range(2, 9), marks=marks if model == "GCN" and not QUICK else ())  # fmt: skip
+        marks = marks if model == "GCN" and not QUICK else ()
+        curves(chart, series, f"({letter}) {model}", "devices", "seconds of an epoch", marks=marks)
+    return [figure]
 
 
-def draw_14(page, data):
-    runs = data["GCN"]
-    stages = ("sample", "extract", "train", "seconds")
+def draw_14(data):
+    runs, stages = data["GCN"], ("sample", "extract", "train", "seconds")
     samplers = sorted(by_samplers(runs))
-    for s, box in zip(samplers, side_by_side(page, len(samplers), 320)):
-        mine = [run for run in runs if run["samplers"] == s]
-        groups = [(f"{run['trainers']}T", [run[stage] for stage in stages]) for run in mine]
-        bars(page, box, groups, ["Sample", "Extract", "Train", "Total"],
-             f"{s} sampler{'s' * (s > 1)}", "trainers", "seconds of an epoch",
-             top=max(run["seconds"] for run in runs) * 1.05)  # fmt: skip
+    figure, charts = sheet(1, len(samplers))
+    for s, chart in zip(samplers, charts):
+        groups = {
+            f"{run['trainers']}T": [run[stage] for stage in stages]
+            for run in runs
+            if run["samplers"] == s
+        }
+        names = ["Sample", "Extract", "Train", "Total"]
+        bars(chart, groups, names, f"{s} sampling", "seconds of an epoch")
+    return [figure]
 
 
 def measure_16(lab):
@@ -331,28 +308,22 @@ def measure_16(lab):
     }
 
 
-ABBREVIATED = {"GCN": "GCN", "GraphSAGE": "GSG", "PinSAGE": "PSG"}
-
-
-def draw_16(page, data):
-    left, right = side_by_side(page, 2, 340)
+def draw_16(data):
+    figure, (left, right) = sheet(1, 2)
     series = {
         "without switching": [p[:2] for p in data["switching"]],
         "with switching": [(p[0], p[2]) for p in data["switching"]],
     }
-    lines(page, left, series, "(a) PinSAGE, stages that sleep", "trainers beside one sampler",
-          "seconds of an epoch", x_ticks=[p[0] for p in data["switching"]])  # fmt: skip
-    groups = [
-        (
-            f"{ABBREVIATED[model]}\n{GRAPHS[graph]}",
-            [found["one"]["seconds"], found["space"]["seconds"]],
-        )
+    curves(left, series, "(a) PinSAGE, stages that sleep", "trainers beside one sampler",
+           "seconds of an epoch")  # fmt: skip
+    groups = {
+        f"{model[:5]}\n{GRAPHS[graph]}": [found[how]["seconds"] for how in ("one", "space")]
         for model, graphs in data["one device"].items()
         for graph, found in graphs.items()
-    ]  # fmt: skip
-    bars(page, right, groups, ["one device of one core", "two: 1S 1T with switching"],
-         "(b) a single device, computing", "",
-         "seconds of an epoch; the GNN, and the graph that ours stands for")  # fmt: skip
+    }
+    names = ["one device of one core", "two: 1S 1T with switching"]
+    bars(right, groups, names, "(b) a single device, computing", "seconds of an epoch")
+    return [figure]
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -394,8 +365,7 @@ FIGURES = [
     Figure(
         "T2", "Table 2: similarity of the access footprints of adjacent epochs, in percent",
         f"The top 10 % of the vertices, defined as in 6.2, mean of few epochs, {CACHES}. {STANDS}",
-        "100 epochs; on average over 75 %.",
-        measure_t2, draw_t2,
+        "100 epochs; on average over 75 %.", measure_t2, draw_t2,
     ),
     Figure(
         "10", "Figure 10: hit rates with 10 % of the vertices cached",
@@ -464,60 +434,31 @@ LEFT_OUT = (
 )
 
 
-def paragraph(page, label, text):
-    page.y += 8
-    for i, line in enumerate(wrap(text, 12, INNER - 84, most=12)):
-        page.y += 17
-        if i == 0:
-            page.text(MARGIN, page.y, label, 12, GREY, bold=True)
-        page.text(MARGIN + 84, page.y, line, 12, INK)
-
-
-def write(figure, data, skipped, folder):
-    page = Page()
-    page.y += 8
-    page.text(MARGIN, page.y, figure.title, 17, bold=True, width=INNER)
-    without = f" Not here: {', '.join(skipped)}." if skipped else ""
-    tiny = " BENCH_QUICK: the figures mean nothing." if QUICK else ""
-    paragraph(page, "Here", f"{figure.here} Processor: {machine()}.{without}{tiny}")
-    figure.draw(page, data)
-    paragraph(page, "The paper", figure.paper)
-    path = os.path.join(folder, f"figure-{figure.name}.svg")
-    with open(path, "w") as file:
-        file.write(page.finish(figure.title))
-    print(f"  {path}", flush=True)
-    return path
-
-
-def write_index(names, others, folder):
-    pictures = "\n".join(
-        f'<p><img src="figure-{f.name}.svg" alt="{escape(f.title)}"></p>'
-        for f in FIGURES
-        if f.name in names
-    )
-    with open(os.path.join(folder, "index.html"), "w") as file:
-        file.write(
-            '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">'
-            "<title>FGNN's figures</title>\n"
-            "<style>body{font-family:sans-serif;max-width:70rem;margin:1rem auto}"
-            "img{width:100%;border:1px solid #CBD2D9}</style>\n"
-            f"<h1>FGNN's figures, measured with sluice</h1>\n<p>{escape(machine())}, "
-            f"{time.strftime('%Y-%m-%d')}. {others} {escape(STANDS)} {escape(LEFT_OUT)}</p>\n"
-            f"{pictures}\n</html>\n"
-        )
+def shown(figure, data, folder):
+    """A figure as parts of the page."""
+    parts = [f"<h2>{figure.title}</h2>\n", f"Here: {figure.here}", f"The paper: {figure.paper}"]
+    for made in drawn(figure.draw, data):
+        path = os.path.join(folder, f"figure-{figure.name}.svg")
+        parts.append(made if isinstance(made, str) else save(made, path))
+    return parts
 
 
 @part
 def part_figures():
     os.makedirs(OPTIONS.out, exist_ok=True)
-    results, others = {}, Others()
+    results, parts, others = {}, [], Others()
     with Lab() as lab:
         for figure in FIGURES:
             begin = time.monotonic()
             results[figure.name] = figure.measure(lab)
             took = time.monotonic() - begin
-            path = write(figure, results[figure.name], lab.skipped, OPTIONS.out)
-            row(figure.title.split(":")[0], os.path.relpath(path), f"measured in {took:.0f} s")
-            write_index(results, others, OPTIONS.out)
+            parts += shown(figure, results[figure.name], OPTIONS.out)
+            row(figure.title.split(":")[0], "", f"measured in {took:.0f} s")
+            tiny = " BENCH_QUICK: the figures mean nothing." if QUICK else ""
+            without = f" Not here: {', '.join(lab.skipped)}." if lab.skipped else ""
+            about = f"{machine()}, {time.strftime('%Y-%m-%d')}. {others} {STANDS} {LEFT_OUT}"
+            index = os.path.join(OPTIONS.out, "index.html")
+            page(index, "FGNN's figures, measured with sluice", [about + without + tiny, *parts])
             with open(os.path.join(OPTIONS.out, "figures.json"), "w") as file:
                 json.dump(results, file, indent=1)
+    print(f"  {index}")

@@ -45,10 +45,7 @@ def part_gpu():
         share = re.match(r"([\d.]+) % of (.*)", beside)
         aimed = re.match(r"aggregate: .* of 1 x (128|256): aggregate$", figure)
         row(
-            figure,
-            value,
-            share[2] if share else beside,
-            float(share[1]) / 100 if share else None,
+            figure, value, share[2] if share else beside, float(share[1]) / 100 if share else None,
             AIM if aimed else None,
         )
     for cache, precision, value, *others in cells:

@@ -4,7 +4,7 @@ machine's memory under each placement, by whole jobs on emulated GPUs (tests/sim
 import os
 from unittest import mock
 
-from benchlib import BIN, QUICK, SHARED_DATA, Failed, Jobs, derive, part, read_json, row, run
+from benchlib import BIN, QUICK, Failed, Jobs, derive, part, read_json, real_graph, row, run
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 # GPUs -> SLUICE_SIMT_LINKS
@@ -83,9 +83,7 @@ def kind_row(name, reads, held, hits, foreseen):
     """held: the share of all that lies on GPUs; hits: of what was read that was read there."""
     expected = foreseen["at_home"] + foreseen["on_peers"]
     row(
-        f"{name}, {held:.0%} held",
-        str(reads),
-        f"{hits:.1%} read on GPUs, {expected:.1%} foreseen",
+        f"{name}, {held:.0%} held", str(reads), f"{hits:.1%} read on GPUs, {expected:.1%} foreseen",
         hits / expected,
     )
 
@@ -99,18 +97,12 @@ def job_rows(jobs, name, dataset, gpus, placement):
     features, edges = (Reads(report, kind, gpus) for kind in ("features", "graph"))
     # Batches that were drawn before there were ranks miss: the last epoch has none of them.
     kind_row(
-        f"{name}, {placement}: features",
-        features,
-        store["gpu_rows"] / size["num_nodes"],
-        report["epochs"][-1]["cache"]["hit_rate"],
-        foreseen["placements"][placement],
+        f"{name}, {placement}: features", features, store["gpu_rows"] / size["num_nodes"],
+        report["epochs"][-1]["cache"]["hit_rate"], foreseen["placements"][placement],
     )
     kind_row(
-        f"{name}, {placement}: graph",
-        edges,
-        store["gpu_edges"] / size["num_edges"],
-        1 - edges.memory / edges.all(),
-        foreseen["graph"]["placements"][placement],
+        f"{name}, {placement}: graph", edges, store["gpu_edges"] / size["num_edges"],
+        1 - edges.memory / edges.all(), foreseen["graph"]["placements"][placement],
     )
     return report["samples_digest"], report["params_sha256"], edges.all()
 
@@ -158,8 +150,5 @@ def part_links():
     with Jobs() as jobs:
         rmat = "rmat --scale 17 --classes 2 --feat-dim 128"
         graph_rows(jobs, "power law", few_seeds(jobs, jobs.generate("power", rmat)))
-        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
-        if not os.path.isdir(arxiv):
-            print(f"SKIP: {arxiv} is not there")
-            return
-        graph_rows(jobs, "ogbn_arxiv", few_seeds(jobs, arxiv))
+        if arxiv := real_graph():
+            graph_rows(jobs, "ogbn_arxiv", few_seeds(jobs, arxiv))

@@ -7,16 +7,7 @@ import threading
 import time
 
 from benchlib import (
-    BIN,
-    QUICK,
-    SMALL,
-    Jobs,
-    children,
-    cpu_devices,
-    epoch_dataset,
-    epoch_job,
-    epoch_times,
-    part,
+    BIN, QUICK, SMALL, Jobs, children, cpu_devices, epoch_dataset, epoch_job, epoch_times, part,
     row,
 )
 
@@ -75,9 +66,7 @@ class Watched:
         watchers = [
             subprocess.Popen(
                 [os.path.join(BIN, "sluice"), *(w.format(process.output) for w in words)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )
             for words in self.commands(self.jobs)
         ]
@@ -135,20 +124,12 @@ def part_live():
     ):
         seconds = statistics.median(times[way])
         row(
-            f"{name}: epoch with {what}",
-            f"{seconds:.3f} s",
-            f"alone {alone:.3f} s",
-            seconds / alone,
-            1.01,
-            True,
+            f"{name}: epoch with {what}", f"{seconds:.3f} s", f"alone {alone:.3f} s",
+            seconds / alone, 1.01, True,
         )
         # The epochs of one machine differ by more than this: what watching costs shows here.
         share = statistics.median(shares[way])
         row(
-            f"{name}: broker and watchers, {what}",
-            f"{100 * share:.2f} % of a core",
-            f"broker alone {100 * broker:.2f} %",
-            1 + share - broker,
-            1.01,
-            True,
+            f"{name}: broker and watchers, {what}", f"{100 * share:.2f} % of a core",
+            f"broker alone {100 * broker:.2f} %", 1 + share - broker, 1.01, True,
         )

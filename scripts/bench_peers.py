@@ -17,17 +17,7 @@ import threading
 import time
 
 from benchlib import (
-    QUICK,
-    ROOT,
-    Failed,
-    Jobs,
-    epoch_dataset,
-    epoch_job,
-    family,
-    found_by,
-    part,
-    row,
-    run,
+    QUICK, ROOT, Failed, Jobs, epoch_dataset, epoch_job, family, found_by, part, row, run,
 )
 
 FOLDER = os.path.join(ROOT, "build", "peers")
@@ -138,12 +128,8 @@ class Server:
         log = open(os.path.join(FOLDER, f"{name}-{workers}.log"), "w")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [PYTHON, "-W", "ignore", PROGRAM, "serve", name, path, json.dumps(job)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
+            [PYTHON, "-W", "ignore", PROGRAM, "serve", name, path, json.dumps(job)], cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         )
         log.close()
 
@@ -350,12 +336,8 @@ def add_rows(figures, what, title, aim, show, smaller=False):
         return
     for rank, (name, value) in enumerate(sorted(medians.items(), key=lambda item: item[1])):
         row(
-            title,
-            show(own),
-            f"{show(value)} {NAMES[name]}",
-            own / value if smaller else value / own,
-            aim if rank == 0 else None,
-            smaller,
+            title, show(own), f"{show(value)} {NAMES[name]}",
+            own / value if smaller else value / own, aim if rank == 0 else None, smaller,
         )
 
 

@@ -13,21 +13,10 @@ from statistics import median
 
 from bench_scheduling import AUTO
 from benchlib import (
-    OPTIONS,
-    QUICK,
-    Failed,
-    Jobs,
-    Others,
-    cpu_devices,
-    epoch_job,
-    epoch_times,
-    machine,
-    part,
-    processor_seconds,
-    row,
+    OPTIONS, QUICK, Failed, Jobs, Others, cpu_devices, epoch_job, epoch_times, machine, part,
+    processor_seconds, row,
 )
-from svg_chart import lines, table
-from svg_page import GREY, MARGIN, WIDTH, Page, count, size, wrap
+from charts import curves, drawn, page, save, sheet, table
 
 MILLIONS = (0.05, 0.2) if QUICK else (1, 4, 16, 64, 200)  # of edges
 WORKERS = (1, 2, 4) if QUICK else (1, 2, 3, 4, 6, 8, 12, 16)
@@ -36,6 +25,10 @@ SEEDS, BATCHES, DIM, EDGE_FACTOR = (64, 4, 64, 16) if QUICK else (1024, 16, 64, 
 HIDDEN = 16 if QUICK else 256
 EPOCHS = 2 if QUICK else 5
 STAGES = ("sample", "extract", "train")
+
+
+def size(value):
+    return f"{value / 2**30:.1f} GiB" if value >= 2**30 else f"{value / 2**20:.1f} MiB"
 
 
 def bytes_of(millions):
@@ -60,8 +53,7 @@ def room_for(millions, folder):
 def measure(jobs, dataset, **changes):
     """A job's figures: its epochs after the first, its start and its memory."""
     job = epoch_job(
-        dataset,
-        model={"kind": "graphsage", "layers": 3, "hidden": HIDDEN, "dropout": 0.5},
+        dataset, model={"kind": "graphsage", "layers": 3, "hidden": HIDDEN, "dropout": 0.5},
         sampler={"kind": "khop", "fanout": [15, 10, 5], "batch_size": SEEDS},
         evaluate={"every": 0, "fanout": [1, 1, 1], "test": "never"},
         **{"epochs": EPOCHS, **changes},
@@ -171,8 +163,8 @@ def reasons(sizes, workers, others):
             ends = [1e9 * f[stage] / f[per] for f in (small, large)]
             said.append(f"{stage}: from {ends[0]:.1f} to {ends[1]:.1f} {what}.")
         said.append(
-            f"A batch grows from {count(small['edges'])} edges to"
-            f" {count(large['edges'])}: in a larger graph fewer neighbours are the"
+            f"A batch grows from {small['edges']:,.0f} edges to"
+            f" {large['edges']:,.0f}: in a larger graph fewer neighbours are the"
             " same vertex. Dashed lines are where the topology (sampling) or the features"
             " (extraction) outgrow a cache of this machine or what its TLB covers in 4 KiB pages."
             " The first start of a data set checks all of it, later ones do not; mapped pages that"
@@ -193,62 +185,36 @@ def reasons(sizes, workers, others):
 # ---- the page -----------------------------------------------------------------------------------
 
 
-def ms(found, stage):
-    return [(x, 1e3 * f[stage]) for x, f in found.items()]
-
-
-def epochs(found):
-    names = {"by the clock": "epoch", "of the processor": "processor"}
-    return {name: [(x, f[key]) for x, f in found.items()] for name, key in names.items()}
-
-
-def draw(sizes, workers, others):
-    page = Page()
-    page.y += 8
-    page.text(MARGIN, page.y, "sluice by size of the graph and by number of workers", 17, bold=True)
-    tiny = " BENCH_QUICK: the figures mean nothing." if QUICK else ""
-    about = (
-        f"GraphSAGE 3 x {HIDDEN}, fanout 15,10,5, {BATCHES} batches of {SEEDS} an epoch, R-MAT of"
-        f" {EDGE_FACTOR} edges a vertex, {DIM} features; {machine()}.{tiny}"
-    )
-    for line in wrap(about, 12, WIDTH - 2 * MARGIN):
-        page.y += 18
-        page.text(MARGIN, page.y, line, 12, GREY)
+def draw(sizes, workers, folder):
     at = {1e6 * millions: found for millions, found in sizes.items()}
-    by_edges = {"x": "edges", "x_ticks": list(at), "log": (True, True)}
-    start = {"first": [(x, f["first_start"]) for x, f in at.items()],
-             "again": [(x, f["start"]) for x, f in at.items()]}  # fmt: skip
-    by_n = {"x": "devices", "x_ticks": list(workers)}
-    stages = {stage: ms(workers, stage) for stage in STAGES}
-    charts = [
-        ({"sample": ms(at, "sample")}, "Sampling a batch", "ms", {**by_edges, "rules": rules(0)}),
-        ({"extract": ms(at, "extract")}, "Extracting a batch", "ms",
-         {**by_edges, "rules": rules(1)}),
-        ({"train": ms(at, "train")}, "Training a batch", "ms", by_edges),
-        (epochs(at), "An epoch", "seconds", by_edges),
-        (start, "Command to first update", "seconds", by_edges),
-        ({"memory": [(x, f["memory"] / 2**20) for x, f in at.items()]}, "Peak memory", "MiB",
-         by_edges),
-        (epochs(workers), f"An epoch, {WORKERS_AT:g} M edges", "seconds", by_n),
-        (stages, "A batch, by one worker", "ms", {**by_n, "log": (False, True)}),
-        ({"memory": [(n, f["memory"] / 2**20) for n, f in workers.items()]}, "Peak memory", "MiB",
-         by_n),
-    ]  # fmt: skip
-    wide, height = (WIDTH - 2 * MARGIN - 52) / 3, 260
-    for i, (series, title, y, options) in enumerate(charts):
-        top = page.y + 20 + i // 3 * (height + 16)
-        box = (MARGIN + i % 3 * (wide + 26), top, wide, height)
-        lines(page, box, series, title, y=y, **options)
-    page.y += 20 + 3 * (height + 16)
-    columns = [("", 130), ("split", 80), ("epoch", 90), ("processor", 100), ("sample", 100),
-               ("extract", 100),
-               ("train", 100), ("start", 90), ("first start", 100), ("memory", 110)]  # fmt: skip
-    table(page, MARGIN, columns, rows_of(sizes, workers))
-    for text in reasons(sizes, workers, others):
-        for line in wrap(text, 12, WIDTH - 2 * MARGIN):
-            page.y += 17
-            page.text(MARGIN, page.y, line, 12)
-    return page.finish("sluice by size of the graph and by number of workers")
+
+    def series(found, scale, **keys):
+        """{name: curve}; logarithms leave out what is zero, less than the clock could tell."""
+        curves = {
+            name: [(x, scale * f[key]) for x, f in found.items() if f[key] > 0]
+            for name, key in keys.items()
+        }
+        return {name: points for name, points in curves.items() if points}
+
+    epochs = {"by the clock": "epoch", "of the processor": "processor"}
+    stages = dict(zip(STAGES, STAGES))
+    by_size = {"x": "edges", "log": "xy"}
+    by_n = {"x": "devices", "ticks": list(workers)}
+    figure, charts = sheet(3, 3)
+    for chart, title, y, lines, options in zip(
+        charts,
+        (*("Sampling", "Extracting", "Training"), "An epoch", "Command to first update", "Memory",
+         f"An epoch, {WORKERS_AT:g} M edges", "A batch, by one worker", "Memory"),
+        ("ms a batch",) * 3 + ("seconds", "seconds", "MiB", "seconds", "ms", "MiB"),
+        (*(series(at, 1e3, **{stage: stage}) for stage in STAGES), series(at, 1, **epochs),
+         series(at, 1, first="first_start", again="start"), series(at, 2**-20, memory="memory"),
+         series(workers, 1, **epochs), series(workers, 1e3, **stages),
+         series(workers, 2**-20, memory="memory")),
+        (by_size | {"rules": rules(0)}, by_size | {"rules": rules(1)}, *[by_size] * 4, by_n,
+         by_n | {"log": "y"}, by_n),
+    ):  # fmt: skip
+        curves(chart, lines, title, y=y, **options)
+    return [save(figure, os.path.join(folder, "scale.svg"))]
 
 
 def rows_of(sizes, workers):
@@ -278,14 +244,21 @@ def part_scale():
         if not sizes:
             raise Failed("no room for any graph")
         workers = by_workers(jobs)
-    others = str(others)
+    why = reasons(sizes, workers, str(others))
     for name, _, epoch, work, *stages, start, first, memory in rows_of(sizes, workers):
         started = f"start {start}" + f", first {first}" * bool(first)
         row(f"{name}: epoch", epoch, f"processor {work}, {started}")
         row("  sample, extract, train a batch", ", ".join(stages), memory)
-    for text in reasons(sizes, workers, others):
+    for text in why:
         print(f"  {text}")
-    path = os.path.join(OPTIONS.out, "scale.svg")
-    with open(path, "w") as file:
-        file.write(draw(sizes, workers, others))
+    tiny = " BENCH_QUICK: the figures mean nothing." if QUICK else ""
+    about = (
+        f"GraphSAGE 3 x {HIDDEN}, fanout 15,10,5, {BATCHES} batches of {SEEDS} an epoch, R-MAT of"
+        f" {EDGE_FACTOR} edges a vertex, {DIM} features; {machine()}.{tiny}"
+    )
+    path = os.path.join(OPTIONS.out, "scale.html")
+    title = "sluice by size of the graph and by number of workers"
+    heading = ["", "split", "epoch", "processor", *STAGES, "start", "first start", "memory"]
+    charts = drawn(draw, sizes, workers, OPTIONS.out)
+    page(path, title, [about, *charts, table(heading, rows_of(sizes, workers)), *why])
     print(f"  {path}")

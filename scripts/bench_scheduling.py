@@ -1,4 +1,4 @@
-"""The parts of scripts/bench that run whole jobs: allocation, switching, modes, async.
+"""The parts of scripts/bench that run whole jobs: allocation, async.
 
 Stage times that are wanted exactly are made by `throttle`: a worker sleeps until its batch has
 taken so long. Eight devices then fit on two cores, since next to nothing is computed, and what is
@@ -8,28 +8,12 @@ staleness 16), so that the number of batches of an update does not round the tim
 Unless a part says otherwise, an epoch's time is the median over the epochs after the first.
 """
 
-import contextlib
 import json
 import math
-import os
-import subprocess
-import time
 from statistics import mean, median
 
 from benchlib import (
-    QUICK,
-    SHARED_DATA,
-    SMALL,
-    Failed,
-    Jobs,
-    cpu_devices,
-    epoch_dataset,
-    epoch_job,
-    epoch_times,
-    family,
-    ledger_ns,
-    part,
-    row,
+    QUICK, SMALL, Failed, Jobs, cpu_devices, epoch_job, epoch_times, part, real_graph, row,
 )
 
 # ---- stage times made by sleeping ---------------------------------------------------------------
@@ -113,10 +97,8 @@ def allocation_of_pair(jobs, dataset, sample_ms, train_ms):
     )
     row(
         f"T_s {sample_ms} ms, T_t {train_ms} ms, K {train_ms / sample_ms:.2f}",
-        f"{chosen} sampling (formula {wanted}): {mine:.3f} s",
-        f"best other, {best}: {other:.3f} s",
-        other / mine,
-        0.95,
+        f"{chosen} sampling (formula {wanted}): {mine:.3f} s", f"best other, {best}: {other:.3f} s",
+        other / mine, 0.95,
     )
     return chosen == wanted
 
@@ -136,228 +118,6 @@ def part_allocation():
         print("  the job:", json.dumps(sleeping_job("small", 0, 0, allocation=AUTO)))
         same = sum(allocation_of_pair(jobs, dataset, *pair) for pair in pairs)
     row("split chosen = formula", f"{same} pairs", f"of {len(pairs)}", same / len(pairs), 1)
-
-
-# ---- switching ----------------------------------------------------------------------------------
-
-
-def switching_row(jobs, job, label, trainers):
-    """Adds a row: epoch time without and with switching, side by side; returns the ratio."""
-    without, with_it = jobs.run(
-        [{**job, "allocation": split(1, trainers, switching)} for switching in (False, True)],
-        at_once=2,
-    )
-    # The mean: whether one more round of batches is needed is a matter of luck in each epoch.
-    slow, quick = (mean(epoch_times(report)) for report in (without, with_it))
-    helped = sum(e["switching"]["batches"] for e in with_it["epochs"][1:])
-    batches = sum(e["batches"] for e in with_it["epochs"][1:])
-    print(f"  {label}: {slow:.3f} s without, {quick:.3f} s with", flush=True)
-    row(
-        f"{label}, with switching",
-        f"{quick:.3f} s, {helped / batches:.0%} on standby",
-        f"without {slow:.3f} s",
-        slow / quick,
-        0.97,
-    )
-    return slow / quick
-
-
-@part
-def part_switching():
-    print(
-        f"Stage times are sleeps (throttle), one sampler, {BATCHES} batches an epoch, mean of the"
-        " epochs\nafter the first; the jobs with and without switching run side by side."
-    )
-    slow = (3, 12) if QUICK else (3, 40)
-    similar = (6, 9) if QUICK else (10, 15)
-    epochs = 2 if QUICK else 4
-    with Jobs() as jobs:
-        dataset = jobs.generate("small", SMALL_GRAPH)
-        job = sleeping_job(dataset, *slow, epochs=epochs)
-        name = f"T_s {slow[0]} ms, T_t {slow[1]} ms"
-        ratios = [
-            switching_row(jobs, job, f"{name}, 1 sampler + {n}", n)
-            for n in ([1, 7] if QUICK else range(1, N_DEVICES))
-        ]
-        row("  mean of these", "", "", mean(ratios), 0.97)
-        job = sleeping_job(dataset, *similar, epochs=epochs)
-        name = f"T_s {similar[0]} ms, T_t {similar[1]} ms"
-        for n in (1, 2):
-            switching_row(jobs, job, f"{name}, 1 sampler + {n}", n)
-        # Four batches an update: a fourth trainer saves a round of two, a fifth has nothing to do.
-        updates = {"mode": "ordered", "batches_per_update": 4}
-        job = sleeping_job(dataset, *slow, epochs=epochs, updates=updates)
-        name = f"T_s {slow[0]} ms, T_t {slow[1]} ms, updates of 4"
-        for n in (3, 4):
-            switching_row(jobs, job, f"{name}, 1 sampler + {n}", n)
-
-
-# ---- modes --------------------------------------------------------------------------------------
-
-
-def command_line(pid):
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
-        return file.read()
-    return ""
-
-
-def cpu_seconds(pid):
-    """CPU time of all threads: to the nanosecond where the kernel counts so, else in ticks."""
-    try:
-        nanoseconds = 0
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-                nanoseconds += int(file.read().split()[0])
-        if nanoseconds:
-            return nanoseconds / 1e9
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except OSError:
-        raise Failed("the standby trainer died while it was watched") from None
-
-
-def until(condition, process, what, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        if process.poll() is not None or time.monotonic() > end:
-            raise Failed(f"{what} did not come")
-        time.sleep(0.02)
-
-
-def sleeping_standby(jobs):
-    """Updates of one batch: a second trainer could only wait, so the standby trainer sleeps."""
-    job = sleeping_job(
-        jobs.generate("small", SMALL_GRAPH),
-        0,
-        10,
-        devices=cpu_devices(2),
-        allocation=split(1, 1),
-        updates={"mode": "ordered", "batches_per_update": 1},
-        epochs=1000000,
-    )
-    process = jobs.start(job, stderr=subprocess.DEVNULL)  # which would say that it was stopped
-    metrics = os.path.join(process.output, "metrics.jsonl")
-    until(lambda: os.path.exists(metrics), process, "the first epoch of a job")
-    time.sleep(0.5)
-    standby = [
-        pid
-        for pid in family(process.pid)
-        for line in [command_line(pid)]
-        if "sluice-trainer" in line.split("\0")[0] and "--device\x000\0" in line
-    ]
-    if len(standby) != 1:
-        raise Failed(f"found {len(standby)} standby trainers on device 0, wanted 1")
-    begin, before = time.monotonic(), cpu_seconds(standby[0])
-    time.sleep(1 if QUICK else 10)
-    seconds, used = time.monotonic() - begin, cpu_seconds(standby[0]) - before
-    process.terminate()  # SIGINT may be ignored: it is in a script's background jobs
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        raise Failed("a job did not stop within 20 s of SIGTERM") from None
-    row(
-        "CPU time of a sleeping standby trainer",
-        f"{used * 1e3:.2f} ms",
-        f"in {seconds:.0f} s",
-        used / seconds,
-        0.001,
-        at_most=True,
-    )
-
-
-# mode -> (what it is, devices and allocation for cores x and y, jobs at once)
-def modes_of(x, y):
-    one, both, other = ([{"kind": "cpu", "cores": c}] for c in (x, f"{x},{y}", y))
-    return {
-        "a": ("1 sampler + 1 trainer, no switching", [(one + other, split(1, 1, False))]),
-        "b": ("1 sampler + 1 trainer, switching", [(one + other, split(1, 1))]),
-        "c": ("one device of one core, in turn", [(one, AUTO)]),
-        "d": ("one device of both cores, in turn", [(both, AUTO)]),
-        "e": ("time sharing: a job on each core", [(one, AUTO), (other, AUTO)]),
-    }
-
-
-@part
-def part_modes():
-    print("The standby trainer of a job with updates of one batch is watched first.")
-    with Jobs() as jobs:
-        sleeping_standby(jobs)
-    dataset, name = epoch_dataset()
-    if dataset is None:
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        print("SKIP: two cores are needed")
-        return
-    print(
-        f"GraphSAGE on {name}, updates of 4 batches; runs are interleaved.\n"
-        "  a  core x samples, core y trains\n"
-        "  b  the same, and x helps to train when an epoch is sampled\n"
-        "  c  one core is one device: it samples an epoch's batches, then trains them\n"
-        "  d  both cores are one device: one thread samples an epoch's batches, two train them\n"
-        "  e  two jobs at once, each as c on a core of its own; half of an epoch's time: each\n"
-        "     core samples and trains in turn, as DGL's and PyG's workers do, and always has\n"
-        "     work; no gradients are exchanged, so this bounds what time sharing can reach: no aim"
-    )
-    changes = {"epochs": 3, "updates": {"mode": "ordered", "batches_per_update": 4}}
-    changes |= SMALL if QUICK else {}
-    modes = modes_of(str(cores[0]), str(cores[1]))
-    times, standby = {mode: [] for mode in modes}, {}
-    with Jobs() as jobs:
-        for _ in range(1 if QUICK else 2):
-            for mode, (_, places) in modes.items():
-                reports = jobs.run(
-                    [
-                        epoch_job(dataset, devices=devices, allocation=allocation, **changes)
-                        for devices, allocation in places
-                    ],
-                    at_once=len(places),
-                )
-                took = [t / len(places) for report in reports for t in epoch_times(report)]
-                times[mode] += took
-                last = reports[0]["epochs"][-1]
-                standby[mode] = f"{last['switching']['batches']} of {last['batches']} on standby"
-                print(f"  {mode}: {' '.join(f'{t:.2f}' for t in took)} s an epoch", flush=True)
-        seconds = {mode: median(times[mode]) for mode in times}
-        for mode, (what, _) in modes.items():
-            row(f"{name}, {mode}: {what}", f"{seconds[mode]:.2f} s", standby[mode])
-        for mode, aim in (("a", 1.5), ("d", 1.0), ("e", None)):
-            row(
-                f"  b as fast as {mode}",
-                f"{seconds['b']:.2f} s",
-                f"{mode} {seconds[mode]:.2f} s",
-                seconds[mode] / seconds["b"],
-                aim,
-            )
-        changes["epochs"] = 3
-        changes["cache"] = {"policy": "presc", "presample_epochs": 1, "ratio": 0.1}
-        devices, allocation = modes["b"][1][0]
-        job = epoch_job(dataset, devices=devices, allocation=allocation, **changes)
-        ranked = [e for e in jobs.run([job], 1)[0]["epochs"] if e["cache"]["ranked"]]
-    # Of a batch, medians: a sum of few milliseconds is mostly the moments a thread was not running.
-    spent = {
-        stage: median(e["stages"][stage]["p50"] for e in ranked)
-        for stage in ("sample", "mark", "copy")
-    }
-    row(
-        "marking and copying a batch, a tenth cached",
-        f"{spent['mark'] * 1e6:.0f} + {spent['copy'] * 1e6:.0f} us",
-        f"sampling {spent['sample'] * 1e6:.0f} us",
-        (spent["mark"] + spent["copy"]) / spent["sample"],
-        0.05,
-        at_most=True,
-    )
-    ns = ledger_ns()
-    batch = seconds["b"] / ranked[0]["batches"]
-    row(
-        "queue, payload memory and board, of b's epoch",
-        f"{ns:.0f} ns a batch",
-        f"{batch * 1e3:.1f} ms a batch",
-        ns / 1e9 / batch,
-        0.01,
-        at_most=True,
-    )
 
 
 # ---- async --------------------------------------------------------------------------------------
@@ -389,14 +149,11 @@ def accuracy_jobs():
         ("cora", cora, 2 if QUICK else 10),
         ("ogbn_arxiv", {"epochs": 12}, 1),
     ):
-        dataset = os.path.join(SHARED_DATA, name)
-        if not os.path.isdir(dataset):
-            print(f"SKIP: {dataset} is not there")
-            continue
-        job = epoch_job(dataset, **{"evaluate": {"every": 1, "fanout": "full"}, **changes})
-        if QUICK and name != "cora":
-            job |= {"epochs": 2, **SMALL}
-        found.append((name, job, range(1, seeds + 1)))
+        if dataset := real_graph(name):
+            job = epoch_job(dataset, **{"evaluate": {"every": 1, "fanout": "full"}, **changes})
+            if QUICK and name != "cora":
+                job |= {"epochs": 2, **SMALL}
+            found.append((name, job, range(1, seeds + 1)))
     return found
 
 
@@ -421,12 +178,8 @@ def part_async():
                     flush=True,
                 )
             row(
-                f"{name}: test accuracy, ratio = ordered - async",
-                f"async {mean(found):.4f}",
-                f"ordered {mean(ordered):.4f}",
-                mean(ordered) - mean(found),
-                0.005,
-                at_most=True,
+                f"{name}: test accuracy, ratio = ordered - async", f"async {mean(found):.4f}",
+                f"ordered {mean(ordered):.4f}", mean(ordered) - mean(found), 0.005, at_most=True,
             )
             if len(seeds) > 1:
                 row(

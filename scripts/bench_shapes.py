@@ -88,12 +88,9 @@ def compare(jobs, dataset, name, width):
         print(f"    {median(by_hand[shape]):7.3f} s  {shape}")
     print(f"    {median(times[None]):7.3f} s  untouched", flush=True)
     row(
-        f"{name}, updates of {width}",
-        f"untouched {median(times[None]):.3f} s",
+        f"{name}, updates of {width}", f"untouched {median(times[None]):.3f} s",
         f"best by hand, {best}: {median(times[best]):.3f} s",
-        median(a / b for a, b in zip(times[None], times[best])),
-        1.10,
-        at_most=True,
+        median(a / b for a, b in zip(times[None], times[best])), 1.10, at_most=True,
     )
 
 

@@ -37,12 +37,7 @@ def run(*command, quiet=False):
         f"$ {' '.join(os.path.relpath(c) if c.startswith(BIN) else c for c in command)}", flush=True
     )
     process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=None,
-        text=True,
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None, text=True,
         errors="replace",
     )
     lines = []
@@ -76,12 +71,20 @@ def ledger_ns():
     return float(re.search(r"\((\d+) ns a batch\)", text)[1])
 
 
+def real_graph(name="ogbn_arxiv"):
+    """The path of a real graph; None, and a line, where it is not there."""
+    dataset = os.path.join(SHARED_DATA, name)
+    if os.path.isdir(dataset):
+        return dataset
+    print(f"SKIP: {dataset} is not there")
+    return None
+
+
 def epoch_dataset():
     """ogbn_arxiv, else the demo's graph: (path, name); (None, None) where neither is."""
-    dataset = os.path.join(SHARED_DATA, "ogbn_arxiv")
-    if os.path.isdir(dataset):
+    dataset = real_graph()
+    if dataset:
         return dataset, "ogbn_arxiv"
-    print(f"SKIP: {dataset} is not there; the demo's graph instead")
     dataset = os.path.join(ROOT, "data", "demo")
     if os.path.isdir(dataset):
         return dataset, "demo"
@@ -192,10 +195,7 @@ class Jobs:
         report = self.path(f"{self.count}.report.json")
         process = subprocess.Popen(
             [os.path.join(BIN, "sluice"), "run", path, "--report", report, "--quiet", *arguments],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
         )
         process.report, process.output = report, output
         self.processes.append(process)
@@ -231,18 +231,21 @@ def epoch_times(report):
     return [epoch["seconds"] for epoch in report["epochs"][1:]]
 
 
-def part(function):
-    """Decorator of a part: Failed becomes a message and the status False."""
+PARTS = {}  # name: a function, whether it succeeded
 
-    @functools.wraps(function)
+
+def part(function):
+    """Decorator of a part, part_NAME: Failed becomes a message and the status False."""
+
     def guarded():
         try:
             function()
-        except (Failed, ImportError) as why:  # NumPy is not everywhere
+        except (Failed, ImportError) as why:  # NumPy and matplotlib are not everywhere
             print(f"bench: {why}", file=sys.stderr)
             return False
         return True
 
+    PARTS[function.__name__.removeprefix("part_")] = guarded
     return guarded
 
 

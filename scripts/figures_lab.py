@@ -14,17 +14,9 @@ import os
 from statistics import mean, median
 
 from bench_cache import CACHE_KINDS
-from bench_scheduling import modes_of, sleeping_job, split
+from bench_scheduling import AUTO, sleeping_job, split
 from benchlib import (
-    QUICK,
-    SHARED_DATA,
-    Jobs,
-    cpu_devices,
-    derive,
-    epoch_job,
-    epoch_times,
-    found_by,
-    two_cores,
+    QUICK, Jobs, cpu_devices, derive, epoch_job, epoch_times, found_by, real_graph, two_cores,
     year_weights,
 )
 
@@ -59,7 +51,12 @@ CACHED = {
 PA_EPOCH = {"GCN": (0.96, 3.81), "PinSAGE": (0.61, 5.97)}
 PA_BATCHES = 151
 SLEEPING_BATCHES = 12 if QUICK else PA_BATCHES
-MODE_NAMES = {"space": "b", "shared": "d", "one": "c"}  # of modes_of
+
+
+def modes_of(x, y):
+    """name: the devices and their split, of two cores."""
+    one, both, other = ([{"kind": "cpu", "cores": cores}] for cores in (x, f"{x},{y}", y))
+    return {"space": (one + other, split(1, 1)), "shared": (both, AUTO), "one": (one, AUTO)}
 
 
 class Lab(Jobs):
@@ -77,10 +74,9 @@ class Lab(Jobs):
         """The path of a graph with features, labels, weights and a training set; or None."""
         if name in GENERATED:
             return self.generate(name.lower(), f"{GENERATED[name]} --feat-dim {DIM}")
-        source = os.path.join(SHARED_DATA, name)
-        if not os.path.isdir(source):
+        source = real_graph(name)
+        if not source:
             self.skipped.append(name)
-            print(f"SKIP: {source} is not there: no {name} in the figures")
             return None
         import numpy
 
@@ -111,9 +107,7 @@ class Lab(Jobs):
     def hits(self, graph, kind, ratios=RATIOS, presample=1):
         """What tests/bench/cache found of a graph and a sampling algorithm."""
         return found_by(
-            "cache",
-            self.graph(graph),
-            *CACHE_KINDS[KINDS[kind]],
+            "cache", self.graph(graph), *CACHE_KINDS[KINDS[kind]],
             *("--ratios", ",".join(f"{ratio:.6f}" for ratio in ratios)),
             *("--presample", str(presample), "--epochs", str(max(2, presample + LATER_EPOCHS))),
             quiet=True,
@@ -124,16 +118,15 @@ class Lab(Jobs):
         """A job that computes: seconds of an epoch, its stages, the cache, the split."""
         kind, sampler = MODELS[model]
         job = epoch_job(
-            self.few(graph),
-            model={**kind, "hidden": HIDDEN, "dropout": 0.5},
+            self.few(graph), model={**kind, "hidden": HIDDEN, "dropout": 0.5},
             sampler={**sampler, "batch_size": SEEDS},
             cache={"policy": "presc", "ratio": CACHED[model][GRAPHS[graph]]},
             epochs=2 if QUICK else 3,
             evaluate={"every": 0, "fanout": [1] * kind["layers"], "test": "never"},
         )
-        if mode in MODE_NAMES:
+        if mode != "free":
             x, y = (str(core) for core in (two_cores() * 2)[:2])
-            job["devices"], job["allocation"] = modes_of(x, y)[MODE_NAMES[mode]][1][0]
+            job["devices"], job["allocation"] = modes_of(x, y)[mode]
         report = self.finish(self.start(job))
         later, last = report["epochs"][1:], report["allocations"][-1]
         stages = later[0]["stages"]
@@ -158,11 +151,8 @@ class Lab(Jobs):
         reports = self.run(
             [
                 sleeping_job(
-                    dataset,
-                    *seconds,
-                    devices=cpu_devices(s + t),
-                    allocation=split(s, t, switching),
-                    epochs=2 if QUICK else 3,
+                    dataset, *seconds, devices=cpu_devices(s + t),
+                    allocation=split(s, t, switching), epochs=2 if QUICK else 3,
                 )
                 for s, t in splits
             ],

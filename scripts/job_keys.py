@@ -7,6 +7,7 @@
 
 import json
 import os
+import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -21,8 +22,10 @@ def bounds(schema):
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if above is not None:
         return f"above {above:g}"
-    if low is not None and (below is not None or (high is not None and high <= 1000000)):
-        return f"{low:g} to {'below ' if below is not None else ''}{below or high:g}"
+    if low == 0 and below is not None:
+        return f"below {below:g}"
+    if low is not None and high is not None and high <= 1000000:
+        return f"{low:g}–{high:.0f}"
     return f"{low:g} or more" if low else ""
 
 
@@ -33,10 +36,10 @@ def values(schema):
     if "const" in schema:
         return f"`{schema['const']}`"
     if "anyOf" in schema:
-        # A size or a list of cores is also a text: its pattern says less than an example.
+        # A size or a list of cores is also a text: its pattern says less than a word.
         kinds = [values(kind) for kind in schema["anyOf"] if "pattern" not in kind]
         if any("KmM" in kind.get("pattern", "") for kind in schema["anyOf"]):
-            kinds[0] = "bytes, `512MiB`"
+            kinds[0] = "size"
         return ", ".join(dict.fromkeys(kind for kind in kinds if kind))
     kind = schema.get("type")
     if kind == "array":
@@ -48,35 +51,52 @@ def values(schema):
     return {"string": "text", "object": ""}.get(kind, "")
 
 
-def default(schema):
+def with_default(schema):
+    """The values with the default in bold: among the words, or behind a colon."""
+    text = values(schema)
     if "default" not in schema:
-        return ""
+        return text
     value = schema["default"]
-    return f"{value:g}" if isinstance(value, float) else json.dumps(value).strip('"')
+    word = f"{value:g}" if isinstance(value, float) else json.dumps(value).strip('"')
+    among = re.sub(f"`{re.escape(word)}`", f"**`{word}`**", text, count=1)
+    return among if among != text else f"{text}: **{word}**"
 
 
-def rows(schema, path=""):
+def keys(schema, path=""):
+    """(path, schema, whether it is required) of each key that holds a value."""
     for name, key in schema.get("properties", {}).items():
         kinds = [key, *key.get("anyOf", [])]
         inner = [kind for kind in kinds if "properties" in kind]
-        inner_of_list = [kind["items"] for kind in kinds if "properties" in kind.get("items", {})]
-        about = key.get("description", "").replace("|", "\\|")
-        if name != "$schema":
-            required = "required" if name in schema.get("required", []) and not inner else ""
-            change = key.get("x-sluice-change", "")
-            columns = [f"`{path}{name}`", values(key), required or default(key), change, about]
-            yield f"| {' | '.join(columns)} |"
+        if name != "$schema" and not inner:
+            yield path + name, key, name in schema.get("required", [])
         for kind in inner:
-            yield from rows(kind, f"{path}{name}.")
-        for kind in inner_of_list:
-            yield from rows(kind, f"{path}{name}[].")
+            yield from keys(kind, f"{path}{name}.")
+        for kind in kinds:
+            yield from keys(kind.get("items", {}), f"{path}{name}[].")
+
+
+def change_lines(all_keys):
+    """The keys of each answer to: may a run go on with another value? A whole object as one."""
+    words = {path: key.get("x-sluice-change") for path, key, _ in all_keys}
+    told = {"free": [], "onward": []}
+    for path, word in words.items():
+        group = path.rpartition(".")[0] + "."
+        whole = group != "." and {w for p, w in words.items() if p.startswith(group)} == {word}
+        name = f"`{group}*`" if whole else f"`{path}`"
+        if word in told and name not in told[word]:
+            told[word].append(name)
+    return [f"- *{word}*: {', '.join(names)}" for word, names in told.items()]
 
 
 def table():
     with open(SCHEMA, encoding="utf-8") as file:
-        schema = json.load(file)
-    head = ["| key | values | default | change | meaning |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*head, *rows(schema)]) + "\n"
+        all_keys = list(keys(json.load(file)))
+    lines = ["key | values, **default** | meaning", "--- | --- | ---"]
+    for path, key, required in all_keys:
+        what = with_default(key) + (", required" if required else "")
+        about = key.get("description", "").replace("|", "\\|")
+        lines.append(f"`{path}` | {what} | {about}")
+    return "\n".join([*lines, "", *change_lines(all_keys)]) + "\n"
 
 
 def in_readme():

@@ -140,13 +140,8 @@ class Dgl(Peer):
         fanout = self.job.fanout[::-1]  # DGL names the hop next to the seeds last
         sampler = dl.NeighborSampler(fanout, **(features if gathers else {}))
         loader = dl.DataLoader(
-            self.graph,
-            self.train,
-            sampler,
-            batch_size=self.job.batch,
-            shuffle=True,
-            num_workers=self.job.workers,
-            persistent_workers=self.job.workers > 0,
+            self.graph, self.train, sampler, batch_size=self.job.batch, shuffle=True,
+            num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
         )
         if self.job.pinned:
             n, cores = self.job.workers, self.job.cores
@@ -234,15 +229,9 @@ class PyG(Peer):
         if gathers:
             data.x, data.y = self.x, self.y
         loader = NeighborLoader(
-            data,
-            num_neighbors=self.job.fanout,
-            input_nodes=self.train,
-            batch_size=self.job.batch,
-            shuffle=True,
-            num_workers=self.job.workers,
-            persistent_workers=self.job.workers > 0,
-            pin_memory=self.device.type == "cuda",
-            is_sorted=True,
+            data, num_neighbors=self.job.fanout, input_nodes=self.train, batch_size=self.job.batch,
+            shuffle=True, num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
+            pin_memory=self.device.type == "cuda", is_sorted=True,
         )
         if self.job.pinned and self.device.type == "cpu":
             cores = self.job.cores[: self.job.workers]
@@ -332,11 +321,8 @@ class CuGraph(PyG):
         from cugraph_pyg.loader import NeighborLoader
 
         return NeighborLoader(
-            self.stores,
-            num_neighbors=self.job.fanout,
-            input_nodes=self.train.to(self.device),
-            batch_size=self.job.batch,
-            shuffle=True,
+            self.stores, num_neighbors=self.job.fanout, input_nodes=self.train.to(self.device),
+            batch_size=self.job.batch, shuffle=True,
         )
 
 

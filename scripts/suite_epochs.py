@@ -9,19 +9,7 @@ import time
 
 from suite_jobs import WAYS, sage
 from suitelib import (
-    DOUBTED,
-    OUT,
-    ROOT,
-    Failed,
-    Late,
-    Parts,
-    Server,
-    Skipped,
-    cores,
-    left_s,
-    run,
-    say,
-    tool,
+    DOUBTED, OUT, ROOT, Failed, Late, Parts, Server, Skipped, cores, left_s, run, say, tool,
 )
 
 MPS = os.path.join(ROOT, "scripts", "mps")

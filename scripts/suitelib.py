@@ -244,12 +244,8 @@ def follow(child, until, show):
 def start(command, env=None, **more):
     """A command in a session of its own, which dies with the suite."""
     return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        env=dict(os.environ, **(env or {})),
-        start_new_session=True,
-        preexec_fn=die_with_the_suite,
-        **more,
+        command, stdout=subprocess.PIPE, env=dict(os.environ, **(env or {})),
+        start_new_session=True, preexec_fn=die_with_the_suite, **more,
     )
 
 
@@ -380,11 +376,8 @@ class Driver:
         else:
             return
         self.holder = subprocess.Popen(
-            ["/bin/sh", "-c", HOLD, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            ["/bin/sh", "-c", HOLD, "sh", *command], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )
 
     def wake(self):

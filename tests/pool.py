@@ -162,7 +162,8 @@ class Running:
         os.kill(self.pid, signal.SIGKILL)  # it may not lead a group yet
 
     def reap(self):
-        _, raw = os.waitpid(self.pid, 0)
+        _, raw, used = os.wait4(self.pid, 0)
+        self.cpu_s = used.ru_utime + used.ru_stime  # of all that it has waited for, too
         os.close(self.fd)
         try:
             os.killpg(self.pid, signal.SIGKILL)  # what a program started and left in its group
@@ -242,9 +243,9 @@ class Pool:
         status = None if late else status
         counted = case.count(status, said)
         case.after(bool(counted[1]))
-        self.say(case, status, said, counted, time.monotonic() - each.begin)
+        self.say(case, status, said, counted, each)
 
-    def say(self, case, status, said, counted, seconds):
+    def say(self, case, status, said, counted, each):
         passed, failed, skipped = counted
         reasons = list(dict.fromkeys(re.findall(r"^SKIP: (.*)", said, re.M)))
         if skipped and self.skips and not self.skips.expected(case.name):
@@ -258,7 +259,8 @@ class Pool:
         if status is not None and status < 0:
             how += f", killed by {signal.Signals(-status).name}"
         end = "  ".join(text for text in (how.lstrip(", "), "; ".join(reasons)) if text)
-        print(f"{verdict:8}{seconds:7.2f} s  {case.name}{'  ' if end else ''}{end}", flush=True)
+        took = f"{time.monotonic() - each.begin:7.2f} s {each.cpu_s:7.2f} cpu"
+        print(f"{verdict:8}{took}  {case.name}{'  ' if end else ''}{end}", flush=True)
         if not failed:
             return
         self.failed += failed

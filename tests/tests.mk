@@ -13,12 +13,12 @@ $(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
 # program a file, linked with everything a sampler and a trainer may see.
 objects_of = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
 DRIVERS := tests/kernels tests/bench/kernels
-FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(call libs_of,kernels)
+FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(LIB)/libsl_text.a $(call libs_of,kernels)
 FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,sampler)
 $(call made_in,$(BIN),$(DRIVERS))
 
 STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))
-$(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,arena)
+$(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(LIB)/libsl_text.a $(call libs_of,arena)
 
 TOOL_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/bench/*.c))
 $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))

@@ -43,7 +43,7 @@ static void publish(struct loop *t, uint64_t current_tag)
     // A batch that is held is computed and may yet be lost: it is not work done.
     t->figures.batches = t->completed + t->exchange.completed;
     t->figures.training = t->trained + t->exchange.completed; // which evaluates nothing
-    sl_stats_look(&t->figures, t->compute.device, &t->looked_ns);
+    sl_stats_poll_device(&t->figures, t->compute.device, &t->looked_ns);
     if (t->spec->stats)
         sl_stats_publish(t->spec->stats, &t->figures);
 }
@@ -130,7 +130,7 @@ static void record_cores(struct loop *t, const struct sl_work *work)
         atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
 }
 
-// Hands a batch over whose entry is written and whose gradient is on the board.
+// Hands a batch over whose entry is written and whose gradient is in its slot.
 static int complete(struct loop *t, const struct sl_work *work)
 {
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
@@ -157,7 +157,7 @@ static int help(struct loop *t)
 }
 
 // Where a batch's parameters are and its gradient goes, on the board.
-struct ground {
+struct batch_params {
     uint64_t version;
     const float *params;
     float *slot;
@@ -165,7 +165,7 @@ struct ground {
 
 // Waits until the batch may be computed. SL_OK; SL_EAGAIN when it was given back for an earlier
 // one; SL_ESTALE; SL_EABORTED.
-static int wait_for_version(struct loop *t, const struct sl_work *work, struct ground *out)
+static int wait_for_version(struct loop *t, const struct sl_work *work, struct batch_params *out)
 {
     struct sl_arena *a = t->spec->arena;
     const struct sl_lease *lease = &work->lease;
@@ -182,7 +182,7 @@ static int wait_for_version(struct loop *t, const struct sl_work *work, struct g
 }
 
 // The same in async mode. No other batch is waited for, so there is never a reason to give way.
-static int join(struct loop *t, struct ground *out)
+static int join(struct loop *t, struct batch_params *out)
 {
     int rc;
     while ((rc = sl_sync_join(&t->sync, SL_ARENA_WAIT_MS, &out->version)) == SL_ETIMEDOUT) {
@@ -194,16 +194,16 @@ static int join(struct loop *t, struct ground *out)
 
 // The batch's gradient into its slot, or where the job has a group into the sum. The one wait for
 // the device is at the end: then result and gradient are there, and nothing uses the work's buffer.
-static int compute_gradient(struct loop *t, const struct sl_work *work, const struct ground *ground,
-                            struct sl_loss_result *result)
+static int compute_gradient(struct loop *t, const struct sl_work *work,
+                            const struct batch_params *from, struct sl_loss_result *result)
 {
     const float *params;
-    float *gradient = sl_parameters_gradient(&t->parameters, ground->slot);
-    SL_TRY(sl_parameters_take(&t->parameters, SL_PARAMETERS_VERSION, ground->version,
-                              ground->params, &params));
+    float *gradient = sl_parameters_gradient(&t->parameters, from->slot);
+    SL_TRY(sl_parameters_take(&t->parameters, SL_PARAMETERS_VERSION, from->version, from->params,
+                              &params));
     SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x, gradient, result));
     if (!t->sync.exchange)
-        return sl_parameters_deliver(&t->parameters, ground->slot);
+        return sl_parameters_deliver(&t->parameters, from->slot);
     SL_TRY(sl_exchange_add(t->sync.exchange, &work->lease, gradient));
     return t->compute.device->sync();
 }
@@ -217,9 +217,9 @@ static int hand_over(struct loop *t, const struct sl_work *work)
 static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
 {
     struct sl_arena *a = t->spec->arena;
-    struct ground ground;
+    struct batch_params params;
     uint64_t start = sl_now_ns(), applied = t->sync.apply_ns;
-    int rc = t->sync.async ? join(t, &ground) : wait_for_version(t, work, &ground);
+    int rc = t->sync.async ? join(t, &params) : wait_for_version(t, work, &params);
     applied = t->sync.apply_ns - applied;
     t->figures.stage_ns[SL_STAGE_TRAIN] += applied;
     if (rc < 0) {
@@ -228,7 +228,7 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     }
     uint64_t began = sl_now_ns();
     struct sl_loss_result *result = t->result.p;
-    rc = compute_gradient(t, work, &ground, result);
+    rc = compute_gradient(t, work, &params, result);
     sl_prefetch_release(&t->extract, work);
     if (rc < 0 && t->sync.async)
         sl_param_store_withdraw(a, t->spec->device, t->spec->worker);
@@ -343,7 +343,7 @@ static int step(struct loop *t)
     SL_TRY(sl_compute_follow_cores(t->spec->arena, t->spec->device, &t->cores_seen));
     t->cores.on &= cores_seen == t->cores_seen;
     const struct sl_exchange *x = t->sync.exchange;
-    uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
+    uint32_t wait_ms = x ? sl_exchange_poll_ms(x) : SL_ARENA_WAIT_MS;
     int rc = sl_prefetch_next(&t->extract, wait_ms, &work);
     // Nothing to do for a while: perhaps whoever was applying an update has died.
     if (rc == SL_ETIMEDOUT) {

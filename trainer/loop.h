@@ -1,5 +1,5 @@
 /*
- * loop.h - what a trainer does all day: take a cell, compute it, complete it, help with the update.
+ * loop.h - the trainer's main loop: take a cell, compute it, complete it, help with the update.
  *
  * Two threads. The extracting thread (prefetch.h) claims cells and gathers features one batch
  * ahead; the thread that calls sl_trainer_run() computes:
@@ -12,13 +12,13 @@
  * One process serves both duties of its seat, WORK and STANDBY, and may be given the other one at
  * any time; what that changes is in standby.h and prefetch.h.
  *
- * Both threads work on the model's device. What one of them hands to the other is done there: each
- * waits for its own queue first, the extracting thread before it offers a batch, the computing one
- * before it gives a buffer back, completes a lease or applies an update.
+ * Both threads work on the model's device. What one of them hands to the other is finished on the
+ * device: each waits for its own queue first, the extracting thread before it offers a batch, the
+ * computing one before it gives a buffer back, completes a lease or applies an update.
  *
  * A trainer keeps nothing between batches but memory pools and its cache, so it can be killed at
  * any instruction.
- * A lease that was lost (SL_ESTALE) is dropped without a word: somebody else has done the work.
+ * A lease that was taken back (SL_ESTALE) is dropped silently: somebody else does the work.
  */
 #ifndef SL_TRAINER_LOOP_H
 #define SL_TRAINER_LOOP_H

@@ -113,8 +113,8 @@ static int open_store(struct program *p)
                 "reads at a time",
                 sl_row_way_name(f.way), f.direct ? "past" : "through", f.depth);
     if (f.latency_s > 0)
-        sl_log_info("features: a block that is read alone takes %.0f us, and of many at a time the "
-                    "drive serves %.0f a second: %.1f are under way then",
+        sl_log_info("features: a single read takes %.0f us; the drive serves %.0f reads a second, "
+                    "with %.1f of them under way at a time",
                     f.latency_s * 1e6, f.reads_per_s, f.latency_s * f.reads_per_s);
     return SL_OK;
 }
@@ -153,7 +153,7 @@ static int work(void *ctx)
     p->gather.counts_loops = sl_model_drops_loops(&p->model);
     p->gather.half = sl_model_take_half(&p->model, &p->dataset);
     if (p->gather.half)
-        sl_log_info("features: rows of f16 stay so until the first layer has read them");
+        sl_log_info("features: rows stay float16 until the first layer has read them");
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     const struct sl_trainer_spec spec = {

@@ -16,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/text/options.h"
 #include "common/data/npy.h"
 #include "common/data/prediction.h"
 #include "common/data/self_loops.h"
@@ -37,11 +38,10 @@ enum {
 enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 
 struct arguments {
-    bool describe;
-    enum kind kind;
+    bool describe, predict, has_layer;
+    int kind; // enum kind
     const char *out, *check, *scratch, *nodes, *set, *device;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
-    bool has_layer;
 };
 
 struct program {
@@ -84,76 +84,47 @@ bool sl_predict_asked(int argc, char **argv)
     return argc > 1 && (strcmp(argv[1], "--predict") == 0 || strcmp(argv[1], "--describe") == 0);
 }
 
-static int parse_kind(const char *text, enum kind *out)
-{
-    static const char *const names[] = {"logits", "probabilities", "classes", "hidden"};
-    for (size_t k = 0; k < SL_COUNT_OF(names); k++)
-        if (strcmp(text, names[k]) == 0) {
-            *out = (enum kind)k;
-            return SL_OK;
-        }
-    return sl_fail(SL_EINVAL, "--kind '%s' is not known", text);
-}
+static const char *const kinds[] = {"logits", "probabilities", "classes", "hidden", NULL};
 
-static int parse_number(const char *name, const char *text, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    if (errno || end == text || *end)
-        return sl_fail(SL_EINVAL, "%s '%s': wanted a number", name, text);
-    return SL_OK;
-}
-
-#define AT(field) offsetof(struct arguments, field)
-
-static const struct {
-    const char *name;
-    size_t offset; // in struct arguments: of a text, or of a uint64_t
-    bool is_number;
-} options[] = {
-    {"--out", AT(out), false},       {"--scratch", AT(scratch), false},
-    {"--nodes", AT(nodes), false},   {"--set", AT(set), false},
-    {"--layer", AT(layer), true},    {"--memory", AT(memory), true},
-    {"--chunk", AT(chunk), true},    {"--threads", AT(threads), true},
-    {"--parent", AT(parent), true},  {"--gpu-memory", AT(gpu_memory), true},
-    {"--device", AT(device), false}, {"--check", AT(check), false},
+#define AT(kind, field) SL_OPTION_AT(kind, arguments, field)
+#define TEXT(field)     AT(TEXT, field), .placeholder = "TEXT", .verbatim = true
+#define NUMBER(field)   AT(UINT, field), .placeholder = "N", .no_default = true
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "describe", AT(FLAG, describe), .help = "say what model the job has, and no more"},
+    {.name = "predict", AT(FLAG, predict), .help = "compute outputs"},
+    {.name = "parent", NUMBER(parent), .help = "the process with which this one ends"},
+    {.name = "out", TEXT(out), .help = "the file that is written"},
+    {.name = "check", TEXT(check), .help = "compare with this file and write nothing"},
+    {.name = "kind", AT(CHOICE, kind), .choices = kinds, .help = "what is computed"},
+    {.name = "scratch", TEXT(scratch), .help = "where intermediate layers lie"},
+    {.name = "nodes", TEXT(nodes), .help = "the vertices"},
+    {.name = "set", TEXT(set), .help = "or a list of the data set: train, val, test or all"},
+    {.name = "layer", NUMBER(layer), SL_OPTION_GIVEN(arguments, has_layer),
+     .help = "whose output: the last"},
+    {.name = "memory", NUMBER(memory), .help = "bytes that mapped pages may take"},
+    {.name = "chunk", AT(UINT, chunk), .placeholder = "N", .min = 1, .max = INT32_MAX,
+     .help = "rows at a time"},
+    {.name = "threads", NUMBER(threads), .help = "0: one a core"},
+    {.name = "device", TEXT(device), .help = "cpu or cuda:N"},
+    {.name = "gpu-memory", NUMBER(gpu_memory), .help = "bytes of the GPU"},
+    {0},
 };
+// clang-format on
 
 static int parse_arguments(struct arguments *a, int argc, char **argv)
 {
-    *a = (struct arguments){.describe = strcmp(argv[1], "--describe") == 0,
-                            .scratch = ".",
-                            .set = "all",
-                            .device = "cpu",
-                            .chunk = CHUNK_ROWS};
-    for (int i = 2; i < argc; i += 2) {
-        if (i + 1 == argc)
-            return sl_fail(SL_EINVAL, "option '%s' is without its value", argv[i]);
-        if (strcmp(argv[i], "--kind") == 0) {
-            SL_TRY(parse_kind(argv[i + 1], &a->kind));
-            continue;
-        }
-        size_t k = 0;
-        while (k < SL_COUNT_OF(options) && strcmp(argv[i], options[k].name) != 0)
-            k++;
-        if (k == SL_COUNT_OF(options))
-            return sl_fail(SL_EINVAL,
-                           "option '%s' is not known: 'sluice predict' starts this program",
-                           argv[i]);
-        char *value = (char *)a + options[k].offset;
-        if (options[k].is_number)
-            SL_TRY(parse_number(argv[i], argv[i + 1], (uint64_t *)value));
-        else
-            *(const char **)value = argv[i + 1];
-        a->has_layer |= options[k].offset == AT(layer);
-    }
-    if (!a->describe && !a->out && !a->check)
+    static const struct sl_command predict = {
+        .name = "sluice-trainer --predict",
+        .is_program = true,
+        .about = "Outputs of a trained model. 'sluice predict' starts this program.",
+        .options = {{options}},
+    };
+    *a = (struct arguments){.scratch = ".", .set = "all", .device = "cpu", .chunk = CHUNK_ROWS};
+    int rc = sl_options_parse(&predict, a, argc, argv);
+    if (rc == SL_OK && !a->describe && !a->out && !a->check)
         return sl_fail(SL_EINVAL, "--out is missing: 'sluice predict' starts this program");
-    if (a->chunk == 0 || a->chunk > INT32_MAX)
-        return sl_fail(SL_EINVAL, "--chunk %llu: wanted 1 to 2^31 - 1",
-                       (unsigned long long)a->chunk);
-    return SL_OK;
+    return rc;
 }
 
 // The command line's death and its SIGTERM end this program, and so does Ctrl-C.
@@ -514,7 +485,9 @@ static int predict(struct program *p)
 
 static int run(struct program *p, int argc, char **argv)
 {
-    SL_TRY(parse_arguments(&p->a, argc, argv));
+    int rc = parse_arguments(&p->a, argc, argv);
+    if (rc != SL_OK) // an error, or help
+        return rc;
     SL_TRY(follow_parent(p->a.parent));
     SL_TRY(prepare(p));
     SL_TRY(say_hello(p));

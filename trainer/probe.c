@@ -33,7 +33,7 @@ struct bench {
     struct sl_compute compute;
     struct sl_batch_buffer buffer, before; // that: none
     struct sl_parameters parameters;
-    struct sl_buffer gradient; // where the board's slot would be
+    struct sl_buffer gradient; // in place of the store's slot
 };
 
 static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
@@ -49,7 +49,7 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
 }
 
 // The other buffer comes on top of what the process holds now, which has what operations keep for
-// themselves in it. The gradient stands for the board's, which is the machine's.
+// themselves in it. The gradient stands for the store's, which is in the machine's memory.
 static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
                          const struct bench *b)
 {

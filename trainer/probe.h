@@ -1,6 +1,5 @@
 /*
- * probe.h - what a training step takes of the device, and how long: measured before the first
- * batch.
+ * probe.h - measures the memory and the time of a training step before the first batch.
  *
  * The samplers leave the largest block they measured with in the arena
  * (common/arena/visit_counts.h). Two steps are trained on it, extraction from the store included:

@@ -302,8 +302,7 @@ static void say_hello(const struct sl_daemon *d)
                 SL_PROTOCOL_VERSION, (int)getpid(), d->runtime_dir, cores,
                 d->http ? ", page at " : "", d->http ? sl_http_url(d->http) : "");
     if (d->registry.n)
-        sl_log_info(d->registry.n == 1 ? "%u job of before is known"
-                                       : "%u jobs of before are known",
+        sl_log_info(d->registry.n == 1 ? "%u earlier job is known" : "%u earlier jobs are known",
                     d->registry.n);
 }
 

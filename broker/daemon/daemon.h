@@ -5,8 +5,8 @@
  *
  * A job's broker is the same program that `sluice run` starts (launch.h), so a job knows no
  * difference, and a broker that dies takes nothing with it but its own job. The daemon keeps the
- * list, and forwards: what names a job goes to its broker, what a broker tells goes to who has
- * subscribed, to the statistics socket and to the list.
+ * list, and forwards: what names a job goes to its broker, news from a broker go to subscribers, to
+ * the statistics socket and to the list.
  */
 #ifndef SL_BROKER_DAEMON_DAEMON_H
 #define SL_BROKER_DAEMON_DAEMON_H

@@ -50,8 +50,8 @@ struct sl_daemon {
 double sl_daemon_now(void);
 
 /*
- * transition.c: the one way to a new state. Writes the record, then says so: to the log, to who has
- * subscribed. A record that cannot be written is tried again later; sl_daemon_save() says why.
+ * transition.c: the one way to a new state. Writes the record, then says so: to the log, to
+ * subscribers. A record that cannot be written is tried again later; sl_daemon_save() says why.
  */
 void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state);
 // The same with a reason, which the list shows as the job's message.
@@ -62,13 +62,13 @@ int sl_daemon_save(struct sl_daemon *d, struct sl_entry *e);
 void sl_daemon_save_rest(struct sl_daemon *d); // what could not be written before
 void sl_daemon_forget_old(struct sl_daemon *d);
 // A JobState to subscribers, or to one client (not NULL).
-void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
+void sl_daemon_emit_state(struct sl_daemon *d, const struct sl_entry *e,
                           const struct sl_bus_peer *to);
-// To who hears of the job, with its id in the envelope. wants: SL_WANTS_*, 0 = everybody.
-void sl_daemon_tell(struct sl_daemon *d, const struct sl_entry *e, unsigned wants,
+// To the job's subscribers, with its id in the envelope. wants: SL_WANTS_*, 0 = all of them.
+void sl_daemon_emit(struct sl_daemon *d, const struct sl_entry *e, unsigned wants,
                     Sl__Control__Envelope *body);
 // Finished, of a job that is over and had no last word of its broker's.
-void sl_daemon_tell_finished(struct sl_daemon *d, const struct sl_entry *e);
+void sl_daemon_emit_finished(struct sl_daemon *d, const struct sl_entry *e);
 // Starts every job that may start.
 void sl_daemon_start_jobs(struct sl_daemon *d);
 // Queued once more: a place in the queue, how often. Not saved and not told yet.

@@ -12,7 +12,7 @@ enum {
 #define SLOW_SECONDS 1.0
 
 static const char waiting_text[] =
-    "the daemon asks for its GPUs first, which takes a while where their driver is only waking up";
+    "the daemon first asks which GPUs there are, which takes a while when their driver wakes up";
 
 // --- refusals ------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ static bool is_dropped(struct sl_daemon *d, const struct sl_pending_request *par
 {
     if (tell(d, parked, text) || parked->job)
         return false;
-    sl_log_info("a job is not taken: who gave it has gone before the GPUs were known");
+    sl_log_info("a job is dropped: its client has gone before the GPUs were known");
     return true;
 }
 

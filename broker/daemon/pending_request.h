@@ -1,6 +1,6 @@
 /*
- * pending_request.h - requests that wait until the GPUs of the machine are known: asking, telling,
- * serving.
+ * pending_request.h - requests that wait until the GPUs of the machine are known: asks for the
+ * GPUs, tells clients that they wait, serves the requests.
  *
  * PROBLEM. A job that asks for GPUs, by name or with "auto", can only be taken with their report,
  * which a child gives (gpus.h): in milliseconds as a rule, in many seconds where a driver wakes its
@@ -11,9 +11,9 @@
  * fresh a child is asked, and the request (a submit, or a resume of a job that is over) is parked:
  * it is kept as it came, and nothing is recorded or told. At every tick the child is looked at.
  * Once there is an answer, or its time is over, which is one too, the parked requests are served in
- * the order in which they came, as if they had come then, all with that answer; who comes while
- * some are left is parked behind them. Everything else is served meanwhile, jobs without GPUs too.
- * A restart of the daemon needs no report: records have their jobs resolved.
+ * the order in which they came, as if they had come then, all with that answer; a request that
+ * comes while some are left waits behind them. Everything else is served meanwhile, jobs without
+ * GPUs too. A restart of the daemon needs no report: records have their jobs resolved.
  *
  * THE CLIENT is told once a second that it is being waited (Waiting in control.proto), so that its
  * time-out begins anew.

@@ -1,5 +1,5 @@
-// pending_requests.h - the list of requests that are parked (pending_request.h), beside what is
-// asked for them.
+// pending_requests.h - the list of requests that wait for the GPUs (pending_request.h), each kept
+// as it came.
 #ifndef SL_BROKER_DAEMON_PENDING_REQUESTS_H
 #define SL_BROKER_DAEMON_PENDING_REQUESTS_H
 

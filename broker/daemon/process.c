@@ -173,7 +173,7 @@ void sl_process_start(struct sl_daemon *d, struct sl_entry *e)
     struct sl_process *p = calloc(1, sizeof *p);
     if (!p) {
         sl_daemon_end_entry(d, e, SL_ENTRY_FAILED, 1, "no memory to start its broker");
-        sl_daemon_tell_finished(d, e);
+        sl_daemon_emit_finished(d, e);
         return;
     }
     d->n_processes++;
@@ -188,7 +188,7 @@ void sl_process_start(struct sl_daemon *d, struct sl_entry *e)
         sl_launch_kill(&p->launch);
         sl_launch_wait(&p->launch, LEAVE_MS, &death);
         release(p);
-        sl_daemon_tell_finished(d, e);
+        sl_daemon_emit_finished(d, e);
         return;
     }
     e->pid = p->launch.pid;
@@ -229,7 +229,7 @@ static char *last_lines(const struct sl_process *p, char *buf, size_t bytes)
     return buf;
 }
 
-// Whoever has asked the job for something and waits still.
+// Refuses the requests to the job that still wait for an answer.
 static void refuse_waiting(struct sl_daemon *d, const struct sl_entry *e)
 {
     struct sl_route *route;
@@ -297,9 +297,9 @@ static void conclude(struct sl_process *p)
     SL_FAILPOINT(DAEMON_FINISHED);
     refuse_waiting(d, e);
     if (p->last_word && e->state != SL_ENTRY_INTERRUPTED)
-        sl_daemon_tell(d, e, 0, p->last_word);
+        sl_daemon_emit(d, e, 0, p->last_word);
     else
-        sl_daemon_tell_finished(d, e);
+        sl_daemon_emit_finished(d, e);
     release(p);
 }
 
@@ -435,7 +435,7 @@ static bool take(struct sl_process *p, Sl__Control__Envelope *m)
         return true;
     default: return false; // what only clients send
     }
-    sl_daemon_tell(p->daemon, p->entry, wants, m);
+    sl_daemon_emit(p->daemon, p->entry, wants, m);
     return false;
 }
 

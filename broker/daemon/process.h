@@ -1,12 +1,12 @@
 /*
  * process.h - the broker of one job, as the daemon sees it: a process and a bus to it.
  *
- * It is launched as `sluice run` launches its own (launch.h), and the daemon is its client. What it
- * tells goes on to subscribers, the statistics socket and the list; what it answers goes to the
- * client that has asked. Its last word (Finished) is kept until the process is gone, so that
- * whoever hears of the end finds the cores free and the record written.
+ * It is launched as `sluice run` launches its own (launch.h), and the daemon is its client. Its
+ * news go on to subscribers, the statistics socket and the list; its answers go to the client that
+ * has asked. Its last message (Finished) is kept until the process is gone, so that a client that
+ * hears of the end finds the cores free and the record written.
  *
- * A broker that dies without a last word has failed, and the last lines of its log say why.
+ * A broker that dies without it has failed, and the last lines of its log say why.
  */
 #ifndef SL_BROKER_DAEMON_PROCESS_H
 #define SL_BROKER_DAEMON_PROCESS_H

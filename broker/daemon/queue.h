@@ -3,10 +3,10 @@
  *
  * A job that waits may start when every core that it names is free and no job that waits longer
  * wants one of them. So jobs on disjoint cores run side by side, a job that wants many cores is
- * never overtaken on one of them by smaller ones, and nobody waits for a core that he does not
+ * never overtaken on one of them by smaller ones, and no job waits for a core that it does not
  * name. GPUs are given out in the same way, each as a whole.
  *
- * Pure functions over a list: whoever changes the list asks again.
+ * Pure functions over a list: the caller asks again after each change of the list.
  */
 #ifndef SL_BROKER_DAEMON_QUEUE_H
 #define SL_BROKER_DAEMON_QUEUE_H

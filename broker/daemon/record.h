@@ -4,9 +4,9 @@
  *   <state directory>/3.json    the job and where it stands; written whole or not at all
  *   <state directory>/3.log     what its broker wrote on its standard error
  *
- * A record is written before the change that it tells is told to anybody, so whatever a client has
- * heard is still true after a crash. It holds the job's text as it is, and besides that only what
- * cannot be found out again.
+ * A record is written before any client is told of the change in it, so what a client has heard is
+ * still true after a crash. It holds the job's text as it is, and besides that only what cannot be
+ * found out again.
  *
  * A key that comes new into the schema is optional when it is read: the records of an older daemon
  * are as good as they were.

@@ -1,5 +1,5 @@
 /*
- * recovery.c - what the daemon before this one has left.
+ * recovery.c - takes over the jobs of the daemon before this one.
  *
  * PROBLEM. A daemon may die at any instruction. Its jobs' brokers get SIGHUP from the kernel then;
  * they stop their workers, write a checkpoint and a report, and end, which may take a while. So the
@@ -158,7 +158,7 @@ static void check_waiting(struct sl_daemon *d, struct sl_entry *e)
         if (!sl_cores_has(&e->cores, core) || sl_cores_has(&d->cores, core))
             continue;
         sl_daemon_end_entry(d, e, SL_ENTRY_FAILED, 2,
-                            "it names core %u, which the daemon does not give away any more: "
+                            "it names core %u, which is not one of the daemon's cores any more: "
                             "submit it again with other devices",
                             core);
         return;
@@ -201,7 +201,7 @@ void sl_daemon_poll_orphans(struct sl_daemon *d)
             if (e->state == SL_ENTRY_QUEUED)
                 check_waiting(d, e); // this daemon may give away other cores than the last one
             if (sl_entry_is_over(e))
-                sl_daemon_tell_finished(d, e);
+                sl_daemon_emit_finished(d, e);
         } else if (sl_now_ns() >= e->orphan_until_ns) {
             sl_log_warn("job %s: its broker (process %d) is still there after %d s and is killed",
                         e->id, (int)e->pid, ORPHAN_MS / 1000);

@@ -95,7 +95,7 @@ static int check_cores(const struct sl_config *c, const struct sl_cores *cores,
             sl_cores_format(cores, text, sizeof text);
             return sl_fail(SL_EINVAL,
                            "the job: devices[%u].cores: found core %u, wanted cores among %s, "
-                           "which this daemon gives away: name those, or start the daemon with "
+                           "which are this daemon's: name those, or start the daemon with "
                            "other --cores",
                            d, core, text);
         }
@@ -148,8 +148,8 @@ int sl_entry_asks_for_gpus(const char *config_json, bool *out)
     return rc;
 }
 
-int sl_entry_take_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
-                         const struct sl_gpus *gpus)
+int sl_entry_set_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
+                        const struct sl_gpus *gpus)
 {
     struct sl_config *c = malloc(sizeof *c); // too large for a stack
     if (!c)

@@ -1,5 +1,5 @@
 /*
- * registry.h - the jobs that the daemon knows: what each is, where it stands, how it is told.
+ * registry.h - the jobs that the daemon knows: what each is, its state, its entry in the list.
  *
  *     submit --> QUEUED --> STARTING --> RUNNING <--> PAUSED --> FINISHING --> DONE
  *                                                                  |  +-----> FAILED
@@ -82,7 +82,7 @@ struct sl_entry {
     // of the configuration
     char name[SL_CONFIG_NAME_BYTES];
     char output[SL_CONFIG_PATH_BYTES];
-    char dataset[SL_CONFIG_PATH_BYTES]; // "" before sl_entry_take_config(): not in the record
+    char dataset[SL_CONFIG_PATH_BYTES]; // "" before sl_entry_set_config(): not in the record
     struct sl_cores cores;
     struct sl_cores gpus; // their numbers
     uint32_t n_devices;
@@ -94,9 +94,9 @@ struct sl_entry {
     double submitted, started, ended; // Unix seconds; 0 = not yet
     int exit_status;                  // when it is over
     char message[SL_ENTRY_MESSAGE_BYTES];
-    bool stopping;    // somebody has asked it to stop
+    bool stopping;    // a client has asked it to stop
     bool was_paused;  // when its daemon went away
-    bool began;       // it has run: there is a run directory, unless somebody took it away
+    bool began;       // it has run: there is a run directory, unless it was removed
     uint32_t resumed; // times that it was queued again
     uint32_t stuck;   // of those, the last ones in a row that came no further than `reached`
     char reached[SL_CHECKPOINT_NAME_BYTES]; // newest checkpoint when it was queued again
@@ -140,8 +140,8 @@ int sl_entry_asks_for_gpus(const char *config_json, bool *out);
  * core that is not among `cores`, a GPU that is not there, a job that could never be resumed as it
  * asks; SL_EAGAIN: it needs the GPUs.
  */
-int sl_entry_take_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
-                         const struct sl_gpus *gpus);
+int sl_entry_set_config(struct sl_entry *e, const char *config_json, const struct sl_cores *cores,
+                        const struct sl_gpus *gpus);
 
 void sl_registry_fini(struct sl_registry *r); // safe on a zeroed struct
 

@@ -1,5 +1,5 @@
 /*
- * requests.c - what clients ask the daemon for.
+ * requests.c - answers the requests of clients.
  *
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what
@@ -48,7 +48,7 @@ void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int c
     answer.code = code;
     answer.message = (char *)(message ? message : ""); // only read
     answer.json = (char *)(json ? json : "");
-    // Who asked may have gone; but who has not waits for a word.
+    // The client may have gone; but one that has not waits for an answer.
     if (sl_bus_send(d->bus, peer, &body) != SL_ERANGE)
         return;
     answer.ok = false;
@@ -162,7 +162,7 @@ static int enter(struct sl_daemon *d, const struct sl_bus_peer *peer, const Sl__
     int rc = find_gpus(d, m->config_json, &gpus);
     if (rc != SL_OK)
         return rc;
-    SL_TRY(sl_entry_take_config(e, m->config_json, &d->cores, gpus));
+    SL_TRY(sl_entry_set_config(e, m->config_json, &d->cores, gpus));
     SL_TRY(take_paths(e, m));
     SL_TRY(confine(d, peer, e));
     SL_TRY(sl_rundir_check_place(e->output));
@@ -199,7 +199,7 @@ static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
     }
     SL_FAILPOINT(DAEMON_SUBMITTED);
     sl_log_info("%s: submitted, writes to '%s'", e->title, e->output);
-    sl_daemon_tell_state(d, e, NULL);
+    sl_daemon_emit_state(d, e, NULL);
     d->look_at_queue = d->status_old = true;
     sl_daemon_start_jobs(d);
     answer_entry(d, peer, e, NULL);
@@ -273,7 +273,7 @@ static void on_subscribe(struct sl_daemon *d, const struct sl_bus_peer *peer, st
         return;
     }
     if (e)
-        sl_daemon_tell_state(d, e, peer);
+        sl_daemon_emit_state(d, e, peer);
     for (uint32_t i = 0; m->stats && i < d->registry.n; i++)
         if (!e || d->registry.entries[i] == e)
             send_stats(d, d->registry.entries[i], peer);
@@ -329,7 +329,7 @@ static void stop_idle(struct sl_daemon *d, const struct sl_bus_peer *peer, struc
     const char *text = e->started > 0 ? "stopped by the user while it did not run"
                                       : "stopped by the user before it began";
     sl_daemon_end_entry(d, e, SL_ENTRY_STOPPED, 130, "%s", text);
-    sl_daemon_tell_finished(d, e);
+    sl_daemon_emit_finished(d, e);
     sl_daemon_answer(d, peer, SL_OK, text, NULL);
 }
 
@@ -421,7 +421,7 @@ static int resume_over(struct sl_daemon *d, struct sl_entry *e, const char *chec
     int rc = find_gpus(d, e->config_json, &gpus);
     if (rc != SL_OK)
         return rc;
-    SL_TRY(sl_entry_take_config(e, e->config_json, &d->cores, gpus));
+    SL_TRY(sl_entry_set_config(e, e->config_json, &d->cores, gpus));
     SL_TRY(check_can_go_on(e, checkpoint));
     SL_TRY(set_checkpoint(e, checkpoint));
     e->stuck = 0;

@@ -1,4 +1,4 @@
-// root.h - the directory that jobs of clients from afar may write to.
+// root.h - the directory below which jobs of clients over TCP may write.
 #ifndef SL_BROKER_DAEMON_ROOT_H
 #define SL_BROKER_DAEMON_ROOT_H
 

@@ -1,9 +1,9 @@
 /*
- * route.h - whom an answer of a job's broker is for.
+ * route.h - which client an answer of a job's broker is for.
  *
  * The daemon asks a job's broker what its clients have asked of the job, under numbers of its own.
- * The table says which client a number stands for, until the answer is complete or the job ends.
- * It is bounded: of too many requests that nobody answers the oldest is forgotten.
+ * The table says which client a number stands for, until the answer is complete or the job ends. It
+ * is bounded: of too many requests without an answer the oldest is forgotten.
  */
 #ifndef SL_BROKER_DAEMON_ROUTE_H
 #define SL_BROKER_DAEMON_ROUTE_H

@@ -25,7 +25,7 @@ static void drop(struct sl_subscribers *s, uint32_t i)
     s->list[i] = s->list[--s->n];
 }
 
-// Somebody who has gone without our notice: who has missed most.
+// Drops the client that has missed most: it has gone, and the daemon did not notice.
 static bool drop_one(struct sl_subscribers *s)
 {
     uint32_t worst = 0;

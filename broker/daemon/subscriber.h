@@ -1,8 +1,8 @@
 /*
  * subscriber.h - clients that have subscribed to a job, or to all jobs, also to those to come.
  *
- * Like client.h of one job's broker: nobody is waited for. Who does not read, or has gone, loses
- * messages and in the end its place.
+ * Like client.h of one job's broker: the daemon waits for no client. One that does not read, or has
+ * gone, loses messages and in the end its place.
  */
 #ifndef SL_BROKER_DAEMON_SUBSCRIBER_H
 #define SL_BROKER_DAEMON_SUBSCRIBER_H

@@ -51,7 +51,7 @@ void sl_daemon_save_rest(struct sl_daemon *d)
     }
 }
 
-void sl_daemon_tell(struct sl_daemon *d, const struct sl_entry *e, unsigned wants,
+void sl_daemon_emit(struct sl_daemon *d, const struct sl_entry *e, unsigned wants,
                     Sl__Control__Envelope *body)
 {
     char *before = body->job;
@@ -60,7 +60,7 @@ void sl_daemon_tell(struct sl_daemon *d, const struct sl_entry *e, unsigned want
     body->job = before;
 }
 
-void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
+void sl_daemon_emit_state(struct sl_daemon *d, const struct sl_entry *e,
                           const struct sl_bus_peer *to)
 {
     Sl__Control__JobState state = SL__CONTROL__JOB_STATE__INIT;
@@ -75,18 +75,18 @@ void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
     if (to)
         sl_bus_send(d->bus, to, &body);
     else
-        sl_daemon_tell(d, e, 0, &body);
+        sl_daemon_emit(d, e, 0, &body);
     free(text);
 }
 
-void sl_daemon_tell_finished(struct sl_daemon *d, const struct sl_entry *e)
+void sl_daemon_emit_finished(struct sl_daemon *d, const struct sl_entry *e)
 {
     Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
     Sl__Control__Envelope body = SL_ENVELOPE(FINISHED, finished, &finished);
     finished.exit_status = e->exit_status;
     finished.message = (char *)e->message; // only read
     finished.run_directory = e->started > 0 ? (char *)e->output : "";
-    sl_daemon_tell(d, e, 0, &body);
+    sl_daemon_emit(d, e, 0, &body);
 }
 
 static void log_state(const struct sl_entry *e, enum sl_entry_state before)
@@ -111,7 +111,7 @@ void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_
         sl_log_error("job %s: its state cannot be recorded, which is tried again: %s", e->id,
                      sl_error_message());
     log_state(e, before);
-    sl_daemon_tell_state(d, e, NULL);
+    sl_daemon_emit_state(d, e, NULL);
     d->look_at_queue = true;
     d->status_old = true;
 }
@@ -153,7 +153,7 @@ static bool has_descriptors(struct sl_daemon *d, struct sl_entry *e)
                  "-n', or LimitNOFILE= of a service)",
                  DESCRIPTORS_A_JOB);
         sl_log_warn("job %s: %s", e->id, e->message);
-        sl_daemon_tell_state(d, e, NULL);
+        sl_daemon_emit_state(d, e, NULL);
     }
     return enough;
 }

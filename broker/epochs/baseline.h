@@ -1,6 +1,6 @@
 /*
- * baseline.h - what can be had without learning anything: the best answer that is the same for
- * every vertex of a split, and what each metric says of it.
+ * baseline.h - the score without any learning: the best answer that is the same for every vertex of
+ * a split, and its value by each metric.
  *
  *   multiclass   the class that occurs most often; for the loss the frequencies of the classes
  *   multilabel   of each label what most vertices have; for the loss the frequencies of the labels

@@ -10,8 +10,8 @@ static double gain(enum sl_measure measure, double value, double other)
     return sl_measure_kinds[measure].less_is_better ? other - value : value - other;
 }
 
-bool sl_early_stopping_take(struct sl_early_stopping *best, enum sl_measure measure,
-                            double min_delta, uint32_t epoch, double value)
+bool sl_early_stopping_on_value(struct sl_early_stopping *best, enum sl_measure measure,
+                                double min_delta, uint32_t epoch, double value)
 {
     if (isnan(value))
         return false;

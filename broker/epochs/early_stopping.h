@@ -6,8 +6,8 @@
  * last one that was progress, so that many small steps are progress once they add up. After
  * `patience` evaluations in a row without progress training stops.
  *
- * A value that is not a number is none: a metric that the labels do not define (judging.h) has no
- * best epoch, and patience does not count what could not have been better.
+ * A value that is not a number does not count: a metric that the labels do not define (judging.h)
+ * has no best epoch, and patience does not count what could not have been better.
  */
 #ifndef SL_BROKER_EPOCHS_EARLY_STOPPING_H
 #define SL_BROKER_EPOCHS_EARLY_STOPPING_H
@@ -27,8 +27,8 @@ struct sl_early_stopping {
 };
 
 // Takes an evaluation's value; NaN changes nothing. True when it is the best one so far.
-bool sl_early_stopping_take(struct sl_early_stopping *best, enum sl_measure measure,
-                            double min_delta, uint32_t epoch, double value);
+bool sl_early_stopping_on_value(struct sl_early_stopping *best, enum sl_measure measure,
+                                double min_delta, uint32_t epoch, double value);
 
 // Whether patience (0: without end) has run out.
 static inline bool sl_early_stopping_is_stale(const struct sl_early_stopping *best,

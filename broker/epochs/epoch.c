@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text/units.h"
 #include "common/text/sentence.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -241,9 +242,9 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->updates.staleness_max = 0;
 }
 
-void sl_epoch_take_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
-                            const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
-                            struct sl_epoch_scratch *scratch)
+void sl_epoch_add_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
+                           const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
+                           struct sl_epoch_scratch *scratch)
 {
     f->batches = n;
     f->seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -274,8 +275,8 @@ uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_
     return first;
 }
 
-void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
-                              struct sl_span when, struct sl_epoch_scratch *scratch)
+void sl_epoch_add_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
+                             struct sl_span when, struct sl_epoch_scratch *scratch)
 {
     struct sl_report_stage phase = {0};
     double seconds = sl_pauses_seconds_without(f->pauses, when);
@@ -296,7 +297,7 @@ void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *e
     f->stages.evaluate.count += phase.count;
 }
 
-void sl_epoch_take_overlap(struct sl_epoch *f, struct sl_span beside)
+void sl_epoch_add_overlap(struct sl_epoch *f, struct sl_span beside)
 {
     double seconds = sl_pauses_seconds_without(f->pauses, beside);
     f->overlapped_seconds += seconds;
@@ -372,16 +373,13 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch *f,
     // has its own, which nobody takes from who is late.
     if (rule->batches_per_update >= 2 * hands && !rule->in_turn)
         return false;
-    sl_sentence_say(
-        t,
-        "updates: trainers waited %.0f %% of the time for one another's gradients (%.0f "
-        "trainer%s",
-        waiting, f->trainers, f->trainers == 1 ? "" : "s");
+    sl_sentence_say(t,
+                    "updates: trainers waited %.0f %% of the time for one another's gradients (%s",
+                    waiting, SL_PLURAL(f->trainers, "trainer"));
     if (hands > f->trainers)
         sl_sentence_say(t, " and %.0f standby", hands - f->trainers);
-    sl_sentence_say(t, ", updates of %u batch%s) while %.1f batches lay ready",
-                    rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
-                    f->queue.depth_mean);
+    sl_sentence_say(t, ", updates of %s) while %.1f batches lay ready",
+                    SL_PLURAL(rule->batches_per_update, "batch"), f->queue.depth_mean);
     return true;
 }
 

@@ -65,7 +65,7 @@ struct sl_epoch {
     double normal_extract, normal_train, normal_wait;
 };
 
-// Trainers that wait for less than this share of the time are not who is held up.
+// Trainers that wait for less than this share of the time are not held up.
 #define SL_EPOCH_STARVED 0.2
 
 // How updates are made, which decides what trainers wait for.
@@ -93,20 +93,20 @@ uint64_t sl_epoch_percentile(const uint64_t *sorted, uint64_t n, double p);
 // the others zero) say; epoch, samplers, trainers, async, ranked, switches and
 // pauses are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an
 // epoch's.
-void sl_epoch_take_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
-                            const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
-                            struct sl_epoch_scratch *scratch);
+void sl_epoch_add_training(struct sl_epoch *f, const struct sl_batch_entry *entries,
+                           const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
+                           struct sl_epoch_scratch *scratch);
 
 // When the first of these updates (n, not applied or restored ones zero) was applied; 0: none was.
 uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n);
 
 // Adds the cells of one phase of the epoch's evaluation. The percentiles are those of the phase
 // with the most time.
-void sl_epoch_take_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
-                              struct sl_span when, struct sl_epoch_scratch *scratch);
+void sl_epoch_add_evaluation(struct sl_epoch *f, const struct sl_batch_entry *entries, uint64_t n,
+                             struct sl_span when, struct sl_epoch_scratch *scratch);
 
 // This part of the evaluation's time was beside the training of the next epoch, whose time it is.
-void sl_epoch_take_overlap(struct sl_epoch *f, struct sl_span beside);
+void sl_epoch_add_overlap(struct sl_epoch *f, struct sl_span beside);
 
 // Training, or the evaluation so far, ended where `late` begins and not where it ends: the broker
 // learns of it through a wake-up, and the trainers go on meanwhile, or are paused. Nothing where

@@ -40,13 +40,13 @@ static int check_metric(const struct sl_config *config, const struct sl_dataset 
         return SL_OK;
     if (dataset->task == SL_TASK_REGRESSION)
         return sl_fail(SL_EINVAL,
-                       "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
-                       "where nothing is right or wrong: take \"%s\" or \"auto\"",
+                       "evaluate.metric: found \"%s\", but the data set '%s' is a regression, "
+                       "which has no right or wrong classes: take \"%s\" or \"auto\"",
                        name_of(measure), config->dataset,
                        name_of(sl_measure_of(SL_METRIC_AUTO, dataset->task)));
     return sl_fail(SL_EINVAL,
-                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
-                   "of two (or of several labels a vertex): take %s",
+                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and the "
+                   "metric needs two (or several labels a vertex): take %s",
                    name_of(measure), config->dataset, dataset->n_classes,
                    list_metrics(dataset, take, sizeof take));
 }

@@ -1,5 +1,5 @@
 /*
- * judging.h - by what the evaluations of a job are judged, and whether they can be.
+ * judging.h - which metric judges the evaluations of a job, and whether the labels define it.
  *
  * Labels are known before anything is trained. A metric that those of the validation vertices do
  * not define, such as ROC-AUC of one class, has no best epoch: patience counts nothing, and the

@@ -1,5 +1,5 @@
 /*
- * pauses.h - when a job was paused, so that no time of it is called training.
+ * pauses.h - when a job was paused, so that paused time does not count as training.
  *
  * Spans are of the monotonic clock. The newest SL_PAUSES_KEPT are kept, which is what a phase that
  * is being read can overlap; the total is of all.

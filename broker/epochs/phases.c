@@ -375,7 +375,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     sl_learning_rate_init(&rate, p->setup.plan.config, p->arena->h->spec.n_train);
     f->learning_rate =
         sl_learning_rate_at(&rate, (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
-    sl_epoch_take_training(f, entries, updates, n, when, &p->scratch);
+    sl_epoch_add_training(f, entries, updates, n, when, &p->scratch);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
@@ -445,8 +445,8 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     p->epoch.on_val = *found;
     bool pinned = o->spec.params == SL_PARAMS_PINNED;
     // While there is no best the last ones stand in its place: something has to be tested.
-    if (sl_early_stopping_take(&p->best, p->measure, config->early_stopping.min_delta,
-                               o->step.epoch, found->value[p->measure]) ||
+    if (sl_early_stopping_on_value(&p->best, p->measure, config->early_stopping.min_delta,
+                                   o->step.epoch, found->value[p->measure]) ||
         !p->best.has)
         memcpy(sl_param_store_best(p->arena),
                pinned ? sl_param_store_pinned(p->arena)
@@ -516,9 +516,9 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
     if (o->step.purpose == SL_PURPOSE_TEST)
         p->test_seconds += sl_pauses_seconds_without(p->setup.pauses, when);
     else
-        sl_epoch_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
+        sl_epoch_add_evaluation(&p->epoch, entries, n, when, &p->scratch);
     if (beside)
-        sl_epoch_take_overlap(&p->epoch, time_beside(p, when));
+        sl_epoch_add_overlap(&p->epoch, time_beside(p, when));
     return !o->ends_evaluation || judge(p, o, n);
 }
 

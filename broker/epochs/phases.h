@@ -168,7 +168,7 @@ static inline const struct sl_open_phase *sl_phases_at(const struct sl_phases *p
  */
 const struct sl_open_phase *sl_phases_front(const struct sl_phases *p);
 
-// The loss of the leading cells of a phase, as far as whoever looks has summed it up.
+// The loss of the leading cells of a phase, as far as the caller has summed it up.
 struct sl_loss_sum {
     uint64_t seq, cells;
     double loss, weight;

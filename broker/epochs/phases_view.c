@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "broker/epochs/phases.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 
@@ -179,8 +180,8 @@ char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
     char by[48] = "";
     if (min_delta > 0)
         snprintf(by, sizeof by, " by more than %g", min_delta);
-    snprintf(buf, bytes, "%u evaluation%s without a better %s%s; the best is %.4f, of epoch %u",
-             p->best.waited, p->best.waited == 1 ? "" : "s", sl_measure_name(p->measure), by,
+    snprintf(buf, bytes, "%s without a better %s%s; the best is %.4f, of epoch %u",
+             SL_PLURAL(p->best.waited, "evaluation"), sl_measure_name(p->measure), by,
              p->best.value, p->best.epoch + 1);
     return buf;
 }

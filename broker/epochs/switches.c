@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "broker/log/timeline.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/arena/seat.h"
@@ -33,10 +34,9 @@ static void tell(struct sl_switches *s, uint32_t epoch, uint64_t all)
         snprintf(when, sizeof when, "epoch %u", epoch + 1);
     else
         snprintf(when, sizeof when, "epochs %u to %u", first + 1, epoch + 1);
-    sl_timeline_tell_of(s->timeline, epoch, "switch", true,
-                        "standby trainers were switched on %llu time%s in %s (%llu batch%s)",
-                        (unsigned long long)s->n, s->n == 1 ? "" : "s", when,
-                        (unsigned long long)batches, batches == 1 ? "" : "es");
+    sl_timeline_emit_of(s->timeline, epoch, "switch", true,
+                        "standby trainers were switched on %s in %s (%s)", SL_PLURAL(s->n, "time"),
+                        when, SL_PLURAL(batches, "batch"));
     s->n = 0;
     s->batches_told = all;
     s->told_at_ns = sl_now_ns();

@@ -1,5 +1,5 @@
 /*
- * switches.h - how often standby trainers were switched on, told together.
+ * switches.h - how often standby trainers were switched on, reported as one event.
  *
  * That may be many times a second, which is nothing to read line by line: switches are counted,
  * with what was trained meanwhile, and told as one event of the timeline.

@@ -104,7 +104,7 @@ bool sl_control_call_read_body(const char *text, size_t n, struct sl_control_cal
     const cJSON *m;
     *why = '\0';
     if (!cJSON_IsObject(body)) {
-        snprintf(why, bytes, "the body is no JSON object; it stops making sense at byte %td",
+        snprintf(why, bytes, "the body is no JSON object; it cannot be read from byte %td on",
                  end - text);
     } else {
         cJSON_ArrayForEach(m, body)
@@ -120,7 +120,7 @@ bool sl_control_call_read_body(const char *text, size_t n, struct sl_control_cal
     if (!*why && q->kind == SL_CONTROL_CALL_SCALE && !q->has_samplers && !q->has_trainers &&
         !q->undo)
         snprintf(why, bytes,
-                 "the body says nothing to change: send {\"samplers\": N, "
+                 "there is nothing to change in the body: send {\"samplers\": N, "
                  "\"trainers\": M}, either of the two, or {\"undo\": true}");
     return !*why;
 }

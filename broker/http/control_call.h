@@ -1,4 +1,5 @@
-// control_call.h - what a request to the server asks a job, or the daemon, on the control bus.
+// control_call.h - the control message that a request to the server becomes, for a job or the
+// daemon.
 #ifndef SL_BROKER_HTTP_CONTROL_CALL_H
 #define SL_BROKER_HTTP_CONTROL_CALL_H
 

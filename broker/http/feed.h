@@ -1,5 +1,5 @@
 /*
- * feed.h - messages of the event stream, kept once for all who listen.
+ * feed.h - messages of the event stream, kept once for all listeners.
  *
  * A ring of the newest messages; each listener has a place in it. A listener that is so slow that
  * the message it wants is gone is cut off: memory is bounded whatever listeners do, and writing

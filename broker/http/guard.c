@@ -52,7 +52,7 @@ int sl_guard_parse_listen(const char *text, struct sl_guard_address *out)
     if (colon && !known && port >= 0)
         return sl_fail(SL_EINVAL,
                        "the page: listening on '%s': only this machine's own address is served, "
-                       "since whoever reaches the port sees the jobs. Use '127.0.0.1:%ld', and "
+                       "since anyone who reaches the port sees the jobs. Use '127.0.0.1:%ld', and "
                        "'ssh -L %ld:127.0.0.1:%ld HOST' from another machine",
                        text, port, port, port);
     if (port < 0)

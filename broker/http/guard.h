@@ -1,6 +1,6 @@
 /*
- * guard.h - who may ask: the address, the Host and Origin of a request, the token (whose connection
- * it is: peer.h).
+ * guard.h - which requests are allowed: by address, Host, Origin and token (the user of a
+ * connection: peer.h).
  *
  * The server listens on loopback alone, but a browser that shows somebody else's page can reach
  * loopback too. Three things keep such a page out:

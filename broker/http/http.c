@@ -277,7 +277,7 @@ static int start_server(struct sl_http *http, int fd)
                             "descriptors may be too low (ulimit -u, ulimit -n)");
 }
 
-// One whose time-outs are not moved by whoever sets the machine's clock.
+// One whose time-outs do not move when the machine's clock is set.
 static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

@@ -104,8 +104,7 @@ enum MHD_Result sl_http_serve(struct sl_http_request *r, const char *path);
 // --- stream.c ------------------------------------------------------------------------------------
 
 enum MHD_Result sl_http_stream_open(struct sl_http_request *r);
-// Lets those go on that wait and for whom there is something, or all when it is over. With
-// the lock.
+// Resumes the streams for which there is something to send, or all at the end. With the lock.
 void sl_http_stream_wake(struct sl_http *http);
 // Cuts off those that do not read and have fallen behind.
 void sl_http_stream_reap(struct sl_http *http);

@@ -1,17 +1,11 @@
 #include "broker/http/job_stats.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/text/json.h"
-
-#define COLUMN(name, path) {#name, path},
-static const struct {
-    const char *name, *path;
-} columns[] = {SL_HISTORY_COLUMNS(COLUMN)};
 
 // --- jobs ----------------------------------------------------------------------------------------
 
@@ -74,7 +68,7 @@ static struct sl_job_stats_job *add(struct sl_job_stats *s, const char *key)
 {
     if (!s->jobs)
         s->jobs = calloc(SL_JOB_STATS_JOBS_MAX, sizeof *s->jobs);
-    double(*history)[SL_JOB_STATS_N_COLUMNS] = malloc(SL_JOB_STATS_HISTORY * sizeof *history);
+    struct sl_stats_history *history = calloc(1, sizeof *history);
     if (!s->jobs || !history) {
         free(history);
         return NULL;
@@ -88,8 +82,8 @@ static struct sl_job_stats_job *add(struct sl_job_stats *s, const char *key)
     return job;
 }
 
-struct sl_job_stats_job *sl_job_stats_take(struct sl_job_stats *s, const char *key,
-                                           const char *line, uint64_t now_ns)
+struct sl_job_stats_job *sl_job_stats_on_line(struct sl_job_stats *s, const char *key,
+                                              const char *line, uint64_t now_ns)
 {
     cJSON *stats = cJSON_Parse(line);
     const char *schema = sl_json_string(stats, "schema");
@@ -123,10 +117,7 @@ struct sl_job_stats_job *sl_job_stats_take(struct sl_job_stats *s, const char *k
     job->over = false;
     if (*state && !(of_daemon && *sl_job_stats_state(s, job->key)))
         sl_job_stats_set_state(s, job->key, name, state);
-    for (int c = 0; c < SL_JOB_STATS_N_COLUMNS; c++)
-        job->history[job->next][c] = sl_json_number(stats, columns[c].path);
-    job->next = (job->next + 1) % SL_JOB_STATS_HISTORY;
-    job->n = SL_MIN(job->n + 1, (uint32_t)SL_JOB_STATS_HISTORY);
+    sl_stats_history_add(job->history, stats);
     return job;
 }
 
@@ -204,14 +195,14 @@ static void take_entry(struct sl_job_stats *s, const cJSON *entry)
         sl_job_stats_set_state(s, *id ? id : "0", name, state);
 }
 
-void sl_job_stats_take_entry(struct sl_job_stats *s, const char *json)
+void sl_job_stats_on_entry(struct sl_job_stats *s, const char *json)
 {
     cJSON *entry = cJSON_Parse(json);
     take_entry(s, entry);
     cJSON_Delete(entry);
 }
 
-void sl_job_stats_take_list(struct sl_job_stats *s, const char *json)
+void sl_job_stats_on_list(struct sl_job_stats *s, const char *json)
 {
     cJSON *list = cJSON_Parse(json);
     const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs"), *entry;
@@ -223,31 +214,4 @@ void sl_job_stats_take_list(struct sl_job_stats *s, const char *json)
         }
     }
     cJSON_Delete(list);
-}
-
-// --- the history ---------------------------------------------------------------------------------
-
-void sl_job_stats_write_history(const struct sl_job_stats_job *job, struct sl_text *out)
-{
-    sl_text_puts(out, "{\"schema\":\"sluice.history/1\",\"job\":");
-    sl_text_json_string(out, job->name);
-    for (int c = 0; c < SL_JOB_STATS_N_COLUMNS; c++) {
-        sl_text_printf(out, ",\"%s\":[", columns[c].name);
-        for (uint32_t i = 0; i < job->n; i++) {
-            uint32_t at = (job->next + SL_JOB_STATS_HISTORY - job->n + i) % SL_JOB_STATS_HISTORY;
-            double value = job->history[at][c];
-            // Four digits are what a picture shows; points in time need more.
-            bool exact = c == SL_JOB_STATS_COLUMN_time || c == SL_JOB_STATS_COLUMN_seconds;
-            if (i)
-                sl_text_puts(out, ",");
-            if (!isfinite(value))
-                sl_text_puts(out, "null");
-            else if (exact)
-                sl_text_printf(out, "%.1f", value);
-            else
-                sl_text_printf(out, "%.4g", value);
-        }
-        sl_text_puts(out, "]");
-    }
-    sl_text_puts(out, "}");
 }

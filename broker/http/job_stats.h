@@ -15,10 +15,8 @@
 #include <cjson/cJSON.h>
 
 #include "common/schema/history.h"
-#include "common/text/text.h"
 
 enum {
-    SL_JOB_STATS_HISTORY = 900, // lines; one comes a second
     SL_JOB_STATS_JOBS_MAX = 256,
     SL_JOB_STATS_KEY_BYTES = 64,
     SL_JOB_STATS_FRESH_S = 300, // how long after its last line a job is still told to Prometheus
@@ -26,22 +24,14 @@ enum {
     SL_JOB_STATS_STATE_BYTES = 16,
 };
 
-enum sl_job_stats_column {
-#define SL_JOB_STATS_COLUMN(name, path) SL_JOB_STATS_COLUMN_##name,
-    SL_HISTORY_COLUMNS(SL_JOB_STATS_COLUMN)
-#undef SL_JOB_STATS_COLUMN
-        SL_JOB_STATS_N_COLUMNS,
-};
-
 struct sl_job_stats_job {
-    char key[SL_JOB_STATS_KEY_BYTES];          // the daemon's number; "0" of a job that has none
-    char *name;                                // owned
-    char *line;                                // owned; the newest line
-    cJSON *stats;                              // owned; the same
-    uint64_t at_ns;                            // when it came
-    bool over;                                 // it has ended
-    uint32_t n, next;                          // history: lines, place of the next one
-    double (*history)[SL_JOB_STATS_N_COLUMNS]; // owned, (SL_JOB_STATS_HISTORY); NaN = not known
+    char key[SL_JOB_STATS_KEY_BYTES]; // the daemon's number; "0" of a job that has none
+    char *name;                       // owned
+    char *line;                       // owned; the newest line
+    cJSON *stats;                     // owned; the same
+    uint64_t at_ns;                   // when it came
+    bool over;                        // it has ended
+    struct sl_stats_history *history; // owned
 };
 
 // The state of a job as the daemon's list has it, whether there are statistics of it or not.
@@ -63,8 +53,8 @@ void sl_job_stats_fini(struct sl_job_stats *s); // safe on a zeroed struct
 // Takes one line. `key` is the envelope's job; "" = the line's own id, or "0": the line's state is
 // then the job's, while a daemon's word on it goes before the line's. NULL when it is no
 // sluice.stats/1 or memory is out; else the job, valid until the next call.
-struct sl_job_stats_job *sl_job_stats_take(struct sl_job_stats *s, const char *key,
-                                           const char *line, uint64_t now_ns);
+struct sl_job_stats_job *sl_job_stats_on_line(struct sl_job_stats *s, const char *key,
+                                              const char *line, uint64_t now_ns);
 void sl_job_stats_end(struct sl_job_stats *s, const char *key);
 
 // What a job's state is from now on. An unknown state is kept as it is.
@@ -72,15 +62,12 @@ void sl_job_stats_set_state(struct sl_job_stats *s, const char *key, const char 
                             const char *state);
 // Takes an entry of sluice.jobs/1, or (`take_list`) all of a list, after which other jobs have no
 // state. What is neither changes nothing.
-void sl_job_stats_take_entry(struct sl_job_stats *s, const char *json);
-void sl_job_stats_take_list(struct sl_job_stats *s, const char *json);
+void sl_job_stats_on_entry(struct sl_job_stats *s, const char *json);
+void sl_job_stats_on_list(struct sl_job_stats *s, const char *json);
 // "" for a job that nothing was heard of.
 const char *sl_job_stats_state(const struct sl_job_stats *s, const char *key);
 
 // By key, else the newest of that name; NULL.
 struct sl_job_stats_job *sl_job_stats_find(const struct sl_job_stats *s, const char *job);
-
-// schema sluice.history/1: an array of numbers for each column, the oldest first.
-void sl_job_stats_write_history(const struct sl_job_stats_job *job, struct sl_text *out);
 
 #endif

@@ -1,4 +1,4 @@
-// peer.h - who is at the other end of a connection on loopback: the kernel knows.
+// peer.h - asks the kernel which user owns the other end of a loopback connection.
 #ifndef SL_BROKER_HTTP_PEER_H
 #define SL_BROKER_HTTP_PEER_H
 

@@ -170,7 +170,7 @@ static void put_metrics(const struct writer *w)
         }
     }
     put_family(w->out, "counter", "sluice_feature_bytes_total",
-               "Bytes of feature rows gathered, by where they lay.");
+               "Bytes of feature rows gathered, by their source.");
     FOR_EACH_JOB(w, job)
     {
         put_sample(w, "sluice_feature_bytes_total", job,

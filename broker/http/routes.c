@@ -1,5 +1,5 @@
 /*
- * routes.c - what each path means, who may ask, and what is answered.
+ * routes.c - what each path means, which requests are allowed, and the answers.
  *
  * What the watch thread has heard is answered at once. What only the daemon or the job knows (list,
  * description, everything that changes a job) is asked on the control bus: the connection is
@@ -144,7 +144,7 @@ static unsigned check(const struct sl_http_request *r, const char *method, const
         return MHD_HTTP_METHOD_NOT_ALLOWED;
     }
     if (post && !r->http->has_token) {
-        *why = "this server only shows: start it with --http-token FILE to steer jobs from here";
+        *why = "this server is read-only: start it with --http-token FILE to steer jobs from here";
         return MHD_HTTP_FORBIDDEN;
     }
     if (is_kept_out(r) && r->http->has_token) {
@@ -273,7 +273,7 @@ static enum MHD_Result serve_known(struct sl_http_request *r)
     if (job && r->target == SL_TARGET_STATS)
         sl_text_puts(&text, job->line);
     else if (job)
-        sl_job_stats_write_history(job, &text);
+        sl_stats_history_write(job->history, job->name, &text);
     pthread_mutex_unlock(&w->lock);
     if (!job && r->target == SL_TARGET_HISTORY && is_only_job(r)) {
         if (!r->asked)
@@ -282,8 +282,7 @@ static enum MHD_Result serve_known(struct sl_http_request *r)
             return answer_failure(r);
         cJSON *describe = cJSON_Parse(r->waiter.reply.json ? r->waiter.reply.json : "");
         const char *name = sl_json_string(describe, "job");
-        sl_job_stats_write_history(
-            &(struct sl_job_stats_job){.name = (char *)(*name ? name : r->job)}, &text);
+        sl_stats_history_write(NULL, *name ? name : r->job, &text);
         cJSON_Delete(describe);
     } else if (!job)
         return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,

@@ -96,7 +96,7 @@ static void put_event(struct sl_text *t, const char *kind, const char *json)
     sl_text_puts(t, "\n\n");
 }
 
-// Who this server is, and the newest statistics of who is asked for. With the lock.
+// Says which server this is, and the newest statistics of the jobs asked for. With the lock.
 static void greet(struct sl_http_stream *s)
 {
     const struct sl_http *http = s->http;

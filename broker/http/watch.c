@@ -236,13 +236,13 @@ static void take_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
             continue;
         if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS && *m->scale_progress->text)
             tell_progress(w, &p->question, m->scale_progress->text);
-        if (sl_request_take(&p->request, m, &reply))
+        if (sl_request_on_message(&p->request, m, &reply))
             answer(w, p, &reply);
         return;
     }
-    if (sl_request_take(&w->listing, m, &reply)) {
+    if (sl_request_on_message(&w->listing, m, &reply)) {
         pthread_mutex_lock(&w->lock);
-        sl_job_stats_take_list(&w->store, reply.json ? reply.json : "");
+        sl_job_stats_on_list(&w->store, reply.json ? reply.json : "");
         w->hooks.on_feed(w->hooks.ctx);
         pthread_mutex_unlock(&w->lock);
         sl_reply_fini(&reply);
@@ -271,7 +271,7 @@ static void ask_list(struct sl_watch *w)
 
 static void take_stats(struct sl_watch *w, const char *key, const char *json)
 {
-    struct sl_job_stats_job *job = sl_job_stats_take(&w->store, key, json, sl_now_ns());
+    struct sl_job_stats_job *job = sl_job_stats_on_line(&w->store, key, json, sl_now_ns());
     if (job)
         sl_feed_push(&w->feed, job->key, "stats", json);
 }
@@ -314,7 +314,7 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
         break;
     case SL__CONTROL__ENVELOPE__BODY_JOB_STATE:
         forget_kept(w);
-        sl_job_stats_take_entry(&w->store, m->job_state->json);
+        sl_job_stats_on_entry(&w->store, m->job_state->json);
         sl_feed_push(&w->feed, "", "state", m->job_state->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED: take_finished(w, key, m->finished); break;

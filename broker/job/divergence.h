@@ -1,10 +1,11 @@
 /*
- * divergence.h - what is said of a job whose numbers went wrong: why, and how to go on.
+ * divergence.h - the message of a job whose numbers are not finite: the likely cause, and how to go
+ * on.
  *
  * A trainer says which number of which update is not finite (trainer/model/broken_update.h), or an
  * evaluation is not; here follows, from what is known of the job, what most likely caused it and
- * which parameters are from before. All of it is a function of the job, whoever computed it and
- * whatever died meanwhile.
+ * which parameters are from before. All of it is a function of the job, with any workers and any
+ * deaths.
  *
  * A checkpoint is from before where the loss on its parameters was not far above what can be had
  * without learning anything (baseline.h). The parameters that the board holds at the end are

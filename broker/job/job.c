@@ -38,9 +38,9 @@ static void send_stop(struct sl_job *job)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (job->crew.members[i].alive && job->crew.members[i].greeted)
-            sl_bus_send(job->bus, &job->crew.members[i].peer, &e);
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        if (job->workers.list[i].alive && job->workers.list[i].greeted)
+            sl_bus_send(job->bus, &job->workers.list[i].peer, &e);
 }
 
 void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
@@ -65,94 +65,94 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_access_forecast_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
-    if (!job->crew_placed) {
+    if (!job->workers_placed) {
         sl_job_conclude(job);
         return;
     }
     send_stop(job);
-    sl_crew_stop(&job->crew, SL_CREW_STOP_MS);
+    sl_worker_pool_stop(&job->workers, SL_WORKER_STOP_MS);
     SL_FAILPOINT(BROKER_STOP);
 }
 
 static void stop(struct sl_job *job, bool kill, const char *who)
 {
     sl_job_end(job, SL_OUTCOME_STOPPED, "stopped by %s", who);
-    if (kill && job->state == SL_JOB_FINISHING && job->crew_placed)
-        sl_crew_stop(&job->crew, 0);
+    if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
+        sl_worker_pool_stop(&job->workers, 0);
 }
 
-// --- the crew ------------------------------------------------------------------------------------
+// --- the worker pool ----------------------------------------------------------------------------
 
-static bool has_worked(struct sl_job *job, const struct sl_member *m)
+static bool has_worked(struct sl_job *job, const struct sl_pool_worker *w)
 {
     struct sl_worker_totals figures;
-    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
     // The slot is of an earlier process when this one died before it was attached.
-    if (!sl_stats_is_of(slot, m->worker))
+    if (!sl_stats_is_of(slot, w->worker))
         return false;
     // It died while it published, which it does after work.
-    return !sl_stats_read(slot, &figures) || (figures.worker == m->worker && figures.batches > 0);
+    return !sl_stats_read(slot, &figures) || (figures.worker == w->worker && figures.batches > 0);
 }
 
 // Takes back what a dead worker had in hand.
-static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_reclaimed *back)
+static void take_back(struct sl_job *job, const struct sl_pool_worker *w, struct sl_reclaimed *back)
 {
     const uint32_t n_devices = job->arena.h->spec.n_devices;
-    sl_seat_vacate(&job->arena, m->slot);
+    sl_seat_vacate(&job->arena, w->slot);
     sl_peer_memory_vacate(&job->arena,
-                          m->slot < n_devices ? SL_PEER_MEMORY_SAMPLER : SL_PEER_MEMORY_TRAINER,
-                          m->slot % n_devices);
-    sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
-    // Whoever takes over finds the earliest batches first, those that were taken back.
+                          w->slot < n_devices ? SL_PEER_MEMORY_SAMPLER : SL_PEER_MEMORY_TRAINER,
+                          w->slot % n_devices);
+    sl_ledger_reclaim(&job->arena, w->worker, back); // which dissolves its group
+    // The next workers find the earliest batches first, those that were taken back.
     sl_split_publish(&job->split);
     sl_trainer_group_form(&job->group);
     job->phases.resampled += back->resample;
     job->phases.retrained += back->retrain;
 }
 
-static bool on_death(void *ctx, struct sl_member *m, const struct sl_exit_status *death)
+static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
 {
     struct sl_job *job = ctx;
     struct sl_reclaimed back = {0};
-    const bool ends = job->crew.stopping;
-    const bool worked = !ends && job->arena.base && has_worked(job, m);
-    sl_crash_log_explain(&job->deaths, m, death, sl_stalls_verdict(&job->stalls, m));
+    const bool ends = job->workers.stopping;
+    const bool worked = !ends && job->arena.base && has_worked(job, w);
+    sl_crash_log_explain(&job->deaths, w, death, sl_stalls_verdict(&job->stalls, w));
     if (!ends && job->arena.base)
-        take_back(job, m, &back);
-    sl_crash_log_tell(&job->deaths, m, death, &back);
+        take_back(job, w, &back);
+    sl_crash_log_emit(&job->deaths, w, death, &back);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     return worked;
 }
 
-static void on_left(void *ctx, struct sl_member *m)
+static void on_left(void *ctx, struct sl_pool_worker *w)
 {
     struct sl_job *job = ctx;
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
 }
 
-static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
+static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
 {
     struct sl_job *job = ctx;
     // The job can do without a standby trainer as long as there is another trainer.
     if (job->split.roles.trainers > 0 &&
-        sl_split_duty(&job->split, m->role, m->device) == SL_DUTY_STANDBY) {
-        job->split.no_standby[m->device] = true;
+        sl_split_duty(&job->split, w->role, w->device) == SL_DUTY_STANDBY) {
+        job->split.no_standby[w->device] = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
                         "%s, so device %u gets no standby trainer any more; the last time it %s",
-                        why, m->device, job->deaths.of[m->slot].cause);
-        sl_crew_release(m);
+                        why, w->device, job->deaths.of[w->slot].cause);
+        sl_pool_worker_release(w);
         return;
     }
     char text[SL_JOB_MESSAGE_BYTES];
-    sl_crash_log_sum_up(&job->deaths, m, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
+    sl_crash_log_sum_up(&job->deaths, w, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
                         text, sizeof text);
-    if (!sl_split_roll_back(&job->split, m, text))
+    if (!sl_split_roll_back(&job->split, w, text))
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
 }
 
-static void on_worker_line(void *ctx, struct sl_member *m, int level, const char *text)
+static void on_worker_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
 {
     struct sl_job *job = ctx;
     // Lines of other origin (a sanitizer's, an assertion's) are in the log, and are quoted if the
@@ -161,13 +161,13 @@ static void on_worker_line(void *ctx, struct sl_member *m, int level, const char
         sl_clients_send_line(&job->clients, level, text);
 }
 
-static bool has_left(void *ctx, const struct sl_member *m)
+static bool has_left(void *ctx, const struct sl_pool_worker *w)
 {
     const struct sl_job *job = ctx;
     if (!job->arena.base)
         return false;
-    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
-    return sl_stats_is_of(slot, m->worker) && atomic_load(&slot->words.left);
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, w->slot);
+    return sl_stats_is_of(slot, w->worker) && atomic_load(&slot->words.left);
 }
 
 static void on_gone(void *ctx)
@@ -177,10 +177,10 @@ static void on_gone(void *ctx)
         sl_job_conclude(job);
 }
 
-const struct sl_crew_events sl_job_crew_events = {
+const struct sl_worker_pool_events sl_job_pool_events = {
     .on_death = on_death,
     .on_left = on_left,
-    .on_hopeless = on_hopeless,
+    .on_give_up = on_give_up,
     .on_line = on_worker_line,
     .has_left = has_left,
     .on_gone = on_gone,
@@ -196,21 +196,21 @@ static void end_broken(struct sl_job *job, enum sl_job_numbers numbers, const ch
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
                       const Sl__Control__Failed *failed)
 {
-    const struct sl_member *m = sl_crew_by_worker(&job->crew, failed->worker);
-    if (!m)
-        m = sl_crew_by_peer(&job->crew, peer);
-    if (failed->code == SL_ENOTFINITE) { // whoever tries the update finds the same
+    const struct sl_pool_worker *w = sl_worker_pool_by_id(&job->workers, failed->worker);
+    if (!w)
+        w = sl_worker_pool_by_peer(&job->workers, peer);
+    if (failed->code == SL_ENOTFINITE) { // any worker that tries the update finds the same
         end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
         return;
     }
     // Of a changed data set no replacement finds another one.
-    if (job->state == SL_JOB_RUNNING && !(m && m->ready) && failed->code != SL_ECHANGED) {
-        sl_crash_log_take_failure(&job->deaths, m, failed->message);
+    if (job->state == SL_JOB_RUNNING && !(w && w->ready) && failed->code != SL_ECHANGED) {
+        sl_crash_log_on_failure(&job->deaths, w, failed->message);
         return;
     }
     enum sl_outcome outcome =
         job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED;
-    sl_job_end(job, outcome, "%s: %s", m ? m->name : "a worker", failed->message);
+    sl_job_end(job, outcome, "%s: %s", w ? w->name : "a worker", failed->message);
 }
 
 // --- phases --------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
     char reason[160];
     sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
                     job->config.epochs, sl_phases_stop_reason(&job->phases, reason, sizeof reason));
-    sl_timeline_tell_of(&job->timeline, epoch, "early_stop", true,
+    sl_timeline_emit_of(&job->timeline, epoch, "early_stop", true,
                         "stopped early after epoch %u of %u: %s", epoch + 1, job->config.epochs,
                         reason);
 }
@@ -237,7 +237,7 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
     if (f->tested)
         snprintf(test, sizeof test, ", test %s %s", name,
                  sl_measure_text(f->on_test.value[measure], value));
-    sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", true,
+    sl_timeline_emit_of(&job->timeline, f->epoch, "epoch", true,
                         "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
@@ -246,7 +246,7 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
 static void take_lived(struct sl_job *job, double out[SL_ROLE_COUNT])
 {
     for (int role = 0; role < SL_ROLE_COUNT; role++) {
-        const double lived = sl_crew_lived_seconds(&job->crew, (enum sl_role)role);
+        const double lived = sl_worker_pool_lived_seconds(&job->workers, (enum sl_role)role);
         out[role] = lived - job->lived_seconds[role];
         job->lived_seconds[role] = lived;
     }
@@ -257,7 +257,7 @@ static void on_epoch(void *ctx, const struct sl_epoch *figures)
     struct sl_job *job = ctx;
     double lived[SL_ROLE_COUNT];
     take_lived(job, lived);
-    sl_meter_take_epoch(&job->meter, figures);
+    sl_meter_on_epoch(&job->meter, figures);
     char *json = sl_report_add_epoch(&job->report, figures, lived);
     if (!json)
         return;
@@ -278,7 +278,7 @@ static void on_epoch(void *ctx, const struct sl_epoch *figures)
     if (job->phases.stopped_early)
         tell_early_stop(job, figures->epoch);
     else if (job->state == SL_JOB_RUNNING)
-        sl_split_take_epoch(&job->split, figures);
+        sl_split_on_epoch(&job->split, figures);
 }
 
 // Nothing that comes of a data set that was changed in place counts.
@@ -311,8 +311,8 @@ static bool may_begin(void *ctx, uint32_t epoch)
 static void on_phase(void *ctx, const struct sl_open_phase *phase)
 {
     struct sl_job *job = ctx;
-    sl_meter_take_phase(&job->meter, phase);
-    sl_trace_take_phase(&job->trace, phase);
+    sl_meter_on_phase(&job->meter, phase);
+    sl_trace_on_phase(&job->trace, phase);
 }
 
 const struct sl_phases_events sl_job_phases_events = {
@@ -362,7 +362,7 @@ static void send_progress(struct sl_job *job)
 
 static void close_loop(struct sl_job *job)
 {
-    sl_crew_close(&job->crew);
+    sl_worker_pool_close(&job->workers);
     sl_saving_close(&job->saving);
     sl_loop_close(&job->loop);
 }
@@ -397,7 +397,7 @@ static void on_bus(void *ctx)
     if (job->state != SL_JOB_ENDED)
         return;
     if (!job->told)
-        sl_job_tell_finished(job);
+        sl_job_emit_finished(job);
     if (job->told || sl_now_ns() - job->ended_ns > CLIENT_MS * 1000000ull)
         close_loop(job);
 }
@@ -432,7 +432,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_job_check_memory(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
-        sl_stalls_look(&job->stalls);
+        sl_stalls_poll(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
         sl_switches_watch(&job->switches, sl_job_epoch(job), job->meter.sums.standby_batches);
         sl_trace_poll(&job->trace);
@@ -454,7 +454,7 @@ static void on_signal(void *ctx, int signum)
     bool death = signum == SL_LAUNCH_DEATH_SIGNAL;
     snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
              death ? " (as when its parent process dies)" : "");
-    // The second one kills, if somebody sent it.
+    // The second one kills, if a user or program sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 
@@ -465,7 +465,7 @@ static void release(struct sl_job *job)
     sl_saving_fini(&job->saving);
     sl_checkpoint_close(&job->resumed);
     sl_phases_fini(&job->phases);
-    sl_crew_fini(&job->crew);
+    sl_worker_pool_fini(&job->workers);
     sl_crash_log_fini(&job->deaths);
     sl_stalls_fini(&job->stalls);
     sl_report_fini(&job->report);

@@ -13,7 +13,7 @@
  *                                          v
  *                                        ENDED    results written, clients told, loop closed
  *
- * The seats of the arena (common/arena/seat.h) are the members of the crew; `split` says how many
+ * The seats of the arena (common/arena/seat.h) are the workers; `split` says how many
  * devices sample and train, and worker_assign.c brings the seats there, at the start as at any
  * change while the job runs.
  *
@@ -47,7 +47,7 @@
 #include "broker/rundir/saving.h"
 #include "broker/scheduler/role_split.h"
 #include "broker/workers/stalls.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "broker/epochs/switches.h"
 #include "broker/rundir/tensorboard.h"
 #include "broker/log/timeline.h"
@@ -110,9 +110,9 @@ struct sl_job {
     struct sl_bus *bus;
     struct sl_clients clients;
     struct sl_joblog log;
-    struct sl_crew crew;
+    struct sl_worker_pool workers;
     struct sl_crash_log deaths;
-    bool crew_placed;
+    bool workers_placed;
 
     struct sl_access_forecast foresight;
     struct sl_role_split split;
@@ -175,9 +175,9 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Ready *ready);
-void sl_job_check_start(struct sl_job *job);               // from time to time while STARTING
-extern const struct sl_crew_events sl_job_crew_events;     // job.c
-extern const struct sl_phases_events sl_job_phases_events; // job.c
+void sl_job_check_start(struct sl_job *job);                  // from time to time while STARTING
+extern const struct sl_worker_pool_events sl_job_pool_events; // job.c
+extern const struct sl_phases_events sl_job_phases_events;    // job.c
 
 // Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
 // no arena that small. Of a job that has sized its arena.
@@ -194,7 +194,7 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 // job_finish.c
 void sl_job_sample_memory(struct sl_job *job);
 // job->memory as it is now.
-void sl_job_look_at_memory(struct sl_job *job);
+void sl_job_poll_memory(struct sl_job *job);
 // What its processes share.
 struct sl_usage_shared sl_job_shared(const struct sl_job *job);
 // Ends a job that holds more than its own bound, as it was last looked at.
@@ -205,6 +205,6 @@ uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from);
 uint64_t sl_job_memory_left(void *ctx);
 void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
-void sl_job_tell_finished(struct sl_job *job); // to the clients there are
+void sl_job_emit_finished(struct sl_job *job); // to the clients there are
 
 #endif

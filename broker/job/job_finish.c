@@ -1,5 +1,5 @@
 /*
- * job_finish.c - what a job leaves: parameters, report, the last word to the clients.
+ * job_finish.c - ends a job: writes parameters and report, sends the last message to the clients.
  *
  * Called when no worker is left, so nothing in the arena moves any more: the board's version names
  * a complete set of parameters, whatever was going on when the workers were stopped.
@@ -41,10 +41,10 @@ struct sl_usage_shared sl_job_shared(const struct sl_job *job)
     return shared;
 }
 
-void sl_job_look_at_memory(struct sl_job *job)
+void sl_job_poll_memory(struct sl_job *job)
 {
     const struct sl_usage_shared shared = sl_job_shared(job);
-    sl_memory_use_look(&job->memory, &job->crew, &shared);
+    sl_memory_use_poll(&job->memory, &job->workers, &shared);
     if (job->arena_shared_bytes == 0)
         return; // there is no arena yet
     job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);
@@ -55,7 +55,7 @@ uint64_t sl_job_memory_left(void *ctx)
 {
     struct sl_job *job = ctx;
     const uint64_t bound = job->config.memory_bytes;
-    sl_job_look_at_memory(job);
+    sl_job_poll_memory(job);
     return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
 }
 
@@ -77,7 +77,7 @@ void sl_job_check_memory(struct sl_job *job)
 void sl_job_sample_memory(struct sl_job *job)
 {
     if (job->config.memory_bytes == 0)
-        sl_job_look_at_memory(job);
+        sl_job_poll_memory(job);
     else if (job->arena.base)
         atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
     for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
@@ -154,12 +154,12 @@ static void add_processes(struct sl_job *job)
     const struct sl_report_process broker = {"broker", getpid(),
                                              (double)job->memory.broker_peak_bytes, 1};
     sl_report_add_process(&job->report, &broker);
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
-        if (m->starts == 0)
+    for (uint32_t i = 0; i < job->workers.n; i++) {
+        const struct sl_pool_worker *w = &job->workers.list[i];
+        if (w->starts == 0)
             continue; // nobody was ever wanted there
-        const struct sl_report_process worker = {m->name, m->pid, (double)m->peak_rss_bytes,
-                                                 m->starts};
+        const struct sl_report_process worker = {w->name, w->pid, (double)w->peak_rss_bytes,
+                                                 w->starts};
         sl_report_add_process(&job->report, &worker);
     }
 }
@@ -168,19 +168,19 @@ static void add_processes(struct sl_job *job)
 static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
-        enum sl_duty duty = sl_split_duty(&job->split, m->role, m->device);
+    for (uint32_t i = 0; i < job->workers.n; i++) {
+        const struct sl_pool_worker *w = &job->workers.list[i];
+        enum sl_duty duty = sl_split_duty(&job->split, w->role, w->device);
         if (duty == SL_DUTY_NONE)
             continue;
-        const struct sl_seat *seat = sl_seat(&job->arena, m->slot);
+        const struct sl_seat *seat = sl_seat(&job->arena, w->slot);
         out[n++] = (struct sl_report_seat){
-            .device = sl_placement_shown(&job->config, m->device),
-            .name = m->name,
-            .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(m->role),
-            .has_cache = m->role == SL_ROLE_TRAINER && sl_cache_keeps(job->config.cache.policy),
+            .device = sl_placement_shown(&job->config, w->device),
+            .name = w->name,
+            .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(w->role),
+            .has_cache = w->role == SL_ROLE_TRAINER && sl_cache_keeps(job->config.cache.policy),
             .cache_rows = atomic_load(&seat->cache_rows),
-            .load_seconds = (double)job->cache_load_ns[m->device] * 1e-9,
+            .load_seconds = (double)job->cache_load_ns[w->device] * 1e-9,
         };
     }
     return n;
@@ -312,7 +312,7 @@ static void say_where_it_goes_on(struct sl_job *job)
     size_t n = strlen(job->message);
     if (job->saving.n_written)
         snprintf(job->message + n, sizeof job->message - n,
-                 " after update %llu, where the same command goes on",
+                 " after update %llu, from which the same command goes on",
                  (unsigned long long)job->saving.written_version);
 }
 
@@ -325,7 +325,7 @@ static void tell_end(struct sl_job *job)
         snprintf(test, sizeof test, ", test %s %s", sl_measure_name(p->measure),
                  sl_measure_text(p->test.value[p->measure], value));
     bool done = job->outcome == SL_OUTCOME_DONE;
-    sl_timeline_tell(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
+    sl_timeline_emit(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
                      status_word(job->outcome), p->trained, job->config.epochs,
                      (double)(sl_now_ns() - job->start_ns) * 1e-9, test, done ? "" : "; ",
                      done ? "" : job->message);
@@ -370,7 +370,7 @@ void sl_job_warn(struct sl_job *job, const char *text)
 {
     cJSON_AddItemToArray(job->warnings, cJSON_CreateString(text));
     sl_joblog_write(&job->log, SL_LOG_WARN, "%s", text);
-    sl_timeline_tell(&job->timeline, "warning", false, "%s", text);
+    sl_timeline_emit(&job->timeline, "warning", false, "%s", text);
 }
 
 // Says of a job that is done whether it has learned anything.
@@ -430,10 +430,10 @@ void sl_job_conclude(struct sl_job *job)
     }
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();
-    sl_job_tell_finished(job);
+    sl_job_emit_finished(job);
 }
 
-void sl_job_tell_finished(struct sl_job *job)
+void sl_job_emit_finished(struct sl_job *job)
 {
     if (job->clients.n == 0)
         return;

@@ -1,5 +1,4 @@
-// job_wiring.c - the parts of a job: what each is given of the others, and what is done about what
-// they tell.
+// job_wiring.c - wires the components of a job and their callbacks.
 #include "broker/job/job.h"
 
 #include <math.h>
@@ -27,7 +26,7 @@ static struct sl_timeline_place where(void *ctx)
 static void on_event(void *ctx, const char *kind, const char *text)
 {
     struct sl_job *job = ctx;
-    sl_trace_take_event(&job->trace, kind, text);
+    sl_trace_on_event(&job->trace, kind, text);
 }
 
 static void on_restart(void *ctx, const struct sl_report_restart *restart)
@@ -46,7 +45,7 @@ static void on_assigned(void *ctx)
 {
     struct sl_job *job = ctx;
     sl_trainer_group_form(&job->group);
-    sl_trace_take_seats(&job->trace);
+    sl_trace_on_seats(&job->trace);
 }
 
 static void on_cores(void *ctx, uint32_t device, const struct sl_cores *cores)
@@ -75,18 +74,18 @@ static void on_saved(void *ctx)
 
 // --- what they are given -------------------------------------------------------------------------
 
-static void wire_crew(struct sl_job *job)
+static void wire_workers(struct sl_job *job)
 {
     job->stalls = (struct sl_stalls){
         .config = &job->config,
         .arena = &job->arena,
-        .crew = &job->crew,
+        .workers = &job->workers,
         .log = &job->log,
         .timeline = &job->timeline,
     };
     job->deaths = (struct sl_crash_log){
         .start_ns = job->start_ns,
-        .crew = &job->crew,
+        .workers = &job->workers,
         .arena = &job->arena,
         .log = &job->log,
         .timeline = &job->timeline,
@@ -104,7 +103,7 @@ static void wire_split(struct sl_job *job)
         .phases = &job->phases,
         .meter = &job->meter,
         .arena = &job->arena,
-        .crew = &job->crew,
+        .workers = &job->workers,
         .clients = &job->clients,
         .log = &job->log,
         .timeline = &job->timeline,
@@ -161,7 +160,7 @@ static void wire_telling(struct sl_job *job)
     job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
     job->meter = (struct sl_meter){
         .arena = &job->arena,
-        .crew = &job->crew,
+        .workers = &job->workers,
         .phases = &job->phases,
         .pauses = &job->pauses,
         .loss = NAN,
@@ -186,7 +185,7 @@ static void show(struct sl_job *job)
         .config_json = &job->config_json,
         .arena = &job->arena,
         .config = &job->config,
-        .crew = &job->crew,
+        .workers = &job->workers,
         .deaths = &job->deaths,
         .split = &job->split,
         .memory = &job->memory,
@@ -202,7 +201,7 @@ static void show(struct sl_job *job)
 void sl_job_wire(struct sl_job *job)
 {
     show(job);
-    wire_crew(job);
+    wire_workers(job);
     wire_split(job);
     wire_run(job);
     wire_telling(job);

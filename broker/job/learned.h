@@ -1,9 +1,9 @@
 /*
- * learned.h - whether a job that is done has learned anything, and what is said where it has not.
+ * learned.h - warnings of a job that is done but has learned nothing.
  *
- * A job that did what it was told ends well, also where that came to nothing; but it says so: a
- * training loss that is far above what can be had without learning (baseline.h), a validation or a
- * test that is no better than the best constant answer by the metric that the job is judged by.
+ * Such a job ends with success, since it did what its file says; but it warns of a training loss
+ * that is far above what can be had without learning (baseline.h), a validation or a test that is
+ * no better than the best constant answer by the metric that the job is judged by.
  */
 #ifndef SL_BROKER_JOB_LEARNED_H
 #define SL_BROKER_JOB_LEARNED_H

@@ -1,14 +1,14 @@
 /*
- * requests.c - what clients ask of a job: to be told of it, to pause, to go on, to trace it, to
- * change its split, to stop.
+ * requests.c - requests of clients to a job: subscribe, describe, pause, resume.
  *
  * PAUSE. Workers finish what they have in hand, then claim nothing. The word is in the arena
- * (sl_arena_pause): whoever looks for work sees it, samplers at their next claim, trainers before
- * they fetch, where they go to sleep as a standby trainer does. Nothing is taken from anybody and
- * nothing is done in another order, so a paused job ends with the same parameters as one that was
- * not. Everything else goes on: phases that are completed by what was in hand are read, a change of
- * the split is carried out, a worker that dies is replaced, a checkpoint that is due is written.
- * Stop works as ever. Times of batches, epochs and the report leave pauses out (pauses.h).
+ * (sl_arena_pause): workers see it when they look for work: samplers at their next claim, trainers
+ * before they fetch, where they go to sleep as a standby trainer does. Nothing is taken from
+ * anybody and nothing is done in another order, so a paused job ends with the same parameters as
+ * one that was not. Everything else goes on: phases that are completed by what was in hand are
+ * read, a change of the split is carried out, a worker that dies is replaced, a checkpoint that is
+ * due is written. Stop works as ever. Times of batches, epochs and the report leave pauses out
+ * (pauses.h).
  */
 #include "broker/job/job.h"
 
@@ -82,12 +82,12 @@ static void set_paused(struct sl_job *job, bool paused)
     sl_arena_pause(&job->arena, paused);
 }
 
-// Tells everybody that it has been done, and who asked.
+// Tells all clients that it has been done, and answers the one that asked.
 static void tell_pause(struct sl_job *job, const struct sl_bus_peer *peer, const char *kind,
                        const char *text)
 {
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s", text);
-    sl_timeline_tell(&job->timeline, kind, true, "%s", text);
+    sl_timeline_emit(&job->timeline, kind, true, "%s", text);
     sl_clients_answer(&job->clients, peer, SL_OK, text, NULL);
 }
 

@@ -77,7 +77,7 @@ static bool has_same_devices(const struct sl_job *job)
     return same;
 }
 
-// A quota is time, not cores: whoever has used it up is stopped until the next period.
+// A quota is time, not cores: a job that has used it up is stopped until the next period.
 static void tell_quota(struct sl_job *job)
 {
     const double quota = sl_cores_quota();
@@ -103,11 +103,11 @@ static void choose_split(struct sl_job *job)
     sl_split_begin_with(&job->split, epoch, batch, asked);
 }
 
-static int place_crew(struct sl_job *job)
+static int place_workers(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     uint32_t n = config->n_devices;
-    struct sl_crew_setup setup = {
+    struct sl_worker_pool_setup setup = {
         .loop = &job->loop.uv,
         .endpoint = job->options.endpoint,
         .key_fd = job->options.key_fd,
@@ -115,24 +115,24 @@ static int place_crew(struct sl_job *job)
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,
         .acts_fd = job->acts_fd,
-        .events = sl_job_crew_events,
+        .events = sl_job_pool_events,
         .ctx = job,
     };
     memcpy(setup.shared_fd, job->shared_fd, sizeof setup.shared_fd);
     if (job->options.worker_directory)
         snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
     else
-        SL_TRY(sl_crew_own_directory(setup.directory, sizeof setup.directory));
-    SL_TRY(sl_crew_init(&job->crew, &setup, 2 * n));
+        SL_TRY(sl_worker_pool_own_directory(setup.directory, sizeof setup.directory));
+    SL_TRY(sl_worker_pool_init(&job->workers, &setup, 2 * n));
     SL_TRY(sl_crash_log_init(&job->deaths));
     SL_TRY(sl_stalls_init(&job->stalls));
     for (uint32_t d = 0; d < n; d++) {
-        sl_crew_place(&job->crew, d, SL_ROLE_SAMPLER,
-                      sl_placement_role_index(n, SL_ROLE_SAMPLER, d), d);
-        sl_crew_place(&job->crew, n + d, SL_ROLE_TRAINER,
-                      sl_placement_role_index(n, SL_ROLE_TRAINER, d), d);
+        sl_worker_pool_place(&job->workers, d, SL_ROLE_SAMPLER,
+                             sl_placement_role_index(n, SL_ROLE_SAMPLER, d), d);
+        sl_worker_pool_place(&job->workers, n + d, SL_ROLE_TRAINER,
+                             sl_placement_role_index(n, SL_ROLE_TRAINER, d), d);
     }
-    job->crew_placed = true;
+    job->workers_placed = true;
     return SL_OK;
 }
 
@@ -180,8 +180,8 @@ static void tell_weightless(struct sl_job *job)
         return;
     sl_joblog_announce(
         &job->log,
-        "sampling by weight: %s of %s edges have weight 0: they are none for this job, "
-        "in training, evaluation and predictions; vertices with in-edges of weight "
+        "sampling by weight: %s of %s edges have weight 0 and do not exist for this "
+        "job, in training, evaluation and predictions; vertices with in-edges of weight "
         "0 alone: %s",
         sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
         sl_units_grouped(vertices, ds->weightless_vertices));
@@ -271,7 +271,8 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
     if (c->cache.why && sl_cache_keeps(c->cache.policy))
-        sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
+        sl_joblog_write(&job->log, SL_LOG_INFO,
+                        "cache: %s, chosen automatically: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
     char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
     if (json && record)
@@ -323,7 +324,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(check_resumed(job));
     sl_split_open_pool(&job->split);
     choose_split(job);
-    SL_TRY(place_crew(job));
+    SL_TRY(place_workers(job));
     SL_TRY(sl_split_assign(&job->split));
     const bool pool = sl_config_is_pool(&job->config);
     const uint32_t n = pool ? job->split.pool.n : job->config.n_devices;
@@ -336,35 +337,35 @@ int sl_job_prepare(struct sl_job *job)
 
 // --- the arena -----------------------------------------------------------------------------------
 
-// Of the members that are wanted.
-static bool all(const struct sl_job *job, bool (*is)(const struct sl_member *))
+// Of the workers that are wanted.
+static bool all(const struct sl_job *job, bool (*is)(const struct sl_pool_worker *))
 {
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (job->crew.members[i].wanted && !is(&job->crew.members[i]))
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        if (job->workers.list[i].wanted && !is(&job->workers.list[i]))
             return false;
     return true;
 }
 
-static bool is_greeted(const struct sl_member *m)
+static bool is_greeted(const struct sl_pool_worker *w)
 {
-    return m->alive && m->greeted;
+    return w->alive && w->greeted;
 }
 
-static bool is_ready(const struct sl_member *m)
+static bool is_ready(const struct sl_pool_worker *w)
 {
-    return m->alive && m->ready;
+    return w->alive && w->ready;
 }
 
-static void send_attach(struct sl_job *job, struct sl_member *m)
+static void send_attach(struct sl_job *job, struct sl_pool_worker *w)
 {
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     attach.arena_bytes = job->arena.bytes;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_ATTACH;
     e.attach = &attach;
-    // A worker that has died meanwhile is the crew's business.
-    if (sl_bus_send(job->bus, &m->peer, &e) == SL_OK)
-        m->attached = true;
+    // A worker that has died meanwhile is the worker pool's business.
+    if (sl_bus_send(job->bus, &w->peer, &e) == SL_OK)
+        w->attached = true;
 }
 
 // The values that training begins with: drawn, given, or of the checkpoint.
@@ -459,14 +460,14 @@ uint64_t sl_job_shared_under(void *ctx, uint64_t bound)
 static int fail_bound(const struct sl_job *job)
 {
     const struct sl_role_split *s = &job->split;
-    const struct sl_budget_crew crew = {.samplers = s->roles.samplers,
-                                        .trainers = s->roles.trainers};
-    const uint64_t least = sl_budget_least_memory(&job->config, &s->need, &s->memory, &crew);
+    const struct sl_budget_workers workers = {.samplers = s->roles.samplers,
+                                              .trainers = s->roles.trainers};
+    const uint64_t least = sl_budget_least_memory(&job->config, &s->need, &s->memory, &workers);
     char bound[SL_UNITS_BYTES], held[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
     return sl_fail(SL_ENOMEM,
                    "memory: found %s, wanted more than %s: broker and workers hold %s, an arena "
                    "comes on top, and a training step of each trainer: set memory to a larger "
-                   "number, and where that is too little it is said what would do",
+                   "number; if that is too little, a message says how much is needed",
                    sl_units_exact_bytes(bound, job->config.memory_bytes),
                    sl_units_exact_bytes(wanted, least),
                    sl_units_exact_bytes(held, job->before.held_bytes));
@@ -500,7 +501,7 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
 {
     const struct sl_config *c = &job->config;
     const struct sl_budget_memory *m = &job->split.memory;
-    struct sl_budget_crew crew = {.samplers = c->n_devices};
+    struct sl_budget_workers workers = {.samplers = c->n_devices};
     struct sl_arena_header layout;
     const uint64_t arena = sl_arena_layout(spec, &layout) - job->acts_bytes;
     char all[SL_UNITS_BYTES], left[SL_UNITS_BYTES];
@@ -509,13 +510,13 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     job->arena_shared_bytes = shared - sl_job_copied_bytes(job, SL_SHARED_SUMS) + arena;
     job->split.memory.shared = shared + arena;
     for (uint32_t d = 0; d < c->n_devices; d++)
-        crew.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
-    crew.trainers = crew.on_gpus;
+        workers.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
+    workers.trainers = workers.on_gpus;
     struct sl_shard_inputs q = {
-        .gpus = crew.on_gpus > 0,
+        .gpus = workers.on_gpus > 0,
         .feature_bytes = sl_features_bytes(&job->dataset),
         .available_bytes = available - SL_MIN(arena, available),
-        .spare_bytes = sl_budget_spare(c, &job->split.need, m, &crew),
+        .spare_bytes = sl_budget_spare(c, &job->split.need, m, &workers),
     };
     if (c->memory_bytes && trains_on_cores(job))
         q.spare_bytes = 0;
@@ -572,7 +573,7 @@ static int make_arena(struct sl_job *job)
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
-    sl_job_look_at_memory(job);
+    sl_job_poll_memory(job);
     job->before = job->memory;
     job->split.memory.shared_of = sl_job_shared_under;
     job->split.memory.ctx = job;
@@ -598,13 +599,13 @@ static int make_arena(struct sl_job *job)
     return sl_saving_init(&job->saving);
 }
 
-static int take_hello(struct sl_job *job, const struct sl_member *m,
+static int take_hello(struct sl_job *job, const struct sl_pool_worker *w,
                       const Sl__Control__Hello *hello)
 {
-    bool trainer = m->role == SL_ROLE_TRAINER;
+    bool trainer = w->role == SL_ROLE_TRAINER;
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
-        return sl_fail(SL_EPROTO, "%s says that it is of another role", m->name);
-    sl_split_take_hello(&job->split, m, hello);
+        return sl_fail(SL_EPROTO, "%s says that it is of another role", w->name);
+    sl_split_on_hello(&job->split, w, hello);
     if (!trainer) {
         if (job->arena.base)
             return SL_OK; // of the start alone: the arena has been sized by now
@@ -619,18 +620,18 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     if (job->params.n_tensors == 0)
         return sl_params_from_hello(&job->params, hello);
     if (!sl_params_agree(&job->params, hello))
-        return sl_fail(SL_EPROTO, "%s has other parameters than the trainers before it", m->name);
+        return sl_fail(SL_EPROTO, "%s has other parameters than the trainers before it", w->name);
     return SL_OK;
 }
 
 // What a worker holds that has loaded and not worked.
-static void note_memory(struct sl_job *job, const struct sl_member *m)
+static void note_memory(struct sl_job *job, const struct sl_pool_worker *w)
 {
     struct sl_budget_memory *known = &job->split.memory;
-    uint64_t *one = m->role == SL_ROLE_TRAINER ? &known->trainer : &known->sampler;
+    uint64_t *one = w->role == SL_ROLE_TRAINER ? &known->trainer : &known->sampler;
     const struct sl_usage_shared shared = sl_job_shared(job);
     struct sl_usage usage;
-    if (sl_usage_read(m->pid, &shared, &usage))
+    if (sl_usage_read(w->pid, &shared, &usage))
         *one = SL_MAX(*one, usage.private_bytes);
     if (sl_usage_read(getpid(), &shared, &usage))
         known->broker = SL_MAX(known->broker, usage.private_bytes);
@@ -639,9 +640,9 @@ static void note_memory(struct sl_job *job, const struct sl_member *m)
 static int attach_all(struct sl_job *job)
 {
     SL_TRY(make_arena(job));
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (job->crew.members[i].wanted)
-            send_attach(job, &job->crew.members[i]);
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        if (job->workers.list[i].wanted)
+            send_attach(job, &job->workers.list[i]);
     sl_phases_prepare(&job->phases); // while they map the arena
     return SL_OK;
 }
@@ -649,20 +650,20 @@ static int attach_all(struct sl_job *job)
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello)
 {
-    struct sl_member *m = sl_crew_by_worker(&job->crew, hello->worker);
-    if (!m || !m->alive || m->greeted || job->state >= SL_JOB_FINISHING)
+    struct sl_pool_worker *w = sl_worker_pool_by_id(&job->workers, hello->worker);
+    if (!w || !w->alive || w->greeted || job->state >= SL_JOB_FINISHING)
         return; // of a process that is dead by now, or that is being stopped
-    m->greeted = true;
-    m->peer = *peer;
-    note_memory(job, m);
-    if (take_hello(job, m, hello) < 0) {
+    w->greeted = true;
+    w->peer = *peer;
+    note_memory(job, w);
+    if (take_hello(job, w, hello) < 0) {
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
         return;
     }
-    sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %lld) loaded in %.3f s", m->name,
+    sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %lld) loaded in %.3f s", w->name,
                     (long long)hello->pid, (double)hello->load_ns * 1e-9);
     if (job->arena.base)
-        send_attach(job, m); // one that came later, or a replacement
+        send_attach(job, w); // one that came later, or a replacement
     else
         go_on(job);
 }
@@ -688,10 +689,10 @@ static void tell_abandoned(struct sl_job *job)
     uint32_t n = job->rundir.n_abandoned;
     if (n)
         sl_joblog_announce(&job->log,
-                           "%u newer checkpoint%s %s set aside as %s/checkpoints/*%s: the first "
+                           "%s %s set aside as %s/checkpoints/*%s: the first "
                            "checkpoint of this run removes %s",
-                           n, n == 1 ? "" : "s", n == 1 ? "is" : "are", job->rundir.path,
-                           SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
+                           SL_PLURAL(n, "newer checkpoint"), n == 1 ? "is" : "are",
+                           job->rundir.path, SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
 }
 
 static int open_files(struct sl_job *job)
@@ -703,8 +704,8 @@ static int open_files(struct sl_job *job)
     sl_tensorboard_begin_run(&job->tensorboard, config, job->params.n);
     cJSON_Delete(config);
     SL_TRY(sl_stream_open(&job->log.stream, writer, job->rundir.log));
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        SL_TRY(sl_stream_open(&job->crew.members[i].log, writer, job->rundir.log));
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        SL_TRY(sl_stream_open(&job->workers.list[i].log, writer, job->rundir.log));
     return SL_OK;
 }
 
@@ -729,11 +730,11 @@ static void tell_start(struct sl_job *job)
         sl_resume_text(&job->resumed, where + strlen(where), sizeof where - strlen(where));
         snprintf(where + strlen(where), sizeof where - strlen(where), ": ");
     }
-    sl_timeline_tell(
-        &job->timeline, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
-        where, job->split.roles.samplers, job->split.roles.samplers == 1 ? "" : "s",
-        job->split.roles.trainers, job->split.roles.trainers == 1 ? "" : "s",
-        (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
+    sl_timeline_emit(&job->timeline, "start", true, "%s%s and %s, ready after %.2f s: %s", where,
+                     SL_PLURAL(job->split.roles.samplers, "sampler"),
+                     SL_PLURAL(job->split.roles.trainers, "trainer"),
+                     (double)(job->running_ns - job->start_ns) * 1e-9,
+                     why ? why : "as the job says");
 }
 
 // What the labels do not define, once.
@@ -777,11 +778,11 @@ static int start_work(struct sl_job *job)
     sl_job_sample_memory(job);
     tell_start(job);
     tell_undefined(job);
-    sl_trainer_group_form(&job->group); // it stands since the last Ready; now somebody listens
+    sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;
 }
 
-// Takes the next step of the start once everybody who is wanted has come so far.
+// Takes the next step of the start once all wanted workers have come so far.
 static void go_on(struct sl_job *job)
 {
     int rc = SL_OK;
@@ -798,12 +799,12 @@ static void go_on(struct sl_job *job)
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Ready *ready)
 {
-    struct sl_member *m = sl_crew_by_peer(&job->crew, peer);
-    if (!m || !m->alive)
+    struct sl_pool_worker *w = sl_worker_pool_by_peer(&job->workers, peer);
+    if (!w || !w->alive)
         return;
-    m->ready = true;
-    sl_crash_log_tell_ready(&job->deaths, m);
-    sl_split_take_ready(&job->split, m, ready);
+    w->ready = true;
+    sl_crash_log_on_ready(&job->deaths, w);
+    sl_split_on_ready(&job->split, w, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
     go_on(job);
@@ -811,17 +812,17 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
 
 void sl_job_check_start(struct sl_job *job)
 {
-    go_on(job); // somebody who was waited for may not be wanted any more
+    go_on(job); // a worker that was waited for may not be wanted any more
     if (job->state != SL_JOB_STARTING)
         return;
     if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
         return;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
-        // Without an arena those who have loaded wait for whoever has not.
-        if (!m->wanted || (job->arena.base ? is_ready(m) : is_greeted(m)))
+    for (uint32_t i = 0; i < job->workers.n; i++) {
+        const struct sl_pool_worker *w = &job->workers.list[i];
+        // Without an arena the workers that have loaded wait for those that have not.
+        if (!w->wanted || (job->arena.base ? is_ready(w) : is_greeted(w)))
             continue;
-        sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", w->name,
                    SL_WORKER_START_SECONDS);
         return;
     }

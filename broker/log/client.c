@@ -10,7 +10,8 @@ void sl_clients_init(struct sl_clients *clients, struct sl_bus *bus)
     clients->bus = bus;
 }
 
-// Makes room by dropping who has missed most: it has gone, or does not read. False when all do.
+// Makes room by dropping the client that has missed most, which has gone or does not read.
+// False when all clients read.
 static bool drop_worst(struct sl_clients *clients)
 {
     uint32_t worst = 0;
@@ -89,5 +90,5 @@ void sl_clients_answer(struct sl_clients *clients, const struct sl_bus_peer *pee
     answer.json = (char *)(json ? json : "");
     e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
     e.answer = &answer;
-    sl_bus_send(clients->bus, peer, &e); // who asked may have gone
+    sl_bus_send(clients->bus, peer, &e); // the client may have gone
 }

@@ -13,7 +13,7 @@ enum {
         100, // messages in a row that a client could not take before it is dropped
 };
 
-// What a client has asked for besides the events that everybody hears.
+// What a client has subscribed to besides the events that all clients get.
 enum { SL_WANTS_PROGRESS = 1, SL_WANTS_STATS = 2 };
 
 struct sl_clients {
@@ -32,8 +32,8 @@ void sl_clients_init(struct sl_clients *clients, struct sl_bus *bus);
 // table is full.
 int sl_clients_add(struct sl_clients *clients, const struct sl_bus_peer *peer, unsigned wants);
 
-// To all clients (wants 0), or to those that subscribed to it. Who does not read, or has gone,
-// loses the message and in the end its place.
+// To all clients (wants 0), or to those that subscribed to it. A client that does not read, or has
+// gone, loses the message and in the end its place.
 void sl_clients_send(struct sl_clients *clients, unsigned wants, Sl__Control__Envelope *body);
 // Whether anybody wants it.
 bool sl_clients_want(const struct sl_clients *clients, unsigned wants);

@@ -1,4 +1,4 @@
-// joblog.h - what the broker itself has to say: log/broker.log, and to the clients if it matters.
+// joblog.h - the broker's own log lines: into log/broker.log, and to the clients if they matter.
 #ifndef SL_BROKER_LOG_JOBLOG_H
 #define SL_BROKER_LOG_JOBLOG_H
 

@@ -1,9 +1,9 @@
 /*
  * json_writer.h - one line of JSON, written from front to back into memory that is kept.
  *
- * What is told every second is written without a tree: the text's memory grows to the longest line
- * and stays. Commas are set by the writer; keys are NULL inside arrays. Numbers that are not finite
- * become null, which is how "not known" is said.
+ * Lines that are sent every second are written without a tree: the text's memory grows to the
+ * longest line and stays. Commas are set by the writer; keys are NULL inside arrays. Numbers that
+ * are not finite become null, which means "not known".
  */
 #ifndef SL_BROKER_LOG_JSON_WRITER_H
 #define SL_BROKER_LOG_JSON_WRITER_H

@@ -1,11 +1,11 @@
 #include "broker/log/run_files.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "broker/log/joblog.h"
 #include "broker/log/writer.h"
+#include "common/text/units.h"
 #include "common/base/error.h"
 
 // For what was said to reach the files when the job is over. A command waits for as long, and
@@ -28,13 +28,13 @@ int sl_run_files_open(struct sl_run_files *f)
 
 static const char *reason(const struct sl_writer_loss *loss)
 {
-    return loss->err ? strerror(loss->err) : "the file system does not take it in time";
+    return loss->err ? strerror(loss->err) : "the file system does not accept it in time";
 }
 
 void sl_run_files_watch(struct sl_run_files *f)
 {
     struct sl_writer_loss loss;
-    while (f->writer && sl_writer_look(f->writer, &loss))
+    while (f->writer && sl_writer_poll(f->writer, &loss))
         sl_joblog_write(f->log, SL_LOG_WARN,
                         "writing '%s/%s': %s: the job goes on, and what cannot be written is "
                         "missing there",
@@ -49,14 +49,13 @@ void sl_run_files_flush(struct sl_run_files *f)
         return;
     uint64_t left = sl_writer_flush(w, FLUSH_MS);
     for (uint32_t i = 0; sl_writer_lost(w, i, &loss); i++)
-        sl_joblog_write(f->log, SL_LOG_WARN,
-                        "%" PRIu64 " line%s of '%s/%s' could not be written (%s)", loss.n,
-                        loss.n == 1 ? "" : "s", f->directory, loss.name, reason(&loss));
+        sl_joblog_write(f->log, SL_LOG_WARN, "%s of '%s/%s' could not be written (%s)",
+                        SL_PLURAL(loss.n, "line"), f->directory, loss.name, reason(&loss));
     if (left > 0)
         sl_joblog_write(f->log, SL_LOG_WARN,
-                        "the last %" PRIu64 " line%s of the files in '%s' could not be written "
+                        "the last %s of the files in '%s' could not be written "
                         "within %d s: the file system does not answer",
-                        left, left == 1 ? "" : "s", f->directory, FLUSH_MS / 1000);
+                        SL_PLURAL(left, "line"), f->directory, FLUSH_MS / 1000);
 }
 
 void sl_run_files_close(struct sl_run_files *f)

@@ -114,7 +114,7 @@ static void tell(struct sl_timeline *t, const struct sl_timeline_place *at, cons
     sl_json_fini(&w);
 }
 
-void sl_timeline_tell(struct sl_timeline *t, const char *kind, bool ok, const char *fmt, ...)
+void sl_timeline_emit(struct sl_timeline *t, const char *kind, bool ok, const char *fmt, ...)
 {
     char text[TEXT_BYTES];
     va_list ap;
@@ -125,7 +125,7 @@ void sl_timeline_tell(struct sl_timeline *t, const char *kind, bool ok, const ch
     tell(t, &at, kind, ok, text);
 }
 
-void sl_timeline_tell_of(struct sl_timeline *t, uint32_t epoch, const char *kind, bool ok,
+void sl_timeline_emit_of(struct sl_timeline *t, uint32_t epoch, const char *kind, bool ok,
                          const char *fmt, ...)
 {
     char text[TEXT_BYTES];

@@ -14,9 +14,9 @@
  *   done has to say against itself: learned.h), end
  *
  * Each goes to all clients and, from the moment there is a run directory, to its events.jsonl,
- * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for who
- * comes later (description.c); of a long job switches are forgotten first, since they are what
- * there is most of and what says least.
+ * where a job that goes on from a checkpoint appends. The newest SL_TIMELINE_MAX are kept for
+ * clients that subscribe later (description.c); of a long job switches are forgotten first, since
+ * there are most of them and they say least.
  */
 #ifndef SL_BROKER_LOG_TIMELINE_H
 #define SL_BROKER_LOG_TIMELINE_H
@@ -66,10 +66,10 @@ void sl_timeline_fini(struct sl_timeline *t); // safe on a zeroed struct
 int sl_timeline_add(struct sl_timeline *t, const char *line, bool minor);
 
 // Of the epoch that is being trained, or comes next.
-void sl_timeline_tell(struct sl_timeline *t, const char *kind, bool ok, const char *fmt, ...)
+void sl_timeline_emit(struct sl_timeline *t, const char *kind, bool ok, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 // Of that epoch.
-void sl_timeline_tell_of(struct sl_timeline *t, uint32_t epoch, const char *kind, bool ok,
+void sl_timeline_emit_of(struct sl_timeline *t, uint32_t epoch, const char *kind, bool ok,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 // All that are kept, as a JSON array; at most so many bytes of the newest ones.

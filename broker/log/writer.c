@@ -308,7 +308,7 @@ static void describe(const struct sl_writer_file *f, struct sl_writer_loss *out)
     out->err = f->err;
 }
 
-bool sl_writer_look(struct sl_writer *w, struct sl_writer_loss *out)
+bool sl_writer_poll(struct sl_writer *w, struct sl_writer_loss *out)
 {
     pthread_mutex_lock(&w->lock);
     struct sl_writer_file *f = w->files;

@@ -11,11 +11,10 @@
  * is tried: a disk that was full may have room again. Where it cannot be cut off nothing more is
  * added to that file. A log has a line in it where others are missing.
  *
- * What is lost is told once a file while the job runs (sl_writer_look) and summed up at its end.
+ * Losses are reported once a file while the job runs (sl_writer_poll) and summed up at its end.
  *
- * DEATH. What is in the queue dies with the process, as what was said a moment later would have:
- * a record is handed to the kernel as soon as the thread comes round to it, and every file has the
- * first records of all that were added to it.
+ * DEATH. The queue dies with the process. A record is handed to the kernel as soon as the thread
+ * comes to it, so every file has the first records of all that were added to it.
  *
  * Everything here is for one thread, the broker's.
  */
@@ -60,7 +59,7 @@ struct sl_writer_loss {
 };
 
 // A file that has lost something for the first time since the last look. False: there is none.
-bool sl_writer_look(struct sl_writer *w, struct sl_writer_loss *out);
+bool sl_writer_poll(struct sl_writer *w, struct sl_writer_loss *out);
 // The i-th file that has lost anything at all.
 bool sl_writer_lost(struct sl_writer *w, uint32_t i, struct sl_writer_loss *out);
 

@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 
-struct sl_crew;
+struct sl_worker_pool;
 struct sl_usage_shared;
 
 struct sl_memory_use {
@@ -16,7 +16,7 @@ struct sl_memory_use {
     uint64_t private_bytes; // of them what is not shared either
     uint64_t shared_bytes;  // shared memory that there is, touched or not
     uint64_t broker_peak_bytes;
-    uint64_t member_bytes[2 * SL_CONFIG_MAX_DEVICES]; // private memory of each; 0: not there
+    uint64_t worker_bytes[2 * SL_CONFIG_MAX_DEVICES]; // private memory of each; 0: not there
 };
 
 // What is held, with the shared memory that nobody has touched yet.
@@ -26,8 +26,8 @@ static inline uint64_t sl_memory_use_promised(const struct sl_memory_use *m)
     return m->held_bytes > whole ? m->held_bytes : whole;
 }
 
-// Notes the peak of each member, too. `shared`: what they share, as it is now.
-void sl_memory_use_look(struct sl_memory_use *m, struct sl_crew *crew,
+// Notes the peak of each worker, too. `shared`: what they share, as it is now.
+void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
                         const struct sl_usage_shared *shared);
 
 #endif

@@ -129,7 +129,7 @@ static bool is_over(const struct sl_meter *meter, const struct sl_open_phase *ph
                : sl_cell_state(sl_ledger_word(meter->arena, phase->seq, cell)) == SL_CELL_DONE;
 }
 
-void sl_meter_take_phase(struct sl_meter *meter, const struct sl_open_phase *phase)
+void sl_meter_on_phase(struct sl_meter *meter, const struct sl_open_phase *phase)
 {
     uint64_t slot = phase->seq % SL_COUNT_OF(meter->seen);
     uint64_t n = sl_div_up(phase->spec.n_items, phase->spec.batch_size);
@@ -159,12 +159,12 @@ static void add_figures(struct sl_meter_seat *s, const struct sl_worker_totals *
         s->sums.stage_ns[i] += now->stage_ns[i] - s->last.stage_ns[i];
 }
 
-static void look_at_seat(struct sl_meter *meter, const struct sl_member *m)
+static void look_at_seat(struct sl_meter *meter, const struct sl_pool_worker *w)
 {
-    struct sl_meter_seat *s = &meter->seat[m->slot];
-    const struct sl_worker_slot *slot = sl_stats_slot(meter->arena, m->slot);
+    struct sl_meter_seat *s = &meter->seat[w->slot];
+    const struct sl_worker_slot *slot = sl_stats_slot(meter->arena, w->slot);
     struct sl_worker_totals now;
-    if (!m->alive || !m->ready) {
+    if (!w->alive || !w->ready) {
         s->held = false;
         return;
     }
@@ -176,7 +176,7 @@ static void look_at_seat(struct sl_meter *meter, const struct sl_member *m)
     }
     if (sl_pauses_is_open(meter->pauses))
         return;
-    uint32_t activity = atomic_load(&sl_seat(meter->arena, m->slot)->activity);
+    uint32_t activity = atomic_load(&sl_seat(meter->arena, w->slot)->activity);
     s->sums.readings++;
     s->sums.held += s->held;
     s->sums.blocked += activity == SL_ACTIVITY_BLOCKED;
@@ -192,15 +192,15 @@ static void remember(struct sl_meter *meter)
     now->version = sl_param_store_version(meter->arena);
     now->staleness_max = meter->staleness_max;
     now->sums = meter->sums;
-    for (uint32_t i = 0; i < meter->crew->n; i++)
+    for (uint32_t i = 0; i < meter->workers->n; i++)
         now->seat[i] = meter->seat[i].sums;
     meter->staleness_max = 0;
 }
 
-void sl_meter_take_cells(struct sl_meter *meter)
+void sl_meter_poll_cells(struct sl_meter *meter)
 {
     for (uint32_t i = 0; i < meter->phases->n_open; i++)
-        sl_meter_take_phase(meter, sl_phases_at(meter->phases, i));
+        sl_meter_on_phase(meter, sl_phases_at(meter->phases, i));
 }
 
 void sl_meter_begin(struct sl_meter *meter)
@@ -211,9 +211,9 @@ void sl_meter_begin(struct sl_meter *meter)
 
 void sl_meter_read(struct sl_meter *meter)
 {
-    sl_meter_take_cells(meter);
-    for (uint32_t i = 0; i < meter->crew->n; i++)
-        look_at_seat(meter, &meter->crew->members[i]);
+    sl_meter_poll_cells(meter);
+    for (uint32_t i = 0; i < meter->workers->n; i++)
+        look_at_seat(meter, &meter->workers->list[i]);
     remember(meter);
 }
 
@@ -314,13 +314,13 @@ void sl_meter_read_processes(struct sl_meter *meter)
     double seconds = meter->processes_at_ns ? (double)(now - meter->processes_at_ns) * 1e-9 : 0;
     meter->processes_at_ns = now;
     look_at_process(&meter->broker, getpid(), seconds);
-    for (uint32_t i = 0; i < meter->crew->n; i++) {
-        const struct sl_member *m = &meter->crew->members[i];
-        look_at_process(&meter->process[i], m->alive ? m->pid : 0, seconds);
+    for (uint32_t i = 0; i < meter->workers->n; i++) {
+        const struct sl_pool_worker *w = &meter->workers->list[i];
+        look_at_process(&meter->process[i], w->alive ? w->pid : 0, seconds);
     }
 }
 
-void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch *figures)
+void sl_meter_on_epoch(struct sl_meter *meter, const struct sl_epoch *figures)
 {
     meter->loss = figures->loss;
     meter->last_epoch_seconds = figures->seconds + figures->evaluate_seconds;

@@ -8,15 +8,15 @@
  *
  * CELLS. Of each open phase the leading cells that are done, and of training those whose update has
  * been applied, have been taken; a look goes on from there and stops at the first one that is not.
- * So entries are read once, when they are final (ledger.h); sl_meter_take_phase() takes what is
+ * So entries are read once, when they are final (ledger.h); sl_meter_on_phase() takes what is
  * left before the slot is used again. Cells that come from a checkpoint have no times; they count
  * nowhere, since they are not of this process.
  *
  * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero: figures
  * of another one than the last are only remembered, so a sum never falls and never jumps.
  *
- * A batch's times reach the slot when it is over. So of whoever has had one batch in hand for the
- * whole window what counts is how often it was seen with it.
+ * A batch's times reach the slot when it is over. So for a worker that has had one batch in hand
+ * for the whole window it counts how often it was seen with it.
  *
  * COST. A look reads two words and a slot of each worker and the entries of cells that have become
  * done; what is looked at again is O(devices). Nothing is allocated.
@@ -29,7 +29,7 @@
 #include <sys/types.h>
 
 #include "broker/epochs/phases.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/arena/ledger.h"
 #include "common/arena/stats.h"
 #include "common/schema/stats.h"
@@ -103,7 +103,7 @@ struct sl_meter_process {
 struct sl_meter {
     // borrowed
     const struct sl_arena *arena;
-    const struct sl_crew *crew;
+    const struct sl_worker_pool *workers;
     const struct sl_phases *phases;
     const struct sl_pauses *pauses;
 
@@ -139,11 +139,11 @@ void sl_meter_begin(struct sl_meter *meter); // the arena is there
 void sl_meter_read(struct sl_meter *meter);
 // Entries of cells that have become done; of a complete phase all that are left, before the ledger
 // may reuse them.
-void sl_meter_take_phase(struct sl_meter *meter, const struct sl_open_phase *phase);
-void sl_meter_take_cells(struct sl_meter *meter); // of all open phases
+void sl_meter_on_phase(struct sl_meter *meter, const struct sl_open_phase *phase);
+void sl_meter_poll_cells(struct sl_meter *meter); // of all open phases
 void sl_meter_read_processes(struct sl_meter *meter);
 // An epoch is complete, its evaluation too.
-void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch *figures);
+void sl_meter_on_epoch(struct sl_meter *meter, const struct sl_epoch *figures);
 
 // The newest reading, and the oldest of the window. False before there are two.
 bool sl_meter_window(const struct sl_meter *meter, const struct sl_meter_reading **from,

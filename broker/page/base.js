@@ -18,7 +18,6 @@
 
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
-const HISTORY = 900;
 
 function fill(node, attrs, kids) {
   for (const [k, v] of Object.entries(attrs || {}))
@@ -40,6 +39,17 @@ const sum = (list, of) => list.reduce((s, x) => s + (of(x) || 0), 0);
 
 // ---- numbers for people -------------------------------------------------------------------------
 
+// Units: what they are called, how large they are, from what number on they are taken.
+const TIMES = [
+  [" h", 3600], [" min", 60], [" s", 1, 0.9995], [" ms", 1e-3, 0.9995e-3], [" µs", 1e-6, 0.9995e-6],
+  [" ns", 1e-9]
+];
+const COUNTS = [["G", 1e9, 1e9], ["M", 1e6, 1e6], ["k", 1e3, 1e4], ["", 1]];
+const SIZES =
+    [[" TiB", 2 ** 40], [" GiB", 2 ** 30], [" MiB", 2 ** 20], [" KiB", 2 ** 10], [" B", 1]];
+const unitOf = (x, units) =>
+    units.find(([, size, from]) => x >= (from ?? size)) || units[units.length - 1];
+
 // n digits that count, zeros among them: numbers that follow one another keep their width.
 function digits(x, n) {
   const a = Math.abs(x);
@@ -49,11 +59,8 @@ function digits(x, n) {
 function duration(s) {
   if (!known(s)) return "–";
   if (s === 0) return "0 s";
-  if (s < 0.9995e-6) return digits(s * 1e9, 3) + " ns";
-  if (s < 0.9995e-3) return digits(s * 1e6, 3) + " µs";
-  if (s < 0.9995) return digits(s * 1e3, 3) + " ms";
-  if (s < 59.95) return digits(s, 3) + " s";
-  const m = Math.round(s / 60);
+  const m = Math.round(s / 60), [unit, size] = unitOf(s, TIMES.slice(2));
+  if (s < 59.95) return digits(s / size, 3) + unit;
   if (s < 3600) return `${Math.floor(Math.round(s) / 60)} min ${Math.round(s) % 60} s`;
   return `${Math.floor(m / 60)} h ${m % 60} min`;
 }
@@ -64,16 +71,13 @@ function clock(s) {
 }
 function count(x) {
   if (!known(x)) return "–";
-  const a = Math.abs(x);
-  for (const [unit, at] of [["G", 1e9], ["M", 1e6], ["k", 1e4]])
-    if (a >= at) return digits(x / (unit === "k" ? 1e3 : at), 3) + unit;
-  return Number.isInteger(x) ? String(x) : digits(x, 3);
+  const [unit, size] = unitOf(Math.abs(x), COUNTS);
+  return unit || !Number.isInteger(x) ? digits(x / size, 3) + unit : String(x);
 }
 function bytes(x) {
   if (!known(x)) return "–";
-  for (const [unit, at] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])
-    if (x >= at) return (Number.isInteger(x / at) ? x / at : digits(x / at, 3)) + " " + unit;
-  return Math.round(x) + " B";
+  const [unit, size] = unitOf(x, SIZES), n = x / size;
+  return (size === 1 ? Math.round(x) : Number.isInteger(n) ? n : digits(n, 3)) + unit;
 }
 // As the command line writes a loss: four places, where that tells something.
 function loss(x) {
@@ -87,9 +91,37 @@ const percent = (x) =>
          x === 1 ? "100 %" :
                    (x * 100).toFixed(1) + " %");
 const rate = (x) => (!known(x) ? "–" : (x >= 1e4 ? count(x) : digits(x, 3)) + "/s");
+// Of a tick on an axis {lo, hi, step}: its places follow from the step, so that all of an axis have
+// as many.
+function places(x, step, unit) {
+  if (x === 0) return unit.length > 1 ? "0" + unit : "0";
+  const a = Math.abs(x), at = Math.floor(Math.log10(step) + 1e-6);
+  if (a >= 1e9 || a < 1e-9)
+    return x.toExponential(clamp(Math.floor(Math.log10(a)) - at, 0, 9)) + unit;
+  return x.toFixed(clamp(-at, 0, 12)) + unit;
+}
+function axisIn(units, x, a) {
+  const [unit, size] = unitOf(Math.max(Math.abs(a.lo), Math.abs(a.hi)), units);
+  return places(x / size, a.step / size, unit);
+}
+const axisNumber = (x, a) => axisIn([["", 1, 1e12], ...COUNTS], x, a);
+const axisRate = (x, a) => axisNumber(x, a) + "/s";
+const axisPercent = (x, a) => places(x * 100, a.step * 100, " %");
+const AXIS_TIMES = TIMES.map(([unit, size]) => [unit, size]);
+const axisTime = (x, a) => axisIn(AXIS_TIMES, x, a);
 // A number and its unit stay on one line.
 const tied = (what) => what.replace(/(\d) (?=(%|[µmun]?s|[KMGT]i?B|B)(?![\w]))/g, "$1\u00a0");
-const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("ch") ? "es" : "s"}`;
+// 0, 1, 2, 5 as "0-2,5".
+function ranges(list) {
+  const out = [];
+  for (const n of list)
+    if (out.length && n === out[0][1] + 1)
+      out[0][1] = n;
+    else
+      out.unshift([n, n]);
+  return out.reverse().map(([from, to]) => (from === to ? from : `${from}-${to}`)).join(",");
+}
+const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("tch") ? "es" : "s"}`;
 
 // A list that scrolls ends in a whole row; the note says that there are more.
 function wholeRows(host, rows, most, note) {

@@ -46,6 +46,8 @@ enum { JS = 2 };
 static void put_tables(struct sl_text *t)
 {
 #define COLUMN(name, path) #name ": \"" path "\", "
+    sl_text_printf(t, "const HISTORY = {lines: %d, setBack: %d};\n", SL_HISTORY_LINES,
+                   SL_HISTORY_SET_BACK_S);
     sl_text_puts(t, "const COLUMNS = {" SL_HISTORY_COLUMNS(COLUMN) "};\nconst MEASURES = {");
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++) {
         const struct sl_measure_kind *k = &sl_measure_kinds[m];

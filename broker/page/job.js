@@ -49,15 +49,16 @@ function takeAbout(about) {
   job.over = job.over || isStatic || !!about.report || OVER.includes(about.state);
 }
 const at = (tree, path) => path.split(".").reduce((x, key) => x?.[key], tree);
+// As sl_stats_history_add() does; the server rounds the times that it tells.
 function takeStats(s) {
   const h = job.history;
   job.stats = s;
   const last = h.time?.[h.time.length - 1];
-  if (last != null && s.time <= last + 0.05) return;
+  if (last != null && s.time <= last + 0.05 && s.time > last - HISTORY.setBack) return;
   for (const [name, path] of Object.entries(COLUMNS)) {
     const column = (h[name] ||= []);
     column.push(at(s, path) ?? null);
-    if (column.length > HISTORY) column.shift();
+    if (column.length > HISTORY.lines) column.shift();
   }
 }
 const epochsOf = () => [...job.epochs.values()].sort((a, b) => a.epoch - b.epoch);
@@ -71,6 +72,7 @@ function statsOfReport() {
   const list = epochsOf(), e = list[list.length - 1], report = job.about?.report || {};
   if (!e) return null;
   const process = (name) => (report.processes || []).find((p) => p.name === name);
+  const cacheOf = (name) => (report.cache?.trainers || []).find((t) => t.worker === name);
   const workers =
       (report.devices || job.about?.devices ||
        []).flatMap((d) => (d.workers || []).map((name, i) => ({
@@ -78,7 +80,8 @@ function statsOfReport() {
                                                   role: d.roles?.[i] || name.split(" ")[0],
                                                   device: d.index,
                                                   state: "",
-                                                  memory: process(name)?.peak_rss
+                                                  memory: process(name)?.peak_rss,
+                                                  cache: cacheOf(name)?.bytes
                                                 })));
   const of = (role) => workers.filter((w) => w.role === role);
   const stages = {};
@@ -100,7 +103,12 @@ function statsOfReport() {
     devices: [],
     rates: {batches: per(e.batches)},
     standby: {there: of("standby").length, awake: 0},
-    queue: {batches: e.queue?.depth_mean},
+    queue: {
+      batches: e.queue?.depth_mean,
+      most: e.queue?.depth_max,
+      batch_bytes: e.batches > 0 ? e.bytes?.blocks / e.batches : null,
+      capacity_bytes: report.arena?.payload_bytes
+    },
     bytes: {
       features_cache: per(e.cache?.hit_bytes),
       features_store: per(e.cache?.miss_bytes),

@@ -218,6 +218,7 @@ function listen(key) {
 
 function startStatic() {
   document.body.classList.add("static");
+  $("words-card").append(document.querySelector(".words"));
   job = newJob("0");
   takeAbout(JSON.parse($("sluice-data").textContent));
   set($("foot"), "written by sluice report --html");

@@ -18,9 +18,8 @@ const struct sl_page_file *sl_page_find(const char *name);
  * One self-contained HTML text (owned: free()): the page with its scripts and styles inline, and
  * `data_json` (sluice.describe/1 of a run that is over, "report" in it) in
  * <script type="application/json" id="sluice-data">, from which it draws without a server. Where no
- * script runs, `account` (markup, put in as it is) stands in place of the panels. NULL without
- * memory.
+ * script runs, `words` (plain text) stand in place of the panels. NULL without memory.
  */
-char *sl_page_standalone(const char *account, const char *data_json);
+char *sl_page_standalone(const char *words, const char *data_json);
 
 #endif

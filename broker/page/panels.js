@@ -40,6 +40,16 @@ function tiles(list) {
     }
   });
 }
+// What was asked for, of the resolved job.
+function factsOf({model: m, sampler: s, optimizer: o, updates: u}) {
+  return [
+    m &&
+        [m.kind, known(m.layers) && `${m.layers} layers of ${m.hidden}`].filter(Boolean).join(", "),
+    s && [s.kind, (s.fanout || []).map((n) => (n < 0 ? "all" : n)).join(", ")].join(" ").trim(),
+    known(s?.batch_size) && `${s.batch_size} seeds a batch`, u?.mode && `${u.mode} updates`,
+    known(o?.lr) && `${o.kind}, lr ${o.lr}`
+  ];
+}
 function drawHead() {
   const s = current(), about = job.about || {}, report = about.report || {}, list = epochsOf(),
         last = list[list.length - 1], m = metricName();
@@ -53,9 +63,11 @@ function drawHead() {
       used.length                          ? plural(used.length, "device") :
                                              "";
   set($("facts"), [
-    about.id && `job ${about.id}`, about.config?.model?.kind,
+    about.id && `job ${about.id}`, ...factsOf(about.config || {}),
+    known(report.num_params) && `${report.num_params.toLocaleString("en")} parameters`,
     about.config?.dataset?.split("/").pop(), devices, about.output
   ].filter(Boolean).join("  ·  "));
+  set($("warnings"), (report.warnings || []).join("\n"));
   const best = s.best?.value ?? bestOf(m, list);
   const now = job.over ?
       [
@@ -178,6 +190,7 @@ const plots = {};
 const SERIES = {
   training: {name: "training", cls: "c-trainer"},
   validation: {name: "validation", cls: "c-sampler", dash: 2},
+  test: {name: "test", cls: "c-cache", dash: 3, optional: true},
   evaluation: {name: "evaluation", cls: "c-standby", dash: 2},
   drawing: {name: "drawing", cls: "c-sampler"},
   full: {name: "waiting for room in the queue", cls: "c-queue", dash: 3},
@@ -224,7 +237,10 @@ function makePlots() {
     yTick: axisPercent,
     max: 1,
     area: true,
-    series: [{name: "of input rows", cls: "c-cache"}]
+    series: [
+      {name: "of input rows", cls: "c-cache"},
+      {name: "optimal", cls: "c-dim", dash: 3, optional: true}
+    ]
   });
   const ofTime = {...t, y: percent, yTick: axisPercent, max: 1, parts: true};
   make("draws", {...ofTime, series: [SERIES.drawing, SERIES.full]});
@@ -245,13 +261,13 @@ function makePlots() {
     zero: false,
     y: (v) => score(metricName(), v),
     yTick: (v, a) => (isShare(metricName()) ? axisPercent : axisNumber)(v, a),
-    series: [SERIES.training, SERIES.validation]
+    series: [SERIES.training, SERIES.validation, SERIES.test]
   });
   make("seconds", {
     ...overEpochs,
     y: duration,
     yTick: axisTime,
-    unitOf: (most) => timeUnit(most)[1],
+    unitOf: (most) => unitOf(most, AXIS_TIMES)[1],
     series: [SERIES.training, SERIES.evaluation]
   });
   plots.over = job.over;
@@ -268,19 +284,22 @@ function drawPlots() {
         null;
     plots.rate.set(x, [of((e) => (e.seconds > 0 ? e.batches / e.seconds : null))]);
     plots.queue.set(x, [of((e) => e.queue?.depth_mean), of((e) => e.queue?.depth_max)]);
-    plots.hit.set(x, [of((e) => (e.cache?.ranked ? e.cache.hit_rate : null))]);
+    const hits = (key) => of((e) => (e.cache?.ranked ? e.cache[key] : null));
+    plots.hit.set(x, [hits("hit_rate"), hits("optimal_hit_rate")]);
     plots.draws.set(x, [of(per("sample", "samplers")), of(per("backpressure", "samplers"))]);
     plots.trains.set(x, [of(per("train", "trainers")), of(per("wait", "trainers"))]);
   } else {
     plots.rate.set(xs, [h.batches || []]);
     plots.queue.set(xs, [h.queue || []]);
-    plots.hit.set(xs, [h.hit_rate || []]);
+    plots.hit.set(xs, [h.hit_rate || [], []]);
     plots.draws.set(xs, [h.sample || [], h.blocked || []]);
     plots.trains.set(xs, [h.train || [], h.evaluate || [], h.wait || []]);
   }
   plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
-  plots.score.set(
-      x, [of((e) => (m === "accuracy" ? e.train_accuracy : null)), of((e) => valueOf(m, e))]);
+  plots.score.set(x, [
+    of((e) => (m === "accuracy" ? e.train_accuracy : null)), of((e) => valueOf(m, e)),
+    of((e) => e.test?.[m])
+  ]);
   plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
   set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
   const policy = shown().cache?.policy || job.about?.config?.cache?.policy;
@@ -325,7 +344,7 @@ function drawDevices() {
   $("devices-card").hidden = !devices.length;
   $("devices").replaceChildren(...devices.map((d) => {
     const name = d.name || `${d.kind} ${d.index}`,
-          cores = Array.isArray(d.cores) ? d.cores.join(",") : d.cores;
+          cores = Array.isArray(d.cores) ? ranges(d.cores) : d.cores;
     return el(
         "div", {class: "device"},
         el("h3", {}, name,
@@ -333,7 +352,8 @@ function drawDevices() {
               [
                 known(d.gpu) && `GPU ${d.gpu}`,
                 cores != null && cores !== "" ? `${isNaN(cores) ? "cores" : "core"} ${cores}` :
-                                                d.kind
+                                                d.kind,
+                known(d.memory) && bytes(d.memory)
               ].filter(Boolean)
                   .join(", "))),
         known(d.cpu_load) ? gauge("load", d.cpu_load, percent(d.cpu_load), "sampler") : null,
@@ -370,6 +390,7 @@ function drawDevices() {
                           el("td", {},
                              [
                                stateText(w), known(w.busy) && `${percent(w.busy)} busy`,
+                               w.cache && `cache ${bytes(w.cache)}`,
                                w.restarts && `replaced ${w.restarts}×`
                              ].filter(Boolean)
                                  .join(", ")))))),
@@ -386,9 +407,10 @@ function drawEpochs() {
   $("epochs").dataset.shape = shape;
   const value = (e) => valueOf(m, e), best = bestOf(m, list);
   const tested = list.some((e) => e.test), testOf = (e) => tested ? [score(m, e.test?.[m])] : [];
+  const helped = list.some((e) => e.switching?.batches > 0);
   const head = [
     "epoch", "time", "loss", `validation ${nameOf(m)}`, ...(tested ? ["test"] : []), "split",
-    "batches", "queue", "hit rate", "switches", "what limited it"
+    "batches", ...(helped ? ["by standby"] : []), "queue", "hit rate", "switches", "what limited it"
   ];
   $("epochs").replaceChildren(el(
       "table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
@@ -396,6 +418,7 @@ function drawEpochs() {
          list.map((e) => el("tr", {class: known(value(e)) && value(e) === best ? "best" : null}, [
                     e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)),
                     ...testOf(e), `${e.samplers} + ${e.trainers}`, e.batches,
+                    ...(helped ? [count(e.switching?.batches)] : []),
                     known(e.queue?.depth_mean) ? e.queue.depth_mean.toFixed(1) : "–",
                     e.cache?.ranked ? percent(e.cache.hit_rate) : "–", e.switches,
                     tied(e.bottleneck || "")

@@ -291,7 +291,9 @@ function drawWorker(r, w, limit) {
 }
 function drawQueue(p, s) {
   const q = s.queue || {}, b = p.q,
-        level = q.capacity_bytes ? clamp(q.used_bytes / q.capacity_bytes, 0, 1) : 0;
+        level = q.capacity_bytes && known(q.used_bytes) ?
+      clamp(q.used_bytes / q.capacity_bytes, 0, 1) :
+      0;
   const h = level * (b.h - BASIN - 1), y = b.y + b.h - 1 - h;
   p.water.style.height = h + "px";
   p.water.style.y = y + "px";
@@ -319,8 +321,13 @@ function drawQueue(p, s) {
       job.over             ? "ready, on average" :
           q.capacity_bytes ? `${percent(level)} of ${bytes(q.capacity_bytes)}` :
                              "");
-  set(p.queueSub2, known(q.sampling) ? `${q.sampling} drawn · ${q.training} trained` : "");
-  p.queueTip = known(q.sampling) ?
+  set(p.queueSub2,
+      known(q.sampling) ? `${q.sampling} drawn · ${q.training} trained` :
+          known(q.batch_bytes) ? `${bytes(q.batch_bytes)} a batch` :
+                                 "");
+  p.queueTip = job.over ?
+      `at most ${q.most} batches ready\nroom for ${bytes(q.capacity_bytes)}` :
+      known(q.sampling) ?
       `${plural(n, "batch")} ready: ${bytes(q.bytes)}\n${q.sampling} being sampled, ${
           q.training} being trained\n${bytes(q.used_bytes)} of ${bytes(q.capacity_bytes)} taken${
           s.bytes?.blocks_near ? `\n${bytes(s.bytes.blocks)} of blocks a second, ${

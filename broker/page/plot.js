@@ -62,34 +62,6 @@ function wholeTicks(lo, hi, px, label) {
   const list = closeTicks(lo, hi, px, label, steps, 18);
   return [lo, ...list.filter((t) => room(lo, t) && room(t, hi)), hi];
 }
-// A label's places follow from the step of its axis, so that all of them have as many.
-function places(x, step, unit) {
-  if (x === 0) return unit.length > 1 ? "0" + unit : "0";
-  const a = Math.abs(x), at = Math.floor(Math.log10(step) + 1e-6);
-  if (a >= 1e9 || a < 1e-9)
-    return x.toExponential(clamp(Math.floor(Math.log10(a)) - at, 0, 9)) + unit;
-  return x.toFixed(clamp(-at, 0, 12)) + unit;
-}
-const largest = (a) => Math.max(Math.abs(a.lo), Math.abs(a.hi));
-function axisNumber(x, a) {
-  const most = largest(a);
-  const [unit, at] = most >= 1e12 ? ["", 1] :
-      most >= 1e9                 ? ["G", 1e9] :
-      most >= 1e6                 ? ["M", 1e6] :
-      most >= 1e4                 ? ["k", 1e3] :
-                                    ["", 1];
-  return places(x / at, a.step / at, unit);
-}
-const axisRate = (x, a) => axisNumber(x, a) + "/s";
-const axisPercent = (x, a) => places(x * 100, a.step * 100, " %");
-const TIME_UNITS =
-    [[" h", 3600], [" min", 60], [" s", 1], [" ms", 1e-3], [" µs", 1e-6], [" ns", 1e-9]];
-const timeUnit = (most) => TIME_UNITS.find((u) => most >= u[1]) || TIME_UNITS[5];
-function axisTime(x, a) {
-  const [unit, at] = timeUnit(largest(a));
-  return places(x / at, a.step / at, unit);
-}
-
 const styleOf = (s) => `${s.cls} s${s.dash || 1}`;
 const HUGE = 1e300;  // the distance of two values must be a number, too
 
@@ -105,13 +77,15 @@ function partsOf(ys, whole) {
 const piled = (ys) =>
     ys.map((y, k) => y.map((v, i) => known(v) ? sum(ys.slice(0, k + 1), (z) => z[i]) : null));
 
-// options: series [{name, cls, dash}] (dash: 1 none, 2 dashes, 3 dots), y and x (formats), yTick
-// (label of a tick on an axis), unitOf (of valueAxis), zero, max, wholeX, height; parts: they are
-// of one whole, which is max, and stand on one another
+// options: series [{name, cls, dash, optional}] (dash: 1 none, 2 dashes, 3 dots; optional: not
+// there while no value of it is known), y and x (formats), yTick (label of a tick on an axis),
+// unitOf (of valueAxis), zero, max, wholeX, height; parts: they are of one whole, which is max, and
+// stand on one another
 class Plot {
   constructor(host, options) {
     this.host = host;
     this.o = options;
+    this.all = options.series;
     this.xs = [];
     this.ys = this.tops = [];
     host.classList.add("plot");
@@ -132,6 +106,9 @@ class Plot {
     const again = use.findLastIndex((i, k) => k > 0 && xs[i] < xs[use[k - 1]]);
     if (again > 0) use = use.slice(again);
     this.xs = use.map((i) => xs[i]);
+    const there = (_, k) => !this.all[k].optional || ys[k].some(known);
+    this.o.series = this.all.filter(there);
+    ys = ys.filter(there);
     const shown = ys.map((y) => use.map((i) => (known(y[i]) ? clamp(y[i], -HUGE, HUGE) : null)));
     this.ys = this.o.parts ? partsOf(shown, this.o.max) : shown;
     this.tops = this.o.parts ? piled(this.ys) : this.ys;

@@ -2,11 +2,11 @@
  * standalone.c - the page in one file, with its data.
  *
  * The page's HTML names its style sheet and its script in two tags, which are replaced by their
- * contents; the data goes in front of the script. The account is the first element of the body: the
- * style sheet hides all that follows it until the script has marked the body, and the account from
- * then on, so that whoever has no scripts, or forbids them, reads it. A '<' in the data is written
- * as \u003c: outside of strings JSON has none, and inside of one it means the same, so no text of a
- * job can end the script element.
+ * contents; the data goes in front of the script. The words are the first element of the body: the
+ * style sheet hides all that follows it until the script has marked the body, which then puts the
+ * words among the panels, so that a reader without scripts sees them. A '<' in the
+ * data is written as \u003c: outside of strings JSON has none, and inside of one it means the same,
+ * so no text of a job can end the script element.
  */
 #include "broker/page/page.h"
 
@@ -34,7 +34,7 @@ static void put_data(struct sl_text *t, const char *json)
     }
 }
 
-char *sl_page_standalone(const char *account, const char *data_json)
+char *sl_page_standalone(const char *words, const char *data_json)
 {
     const struct sl_page_file *html = sl_page_find("/");
     const struct sl_page_file *css = sl_page_find("/page.css");
@@ -51,9 +51,9 @@ char *sl_page_standalone(const char *account, const char *data_json)
     sl_text_puts(&t, "</style>");
     style += sizeof style_tag - 1;
     sl_text_add(&t, style, (size_t)(body - style));
-    sl_text_puts(&t, "<article class=\"account\">\n");
-    sl_text_puts(&t, account);
-    sl_text_puts(&t, "</article>\n");
+    sl_text_puts(&t, "<pre class=\"words\">");
+    sl_text_markup(&t, words);
+    sl_text_puts(&t, "</pre>\n");
     sl_text_add(&t, body, (size_t)(script - body));
     sl_text_puts(&t, "<script type=\"application/json\" id=\"sluice-data\">");
     put_data(&t, data_json);

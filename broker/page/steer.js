@@ -86,7 +86,7 @@ function drawSteer() {
   if (live && !token && !draft.busy && !$("steer-text").textContent)
     say(server.steered ?
             "Locked: unlock with the token to steer the job from here." :
-            "This page only shows. Start with --http-token FILE to steer jobs from here.");
+            "This page is read-only. Start with --http-token FILE to steer jobs from here.");
 }
 function setToken(t) {
   token = t;

@@ -138,12 +138,12 @@ static uint64_t of_trainer(const struct sl_budget_need *need, const struct sl_bu
 }
 
 static uint64_t of_trainers(const struct sl_budget_need *need, const struct sl_budget_memory *m,
-                            const struct sl_budget_crew *crew)
+                            const struct sl_budget_workers *workers)
 {
     // A GPU's has the places of a batch's vertices in the machine's memory (trainer/feed/match.h).
     const uint64_t on_gpu = m->trainer + GROWS + need->n_nodes * sizeof(uint32_t);
-    return (crew->trainers - crew->on_gpus) * of_trainer(need, m) + crew->on_gpus * on_gpu +
-           crew->n_rows * need->row_bytes;
+    return (workers->trainers - workers->on_gpus) * of_trainer(need, m) +
+           workers->on_gpus * on_gpu + workers->n_rows * need->row_bytes;
 }
 
 // Broker and samplers.
@@ -155,10 +155,12 @@ static uint64_t of_others(const struct sl_config *config, const struct sl_budget
 }
 
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
-                                const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+                                const struct sl_budget_memory *m,
+                                const struct sl_budget_workers *workers)
 {
-    const uint64_t others = of_others(config, m, crew->samplers) + of_trainers(need, m, crew) +
-                            (1 + (uint64_t)crew->samplers + crew->trainers) * VARIES;
+    const uint64_t others = of_others(config, m, workers->samplers) +
+                            of_trainers(need, m, workers) +
+                            (1 + (uint64_t)workers->samplers + workers->trainers) * VARIES;
     uint64_t low = 0, high = 1; // in MiB: too little, and enough
     while (high < LEAST_MAX && !holds(m, high << 20, others))
         high *= 2;
@@ -173,34 +175,35 @@ uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_
 }
 
 uint64_t sl_budget_spare(const struct sl_config *config, const struct sl_budget_need *need,
-                         const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+                         const struct sl_budget_memory *m, const struct sl_budget_workers *workers)
 {
     const uint64_t bound = config->memory_bytes;
     const uint64_t taken =
-        m->shared + of_others(config, m, crew->samplers) + of_trainers(need, m, crew);
+        m->shared + of_others(config, m, workers->samplers) + of_trainers(need, m, workers);
     return bound == 0 ? UINT64_MAX : bound - SL_MIN(taken, bound);
 }
 
 int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
-                           const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+                           const struct sl_budget_memory *m,
+                           const struct sl_budget_workers *workers)
 {
-    const uint64_t bound = config->memory_bytes, others = of_others(config, m, crew->samplers);
-    const uint64_t training = of_trainers(need, m, crew);
+    const uint64_t bound = config->memory_bytes, others = of_others(config, m, workers->samplers);
+    const uint64_t training = of_trainers(need, m, workers);
     const uint64_t wanted = m->shared + others + training;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
     char e[SL_UNITS_BYTES];
     if (bound == 0 || m->shared == 0 || wanted <= bound)
         return SL_OK;
-    const uint64_t least = sl_budget_least_memory(config, need, m, crew);
+    const uint64_t least = sl_budget_least_memory(config, need, m, workers);
     return sl_fail(
         SL_ENOMEM,
-        "memory: found %s, wanted at least %s: the broker and %u sampler%s take %s, %u "
-        "trainer%s %s, where a training step was measured with a margin of a quarter, "
+        "memory: found %s, wanted at least %s: the broker and %s take %s, %s %s, where a training "
+        "step was measured with a margin of a quarter, "
         "and the arena %s: set memory to %llu or more, or take fewer workers, or a smaller "
         "sampler.batch_size, sampler.fanout, model.hidden, arena.memory or store.cache",
-        sl_units_exact_bytes(a, bound), sl_units_exact_bytes(b, least), crew->samplers,
-        crew->samplers == 1 ? "" : "s", sl_units_exact_bytes(c, others), crew->trainers,
-        crew->trainers == 1 ? "" : "s", sl_units_exact_bytes(d, training),
+        sl_units_exact_bytes(a, bound), sl_units_exact_bytes(b, least),
+        SL_PLURAL(workers->samplers, "sampler"), sl_units_exact_bytes(c, others),
+        SL_PLURAL(workers->trainers, "trainer"), sl_units_exact_bytes(d, training),
         sl_units_exact_bytes(e, m->shared), (unsigned long long)least);
 }
 

@@ -63,7 +63,7 @@ struct sl_budget_memory {
 };
 
 // Of which a job has so many.
-struct sl_budget_crew {
+struct sl_budget_workers {
     uint32_t samplers, trainers;
     uint32_t on_gpus; // of the trainers, whose steps take the GPU's memory
     uint64_t n_rows;  // of the caches of all trainers in the machine's memory
@@ -71,16 +71,17 @@ struct sl_budget_crew {
 
 // Whether it is within the job's bound. SL_ENOMEM with the least that would do.
 int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
-                           const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
+                           const struct sl_budget_memory *m,
+                           const struct sl_budget_workers *workers);
 
 // What the job's bound leaves beside these processes; UINT64_MAX without one.
 uint64_t sl_budget_spare(const struct sl_config *config, const struct sl_budget_need *need,
-                         const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
+                         const struct sl_budget_memory *m, const struct sl_budget_workers *workers);
 
 // The smallest bound that would do, in whole MiB, and that still does in another run.
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
                                 const struct sl_budget_memory *m,
-                                const struct sl_budget_crew *crew);
+                                const struct sl_budget_workers *workers);
 
 // Trainers that it has room for, beside so many samplers.
 uint32_t sl_budget_trainers(const struct sl_config *config, const struct sl_budget_need *need,

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/device/cores.h"
 
@@ -72,9 +73,9 @@ char *sl_placement_device_text(const struct sl_config *config, uint32_t shown, c
             snprintf(gpu + n, sizeof gpu - n, "at most %.4g GiB, ",
                      (double)d->memory_bytes / (double)(1u << 30));
     }
-    snprintf(buf, bytes, "%s: %s%score%s %s",
+    snprintf(buf, bytes, "%s: %s%s%s %s",
              sl_placement_device_name(config, shown, name, sizeof name), gpu, *gpu ? "host " : "",
-             sl_cores_count(&set) == 1 ? "" : "s", cores);
+             sl_cores_count(&set) == 1 ? "core" : "cores", cores);
     return buf;
 }
 
@@ -94,8 +95,8 @@ char *sl_placement_reason(const struct sl_config *config, char *buf, size_t byte
     struct sl_cores cores;
     sl_config_cores(config, &cores);
     if ((sa || ta) && sl_config_is_pool(config))
-        snprintf(buf, bytes, "auto: decided by what the first batches take on %u core%s",
-                 sl_cores_count(&cores), sl_cores_count(&cores) == 1 ? "" : "s");
+        snprintf(buf, bytes, "auto: decided by what the first batches take on %s",
+                 SL_PLURAL(sl_cores_count(&cores), "core"));
     else if (!sa && !ta && splits_by_kind(config))
         snprintf(buf, bytes, "the CPU devices sample and the GPUs train");
     else if (!sa && !ta)

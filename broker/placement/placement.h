@@ -5,9 +5,9 @@
  * on device i, trainer k on device n - 1 - k, and every split of the same devices is a prefix and a
  * suffix. A change of the split thus touches only the devices in the middle, and names stay what
  * they are. With switching, the device of every sampler has a standby trainer too, if it is of the
- * kind of the devices that train: a CPU and a GPU give sums that differ in their last bits, and who
- * trains which mini-batch depends on time, so that a run would never be repeated exactly. The last
- * device is one of those that train.
+ * kind of the devices that train: a CPU and a GPU give sums that differ in their last bits, and
+ * which of them trains a mini-batch depends on time, so that a run would never be repeated exactly.
+ * The last device is one of those that train.
  */
 #ifndef SL_BROKER_PLACEMENT_PLACEMENT_H
 #define SL_BROKER_PLACEMENT_PLACEMENT_H

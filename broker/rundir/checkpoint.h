@@ -23,9 +23,9 @@
  * that a half removed one is none. A crash leaves hidden directories, which the next run clears.
  *
  * GOING BACK. A run that goes on from an older one (--checkpoint) leaves the newer ones behind: as
- * soon as it has the directory they are "000000001200.abandoned", which is no checkpoint, so
- * whoever goes on next does so from the older one or from what came of it. They are removed with
- * the first checkpoint that is written then; until then they may be given their names back.
+ * soon as it has the directory they are "000000001200.abandoned", which is no checkpoint, so the
+ * next run goes on from the older one or from what came of it. They are removed with the first
+ * checkpoint that is written then; until then they may be given their names back.
  *
  * READING. A checkpoint may come from anywhere: a disk that was full, another machine, an editor.
  * Sizes and sums of all files are checked before anything in them is used, and whether the counters
@@ -61,7 +61,7 @@ struct sl_checkpoint_content {
     uint32_t epochs;
     uint64_t dataset_digest;
     const char *history_json;    // the report so far (history.h)
-    uint32_t samplers, trainers; // the split that somebody asked for; 0 = nobody did
+    uint32_t samplers, trainers; // the split that was asked for; 0 = none was
     double seconds;              // that the job has taken so far, all its runs together
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text/units.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
@@ -257,9 +258,9 @@ static int fail_differences(const struct sl_safetensors_file *file, const struct
                        "import-weights --strip-prefix %.*s`",
                        file->path, (int)length, prefix, prefix, (int)length, prefix);
     return sl_fail(SL_EFORMAT,
-                   "'%s' does not fit the model of this job: %u difference%s%s: %s: take a file "
+                   "'%s' does not fit the model of this job: %s%s: %s: take a file "
                    "of the same model, or correct the job's \"model\"",
-                   file->path, d->n, d->n == 1 ? "" : "s",
+                   file->path, SL_PLURAL(d->n, "difference"),
                    d->n > DIFFERENCES_NAMED ? ", the first ones" : "", d->text);
 }
 

@@ -1,7 +1,7 @@
 /*
- * report.h - the account of a run: report.json, one line of metrics.jsonl an epoch.
+ * report.h - the results of a run: report.json, one line of metrics.jsonl an epoch.
  *
- * Schema "sluice.report/1" (broker/README.md lists the keys). Keys may be added; those that exist
+ * Schema "sluice.report/1" (README.md explains the keys). Keys may be added; those that exist
  * keep their meaning. A run that was stopped or failed has a report of what was done by then.
  */
 #ifndef SL_BROKER_RUNDIR_REPORT_H
@@ -16,7 +16,7 @@
 #include "broker/epochs/epoch.h"
 #include "broker/epochs/metrics.h"
 #include "broker/sharding/shard_plan.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "config/config.h"
 
 enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds

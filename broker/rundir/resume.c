@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/text/units.h"
 #include "common/base/error.h"
 
 // --- the job -------------------------------------------------------------------------------------
@@ -19,9 +20,9 @@ static int check_job(const struct sl_checkpoint *c, const char *config_json, con
     if (d.n == 0)
         return SL_OK;
     return sl_fail(SL_EEXIST,
-                   "output: '%s' holds a run of another job, %u difference%s%s: %s: give the same "
+                   "output: '%s' holds a run of another job, %s%s: %s: give the same "
                    "values to go on with it, or choose another directory with --set output=DIR",
-                   output, d.n, d.n == 1 ? "" : "s", d.n > d.n_named ? ", the first ones" : "",
+                   output, SL_PLURAL(d.n, "difference"), d.n > d.n_named ? ", the first ones" : "",
                    d.text);
 }
 
@@ -49,8 +50,8 @@ static int refuse_finished(const char *output, uint32_t epochs, const char *how,
 {
     return sl_fail(SL_EEXIST,
                    "output: '%s' holds an earlier run (found report.json) that is finished after "
-                   "%u epoch%s%s: choose another directory with --set output=DIR%s",
-                   output, epochs, epochs == 1 ? "" : "s", how,
+                   "%s%s: choose another directory with --set output=DIR%s",
+                   output, SL_PLURAL(epochs, "epoch"), how,
                    more ? ", remove this one, or give more epochs to go on with it"
                         : ", or remove this one");
 }

@@ -1,10 +1,10 @@
 /*
- * run_reader.h - what a run directory tells of its run, whether that is over or not.
+ * run_reader.h - reads a run directory: its report, or what is known so far of a run without one.
  *
  * A run that ended has a report. One that is under way, or that was killed, has its configuration,
  * a line of metrics.jsonl for each epoch, events.jsonl, and what its newest checkpoint knows of
- * decisions and deaths: of these a report "so far" is made, with status "running" (somebody holds
- * the directory's lock) or "interrupted" and null for what only the end would tell.
+ * decisions and deaths: of these a report "so far" is made, with status "running" (a process holds
+ * the directory's lock) or "interrupted" and null for what is known only at the end.
  */
 #ifndef SL_BROKER_RUNDIR_RUN_READER_H
 #define SL_BROKER_RUNDIR_RUN_READER_H

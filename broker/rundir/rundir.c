@@ -74,7 +74,7 @@ static bool is_half_written(const char *name)
     return false;
 }
 
-// What killed runs have left half written. Whoever has the directory locked may remove it.
+// What killed runs have left half written. The holder of the directory's lock may remove it.
 static void clear_leftovers(const char *path)
 {
     char file[4096 + 256];
@@ -175,7 +175,7 @@ static int look_inside(const char *path, enum sl_rundir_content *content)
 enum {
     ENDING_WAIT_MS = 30000,
     TELL_WAIT_MS = 200, // a check of another job has the directory for a moment only
-    LOOK_MS = 500,      // between two looks at whether who is waited for has begun to work
+    LOOK_MS = 500,      // between two looks at whether the job waited for has begun to work
     EVENTS_WAIT_MS = 1000,
     COMMAND_BYTES = 16384,
 };
@@ -635,7 +635,7 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     return rc;
 }
 
-// Whoever finds report.json may believe that the run is over, whatever becomes of this part of it.
+// A reader that finds report.json takes the run for over, however this part of it ends.
 static int set_report_aside(const char *path)
 {
     char from[4200], to[4200];

@@ -78,7 +78,7 @@ int sl_rundir_look(const char *path, enum sl_rundir_content *content);
 // Whether a single file could be written: its directory must exist and be writable.
 int sl_rundir_check_file(const char *path, const char *what);
 
-// Whether whoever had the directory last has left its report.
+// Whether the last run in the directory has left its report.
 bool sl_rundir_is_reported(const char *path);
 
 // Creates the directory (and its parents), log/, config.json with the given text, metrics.jsonl and
@@ -96,7 +96,7 @@ int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);
 
-// The job begins to end: whoever needs the directory waits for that.
+// The job begins to end: another job that needs the directory waits for that.
 void sl_rundir_end(const struct sl_rundir *dir);
 
 void sl_rundir_close(struct sl_rundir *dir); // safe on a zeroed struct

@@ -114,7 +114,7 @@ static void note_result(struct sl_saving *s)
                 "no checkpoint of update %llu: %s: the job goes on and tries again when "
                 "the next one is due",
                 (unsigned long long)s->snapshot.version, s->message);
-        sl_timeline_tell(s->timeline, "checkpoint", false, "no checkpoint of update %llu: %s",
+        sl_timeline_emit(s->timeline, "checkpoint", false, "no checkpoint of update %llu: %s",
                          (unsigned long long)s->snapshot.version, s->message);
         s->warned = true;
         return;
@@ -127,7 +127,7 @@ static void note_result(struct sl_saving *s)
     sl_position_text(s->snapshot.version, s->snapshot.epoch, s->snapshot.n_records,
                      s->snapshot.n_batches, where, sizeof where);
     sl_joblog_write(s->log, SL_LOG_INFO, "checkpoint of %s", where);
-    sl_timeline_tell(s->timeline, "checkpoint", true, "checkpoint of %s", where);
+    sl_timeline_emit(s->timeline, "checkpoint", true, "checkpoint of %s", where);
 }
 
 static void work(uv_work_t *request)

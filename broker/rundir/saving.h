@@ -1,5 +1,5 @@
 /*
- * saving.h - when a job makes checkpoints, and that it never waits for them.
+ * saving.h - when a job makes checkpoints; it never waits for them.
  *
  * A snapshot is taken on the loop as soon as one is due (checkpoint.every_updates have been applied
  * since the last one, or checkpoint.every_seconds have passed and anything has) and the apply lock

@@ -134,7 +134,7 @@ int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
     if (p->epoch_waits)
         return SL_EAGAIN; // between two positions: judged, and not told yet
     if (sl_param_store_freeze(p->arena, alone) < 0)
-        return SL_EAGAIN; // somebody applies an update
+        return SL_EAGAIN; // a trainer applies an update
     s->version = sl_param_store_version(p->arena);
     s->epoch = p->told;
     bool known = find_applied(s, p, &phase);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/text/units.h"
 #include "common/base/bits.h"
 
 static bool same(struct sl_roles a, struct sl_roles b)
@@ -62,9 +63,8 @@ char *sl_allocate_brief_text(const struct sl_allocation_question *q, const struc
     char then[32], now[32];
     const double seconds = same(a->split, q->now) ? a->seconds_now : a->seconds_formula;
     const struct sl_roles *split = &a->split;
-    int n =
-        snprintf(buf, SL_ALLOCATION_BRIEF_BYTES, "%u sampler%s + %u trainer%s", split->samplers,
-                 split->samplers == 1 ? "" : "s", split->trainers, split->trainers == 1 ? "" : "s");
+    int n = snprintf(buf, SL_ALLOCATION_BRIEF_BYTES, "%s + %s",
+                     SL_PLURAL(split->samplers, "sampler"), SL_PLURAL(split->trainers, "trainer"));
     const size_t at = n > 0 ? (size_t)n : 0;
     if (!(seconds > 0 && isfinite(seconds)))
         return buf;
@@ -83,7 +83,7 @@ char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_ro
     uint32_t idle = q->n_devices - SL_MIN(q->n_devices, split.samplers + working);
     uint32_t wanted = working + idle;
     buf[0] = '\0';
-    if (q->shape.n_cores) // whoever trains has the cores
+    if (q->shape.n_cores) // the trainers have all cores
         return buf;
     // With fixed numbers more than fit, and where more could not work either, it is not the width.
     if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)
@@ -202,12 +202,11 @@ static int describe(const struct sl_allocation_question *q, const struct sl_allo
     else if (!all)
         snprintf(capped, sizeof capped, ", of which %u can work at once,", q->at_once);
     return snprintf(out, bytes,
-                    "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %u device%s / "
-                    "(K + 1) rounded up%s gives %u sampler%s and %u trainer%s",
-                    p->t_sample * 1e3, p->t_train * 1e3, a->k, q->n_devices,
-                    q->n_devices == 1 ? "" : "s", capped, a->formula.samplers,
-                    a->formula.samplers == 1 ? "" : "s", a->formula.trainers,
-                    a->formula.trainers == 1 ? "" : "s");
+                    "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %s / "
+                    "(K + 1) rounded up%s gives %s and %s",
+                    p->t_sample * 1e3, p->t_train * 1e3, a->k, SL_PLURAL(q->n_devices, "device"),
+                    capped, SL_PLURAL(a->formula.samplers, "sampler"),
+                    SL_PLURAL(a->formula.trainers, "trainer"));
 }
 
 static void evaluate(const struct sl_allocation_question *q, struct sl_allocation *out)
@@ -248,12 +247,12 @@ void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocat
     size_t room = sizeof out->reason - (size_t)n;
     double gain = out->seconds_now - out->seconds_formula;
     if (same(out->formula, q->now)) {
-        snprintf(rest, room, ", which is what there is");
+        snprintf(rest, room, ", as now");
     } else if (q->epochs_left == 0) {
         snprintf(rest, room, "; %u and %u stay, no epoch is left", q->now.samplers,
                  q->now.trainers);
     } else if (!(gain > 0)) {
-        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be sooner over",
+        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be shorter",
                  q->now.samplers, q->now.trainers);
     } else if (!(gain > SL_ALLOCATE_GAIN_MIN * out->seconds_now)) {
         snprintf(rest, room,

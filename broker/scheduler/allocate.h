@@ -25,8 +25,8 @@
  * where N_t counts only as many trainers as an update lets work at once. Everything here is a
  * function of its arguments.
  *
- * A FORECAST is what people are told (scale, a dry run, live advice). It may not promise what no
- * job keeps, so it differs from the comparison above in three ways:
+ * A FORECAST is for people (scale, a dry run, live advice). It must not promise too much, so it
+ * differs from the comparison above in three ways:
  *
  *      T_t' is at least T_t    where there are normal trainers. A standby trainer is the same work
  *                              with a smaller cache, and every update waits for the batches that

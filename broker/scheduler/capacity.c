@@ -119,11 +119,11 @@ static int check_split(uint64_t payload, uint64_t block_bytes_max, struct sl_rol
         return SL_OK;
     return sl_fail(SL_ENOMEM,
                    "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured "
-                   "takes %s, and %u sampler%s and %u trainer%s hold %llu of them at once: set "
+                   "takes %s, and %s and %s hold %llu of them at once: set "
                    "arena.memory to %llu%s",
                    sl_units_exact_bytes(found, payload), where, sl_units_exact_bytes(wanted, least),
-                   sl_units_exact_bytes(block, one), split.samplers, split.samplers == 1 ? "" : "s",
-                   split.trainers, split.trainers == 1 ? "" : "s", (unsigned long long)batches,
+                   sl_units_exact_bytes(block, one), SL_PLURAL(split.samplers, "sampler"),
+                   SL_PLURAL(split.trainers, "trainer"), (unsigned long long)batches,
                    (unsigned long long)least, mend);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/bits.h"
+#include "common/text/units.h"
 
 // Processes take memory and time to start: twice as many have to be worth this share of an epoch.
 static const double WORTH_OF_TWICE = 0.03;
@@ -127,34 +128,29 @@ struct sl_core_range sl_core_layout_cores(const struct sl_core_layout *shape, ui
                 SL_MAX(shape->split.samplers, 1u));
 }
 
-static const char *plural(uint32_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 char *sl_core_layout_text(const struct sl_core_layout_question *q,
                           const struct sl_core_layout *shape, char buf[SL_CORE_LAYOUT_TEXT_BYTES])
 {
     const struct sl_roles *split = &shape->split;
     char samplers[64] = "the same", width[96] = "";
     if (shape->own)
-        snprintf(samplers, sizeof samplers, "%u core%s of %s own", shape->own, plural(shape->own),
+        snprintf(samplers, sizeof samplers, "%s of %s own", SL_PLURAL(shape->own, "core"),
                  split->samplers == 1 ? "its" : "their");
     if (q->ordered && q->at_once < q->n_cores)
-        snprintf(width, sizeof width, ", %u trainer%s at once by updates.batches_per_update",
-                 q->at_once, plural(q->at_once));
+        snprintf(width, sizeof width, ", %s at once by updates.batches_per_update",
+                 SL_PLURAL(q->at_once, "trainer"));
     if (!(q->sample.one > 0 && q->train.one > 0))
         snprintf(buf, SL_CORE_LAYOUT_TEXT_BYTES,
-                 "all on %u core%s until the first batches have been measured", q->n_cores,
-                 plural(q->n_cores));
+                 "all on %s until the first batches have been measured",
+                 SL_PLURAL(q->n_cores, "core"));
     else
         snprintf(buf, SL_CORE_LAYOUT_TEXT_BYTES,
                  "a batch takes %.4g ms to sample and %.4g ms to train on one core, %.4g and %.4g "
-                 "ms on %u%s: %u trainer%s on %u core%s, %u sampler%s on %s, is the soonest of all "
-                 "shapes, %.3g s an epoch",
+                 "ms on %u%s: %s on %s, %s on %s, is the fastest "
+                 "layout, %.3g s an epoch",
                  q->sample.one * 1e3, q->train.one * 1e3, q->sample.all * 1e3, q->train.all * 1e3,
-                 q->n_cores, width, split->trainers, plural(split->trainers),
-                 q->n_cores - shape->own, plural(q->n_cores - shape->own), split->samplers,
-                 plural(split->samplers), samplers, shape->epoch_seconds);
+                 q->n_cores, width, SL_PLURAL(split->trainers, "trainer"),
+                 SL_PLURAL(q->n_cores - shape->own, "core"), SL_PLURAL(split->samplers, "sampler"),
+                 samplers, shape->epoch_seconds);
     return buf;
 }

@@ -1,18 +1,18 @@
 /*
- * role_split.h - how many devices sample and how many train: what is wanted, and how it comes
- * about.
+ * role_split.h - how many devices sample and how many train: what is wanted, and how a change is
+ * carried out.
  *
  * The first split, those that the profile chooses, that the schedule has and that the user asks
  * for. One change at a time. It is refused with the reason when it cannot be (more roles than
  * devices, nobody left to train, a device without the memory, another change under way); otherwise
  * the new split becomes the wanted one, seats are brought there while the job goes on
- * (worker_assign.c), and whoever asked is answered once it holds. Nothing is lost: a worker that
- * has to leave finishes or returns what it has in hand, and one that is killed instead has its
+ * (worker_assign.c), and the client that asked is answered once it holds. Nothing is lost: a worker
+ * that has to leave finishes or returns what it has in hand, and one that is killed instead has its
  * batches taken back.
  *
  * A split that the user or the schedule asked for stays: the profile does not move it any more.
  *
- * What is decided goes upwards as events; phases and what is measured are only looked at.
+ * Decisions go upwards as events; phases and measurements are only read.
  */
 #ifndef SL_BROKER_SCHEDULER_ROLE_SPLIT_H
 #define SL_BROKER_SCHEDULER_ROLE_SPLIT_H
@@ -28,7 +28,7 @@
 #include "broker/placement/placement.h"
 #include "common/schema/report.h"
 #include "broker/sharding/shard_inputs.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
 #include "config/config.h"
@@ -45,11 +45,11 @@ struct sl_split_change {
     enum sl_split_by by;
     struct sl_roles from, to;
     struct sl_roles undo; // the job's before it, and ...
-    bool pinned;          // ... whether the split was somebody's
+    bool pinned;          // ... whether the split was pinned
     uint32_t epoch;
     bool holds_epoch; // which waits until the new split does
     uint64_t began_ns;
-    struct sl_bus_peer peer; // whom to answer; n = 0: nobody
+    struct sl_bus_peer peer; // the client to answer; n = 0: none
     char told[256];          // what it was told last
 };
 
@@ -106,7 +106,7 @@ struct sl_role_split {
     const struct sl_phases *phases;
     const struct sl_meter *meter;
     struct sl_arena *arena; // base is NULL until every worker has said Hello
-    struct sl_crew *crew;
+    struct sl_worker_pool *workers;
     struct sl_clients *clients;
     struct sl_joblog *log;
     struct sl_timeline *timeline;
@@ -117,10 +117,10 @@ struct sl_role_split {
     struct sl_roles roles; // that are wanted
     bool chosen;           // while it starts: the first ones are
     bool scouting;         // one of each is measured before the first split is chosen
-    bool pinned;           // somebody has said what the split is: it is not moved any more
+    bool pinned;           // the job file or a user fixed the split: it is not moved any more
     bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer cannot live there
     struct sl_split_change change;
-    struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
+    struct sl_roles undo; // the split before the last change that was asked for; 0, 0: none
     uint32_t next_schedule;
     struct sl_profile profile; // from the probe batches, or the first ones; then from each epoch
     bool profiled;             // from an epoch
@@ -146,18 +146,18 @@ uint64_t sl_split_batches_most(const struct sl_role_split *s);
 void sl_split_open_pool(
     struct sl_role_split *s); // nothing in a job whose devices have their own cores
 // What a worker has measured.
-void sl_split_take_hello(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Hello *hello);
-void sl_split_take_ready(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Ready *ready);
+void sl_split_on_hello(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Hello *hello);
+void sl_split_on_ready(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Ready *ready);
 // From the probe batches; of a pool a guess, until sl_split_choose_by_first_batches(). SL_ENOMEM.
 int sl_split_choose_first(struct sl_role_split *s);
 void sl_split_run(struct sl_role_split *s); // the job runs: the split may be changed
 
 // --- seats ---
 
-struct sl_member *sl_split_member(const struct sl_role_split *s, enum sl_role role,
-                                  uint32_t device);
+struct sl_pool_worker *sl_split_worker(const struct sl_role_split *s, enum sl_role role,
+                                       uint32_t device);
 enum sl_duty sl_split_duty(const struct sl_role_split *s, enum sl_role role, uint32_t device);
 // Starts, releases and re-assigns what can be now. An error is that of a start, while the job
 // starts.
@@ -177,7 +177,7 @@ int sl_split_check_budgets(struct sl_role_split *s, struct sl_roles roles);
 void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer,
                          const Sl__Control__Scale *scale);
 void sl_split_choose_by_first_batches(struct sl_role_split *s); // on each tick
-void sl_split_take_epoch(struct sl_role_split *s, const struct sl_epoch *figures);
+void sl_split_on_epoch(struct sl_role_split *s, const struct sl_epoch *figures);
 // What is known for forecasts of other splits than `now`; epochs_left and move_seconds for `pays`.
 struct sl_allocation_question sl_split_question(const struct sl_role_split *s, struct sl_roles now,
                                                 uint32_t epochs_left);
@@ -186,9 +186,9 @@ bool sl_split_may_begin(const struct sl_role_split *s, uint32_t epoch);
 // From time to time while the job runs: the schedule, and whether a change is done.
 void sl_split_poll(struct sl_role_split *s);
 // The member cannot be filled. True when that is because of the change of the split under way:
-// then the split before is the wanted one again, and whoever asked has been told why.
-bool sl_split_roll_back(struct sl_role_split *s, struct sl_member *m, const char *why);
-// The job ends: whoever waits for a change learns that it will not be.
+// then the split before is the wanted one again, and the client has been told why.
+bool sl_split_roll_back(struct sl_role_split *s, struct sl_pool_worker *w, const char *why);
+// The job ends: a client that waits for a change is told that it will not happen.
 void sl_split_end(struct sl_role_split *s);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "broker/log/joblog.h"
 #include "broker/log/timeline.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -67,7 +68,7 @@ static void answer(struct sl_role_split *s, const struct sl_bus_peer *peer,
     done.json = json ? json : "";
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
     e.scale_done = &done;
-    sl_bus_send(s->clients->bus, peer, &e); // who asked may have gone
+    sl_bus_send(s->clients->bus, peer, &e); // the client may have gone
     free(json);
 }
 
@@ -101,7 +102,7 @@ static void report(struct sl_role_split *s, enum sl_split_by by, uint32_t epoch,
     s->events.on_change(s->ctx, &scale);
 }
 
-// A split that somebody asked for stands in the list of allocations too.
+// A split that a user or the schedule asked for is in the list of allocations too.
 static void record_request(struct sl_role_split *s)
 {
     char reason[64];
@@ -134,7 +135,7 @@ static void finish(struct sl_role_split *s, bool ok, const char *text)
         sl_joblog_write(s->log, SL_LOG_INFO, "split: %s", text);
     else
         sl_joblog_announce(s->log, "split: %s (asked for by the %s)", text, by_name(r->by));
-    sl_timeline_tell(s->timeline, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
+    sl_timeline_emit(s->timeline, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
                      split_text(r->from, a), split_text(r->to, b), by_name(r->by), text);
     make_plan(s, r->from, r->to, s->no_standby, &plan);
     answer(s, &r->peer, &plan, &result);
@@ -153,18 +154,18 @@ static void roll_back(struct sl_role_split *s, const char *why)
     s->events.on_holds(s->ctx);
 }
 
-bool sl_split_roll_back(struct sl_role_split *s, struct sl_member *m, const char *why)
+bool sl_split_roll_back(struct sl_role_split *s, struct sl_pool_worker *w, const char *why)
 {
     const struct sl_split_change *r = &s->change;
     if (!r->active)
         return false;
-    enum sl_duty duty = sl_split_duty(s, m->role, m->device);
+    enum sl_duty duty = sl_split_duty(s, w->role, w->device);
     s->roles = r->from;
-    bool before = sl_split_duty(s, m->role, m->device) == duty;
+    bool before = sl_split_duty(s, w->role, w->device) == duty;
     s->roles = r->to;
     if (before)
         return false;
-    sl_crew_release(m);
+    sl_pool_worker_release(w);
     roll_back(s, why);
     return true;
 }
@@ -176,7 +177,8 @@ static int check_state(const struct sl_role_split *s)
     if (s->stage == SL_SPLIT_STARTS)
         return sl_fail(SL_EINVAL, "the job is still starting: try again while it trains");
     if (s->stage != SL_SPLIT_RUNS)
-        return sl_fail(SL_EINVAL, "the job is finishing: a split is changed while it trains");
+        return sl_fail(SL_EINVAL,
+                       "the job is finishing: its split can be changed only while it trains");
     return SL_OK;
 }
 
@@ -199,14 +201,14 @@ static int check(struct sl_role_split *s, struct sl_roles to,
     bool more = to.samplers > n || to.trainers > n || to.samplers + to.trainers > n;
     if (more && sl_config_is_pool(s->config))
         return sl_fail(SL_EINVAL,
-                       "found %s, wanted at most %u workers on %u core%s (two a core, or as many "
+                       "found %s, wanted at most %u workers on %s (two a core, or as many "
                        "as the job file names): ask for fewer",
-                       split_text(to, a), n, s->pool.n, s->pool.n == 1 ? "" : "s");
+                       split_text(to, a), n, SL_PLURAL(s->pool.n, "core"));
     if (more)
         return sl_fail(SL_EINVAL,
-                       "found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
+                       "found %s, wanted at most %u roles on %s: ask for fewer, or list "
                        "more devices in the job file (several may name the same core)",
-                       split_text(to, a), n, n, n == 1 ? "" : "s");
+                       split_text(to, a), n, SL_PLURAL(n, "device"));
     SL_TRY(sl_config_check_trainers(s->config, to.trainers));
     return sl_split_try_budgets(s, to, no_standby);
 }
@@ -275,7 +277,7 @@ static void refuse(struct sl_role_split *s, const struct sl_bus_peer *peer, stru
     if (dry_run)
         return;
     sl_joblog_write(s->log, SL_LOG_INFO, "scaling refused: %s", why);
-    sl_timeline_tell(s->timeline, event_kind(SL_BY_USER), false, "refused: %s", why);
+    sl_timeline_emit(s->timeline, event_kind(SL_BY_USER), false, "refused: %s", why);
 }
 
 // Nothing is to be done, or to be done now.
@@ -284,7 +286,7 @@ static void answer_at_once(struct sl_role_split *s, const struct sl_bus_peer *pe
 {
     char text[SL_SCALE_TEXT_BYTES], split[SL_SPLIT_TEXT_BYTES];
     if (sl_roles_equal(plan->from, plan->to))
-        snprintf(text, sizeof text, "it is so already: %s", split_text(s->roles, split));
+        snprintf(text, sizeof text, "that is the split already: %s", split_text(s->roles, split));
     else
         sl_scale_plan_text(plan, text);
     const struct sl_scale_result result = {.job = s->config->name,
@@ -319,7 +321,7 @@ void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer
     }
     make_plan(s, s->roles, to, no_standby, &plan);
     if (scale->dry_run || sl_roles_equal(s->roles, to)) {
-        s->pinned |= !scale->dry_run; // it is what somebody wants
+        s->pinned |= !scale->dry_run; // a user wants it
         answer_at_once(s, peer, &plan, scale->dry_run);
         return;
     }
@@ -365,7 +367,7 @@ static void follow_schedule(struct sl_role_split *s)
     sl_joblog_write(s->log, SL_LOG_WARN, "schedule of epoch %u: %s", entry->epoch + 1,
                     sl_error_message());
     report(s, SL_BY_SCHEDULE, epoch, s->roles, to, 0, false, sl_error_message());
-    sl_timeline_tell(s->timeline, event_kind(SL_BY_SCHEDULE), false,
+    sl_timeline_emit(s->timeline, event_kind(SL_BY_SCHEDULE), false,
                      "schedule of epoch %u refused: %s", entry->epoch + 1, sl_error_message());
 }
 

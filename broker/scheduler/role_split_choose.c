@@ -9,6 +9,7 @@
 
 #include "broker/scheduler/capacity.h"
 #include "broker/log/joblog.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -153,12 +154,12 @@ void sl_split_begin_with(struct sl_role_split *s, uint32_t epoch, uint32_t batch
     }
 }
 
-void sl_split_take_hello(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Hello *hello)
+void sl_split_on_hello(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Hello *hello)
 {
-    if (m->role == SL_ROLE_TRAINER)
+    if (w->role == SL_ROLE_TRAINER)
         return;
-    sl_split_take_room(s, m->device, hello->graph_edges);
+    sl_split_on_room(s, w->device, hello->graph_edges);
     s->sampler_load_seconds = SL_MAX(s->sampler_load_seconds, (double)hello->load_ns * 1e-9);
     s->need.resident_bytes = SL_MAX(s->need.resident_bytes, hello->resident_bytes);
     if (s->arena->base)
@@ -167,10 +168,10 @@ void sl_split_take_hello(struct sl_role_split *s, const struct sl_member *m,
     s->profile.t_sample = SL_MAX((double)hello->t_sample_ns * 1e-9, s->config->throttle.sample);
 }
 
-void sl_split_take_ready(struct sl_role_split *s, const struct sl_member *m,
-                         const Sl__Control__Ready *ready)
+void sl_split_on_ready(struct sl_role_split *s, const struct sl_pool_worker *w,
+                       const Sl__Control__Ready *ready)
 {
-    if (m->role != SL_ROLE_TRAINER)
+    if (w->role != SL_ROLE_TRAINER)
         return;
     double seconds = (double)ready->t_train_ns * 1e-9;
     s->trainer_load_seconds = SL_MAX(s->trainer_load_seconds, (double)ready->ready_ns * 1e-9);
@@ -178,7 +179,7 @@ void sl_split_take_ready(struct sl_role_split *s, const struct sl_member *m,
     if (s->stage != SL_SPLIT_STARTS || s->chosen)
         return;
     // The least disturbed of several: they all measure at the same time.
-    double *t = sl_split_duty(s, m->role, m->device) == SL_DUTY_STANDBY ? &s->profile.t_standby
+    double *t = sl_split_duty(s, w->role, w->device) == SL_DUTY_STANDBY ? &s->profile.t_standby
                                                                         : &s->profile.t_train;
     *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
 }
@@ -238,9 +239,9 @@ int sl_split_choose_first(struct sl_role_split *s)
         sl_joblog_announce(s->log, "split: %s", idle);
     if (q.ordered && q.at_once > q.batches)
         sl_joblog_announce(s->log,
-                           "updates.batches_per_update: found %u, and an epoch has %llu "
-                           "mini-batch%s: each epoch is one update; %llu or less makes more",
-                           q.at_once, (unsigned long long)q.batches, q.batches == 1 ? "" : "es",
+                           "updates.batches_per_update: found %u, and an epoch has %s: each epoch "
+                           "is one update; %llu or less makes more",
+                           q.at_once, SL_PLURAL(q.batches, "mini-batch"),
                            (unsigned long long)SL_MAX(q.batches / 2, 1u));
     sl_split_add_decision(s, &a, 0, reason);
     s->chosen = true;
@@ -321,7 +322,7 @@ void sl_split_choose_by_first_batches(struct sl_role_split *s)
     choose(s, sl_split_epoch(s), true);
 }
 
-void sl_split_take_epoch(struct sl_role_split *s, const struct sl_epoch *figures)
+void sl_split_on_epoch(struct sl_role_split *s, const struct sl_epoch *figures)
 {
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !s->profiled;

@@ -52,7 +52,7 @@ void sl_split_plan_store(struct sl_role_split *s, const enum sl_duty duty[SL_CON
 void sl_split_plan_graph(struct sl_role_split *s);
 // A device's sampler has come, with room for so many edges, or has to leave: 0. A replacement that
 // has room for what the plan gives it changes nothing.
-void sl_split_take_room(struct sl_role_split *s, uint32_t device, uint64_t edges);
+void sl_split_on_room(struct sl_role_split *s, uint32_t device, uint64_t edges);
 // Says so where plans hold fewer rows or edges than the job asks for.
 void sl_split_check_ratio(struct sl_role_split *s);
 // Sizes that caches may have, so that hotness is in order there.
@@ -60,7 +60,7 @@ enum { SL_SPLIT_SIZES_MAX = 2 * SL_CONFIG_MAX_DEVICES + SL_VISIT_COUNTS_TIERS_MA
 uint32_t sl_split_cache_sizes(struct sl_role_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX]);
 
 // role_split_change.c
-// peer: who asked, and is answered once the split holds; NULL: nobody. SL_EINVAL, SL_ENOMEM.
+// peer: the client, answered once the split holds; NULL: none. SL_EINVAL, SL_ENOMEM.
 int sl_split_change_to(struct sl_role_split *s, struct sl_roles to, enum sl_split_by by,
                        const struct sl_bus_peer *peer);
 

@@ -5,8 +5,8 @@
  * Workers start on all of them, as few of them as may be, since nothing is known yet. The first
  * batches tell what a batch takes, by the processor time of the threads that worked on it: so
  * samplers may share a trainer's cores, and others may use the machine. Then, and after each epoch,
- * the split and the cores are chosen. Each seat is told its cores; whoever sits there takes them
- * before its next batch (common/arena/seat.h).
+ * the split and the cores are chosen. Each seat is told its cores; its worker takes them before its
+ * next batch (common/arena/seat.h).
  */
 #include "broker/scheduler/role_split_internal.h"
 
@@ -87,7 +87,7 @@ bool sl_split_learn_pool(struct sl_role_split *s, uint64_t batches)
 
 static void give_cores(struct sl_role_split *s, enum sl_role role, uint32_t index)
 {
-    const struct sl_member *m;
+    const struct sl_pool_worker *w;
     struct sl_core_pool *pool = &s->pool;
     struct sl_core_range range = sl_core_layout_cores(&pool->shape, pool->n, role, index);
     uint32_t device = role == SL_ROLE_SAMPLER ? index : s->config->n_devices - 1 - index;
@@ -95,8 +95,8 @@ static void give_cores(struct sl_role_split *s, enum sl_role role, uint32_t inde
     for (uint32_t i = 0; i < range.n; i++)
         sl_cores_add(&set, pool->core[range.first + i]);
     s->events.on_cores(s->ctx, device, &set);
-    m = sl_split_member(s, role, device);
-    sl_seat_set_cores(s->arena, m->slot, &set);
+    w = sl_split_worker(s, role, device);
+    sl_seat_set_cores(s->arena, w->slot, &set);
 }
 
 void sl_split_divide_pool(struct sl_role_split *s)

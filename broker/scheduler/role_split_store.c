@@ -1,8 +1,9 @@
 /*
- * role_split_store.c - from the split to who holds which features, and which edges (shard_plan.h).
- * Features are planned where caches are given out, and anew whenever a trainer's duty changes; the
- * graph likewise, and anew whenever a sampler has to leave or one comes. A death changes none: what
- * the dead one held is read in the machine's memory until somebody holds it again.
+ * role_split_store.c - plans which GPU holds which features and edges under the present split
+ * (shard_plan.h). Features are planned where caches are given out, and anew whenever a trainer's
+ * duty changes; the graph likewise, and anew whenever a sampler has to leave or one comes. A death
+ * changes no plan: what the dead worker held is read in the machine's memory until its replacement
+ * holds it again.
  *
  * Samplers say in their Hello what they have room for, and are told the arena's size after it. So
  * those of the start find the plan before their first batch, since work is laid out later; one that
@@ -133,7 +134,7 @@ void sl_split_plan_graph(struct sl_role_split *s)
     publish(s, &q, &plan, NULL);
 }
 
-void sl_split_take_room(struct sl_role_split *s, uint32_t device, uint64_t edges)
+void sl_split_on_room(struct sl_role_split *s, uint32_t device, uint64_t edges)
 {
     const bool planned = s->store.graph_of >> device & 1;
     const uint64_t held = s->store.plan[SL_PEER_MEMORY_GRAPH].elements[device];

@@ -7,14 +7,15 @@
 #include <string.h>
 
 #include "broker/log/json_writer.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 
 enum { TEXT_STEPS = 4, SPLIT_BYTES = 64 };
 
 char *sl_scale_split_text(struct sl_roles split, char *buf, size_t bytes)
 {
-    snprintf(buf, bytes, "%u sampler%s and %u trainer%s", split.samplers,
-             split.samplers == 1 ? "" : "s", split.trainers, split.trainers == 1 ? "" : "s");
+    snprintf(buf, bytes, "%s and %s", SL_PLURAL(split.samplers, "sampler"),
+             SL_PLURAL(split.trainers, "trainer"));
     return buf;
 }
 
@@ -73,7 +74,7 @@ static void add_cache(struct text *t, const struct sl_scale_question *q, uint32_
         rows);
 }
 
-// Whoever leaves or shrinks first, since a device's memory is spent once.
+// Workers that leave or shrink come first, since a device's memory is spent once.
 static bool describe_device(const struct sl_scale_question *q, uint32_t d, char *out, size_t bytes)
 {
     struct duties was = duties_of(q, q->expect.now, d), is = duties_of(q, q->to, d);
@@ -135,8 +136,8 @@ static void add_expectation(struct text *t, const struct sl_scale_plan *plan)
     if (plan->epochs_left == 0)
         add(t, ": it does not pay, since no epoch is left after this one");
     else if (e->gain_seconds > 0)
-        add(t, ": it does not pay in the %u epoch%s that %s left", plan->epochs_left,
-            plan->epochs_left == 1 ? "" : "s", plan->epochs_left == 1 ? "is" : "are");
+        add(t, ": it does not pay in the %s that %s left", SL_PLURAL(plan->epochs_left, "epoch"),
+            plan->epochs_left == 1 ? "is" : "are");
     else
         add(t, ": nothing is gained");
 }

@@ -8,14 +8,14 @@
 #include "common/base/clock.h"
 #include "common/arena/group.h"
 
-enum { TOGETHER_SECONDS = 10 }; // the most that who is ready waits for others
+enum { TOGETHER_SECONDS = 10 }; // the most that a ready trainer waits for others
 
-static bool is_member(const struct sl_trainer_group *g, const struct sl_member *m)
+static bool is_member(const struct sl_trainer_group *g, const struct sl_pool_worker *w)
 {
-    return m->alive && g->worker[m->device] == m->worker;
+    return w->alive && g->worker[w->device] == w->worker;
 }
 
-// Whether who is ready need not wait for those on their way. `working`: there are members.
+// Whether ready trainers need not wait for those on their way. `working`: there are members.
 static bool is_time(struct sl_trainer_group *g, bool ready, bool missing, bool working)
 {
     if (!ready || !missing) {
@@ -43,7 +43,7 @@ static void tell(struct sl_trainer_group *g)
         snprintf(text, sizeof text, "%u trainers sum gradients by NCCL", g->n);
     sl_joblog_write(g->log, SL_LOG_INFO, "exchange: %s (generation %" PRIu64 ")", text,
                     g->generation);
-    sl_timeline_tell(g->timeline, "exchange", g->n > 0, "%s (generation %" PRIu64 ")", text,
+    sl_timeline_emit(g->timeline, "exchange", g->n > 0, "%s (generation %" PRIu64 ")", text,
                      g->generation);
 }
 
@@ -54,20 +54,20 @@ static uint32_t list_members(struct sl_trainer_group *g,
     bool working = false, ready = false, missing = false;
     uint32_t n = 0;
     for (uint32_t d = 0; d < g->split->config->n_devices; d++) {
-        const struct sl_member *m = sl_split_member(g->split, SL_ROLE_TRAINER, d);
-        bool here = is_member(g, m);
+        const struct sl_pool_worker *w = sl_split_worker(g->split, SL_ROLE_TRAINER, d);
+        bool here = is_member(g, w);
         working |= here;
-        ready |= !here && sl_member_is_there(m);
-        missing |= !here && !sl_member_is_there(m) &&
+        ready |= !here && sl_pool_worker_is_ready(w);
+        missing |= !here && !sl_pool_worker_is_ready(w) &&
                    sl_split_duty(g->split, SL_ROLE_TRAINER, d) != SL_DUTY_NONE;
     }
     bool join = is_time(g, ready, missing, working);
     for (uint32_t d = 0; d < g->split->config->n_devices && n < SL_GROUP_MAX; d++) {
-        const struct sl_member *m = sl_split_member(g->split, SL_ROLE_TRAINER, d);
-        bool here = is_member(g, m) || (join && sl_member_is_there(m));
-        g->worker[d] = here ? m->worker : 0;
+        const struct sl_pool_worker *w = sl_split_worker(g->split, SL_ROLE_TRAINER, d);
+        bool here = is_member(g, w) || (join && sl_pool_worker_is_ready(w));
+        g->worker[d] = here ? w->worker : 0;
         if (here)
-            members[n++] = (struct sl_group_member){.worker = m->worker, .device = d};
+            members[n++] = (struct sl_group_member){.worker = w->worker, .device = d};
     }
     return n;
 }
@@ -80,7 +80,7 @@ void sl_trainer_group_form(struct sl_trainer_group *g)
         return;
     uint32_t n = list_members(g, members);
     if (sl_group_form(g->arena, members, n)) {
-        sl_group_look(g->arena, 0, &view); // nobody's id
+        sl_group_read(g->arena, 0, &view); // nobody's id
         g->n = n;
         g->generation = view.generation;
     }

@@ -6,9 +6,9 @@
  * leave may be in the middle of a sum that the others need, or write a part of it. It is put on the
  * list when it is ready. Each change costs the members a meeting, so those who come at the same
  * time come together: as long as a trainer that is wanted is still on its way, the ready ones wait
- * for it, and the members work on. Nobody waits for long, nor where there is no member to work on:
- * a trainer that dies again and again is the crew's business (supervise.h), one that loads for
- * minutes joins later.
+ * for it, and the members work on. They wait for a bounded time, and not at all where there is no
+ * member that works on: a trainer that dies again and again is handled by worker_pool.h, one that
+ * loads for minutes joins later.
  *
  * While the job starts nothing is to be trained, so then all wait for the last one.
  */
@@ -36,7 +36,7 @@ struct sl_trainer_group {
     uint32_t n;
     uint64_t generation; // 0: there never was one
     uint64_t told;       // the generation that was told of
-    uint64_t waiting_ns; // since when somebody who is ready waits for others; 0: nobody does
+    uint64_t waiting_ns; // since when a ready trainer waits for others; 0: none does
 };
 
 // After whatever may change it: a death (once its leases are taken back), a Ready, a tick. Nothing

@@ -1,5 +1,5 @@
 /*
- * worker_assign.c - from the split that is wanted to seats that are filled accordingly.
+ * worker_assign.c - fills the seats as the wanted split says.
  *
  * Each device is looked at by itself and moved one step towards its duties; what cannot be done
  * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
@@ -9,8 +9,8 @@
  *                        stays beside the topology
  *   a trainer's cache    grows, and its duty becomes WORK, once the sampler of the device has left
  *
- * Devices in the middle change hands while those at both ends work on, so there is always somebody
- * who samples and somebody who trains.
+ * Devices in the middle change roles while those at both ends work on, so there is always a sampler
+ * and a trainer at work.
  */
 #include "broker/scheduler/role_split_internal.h"
 
@@ -23,10 +23,11 @@
 #include "common/base/error.h"
 #include "common/arena/visit_counts.h"
 
-struct sl_member *sl_split_member(const struct sl_role_split *s, enum sl_role role, uint32_t device)
+struct sl_pool_worker *sl_split_worker(const struct sl_role_split *s, enum sl_role role,
+                                       uint32_t device)
 {
     uint32_t n = s->config->n_devices;
-    return &s->crew->members[role == SL_ROLE_SAMPLER ? device : n + device];
+    return &s->workers->list[role == SL_ROLE_SAMPLER ? device : n + device];
 }
 
 enum sl_duty sl_split_duty(const struct sl_role_split *s, enum sl_role role, uint32_t device)
@@ -36,33 +37,34 @@ enum sl_duty sl_split_duty(const struct sl_role_split *s, enum sl_role role, uin
     return sl_placement_duty(s->roles, s->config->n_devices, switching, role, device);
 }
 
-static struct sl_seat *seat_of(const struct sl_role_split *s, const struct sl_member *m)
+static struct sl_seat *seat_of(const struct sl_role_split *s, const struct sl_pool_worker *w)
 {
-    return sl_seat(s->arena, m->slot);
+    return sl_seat(s->arena, w->slot);
 }
 
-static void set_duty(struct sl_role_split *s, const struct sl_member *m, enum sl_duty duty)
+static void set_duty(struct sl_role_split *s, const struct sl_pool_worker *w, enum sl_duty duty)
 {
-    if (atomic_load(&seat_of(s, m)->duty) != (uint32_t)duty)
-        sl_seat_set_duty(s->arena, m->slot, duty);
+    if (atomic_load(&seat_of(s, w)->duty) != (uint32_t)duty)
+        sl_seat_set_duty(s->arena, w->slot, duty);
 }
 
 // Rows are given out anew where a trainer's duty becomes this one.
-static void plan_duty(struct sl_role_split *s, const struct sl_member *m, enum sl_duty duty)
+static void plan_duty(struct sl_role_split *s, const struct sl_pool_worker *w, enum sl_duty duty)
 {
     enum sl_duty duties[SL_CONFIG_MAX_DEVICES];
-    if (s->need.step_bytes == 0 || s->store.duty[m->device] == duty)
+    if (s->need.step_bytes == 0 || s->store.duty[w->device] == duty)
         return;
     memcpy(duties, s->store.duty, sizeof duties);
-    duties[m->device] = duty;
+    duties[w->device] = duty;
     sl_split_plan_store(s, duties);
 }
 
-// The cache's size before the duty, which wakes whoever sits there.
-static void assign_trainer(struct sl_role_split *s, const struct sl_member *m, enum sl_duty duty)
+// The cache's size before the duty, which wakes the trainer of the seat.
+static void assign_trainer(struct sl_role_split *s, const struct sl_pool_worker *w,
+                           enum sl_duty duty)
 {
-    plan_duty(s, m, duty);
-    sl_seat_set_duty(s->arena, m->slot, duty);
+    plan_duty(s, w, duty);
+    sl_seat_set_duty(s->arena, w->slot, duty);
 }
 
 void sl_split_assign_caches(struct sl_role_split *s)
@@ -80,25 +82,26 @@ void sl_split_assign_caches(struct sl_role_split *s)
     sl_visit_counts_set_tiers(s->arena, rows, sl_split_cache_sizes(s, rows));
 }
 
-static void let_go(struct sl_role_split *s, struct sl_member *m)
+static void let_go(struct sl_role_split *s, struct sl_pool_worker *w)
 {
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
-    if (s->arena->base && m->role == SL_ROLE_TRAINER)
-        plan_duty(s, m, SL_DUTY_NONE);
-    if (m->role == SL_ROLE_SAMPLER)
-        sl_split_take_room(s, m->device, 0);
+    if (s->arena->base && w->role == SL_ROLE_TRAINER)
+        plan_duty(s, w, SL_DUTY_NONE);
+    if (w->role == SL_ROLE_SAMPLER)
+        sl_split_on_room(s, w->device, 0);
     if (s->arena->base)
-        set_duty(s, m, SL_DUTY_NONE);
-    if (m->alive && m->greeted)
-        sl_bus_send(s->clients->bus, &m->peer, &e);
-    sl_crew_release(m);
+        set_duty(s, w, SL_DUTY_NONE);
+    if (w->alive && w->greeted)
+        sl_bus_send(s->clients->bus, &w->peer, &e);
+    sl_pool_worker_release(w);
 }
 
 // Whether a trainer leaves the room that a sampler beside it needs.
-static bool makes_room(struct sl_role_split *s, const struct sl_member *trainer, enum sl_duty duty)
+static bool makes_room(struct sl_role_split *s, const struct sl_pool_worker *trainer,
+                       enum sl_duty duty)
 {
     if (duty == SL_DUTY_NONE)
         return !trainer->alive;
@@ -108,20 +111,20 @@ static bool makes_room(struct sl_role_split *s, const struct sl_member *trainer,
 
 // A start that cannot be refuses a job that begins. While it runs it is one more death: there may
 // be too little memory or too many processes for a moment.
-static int want(struct sl_role_split *s, struct sl_member *m)
+static int want(struct sl_role_split *s, struct sl_pool_worker *w)
 {
-    int rc = sl_crew_want(m);
+    int rc = sl_pool_worker_want(w);
     if (rc == SL_OK || s->stage != SL_SPLIT_RUNS)
         return rc;
     sl_joblog_write(s->log, SL_LOG_WARN, "%s", sl_error_message());
-    sl_crew_want_later(m);
+    sl_pool_worker_want_later(w);
     return SL_OK;
 }
 
 static int assign_device(struct sl_role_split *s, uint32_t device)
 {
-    struct sl_member *sampler = sl_split_member(s, SL_ROLE_SAMPLER, device);
-    struct sl_member *trainer = sl_split_member(s, SL_ROLE_TRAINER, device);
+    struct sl_pool_worker *sampler = sl_split_worker(s, SL_ROLE_SAMPLER, device);
+    struct sl_pool_worker *trainer = sl_split_worker(s, SL_ROLE_TRAINER, device);
     enum sl_duty samples = sl_split_duty(s, SL_ROLE_SAMPLER, device);
     enum sl_duty trains = sl_split_duty(s, SL_ROLE_TRAINER, device);
     bool arena = s->arena->base != NULL;
@@ -150,8 +153,8 @@ static uint32_t count_trainers(struct sl_role_split *s)
 {
     uint32_t n = 0;
     for (uint32_t d = 0; d < s->config->n_devices; d++) {
-        const struct sl_member *m = sl_split_member(s, SL_ROLE_TRAINER, d);
-        n += sl_member_is_there(m) && atomic_load(&seat_of(s, m)->duty) == SL_DUTY_WORK;
+        const struct sl_pool_worker *w = sl_split_worker(s, SL_ROLE_TRAINER, d);
+        n += sl_pool_worker_is_ready(w) && atomic_load(&seat_of(s, w)->duty) == SL_DUTY_WORK;
     }
     return n;
 }
@@ -181,11 +184,11 @@ int sl_split_assign(struct sl_role_split *s)
 
 static bool is_assigned(const struct sl_role_split *s, enum sl_role role, uint32_t device)
 {
-    const struct sl_member *m = sl_split_member(s, role, device);
+    const struct sl_pool_worker *w = sl_split_worker(s, role, device);
     enum sl_duty duty = sl_split_duty(s, role, device);
     if (duty == SL_DUTY_NONE)
-        return !m->wanted && !m->alive;
-    return sl_member_is_there(m) && atomic_load(&seat_of(s, m)->duty) == (uint32_t)duty;
+        return !w->wanted && !w->alive;
+    return sl_pool_worker_is_ready(w) && atomic_load(&seat_of(s, w)->duty) == (uint32_t)duty;
 }
 
 bool sl_split_is_assigned(const struct sl_role_split *s)
@@ -196,23 +199,23 @@ bool sl_split_is_assigned(const struct sl_role_split *s)
     return true;
 }
 
-// What somebody who is wanted there, or is not any more, is waited for. NULL when nothing is.
+// Reason why the seat is in transition, in words, or NULL.
 static const char *waits_for(struct sl_role_split *s, enum sl_role role, uint32_t device)
 {
-    const struct sl_member *m = sl_split_member(s, role, device);
+    const struct sl_pool_worker *w = sl_split_worker(s, role, device);
     if (is_assigned(s, role, device))
         return NULL;
     if (sl_split_duty(s, role, device) == SL_DUTY_NONE)
         return "finishes what it has in hand and leaves";
-    if (m->leaving)
+    if (w->leaving)
         return "leaves, and is then started anew";
-    if (!m->wanted)
+    if (!w->wanted)
         return s->pool.n ? "waits for its place" : "waits until its device's memory is free";
-    if (!m->alive)
+    if (!w->alive)
         return "is started";
-    if (!m->greeted)
+    if (!w->greeted)
         return role == SL_ROLE_SAMPLER ? "loads its graph" : "loads its data";
-    if (!m->ready)
+    if (!w->ready)
         return "gets ready";
     return s->pool.n ? "waits for its place" : "waits until its device is free";
 }
@@ -226,7 +229,7 @@ bool sl_split_waiting_text(struct sl_role_split *s, char *out, size_t bytes)
             const char *what = waits_for(s, (enum sl_role)role, d);
             if (what && at < bytes)
                 at += (size_t)snprintf(out + at, bytes - at, "%s%s %s", at ? ", " : "",
-                                       sl_split_member(s, (enum sl_role)role, d)->name, what);
+                                       sl_split_worker(s, (enum sl_role)role, d)->name, what);
         }
     return at > 0;
 }
@@ -237,7 +240,7 @@ static int check_budgets(struct sl_role_split *s, struct sl_roles split, bool *n
                          bool announces)
 {
     const struct sl_config *config = s->config;
-    struct sl_budget_crew crew = {.samplers = split.samplers};
+    struct sl_budget_workers workers = {.samplers = split.samplers};
     uint64_t rows;
     if (s->arena->base)
         SL_TRY(
@@ -249,8 +252,8 @@ static int check_budgets(struct sl_role_split *s, struct sl_roles split, bool *n
         if (d < split.samplers)
             SL_TRY(sl_budget_check_sampler(config, d, &s->need));
         const bool on_gpu = config->devices[d].kind != SL_DEVICE_CPU;
-        crew.trainers += trains != SL_DUTY_NONE;
-        crew.on_gpus += trains != SL_DUTY_NONE && on_gpu;
+        workers.trainers += trains != SL_DUTY_NONE;
+        workers.on_gpus += trains != SL_DUTY_NONE && on_gpu;
         if (trains == SL_DUTY_NONE || s->need.step_bytes == 0)
             continue;
         int rc = sl_budget_cache_rows(config, d, trains, &s->need, s->available_bytes, &rows);
@@ -261,13 +264,13 @@ static int check_budgets(struct sl_role_split *s, struct sl_roles split, bool *n
             if (announces)
                 sl_joblog_announce(s->log, "split: device %u gets no standby trainer: %s", d,
                                    sl_error_message());
-            crew.trainers--;
-            crew.on_gpus -= on_gpu;
+            workers.trainers--;
+            workers.on_gpus -= on_gpu;
         } else if (!on_gpu) {
-            crew.n_rows += rows;
+            workers.n_rows += rows;
         }
     }
-    return sl_budget_check_memory(config, &s->need, &s->memory, &crew);
+    return sl_budget_check_memory(config, &s->need, &s->memory, &workers);
 }
 
 int sl_split_check_budgets(struct sl_role_split *s, struct sl_roles split)

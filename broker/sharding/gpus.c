@@ -20,7 +20,7 @@
 
 #include "common/text/units.h"
 #include "broker/workers/exit_status.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -196,13 +196,12 @@ static int find_program(const struct sl_gpus_asking *a, char out[PROGRAM_BYTES])
     if (a->program) {
         snprintf(out, PROGRAM_BYTES, "%s", a->program);
     } else {
-        SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+        SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
         snprintf(out, PROGRAM_BYTES, "%s/sluice-trainer", directory);
     }
     if (access(out, X_OK) == 0)
         return SL_OK;
-    return sl_fail_errno(SL_EACCESS, errno,
-                         "'%.360s' is what tells of GPUs, and it cannot be started", out);
+    return sl_fail_errno(SL_EACCESS, errno, "'%.360s', which reports GPUs, cannot be started", out);
 }
 
 // Its output goes to the two memfds.
@@ -248,7 +247,7 @@ static void take_end(struct sl_gpus_asking *a, int status)
         cannot(out, "'sluice-trainer --devices' ended with status %d%s%s", WEXITSTATUS(status),
                *reason ? ": " : "", reason);
     else if (!text || sl_gpus_read(text, out) < 0)
-        cannot(out, "'sluice-trainer --devices' gave no answer that can be read%s%.300s",
+        cannot(out, "'sluice-trainer --devices' gave an answer that cannot be read%s%.300s",
                text ? ": " : "", text ? sl_error_message() : "");
     free(text);
 }
@@ -308,7 +307,7 @@ bool sl_gpus_poll(struct sl_gpus_asking *a)
         if (got > 0)
             take_end(a, status);
         else
-            cannot(&a->known, "asking 'sluice-trainer --devices': its end was not seen");
+            cannot(&a->known, "asking 'sluice-trainer --devices': its exit status is lost");
         a->known_ns = sl_now_ns();
     }
     a->pid = 0;
@@ -376,7 +375,7 @@ static bool has_plugin(void)
     const char *given = getenv("SLUICE_CUDA_PLUGIN");
     if (given && *given)
         return true;
-    if (sl_crew_own_directory(directory, sizeof directory) < 0)
+    if (sl_worker_pool_own_directory(directory, sizeof directory) < 0)
         return false;
     snprintf(path, sizeof path, "%s/../lib/libsluice_cuda.so", directory);
     return access(path, F_OK) == 0;
@@ -408,7 +407,7 @@ static void add_note(char note[SL_GPUS_NOTE_BYTES], const char *fmt, ...)
     va_end(ap);
 }
 
-// Budgets that were named, beyond what is free now: whoever holds the rest may be gone in time.
+// Budgets that were named, beyond what is free now: the rest may be freed in time.
 static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *report,
                          char note[SL_GPUS_NOTE_BYTES])
 {
@@ -449,9 +448,9 @@ static void note_turns(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
     uint32_t trainers = c->allocation.trainers, batches = c->updates.batches_per_update;
     if (c->updates.exchange == SL_EXCHANGE_NCCL && trainers > batches)
         add_note(note,
-                 "%u trainers for updates of %u mini-batch%s: %u of them will have nothing to "
+                 "%u trainers for updates of %s: %u of them will have nothing to "
                  "train; set updates.batches_per_update to %u, or a multiple of it",
-                 trainers, batches, batches == 1 ? "" : "es", trainers - batches, trainers);
+                 trainers, SL_PLURAL(batches, "mini-batch"), trainers - batches, trainers);
 }
 
 // Several devices on one GPU: whether their processes run there at once is not the job's to say.
@@ -476,17 +475,13 @@ static void note_sharing(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES
 static int check_nccl(const struct sl_config *c, const struct sl_gpu_report *report,
                       const char *origin)
 {
-    if (c->updates.exchange != SL_EXCHANGE_NCCL || sl_gpus_have_nccl(report))
+    const bool found = *report->nccl && strncmp(report->nccl, "none", 4) != 0;
+    if (c->updates.exchange != SL_EXCHANGE_NCCL || found)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "%s: updates.exchange: found \"nccl\", and there is no NCCL to do it (%s); set "
                    "updates.exchange to \"board\" to do without",
                    origin, *report->nccl ? report->nccl : "none: it was not looked for");
-}
-
-bool sl_gpus_have_nccl(const struct sl_gpu_report *report)
-{
-    return *report->nccl && strncmp(report->nccl, "none", 4) != 0;
 }
 
 int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, bool budgets,
@@ -501,9 +496,8 @@ int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, b
     if (config->devices_auto && report->n == 0 &&
         (config->store.placement > SL_STORE_ALONE || !config->store.feature_ratio_auto ||
          !config->store.graph_ratio_auto || config->store.prefer != SL_PREFER_AUTO))
-        add_note(note,
-                 "store.placement, store.feature_ratio, store.graph_ratio and store.prefer are "
-                 "of GPUs: without any they change nothing");
+        add_note(note, "store.placement, store.feature_ratio, store.graph_ratio and store.prefer "
+                       "apply to GPUs: without any they change nothing");
     if (!config->devices_auto) // before budgets are given where none is named
         note_budgets(config, report, note);
     SL_TRY(sl_config_use_gpus(config, report, budgets, origin));

@@ -1,5 +1,5 @@
 /*
- * gpus.h - what GPUs this machine offers, as `sluice-trainer --devices` tells.
+ * gpus.h - which GPUs this machine offers, as `sluice-trainer --devices` reports.
  *
  * The broker and the command line never open CUDA: a process that does holds memory on every GPU,
  * may hang in a broken driver, and must not be forked from. So a child is asked, with a time limit
@@ -10,8 +10,8 @@
  *
  * TWO WAYS TO WAIT. Commands and the broker of one job have nothing else to do: sl_gpus_known()
  * returns once there is an answer. A daemon has others to serve: it asks, looks now and then
- * whether the child has answered, and parks what needs the answer (daemon/pending_request.h). It is
- * the same child, the same limit and the same report.
+ * whether the child has answered, and keeps requests that need the answer until then
+ * (daemon/pending_request.h). It is the same child, the same limit and the same report.
  *
  * AN ANSWER IS FRESH for good where it has a GPU. Without one it is for ten seconds, or as long as
  * it took to get where that was longer: a driver that hangs is waited for half of the time at most.
@@ -41,7 +41,7 @@ struct sl_gpus {
  * for SL_GPUS_LIMIT_S seconds at most, or what SLUICE_GPU_SECONDS says (1 to 600).
  */
 struct sl_gpus_asking {
-    const char *program;  // whom; NULL: sluice-trainer beside this program
+    const char *program;  // to ask; NULL: sluice-trainer beside this program
     struct sl_gpus known; // the last answer, if known_ns
     uint64_t known_ns;    // when it came; 0: there was none yet
     uint64_t asked_ns;    // when the last question was asked
@@ -81,9 +81,6 @@ double sl_gpus_link(const struct sl_gpu_report *report, uint32_t reader, uint32_
 // Whether there is something of a GPU (a driver, a device file, a plug-in that was refused) and yet
 // none can be used. A machine without any of that is an ordinary one.
 bool sl_gpus_is_odd(const struct sl_gpus *gpus);
-
-// Whether NCCL was found, which only updates.exchange "nccl" needs.
-bool sl_gpus_have_nccl(const struct sl_gpu_report *report);
 
 // Reads the child's answer (schema sluice.devices/1). SL_EPROTO: it is none.
 int sl_gpus_read(const char *text, struct sl_gpus *out);

@@ -1,6 +1,6 @@
 /*
- * link_bytes.h - what each device has read in whose memory, of what GPUs hold together
- * (common/arena/peer_memory.h): for the live view and the report.
+ * link_bytes.h - bytes that each device has read in each other device's memory, of features and
+ * graph that GPUs share (common/arena/peer_memory.h): for the live view and the report.
  */
 #ifndef SL_BROKER_SHARDING_LINK_BYTES_H
 #define SL_BROKER_SHARDING_LINK_BYTES_H

@@ -1,8 +1,7 @@
 /*
- * shard_inputs.h - what a plan of who holds which rows, or edges (shard_plan.h), goes by, of a
- * job: the devices that train, or sample, what each has room for, the links between them,
- * and how often rows and edges are expected to be read. For the broker and for who only wants to
- * know (a dry run).
+ * shard_inputs.h - the inputs of a plan of which GPU holds which rows, or edges (shard_plan.h): the
+ * devices that train, or sample, the room of each, the links between them, and how often rows and
+ * edges are expected to be read. For the broker, and for a dry run.
  */
 #ifndef SL_BROKER_SHARDING_SHARD_INPUTS_H
 #define SL_BROKER_SHARDING_SHARD_INPUTS_H
@@ -67,8 +66,8 @@ struct sl_store_foreseen {
     double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
 };
 
-// Whether somebody goes by the curves, and they are worth its time: one pass over the edges for
-// each hop, and no more of them than take a second or two.
+// Whether a plan uses the curves and they are worth their time: one pass over the edges for each
+// hop, of no more edges than take a second or two.
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds);
 
 /*

@@ -239,9 +239,9 @@ static void assign_parts(const struct sl_plan_question *q, const struct group *g
 }
 
 /*
- * All parts that there may be, each to one of the group: about as many to each, and to whoever had
- * it before as long as that one may have more. Who has most of them may have one more than others,
- * where they do not come out even.
+ * Deals all parts out to the group: about as many to each GPU, and each part to the GPU that had it
+ * before as long as that one may have more. Where they do not come out even, the GPU with most of
+ * them may have one more than others.
  */
 static void deal(const struct sl_plan_question *q, const struct group *g,
                  struct sl_peer_memory_plan *p)
@@ -440,8 +440,8 @@ int sl_shard_plan_make(const struct sl_plan_question *q, struct sl_shard_plan *o
                      q->kind == SL_PEER_MEMORY_GRAPH ? "edge" : "row");
         else if (open)
             snprintf(why, sizeof why,
-                     "in parts the busiest links and buses have %.0f %% of what they have with "
-                     "each GPU alone",
+                     "with parts the busiest links and buses carry %.0f %% of what they carry "
+                     "with each GPU alone",
                      100 * ratio);
         if (together.lent.n_parts && !whole && (!open || ratio < 1))
             *out = together;

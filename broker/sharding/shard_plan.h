@@ -1,17 +1,17 @@
 /*
- * shard_plan.h - who holds which features, of all GPUs that train, and which edges of the graph, of
- * all that sample (XGNN 4.1, 4.2): arithmetic. What is said of rows holds for edges.
+ * shard_plan.h - which GPU holds which features, of all that train, and which edges of the graph,
+ * of all that sample (XGNN 4.1, 4.2): arithmetic. What is said of rows holds for edges.
  *
  * PROBLEM. GPUs that reach one another's memory hold more rows together than each alone, and read
  * them over links that may be slow. How they are laid out follows from the rows that each has room
  * for, from the links, and from how often which rows are read.
  *
- * DESIGN. The GPUs that share are numbered in the job's order, and common/store/placement.h (or
- * one of its rivals) says who of them holds which parts. Parts of GPUs with more room reach
- * further, and every copy of a part may end elsewhere. A GPU with little room may cost the others
- * more than it brings, and those with the least are left out as long as that is better. Who is left
- * out, and whoever is not joined to another by any link, holds for itself what it has room for and
- * reads the others' parts as far as it reaches them.
+ * DESIGN. The GPUs that share are numbered in the job's order, and common/store/placement.h (or one
+ * of its rivals) says which of them holds which parts. Parts of GPUs with more room reach further,
+ * and every copy of a part may end elsewhere. A GPU with little room may cost the others more than
+ * it brings, and those with the least are left out as long as that is better. A GPU that is left
+ * out, or that no link joins to another, holds for itself what it has room for and reads the
+ * others' parts as far as it reaches them.
  *
  * LEAST MOVEMENT. What is dealt out to n GPUs lies elsewhere for the most part when it is dealt
  * out to n + 1. So where a placement has each part once, and busiest links and buses have hardly
@@ -30,8 +30,8 @@
  * RUNS. Edges are dealt out in runs of 1 << SL_PEER_MEMORY_EDGE_SHIFT, so parts have a multiple of
  * that. What does not fill a run of each part lies on every GPU that shares, where there is room.
  *
- * "auto" is the solver's plan where that leaves these less to do than each GPU alone.
- * Who reads and holds nothing (a standby trainer beside the graph) does not weigh.
+ * "auto" is the solver's plan where that leaves these less to do than each GPU alone. A GPU that
+ * reads and holds nothing (a standby trainer beside the graph) does not count.
  *
  * The same question has the same answer in every process and run.
  */

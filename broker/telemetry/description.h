@@ -1,5 +1,5 @@
-// description.h - the description of a job, for who comes later: schema sluice.describe/1
-// (broker/README.md).
+// description.h - the description of a job, for clients that come later: schema
+// sluice.describe/1 (README.md).
 #ifndef SL_BROKER_TELEMETRY_DESCRIPTION_H
 #define SL_BROKER_TELEMETRY_DESCRIPTION_H
 

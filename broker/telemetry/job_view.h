@@ -1,4 +1,4 @@
-// job_view.h - a job as those see it who only tell of it: its parts, const.
+// job_view.h - const pointers to the parts of a job, for code that only reports on it.
 #ifndef SL_BROKER_TELEMETRY_JOB_VIEW_H
 #define SL_BROKER_TELEMETRY_JOB_VIEW_H
 
@@ -13,7 +13,7 @@ struct sl_job_view {
     char *const *config_json; // resolved; NULL before it is read
     struct sl_arena *arena;   // shared with the workers anyway; base is NULL before it is there
     const struct sl_config *config;
-    const struct sl_crew *crew;
+    const struct sl_worker_pool *workers;
     const struct sl_crash_log *deaths;
     const struct sl_role_split *split;
     const struct sl_memory_use *memory;

@@ -23,16 +23,16 @@ bool sl_live_is_there(const struct sl_live *live)
 
 // Whether what a worker of a paused job has in hand stays as it is until the job goes on. By the
 // ledger and the worker's own word as they are now, not as the last look found them.
-static bool rests(const struct sl_arena *a, const struct sl_member *m)
+static bool rests(const struct sl_arena *a, const struct sl_pool_worker *w)
 {
     struct sl_worker_totals now;
     uint64_t seq;
     uint32_t cell;
-    if (atomic_load(&sl_seat(a, m->slot)->activity) == SL_ACTIVITY_BLOCKED)
+    if (atomic_load(&sl_seat(a, w->slot)->activity) == SL_ACTIVITY_BLOCKED)
         return true;
-    if (sl_ledger_works(a, m->worker) || !sl_stats_read(sl_stats_slot(a, m->slot), &now))
+    if (sl_ledger_works(a, w->worker) || !sl_stats_read(sl_stats_slot(a, w->slot), &now))
         return false;
-    if (now.current_tag == 0 || now.worker != m->worker)
+    if (now.current_tag == 0 || now.worker != w->worker)
         return true;
     // Trained, but not yet let go of: perhaps the update is being applied.
     sl_ledger_locate(now.current_tag, &seq, &cell);
@@ -58,9 +58,9 @@ static void find_where(struct sl_live *live)
         live->meter->loss = live->view.loss;
     if (!sl_live_is_there(live) || !sl_pauses_is_open(job->pauses))
         return;
-    for (uint32_t i = 0; i < job->crew->n; i++)
-        live->rests[i] = rests(job->arena, &job->crew->members[i]);
-    sl_meter_take_cells(live->meter);
+    for (uint32_t i = 0; i < job->workers->n; i++)
+        live->rests[i] = rests(job->arena, &job->workers->list[i]);
+    sl_meter_poll_cells(live->meter);
 }
 
 static void make_line(struct sl_live *live)

@@ -1,13 +1,13 @@
 /*
- * live.h - live statistics of a job: measured ten times a second (meter.h), told once a second.
+ * live.h - live statistics of a job: measured ten times a second (meter.h), sent once a second.
  *
- * The result is one line of JSON, schema sluice.stats/1. broker/README.md documents every key.
+ * The result is one line of JSON, schema sluice.stats/1. README.md explains every key.
  *
  * THE BOTTLENECK is named in words with its evidence, and, where another split of the same devices
  * would be faster by the model of allocate.h, with what that would give (live_bottleneck.h).
  *
  * COST. Nothing is allocated but the line, whose memory is kept, and the line is written only when
- * somebody wants it.
+ * a client wants it.
  */
 #ifndef SL_BROKER_TELEMETRY_LIVE_H
 #define SL_BROKER_TELEMETRY_LIVE_H

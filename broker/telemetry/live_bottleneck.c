@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "broker/epochs/epoch.h"
+#include "common/text/units.h"
 #include "common/text/sentence.h"
 #include "common/base/bits.h"
 
@@ -88,8 +89,8 @@ static void say_advice(struct sl_sentence *t, const struct sl_live_shares *s,
     else if (vacant && to.trainers == now.trainers + 1 && to.samplers == now.samplers)
         sl_sentence_say(t, ": %s %s trainer", article(to.trainers), ordinal(to.trainers, buf));
     else
-        sl_sentence_say(t, ": %u sampler%s and %u trainer%s", to.samplers,
-                        to.samplers == 1 ? "" : "s", to.trainers, to.trainers == 1 ? "" : "s");
+        sl_sentence_say(t, ": %s and %s", SL_PLURAL(to.samplers, "sampler"),
+                        SL_PLURAL(to.trainers, "trainer"));
     sl_sentence_say(t, " would shorten the epoch by about %.2g s", gain);
 }
 
@@ -105,9 +106,8 @@ static enum sl_live_role say_updates(struct sl_sentence *t, const struct sl_live
         sl_sentence_say(
             t,
             "trainers wait for one another's gradients %.0f %% of the time while %.1f batches lie "
-            "ready (updates of %u batch%s)",
-            100 * s->waiting, s->queue, s->batches_per_update,
-            s->batches_per_update == 1 ? "" : "es");
+            "ready (updates of %s)",
+            100 * s->waiting, s->queue, SL_PLURAL(s->batches_per_update, "batch"));
     return SL_LIVE_UPDATES;
 }
 
@@ -172,7 +172,7 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
     } else {
         role = say_trainers(&t, s);
     }
-    // Advice that would take from whom everybody waits for is of a moment that has passed.
+    // Advice to take workers from the role that limits the job is of a moment that has passed.
     bool fits = advice && advice->has &&
                 !(role == SL_LIVE_SAMPLERS && advice->to.samplers < s->split.samplers) &&
                 !(role == SL_LIVE_TRAINERS && advice->to.trainers < s->split.trainers);

@@ -4,9 +4,9 @@
  * The question is that of epoch.h, asked of the last seconds instead of an epoch: trainers that
  * wait while batches lie ready wait for one another (updates); trainers that wait in front of an
  * empty queue wait for samplers; samplers that are blocked wait for memory, which trainers free.
- * Where the trainers are what takes the time and nobody could be waited for, they are named. From
- * which share on a wait counts, and that it is the normal trainers' wait, is as there, so that what
- * is said while an epoch runs and after it agree.
+ * Where the trainers take the time and wait for nobody, they are named. The share from which on a
+ * wait counts, and that it is the normal trainers' wait, are the same as there, so that the
+ * sentences during an epoch and after it agree.
  *
  * The advice is another split of the same devices whose epoch the model of allocate.h expects to be
  * more than SL_ALLOCATE_GAIN_MIN shorter, with the times of a batch as they are now.

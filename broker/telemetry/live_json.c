@@ -1,5 +1,5 @@
-// live_json.c - the line that is told: schema sluice.stats/1 (broker/README.md). A figure's name is
-// in common/schema/stats.h alone; what is not set here is not known, which is null.
+// live_json.c - writes the line of live statistics: schema sluice.stats/1 (README.md). A figure's
+// name is in common/schema/stats.h alone; what is not set here is not known, which is null.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -54,7 +54,7 @@ static double share(double part, double whole)
 
 // What a seat did in the window.
 struct work {
-    double seconds;               // that somebody sat there awake
+    double seconds;               // that a worker sat there awake
     double stage[SL_STAGE_COUNT]; // seconds
     double busy, wait, blocked;   // seconds
     uint64_t batches, training, edges, bytes;
@@ -74,13 +74,13 @@ static const struct work *trainers_of(const struct roles *r, const struct sl_job
     return job->split->roles.trainers > 0 ? &r->normal : &r->standby;
 }
 
-static bool is_standby(const struct sl_job_view *job, const struct sl_member *m)
+static bool is_standby(const struct sl_job_view *job, const struct sl_pool_worker *w)
 {
-    return m->role == SL_ROLE_TRAINER &&
-           sl_split_duty(job->split, m->role, m->device) == SL_DUTY_STANDBY;
+    return w->role == SL_ROLE_TRAINER &&
+           sl_split_duty(job->split, w->role, w->device) == SL_DUTY_STANDBY;
 }
 
-static struct work work_of(const struct facts *f, const struct sl_member *m)
+static struct work work_of(const struct facts *f, const struct sl_pool_worker *m)
 {
     struct work w = {0};
     if (!f->from)
@@ -97,7 +97,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
         w.stage[i] = (double)(b->stage_ns[i] - a->stage_ns[i]) * 1e-9;
     bool samples = m->role == SL_ROLE_SAMPLER;
     double held = (b->held - a->held) * f->look;
-    // One batch for longer than the window: all that is known is who has it in hand.
+    // One batch for longer than the window: only the worker that has it in hand is known.
     enum sl_stage main = samples ? SL_STAGE_SAMPLE : f->trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE;
     if (w.batches == 0)
         w.stage[main] = SL_MAX(held - w.blocked, 0);
@@ -122,8 +122,8 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
 static struct work work_of_role(const struct facts *f, enum sl_role role, bool standby)
 {
     struct work all = {0};
-    for (uint32_t i = 0; i < f->job->crew->n; i++) {
-        const struct sl_member *m = &f->job->crew->members[i];
+    for (uint32_t i = 0; i < f->job->workers->n; i++) {
+        const struct sl_pool_worker *m = &f->job->workers->list[i];
         if (m->role != role || is_standby(f->job, m) != standby)
             continue;
         struct work w = work_of(f, m);
@@ -138,31 +138,31 @@ static struct work work_of_role(const struct facts *f, enum sl_role role, bool s
     return all;
 }
 
-static bool is_told(const struct sl_member *m)
+static bool is_told(const struct sl_pool_worker *w)
 {
-    return m->wanted || m->alive;
+    return w->wanted || w->alive;
 }
 
-static const char *role_text(const struct sl_job_view *job, const struct sl_member *m)
+static const char *role_text(const struct sl_job_view *job, const struct sl_pool_worker *w)
 {
-    return is_standby(job, m) ? "standby" : sl_role_name(m->role);
+    return is_standby(job, w) ? "standby" : sl_role_name(w->role);
 }
 
-static uint32_t activity_of(const struct facts *f, const struct sl_member *m)
+static uint32_t activity_of(const struct facts *f, const struct sl_pool_worker *w)
 {
-    return f->there ? atomic_load(&sl_seat(f->job->arena, m->slot)->activity) : SL_ACTIVITY_NONE;
+    return f->there ? atomic_load(&sl_seat(f->job->arena, w->slot)->activity) : SL_ACTIVITY_NONE;
 }
 
-static const char *state_text(const struct facts *f, const struct sl_member *m)
+static const char *state_text(const struct facts *f, const struct sl_pool_worker *w)
 {
-    const struct sl_meter_seat *seat = &f->l->seat[m->slot];
-    uint32_t activity = activity_of(f, m);
-    if (!m->alive)
+    const struct sl_meter_seat *seat = &f->l->seat[w->slot];
+    uint32_t activity = activity_of(f, w);
+    if (!w->alive)
         return "gone";
-    if (!m->ready)
+    if (!w->ready)
         return "starting";
     if (sl_pauses_is_open(f->job->pauses))
-        return f->rests[m->slot] ? "paused" : "working";
+        return f->rests[w->slot] ? "paused" : "working";
     if (activity == SL_ACTIVITY_BLOCKED)
         return "blocked";
     if (seat->held)
@@ -172,13 +172,14 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
 
 // "batch 17 of epoch 3", for people, whose epochs count from 1: what a worker has in hand. False
 // when it is nothing that is known.
-static bool batch_text(const struct facts *f, const struct sl_member *m, char *out, size_t bytes)
+static bool batch_text(const struct facts *f, const struct sl_pool_worker *w, char *out,
+                       size_t bytes)
 {
     const struct sl_phases *p = f->job->phases;
-    const struct sl_meter_seat *seat = &f->l->seat[m->slot];
+    const struct sl_meter_seat *seat = &f->l->seat[w->slot];
     uint64_t seq;
     uint32_t cell;
-    if (!f->there || !seat->held || !m->alive)
+    if (!f->there || !seat->held || !w->alive)
         return false;
     sl_ledger_locate(seat->last.current_tag, &seq, &cell);
     for (uint32_t i = 0; i < p->n_open; i++) {
@@ -195,16 +196,17 @@ static bool batch_text(const struct facts *f, const struct sl_member *m, char *o
 }
 
 // How often the threads of the worker in this seat have come round (common/arena/heartbeat.h).
-static uint64_t rounds_of(const struct facts *f, const struct sl_member *m)
+static uint64_t rounds_of(const struct facts *f, const struct sl_pool_worker *w)
 {
-    const struct sl_worker_slot *slot = sl_stats_slot(f->job->arena, m->slot);
+    const struct sl_worker_slot *slot = sl_stats_slot(f->job->arena, w->slot);
     uint64_t rounds = 0;
     for (int i = 0; i < SL_THREAD_COUNT; i++)
         rounds += atomic_load_explicit(&slot->words.beats[i], memory_order_relaxed);
     return rounds;
 }
 
-static void add_worker(const struct facts *f, const struct sl_member *m, struct sl_json_writer *w)
+static void add_worker(const struct facts *f, const struct sl_pool_worker *m,
+                       struct sl_json_writer *w)
 {
     const struct work k = work_of(f, m);
     const double seconds = f->from ? f->seconds : INFINITY;
@@ -230,7 +232,7 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
         .bytes_per_second = (double)k.bytes / seconds,
         .rounds = f->there ? rounds_of(f, m) : 0,
         .restarts = f->job->deaths->of[m->slot].n,
-        .memory = m->alive ? f->job->memory->member_bytes[m->slot] : 0,
+        .memory = m->alive ? f->job->memory->worker_bytes[m->slot] : 0,
     };
     sl_json_open_object(w, NULL);
     sl_json_add_fields(w, &sl_stats_worker_fields, &s, NULL, NULL);
@@ -246,10 +248,10 @@ struct gpu_figures {
 };
 
 // As the worker said last; its own memory is free again once it is gone.
-static void add_gpu_figures(struct gpu_figures *to, const struct sl_member *m,
+static void add_gpu_figures(struct gpu_figures *to, const struct sl_pool_worker *w,
                             const struct sl_worker_totals *said)
 {
-    if (!m->alive)
+    if (!w->alive)
         return;
     if (said->device_load_at_ns > to->load_at_ns) {
         to->load_at_ns = said->device_load_at_ns;
@@ -277,9 +279,9 @@ struct place {
     uint32_t shown;
 };
 
-static bool is_at(const struct place *p, const struct sl_member *m)
+static bool is_at(const struct place *p, const struct sl_pool_worker *w)
 {
-    return is_told(m) && sl_placement_shown(p->job->config, m->device) == p->shown;
+    return is_told(w) && sl_placement_shown(p->job->config, w->device) == p->shown;
 }
 
 // Each role once, however many workers have it.
@@ -290,8 +292,8 @@ static void add_roles(void *arg, const char *key, struct sl_json_writer *w)
     sl_json_open_array(w, key);
     for (size_t k = 0; k < SL_COUNT_OF(roles); k++) {
         bool has = false;
-        for (uint32_t i = 0; i < p->job->crew->n && !has; i++) {
-            const struct sl_member *m = &p->job->crew->members[i];
+        for (uint32_t i = 0; i < p->job->workers->n && !has; i++) {
+            const struct sl_pool_worker *m = &p->job->workers->list[i];
             has = is_at(p, m) && strcmp(role_text(p->job, m), roles[k]) == 0;
         }
         if (has)
@@ -313,11 +315,11 @@ static void add_device(const struct facts *f, uint32_t shown, struct sl_json_wri
     double load = 0;
     sl_placement_device_cores(job->config, shown, &set);
     sl_cores_format(&set, cores, sizeof cores);
-    for (uint32_t i = 0; i < job->crew->n; i++) {
-        const struct sl_member *m = &job->crew->members[i];
+    for (uint32_t i = 0; i < job->workers->n; i++) {
+        const struct sl_pool_worker *m = &job->workers->list[i];
         if (!is_at(&place, m))
             continue;
-        memory += m->alive ? job->memory->member_bytes[m->slot] : 0;
+        memory += m->alive ? job->memory->worker_bytes[m->slot] : 0;
         add_gpu_figures(&gpu, m, &f->l->seat[m->slot].last);
         load += f->l->process[m->slot].load;
     }
@@ -491,7 +493,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     struct sl_stats_link link;
     while (f->there && sl_link_bytes_next(job->arena, &at, &link))
         peers += sl_stats_link_is_peer(&link) ? (uint64_t)link.bytes : 0;
-    for (uint32_t i = 0; i < job->crew->n; i++) {
+    for (uint32_t i = 0; i < job->workers->n; i++) {
         restarts += job->deaths->of[i].n;
         switches += f->there ? atomic_load(&sl_seat(job->arena, i)->switches) : 0;
     }
@@ -618,9 +620,9 @@ static void find_split(const struct facts *f, const struct roles *r, struct sl_s
     const struct work *helpers = &r->standby;
     const struct sl_job_view *job = f->job;
     s->standby.there = 0;
-    for (uint32_t i = 0; i < job->crew->n; i++) {
-        const struct sl_member *m = &job->crew->members[i];
-        s->standby.there += is_told(m) && is_standby(job, m);
+    for (uint32_t i = 0; i < job->workers->n; i++) {
+        const struct sl_pool_worker *w = &job->workers->list[i];
+        s->standby.there += is_told(w) && is_standby(job, w);
     }
     s->samplers = job->split->roles.samplers;
     s->trainers = job->split->roles.trainers;
@@ -634,9 +636,9 @@ static void find_split(const struct facts *f, const struct roles *r, struct sl_s
 static void add_workers(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
     sl_json_open_array(w, key);
-    for (uint32_t i = 0; i < f->job->crew->n; i++)
-        if (is_told(&f->job->crew->members[i]))
-            add_worker(f, &f->job->crew->members[i], w);
+    for (uint32_t i = 0; i < f->job->workers->n; i++)
+        if (is_told(&f->job->workers->list[i]))
+            add_worker(f, &f->job->workers->list[i], w);
     sl_json_close_array(w);
 }
 
@@ -656,7 +658,7 @@ static void add_links(const struct facts *f, const char *key, struct sl_json_wri
 static void find_memory(const struct facts *f, struct sl_stats *s)
 {
     s->cpu_load = f->l->broker.load;
-    for (uint32_t i = 0; i < f->job->crew->n; i++)
+    for (uint32_t i = 0; i < f->job->workers->n; i++)
         s->cpu_load += f->l->process[i].load;
     s->memory.used = f->job->memory->bytes;
     s->memory.peak = f->job->memory->peak_bytes;

@@ -1,5 +1,5 @@
 /*
- * trace.c - the life of a trace: which cells have something new to tell, and the chunks.
+ * trace.c - the life of a trace: which cells have new events, and the chunks.
  *
  * Each open phase has a view: for each cell which of its stages have been told, and below which
  * cell all have been. A look goes from there to the ledger's cursors, so it costs what has happened
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "broker/log/client.h"
 #include "broker/epochs/epoch.h"
 #include "broker/telemetry/job_view.h"
@@ -125,32 +125,32 @@ static void keep_or_drop(struct sl_trace *trace, struct mark before)
     sl_trace_events_cut(&t->events, before.bytes, before.n);
 }
 
-// --- who is who ----------------------------------------------------------------------------------
+// --- workers and their devices -------------------------------------------------------------------
 
-void sl_trace_take_seats(struct sl_trace *trace)
+void sl_trace_on_seats(struct sl_trace *trace)
 {
     if (!trace->on)
         return;
-    for (uint32_t i = 0; i < trace->job->crew->n; i++) {
-        const struct sl_member *m = &trace->job->crew->members[i];
-        if (m->worker > 0 && m->worker < WORKERS)
-            trace->tracing->seat_of[m->worker] = (uint16_t)(m->slot + 1);
+    for (uint32_t i = 0; i < trace->job->workers->n; i++) {
+        const struct sl_pool_worker *w = &trace->job->workers->list[i];
+        if (w->worker > 0 && w->worker < WORKERS)
+            trace->tracing->seat_of[w->worker] = (uint16_t)(w->slot + 1);
     }
 }
 
-static void name_threads(struct sl_trace *trace, const struct sl_member *m)
+static void name_threads(struct sl_trace *trace, const struct sl_pool_worker *w)
 {
     static const char *const suffix[SL_TRACE_THREADS] = {
         [SL_TRACE_SAMPLE] = "", [SL_TRACE_EXTRACT] = " extract", [SL_TRACE_TRAIN] = " train"};
     struct sl_trace_events *e = &trace->tracing->events;
-    bool samples = m->role == SL_ROLE_SAMPLER;
-    char name[sizeof m->name + 16];
+    bool samples = w->role == SL_ROLE_SAMPLER;
+    char name[sizeof w->name + 16];
     if (sl_config_is_pool(trace->job->config)) // a place of a pool is who sits there
-        sl_trace_add_process(e, SL_TRACE_FIRST_DEVICE + m->device, m->name);
+        sl_trace_add_process(e, SL_TRACE_FIRST_DEVICE + w->device, w->name);
     for (uint32_t i = samples ? SL_TRACE_SAMPLE : SL_TRACE_EXTRACT;
          i <= (samples ? SL_TRACE_SAMPLE : SL_TRACE_TRAIN); i++) {
-        snprintf(name, sizeof name, "%s%s", m->name, suffix[i]);
-        sl_trace_add_thread(e, SL_TRACE_FIRST_DEVICE + m->device, i, name);
+        snprintf(name, sizeof name, "%s%s", w->name, suffix[i]);
+        sl_trace_add_thread(e, SL_TRACE_FIRST_DEVICE + w->device, i, name);
     }
 }
 
@@ -161,12 +161,12 @@ static int64_t device_of(struct sl_trace *trace, uint32_t worker)
     if (worker >= WORKERS || t->seat_of[worker] == 0)
         return -1;
     uint32_t slot = t->seat_of[worker] - 1u;
-    const struct sl_member *m = &trace->job->crew->members[slot];
+    const struct sl_pool_worker *w = &trace->job->workers->list[slot];
     if (!t->named[slot]) {
         t->named[slot] = true;
-        name_threads(trace, m);
+        name_threads(trace, w);
     }
-    return m->device;
+    return w->device;
 }
 
 static void name_processes(struct sl_trace *trace)
@@ -340,7 +340,7 @@ static void look_at_phase(struct sl_trace *trace, const struct sl_open_phase *ph
         look_at_cells(&l, &l.view->applied, claimed, look_at_update);
 }
 
-void sl_trace_take_phase(struct sl_trace *trace, const struct sl_open_phase *phase)
+void sl_trace_on_phase(struct sl_trace *trace, const struct sl_open_phase *phase)
 {
     if (trace->on)
         look_at_phase(trace, phase, true);
@@ -359,11 +359,11 @@ static void look_at_counters(struct sl_trace *trace)
     keep_or_drop(trace, before);
 }
 
-void sl_trace_take_event(struct sl_trace *trace, const char *kind, const char *text)
+void sl_trace_on_event(struct sl_trace *trace, const char *kind, const char *text)
 {
     if (!trace->on)
         return;
-    sl_trace_take_seats(trace);
+    sl_trace_on_seats(trace);
     struct mark before = mark_of(trace->tracing);
     sl_trace_add_instant(&trace->tracing->events, kind, sl_now_ns(), text);
     keep_or_drop(trace, before);
@@ -396,13 +396,13 @@ static struct sl_tracing *create(const struct sl_trace *trace)
 
 static void look(struct sl_trace *trace)
 {
-    sl_trace_take_seats(trace);
+    sl_trace_on_seats(trace);
     for (uint32_t i = 0; i < trace->job->phases->n_open; i++)
         look_at_phase(trace, sl_phases_at(trace->job->phases, i), false);
     look_at_counters(trace);
 }
 
-// The last word: also to who has not read the rest.
+// The last message: also to a client that has not read the rest.
 static void end(struct sl_trace *trace, bool ok, const char *why)
 {
     struct sl_tracing *t = trace->tracing;

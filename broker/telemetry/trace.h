@@ -3,8 +3,8 @@
  *
  * Workers do nothing for it: all times of a batch are in its ledger entry anyway. While a trace is
  * on, the broker reads the entries of cells that have been drawn or trained since its last look, at
- * each tick and before a phase is closed, and sends events to who asked in chunks (trace_events.h
- * says what is drawn). Off, it costs one comparison a tick.
+ * each tick and before a phase is closed, and sends events in chunks to the client that asked
+ * (trace_events.h says what is drawn). Off, it costs one comparison a tick.
  *
  * BOUNDS. At most SL_TRACE_AHEAD chunks are under way to a client that has not said that it has
  * read them; then events are dropped and counted. After SL_CLIENT_MISSED_MAX ticks without room the
@@ -38,7 +38,7 @@ struct sl_trace {
     struct sl_joblog *log;
 
     bool on;
-    struct sl_bus_peer peer; // who asked; gone = the trace ends
+    struct sl_bus_peer peer; // the client; gone = the trace ends
     uint64_t from_ns, to_ns;
     uint64_t events;            // sent
     struct sl_tracing *tracing; // owned while on
@@ -49,11 +49,11 @@ void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
                          const Sl__Control__Trace *request);
 void sl_trace_poll(struct sl_trace *trace); // on each tick
 // Before the ledger may reuse a complete phase's entries.
-void sl_trace_take_phase(struct sl_trace *trace, const struct sl_open_phase *phase);
+void sl_trace_on_phase(struct sl_trace *trace, const struct sl_open_phase *phase);
 // An event of the timeline.
-void sl_trace_take_event(struct sl_trace *trace, const char *kind, const char *text);
+void sl_trace_on_event(struct sl_trace *trace, const char *kind, const char *text);
 // After each death and each start: which seat a worker's id belongs to.
-void sl_trace_take_seats(struct sl_trace *trace);
+void sl_trace_on_seats(struct sl_trace *trace);
 void sl_trace_end(struct sl_trace *trace); // the job ends: what there is, and the last word
 
 #endif

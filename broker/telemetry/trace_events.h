@@ -1,5 +1,5 @@
 /*
- * trace_events.h - batches as Chrome trace events: text, and nothing about whom it goes to.
+ * trace_events.h - batches as Chrome trace events: writes the text, does not send it.
  *
  *   process = device; the first process is the job itself, with its events and counters
  *   thread  = sampler, trainer (extract), trainer (train): extraction overlaps training
@@ -12,7 +12,7 @@
  *   wait       "X": taken by the computing thread until the parameters' version was there
  *   train      "X": forward and backward. "evaluate" for evaluation, by the layer or sampled
  *   sum        "X": gradients added up with the other trainers, where they form a group
- *   apply      "X" on whoever applied the update whose last batch this is
+ *   apply      "X" on the worker that applied the update whose last batch this is
  *   arrows     a flow "s", "t", "f" from sample to extract to train
  *
  * What is not there on a thread is waiting for work. Times are microseconds since the trace began.

@@ -13,8 +13,8 @@
 
 int sl_crash_log_init(struct sl_crash_log *d)
 {
-    d->of = calloc(d->crew->n, sizeof *d->of);
-    return d->of ? SL_OK : sl_fail(SL_ENOMEM, "no memory for %u workers", d->crew->n);
+    d->of = calloc(d->workers->n, sizeof *d->of);
+    return d->of ? SL_OK : sl_fail(SL_ENOMEM, "no memory for %u workers", d->workers->n);
 }
 
 void sl_crash_log_fini(struct sl_crash_log *d)
@@ -23,32 +23,33 @@ void sl_crash_log_fini(struct sl_crash_log *d)
     d->of = NULL;
 }
 
-void sl_crash_log_explain(struct sl_crash_log *d, const struct sl_member *m,
+void sl_crash_log_explain(struct sl_crash_log *d, const struct sl_pool_worker *w,
                           const struct sl_exit_status *death, const char *stalled)
 {
-    struct sl_member_death *of = &d->of[m->slot];
-    if (of->failed != m->worker && stalled && !d->crew->stopping)
+    struct sl_worker_death *of = &d->of[w->slot];
+    if (of->failed != w->worker && stalled && !d->workers->stopping)
         snprintf(of->cause, sizeof of->cause, "%s", stalled);
-    else if (of->failed != m->worker)
+    else if (of->failed != w->worker)
         sl_exit_status_describe(death, of->cause, sizeof of->cause);
-    if (d->crew->stopping)
+    if (d->workers->stopping)
         return;
-    sl_stream_last(&m->log, of->last_lines, sizeof of->last_lines);
+    sl_stream_last(&w->log, of->last_lines, sizeof of->last_lines);
     of->held[0] = '\0';
     if (d->arena->base)
-        sl_phases_held_by(d->arena, m->worker, of->held, sizeof of->held);
+        sl_phases_held_by(d->arena, w->worker, of->held, sizeof of->held);
 }
 
 // For the log, the events and the report.
-static void tell(struct sl_crash_log *d, const struct sl_member *m, const struct sl_reclaimed *back)
+static void tell(struct sl_crash_log *d, const struct sl_pool_worker *w,
+                 const struct sl_reclaimed *back)
 {
-    struct sl_member_death *of = &d->of[m->slot];
+    struct sl_worker_death *of = &d->of[w->slot];
     char rest[192] = "";
     uint32_t n = back->resample + back->refetch + back->retrain;
     const char *again = back->resample  ? "drawn"
                         : back->retrain ? "trained"
                                         : "fetched"; // a trainer does both of these
-    if (d->crew->stopping)
+    if (d->workers->stopping)
         snprintf(rest, sizeof rest, " while the job ended");
     // Of what is finished nothing is lost, so it is not worth a word.
     else if (n > 0 && back->finished > 0)
@@ -58,16 +59,16 @@ static void tell(struct sl_crash_log *d, const struct sl_member *m, const struct
                  of->held, again);
     else if (of->held[0] && n > 0)
         snprintf(rest, sizeof rest, " with %s in hand, which will be %s again", of->held, again);
-    sl_joblog_write(d->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, of->cause,
+    sl_joblog_write(d->log, SL_LOG_WARN, "%s (process %d) %s%s", w->name, (int)w->pid, of->cause,
                     rest);
-    sl_timeline_tell(d->timeline, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid,
+    sl_timeline_emit(d->timeline, "death", false, "%s (process %d) %s%s", w->name, (int)w->pid,
                      of->cause, rest);
     of->n++;
-    of->missed = d->crew->stopping || !m->wanted ? 0 : m->pid;
+    of->missed = d->workers->stopping || !w->wanted ? 0 : w->pid;
     of->missed_ns = sl_now_ns();
     const struct sl_report_restart restart = {
-        .worker = m->name,
-        .pid = m->pid,
+        .worker = w->name,
+        .pid = w->pid,
         .seconds = (double)(sl_now_ns() - d->start_ns) * 1e-9,
         .cause = of->cause,
         .held = of->held[0] ? of->held : NULL,
@@ -77,75 +78,75 @@ static void tell(struct sl_crash_log *d, const struct sl_member *m, const struct
     d->on_restart(d->ctx, &restart);
 }
 
-// The crew has been told to leave. It may be that one was dead before, and only heard of now: a job
+// The workers have been told to leave. It may be that one was dead before, and only heard of now: a job
 // can end within the time that a process takes to die.
-static void tell_at_the_end(struct sl_crash_log *d, const struct sl_member *m,
+static void tell_at_the_end(struct sl_crash_log *d, const struct sl_pool_worker *w,
                             const struct sl_exit_status *death)
 {
     const struct sl_reclaimed nothing = {0};
-    struct sl_member_death *of = &d->of[m->slot];
+    struct sl_worker_death *of = &d->of[w->slot];
     of->held[0] = '\0';
-    if (m->dismissed)
+    if (w->dismissed)
         sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) had %u ms to leave and was killed",
-                        m->name, (int)m->pid, m->patience_ms);
+                        w->name, (int)w->pid, w->patience_ms);
     else if (death->signal)
-        tell(d, m, &nothing);
+        tell(d, w, &nothing);
     else if (death->exit_status != 0)
-        sl_joblog_write(d->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, of->cause);
+        sl_joblog_write(d->log, SL_LOG_WARN, "%s %s while it was leaving", w->name, of->cause);
 }
 
-void sl_crash_log_tell(struct sl_crash_log *d, const struct sl_member *m,
+void sl_crash_log_emit(struct sl_crash_log *d, const struct sl_pool_worker *w,
                        const struct sl_exit_status *death, const struct sl_reclaimed *back)
 {
     // One that was asked to leave is no restart.
-    if (d->crew->stopping)
-        tell_at_the_end(d, m, death);
-    else if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0)))
-        sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) %s", m->name, (int)m->pid,
-                        m->dismissed ? "was not needed any more" : "has left");
+    if (d->workers->stopping)
+        tell_at_the_end(d, w, death);
+    else if (w->leaving && (w->dismissed || (!death->signal && death->exit_status == 0)))
+        sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) %s", w->name, (int)w->pid,
+                        w->dismissed ? "was not needed any more" : "has left");
     else
-        tell(d, m, back);
+        tell(d, w, back);
 }
 
-void sl_crash_log_tell_ready(struct sl_crash_log *d, const struct sl_member *m)
+void sl_crash_log_on_ready(struct sl_crash_log *d, const struct sl_pool_worker *w)
 {
-    struct sl_member_death *of = &d->of[m->slot];
+    struct sl_worker_death *of = &d->of[w->slot];
     char took[SL_UNITS_BYTES];
-    if (of->missed && !m->leaving)
+    if (of->missed && !w->leaving)
         sl_joblog_announce(
             d->log, "%s (process %d) works now in place of process %d, %s after that one's death",
-            m->name, (int)m->pid, (int)of->missed,
+            w->name, (int)w->pid, (int)of->missed,
             sl_units_seconds(took, (double)(sl_now_ns() - of->missed_ns) * 1e-9));
     of->missed = 0;
 }
 
-void sl_crash_log_take_failure(struct sl_crash_log *d, const struct sl_member *m,
-                               const char *message)
+void sl_crash_log_on_failure(struct sl_crash_log *d, const struct sl_pool_worker *w,
+                             const char *message)
 {
-    if (m) {
-        struct sl_member_death *of = &d->of[m->slot];
-        of->failed = m->worker;
+    if (w) {
+        struct sl_worker_death *of = &d->of[w->slot];
+        of->failed = w->worker;
         snprintf(of->cause, sizeof of->cause, "could not start: %s", message);
     }
-    if (!m || !m->alive) // else its death says so
-        sl_joblog_write(d->log, SL_LOG_WARN, "%s could not start: %s", m ? m->name : "a worker",
+    if (!w || !w->alive) // else its death says so
+        sl_joblog_write(d->log, SL_LOG_WARN, "%s could not start: %s", w ? w->name : "a worker",
                         message);
 }
 
-void sl_crash_log_sum_up(const struct sl_crash_log *d, const struct sl_member *m, const char *why,
-                         const char *log, char *out, size_t bytes)
+void sl_crash_log_sum_up(const struct sl_crash_log *d, const struct sl_pool_worker *w,
+                         const char *why, const char *log, char *out, size_t bytes)
 {
-    const struct sl_member_death *of = &d->of[m->slot];
+    const struct sl_worker_death *of = &d->of[w->slot];
     char hands[160] = "", file[4200] = "";
     const char *said = of->last_lines[0]         ? "; its last lines: "
-                       : of->failed == m->worker ? ""
+                       : of->failed == w->worker ? ""
                                                  : "; it said nothing";
     if (of->held[0])
         snprintf(hands, sizeof hands, " with %s in hand", of->held);
     if (log)
-        snprintf(file, sizeof file, "; its log is %s/%s.log", log, m->log.name);
+        snprintf(file, sizeof file, "; its log is %s/%s.log", log, w->log.name);
     int n;
-    if (m->starts == 0 || !of->cause[0]) // it never was
+    if (w->starts == 0 || !of->cause[0]) // it never was
         n = snprintf(out, bytes, "%s", why);
     else
         n = snprintf(out, bytes, "%s; the last time it %s%s%s%s%s", why, of->cause, hands, said,

@@ -106,7 +106,7 @@ uint64_t sl_exit_status_oom_kills(void)
 char *sl_exit_status_describe(const struct sl_exit_status *death, char *buf, size_t bytes)
 {
     if (!death->known) {
-        snprintf(buf, bytes, "ended, and nobody can say how");
+        snprintf(buf, bytes, "ended, and its exit status is not known");
         return buf;
     }
     if (death->signal == 0) {
@@ -122,7 +122,7 @@ char *sl_exit_status_describe(const struct sl_exit_status *death, char *buf, siz
         snprintf(name, sizeof name, "signal %d", death->signal);
     if (death->signal == SIGKILL)
         meaning = death->oom_killed ? "by the kernel: memory ran out"
-                                    : "by hand, or by the kernel when memory ran out";
+                                    : "by a user, or by the kernel when memory ran out";
     else if (meaning) {
         snprintf(lower, sizeof lower, "%s", meaning);
         if (lower[0] >= 'A' && lower[0] <= 'Z')

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -57,7 +57,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     int config_fd, key_fd, status[2];
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
-    SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+    SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
     snprintf(program, sizeof program, "%s/sluice-broker", directory);
     SL_TRY(sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, out->key));
     snprintf(config, sizeof config, "%d", CONFIG_FD);
@@ -157,7 +157,7 @@ bool sl_launch_wait(struct sl_launch *launch, int timeout_ms, struct sl_exit_sta
         int left_ms = (int)((until - now) / 1000000u) + 1;
         poll(&fd, 1, launch->pidfd >= 0 ? left_ms : SL_MIN(left_ms, 20));
     }
-    death->known = got > 0; // else somebody else has buried it
+    death->known = got > 0; // else another thread has reaped it
     death->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     death->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     death->core_dumped = WIFSIGNALED(status) && WCOREDUMP(status);

@@ -40,7 +40,7 @@ struct sl_launch_job {
     const char *id;              // the daemon's number of it, NULL for none
     int error_fd;                // its standard error; -1 = this process's
     const char *http;            // "PORT" or "ADDRESS:PORT" to serve the page on; NULL for none
-    const char *http_token_file; // NULL: the page only shows
+    const char *http_token_file; // NULL: the page is read-only
     bool http_open;              // other users of this machine may see it
 };
 

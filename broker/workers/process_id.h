@@ -1,5 +1,5 @@
 /*
- * process_id.h - whether a process that a file speaks of is still that process.
+ * process_id.h - whether a process that a file names is still the same process.
  *
  * A process id is used again; together with the moment at which the process began it is not, as
  * long as the machine has not been started again.

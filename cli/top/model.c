@@ -10,8 +10,6 @@
 
 enum { ROLE_MAX = 1024 };
 
-#define CLOCK_SET_S 10.0 // a line that is so much older is of a clock that was set back
-
 void sl_top_init(struct sl_top_model *m)
 {
     *m = (struct sl_top_model){0};
@@ -56,8 +54,8 @@ void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const
     m->over = is_over(m->state);
     m->have_stats = false;
     forget_stats(m);
-    m->n_history = m->first_event = m->n_events = 0;
-    m->first_sample = 0;
+    m->history = (struct sl_stats_history){0};
+    m->first_event = m->n_events = 0;
     m->question = (struct sl_top_question){0};
     m->scaling = false;
     m->scroll = 0;
@@ -73,22 +71,6 @@ void sl_top_notice(struct sl_top_model *m, bool bad, const char *text)
 }
 
 // --- statistics and events -----------------------------------------------------------------------
-
-static void add_sample(struct sl_top_model *m)
-{
-    const struct sl_stats *s = &m->stats;
-    if (m->n_history == SL_TOP_HISTORY) {
-        for (int i = 0; i < SL_TOP_SERIES; i++)
-            memmove(m->series[i], m->series[i] + 1, (SL_TOP_HISTORY - 1) * sizeof(double));
-        m->n_history--;
-        m->first_sample++;
-    }
-    size_t at = m->n_history++;
-    m->series[SL_TOP_QUEUE][at] = s->queue.batches;
-    m->series[SL_TOP_RATE][at] = s->rates.batches;
-    m->series[SL_TOP_LOSS][at] = s->loss;
-    m->series[SL_TOP_WAITING][at] = s->stages[SL_LIVE_WAIT].busy;
-}
 
 static void keep_past(struct sl_top_model *m, struct sl_stats *s)
 {
@@ -122,7 +104,6 @@ double sl_top_link_rate(const struct sl_top_model *m, const struct sl_stats_link
 
 int sl_top_on_stats(struct sl_top_model *m, const char *json)
 {
-    double before = m->have_stats ? m->stats.time : NAN;
     struct sl_stats stats = {0};
     SL_TRY(sl_top_stats_parse(json, &stats));
     if (m->have_stats && stats.seconds > m->stats.seconds)
@@ -136,10 +117,7 @@ int sl_top_on_stats(struct sl_top_model *m, const char *json)
         COPY(m->state, m->stats.state);
         m->said[0] = 0;
     }
-    // The newest line may come twice: with the history, and by itself. A clock that was set back is
-    // no reason to stop.
-    if (!(m->stats.time <= before && m->stats.time > before - CLOCK_SET_S))
-        add_sample(m);
+    sl_stats_history_add(&m->history, m->stats.line);
     return SL_OK;
 }
 

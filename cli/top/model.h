@@ -10,7 +10,7 @@
  * asks the job what it would do (a dry run), whose answer is shown when it comes; further ones move
  * on from there; y sends it, n and Esc do not. Then the job's own words are shown until it holds.
  *
- * Memory is bounded: SL_TOP_HISTORY samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the oldest
+ * Memory is bounded: SL_HISTORY_LINES samples, SL_TOP_PAST lines and SL_TOP_EVENTS events, the oldest
  * go.
  */
 #ifndef SL_CLI_TOP_MODEL_H
@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "cli/top/stats.h"
+#include "common/schema/history.h"
 
 enum sl_top_view {
     SL_TOP_OVERVIEW,
@@ -31,16 +32,7 @@ enum sl_top_view {
     SL_TOP_VIEWS
 };
 
-enum sl_top_series {
-    SL_TOP_QUEUE,
-    SL_TOP_RATE, // batches a second
-    SL_TOP_LOSS,
-    SL_TOP_WAITING, // share of time that trainers wait
-    SL_TOP_SERIES
-};
-
 enum {
-    SL_TOP_HISTORY = 1024, // a sample a second: 17 minutes
     SL_TOP_EVENTS = 256,
     SL_TOP_PAST = 3,     // lines before the newest one, a second apart, that rates of links are of
     SL_TOP_NOTICE_S = 8, // how long a message stays in the footer
@@ -66,9 +58,7 @@ struct sl_top_model {
     struct sl_stats stats;
     struct sl_stats past[SL_TOP_PAST]; // (n_past), the oldest first
     size_t n_past;
-    double series[SL_TOP_SERIES][SL_TOP_HISTORY];
-    size_t n_history;
-    uint64_t first_sample;                     // number of the oldest one
+    struct sl_stats_history history;
     struct sl_top_event events[SL_TOP_EVENTS]; // ring
     size_t first_event, n_events;
     struct sl_top_jobs jobs;

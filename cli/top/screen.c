@@ -26,7 +26,7 @@ int sl_screen_init(struct sl_screen *s, int width, int height, bool ascii)
     height = SL_MAX(1, SL_MIN(height, (int)SL_SCREEN_MAX));
     size_t n = (size_t)width * (size_t)height;
     if (!s->cells || n != (size_t)s->width * (size_t)s->height) {
-        struct sl_cell *cells = realloc(s->cells, n * sizeof *cells);
+        struct sl_screen_cell *cells = realloc(s->cells, n * sizeof *cells);
         if (!cells)
             return sl_fail(SL_ENOMEM, "no memory for a screen of %d x %d", width, height);
         s->cells = cells;
@@ -35,7 +35,7 @@ int sl_screen_init(struct sl_screen *s, int width, int height, bool ascii)
     s->height = height;
     s->ascii = ascii;
     for (size_t i = 0; i < n; i++)
-        s->cells[i] = (struct sl_cell){.glyph = ' '};
+        s->cells[i] = (struct sl_screen_cell){.glyph = ' '};
     return SL_OK;
 }
 
@@ -85,7 +85,7 @@ static void print_style(int style, FILE *out)
             style & SL_STYLE_REVERSE ? ";7" : "");
 }
 
-static bool is_blank(struct sl_cell c)
+static bool is_blank(struct sl_screen_cell c)
 {
     return c.glyph == ' ' && !(c.style & SL_STYLE_REVERSE);
 }
@@ -93,7 +93,7 @@ static bool is_blank(struct sl_cell c)
 void sl_screen_print(const struct sl_screen *s, bool colour, FILE *out)
 {
     for (int y = 0; y < s->height; y++) {
-        const struct sl_cell *row = s->cells + (size_t)y * (size_t)s->width;
+        const struct sl_screen_cell *row = s->cells + (size_t)y * (size_t)s->width;
         int end = s->width, style = SL_STYLE_PLAIN;
         while (end > 0 && is_blank(row[end - 1]))
             end--;
@@ -126,7 +126,7 @@ struct sl_area sl_area_part(struct sl_area a, int x, int y, int w, int h)
     return (struct sl_area){a.screen, a.x + left, a.y + top, right - left, bottom - top};
 }
 
-static struct sl_cell *cell(struct sl_area a, int x, int y)
+static struct sl_screen_cell *cell(struct sl_area a, int x, int y)
 {
     if (x < 0 || y < 0 || x >= a.w || y >= a.h)
         return NULL;
@@ -136,7 +136,7 @@ static struct sl_cell *cell(struct sl_area a, int x, int y)
 // Overwriting one half of a wide character leaves a blank for the other.
 static void set(struct sl_area a, int x, int y, int style, uint32_t glyph)
 {
-    struct sl_cell *c = cell(a, x, y);
+    struct sl_screen_cell *c = cell(a, x, y);
     if (!c)
         return;
     bool first = a.x + x == 0, last = a.x + x + 1 == a.screen->width;
@@ -144,7 +144,7 @@ static void set(struct sl_area a, int x, int y, int style, uint32_t glyph)
         c[-1].glyph = ' ';
     if (!last && c[1].glyph == 0 && sl_glyph_columns(glyph ? glyph : ' ') < 2)
         c[1].glyph = ' ';
-    *c = (struct sl_cell){.glyph = glyph, .style = (uint8_t)style};
+    *c = (struct sl_screen_cell){.glyph = glyph, .style = (uint8_t)style};
 }
 
 void sl_area_glyph(struct sl_area a, int x, int y, int style, uint32_t glyph)

@@ -5,9 +5,8 @@
  * drawn in it can leave it, whatever its size: a view is right at 200 columns and harmless at 10.
  * terminal.h copies a screen to a real terminal; sl_screen_print() writes it as text.
  *
- * Colour is never alone: who draws something that matters gives it a word or a sign as well. There
- * are two colours for the two roles, blue and orange, which everybody can tell apart, and one for
- * alarm.
+ * Colour is never alone: what matters has a word or a sign as well. There are two colours for the
+ * two roles, blue and orange, which everybody can tell apart, and one for alarm.
  *
  * Text is UTF-8 that may come from anywhere: what is malformed or not printable becomes '?' (a
  * combining mark is left out), and on a screen without UTF-8 so does all that is not ASCII.
@@ -31,7 +30,7 @@ enum sl_style {
     SL_STYLE_REVERSE = 16,
 };
 
-struct sl_cell {
+struct sl_screen_cell {
     uint32_t glyph; // Unicode; 0: the right half of the wide character before it
     uint8_t style;
 };
@@ -53,7 +52,7 @@ struct sl_glyphs {
 struct sl_screen {
     int width, height;
     bool ascii;
-    struct sl_cell *cells; // (height, width)
+    struct sl_screen_cell *cells; // (height, width)
 };
 
 enum { SL_SCREEN_MAX = 1000 }; // columns, rows: more of a terminal stays empty

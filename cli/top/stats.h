@@ -1,6 +1,6 @@
 /*
  * stats.h - the JSON lines that a view shows, taken apart: sluice.stats/1, sluice.event/1 and
- * sluice.jobs/1. broker/README.md documents them.
+ * sluice.jobs/1. broker/README.md says where they are explained.
  *
  * A line comes from another process, perhaps of another version: what is missing, null or of the
  * wrong type is NaN or "", and what is not known here is left alone.

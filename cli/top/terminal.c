@@ -100,7 +100,7 @@ static attr_t attributes(int style)
 
 static void show_row(const struct sl_screen *s, int y)
 {
-    const struct sl_cell *row = s->cells + (size_t)y * (size_t)s->width;
+    const struct sl_screen_cell *row = s->cells + (size_t)y * (size_t)s->width;
     wchar_t run[RUN_MAX];
     for (int x = 0; x < s->width;) {
         int begin = x, n = 0, style = row[x].style;

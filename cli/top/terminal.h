@@ -2,8 +2,8 @@
  * terminal.h - the real terminal: shows a screen, gives keys, knows its size.
  *
  * ncurses does the work: it writes only what has changed, handles Ctrl-Z and a change of the size.
- * There is one terminal a process. Whoever opens it closes it on every way out; a process that is
- * about to end by a signal has to get there first (sl_interrupt_catch()).
+ * There is one terminal a process. Its opener closes it on every way out; a process that is about
+ * to end by a signal must close it first (sl_interrupt_catch()).
  */
 #ifndef SL_CLI_TOP_TERMINAL_H
 #define SL_CLI_TOP_TERMINAL_H

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
+#include "common/text/units.h"
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 
@@ -116,23 +116,22 @@ static void draw_name(const struct sl_top_model *m, struct sl_area a)
 static const char *split_text(const struct sl_stats *s, char *out, size_t n)
 {
     int samplers = sl_view_count(s->samplers), trainers = sl_view_count(s->trainers);
-    snprintf(out, n, "%d sampler%s : %d trainer%s", samplers, samplers == 1 ? "" : "s", trainers,
-             trainers == 1 ? "" : "s");
+    snprintf(out, n, "%s : %s", SL_PLURAL(samplers, "sampler"), SL_PLURAL(trainers, "trainer"));
     return out;
 }
 
 static void draw_progress(const struct sl_stats *s, struct sl_area a)
 {
-    char epoch[64], phase[96], left[SL_NUMBER_BYTES], each[SL_NUMBER_BYTES], right[96];
+    char epoch[64], phase[96], left[SL_UNITS_BYTES], each[SL_UNITS_BYTES], right[96];
     double share = s->total > 0 ? s->done / s->total : NAN;
-    char percent[SL_NUMBER_BYTES];
+    char percent[SL_UNITS_BYTES];
     int last = sl_view_count(s->epochs);
     snprintf(epoch, sizeof epoch, "epoch %d of %d ",
              SL_MIN(sl_view_count(s->epoch) + (isfinite(s->epoch) ? 1 : 0), SL_MAX(last, 1)), last);
-    snprintf(phase, sizeof phase, " %s %.31s  %d/%d", sl_number_percent(percent, share), s->phase,
+    snprintf(phase, sizeof phase, " %s %.31s  %d/%d", sl_units_percent(percent, share), s->phase,
              sl_view_count(s->done), sl_view_count(s->total));
-    snprintf(right, sizeof right, "%s an epoch  %s left", sl_number_seconds(each, s->epoch_seconds),
-             sl_number_clock(left, s->seconds_left));
+    snprintf(right, sizeof right, "%s an epoch  %s left",
+             sl_units_brief_seconds(each, s->epoch_seconds), sl_units_clock(left, s->seconds_left));
     int x = sl_area_text(a, 0, 0, SL_STYLE_BOLD, epoch);
     int taken = x + sl_text_columns(phase) + 2 + sl_text_columns(right);
     int bar = SL_MIN(a.w - taken, 60);
@@ -149,7 +148,7 @@ static void draw_progress(const struct sl_stats *s, struct sl_area a)
 
 static void draw_results(const struct sl_stats *s, struct sl_area a)
 {
-    char split[64], elapsed[SL_NUMBER_BYTES], right[160];
+    char split[64], elapsed[SL_UNITS_BYTES], right[160];
     int x = 0;
     x = sl_area_text(a, x, 0, SL_STYLE_BOLD, "loss ");
     x = isfinite(s->loss) ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->loss)
@@ -164,7 +163,7 @@ static void draw_results(const struct sl_stats *s, struct sl_area a)
         x = sl_area_printf(a, x + 2, 0, SL_STYLE_PLAIN, "best %.4f in epoch %d", s->best.value,
                            sl_view_count(s->best.epoch) + 1);
     snprintf(right, sizeof right, "%s  %s", split_text(s, split, sizeof split),
-             sl_number_clock(elapsed, s->seconds));
+             sl_units_clock(elapsed, s->seconds));
     if (x + 2 + sl_text_columns(right) > a.w)
         snprintf(right, sizeof right, "%s", split);
     if (x + 2 + sl_text_columns(right) > a.w)
@@ -291,9 +290,8 @@ static void draw_message(const struct sl_top_model *m, struct sl_area a)
     const struct sl_top_question *q = &m->question;
     const struct message said = message_of(m);
     if (q->open) {
-        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_REVERSE,
-                       " Change to %u sampler%s and %u trainer%s? ", q->samplers,
-                       q->samplers == 1 ? "" : "s", q->trainers, q->trainers == 1 ? "" : "s");
+        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_REVERSE, " Change to %s and %s? ",
+                       SL_PLURAL(q->samplers, "sampler"), SL_PLURAL(q->trainers, "trainer"));
         a = sl_area_part(a, 0, 1, a.w, a.h - 1);
     }
     sl_area_wrap(a, said.style, said.text);
@@ -345,7 +343,7 @@ static void draw_small(const struct sl_top_model *m, struct sl_area all)
 {
     const struct sl_area a = sl_area_part(all, 0, 0, all.w, all.h - 1);
     const struct sl_stats *s = &m->stats;
-    char rate[SL_NUMBER_BYTES], split[64];
+    char rate[SL_UNITS_BYTES], split[64];
     int y = 0;
     draw_name(m, a);
     if (!m->have_stats) {
@@ -356,7 +354,7 @@ static void draw_small(const struct sl_top_model *m, struct sl_area all)
                        sl_view_count(s->total));
         if (isfinite(s->loss))
             sl_area_printf(a, 0, ++y, 0, "loss %.4f  %s batches/s", s->loss,
-                           sl_number_count(rate, s->rates.batches));
+                           sl_units_brief_count(rate, s->rates.batches));
         sl_area_printf(a, 0, ++y, 0, "queue %d  %s", sl_view_count(s->queue.batches),
                        split_text(s, split, sizeof split));
         sl_area_wrap(sl_area_part(a, 0, y + 1, a.w, a.h - y - 1), SL_STYLE_PLAIN, s->bottleneck);

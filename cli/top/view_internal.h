@@ -42,10 +42,6 @@ int sl_view_role_style(const char *role);
 // Rows that a text takes in the area's width, broken at blanks.
 int sl_view_text_rows(struct sl_area a, const char *text);
 
-// Whether workers that wait for room in the queue are a fault: where trainers are what takes the
-// time, a full queue is as it should be.
-bool sl_view_blocked_is_bad(const struct sl_stats *s);
-
 // Brings scroll into its range.
 void sl_view_clamp_scroll(int *scroll, int rows, int room);
 

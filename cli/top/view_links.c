@@ -1,5 +1,5 @@
 /*
- * view_links.c - what each GPU reads of what GPUs hold together, and from where.
+ * view_links.c - what each GPU reads of features and graph that GPUs share, and from where.
  *
  *   features read by each device, from where: bytes/s now, share of all ----------------
  *   cuda 2   own      6.2 MiB  52 %   cuda 3   3.1 MiB  25 %   memory   2.9 MiB  23 %
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/top/numbers.h"
+#include "common/text/units.h"
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 
@@ -103,13 +103,13 @@ static double rate_of(const struct sl_top_model *m, const struct sl_stats_link *
 // Draws its ways one after the other, `across` in a row.
 static void draw_way(const struct way *w, double total, int i, int across, struct sl_area a)
 {
-    char bytes[SL_NUMBER_BYTES], percent[SL_NUMBER_BYTES];
+    char bytes[SL_UNITS_BYTES], percent[SL_UNITS_BYTES];
     struct sl_area cell = sl_area_part(a, READER + i % across * (CELL + GAP), i / across, CELL, 1);
     sl_area_field(cell, 0, 0, FROM - 1, SL_STYLE_PLAIN, w->from);
     sl_area_right(sl_area_part(cell, 0, 0, FROM + BYTES, 1), 0, SL_STYLE_PLAIN,
-                  sl_number_bytes(bytes, isnan(w->rate) ? w->bytes : w->rate));
+                  sl_units_brief_bytes(bytes, isnan(w->rate) ? w->bytes : w->rate));
     sl_area_right(cell, 0, SL_STYLE_BOLD,
-                  sl_number_percent(percent, total > 0 ? w->bytes / total : NAN));
+                  sl_units_percent(percent, total > 0 ? w->bytes / total : NAN));
 }
 
 static const char *from_text(const struct sl_top_model *m, const struct sl_stats_link *link,

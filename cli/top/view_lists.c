@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
+#include "common/text/units.h"
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 #include "common/base/utf8.h"
@@ -64,7 +64,7 @@ static int device_style(const struct sl_stats_device *d)
 
 static void draw_device(const struct sl_stats_device *d, struct sl_area a)
 {
-    char percent[SL_NUMBER_BYTES], used[SL_NUMBER_BYTES], of[SL_NUMBER_BYTES], memory[80];
+    char percent[SL_UNITS_BYTES], used[SL_UNITS_BYTES], of[SL_UNITS_BYTES], memory[80];
     enum { NAME = 9, ROLES = 18, PERCENT = 6, MEMORY = 20 };
     int bars = SL_MAX(0, a.w - NAME - ROLES - 5 - PERCENT - 8 - MEMORY);
     int load = bars / 2, part = bars - load, x = 0;
@@ -77,13 +77,13 @@ static void draw_device(const struct sl_stats_device *d, struct sl_area a)
     sl_chart_bar(a, x, 0, load, device_style(d), load_of(d));
     x += load;
     sl_area_right(sl_area_part(a, x, 0, PERCENT, 1), 0, SL_STYLE_BOLD,
-                  sl_number_percent(percent, load_of(d)));
+                  sl_units_percent(percent, load_of(d)));
     x = sl_area_text(a, x + PERCENT, 0, SL_STYLE_PLAIN, "  mem ");
     if (bounded)
         sl_chart_bar(a, x, 0, part, device_style(d), d->memory_used / d->memory_budget);
     snprintf(memory, sizeof memory, bounded ? "%s of %s" : "%s%s",
-             sl_number_bytes(used, d->memory_used),
-             bounded ? sl_number_bytes(of, d->memory_budget) : "");
+             sl_units_brief_bytes(used, d->memory_used),
+             bounded ? sl_units_brief_bytes(of, d->memory_budget) : "");
     if (bounded)
         sl_area_right(a, 0, SL_STYLE_PLAIN, memory);
     else
@@ -92,7 +92,7 @@ static void draw_device(const struct sl_stats_device *d, struct sl_area a)
 
 static void draw_short_device(const struct sl_stats_device *d, struct sl_area a)
 {
-    char percent[SL_NUMBER_BYTES];
+    char percent[SL_UNITS_BYTES];
     enum { WHAT = 12, PERCENT = 5 };
     char what[SL_TOP_NAME + 16];
     const char *roles = d->roles[0] ? d->roles : "free";
@@ -100,7 +100,7 @@ static void draw_short_device(const struct sl_stats_device *d, struct sl_area a)
              roles);
     sl_area_field(a, 0, 0, WHAT, device_style(d), what);
     sl_chart_bar(a, WHAT + 1, 0, a.w - WHAT - 1 - PERCENT, device_style(d), load_of(d));
-    sl_area_right(a, 0, SL_STYLE_BOLD, sl_number_percent(percent, load_of(d)));
+    sl_area_right(a, 0, SL_STYLE_BOLD, sl_units_percent(percent, load_of(d)));
 }
 
 int sl_view_device_rows(const struct sl_top_model *m, int columns, int easily)
@@ -163,7 +163,9 @@ static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area 
 
 // --- workers -------------------------------------------------------------------------------------
 
-bool sl_view_blocked_is_bad(const struct sl_stats *s)
+// Whether workers that wait for room in the queue are a fault: where trainers are what takes the
+// time, a full queue is as it should be.
+static bool blocking_is_bad(const struct sl_stats *s)
 {
     return strcmp(s->bottleneck_role, "memory") == 0;
 }
@@ -171,23 +173,23 @@ bool sl_view_blocked_is_bad(const struct sl_stats *s)
 static void draw_worker(const struct sl_stats_worker *w, bool blocked_is_bad,
                         const struct column *c, struct sl_area row)
 {
-    char text[SL_NUMBER_BYTES];
+    char text[SL_UNITS_BYTES];
     bool odd = strcmp(w->state, "gone") == 0 || (blocked_is_bad && !strcmp(w->state, "blocked"));
     int style = sl_view_role_style(w->role);
     put(row, c, 0, style | SL_STYLE_BOLD, w->name);
     put(row, c, 1, style, w->role);
-    put(row, c, 2, SL_STYLE_PLAIN, sl_number_whole(text, w->device));
+    put(row, c, 2, SL_STYLE_PLAIN, sl_units_whole(text, w->device));
     put(row, c, 3, odd ? SL_STYLE_ALARM | SL_STYLE_BOLD : SL_STYLE_PLAIN, w->state);
     sl_chart_bar(column_area(row, c, 4), 0, 0, c[4].w, style, w->busy);
-    put(row, c, 5, SL_STYLE_BOLD, sl_number_percent(text, w->busy));
-    put(row, c, 6, SL_STYLE_PLAIN, sl_number_percent(text, w->wait));
-    put(row, c, 7, SL_STYLE_PLAIN, sl_number_whole(text, w->batches));
-    put(row, c, 8, SL_STYLE_PLAIN, sl_number_count(text, w->batches_per_second));
-    put(row, c, 9, SL_STYLE_PLAIN, sl_number_bytes(text, w->memory));
+    put(row, c, 5, SL_STYLE_BOLD, sl_units_percent(text, w->busy));
+    put(row, c, 6, SL_STYLE_PLAIN, sl_units_percent(text, w->wait));
+    put(row, c, 7, SL_STYLE_PLAIN, sl_units_whole(text, w->batches));
+    put(row, c, 8, SL_STYLE_PLAIN, sl_units_brief_count(text, w->batches_per_second));
+    put(row, c, 9, SL_STYLE_PLAIN, sl_units_brief_bytes(text, w->memory));
     put(row, c, 10, w->restarts > 0 ? SL_STYLE_BOLD : SL_STYLE_PLAIN,
-        sl_number_whole(text, w->restarts));
-    put(row, c, 11, SL_STYLE_PLAIN, sl_number_bytes(text, w->bytes_per_second));
-    put(row, c, 12, SL_STYLE_PLAIN, sl_number_whole(text, w->pid));
+        sl_units_whole(text, w->restarts));
+    put(row, c, 11, SL_STYLE_PLAIN, sl_units_brief_bytes(text, w->bytes_per_second));
+    put(row, c, 12, SL_STYLE_PLAIN, sl_units_whole(text, w->pid));
     put(row, c, 13, SL_STYLE_PLAIN, w->batch);
 }
 
@@ -217,7 +219,7 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
             sl_area_printf(row, 0, 0, SL_STYLE_DIM,
                            "and %d more, and devices: j, or the arrow down", n - i - m->scroll);
         else
-            draw_worker(&s->workers[i + m->scroll], sl_view_blocked_is_bad(s), columns, row);
+            draw_worker(&s->workers[i + m->scroll], blocking_is_bad(s), columns, row);
     }
     int y = 2 + SL_MIN(n - m->scroll, room);
     if (y + 1 < a.h)
@@ -250,10 +252,10 @@ enum { EVENT_CLOCK = 7, EVENT_KIND = 8, EVENT_TEXT = 20 };
 
 static void draw_event(const struct sl_top_event *e, struct sl_area a)
 {
-    char clock[SL_NUMBER_BYTES], text[SL_TOP_SENTENCE + 2];
+    char clock[SL_UNITS_BYTES], text[SL_TOP_SENTENCE + 2];
     snprintf(text, sizeof text, "%s%s", is_bad(e) ? "! " : "", e->text);
     sl_area_right(sl_area_part(a, 0, 0, EVENT_CLOCK, 1), 0, SL_STYLE_DIM,
-                  sl_number_clock(clock, e->seconds));
+                  sl_units_clock(clock, e->seconds));
     sl_area_field(a, EVENT_KIND, 0, EVENT_TEXT - EVENT_KIND - 1, event_style(e), e->kind);
     sl_area_wrap(sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, a.h), SL_STYLE_PLAIN, text);
 }
@@ -322,7 +324,7 @@ void sl_view_events(struct sl_top_model *m, struct sl_area a)
 static void draw_job(const struct sl_top_job *j, const struct column *c, struct sl_area row,
                      bool selected)
 {
-    char text[64], number[SL_NUMBER_BYTES];
+    char text[64], number[SL_UNITS_BYTES];
     int style = selected ? SL_STYLE_REVERSE : SL_STYLE_PLAIN;
     bool failed = !strcmp(j->state, "failed") || !strcmp(j->state, "interrupted");
     if (selected)
@@ -335,7 +337,7 @@ static void draw_job(const struct sl_top_job *j, const struct column *c, struct 
     put(row, c, 3, style | (failed ? SL_STYLE_ALARM | SL_STYLE_BOLD : SL_STYLE_PLAIN), j->state);
     if (isfinite(j->progress)) {
         sl_chart_bar(column_area(row, c, 4), 0, 0, c[4].w, style, j->progress);
-        put(row, c, 5, style, sl_number_percent(number, j->progress));
+        put(row, c, 5, style, sl_units_percent(number, j->progress));
     }
     if (isfinite(j->epoch)) {
         snprintf(text, sizeof text, "%d/%d", sl_view_count(j->epoch) + 1, sl_view_count(j->epochs));
@@ -348,7 +350,7 @@ static void draw_job(const struct sl_top_job *j, const struct column *c, struct 
     }
     put(row, c, 8, style, j->cores);
     if (isfinite(j->seconds_left))
-        put(row, c, 9, style, sl_number_clock(number, j->seconds_left));
+        put(row, c, 9, style, sl_units_clock(number, j->seconds_left));
 }
 
 // What the selected job waits for or how it ended, and where its results are.

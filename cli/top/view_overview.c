@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
+#include "common/text/units.h"
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 
@@ -41,10 +41,10 @@ enum {
 
 static void draw_busy(struct sl_area a, int y, int style, const char *label, double share)
 {
-    char percent[SL_NUMBER_BYTES];
+    char percent[SL_UNITS_BYTES];
     int x = sl_area_text(a, 0, y, SL_STYLE_PLAIN, label) + 1;
     sl_chart_bar(a, x, y, a.w - x - PERCENT_COLUMNS, style, share);
-    sl_area_right(a, y, SL_STYLE_BOLD, sl_number_percent(percent, share));
+    sl_area_right(a, y, SL_STYLE_BOLD, sl_units_percent(percent, share));
 }
 
 // p50 and p99, or p50 alone where both have no room beside the label.
@@ -61,9 +61,10 @@ static void draw_pair(struct sl_area a, int y, int style, const char *label, con
 
 static void draw_stage(struct sl_area a, int y, const struct sl_stats *s, enum sl_live_stage i)
 {
-    char p50[SL_NUMBER_BYTES], p99[SL_NUMBER_BYTES];
+    char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
     draw_pair(a, y, SL_STYLE_PLAIN, sl_stats_stage_names[i],
-              sl_number_seconds(p50, s->stages[i].p50), sl_number_seconds(p99, s->stages[i].p99));
+              sl_units_brief_seconds(p50, s->stages[i].p50),
+              sl_units_brief_seconds(p99, s->stages[i].p99));
 }
 
 static void draw_fact(struct sl_area a, int y, const char *label, const char *value)
@@ -89,10 +90,10 @@ static int workers_of(const struct sl_stats *s, const char *role, const char *or
 static void draw_box_worker(const struct sl_stats_worker *w, struct sl_area a)
 {
     enum { NAME = 11 };
-    char percent[SL_NUMBER_BYTES];
+    char percent[SL_UNITS_BYTES];
     bool works = strcmp(w->state, "working") == 0 || strcmp(w->state, "waiting") == 0;
     int style = sl_view_role_style(w->role), in_hand = a.w >= WITH_BATCH ? BATCH_COLUMNS : 0;
-    const char *right = works ? sl_number_percent(percent, w->busy) : w->state;
+    const char *right = works ? sl_units_percent(percent, w->busy) : w->state;
     struct sl_area left = sl_area_part(a, 0, 0, a.w - in_hand, 1);
     int columns = SL_MAX((int)PERCENT_COLUMNS, sl_text_columns(right) + 1);
     sl_area_field(left, 0, 0, NAME - 1, SL_STYLE_PLAIN, w->name);
@@ -122,68 +123,69 @@ static void draw_box_workers(struct sl_area a, const struct sl_stats *s, const c
 
 static void draw_samplers(const struct sl_stats *s, struct sl_area a)
 {
-    char title[64], rate[SL_NUMBER_BYTES];
+    char title[64], rate[SL_UNITS_BYTES];
     int n = sl_view_count(s->samplers), standby = sl_view_count(s->standby.there);
-    snprintf(title, sizeof title, "%d sampler%s", n, n == 1 ? "" : "s");
+    snprintf(title, sizeof title, "%s", SL_PLURAL(n, "sampler"));
     a = sl_area_frame(a, SL_SAMPLERS_STYLE, SL_SAMPLERS_STYLE | SL_STYLE_BOLD, title);
     draw_busy(a, 0, SL_SAMPLERS_STYLE, "busy", sl_view_busy(s, "sampler"));
     draw_pair(a, 1, SL_STYLE_DIM, "a batch", "p50", "p99");
     draw_stage(a, 2, s, SL_LIVE_SAMPLE);
     draw_stage(a, 3, s, SL_LIVE_MARK);
     draw_stage(a, 4, s, SL_LIVE_COPY);
-    draw_fact(a, 5, "edges/s", sl_number_count(rate, s->rates.edges));
+    draw_fact(a, 5, "edges/s", sl_units_brief_count(rate, s->rates.edges));
     if (standby > 0) {
         char text[32];
         snprintf(text, sizeof text, "%d of %d train", sl_view_count(s->standby.awake), standby);
         draw_fact(a, 6, "standby", text);
     } else {
-        draw_fact(a, 6, "blocked", sl_number_percent(rate, s->stages[SL_LIVE_BACKPRESSURE].busy));
+        draw_fact(a, 6, "blocked", sl_units_percent(rate, s->stages[SL_LIVE_BACKPRESSURE].busy));
     }
     draw_box_workers(sl_area_part(a, 0, 7, a.w, a.h - 7), s, "sampler", "sampler");
 }
 
 static void draw_queue(const struct sl_stats *s, struct sl_area a)
 {
-    char text[SL_NUMBER_BYTES], whole[SL_NUMBER_BYTES];
+    char text[SL_UNITS_BYTES], whole[SL_UNITS_BYTES];
     a = sl_area_frame(a, SL_STYLE_PLAIN, SL_STYLE_BOLD, "queue");
-    draw_fact(a, 0, "batches ready", sl_number_whole(text, s->queue.batches));
-    draw_fact(a, 1, "being sampled", sl_number_whole(text, s->queue.sampling));
-    draw_fact(a, 2, "in training", sl_number_whole(text, s->queue.training));
+    draw_fact(a, 0, "batches ready", sl_units_whole(text, s->queue.batches));
+    draw_fact(a, 1, "being sampled", sl_units_whole(text, s->queue.sampling));
+    draw_fact(a, 2, "in training", sl_units_whole(text, s->queue.training));
     draw_busy(a, 3, SL_STYLE_PLAIN, "memory",
               s->queue.capacity_bytes > 0 ? s->queue.used_bytes / s->queue.capacity_bytes : NAN);
-    sl_area_printf(a, 0, 4, SL_STYLE_PLAIN, "%s of %s", sl_number_bytes(text, s->queue.used_bytes),
-                   sl_number_bytes(whole, s->queue.capacity_bytes));
-    draw_fact(a, 5, "batches/s", sl_number_count(text, s->rates.batches));
-    draw_fact(a, 6, "bytes/s", sl_number_bytes(text, s->bytes.blocks));
+    sl_area_printf(a, 0, 4, SL_STYLE_PLAIN, "%s of %s",
+                   sl_units_brief_bytes(text, s->queue.used_bytes),
+                   sl_units_brief_bytes(whole, s->queue.capacity_bytes));
+    draw_fact(a, 5, "batches/s", sl_units_brief_count(text, s->rates.batches));
+    draw_fact(a, 6, "bytes/s", sl_units_brief_bytes(text, s->bytes.blocks));
     int y = 7;
     if (a.h > y && s->totals.blocks_near_bytes > 0)
-        draw_fact(a, y++, "near/s", sl_number_bytes(text, s->bytes.blocks_near));
+        draw_fact(a, y++, "near/s", sl_units_brief_bytes(text, s->bytes.blocks_near));
     if (a.h > y)
-        draw_fact(a, y++, "updates/s", sl_number_count(text, s->rates.updates));
+        draw_fact(a, y++, "updates/s", sl_units_brief_count(text, s->rates.updates));
     if (a.h > y)
-        draw_fact(a, y, "blocked", sl_number_percent(text, s->stages[SL_LIVE_BACKPRESSURE].busy));
+        draw_fact(a, y, "blocked", sl_units_percent(text, s->stages[SL_LIVE_BACKPRESSURE].busy));
 }
 
 static void draw_trainers(const struct sl_stats *s, struct sl_area a)
 {
-    char title[64], text[SL_NUMBER_BYTES], label[64];
+    char title[64], text[SL_UNITS_BYTES], label[64];
     int n = sl_view_count(s->trainers);
-    snprintf(title, sizeof title, "%d trainer%s", n, n == 1 ? "" : "s");
+    snprintf(title, sizeof title, "%s", SL_PLURAL(n, "trainer"));
     a = sl_area_frame(a, SL_TRAINERS_STYLE, SL_TRAINERS_STYLE | SL_STYLE_BOLD, title);
     draw_busy(a, 0, SL_TRAINERS_STYLE, "busy", sl_view_busy(s, "trainer"));
     draw_pair(a, 1, SL_STYLE_DIM, "a batch", "p50", "p99");
     draw_stage(a, 2, s, SL_LIVE_EXTRACT);
     draw_stage(a, 3, s, SL_LIVE_TRAIN);
-    draw_fact(a, 4, "waiting", sl_number_percent(text, s->stages[SL_LIVE_WAIT].busy));
+    draw_fact(a, 4, "waiting", sl_units_percent(text, s->stages[SL_LIVE_WAIT].busy));
     const char *policy = s->cache.policy;
     const double hits = isfinite(s->cache.hit_rate) ? s->cache.hit_rate : s->cache.hit_rate_total;
     snprintf(label, sizeof label, "hits (%s)", policy);
     if (policy[0] && strcmp(policy, "none") != 0)
-        draw_fact(a, 5, label, sl_number_percent(text, hits));
+        draw_fact(a, 5, label, sl_units_percent(text, hits));
     else
         draw_fact(a, 5, "cache", "none");
     snprintf(label, sizeof label, "updates (%.16s)", s->updates.mode);
-    draw_fact(a, 6, label, sl_number_whole(text, s->updates.version));
+    draw_fact(a, 6, label, sl_units_whole(text, s->updates.version));
     draw_box_workers(sl_area_part(a, 0, 7, a.w, a.h - 7), s, "trainer", "standby");
 }
 
@@ -250,7 +252,7 @@ static int bottleneck_text_rows(const struct sl_top_model *m, struct sl_area a)
 static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
 {
     const struct sl_stats *s = &m->stats;
-    char now[SL_NUMBER_BYTES], then[SL_NUMBER_BYTES];
+    char now[SL_UNITS_BYTES], then[SL_UNITS_BYTES];
     sl_area_text(a, 0, 0, SL_STYLE_BOLD | (is_held_up(s) ? SL_STYLE_REVERSE : SL_STYLE_PLAIN),
                  is_held_up(s) ? " Bottleneck " : " Bottleneck:");
     a = beside_label(a);
@@ -258,14 +260,14 @@ static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
     if (has_advice(s) && lines < a.h)
         sl_area_printf(a, 0, lines, SL_STYLE_PLAIN, "better split: %d : %d, an epoch in %s, not %s",
                        sl_view_count(s->advice.samplers), sl_view_count(s->advice.trainers),
-                       sl_number_seconds(then, s->advice.epoch_seconds_then),
-                       sl_number_seconds(now, s->advice.epoch_seconds_now));
+                       sl_units_brief_seconds(then, s->advice.epoch_seconds_then),
+                       sl_units_brief_seconds(now, s->advice.epoch_seconds_now));
 }
 
 // --- curves --------------------------------------------------------------------------------------
 
 struct curve {
-    enum sl_top_series series;
+    enum sl_stats_history_column column;
     const char *name;
     int style;
     bool from_zero;
@@ -275,22 +277,22 @@ struct curve {
 static char *loss_text(char *buf, double x)
 {
     if (!isfinite(x))
-        return sl_number_count(buf, x);
-    snprintf(buf, SL_NUMBER_BYTES, "%.4f", x);
+        return sl_units_brief_count(buf, x);
+    snprintf(buf, SL_UNITS_BYTES, "%.4f", x);
     return buf;
 }
 
 static const struct curve curves[] = {
-    {SL_TOP_QUEUE, "queue", SL_STYLE_PLAIN, true, sl_number_whole},
-    {SL_TOP_RATE, "batches/s", SL_SAMPLERS_STYLE, true, sl_number_count},
-    {SL_TOP_LOSS, "loss", SL_TRAINERS_STYLE, false, loss_text},
-    {SL_TOP_WAITING, "waiting", SL_STYLE_PLAIN, true, sl_number_percent},
+    {SL_HISTORY_queue, "queue", SL_STYLE_PLAIN, true, sl_units_whole},
+    {SL_HISTORY_batches, "batches/s", SL_SAMPLERS_STYLE, true, sl_units_brief_count},
+    {SL_HISTORY_loss, "loss", SL_TRAINERS_STYLE, false, loss_text},
+    {SL_HISTORY_wait, "waiting", SL_STYLE_PLAIN, true, sl_units_percent},
 };
 
 static struct sl_curve_values values_of(const struct sl_top_model *m, const struct curve *c)
 {
     struct sl_curve_values v = {
-        .values = m->series[c->series], .n = m->n_history, .first = m->first_sample};
+        .values = m->history.values[c->column], .n = m->history.n, .first = m->history.first};
     v.low = INFINITY;
     v.high = -INFINITY;
     for (size_t i = 0; i < v.n; i++) {
@@ -314,10 +316,10 @@ static double newest(const struct sl_curve_values *v)
 // How long a curve of so many columns reaches back.
 static const char *span_text(const struct sl_top_model *m, int columns, char *out, size_t n)
 {
-    char time[SL_NUMBER_BYTES];
-    size_t group = sl_chart_group(columns, m->n_history);
-    size_t seconds = SL_MIN(m->n_history, group * (size_t)SL_MAX(columns, 0));
-    snprintf(out, n, "the last %s", sl_number_clock(time, (double)seconds));
+    char time[SL_UNITS_BYTES];
+    size_t group = sl_chart_group(columns, m->history.n);
+    size_t seconds = SL_MIN(m->history.n, group * (size_t)SL_MAX(columns, 0));
+    snprintf(out, n, "the last %s", sl_units_clock(time, (double)seconds));
     return out;
 }
 
@@ -325,7 +327,7 @@ static const char *span_text(const struct sl_top_model *m, int columns, char *ou
 static void draw_sparklines(const struct sl_top_model *m, struct sl_area a)
 {
     enum { NAME = 10, VALUE = 9 };
-    char title[64], text[SL_NUMBER_BYTES];
+    char title[64], text[SL_UNITS_BYTES];
     int columns = a.w - NAME - VALUE;
     a = sl_view_heading(a, span_text(m, columns, title, sizeof title));
     int n = SL_MIN((int)SL_COUNT_OF(curves), a.h), each = n > 0 ? a.h / n : 0;
@@ -342,7 +344,7 @@ static void draw_sparklines(const struct sl_top_model *m, struct sl_area a)
 // A heading and a curve each, with the values of its lower and upper edge.
 static void draw_graph(const struct sl_top_model *m, const struct curve *c, struct sl_area a)
 {
-    char title[96], text[SL_NUMBER_BYTES], span[64];
+    char title[96], text[SL_UNITS_BYTES], span[64];
     enum { EDGE = 9 };
     struct sl_curve_values v = values_of(m, c);
     struct sl_area plot = sl_area_part(a, EDGE, 1, a.w - EDGE, a.h - 1);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
+#include "common/text/units.h"
 #include "cli/top/view_internal.h"
 #include "common/base/bits.h"
 
@@ -39,16 +39,16 @@ static void draw_stage_titles(struct sl_area a, int bar)
 static void draw_stage(const struct sl_stats_stage *t, const struct stage_text *text, int bar,
                        struct sl_area a)
 {
-    char buf[NUMBERS][SL_NUMBER_BYTES], percent[SL_NUMBER_BYTES];
+    char buf[NUMBERS][SL_UNITS_BYTES], percent[SL_UNITS_BYTES];
     sl_area_text(a, 0, 0, SL_STYLE_BOLD, text->name);
     sl_chart_bar(a, NAME, 0, bar, text->style, t->busy);
     sl_area_right(sl_area_part(a, 0, 0, NAME + bar + PERCENT, 1), 0, SL_STYLE_BOLD,
-                  sl_number_percent(percent, t->busy));
-    sl_number_seconds(buf[0], t->p50);
-    sl_number_seconds(buf[1], t->p99);
-    sl_number_count(buf[2], t->per_second);
-    sl_number_count(buf[3], t->count);
-    sl_number_seconds(buf[4], t->seconds);
+                  sl_units_percent(percent, t->busy));
+    sl_units_brief_seconds(buf[0], t->p50);
+    sl_units_brief_seconds(buf[1], t->p99);
+    sl_units_brief_count(buf[2], t->per_second);
+    sl_units_brief_count(buf[3], t->count);
+    sl_units_brief_seconds(buf[4], t->seconds);
     for (int i = 0; i < NUMBERS; i++)
         sl_area_right(sl_area_part(a, 0, 0, NAME + bar + PERCENT + (i + 1) * NUMBER, 1), 0,
                       SL_STYLE_PLAIN, buf[i]);
@@ -69,7 +69,7 @@ static double total(const double *counts, size_t n)
 static void draw_histogram(const struct sl_stats *s, int h, size_t first, size_t end,
                            struct sl_area a)
 {
-    char title[64], low[SL_NUMBER_BYTES], high[SL_NUMBER_BYTES], axis[80];
+    char title[64], low[SL_UNITS_BYTES], high[SL_UNITS_BYTES], axis[80];
     static const int styles[SL_STATS_HISTOGRAMS] = {SL_SAMPLERS_STYLE, SL_TRAINERS_STYLE,
                                                     SL_TRAINERS_STYLE, SL_STYLE_PLAIN};
     snprintf(title, sizeof title, "%s", sl_stats_stage_names[sl_stats_histograms[h]]);
@@ -82,11 +82,12 @@ static void draw_histogram(const struct sl_stats *s, int h, size_t first, size_t
     }
     sl_chart_histogram(sl_area_part(plot, 0, 0, plot.w, plot.h - 1), styles[h],
                        s->counts[h] + first, n, each);
-    snprintf(axis, sizeof axis, "%s", first > 0 ? sl_number_seconds(low, s->le[first - 1]) : "0");
+    snprintf(axis, sizeof axis, "%s",
+             first > 0 ? sl_units_brief_seconds(low, s->le[first - 1]) : "0");
     sl_area_text(plot, 0, plot.h - 1, SL_STYLE_DIM, axis);
     bool open = !isfinite(s->le[end - 1]);
     snprintf(axis, sizeof axis, "%s%s", open ? "> " : "",
-             sl_number_seconds(high, s->le[open && end > 1 ? end - 2 : end - 1]));
+             sl_units_brief_seconds(high, s->le[open && end > 1 ? end - 2 : end - 1]));
     int right = SL_MIN(plot.w, (int)n * each);
     sl_area_right(sl_area_part(plot, 0, plot.h - 1, right, 1), 0, SL_STYLE_DIM, axis);
 }
@@ -123,35 +124,35 @@ static const struct {
     char *(*text)(char *, double);
     size_t at; // of a double
 } facts[] = {
-    {"batches trained", sl_number_count, OF(totals.batches)},
-    {"edges sampled", sl_number_count, OF(totals.edges)},
-    {"input nodes", sl_number_count, OF(totals.input_nodes)},
-    {"input nodes/s", sl_number_count, OF(rates.input_nodes)},
-    {"updates/s", sl_number_count, OF(rates.updates)},
-    {"cache hits, all the run", sl_number_percent, OF(cache.hit_rate_total)},
-    {"features from the cache/s", sl_number_bytes, OF(bytes.features_cache)},
-    {"features from the store/s", sl_number_bytes, OF(bytes.features_store)},
-    {"read in peers' memory", sl_number_bytes, OF(totals.peer_bytes)},
-    {"blocks/s", sl_number_bytes, OF(bytes.blocks)},
-    {"blocks near/s", sl_number_bytes, OF(bytes.blocks_near)},
-    {"staleness, mean", sl_number_count, OF(updates.staleness_mean)},
-    {"staleness, most", sl_number_count, OF(updates.staleness_max)},
-    {"standby trainers switched on", sl_number_count, OF(totals.switches)},
-    {"batches drawn again", sl_number_count, OF(totals.resampled)},
-    {"batches trained again", sl_number_count, OF(totals.retrained)},
-    {"workers started again", sl_number_count, OF(totals.restarts)},
-    {"checkpoints", sl_number_count, OF(totals.checkpoints)},
-    {"memory", sl_number_bytes, OF(memory.used)},
-    {"memory at most", sl_number_bytes, OF(memory.peak)},
-    {"memory allowed", sl_number_bytes, OF(memory.limit)},
-    {"cores in use", sl_number_count, OF(cpu_load)},
+    {"batches trained", sl_units_brief_count, OF(totals.batches)},
+    {"edges sampled", sl_units_brief_count, OF(totals.edges)},
+    {"input nodes", sl_units_brief_count, OF(totals.input_nodes)},
+    {"input nodes/s", sl_units_brief_count, OF(rates.input_nodes)},
+    {"updates/s", sl_units_brief_count, OF(rates.updates)},
+    {"cache hits, all the run", sl_units_percent, OF(cache.hit_rate_total)},
+    {"features from the cache/s", sl_units_brief_bytes, OF(bytes.features_cache)},
+    {"features from the store/s", sl_units_brief_bytes, OF(bytes.features_store)},
+    {"read in peers' memory", sl_units_brief_bytes, OF(totals.peer_bytes)},
+    {"blocks/s", sl_units_brief_bytes, OF(bytes.blocks)},
+    {"blocks near/s", sl_units_brief_bytes, OF(bytes.blocks_near)},
+    {"staleness, mean", sl_units_brief_count, OF(updates.staleness_mean)},
+    {"staleness, most", sl_units_brief_count, OF(updates.staleness_max)},
+    {"standby trainers switched on", sl_units_brief_count, OF(totals.switches)},
+    {"batches drawn again", sl_units_brief_count, OF(totals.resampled)},
+    {"batches trained again", sl_units_brief_count, OF(totals.retrained)},
+    {"workers started again", sl_units_brief_count, OF(totals.restarts)},
+    {"checkpoints", sl_units_brief_count, OF(totals.checkpoints)},
+    {"memory", sl_units_brief_bytes, OF(memory.used)},
+    {"memory at most", sl_units_brief_bytes, OF(memory.peak)},
+    {"memory allowed", sl_units_brief_bytes, OF(memory.limit)},
+    {"cores in use", sl_units_brief_count, OF(cpu_load)},
 };
 
 // As many as there is room for, in columns; the last place says how many are left out.
 static void draw_facts(const struct sl_stats *s, struct sl_area a)
 {
     enum { EACH = 36 };
-    char value[SL_NUMBER_BYTES];
+    char value[SL_UNITS_BYTES];
     int across = SL_MAX(1, (a.w + 2) / EACH), w = (a.w + 2) / across;
     const int n = (int)SL_COUNT_OF(facts), room = across * a.h;
     for (int i = 0; i < SL_MIN(n, room); i++) {

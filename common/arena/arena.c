@@ -131,8 +131,7 @@ static int check_spec(const struct sl_arena_spec *s)
         return sl_fail(SL_EINVAL, "arena: %u devices and %u batches an update, wanted 1 at least",
                        s->n_devices, s->batches_per_update);
     if (s->async && s->batches_per_update != 1)
-        return sl_fail(SL_EINVAL,
-                       "arena: %u batches an update in async mode, where each batch is one",
+        return sl_fail(SL_EINVAL, "arena: %u batches an update in async mode, wanted 1",
                        s->batches_per_update);
     if (s->exchange && (s->async || s->n_devices > SL_GROUP_MAX))
         return sl_fail(SL_EINVAL,

@@ -1,5 +1,5 @@
 /*
- * arena.h - what stands where in a job's shared-memory segment (segment.h): all parts together.
+ * arena.h - the layout of a job's shared-memory segment (segment.h): all parts together.
  *
  * The broker sizes the segment once the workers have said what they need, writes the directory
  * below, and seals it; workers then map it. Only who makes, maps or measures the whole includes
@@ -14,9 +14,9 @@
  *   chunks     who owns each chunk of the payload     payload_alloc.h
  *   workers    what the worker of each seat says      stats.h
  *   seats      who is to do what on which device      seat.h
- *   board      parameter versions                     param_store.h
+ *   board      versions of the parameter store        param_store.h
  *   group      trainers that sum gradients among themselves   group.h
- *   lent       memory of GPUs that others of the job read   peer_memory.h
+ *   lent       GPU memory that other workers of the job read   peer_memory.h
  *   params     two banks of parameters and optimizer state, the best and the pinned parameters,
  *              gradient slots
  *   acts       one or two activations of all vertices for layer-wise inference, and with jumping

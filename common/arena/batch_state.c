@@ -1,4 +1,4 @@
-// Cells and cursors: how they move, and how lanes come past the phases that are complete.
+// Cells and cursors: how they move, and how lanes pass complete phases.
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/arena/param_store.h"
@@ -42,7 +42,7 @@ bool sl_cell_reset(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t fro
         return false;
     sl_cursor_rewind(&phase->sample_cursor, cell);
     sl_cursor_rewind(&phase->train_cursor, cell);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
     return true;
 }
 
@@ -134,7 +134,7 @@ static void advance_lane(struct sl_arena *a, enum sl_lane lane)
         // Fails when somebody else was first, or when what was read belonged to a reused slot.
         if (!atomic_compare_exchange_strong(&sl_ledger_of(a)->current[lane], &seq, seq + 1))
             continue;
-        sl_arena_tell_all(a);
+        sl_arena_wake_all(a);
         if (own)
             sl_arena_ring(a);
     }

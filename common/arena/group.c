@@ -145,7 +145,7 @@ bool sl_group_form(struct sl_arena *a, const struct sl_group_member *members, ui
     return true;
 }
 
-bool sl_group_look(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out)
+bool sl_group_read(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out)
 {
     const struct group *g = group_of(a);
     uint64_t generation = atomic_load_explicit(&g->formed, memory_order_acquire);

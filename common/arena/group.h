@@ -1,20 +1,22 @@
 /*
  * group.h - the trainers that sum an update's gradients among themselves (updates.exchange "nccl").
  *
- * PROBLEM. With the board alone every batch's gradient crosses the bus to the machine's memory and
- * the processor adds them up. GPUs that can reach one another add faster than that. But a
- * collective operation wants all of its members, and any of them may be killed at any instruction,
- * leave, or come; no batch may be lost or counted twice, and nobody may wait for the dead.
+ * PROBLEM. With the parameter store alone every batch's gradient crosses the bus to the machine's
+ * memory and the processor adds them up. GPUs that can reach one another add faster than that. But
+ * a collective operation wants all of its members, and any of them may be killed at any
+ * instruction, leave, or come; no batch may be lost or counted twice, and nobody may wait for the
+ * dead.
  *
- * DESIGN. A job with a group keeps the ledger and the board (their contracts do not change for
- * anybody who reads them) and puts one step between a batch's gradient and its completion:
+ * DESIGN. A job with a group keeps the ledger and the parameter store (their contracts do not
+ * change for anybody who reads them) and puts one step between a batch's gradient and its
+ * completion:
  *
  *   hold      a trainer adds the gradient of its batch to a sum in its device's memory and moves
  *             the cell training -> held. The batch's payload is freed then.
  *   reduce    once every cell of the next update is held, all members sum their sums: each has the
  *             gradient of the whole update on its device, and keeps its own part, too.
- *   write     member r of n writes the r-th part of it into gradient slot 0 of the board, and then
- *             counts itself in the group's word. The last one makes the update *reduced*.
+ *   write     member r of n writes the r-th part of it into gradient slot 0 of the parameter store,
+ *             and then counts itself in the group's word. The last one makes the update *reduced*.
  *   complete  only now are the cells done, each by who holds it; then the update is applied from
  *             the one slot, by anybody, as ever.
  *
@@ -78,7 +80,7 @@ struct sl_group_view {
 // Bytes of its region for this job: 0 without an exchange.
 uint64_t sl_group_bytes(const struct sl_arena_spec *spec);
 
-// False where the job has no group: gradients go through the board.
+// False where the job has no group: each batch's gradient goes to the parameter store.
 static inline bool sl_group_exists(const struct sl_arena *a)
 {
     return a->h->spec.exchange != 0;
@@ -94,14 +96,14 @@ static inline bool sl_group_exists(const struct sl_arena *a)
  */
 void sl_group_dissolve(struct sl_arena *a, uint32_t worker);
 
-// The members from now on, in the order of their ranks. n may be 0. Nothing where it is the group
-// that there is. Returns whether it is another one.
+// Sets the members, in the order of their ranks; n may be 0. Returns false, and changes nothing,
+// when they are the members already.
 bool sl_group_form(struct sl_arena *a, const struct sl_group_member *members, uint32_t n);
 
 // --- members ---
 
 // What the group is right now. False while it is being changed, or dissolved: look again.
-bool sl_group_look(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out);
+bool sl_group_read(const struct sl_arena *a, uint32_t worker, struct sl_group_view *out);
 // Whether this is still the generation.
 bool sl_group_is_current(const struct sl_arena *a, uint64_t generation);
 // Whose turn a cell of a TRAIN phase is, by its place in its update.

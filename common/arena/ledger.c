@@ -48,7 +48,8 @@ static int check_records(const struct sl_phase_spec *spec, const struct sl_cell_
     bool bad = n > 0 && spec->kind != SL_PHASE_TRAIN;
     for (uint32_t i = 0; i < n && !bad; i++)
         bad = records[i].cell >= n_cells || (i > 0 && records[i].cell <= records[i - 1].cell);
-    return bad ? sl_fail(SL_EINVAL, "ledger: a phase of %llu cells cannot have begun as said",
+    return bad ? sl_fail(SL_EINVAL,
+                         "ledger: the checkpoint's batches do not fit a phase of %llu cells",
                          (unsigned long long)n_cells)
                : SL_OK;
 }
@@ -70,7 +71,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
         return sl_fail(SL_ERANGE, "ledger: more than %llu phases in one job",
                        (unsigned long long)SL_SEQ_MASK);
     if (spec->lane != SL_LANE_MAIN && spec->kind != SL_PHASE_INFER)
-        return sl_fail(SL_EINVAL, "ledger: the side lane has phases of inference alone");
+        return sl_fail(SL_EINVAL, "ledger: only inference can be opened in the side lane");
     SL_TRY(check_records(spec, records, n_records, n_cells));
     // Nobody looks at the slot's last phase any more once both lanes are past it.
     sl_ledger_advance(a);
@@ -108,7 +109,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store_explicit(&sl_ledger_of(a)->opened, next, memory_order_release);
     *seq = next;
     sl_ledger_advance(a); // the other lane passes over it
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
     return SL_OK;
 }
 
@@ -118,7 +119,7 @@ void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq)
     if (!phase)
         return;
     atomic_store_explicit(&phase->gate, 0, memory_order_release);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
@@ -210,7 +211,7 @@ bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct s
     struct sl_group_view view;
     if (!grouped(a, phase))
         return true;
-    return sl_group_look(a, worker, &view) && sl_group_is_turn(a, &view, cell);
+    return sl_group_read(a, worker, &view) && sl_group_is_turn(a, &view, cell);
 }
 
 /*
@@ -226,7 +227,7 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
     uint64_t starving = atomic_load(&sl_ledger_of(a)->starving), w = *word;
     if ((sl_cell_state(w) == SL_CELL_SAMPLING &&
          starving == sl_tag_make(seq, *cell, sl_cell_attempt(w))) ||
-        !sl_group_look(a, worker, &view) || view.rank == view.n ||
+        !sl_group_read(a, worker, &view) || view.rank == view.n ||
         view.rank >= a->h->spec.batches_per_update) // more members than an update has batches
         return false;
     for (uint32_t i = *cell; i < n; i++) {
@@ -383,7 +384,9 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
     uint64_t from = lease->word;
     uint64_t to = sl_cell_word(lease->seq, sl_cell_attempt(from), 0, SL_CELL_READY);
     if (is_presample(a, lease))
-        return sl_fail(SL_EINVAL, "ledger: nobody trains a batch of pre-sampling");
+        return sl_fail(
+            SL_EINVAL,
+            "ledger: a batch of pre-sampling is not trained: complete it instead of publishing it");
     lease->entry->payload_tag = lease->tag;
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
         return SL_ESTALE;
@@ -425,7 +428,8 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
     if (sampled && !is_presample(a, lease))
         return sl_ledger_word(a, lease->seq, lease->cell) != lease->word
                    ? SL_ESTALE
-                   : sl_fail(SL_EINVAL, "ledger: a batch that was sampled is to be trained yet");
+                   : sl_fail(SL_EINVAL, "ledger: a sampled batch is not complete before it was "
+                                        "trained: publish it");
     // Once the cell is done the entry may be reused: take what is needed before. What was never
     // published has no other tag than the lease's.
     uint64_t tag = sampled ? lease->tag : lease->entry->payload_tag;

@@ -1,5 +1,6 @@
 /*
- * ledger.h - which work there is, who has it, and how far it is: exactly once, whatever dies.
+ * ledger.h - the state of every mini-batch and who works on it: each is done exactly once, whatever
+ * dies.
  *
  * PROBLEM. Samplers and trainers in separate processes share the mini-batches of an epoch. Any of
  * them may be killed at any instruction; no batch may be lost or counted twice, and nobody may
@@ -43,13 +44,13 @@
  *
  * LANES. An ordered update of one batch lets one trainer work and the others wait, who could as
  * well evaluate the epoch before. So a phase belongs to a lane, and each lane runs strictly in
- * order by itself: `current` of a lane is its lowest phase that is not complete.
- * The side lane has inference alone: nothing of it is sampled and nothing lies in payload
- * memory, so what is said of samplers, eviction and updates is said of the main lane. Nothing
- * orders one lane against the other but gates. Evaluation beside updates is of one version all the
- * same, since the broker pins its parameters before it opens them (SL_PARAMS_PINNED). A trainer
- * takes what it can train at once, else what lies aside, else what it will have to wait with (enum
- * sl_occupation). A slot is used again once both lanes are past it.
+ * order by itself: `current` of a lane is its lowest phase that is not complete. The side lane has
+ * inference alone: nothing of it is sampled and nothing lies in payload memory, so what is said of
+ * samplers, eviction and updates is said of the main lane. Nothing orders one lane against the
+ * other but gates. Evaluation beside updates is of one version all the same, since the broker pins
+ * its parameters before it opens them (SL_PARAMS_PINNED). A trainer takes a batch that it can train
+ * at once, else a cell of the side lane, else a batch that has to wait (enum sl_occupation). A slot
+ * is used again once both lanes are past it.
  *
  * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
  *
@@ -80,8 +81,8 @@
 // SL_EINVAL for a phase of the side lane that is no inference.
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
 // The same for a TRAIN phase of which these cells (n, rising) were trained before the job was
-// resumed: they are done from the start, their entries `restored`. The board's version must be the
-// one that their gradients made. SL_EINVAL for cells that the phase does not have.
+// resumed: they are done from the start, their entries `restored`. The parameter store's version
+// must be the one that their gradients made. SL_EINVAL for cells that the phase does not have.
 int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec,
                             const struct sl_cell_record *records, uint32_t n, uint64_t *seq);
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
@@ -110,8 +111,8 @@ struct sl_ledger_depth {
     uint64_t payload_bytes; // chunks in use
 };
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
-// Whether a worker has a batch in hand that it can go on with while nobody claims any; one that it
-// has not told of yet counts.
+// Whether a worker still has a batch to finish during a pause, also one that its figures do not
+// show yet.
 bool sl_ledger_works(const struct sl_arena *a, uint32_t worker);
 
 // --- workers ---
@@ -142,17 +143,17 @@ uint64_t sl_ledger_oldest_batch(const struct sl_arena *a);
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out);
 
-// What a trainer does meanwhile, which decides what it claims where both lanes have a cell.
+// What a trainer is doing when it claims: decides what it claims where both lanes have a cell.
 enum sl_occupation {
-    SL_OCCUPATION_NONE,   // a batch of the version that is there, else of the side lane
-    SL_OCCUPATION_TRAINS, // likewise, but its next batch may be of the next version
-    SL_OCCUPATION_ASIDE,  // of the side lane alone: it computes there, or no batch is for it
+    SL_OCCUPATION_NONE,   // nothing: a batch of the current version, else a cell of the side lane
+    SL_OCCUPATION_TRAINS, // trains: likewise, but a batch of the next version will do
+    SL_OCCUPATION_ASIDE,  // evaluates, or may not train: only cells of the side lane
 };
-// The same by what the trainer does; a batch that waits for a later version is claimed where the
-// side lane has nothing. sl_ledger_claim_train() is that of SL_OCCUPATION_NONE.
+// The same, by what the trainer is doing; a batch that has to wait for a later version is claimed
+// where the side lane has nothing. sl_ledger_claim_train() claims as SL_OCCUPATION_NONE.
 int sl_ledger_claim_beside(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
                            uint32_t timeout_ms, struct sl_lease *out);
-// Whether a cell of the lease's phase is one that this worker may claim, as things are.
+// Whether this worker may claim a cell of the phase right now (its turn, in a group).
 bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
                        uint32_t cell);
 /*
@@ -188,7 +189,7 @@ void sl_ledger_look_aside(const struct sl_arena *a, struct sl_ledger_ahead *out)
 // waits for memory returns its lease then, since memory may be full of batches trained after it.
 bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease);
 
-// What is to be remembered of a cell that is done.
+// What a checkpoint keeps of a cell that is done.
 void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
                       struct sl_cell_record *out);
 

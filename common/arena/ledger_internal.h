@@ -1,5 +1,5 @@
 // ledger_internal.h - how cells move (batch_state.c), for the ledger, the payload memory and the
-// board.
+// parameter store.
 #ifndef SL_ARENA_LEDGER_INTERNAL_H
 #define SL_ARENA_LEDGER_INTERNAL_H
 

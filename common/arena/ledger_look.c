@@ -1,5 +1,4 @@
-// Looking at the ledger: what lies ahead of workers, what is queued and where, who works. Moves
-// nothing.
+// Reads the ledger and changes nothing: work that lies ahead, queued batches, who works.
 #include <string.h>
 
 #include "common/base/bits.h"

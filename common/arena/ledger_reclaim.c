@@ -1,4 +1,4 @@
-// What a dead worker held goes back.
+// Takes back what a dead worker held.
 #include <string.h>
 
 #include "common/arena/arena.h"
@@ -64,5 +64,5 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     const struct sl_row_cache rows = sl_arena_rows(a);
     sl_row_cache_reclaim(&rows, worker);
     sl_ledger_advance(a);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }

@@ -55,7 +55,7 @@
 #include "common/base/error.h"
 #include "common/arena/ledger_internal.h"
 
-// Seats stand behind the board.
+// Seats stand behind the store.
 static struct sl_param_store_seat *seat_of(const struct sl_arena *a, uint32_t device)
 {
     return (struct sl_param_store_seat *)(sl_param_store_of(a) + 1) + device;

@@ -1,5 +1,5 @@
 /*
- * param_store.h - the parameter board: parameters, optimizer state and their version, in the arena.
+ * param_store.h - the parameter store: parameters, optimizer state and their version, in the arena.
  *
  * Two banks of {parameters, optimizer state}; the version's lowest bit says which one is current.
  * An update reads the current bank and the gradient slots and writes the other bank; the version is
@@ -42,7 +42,7 @@ struct sl_param_store {
     _Atomic uint64_t made_by[2];           // async: tag of the batch that made each bank
 };
 
-// async: one for each device, behind the board. The gradient of the trainer on that device.
+// async: one for each device, behind the store. The gradient of the trainer on that device.
 struct sl_param_store_seat {
     _Alignas(64) _Atomic uint64_t base; // version + 1 that it is computed on, 0 = none outstanding
     _Atomic uint64_t word;              // the lease's word once it is there, 0 = being computed
@@ -86,7 +86,7 @@ uint64_t sl_param_store_cell_version(const struct sl_arena *a, const struct sl_p
  */
 int sl_param_store_join(struct sl_arena *a, uint32_t device, uint32_t worker, float *params,
                         uint64_t *version);
-// The gradient will not be: its batch goes back. Nothing when it is done already.
+// There will be no gradient, since its batch goes back. Does nothing when it is done already.
 void sl_param_store_withdraw(struct sl_arena *a, uint32_t device, uint32_t worker);
 // Where it is written. (n_params)
 float *sl_param_store_device_gradient(const struct sl_arena *a, uint32_t device);

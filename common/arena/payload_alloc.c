@@ -131,8 +131,8 @@ int sl_payload_check(const struct sl_arena *a, uint64_t offset, uint64_t bytes)
         offset - payload->offset <= payload->bytes - bytes)
         return SL_OK;
     return sl_fail(SL_EPROTO,
-                   "the block of a batch is said to be %llu bytes at %llu, and payload memory is "
-                   "%llu bytes at %llu: the arena is damaged",
+                   "a batch's block has %llu bytes at %llu, outside the payload memory of %llu "
+                   "bytes at %llu: the arena is damaged",
                    (unsigned long long)bytes, (unsigned long long)offset,
                    (unsigned long long)payload->bytes, (unsigned long long)payload->offset);
 }

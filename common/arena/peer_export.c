@@ -232,8 +232,8 @@ bool sl_peer_export_allocate(struct sl_peer_export *l, const struct sl_peer_expo
            !(l->p = l->device->memory.alloc(bytes_of(l, layout->n_held, room))))
         room /= 2;
     if (room < layout->wanted)
-        sl_log_warn("%s: there is memory for %llu of the %llu elements of each part that this "
-                    "device holds for all; the others are read in the machine's memory",
+        sl_log_warn("%s: this device has memory for %llu of the %llu elements of each shared part; "
+                    "the others are read from the machine's memory",
                     l->what, (unsigned long long)room, (unsigned long long)layout->wanted);
     if (!l->p)
         return false;
@@ -260,7 +260,7 @@ static void lend(struct sl_peer_export *l, uint64_t plan, uint64_t order)
     l->withdrawn = false;
     if (l->device->share(l->p, &offer.share) < 0 ||
         sl_peer_memory_live(l->arena, l->kind, l->owner) < 0) {
-        sl_log_warn("%s: what this device holds of it is lent to nobody: %s", l->what,
+        sl_log_warn("%s: the part of this device is not shared with other GPUs: %s", l->what,
                     sl_error_message());
         return;
     }

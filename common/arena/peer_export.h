@@ -68,15 +68,15 @@ void sl_peer_export_init(struct sl_peer_export *l, struct sl_arena *arena,
                          enum sl_peer_memory_kind kind, uint32_t owner,
                          const struct sl_device *device,
                          const uint64_t plane_bytes[SL_PEER_EXPORT_PLANES], const char *what);
-// Withdrawn first; who has it open gets a moment. Safe on a zeroed struct.
+// Withdraws first, and waits a moment for readers. Safe on a zeroed struct.
 void sl_peer_export_fini(struct sl_peer_export *l);
 
-// False: nothing of it by this plan, with room for `elements` in all.
+// What this device holds by the plan, with room for `elements` in all. False: nothing.
 bool sl_peer_export_layout(const struct sl_peer_export *l, const struct sl_peer_memory_plan *plan,
                            uint64_t elements, struct sl_peer_export_layout *out);
 
 bool sl_peer_export_may_change(struct sl_peer_export *l, const struct sl_peer_export_layout *to);
-// Where nothing is held; returns whether anything will be.
+// Allocates where nothing is held yet; returns whether anything could be.
 bool sl_peer_export_allocate(struct sl_peer_export *l, const struct sl_peer_export_layout *layout);
 
 /*
@@ -98,10 +98,11 @@ int sl_peer_export_fill(struct sl_peer_export *l, uint64_t plan, uint64_t order,
 // or another's.
 uint64_t sl_peer_export_second(const struct sl_peer_export *l, uint32_t n_held, uint64_t room);
 
-// Elements that are there, of all parts.
+// Elements that are loaded, over all parts.
 uint64_t sl_peer_export_elements(const struct sl_peer_export *l);
 
-// Part p of the plan, here or with whom it is open. False: this worker reads it nowhere.
+// Where this worker reads part p of the plan: its own memory, or another's that is open. False:
+// nowhere.
 bool sl_peer_export_part(const struct sl_peer_export *l, const struct sl_peer_import *others,
                          const struct sl_peer_memory_plan *plan, uint32_t p,
                          struct sl_peer_import_part *out);

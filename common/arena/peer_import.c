@@ -96,8 +96,8 @@ static void attach(struct sl_peer_import *b, uint32_t lender,
         SL_FAILPOINT(LENT_OPENED);
         return;
     }
-    sl_log_warn("memory that the GPU of device %u lends cannot be read from device %u, and what is "
-                "in it is read in the machine's memory: %s",
+    sl_log_warn("GPU memory of device %u cannot be read from device %u, so its data is read from "
+                "the machine's memory: %s",
                 lender, b->reader, sl_error_message());
     b->of[lender].refused = offer->version;
     sl_peer_memory_close(b->arena, b->kind, lender, b->reader);
@@ -107,7 +107,7 @@ static void open_one(struct sl_peer_import *b, uint32_t lender,
                      const struct sl_peer_memory_plan *plan, uint64_t order)
 {
     struct sl_peer_memory_offer offer;
-    if (sl_peer_memory_look(b->arena, b->kind, lender, &offer) && offer.plan == plan->generation &&
+    if (sl_peer_memory_read(b->arena, b->kind, lender, &offer) && offer.plan == plan->generation &&
         offer.order == order)
         attach(b, lender, &offer);
 }
@@ -118,7 +118,7 @@ const char *sl_peer_import_take(struct sl_peer_import *b, uint32_t lender, uint6
     if (is_open(b, lender) && b->of[lender].version != version)
         close_one(b, lender);
     settle(b);
-    if (!is_open(b, lender) && sl_peer_memory_look(b->arena, b->kind, lender, &offer) &&
+    if (!is_open(b, lender) && sl_peer_memory_read(b->arena, b->kind, lender, &offer) &&
         offer.version == version)
         attach(b, lender, &offer);
     return is_open(b, lender) ? b->of[lender].p : NULL;

@@ -1,6 +1,5 @@
 /*
- * peer_import.h - what a worker has open of the memory that others lend (peer_memory.h), of one
- * kind.
+ * peer_import.h - the memory of other workers (peer_memory.h), of one kind, that a worker has open.
  *
  * A reader does four things with it, all in one thread:
  *
@@ -57,24 +56,24 @@ void sl_peer_import_init(struct sl_peer_import *b, struct sl_arena *arena,
                          enum sl_peer_memory_kind kind, uint32_t reader,
                          const struct sl_device *device);
 
-// Whether nothing of it is to be closed. Costs two loads a lender.
+// Whether everything that is open still stands. Costs two loads a lender.
 bool sl_peer_import_stands(const struct sl_peer_import *b);
 void sl_peer_import_drop(struct sl_peer_import *b);
-// Opens what is not, and looks how much is there of what is; closes nothing, since somebody may be
-// reading it.
+// Opens what is not open, and looks how much of the rest is loaded by now; closes nothing, since it
+// may be in use.
 void sl_peer_import_add(struct sl_peer_import *b, const struct sl_peer_memory_plan *plan,
                         uint64_t order);
-// Both; and what was laid out by another plan or order is closed first.
+// drop() and add(); what was laid out by another plan or order is closed first.
 void sl_peer_import_open(struct sl_peer_import *b, const struct sl_peer_memory_plan *plan,
                          uint64_t order);
-// Of a kind without a plan: the memory of this offer, opened if it is not. NULL: it is no longer
-// there, or cannot be attached. The lender may be on the reader's device, in its other role.
+// For a kind without a plan: the memory of this offer, opened if need be. NULL: the offer no longer
+// exists, or cannot be attached. The lender may be on the reader's device, in its other role.
 const char *sl_peer_import_take(struct sl_peer_import *b, uint32_t lender, uint64_t version);
 bool sl_peer_import_is_good(struct sl_peer_import *b);
-// All of it; safe on a zeroed struct. False: some of it will be closed later, by another call.
+// Closes everything; safe on a zeroed struct. False: some is closed later, by another call.
 bool sl_peer_import_close(struct sl_peer_import *b);
 
-// False: nobody whom this worker reads has part p of the plan open to it.
+// Where part p of the plan is open to this worker. False: nowhere.
 bool sl_peer_import_part(const struct sl_peer_import *b, const struct sl_peer_memory_plan *plan,
                          uint32_t p, struct sl_peer_import_part *out);
 

@@ -114,7 +114,7 @@ void sl_peer_memory_publish(struct sl_arena *a, enum sl_peer_memory_kind kind,
         atomic_store_explicit(&p->word[i], words[i], memory_order_relaxed);
     atomic_store(&p->generation, plan->generation);
     atomic_fetch_add(&p->version, 1);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 uint64_t sl_peer_memory_generation(const struct sl_arena *a, enum sl_peer_memory_kind kind)
@@ -200,7 +200,8 @@ static int start_thread(_Atomic uint32_t *word)
     int rc = pthread_create(&thread, NULL, live, NULL);
     if (rc != 0) {
         life.word = NULL;
-        return sl_fail(SL_ESYS, "a thread that tells of this process's death: %s", strerror(rc));
+        return sl_fail(SL_ESYS, "starting the thread that marks this process as alive: %s",
+                       strerror(rc));
     }
     pthread_detach(thread);
     while (!atomic_load(&life.ready))
@@ -212,17 +213,18 @@ int sl_peer_memory_live(struct sl_arena *a, enum sl_peer_memory_kind kind, uint3
 {
     int rc = SL_OK;
     if (!exists(a))
-        return sl_fail(SL_ESYS, "memory of GPUs is not lent in jobs of more than %d devices",
+        return sl_fail(SL_ESYS, "GPU memory is not shared in jobs of more than %d devices",
                        SL_PEER_MEMORY_DEVICES_MAX);
     _Atomic uint32_t *word = life_of(a, roles[kind].lender, device);
     pthread_mutex_lock(&life.lock);
     if (!life.word)
         rc = start_thread(word);
     if (rc == SL_OK && life.word != word)
-        rc = sl_fail(SL_ESYS, "a process lends memory of one GPU, and this one does so already");
+        rc = sl_fail(SL_ESYS, "this process already shares the memory of a device, and a process "
+                              "can share that of one");
     else if (rc == SL_OK && !life.thread)
-        rc = sl_fail(SL_ESYS, "this kernel does not mark the futex of a process that dies "
-                              "(set_robust_list): memory of its GPU is lent to nobody");
+        rc = sl_fail(SL_ESYS, "this kernel does not support robust futexes (set_robust_list), so "
+                              "GPU memory is not shared");
     if (rc == SL_OK)
         atomic_store(word, atomic_load(&life.thread));
     pthread_mutex_unlock(&life.lock);
@@ -300,7 +302,7 @@ static bool stands(uint64_t version)
     return version != 0 && version % 2 == 0;
 }
 
-bool sl_peer_memory_look(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
+bool sl_peer_memory_read(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                          struct sl_peer_memory_offer *out)
 {
     const struct place *p = place_of(a, kind, lender);

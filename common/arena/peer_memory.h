@@ -65,8 +65,8 @@ enum {
 // edges of a vertex that has very many lie on all GPUs.
 enum { SL_PEER_MEMORY_EDGE_SHIFT = 10 };
 
-// Who lends what: trainers rows of features by their rank, samplers edges of the graph to one
-// another, and blocks, of which there is no plan, to the trainers on their GPU (mirror.h).
+// Kinds of shared memory: trainers lend rows of features by their rank, samplers edges of the graph
+// to one another, and blocks, of which there is no plan, to the trainers on their GPU (mirror.h).
 enum sl_peer_memory_kind {
     SL_PEER_MEMORY_FEATURES,
     SL_PEER_MEMORY_GRAPH,
@@ -112,27 +112,27 @@ uint64_t sl_peer_memory_bytes(const struct sl_arena_spec *spec);
 
 // --- the plan ---
 
-// Broker: from now on. Wakes everybody. `plan` keeps its generation, which must be another one.
-// rows (n_devices): what the caches of trainers may hold by it (seat.h); NULL: as they are.
+// Broker: makes this the plan, whose generation must be new, and wakes everybody. rows (n_devices):
+// what the caches of trainers may hold under it (seat.h); NULL: as before.
 void sl_peer_memory_publish(struct sl_arena *a, enum sl_peer_memory_kind kind,
                             const struct sl_peer_memory_plan *plan, const uint64_t *rows);
-// Broker: other rows by the plan that there is. Wakes nobody.
+// Broker: changes these rows under the current plan. Wakes nobody.
 void sl_peer_memory_give_rows(struct sl_arena *a, const uint64_t *rows);
-// The generation there is: costs a load.
+// Generation of the current plan: costs one load.
 uint64_t sl_peer_memory_generation(const struct sl_arena *a, enum sl_peer_memory_kind kind);
 // False while it is being changed: look again.
 bool sl_peer_memory_read_plan(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                               struct sl_peer_memory_plan *out);
-// The same of features, with the rows of this device's trainer by it.
+// The same for features, with the rows that this device's trainer may cache.
 bool sl_peer_memory_read_rows(const struct sl_arena *a, uint32_t device,
                               struct sl_peer_memory_plan *out, uint64_t *rows);
 
 // --- lenders: by their device, in the role that lends the kind ---
 
-// Makes this process's word for as long as it lives or until it leaves, and starts its thread. A
-// process has one word, for all that it lends in its role; SL_ESYS for another one, too.
+// Marks this process as alive until it ends or leaves, and starts the thread that holds the mark. A
+// process has one mark for all that it lends; SL_ESYS also for a second one.
 int sl_peer_memory_live(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t device);
-// Returns the offer's version; that in `offer` is not looked at.
+// Returns the offer's version; offer->version is ignored.
 uint64_t sl_peer_memory_offer(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t device,
                               const struct sl_peer_memory_offer *offer);
 // More elements of the same offer are there.
@@ -143,39 +143,39 @@ void sl_peer_memory_withdraw(struct sl_arena *a, enum sl_peer_memory_kind kind, 
 // Whether somebody has it open.
 bool sl_peer_memory_is_read(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                             uint32_t device);
-// Withdraws, and from now on what is read of it is good for nothing. Who has it open is waited for,
-// a second at most; what else the process lends is good for nothing either then. False: somebody
-// still has, so its memory is to be left to the end of the process.
+// Withdraws, and ends the mark, so that nothing read from this process counts any more. Waits for
+// readers, a second at most. False: some still have it open, so the memory must not be freed: it
+// goes with the process.
 bool sl_peer_memory_leave(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t device);
 
 // --- readers ---
 
 // False: nothing is lent, or it is being changed.
-bool sl_peer_memory_look(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
+bool sl_peer_memory_read(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                          struct sl_peer_memory_offer *out);
-// This offer is to be opened by the worker on device `reader`. False: it is no longer there.
+// The worker on device `reader` opens this offer. False: it no longer exists.
 bool sl_peer_memory_open(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                          uint32_t reader, uint64_t version);
-// Costs two loads. False: this offer is no longer there; else *elements of each part are.
+// Costs two loads. False: this offer no longer exists; else *elements of each part are loaded.
 bool sl_peer_memory_stands(const struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                            uint64_t version, uint64_t *elements);
-// It has been closed.
+// The reader has closed it.
 void sl_peer_memory_close(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t lender,
                           uint32_t reader);
 // Whether the lender lives.
 bool sl_peer_memory_is_alive(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                              uint32_t lender);
-// Whether what this reader read of an open offer before this is good, withdrawn or not: its memory
-// stays as it is while somebody has it open, and whoever lent it lived.
+// Whether what this reader has read of an open offer so far counts, also if it was withdrawn since:
+// the lender is alive, and its memory does not change while somebody has it open.
 bool sl_peer_memory_is_good(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                             uint32_t lender, uint32_t reader);
 
 // --- what was read ---
 
-// A reader counts bytes that came out of the memory of device `from`, n_devices: the machine's.
+// A reader counts bytes that it read from the memory of device `from`; n_devices: the machine's.
 void sl_peer_memory_count(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t reader,
                           uint32_t from, uint64_t bytes);
-// In all, whoever sat there.
+// The sum over all workers that this device has had.
 uint64_t sl_peer_memory_counted(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                                 uint32_t reader, uint32_t from);
 

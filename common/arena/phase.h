@@ -1,7 +1,7 @@
 /*
- * phase.h - phases of work, their cells, and what is known of each: as they lie in the segment.
+ * phase.h - phases, cells and the entries of batches, as they lie in the segment.
  *
- * What the words mean, and who may move them, is the ledger's (ledger.h). Here is where they are.
+ * ledger.h says what they mean and who may change them.
  */
 #ifndef SL_ARENA_PHASE_H
 #define SL_ARENA_PHASE_H
@@ -49,7 +49,7 @@ enum sl_vertex_set {
     SL_SET_ALL, // 0 .. n_nodes - 1
 };
 
-// Whose parameters evaluation uses.
+// Which parameters an evaluation uses.
 enum sl_param_set {
     SL_PARAMS_CURRENT,
     SL_PARAMS_BEST,

@@ -1,6 +1,6 @@
 /*
- * row_cache.h - one cache of feature rows for all workers of a machine, which knows what the
- * batches want that have been drawn already.
+ * row_cache.h - one cache of feature rows for all workers of a machine, which knows the rows that
+ * batches drawn ahead will need.
  *
  * PROBLEM. Features lie on a drive. A batch's rows are wanted in memory before it is trained, those
  * that the batches behind it want too should stay there, and any process may be killed while it
@@ -57,8 +57,8 @@ struct sl_row_cache_shape {
 // Bytes of it, whole pages; 0 without slots.
 uint64_t sl_row_cache_bytes(const struct sl_row_cache_shape *shape);
 
-// What is one for all. What the first worker that measured the drive found is there for the others
-// and for reports: 0 = nobody has.
+// Shared by all. The first worker that measures the drive leaves its figures here for the others
+// and for reports: 0 = not measured.
 struct sl_row_cache_head {
     _Alignas(64) _Atomic uint64_t hand;
     _Atomic uint64_t fresh; // slots below it have been used: until all have, no other is looked at
@@ -84,7 +84,7 @@ void sl_row_cache_view(void *memory, const struct sl_row_cache_shape *shape,
 void sl_row_cache_note(const struct sl_row_cache *c, const uint32_t *rows, uint32_t n,
                        uint64_t batch);
 
-// Which of some rows are there.
+// Which of some rows are in the cache.
 struct sl_row_places {
     uint32_t n_found, n_missing;
     uint64_t *word;             // (n_found) the slot's, when the row was found
@@ -104,19 +104,19 @@ void sl_row_cache_find(const struct sl_row_cache *c, const uint32_t *rows, uint3
 // now; the others stay found. Returns how many moved.
 uint32_t sl_row_cache_check(const struct sl_row_cache *c, struct sl_row_places *places);
 
-// For whom a row is fetched.
+// The batch that a row is fetched for.
 struct sl_row_cache_use {
     uint32_t worker;
     uint64_t batch, oldest; // that wants it; the oldest one that is not done
 };
 
 enum sl_row_taken {
-    SL_ROW_NO_SLOT, // every slot that was looked at is of more use
+    SL_ROW_NO_SLOT, // every slot that was looked at holds a more useful row
     SL_ROW_TAKEN,   // *slot is `filling`: write the row there, and say so by there()
-    SL_ROW_COMES,   // somebody else has taken one for it, and the row may be there
+    SL_ROW_COMES,   // another worker fetches the row, or has done so
 };
 
-// A slot for the row. Who has one and cannot fill it leaves it to sl_row_cache_reclaim().
+// Takes a slot for the row. A slot that its taker cannot fill is freed by sl_row_cache_reclaim().
 enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c,
                                     const struct sl_row_cache_use *use, uint32_t row, bool hot,
                                     uint32_t *slot);

@@ -37,7 +37,7 @@ void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty)
 {
     if (atomic_exchange(&sl_seat(a, seat)->duty, (uint32_t)duty) == (uint32_t)duty)
         return;
-    sl_arena_tell_all(a); // the sampler beside it, too, may be held to the current phase
+    sl_arena_wake_all(a); // the sampler beside it, too, may be held to the current phase
 }
 
 void sl_seat_set_cores(struct sl_arena *a, uint32_t seat, const struct sl_cores *cores)

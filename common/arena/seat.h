@@ -1,6 +1,6 @@
 /*
- * seat.h - who is to do what on which device: the words by which broker, samplers and trainers
- * steer one another without a message.
+ * seat.h - what each worker is to do on its device: shared words by which broker, samplers and
+ * trainers steer one another, in place of messages.
  *
  * PROBLEM. A device samples or trains. FGNN (5.3) gives each sampler's device a *standby trainer*,
  * ready but asleep, that takes the device over when there is nothing left to sample and training
@@ -76,7 +76,7 @@ struct sl_seat {
     _Atomic uint32_t store_way;        // on GPUs: enum sl_store_way, of features or of the graph
 };
 
-// In the header's place of its own; written by the broker.
+// One for the job, in front of the seats; written by the broker.
 struct sl_schedule {
     _Alignas(64) _Atomic uint32_t trainers; // N_t: normal trainers that can take a batch now
     _Atomic uint64_t t_train_ns;            // T_t: a batch on a normal trainer
@@ -102,12 +102,12 @@ struct sl_seat *sl_seat(const struct sl_arena *a, uint32_t seat);
 // Standby trainers that are switched on right now.
 uint32_t sl_seat_awake(const struct sl_arena *a);
 
-// Broker: changes a duty and wakes whom it may concern.
+// Broker: changes a duty and wakes all who may wait for that.
 void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty);
-// Broker: gives the seat other cores, if they are others.
+// Broker: gives the seat these cores, unless it has them already.
 void sl_seat_set_cores(struct sl_arena *a, uint32_t seat, const struct sl_cores *cores);
-// Worker: true with the cores that it was given since *seen (0 at first), which is brought up to
-// date. False while they are being changed: the next look will tell.
+// Worker: true, with the cores in *out, when it was given others since version *seen (0 at first),
+// which is updated. False also while they are being changed: ask again later.
 bool sl_seat_take_cores(const struct sl_arena *a, uint32_t seat, uint32_t *seen,
                         struct sl_cores *out);
 // Broker: the seat's worker is dead or gone.

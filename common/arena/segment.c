@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-void sl_arena_tell_all(struct sl_arena *a)
+void sl_arena_wake_all(struct sl_arena *a)
 {
     sl_event_signal(&a->h->work);
     sl_event_signal(&a->h->progress);
@@ -15,7 +15,7 @@ void sl_arena_tell_all(struct sl_arena *a)
 void sl_arena_abort(struct sl_arena *a, enum sl_abort why)
 {
     atomic_store(&a->h->abort, (uint32_t)why);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 void sl_arena_pause(struct sl_arena *a, bool paused)
@@ -28,7 +28,7 @@ void sl_arena_pause(struct sl_arena *a, bool paused)
     else
         atomic_fetch_add(&a->h->paused_ns, now - atomic_load(&a->h->paused_at_ns));
     atomic_store(&a->h->paused, paused);
-    sl_arena_tell_all(a);
+    sl_arena_wake_all(a);
 }
 
 void sl_arena_ring(const struct sl_arena *a)

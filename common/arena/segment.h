@@ -6,7 +6,7 @@
  * fixed-width fields only: no pointers and no process-shared mutexes. Which part has how many bytes
  * where is the arena's business (arena.h); a part knows its own regions, by their numbers.
  *
- * TWO EVENTS tell of everything that is waited for in the segment:
+ * TWO EVENTS. Whoever waits for something in the segment waits for one of them:
  *
  *   work      who may work has changed: a batch became pending, a phase opened or ended, a gate
  *             opened, a duty changed, a device became free. Samplers with nothing to draw and
@@ -15,7 +15,7 @@
  *             parameters' version advanced. Trainers, and samplers that wait for memory, sleep on
  *             it: it is signalled a few times a batch.
  *
- * Whoever changes what somebody may wait for signals one of them, or both (sl_arena_tell_all).
+ * Whoever changes what somebody may wait for signals one of them, or both (sl_arena_wake_all).
  */
 #ifndef SL_ARENA_SEGMENT_H
 #define SL_ARENA_SEGMENT_H
@@ -32,7 +32,7 @@
 enum {
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
-    SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
+    SL_ARENA_WAIT_MS = 100,         // longest wait before the abort word is looked at
 };
 
 // What the abort word says; not 0 means: stop what you are doing and leave.
@@ -107,7 +107,7 @@ struct sl_arena_header {
     _Atomic uint32_t paused;             // 1: nobody claims anything; written by the broker
     _Atomic uint64_t paused_at_ns;       // the last pause began
     _Atomic uint64_t paused_ns;          // all pauses that are over took
-    _Atomic uint64_t memory_left;        // of the job's own bound, by the broker; UINT64_MAX: none
+    _Atomic uint64_t memory_left;        // under the job's bound, by the broker; UINT64_MAX: none
     struct sl_event work, progress;
     _Alignas(64) _Atomic uint32_t failpoint[SL_FAILPOINT_COUNT];
 };
@@ -140,14 +140,15 @@ static inline bool sl_arena_paused(const struct sl_arena *a)
     return atomic_load_explicit(&a->h->paused, memory_order_acquire) != 0;
 }
 
-// Broker: from now on nobody claims anything (what is in hand is finished), or again.
+// Broker: sets or ends the pause. While it is set nobody claims anything; what is in hand is
+// finished.
 void sl_arena_pause(struct sl_arena *a, bool paused);
 
 // Tells the broker's loop that something happened that it should look at (phase over).
 void sl_arena_ring(const struct sl_arena *a);
 
 // Wakes everybody who sleeps in the segment.
-void sl_arena_tell_all(struct sl_arena *a);
+void sl_arena_wake_all(struct sl_arena *a);
 
 /*
  * Tries until timeout_ms have passed, and again whenever `event` was signalled. An attempt says

@@ -58,13 +58,13 @@ enum { SL_SHARED_ARRAY_SECONDS = 600 };
 int sl_shared_array_open(const struct sl_shared_array_spec *spec, struct sl_shared_array *out);
 void sl_shared_array_close(struct sl_shared_array *a); // safe on a zeroed struct
 
-// A driver pins pages as if they were to be written: this mapping may be, from now on.
+// Makes the mapping writable, since drivers only pin such pages.
 int sl_shared_array_let_pin(struct sl_shared_array *a);
 
-// A file for one, to be inherited: without a name, and empty. Its descriptor, or SL_ESYS.
+// A new file for an array, to be inherited: without a name, empty. Its descriptor, or SL_ESYS.
 int sl_shared_array_file(void);
 
-// For make(): asks for huge pages for what of [p, p + bytes) is whole ones. Before it is written.
+// For make(): asks for huge pages for all whole ones in [p, p + bytes), before they are written.
 void sl_shared_array_ask_huge(void *p, uint64_t bytes);
 
 #endif

@@ -16,7 +16,7 @@ struct sl_shared_copy {
     uint64_t bytes;
     int threads;               // at least 1
     const _Atomic bool *stops; // or NULL
-    // Asked by who makes it, before anything is; its error is the copy's. NULL: it may be.
+    // Asked before the copy is made; its error is returned. NULL: it may be made.
     int (*may)(void *ctx, uint64_t bytes);
     void *ctx;
 };

@@ -44,8 +44,8 @@ void sl_stats_end(struct sl_worker_slot *slot)
     atomic_store(&slot->words.left, 1);
 }
 
-void sl_stats_look(struct sl_worker_totals *figures, const struct sl_device *device,
-                   uint64_t *looked_ns)
+void sl_stats_poll_device(struct sl_worker_totals *figures, const struct sl_device *device,
+                          uint64_t *looked_ns)
 {
     uint64_t now = sl_now_ns(), used_bytes, total_bytes;
     struct sl_device_load load = {0};

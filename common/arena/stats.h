@@ -1,6 +1,6 @@
 /*
- * stats.h - what a worker says of itself: one slot a seat (seat.h), written by its worker, read by
- * the broker. Two structures, with one rule each for who reads them:
+ * stats.h - statistics of a worker: one slot a seat (seat.h), written by its worker, read by the
+ * broker. Two structures, each with its rule for reading:
  *
  *   structure           what for                       how it is read
  *   sl_worker_words     the broker acts on them: who   each word by itself, at any time; the words
@@ -42,7 +42,7 @@ struct sl_worker_totals {
     uint64_t bytes; // payload written or features gathered
     uint64_t stage_ns[SL_STAGE_COUNT];
     uint64_t current_tag; // batch in hand, 0 = none: named when the worker dies
-    // What there is now, of a worker on a GPU (0 elsewhere): memory that this worker holds there
+    // Current values of a worker on a GPU (0 elsewhere): memory that this worker holds there
     // (sl_device.held()), and what the GPU has in use, by whomever, and in all (sl_device.usage()).
     uint64_t device_held_bytes;
     uint64_t device_used_bytes, device_total_bytes;
@@ -54,7 +54,7 @@ struct sl_worker_totals {
 
 struct sl_device;
 
-// Threads of a worker that must come round.
+// Threads of a worker that must show heartbeats.
 enum sl_thread { SL_THREAD_WORK, SL_THREAD_EXTRACT, SL_THREAD_FETCH, SL_THREAD_COUNT };
 
 struct sl_worker_words {
@@ -75,22 +75,22 @@ struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot);
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker);
 // Worker: it is about to exit.
 void sl_stats_end(struct sl_worker_slot *slot);
-// Worker: one of its threads comes round. It alone counts there.
+// Worker: a heartbeat of one of its threads, the only one that counts there.
 static inline void sl_stats_beat(struct sl_worker_slot *slot, enum sl_thread thread)
 {
     _Atomic uint64_t *beats = &slot->words.beats[thread];
     atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
-// Broker: whether the words of the slot are this worker's: it has been attached.
+// Broker: whether the slot's words are this worker's, that is, whether it has attached.
 static inline bool sl_stats_is_of(const struct sl_worker_slot *slot, uint32_t worker)
 {
     return atomic_load_explicit(&slot->words.worker, memory_order_acquire) == worker;
 }
 // Worker: asks its GPU (NULL: none) what it holds and how busy it is, which takes longer than a
 // statistic is worth to a batch: not within a second of *looked_ns (0 at first).
-void sl_stats_look(struct sl_worker_totals *figures, const struct sl_device *device,
-                   uint64_t *looked_ns);
+void sl_stats_poll_device(struct sl_worker_totals *figures, const struct sl_device *device,
+                          uint64_t *looked_ns);
 // Worker: publishes its figures.
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_totals *figures);
 // Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was

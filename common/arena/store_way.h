@@ -1,5 +1,5 @@
 /*
- * store_way.h - how GPUs get the features that no cache has and the graph, and why so.
+ * store_way.h - how GPUs read the graph, and features that no cache has, and why in that way.
  *
  * One way is one row of SL_STORE_WAYS. Before the arena is made the broker says which way may be
  * taken of features (in the arena's spec), each worker which one it took (in its seat); reports and

@@ -1,6 +1,6 @@
 /*
- * visit_counts.h - visits, the hotness order and the probe block, as the processes of a job share
- * them.
+ * visit_counts.h - visit counts, the hotness order and the probe block, which a job's processes
+ * share.
  *
  * VISITS. Samplers count how often each vertex is an input node (pre-sampling, FGNN 6.3, and the
  * optimal hit rate). One atomic counter a vertex, added once a batch: a batch that is drawn again
@@ -65,16 +65,16 @@ void sl_visit_counts_forget_visits(struct sl_arena *a);
 
 // (hot_rows) vertices, the hottest tier first; NULL without a cache.
 uint32_t *sl_visit_counts_order(const struct sl_arena *a);
-// Broker, before it orders: the sizes that caches may have, as often and in whatever order they
-// come. 0 is none, hot_rows the largest; of more than SL_VISIT_COUNTS_TIERS_MAX different ones the
-// largest and an even choice of the others become tiers.
+// Broker, before it makes the order: the sizes that caches may have, in any order, repeated or not.
+// 0 means no cache, hot_rows is the largest; of more than SL_VISIT_COUNTS_TIERS_MAX different ones
+// the largest and an even choice of the others become tiers.
 void sl_visit_counts_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n);
 // As they were set; none to begin with. They stay as they are once a generation is published.
 const struct sl_visit_counts_tiers *sl_visit_counts_tiers(const struct sl_arena *a);
-// The order that is there: 0 = none yet.
+// Generation of the published order: 0 = none yet.
 uint32_t sl_visit_counts_generation(const struct sl_arena *a);
-// Broker: tiers and order are written and stay as they are from now on. Wakes standby trainers, so
-// that they can fill their caches before they are needed.
+// Broker: publishes tiers and order, which do not change any more. Wakes standby trainers, so that
+// they can fill their caches before they are needed.
 void sl_visit_counts_publish(struct sl_arena *a, uint32_t generation);
 
 // Sampler: leaves the probe block unless somebody has, or it is larger than probe_bytes.

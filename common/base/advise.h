@@ -1,4 +1,4 @@
-// advise.h - how mapped memory is going to be read, so that the system reads files ahead, or not.
+// advise.h - tells the system how mapped memory is going to be read.
 #ifndef SL_BASE_ADVISE_H
 #define SL_BASE_ADVISE_H
 
@@ -7,8 +7,8 @@
 
 /*
  * madvise() for the pages of [p, p + bytes): MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED,
- * MADV_NORMAL. Only for advices that leave what pages hold as it is. A hint: that the system takes
- * none is no error.
+ * MADV_NORMAL. Only for advice that does not change the contents of pages. A hint: it is no error
+ * when the system ignores it.
  */
 void sl_advise(const void *p, uint64_t bytes, int advice);
 

@@ -1,13 +1,13 @@
-// clock.h - time in nanoseconds, and a clock that a test holds in its hand.
+// clock.h - time in nanoseconds, by a clock that unit tests can move.
 #ifndef SL_BASE_CLOCK_H
 #define SL_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-// Added to what sl_now_ns tells: a unit test that moves it has let time pass without waiting. Waits
-// that are under way (futexes, libuv's timers) do not see it: what such a wait calls when it is
-// over is what a test calls. Always 0 in the programs.
+// Added to sl_now_ns(): a unit test moves it to let time pass without waiting. Waits that are under
+// way (futexes, libuv's timers) do not see it: the test calls what such a wait would call at its
+// end. Always 0 in the programs.
 extern uint64_t sl_clock_ahead_ns;
 
 static inline void sl_clock_advance(uint64_t ns)
@@ -23,7 +23,7 @@ static inline uint64_t sl_now_ns(void)
            __atomic_load_n(&sl_clock_ahead_ns, __ATOMIC_RELAXED);
 }
 
-// What the calling thread has taken of a core so far: what something costs, whoever else runs here.
+// Processor time of the calling thread so far: what a piece of work costs, whatever else runs.
 static inline uint64_t sl_thread_cpu_ns(void)
 {
     struct timespec t;

@@ -5,8 +5,8 @@
  * count-th time (default 1) in the whole run kill itself with SIGKILL, or with `stop` stand still
  * (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. In test
  * and release builds alike. Reaches are counted in shared memory once a job's arena is mapped
- * (sl_failpoint_bind), so a replacement worker does not fall over the same entry again.
- * `sluice doctor --failpoints` lists the names.
+ * (sl_failpoint_bind), so a replacement worker does not die at the same point again. `sluice doctor
+ * --failpoints` lists the names.
  */
 #ifndef SL_BASE_FAILPOINT_H
 #define SL_BASE_FAILPOINT_H
@@ -81,8 +81,8 @@ int sl_failpoint_init(void);
 // From now on reaches are counted in shared[SL_FAILPOINT_COUNT] instead of this process's memory.
 void sl_failpoint_bind(_Atomic uint32_t *shared);
 
-// Reaches do not count between these two: a rehearsal of the work is not the work. Returns what to
-// hand to resume. While the process has one thread.
+// Between these two nothing counts: measuring a step is not the job's work. Returns what to pass to
+// resume. Only while the process has one thread.
 int sl_failpoint_suspend(void);
 void sl_failpoint_resume(int before);
 

@@ -9,8 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SL_HALF_MAX 65504.0f
-
 static inline float sl_float_of_bits(uint32_t bits)
 {
     float x;

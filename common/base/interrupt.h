@@ -1,5 +1,5 @@
 /*
- * interrupt.h - Ctrl-C in the middle of something long.
+ * interrupt.h - Ctrl-C during a long command.
  */
 #ifndef SL_BASE_INTERRUPT_H
 #define SL_BASE_INTERRUPT_H

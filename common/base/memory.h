@@ -1,4 +1,4 @@
-// memory.h - how much memory this process may still take before something gives way.
+// memory.h - how much memory this process may still use.
 #ifndef SL_BASE_MEMORY_H
 #define SL_BASE_MEMORY_H
 

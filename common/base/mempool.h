@@ -42,11 +42,11 @@ void *sl_mempool_zalloc(struct sl_mempool *pool, size_t bytes); // only of the p
 // Forgets everything; merges the slabs into one so that the next batch of this size needs no more.
 void sl_mempool_reset(struct sl_mempool *pool);
 
-// Anonymous memory that asks for huge pages, pre-faulted by nobody; NULL when there is none.
+// Anonymous memory in huge pages if granted, not pre-faulted; NULL when there is none.
 void *sl_pages_alloc(size_t bytes);
 void sl_pages_free(void *p, size_t bytes);
-// Gives the end of such memory back, but for what shares a page with the first `keep` bytes (more
-// than 0); returns the size that is left, which sl_pages_free() takes from then on.
+// Gives the end of such memory back, except the page with the last of the first `keep` bytes (more
+// than 0); returns the remaining size, which sl_pages_free() takes from then on.
 size_t sl_pages_trim(void *p, size_t bytes, size_t keep);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * open_file.h - a file that somebody names, opened for reading, and read.
+ * open_file.h - opens and reads files that users name.
  */
 #ifndef SL_BASE_OPEN_FILE_H
 #define SL_BASE_OPEN_FILE_H

@@ -1,10 +1,10 @@
 /*
- * sampler_kind.h - every way of drawing neighbours, once.
+ * sampler_kind.h - the table of all ways to sample neighbours.
  *
  * A kind is one line of the list: its constant, its word in a job file, the name of its kernels,
  * and what it needs. All else follows: the job file's words, the slots of the kernel tables
- * (kernels/kernels.h), what a data set must have, which arrays a block has. Nobody asks which kind
- * it is, but what the kind is like.
+ * (kernels/kernels.h), what a data set must have, which arrays a block has. No code asks for one
+ * kind by name, only for its properties.
  *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */

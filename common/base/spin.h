@@ -1,5 +1,5 @@
 /*
- * spin.h - waiting for what wakes nobody, without taking a core from whoever has work for it.
+ * spin.h - polls for something that wakes nobody, without keeping a core from threads with work.
  *
  * A thread that asks again and again answers fastest, and on a core that is free it costs nobody
  * anything. Where more threads can run than there are cores it stands in the way of those that it

@@ -1,9 +1,16 @@
+/*
+ * Memory orders: blocks are handed out by a relaxed fetch_add (only uniqueness matters), the lowest
+ * bad block is kept by relaxed compare-and-swap, and pthread_join orders everything the threads
+ * wrote before the caller's reads. A thread may miss a fresher `lowest_bad` and visit a block in
+ * vain; it can never leave out a block below it, since blocks are handed out in ascending order
+ * and a thread stops only at a block that is above a bad one.
+ */
 #include "common/base/threads.h"
 
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,4 +74,46 @@ int sl_threads_run(int n_threads, int (*body)(void *context, int thread), void *
     }
     free(lanes);
     return rc;
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+struct pass {
+    _Alignas(SL_CACHE_LINE) _Atomic uint64_t next_block;
+    _Alignas(SL_CACHE_LINE) _Atomic uint64_t lowest_bad;
+    uint64_t n_blocks;
+    bool (*visit)(void *ctx, uint64_t block);
+    void *ctx;
+};
+
+static int visit_blocks(void *context, int thread)
+{
+    struct pass *p = context;
+    for (;;) {
+        uint64_t b = atomic_fetch_add_explicit(&p->next_block, 1, memory_order_relaxed);
+        if (b >= p->n_blocks || b > atomic_load_explicit(&p->lowest_bad, memory_order_relaxed))
+            return SL_OK;
+        if (!p->visit(p->ctx, b))
+            continue;
+        uint64_t seen = atomic_load_explicit(&p->lowest_bad, memory_order_relaxed);
+        while (b < seen &&
+               !atomic_compare_exchange_weak_explicit(&p->lowest_bad, &seen, b,
+                                                      memory_order_relaxed, memory_order_relaxed))
+            ;
+        return SL_OK;
+    }
+}
+
+uint64_t sl_threads_first(uint64_t n_blocks, int threads, bool (*visit)(void *ctx, uint64_t block),
+                          void *ctx)
+{
+    struct pass p = {
+        .lowest_bad = SL_THREADS_NONE, .n_blocks = n_blocks, .visit = visit, .ctx = ctx};
+    if (threads <= 0)
+        threads = sl_threads_default();
+    threads = (int)SL_MIN((uint64_t)threads, SL_MAX(n_blocks, 1));
+    // Without memory for threads the pass is only slower.
+    if (sl_threads_run(threads, visit_blocks, &p) < 0)
+        visit_blocks(&p, 0);
+    return atomic_load_explicit(&p.lowest_bad, memory_order_relaxed);
 }

@@ -1,5 +1,5 @@
 /*
- * utf8.h - text that may come from anywhere.
+ * utf8.h - UTF-8 text that may be malformed.
  */
 #ifndef SL_BASE_UTF8_H
 #define SL_BASE_UTF8_H

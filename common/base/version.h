@@ -1,4 +1,4 @@
-// version.h - what this build calls itself.
+// version.h - the version of this build.
 #ifndef SL_BASE_VERSION_H
 #define SL_BASE_VERSION_H
 

@@ -1,10 +1,10 @@
 /*
- * assignment.h - what a process that works on a job is told by the one that starts it: two texts in
- * a memfd that it inherits.
+ * assignment.h - the job that a process is started for: two texts in a memfd that it inherits from
+ * the process that starts it.
  *
  *   the job     resolved, as JSON
- *   a record    of its data set as it was validated (sl_dataset_record): what is opened has to be
- *               that. "" where nobody has validated it yet: a broker that does it itself.
+ *   a record    of its data set as it was validated (sl_dataset_record), which must be the one that
+ *               is opened. "" where it was not validated yet: the broker then does so.
  *
  * They lie one behind the other, the first with its terminating zero.
  */
@@ -22,7 +22,8 @@ struct sl_assignment {
 // A new descriptor, close-on-exec. record may be NULL. SL_ESYS.
 int sl_assignment_make(const char *job, const char *record);
 
-// Whatever the descriptor's position, which processes share. SL_EFORMAT without a job; SL_EIO.
+// Reads from the beginning, whatever the descriptor's shared position is. SL_EFORMAT without a job;
+// SL_EIO.
 int sl_assignment_read(int fd, struct sl_assignment *out);
 void sl_assignment_fini(struct sl_assignment *a); // safe on a zeroed struct
 

@@ -26,9 +26,9 @@ enum {
     SL_BUS_REFUSALS_A_CALL = 256, // refused messages that one receive looks at, at most
 };
 
-// Who sent a message, to answer it: what is sent there carries the request's number back, so nobody
-// who answers needs to know of it, nor that a daemon has forwarded the request.
-// The id says which socket the peer came by, too.
+// Who sent a message, to answer it. What is sent there carries the request's number back, so
+// whoever answers need not care for it, nor know that a daemon has forwarded the request. The id
+// says which socket the peer came by, too.
 struct sl_bus_peer {
     uint8_t id[SL_BUS_NAME_BYTES];
     size_t n;
@@ -38,7 +38,7 @@ struct sl_bus_peer {
 // Whether it came over TCP: somebody who has a key, not this user.
 bool sl_bus_is_far(const struct sl_bus_peer *peer);
 
-// Whatever they have asked.
+// Compares peers, not their requests.
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b);
 
 // A fresh abstract name, and a key, both from the system's randomness. SL_EUNSUPPORTED: no CURVE.
@@ -51,8 +51,8 @@ int sl_bus_connect(const char *endpoint, const char *key, struct sl_bus **out);
 
 // Over TCP, with CURVE (curve_keys.h). Binding: only clients whose public key is known get in; keys
 // are a daemon's. Connecting: `keys` has the client's pair and the daemon's public key. A client
-// that the daemon does not know hears nothing, like one that calls where nobody is. SL_EINVAL: the
-// other side's keys, no tcp:// endpoint; SL_EEXIST: address in use.
+// that the daemon does not know gets no answer at all, as if nobody listened. SL_EINVAL: the other
+// side's keys, no tcp:// endpoint; SL_EEXIST: address in use.
 struct sl_curve;
 int sl_bus_add_tcp(struct sl_bus *bus, const char *endpoint, const struct sl_curve *keys);
 int sl_bus_connect_tcp(const char *endpoint, const struct sl_curve *keys, struct sl_bus **out);
@@ -88,7 +88,7 @@ int sl_bus_receive(struct sl_bus *bus, int timeout_ms, struct sl_bus_peer *from,
                    Sl__Control__Envelope **out);
 void sl_bus_message_free(Sl__Control__Envelope *message);
 
-// How often a receive has gone to sleep for a message: never one that may not wait.
+// How often a receive with a time-out has slept for a message.
 uint64_t sl_bus_waits(const struct sl_bus *bus);
 
 // Messages dropped so far because they were malformed, foreign or too large.

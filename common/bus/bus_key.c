@@ -15,9 +15,8 @@ int sl_bus_key_make(char key[SL_BUS_KEY_TEXT])
     char public_key[SL_BUS_KEY_TEXT];
     if (zmq_has("curve") && zmq_curve_keypair(public_key, key) == 0)
         return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "control bus: this ZeroMQ was built without CURVE, by which the processes of a "
-                   "job know one another: install one with libsodium");
+    return sl_fail(SL_EUNSUPPORTED, "control bus: this ZeroMQ was built without CURVE, which "
+                                    "protects the messages of a job: install one with libsodium");
 }
 
 int sl_bus_key_hand_over(const char *key)
@@ -49,7 +48,7 @@ int sl_bus_key_curve(const char *key, bool binds, struct sl_curve *out)
 {
     memset(out, 0, sizeof *out);
     if (!sl_curve_is_key(key) || zmq_curve_public(out->public_key, key) != 0)
-        return sl_fail(SL_EINVAL, "control bus: this is no key of a bus");
+        return sl_fail(SL_EINVAL, "control bus: this is not a valid bus key");
     memcpy(out->secret_key, key, SL_BUS_KEY_TEXT);
     // Both sides are of the same pair, so each knows the other's public key.
     if (binds)

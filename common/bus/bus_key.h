@@ -1,10 +1,10 @@
 /*
- * bus_key.h - the secret by which both sides of a job's bus know one another.
+ * bus_key.h - the secret by which both sides of a job's bus recognise one another.
  *
  * It is the secret half of one CURVE pair that broker, workers and clients of a job share, and goes
- * from process to process as an inherited file without a name: it is never a word of a command
- * line, which every user of the machine may read. What stands in a process's descriptors the kernel
- * shows to its own user alone.
+ * from process to process as an inherited file without a name. It is never a word of a command
+ * line, which every user of the machine may read; the kernel shows a process's descriptors to its
+ * own user alone.
  */
 #ifndef SL_BUS_BUS_KEY_H
 #define SL_BUS_BUS_KEY_H

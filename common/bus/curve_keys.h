@@ -31,8 +31,8 @@ bool sl_curve_is_key(const char *text);
 // SL_ENOENT, SL_EACCESS (others may read it), SL_EFORMAT; the message names file and line.
 int sl_curve_read(const char *path, struct sl_curve *out);
 
-// Writes daemon.key and client.key into `directory` (made, 0700, if it is not there). With an
-// existing daemon.key it only makes one more client and adds it there. SL_EEXIST when the client's
+// Writes daemon.key and client.key into `directory` (made, 0700, if it is not there). Where
+// daemon.key exists it only makes one more client and adds it there. SL_EEXIST when the client's
 // file is there.
 int sl_curve_generate(const char *directory, const char *client_name);
 

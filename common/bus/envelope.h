@@ -1,4 +1,4 @@
-// envelope.h - the bytes of a control message, before anything in them is believed.
+// envelope.h - checks the bytes of a control message and unpacks them.
 #ifndef SL_BUS_ENVELOPE_H
 #define SL_BUS_ENVELOPE_H
 
@@ -12,8 +12,8 @@
 #define SL_BUS_MESSAGE_MAX  (16u << 20) // bytes; a larger message is refused
 #define SL_BUS_REQUEST_MAX  (2u << 20)  // the same of one to a daemon or a broker
 
-// SL_REFUSAL_NONE: *out is a message of this version. What is refused may be
-// in *out too (NULL: nothing is); it is the caller's to free in any case (sl_bus_message_free).
+// SL_REFUSAL_NONE: *out is a message of this version. A refused message may be in *out too (else
+// NULL); the caller frees it in any case (sl_bus_message_free).
 enum sl_refusal sl_envelope_read(const void *bytes, size_t n, Sl__Control__Envelope **out);
 
 #endif

@@ -1,5 +1,5 @@
-// outgoing.h - messages of a bound bus that lie in memory until their peers have read them: counted
-// in bytes for each peer, as a queue's high-water mark counts messages alone.
+// outgoing.h - bounds the bytes of messages that wait in memory for each peer of a bound bus, since
+// ZeroMQ's high-water mark only counts messages.
 #ifndef SL_BUS_OUTGOING_H
 #define SL_BUS_OUTGOING_H
 
@@ -12,8 +12,8 @@
 
 enum {
     SL_OUTGOING_PEER_BYTES = 2 * SL_BUS_MESSAGE_MAX, // for a peer that does not read
-    SL_OUTGOING_COUNTED_BYTES = 4096,                // smaller ones the high-water mark bounds
-    SL_OUTGOING_PEERS = 1024,                        // for whom something lies at the same time
+    SL_OUTGOING_COUNTED_BYTES = 4096,                // smaller ones are only bounded in number
+    SL_OUTGOING_PEERS = 1024,                        // peers with waiting messages at the same time
     SL_OUTGOING_NAME_BYTES = 16,                     // of a peer
 };
 
@@ -22,8 +22,8 @@ struct sl_outgoing;
 struct sl_outgoing *sl_outgoing_new(void);   // NULL without memory
 void sl_outgoing_free(struct sl_outgoing *); // once its messages have gone; NULL is fine
 
-// The message of a body that takes `bytes`, to be sent. SL_EAGAIN: too much lies there for this
-// peer. A connected bus has no peers (n_peer 0), and nothing is counted.
+// Makes the message of a body that takes `bytes`. SL_EAGAIN: too much waits for this peer already.
+// A connected bus has no peers (n_peer 0), and nothing is counted.
 int sl_outgoing_message(struct sl_outgoing *o, const uint8_t *peer, size_t n_peer,
                         const Sl__Control__Envelope *body, size_t bytes, zmq_msg_t *out);
 

@@ -2,8 +2,8 @@
  * publish.h - statistics for whoever wants to listen: a ZeroMQ PUB socket.
  *
  * A message is two frames, a topic "stats:NAME:" or "event:NAME:" (NAME is the job's) and one line
- * of JSON (sluice.stats/1, sluice.event/1), so that a subscriber needs nothing of this project.
- * Nobody can make the publisher wait: who does not read loses messages, and is cut off by libzmq.
+ * of JSON (sluice.stats/1, sluice.event/1), so that a subscriber needs nothing of this project. The
+ * publisher never waits: a subscriber that does not read loses messages, and libzmq cuts it off.
  */
 #ifndef SL_BUS_PUBLISH_H
 #define SL_BUS_PUBLISH_H

@@ -1,3 +1,4 @@
+#include "common/text/units.h"
 #include "common/bus/refusal.h"
 
 #include <inttypes.h>
@@ -40,6 +41,5 @@ void sl_refusals_log(struct sl_refusals *r, bool now)
     }
     r->told_ns = time;
     memset(r->untold, 0, sizeof r->untold);
-    sl_log_warn("control bus: %" PRIu64 " message%s refused: %s", untold, untold == 1 ? "" : "s",
-                why);
+    sl_log_warn("control bus: %s refused: %s", SL_PLURAL(untold, "message"), why);
 }

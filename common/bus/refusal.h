@@ -1,4 +1,4 @@
-// refusal.h - why messages were not taken: counted, and told in at most one line a second.
+// refusal.h - counts refused messages by reason, and logs them in at most one line a second.
 #ifndef SL_BUS_REFUSAL_H
 #define SL_BUS_REFUSAL_H
 
@@ -11,7 +11,7 @@ enum sl_refusal {
     SL_REFUSAL_FOREIGN,
     SL_REFUSAL_OTHER_VERSION,
     SL_REFUSAL_COUNT,
-    SL_REFUSAL_NONE = SL_REFUSAL_COUNT, // it was taken
+    SL_REFUSAL_NONE = SL_REFUSAL_COUNT, // the message is fine
 };
 
 // Zeroed at first.
@@ -23,7 +23,7 @@ struct sl_refusals {
 
 void sl_refusals_count(struct sl_refusals *r, enum sl_refusal why);
 
-// Writes the line for what has not been told; at most one a second, unless it is to be `now`.
+// Logs the refusals since the last line; at most one line a second, unless `now`.
 void sl_refusals_log(struct sl_refusals *r, bool now);
 
 #endif

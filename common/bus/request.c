@@ -87,7 +87,8 @@ bool sl_request_is_last(const Sl__Control__Envelope *m)
     }
 }
 
-bool sl_request_take(struct sl_request *r, const Sl__Control__Envelope *m, struct sl_reply *reply)
+bool sl_request_on_message(struct sl_request *r, const Sl__Control__Envelope *m,
+                           struct sl_reply *reply)
 {
     if (!r->id || m->request != r->id)
         return false;

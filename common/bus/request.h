@@ -2,11 +2,11 @@
  * request.h - a question on the control bus, and the wait for its answer.
  *
  * Who asks begins a request, sends its number in Envelope.request, and shows each message that
- * comes to sl_request_take() until it is the answer, or sl_request_left_ms() is 0.
+ * comes to sl_request_on_message() until it is the answer, or sl_request_left_ms() is 0.
  *
- * Whatever answers a question carries its number back (bus.h). So any number of questions are under
- * way on one connection, answers come in any order, and an answer to what nobody waits for any more
- * is nobody's. Who waits keeps the struct: a question that is given up costs nothing but that.
+ * Whatever answers a question carries its number back (bus.h). So any number of questions may be
+ * under way on one connection, answers come in any order, and an answer that nobody waits for any
+ * more is dropped. A question is given up by forgetting its struct.
  */
 #ifndef SL_BUS_REQUEST_H
 #define SL_BUS_REQUEST_H
@@ -32,14 +32,15 @@ int sl_reply_copy(const struct sl_reply *from, struct sl_reply *to);
 // A new number, and the wait begins. patience_ms 0: without a bound.
 struct sl_request sl_request_begin(uint64_t patience_ms);
 
-// How long it is still waited for; 0: it is given up.
+// How long to go on waiting; 0: give up.
 uint64_t sl_request_left_ms(const struct sl_request *r);
 
-// True when the message is the answer, which then is in *reply (not NULL); nothing is asked any
-// more. One that says that the answer takes longer (Waiting) begins the wait anew.
-bool sl_request_take(struct sl_request *r, const Sl__Control__Envelope *m, struct sl_reply *reply);
+// True when the message is the answer, which is then in *reply (not NULL), and the question is
+// over. A Waiting message starts the time-out again.
+bool sl_request_on_message(struct sl_request *r, const Sl__Control__Envelope *w,
+                           struct sl_reply *reply);
 
-// Whether a message is the last one that a question is answered by.
+// Whether a message is the last one of an answer.
 bool sl_request_is_last(const Sl__Control__Envelope *m);
 
 #endif

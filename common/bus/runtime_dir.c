@@ -219,7 +219,7 @@ static int write_holder(int lock_fd, const char *version)
     if (pwrite(lock_fd, text, (size_t)n, 0) != n)
         return sl_fail_errno(SL_EIO, errno, "writing");
     if (ftruncate(lock_fd, n) != 0)
-        return sl_fail_errno(SL_EIO, errno, "cutting to length");
+        return sl_fail_errno(SL_EIO, errno, "truncating");
     return SL_OK;
 }
 

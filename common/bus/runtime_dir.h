@@ -22,10 +22,10 @@
 enum { SL_RUNTIME_SOCKET_MAX = 107, SL_RUNTIME_DIR_BYTES = 4096 };
 
 /*
- * The directory that is meant: `given` (an option), else $SLUICE_RUNTIME_DIR, else the one of
+ * Which directory to use: `given` (an option), else $SLUICE_RUNTIME_DIR, else the one of
  * $XDG_RUNTIME_DIR/sluice (where that is a directory of this user), /tmp/sluice-<uid> and
- * /run/user/<uid>/sluice in which a daemon lives, else the first of them. Absolute.
- * SL_ERANGE when a socket in it would have too long a name.
+ * /run/user/<uid>/sluice in which a daemon lives, else the first of them. Absolute. SL_ERANGE when
+ * a socket in it would have too long a name.
  */
 int sl_runtime_dir_find(const char *given, char out[SL_RUNTIME_DIR_BYTES]);
 

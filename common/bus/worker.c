@@ -14,7 +14,6 @@
 #include "common/bus/worker.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -32,6 +31,7 @@
 #include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/text/options.h"
 
 enum {
     LEAVE_MS = 1000, // for a last message to reach the broker
@@ -54,63 +54,40 @@ static _Atomic uint32_t early_reaches[SL_FAILPOINT_COUNT];
 // --- start ---------------------------------------------------------------------------------------
 
 struct arguments {
-    uint64_t worker, slot, role_index, device, broker, start;
+    uint32_t worker, slot, role_index, device, broker, start;
     const char *endpoint;
 };
 
-#define AT(field) offsetof(struct arguments, field)
-
-static const struct {
-    const char *name;
-    size_t offset; // in struct arguments: of a uint64_t up to max, or of a text
-    uint64_t max;  // 0: text
-    bool needed;
-} options[] = {
-    {"--worker", AT(worker), UINT16_MAX, true},
-    {"--slot", AT(slot), UINT16_MAX, true},
-    {"--role-index", AT(role_index), UINT16_MAX, true},
-    {"--device", AT(device), UINT16_MAX, true},
-    {"--endpoint", AT(endpoint), 0, true},
-    {"--broker", AT(broker), INT32_MAX, false},
-    {"--start", AT(start), UINT32_MAX, false},
+#define NUMBER(field, least, most)                                                                 \
+    SL_OPTION_AT(UINT, arguments, field), .placeholder = "N", .min = least, .max = most,           \
+                                          .no_default = true
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "worker", NUMBER(worker, 1, UINT16_MAX), .required = true, .help = "its id"},
+    {.name = "slot", NUMBER(slot, 0, UINT16_MAX), .required = true, .help = "its seat in the arena"},
+    {.name = "role-index", NUMBER(role_index, 0, UINT16_MAX), .required = true,
+     .help = "its number among those of its role"},
+    {.name = "device", NUMBER(device, 0, UINT16_MAX), .required = true,
+     .help = "which of the job's devices it works on"},
+    {.name = "endpoint", SL_OPTION_AT(TEXT, arguments, endpoint), .placeholder = "E",
+     .required = true, .help = "where the broker is"},
+    {.name = "broker", NUMBER(broker, 0, INT32_MAX), .help = "the broker's process"},
+    {.name = "start", NUMBER(start, 0, UINT32_MAX), .help = "how many of its role have started"},
+    {0},
 };
+// clang-format on
 
 static int parse_arguments(const char *role, int argc, char **argv, struct arguments *out)
 {
-    const size_t n = SL_COUNT_OF(options);
-    bool seen[SL_COUNT_OF(options)] = {false};
-    for (int i = 1; i < argc; i += 2) {
-        size_t k = 0;
-        while (k < n && strcmp(argv[i], options[k].name) != 0)
-            k++;
-        if (k == n || i + 1 == argc)
-            return sl_fail(SL_EINVAL,
-                           "sluice-%s: option '%s' is %s: the broker starts this program, "
-                           "run 'sluice run JOB.json' instead",
-                           role, argv[i], k == n ? "not known" : "without its value");
-        void *to = (char *)out + options[k].offset;
-        seen[k] = true;
-        if (options[k].max == 0) {
-            *(const char **)to = argv[i + 1];
-            continue;
-        }
-        char *end;
-        errno = 0;
-        unsigned long long value = strtoull(argv[i + 1], &end, 10);
-        if (errno || end == argv[i + 1] || *end || value > options[k].max)
-            return sl_fail(SL_EINVAL, "sluice-%s: %s '%s': wanted a number from 0 to %" PRIu64,
-                           role, argv[i], argv[i + 1], options[k].max);
-        *(uint64_t *)to = value;
-    }
-    for (size_t k = 0; k < n; k++)
-        if (options[k].needed && !seen[k])
-            return sl_fail(SL_EINVAL,
-                           "sluice-%s: %s is missing: the broker starts this program, run "
-                           "'sluice run JOB.json' instead",
-                           role, options[k].name);
-    if (out->worker == 0)
-        return sl_fail(SL_EINVAL, "sluice-%s: --worker 0: worker ids start at 1", role);
-    return SL_OK;
+    char name[32];
+    snprintf(name, sizeof name, "sluice-%s", role);
+    const struct sl_command c = {
+        .name = name,
+        .is_program = true,
+        .about = "A worker of a job. The broker starts this program; run 'sluice run JOB.json'.",
+        .options = {{options}},
+    };
+    return sl_options_parse(&c, out, argc, argv);
 }
 
 // A batch system tells a whole job at once that its time is over; what follows is the broker's to
@@ -150,12 +127,14 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     memset(w, 0, sizeof *w);
     w->start_ns = sl_now_ns();
     w->arena.fd = w->arena.doorbell = -1;
-    SL_TRY(parse_arguments(role, argc, argv, &a));
+    int rc = parse_arguments(role, argc, argv, &a);
+    if (rc != SL_OK)
+        return rc;
     SL_TRY(arm_death_signal((pid_t)a.broker));
-    w->id = (uint32_t)a.worker;
-    w->slot = (uint32_t)a.slot;
-    w->role_index = (uint32_t)a.role_index;
-    w->device = (uint32_t)a.device;
+    w->id = a.worker;
+    w->slot = a.slot;
+    w->role_index = a.role_index;
+    w->device = a.device;
     snprintf(w->name, sizeof w->name, "%s %u", role, w->role_index);
     sl_log_init(w->name);
 
@@ -171,8 +150,8 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
 
     // A replacement does not fall over the fail-point at which the one before it died: until the
     // arena counts for all, the broker tells how many have started.
-    early_reaches[SL_FAILPOINT_SAMPLER_START] = (uint32_t)a.start;
-    early_reaches[SL_FAILPOINT_TRAINER_START] = (uint32_t)a.start;
+    early_reaches[SL_FAILPOINT_SAMPLER_START] = a.start;
+    early_reaches[SL_FAILPOINT_TRAINER_START] = a.start;
     early_reaches[SL_FAILPOINT_SHARED_COPY] = (uint32_t)a.start;
     sl_failpoint_bind(early_reaches);
     SL_TRY(sl_failpoint_init());
@@ -375,7 +354,7 @@ int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
     // The broker may not be within reach yet: then the log is.
     if (rc < 0)
         sl_log_error("%s", sl_error_message());
-    else
+    else if (rc == SL_OK)
         rc = work(ctx);
     bool failed = rc < 0 && rc != SL_EABORTED;
     if (failed && rc == SL_EDEVICE && w->ready)

@@ -1,5 +1,5 @@
 /*
- * worker.h - what samplers and trainers share of being a worker: start, attach, stop.
+ * worker.h - what samplers and trainers have in common: start, attach, stop.
  *
  * The broker starts a worker as
  *
@@ -79,7 +79,8 @@ struct sl_worker {
     struct sl_worker_thread *thread; // private
 };
 
-// Parses argv, arms the death signal, reads the configuration, connects. Prints nothing.
+// Parses argv, arms the death signal, reads the configuration, connects. Prints nothing but help
+// that was asked for: SL_OPTIONS_HELP.
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv);
 
 // Sends Hello (role, worker, pid and load_ns are filled in here), waits for Attach (SL_EABORTED on

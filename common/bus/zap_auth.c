@@ -112,7 +112,8 @@ static int start_thread(struct sl_zap_auth *gate)
     int err = pthread_create(&gate->thread, NULL, serve, gate);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err)
-        return sl_fail_errno(SL_ESYS, err, "TCP: starting the thread that knows the clients' keys");
+        return sl_fail_errno(SL_ESYS, err,
+                             "TCP: starting the thread that checks the clients' keys");
     gate->running = true;
     return SL_OK;
 }
@@ -137,7 +138,7 @@ int sl_zap_auth_open(void *zmq_context, const struct sl_curve *keys, struct sl_z
         }
     gate->socket = zmq_socket(zmq_context, ZMQ_REP);
     if (!gate->socket || zmq_bind(gate->socket, ZAP_ENDPOINT) != 0) {
-        rc = sl_fail_errno(SL_ESYS, errno, "TCP: opening the socket that is asked about keys");
+        rc = sl_fail_errno(SL_ESYS, errno, "TCP: opening the socket for checks of keys");
         goto out;
     }
     SL_TRY_OUT(start_thread(gate));
@@ -171,9 +172,8 @@ static int set(void *socket, int option, const void *value, size_t bytes)
 static int arm(void *socket, const struct sl_curve *keys)
 {
     if (!zmq_has("curve"))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "TCP: this ZeroMQ was built without CURVE, and nothing goes "
-                       "over TCP in the clear: install one with libsodium");
+        return sl_fail(SL_EUNSUPPORTED, "TCP: this ZeroMQ was built without CURVE, and nothing is "
+                                        "sent unencrypted: install one with libsodium");
     SL_TRY(set(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, SL_CURVE_KEY_TEXT));
     return set(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT);
 }

@@ -1,8 +1,8 @@
 /*
- * anon_file.h - a file of a directory that has no name, and ends with its last process.
+ * anon_file.h - a file without a name in a directory, which disappears with its last process.
  *
- * For what is larger than the machine's memory and is of nobody's interest afterwards. Mapped and
- * shared, the kernel writes it back and forgets it as it needs memory. Who maps it reserves its
+ * For data that is larger than the machine's memory and not needed afterwards. Mapped and shared,
+ * the kernel writes it back and drops it as it needs memory. Who maps it reserves its
  * space first: where the disk is full a write through the mapping would be a SIGBUS.
  */
 #ifndef SL_DATA_ANON_FILE_H

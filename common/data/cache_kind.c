@@ -44,7 +44,8 @@ static int by_expected_visits(const struct sl_cache_inputs *facts, uint32_t *hot
 
 const struct sl_cache_kind sl_cache_kinds[] = {SL_CACHE_KINDS(ROW)};
 const char *const sl_cache_words[] = {SL_CACHE_KINDS(WORD) NULL};
-const char sl_cache_doc[] = "Which vertices are kept." SL_CACHE_KINDS(SENTENCE);
+const char sl_cache_doc[] =
+    "Which vertices' features a trainer keeps in its device's memory." SL_CACHE_KINDS(SENTENCE);
 
 #define NEAR         "a GPU's own memory is nearer to it than the store"
 #define FASTER       "memory is faster than the drive that features are read from"

@@ -52,17 +52,16 @@ struct sl_cache_kind {
 #define SL_CACHE_KINDS(X)                                                                          \
     X(NONE,    "none",    "no cache", .hotness = NULL)                                             \
     X(RANDOM,  "random",  "random ones", .hotness = by_chance)                                     \
-    X(DEGREE,  "degree",  "those of the highest out-degree", .hotness = by_degree)                 \
-    X(EXPECTED, "expected", "those that uniform sampling from the training vertices is expected "  \
-      "to meet most often, without a sample (only with sampler.kind khop or labor)",               \
+    X(DEGREE,  "degree",  "the highest out-degrees", .hotness = by_degree)                         \
+    X(EXPECTED, "expected", "the most expected visits of uniform sampling, computed beforehand "   \
+      "(only with sampler.kind khop or labor)",                                                    \
       .hotness = by_expected_visits, .is_visits = true, .uniform_only = true)                    \
-    X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
+    X(PRESC,   "presc",   "the most visits in the first epochs",                                   \
       .counts = SL_VISITS_FIRST)                                                                   \
-    X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
-      "samples twice, for comparison", .counts = SL_VISITS_ALL)                                    \
-    X(AUTO,    "auto",    "where GPUs train, or features are read from the drive, those of "       \
-      "expected, or of degree where sampling is not uniform; else no cache, and none on a CPU "    \
-      "device", .hotness = NULL)
+    X(OPTIMAL, "optimal", "the most visits of the whole job, whose samples are drawn twice, for "  \
+      "comparison", .counts = SL_VISITS_ALL)                                                       \
+    X(AUTO,    "auto",    "where GPUs train or features are read from the drive, expected (or "    \
+      "degree where sampling is not uniform); else none", .hotness = NULL)
 // clang-format on
 
 #define SL_CACHE_NAME(name, ...) SL_CACHE_##name,

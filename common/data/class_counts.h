@@ -1,8 +1,7 @@
 /*
  * class_counts.h - how often each class occurs among some vertices, or each label's positives.
  *
- * What goes by it: class weights, by which metric a job is judged, and what can be had without
- * learning anything.
+ * Used for class weights, the choice of the metric, and the score of a constant answer.
  */
 #ifndef SL_DATA_CLASS_COUNTS_H
 #define SL_DATA_CLASS_COUNTS_H

@@ -94,7 +94,7 @@ enum sl_dataset_check {
     SL_CHECK_FULL,   // in full, always
 };
 
-// Who wants to know how far a validation is. From any thread.
+// Callbacks that follow a validation's progress, from any thread.
 struct sl_dataset_watch {
     void (*begin)(void *ctx, uint64_t bytes); // so many are looked at
     void (*add)(void *ctx, uint64_t bytes);
@@ -108,15 +108,15 @@ struct sl_dataset_watch {
  */
 int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
                     struct sl_dataset *out);
-// The same, and tells of the validation, where there is one. watch may be NULL.
+// The same, reporting the progress of the validation if there is one. watch may be NULL.
 int sl_dataset_open_watched(const char *path, unsigned need, enum sl_dataset_check check,
                             int threads, const struct sl_dataset_watch *watch,
                             struct sl_dataset *out);
 
 /*
- * The same data set in a process that is to use what another one has validated: `record` is that
- * one's sl_dataset_record(). Contents are believed and nothing is looked at twice, but every file
- * has to be the one that was validated, unchanged (file_id.h): else SL_ECHANGED names it.
+ * Opens the data set that another process has validated: `record` is that one's
+ * sl_dataset_record(). Contents are not checked again, but every file has to be the validated one,
+ * unchanged (file_id.h): else SL_ECHANGED names it.
  */
 int sl_dataset_open_recorded(const char *path, unsigned need, const char *record, int threads,
                              struct sl_dataset *out);
@@ -124,9 +124,10 @@ int sl_dataset_open_recorded(const char *path, unsigned need, const char *record
 char *sl_dataset_record(const struct sl_dataset *ds);
 
 /*
- * For who leads the work on an open data set: holds its files, so that sl_dataset_check_held() can
- * look, without reading any, whether one was changed in place: SL_ECHANGED names it. One that was
- * replaced under its name is not changed. Errors of the first as sl_dataset_open_recorded().
+ * For the process that leads the work on an open data set: holds its files open, so that
+ * sl_dataset_check_held() finds out, without reading, whether one was changed in place: SL_ECHANGED
+ * names it. A file that was replaced under its name does not count as changed. Errors of the first
+ * as sl_dataset_open_recorded().
  */
 int sl_dataset_hold(struct sl_dataset *ds);
 int sl_dataset_check_held(const struct sl_dataset *ds); // SL_OK where nothing is held

@@ -7,7 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 #include "common/data/scan.h"
 
 static const struct {
@@ -147,5 +147,5 @@ void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t el
         c.to64 = ds->files->owned[f];
     else
         c.to32 = ds->files->owned[f];
-    sl_parallel_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
+    sl_threads_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
 }

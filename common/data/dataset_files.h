@@ -60,11 +60,11 @@ uint32_t sl_dataset_parts(const struct sl_dataset *ds,
 
 void sl_dataset_release(struct sl_dataset *ds); // what sl_dataset_hold() holds
 
-// dataset_fault.c: a file of these may be read behind its end from now on, and not any more.
+// dataset_fault.c: between the two a SIGBUS in one of these files names it.
 void sl_dataset_faults_begin(const struct sl_dataset_files *files);
 void sl_dataset_faults_end(const struct sl_dataset_files *files);
 
-// The part of an error that says where and what: "DIR/FILE: is float64 (3, 4)".
+// The part of an error that names the file and what was found: "DIR/FILE: is float64 (3, 4)".
 struct sl_dataset_found {
     char text[sizeof(((struct sl_dataset *)0)->path) + 256];
 };

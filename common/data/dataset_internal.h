@@ -29,7 +29,7 @@ int sl_dataset_check_labels(struct sl_dataset *ds, const struct sl_dataset_metad
 int sl_dataset_validate_labels(const struct sl_dataset *ds, int threads);
 // Sets ds->label where there is one class number a vertex.
 int sl_dataset_take_labels(struct sl_dataset *ds, int threads);
-// Whether anything is known of vertex v.
+// Whether vertex v has a label.
 bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
 
 // ---- dataset_validate.c -------------------------------------------------------------------------
@@ -63,7 +63,7 @@ const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, 
 // The digest of an opened data set.
 uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_metadata *m);
 
-// What a pass has found: as in struct sl_dataset.
+// The results of a validation, as in struct sl_dataset.
 struct sl_dataset_facts {
     uint64_t max_degree, loop_free, feat_checked, weightless_edges, weightless_vertices;
 };
@@ -83,14 +83,14 @@ struct sl_dataset_known {
 int sl_dataset_known_read(const char *record, struct sl_dataset_known *out); // SL_EFORMAT
 void sl_dataset_known_fini(struct sl_dataset_known *known); // safe on a zeroed struct
 
-// Once the files are mapped, and are those that are known: takes over what was found in them.
-// SL_ECHANGED where their contents do not look as they did.
+// Once the files are mapped and found to be the known ones: takes over what was found in them.
+// SL_ECHANGED where their contents have changed.
 int sl_dataset_known_take(const struct sl_dataset_known *known, struct sl_dataset *ds);
 
 // Whether a record says that exactly these files have passed; then takes over what was found.
 bool sl_dataset_record_load(struct sl_dataset *ds);
 
-// Remembers that they have. What fails here is only logged: the next open checks again.
+// Remembers that they have passed. Failures are only logged: the next open checks again.
 void sl_dataset_record_save(const struct sl_dataset *ds);
 
 #endif

@@ -17,7 +17,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/dataset_internal.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 #include "common/data/scan.h"
 
 static const struct sl_npy *labels_of(const struct sl_dataset *ds)
@@ -206,7 +206,7 @@ int sl_dataset_take_labels(struct sl_dataset *ds, int threads)
     SL_TRY(sl_dataset_own(ds, SL_FILE_LABEL, sizeof(int32_t), &to));
     if (is_float_type(y->head.dtype)) {
         struct rounding r = {.from = y, .to = to};
-        sl_parallel_first(sl_div_up(y->n_elems, ROUND_ELEMS), threads, round_block, &r);
+        sl_threads_first(sl_div_up(y->n_elems, ROUND_ELEMS), threads, round_block, &r);
     } else {
         sl_dataset_convert(ds, SL_FILE_LABEL, sizeof(int32_t), threads);
     }

@@ -199,9 +199,9 @@ static int validate_disjoint(const struct sl_dataset *ds, int threads)
     if (found.n == 0)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
-                   "data set %s: %s: what is found on vertices that were trained on says nothing "
-                   "of others: take them out of one list (numpy.setdiff1d), or where it is meant "
-                   "put \"splits\": \"overlap\" into metadata.json",
+                   "data set %s: %s: results on training vertices say nothing about new ones: take "
+                   "them out of one list (numpy.setdiff1d), or if it is intended put \"splits\": "
+                   "\"overlap\" into metadata.json",
                    ds->path, sl_overlaps_text(&found, text));
 }
 
@@ -215,11 +215,11 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     if (watch)
         watch->begin(watch->ctx, n_bytes);
     SL_TRY(sl_dataset_validate_offsets(ds, threads));
-    sl_scan_tell(watch, npy[SL_FILE_INDPTR].file_bytes);
+    sl_scan_report(watch, npy[SL_FILE_INDPTR].file_bytes);
     SL_TRY(validate_indices(ds, threads, watch));
     SL_TRY(validate_weights(ds, threads));
     sl_weightless_count(ds, threads);
-    sl_scan_tell(watch, npy[SL_FILE_EDGE_WEIGHT].file_bytes);
+    sl_scan_report(watch, npy[SL_FILE_EDGE_WEIGHT].file_bytes);
     SL_TRY(validate_features(ds, full, threads, watch));
     SL_TRY(sl_dataset_validate_labels(ds, threads));
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.

@@ -13,7 +13,6 @@
 #include "common/base/error.h"
 #include "common/base/threads.h"
 #include "common/data/hotness.h"
-#include "common/data/parallel.h"
 
 /*
  * Visits are whole numbers of a unit that each hop has for itself, a power of two: so their sums do
@@ -114,13 +113,13 @@ static int pass_on(struct hop *h, double *visits)
     const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(n, BLOCK_VERTICES);
     double sum = 0;
     int bits;
-    sl_parallel_first(n_blocks, 0, sum_block, h);
+    sl_threads_first(n_blocks, 0, sum_block, h);
     for (uint64_t b = 0; b < n_blocks; b++)
         sum += h->passed[b];
     frexp(sum, &bits); // sum < 2^bits
     h->units = ldexp(1, SUM_BITS - bits);
     memset((void *)h->next, 0, n * sizeof *h->next);
-    if (sl_parallel_first(n_blocks, 0, pass_block, h) != SL_PARALLEL_NONE)
+    if (sl_threads_first(n_blocks, 0, pass_block, h) != SL_THREADS_NONE)
         return sl_fail(h->rc, "%s", h->message);
     for (uint64_t v = 0; v < n; v++)
         visits[v] = (double)atomic_load_explicit(&h->next[v], memory_order_relaxed) / h->units;

@@ -33,9 +33,9 @@ int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_
                      const struct sl_visits_watch *watch, uint32_t *hotness);
 
 /*
- * What these visits of an epoch of n_batches are to its batches, if each visit may be in any of
- * them: *inputs, the different input nodes of one, and *hit_rate, the share of these that are among
- * the `capacity` vertices of most visits. SL_ENOMEM.
+ * What batches are like in an epoch of n_batches with these visits, if each visit may be in any of
+ * them: *inputs, the different input nodes of a batch, and *hit_rate, the share of these that are
+ * among the `capacity` vertices of most visits. SL_ENOMEM.
  */
 int sl_visits_forecast(const uint32_t *hotness, uint64_t n_nodes, uint64_t n_batches,
                        uint64_t capacity, double *inputs, double *hit_rate);

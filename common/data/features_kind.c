@@ -8,10 +8,9 @@
 
 const struct sl_features_kind sl_features_kinds[] = {{.word = "auto"}, SL_FEATURES_KINDS(ROW)};
 const char *const sl_features_words[] = {"auto", SL_FEATURES_KINDS(WORD) NULL};
-const char sl_features_doc[] = "Where features are while a job trains." SL_FEATURES_KINDS(
+const char sl_features_doc[] = "Where features are during training." SL_FEATURES_KINDS(
     SENTENCE) " auto: storage where "
-              "features and topology would take more than three quarters of the memory that is "
-              "available.";
+              "features and topology need more than three quarters of the available memory.";
 
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {

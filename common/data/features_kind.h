@@ -17,9 +17,9 @@
 // X(name, word, what it is, further fields of the row)
 // clang-format off
 #define SL_FEATURES_KINDS(X)                                                                       \
-    X(MEMORY,  "memory",  "the file is mapped, and stays in memory as far as there is room")       \
-    X(STORAGE, "storage", "rows are read from the drive, hundreds at a time and past the page "    \
-      "cache, a mini-batch ahead of training", .reads = true)
+    X(MEMORY,  "memory",  "the file is mapped")                                                    \
+    X(STORAGE, "storage", "rows are read from the drive, past the page cache and a mini-batch "    \
+      "ahead", .reads = true)
 // clang-format on
 
 #define SL_FEATURES_NAME(name, ...) SL_FEATURES_##name,

@@ -1,8 +1,8 @@
 /*
- * file_id.h - by what a file is known again: that it is the one it was, and as it was.
+ * file_id.h - tells whether a file is still the same one, unchanged.
  *
- * The inode tells a file that took its place (renamed, or written aside and renamed), size and
- * modification time one that was written to. Not looked at:
+ * The inode shows that another file took its place; size and modification time show that it was
+ * written to. Not looked at:
  *
  *   the device   It says no more: another file of the same inode number, size and time of writing,
  *                to the nanosecond, is a copy. And network file systems and automounters give it

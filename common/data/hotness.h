@@ -1,5 +1,5 @@
 /*
- * hotness.h - which vertices are worth a place in a cache: orders, and what they are worth.
+ * hotness.h - orders of vertices for caches, and the hit rates that they give.
  *
  * The general caching scheme of FGNN (6.1): a metric gives every vertex a hotness h_v; the order of
  * vertices by falling hotness is the *hotness order*; a cache of ratio alpha holds its first

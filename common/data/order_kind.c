@@ -118,8 +118,7 @@ static int prepare_proximity(struct sl_epoch_order *o)
 
 const struct sl_order_kind sl_order_kinds[] = {SL_ORDER_KINDS(ROW)};
 const char *const sl_order_words[] = {SL_ORDER_KINDS(WORD) NULL};
-const char sl_order_doc[] =
-    "In which order an epoch walks through the training vertices." SL_ORDER_KINDS(SENTENCE);
+const char sl_order_doc[] = "Order of the training vertices in an epoch." SL_ORDER_KINDS(SENTENCE);
 
 int sl_epoch_order_open(struct sl_epoch_order *o, enum sl_order kind,
                         const struct sl_order_inputs *facts)

@@ -21,8 +21,8 @@
 // clang-format off
 #define SL_ORDER_KINDS(X)                                                                          \
     X(SHUFFLED,  "shuffled",  "a uniform shuffle", .fill = fill_shuffled)                          \
-    X(PROXIMITY, "proximity", "training vertices that are near each other in the graph stand in "  \
-      "the same and in neighbouring mini-batches, which then share more of what they read",        \
+    X(PROXIMITY, "proximity", "vertices that are near each other in the graph are in the same or " \
+      "in neighbouring mini-batches, which then share more of what they read",                     \
       .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)
 // clang-format on
 

@@ -9,7 +9,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/dataset_files.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 #include "common/data/scan.h"
 
 enum { BLOCK_IDS = 1 << 17 };
@@ -123,7 +123,7 @@ int sl_overlap_find(const struct sl_overlap_list *a, const struct sl_overlap_lis
         return SL_OK;
     if (sl_scan_ascend(a->ids, a->dtype, a->n, threads) &&
         sl_scan_ascend(b->ids, b->dtype, b->n, threads)) {
-        sl_parallel_first(sl_div_up(a->n, BLOCK_IDS), threads, merge_block, &s);
+        sl_threads_first(sl_div_up(a->n, BLOCK_IDS), threads, merge_block, &s);
         take(&s, out);
         return SL_OK;
     }
@@ -133,8 +133,8 @@ int sl_overlap_find(const struct sl_overlap_list *a, const struct sl_overlap_lis
         return sl_fail(SL_ENOMEM,
                        "looking for vertices that two lists share: no memory for %" PRIu64 " bytes",
                        words * (uint64_t)sizeof *s.seen);
-    sl_parallel_first(sl_div_up(a->n, BLOCK_IDS), threads, mark_block, &s);
-    sl_parallel_first(sl_div_up(b->n, BLOCK_IDS), threads, count_block, &s);
+    sl_threads_first(sl_div_up(a->n, BLOCK_IDS), threads, mark_block, &s);
+    sl_threads_first(sl_div_up(b->n, BLOCK_IDS), threads, count_block, &s);
     take(&s, out);
     free(s.seen);
     return SL_OK;

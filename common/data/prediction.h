@@ -1,12 +1,12 @@
 /*
- * prediction.h - what a model's outputs for a vertex say: one rule for evaluations, `sluice
- * predict` and the scores of its files.
+ * prediction.h - from a model's outputs to a prediction: one rule for evaluations, `sluice predict`
+ * and the scores of its files.
  *
- * A row of outputs of which one is not finite says nothing: it has no class, no label and no
- * number. Whoever judges it finds it right for nothing, and counts it.
+ * A row with an output that is not finite has no class, no label and no number: metrics take it as
+ * wrong, and it is counted.
  *
- * An evaluation leaves words for each vertex (sl_dataset_predict_words), and so much that nobody
- * has to see the outputs again:
+ * An evaluation leaves words for each vertex (sl_dataset_predict_words), which are all that metrics
+ * need:
  *
  *   multiclass   the class, SL_NO_CLASS for none; of two classes the difference of their outputs
  *                (float), which ROC-AUC ranks by, NaN for none

@@ -25,7 +25,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/simd.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 
 enum {
     BLOCK_BYTES = 1 << 20,
@@ -230,7 +230,7 @@ static bool visit(void *ctx, uint64_t i)
         atomic_store_explicit(&p->loops, true, memory_order_relaxed);
     if (p->cold)
         advise(data, n * p->elem_bytes, MADV_COLD);
-    sl_scan_tell(p->watch, n * p->elem_bytes);
+    sl_scan_report(p->watch, n * p->elem_bytes);
     if (p->max_rise) {
         uint64_t most = largest_rise((const uint64_t *)data, n);
         uint64_t seen = atomic_load_explicit(p->max_rise, memory_order_relaxed);
@@ -251,9 +251,9 @@ static uint64_t run_pass(struct pass *p, int threads)
     advise(p->data, p->n * p->elem_bytes, p->n_sampled ? MADV_RANDOM : MADV_SEQUENTIAL);
     if (!p->n_sampled)
         advise(p->data, SL_MIN(p->n * p->elem_bytes, AHEAD_BYTES), MADV_WILLNEED);
-    uint64_t bad = sl_parallel_first(n_visits, threads, visit, p);
+    uint64_t bad = sl_threads_first(n_visits, threads, visit, p);
     advise(p->data, p->n * p->elem_bytes, MADV_NORMAL);
-    if (bad == SL_PARALLEL_NONE)
+    if (bad == SL_THREADS_NONE)
         return SL_SCAN_OK;
     uint64_t begin = block_of(p, bad) * per;
     return begin +
@@ -452,8 +452,8 @@ int sl_scan_duplicates(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_
     if (!m.seen)
         return sl_fail(SL_ENOMEM, "look for duplicates: no memory for %llu bytes",
                        (unsigned long long)(n_words * sizeof *m.seen));
-    uint64_t hit = sl_parallel_first(sl_div_up(n, BLOCK_BYTES / bytes), threads, visit_marks, &m);
-    if (hit != SL_PARALLEL_NONE) {
+    uint64_t hit = sl_threads_first(sl_div_up(n, BLOCK_BYTES / bytes), threads, visit_marks, &m);
+    if (hit != SL_THREADS_NONE) {
         // Which of two equal ids was marked second depends on the threads; the position must not.
         for (uint64_t w = 0; w < n_words; w++)
             atomic_store_explicit(&m.seen[w], 0, memory_order_relaxed);

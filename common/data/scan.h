@@ -42,7 +42,7 @@ uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
                             const struct sl_dataset_watch *watch, bool *loops);
 
 // So many bytes have been looked at, by others than these.
-static inline void sl_scan_tell(const struct sl_dataset_watch *watch, uint64_t bytes)
+static inline void sl_scan_report(const struct sl_dataset_watch *watch, uint64_t bytes)
 {
     if (watch)
         watch->add(watch->ctx, bytes);

@@ -13,7 +13,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/simd.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 #include "common/data/weightless.h"
 
 enum { BLOCK_VERTICES = 4096 };
@@ -117,7 +117,7 @@ static uint64_t n_blocks(const struct sl_dataset *ds)
 static bool any(const struct sl_dataset *dataset, int threads)
 {
     struct pass pass = {.ds = dataset};
-    return sl_parallel_first(n_blocks(dataset), threads, visit_any, &pass) != SL_PARALLEL_NONE;
+    return sl_threads_first(n_blocks(dataset), threads, visit_any, &pass) != SL_THREADS_NONE;
 }
 
 int sl_self_loops_find(const struct sl_dataset *dataset, int threads, struct sl_self_loops *out)
@@ -131,7 +131,7 @@ int sl_self_loops_find(const struct sl_dataset *dataset, int threads, struct sl_
     if (!pass.has)
         return sl_fail(SL_ENOMEM, "look for self-loops in %s: no memory for %llu bytes",
                        dataset->path, (unsigned long long)bytes);
-    sl_parallel_first(n_blocks(dataset), threads, visit_mark, &pass);
+    sl_threads_first(n_blocks(dataset), threads, visit_mark, &pass);
     out->has = pass.has;
     out->n_vertices = atomic_load_explicit(&pass.n_vertices, memory_order_relaxed);
     out->n_loops = atomic_load_explicit(&pass.n_loops, memory_order_relaxed);
@@ -161,7 +161,7 @@ int sl_self_loops_count_out(struct sl_self_loops *loops, int threads)
     if (!pass.out_degree)
         return sl_fail(SL_ENOMEM, "count out-degrees of %s: no memory for %llu bytes", ds->path,
                        (unsigned long long)(ds->n_nodes * sizeof *pass.out_degree));
-    sl_parallel_first(n_blocks(ds), threads, visit_out, &pass);
+    sl_threads_first(n_blocks(ds), threads, visit_out, &pass);
     free(loops->out_degree);
     // The cells are plain from here on; both types have the same size and alignment.
     loops->out_degree = (uint32_t *)(void *)pass.out_degree;

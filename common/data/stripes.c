@@ -73,7 +73,7 @@ static int check_head(const struct sl_stripes *s, uint32_t number, const struct 
     const char *path = s->file[number].path;
     if (memcmp(h->magic, sl_stripe_magic, sizeof h->magic) != 0 || h->version != SL_STRIPE_VERSION)
         return sl_fail(SL_EFORMAT,
-                       "%s: is no stripe of features: wanted a file of `sluice stripe` where "
+                       "%s: is not a stripe of features: wanted a file of `sluice stripe` where "
                        "\"feat_stripes\" of metadata.json names it",
                        path);
     if (h->n != s->n)

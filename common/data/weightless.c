@@ -12,7 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/simd.h"
 #include "common/data/dataset_files.h"
-#include "common/data/parallel.h"
+#include "common/base/threads.h"
 
 enum { BLOCK_VERTICES = 4096 };
 
@@ -53,7 +53,7 @@ void sl_weightless_count(struct sl_dataset *ds, int threads)
 {
     struct pass pass = {.ds = ds};
     if (ds->edge_weight)
-        sl_parallel_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
+        sl_threads_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
     ds->weightless_edges = atomic_load_explicit(&pass.edges, memory_order_relaxed);
     ds->weightless_vertices = atomic_load_explicit(&pass.vertices, memory_order_relaxed);
 }
@@ -69,7 +69,7 @@ int sl_weightless_drop(struct sl_dataset *ds, bool degrees, int threads)
     if (!pass.degree)
         return sl_fail(SL_ENOMEM, "data set %s: no memory for the degrees of %llu vertices",
                        ds->path, (unsigned long long)ds->n_nodes);
-    sl_parallel_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
+    sl_threads_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
     free(ds->files->owned[SL_FILE_EDGE_WEIGHT]);
     ds->files->owned[SL_FILE_EDGE_WEIGHT] = pass.degree;
     ds->present_degree = pass.degree;

@@ -74,7 +74,7 @@ int sl_cores_parse(const char *text, struct sl_cores *out)
         }
         for (uint32_t core = first; core <= last; core++) {
             if (sl_cores_has(out, core))
-                return sl_fail(SL_EINVAL, "core %u stands in it twice", core);
+                return sl_fail(SL_EINVAL, "core %u is listed twice", core);
             sl_cores_add(out, core);
         }
         if (*at == '\0')

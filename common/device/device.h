@@ -51,8 +51,8 @@ struct sl_device_share {
     unsigned char bytes[SL_DEVICE_SHARE_BYTES];
 };
 
-// How much a device worked, by whomever it was asked to: shares (0 to 1) of a last stretch of time
-// that the device chooses, a second at most.
+// How busy a device was with the work of all processes: shares (0 to 1) of the last stretch of
+// time, whose length the device chooses, a second at most.
 struct sl_device_load {
     float busy;        // some operation ran
     float memory_busy; // its memory was read or written
@@ -97,14 +97,15 @@ struct sl_device {
     int (*map)(void *p, size_t n, bool read_only, void **out);
     void (*unmap)(void *p);
     // The address to give to operations of what lies at p in pinned memory: inside what
-    // host_alloc() gave or map() was given. NULL, without words, where it is not pinned.
+    // host_alloc() gave or map() was given. NULL, without an error, where it is not pinned.
     void *(*pinned)(const void *p);
 
     // Bytes of the device: free now for this process, and in all. A CPU device: of the machine.
     int (*space)(uint64_t *free_bytes, uint64_t *total_bytes);
-    // Bytes of the whole device in use, by whomever, and in all; no budget counts.
+    // Bytes of the whole device: in use by all processes, and in all; budgets do not count.
     int (*usage)(uint64_t *used_bytes, uint64_t *total_bytes);
-    // False, without words, where nobody says: no driver that does, a slice of a GPU, a CPU device.
+    // False, without an error, where it is unknown: the driver does not say, a slice of a GPU, a
+    // CPU device.
     bool (*load)(struct sl_device_load *out);
     // Device memory that this process holds, kept but unused memory included.
     uint64_t (*held)(void);
@@ -115,7 +116,7 @@ struct sl_device {
     // devices.
     int (*share)(const void *p, struct sl_device_share *out);
     int (*attach)(const struct sl_device_share *share, void **out);
-    // Nobody here reads it any more. While a sum of this process is under way (plugin.h) it stays
+    // This process reads it no longer. While a sum of this process is under way (plugin.h) it stays
     // open until that is over: whoever lent it must not free it before.
     void (*detach)(void *p);
     // Whether what attach() gave is open, detached or not.

@@ -95,7 +95,7 @@ static void trim(void) {}
 
 static int not_shared(void)
 {
-    return sl_fail(SL_EUNSUPPORTED, "a CPU device's memory is the process's own");
+    return sl_fail(SL_EUNSUPPORTED, "a CPU device's memory cannot be shared with other processes");
 }
 
 static int share(const void *p, struct sl_device_share *out)

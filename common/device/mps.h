@@ -18,7 +18,7 @@ struct sl_mps {
     char found[SL_MPS_TEXT_BYTES]; // which daemon at which folder, or why none: half a sentence
 };
 
-// Starts nothing, and no daemon hears of it. Never fails.
+// Starts nothing and does not disturb a daemon. Never fails.
 void sl_mps_look(struct sl_mps *out);
 
 #endif

@@ -40,7 +40,7 @@ struct sl_gpu {
     bool maps_files;   // memory that is only read, as of files, can be used in place
 };
 
-// What there is, and if there is nothing why: never an error by itself.
+// The GPUs of this machine, or why there are none; that is no error.
 struct sl_gpu_report {
     uint32_t n;
     struct sl_gpu gpu[SL_PLUGIN_DEVICES_MAX];
@@ -75,8 +75,8 @@ struct sl_collective {
     // device before. Both (n), device memory; every member gets the same bits. SL_EDEVICE.
     int (*all_reduce)(const float *in, float *out, uint64_t n);
     // SL_OK: what was started is over (all have met; `out` is there). SL_EAGAIN: not yet, and
-    // nothing may be asked of this thread's queue meanwhile. SL_EDEVICE: it will never be, with
-    // NCCL's or the device's words: a peer is gone, or this GPU is lost.
+    // nothing may be asked of this thread's queue meanwhile. SL_EDEVICE: it has failed, with NCCL's
+    // or the device's message: a peer is gone, or this GPU is lost.
     int (*poll)(void);
     // Gives the group up and what it was doing; nothing when there is none. `in` and `out` are no
     // longer used when it returns.
@@ -120,9 +120,9 @@ typedef const struct sl_plugin *(*sl_plugin_entry)(const struct sl_plugin_host *
 int sl_plugin_open(const struct sl_plugin **out);
 // Whether this program would find one: opens nothing. SL_ENOENT as above; SL_ESYS.
 int sl_plugin_look(const char *program);
-// What there is to say of GPUs where the plug-in cannot be opened, as the error tells.
+// The report when the plug-in cannot be opened: its problem is the recorded error.
 void sl_plugin_report_none(struct sl_gpu_report *out);
-// Where it was found; "" before.
+// The path of the plug-in; "" before it was opened.
 const char *sl_plugin_path(void);
 // The plug-in when sl_plugin_open() has opened it, else NULL: looks for nothing.
 const struct sl_plugin *sl_plugin_opened(void);

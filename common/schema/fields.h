@@ -1,9 +1,9 @@
 /*
- * fields.h - a struct whose members are told as JSON: one table says their names, types and places.
+ * fields.h - a struct that is written as JSON: one table has its members' names, types and places.
  *
  * Who writes the struct and who reads it back walk the same table, so a figure that is added to the
- * table is written, read and told to Prometheus and TensorBoard without another line. Numbers are
- * doubles, and NaN is one that is not known: null. Texts are borrowed, and NULL is null.
+ * table is written, read and shown to Prometheus and TensorBoard without another line. Numbers are
+ * doubles; NaN means unknown, null in JSON. Texts are borrowed, and NULL is null.
  *
  * A path is a key, or keys of objects within objects with dots between them: "queue.bytes". Fields
  * of one object stand together.
@@ -30,8 +30,8 @@ enum sl_field_type {
     SL_FIELD_PART,   // no member: who writes has this key by hand
 };
 
-// How Prometheus sees a field. Families have numbers from 1 on in the order in which they
-// are told; 0 = it is told nothing of it.
+// How Prometheus sees a field. Families have numbers from 1 on, in the order of /metrics; 0 = not
+// there.
 struct sl_family {
     unsigned number;
     const char *type, *name, *help;
@@ -106,17 +106,17 @@ static inline bool sl_field_flag(const struct sl_field *f, const void *record)
     return *(const bool *)at;
 }
 
-// Whether there is anything but null to tell of it.
+// Whether its value is known (not null).
 bool sl_field_is_known(const struct sl_field *f, const void *record);
 
-// Whether it is there at all.
+// Whether the record has the field at all.
 bool sl_field_is_given(const struct sl_field *f, const void *record);
 
-// How many of the fields behind an object are in it, and whether there is anything to tell of them.
+// How many of the fields behind an object belong to it, and whether any of them is known.
 size_t sl_fields_within(const struct sl_field *object, const struct sl_field *end,
                         const void *record, bool *known);
 
-// Nothing is known.
+// Sets every field to unknown.
 void sl_fields_clear(const struct sl_fields *r, void *record);
 
 // Takes all fields from an object; what is not there, or of another type, is NaN, false, "" or

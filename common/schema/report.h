@@ -3,7 +3,7 @@
  *
  * A line X(object, type, member, output) is a member of a struct and a key of the same name, in
  * that object; by its output it is a scalar of TensorBoard. So a new figure is a line here and the
- * place that measures it. What the keys mean stands in broker/README.md.
+ * place that measures it. broker/rundir/README.md explains the keys.
  *
  * The members are in the order of the report: new ones come last in their object.
  */

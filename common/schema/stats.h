@@ -3,8 +3,8 @@
  *
  * A line X(object, type, member, output) is a member of a struct, a key of the JSON line (of the
  * same name, in that object) and, by its output, a family of Prometheus. So a new figure is a line
- * here and the place in broker/telemetry/live_json.c that measures it. What the keys mean stands in
- * broker/README.md.
+ * here and the place in broker/telemetry/live_json.c that measures it. broker/telemetry/README.md
+ * explains the keys.
  *
  * The members are in the order of the line. A family's number is its place in /metrics: a new one
  * comes last.

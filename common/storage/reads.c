@@ -31,8 +31,8 @@ static bool falls_back_to_cache(struct sl_row_reader *r, const struct sl_row_pro
         return false;
     sl_row_set_direct(r, false);
     if (atomic_exchange(&r->direct, false))
-        sl_log_info("features: %s: the file system refuses reads past the page cache (%s): rows "
-                    "are read through it",
+        sl_log_info("features: %s: the file system does not support direct reads (%s): rows are "
+                    "read through the page cache",
                     r->path[0], strerror((int)-result));
     return true;
 }
@@ -60,8 +60,8 @@ static enum sl_row_step take_nothing(const struct sl_row_reader *r, const struct
         if (++p->attempts < SL_ROW_ATTEMPTS)
             return SL_ROW_AGAIN;
         *rc = sl_fail(SL_EIO,
-                      "%s: byte %" PRIu64 " of %lld is not given, in %d attempts: look at the file "
-                      "system (dmesg)",
+                      "%s: byte %" PRIu64
+                      " of %lld could not be read in %d attempts: check the file system (dmesg)",
                       r->path[run->part], at, (long long)st.st_size, SL_ROW_ATTEMPTS);
         return SL_ROW_FAILED;
     }
@@ -86,7 +86,7 @@ enum sl_row_step sl_row_take(struct sl_row_reader *r, const struct sl_row_run *r
     if (result < 0) {
         *rc = sl_fail_errno(SL_EIO, (int)-result,
                             "%s: %" PRIu32 " bytes at %" PRIu64
-                            " cannot be read, in %d attempts: look at the drive (dmesg)",
+                            " could not be read in %d attempts: check the drive (dmesg)",
                             r->path[run->part], run->bytes - p->got, at, SL_ROW_ATTEMPTS);
         return SL_ROW_FAILED;
     }
@@ -107,7 +107,6 @@ int sl_row_check_patience(struct sl_row_reader *r, uint64_t last_ns)
         return SL_OK;
     r->broken = true;
     return sl_fail(SL_ETIMEDOUT,
-                   "%s: the drive has not answered for %d s: look at it, or at the network that it "
-                   "is behind",
+                   "%s: the drive has not answered for %d s: check it, or the network to it",
                    r->path[0], SL_ROW_PATIENCE_S);
 }

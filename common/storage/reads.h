@@ -1,4 +1,4 @@
-// reads.h - the two ways in which a reader's runs are read (row_reader.h).
+// reads.h - what the two ways to read runs (row_reader.h) have in common.
 #ifndef SL_STORAGE_READS_H
 #define SL_STORAGE_READS_H
 
@@ -74,11 +74,11 @@ static inline bool sl_row_stopping(const struct sl_row_reader *r)
     return r->options.stopping && r->options.stopping(r->options.ctx);
 }
 
-// A run's bytes have come: its rows to their places. It is done.
+// Copies the rows of a run whose bytes have come to their places; the run is done.
 void sl_row_deliver(struct sl_row_reader *r, struct sl_row_run *run, const char *bytes);
 
-// How a read went that asked for what a run still lacks: `got` bytes of it were there before, and
-// `result` is what the kernel said: bytes, or -errno.
+// The outcome of a read of a run's missing rest: `got` bytes were there before, `result` is the
+// kernel's answer: bytes, or -errno.
 enum sl_row_step { SL_ROW_DONE, SL_ROW_AGAIN, SL_ROW_FAILED };
 struct sl_row_progress {
     uint32_t got;
@@ -93,7 +93,8 @@ enum sl_row_step sl_row_take(struct sl_row_reader *r, const struct sl_row_run *r
 // All parts past the page cache, or through it. False: one of them cannot.
 bool sl_row_set_direct(struct sl_row_reader *r, bool direct);
 
-// The drive has said nothing since then for too long. Marks the reader broken.
+// SL_ETIMEDOUT when the drive has not answered since `last_ns` for SL_ROW_PATIENCE_S; the reader is
+// broken then.
 int sl_row_check_patience(struct sl_row_reader *r, uint64_t last_ns);
 
 #endif

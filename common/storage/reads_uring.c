@@ -45,7 +45,7 @@ static void register_all(struct sl_row_reader *r, struct state *s)
         fds[i] = r->file.part[i].fd;
     s->file = io_uring_register_files(&s->ring, fds, r->file.n) == 0;
     if (!s->buffers || !s->file)
-        sl_log_debug("%s: io_uring has registered %s of buffers and file", r->path[0],
+        sl_log_debug("%s: io_uring: of buffers and file, %s could be registered", r->path[0],
                      s->buffers || s->file ? "one" : "none");
 }
 
@@ -57,12 +57,12 @@ static int init_ring(struct io_uring *ring, uint32_t entries)
 {
     const int rc = io_uring_queue_init(entries, ring, 0);
     if (rc < 0)
-        return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is refused");
+        return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is not available");
     io_uring_ring_dontfork(ring); // a child that asked through it would take the parent's answers
     if (ring->features & IORING_FEAT_EXT_ARG)
         return SL_OK;
     io_uring_queue_exit(ring);
-    return sl_fail(SL_EUNSUPPORTED, "io_uring of this kernel knows no wait with a bound "
+    return sl_fail(SL_EUNSUPPORTED, "this kernel's io_uring cannot wait with a time limit "
                                     "(IORING_FEAT_EXT_ARG): wanted Linux 5.11 or newer");
 }
 
@@ -145,7 +145,7 @@ static int take(struct sl_row_reader *r, struct state *s, uint32_t slot, int res
     *done = true;
     mine->asked = 0;
     if (is_refusal(&mine->progress, result))
-        return sl_fail_errno(SL_EUNSUPPORTED, -result, "%s: io_uring does not read it",
+        return sl_fail_errno(SL_EUNSUPPORTED, -result, "%s: io_uring cannot read it",
                              r->path[run->part]);
     const enum sl_row_step step = sl_row_take(r, run, &mine->progress, result, &rc);
     if (result > 0)
@@ -167,8 +167,8 @@ static bool find_slot(const struct sl_row_reader *r, struct state *s, const stru
     if (*slot < SL_ROW_DEPTH_MAX && number != 0 && s->slot[*slot].asked == number)
         return true;
     if (!s->has_warned)
-        sl_log_warn("%s: io_uring has told of a read that nobody has asked for (%#" PRIx64
-                    ", result %d): it is left",
+        sl_log_warn("%s: io_uring completed a read that was not requested (%#" PRIx64
+                    ", result %d): ignored",
                     r->path[0], data, e->res);
     s->has_warned = true;
     return false;
@@ -216,7 +216,7 @@ static int wait_for_some(const struct sl_row_reader *r, struct state *s, uint32_
         return SL_OK;
     s->failed = true;
     *left -= io_uring_sq_ready(&s->ring);
-    return sl_fail_errno(SL_EUNSUPPORTED, -n, "%s: io_uring takes no read", r->path[0]);
+    return sl_fail_errno(SL_EUNSUPPORTED, -n, "%s: io_uring accepts no reads", r->path[0]);
 }
 
 static int read_runs(struct sl_row_reader *r)

@@ -1,4 +1,4 @@
-// row_file.h - what rows are read from, how, and what was found out about it.
+// row_file.h - the files that rows are read from, how they are read, and measurements of the drive.
 #ifndef SL_STORAGE_ROW_FILE_H
 #define SL_STORAGE_ROW_FILE_H
 
@@ -46,7 +46,7 @@ struct sl_row_options {
     void *ctx;
 };
 
-// What a reader found out.
+// What a reader has measured and decided.
 struct sl_row_profile {
     enum sl_row_way way;
     bool direct;        // past the page cache

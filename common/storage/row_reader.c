@@ -143,12 +143,12 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
                        uint32_t n, void *out)
 {
     if (r->owner != getpid())
-        return sl_fail(SL_EINVAL,
-                       "%s: its reader was opened by another process (%d): a child that was forked "
-                       "opens one of its own",
-                       r->path[0], r->owner);
+        return sl_fail(
+            SL_EINVAL,
+            "%s: this reader was opened by another process (%d): a forked child must open its own",
+            r->path[0], r->owner);
     if (r->broken)
-        return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path[0]);
+        return sl_fail(SL_ETIMEDOUT, "%s: the drive has stopped answering", r->path[0]);
     if (n == 0)
         return SL_OK;
     SL_TRY(grow((void **)&r->sorted, &r->sorted_max, n, sizeof *r->sorted));

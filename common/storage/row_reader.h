@@ -57,7 +57,7 @@ void sl_row_reader_close(struct sl_row_reader *r);
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out);
 
-// As it is now.
+// The current profile.
 struct sl_row_profile sl_row_reader_profile(const struct sl_row_reader *r);
 // Bytes that have been read from the file so far: more than the rows, since blocks are whole.
 uint64_t sl_row_reader_bytes(const struct sl_row_reader *r);

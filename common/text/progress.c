@@ -121,7 +121,7 @@ static int compose_fields(const struct sl_progress *p, char *line, size_t n_line
 // --- a line of numbers ---------------------------------------------------------------------------
 
 /*
- * "edges: 45 %, 45.0 M of 100 M edges, 12.1 M edges/s, 4.5 s left  note". The terminal form has
+ * "edges: 45 %, 45.0 M of 100 M edges, 12.1 M edges/s, 4.5 s left". The terminal form has
  * the bar after the name.
  */
 static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
@@ -153,8 +153,6 @@ static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
         n += snprintf(line + n, n_line - (size_t)n, "%s%s%s, %s%s%s/s", have, gap, unit, rate, gap,
                       unit);
     }
-    if (p->note[0] && (size_t)n < n_line)
-        n += snprintf(line + n, n_line - (size_t)n, "  %s", p->note);
     n = SL_MIN(n, (int)n_line - 1);
     if (p->total && !over && p->style == SL_PROGRESS_BAR)
         n = insert_bar(p, line, n, bar_at, share);
@@ -210,7 +208,6 @@ void sl_progress_begin(struct sl_progress *p, const char *what, uint64_t total, 
         sl_progress_end(p);
     snprintf(p->what, sizeof p->what, "%s", what);
     snprintf(p->unit, sizeof p->unit, "%s", unit);
-    p->note[0] = '\0';
     p->n_fields = 0;
     p->total = total;
     p->begin_ns = sl_now_ns();
@@ -230,14 +227,6 @@ void sl_progress_set(struct sl_progress *p, uint64_t done)
 {
     atomic_store_explicit(&p->done, done, memory_order_relaxed);
     tick(p);
-}
-
-void sl_progress_note(struct sl_progress *p, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(p->note, sizeof p->note, fmt, ap);
-    va_end(ap);
 }
 
 void sl_progress_reset_fields(struct sl_progress *p)

@@ -38,8 +38,7 @@ struct sl_progress {
 
     char what[48];  // the stage: "edges", "epoch 3/20"
     char unit[16];  // "edges", "batches"; "B" shows bytes
-    char note[160]; // at the end of the line, e.g. "loss 1.234"
-    struct sl_progress_field fields[SL_PROGRESS_FIELDS_MAX]; // instead of numbers and note
+    struct sl_progress_field fields[SL_PROGRESS_FIELDS_MAX]; // instead of numbers
     int n_fields;
     uint64_t total; // 0 = not known
     uint64_t begin_ns;
@@ -59,10 +58,6 @@ void sl_progress_begin(struct sl_progress *p, const char *what, uint64_t total, 
 
 void sl_progress_add(struct sl_progress *p, uint64_t n);    // any thread
 void sl_progress_set(struct sl_progress *p, uint64_t done); // the thread that began it
-
-// Text shown after the numbers from the next drawing on. The thread that began the stage.
-void sl_progress_note(struct sl_progress *p, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 
 // Fields shown from the next drawing on, in this order; none are left after the first call and when
 // a stage begins. brief NULL: as text. The thread that began the stage.

@@ -1,4 +1,4 @@
-// sentence.h - a sentence that is put together piece by piece, cut where the buffer ends.
+// sentence.h - builds a sentence piece by piece; it is cut at the buffer's end.
 #ifndef SL_TEXT_SENTENCE_H
 #define SL_TEXT_SENTENCE_H
 

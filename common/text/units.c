@@ -134,18 +134,56 @@ int sl_units_parse_count(const char *text, uint64_t *count)
     return parse(text, false, count);
 }
 
-char *sl_units_bytes(char *buf, uint64_t bytes)
+// --- writing -------------------------------------------------------------------------------------
+
+static char *unknown(char *buf)
 {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double x = (double)bytes;
-    size_t i = 0;
-    while (x >= 1023.5 && i + 1 < SL_COUNT_OF(names)) {
-        x /= 1024;
-        i++;
-    }
-    int decimals = i == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
-    snprintf(buf, SL_UNITS_BYTES, "%.*f %s", decimals, x, names[i]);
+    snprintf(buf, SL_UNITS_BYTES, "-");
     return buf;
+}
+
+struct scale {
+    double step, most; // from one unit to the next; from what on the next is taken
+    const char *units[6];
+    bool whole; // there are no parts of the first unit
+};
+
+static const struct scale bytes_scale = {
+    1024, 1023.5, {" B", " KiB", " MiB", " GiB", " TiB", " PiB"}, true};
+static const struct scale brief_bytes_scale = {
+    1024, 999.5, {" B", " KiB", " MiB", " GiB", " TiB", " PiB"}, true};
+static const struct scale count_scale = {1000, 999.5, {"", " k", " M", " G", " T", " P"}, false};
+
+// So many digits that count, before the point all of them.
+static int decimals_of(double x, int digits)
+{
+    int decimals = digits - 1;
+    double bound = 10; // the first number that has a digit more before the point
+    for (; decimals > 0 && fabs(x) >= bound - 0.5 * pow(10, -decimals); decimals--)
+        bound *= 10;
+    return decimals;
+}
+
+static char *scaled(char *buf, double x, const struct scale *s, int digits)
+{
+    size_t u = 0;
+    if (!isfinite(x))
+        return unknown(buf);
+    for (; fabs(x) >= s->most && u + 1 < SL_COUNT_OF(s->units); u++)
+        x /= s->step;
+    int decimals = u == 0 && (s->whole || x == floor(x)) ? 0 : decimals_of(x, digits);
+    snprintf(buf, SL_UNITS_BYTES, "%.*f%s", decimals, x, s->units[u]);
+    return buf;
+}
+
+char *sl_units_bytes(char *buf, double bytes)
+{
+    return scaled(buf, bytes < 0 ? 0 : bytes, &bytes_scale, 3);
+}
+
+char *sl_units_brief_bytes(char *buf, double bytes)
+{
+    return scaled(buf, bytes, &brief_bytes_scale, 2);
 }
 
 char *sl_units_size(char *buf, uint64_t bytes)
@@ -172,16 +210,21 @@ char *sl_units_exact_bytes(char *buf, uint64_t bytes)
 
 char *sl_units_count(char *buf, double count)
 {
-    static const char *const names[] = {"", " k", " M", " G", " T"};
-    double x = count;
-    size_t i = 0;
-    while (x >= 999.5 && i + 1 < SL_COUNT_OF(names)) {
-        x /= 1000;
-        i++;
-    }
-    bool whole = i == 0 && x == floor(x);
-    int decimals = whole || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
-    snprintf(buf, SL_UNITS_BYTES, "%.*f%s", decimals, x, names[i]);
+    return scaled(buf, count, &count_scale, 3);
+}
+
+char *sl_units_brief_count(char *buf, double count)
+{
+    if (count == floor(count) && fabs(count) < 10000)
+        return sl_units_whole(buf, count);
+    return scaled(buf, count, &count_scale, 2);
+}
+
+char *sl_units_whole(char *buf, double count)
+{
+    if (!isfinite(count))
+        return unknown(buf);
+    snprintf(buf, SL_UNITS_BYTES, "%.0f", count);
     return buf;
 }
 
@@ -201,9 +244,9 @@ char *sl_units_grouped(char *buf, uint64_t number)
 
 char *sl_units_seconds(char *buf, double seconds)
 {
-    if (seconds < 0)
-        seconds = 0;
-    if (seconds == 0)
+    if (!isfinite(seconds))
+        return unknown(buf);
+    if (seconds <= 0)
         snprintf(buf, SL_UNITS_BYTES, "0 s");
     else if (seconds < 0.5e-6)
         snprintf(buf, SL_UNITS_BYTES, "<1 us");
@@ -221,5 +264,66 @@ char *sl_units_seconds(char *buf, double seconds)
     else
         snprintf(buf, SL_UNITS_BYTES, "%.0f h %02d min", floor((seconds + 30) / 3600),
                  (int)fmod((seconds + 30) / 60, 60));
+    return buf;
+}
+
+char *sl_units_brief_seconds(char *buf, double seconds)
+{
+    double ms = seconds * 1e3;
+    if (!isfinite(seconds))
+        return unknown(buf);
+    if (fabs(ms) < 0.9995)
+        snprintf(buf, SL_UNITS_BYTES, "%.0f us", ms * 1e3);
+    else if (fabs(ms) < 999.5)
+        snprintf(buf, SL_UNITS_BYTES, "%.*f ms", decimals_of(ms, 2), ms);
+    else if (fabs(seconds) < 99.95)
+        snprintf(buf, SL_UNITS_BYTES, "%.*f s", decimals_of(seconds, 2), seconds);
+    else
+        sl_units_clock(buf, seconds);
+    return buf;
+}
+
+char *sl_units_rough_seconds(char *buf, double seconds, bool past)
+{
+    static const struct {
+        double length;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    size_t i = 0;
+    while (i + 1 < SL_COUNT_OF(units) && seconds < 2 * units[i].length)
+        i++;
+    double n = SL_MAX(seconds, 0) / units[i].length;
+    snprintf(buf, SL_UNITS_BYTES, "%.0f %s", past ? floor(n) : n, units[i].unit);
+    return buf;
+}
+
+char *sl_units_clock(char *buf, double seconds)
+{
+    if (!isfinite(seconds) || seconds < 0 || seconds > 1e9)
+        return unknown(buf);
+    long s = lround(seconds);
+    if (s < 3600)
+        snprintf(buf, SL_UNITS_BYTES, "%ld:%02ld", s / 60, s % 60);
+    else
+        snprintf(buf, SL_UNITS_BYTES, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
+char *sl_units_percent(char *buf, double share)
+{
+    if (!isfinite(share))
+        return unknown(buf);
+    if (share > 0 && share < 0.005)
+        snprintf(buf, SL_UNITS_BYTES, "<1 %%");
+    else
+        snprintf(buf, SL_UNITS_BYTES, "%.0f %%", share * 100);
+    return buf;
+}
+
+char *sl_units_plural(char *buf, double n, const char *one)
+{
+    const size_t length = strlen(one);
+    const bool es = length > 3 && strcmp(one + length - 3, "tch") == 0; // but: epochs
+    snprintf(buf, SL_UNITS_BYTES, "%.0f %s%s", n, one, n == 1 ? "" : es ? "es" : "s");
     return buf;
 }

@@ -15,7 +15,7 @@
  * and never meet before the end.
  *
  * What the library has no code for, and what the system does not let it use, is multiplied by
- * gemm_blocks.c. Its emulation of bf16 where there is none is slower than that (README.md).
+ * gemm_blocks.c. Its emulation of bf16 where there is none is slower than that.
  */
 #include "kernels/cpu/cpu_internal.h"
 

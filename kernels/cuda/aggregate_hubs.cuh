@@ -30,7 +30,6 @@ enum {
     SL_ROW_EDGES = 256,    // of a row that is no hub, at most
     SL_CHUNK_EDGES = 1024, // a block's share of a hub
     SL_RUN_EDGES = 64,     // a group's share of a chunk
-    SL_CHUNK_RUNS = SL_CHUNK_EDGES / SL_RUN_EDGES,
 };
 
 // Edges [chunk * SL_CHUNK_EDGES, ...) of a row; part: where their sum goes if there are others.

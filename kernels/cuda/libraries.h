@@ -45,7 +45,7 @@ void sl_cuda_sum_ends(void);
 // Loads every kernel of the plug-in: to load one later may wait for a sum, too. SL_EDEVICE.
 int sl_cuda_load_kernels(void);
 // SL_OK: all that was asked of the queue is done. SL_EAGAIN, without words: not yet. SL_EDEVICE.
-int sl_cuda_queue_look(void);
+int sl_cuda_queue_poll(void);
 // Waits for that. SL_EDEVICE: a GPU that is busy after `seconds` counts as faulted, by `what`.
 int sl_cuda_queue_drain(uint32_t seconds, const char *what);
 // The GPU has faulted: nothing of CUDA may be called any more.

@@ -382,7 +382,7 @@ int sl_cuda_attach(const struct sl_device_share *from, void **out)
     SL_TRY(sl_cuda_enter());
     memcpy(&share, from, sizeof share);
     if (share.magic != SHARE_MAGIC || share.offset >= share.bytes)
-        return sl_fail(SL_EPROTO, "this is no share of a GPU's memory");
+        return sl_fail(SL_EPROTO, "these bytes do not describe shared GPU memory");
     pthread_mutex_lock(&lock);
     int rc = attach_locked(&share, out);
     pthread_mutex_unlock(&lock);

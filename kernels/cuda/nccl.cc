@@ -379,7 +379,7 @@ int poll()
     mine.has_met = true;
     if (!mine.is_summing)
         return SL_OK;
-    int rc = sl_cuda_queue_look();
+    int rc = sl_cuda_queue_poll();
     if (rc == SL_OK)
         end_sum();
     return rc;

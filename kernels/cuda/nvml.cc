@@ -94,7 +94,7 @@ static void look(void)
     if (nvml.is_there)
         return;
     sl_log_debug("GPUs: NVML (%s) cannot be used: %s (%d)", file,
-                 has ? "nvmlInit_v2() failed" : "it has not all that is wanted", error);
+                 has ? "nvmlInit_v2() failed" : "a function is missing", error);
     if (library)
         dlclose(library);
 }

@@ -306,7 +306,7 @@ int sl_cuda_queue(void **stream)
     return SL_OK;
 }
 
-int sl_cuda_queue_look(void)
+int sl_cuda_queue_poll(void)
 {
     SL_TRY(sl_cuda_enter());
     cudaError_t error = cudaStreamQuery(mine->stream);
@@ -323,7 +323,7 @@ int sl_cuda_queue_drain(uint32_t seconds, const char *what)
     const struct timespec pause = {.tv_sec = 0, .tv_nsec = 100 * 1000};
     const uint64_t until = sl_now_ns() + seconds * 1000000000ull;
     int rc;
-    while ((rc = sl_cuda_queue_look()) == SL_EAGAIN) {
+    while ((rc = sl_cuda_queue_poll()) == SL_EAGAIN) {
         if (sl_now_ns() >= until)
             return sl_cuda_fail(cudaErrorLaunchTimeout, what, __FILE__, __LINE__);
         nanosleep(&pause, NULL);

@@ -12,7 +12,6 @@
  *
  * Prints lines for people and, last, one JSON object.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <omp.h>
 #include <string.h>
@@ -21,9 +20,10 @@
 #include "common/base/philox.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
+#include "tests/arguments.h"
 
 struct options {
-    const char *path;
+    const char *path, *fanout;
     struct sl_draw_plan plan;
     enum sl_order order;
     uint32_t sequences;
@@ -134,68 +134,37 @@ static void run(const struct options *o)
     free(b);
 }
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] "
-                    "[--seed 7] [--order shuffled|proximity] [--sequences N] [--threads N]\n");
-    exit(2);
-}
-
-static int64_t number(const char *text, int64_t low, int64_t high)
-{
-    char *end;
-    int64_t value = strtoll(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "batches: '%s': wanted a number from %" PRId64 " to %" PRId64 "\n", text,
-                low, high);
-        usage();
-    }
-    return value;
-}
-
-static void parse_fanout(char *text, struct sl_draw_plan *plan)
-{
-    plan->n_hops = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (plan->n_hops == SL_MAX_HOPS)
-            usage();
-        plan->fanout[plan->n_hops++] = number(part, -1, 1000000);
-    }
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("fanout", options, fanout),
+    ARGUMENT_NUMBER("batch", options, batch, 1, 1000000000),
+    ARGUMENT_NUMBER("epochs", options, epochs, 1, 1000000),
+    ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9000000000000000.0),
+    ARGUMENT_NUMBER("threads", options, threads, 1, LANE_THREADS_MAX),
+    ARGUMENT_CHOICE("order", options, order, sl_order_words),
+    ARGUMENT_NUMBER("sequences", options, sequences, 0, 1000000),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "batches",
+    .is_program = true,
+    .about = "Draws and gathers the batches of epochs, one thread each.",
+    .operands = {{"DATASET", offsetof(struct options, path)}},
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"fanout", required_argument, NULL, 'f'},    {"batch", required_argument, NULL, 'b'},
-        {"epochs", required_argument, NULL, 'e'},    {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},   {"order", required_argument, NULL, 'O'},
-        {"sequences", required_argument, NULL, 'S'}, {0},
-    };
     struct options o = {
-        .plan = {.kind = SL_SAMPLER_KHOP,
-                 .n_hops = 3,
-                 .fanout = {15, 10, 5},
-                 .stream = SL_RNG_SAMPLE,
-                 .seed = 7},
+        .plan = {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7},
+        .fanout = "15,10,5",
         .batch = 1024,
         .epochs = 5,
         .threads = (uint32_t)SL_MIN(omp_get_num_procs(), (int)LANE_THREADS_MAX),
     };
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'f': parse_fanout(optarg, &o.plan); break;
-        case 'b': o.batch = (uint32_t)number(optarg, 1, 1000000000); break;
-        case 'e': o.epochs = (uint32_t)number(optarg, 1, 1000000); break;
-        case 's': o.plan.seed = (uint64_t)number(optarg, 0, INT64_MAX); break;
-        case 'O': o.order = lane_order(optarg); break;
-        case 'S': o.sequences = (uint32_t)number(optarg, 0, 1000000); break;
-        case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
-        default: usage();
-        }
-    }
-    if (optind != argc - 1)
-        usage();
-    o.path = argv[optind];
+    arguments_parse(&command, &o, argc, argv);
+    lane_fanout(o.fanout, &o.plan);
     run(&o);
     return 0;
 }

@@ -12,7 +12,6 @@
  *
  * Prints a table for people and, last, one JSON object.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <omp.h>
 #include <stdio.h>
@@ -28,12 +27,14 @@
 #include "kernels/kernels.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
+#include "tests/arguments.h"
 
 enum { RATIOS_MAX = 16 };
 #define TOP 0.1 // of the vertices, whose footprints are compared (Table 2)
 
 struct options {
-    const char *path;
+    const char *path, *fanout, *of_ratios;
+    double restart;
     struct sl_draw_plan plan;
     enum sl_order order;
     uint32_t sequences;
@@ -260,107 +261,49 @@ static void run(const struct options *o)
 
 // ---- options ------------------------------------------------------------------------------------
 
-static void usage(void)
-{
-    fprintf(stderr,
-            "usage: cache DATASET [--kind khop|weighted|walk|labor] [--fanout 15,10,5] [--paths 4] "
-            "[--length 3] [--restart 0.5] [--batch 1024] [--epochs 10] "
-            "[--ratios 0.01,0.05,0.1] [--presample 1] [--seed 7] [--order shuffled|proximity] "
-            "[--sequences N] [--threads N]\n");
-    exit(2);
-}
-
-static double number(const char *text, double low, double high)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || end == text || !(value >= low && value <= high)) {
-        fprintf(stderr, "cache: '%s': wanted a number from %g to %g\n", text, low, high);
-        usage();
-    }
-    return value;
-}
-
-static enum sl_sampler_kind parse_kind(const char *text)
-{
-    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
-        if (strcmp(text, sl_sampler_words[k]) == 0)
-            return (enum sl_sampler_kind)k;
-    fprintf(stderr, "cache: '%s': wanted one of", text);
-    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
-        fprintf(stderr, " %s", sl_sampler_words[k]);
-    fputc('\n', stderr);
-    usage();
-    return SL_SAMPLER_KHOP;
-}
-
-static void parse_fanout(char *text, struct sl_draw_plan *plan)
-{
-    plan->n_hops = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (plan->n_hops == SL_MAX_HOPS)
-            usage();
-        plan->fanout[plan->n_hops++] = (int64_t)number(part, -1, 1e6);
-    }
-}
-
-static void parse_ratios(char *text, struct options *o)
-{
-    o->n_ratios = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (o->n_ratios == RATIOS_MAX)
-            usage();
-        o->ratios[o->n_ratios++] = number(part, 0, 1);
-    }
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_CHOICE("kind", options, plan.kind, sl_sampler_words),
+    ARGUMENT_NUMBER("paths", options, plan.paths, 1, 1000),
+    ARGUMENT_NUMBER("length", options, plan.length, 1, 1000),
+    {.name = "restart", SL_OPTION_AT(REAL, options, restart), .placeholder = "R", .max = 1, .help = ""},
+    ARGUMENT_TEXT("fanout", options, fanout),
+    ARGUMENT_NUMBER("batch", options, batch, 1, 1e9),
+    ARGUMENT_NUMBER("epochs", options, epochs, 2, 1e6),
+    ARGUMENT_TEXT("ratios", options, of_ratios),
+    ARGUMENT_NUMBER("presample", options, presample, 1, 1e6),
+    ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9e15),
+    ARGUMENT_NUMBER("threads", options, threads, 1, LANE_THREADS_MAX),
+    ARGUMENT_CHOICE("order", options, order, sl_order_words),
+    ARGUMENT_NUMBER("sequences", options, sequences, 0, 1000000),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "cache",
+    .is_program = true,
+    .about = "Hit rates of the orders by which caches are filled.",
+    .operands = {{"DATASET", offsetof(struct options, path)}},
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"kind", required_argument, NULL, 'k'},      {"paths", required_argument, NULL, 'P'},
-        {"length", required_argument, NULL, 'L'},    {"restart", required_argument, NULL, 'R'},
-        {"fanout", required_argument, NULL, 'f'},    {"batch", required_argument, NULL, 'b'},
-        {"epochs", required_argument, NULL, 'e'},    {"ratios", required_argument, NULL, 'r'},
-        {"presample", required_argument, NULL, 'p'}, {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},   {"order", required_argument, NULL, 'O'},
-        {"sequences", required_argument, NULL, 'S'}, {0},
-    };
     struct options o = {
-        .plan = {.kind = SL_SAMPLER_KHOP,
-                 .n_hops = 3,
-                 .fanout = {15, 10, 5},
-                 .stream = SL_RNG_SAMPLE,
-                 .seed = 7,
-                 .paths = 4,
-                 .length = 3,
-                 .restart = 0.5f},
+        .plan =
+            {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7, .paths = 4, .length = 3},
+        .fanout = "15,10,5",
+        .of_ratios = "0.01,0.05,0.1",
+        .restart = 0.5,
         .batch = 1024,
         .epochs = 10,
         .presample = 1,
         .threads = (uint32_t)SL_MIN(omp_get_max_threads(), (int)LANE_THREADS_MAX),
-        .n_ratios = 3,
-        .ratios = {0.01, 0.05, 0.1},
     };
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'k': o.plan.kind = parse_kind(optarg); break;
-        case 'P': o.plan.paths = (uint32_t)number(optarg, 1, 1000); break;
-        case 'L': o.plan.length = (uint32_t)number(optarg, 1, 1000); break;
-        case 'R': o.plan.restart = (float)number(optarg, 0, 1); break;
-        case 'f': parse_fanout(optarg, &o.plan); break;
-        case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
-        case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
-        case 'r': parse_ratios(optarg, &o); break;
-        case 'p': o.presample = (uint32_t)number(optarg, 1, 1e6); break;
-        case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
-        case 'O': o.order = lane_order(optarg); break;
-        case 'S': o.sequences = (uint32_t)number(optarg, 0, 1000000); break;
-        case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
-        default: usage();
-        }
-    }
-    if (optind != argc - 1)
-        usage();
+    arguments_parse(&command, &o, argc, argv);
+    lane_fanout(o.fanout, &o.plan);
+    o.plan.restart = (float)o.restart;
+    o.n_ratios = arguments_numbers("ratios", o.of_ratios, 0, 1, RATIOS_MAX, o.ratios);
     if (o.presample >= o.epochs) {
         fprintf(stderr,
                 "cache: --presample %" PRIu32 " of --epochs %" PRIu32
@@ -368,7 +311,6 @@ int main(int argc, char **argv)
                 o.presample, o.epochs);
         return 2;
     }
-    o.path = argv[optind];
     run(&o);
     return 0;
 }

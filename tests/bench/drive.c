@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <liburing.h>
 #include <stdio.h>
@@ -22,11 +21,13 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/arguments.h"
 
 enum { BLOCK = 4096, DEPTH_MAX = 1024 };
 
 struct drive {
     const char *path;
+    int way; // enum way
     uint64_t n_blocks, seed;
     uint32_t depth;
     double seconds;
@@ -116,29 +117,34 @@ static uint64_t by_faults(struct drive *d, uint64_t start)
     return sum == UINT64_MAX ? 0 : n;
 }
 
+enum way { URING, PREAD, FAULTS };
+
+static const char *const ways[] = {"uring", "pread", "faults", NULL};
+
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_CHOICE("way", drive, way, ways),
+    ARGUMENT_NUMBER("depth", drive, depth, 1, DEPTH_MAX),
+    {.name = "seconds", SL_OPTION_AT(REAL, drive, seconds), .placeholder = "S", .max = 3600,
+     .help = ""},
+    ARGUMENT_NUMBER("seed", drive, seed, 0, 9e15),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "drive",
+    .is_program = true,
+    .about = "Blocks a second that a drive serves in random order.",
+    .operands = {{"FILE", offsetof(struct drive, path)}},
+    .options = {{options}},
+};
+
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"way", required_argument, NULL, 'w'},
-                                                 {"depth", required_argument, NULL, 'd'},
-                                                 {"seconds", required_argument, NULL, 's'},
-                                                 {"seed", required_argument, NULL, 'r'},
-                                                 {NULL, 0, NULL, 0}};
     struct drive d = {.depth = 64, .seconds = 3, .seed = 7};
-    const char *way = "uring";
-    int c;
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
-        switch (c) {
-        case 'w': way = optarg; break;
-        case 'd': d.depth = (uint32_t)atoi(optarg); break;
-        case 's': d.seconds = atof(optarg); break;
-        case 'r': d.seed = (uint64_t)atoll(optarg); break;
-        default: return 2;
-        }
-    const bool faults = strcmp(way, "faults") == 0, reads = strcmp(way, "pread") == 0;
     struct stat st;
-    if (optind + 1 != argc || d.depth < 1 || d.depth > DEPTH_MAX)
-        die("FILE, and a depth of 1 to 1024", EINVAL);
-    d.path = argv[optind];
+    arguments_parse(&command, &d, argc, argv);
+    const bool faults = d.way == FAULTS, reads = d.way == PREAD;
     d.fd = open(d.path, O_RDONLY | (faults ? 0 : O_DIRECT));
     if (d.fd < 0 || fstat(d.fd, &st) < 0)
         die(d.path, errno);
@@ -149,7 +155,7 @@ int main(int argc, char **argv)
     uint64_t start = sl_now_ns();
     uint64_t n = faults ? by_faults(&d, start) : reads ? by_pread(&d, start) : by_uring(&d, start);
     double seconds = (double)(sl_now_ns() - start) * 1e-9;
-    printf("{\"way\": \"%s\", \"depth\": %u, \"reads_per_second\": %.1f}\n", way,
+    printf("{\"way\": \"%s\", \"depth\": %u, \"reads_per_second\": %.1f}\n", ways[d.way],
            faults || reads ? 1 : d.depth, (double)n / seconds);
     return 0;
 }

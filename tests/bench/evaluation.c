@@ -11,7 +11,6 @@
  * that it went through; and the loss with all its digits: two builds that agree on it compute the
  * same. Two builds are compared by running their programs in turn.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +24,12 @@
 #include "kernels/kernels.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/needed_rows.h"
+#include "tests/arguments.h"
 
 enum { ROUNDS_MAX = 101 };
 
 #define KIND(upper, lower) [SL_MODEL_##upper] = #lower,
-static const char *const kinds[] = {SL_MODEL_KINDS(KIND)};
+static const char *const kinds[] = {SL_MODEL_KINDS(KIND) NULL};
 
 struct options {
     const char *dataset;
@@ -177,56 +177,32 @@ static void measure(struct run *r)
            r->result.loss);
 }
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: evaluation DATASET [--rounds 5] [--kind KIND] [--layers 3] "
-                    "[--hidden 256] [--threads 1] [--cell 2646] [--all] [--anew]\n");
-    exit(2);
-}
-
-static void parse(int argc, char **argv, struct options *o)
-{
-    static const struct option options[] = {
-        {"rounds", required_argument, NULL, 'r'},
-        {"kind", required_argument, NULL, 'k'},
-        {"layers", required_argument, NULL, 'l'},
-        {"hidden", required_argument, NULL, 'h'},
-        {"threads", required_argument, NULL, 't'},
-        {"cell", required_argument, NULL, 'c'},
-        {"all", no_argument, NULL, 'a'},
-        {"anew", no_argument, NULL, 'n'},
-        {NULL, 0, NULL, 0},
-    };
-    int c;
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
-        switch (c) {
-        case 'r': o->rounds = number; break;
-        case 'l': o->layers = number; break;
-        case 'h': o->hidden = number; break;
-        case 't': o->threads = number; break;
-        case 'c': o->cell = number; break;
-        case 'a': o->all = true; break;
-        case 'n': o->anew = true; break;
-        case 'k':
-            for (size_t i = 0; i < SL_COUNT_OF(kinds); i++)
-                if (strcmp(kinds[i], optarg) == 0)
-                    o->kind = (enum sl_model_kind)i;
-            break;
-        default: usage();
-        }
-    }
-    if (optind + 1 != argc || o->rounds < 1 || o->rounds > ROUNDS_MAX || o->layers < 1 ||
-        o->cell < 1 || o->layers > SL_CONFIG_MAX_LAYERS)
-        usage();
-    o->dataset = argv[optind];
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("rounds", options, rounds, 1, ROUNDS_MAX),
+    ARGUMENT_CHOICE("kind", options, kind, kinds),
+    ARGUMENT_NUMBER("layers", options, layers, 1, SL_CONFIG_MAX_LAYERS),
+    ARGUMENT_NUMBER("hidden", options, hidden, 1, 65536),
+    ARGUMENT_NUMBER("threads", options, threads, 0, 1024),
+    ARGUMENT_NUMBER("cell", options, cell, 1, UINT32_MAX),
+    ARGUMENT_FLAG("all", options, all),
+    ARGUMENT_FLAG("anew", options, anew),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "evaluation",
+    .is_program = true,
+    .about = "Time and work of an evaluation, by layer.",
+    .operands = {{"DATASET", offsetof(struct options, dataset)}},
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 5, .layers = 3, .hidden = 256, .threads = 1, .cell = 2646};
     static struct run r; // the model is too large for a stack
-    parse(argc, argv, &o);
+    arguments_parse(&command, &o, argc, argv);
     r.o = &o;
     prepare(&r);
     measure(&r);

@@ -15,6 +15,7 @@
 #include "common/data/order_kind.h"
 #include "kernels/kernels.h"
 #include "sampler/draw.h"
+#include "tests/arguments.h"
 
 enum { LANE_THREADS_MAX = 64, LANE_BLOCK_BYTES = 1 << 20 };
 
@@ -40,17 +41,13 @@ static inline void *must(void *p)
     exit(1);
 }
 
-// --order; a word that is none ends the program.
-static inline enum sl_order lane_order(const char *text)
+// --fanout, a list of numbers.
+static inline void lane_fanout(const char *text, struct sl_draw_plan *plan)
 {
-    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
-        if (strcmp(text, sl_order_words[k]) == 0)
-            return (enum sl_order)k;
-    fprintf(stderr, "%s: --order '%s': wanted one of", program_invocation_short_name, text);
-    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
-        fprintf(stderr, " %s", sl_order_words[k]);
-    fputc('\n', stderr);
-    exit(2);
+    double fanout[SL_MAX_HOPS];
+    plan->n_hops = arguments_numbers("fanout", text, -1, 1e6, SL_MAX_HOPS, fanout);
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        plan->fanout[h] = (int64_t)fanout[h];
 }
 
 // The epochs' orders as a job has them; sequences 0: as many as the default of a job chooses.

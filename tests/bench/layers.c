@@ -28,7 +28,6 @@
  *
  * Rounds of everything are interleaved; medians. Prints lines for people, then one JSON object.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +38,7 @@
 #include "kernels/kernels.h"
 #include "trainer/model/layer.h"
 #include "trainer/model/norm.h"
+#include "tests/arguments.h"
 
 enum {
     ROUNDS_MAX = 101,
@@ -507,38 +507,25 @@ static void run_shape(const struct options *o, struct shape s, char *json, size_
     sl_mempool_fini(&pool);
 }
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: layers [--rounds 9] [--threads 1] [--shrink 1]\n");
-    exit(2);
-}
-
-static uint32_t number(const char *text, uint32_t low, uint32_t high)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "layers: '%s': wanted a number from %u to %u\n", text, low, high);
-        usage();
-    }
-    return (uint32_t)value;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("rounds", options, rounds, 1, ROUNDS_MAX),
+    ARGUMENT_NUMBER("threads", options, threads, 1, 1024),
+    ARGUMENT_NUMBER("shrink", options, shrink, 1, 100),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "layers",
+    .is_program = true,
+    .about = "A model's layers beside the least time that their bytes and operations take.",
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 9, .threads = 1, .shrink = 1};
-    static const struct option longs[] = {
-        {"rounds", 1, NULL, 'r'}, {"threads", 1, NULL, 't'}, {"shrink", 1, NULL, 's'}, {0}};
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'r': o.rounds = number(optarg, 1, ROUNDS_MAX); break;
-        case 't': o.threads = number(optarg, 1, 1024); break;
-        case 's': o.shrink = number(optarg, 1, 100); break;
-        default: usage();
-        }
-    }
-    if (optind < argc)
-        usage();
+    arguments_parse(&command, &o, argc, argv);
     sl_kernels_set_threads((int)o.threads);
     static char json[1 << 14];
     for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)

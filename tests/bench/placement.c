@@ -14,7 +14,6 @@
  * the machine's memory, and the seconds of an epoch's features over the busiest way, each way at
  * its rate (GB/s; --host for a GPU's bus): all ways serve at the same time.
  */
-#include <getopt.h>
 #include <math.h>
 
 #include "common/base/clock.h"
@@ -23,6 +22,7 @@
 #include "common/store/placement.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
+#include "tests/arguments.h"
 
 enum { RATIOS_MAX = 8, MACHINES = 5 };
 
@@ -31,7 +31,7 @@ enum { RATIOS_MAX = 8, MACHINES = 5 };
 #define DOUBLE 50.0
 
 struct options {
-    const char *path;
+    const char *path, *fanout, *of_ratios;
     struct sl_draw_plan plan;
     uint32_t batch, epochs, n_ratios;
     double ratios[RATIOS_MAX], host;
@@ -210,70 +210,41 @@ static void judge_all(const struct options *o, const struct visits *v)
 
 // ---- options ------------------------------------------------------------------------------------
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: placement DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 2] "
-                    "[--ratios 0.02,0.05,0.1] [--host 12] [--seed 7]\n");
-    exit(2);
-}
-
-static double number(const char *text, double low, double high)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || end == text || !(value >= low && value <= high))
-        usage();
-    return value;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("fanout", options, fanout),
+    ARGUMENT_NUMBER("batch", options, batch, 1, 1e9),
+    ARGUMENT_NUMBER("epochs", options, epochs, 2, 1e6),
+    ARGUMENT_TEXT("ratios", options, of_ratios),
+    {.name = "host", SL_OPTION_AT(REAL, options, host), .placeholder = "R", .min = 0.001, .max = 1e6, .help = ""},
+    ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9e15),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "placement",
+    .is_program = true,
+    .about = "What rows of features cost by where they are placed.",
+    .operands = {{"DATASET", offsetof(struct options, path)}},
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"fanout", required_argument, NULL, 'f'},
-        {"batch", required_argument, NULL, 'b'},
-        {"epochs", required_argument, NULL, 'e'},
-        {"ratios", required_argument, NULL, 'r'},
-        {"host", required_argument, NULL, 'h'},
-        {"seed", required_argument, NULL, 's'},
-        {0},
-    };
     struct options o = {
-        .plan = {.kind = SL_SAMPLER_KHOP,
-                 .n_hops = 3,
-                 .fanout = {15, 10, 5},
-                 .stream = SL_RNG_SAMPLE,
-                 .seed = 7},
+        .plan = {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7},
+        .fanout = "15,10,5",
+        .of_ratios = "0.02,0.05,0.1",
         .batch = 1024,
         .epochs = 2,
-        .n_ratios = 3,
-        .ratios = {0.02, 0.05, 0.1},
         .host = 12,
     };
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'f':
-            o.plan.n_hops = 0;
-            for (char *p = strtok(optarg, ","); p && o.plan.n_hops < SL_MAX_HOPS;
-                 p = strtok(NULL, ","))
-                o.plan.fanout[o.plan.n_hops++] = (int64_t)number(p, -1, 1e6);
-            break;
-        case 'r':
-            o.n_ratios = 0;
-            for (char *p = strtok(optarg, ","); p && o.n_ratios < RATIOS_MAX; p = strtok(NULL, ","))
-                o.ratios[o.n_ratios++] = number(p, 0, 1);
-            break;
-        case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
-        case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
-        case 'h': o.host = number(optarg, 0.001, 1e6); break;
-        case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
-        default: usage();
-        }
-    }
-    if (optind != argc - 1)
-        usage();
+    arguments_parse(&command, &o, argc, argv);
+    lane_fanout(o.fanout, &o.plan);
+    o.n_ratios = arguments_numbers("ratios", o.of_ratios, 0, 1, RATIOS_MAX, o.ratios);
     struct sl_topology t;
     struct visits v;
-    must_ok(sl_topology_open(&t, argv[optind], NULL, false, -1, sl_kernels_cpu(), 0));
+    must_ok(sl_topology_open(&t, o.path, NULL, false, -1, sl_kernels_cpu(), 0));
     count_all(&o, &t, &v);
     printf("%s: %" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64 " read in an epoch\n",
            t.dataset.name, v.n_nodes, v.row_bytes, v.total / v.n_epochs);

@@ -16,7 +16,6 @@
  *
  * Prints lines for people and, last, one JSON object.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +30,7 @@
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
+#include "tests/arguments.h"
 
 enum {
     LANES = 16,
@@ -42,6 +42,7 @@ enum {
 #define SEED UINT64_C(7)
 
 struct options {
+    const char *of_hops; // --fanout
     uint32_t scale, edge_factor, batch, rounds, n_hops;
     bool weighted;
     int64_t fanout[HOPS_MAX];
@@ -417,60 +418,33 @@ static void run(const struct options *o, const struct graph *g)
     sl_idmap_destroy(b.map);
 }
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: sampling [--scale 23] [--edge-factor 16] [--fanout 15,10,5] "
-                    "[--batch 1000] [--rounds 41] [--weighted]\n");
-    exit(2);
-}
-
-static uint32_t number(const char *text, uint32_t low, uint32_t high)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "sampling: '%s': wanted a number from %u to %u\n", text, low, high);
-        usage();
-    }
-    return (uint32_t)value;
-}
-
-static void parse_fanout(char *text, struct options *o)
-{
-    o->n_hops = 0;
-    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (o->n_hops == HOPS_MAX)
-            usage();
-        o->fanout[o->n_hops++] = strcmp(part, "-1") == 0 ? -1 : (int64_t)number(part, 1, 1 << 18);
-    }
-    if (o->n_hops == 0)
-        usage();
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("scale", options, scale, 4, 30),
+    ARGUMENT_NUMBER("edge-factor", options, edge_factor, 1, 256),
+    ARGUMENT_TEXT("fanout", options, of_hops),
+    ARGUMENT_NUMBER("batch", options, batch, 1, 1 << 24),
+    ARGUMENT_NUMBER("rounds", options, rounds, 1, 100000),
+    ARGUMENT_FLAG("weighted", options, weighted),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "sampling",
+    .is_program = true,
+    .about = "Edges a second that are sampled on a graph with a power law.",
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
-    struct options o = {.scale = 23, .edge_factor = 16, .batch = 1000, .rounds = 41, .n_hops = 3};
-    o.fanout[0] = 15;
-    o.fanout[1] = 10;
-    o.fanout[2] = 5;
-    static const struct option longs[] = {{"scale", 1, NULL, 's'},
-                                          {"edge-factor", 1, NULL, 'e'},
-                                          {"fanout", 1, NULL, 'f'},
-                                          {"batch", 1, NULL, 'b'},
-                                          {"rounds", 1, NULL, 'r'},
-                                          {"weighted", 0, NULL, 'w'},
-                                          {0}};
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 's': o.scale = number(optarg, 4, 30); break;
-        case 'e': o.edge_factor = number(optarg, 1, 256); break;
-        case 'f': parse_fanout(optarg, &o); break;
-        case 'b': o.batch = number(optarg, 1, 1 << 24); break;
-        case 'r': o.rounds = number(optarg, 1, 100000); break;
-        case 'w': o.weighted = true; break;
-        default: usage();
-        }
-    }
+    struct options o = {
+        .scale = 23, .edge_factor = 16, .batch = 1000, .rounds = 41, .of_hops = "15,10,5"};
+    double fanout[HOPS_MAX];
+    arguments_parse(&command, &o, argc, argv);
+    o.n_hops = arguments_numbers("fanout", o.of_hops, -1, 1 << 18, HOPS_MAX, fanout);
+    for (uint32_t h = 0; h < o.n_hops; h++)
+        o.fanout[h] = (int64_t)fanout[h];
     struct graph g = {0};
     uint64_t start = sl_now_ns();
     make_graph(&o, &g);

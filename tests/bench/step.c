@@ -13,7 +13,6 @@
  * compared by running their programs in turn. --lists says whether products leave out zeros
  * (kernels/cpu/gemm_list.c). The last line is a JSON object.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,23 +24,27 @@
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
 #include "trainer/model/model.h"
+#include "tests/arguments.h"
 
 enum { ROUNDS_MAX = 1001, WARM_UP = 2, HOPS = 3, FEATURES = 128, CLASSES = 40 };
 
 static const uint32_t NODES[HOPS + 1] = {1024, 7300, 33500, 72000};
 static const uint32_t EDGES[HOPS] = {13500, 57500, 155000};
 #define KIND(upper, lower) [SL_MODEL_##upper] = #lower,
-static const char *const kinds[] = {SL_MODEL_KINDS(KIND)};
+static const char *const kinds[] = {SL_MODEL_KINDS(KIND) NULL};
 static const char *const norms[] = {
-    [SL_NORM_NONE] = "none", [SL_NORM_BATCH] = "batch", [SL_NORM_LAYER] = "layer"};
-static const char *const lists[] = {
-    [SL_CPU_LISTS_AUTO] = "auto", [SL_CPU_LISTS_NEVER] = "never", [SL_CPU_LISTS_ALWAYS] = "always"};
+    [SL_NORM_NONE] = "none", [SL_NORM_BATCH] = "batch", [SL_NORM_LAYER] = "layer", NULL};
+static const char *const lists[] = {[SL_CPU_LISTS_AUTO] = "auto",
+                                    [SL_CPU_LISTS_NEVER] = "never",
+                                    [SL_CPU_LISTS_ALWAYS] = "always",
+                                    NULL};
 static const char *const precisions[] = {[SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16"};
 
 struct options {
     uint32_t rounds, shrink;
     enum sl_model_kind kind;
     enum sl_norm_kind norm;
+    enum sl_cpu_lists lists;
 };
 
 static void must_ok(int code)
@@ -226,54 +229,28 @@ static void run(const struct options *o)
     printf("{\"bench\": \"step\", \"kind\": \"%s\"%s}\n", kinds[o->kind], json);
 }
 
-static void usage(void)
-{
-    fprintf(stderr, "usage: step [--rounds 15] [--kind KIND]"
-                    " [--norm none|batch|layer] [--shrink 1] [--lists auto|never|always]\n");
-    exit(2);
-}
-
-static uint32_t number(const char *text, uint32_t low, uint32_t high)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end || end == text || value < low || value > high) {
-        fprintf(stderr, "step: '%s': wanted a number from %u to %u\n", text, low, high);
-        usage();
-    }
-    return (uint32_t)value;
-}
-
-static int find(const char *text, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(text, names[i]) == 0)
-            return (int)i;
-    fprintf(stderr, "step: '%s' is not known\n", text);
-    usage();
-    return -1;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("rounds", options, rounds, 1, ROUNDS_MAX),
+    ARGUMENT_CHOICE("kind", options, kind, kinds),
+    ARGUMENT_CHOICE("norm", options, norm, norms),
+    ARGUMENT_NUMBER("shrink", options, shrink, 1, 100),
+    ARGUMENT_CHOICE("lists", options, lists, lists),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "step",
+    .is_program = true,
+    .about = "The parts of a training step.",
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 15, .shrink = 1, .kind = SL_MODEL_GRAPHSAGE};
-    static const struct option longs[] = {{"rounds", 1, NULL, 'r'}, {"kind", 1, NULL, 'k'},
-                                          {"norm", 1, NULL, 'n'},   {"shrink", 1, NULL, 's'},
-                                          {"lists", 1, NULL, 'l'},  {0}};
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'r': o.rounds = number(optarg, 1, ROUNDS_MAX); break;
-        case 'k': o.kind = (enum sl_model_kind)find(optarg, kinds, SL_COUNT_OF(kinds)); break;
-        case 'n': o.norm = (enum sl_norm_kind)find(optarg, norms, SL_COUNT_OF(norms)); break;
-        case 's': o.shrink = number(optarg, 1, 100); break;
-        case 'l':
-            sl_cpu_gemm_set_lists((enum sl_cpu_lists)find(optarg, lists, SL_COUNT_OF(lists)));
-            break;
-        default: usage();
-        }
-    }
-    if (optind < argc)
-        usage();
+    arguments_parse(&command, &o, argc, argv);
+    sl_cpu_gemm_set_lists(o.lists);
     sl_kernels_set_threads(1);
     run(&o);
     return 0;

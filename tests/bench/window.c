@@ -26,7 +26,6 @@
  * Prints the share of input nodes that were there, of the epochs after the first, as a table and as
  * one JSON object.
  */
-#include <getopt.h>
 
 #include "common/base/philox.h"
 #include "common/data/cache_kind.h"
@@ -34,11 +33,12 @@
 #include "common/arena/row_cache.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
+#include "tests/arguments.h"
 
 enum { RATIOS_MAX = 8, NEVER = -1 };
 
 struct options {
-    const char *path;
+    const char *path, *fanout, *of_ratios;
     struct sl_draw_plan plan;
     enum sl_order order;
     uint32_t batch, epochs, n_ratios;
@@ -536,50 +536,35 @@ static void run(const struct options *o)
     sl_topology_close(&t);
 }
 
-// Numbers with commas between them; returns how many.
-static uint32_t list_of(char *text, uint32_t most, double *out)
-{
-    uint32_t n = 0;
-    for (char *part = strtok(text, ","); part && n < most; part = strtok(NULL, ","))
-        out[n++] = atof(part);
-    return n;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("fanout", options, fanout),
+    ARGUMENT_NUMBER("batch", options, batch, 1, 1e9),
+    ARGUMENT_NUMBER("epochs", options, epochs, 2, 1e6),
+    ARGUMENT_TEXT("ratios", options, of_ratios),
+    ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9e15),
+    ARGUMENT_CHOICE("order", options, order, sl_order_words),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "window",
+    .is_program = true,
+    .about = "Rows that a window of batches has already.",
+    .operands = {{"DATASET", offsetof(struct options, path)}},
+    .options = {{options}},
+};
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"fanout", required_argument, NULL, 'f'},
-                                          {"batch", required_argument, NULL, 'b'},
-                                          {"epochs", required_argument, NULL, 'e'},
-                                          {"ratios", required_argument, NULL, 'r'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"order", required_argument, NULL, 'o'},
-                                          {0}};
     struct options o = {.plan = {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7},
+                        .fanout = "15,10,5",
+                        .of_ratios = "0.05,0.1,0.2",
                         .batch = 1024,
-                        .epochs = 3,
-                        .n_ratios = 3,
-                        .ratios = {0.05, 0.1, 0.2}};
-    char usual[] = "15,10,5";
-    double fanout[SL_MAX_HOPS];
-    o.plan.n_hops = list_of(usual, SL_MAX_HOPS, fanout);
-    int c;
-    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
-        switch (c) {
-        case 'f': o.plan.n_hops = list_of(optarg, SL_MAX_HOPS, fanout); break;
-        case 'b': o.batch = (uint32_t)atoi(optarg); break;
-        case 'e': o.epochs = (uint32_t)atoi(optarg); break;
-        case 'r': o.n_ratios = list_of(optarg, RATIOS_MAX, o.ratios); break;
-        case 's': o.plan.seed = (uint64_t)atoll(optarg); break;
-        case 'o': o.order = lane_order(optarg); break;
-        default: return 2;
-        }
-    for (uint32_t h = 0; h < o.plan.n_hops; h++)
-        o.plan.fanout[h] = (int64_t)fanout[h];
-    if (optind + 1 != argc || o.batch < 1 || o.epochs < 2 || o.n_ratios < 1) {
-        fprintf(stderr, "window: wanted DATASET, a batch of 1 or more and 2 epochs or more\n");
-        return 2;
-    }
-    o.path = argv[optind];
+                        .epochs = 3};
+    arguments_parse(&command, &o, argc, argv);
+    lane_fanout(o.fanout, &o.plan);
+    o.n_ratios = arguments_numbers("ratios", o.of_ratios, 0, 1, RATIOS_MAX, o.ratios);
     run(&o);
     return 0;
 }

@@ -231,10 +231,18 @@ class Browser:
         ]
 
     def received_bytes(self):
-        """Of all that has come over the line, headers included, whatever is still open."""
+        """Of all that has come over the line, headers included, but for what goes on as long as
+        the page is there: the stream of events."""
+        events = self.take_events()
+        streams = {
+            event["params"]["requestId"]
+            for event in events
+            if event["params"].get("type") == "EventSource"
+        }
         return sum(
             event["params"].get("encodedDataLength", 0)
-            for event in self.take_events()
-            if event.get("method") in ("Network.dataReceived", "Network.responseReceived")
-            or event.get("method") == "Network.loadingFinished"
+            for event in events
+            if event["params"].get("requestId") not in streams
+            and event.get("method")
+            in ("Network.dataReceived", "Network.responseReceived", "Network.loadingFinished")
         )

@@ -2,7 +2,7 @@
 
 import os
 
-from harness import CORES, SHARED_DATA, Skip, cases, not_under, timeout
+from harness import CORES, SHARED_DATA, Skip, not_under, timeout, whole
 
 
 def shared(name):
@@ -32,15 +32,14 @@ def job(dataset, **changes):
 @timeout(180)
 @not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
 @not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")
-@cases("gcn", "graphsage")
-def test_cora(box, kind):
-    config = job(shared("cora"))
-    config["model"]["kind"] = kind
+def test_cora(box):
+    config = job(shared("cora"), evaluate={"every": 4, "fanout": "full"})
     result, report = box.run(config, seconds=170)
     result.ok()
     assert report["test_accuracy"] >= 0.79, report["test_accuracy"]
 
 
+@whole
 @timeout(240)
 @not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
 @not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")

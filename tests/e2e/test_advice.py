@@ -74,7 +74,7 @@ def until_checkpoint(box, running, output="runs/job"):
 # ---- the broker was killed -----------------------------------------------------------------------
 
 
-@cases("broker_start", "broker_checkpoint", "broker_checkpoint_named", "broker_report")
+@cases("broker_start", "broker_checkpoint_named", "broker_report")
 def test_the_same_command_after_the_broker_was_killed(box, point):
     config = job(box)
     error = killed(box, config, point)
@@ -223,15 +223,14 @@ def test_stop_the_job_that_has_the_directory(box):
     command = advised(refused(box, config), r"stop it first with '(sluice stop [^']+)'")[1]
     box.sluice(*shlex.split(command)[1:]).ok()
     stopped = running.wait()
-    update = advised(stopped.err, r"after update (\d+), where the same command goes on")[1]
+    update = advised(stopped.err, r"after update (\d+), from which the same command goes on")[1]
     again = box.run(config, "--dry-run")[0].ok()
     assert f"going on from update {update}," in again.err, str(again)
 
 
-@cases("--last", "--best")
-def test_parameters_of_a_checkpoint(box, which):
+def test_parameters_of_a_checkpoint(box):
     killed(box, job(box, **{"evaluate.every": 0}), "broker_checkpoint_named")
-    result = box.sluice("predict", "runs/job", "--out", "p.npy", which)
+    result = box.sluice("predict", "runs/job", "--out", "p.npy", "--best")
     assert result.rc == 2, str(result)
     option, pattern = advised(result.err, r"(--weights) .*such as ([^)]+)\)").groups()
     weights = max(glob.glob(box.path(pattern)))

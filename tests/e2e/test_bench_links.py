@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from harness import ROOT, not_under, timeout
+from harness import ROOT, not_under, timeout, whole
 from test_cuda import SANITIZED
 
 LINE = re.compile(
@@ -12,6 +12,7 @@ LINE = re.compile(
 )
 
 
+@whole
 @timeout(300)
 @not_under("address", SANITIZED)
 def test_links(box):

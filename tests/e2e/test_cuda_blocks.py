@@ -9,21 +9,21 @@ CACHES = {"none": {"policy": "none"}, "degree": {"policy": "degree", "ratio": 0.
 
 def job_of(box, sampler, **changes):
     """Trained on GPU 0, sampled on the GPU of that number."""
-    return gpu_job(box, [gpu(sampler), gpu(0)], **{"epochs": 4, **changes})
+    return gpu_job(box, [gpu(sampler), gpu(0)], **{"epochs": 3, **changes})
 
 
 def train(box, sampler, output, cache="none", **env):
     job = job_of(box, sampler, output=f"runs/{output}", cache=CACHES[cache])
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2", **env)
-    result.ok()
+    stayed = [line for line in result.ok().out.split("\n") if line.startswith("blocks ")]
+    assert (near(report) > 0) == (sampler == 0) == bool(stayed), (stayed, report["epochs"])
+    assert all("within a GPU that samples and trains" in line for line in stayed), stayed
     return report
 
 
 def apart(box, cache):
     def compute():
-        report = train(box, 1, f"apart-{cache}", cache)
-        assert near(report) == 0, report["epochs"]
-        return fingerprint(report)
+        return fingerprint(train(box, 1, f"apart-{cache}", cache))
 
     return box.shared_value(f"gpu-blocks-apart-{cache}", compute)
 
@@ -41,7 +41,7 @@ def blocks(report):
 @cases(*CACHES)
 def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
     report = train(box, 0, "shared", cache)
-    assert 0 < near(report) <= blocks(report), report["epochs"]
+    assert near(report) <= blocks(report), report["epochs"]
     assert fingerprint(report) == apart(box, cache)
 
 
@@ -49,7 +49,7 @@ def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
 @not_under("address", SANITIZED)
 def test_and_with_the_trainer_that_helps_out(box):
     """A single device, whose trainer is the sampler's standby trainer."""
-    alone = gpu_job(box, [gpu(0)], epochs=4, output="runs/one", cache=CACHES["none"])
+    alone = gpu_job(box, [gpu(0)], epochs=3, output="runs/one", cache=CACHES["none"])
     del alone["allocation"]
     result, report = run(box, alone, SLUICE_SIMT_DEVICES="1")
     result.ok()
@@ -60,9 +60,7 @@ def test_and_with_the_trainer_that_helps_out(box):
 @timeout(120)
 @not_under("address", SANITIZED)
 @cases(
-    ("sampler_drawn:3", "garbage"),
     ("sampler_published:4", "garbage"),
-    ("lent_block", "garbage"),
     ("lent_block:3", "garbage"),
     ("sampler_drawn:5", "fault"),
 )
@@ -71,17 +69,6 @@ def test_nor_does_a_death_change_a_bit(box, point, dead):
     assert report["restarts"] and "SIGKILL" in report["restarts"][0]["cause"], report["restarts"]
     assert near(report) > 0, report["epochs"]
     assert fingerprint(report) == apart(box, "none")
-
-
-@timeout(120)
-@not_under("address", SANITIZED)
-@cases("near", "apart")
-def test_how_much_stayed_is_told_in_words(box, where):
-    job = job_of(box, 0 if where == "near" else 1, cache=CACHES["none"])
-    result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
-    stayed = [line for line in result.ok().out.split("\n") if line.startswith("blocks ")]
-    assert (near(report) > 0) == (where == "near") == bool(stayed), (stayed, report["epochs"])
-    assert all("within a GPU that samples and trains" in line for line in stayed), stayed
 
 
 @timeout(60)

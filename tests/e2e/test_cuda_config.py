@@ -111,17 +111,11 @@ def test_auto_takes_all_gpus(box):
     assert machine.asked() == 1
 
 
-def test_one_gpu_samples_and_trains_in_turn(box):
-    plan = Machine.with_gpus(box, gpu(0)).plan(devices="auto").ok().json()
-    assert plan["allocation"]["trainer_devices"] == []
-    assert plan["allocation"]["standby_devices"] == [0]
-
-
-@cases("cpu", "list")
-def test_jobs_on_cores_ask_for_no_gpu(box, devices):
+def test_jobs_on_cores_ask_for_no_gpu(box):
     machine = Machine.with_gpus(box, gpu(0))
-    listed = devices_of(machine.plan(devices=[CPU, CPU] if devices == "list" else devices))
-    assert {d["kind"] for d in listed} == {"cpu"}, listed
+    for devices in "cpu", [CPU, CPU]:
+        listed = devices_of(machine.plan(devices=devices))
+        assert {d["kind"] for d in listed} == {"cpu"}, listed
     assert machine.asked() == 0
 
 
@@ -178,7 +172,6 @@ def test_trainers_of_two_kinds_are_warned_of(box):
 
 @cases(
     ("no such GPU", {"index": 3}, "devices[0].index: found GPU 3", "GPU 1 (Pretend 1, 16.0 GiB)"),
-    ("no index", {}, "devices[0].index: missing", "a whole number from 0 to 63"),
     ("too much memory", {"index": 0, "memory": "17GiB"}, "at most 16GiB", "GPU 0 (Pretend 0)"),
 )
 def test_what_the_machine_lacks_is_refused(box, what, keys, *words):
@@ -199,10 +192,8 @@ def test_more_memory_than_is_free_is_noted(box):
 
 # How the program that tells of GPUs fails, and the words for it.
 FAILURES = (
-    ("nothing", "exit 0\n", "no answer that can be read"),
-    ("garbage", "echo '{]'\n", "no answer that can be read"),
+    ("nothing", "exit 0\n", "an answer that cannot be read"),
     ("status", "echo 'sluice: it broke' >&2\nexit 3\n", "ended with status 3: sluice: it broke"),
-    ("signal", "kill -SEGV $$\n", "died of signal 11 (Segmentation fault)"),
     ("driver", "printf '%s' '" + answer(problem="the driver is too old") + "'\n", "is too old"),
 )
 
@@ -237,13 +228,8 @@ def test_trainers_that_sum_sit_on_gpus_of_their_own(box, n, samplers, trainers):
 
 @cases(
     ("no library", {"nccl": LOST}, {}, "NCCL to do it (none: libnccl.so.2 is not", "SLUICE_NCCL"),
-    ("not looked for", {"nccl": ""}, {}, "NCCL to do it (none: it was not", "\"board\""),
     ("one GPU for two", {}, {"devices": "auto", "allocation": {"trainers": 3, "samplers": 1}},
      "as many as 3 trainers", "device 1 and device 3 are both on GPU 1"),
-    ("a CPU device", {}, {"devices": [CPU, CPU], "allocation": {"samplers": 1}},
-     "device 1 is a CPU device", "\"board\""),
-    ("standby trainers", {}, {"allocation": {"switching": True}}, "allocation.switching: found"),
-    ("async", {}, {"updates": {"exchange": "nccl", "mode": "async"}}, "only with \"ordered\""),
 )
 def test_what_can_not_sum_is_refused(box, what, more, changes, *words):
     machine = Machine.with_gpus(box, gpu(0), gpu(1), **more)
@@ -313,7 +299,6 @@ def test_doctor_says_who_reads_whose_memory(box):
 
 
 @cases(
-    ((True, True), "the files of data sets are read in place"),
     ((True, False), "1 of 2 GPUs read the files of data sets in place: a job has one pinned copy"),
     ((False, False), "no GPU reads the files of data sets in place: a job has one pinned copy"),
 )
@@ -332,9 +317,6 @@ def test_doctor_says_whether_files_are_read_in_place(box, maps_files, words):
     ("files", True, {}, "file", "pins memory that is only read"),
     ("copy", False, {}, "copy", "does not pin the files"),
     ("cached", False, {"cache": {"policy": "degree", "ratio": "auto"}}, "staged", "every row"),
-    ("some", False, {"cache": {"policy": "degree", "ratio": 0.5}}, "copy", "does not pin the"),
-    ("large", False, {"memory": "150KiB", "store": {"features": "memory"}}, "staged", "than half"),
-    ("drive", True, {"store": {"features": "storage"}}, "staged", "read from the drive"),
     ("cores", False, {"devices": "cpu"}, None, None),
 )
 def test_a_dry_run_says_how_features_get_to_gpus(box, name, maps_files, changes, way, why):
@@ -345,14 +327,6 @@ def test_a_dry_run_says_how_features_get_to_gpus(box, name, maps_files, changes,
     path = box.job(small_job(box.shared_dataset("small"), allocation={}, **job))
     text = machine.sluice("run", path, "--dry-run").ok().out
     assert ("  GPUs " in text) == bool(way) and (why or "") in text, text
-
-
-def test_doctor_says_why_there_is_none(box):
-    machine = Machine.with_gpus(box, problem="the driver is of CUDA 11.4: update it", driver=11040)
-    result, checks = doctor(machine)
-    result.ok()  # jobs on cores still run
-    assert checks["gpus"]["verdict"] == "warning", checks["gpus"]
-    assert checks["gpus"]["advice"] == "the driver is of CUDA 11.4: update it"
 
 
 def test_doctor_does_not_wait_for_a_driver_that_hangs(box):
@@ -385,20 +359,16 @@ def test_emulated_gpus_are_found(box):
     assert checks["gpu_files"]["found"].endswith("are read in place"), checks["gpu_files"]
 
 
-@cases(
-    ("nodevice", "there is no NVIDIA driver", "ok"),
-    ("olddriver", "the NVIDIA driver is too old", "warning"),
-)
-def test_an_emulated_driver_that_can_not_be_used(box, failure, words, verdict):
-    env = emulation(SLUICE_SIMT_FAIL=failure)
+def test_an_emulated_driver_that_can_not_be_used(box):
+    env = emulation(SLUICE_SIMT_FAIL="olddriver")
     listed = small_job(
         box.shared_dataset("small"), devices=[{"kind": "cuda", "index": 0}], allocation={}
     )
+    words = "the NVIDIA driver is too old"
     result = box.sluice("run", box.job(listed), env=env)
     assert result.rc == 2 and words in result.err, result
     checks = json.loads(box.sluice("doctor", "-o", "json", env=env).out)["checks"]
-    assert words in checks["gpus"]["advice"], checks["gpus"]
-    assert checks["gpus"]["verdict"] == verdict, checks["gpus"]
+    assert words in checks["gpus"]["advice"] and checks["gpus"]["verdict"] == "warning", checks
 
 
 def test_an_emulated_nccl_that_is_not_there(box):

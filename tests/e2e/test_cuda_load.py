@@ -7,7 +7,6 @@ import json
 import os
 import re
 
-from browser import Browser
 from harness import BIN, cases, not_under, timeout
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
 from test_http import ask, page_of, parse_prometheus
@@ -67,21 +66,7 @@ def test_the_load_of_a_gpu_reaches_the_metrics(box, who, devices, at):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-def test_the_load_of_a_gpu_is_on_the_page(box):
-    split = {"samplers": 1, "trainers": 1}
-    running, port = shown(box, [CPU, gpu()], split, **SAYS)
-    with Browser(box) as browser:
-        browser.open(f"http://127.0.0.1:{port}/")
-        panel = "document.querySelector('#devices')?.textContent"
-        browser.until(f"{panel}.includes('37.0 %, its memory 12.0 %')", "load in the panel")
-        assert browser.problems() == [], browser.problems()
-    running.interrupt()
-    assert running.wait().rc == 130
-
-
-@timeout(120)
-@not_under("address", SANITIZED)
-@cases("none", "refuses", "slices", "silent")
+@cases("none", "slices")
 def test_a_load_that_nobody_says_is_null(box, nvml):
     env = {} if nvml == "none" else {"SLUICE_NVML": FAKE_NVML, "FAKE_NVML": nvml}
     split = {"samplers": 1, "trainers": 1}
@@ -99,9 +84,7 @@ def test_a_load_that_nobody_says_is_null(box, nvml):
 @timeout(120)
 @not_under("address", SANITIZED)
 @cases(
-    (True, {"cache.policy": "none"}),
-    (False, {"cache.policy": "none"}),
-    (True, {"cache.policy": "none", "evaluate.fanout": "full"}),
+    (False, {"cache.policy": "none", "evaluate.fanout": "full"}),
     (True, {"cache": {"policy": "degree", "ratio": 0.3}}),
 )
 def test_a_trainer_pins_nothing_twice(box, maps_files, changes):

@@ -11,9 +11,7 @@ from harness import cases, fingerprint, not_under, planted, timeout, write_datas
 from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
 
 KINDS = {
-    "khop": {},
     "whole": {"sampler.fanout": [-1, 4]},
-    "gcn": {"model.kind": "gcn"},
     "weighted": {"sampler.kind": "weighted"},
     "labor": {"sampler.kind": "labor", "sampler.fanout": [4, 3]},
     "walk": {
@@ -23,7 +21,6 @@ KINDS = {
         "sampler.restart": 0.3,
     },
     "presc": {"cache": {"policy": "presc", "ratio": 0.2}},
-    "degree": {"cache": {"policy": "degree", "ratio": 0.5}},
 }
 
 
@@ -68,39 +65,28 @@ def test_a_gpu_draws_what_cores_do(box, name):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-def test_two_gpus_draw_what_one_does(box):
-    split = {"samplers": 2, "trainers": 1, "switching": False}
-    job = weighted_job(box, [gpu(0), gpu(1), CPU], allocation=split)
-    result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
+def test_killed_sampler_is_replaced(box):
+    job = weighted_job(box, [gpu(), CPU], **KINDS["presc"])
+    result, report = run(box, job, SLUICE_FAILPOINT="sampler_marked:4")
     result.ok()
-    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
-
-
-@timeout(120)
-@not_under("address", SANITIZED)
-@cases("sampler_claimed:4", "sampler_drawn:4", "sampler_marked:4")
-def test_killed_sampler_is_replaced(box, point):
-    job = weighted_job(box, [gpu(), CPU], **KINDS["degree"])
-    result, report = run(box, job, SLUICE_FAILPOINT=point)
-    result.ok()
-    assert fingerprint(report) == fingerprint(on_cores(box, "degree"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "presc"))
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
 @timeout(120)
 @not_under("address", SANITIZED)
 def test_sampler_of_a_faulting_gpu_is_replaced(box):
-    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="sync:32")
+    result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS["whole"]), fail="sync:32")
     result.ok()
-    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "whole"))
     assert report["batches"]["resampled"] >= 1, report["batches"]
 
 
 @timeout(120)
 @not_under("address", SANITIZED)
 def test_memory_that_can_not_be_pinned_is_copied(box):
-    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="noregister")
+    result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS["whole"]), fail="noregister")
     result.ok()
-    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "whole"))
     with open(box.path("runs", "job", "log", "sampler-0.log")) as file:
         assert "the arena cannot be pinned" in file.read()

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from harness import cases, fingerprint, not_under, planted, timeout, write_dataset
+from harness import cases, fingerprint, not_under, planted, timeout, whole, write_dataset
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
 
 NODES, WIDTH = 400, 1500  # more than a huge page of features
@@ -61,10 +61,7 @@ def assert_way(store, way, why):
 @timeout(120)
 @not_under("address", SANITIZED)
 @cases(
-    ("files", FILES, {}, "file", "pins memory that is only read"),
     ("copy", {}, {}, "copy", "does not pin the files"),
-    ("refused", {"fail": "noregister"}, {}, "staged", "does not pin memory for the GPU"),
-    ("cached", {}, {"cache": {"policy": "degree", "ratio": 1.0}}, "staged", "room for every row"),
     ("drive", {}, {"store": {"features": "storage"}}, "staged", "read from the drive"),
 )
 def test_whatever_the_way_parameters_are_the_same(box, name, env, changes, way, why):
@@ -78,7 +75,7 @@ def test_whatever_the_way_parameters_are_the_same(box, name, env, changes, way, 
     assert store["gpu_reason"] in result.out, result
     lines = open(pinned).read().splitlines() if os.path.exists(pinned) else []
     large = [line for line in lines if int(line.split()[2]) == PINNED]
-    assert len(large) == (name in ("files", "copy")), lines
+    assert len(large) == (name == "copy"), lines
 
 
 def copies(box, role):
@@ -124,30 +121,14 @@ def test_two_trainers_have_one_copy(box):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases(1, 2)
-def test_the_copier_is_killed_half_way(box, trainers):
+def test_the_copier_is_killed_half_way(box):
     """Its replacement makes the copy, or the other trainer; nothing is left (the box looks)."""
-    job = wide_job(box, trainers)
+    job = wide_job(box, 2)
     _, report = train(box, job, SLUICE_FAILPOINT="shared_copy")
     assert fingerprint(report) == in_place(box), (fingerprint(report), in_place(box))
     (death,) = report["restarts"]
     assert death["worker"].startswith("trainer") and "SIGKILL" in death["cause"], death
     assert report["store"]["copy_bytes"] > BYTES, report["store"]
-
-
-@timeout(120)
-@not_under("address", SANITIZED)
-def test_everybody_is_killed_while_one_copies(box):
-    env = {
-        "SLUICE_CUDA_PLUGIN": PLUGIN,
-        "CUDA_VISIBLE_DEVICES": "0,1",
-        "SLUICE_SIMT_DEVICES": "2",
-        "SLUICE_FAILPOINT": "shared_copy:1:stop",
-    }
-    running = box.start("run", box.job(wide_job(box, 2)), env=env)
-    box.until_stopped(running, "trainer")
-    box.kill_all()
-    box.until_gone()
 
 
 @timeout(120)
@@ -166,6 +147,7 @@ def test_a_job_is_stopped_while_one_copies(box):
     assert running.wait().rc != 0
 
 
+@whole
 @timeout(200)
 @not_under("address", SANITIZED)
 def test_a_bound_without_room_for_the_copy_stages(box):
@@ -189,7 +171,7 @@ def test_a_bound_without_room_for_the_copy_stages(box):
 # ---- the graph ----------------------------------------------------------------------------------
 
 SAMPLERS = {"samplers": 2, "trainers": 1, "switching": False}
-KINDS = {"khop": {}, "gcn": {"model.kind": "gcn"}, "weighted": {"sampler.kind": "weighted"}}
+KINDS = {"khop": {}, "weighted": {"sampler.kind": "weighted"}}
 
 
 def large_graph(box):
@@ -233,7 +215,7 @@ def bytes_of_graph(box):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases(*((name, files) for name in KINDS for files in (False, True)))
+@cases(("weighted", False), ("khop", True))
 def test_a_graph_that_does_not_fit_is_copied_once(box, name, files):
     job = small_gpus(box, **KINDS[name])
     _, report = train(box, job, **(FILES if files else {}))

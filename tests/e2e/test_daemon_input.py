@@ -39,7 +39,7 @@ def envelope(body, protocol=PROTOCOL, content=b""):
     return field(1, protocol) + field(body, content)
 
 
-LIST, SUBSCRIBE, REFUSED, ANSWER = 19, 8, 15, 17
+LIST, SUBSCRIBE, REFUSED = 19, 8, 15
 
 
 class Daemon(harness.Daemon):
@@ -75,31 +75,16 @@ def dealer(context, endpoint):
     return socket
 
 
-@cases(
-    ("ps", "-a"),
-    ("stats", "x"),
-    ("top", "--once"),
-    ("logs", "x"),
-    ("stop", "x"),
-    ("pause", "x"),
-    ("resume", "x"),
-    ("wait", "x"),
-    ("scale", "x", "samplers=1"),
-    ("trace", "x"),
-)
-def test_without_a_daemon_every_command_says_how_to_start_one(box, *command):
-    result = box.sluice(*command, env={"SLUICE_RUNTIME_DIR": box.path("nowhere")})
-    if command[0] in ("ps", "top") and "run" in result.out:
-        raise Skip("a `sluice run` of somebody else is on this machine, and is listed")
-    assert "no daemon runs for" in result.out + result.err, result
-    assert result.rc == 2 and len(result.errors()) == 1, result
-    assert not os.path.exists(box.path("nowhere"))
-
-
-def test_submit_without_a_daemon(box):
+def test_without_a_daemon_every_command_says_how_to_start_one(box):
     path = box.job(small_job(box.shared_dataset("small")))
-    result = box.sluice("submit", path, env={"SLUICE_RUNTIME_DIR": box.path("nowhere")})
-    assert result.rc == 2 and "sluice-broker" in result.err and "sluice run" in result.err, result
+    for command in (
+        *(("stats", "x"), ("logs", "x"), ("stop", "x"), ("pause", "x"), ("resume", "x")),
+        *(("wait", "x"), ("scale", "x", "samplers=1"), ("trace", "x"), ("submit", path)),
+    ):
+        result = box.sluice(*command, env={"SLUICE_RUNTIME_DIR": box.path("nowhere")})
+        assert "no daemon runs for" in result.err and "sluice-broker" in result.err, result
+        assert result.rc == 2 and len(result.errors()) == 1, result
+        assert not os.path.exists(box.path("nowhere"))
     box.assert_no_run()
 
 
@@ -127,16 +112,6 @@ def test_a_second_daemon_on_the_same_directory(box):
     assert second.rc == 2 and str(first.running.process.pid) in second.err, second
     first.do("ps").ok()
     first.end()
-
-
-def test_a_stale_runtime_directory(box):
-    first = Daemon(box)
-    first.running.kill()
-    first.running.wait()
-    assert os.path.exists(box.path("rt/control.sock"))
-    gone = first.do("stats", "one")
-    assert gone.rc == 2 and str(first.running.process.pid) in gone.err, gone
-    Daemon(box).end()
 
 
 def test_a_directory_that_others_may_enter(box):
@@ -178,16 +153,6 @@ def test_a_daemon_of_another_version(box, told):
         router.close()
         context.term()
     assert result.rc == 2 and "protocol" in result.err and "9" in result.err, result
-
-
-def test_names_that_are_not_there(box):
-    daemon = Daemon(box)
-    daemon.submit("products", **SLOW_JOB).ok()
-    for command in ("stats", "logs", "pause", "stop", "wait"):
-        result = daemon.do(command, "prodcuts")
-        assert result.rc == 2 and "'products'" in result.err, result
-    daemon.do("stop", "products").ok()
-    daemon.end()
 
 
 def test_what_can_not_be_submitted(box):
@@ -235,17 +200,16 @@ def test_what_can_not_be_resumed_is_refused_before_it_waits(box):
     daemon.end()
 
 
-@cases(
-    (["--foo"], "'--foo' is not an option: see"),
-    (["--htp", "1"], "did you mean --http?"),
-    (["--http", "99999"], "from 0 (any free one) to 65535"),
-    (["--http", "99999", "--cores", "4000"], "65535"),
-)
-def test_options_of_the_daemon_that_are_none(box, arguments, said):
-    arguments += ["--runtime-dir", box.path("rt")]
-    result = box.start(*arguments, program="sluice-broker").wait(10)
-    assert result.rc == 2 and said in result.err, result
-    assert not os.path.exists(box.path("rt"))
+def test_options_of_the_daemon_that_are_none(box):
+    for arguments, said in (
+        (["--foo"], "'--foo' is not an option: see"),
+        (["--htp", "1"], "did you mean --http?"),
+        (["--http", "99999", "--cores", "4000"], "from 0 (any free one) to 65535"),
+    ):
+        arguments += ["--runtime-dir", box.path("rt")]
+        result = box.start(*arguments, program="sluice-broker").wait(10)
+        assert result.rc == 2 and said in result.err, result
+        assert not os.path.exists(box.path("rt"))
 
 
 def test_a_finished_job_can_not_be_scaled_paused_or_traced(box):
@@ -304,7 +268,7 @@ def test_two_hundred_clients_and_a_flood(box):
     for client in clients:
         client.send(envelope(SUBSCRIBE, content=field(2, 1)))
     flood = dealer(context, daemon.endpoint())
-    for i in range(20000):
+    for i in range(4000):
         frames = [[b"\xff" * 30], [b""], [os.urandom(40)], [b"a", b"b", b"c"]][i % 4]
         try:
             flood.send_multipart(frames, flags=zmq.DONTWAIT)
@@ -323,39 +287,6 @@ def test_two_hundred_clients_and_a_flood(box):
     daemon.do("stop", "one").ok()
     daemon.end()
     assert "refused" in daemon.running.output()[1], "the log says nothing of the flood"
-
-
-def test_a_message_that_is_too_large(box):
-    daemon = Daemon(box)
-    context = zmq.Context()
-    client = dealer(context, daemon.endpoint())
-    client.send(envelope(LIST, content=b"\0" * (20 << 20)))
-    other = dealer(context, daemon.endpoint())
-    other.send(envelope(LIST))
-    assert other.poll(60000 * SLOW), "no answer to who behaves"
-    client.close()
-    other.close()
-    context.term()
-    daemon.end()
-
-
-def test_a_broker_that_is_killed_takes_only_its_job_with_it(box):
-    if CORES[0] == CORES[1]:
-        cores = [CORES[0]]
-    else:
-        cores = CORES
-    daemon = Daemon(box)
-    for i, core in enumerate(cores):
-        devices = [{"kind": "cpu", "cores": str(core)}] * 2
-        daemon.submit(f"job{i}", **{**SLOW_JOB, "devices": devices}).ok()
-        daemon.until_state(f"job{i}", "running")
-    os.kill(daemon.job("job0")["pid"], signal.SIGKILL)
-    job = daemon.until_state("job0", "failed", "interrupted")
-    assert "SIGKILL" in job["message"] or "killed" in job["message"], job
-    for i in range(1, len(cores)):
-        assert daemon.job(f"job{i}")["state"] == "running"
-        daemon.do("stop", f"job{i}").ok()
-    daemon.end()
 
 
 @timeout(90)
@@ -387,15 +318,6 @@ def test_auto_devices_are_those_that_the_daemon_gives_away(box):
         other = daemon.submit("two", devices=[{"kind": "cpu", "cores": str(CORES[1])}] * 2)
         assert other.rc == 2 and "cores" in other.err, other
         daemon.end()
-
-
-def test_the_runtime_directory_is_private(box):
-    daemon = Daemon(box)
-    for name in ("rt", "rt/jobs"):
-        mode = os.stat(box.path(name)).st_mode & 0o777
-        assert mode == 0o700, f"{name}: {mode:o}"
-    daemon.end()
-    assert not os.path.exists(box.path("rt/control.sock")), "a daemon that ends leaves no socket"
 
 
 def test_readiness_and_watchdog(box):
@@ -468,7 +390,7 @@ def test_a_run_directory_on_a_full_disk(box):
 
 @not_under("address", "a sanitizer needs descriptors of its own")
 @not_under("thread", "a sanitizer needs descriptors of its own")
-@cases(20, 24, 28, 40)
+@cases(20, 40)
 def test_few_descriptors(box, limit):
     """A daemon that cannot have them says so; none aborts."""
     shell = f"ulimit -n {limit}; exec {BIN}/sluice-broker --runtime-dir {box.path('rt')}"

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 
-from harness import BIN, ROOT, SAN, Skip, read_json, small_job
+from harness import BIN, ROOT, SAN, Skip, read_json, small_job, whole
 
 PREFIX = "/opt/sluice"
 PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
@@ -138,6 +138,7 @@ def package(box):
     return box.shared_value("package", pack)
 
 
+@whole
 def test_the_package_has_everything_and_runs(box):
     deb = package(box)
     entries = [line.split(None, 5) for line in do(box, "dpkg-deb", "-c", deb).splitlines()]
@@ -170,6 +171,7 @@ def test_the_package_has_everything_and_runs(box):
             assert re.search("^sluice:.*:/var/lib/sluice:", file.read(), re.M)
 
 
+@whole
 def test_the_package_says_what_it_needs(box):
     deb = package(box)
     depends = do(box, "dpkg-deb", "-f", deb, "Depends")

@@ -28,7 +28,6 @@ def least_of(box, config):
 
 @timeout(120)
 @cases(
-    ("plain", {}),
     ("storage", {"store": {"features": "storage"}}),
     ("two trainers", {"allocation": {"samplers": 1, "trainers": 2}}),
 )

@@ -76,8 +76,7 @@ def test_a_job_goes_on_with_both(box, how):
     expect_the_same(report, one_after_the_other(box, config))
 
 
-@cases("trainer_infer:3", f"trainer_done:{EPOCH + 3}", f"trainer_applied:{EPOCH + 2}",
-       f"trainer_flipped:{EPOCH + 1}", f"trainer_claimed:{EPOCH + 4}", "sampler_drawn:20")
+@cases("trainer_infer:3", f"trainer_applied:{EPOCH + 2}", "sampler_drawn:20")
 def test_deaths_change_nothing(box, point):
     config = job(box, **{"evaluate.test": "each"})
     result, report = box.run(config, env={"SLUICE_FAILPOINT": point})

@@ -5,7 +5,7 @@ import os
 import re
 
 from browser import Browser
-from harness import Daemon, cases, cpu_devices, read_json, small_job, timeout
+from harness import Daemon, cpu_devices, read_json, small_job, timeout
 
 LOAD_MAX_BYTES = 100 << 10
 TOKEN = "open-sesame"
@@ -110,6 +110,8 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
         browser.until("document.querySelector('#name')?.textContent === 'test'", "name of the job")
         browser.until("document.querySelector('#link').textContent === 'live'", "live stream")
         browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "three workers")
+        received = browser.received_bytes()
+        assert 10000 < received < LOAD_MAX_BYTES, received
         browser.until("document.querySelector('#state').textContent === 'running'", "running job")
         first, seconds = browser.text("#phase"), browser.text("#tiles")
         browser.until(
@@ -137,27 +139,17 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
 
 
 @timeout(120)
-def test_a_load_is_small(box):
+def test_it_fits_every_window(box):
     run, url = start(box)
-    with Browser(box) as browser:
-        browser.open(url)
-        browser.until("document.querySelector('#link').textContent === 'live'", "live stream")
-        browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "pipeline")
-        received = browser.received_bytes()
-        assert 10000 < received < LOAD_MAX_BYTES, received
-    finish(run)
-
-
-@timeout(120)
-@cases(("phone", 390, 844, False), ("dark", 1280, 800, True), ("wide", 1900, 1000, True))
-def test_it_fits_every_window(box, name, width, height, dark):
-    run, url = start(box)
-    with Browser(box, width, height, dark) as browser:
+    with Browser(box, 1900, 1000, True) as browser:
         browser.open(url)
         browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "pipeline")
         browser.until("document.querySelectorAll('#plot-loss .path').length === 2", "loss")
-        screenshot(box, browser, f"page-{name}", whole=name == "phone")
-        assert_fits(browser)
+        for name, width, height in ("wide", 1900, 1000), ("dark", 1280, 800), ("phone", 390, 844):
+            browser.size(width, height)
+            browser.until(f"innerWidth === {width}", "new size")
+            screenshot(box, browser, f"page-{name}", whole=name == "phone")
+            assert_fits(browser)
         assert_sound(browser, url)
     finish(run)
 
@@ -247,7 +239,7 @@ def test_the_controls_are_locked_without_the_token(box):
     run, url = start(box)
     with Browser(box) as browser:
         browser.open(url)
-        browser.until("/only shows/.test(document.querySelector('#steer-text').textContent)", "why")
+        browser.until("/read-only/.test(document.querySelector('#steer-text').textContent)", "why")
         assert browser.value("document.querySelector('#steer-set').disabled")
         # What cannot be pressed is not there: a job alone needs no choice, nor one that is not
         # to be steered its buttons.
@@ -273,7 +265,10 @@ def test_the_report_is_drawn_without_a_server(box):
         assert browser.problems() == [], browser.problems()
         assert browser.requests() == [f"file://{html}"], browser.requests()
         assert_fits(browser)
-        assert browser.text(".account") == "", "the account is for whoever has no scripts"
+        assert browser.text("body > .words") == "", "the words alone are for who has no scripts"
+        said = box.sluice("report", config["output"], "--all").ok().out
+        assert browser.text("#words-card summary") == "In words"
+        assert browser.value("document.querySelector('#words-card pre').textContent") == said
         screenshot(box, browser, "page-report", whole=True)
         browser.size(390, 844)
         browser.until("document.querySelector('#pipe svg').clientWidth < 390", "narrow pipeline")
@@ -290,18 +285,48 @@ def test_the_report_is_read_without_scripts(box):
         with Browser(box, dark=dark) as browser:
             browser.call("Emulation.setScriptExecutionDisabled", value=True)
             browser.open(f"file://{html}")
-            assert browser.text(".account h1") == report["job"]
-            assert report["params_sha256"] in browser.text(".account pre")
+            words = browser.text(".words")
+            assert words.startswith(report["job"]) and report["params_sha256"] in words, words
             shown = browser.value(
                 "[...document.body.children].filter((e) => e.getClientRects().length)"
                 ".map((e) => e.className)"
             )
-            assert shown == ["account"], shown
+            assert shown == ["words"], shown
             assert_fits(browser)
             assert browser.requests() == [f"file://{html}"], browser.requests()
-            screenshot(box, browser, f"page-account-{'dark' if dark else 'light'}", whole=True)
+            screenshot(box, browser, f"page-words-{'dark' if dark else 'light'}", whole=True)
             browser.size(390, 844)
             assert_fits(browser)
+
+
+@timeout(90)
+def test_what_only_a_report_knows_is_shown(box):
+    """Warnings, what holds the caches, the best possible hit rate, who helped with an epoch."""
+    epochs = epochs_of([2, 1], [0.5, 0.25], [1, 1])
+    for e in epochs:
+        e["cache"]["optimal_hit_rate"] = 0.75
+        e.update(switching={"batches": 4}, bytes={"blocks": 9 << 20})
+    devices = [{"index": 0, "kind": "cpu", "name": "cpu 0", "cores": [0, 1, 2, 5], "memory": 1 << 40,
+                "workers": ["sampler 0", "trainer <1>"], "roles": ["sampler", "standby"]}]
+    cache = {"policy": "degree", "trainers": [{"worker": "trainer <1>", "bytes": 3 << 20}]}
+    with Browser(box) as browser:
+        browser.open(drawn(box, "known", epochs, devices=devices, cache=cache, num_params=4908,
+                           warnings=["a & b", "<b>c</b>"], message="no <5> at " * 40))
+        browser.until("document.querySelectorAll('#epochs tbody tr').length === 2", "epochs")
+        for place, shown in (
+            ("#warnings", "a & b\n<b>c</b>"),
+            ("#facts", "4,908 parameters"),
+            ("#phase", "no <5>"),
+            ("#devices h3", "cores 0-2,5, 1 TiB"),
+            ("#devices tr:nth-child(2)", "trainer <1>standby, cache 3 MiB"),
+            ("#plot-hit .legend", "75.0 % optimal"),
+            ("#pipe", "1 MiB a batch"),
+            ("#epochs thead", "batchesby standby"),
+            ("#epochs tbody tr", "94"),
+        ):
+            assert shown in browser.text(place), (place, browser.text(place))
+        assert_fits(browser)
+        assert browser.problems() == [], browser.problems()
 
 
 def drawn(box, name, epochs, events=(), **report):
@@ -375,6 +400,8 @@ def test_curves_are_drawn_whatever_the_values(box):
             known = sum(e["val"]["accuracy"] is not None for e in epochs)
             dots = browser.value("document.querySelectorAll('#plot-score .s2 .dot').length")
             assert dots == known, f"{name}: {dots} points of {known}"
+            curves = browser.value("document.querySelectorAll('#plot-score .path').length")
+            assert not known or curves == (3 if name == "tested" else 2), f"{name}: {curves}"
             labels = browser.value(
                 "['score', 'loss', 'seconds'].map((p) => [...document.querySelectorAll("
                 "`#plot-${p} .tick[text-anchor=end]`)].slice(0, -1).map((t) => t.textContent))")
@@ -391,23 +418,21 @@ def test_curves_are_drawn_whatever_the_values(box):
                 assert ends == sorted(ends, reverse=True) and ends[0] - ends[-1] > 100, ends
 
 
-@timeout(90)
-def test_a_job_is_shown_by_what_it_was_judged_by(box):
+def a_job_is_shown_by_what_it_was_judged_by(box, browser):
     """A regression is judged by its loss, which is best where it is least."""
     epochs = epochs_of([3, 2, 1], [None] * 3, [1, 1, 1])
     for epoch, value in zip(epochs, (0.5, 0.25, 0.75)):
         epoch["val"] = {"loss": value, "mae": 1 - value, "r2": value}
     best = {"name": "loss", "value": 0.25, "epoch": 1}
-    with Browser(box) as browser:
-        browser.open(drawn(box, "regression", epochs, best_metric=best))
-        browser.until("document.querySelectorAll('#epochs tbody tr').length === 3", "epochs")
-        label = browser.text("#tiles div:nth-child(3) dt")
-        assert label == "Best validation loss", label
-        shown = browser.text("#tiles div:nth-child(3) dd")
-        assert shown == "0.2500", shown
-        rows = "[...document.querySelectorAll('#epochs tbody tr')].map((e) => e.className)"
-        assert browser.value(rows) == ["", "best", ""], browser.value(rows)
-        assert browser.problems() == [], browser.problems()
+    browser.open(drawn(box, "regression", epochs, best_metric=best))
+    browser.until("document.querySelectorAll('#epochs tbody tr').length === 3", "epochs")
+    label = browser.text("#tiles div:nth-child(3) dt")
+    assert label == "Best validation loss", label
+    shown = browser.text("#tiles div:nth-child(3) dd")
+    assert shown == "0.2500", shown
+    rows = "[...document.querySelectorAll('#epochs tbody tr')].map((e) => e.className)"
+    assert browser.value(rows) == ["", "best", ""], browser.value(rows)
+    assert browser.problems() == [], browser.problems()
 
 
 TRAINERS = "trainers: forward and backward took 97 % of the time; samplers waited for memory 95 %"
@@ -418,71 +443,64 @@ def stages(**seconds):
             for name, s in seconds.items()}
 
 
-@timeout(90)
-def test_shares_are_parts_of_a_whole(box):
+def shares_are_parts_of_a_whole(box, browser):
     """Of the time of all samplers, and of all trainers; a sum above 100 % is brought down."""
     epochs = epochs_of([2, 1], [0.5, 0.6], [10, 10])
     for e in epochs:
         e.update(samplers=2, trainers=1, stages=stages(sample=3, backpressure=20, train=9, wait=4),
                  worker_seconds={"samplers": 20, "trainers": 10})
-    with Browser(box) as browser:
-        browser.open(drawn(box, "shares", epochs))
-        browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
-        assert_whole(browser)
-        told = browser.value("document.querySelector('#plot-draws .legend').textContent")
-        assert "13.0 %" in told and "87.0 %" in told, told
-        tops = browser.value("[...document.querySelectorAll('#plot-draws .path')].map((p) =>"
-                             " Number(p.getAttribute('d').split(/[ L]/)[1]))")
-        assert tops[1] < tops[0] and abs(tops[1] - 8) < 0.5, f"not one on the other: {tops}"
+    browser.open(drawn(box, "shares", epochs))
+    browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
+    assert_whole(browser)
+    told = browser.value("document.querySelector('#plot-draws .legend').textContent")
+    assert "13.0 %" in told and "87.0 %" in told, told
+    tops = browser.value("[...document.querySelectorAll('#plot-draws .path')].map((p) =>"
+                         " Number(p.getAttribute('d').split(/[ L]/)[1]))")
+    assert tops[1] < tops[0] and abs(tops[1] - 8) < 0.5, f"not one on the other: {tops}"
 
 
-@timeout(90)
-def test_a_series_looks_the_same_in_every_plot(box):
+def a_series_looks_the_same_in_every_plot(box, browser):
     epochs = epochs_of([2, 1], [0.5, 0.6], [10, 10])
     for e in epochs:
         e.update(stages=stages(sample=1, backpressure=1, train=2, wait=3))
-    with Browser(box) as browser:
-        browser.open(drawn(box, "styles", epochs))
-        browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
-        found = styles_of_series(browser)
-        names = [one.split("|")[0] for one in found]
-        assert names.count("training") == 4 and names.count("validation") == 2, names
-        assert len(set(found)) == len(set(names)), sorted(set(found))
-        for one in found:
-            _, legend, dashes, _ = one.split("|")
-            assert (legend == "solid") == (dashes == "none"), one
+    browser.open(drawn(box, "styles", epochs))
+    browser.until("document.querySelectorAll('#plot-trains .path').length === 2", "curves")
+    found = styles_of_series(browser)
+    names = [one.split("|")[0] for one in found]
+    assert names.count("training") == 4 and names.count("validation") == 2, names
+    assert len(set(found)) == len(set(names)), sorted(set(found))
+    for one in found:
+        _, legend, dashes, _ = one.split("|")
+        assert (legend == "solid") == (dashes == "none"), one
 
 
-@timeout(90)
-def test_only_what_holds_a_job_up_has_a_colour(box):
+def only_what_holds_a_job_up_has_a_colour(box, browser):
     colours = ("['#neck', '#pipe-card'].map((e) =>"
                " getComputedStyle(document.querySelector(e)).backgroundColor)")
     stopped = [{"time": 1, "seconds": 1, "kind": "end", "ok": False, "text": "stopped: 1 of 9"}]
     sampler = [{"index": 0, "kind": "cpu", "cores": [0], "workers": ["sampler 0"],
                 "roles": ["sampler"]}]
-    with Browser(box) as browser:
-        for words, calm in (
-            (TRAINERS, True),
-            ("samplers: trainers waited 62 % of the time, samplers drew 99 % of the time", False),
-            ("updates: trainers waited 48 % of the time for one another's gradients", False),
-        ):
-            epochs = [dict(e, bottleneck=words) for e in epochs_of([1], [0.5], [1])]
-            browser.open(drawn(box, "limits", epochs, stopped, devices=sampler))
-            browser.until("document.querySelector('#neck-text').textContent.length > 20", "limit")
-            neck, card = browser.value(colours)
-            assert (neck == card) == calm, (words, neck, card)
-            assert ("as it should be" in browser.text("#neck-text")) == calm
-            assert browser.value("document.querySelectorAll('#events .bad').length") == 0
-        # A sampler before a full queue is marked where memory is what is short, and nowhere else.
-        marks = browser.value(
-            "['trainers', 'memory'].map((limit) => { const r = [...pipe.refs.values()][0];"
-            " drawWorker(r, {...r.worker, state: 'blocked'}, limit);"
-            " return [r.g.classList.contains('blocked'), r.state.textContent]; })")
-        assert marks == [[False, "queue is full"], [True, "queue is full"]], marks
+    for words, calm in (
+        (TRAINERS, True),
+        ("samplers: trainers waited 62 % of the time, samplers drew 99 % of the time", False),
+        ("updates: trainers waited 48 % of the time for one another's gradients", False),
+    ):
+        epochs = [dict(e, bottleneck=words) for e in epochs_of([1], [0.5], [1])]
+        browser.open(drawn(box, "limits", epochs, stopped, devices=sampler))
+        browser.until("document.querySelector('#neck-text').textContent.length > 20", "limit")
+        neck, card = browser.value(colours)
+        assert (neck == card) == calm, (words, neck, card)
+        assert ("as it should be" in browser.text("#neck-text")) == calm
+        assert browser.value("document.querySelectorAll('#events .bad').length") == 0
+    # A sampler before a full queue is marked where memory is what is short, and nowhere else.
+    marks = browser.value(
+        "['trainers', 'memory'].map((limit) => { const r = [...pipe.refs.values()][0];"
+        " drawWorker(r, {...r.worker, state: 'blocked'}, limit);"
+        " return [r.g.classList.contains('blocked'), r.state.textContent]; })")
+    assert marks == [[False, "queue is full"], [True, "queue is full"]], marks
 
 
-@timeout(90)
-def test_nothing_is_empty_and_nothing_is_cut_unsaid(box):
+def nothing_is_empty_and_nothing_is_cut_unsaid(box, browser):
     epochs = [dict(e, bottleneck=TRAINERS, cache={"ranked": False, "hit_rate": 0},
                    queue={"depth_mean": 400, "depth_max": 500})
               for e in epochs_of([1] * 40, [0.5] * 40, [1] * 40)]
@@ -492,57 +510,69 @@ def test_nothing_is_empty_and_nothing_is_cut_unsaid(box):
                 "roles": ["trainer"]} for i in range(80)]
     events = [{"time": i, "seconds": i, "kind": "scale", "text": f"change {i} " * 20}
               for i in range(230)]
-    with Browser(box) as browser:
-        browser.open(drawn(box, "cut", epochs, events, devices=devices))
-        browser.until("document.querySelectorAll('#epochs tbody tr').length === 40", "epochs")
-        for width in (1280, 390):
-            browser.size(width, 844)
-            browser.until(f"document.querySelector('#pipe svg').clientWidth < {width}", "pipeline")
-            assert browser.text("#hit-card") == "", "no cache, no plot of it"
-            assert "nothing yet" not in browser.value("document.body.innerText")
-            assert browser.value("document.querySelectorAll('#devices .meter').length") == 0
-            assert "20 of them listed below alone" in browser.text("#pipe")
-            squares = browser.value("document.querySelectorAll('#pipe .batch').length")
-            assert squares and f"+{400 - squares}" in browser.text("#pipe"), squares
-            torn = browser.value("[...document.querySelectorAll('#stages .torn')].map((e) =>"
-                                 " e.parentElement.firstChild.textContent)")
-            assert torn == ["wait: batch"] and "torn" in browser.text("#stages .key"), torn
-            assert "and 30 older" in browser.text("#events")
-            for host, rows in (("epochs", "tbody tr"), ("events", "li")):
-                browser.until(f"/ of \\d+ fit/.test(document.querySelector('#{host}-note')"
-                              ".textContent)", "how many rows are hidden")
-                rims = browser.value(
-                    f"(() => {{ const h = document.querySelector('#{host}'); h.scrollTop = 0;"
-                    " const end = h.getBoundingClientRect().top + h.clientHeight;"
-                    f" return [...h.querySelectorAll('{rows}')].map((r) => Math.abs("
-                    "r.getBoundingClientRect().bottom - end)); })()")
-                assert min(rims) < 1.6, f"{host} at {width}: a row is cut: {min(rims)}"
-            assert_fits(browser)
-        assert browser.problems() == [], browser.problems()
+    browser.open(drawn(box, "cut", epochs, events, devices=devices))
+    browser.until("document.querySelectorAll('#epochs tbody tr').length === 40", "epochs")
+    for width in (1280, 390):
+        browser.size(width, 844)
+        browser.until(f"document.querySelector('#pipe svg').clientWidth < {width}", "pipeline")
+        assert browser.text("#hit-card") == "", "no cache, no plot of it"
+        assert "nothing yet" not in browser.value("document.body.innerText")
+        assert browser.value("document.querySelectorAll('#devices .meter').length") == 0
+        assert "20 of them listed below alone" in browser.text("#pipe")
+        squares = browser.value("document.querySelectorAll('#pipe .batch').length")
+        assert squares and f"+{400 - squares}" in browser.text("#pipe"), squares
+        torn = browser.value("[...document.querySelectorAll('#stages .torn')].map((e) =>"
+                             " e.parentElement.firstChild.textContent)")
+        assert torn == ["wait: batch"] and "torn" in browser.text("#stages .key"), torn
+        assert "and 30 older" in browser.text("#events")
+        for host, rows in (("epochs", "tbody tr"), ("events", "li")):
+            browser.until(f"/ of \\d+ fit/.test(document.querySelector('#{host}-note')"
+                          ".textContent)", "how many rows are hidden")
+            rims = browser.value(
+                f"(() => {{ const h = document.querySelector('#{host}'); h.scrollTop = 0;"
+                " const end = h.getBoundingClientRect().top + h.clientHeight;"
+                f" return [...h.querySelectorAll('{rows}')].map((r) => Math.abs("
+                "r.getBoundingClientRect().bottom - end)); })()")
+            assert min(rims) < 1.6, f"{host} at {width}: a row is cut: {min(rims)}"
+        assert_fits(browser)
+    assert browser.problems() == [], browser.problems()
 
 
-@timeout(120)
-def test_many_switches_leave_the_time_axis_readable(box):
+def many_switches_leave_the_time_axis_readable(box, browser):
     events = [{"time": 1e9, "seconds": 0, "kind": "start", "text": "start", "samplers": 1,
                "trainers": 3}]
     events += [{"time": 1e9 + i, "seconds": i, "kind": "switch", "text": f"switch {i}"}
                for i in range(1, 2000)]
     events += [{"time": 1e9 + 1000 + i, "seconds": 1000 + i / 9, "kind": "checkpoint",
                 "text": f"checkpoint {i}"} for i in range(7)]
+    browser.open(drawn(box, "switches", CURVES["rising"], events))
+    browser.until("document.querySelectorAll('#timeline .event-mark').length === 2", "2 marks")
+    ticks = browser.value("[...document.querySelectorAll('#timeline .switch')].map((t) =>"
+                          " [t.getBoundingClientRect().x, t.getBoundingClientRect().width])")
+    assert 50 < len(ticks) < 320, len(ticks)
+    places = [x for x, _ in ticks]
+    assert min(b - a for a, b in zip(places, places[1:])) >= 3.9, "ticks lie on one another"
+    assert browser.text("#timeline .many") == "7", "marks at one place are counted"
+    times = browser.value("[...document.querySelectorAll('#timeline .tick')].filter((t) =>"
+                          " /^\\d+:\\d\\d/.test(t.textContent)).length")
+    assert times >= 3, times
+    assert browser.text("#events").count("switch") == 0, "the list is buried under switches"
+    assert browser.problems() == [], browser.problems()
+
+
+@timeout(180)
+def test_what_is_drawn_of_a_job_that_is_over(box):
+    looks = (
+        a_job_is_shown_by_what_it_was_judged_by,
+        shares_are_parts_of_a_whole,
+        a_series_looks_the_same_in_every_plot,
+        only_what_holds_a_job_up_has_a_colour,
+        many_switches_leave_the_time_axis_readable,
+        nothing_is_empty_and_nothing_is_cut_unsaid,  # and leaves the window narrow
+    )
     with Browser(box) as browser:
-        browser.open(drawn(box, "switches", CURVES["rising"], events))
-        browser.until("document.querySelectorAll('#timeline .event-mark').length === 2", "2 marks")
-        ticks = browser.value("[...document.querySelectorAll('#timeline .switch')].map((t) =>"
-                              " [t.getBoundingClientRect().x, t.getBoundingClientRect().width])")
-        assert 50 < len(ticks) < 320, len(ticks)
-        places = [x for x, _ in ticks]
-        assert min(b - a for a, b in zip(places, places[1:])) >= 3.9, "ticks lie on one another"
-        assert browser.text("#timeline .many") == "7", "marks at one place are counted"
-        times = browser.value("[...document.querySelectorAll('#timeline .tick')].filter((t) =>"
-                              " /^\\d+:\\d\\d/.test(t.textContent)).length")
-        assert times >= 3, times
-        assert browser.text("#events").count("switch") == 0, "the list is buried under switches"
-        assert browser.problems() == [], browser.problems()
+        for look in looks:
+            look(box, browser)
 
 
 @timeout(120)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from harness import BIN, ROOT, Skip, timeout
+from harness import BIN, ROOT, Skip, timeout, whole
 
 MOST_BYTES = 60000
 BLUE, ORANGE = (0, 135, 255), (215, 135, 0)  # of samplers and trainers in `top`
@@ -26,6 +26,7 @@ def has_about(colours, wanted, least):
     assert near >= least, f"{near} pixels of {wanted} in {colours}"
 
 
+@whole
 @timeout(240)
 def test_both_are_taken(box):
     out = box.path("out")

@@ -10,7 +10,7 @@ import signal
 
 import numpy as np
 
-from harness import cases, not_under, timeout
+from harness import cases, not_under, timeout, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
 from test_cuda import run as run_job
@@ -59,13 +59,10 @@ def model(box, name="run", large=False, **changes):
 
 
 KINDS = (
-    ("graphsage", {}),
     ("graphsage-max-layer", {"model.aggregator": "max", "model.norm": "layer"}),
     ("gcn", {"model.kind": "gcn", "model.jumping": "cat", "model.layers": 3}),
     ("gat", {"model.kind": "gat", "model.heads": 2, "model.jumping": "max"}),
-    ("gatv2", {"model.kind": "gatv2", "model.heads": 2, "model.residual": True}),
     ("gin", {"model.kind": "gin", "model.norm": "batch"}),
-    ("pinsage", {"model.kind": "pinsage", "model.norm": "layer"}),
     (
         "walks",
         {
@@ -96,36 +93,6 @@ def test_rows_are_those_of_the_cores(box, name, changes):
     close(few, wanted[ids])
     hidden, _ = rows(box, run, "--device", "cpu", command="embed")
     close(rows(box, run, "--device", "cuda", command="embed")[0], hidden)
-
-
-@timeout(150)
-@not_under("address", SANITIZED)
-def test_some_vertices_are_rows_of_all(box):
-    run = model(box, large=True)
-    whole, _ = rows(box, run, "--device", "cpu")
-    ids = np.array([19999, 3, 3, 0, 12345])
-    np.save(box.path("ids.npy"), ids)
-    log = {"SLUICE_LOG": "debug"}
-    result = predict(box, run, "--device", "cuda", "--nodes", box.path("ids.npy"), env=log).ok()
-    close(np.load(box.path("rows.npy")), whole[ids])
-    assert json.loads(result.out)["computed_rows"] < 2000, result
-    assert "copied to the device" not in result.err, result  # what so few need is gathered
-    test, summary = rows(box, run, "--device", "cuda", "--set", "test")
-    close(test, whole[np.load(box.path(box.shared_dataset("large"), "test_idx.npy"))])
-    assert "test" in summary and "val" not in summary, summary
-    np.save(box.path("ids.npy"), ids[:0].astype(np.int32))
-    none, _ = rows(box, run, "--device", "cuda", "--nodes", box.path("ids.npy"))
-    assert none.shape == (0, 4), none.shape
-
-
-@timeout(150)
-@not_under("address", SANITIZED)
-def test_a_reordered_data_set_has_the_same_rows(box):
-    run = model(box)
-    other = box.path("reordered")
-    box.sluice("reorder", box.shared_dataset("small"), "--out", other, "--by", "degree").ok()
-    wanted, _ = rows(box, run, "--device", "cpu")
-    close(rows(box, run, "--device", "cuda", "--dataset", other)[0], wanted)
 
 
 # ---- memory -------------------------------------------------------------------------------------
@@ -164,6 +131,7 @@ def test_bits_depend_on_no_memory(box):
 
 @timeout(300)
 @not_under("address", SANITIZED)
+@whole
 def test_any_allocation_may_fail(box):
     """Some can be done without; the others end it with what was wanted and what to change."""
     run = wide(box)
@@ -198,7 +166,7 @@ def test_too_little_memory_is_told(box):
 
 @timeout(150)
 @not_under("address", SANITIZED)
-@cases("sync:2", "sync:4", "sync:6", "launch:1", "launch:4")
+@cases("sync:4", "launch:1")
 def test_a_gpu_that_faults_ends_it(box, fail):
     run = model(box)
     os.mkdir(box.path("out"))
@@ -212,16 +180,15 @@ def test_a_gpu_that_faults_ends_it(box, fail):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases("SIGKILL", "SIGINT")
-def test_a_death_leaves_nothing(box, name):
+def test_an_interrupt_leaves_nothing(box):
     run = wide(box)
     os.mkdir(box.path("out"))
     out = box.path("out", "rows.npy")
     p = box.start("predict", run, "--out", out, "--device", "cuda", "--chunk", 1, env=GPU)
     p.until(lambda: os.listdir(box.path("out")), "temporary file", 60)
-    os.kill(p.process.pid, getattr(signal, name))
+    os.kill(p.process.pid, signal.SIGINT)
     result = p.wait()
-    assert result.rc == (130 if name == "SIGINT" else -9), result
+    assert result.rc == 130, result
     box.until_gone()
     assert os.listdir(box.path("out")) == []
 

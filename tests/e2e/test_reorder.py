@@ -6,7 +6,6 @@ import numpy as np
 
 from harness import (
     cases,
-    isa_levels,
     metadata_of,
     planted,
     read_json,
@@ -147,23 +146,21 @@ def test_maps_compose_and_lead_back(box):
     assert_same_graph(old, once, once["vertex_map"])
 
 
-@cases(*KINDS)
-def test_threads_do_not_matter(box, by):
+def test_threads_do_not_matter(box):
     write_dataset(box.path("old"), graph())
-    reorder(box, by, "old", "a", "--threads", "1").ok()
-    reorder(box, by, "old", "b", "--threads", "4", "--quiet").ok()
+    reorder(box, "reads", "old", "a", "--threads", "1").ok()
+    reorder(box, "reads", "old", "b", "--threads", "4", "--quiet").ok()
     assert digest_of(box.path("a")) == digest_of(box.path("b"))
 
 
 @timeout(120)
-@cases("graphsage", "gcn")
-def test_training_is_the_same_to_the_bit(box, kind):
+def test_training_is_the_same_to_the_bit(box):
     """Lists and rows keep their order, so batches, samples and sums are those of the original."""
     write_dataset(box.path("old"), graph())
     reorder(box, "hotness").ok()
     reports = {}
     for name in ("old", "new"):
-        job = small_job(name, output=f"runs/{name}", **{"model.kind": kind})
+        job = small_job(name, output=f"runs/{name}", **{"model.kind": "gcn"})
         result, reports[name] = box.run(job, name=name)
         result.ok()
     for key in ("params_sha256", "test_accuracy"):
@@ -178,23 +175,17 @@ def test_predictions_come_in_the_order_from_before(box):
     reorder(box, "hotness", "once", "new").ok()
     result, _ = box.run(small_job("old"))
     result.ok()
-    for level in isa_levels(box):
-        made = {}
-        for name in ("old", "new"):
-            out = f"{name}-{level}.npy"
-            env = {"SLUICE_ISA": level}
-            box.sluice("predict", "runs/job", "--dataset", name, "--out", out, env=env).ok()
-            made[name] = np.load(box.path(out))
-        assert (made["old"] == made["new"]).all(), f"{level}: other bits, or another order"
+    made = {}
+    for name in ("old", "new"):
+        box.sluice("predict", "runs/job", "--dataset", name, "--out", f"{name}.npy").ok()
+        made[name] = np.load(box.path(f"{name}.npy"))
+    assert (made["old"] == made["new"]).all(), "other bits, or another order"
 
 
-@cases("multilabel", "regression")
-def test_labels_of_other_tasks(box, task):
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, 2, (700, 3)).astype(np.int8) if task == "multilabel" else None
-    labels = rng.random((700, 2)).astype(np.float64) if labels is None else labels
+def test_labels_of_other_tasks(box):
+    labels = np.random.default_rng(5).random((700, 2)).astype(np.float64)
     old = graph(node_label=labels)
-    meta = {**metadata_of(old), "task": task, "num_classes": labels.shape[1]}
+    meta = {**metadata_of(old), "task": "regression", "num_classes": labels.shape[1]}
     write_dataset(box.path("old"), old, metadata=meta)
     reorder(box, "degree").ok()
     new = np.load(box.path("new", "node_label.npy"))
@@ -203,17 +194,15 @@ def test_labels_of_other_tasks(box, task):
     box.sluice("inspect", "new").ok()
 
 
-@cases("wide", "topology", "empty", "half")
+@cases("wide", "empty", "half")
 def test_other_forms(box, form):
     old = graph()
     if form == "wide":
         old["indices"] = old["indices"].astype(np.int64)
     if form == "half":
         old["node_feat"] = old["node_feat"].astype(np.float16)
-    if form in ("topology", "empty"):
-        old = {key: old[key] for key in ("indptr", "indices")}
     if form == "empty":
-        old["indptr"], old["indices"] = np.zeros(6, np.int64), old["indices"][:0]
+        old = {"indptr": np.zeros(6, np.int64), "indices": old["indices"][:0]}
     meta = {"num_nodes": len(old["indptr"]) - 1, "num_edges": len(old["indices"])}
     if form in ("wide", "half"):
         meta = metadata_of(old)
@@ -237,17 +226,17 @@ BAD = {
 }
 
 
-@cases(*BAD)
-def test_refused(box, what):
-    arguments, message = BAD[what]
-    old = graph()
-    if what.startswith("no training vertices"):
-        del old["train_idx"]
-    write_dataset(box.path("old"), old)
+def test_refused(box):
+    write_dataset(box.path("old"), graph())
+    arrays = graph()
+    del arrays["train_idx"]
+    write_dataset(box.path("bare"), arrays)
     os.makedirs(box.path("taken"))
-    result = box.sluice("reorder", "old", "--out", "new", *arguments)
-    refused(box, result, message)
-    assert not leftovers(box, "old", "taken")
+    for what, (arguments, message) in BAD.items():
+        source = "bare" if what.startswith("no training vertices") else "old"
+        result = box.sluice("reorder", source, "--out", "new", *arguments)
+        refused(box, result, message, output="new")
+    assert not leftovers(box, "old", "bare", "taken")
 
 
 def test_damaged_map_is_refused(box):

@@ -20,7 +20,7 @@ def test_text_tells_the_whole_run(box):
     for words in (
         "test: done in ",
         f"3  {last['loss']:.4f}",
-        "What limited them",
+        "Bottlenecks",
         "Decisions on the split\n  epoch 1: 1+1: fixed by the job file",
         f"parameters  sha256 {report['params_sha256']}",
         f"directory   {os.path.realpath(box.path('runs/job'))}",
@@ -52,8 +52,9 @@ def test_a_page_in_one_file(box):
     assert data["report"] == report and data["epochs"] == report["epochs"]
     # Nothing is fetched from anywhere.
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)""", page)
-    # Again, over the old one, and elsewhere.
+    # Again, over the old one, to a pipe, and elsewhere.
     box.sluice("report", "runs/job", "--html").ok()
+    assert box.sluice("report", "runs/job", "--html", "--out", "-").ok().out == page + "\n"
     box.sluice("report", "runs/job", "--html", "--out", "elsewhere.html").ok()
     with open(box.path("elsewhere.html")) as file:
         assert embedded(file.read()) == data

@@ -5,7 +5,7 @@ import math
 import os
 import re
 
-from harness import cases, read_json, small_job, text_of
+from harness import read_json, small_job, text_of
 
 NUMBER = (int, float)
 
@@ -144,41 +144,6 @@ def test_run_directory(box):
     assert "GPU" not in result.out, f"of a job on cores the summary speaks of GPUs:\n{result.out}"
 
 
-def test_model_file_is_safetensors_with_pyg_names(box):
-    import hashlib
-    import struct
-
-    config = small_job(box.shared_dataset("small"))
-    result, report = box.run(config)
-    result.ok()
-    with open(box.path("runs/job/model.safetensors"), "rb") as file:
-        blob = file.read()
-    (length,) = struct.unpack("<Q", blob[:8])
-    header = json.loads(blob[8 : 8 + length])
-    data = blob[8 + length :]
-    tensors = {k: v for k, v in header.items() if k != "__metadata__"}
-    shapes = {name: t["shape"] for name, t in tensors.items()}
-    assert shapes == {
-        "convs.0.lin_l.weight": [16, 16],
-        "convs.0.lin_l.bias": [16],
-        "convs.0.lin_r.weight": [16, 16],
-        "convs.1.lin_l.weight": [4, 16],
-        "convs.1.lin_l.bias": [4],
-        "convs.1.lin_r.weight": [4, 16],
-    }, shapes
-    spans = sorted(t["data_offsets"] for t in tensors.values())
-    assert spans[0][0] == 0 and spans[-1][1] == len(data)
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans
-    # params_sha256 hashes the final parameters in their file's order; evaluation keeps the best
-    # epoch's in the file, so they are compared only where the two are the same.
-    assert hashlib.sha256(data).hexdigest() == report["params_sha256"] or best_is_not_last(report)
-
-
-def best_is_not_last(report):
-    accuracies = [e["val_accuracy"] for e in report["epochs"]]
-    return max(accuracies) > accuracies[-1]
-
-
 def test_accuracy_well_above_the_features(box):
     """The planted graph: structure lifts the accuracy far above what features alone allow."""
     import numpy as np
@@ -200,28 +165,16 @@ def test_accuracy_well_above_the_features(box):
     assert report["epochs"][-1]["loss"] < 0.6 * report["epochs"][0]["loss"]
 
 
-def test_progress_is_plain_lines_without_a_terminal(box):
-    result, _ = box.run(small_job(box.shared_dataset("small")))
-    result.ok()
-    text = result.out + result.err
-    assert "\r" not in text and "\x1b" not in text, repr(text[:500])
-    epochs = [line for line in text.splitlines() if "epoch" in line]
-    assert len(epochs) >= 3, f"wanted a line an epoch\n{result}"
-
-
 def test_quiet_prints_no_progress(box):
     loud, _ = box.run(small_job(box.shared_dataset("small"), output="runs/loud"), name="loud")
     quiet, _ = box.run(
         small_job(box.shared_dataset("small"), output="runs/quiet"), "--quiet", name="quiet"
     )
     quiet.ok()
+    text = loud.ok().out + loud.err
+    assert "\r" not in text and "\x1b" not in text, repr(text[:500])  # plain lines
+    assert sum("epoch" in line for line in text.splitlines()) >= 3, f"wanted a line an epoch\n{loud}"
     assert len(quiet.out + quiet.err) < len(loud.out + loud.err), str(quiet)
-
-
-def test_output_json(box):
-    path = box.job(small_job(box.shared_dataset("small")))
-    result = box.sluice("run", path, "-o", "json").ok()
-    assert result.json()["status"] == "done"
 
 
 def test_set_overrides_the_job_file(box):
@@ -260,21 +213,6 @@ def test_dry_run_leaves_nothing(box):
     assert f"{plan['num_params']:,} parameters" in said, said
 
 
-def test_dry_run_finds_what_a_run_finds(box):
-    path = box.job(small_job(box.path("nowhere")))
-    result = box.sluice("run", path, "--dry-run")
-    assert result.rc == 2, str(result)
-
-
-def test_evaluate_only_at_the_end(box):
-    result, report = box.run(
-        small_job(box.shared_dataset("small"), **{"evaluate": {"every": 0, "fanout": "full"}})
-    )
-    result.ok()
-    assert "test_accuracy" in report
-    assert all(e.get("val_accuracy") is None for e in report["epochs"][:-1]), report["epochs"]
-
-
 def test_evaluate_every_second_epoch(box):
     result, report = box.run(
         small_job(
@@ -295,34 +233,6 @@ def test_batch_larger_than_the_training_set_is_allowed_and_said(box):
     assert "batch" in result.err and "100000" in result.err, str(result)
 
 
-def test_all_neighbours(box):
-    result, report = box.run(small_job(box.shared_dataset("small"), **{"sampler.fanout": [-1, -1]}))
-    result.ok()
-    assert report["status"] == "done"
-
-
-@cases("graphsage", "gcn")
-def test_one_layer(box, kind):
-    result, _ = box.run(
-        small_job(
-            box.shared_dataset("small"),
-            **{"model.kind": kind, "model.layers": 1, "sampler.fanout": [5]},
-        )
-    )
-    result.ok()
-
-
-def test_sgd(box):
-    result, report = box.run(
-        small_job(
-            box.shared_dataset("small"),
-            **{"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, "epochs": 6},
-        )
-    )
-    result.ok()
-    assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
-
-
 def test_bf16_learns_as_fp32_does(box):
     dataset = box.shared_dataset("small")
     result, plain = box.run(small_job(dataset, output="runs/fp32", **{"epochs": 10}), name="fp32")
@@ -340,18 +250,12 @@ def test_more_seeds_more_results(box):
     seen = set()
     for seed in (1, 2, 1):
         result, report = box.run(
-            small_job(dataset, output=f"runs/{len(seen)}-{seed}-{os.urandom(2).hex()}", seed=seed),
+            small_job(dataset, output=f"runs/{len(seen)}-{seed}-{os.urandom(2).hex()}", seed=seed, epochs=1),
             name=f"seed{seed}",
         )
         result.ok()
         seen.add((report["params_sha256"], report["samples_digest"]))
     assert len(seen) == 2, seen
-
-
-def test_digest_only_when_asked(box):
-    result, report = box.run(small_job(box.shared_dataset("small"), **{"digest": False}))
-    result.ok()
-    assert not report.get("samples_digest"), report.get("samples_digest")
 
 
 def test_isolated_and_hub_vertices(box):
@@ -453,22 +357,3 @@ def test_a_second_start_validates_nothing(box):
     assert validations("first") == 1, "by whom the data set is opened first"
     validations("second")
     assert validations("third") == 0
-
-
-def test_workers_share_one_core(box):
-    """Several devices may name the same core."""
-    config = small_job(
-        box.shared_dataset("small"), **{"allocation": {"samplers": 2, "trainers": 3}}
-    )
-    config["devices"] = config["devices"][:1] * 5
-    box.run(config)[0].ok()
-
-
-def test_auto_devices_and_split(box):
-    config = small_job(box.shared_dataset("small"))
-    config["devices"] = "auto"
-    config["allocation"] = {"samplers": "auto", "trainers": "auto"}
-    result, report = box.run(config)
-    result.ok()
-    assert report["allocations"][0]["samplers"] >= 1
-    assert report["allocations"][0]["trainers"] >= 1

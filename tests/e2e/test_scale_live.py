@@ -112,7 +112,7 @@ def test_what_is_expected_is_what_statistics_advise(box):
 def test_what_is_there_already(box):
     running = start(box, job(box))
     said = box.sluice("scale", me(box), "samplers=1").ok()
-    assert "it is so already: 1 sampler and 1 trainer" in said.out, str(said)
+    assert "that is the split already: 1 sampler and 1 trainer" in said.out, str(said)
     assert scale(box, me(box), "trainers=1")["steps"] == []
     assert stop(box, running)["scales"] == []
 

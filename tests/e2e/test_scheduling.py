@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import signal
 
 import numpy as np
 
@@ -52,20 +51,14 @@ AUTO = {"samplers": "auto", "trainers": "auto", "switching": True}
 
 # What may be different about a job without changing its result.
 WAYS = {
-    "switching": {"allocation.switching": True},
     "switching-two-samplers": {"allocation": {"samplers": 2, "trainers": 2, "switching": True}},
-    "auto": {"allocation": AUTO},
     "auto-eight": {"allocation": AUTO, "devices": cpu_devices(8)},
     "one-device": {"allocation": AUTO, "devices": cpu_devices(1)},
     "small-arena": {"allocation.switching": True, "arena": {"memory": "2MiB"}},
-    "presc": {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}},
     "presc-2-switching": {
         "allocation.switching": True,
         "cache": {"policy": "presc", "presample_epochs": 2, "ratio": 0.1, "report_optimal": True},
     },
-    "degree": {"cache": {"policy": "degree", "ratio": 0.2}},
-    "random": {"cache": {"policy": "random", "ratio": 0.2}},
-    "expected": {"cache": {"policy": "expected", "ratio": 0.2}},
     "optimal": {"cache": {"policy": "optimal", "ratio": 0.2, "report_optimal": True}},
     "cache-auto-one-device": {
         "allocation": AUTO,
@@ -83,13 +76,12 @@ def test_the_result_does_not_depend_on(box, way):
     assert fingerprint(report) == wanted
 
 
-@cases(True, False)
-def test_the_result_does_not_depend_on_a_schedule(box, switching):
+def test_the_result_does_not_depend_on_a_schedule(box):
     schedule = [
         {"epoch": 0, "batch": 4, "samplers": 3, "trainers": 1},
-        {"epoch": 2, "batch": 3 if switching else 0, "samplers": 1, "trainers": 3},
+        {"epoch": 2, "batch": 3, "samplers": 1, "trainers": 3},
     ]
-    changes = {"allocation.switching": switching, "schedule": schedule}
+    changes = {"allocation.switching": True, "schedule": schedule}
     config = job(box, epochs=100000, **changes)
     running = box.start("run", box.job(config))
     metrics = box.path("runs/job/metrics.jsonl")
@@ -120,51 +112,6 @@ def test_scaling_by_hand_in_the_middle_of_epochs(box):
     assert fingerprint(last) == fingerprint(straight)
     assert [s["by"] for s in report["scales"]] == ["user"] * 4, report["scales"]
     assert all(s["ok"] for s in report["scales"]), report["scales"]
-
-
-def test_scale_refuses_with_the_reason(box):
-    name = box.unique("refuse")
-    running = box.start("run", box.job(job(box, name=name, epochs=100000)))
-    running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
-
-    def refused(rc, pattern, *arguments):
-        result = box.sluice("scale", *arguments)
-        assert result.rc == rc, str(result)
-        assert len(result.errors()) == 1 and re.search(pattern, result.errors()[0]), str(result)
-
-    refused(1, r"found 4 samplers and 4 trainers, wanted at most 4 roles on 4 devices", name,
-            "samplers=4", "trainers=4")
-    refused(2, r"trainers=0.*wanted at least 1", name, "trainers=0")
-    refused(2, r"samplers=0.*wanted at least 1", name, "samplers=0", "trainers=2")
-    refused(2, r"found 'trainer=2', wanted samplers=N or trainers=M", name, "trainer=2")
-    refused(2, r"trainers=two.*whole number", name, "trainers=two")
-    refused(2, rf"no running job.*'{name}'", "nobody", "trainers=2")
-    box.sluice("scale", box.path("runs/job"), "trainers=2").ok()  # by run directory
-    running.interrupt()
-    assert running.wait().rc == 130
-    refused(2, r"does not run any more", name, "trainers=1")
-
-
-def test_a_scale_request_during_another(box):
-    """The first one waits for a trainer that cannot leave: it is stopped."""
-    config = job(box, name=box.unique("busy"), epochs=100000, throttle={"train": 0.02})
-    config["allocation"] = {"samplers": 1, "trainers": 2, "switching": False}
-    running = box.start("run", box.job(config))
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-    trainers = {
-        line.split("--role-index\0")[1].split("\0")[0]: pid
-        for pid, line in box.processes("trainer").items()
-    }
-    os.kill(trainers["1"], signal.SIGSTOP)
-    first = box.start("scale", box.unique("busy"), "samplers=1", "trainers=1")
-    log = box.path("runs/job/log/broker.log")
-    running.until(lambda: "split: from" in text_of(log), "the first request")
-    second = box.sluice("scale", box.unique("busy"), "samplers=2", "trainers=1")
-    assert second.rc == 1 and "is under way" in second.errors()[0], str(second)
-    os.kill(trainers["1"], signal.SIGCONT)
-    first.wait().ok()
-    running.interrupt()
-    assert running.wait().rc == 130
 
 
 @cases(False, True)
@@ -261,9 +208,9 @@ def test_a_standby_trainer_that_dies_asleep_is_replaced(box):
     assert [r["resampled"] + r["retrained"] for r in restarts] == [0], restarts
 
 
-@cases((10, 40), (20, 10), (10, 100))
-def test_the_formula_chooses_the_split(box, sample_ms, train_ms):
+def test_the_formula_chooses_the_split(box):
     """Of the times that were measured; what it makes of given times is a unit test."""
+    sample_ms, train_ms = 10, 40
     config = job(
         box,
         epochs=1,
@@ -386,7 +333,7 @@ def test_sampling_algorithms(box, kind):
     }.items():
         config = job(box, output=f"runs/{label}", sampler=KINDS[kind], **changes)
         config["dataset"] = dataset
-        config["epochs"] = 8
+        config["epochs"] = 5
         result, report = box.run(config, name=label)
         result.ok()
         found.append(fingerprint(report))
@@ -401,7 +348,7 @@ def test_sampling_algorithms(box, kind):
 # ---- async updates ------------------------------------------------------------------------------
 
 
-@cases((0, 1, 1), (1, 1, 3), (4, 1, 3), (4, 2, 2))
+@cases((0, 1, 1), (4, 2, 2))
 def test_async_updates(box, staleness, samplers, trainers):
     config = job(
         box,
@@ -418,8 +365,7 @@ def test_async_updates(box, staleness, samplers, trainers):
     assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
 
 
-@cases("trainer_joined", "trainer_offered", "trainer_gradient", "trainer_done", "trainer_apply",
-       "trainer_flipped", "standby_woken")
+@cases("trainer_offered", "trainer_apply", "standby_woken")
 def test_async_survives(box, point):
     config = job(
         box,

@@ -43,7 +43,7 @@ def check_rows(report, reads):
 
 
 @timeout(120)
-@cases(("small", "none"), ("small", "presc"), ("half", "none"), ("half", "presc"))
+@cases(("small", "presc"), ("half", "none"))
 def test_results_are_those_of_memory(box, data, cache):
     dataset = half(box) if data == "half" else box.shared_dataset("small")
     found = {}
@@ -70,14 +70,7 @@ def test_results_are_those_of_memory(box, data, cache):
     assert any("rows are read from the drive" in text_of(log) for log in logs), logs
 
 
-@cases(
-    "trainer_claimed:9",
-    "trainer_extracted:4",
-    "trainer_fetching:1",
-    "trainer_fetching:5",
-    "trainer_fetched:5",
-    "trainer_infer:2",
-)
+@cases("trainer_fetching:1", "trainer_fetched:5")
 def test_a_killed_trainer_changes_nothing(box, point):
     config = small_job(
         box.shared_dataset("small"), **{"store": {"features": "storage"}, "cache": PRESC}
@@ -92,12 +85,11 @@ def test_a_killed_trainer_changes_nothing(box, point):
     assert fingerprint(after) == fingerprint(report)
 
 
-@cases("small", "half")
-def test_predictions_are_those_of_memory(box, data):
-    dataset = half(box) if data == "half" else box.shared_dataset("small")
+def test_predictions_are_those_of_memory(box):
+    dataset = half(box)
     found = {}
     for store in ("memory", "storage"):
-        config = small_job(dataset, output=f"runs/{store}", store={"features": store})
+        config = small_job(dataset, output=f"runs/{store}", store={"features": store}, epochs=1)
         box.run(config, name=store)[0].ok()
         out = box.path(f"{store}.npy")
         box.sluice("predict", box.path("runs", store), "--out", out).ok()
@@ -109,13 +101,13 @@ TWO = {"allocation": {"samplers": 1, "trainers": 2, "switching": False}}
 
 
 @timeout(240)
-def test_whoever_fetches_is_killed_twenty_times(box):
+def test_whoever_fetches_is_killed_ten_times(box):
     """Batches are fetched again, by others, and nothing else changes."""
     config = small_job(
         box.shared_dataset("small"),
         devices=cpu_devices(2),
         allocation={"samplers": 1, "trainers": 1, "switching": False},
-        **{"store": {"features": "storage", "window": 1}, "epochs": 40},
+        **{"store": {"features": "storage", "window": 1}, "epochs": 20},
     )
     result, report = box.run(dict(config, output="runs/calm"), name="calm")
     result.ok()
@@ -123,18 +115,17 @@ def test_whoever_fetches_is_killed_twenty_times(box):
     assert sum(r["read"] for r in rows) <= report["store"]["cache_rows"], rows
     assert sum(r["beside"] for r in rows) == 0
     # Of what is fetched between two deaths more is trained than may lie ahead.
-    kills = [f"trainer_fetching:{5 + 24 * i},trainer_fetched:{17 + 24 * i}" for i in range(10)]
+    kills = [f"trainer_fetching:{5 + 24 * i},trainer_fetched:{17 + 24 * i}" for i in range(5)]
     killed, after = box.run(
         dict(config, output="runs/killed"), env={"SLUICE_FAILPOINT": ",".join(kills)}
     )
     killed.ok()
-    assert len(after["restarts"]) == 20, after["restarts"]
+    assert len(after["restarts"]) == 10, after["restarts"]
     assert fingerprint(after) == fingerprint(report)
 
 
 @timeout(120)
-@cases(0, 1, 16)
-def test_a_small_cache_changes_nothing_but_time(box, window):
+def test_a_small_cache_changes_nothing_but_time(box):
     """Room for one mini-batch, while several are under way: some rows find no slot."""
     dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=40))
     config = small_job(
@@ -146,7 +137,7 @@ def test_a_small_cache_changes_nothing_but_time(box, window):
     found = {}
     for name, store in (
         ("memory", {"features": "memory"}),
-        ("storage", {"features": "storage", "cache": SMALL_CACHE, "window": window}),
+        ("storage", {"features": "storage", "cache": SMALL_CACHE, "window": 1}),
     ):
         result, report = box.run(dict(config, output=f"runs/{name}", store=store), name=name)
         result.ok()
@@ -228,13 +219,6 @@ def test_a_dry_run_says_what_the_drive_has_to_do(box):
     assert misses <= blocks <= misses * (2 + row_bytes / 4096), plan
     said = box.sluice("run", path, "--dry-run").ok().out
     assert "blocks of 4 KiB a second, measured now: at most about" in said, said
-
-
-def test_a_wrong_word_is_refused(box):
-    config = small_job(box.shared_dataset("small"), **{"store": {"features": "disk"}})
-    result, _ = box.run(config)
-    assert result.rc == 2, str(result)
-    assert "store.features" in result.err and '"storage"' in result.err, str(result)
 
 
 def test_features_that_are_cut_end_the_job(box):

@@ -10,7 +10,6 @@ from test_cuda_config import gpu as pretend
 
 NODES = 400  # of gpu_job's data set
 ROOM = 0.2
-ROW = 4 * 16  # bytes of its features
 PARTS = 16  # that are dealt out where a placement has each part once
 
 
@@ -42,15 +41,15 @@ def held_by(store):
 @timeout(120)
 @not_under("address", SANITIZED)
 @cases(
-    ("2-auto", 2, {}, "solver", PARTS),
     ("4-auto", 4, {}, "solver", PARTS),
     ("2-alone", 2, {"store": {"placement": "alone"}}, "alone", 0),
-    ("4-one-copy", 4, {"store": {"placement": "one_copy"}}, "one_copy", PARTS),
-    ("4-cliques", 4, {"store": {"placement": "cliques"}}, "cliques", PARTS),
 )
 def test_linked_gpus_hold_parts(box, name, gpus, changes, placement, parts):
-    result, report = train(box, plan_job(box, gpus, **changes), gpus)
+    """Also where one of them dies."""
+    env = {"SLUICE_FAILPOINT": "trainer_extracted:5"}
+    result, report = train(box, plan_job(box, gpus, **changes), gpus, **env)
     store, room = report["store"], int(ROOM * NODES)
+    assert len(report["restarts"]) == 1 and store["plans"] <= 1, (report["restarts"], store)
     assert (store["placement"], store["parts"]) == (placement, parts), store
     assert store["gpu_rows"] == room * (gpus if parts else 1), store
     assert held_by(store) == {d + 1: (room, parts // gpus) for d in range(gpus)}, store
@@ -75,14 +74,13 @@ def by_way(store):
 
 @timeout(200)
 @not_under("address", SANITIZED)
-@cases(("2", 2), ("4", 4), ("8", 8))
-def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box, name, gpus):
-    alone, prints = None, set()
+def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box):
+    alone, prints, gpus = None, set(), 4
     for placement in ("alone", "solver", "cliques", "one_copy"):
         job = plan_job(
-            box, gpus, store={"placement": placement}, epochs=6, output=f"runs/{placement}"
+            box, gpus, store={"placement": placement}, epochs=2, output=f"runs/{placement}"
         )
-        result, report = train(box, job, gpus, CUDA_VISIBLE_DEVICES="0,1,2,3,4,5,6,7")
+        result, report = train(box, job, gpus, CUDA_VISIBLE_DEVICES="0,1,2,3")
         prints.add(str(fingerprint(report)))
         ways = by_way(report["store"])
         alone = alone or ways
@@ -97,8 +95,8 @@ def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box, name, gpus)
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases(("fewer", (1, 3), (2, 2)), ("more", (2, 2), (1, 3)))
-def test_a_change_of_the_split_changes_the_plan_once(box, name, before, after):
+def test_a_change_of_the_split_changes_the_plan_once(box):
+    before, after = (2, 2), (1, 3)
     job = gpu_job(
         box,
         [gpu(i) for i in range(4)],
@@ -116,14 +114,6 @@ def test_a_change_of_the_split_changes_the_plan_once(box, name, before, after):
             assert (rows, parts) == (room, 0), store
         else:
             assert room - each - 1 < rows <= room and parts in (each, each + 1), store
-
-
-@timeout(120)
-@not_under("address", SANITIZED)
-def test_a_death_changes_no_plan(box):
-    _, report = train(box, plan_job(box, 2), 2, SLUICE_FAILPOINT="trainer_extracted:5")
-    assert len(report["restarts"]) == 1, report["restarts"]
-    assert (report["store"]["parts"], report["store"]["plans"]) == (PARTS, 1), report["store"]
 
 
 @timeout(120)
@@ -172,23 +162,6 @@ def linked(n, rate=50):
     return [{b: rate for b in range(n) if b != a} for a in range(n)]
 
 
-def ring(n, rate=25):
-    return [{(a + 1) % n: rate, (a - 1) % n: rate} for a in range(n)]
-
-
-def cube_mesh():
-    """Eight V100: two quads, each GPU with a link to one of the other."""
-    rates = [{} for _ in range(8)]
-    for a in range(8):
-        for b in range(8):
-            if a != b and a // 4 == b // 4:
-                rates[a][b] = 50 if a % 4 + b % 4 == 3 else 25
-    for a in range(4):
-        b = 4 + (a + 2) % 4
-        rates[a][b] = rates[b][a] = 50
-    return rates
-
-
 def dry_run(box, links, ratio=0.1, **changes):
     """The plan as JSON and the text of a job whose devices but the first all train."""
     machine = Machine.with_gpus(box, *(pretend(i, reads=r) for i, r in enumerate(links)))
@@ -217,14 +190,7 @@ def assert_whole(store, links):
         assert abs(sum(shares) - 1) < 1e-6, (reader, shares)
 
 
-@cases(
-    ("2-linked", linked(2), 8, 2),
-    ("4-linked", linked(4), 4, 4),
-    ("8-linked", linked(8), 2, 8),
-    ("ring-of-4", ring(4), 2, 2),
-    ("8-v100", cube_mesh(), 2, 4),
-    ("4-apart", [{}] * 4, 0, 1),
-)
+@cases(("4-linked", linked(4), 4, 4), ("4-apart", [{}] * 4, 0, 1))
 def test_a_dry_run_shows_who_would_hold_what(box, name, links, parts_each, rooms):
     store, said = dry_run(box, links)
     assert store["placement"] == ("solver" if parts_each else "alone"), store
@@ -247,26 +213,6 @@ def test_a_dry_run_shows_who_would_hold_what(box, name, links, parts_each, rooms
         assert f"\n  {placement} " in said, said
 
 
-def test_the_solver_has_more_on_gpus_than_cliques(box):
-    six = [{b: rate for b, rate in reads.items() if b < 6} for reads in cube_mesh()[:6]]
-    store, _ = dry_run(box, six)
-    rows = {p: o["gpu_rows"] for p, o in store["placements"].items()}
-    assert rows["alone"] < rows["cliques"] < rows["solver"] < rows["one_copy"], rows
-    seconds = {p: o["busiest_seconds"] for p, o in store["placements"].items()}
-    assert seconds["solver"] < seconds["cliques"] < seconds["alone"], seconds
-
-
-def test_all_gpus_hold_no_more_than_feature_ratio(box):
-    store, _ = dry_run(
-        box,
-        linked(4),
-        cache={"policy": "expected"},
-        store={"feature_ratio": 0.2, "placement": "solver"},
-    )
-    assert SMALL // 5 - 4 < store["gpu_rows"] <= SMALL // 5, store
-    assert all(d["rows"] < SMALL // 5 for d in store["held"]), store
-
-
 def graph_plan(box, samplers, **store):
     """Of a job with so many GPUs that sample, all linked, and one more that trains."""
     gpus = samplers + 1
@@ -282,8 +228,8 @@ def graph_plan(box, samplers, **store):
 RUN = 1024  # edges
 
 
-@cases(("2", 2), ("3", 3))
-def test_a_dry_run_shows_who_would_hold_the_graph(box, name, samplers):
+def test_a_dry_run_shows_who_would_hold_the_graph(box):
+    samplers = 3
     store, said = graph_plan(box, samplers, graph_ratio=0.8, placement="solver")
     graph = store["graph"]
     assert graph["placement"] == "solver" and graph["parts"] in (samplers, PARTS), graph
@@ -299,30 +245,6 @@ def test_a_dry_run_shows_who_would_hold_the_graph(box, name, samplers):
         assert ways["memory"]["epoch_bytes"] > 0, ways
     assert set(graph["placements"]) == {"alone"} | SHARED, graph
     assert "\ngraph       solver: " in said and "edges (" in said, said
-
-
-def test_a_graph_that_each_gpu_has_room_for_is_in_no_parts(box):
-    store, _ = graph_plan(box, 2)
-    assert store["graph"]["placement"] == "alone" and store["graph"]["parts"] == 0, store
-    assert "room for every edge" in store["graph"]["placement_reason"], store
-
-
-def test_one_gpu_that_samples_has_no_plan_of_the_graph(box):
-    store, said = graph_plan(box, 1)
-    assert "graph" not in store and "\ngraph " not in said, store
-
-
-def test_with_room_for_everything_nobody_shares(box):
-    store, _ = dry_run(box, linked(4), cache={"policy": "expected"})
-    assert store["placement"] == "alone" and store["gpu_rows"] == SMALL, store
-    assert "room for every row" in store["placement_reason"], store
-
-
-def test_slow_links_have_the_hottest_rows_everywhere(box):
-    fast, _ = dry_run(box, linked(4, 300), store={"placement": "solver"})
-    slow, _ = dry_run(box, linked(4, 2), store={"placement": "solver"})
-    assert fast["first_rows"] < slow["first_rows"], (fast["first_rows"], slow["first_rows"])
-    assert slow["gpu_rows"] < fast["gpu_rows"], (slow, fast)
 
 
 def preferred(box, degree, memory, links=({},), **changes):
@@ -355,17 +277,6 @@ def test_a_gpu_with_both_roles_prefers_what_saves_more(box, name, degree, change
     links = linked(2) if name == "trainers-apart" else [{}]
     found, reason = preferred(box, degree, 80 * 1024, links, **changes)
     assert found == wanted and (why in reason if why else not reason), (found, reason)
-
-
-@cases(
-    ("its-trainers-reach-features", 100, 2, "features", "graph"),
-    ("its-samplers-hold-the-graph", 20, 3, "graph", "features"),
-)
-def test_what_others_hold_weighs_by_their_links(box, name, degree, samplers, apart, joined):
-    allocation = {"samplers": samplers, "trainers": 1}
-    for links, wanted in (([{}] * (samplers + 1), apart), (linked(samplers + 1), joined)):
-        found, reason = preferred(box, degree, 80 * 1024, links, allocation=allocation)
-        assert found == wanted and LESS in reason, (links, found, reason)
 
 
 # ---- refused ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import bisect
 import collections
-import json
 import os
 import re
 import resource
@@ -158,11 +157,8 @@ def expect_epochs(found, report, complete):
 
 KINDS = {
     "ordered": {},
-    "switching": {"allocation.switching": True, "throttle": THROTTLE},
     "async": {"updates": {"mode": "async", "staleness": 2}},
     "cache": {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}},
-    "oracle": {"cache": {"policy": "optimal", "ratio": 0.3}},
-    "sampled-evaluation": {"evaluate": {"every": 1, "fanout": [5, 5]}},
     "one-device": {"devices": cpu_devices(1), "allocation": {"switching": True}},
 }
 
@@ -181,8 +177,7 @@ def test_a_trace_until_the_job_ends(box, kind):
     report = read_json(box.path("report.json"))
     found = check_trace(box.path("t.json"), LONG)
     assert min(e["args"]["epoch"] for e in found["X", "train"]) == 0
-    if kind != "sampled-evaluation":
-        expect_epochs(found, report, range(2, 6))  # some are drawn two epochs ahead
+    expect_epochs(found, report, range(2, 6))  # some are drawn two epochs ahead
     per_epoch = BATCHES if kind == "async" else BATCHES // 4
     applied = collections.Counter(e["args"]["epoch"] for e in found["X", "apply"])
     assert applied[5] == per_epoch, applied
@@ -191,8 +186,6 @@ def test_a_trace_until_the_job_ends(box, kind):
     if kind == "cache":
         rates = [e["args"]["hit_rate"] for e in found["X", "extract"] if batch_of(e)[0] == 5]
         assert 0 < sum(rates) / len(rates) < 1, rates
-    if kind == "switching":
-        assert any(e["args"].get("standby") for e in found["X", "train"])
 
 
 def test_a_trace_of_some_seconds(box):
@@ -310,45 +303,6 @@ def test_a_worker_that_dies_while_traced(box):
     for epoch in range(1, 8):
         assert sum(e == epoch for e, _ in trained) == BATCHES, (epoch, trained)
     assert len(found["i", "death"]) == 2, [k for k in found if k[0] == "i"]
-
-
-def test_scaling_shows(box):
-    # Whoever has a batch sleeps with it, so that the next one goes to somebody else.
-    running = start(box, job(box, epochs=100000, throttle={"sample": 0.01, "train": 0.01}))
-    tracing = trace(box, box.start, "t.json")
-    box.sluice("scale", me(box), "samplers=2", "trainers=2").ok()
-
-    def all_worked():
-        return all(w["batches"] for w in stats(box)["workers"] if w["role"] != "standby")
-
-    running.until(all_worked, "batches of each of them", 60)
-    tracing.interrupt()
-    tracing.wait().ok()
-    found = check_trace(box.path("t.json"), LONG)
-    names = {e["args"]["name"] for e in found["M", "thread_name"]}
-    assert {"sampler 0", "sampler 1", "trainer 0 train", "trainer 1 train"} <= names, names
-    texts = [e["args"]["text"] for e in found["i", "scale"]]
-    assert any("2 samplers and 2 trainers" in text for text in texts), texts
-    running.interrupt()
-    assert running.wait().rc == 130
-
-
-def test_help(box):
-    done = box.sluice("trace", "--help").ok()
-    for part in ("--seconds", "-o", "perfetto", "sluice trace"):
-        assert part in done.out, str(done)
-
-
-def test_the_json_is_compact(box):
-    """A trace of a second is small: an event is about a hundred bytes."""
-    running = start(box, job(box, epochs=100000))
-    box.sluice("trace", me(box), "-s", "1", "-o", "t.json").ok()
-    size = os.path.getsize(box.path("t.json"))
-    with open(box.path("t.json")) as file:
-        n = len(json.load(file)["traceEvents"])
-    assert size / n < 200, (size, n)
-    running.interrupt()
-    assert running.wait().rc == 130
 
 
 def test_through_the_daemon(box):

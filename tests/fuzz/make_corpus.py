@@ -298,8 +298,8 @@ def http():
     entry = '{"id":"7","name":"a","state":"running"}'
     other = '{"id":"6","name":"b","state":"done"}'
     listed = '{"schema":"sluice.jobs/1","jobs":[' + entry + "," + other + "]}"
-    write("http_store", "lines", f"s{line}\nt{line}\ne{entry}\nl{listed}\nx7\n")
-    write("http_store", "entry", f"e{entry}\ns{line}\n")
+    write("http_job_stats", "lines", f"s{line}\nt{line}\ne{entry}\nl{listed}\nx7\n")
+    write("http_job_stats", "entry", f"e{entry}\ns{line}\n")
 
 
 # ---- checkpoints --------------------------------------------------------------------------------

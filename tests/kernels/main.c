@@ -15,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "tests/kernels/backend.h"
+#include "tests/arguments.h"
 #include "tests/kernels/harness.h"
 
 struct operation {
@@ -90,57 +91,37 @@ static const char *missing_slot(const struct sl_kernels *kernels, const struct o
 }
 
 struct options {
+    const char *mode;
     const char *only; // an operation's name or NULL
     const char *backend;
-    int is_small, is_apart;
+    bool is_small, is_apart;
     uint64_t seed;
 };
 
-static int usage(const char *why, const char *what)
-{
-    fprintf(stderr,
-            "kernels: %s%s\n"
-            "usage: kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]\n"
-            "operations:",
-            why, what);
-    for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
-        fprintf(stderr, " %s", operations[i].name);
-    fputc('\n', stderr);
-    return 2;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("backend", options, backend),
+    ARGUMENT_NUMBER("seed", options, seed, 0, 9e15),
+    ARGUMENT_FLAG("small", options, is_small),
+    ARGUMENT_FLAG("apart", options, is_apart),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "kernels",
+    .is_program = true,
+    .about = "Compares a back end with the reference, operation by operation.",
+    .operands = {{"test", offsetof(struct options, mode)},
+                 {"OP", offsetof(struct options, only), true}},
+    .options = {{options}},
+};
 
-static int is_operation(const char *name)
+static bool is_operation(const char *name)
 {
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
         if (strcmp(operations[i].name, name) == 0)
-            return 1;
-    return 0;
-}
-
-// 0, or the exit status of a command line that makes no sense.
-static int parse(int argc, char **argv, struct options *o)
-{
-    if (argc < 2 || strcmp(argv[1], "test") != 0)
-        return usage("which mode? ", argc > 1 ? argv[1] : "");
-    for (int i = 2; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--backend") == 0 && value) {
-            o->backend = value;
-            i++;
-        } else if (strcmp(argv[i], "--seed") == 0 && value) {
-            o->seed = strtoull(value, NULL, 0);
-            i++;
-        } else if (strcmp(argv[i], "--small") == 0) {
-            o->is_small = 1;
-        } else if (strcmp(argv[i], "--apart") == 0) {
-            o->is_apart = 1;
-        } else if (!o->only && is_operation(argv[i])) {
-            o->only = argv[i];
-        } else {
-            return usage("what is ", argv[i]);
-        }
-    }
-    return 0;
+            return true;
+    return false;
 }
 
 struct checks {
@@ -199,9 +180,12 @@ int main(int argc, char **argv)
 {
     struct options o = {.backend = "cpu", .seed = 20240607};
     struct backend backend;
-    int status = parse(argc, argv, &o);
-    if (status)
-        return status;
+    arguments_parse(&command, &o, argc, argv);
+    if (strcmp(o.mode, "test") != 0 || (o.only && !is_operation(o.only))) {
+        sl_fail(SL_EINVAL, "'%s %s': wanted test, and one of the operations if any", o.mode,
+                o.only ? o.only : "");
+        arguments_refuse();
+    }
     if (sl_isa_init() < 0 || backend_open(o.backend, &backend) < 0) {
         fprintf(stderr, "kernels: %s\n", sl_error_message());
         return 1;

@@ -13,6 +13,11 @@
  *                             fail_init:N: the Nth ncclCommInitRankConfig() fails; version:N: as
  *                             ncclGetVersion() says it; wait:SECONDS: how long a call waits for an
  *                             all-reduce of others (60)
+ *   SLUICE_SIMT_CUBLAS=FILE   the library that stands in for cuBLASLt; without it
+ *                             there is none (cublas_lt.cc)
+ *   SLUICE_SIMT_CUBLAS_FAIL=LIST  where that library fails: create, describe, algorithm, check,
+ *                             unsupported, memory, lost, broken; memory:3 is the third call alone
+ *   SLUICE_SIMT_KEYS=0        do without the processor's protection keys (memory.cc)
  *   SLUICE_SIMT_READ_ONLY=1   memory that the process may only read can be registered; without it
  *                             that fails, as with many drivers
  *   SLUICE_SIMT_DEAD=WHAT     garbage: memory of a process that has died is rubbish to those who have it

@@ -19,7 +19,6 @@
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer); nobody is killed
  * then, and the ranks turn all the more.
  */
-#include <getopt.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,6 +38,7 @@
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
 #include "common/arena/ledger.h"
+#include "tests/arguments.h"
 #include "tests/stress/mortal.h"
 
 enum {
@@ -170,7 +170,7 @@ static void follow(struct trainer *t)
     struct sl_group_view now;
     uint8_t name[SL_GROUP_NAME_BYTES] = {0};
     uint32_t i = 0;
-    if (!sl_group_look(t->a, t->id, &now))
+    if (!sl_group_read(t->a, t->id, &now))
         return;
     if (now.generation != t->view.generation) {
         t->comm = NULL;
@@ -464,40 +464,36 @@ static bool preside(struct broker *b, uint64_t epochs)
     return true;
 }
 
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("batches", options, batches, 1, 1e12),
+    ARGUMENT_NUMBER("samplers", options, samplers, 1, WORKERS_MAX),
+    ARGUMENT_NUMBER("trainers", options, trainers, 1, TRAINERS_MAX),
+    ARGUMENT_NUMBER("per-update", options, per_update, 1, PER_UPDATE_MAX),
+    ARGUMENT_NUMBER("kill-every", options, kill_every, 0, 1e9),
+    ARGUMENT_FLAG("threads", options, threads),
+    ARGUMENT_NUMBER("seed", options, seed, 0, 9e15),
+    ARGUMENT_NUMBER("turn-us", options, turn_every_us, 0, 1e9),
+    ARGUMENT_NUMBER("chunks", options, chunks, 0, 1e6),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "group",
+    .is_program = true,
+    .about = "Trainers as a group add up gradients while they are killed; nothing may be lost.",
+    .options = {{options}},
+};
+
 static int parse(int argc, char **argv)
 {
-    static const struct option longs[] = {{"batches", 1, 0, 'b'},  {"samplers", 1, 0, 's'},
-                                          {"trainers", 1, 0, 't'}, {"kill-every", 1, 0, 'k'},
-                                          {"turn-us", 1, 0, 'r'},  {"per-update", 1, 0, 'u'},
-                                          {"seed", 1, 0, 'S'},     {"threads", 0, 0, 'T'},
-                                          {"chunks", 1, 0, 'c'},   {0}};
-    int c;
-    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        switch (c) {
-        case 'b': opt.batches = strtoull(optarg, NULL, 10); break;
-        case 's': opt.samplers = (uint32_t)atoi(optarg); break;
-        case 't': opt.trainers = (uint32_t)atoi(optarg); break;
-        case 'k': opt.kill_every = (uint32_t)atoi(optarg); break;
-        case 'r': opt.turn_every_us = (uint32_t)atoi(optarg); break;
-        case 'u': opt.per_update = (uint32_t)atoi(optarg); break;
-        case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
-        case 'c': opt.chunks = (uint32_t)atoi(optarg); break;
-        case 'T': opt.threads = true; break;
-        default:
-            fprintf(stderr, "usage: group [--batches N] [--samplers N] [--trainers N<=8] "
-                            "[--per-update N<=16] [--kill-every N] [--turn-us N] [--threads] "
-                            "[--seed N] [--chunks N]\n");
-            return -1;
-        }
-    }
+    arguments_parse(&command, &opt, argc, argv);
     if (opt.threads)
         opt.kill_every = 0;
     // As broker/scheduler/capacity.c: what all hold at once, and one more.
     uint32_t least = BLOCK_CHUNKS_MAX * (LEASES * opt.trainers + opt.samplers + 1);
     opt.chunks = SL_MAX(opt.chunks, least);
-    bool fits = opt.samplers && opt.trainers && opt.trainers <= TRAINERS_MAX && opt.per_update &&
-                opt.per_update <= PER_UPDATE_MAX && opt.samplers + opt.trainers <= WORKERS_MAX;
-    return fits ? 0 : -1;
+    return opt.samplers + opt.trainers <= WORKERS_MAX ? 0 : -1;
 }
 
 static uint64_t payload_left(struct broker *b, uint64_t began)

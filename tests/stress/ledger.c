@@ -30,7 +30,6 @@
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
  */
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +47,7 @@
 #include "common/arena/payload_alloc.h"
 #include "common/arena/ledger.h"
 #include "common/arena/seat.h"
+#include "tests/arguments.h"
 #include "tests/stress/mortal.h"
 
 enum {
@@ -540,42 +540,37 @@ static void change_duty(struct sl_arena *a, uint64_t random, struct tally *t)
     t->duties++;
 }
 
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_NUMBER("batches", options, batches, 1, 1e12),
+    ARGUMENT_NUMBER("samplers", options, samplers, 1, WORKERS_MAX),
+    ARGUMENT_NUMBER("trainers", options, trainers, 1, WORKERS_MAX),
+    ARGUMENT_NUMBER("per-update", options, per_update, 1, 64),
+    ARGUMENT_NUMBER("kill-every", options, kill_every, 0, 1e9),
+    ARGUMENT_FLAG("threads", options, threads),
+    ARGUMENT_NUMBER("seed", options, seed, 0, 9e15),
+    ARGUMENT_FLAG("async", options, async),
+    ARGUMENT_NUMBER("staleness", options, staleness, 0, 1000),
+    ARGUMENT_FLAG("standby", options, standby),
+    ARGUMENT_FLAG("side", options, side),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "ledger",
+    .is_program = true,
+    .about = "Workers lease batches while they are killed; each batch counts once.",
+    .options = {{options}},
+};
+
 static int parse(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"batches", 1, 0, 'b'},    {"samplers", 1, 0, 's'}, {"trainers", 1, 0, 't'},
-        {"kill-every", 1, 0, 'k'}, {"threads", 0, 0, 'T'},  {"per-update", 1, 0, 'u'},
-        {"seed", 1, 0, 'S'},       {"async", 0, 0, 'A'},    {"staleness", 1, 0, 'L'},
-        {"standby", 0, 0, 'B'},    {"side", 0, 0, 'D'},     {0}};
-    int c;
-    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        switch (c) {
-        case 'b': opt.batches = strtoull(optarg, NULL, 10); break;
-        case 's': opt.samplers = (uint32_t)atoi(optarg); break;
-        case 't': opt.trainers = (uint32_t)atoi(optarg); break;
-        case 'k': opt.kill_every = (uint32_t)atoi(optarg); break;
-        case 'u': opt.per_update = (uint32_t)atoi(optarg); break;
-        case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
-        case 'A': opt.async = true; break;
-        case 'L': opt.staleness = (uint32_t)atoi(optarg); break;
-        case 'B': opt.standby = true; break;
-        case 'D': opt.side = true; break;
-        case 'T': opt.threads = true; break;
-        default:
-            fprintf(stderr, "usage: ledger [--batches N] [--samplers N] [--trainers N] "
-                            "[--per-update N<=64] [--kill-every N] [--threads] [--seed N] "
-                            "[--async [--staleness N]] [--standby] [--side]\n");
-            return -1;
-        }
-    }
+    arguments_parse(&command, &opt, argc, argv);
     if (opt.threads)
         opt.kill_every = 0;
     if (opt.async)
         opt.per_update = 1;
-    return opt.samplers + opt.trainers <= WORKERS_MAX && opt.per_update <= 64 && opt.per_update &&
-                   opt.samplers && opt.trainers
-               ? 0
-               : -1;
+    return opt.samplers + opt.trainers <= WORKERS_MAX ? 0 : -1;
 }
 
 int main(int argc, char **argv)

@@ -19,8 +19,8 @@ enum { N_CELLS = 40, MS = 1000000, PER_UPDATE = 4 };
 static const uint64_t SECOND = 1000000000;
 
 static struct sl_job job;
-static struct sl_member members[4]; // two devices: samplers 0 and 1, trainers 2 and 3
-static struct sl_member_death deaths[4];
+static struct sl_pool_worker workers[4]; // two devices: samplers 0 and 1, trainers 2 and 3
+static struct sl_worker_death deaths[4];
 static bool async;
 
 static inline void make_job(void)
@@ -37,7 +37,7 @@ static inline void make_job(void)
         .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
     };
     memset(&job, 0, sizeof job);
-    memset(members, 0, sizeof members);
+    memset(workers, 0, sizeof workers);
     job.state = SL_JOB_RUNNING;
     job.start_ns = sl_now_ns();
     snprintf(job.config.name, sizeof job.config.name, "test");
@@ -55,16 +55,16 @@ static inline void make_job(void)
     job.split.roles = (struct sl_roles){1, 1};
     job.split.stage = SL_SPLIT_RUNS;
     job.deaths.of = deaths;
-    job.crew.n = 4;
-    job.crew.members = members;
+    job.workers.n = 4;
+    job.workers.list = workers;
     for (uint32_t i = 0; i < 4; i++) {
-        members[i].role = i < 2 ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
-        members[i].device = i % 2;
-        members[i].slot = i;
-        members[i].pid = getpid();
-        snprintf(members[i].name, sizeof members[i].name, "%s %u", i < 2 ? "sampler" : "trainer",
+        workers[i].role = i < 2 ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
+        workers[i].device = i % 2;
+        workers[i].slot = i;
+        workers[i].pid = getpid();
+        snprintf(workers[i].name, sizeof workers[i].name, "%s %u", i < 2 ? "sampler" : "trainer",
                  i % 2);
-        members[i].wanted = members[i].alive = members[i].ready = i == 0 || i == 3;
+        workers[i].wanted = workers[i].alive = workers[i].ready = i == 0 || i == 3;
     }
     int fd = sl_arena_memfd();
     must(fd);
@@ -111,7 +111,7 @@ static inline struct sl_open_phase *open_phase(enum sl_phase_kind kind, uint32_t
 
 static inline void close_phase(void)
 {
-    sl_meter_take_phase(&job.meter, sl_phases_at(&job.phases, 0));
+    sl_meter_on_phase(&job.meter, sl_phases_at(&job.phases, 0));
     job.phases.first_open = (job.phases.first_open + 1) % SL_ARENA_PHASES;
     job.phases.n_open--;
 }

@@ -44,7 +44,7 @@ static bool form(uint32_t n)
 static struct sl_group_view look(uint32_t worker)
 {
     struct sl_group_view v;
-    ck_assert(sl_group_look(&arena, worker, &v));
+    ck_assert(sl_group_read(&arena, worker, &v));
     return v;
 }
 
@@ -156,7 +156,7 @@ TEST(while_the_group_changes_nobody_knows_it_and_nobody_counts)
     const struct sl_phase *phase = sl_ledger_phase(&arena, open_train(4, 0, 0));
     sample_and_publish(SAMPLER);
     *(_Atomic uint64_t *)sl_arena_region(&arena, SL_REGION_GROUP) += (uint64_t)1 << 40;
-    ck_assert(!sl_group_look(&arena, worker_of(0), &now));
+    ck_assert(!sl_group_read(&arena, worker_of(0), &now));
     ck_assert(!sl_group_is_current(&arena, v.generation));
     ck_assert_int_eq(sl_group_count_written(&arena, &v, 0), SL_ESTALE);
     struct sl_lease none;
@@ -199,7 +199,7 @@ static void *keep_reading(void *arg)
 {
     while (!over) {
         struct sl_group_view v;
-        if (!sl_group_look(&arena, worker_of(1), &v) || v.generation == 0)
+        if (!sl_group_read(&arena, worker_of(1), &v) || v.generation == 0)
             continue;
         for (int i = 0; i < 50; i++) // the next name is written over it meanwhile
             names_read += reads_name(&v);

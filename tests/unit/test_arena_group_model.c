@@ -186,7 +186,7 @@ static bool follow(struct member *m)
 {
     struct sl_group_view now;
     uint8_t name[SL_GROUP_NAME_BYTES];
-    if (!sl_group_look(&arena, m->worker, &now))
+    if (!sl_group_read(&arena, m->worker, &now))
         return true;
     if (now.generation != m->view.generation) {
         part(m);
@@ -221,7 +221,7 @@ static bool held_by_members(const struct member *m, const struct sl_update *u)
     for (uint32_t i = 0; i < u->n_cells && all; i++) {
         struct sl_group_view owner;
         uint64_t word = sl_ledger_word(&arena, u->seq, u->first_cell + i);
-        all = sl_group_look(&arena, sl_cell_owner(word), &owner) &&
+        all = sl_group_read(&arena, sl_cell_owner(word), &owner) &&
               owner.generation == m->view.generation && owner.rank < owner.n;
     }
     return all;

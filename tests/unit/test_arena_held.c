@@ -28,7 +28,7 @@ static void reduce(uint64_t version)
 {
     for (uint32_t w = LEFT; w <= RIGHT; w++) {
         struct sl_group_view view;
-        ck_assert(sl_group_look(&arena, w, &view));
+        ck_assert(sl_group_read(&arena, w, &view));
         ck_assert_int_eq(sl_group_count_written(&arena, &view, version), SL_OK);
     }
     ck_assert(sl_group_is_reduced(&arena, version));

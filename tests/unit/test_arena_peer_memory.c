@@ -158,11 +158,11 @@ TEST(an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives)
 {
     struct sl_peer_memory_offer offer = offer_of(1, 5), found;
     uint64_t elements;
-    ck_assert(!sl_peer_memory_look(&arena, KIND, 1, &found));
+    ck_assert(!sl_peer_memory_read(&arena, KIND, 1, &found));
     sl_peer_memory_offer(&arena, KIND, 1, &offer);
-    ck_assert(!sl_peer_memory_look(&arena, KIND, 1, &found)); // of nobody who lives
+    ck_assert(!sl_peer_memory_read(&arena, KIND, 1, &found)); // of nobody who lives
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 1), SL_OK);
-    ck_assert(sl_peer_memory_look(&arena, KIND, 1, &found));
+    ck_assert(sl_peer_memory_read(&arena, KIND, 1, &found));
     ck_assert_uint_eq(found.plan, 1);
     ck_assert_uint_eq(found.order, 7);
     ck_assert_uint_eq(found.room, 100);
@@ -174,13 +174,13 @@ TEST(an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives)
     sl_peer_memory_withdraw(&arena, KIND, 1);
     sl_peer_memory_withdraw(&arena, KIND, 1);
     ck_assert(!sl_peer_memory_stands(&arena, KIND, 1, found.version, &elements));
-    ck_assert(!sl_peer_memory_look(&arena, KIND, 1, &found));
+    ck_assert(!sl_peer_memory_read(&arena, KIND, 1, &found));
     const uint64_t earlier = found.version;
     sl_peer_memory_offer(&arena, KIND, 1, &offer);
-    ck_assert(sl_peer_memory_look(&arena, KIND, 1, &found));
+    ck_assert(sl_peer_memory_read(&arena, KIND, 1, &found));
     ck_assert_uint_gt(found.version, earlier);
     // Another kind, and another seat, is another place; of a process there is one.
-    ck_assert(!sl_peer_memory_look(&arena, SL_PEER_MEMORY_GRAPH, 1, &found));
+    ck_assert(!sl_peer_memory_read(&arena, SL_PEER_MEMORY_GRAPH, 1, &found));
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 2), SL_ESYS);
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 1), SL_OK);
     sl_peer_memory_leave(&arena, KIND, 1);
@@ -203,7 +203,7 @@ TEST(what_is_open_is_not_given_back_whatever_comes_first)
             if (step == at)
                 sl_peer_memory_withdraw(&arena, KIND, 0);
             if (step == 0)
-                looked = sl_peer_memory_look(&arena, KIND, 0, &seen);
+                looked = sl_peer_memory_read(&arena, KIND, 0, &seen);
             else if (step == 1)
                 opened = looked && sl_peer_memory_open(&arena, KIND, 0, 3, seen.version);
             else if (step == 2 && opened)
@@ -228,7 +228,7 @@ static void *read_often(void *ctx)
     uint64_t reads = 0;
     struct sl_peer_memory_offer seen;
     while (!atomic_load(&readers_end)) {
-        if (!sl_peer_memory_look(&arena, KIND, 0, &seen) ||
+        if (!sl_peer_memory_read(&arena, KIND, 0, &seen) ||
             !sl_peer_memory_open(&arena, KIND, 0, reader, seen.version))
             continue;
         for (int i = 0; i < 3; i++)
@@ -276,7 +276,7 @@ TEST(a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good)
     struct sl_peer_memory_offer seen;
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 0), SL_OK);
     sl_peer_memory_offer(&arena, KIND, 0, &offer);
-    ck_assert(sl_peer_memory_look(&arena, KIND, 0, &seen));
+    ck_assert(sl_peer_memory_read(&arena, KIND, 0, &seen));
     ck_assert(sl_peer_memory_open(&arena, KIND, 0, 2, seen.version));
     ck_assert(sl_peer_memory_open(&arena, KIND, 0, 3, seen.version));
     sl_peer_memory_vacate(&arena, SL_PEER_MEMORY_TRAINER, 2); // a reader
@@ -381,7 +381,7 @@ LOOP_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone, 0, ENDINGS
     int status;
     for (int round = 0; round < 10; round++) {
         struct lender l = lender_start(ending);
-        ck_assert(sl_peer_memory_look(&arena, KIND, 0, &seen));
+        ck_assert(sl_peer_memory_read(&arena, KIND, 0, &seen));
         ck_assert(sl_peer_memory_open(&arena, KIND, 0, 3, seen.version));
         ck_assert(sl_peer_memory_is_good(&arena, KIND, 0, 3));
         int pidfd = (int)syscall(SYS_pidfd_open, l.pid, 0);
@@ -394,7 +394,7 @@ LOOP_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone, 0, ENDINGS
             ck_assert_int_eq(poll(&p, 1, -1), 1);
         }
         ck_assert(!sl_peer_memory_is_good(&arena, KIND, 0, 3));
-        ck_assert(!sl_peer_memory_look(&arena, KIND, 0, &seen));
+        ck_assert(!sl_peer_memory_read(&arena, KIND, 0, &seen));
         ck_assert_int_eq(waitpid(l.pid, &status, 0), l.pid);
         sl_peer_memory_vacate(&arena, SL_PEER_MEMORY_TRAINER, 0);
         close(pidfd);
@@ -411,7 +411,7 @@ TEST(a_lender_that_stands_still_lives)
     struct lender l = lender_start(KILLED);
     ck_assert_int_eq(kill(l.pid, SIGSTOP), 0);
     ck_assert_int_eq(waitpid(l.pid, &status, WUNTRACED), l.pid);
-    ck_assert(sl_peer_memory_look(&arena, KIND, 0, &seen));
+    ck_assert(sl_peer_memory_read(&arena, KIND, 0, &seen));
     ck_assert(sl_peer_memory_is_alive(&arena, KIND, 0));
     lender_end(&l, KILLED);
     ck_assert_int_eq(waitpid(l.pid, &status, 0), l.pid);

@@ -239,18 +239,18 @@ static struct sl_budget_memory memory = {
 
 static int check_bound(uint64_t bound, uint32_t samplers, uint32_t trainers, uint64_t n_rows)
 {
-    const struct sl_budget_crew crew = {
+    const struct sl_budget_workers workers = {
         .samplers = samplers, .trainers = trainers, .n_rows = n_rows};
     config.memory_bytes = bound;
     memory.shared = shared_of(NULL, bound);
-    return sl_budget_check_memory(&config, &need, &memory, &crew);
+    return sl_budget_check_memory(&config, &need, &memory, &workers);
 }
 
 static uint64_t least_bound(uint32_t samplers, uint32_t trainers, uint64_t n_rows)
 {
-    const struct sl_budget_crew crew = {
+    const struct sl_budget_workers workers = {
         .samplers = samplers, .trainers = trainers, .n_rows = n_rows};
-    return sl_budget_least_memory(&config, &need, &memory, &crew);
+    return sl_budget_least_memory(&config, &need, &memory, &workers);
 }
 
 CASE(.name = "bound", .setup = setup)
@@ -271,17 +271,17 @@ TEST(the_least_bound_is_the_least)
     ck_assert_int_eq(check_bound(0, 1000, 1000, 1), SL_OK); // no bound
     memory.shared = 0;                                      // the arena is not known yet
     config.memory_bytes = 1;
-    const struct sl_budget_crew crew = {.samplers = 1, .trainers = 1};
-    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_OK);
+    const struct sl_budget_workers workers = {.samplers = 1, .trainers = 1};
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &workers), SL_OK);
 }
 
 TEST(steps_of_gpus_are_not_the_machines_memory)
 {
-    struct sl_budget_crew crew = {.samplers = 1, .trainers = 20};
+    struct sl_budget_workers workers = {.samplers = 1, .trainers = 20};
     const struct sl_budget_need large = {.step_bytes = 1 << 30, .n_nodes = 1000000};
-    const uint64_t cores = sl_budget_least_memory(&config, &large, &memory, &crew);
-    crew.on_gpus = 20;
-    const uint64_t gpus = sl_budget_least_memory(&config, &large, &memory, &crew);
+    const uint64_t cores = sl_budget_least_memory(&config, &large, &memory, &workers);
+    workers.on_gpus = 20;
+    const uint64_t gpus = sl_budget_least_memory(&config, &large, &memory, &workers);
     ck_assert_uint_gt(cores, gpus + 20 * ((uint64_t)1 << 30));
     ck_assert_uint_gt(gpus, 20 * (memory.trainer + 4 * large.n_nodes)); // places of the vertices
 }
@@ -304,19 +304,19 @@ TEST(as_many_trainers_as_the_bound_has_room_for)
 TEST(what_the_bound_spares_is_what_may_be_shared)
 {
     const uint64_t bound = 300000000;
-    struct sl_budget_crew crew = {.samplers = 2, .trainers = 3, .on_gpus = 3};
+    struct sl_budget_workers workers = {.samplers = 2, .trainers = 3, .on_gpus = 3};
     config.memory_bytes = bound;
     memory.shared = shared_of(NULL, bound);
-    const uint64_t spare = sl_budget_spare(&config, &need, &memory, &crew);
+    const uint64_t spare = sl_budget_spare(&config, &need, &memory, &workers);
     ck_assert_uint_gt(spare, 0);
     memory.shared += spare;
-    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_OK);
-    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), 0);
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &workers), SL_OK);
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &workers), 0);
     memory.shared++;
-    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_ENOMEM);
-    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), 0);
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &workers), SL_ENOMEM);
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &workers), 0);
     config.memory_bytes = 0;
-    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), UINT64_MAX);
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &workers), UINT64_MAX);
 }
 
 RUN_TESTS()

@@ -74,7 +74,7 @@ TEST(an_epoch_is_summed_up)
     struct sl_batch_entry e[100];
     struct sl_epoch f = {.samplers = 1, .trainers = 2};
     make_entries(e, 100);
-    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
     ck_assert_uint_eq(f.batches, 100);
     ck_assert_double_eq_tol(f.seconds, 2.0, 1e-9);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
@@ -126,12 +126,12 @@ TEST(pauses_are_no_time_of_an_epoch)
     for (int i = 0; i < 49; i++)
         lain -= e[i].claimed_at_ns > begin ? e[i].claimed_at_ns - begin : 0;
     lain -= 400 * MS;
-    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.4, 1e-9);
     ck_assert_double_eq_tol(f.queue.depth_mean, (double)lain * 1e-9 / 1.1, 1e-9);
     sl_pauses_begin(&pauses, 2600 * MS); // the evaluation begins at 2.5 s, and is paused still
-    sl_epoch_take_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
+    sl_epoch_add_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.8, 1e-9);
 }
@@ -141,7 +141,7 @@ TEST(queue_depth_follows_arrivals_and_claims)
     struct sl_batch_entry e[100];
     struct sl_epoch f = {0};
     make_entries(e, 100);
-    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     // 100 batches lie 25 ms each within a second; at most three at once (at 20, 10 and 0 ms).
     ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 3);
@@ -157,7 +157,7 @@ TEST(an_end_that_is_seen_after_a_pause)
     make_entries(e, 100);
     sl_pauses_begin(&pauses, 2100 * MS);
     sl_pauses_end(&pauses, 2900 * MS);
-    sl_epoch_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.2, 1e-9);
     f.evaluate_seconds = 0.5;
     sl_epoch_end_earlier(&f, true, (struct sl_span){2000 * MS, 3000 * MS});
@@ -177,7 +177,7 @@ TEST(batches_drawn_before_the_epoch_count_from_its_start)
     struct sl_batch_entry e[2] = {{.ready_at_ns = 100 * MS, .claimed_at_ns = 1500 * MS},
                                   {.ready_at_ns = 200 * MS, .claimed_at_ns = 1250 * MS}};
     struct sl_epoch f = {0};
-    sl_epoch_take_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     ck_assert_double_eq_tol(f.queue.depth_mean, 0.75, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 2);
 }
@@ -187,7 +187,7 @@ TEST(an_epoch_of_one_batch_has_figures)
     struct sl_batch_entry e = {
         .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
     struct sl_epoch f = {.samplers = 1, .trainers = 1};
-    sl_epoch_take_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
+    sl_epoch_add_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
     ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.p99, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.loss, 1, 1e-12);
@@ -199,7 +199,7 @@ TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
     struct sl_batch_entry e[2] = {{.train_ns = 5 * MS}, {.train_ns = 5 * MS}};
     struct sl_epoch f = {.samplers = 1, .trainers = 1};
     updates[1].took_ns = 2 * MS;
-    sl_epoch_take_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
     ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.p99, 0.007, 1e-12);
     ck_assert_double_eq_tol(f.stages.train.seconds, 0.012, 1e-12);
@@ -225,7 +225,7 @@ TEST(nothing_counted_and_no_time_divide_by_nothing)
 {
     struct sl_batch_entry e = {0};
     struct sl_epoch f = {.samplers = 1, .trainers = 1};
-    sl_epoch_take_training(&f, &e, updates, 1, (struct sl_span){5, 5}, &room);
+    sl_epoch_add_training(&f, &e, updates, 1, (struct sl_span){5, 5}, &room);
     sl_epoch_name_bottleneck(&f, &ordered_by_1);
     ck_assert_double_eq(f.loss, 0);
     ck_assert_double_eq(f.train_accuracy, 0);
@@ -238,9 +238,9 @@ TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
     struct sl_batch_entry light[2] = {{.train_ns = MS}, {.train_ns = MS}};
     struct sl_batch_entry heavy[2] = {{.train_ns = 100 * MS}, {.extract_ns = 200 * MS}};
     struct sl_epoch f = {0};
-    sl_epoch_take_evaluation(&f, light, 2, (struct sl_span){0, 2 * MS}, &room);
-    sl_epoch_take_evaluation(&f, heavy, 2, (struct sl_span){2 * MS, 302 * MS}, &room);
-    sl_epoch_take_evaluation(&f, light, 2, (struct sl_span){302 * MS, 304 * MS}, &room);
+    sl_epoch_add_evaluation(&f, light, 2, (struct sl_span){0, 2 * MS}, &room);
+    sl_epoch_add_evaluation(&f, heavy, 2, (struct sl_span){2 * MS, 302 * MS}, &room);
+    sl_epoch_add_evaluation(&f, light, 2, (struct sl_span){302 * MS, 304 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.304, 1e-9);
     ck_assert_double_eq_tol(f.stages.evaluate.seconds, 0.304, 1e-9);
     ck_assert_uint_eq(f.stages.evaluate.count, 6);
@@ -257,7 +257,7 @@ static struct sl_epoch take_restored(uint64_t restored)
     for (uint64_t i = 0; i < restored; i++)
         e[i] = (struct sl_batch_entry){
             .restored = 1, .n_edges = 100, .n_input = 50, .loss = 20, .weight = 10, .counted = 10};
-    sl_epoch_take_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     return f;
 }
 
@@ -300,7 +300,7 @@ static struct sl_epoch take(uint64_t n, uint32_t trainers, bool async,
         e[i].trainer = 2;
         set(&e[i], i);
     }
-    sl_epoch_take_training(&f, e, updates, n, (struct sl_span){0, 1000 * MS}, &room);
+    sl_epoch_add_training(&f, e, updates, n, (struct sl_span){0, 1000 * MS}, &room);
     return f;
 }
 

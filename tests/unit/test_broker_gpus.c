@@ -148,7 +148,7 @@ TEST(what_is_no_answer_is_a_reason)
     asking.program = "/nowhere/sluice-trainer";
     sl_gpus_ask(&asking);
     ck_assert(!sl_gpus_poll(&asking)); // there at once
-    has_problem("'/nowhere/sluice-trainer' is what tells of GPUs");
+    has_problem("'/nowhere/sluice-trainer', which reports GPUs, cannot");
     ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
 }
 

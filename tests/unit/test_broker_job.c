@@ -707,7 +707,7 @@ TEST(what_different_workers_share_is_held_together)
         must(fallocate(*fds[i], 0, 0, (off_t)((i + 1) * 8 * mib)));
         wanted += (i + 1) * 8 * mib;
     }
-    sl_job_look_at_memory(&job);
+    sl_job_poll_memory(&job);
     ck_assert_uint_ge(job.memory.held_bytes, job.memory.private_bytes + wanted);
     ck_assert_uint_le(job.memory.held_bytes, job.memory.private_bytes + wanted + page);
     ck_assert_uint_eq(job.memory.held_peak_bytes, job.memory.held_bytes);

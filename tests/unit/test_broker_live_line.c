@@ -158,7 +158,7 @@ TEST(what_a_worker_does_in_turn_is_no_more_than_its_time)
 TEST(standby_trainers_waits_are_their_own)
 {
     job.config.allocation.switching = true;
-    members[2].wanted = members[2].alive = members[2].ready = true;
+    workers[2].wanted = workers[2].alive = workers[2].ready = true;
     publish_trainer(2, 7, 0, 0, 0);
     publish_trainer(3, 6, 0, 0, 0);
     look();
@@ -179,7 +179,7 @@ TEST(standby_trainers_waits_are_their_own)
     cJSON_Delete(json);
     // Without normal trainers the standby trainers are who trains.
     job.split.roles.trainers = 0;
-    members[3].wanted = members[3].alive = false;
+    workers[3].wanted = workers[3].alive = false;
     json = line();
     ck_assert_double_gt(number(json, "stages.wait.busy"), 0.8);
     cJSON_Delete(json);
@@ -294,7 +294,7 @@ TEST(a_job_that_is_finishing_refuses_what_is_so_already)
     expect_told(1, "refused: the job is finishing: all of its epochs are trained");
     sl_split_end(&job.split);
     sl_split_on_request(&job.split, &nobody, &scale);
-    expect_told(2, "refused: the job is finishing: a split is changed while it trains");
+    expect_told(2, "refused: the job is finishing: its split can be changed only while it trains");
     ck_assert(!job.split.pinned);
     sl_timeline_fini(&job.timeline);
 }
@@ -318,15 +318,15 @@ TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
 TEST(states_are_told)
 {
     sl_seat_set_activity(&job.arena, 0, SL_ACTIVITY_BLOCKED);
-    members[3].alive = false;
+    workers[3].alive = false;
     cJSON *json = line();
     ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "blocked");
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "gone");
     ck_assert(cJSON_IsNull(at(json, "workers.1.pid")));
     cJSON_Delete(json);
     sl_pauses_begin(&job.pauses, sl_now_ns());
-    members[3].alive = true;
-    members[3].ready = false;
+    workers[3].alive = true;
+    workers[3].ready = false;
     json = line();
     ck_assert_str_eq(at(json, "state")->valuestring, "paused");
     ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
@@ -339,8 +339,8 @@ TEST(states_are_told)
 // look has not been seen.
 TEST(at_rest_is_who_has_nothing_in_hand_now)
 {
-    members[0].worker = 1;
-    members[3].worker = 2;
+    workers[0].worker = 1;
+    workers[3].worker = 2;
     open_phase(SL_PHASE_EVAL, 3, 0, NULL, 0);
     sample();
     struct sl_lease trained = claim(), drawn;
@@ -370,8 +370,8 @@ TEST(a_pool_is_told_as_one)
 {
     job.config.allocation.cores = SL_CORES_POOL;
     job.config.devices[1].cores[0] = 2;
-    job.memory.member_bytes[0] = 100;
-    job.memory.member_bytes[3] = 20;
+    job.memory.worker_bytes[0] = 100;
+    job.memory.worker_bytes[3] = 20;
     cJSON *json = line();
     ck_assert_str_eq(at(json, "cores")->valuestring, "pool");
     ck_assert_double_eq(number(json, "places"), 2);
@@ -415,7 +415,7 @@ TEST(a_gpu_and_what_is_held_on_it)
     job.config.devices[0].kind = SL_DEVICE_CUDA;
     job.config.devices[0].index = 3;
     job.config.devices[0].memory_bytes = 4000;
-    job.memory.member_bytes[0] = 12345; // which is of the host
+    job.memory.worker_bytes[0] = 12345; // which is of the host
     job.meter.seat[0].last.device_held_bytes = 1000;
     job.meter.seat[0].last.device_used_bytes = 2500;
     job.meter.seat[0].last.device_total_bytes = 8000;
@@ -428,7 +428,7 @@ TEST(a_gpu_and_what_is_held_on_it)
     ck_assert_double_eq(number(json, "devices.0.gpu_memory_total"), 8000);
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load"))); // nobody has said it
     cJSON_Delete(json);
-    members[0].alive = false; // its memory is free again
+    workers[0].alive = false; // its memory is free again
     json = line();
     ck_assert_double_eq(number(json, "devices.0.memory_used"), 0);
     cJSON_Delete(json);
@@ -437,11 +437,11 @@ TEST(a_gpu_and_what_is_held_on_it)
 TEST(a_gpu_s_load_is_what_was_said_last)
 {
     const uint64_t now = sl_now_ns();
-    struct sl_worker_totals *first = &job.meter.seat[members[0].slot].last;
-    struct sl_worker_totals *other = &job.meter.seat[members[1].slot].last;
+    struct sl_worker_totals *first = &job.meter.seat[workers[0].slot].last;
+    struct sl_worker_totals *other = &job.meter.seat[workers[1].slot].last;
     job.config.devices[0].kind = SL_DEVICE_CUDA;
-    members[1].device = members[0].device;
-    members[1].wanted = members[1].alive = members[1].ready = true;
+    workers[1].device = workers[0].device;
+    workers[1].wanted = workers[1].alive = workers[1].ready = true;
     first->device_busy = 0.25f;
     first->device_memory_busy = 0.125f;
     first->device_load_at_ns = now - SECOND;
@@ -453,7 +453,7 @@ TEST(a_gpu_s_load_is_what_was_said_last)
     ck_assert_double_eq(number(json, "devices.0.gpu_memory_load"), 0.125);
     cJSON_Delete(json);
     first->device_busy = 0; // idle is not unknown
-    members[1].alive = false;
+    workers[1].alive = false;
     json = line();
     ck_assert(cJSON_IsNumber(at(json, "devices.0.gpu_load")));
     ck_assert_double_eq(number(json, "devices.0.gpu_load"), 0);
@@ -463,7 +463,7 @@ TEST(a_gpu_s_load_is_what_was_said_last)
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_memory_load")));
     cJSON_Delete(json);
-    members[0].alive = false;
+    workers[0].alive = false;
     first->device_load_at_ns = now;
     json = line();
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
@@ -473,7 +473,7 @@ TEST(a_gpu_s_load_is_what_was_said_last)
 TEST(the_process_is_looked_at)
 {
     struct sl_meter *l = &job.meter;
-    job.memory.member_bytes[0] = 12345;
+    job.memory.worker_bytes[0] = 12345;
     sl_meter_read_processes(&job.meter);
     const uint64_t at_ns = l->processes_at_ns, cpu_ns = l->broker.cpu_ns;
     // Works until the kernel has counted a tenth of a second of it, however long that takes.
@@ -493,7 +493,7 @@ TEST(the_process_is_looked_at)
     ck_assert_double_eq(number(json, "workers.0.memory"), 12345);
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
     cJSON_Delete(json);
-    members[0].alive = members[3].alive = false; // nobody is asked of again
+    workers[0].alive = workers[3].alive = false; // nobody is asked of again
     sl_meter_read_processes(&job.meter);
     json = line();
     ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);

@@ -239,7 +239,7 @@ TEST(a_dead_worker_holds_nothing)
 {
     publish_figures(0, 5, (struct sl_worker_totals){.current_tag = 77});
     ck_assert(look()->seat[0].held);
-    members[0].alive = false;
+    workers[0].alive = false;
     ck_assert(!look()->seat[0].held);
 }
 

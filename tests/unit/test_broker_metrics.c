@@ -359,7 +359,7 @@ static struct sl_early_stopping best;
 
 static bool feed(enum sl_measure measure, double min_delta, uint32_t epoch, double value)
 {
-    return sl_early_stopping_take(&best, measure, min_delta, epoch, value);
+    return sl_early_stopping_on_value(&best, measure, min_delta, epoch, value);
 }
 
 TEST(of_equals_the_first_is_the_best)

@@ -166,7 +166,7 @@ TEST(a_replacement_that_never_starts_ends_the_job)
 {
     setenv("FAKE_WORKER", "sampler:hold3=0 sampler:failed>0", 1);
     ck_assert_int_eq(run_job(JOB(3)), 1);
-    ck_assert_int_eq(count_restarts(), SL_CREW_DEATHS_MAX);
+    ck_assert_int_eq(count_restarts(), SL_WORKER_DEATHS_MAX);
     ck_assert_msg(strstr(client.message, "sampler 0 died 5 times in a row"), "%s", client.message);
 }
 
@@ -195,7 +195,7 @@ TEST(a_split_whose_worker_never_starts_is_rolled_back)
     stage->epochs = 1; // the second waits for the test's end
     client.on_epoch = ask_for_two_samplers;
     assert_rolled_back(run_job(JOB(1000000)), "sampler 1 died 5 times in a row");
-    ck_assert_int_eq(count_restarts(), SL_CREW_DEATHS_MAX);
+    ck_assert_int_eq(count_restarts(), SL_WORKER_DEATHS_MAX);
 }
 
 // The arena that is large enough for the first split, and the one that the refusal names.
@@ -263,7 +263,7 @@ static void stop_kindly(void)
 static void let_patience_run_out(const char *phase)
 {
     if (strcmp(phase, "finish") == 0)
-        sl_clock_advance(SL_CREW_STOP_MS * 1000000ull);
+        sl_clock_advance(SL_WORKER_STOP_MS * 1000000ull);
 }
 
 TEST(workers_that_do_not_leave_are_killed)
@@ -291,10 +291,10 @@ static struct sl_job *make_job(void)
     job->config.n_devices = spec.n_devices;
     job->arena_fd = sl_arena_memfd();
     must(sl_arena_create(job->arena_fd, &spec, &job->arena));
-    job->crew.n = 2 * spec.n_devices;
-    job->crew.members = calloc(job->crew.n, sizeof *job->crew.members);
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        job->crew.members[i] = (struct sl_member){.slot = i, .wanted = true};
+    job->workers.n = 2 * spec.n_devices;
+    job->workers.list = calloc(job->workers.n, sizeof *job->workers.list);
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        job->workers.list[i] = (struct sl_pool_worker){.slot = i, .wanted = true};
     return job;
 }
 
@@ -302,7 +302,7 @@ static void free_job(struct sl_job *job)
 {
     sl_arena_detach(&job->arena);
     close(job->arena_fd);
-    free(job->crew.members);
+    free(job->workers.list);
     free(job);
 }
 
@@ -315,8 +315,8 @@ static uint32_t published(struct sl_job *job)
 TEST(trainers_count_that_can_take_a_batch_now)
 {
     struct sl_job *job = make_job();
-    struct sl_member *one = sl_split_member(&job->split, SL_ROLE_TRAINER, 1);
-    struct sl_member *two = sl_split_member(&job->split, SL_ROLE_TRAINER, 2);
+    struct sl_pool_worker *one = sl_split_worker(&job->split, SL_ROLE_TRAINER, 1);
+    struct sl_pool_worker *two = sl_split_worker(&job->split, SL_ROLE_TRAINER, 2);
     sl_seat_set_duty(&job->arena, one->slot, SL_DUTY_WORK);
     sl_seat_set_duty(&job->arena, two->slot, SL_DUTY_WORK);
     ck_assert_uint_eq(published(job), 0); // they are not started

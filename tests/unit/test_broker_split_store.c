@@ -127,7 +127,7 @@ static void says_hello(uint32_t device, uint64_t edges)
 {
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.graph_edges = edges;
-    sl_split_take_hello(&job.split, sl_split_member(&job.split, SL_ROLE_SAMPLER, device), &hello);
+    sl_split_on_hello(&job.split, sl_split_worker(&job.split, SL_ROLE_SAMPLER, device), &hello);
 }
 
 CASE(.name = "graph", .setup = make_samplers, .teardown = teardown)
@@ -184,7 +184,7 @@ TEST(a_sampler_that_leaves_lends_nothing)
     says_hello(0, EDGE_ROOM);
     says_hello(1, EDGE_ROOM);
     job.split.roles = (struct sl_roles){1, 1};
-    sl_split_take_room(&job.split, 1, 0);
+    sl_split_on_room(&job.split, 1, 0);
     ck_assert_uint_eq(graph_generation(), 2);
     ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_GRAPH, &plan));
     ck_assert_uint_eq(plan.n_parts, 0);

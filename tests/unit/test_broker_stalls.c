@@ -10,7 +10,7 @@
 #include "broker/log/joblog.h"
 #include "broker/log/run_files.h"
 #include "broker/workers/stalls.h"
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "broker/log/timeline.h"
 #include "common/base/clock.h"
 #include "common/arena/arena.h"
@@ -26,14 +26,14 @@ enum { LEAST_SECONDS = 12, WITHIN_LOOKS = 100000 };
 // A job of one device: its sampler is told to stand still, its trainer is well.
 static struct sl_config config;
 static struct sl_arena arena;
-static struct sl_crew crew;
+static struct sl_worker_pool workers;
 static struct sl_clients clients;
 static struct sl_joblog joblog;
 static struct sl_run_files no_files;
 static struct sl_timeline timeline;
 static struct sl_stalls stalls;
 static uv_loop_t loop;
-static struct sl_member *sampler, *trainer;
+static struct sl_pool_worker *sampler, *trainer;
 static int no_fd;
 
 static struct sl_timeline_place where(void *ctx)
@@ -43,17 +43,17 @@ static struct sl_timeline_place where(void *ctx)
 
 static void on_told(void *ctx, const char *kind, const char *text) {}
 
-static bool on_death(void *ctx, struct sl_member *m, const struct sl_exit_status *death)
+static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
 {
     return false;
 }
 
-static void on_event(void *ctx, struct sl_member *m) {}
-static void on_hopeless(void *ctx, struct sl_member *m, const char *why) {}
-static void on_line(void *ctx, struct sl_member *m, int level, const char *text) {}
+static void on_event(void *ctx, struct sl_pool_worker *w) {}
+static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why) {}
+static void on_line(void *ctx, struct sl_pool_worker *w, int level, const char *text) {}
 static void on_gone(void *ctx) {}
 
-static bool has_left(void *ctx, const struct sl_member *m)
+static bool has_left(void *ctx, const struct sl_pool_worker *w)
 {
     return false;
 }
@@ -64,43 +64,43 @@ static void write_program(const char *name)
     ck_assert_int_eq(chmod(in_dir(name), 0755), 0);
 }
 
-static void begin_work(struct sl_member *m)
+static void begin_work(struct sl_pool_worker *w)
 {
-    m->ready = true;
-    sl_stats_begin(sl_stats_slot(&arena, m->slot), m->worker);
+    w->ready = true;
+    sl_stats_begin(sl_stats_slot(&arena, w->slot), w->worker);
 }
 
-static void beat(const struct sl_member *m)
+static void beat(const struct sl_pool_worker *w)
 {
-    sl_stats_beat(sl_stats_slot(&arena, m->slot), SL_THREAD_WORK);
+    sl_stats_beat(sl_stats_slot(&arena, w->slot), SL_THREAD_WORK);
 }
 
 static void start_crew(void)
 {
-    struct sl_crew_setup setup = {.loop = &loop,
-                                  .endpoint = "ipc://@nobody",
-                                  .arena_fd = no_fd,
-                                  .config_fd = no_fd,
-                                  .doorbell_fd = no_fd,
-                                  .acts_fd = no_fd,
-                                  .events = {.on_death = on_death,
-                                             .on_left = on_event,
-                                             .on_hopeless = on_hopeless,
-                                             .on_line = on_line,
-                                             .has_left = has_left,
-                                             .on_gone = on_gone}};
+    struct sl_worker_pool_setup setup = {.loop = &loop,
+                                         .endpoint = "ipc://@nobody",
+                                         .arena_fd = no_fd,
+                                         .config_fd = no_fd,
+                                         .doorbell_fd = no_fd,
+                                         .acts_fd = no_fd,
+                                         .events = {.on_death = on_death,
+                                                    .on_left = on_event,
+                                                    .on_give_up = on_give_up,
+                                                    .on_line = on_line,
+                                                    .has_left = has_left,
+                                                    .on_gone = on_gone}};
     for (int i = 0; i < SL_SHARED_COUNT; i++)
         setup.shared_fd[i] = no_fd;
     snprintf(setup.directory, sizeof setup.directory, "%s", dir);
     write_program("sluice-sampler");
     write_program("sluice-trainer");
-    must(sl_crew_init(&crew, &setup, 2));
-    sl_crew_place(&crew, 0, SL_ROLE_SAMPLER, 0, 0);
-    sl_crew_place(&crew, 1, SL_ROLE_TRAINER, 0, 0);
-    sampler = &crew.members[0];
-    trainer = &crew.members[1];
-    must(sl_crew_want(sampler));
-    must(sl_crew_want(trainer));
+    must(sl_worker_pool_init(&workers, &setup, 2));
+    sl_worker_pool_place(&workers, 0, SL_ROLE_SAMPLER, 0, 0);
+    sl_worker_pool_place(&workers, 1, SL_ROLE_TRAINER, 0, 0);
+    sampler = &workers.list[0];
+    trainer = &workers.list[1];
+    must(sl_pool_worker_want(sampler));
+    must(sl_pool_worker_want(trainer));
 }
 
 static void setup(void)
@@ -122,28 +122,31 @@ static void setup(void)
                                                 .where = where,
                                                 .on_event = on_told};
     must(sl_timeline_init(&timeline));
-    stalls = (struct sl_stalls){
-        .config = &config, .arena = &arena, .crew = &crew, .log = &joblog, .timeline = &timeline};
+    stalls = (struct sl_stalls){.config = &config,
+                                .arena = &arena,
+                                .workers = &workers,
+                                .log = &joblog,
+                                .timeline = &timeline};
     uv_loop_init(&loop);
     start_crew();
     begin_work(sampler);
     begin_work(trainer);
     must(sl_stalls_init(&stalls));
     beat(sampler);
-    sl_stalls_look(&stalls); // which sees both move
+    sl_stalls_poll(&stalls); // which sees both move
 }
 
 // The test's process ends with the test: what is not its own is a worker.
 static void teardown(void)
 {
-    sl_crew_stop(&crew, 0); // kills who is not attached, which is both
+    sl_worker_pool_stop(&workers, 0); // kills who is not attached, which is both
 }
 
 static void look_after(uint64_t ns)
 {
     beat(trainer);
     sl_clock_advance(ns);
-    sl_stalls_look(&stalls);
+    sl_stalls_poll(&stalls);
 }
 
 // After how many looks, a second each, the sampler is killed for standing still.
@@ -158,10 +161,10 @@ static int looks_until_killed(void)
     return looks;
 }
 
-static void assert_killed(const struct sl_member *m)
+static void assert_killed(const struct sl_pool_worker *w)
 {
     siginfo_t info;
-    ck_assert_int_eq(waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOWAIT), 0);
+    ck_assert_int_eq(waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOWAIT), 0);
     ck_assert_int_eq(info.si_status, SIGKILL);
 }
 
@@ -211,7 +214,7 @@ TEST(a_test_may_lower_the_least)
     must(sl_stalls_init(&stalls));
     unsetenv("SLUICE_STALL_LEAST");
     config.stall_seconds = 1;
-    sl_stalls_look(&stalls);
+    sl_stalls_poll(&stalls);
     ck_assert_int_le(looks_until_killed(), 2);
 }
 

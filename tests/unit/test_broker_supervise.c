@@ -1,4 +1,4 @@
-// The crew: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
+// The worker pool: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 
-#include "broker/workers/supervise.h"
+#include "broker/workers/worker_pool.h"
 #include "common/base/clock.h"
 
 enum { DEATHS_MAX = 64 };
@@ -15,8 +15,8 @@ enum { DEATHS_MAX = 64 };
 static struct {
     uv_loop_t loop;
     uv_timer_t limit;
-    struct sl_crew crew;
-    struct sl_crew_setup setup;
+    struct sl_worker_pool workers;
+    struct sl_worker_pool_setup setup;
     int fd;
     bool worked;    // what on_death answers
     int stop_after; // deaths; 0 = never
@@ -27,7 +27,7 @@ static struct {
     char hopeless[256];
     int n_left;
     bool want_again;            // on_left fills the member once more
-    bool dismissed[DEATHS_MAX]; // killed by the crew
+    bool dismissed[DEATHS_MAX]; // killed by the workers
     void (*on_look)(void);      // each time somebody who does not leave is looked at
     bool leaves;                // what has_left answers of member 0
     int asked;                  // how often
@@ -35,54 +35,54 @@ static struct {
     char lines[4096];
 } t;
 
-static bool on_death(void *ctx, struct sl_member *m, const struct sl_exit_status *death)
+static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
 {
     int i = t.n_deaths++;
     ck_assert_int_lt(i, DEATHS_MAX);
-    t.backoff_ms[i] = m->backoff_ms;
+    t.backoff_ms[i] = w->backoff_ms;
     sl_exit_status_describe(death, t.cause[i], sizeof t.cause[i]);
-    sl_stream_last(&m->log, t.last[i], sizeof t.last[i]);
-    t.dismissed[i] = m->dismissed;
-    ck_assert_msg(kill(m->pid, 0) != 0 || death->known, "process %d lives", (int)m->pid);
+    sl_stream_last(&w->log, t.last[i], sizeof t.last[i]);
+    t.dismissed[i] = w->dismissed;
+    ck_assert_msg(kill(w->pid, 0) != 0 || death->known, "process %d lives", (int)w->pid);
     if (t.stop_after && t.n_deaths == t.stop_after)
-        sl_crew_stop(&t.crew, 0);
+        sl_worker_pool_stop(&t.workers, 0);
     return t.worked;
 }
 
-static void on_left(void *ctx, struct sl_member *m)
+static void on_left(void *ctx, struct sl_pool_worker *w)
 {
     t.n_left++;
-    if (t.want_again && sl_crew_want(m) == SL_OK)
+    if (t.want_again && sl_pool_worker_want(w) == SL_OK)
         t.want_again = false;
     else
-        sl_crew_stop(&t.crew, 0);
+        sl_worker_pool_stop(&t.workers, 0);
 }
 
-static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
+static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
 {
     snprintf(t.hopeless, sizeof t.hopeless, "%s", why);
-    sl_crew_stop(&t.crew, 0);
+    sl_worker_pool_stop(&t.workers, 0);
 }
 
-static void on_line(void *ctx, struct sl_member *m, int level, const char *text)
+static void on_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
 {
     size_t n = strlen(t.lines);
-    snprintf(t.lines + n, sizeof t.lines - n, "%s/%d/%s\n", m->name, level, text);
+    snprintf(t.lines + n, sizeof t.lines - n, "%s/%d/%s\n", w->name, level, text);
 }
 
 // The clock is the test's: only asking shows that a look was taken.
-static bool has_left(void *ctx, const struct sl_member *m)
+static bool has_left(void *ctx, const struct sl_pool_worker *w)
 {
     t.asked++;
     if (t.on_look)
         t.on_look();
-    return t.leaves && m->slot == 0;
+    return t.leaves && w->slot == 0;
 }
 
 static void on_gone(void *ctx)
 {
     t.gone = true;
-    sl_crew_close(&t.crew);
+    sl_worker_pool_close(&t.workers);
     uv_close((uv_handle_t *)&t.limit, NULL);
 }
 
@@ -107,7 +107,7 @@ static void setup(void)
     uv_timer_init(&t.loop, &t.limit);
     uv_timer_start(&t.limit, on_limit, 100000, 0);
     t.fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    t.setup = (struct sl_crew_setup){
+    t.setup = (struct sl_worker_pool_setup){
         .loop = &t.loop,
         .endpoint = "ipc://@nobody",
         .arena_fd = t.fd,
@@ -117,7 +117,7 @@ static void setup(void)
         .key_fd = t.fd,
         .events = {.on_death = on_death,
                    .on_left = on_left,
-                   .on_hopeless = on_hopeless,
+                   .on_give_up = on_give_up,
                    .on_line = on_line,
                    .has_left = has_left,
                    .on_gone = on_gone},
@@ -129,18 +129,18 @@ static void setup(void)
 
 static void begin(uint32_t n_samplers)
 {
-    must(sl_crew_init(&t.crew, &t.setup, n_samplers));
+    must(sl_worker_pool_init(&t.workers, &t.setup, n_samplers));
     for (uint32_t i = 0; i < n_samplers; i++)
-        sl_crew_place(&t.crew, i, SL_ROLE_SAMPLER, i, 0);
+        sl_worker_pool_place(&t.workers, i, SL_ROLE_SAMPLER, i, 0);
     for (uint32_t i = 0; i < n_samplers; i++)
-        must(sl_crew_want(&t.crew.members[i]));
+        must(sl_pool_worker_want(&t.workers.list[i]));
 }
 
 static void run_to_the_end(void)
 {
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert(t.gone);
-    sl_crew_fini(&t.crew);
+    sl_worker_pool_fini(&t.workers);
     ck_assert_int_eq(uv_loop_close(&t.loop), 0);
 }
 
@@ -165,7 +165,7 @@ TEST(sigkill_is_named_with_its_usual_reasons)
 {
     run_worker("kill -KILL $$", 1);
     ck_assert_str_eq(t.cause[0],
-                     "was killed by SIGKILL (by hand, or by the kernel when memory ran out)");
+                     "was killed by SIGKILL (by a user, or by the kernel when memory ran out)");
 }
 
 TEST(a_segmentation_fault_is_named)
@@ -184,7 +184,7 @@ TEST(an_out_of_memory_kill_is_told_apart)
     ck_assert_str_eq(sl_exit_status_describe(&d, buf, sizeof buf),
                      "was killed by SIGABRT (aborted), core dumped");
     d = (struct sl_exit_status){0};
-    ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "nobody"), "%s", buf);
+    ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "not known"), "%s", buf);
 }
 
 TEST(last_words_are_read_to_the_end)
@@ -224,7 +224,7 @@ TEST(a_worker_that_keeps_dying_is_given_up)
     make_script("sluice-sampler", "exit 1");
     begin(1);
     run_to_the_end();
-    ck_assert_int_eq(t.n_deaths, SL_CREW_DEATHS_MAX);
+    ck_assert_int_eq(t.n_deaths, SL_WORKER_DEATHS_MAX);
     ck_assert_str_eq(t.hopeless, "sampler 0 died 5 times in a row without completing any work");
 }
 
@@ -234,7 +234,7 @@ TEST(work_in_between_starts_the_count_anew)
     run_worker("exit 1", 12);
     ck_assert_str_eq(t.hopeless, "");
     for (int i = 1; i < 12; i++) // every wait is the first one's
-        ck_assert_uint_eq(t.backoff_ms[i], SL_CREW_BACKOFF_MS);
+        ck_assert_uint_eq(t.backoff_ms[i], SL_WORKER_BACKOFF_MS);
 }
 
 TEST(a_replacement_is_another_worker)
@@ -250,32 +250,32 @@ TEST(a_replacement_is_another_worker)
 
 TEST(a_missing_program_is_an_error_that_names_it)
 {
-    must(sl_crew_init(&t.crew, &t.setup, 1));
-    sl_crew_place(&t.crew, 0, SL_ROLE_TRAINER, 0, 0);
-    ck_assert_int_eq(sl_crew_want(&t.crew.members[0]), SL_ESYS);
-    ck_assert(!t.crew.members[0].wanted);
+    must(sl_worker_pool_init(&t.workers, &t.setup, 1));
+    sl_worker_pool_place(&t.workers, 0, SL_ROLE_TRAINER, 0, 0);
+    ck_assert_int_eq(sl_pool_worker_want(&t.workers.list[0]), SL_ESYS);
+    ck_assert(!t.workers.list[0].wanted);
     assert_message_has("sluice-trainer");
     assert_message_has("no such file");
-    sl_crew_stop(&t.crew, 0);
+    sl_worker_pool_stop(&t.workers, 0);
     run_to_the_end();
 }
 
-// --- members that are not wanted any more ---
+// --- workers that are not wanted any more ---
 
 // Releases member 0 once its second process runs.
 static void on_second_start(uv_timer_t *timer)
 {
-    if (t.crew.members[0].starts < 2)
+    if (t.workers.list[0].starts < 2)
         return;
     uv_timer_stop(timer);
-    sl_crew_release(&t.crew.members[0]);
+    sl_pool_worker_release(&t.workers.list[0]);
 }
 
 static void begin_with_a_release(void)
 {
     make_script("sluice-sampler", "exec sleep 100");
     begin(1);
-    sl_crew_release(&t.crew.members[0]);
+    sl_pool_worker_release(&t.workers.list[0]);
 }
 
 static void run_and_release_again(void)
@@ -287,10 +287,10 @@ static void run_and_release_again(void)
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert(t.gone);
     ck_assert_int_eq(t.n_deaths, 2);
-    ck_assert_uint_eq(t.crew.members[0].starts, 2);
+    ck_assert_uint_eq(t.workers.list[0].starts, 2);
     uv_close((uv_handle_t *)&timer, NULL);
     uv_run(&t.loop, UV_RUN_DEFAULT);
-    sl_crew_fini(&t.crew);
+    sl_worker_pool_fini(&t.workers);
     ck_assert_int_eq(uv_loop_close(&t.loop), 0);
 }
 
@@ -314,7 +314,8 @@ TEST(a_released_member_can_be_wanted_again)
 TEST(wanted_again_while_it_leaves)
 {
     begin_with_a_release();
-    must(sl_crew_want(&t.crew.members[0])); // it has been killed, but its death is not seen yet
+    must(sl_pool_worker_want(
+        &t.workers.list[0])); // it has been killed, but its death is not seen yet
     t.stop_after = 2;
     run_and_release_again();
 }
@@ -323,16 +324,16 @@ static void end_time_to_leave(void)
 {
     ck_assert_int_eq(t.n_deaths, 0);
     if (t.asked == 3)
-        sl_clock_advance(SL_CREW_LEAVE_MS * 1000000ull);
+        sl_clock_advance(SL_WORKER_LEAVE_MS * 1000000ull);
 }
 
 TEST(a_released_worker_that_does_not_leave_is_killed)
 {
     make_script("sluice-sampler", "exec sleep 100");
     begin(1);
-    t.crew.members[0].attached = true;
+    t.workers.list[0].attached = true;
     t.on_look = end_time_to_leave;
-    sl_crew_release(&t.crew.members[0]);
+    sl_pool_worker_release(&t.workers.list[0]);
     run_to_the_end();
     ck_assert_int_ge(t.asked, 3);
     ck_assert_int_eq(t.n_deaths, 1);
@@ -372,9 +373,9 @@ TEST(a_worker_inherits_exactly_its_descriptors)
 TEST(stopping_an_idle_crew_tells_so)
 {
     make_script("sluice-sampler", "exit 1");
-    must(sl_crew_init(&t.crew, &t.setup, 1));
-    sl_crew_place(&t.crew, 0, SL_ROLE_SAMPLER, 0, 0);
-    sl_crew_stop(&t.crew, 1000);
+    must(sl_worker_pool_init(&t.workers, &t.setup, 1));
+    sl_worker_pool_place(&t.workers, 0, SL_ROLE_SAMPLER, 0, 0);
+    sl_worker_pool_stop(&t.workers, 1000);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 0);
 }
@@ -383,8 +384,8 @@ enum { GRACE_MS = 1000000 }; // longer than any machine is busy
 
 static void attach_all(void)
 {
-    for (uint32_t i = 0; i < t.crew.n; i++)
-        t.crew.members[i].attached = true;
+    for (uint32_t i = 0; i < t.workers.n; i++)
+        t.workers.list[i].attached = true;
 }
 
 static void begin_sleepers(uint32_t n)
@@ -396,7 +397,7 @@ static void begin_sleepers(uint32_t n)
 TEST(who_is_not_attached_is_killed_at_once)
 {
     begin_sleepers(3);
-    sl_crew_stop(&t.crew, GRACE_MS);
+    sl_worker_pool_stop(&t.workers, GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
     for (int i = 0; i < 3; i++)
@@ -408,8 +409,8 @@ TEST(without_patience_all_are_killed_at_once)
     begin_sleepers(3);
     attach_all();
     t.leaves = true;
-    sl_crew_stop(&t.crew, GRACE_MS);
-    sl_crew_stop(&t.crew, 0); // the second Ctrl-C
+    sl_worker_pool_stop(&t.workers, GRACE_MS);
+    sl_worker_pool_stop(&t.workers, 0); // the second Ctrl-C
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
     ck_assert_int_eq(t.asked, 0); // nobody looks where they are
@@ -432,7 +433,7 @@ TEST(who_does_not_leave_in_time_is_killed)
     begin_sleepers(3);
     attach_all();
     t.on_look = let_time_run_out;
-    sl_crew_stop(&t.crew, GRACE_MS);
+    sl_worker_pool_stop(&t.workers, GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
     ck_assert_int_ge(t.asked, 8 * 3);
@@ -452,9 +453,9 @@ static void let_it_exit(void)
         return;
     ck_assert_int_eq(t.n_deaths, 2);
     if (exits)
-        ck_assert_int_eq(kill(t.crew.members[0].pid, SIGTERM), 0);
+        ck_assert_int_eq(kill(t.workers.list[0].pid, SIGTERM), 0);
     else
-        sl_clock_advance(SL_CREW_EXIT_MS * 1000000ull);
+        sl_clock_advance(SL_WORKER_EXIT_MS * 1000000ull);
 }
 
 LOOP_TEST(who_has_left_its_work_is_given_time_to_exit, 0, 2)
@@ -465,7 +466,7 @@ LOOP_TEST(who_has_left_its_work_is_given_time_to_exit, 0, 2)
     exits = _i;
     exit_looks = 0;
     t.on_look = let_it_exit;
-    sl_crew_stop(&t.crew, GRACE_MS);
+    sl_worker_pool_stop(&t.workers, GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
     ck_assert_int_ge(exit_looks, 5);
@@ -480,11 +481,11 @@ LOOP_TEST(who_was_dead_before_was_not_killed_by_the_crew, 0, 2)
     begin_sleepers(2);
     if (_i) // killed when patience is over, or as not attached
         attach_all();
-    // As anybody else might kill it; the crew has not read that it is dead.
-    pid_t pid = t.crew.members[0].pid;
+    // As anybody else might kill it; the pool has not read that it is dead.
+    pid_t pid = t.workers.list[0].pid;
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-    sl_crew_stop(&t.crew, _i ? 0 : GRACE_MS);
+    sl_worker_pool_stop(&t.workers, _i ? 0 : GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 2);
     ck_assert_msg(t.dismissed[0] != t.dismissed[1], "%d %d", t.dismissed[0], t.dismissed[1]);
@@ -494,11 +495,11 @@ TEST(nobody_is_replaced_while_stopping)
 {
     begin_sleepers(1);
     attach_all();
-    sl_crew_stop(&t.crew, GRACE_MS);
-    ck_assert_int_eq(kill(t.crew.members[0].pid, SIGTERM), 0);
+    sl_worker_pool_stop(&t.workers, GRACE_MS);
+    ck_assert_int_eq(kill(t.workers.list[0].pid, SIGTERM), 0);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 1);
-    ck_assert_uint_eq(t.crew.next_worker, 2);
+    ck_assert_uint_eq(t.workers.next_worker, 2);
     ck_assert_msg(strstr(t.cause[0], "SIGTERM") != NULL, "%s", t.cause[0]);
     ck_assert(!t.dismissed[0]);
 }

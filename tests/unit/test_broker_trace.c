@@ -42,7 +42,7 @@ static void connect_client(void)
 
 static void trace_setup(void)
 {
-    static struct sl_member members[4];
+    static struct sl_pool_worker workers[4];
     setup();
     snprintf(config.name, sizeof config.name, "unit");
     config.n_devices = 2;
@@ -55,19 +55,19 @@ static void trace_setup(void)
     job->config = config;
     job->arena = t.arena;
     job->state = SL_JOB_RUNNING;
-    memset(members, 0, sizeof members);
-    for (uint32_t i = 0; i < SL_COUNT_OF(members); i++) {
-        members[i].slot = i;
-        members[i].role = i < 2 ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
-        members[i].device = i % 2;
+    memset(workers, 0, sizeof workers);
+    for (uint32_t i = 0; i < SL_COUNT_OF(workers); i++) {
+        workers[i].slot = i;
+        workers[i].role = i < 2 ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
+        workers[i].device = i % 2;
     }
     // Sampler 0 on device 0, trainer 0 on device 1.
-    members[0].worker = SAMPLER;
-    members[3].worker = TRAINER;
-    snprintf(members[0].name, sizeof members[0].name, "sampler 0");
-    snprintf(members[3].name, sizeof members[3].name, "trainer 0");
-    job->crew.members = members;
-    job->crew.n = SL_COUNT_OF(members);
+    workers[0].worker = SAMPLER;
+    workers[3].worker = TRAINER;
+    snprintf(workers[0].name, sizeof workers[0].name, "sampler 0");
+    snprintf(workers[3].name, sizeof workers[3].name, "trainer 0");
+    job->workers.list = workers;
+    job->workers.n = SL_COUNT_OF(workers);
     sl_joblog_init(&job->log, &job->clients);
     connect_client();
     memset(&got, 0, sizeof got);
@@ -366,7 +366,7 @@ TEST(each_batch_once_over_several_looks)
             poll_job();
     }
     job->phases = t.phases;
-    sl_trace_take_phase(&job->trace, sl_phases_at(&job->phases, 0));
+    sl_trace_on_phase(&job->trace, sl_phases_at(&job->phases, 0));
     poll_job();
     end_and_receive();
     ck_assert_int_eq(count("X", "sample"), 4);
@@ -411,8 +411,8 @@ TEST(a_worker_that_was_replaced_is_known)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
-    job->crew.members[0].worker = 9;
-    sl_trace_take_seats(&job->trace);
+    job->workers.list[0].worker = 9;
+    sl_trace_on_seats(&job->trace);
     draw(job->trace.from_ns, 9);
     end_and_receive();
     ck_assert_int_eq(count("X", "sample"), 2);
@@ -423,7 +423,7 @@ TEST(events_and_counters)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
-    sl_trace_take_event(&job->trace, "scale", "it said \"2\"\nand \\");
+    sl_trace_on_event(&job->trace, "scale", "it said \"2\"\nand \\");
     poll_job();
     end_and_receive();
     const cJSON *e = find("i", "scale");
@@ -440,7 +440,7 @@ TEST(off_it_does_nothing)
 {
     draw(sl_now_ns(), SAMPLER);
     poll_job();
-    sl_trace_take_event(&job->trace, "scale", "nobody listens");
+    sl_trace_on_event(&job->trace, "scale", "nobody listens");
     sl_trace_end(&job->trace);
     receive(false);
     ck_assert_uint_eq(got.chunks, 0);
@@ -524,7 +524,7 @@ static void fill_a_chunk(void)
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     for (int i = 0; i < 150; i++)
-        sl_trace_take_event(&job->trace, "filler", text);
+        sl_trace_on_event(&job->trace, "filler", text);
 }
 
 TEST(a_client_that_reads_gets_everything)

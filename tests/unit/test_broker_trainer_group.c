@@ -11,11 +11,11 @@
 enum { N = 4, SECOND = 1000000000 };
 
 static struct sl_job job;
-static struct sl_member members[2 * N];
+static struct sl_pool_worker members[2 * N];
 static struct sl_clients clients;
 static uint32_t next_worker;
 
-static struct sl_member *trainer(uint32_t device)
+static struct sl_pool_worker *trainer(uint32_t device)
 {
     return &members[N + device];
 }
@@ -43,8 +43,8 @@ static void setup(void)
         job.config.devices[d] = (struct sl_device_config){.kind = SL_DEVICE_CUDA, .index = d};
     sl_job_wire(&job);
     job.split.roles = (struct sl_roles){1, 3};
-    job.crew.n = 2 * N;
-    job.crew.members = members;
+    job.workers.n = 2 * N;
+    job.workers.list = members;
     for (uint32_t i = 0; i < 2 * N; i++) {
         members[i].role = i < N ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
         members[i].device = i % N;
@@ -70,10 +70,10 @@ static void teardown(void)
 // A process is started there, says Ready, dies.
 static void start(uint32_t device)
 {
-    struct sl_member *m = trainer(device);
-    m->wanted = m->alive = true;
-    m->ready = false;
-    m->worker = next_worker++;
+    struct sl_pool_worker *w = trainer(device);
+    w->wanted = w->alive = true;
+    w->ready = false;
+    w->worker = next_worker++;
 }
 
 static void begin(uint32_t device)
@@ -94,13 +94,13 @@ static void expect(const char *devices, uint64_t generation)
     struct sl_group_view view;
     sl_trainer_group_form(&job.group);
     for (uint32_t d = 0; d < N; d++) {
-        ck_assert(sl_group_look(&job.arena, trainer(d)->worker, &view));
+        ck_assert(sl_group_read(&job.arena, trainer(d)->worker, &view));
         if (trainer(d)->worker && view.rank < view.n) {
             ck_assert_uint_eq(view.rank, strlen(found)); // in the order of their devices
             found[strlen(found)] = (char)('0' + d);
         }
     }
-    ck_assert(sl_group_look(&job.arena, 0, &view));
+    ck_assert(sl_group_read(&job.arena, 0, &view));
     ck_assert_str_eq(found, devices);
     ck_assert_uint_eq(view.n, strlen(devices));
     ck_assert_uint_eq(view.generation, generation);

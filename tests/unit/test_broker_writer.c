@@ -73,7 +73,7 @@ TEST(records_come_in_the_order_in_which_they_were_added)
     ck_assert_str_eq(text_of("a"), wanted);
     ck_assert_str_eq(text_of("b"), wanted);
     struct sl_writer_loss loss;
-    ck_assert(!sl_writer_look(writer, &loss));
+    ck_assert(!sl_writer_poll(writer, &loss));
     ck_assert(!sl_writer_lost(writer, 0, &loss));
 }
 
@@ -141,11 +141,11 @@ TEST(nobody_waits_for_a_file_that_hangs_and_what_is_dropped_is_counted)
     struct sl_writer_file *other = open_file("other", SL_WRITER_LOG);
     overfill(pipe);
     struct sl_writer_loss loss, none;
-    ck_assert(sl_writer_look(writer, &loss));
+    ck_assert(sl_writer_poll(writer, &loss));
     ck_assert_str_eq(loss.name, "pipe");
     ck_assert_int_eq(loss.err, 0);
     ck_assert_uint_eq(loss.n, FIT);
-    ck_assert(!sl_writer_look(writer, &none)); // told once
+    ck_assert(!sl_writer_poll(writer, &none)); // told once
     // What another file gets while the queue is full is lost as well, and it says so afterwards.
     sl_writer_add_line(other, "one");
     sl_writer_add_line(other, "two");
@@ -202,14 +202,14 @@ TEST(half_a_record_is_cut_off_and_the_next_is_tried)
     flush();
     ck_assert_str_eq(text_of("a"), "0123456789\nabc\n");
     struct sl_writer_loss loss;
-    ck_assert(sl_writer_look(writer, &loss));
+    ck_assert(sl_writer_poll(writer, &loss));
     ck_assert_uint_eq(loss.n, 2);
     ck_assert_int_eq(loss.err, EFBIG);
     limit_files_to(RLIM_INFINITY);
     sl_writer_add_line(f, "0123456789");
     flush();
     ck_assert_str_eq(text_of("a"), "0123456789\nabc\n0123456789\n");
-    ck_assert(!sl_writer_look(writer, &loss));
+    ck_assert(!sl_writer_poll(writer, &loss));
 }
 
 TEST(a_log_says_where_lines_are_missing)

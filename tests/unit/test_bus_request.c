@@ -74,7 +74,7 @@ static void expect_answer(struct sl_request *r, const char *message)
 {
     struct sl_reply reply;
     Sl__Control__Envelope *m = receive();
-    ck_assert(sl_request_take(r, m, &reply));
+    ck_assert(sl_request_on_message(r, m, &reply));
     ck_assert_int_eq(reply.code, SL_OK);
     ck_assert_str_eq(reply.message, message);
     ck_assert_ptr_null(reply.json);
@@ -99,7 +99,7 @@ TEST(answers_come_in_another_order_than_the_questions)
         struct sl_reply reply = {0};
         Sl__Control__Envelope *m = receive();
         for (int j = 0; j < N; j++) {
-            ck_assert_int_eq(sl_request_take(&requests[j], m, &reply), j == order[i]);
+            ck_assert_int_eq(sl_request_on_message(&requests[j], m, &reply), j == order[i]);
             if (j != order[i])
                 continue;
             ck_assert_str_eq(reply.message, texts[j]);
@@ -123,15 +123,15 @@ TEST(an_answer_that_nobody_waits_for_is_nobodys)
     answer(&nobody, "to nothing");
     for (int i = 0; i < 2; i++) {
         Sl__Control__Envelope *m = receive();
-        ck_assert(!sl_request_take(&waiting, m, &reply));
-        ck_assert(!sl_request_take(&none, m, &reply));
+        ck_assert(!sl_request_on_message(&waiting, m, &reply));
+        ck_assert(!sl_request_on_message(&none, m, &reply));
         sl_bus_message_free(m);
     }
     answer(&of_waiting, "done");
     expect_answer(&waiting, "done");
     answer(&of_waiting, "again");
     Sl__Control__Envelope *m = receive();
-    ck_assert(!sl_request_take(&waiting, m, &reply));
+    ck_assert(!sl_request_on_message(&waiting, m, &reply));
     sl_bus_message_free(m);
 }
 
@@ -194,8 +194,8 @@ TEST(a_bound_passes)
     // Somebody sees to it: for this one the wait begins anew.
     e.request = r.id;
     const uint64_t from = sl_now_ns();
-    ck_assert(!sl_request_take(&r, &e, &reply));
-    ck_assert(!sl_request_take(&other, &e, &reply));
+    ck_assert(!sl_request_on_message(&r, &e, &reply));
+    ck_assert(!sl_request_on_message(&other, &e, &reply));
     ck_assert_uint_ge(r.until_ns, from + 5000 * 1000000ull);
     ck_assert_uint_eq(sl_request_left_ms(&other), 0);
     sl_clock_advance(86400 * 1000000000ull);
@@ -214,10 +214,10 @@ TEST(a_request_ends_with_its_last_message)
     e.request = r.id;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK;
     e.trace_chunk = &chunk;
-    ck_assert(!sl_request_take(&r, &e, &reply));
+    ck_assert(!sl_request_on_message(&r, &e, &reply));
     chunk.last = true;
     chunk.message = (char *)"why";
-    ck_assert(sl_request_take(&r, &e, &reply));
+    ck_assert(sl_request_on_message(&r, &e, &reply));
     ck_assert_int_eq(reply.code, SL_EFAILED);
     ck_assert_str_eq(reply.message, "why");
     sl_reply_fini(&reply);
@@ -226,12 +226,12 @@ TEST(a_request_ends_with_its_last_message)
     e.request = r.id;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS;
     e.scale_progress = &progress;
-    ck_assert(!sl_request_take(&r, &e, &reply));
+    ck_assert(!sl_request_on_message(&r, &e, &reply));
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
     e.scale_done = &done;
     done.ok = true;
     done.json = (char *)"{}";
-    ck_assert(sl_request_take(&r, &e, &reply));
+    ck_assert(sl_request_on_message(&r, &e, &reply));
     ck_assert_int_eq(sl_reply_copy(&reply, &copy), SL_OK);
     sl_reply_fini(&reply);
     ck_assert_int_eq(copy.code, SL_OK);
@@ -253,7 +253,7 @@ TEST(a_refusal_says_why)
         struct sl_reply reply;
         e.request = r.id;
         a.code = codes[i][0];
-        ck_assert(sl_request_take(&r, &e, &reply));
+        ck_assert(sl_request_on_message(&r, &e, &reply));
         ck_assert_int_eq(reply.code, codes[i][1]);
         sl_reply_fini(&reply);
     }

@@ -1,5 +1,5 @@
 // The option parser, and how commands are found and end.
-#include "cli/options.h"
+#include "common/text/options.h"
 
 #include "cli/dispatch.h"
 #include "tests/unit/cli_fixture.h"

@@ -40,7 +40,7 @@ TEST(epochs_stand_in_a_table_without_empty_columns)
     const char *text = print(
         RUN_OF(EPOCH(0, "", "samplers: slow") "," EPOCH(1, "", "samplers: slower"), ""), false);
     assert_has(text, "a: done in 3.0 s, 2 epochs, 9 batches\n");
-    assert_has(text, "epoch    loss  seconds  split  limit\n");
+    assert_has(text, "epoch    loss  seconds  split  bottleneck\n");
     assert_has(text, "    1  0.5000    1.5 s    1+3  samplers\n");
     assert_has(text, "    2  0.5000    1.5 s    1+3  samplers\n");
     assert_has(text, "directory   /runs/a\n");
@@ -51,12 +51,12 @@ TEST(the_best_epoch_is_marked)
     const char *text =
         print(RUN_OF(EPOCH(0,
                            "\"val\":{\"micro_f1\":0.25,\"macro_f1\":0.75},\"evaluate_seconds\":"
-                           "0.25,",
+                           "0.25,\"overlapped_seconds\":3,",
                            "x") "," EPOCH(1, "\"val\":{\"micro_f1\":0.5,\"macro_f1\":0.5},", "x"),
                      ",\"best_metric\":{\"name\":\"macro_f1\",\"value\":0.75,\"epoch\":0}"),
               false);
-    assert_has(text, "epoch    loss  macro_f1  seconds  evaluation  split  limit\n");
-    assert_has(text, "    1  0.5000  0.7500 *    1.5 s      250 ms    1+3  x\n");
+    assert_has(text, "epoch    loss  macro_f1  seconds            evaluation  split  bottleneck\n");
+    assert_has(text, "    1  0.5000  0.7500 *    1.5 s  250 ms, beside 3.0 s    1+3  x\n");
     assert_has(text, "    2  0.5000  0.5000      1.5 s");
 }
 
@@ -77,7 +77,7 @@ TEST(tests_of_epochs_are_a_column)
         print(RUN_OF(EPOCH(0, "\"val\":{\"accuracy\":0.25},\"test\":{\"accuracy\":0.75},", "x"),
                      ",\"best_metric\":{\"name\":\"accuracy\",\"value\":0.25,\"epoch\":0}"),
               false);
-    assert_has(text, "epoch    loss  accuracy    test  seconds  split  limit\n");
+    assert_has(text, "epoch    loss  accuracy    test  seconds  split  bottleneck\n");
     assert_has(text, "    1  0.5000  0.2500 *  0.7500    1.5 s    1+3  x\n");
 }
 
@@ -88,7 +88,7 @@ TEST(epochs_with_one_limit_are_one_line)
                          2, "", "trainers: c") "," EPOCH(3, "", "samplers: d"),
                      ""),
               false);
-    assert_has(text, "\nWhat limited them\n"
+    assert_has(text, "\nBottlenecks\n"
                      "  epoch 1: samplers: a\n"
                      "  epochs 2 to 3: trainers: c (epoch 3)\n"
                      "  epoch 4: samplers: d\n");
@@ -115,7 +115,7 @@ TEST(decisions_deaths_and_events_are_told_where_there_are_any)
 {
     const char *text = print(RUN_OF("", ""), false);
     static const char *const headings[] = {
-        "Epochs", "What limited", "Decisions", "Changes", "Workers that died", "Gone on", "Events"};
+        "Epochs", "Bottlenecks", "Decisions", "Changes", "Workers that died", "Gone on", "Events"};
     for (size_t i = 0; i < SL_COUNT_OF(headings); i++)
         assert_has_not(text, headings[i]);
     text = print(

@@ -36,7 +36,7 @@ static const char bare[] =
     "\"total\": 0, \"loss\": null, \"metric\": null, \"samplers\": 1, \"trainers\": 1,"
     "\"stages\": {}, \"rates\": null, \"queue\": null, \"bottleneck\": null}";
 
-enum form { LINE, NARROW_LINE, LINE_OF_80, LIMIT, PAGE, CSV };
+enum form { LINE, NARROW_LINE, LINE_OF_80, BOTTLENECK, PAGE, CSV };
 
 static const char *shown(const char *json, enum form form)
 {
@@ -50,7 +50,7 @@ static const char *shown(const char *json, enum form form)
     case LINE: sl_stats_text_line(stats, 0, f); break;
     case NARROW_LINE: sl_stats_text_line(stats, 36, f); break;
     case LINE_OF_80: sl_stats_text_line(stats, 80, f); break;
-    case LIMIT: sl_stats_text_limit(stats, 36, f); break;
+    case BOTTLENECK: sl_stats_text_bottleneck(stats, 36, f); break;
     case PAGE: sl_stats_text_page(stats, f); break;
     case CSV:
         sl_stats_text_csv_head(f);
@@ -80,9 +80,9 @@ TEST(a_line_fits_the_terminal)
 
 TEST(what_limits_it_is_wrapped)
 {
-    ck_assert_str_eq(shown(full, LIMIT), "   limit   trainers wait, and\n"
-                                         "           \"samplers\" draw\n");
-    ck_assert_str_eq(shown(bare, LIMIT), "");
+    ck_assert_str_eq(shown(full, BOTTLENECK), "   bottleneck trainers wait, and\n"
+                                              "              \"samplers\" draw\n");
+    ck_assert_str_eq(shown(bare, BOTTLENECK), "");
 }
 
 TEST(what_limits_it_is_the_same_with_other_numbers)
@@ -91,9 +91,9 @@ TEST(what_limits_it_is_the_same_with_other_numbers)
                           y = {.bottleneck = "trainers wait 4 % of the time"},
                           z = {.bottleneck = "samplers wait 4 % of the time"};
     char a[64], b[64];
-    ck_assert_str_eq(sl_stats_text_limit_kind(&x, a, sizeof a),
-                     sl_stats_text_limit_kind(&y, b, sizeof b));
-    ck_assert_str_ne(a, sl_stats_text_limit_kind(&z, b, sizeof b));
+    ck_assert_str_eq(sl_stats_text_bottleneck_kind(&x, a, sizeof a),
+                     sl_stats_text_bottleneck_kind(&y, b, sizeof b));
+    ck_assert_str_ne(a, sl_stats_text_bottleneck_kind(&z, b, sizeof b));
 }
 
 TEST(what_is_not_known_is_left_out)
@@ -118,7 +118,7 @@ TEST(a_page_has_it_all)
     assert_has(text, "cache      presc: 52.0 % hits now, 50.0 % in all\n");
     assert_has(text, "updates    async: version 123, 0.5 behind on average, 2 at most\n");
     assert_has(text, "machine    1.00 MiB of memory, 2.00 MiB at most; 1.7 cores busy\n");
-    assert_has(text, "limit      trainers wait, and \"samplers\" draw\n");
+    assert_has(text, "bottleneck trainers wait, and \"samplers\" draw\n");
     assert_has(text, "sample  90 %        28  10.0 ms  20.0 ms  samplers draw\n");
     // Whom to kill, or to look at with a debugger.
     assert_has(text, "sampler 0  4194304  working  90 %       28.1  batch 17 of epoch 4\n");

@@ -227,7 +227,7 @@ TEST(a_file_that_is_the_wrong_one_is_told)
     head = good;
     head.magic[0] = 'X';
     patch(2, 0, &head, sizeof head);
-    expect_refused(SL_EFORMAT, stripe_path(2), "is no stripe of features");
+    expect_refused(SL_EFORMAT, stripe_path(2), "is not a stripe of features");
     head = good;
     head.n = 4;
     patch(2, 0, &head, sizeof head);
@@ -243,7 +243,7 @@ TEST(a_file_that_is_the_wrong_one_is_told)
     ck_assert_int_eq(truncate(stripe_path(1), st.st_size - 1), 0);
     expect_refused(SL_EFORMAT, stripe_path(1), "an incomplete copy");
     ck_assert_int_eq(truncate(stripe_path(1), 10), 0);
-    expect_refused(SL_EFORMAT, stripe_path(1), "is no stripe of features");
+    expect_refused(SL_EFORMAT, stripe_path(1), "is not a stripe of features");
 }
 
 TEST(units_that_cannot_be)

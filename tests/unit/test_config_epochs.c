@@ -113,7 +113,7 @@ TEST(other_keys_ask_for_epochs)
     for (size_t i = 0; i < SL_COUNT_OF(cases); i++) {
         settle(cases[i].text, 1000);
         expect(cases[i].epochs, 0);
-        ck_assert_msg(strstr(note, "other keys speak of as many"), "%s", note);
+        ck_assert_msg(strstr(note, "other keys need as many"), "%s", note);
         char *text = sl_config_to_json(&config);
         ck_assert_msg(parse(text) == SL_OK, "%s", sl_error_message());
         expect(cases[i].epochs, 0);

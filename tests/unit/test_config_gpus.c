@@ -319,7 +319,7 @@ TEST(more_trainers_than_gpus_can_not_be_asked_for)
     ck_assert_int_eq(sl_config_check_trainers(&config, 3), SL_EINVAL);
     ck_assert_str_eq(sl_error_message(),
                      "found trainers=3 with updates.exchange \"nccl\", wanted at most 2: each "
-                     "trainer needs a GPU of its own, and device 1 and device 2 are both on GPU 0: "
+                     "trainer needs a GPU of its own, but device 1 and device 2 are both on GPU 0: "
                      "ask for fewer");
     use(NCCL(", \"devices\": [" CPU0 ", " CPU0 ", " GPU("0") "]"), true);
     ck_assert_int_eq(sl_config_check_trainers(&config, 2), SL_EINVAL);

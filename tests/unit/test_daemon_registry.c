@@ -235,7 +235,7 @@ TEST(a_jobs_text_says_what_it_needs)
              core, core);
     snprintf(cores_text, sizeof cores_text, "%u", core);
     const struct sl_cores all = cores_of(cores_text);
-    ck_assert_msg(sl_entry_take_config(e, config(devices, ", \"resume\": \"auto\""), &all, NULL) ==
+    ck_assert_msg(sl_entry_set_config(e, config(devices, ", \"resume\": \"auto\""), &all, NULL) ==
                       SL_OK,
                   "%s", sl_error_message());
     ck_assert_str_eq(e->name, "a");
@@ -257,7 +257,7 @@ TEST(epochs_that_are_auto_are_not_known_yet)
     const char *job = config("\"cpu\"", "");
     char *at = strstr(text, "\"epochs\": 2, ");
     memset(at, ' ', strlen("\"epochs\": 2,"));
-    ck_assert_msg(sl_entry_take_config(e, job, &all, NULL) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_entry_set_config(e, job, &all, NULL) == SL_OK, "%s", sl_error_message());
     ck_assert_uint_eq(e->epochs, 0);
     ck_assert_ptr_nonnull(strstr(e->config_json, "\"epochs\": \"auto\""));
     sl_entry_free(e);
@@ -271,7 +271,7 @@ TEST(auto_devices_are_the_daemons_cores)
     snprintf(cores_text, sizeof cores_text, "%u", a_core());
     const struct sl_cores mine = cores_of(cores_text);
     ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
-    ck_assert_msg(sl_entry_take_config(e, config("\"auto\"", ""), &mine, &none) == SL_OK, "%s",
+    ck_assert_msg(sl_entry_set_config(e, config("\"auto\"", ""), &mine, &none) == SL_OK, "%s",
                   sl_error_message());
     ck_assert_mem_eq(&e->cores, &mine, sizeof mine);
     ck_assert_int_eq(sched_getaffinity(0, sizeof after, &after), 0);
@@ -294,11 +294,11 @@ TEST(a_job_that_asks_for_gpus_is_taken_once_they_are_known)
     config("[{\"kind\": \"cuda\", \"index\": 1}]", "");
     ck_assert_int_eq(sl_entry_asks_for_gpus(text, &asks), SL_OK);
     ck_assert(asks);
-    ck_assert_int_eq(sl_entry_take_config(e, text, &all, NULL), SL_EAGAIN);
-    ck_assert_int_eq(sl_entry_take_config(e, text, &all, &none), SL_EINVAL);
+    ck_assert_int_eq(sl_entry_set_config(e, text, &all, NULL), SL_EAGAIN);
+    ck_assert_int_eq(sl_entry_set_config(e, text, &all, &none), SL_EINVAL);
     for (uint32_t i = 0; i < two.report.n; i++)
         two.report.gpu[i] = (struct sl_gpu){.major = 9, .total_bytes = 1 << 30};
-    ck_assert_msg(sl_entry_take_config(e, text, &all, &two) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_entry_set_config(e, text, &all, &two) == SL_OK, "%s", sl_error_message());
     ck_assert(sl_cores_has(&e->gpus, 1) && sl_cores_count(&e->gpus) == 1);
     sl_entry_free(e);
 }
@@ -309,7 +309,7 @@ TEST(a_core_of_somebody_else_is_refused)
     const struct sl_cores others = cores_of("1000");
     struct sl_entry *e = sl_entry_new();
     snprintf(devices, sizeof devices, "[{\"kind\": \"cpu\", \"cores\": \"%u\"}]", a_core());
-    ck_assert_int_eq(sl_entry_take_config(e, config(devices, ""), &others, NULL), SL_EINVAL);
+    ck_assert_int_eq(sl_entry_set_config(e, config(devices, ""), &others, NULL), SL_EINVAL);
     says("wanted cores among 1000");
     ck_assert_ptr_null(e->config_json);
     sl_entry_free(e);
@@ -320,20 +320,20 @@ TEST(what_a_daemon_can_not_do_is_refused)
     struct sl_cores all;
     struct sl_entry *e = sl_entry_new();
     ck_assert_int_eq(sl_cores_allowed(&all), SL_OK);
-    ck_assert_int_eq(sl_entry_take_config(e, "{", &all, NULL), SL_EFORMAT);
-    ck_assert_int_lt(sl_entry_take_config(e, "", &all, NULL), 0);
-    ck_assert_int_eq(sl_entry_take_config(
-                         e, config("\"auto\"", ", \"model\": {\"weights\": \"w\"}"), &all, &none),
+    ck_assert_int_eq(sl_entry_set_config(e, "{", &all, NULL), SL_EFORMAT);
+    ck_assert_int_lt(sl_entry_set_config(e, "", &all, NULL), 0);
+    ck_assert_int_eq(sl_entry_set_config(e, config("\"auto\"", ", \"model\": {\"weights\": \"w\"}"),
+                                         &all, &none),
                      SL_EINVAL);
     config("\"auto\"", "");
     memcpy(strstr(text, "\"/out\""), "\"out/\"", 6);
-    ck_assert_int_eq(sl_entry_take_config(e, text, &all, &none), SL_EINVAL);
+    ck_assert_int_eq(sl_entry_set_config(e, text, &all, &none), SL_EINVAL);
     says("absolute");
     ck_assert_int_eq(
-        sl_entry_take_config(e,
-                             config("\"auto\"", ", \"resume\": \"auto\", \"checkpoint\": "
-                                                "{\"every_seconds\": 0}"),
-                             &all, &none),
+        sl_entry_set_config(e,
+                            config("\"auto\"", ", \"resume\": \"auto\", \"checkpoint\": "
+                                               "{\"every_seconds\": 0}"),
+                            &all, &none),
         SL_EINVAL);
     says("checkpoint.every_seconds");
     sl_entry_free(e);

@@ -48,7 +48,7 @@ static void add_job(const char *key, const char *name, uint64_t at_ns)
     char json[sizeof line + 64];
     const char *at = strstr(line, "JOB");
     snprintf(json, sizeof json, "%.*s%s%s", (int)(at - line), line, name, at + 3);
-    ck_assert_ptr_nonnull(sl_job_stats_take(&store, key, json, at_ns));
+    ck_assert_ptr_nonnull(sl_job_stats_on_line(&store, key, json, at_ns));
 }
 
 static const char *write(uint64_t now_ns)
@@ -166,7 +166,7 @@ LOOP_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0, 0, SL_COUNT_OF
     const char *now = states[_i];
     add_job("1", "a", 1);
     snprintf(entry, sizeof entry, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"%s\"}", now);
-    sl_job_stats_take_entry(&store, entry);
+    sl_job_stats_on_entry(&store, entry);
     sl_job_stats_end(&store, "1");
     write(2);
     ck_assert_int_eq(count(text.s, "\nsluice_job_state{"), 9);
@@ -180,9 +180,9 @@ LOOP_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0, 0, SL_COUNT_OF
 TEST(jobs_without_statistics_have_a_state)
 {
     add_job("2", "gone", 1);
-    sl_job_stats_take_list(&store, "{\"schema\":\"sluice.jobs/1\",\"jobs\":["
-                                   "{\"id\":\"3\",\"name\":\"old\",\"state\":\"failed\"},"
-                                   "{\"id\":\"4\",\"name\":\"new\",\"state\":\"queued\"}]}");
+    sl_job_stats_on_list(&store, "{\"schema\":\"sluice.jobs/1\",\"jobs\":["
+                                 "{\"id\":\"3\",\"name\":\"old\",\"state\":\"failed\"},"
+                                 "{\"id\":\"4\",\"name\":\"new\",\"state\":\"queued\"}]}");
     write(3000 * 1000000000ull);
     expect("sluice_job_state{job=\"old\",id=\"3\",state=\"failed\"} 1\n");
     expect("sluice_job_state{job=\"new\",id=\"4\",state=\"queued\"} 1\n");

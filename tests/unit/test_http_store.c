@@ -32,13 +32,13 @@ static struct sl_job_stats_job *take(const char *key, const char *name, double s
              "{\"schema\":\"sluice.stats/1\",\"job\":\"%s\",\"id\":null,\"seconds\":%g,"
              "\"rates\":{\"batches\":2.5},\"loss\":null}",
              name, seconds);
-    return sl_job_stats_take(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
+    return sl_job_stats_on_line(&store, key, line, (uint64_t)(seconds * 1e9) + 1);
 }
 
 static cJSON *history(const struct sl_job_stats_job *job)
 {
     struct sl_text text = {0};
-    sl_job_stats_write_history(job, &text);
+    sl_stats_history_write(job->history, job->name, &text);
     ck_assert(!text.failed);
     cJSON *tree = cJSON_Parse(text.s);
     ck_assert_msg(tree != NULL, "%s", text.s);
@@ -53,7 +53,7 @@ TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
     ck_assert_ptr_nonnull(take("3", "a", 1));
     struct sl_job_stats_job *job = take("3", "a", 2);
     ck_assert_uint_eq(store.n_jobs, 1);
-    ck_assert_uint_eq(job->n, 2);
+    ck_assert_uint_eq(job->history->n, 2);
     ck_assert_double_eq(sl_json_number(job->stats, "seconds"), 2);
     ck_assert_double_eq(sl_json_number(job->stats, "rates.batches"), 2.5);
     ck_assert(isnan(sl_json_number(job->stats, "loss")));
@@ -76,7 +76,7 @@ TEST(what_is_no_line_of_statistics_is_left)
         "{\"schema\":\"sluice.event/1\",\"job\":\"a\"}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ck_assert_ptr_null(sl_job_stats_take(&store, "1", bad[i], 1));
+        ck_assert_ptr_null(sl_job_stats_on_line(&store, "1", bad[i], 1));
     ck_assert_uint_eq(store.n_jobs, 0);
 }
 
@@ -117,18 +117,37 @@ TEST(the_number_of_jobs_is_bounded_and_the_silent_one_goes)
 TEST(the_history_keeps_the_newest_in_order)
 {
     struct sl_job_stats_job *job = NULL;
-    for (int i = 0; i < SL_JOB_STATS_HISTORY + 5; i++)
+    for (int i = 0; i < SL_HISTORY_LINES + 5; i++)
         job = take("1", "a", i);
     cJSON *tree = history(job);
     const cJSON *seconds = cJSON_GetObjectItem(tree, "seconds");
-    ck_assert_int_eq(cJSON_GetArraySize(seconds), SL_JOB_STATS_HISTORY);
+    ck_assert_int_eq(cJSON_GetArraySize(seconds), SL_HISTORY_LINES);
+    ck_assert_uint_eq(job->history->first, 5);
     ck_assert_double_eq(cJSON_GetArrayItem(seconds, 0)->valuedouble, 5);
-    ck_assert_double_eq(cJSON_GetArrayItem(seconds, SL_JOB_STATS_HISTORY - 1)->valuedouble,
-                        SL_JOB_STATS_HISTORY + 4);
+    ck_assert_double_eq(cJSON_GetArrayItem(seconds, SL_HISTORY_LINES - 1)->valuedouble,
+                        SL_HISTORY_LINES + 4);
     ck_assert(cJSON_IsNull(cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "loss"), 0)));
     ck_assert_double_eq(cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "batches"), 3)->valuedouble,
                         2.5);
     cJSON_Delete(tree);
+}
+
+TEST(a_line_that_comes_twice_is_kept_once_whatever_the_clock)
+{
+    // Once it was kept it is not again; a clock that was set back is no reason to stop.
+    static const struct {
+        double time;
+        size_t n;
+    } lines[] = {{5000, 1}, {5000, 1}, {5001, 2}, {4999, 2}, {1000, 3}, {1000, 3}, {1001, 4}};
+    struct sl_stats_history *h = calloc(1, sizeof *h);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        cJSON *line = cJSON_CreateObject();
+        cJSON_AddNumberToObject(line, "time", lines[i].time);
+        sl_stats_history_add(h, line);
+        cJSON_Delete(line);
+        ck_assert_uint_eq(h->n, lines[i].n);
+    }
+    free(h);
 }
 
 // --- the feed ------------------------------------------------------------------------------------
@@ -138,15 +157,15 @@ TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
     static const char line[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"state\":\"%s\"}";
     char json[128];
     snprintf(json, sizeof json, line, "running");
-    sl_job_stats_take(&store, "1", json, 1);
+    sl_job_stats_on_line(&store, "1", json, 1);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
-    sl_job_stats_take_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
-    sl_job_stats_take(&store, "1", json, 2);
+    sl_job_stats_on_entry(&store, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"finishing\"}");
+    sl_job_stats_on_line(&store, "1", json, 2);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "finishing");
     // Without a daemon there is only the line.
-    sl_job_stats_take(&store, "", json, 1);
+    sl_job_stats_on_line(&store, "", json, 1);
     snprintf(json, sizeof json, line, "paused");
-    sl_job_stats_take(&store, "", json, 2);
+    sl_job_stats_on_line(&store, "", json, 2);
     ck_assert_str_eq(sl_job_stats_state(&store, "0"), "paused");
     ck_assert_str_eq(sl_job_stats_state(&store, "9"), "");
 }
@@ -161,10 +180,10 @@ TEST(what_is_no_entry_and_no_list_changes_no_state)
                                       "{\"id\":\"1\",\"name\":\"a\",\"state\":7}"};
     sl_job_stats_set_state(&store, "1", "a", "running");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sl_job_stats_take_entry(&store, bad[i]);
-        sl_job_stats_take_list(&store, bad[i]);
+        sl_job_stats_on_entry(&store, bad[i]);
+        sl_job_stats_on_list(&store, bad[i]);
     }
-    sl_job_stats_take_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
+    sl_job_stats_on_list(&store, "{\"schema\":\"sluice.other/1\",\"jobs\":[]}");
     ck_assert_uint_eq(store.n_states, 1);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
 }

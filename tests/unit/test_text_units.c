@@ -1,6 +1,7 @@
 // Sizes, counts and times, read and written.
 #include "common/text/units.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/base/bits.h"
@@ -60,31 +61,69 @@ TEST(counts_are_read)
     ck_assert_int_eq(sl_units_parse_count("99999999999999999999", &n), -1);
 }
 
+// What f writes of x.
+#define WRITES(f, x, wanted)                                                                       \
+    ck_assert_str_eq(sl_units_##f((char[SL_UNITS_BYTES]){0}, (x)), (wanted))
+
 TEST(numbers_are_written_for_people)
 {
-    char b[SL_UNITS_BYTES];
-    ck_assert_str_eq(sl_units_bytes(b, 0), "0 B");
-    ck_assert_str_eq(sl_units_bytes(b, 1023), "1023 B");
-    ck_assert_str_eq(sl_units_bytes(b, 1024), "1.00 KiB");
-    ck_assert_str_eq(sl_units_bytes(b, (UINT64_C(1) << 30) * 3 / 2), "1.50 GiB");
-    ck_assert_str_eq(sl_units_bytes(b, 1048575), "1.00 MiB");
-    ck_assert_str_eq(sl_units_count(b, 999), "999");
-    ck_assert_str_eq(sl_units_count(b, 1234567), "1.23 M");
-    ck_assert_str_eq(sl_units_grouped(b, 0), "0");
-    ck_assert_str_eq(sl_units_grouped(b, 999), "999");
-    ck_assert_str_eq(sl_units_grouped(b, 1000), "1,000");
-    ck_assert_str_eq(sl_units_grouped(b, UINT64_MAX), "18,446,744,073,709,551,615");
-    ck_assert_str_eq(sl_units_seconds(b, 0), "0 s");
-    ck_assert_str_eq(sl_units_seconds(b, 2e-7), "<1 us");
-    ck_assert_str_eq(sl_units_seconds(b, 3.4e-5), "34 us");
-    ck_assert_str_eq(sl_units_seconds(b, 0.0009999), "1.0 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 0.000476), "476 us");
-    ck_assert_str_eq(sl_units_seconds(b, 0.0125), "12.5 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 0.82), "820 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 1.23), "1.2 s");
-    ck_assert_str_eq(sl_units_seconds(b, 185), "3 min 05 s");
-    ck_assert_str_eq(sl_units_seconds(b, 59.97), "1 min 00 s");
-    ck_assert_str_eq(sl_units_seconds(b, 7260), "2 h 01 min");
+    WRITES(bytes, 0, "0 B");
+    WRITES(bytes, -1, "0 B");
+    WRITES(bytes, NAN, "-");
+    WRITES(bytes, 1023, "1023 B");
+    WRITES(bytes, 1024, "1.00 KiB");
+    WRITES(bytes, (UINT64_C(1) << 30) * 3 / 2, "1.50 GiB");
+    WRITES(bytes, 1048575, "1.00 MiB");
+    WRITES(bytes, 1e300 * 1e300, "-");
+    WRITES(count, 0.8, "0.80");
+    WRITES(count, 999, "999");
+    WRITES(count, 1234567, "1.23 M");
+    WRITES(count, 99949, "99.9 k");
+    WRITES(count, 99951, "100 k");
+    WRITES(grouped, 0, "0");
+    WRITES(grouped, 999, "999");
+    WRITES(grouped, 1000, "1,000");
+    WRITES(grouped, UINT64_MAX, "18,446,744,073,709,551,615");
+    WRITES(seconds, NAN, "-");
+    WRITES(seconds, 0, "0 s");
+    WRITES(seconds, 2e-7, "<1 us");
+    WRITES(seconds, 3.4e-5, "34 us");
+    WRITES(seconds, 0.0009999, "1.0 ms");
+    WRITES(seconds, 0.000476, "476 us");
+    WRITES(seconds, 0.0125, "12.5 ms");
+    WRITES(seconds, 0.82, "820 ms");
+    WRITES(seconds, 1.23, "1.2 s");
+    WRITES(seconds, 185, "3 min 05 s");
+    WRITES(seconds, 59.97, "1 min 00 s");
+    WRITES(seconds, 7260, "2 h 01 min");
+    WRITES(clock, 3723, "1:02:03");
+    WRITES(clock, 1e300, "-");
+    WRITES(percent, 0.001, "<1 %");
+    WRITES(percent, 0.62, "62 %");
+}
+
+TEST(numbers_of_a_view_are_short)
+{
+    WRITES(brief_seconds, 0, "0 us");
+    WRITES(brief_seconds, 0.00012, "120 us");
+    WRITES(brief_seconds, 0.0031, "3.1 ms");
+    WRITES(brief_seconds, 0.0611, "61 ms");
+    WRITES(brief_seconds, 1.23, "1.2 s");
+    WRITES(brief_seconds, 123, "2:03");
+    WRITES(brief_seconds, NAN, "-");
+    WRITES(brief_bytes, 999, "999 B");
+    WRITES(brief_bytes, 1023, "1.0 KiB");
+    WRITES(brief_bytes, 5.5 * (1 << 30), "5.5 GiB");
+    WRITES(brief_count, 1234, "1234");
+    WRITES(brief_count, 1.04e6, "1.0 M");
+    WRITES(brief_count, 0.8, "0.8");
+}
+
+TEST(a_word_is_that_of_its_number)
+{
+    ck_assert_str_eq(SL_PLURAL(1, "batch"), "1 batch");
+    ck_assert_str_eq(SL_PLURAL(2, "mini-batch"), "2 mini-batches");
+    ck_assert_str_eq(SL_PLURAL(0, "epoch"), "0 epochs");
 }
 
 RUN_TESTS()

@@ -115,37 +115,6 @@ TEST(a_long_text_is_cut_between_characters)
     ck_assert(strncmp(sl_top_event_at(m, 0)->kind, kind, 30) == 0);
 }
 
-TEST(history_is_bounded_and_in_order)
-{
-    const struct sample s = usual_sample();
-    run_for(m, &s, SL_TOP_HISTORY + 7);
-    ck_assert_uint_eq(m->n_history, SL_TOP_HISTORY);
-    ck_assert_uint_eq(m->first_sample, 7);
-    ck_assert_double_eq(m->series[SL_TOP_QUEUE][0], 8);
-    ck_assert_double_eq(m->series[SL_TOP_QUEUE][SL_TOP_HISTORY - 1], (SL_TOP_HISTORY + 7) % 9);
-}
-
-TEST(the_same_line_twice_is_one_sample)
-{
-    struct sample s = usual_sample();
-    s.second = 50;
-    size_t before = m->n_history;
-    sl_top_on_stats(m, stats_line(&s));
-    sl_top_on_stats(m, stats_line(&s));
-    ck_assert_uint_eq(m->n_history, before + 1);
-}
-
-TEST(a_clock_that_is_set_back_does_not_stop_the_history)
-{
-    struct sample s = usual_sample();
-    s.second = -3600;
-    size_t before = m->n_history;
-    sl_top_on_stats(m, stats_line(&s));
-    s.second++;
-    sl_top_on_stats(m, stats_line(&s));
-    ck_assert_uint_eq(m->n_history, before + 2);
-}
-
 TEST(events_are_bounded_sorted_and_once)
 {
     for (int i = 0; i < SL_TOP_EVENTS + 10; i++)

@@ -2,7 +2,6 @@
 #include <locale.h>
 
 #include "cli/top/charts.h"
-#include "cli/top/numbers.h"
 #include "cli/top/screen.h"
 #include "common/base/utf8.h"
 #include "tests/unit/suite.h"
@@ -212,28 +211,6 @@ TEST(a_histogram_shows_the_smallest_count)
     sl_chart_histogram(all, 0, counts, 4, 2);
     ck_assert_str_eq(row(0), "    ██");
     ck_assert_str_eq(row(1), "▁▁  ██");
-}
-
-TEST(numbers_are_short)
-{
-    char b[SL_NUMBER_BYTES];
-    ck_assert_str_eq(sl_number_seconds(b, 0), "0 us");
-    ck_assert_str_eq(sl_number_seconds(b, 0.00012), "120 us");
-    ck_assert_str_eq(sl_number_seconds(b, 0.0031), "3.1 ms");
-    ck_assert_str_eq(sl_number_seconds(b, 0.0611), "61 ms");
-    ck_assert_str_eq(sl_number_seconds(b, 1.23), "1.2 s");
-    ck_assert_str_eq(sl_number_seconds(b, 123), "2:03");
-    ck_assert_str_eq(sl_number_seconds(b, NAN), "-");
-    ck_assert_str_eq(sl_number_clock(b, 3723), "1:02:03");
-    ck_assert_str_eq(sl_number_clock(b, 1e300), "-");
-    ck_assert_str_eq(sl_number_bytes(b, 999), "999 B");
-    ck_assert_str_eq(sl_number_bytes(b, 1023), "1.0 KiB");
-    ck_assert_str_eq(sl_number_bytes(b, 5.5 * (1 << 30)), "5.5 GiB");
-    ck_assert_str_eq(sl_number_count(b, 1234), "1234");
-    ck_assert_str_eq(sl_number_count(b, 1.04e6), "1.0 M");
-    ck_assert_str_eq(sl_number_count(b, 0.8), "0.8");
-    ck_assert_str_eq(sl_number_percent(b, 0.001), "<1 %");
-    ck_assert_str_eq(sl_number_percent(b, 0.62), "62 %");
 }
 
 RUN_TESTS(.timeout_s = 60)

@@ -433,12 +433,12 @@ TEST(what_is_reduced_is_not_summed_again)
     sl_group_form(&f.arena, members, 1);
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, OLD, 0, &lease), SL_OK);
     ck_assert_int_eq(sl_ledger_hold(&f.arena, &lease), SL_OK);
-    ck_assert(sl_group_look(&f.arena, OLD, &old));
+    ck_assert(sl_group_read(&f.arena, OLD, &old));
     ck_assert_int_eq(sl_group_count_written(&f.arena, &old, 0), SL_OK);
     ck_assert(sl_group_is_reduced(&f.arena, 0));
 
     sl_group_form(&f.arena, members, 2);
-    ck_assert(sl_group_look(&f.arena, OLD, &old));
+    ck_assert(sl_group_read(&f.arena, OLD, &old));
     uint8_t name[SL_GROUP_NAME_BYTES];
     ck_assert_int_eq(fake_unique_id(name), SL_OK);
     sl_group_name(&f.arena, &old, name);
@@ -528,7 +528,7 @@ TEST(a_meeting_has_a_bound)
     struct sl_group_view view;
     uint8_t name[SL_GROUP_NAME_BYTES];
     sl_group_form(&f.arena, members, 2);
-    ck_assert(sl_group_look(&f.arena, FIRST, &view));
+    ck_assert(sl_group_read(&f.arena, FIRST, &view));
     struct sl_exchange x;
     const struct sl_update_runs runs = {.n_params = f.model.n_params};
     const struct sl_exchange_spec spec = alone(&f, &runs, SECOND);

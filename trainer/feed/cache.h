@@ -76,27 +76,27 @@ struct sl_cache {
 };
 
 // Everything is borrowed for as long as the cache lives. Nothing is loaded yet; c->source may be
-// completed after it.
+// filled in later.
 void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                    const struct sl_dataset *dataset, const struct sl_compute *compute,
                    const struct sl_heartbeat *pulse);
-// Lenders' memory is closed and its own withdrawn; safe on a zeroed struct.
+// Closes others' memory and withdraws its own; safe on a zeroed struct.
 void sl_cache_fini(struct sl_cache *c);
 
 // Brings the cache to what the broker asks for. Costs four loads when it is there already, and two
 // for each lender whose memory is open.
 void sl_cache_refresh(struct sl_cache *c);
 
-// Nothing is read for some time: others' memory is closed. False: some of it will be by another
-// call.
+// Closes others' memory, since nothing is read for some time. False: call again, some is still to
+// be closed.
 bool sl_cache_rest(struct sl_cache *c);
 
-// Where rows of this block's ranks lie that this device reads: nowhere, where they are of another
-// order than the cache's. Opens what others lend. Good until the next refresh or rest.
+// Where this device reads rows of this block's ranks; nowhere if they are of another order than the
+// cache's. Opens what others lend. Valid until the next refresh or rest.
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out);
 
-// After sync(): whether all that was read in the last spread was there. If not, it is to be asked
-// for and read again.
+// After sync(): whether everybody whose memory the last spread named was alive. If not, ask for the
+// spread and read again.
 bool sl_cache_is_good(struct sl_cache *c);
 
 // Counts rows of a batch by where they were read (peer_memory.h): those of `hits`, and `misses`.

@@ -1,6 +1,5 @@
 /*
- * compute.h - what a trainer computes with: the device that its place in the job names, opened, and
- * the operations on that device's memory.
+ * compute.h - opens the device of a trainer, with the operations on its memory.
  *
  * A CPU device is this process's own memory and the cpu back end. A GPU comes with the plug-in
  * (common/device/plugin.h), which is opened here and nowhere else in a trainer.

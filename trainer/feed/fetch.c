@@ -95,8 +95,8 @@ static void warn_once(struct sl_fetch *f, const struct sl_block *block)
     if (f->warned || block->n_input <= f->cache.shape.n_slots)
         return;
     f->warned = true;
-    sl_log_warn("store.cache: %llu rows fit in it, and a mini-batch has %u: what does not fit is "
-                "read when it is trained; a larger cache, of %llu MiB at least, ends that",
+    sl_log_warn("store.cache: it has room for %llu rows, but a mini-batch has %u: the others are "
+                "read while its training waits; set it to %llu MiB or more",
                 (unsigned long long)f->cache.shape.n_slots, block->n_input,
                 (unsigned long long)(block->n_input * f->cache.shape.row_bytes >> 20) + 1);
 }

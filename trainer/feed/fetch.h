@@ -61,7 +61,7 @@ struct sl_fetch {
 
 // Starts the thread, where there is a reader and a cache. The struct must not move.
 int sl_fetch_start(struct sl_fetch *f, const struct sl_fetch_spec *spec);
-// From now on nothing is fetched, or again.
+// Stops fetching, or starts it again.
 void sl_fetch_set_asleep(struct sl_fetch *f, bool asleep);
 // The error that the thread has ended with, if it has.
 int sl_fetch_check(struct sl_fetch *f);

@@ -377,7 +377,7 @@ static int settle(struct job *j)
                 j->hits, j->matched, (double)mapped_ns / 1e6, (double)staged_ns / 1e6);
     if (g->way == SL_GATHER_STAGED) {
         sl_store_unpin(&g->store);
-        sl_store_tell(&g->store, SL_STORE_WAY_FASTER);
+        sl_store_set_way(&g->store, SL_STORE_WAY_FASTER);
     } else if (!g->unmatched) { // else what it takes is counted until that is known
         sl_buffer_fini(&g->rows);
         sl_buffer_fini(&g->staged);

@@ -125,9 +125,8 @@ struct sl_gathered {
     uint64_t near_bytes;                           // of the block, copied within the GPU
 };
 
-// Everything is borrowed for as long as it lives. What of g->source is the reader's and the
-// machine's cache may be set after it, and counts_loops. One thread at a time gathers with it,
-// which may be another one once the last call has returned.
+// Everything is borrowed for as long as it lives. The reader and the machine's cache in g->source,
+// and counts_loops, may be set later. One thread at a time may gather with it.
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way);
 

@@ -1,4 +1,4 @@
-// hop.h - the edges of a block's hop as kernels read them.
+// hop.h - the edges of a block's hop as a CSR view for kernels.
 #ifndef SL_TRAINER_FEED_HOP_H
 #define SL_TRAINER_FEED_HOP_H
 

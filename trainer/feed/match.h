@@ -1,5 +1,5 @@
 /*
- * match.h - which rows of a batch the device has already, of the batch before (FastGL 4.1).
+ * match.h - finds rows of a batch that the device still has from the batch before (FastGL 4.1).
  *
  * PROBLEM. Batches that follow one another have vertices in common: half of them or more where a
  * batch touches much of the graph. Their features lie on the GPU, and would cross the bus again.
@@ -43,7 +43,7 @@ struct sl_matchable {
 uint32_t sl_match_find(const struct sl_match *m, const struct sl_matchable *before,
                        struct sl_row_split *split);
 
-// Of a batch's rows, whose vertices are known ones, two lists: what was missed, and what matched.
+// A batch's vertices, and two lists of its rows: those that were missed and those that matched.
 struct sl_match_batch {
     const uint32_t *vertices; // (n)
     uint32_t n;
@@ -51,7 +51,7 @@ struct sl_match_batch {
     uint32_t n_rows[2];
 };
 
-// Those are the vertices of *out now; of a store of n_nodes. SL_ENOMEM.
+// Notes that *out has these rows, of a store of n_nodes. SL_ENOMEM.
 int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
                   const struct sl_match_batch *batch, struct sl_matchable *out);
 

@@ -1,5 +1,5 @@
 /*
- * near_block.h - blocks whose sampler is on the trainer's own GPU, and has left them there
+ * near_block.h - finds blocks that a sampler on the trainer's own GPU has left there
  * (sampler/mirror.h).
  */
 #ifndef SL_TRAINER_FEED_NEAR_BLOCK_H
@@ -24,7 +24,7 @@ struct sl_near_block {
 
 void sl_near_blocks_init(struct sl_near_blocks *n, struct sl_arena *arena, uint32_t reader,
                          const struct sl_device *device, uint64_t on_gpu);
-// Where a batch's block is on this GPU as well. Opens what its sampler lends.
+// Finds a batch's block on this GPU. Opens what its sampler lends.
 struct sl_near_block sl_near_block_find(struct sl_near_blocks *n,
                                         const struct sl_batch_entry *entry);
 

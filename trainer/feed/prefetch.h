@@ -134,7 +134,7 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 // (SL_EABORTED when the job stops).
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out);
 
-// The work's buffer may be filled again: nothing that the device was asked for uses it any more.
+// Gives the work's buffer back, once no operation on the device uses it any more.
 void sl_prefetch_release(struct sl_prefetch *x, const struct sl_work *work);
 
 /*

@@ -1,4 +1,4 @@
-// rows.h - rows of the feature store as they are, for batches, caches and copies to a device.
+// rows.h - copies rows of the feature store, in its own type, for batches, caches and devices.
 #ifndef SL_TRAINER_FEED_ROWS_H
 #define SL_TRAINER_FEED_ROWS_H
 

@@ -1,5 +1,6 @@
 /*
- * standby.h - when a trainer may fetch: always on duty, or while its device is free and it pays.
+ * standby.h - when a trainer may fetch: always on duty WORK, and on duty STANDBY while its device
+ * is free and it pays.
  *
  * PROBLEM. A sampler's device idles once the epoch's batches are all sampled, while the trainers
  * are still at work (FGNN 5.3). A standby trainer beside it should then help, but not so late that
@@ -69,9 +70,9 @@ bool sl_standby_may_evaluate(const struct sl_standby *s);
 // How many trainers work on the current phase: those on duty and those switched on. At least 1.
 uint32_t sl_standby_trainers(const struct sl_arena *a);
 
-// The seat's activity becomes BUSY; counts a switch where it was asleep on duty STANDBY.
+// Sets the seat's activity to BUSY; counts a switch if it was asleep on duty STANDBY.
 void sl_standby_wake(struct sl_standby *s);
-// ... becomes ASLEEP.
+// Sets it to ASLEEP.
 void sl_standby_sleep(struct sl_standby *s);
 
 #endif

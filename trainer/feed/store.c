@@ -29,7 +29,7 @@ static void *host(const struct sl_store *s)
     return (void *)(uintptr_t)s->dataset->feat;
 }
 
-void sl_store_tell(struct sl_store *s, enum sl_store_way way)
+void sl_store_set_way(struct sl_store *s, enum sl_store_way way)
 {
     s->way = way;
     if (s->told)
@@ -50,7 +50,7 @@ static bool may_stay(const struct sl_store *s)
     if (s->copy.data || bytes <= available / PIN_DIVISOR)
         return true;
     sl_log_info("features: the files' %" PRIu64 " MiB are more than half of the %" PRIu64
-                " MiB of memory that are available, too much to be pinned",
+                " MiB of available memory, too much to be pinned",
                 bytes >> 20, available >> 20);
     return false;
 }
@@ -71,9 +71,9 @@ bool sl_store_pin(struct sl_store *s)
                     sl_error_message());
         return false;
     }
-    sl_store_tell(s, !s->copy.data  ? SL_STORE_WAY_FILE
-                     : s->copy.huge ? SL_STORE_WAY_COPY_HUGE
-                                    : SL_STORE_WAY_COPY);
+    sl_store_set_way(s, !s->copy.data  ? SL_STORE_WAY_FILE
+                        : s->copy.huge ? SL_STORE_WAY_COPY_HUGE
+                                       : SL_STORE_WAY_COPY);
     sl_log_debug("features: %" PRIu64 " MiB pinned for the device in %.3f s", bytes >> 20,
                  (double)(sl_now_ns() - start) / 1e9);
     return true;
@@ -101,7 +101,7 @@ static int open_copy(struct sl_store *s, struct sl_dataset *dataset,
 
 int sl_store_place(struct sl_store *s, struct sl_dataset *dataset, const struct sl_store_plan *plan)
 {
-    sl_store_tell(s, plan->way);
+    sl_store_set_way(s, plan->way);
     if (plan->way == SL_STORE_WAY_DRIVE || plan->way == SL_STORE_WAY_CACHED || sl_store_pin(s))
         return SL_OK;
     if (plan->way != SL_STORE_WAY_COPY) {
@@ -110,17 +110,17 @@ int sl_store_place(struct sl_store *s, struct sl_dataset *dataset, const struct 
         return SL_OK;
     }
     if (!plan->pins) {
-        sl_store_tell(s, SL_STORE_WAY_UNPINNABLE);
+        sl_store_set_way(s, SL_STORE_WAY_UNPINNABLE);
         return SL_OK;
     }
     int rc = open_copy(s, dataset, plan);
     if (rc == SL_EABORTED)
         return rc;
     if (rc < 0) {
-        sl_store_tell(s, SL_STORE_WAY_FAILED);
+        sl_store_set_way(s, SL_STORE_WAY_FAILED);
         sl_log_warn("features: rows go to the device through copies: %s", sl_error_message());
     } else if (!sl_store_pin(s)) {
-        sl_store_tell(s, SL_STORE_WAY_UNPINNABLE);
+        sl_store_set_way(s, SL_STORE_WAY_UNPINNABLE);
     }
     return SL_OK;
 }

@@ -35,7 +35,7 @@ struct sl_store {
     enum sl_store_way way;
 };
 
-// Both are borrowed. What `told` is may be set after it.
+// Both are borrowed. `told` may be set later.
 void sl_store_init(struct sl_store *s, const struct sl_device *device,
                    const struct sl_dataset *dataset);
 
@@ -59,7 +59,7 @@ int sl_store_place(struct sl_store *s, struct sl_dataset *dataset,
 // Pins the features as they lie. False where they cannot be, or are too large to be.
 bool sl_store_pin(struct sl_store *s);
 void sl_store_unpin(struct sl_store *s);
-void sl_store_tell(struct sl_store *s, enum sl_store_way way);
+void sl_store_set_way(struct sl_store *s, enum sl_store_way way);
 
 void sl_store_fini(struct sl_store *s); // safe on a zeroed struct
 

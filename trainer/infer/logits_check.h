@@ -1,4 +1,4 @@
-// logits_check.h - the outputs of a model beside those of its original elsewhere.
+// logits_check.h - compares the outputs of a model with those of its original in another program.
 #ifndef SL_TRAINER_INFER_LOGITS_CHECK_H
 #define SL_TRAINER_INFER_LOGITS_CHECK_H
 

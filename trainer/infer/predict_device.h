@@ -1,9 +1,9 @@
 /*
- * predict_device.h - what predictions are computed with: cores, or a GPU with a budget.
+ * predict_device.h - opens the device of predictions: cores, or a GPU with a budget.
  *
  * A program that predicts has one device for all its life. Its GPU is that of the plug-in
- * (compute.h) with other words where memory runs out: a job's advice, to take smaller mini-batches,
- * is none here.
+ * (compute.h), with another message where memory runs out: a job's advice, to take smaller
+ * mini-batches, does not help here.
  */
 #ifndef SL_TRAINER_INFER_PREDICT_DEVICE_H
 #define SL_TRAINER_INFER_PREDICT_DEVICE_H
@@ -21,7 +21,7 @@ int sl_predict_device_open(const char *name, uint64_t budget_bytes, struct sl_co
 int sl_predict_device_params(const struct sl_compute *c, const float *host, uint64_t n,
                              const float **out);
 
-// Returns rc. Where it is SL_ENOMEM because the GPU had no room, the message becomes what was
+// Returns rc. Where that is SL_ENOMEM because the GPU had no room, sets a message with what was
 // wanted, what there is, and what to change.
 int sl_predict_device_explain(int rc);
 

@@ -113,7 +113,7 @@ void sl_exchange_fini(struct sl_exchange *x)
     *x = (struct sl_exchange){0};
 }
 
-uint32_t sl_exchange_look_ms(const struct sl_exchange *x)
+uint32_t sl_exchange_poll_ms(const struct sl_exchange *x)
 {
     return x->state == SL_EXCHANGE_MEETING ? LOOK_MS : SL_ARENA_WAIT_MS;
 }
@@ -136,7 +136,7 @@ static int deliver_statistics(struct sl_exchange *x, uint32_t cell, const float 
     return SL_OK;
 }
 
-// In the order of the batches that this trainer takes, as the board's slots are summed.
+// In the order of the batches that this trainer takes, as the store's slots are summed.
 static int add_up(struct sl_exchange *x, const float *gradient)
 {
     const uint64_t n = x->spec.runs->n_params;
@@ -241,7 +241,7 @@ static int come_together(struct sl_exchange *x)
 static int follow(struct sl_exchange *x)
 {
     struct sl_group_view now;
-    if (!sl_group_look(x->spec.arena, x->spec.worker, &now))
+    if (!sl_group_read(x->spec.arena, x->spec.worker, &now))
         now = (struct sl_group_view){0}; // it is being changed: there is none
     if (now.generation != x->group.generation) {
         sl_exchange_leave(x);

@@ -22,8 +22,8 @@
  * all the time, so the death of a peer ends it.
  *
  * Running statistics (batch norm) are chained batch by batch and not summed: they go to the batch's
- * own slot on the board, as without a group, before its cell is held. The sum leaves those places
- * of slot 0 alone.
+ * own slot in the parameter store, as without a group, before its cell is held. The sum leaves
+ * those places of slot 0 alone.
  */
 #ifndef SL_TRAINER_MODEL_ALLREDUCE_H
 #define SL_TRAINER_MODEL_ALLREDUCE_H
@@ -65,12 +65,12 @@ struct sl_exchange {
     uint32_t n_held;
     uint64_t version; // that the held batches were computed on
     enum sl_exchange_state state;
-    struct sl_group_view group; // that the state is about
+    struct sl_group_view group; // the view that the state belongs to
     bool counted;               // in this generation, for the update from ...
     uint64_t counted_version;
     uint64_t waited_ns; // in this state, or for this sum, as far as this process ran
-    uint64_t looked_ns; // up to when that is
-    bool told;          // that it takes long
+    uint64_t looked_ns; // when waited_ns was last updated
+    bool told;          // the long wait has been logged
     char why[512];
     uint64_t completed; // batches
     uint64_t rounds;    // sums that this trainer took part in
@@ -101,7 +101,7 @@ int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease);
 
 // How long its trainer may wait for a batch or a version before it looks at the group again though
 // `progress` was not signalled: a moment while it meets the others, which no event tells of.
-uint32_t sl_exchange_look_ms(const struct sl_exchange *x);
+uint32_t sl_exchange_poll_ms(const struct sl_exchange *x);
 
 // Does what can be done now; waits for nobody but in the sum itself. SL_OK also when there was
 // nothing to do. SL_EDEVICE when the group cannot be made, or this GPU is lost.

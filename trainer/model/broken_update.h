@@ -1,11 +1,11 @@
 /*
- * broken_update.h - why an update cannot be made: which of its numbers is not finite.
+ * broken_update.h - explains why an update cannot be made: which of its numbers is not finite.
  *
- * An update whose loss, gradient or result is not finite is not committed (sync.h): the board keeps
- * the parameters before it, which are. What is wrong is then looked for, at leisure, in the order
- * in which numbers come about: parameters and optimizer state that the update begins with, the
- * losses of its batches, their gradient, what the step made of it. All of that lies on the board
- * and in the ledger, so whoever tries the update says the same.
+ * An update whose loss, gradient or result is not finite is not committed (sync.h): the parameter
+ * store keeps the parameters before it, which are. What is wrong is then looked for, at leisure, in
+ * the order in which numbers come about: parameters and optimizer state that the update begins
+ * with, the losses of its batches, their gradient, what the step made of it. All of that lies in
+ * the arena, so whoever tries the update says the same.
  */
 #ifndef SL_TRAINER_MODEL_BROKEN_UPDATE_H
 #define SL_TRAINER_MODEL_BROKEN_UPDATE_H

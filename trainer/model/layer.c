@@ -387,14 +387,6 @@ static struct sl_aggregate_args sums_of(const struct sl_layer_tape *tape, const 
     };
 }
 
-int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y)
-{
-    struct sl_aggregate_args args = sums_of(tape, x, x_dtype, dim);
-    args.y = y;
-    return env->kernels->aggregate(&args);
-}
-
 int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
                                     const struct sl_layer_tape *tape, const void *x,
                                     enum sl_dtype x_dtype, uint32_t dim, void **out)
@@ -459,7 +451,9 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         SL_TRY(sl_layer_widen(env, layer, csr->n_src, tape));
         const struct sl_layer_term first[2] = {sl_layer_source(layer, tape, weight)};
         SL_TRY(sl_layer_last_products(env, layer, first, csr->n_src, 0, z, NULL));
-        SL_TRY(sl_layer_aggregate(env, tape, z, SL_DTYPE_F32, layer->d_out, tape->y));
+        struct sl_aggregate_args args = sums_of(tape, z, SL_DTYPE_F32, layer->d_out);
+        args.y = tape->y;
+        SL_TRY(env->kernels->aggregate(&args));
         const struct sl_layer_term last[2] = {sl_layer_source(layer, tape, own)};
         return own ? sl_layer_last_products(env, layer, last, csr->n_dst, 1, tape->y, after)
                    : SL_OK;

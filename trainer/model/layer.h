@@ -4,9 +4,9 @@
  * A layer maps the rows of its source vertices x (n_src, d_in) to rows of its destination vertices
  * y (n_dst, d_out); the destinations are the first n_dst sources. One kind of layer is one file
  * (layer_*.c) that fills a struct sl_layer_kind, and one line in the table of model.c. Layers own
- * no memory: parameters lie in the flat vector of the board, everything else in the pools of the
- * mini-batch. What surrounds a layer, its bias among it, is the model's (model.h): a layer is
- * PyTorch Geometric's `conv` without the bias that it adds last.
+ * no memory: parameters lie in the flat vector of the parameter store, everything else in the pools
+ * of the mini-batch. What surrounds a layer, its bias among it, is the model's (model.h): a layer
+ * is PyTorch Geometric's `conv` without the bias that it adds last.
  *
  * ORDER OF OPERATIONS. GraphSAGE's means, GCN and the first half of GIN's MLP aggregate linearly,
  * out = (A x) W', so the product may come first or last. sl_layer_transform_first() picks the
@@ -266,11 +266,8 @@ int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view 
 int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                    struct sl_layer_tape *tape);
 
-// y (n_dst, dim) = A x, where A is the hop under its edges' weights and the tape's scales.
-int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                       const void *x, enum sl_dtype x_dtype, uint32_t dim, float *y);
-// The same for products alone to read: *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16
-// in padded rows.
+// A x for products alone to read, where A is the hop under its edges' weights and the tape's scales:
+// *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16 in padded rows.
 int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
                                     const struct sl_layer_tape *tape, const void *x,
                                     enum sl_dtype x_dtype, uint32_t dim, void **out);

@@ -8,18 +8,18 @@
  * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
  * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
  *
- * A model owns no parameters: they are the flat vector of a board version, and the gradient is a
- * slot of the board. On a CPU device both are read and written where they lie, on a GPU they are
- * copies (parameters.h). What it owns is a pool of the device's memory that holds the activations
- * of one mini-batch, and one of the process's own for its notes; both grow to the largest batch.
- * All pointers to arrays that its functions take or give are the device's, and its operations may
- * still be running when they return.
+ * A model owns no parameters: they are the flat vector of a version in the parameter store, and the
+ * gradient is a slot there. On a CPU device both are read and written where they lie, on a GPU they
+ * are copies (parameters.h). What it owns is a pool of the device's memory that holds the
+ * activations of one mini-batch, and one of the process's own for its notes; both grow to the
+ * largest batch. All pointers to arrays that its functions take or give are the device's, and its
+ * operations may still be running when they return.
  *
  * On a GPU that multiplies in bf16 the outputs of hidden layers are bf16 in the memory of a batch,
  * rounded when they are written, in rows of whole 16 bytes. Products would have rounded them
  * anyway; sums over neighbours, their maximum and the activation's derivative see the rounded
- * values then. Whoever is not to see them finds f32 beside: kinds that say so (reads_f32), and
- * jumping knowledge's maximum. Layer-wise inference keeps f32.
+ * values then. Kinds that need f32 (reads_f32), and jumping knowledge's maximum, find it beside the
+ * rounded rows. Layer-wise inference keeps f32.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
  * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
@@ -125,7 +125,7 @@ bool sl_model_keeps_features(const struct sl_model *model);
 // first layer reads them so. Bits are those of rows that were widened first.
 bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds);
 
-// What its blocks have in common.
+// The shape that all blocks of the job have.
 struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 
 /*

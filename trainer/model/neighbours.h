@@ -38,7 +38,7 @@ int sl_neighbours_init(struct sl_neighbours *n, const struct sl_config *config,
                        const struct sl_dataset *ds, const struct sl_kernels *kernels);
 void sl_neighbours_fini(struct sl_neighbours *n); // safe on a zeroed struct
 
-// At most so many neighbours has a vertex of this layer (0: next to the features).
+// The most neighbours that a vertex has in this layer (0: next to the features).
 uint32_t sl_neighbours_bound(const struct sl_neighbours *n, uint32_t layer);
 
 // The neighbours of v as `layer` sees them, falling by visits: ids and visits have room for the

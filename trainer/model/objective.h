@@ -1,5 +1,5 @@
 /*
- * objective.h - what training makes small, and what an evaluation leaves behind, by task.
+ * objective.h - the loss of each task, and what an evaluation leaves behind.
  *
  *   multiclass   softmax cross-entropy, class weights        leaves the class (of two classes the
  *                                                             difference of the logits)

@@ -1,11 +1,11 @@
 /*
- * parameters.h - what a batch is computed on and what comes of it, in the device's memory.
+ * parameters.h - parameters and gradient of a batch in the device's memory.
  *
- * The parameters of a version lie on the board (common/arena/param_store.h), in the machine's
- * memory, and gradients go there. On a CPU device they are read and written where they lie. A GPU
- * computes on a copy, made once a version: a few megabytes against the gigabytes that a batch
- * touches. Its gradient is collected in the device's memory and copied to its slot when the batch
- * is done.
+ * The parameters of a version lie in the parameter store (common/arena/param_store.h), in the
+ * machine's memory, and gradients go there. On a CPU device they are read and written where they
+ * lie. A GPU computes on a copy, made once a version: a few megabytes against the gigabytes that a
+ * batch touches. Its gradient is collected in the device's memory and copied to its slot when the
+ * batch is done.
  *
  * Where the model multiplies in bf16 its weights are rounded with the copy (rounded_weights.h).
  *
@@ -23,7 +23,7 @@
 
 enum sl_parameters_name {
     SL_PARAMETERS_NONE,
-    SL_PARAMETERS_VERSION, // stamp: the board's version
+    SL_PARAMETERS_VERSION, // stamp: the store's version
     SL_PARAMETERS_PHASE,   // the best or the pinned ones; stamp: the phase of the evaluation
 };
 
@@ -50,10 +50,10 @@ uint64_t sl_parameters_bytes(const struct sl_parameters *p);
 int sl_parameters_take(struct sl_parameters *p, enum sl_parameters_name name, uint64_t stamp,
                        const float *board, const float **out);
 
-// Where to compute the gradient (n_params) that belongs into `slot` of the board ...
+// Where to compute the gradient (n_params) that goes to `slot` of the parameter store ...
 float *sl_parameters_gradient(const struct sl_parameters *p, float *slot);
-// ... and, once it is computed, what brings it there. Waits for all that this thread has asked of
-// the device.
+// ... and brings it there once it is computed. Waits for all operations of this thread on the
+// device.
 int sl_parameters_deliver(const struct sl_parameters *p, float *slot);
 
 #endif

@@ -51,7 +51,7 @@ bool sl_resident_shrink(struct sl_resident *r)
     r->device->memory.free(r->copy, r->bytes);
     r->copy = NULL;
     r->too_large = true;
-    sl_log_debug("inference: %llu MiB on the device are given up for the work",
+    sl_log_debug("inference: %llu MiB on the device are freed for the work",
                  (unsigned long long)(r->bytes >> 20));
     return true;
 }

@@ -1,6 +1,6 @@
 /*
- * resident.h - rows of a matrix of all vertices, where the device of a piece of inference reads
- * them.
+ * resident.h - brings rows of a matrix of all vertices to where the device reads them, for a piece
+ * of inference.
  *
  * PROBLEM. Layer-wise inference reads features and activations of all vertices, in the machine's
  * memory, and a GPU reads its own. The matrix may be larger than that; or a piece may want a few
@@ -65,7 +65,7 @@ struct sl_resident_matrix {
     struct sl_row_source *source;
 };
 
-// Who watches what a copy reads of the machine's memory; zeroed: nobody.
+// Called before a copy reads the machine's memory; zeroed: nobody is.
 struct sl_resident_watch {
     int (*before)(void *ctx, uint64_t bytes); // so many are about to be read; its error ends it
     void *ctx;
@@ -106,10 +106,10 @@ int sl_resident_place(struct sl_resident *r, const struct sl_layer_env *env,
 // Whether the device has a copy of the matrix at `host` with that tag.
 bool sl_resident_has(const struct sl_resident *r, const void *host, uint64_t tag);
 
-// Gives up the copy, and makes no other of this matrix. False where there is none.
+// Frees the copy, and makes no other of this matrix. False where there was none.
 bool sl_resident_shrink(struct sl_resident *r);
 
-// Gives up what is known of the matrix. Nothing may be reading it.
+// Forgets the matrix and frees its copy. Nothing may be reading it.
 void sl_resident_release(struct sl_resident *r);
 void sl_resident_fini(struct sl_resident *r); // safe on a zeroed struct
 

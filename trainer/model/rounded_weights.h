@@ -34,8 +34,8 @@ struct sl_rounded_operand {
     bool bf16;
 };
 
-// Nothing is made yet, and nothing ever is but on a GPU whose products are in bf16. The tensors
-// must stay.
+// Makes nothing yet; copies are only made on a GPU whose products are in bf16. The tensors must
+// stay.
 void sl_rounded_weights_init(struct sl_rounded_weights *w, const struct sl_device *device,
                              const struct sl_kernels *kernels, enum sl_precision precision,
                              const struct sl_tensor *tensors, uint32_t n_tensors);
@@ -45,8 +45,8 @@ void sl_rounded_weights_fini(struct sl_rounded_weights *w); // safe on a zeroed 
 // forgets them. SL_ENOMEM.
 int sl_rounded_weights_take(struct sl_rounded_weights *w, const float *params);
 
-// The copy of a matrix that begins at `weight`, or of some of its rows or columns; what is of no
-// copy as it is, (rows, ld). `w` may be NULL.
+// The copy of a matrix that begins at `weight`, or of some of its rows or columns; without a copy
+// the weights themselves, (rows, ld). `w` may be NULL.
 struct sl_rounded_operand sl_rounded_weights_find(const struct sl_rounded_weights *w,
                                                   const float *weight, uint64_t ld);
 

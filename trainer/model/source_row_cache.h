@@ -45,12 +45,12 @@ typedef int sl_source_row_cache_make(const struct sl_layer_env *env, const struc
                                      const float *params, const float *x, uint32_t rows,
                                      float **out);
 
-// From here on rows are those of `tag`; what is there of another one is forgotten. 0: none.
+// Rows are those of `tag` from here on; rows of another tag are forgotten. 0: nothing is kept.
 void sl_source_row_cache_begin(struct sl_source_row_cache *kept, uint64_t tag);
 
 /*
- * Sees to it that the n matrices of these widths have the rows of the piece's sources and of its
- * own vertices. *there is false where nothing is kept: then nothing has been done.
+ * Makes sure that the n matrices of these widths have the rows of the piece's sources and of its
+ * own vertices. *there is false where nothing is kept: then nothing was done.
  */
 int sl_source_row_cache_bring(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *params, const struct sl_infer_piece *piece, uint32_t n,

@@ -1,5 +1,5 @@
 /*
- * sources.h - the different source vertices of a piece of inference, and products over them.
+ * sources.h - numbers the different source vertices of a piece of inference; products over them.
  *
  * PROBLEM. GAT and PinSAGE transform each source before the neighbours are summed up. A piece names
  * its sources by their number in the whole graph, once for every edge: transformed edge by edge the

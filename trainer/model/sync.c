@@ -292,7 +292,7 @@ static int wait_helping(struct sl_sync *s, uint32_t timeout_ms,
         uint64_t now = sl_now_ns();
         if (now >= deadline)
             return SL_ETIMEDOUT;
-        uint64_t look_ms = s->exchange ? sl_exchange_look_ms(s->exchange) : SL_ARENA_WAIT_MS;
+        uint64_t look_ms = s->exchange ? sl_exchange_poll_ms(s->exchange) : SL_ARENA_WAIT_MS;
         sl_event_wait(&a->h->progress, seen,
                       (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, look_ms));
     }

@@ -1,15 +1,15 @@
 /*
- * sync.h - which parameters a batch is computed on, and who makes the next ones.
+ * sync.h - which version of the parameters a batch is computed on, and who makes the next one.
  *
- * ORDERED. One, two or eight trainers, any of which may be killed at any instruction, must give
- * the same parameters bit for bit. The board (common/arena/param_store.h) fixes what an update is:
- * a run of consecutive batches, computed on one version, reduced in batch order. A trainer waits
- * until the version of its batch is there, writes the gradient of the summed loss into the batch's
- * slot, completes the lease, and then looks whether that made an update possible. Whoever holds the
- * apply lock reduces the slots, steps the optimizer from the current bank into the other one and
- * flips the version. Everything is a function of the slots and of the current bank, so a second try
- * after a death writes the same bits; parameters and optimizer state are read and written where
- * they lie in the arena.
+ * ORDERED. One, two or eight trainers, any of which may be killed at any instruction, must give the
+ * same parameters bit for bit. The parameter store (common/arena/param_store.h) fixes what an
+ * update is: a run of consecutive batches, computed on one version, reduced in batch order. A
+ * trainer waits until the version of its batch is there, writes the gradient of the summed loss
+ * into the batch's slot, completes the lease, and then looks whether that made an update possible.
+ * Whoever holds the apply lock reduces the slots, steps the optimizer from the current bank into
+ * the other one and flips the version. Everything is a function of the slots and of the current
+ * bank, so a second try after a death writes the same bits; parameters and optimizer state are read
+ * and written where they lie in the arena.
  *
  * Where trainers form a group (allreduce.h), a batch's gradient stays on its device, the batch is
  * held, and its completion waits until the sum of all of the update's gradients is in slot 0; from
@@ -36,9 +36,9 @@
  * a resume.
  *
  * WHAT IS NOT FINITE. A loss, a gradient or a result of the step that is not a finite number (the
- * steps tell, kernels.h) ends the job: the update is not committed, so the parameters on the board,
- * and whatever is made of them, are finite; who tried says which number it is (broken_update.h) and
- * keeps the lock until it is gone.
+ * steps tell, kernels.h) ends the job: the update is not committed, so the parameters in the store,
+ * and whatever is made of them, are finite; the worker that tried says which number it is
+ * (broken_update.h) and keeps the lock until it ends.
  *
  * WHERE. The processor makes every update, with the operations on this process's memory, whatever
  * the trainers compute on: an update's bits then depend neither on which trainer came first, of a
@@ -101,19 +101,19 @@ struct sl_sync {
     const float **slots;          // (batches_per_update)
     uint64_t applied;             // updates this trainer made
     uint64_t apply_ns;            // time it took, and the sums with other trainers
-    struct sl_exchange *exchange; // borrowed; NULL where gradients go through the board alone
+    struct sl_exchange *exchange; // borrowed; NULL: gradients go to the store
     const struct sl_heartbeat *pulse;
 };
 
-// Arrays of optimizer state that this job needs on the board.
+// Arrays of optimizer state that this optimizer needs in the parameter store.
 uint32_t sl_sync_state_arrays(enum sl_optimizer_kind kind);
 
-// SL_EPROTO when the arena has not the shape that this job's model and optimizer need.
+// SL_EPROTO when the arena does not fit this job's model and optimizer.
 int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec);
 void sl_sync_fini(struct sl_sync *s); // safe on a zeroed struct
 
 // Applies every update that is due. SL_OK also when none was. SL_ENOTFINITE: the next one cannot be
-// made, since not all of it is finite; the message says what is not.
+// made; the message says which number is not finite.
 int sl_sync_help(struct sl_sync *s);
 
 // Ordered: waits until a TRAIN cell's version is current, helping meanwhile. SL_OK; SL_ETIMEDOUT;

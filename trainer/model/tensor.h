@@ -1,4 +1,5 @@
-// tensor.h - a tensor of a model: its name, its place in the vector of parameters, how it begins.
+// tensor.h - a tensor of a model: its name, its place in the vector of parameters, its initial
+// values.
 #ifndef SL_TRAINER_MODEL_TENSOR_H
 #define SL_TRAINER_MODEL_TENSOR_H
 

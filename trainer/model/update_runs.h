@@ -1,6 +1,6 @@
 /*
- * update_runs.h - what an update does to which parameters: the flat vector of all of them, cut into
- * runs of tensors that have the same rule (sync.h says what each rule does).
+ * update_runs.h - cuts the flat vector of parameters into runs of tensors that an update treats
+ * alike (sync.h has the rules).
  */
 #ifndef SL_TRAINER_MODEL_UPDATE_RUNS_H
 #define SL_TRAINER_MODEL_UPDATE_RUNS_H
@@ -36,7 +36,7 @@ int sl_update_runs_init(struct sl_update_runs *runs, const struct sl_config *con
                         const struct sl_tensor *tensors, uint32_t n_tensors, uint64_t n_params);
 void sl_update_runs_fini(struct sl_update_runs *runs); // safe on a zeroed struct
 
-// Whether its parameters make a step by the gradient, which is summed over batches.
+// Whether the optimizer steps its parameters, by the gradient summed over batches.
 static inline bool sl_update_run_steps(const struct sl_update_run *run)
 {
     return run->rule == SL_UPDATE_RULE_STEP || run->rule == SL_UPDATE_RULE_STEP_UNDECAYED;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/arguments.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/isa.h"
@@ -63,54 +64,26 @@ static const struct measurement measurements[] = {
 struct options {
     const char *only; // a measurement's name or NULL
     const char *backend;
-    int threads;
-    int best, is_small;
+    uint32_t threads;
+    bool best, is_small;
 };
 
-static int usage(const char *what)
-{
-    fprintf(stderr,
-            "kernels: what is %s\n"
-            "usage: kernels [OP] [--backend NAME] [--threads N] [--best] [--small]\n"
-            "operations:",
-            what);
-    for (size_t i = 0; i < SL_COUNT_OF(measurements); i++)
-        fprintf(stderr, " %s", measurements[i].name);
-    fputc('\n', stderr);
-    return 2;
-}
-
-static int is_measured(const char *name)
-{
-    for (size_t i = 0; i < SL_COUNT_OF(measurements); i++)
-        if (strcmp(measurements[i].name, name) == 0)
-            return 1;
-    return 0;
-}
-
-// 0, or the exit status of a command line that makes no sense.
-static int parse(int argc, char **argv, struct options *o)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--backend") == 0 && value) {
-            o->backend = value;
-            i++;
-        } else if (strcmp(argv[i], "--threads") == 0 && value && atoi(value) > 0) {
-            o->threads = atoi(value);
-            i++;
-        } else if (strcmp(argv[i], "--best") == 0) {
-            o->best = 1;
-        } else if (strcmp(argv[i], "--small") == 0) {
-            o->is_small = 1;
-        } else if (!o->only && is_measured(argv[i])) {
-            o->only = argv[i];
-        } else {
-            return usage(argv[i]);
-        }
-    }
-    return 0;
-}
+// clang-format off
+static const struct sl_option options[] = {
+    ARGUMENT_TEXT("backend", options, backend),
+    ARGUMENT_NUMBER("threads", options, threads, 1, 1024),
+    ARGUMENT_FLAG("best", options, best),
+    ARGUMENT_FLAG("small", options, is_small),
+    {0},
+};
+// clang-format on
+static const struct sl_command command = {
+    .name = "kernels",
+    .is_program = true,
+    .about = "Time of each operation beside the least that its bytes and operations take.",
+    .operands = {{"OP", offsetof(struct options, only), true}},
+    .options = {{options}},
+};
 
 static void (*measure_of(const struct backend *b, size_t i))(struct perf *)
 {
@@ -131,12 +104,12 @@ static int measure(const struct options *o, const struct backend *b)
     struct perf p = {.kernels = b->kernels,
                      .device = b->device,
                      .measure = b->measure,
-                     .threads = o->threads,
+                     .threads = (int)o->threads,
                      .best = o->best,
                      .small = o->is_small,
                      .random = 20240607};
     int n = 0;
-    sl_kernels_set_threads(o->threads);
+    sl_kernels_set_threads((int)o->threads);
     perf_begin(&p);
     for (size_t i = 0; i < SL_COUNT_OF(measurements); i++) {
         void (*body)(struct perf *) = measure_of(b, i);
@@ -155,9 +128,7 @@ int main(int argc, char **argv)
 {
     struct options o = {.backend = "cpu", .threads = 1};
     struct backend backend;
-    int status = parse(argc, argv, &o);
-    if (status)
-        return status;
+    arguments_parse(&command, &o, argc, argv);
     if (sl_isa_init() < 0 || backend_open(o.backend, &backend) < 0) {
         fprintf(stderr, "kernels: %s\n", sl_error_message());
         return 1;

@@ -1,19 +1,18 @@
-#include "cli/options.h"
+#include "common/text/options.h"
 
-#include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/layout.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/text/layout.h"
 #include "common/text/suggest.h"
 #include "common/text/units.h"
-#include "config/config.h"
 
-enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
+enum { NAMES_MAX = 64, MESSAGE_BYTES = 512, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 
 // ---- tables -------------------------------------------------------------------------------------
 
@@ -79,6 +78,26 @@ void sl_options_fini(const struct sl_command *c, void *state)
         free_list(rest_of(c, state));
 }
 
+// ---- messages -----------------------------------------------------------------------------------
+
+// A message of a command of `sluice` names it; main() puts the program in front.
+__attribute__((format(printf, 3, 4))) static int fail(const struct sl_command *c, int code,
+                                                      const char *fmt, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return sl_fail(code, "%s%s%s", c->is_program ? "" : c->name, c->is_program ? "" : ": ", text);
+}
+
+// What stands in front of a command's name where it is typed.
+static const char *before(const struct sl_command *c)
+{
+    return c->is_program ? "" : "sluice ";
+}
+
 // ---- values -------------------------------------------------------------------------------------
 
 static bool bounded(const struct sl_option *o)
@@ -97,12 +116,23 @@ static const char *bound_text(char *buf, const struct sl_option *o, double x)
     if (isinf(x))
         snprintf(buf, SL_UNITS_BYTES, "any");
     else if (o->type == SL_OPTION_SIZE)
-        sl_units_bytes(buf, (uint64_t)x);
+        sl_units_bytes(buf, x);
     else if (x == floor(x) && fabs(x) < 9007199254740992.0)
         snprintf(buf, SL_UNITS_BYTES, "%.0f", x);
     else
         snprintf(buf, SL_UNITS_BYTES, "%g", x);
     return buf;
+}
+
+// A number's value before it is parsed.
+static double default_of(const struct sl_option *o, const void *value)
+{
+    if (o->type == SL_OPTION_REAL)
+        return *(const double *)value;
+    if (o->type != SL_OPTION_UINT && o->type != SL_OPTION_SIZE)
+        return o->min;
+    return o->bytes == sizeof(uint32_t) ? *(const uint32_t *)value
+                                        : (double)*(const uint64_t *)value;
 }
 
 static int check_bounds(const struct sl_command *c, const struct sl_option *o, double x,
@@ -114,10 +144,9 @@ static int check_bounds(const struct sl_command *c, const struct sl_option *o, d
     bound_text(low, o, o->min);
     bound_text(high, o, o->max);
     if (isinf(o->max))
-        return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted at least %s", c->name,
-                       o->name, text, low);
-    return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted %s to %s", c->name, o->name,
-                   text, low, high);
+        return fail(c, SL_ERANGE, "--%s %s is out of range: wanted at least %s", o->name, text,
+                    low);
+    return fail(c, SL_ERANGE, "--%s %s is out of range: wanted %s to %s", o->name, text, low, high);
 }
 
 // UINT, SIZE and REAL.
@@ -142,10 +171,12 @@ static int set_number(const struct sl_command *c, const struct sl_option *o, con
         is_read = end != text && !*end && isfinite(real);
     }
     if (!is_read)
-        return sl_fail(SL_EINVAL, "%s: --%s '%s'%s", c->name, o->name, text, wanted);
+        return fail(c, SL_EINVAL, "--%s '%s'%s", o->name, text, wanted);
     SL_TRY(check_bounds(c, o, o->type == SL_OPTION_REAL ? real : (double)whole, text));
     if (o->type == SL_OPTION_REAL)
         *(double *)value = real;
+    else if (o->bytes == sizeof(uint32_t))
+        *(uint32_t *)value = (uint32_t)whole;
     else
         *(uint64_t *)value = whole;
     return SL_OK;
@@ -165,16 +196,15 @@ static int set_choice(const struct sl_command *c, const struct sl_option *o, con
         used = SL_MIN(used + (size_t)SL_MAX(w, 0), sizeof all - 1);
     }
     const char *near = sl_suggest_closest(text, o->choices, n);
-    return sl_fail(SL_EINVAL, "%s: --%s '%s' is not known: wanted one of %s%s%s%s", c->name,
-                   o->name, text, all, near ? ": did you mean '" : "", near ? near : "",
-                   near ? "'?" : "");
+    return fail(c, SL_EINVAL, "--%s '%s' is not known: wanted one of %s%s%s%s", o->name, text, all,
+                near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static int append_text(const struct sl_command *c, struct sl_text_list *list, const char *text)
 {
     const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
     if (!items)
-        return sl_fail(SL_ENOMEM, "%s: no memory for '%s'", c->name, text);
+        return fail(c, SL_ENOMEM, "no memory for '%s'", text);
     items[list->n++] = text;
     list->items = items;
     return SL_OK;
@@ -200,8 +230,8 @@ static int set_value(const struct sl_command *c, const struct sl_option_cursor *
     case SL_OPTION_TEXT:
     case SL_OPTION_LIST: break;
     }
-    if (!*text)
-        return sl_fail(SL_EINVAL, "%s: --%s is empty: wanted %s", c->name, o->name, o->placeholder);
+    if (!*text && !o->verbatim)
+        return fail(c, SL_EINVAL, "--%s is empty: wanted %s", o->name, o->placeholder);
     if (o->type == SL_OPTION_LIST)
         return append_text(c, value, text);
     *(const char **)value = text;
@@ -213,23 +243,21 @@ static int set_value(const struct sl_command *c, const struct sl_option_cursor *
 static int unknown_option(const struct sl_command *c, const char *name, size_t length, void *state)
 {
     const char *names[NAMES_MAX];
-    char word[64], key[SL_CONFIG_KEY_BYTES];
-    struct sl_option_cursor set;
+    char word[64], key[SL_OPTION_KEY_BYTES];
     size_t n = 0;
     snprintf(word, sizeof word, "%.*s", (int)SL_MIN(length, sizeof word - 1), name);
-    for (struct sl_option_cursor at = {0}; n + 1 < NAMES_MAX && sl_options_next(c, state, &at);)
+    for (struct sl_option_cursor at = {0}; n + 1 < NAMES_MAX && sl_options_next(c, state, &at);) {
         names[n++] = at.option->name;
+        if (at.option->find_key && at.option->find_key(word, key))
+            return fail(c, SL_EINVAL, "unknown option --%s: did you mean --%s %s=VALUE?", word,
+                        at.option->name, key);
+    }
     names[n++] = "help";
-    if (sl_options_find(c, state, "set", 3, 0, &set) && set.option->type == SL_OPTION_LIST &&
-        sl_config_find_key(word, key))
-        return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --set %s=VALUE?", c->name,
-                       word, key);
     const char *near = sl_suggest_closest(word, names, n);
     if (near)
-        return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --%s?", c->name, word,
-                       near);
-    return sl_fail(SL_EINVAL, "%s: unknown option --%s: 'sluice %s --help' lists them", c->name,
-                   word, c->name);
+        return fail(c, SL_EINVAL, "unknown option --%s: did you mean --%s?", word, near);
+    return fail(c, SL_EINVAL, "unknown option --%s: '%s%s --help' lists them", word, before(c),
+                c->name);
 }
 
 struct line {
@@ -245,9 +273,9 @@ struct line {
 static int take_value(struct line *l, const struct sl_option *o, const char **text)
 {
     // A word that looks like an option is more likely a forgotten value than a value.
-    if (l->i + 1 >= l->argc || !strncmp(l->argv[l->i + 1], "--", 2))
-        return sl_fail(SL_EINVAL, "%s: --%s needs a value: --%s %s", l->command->name, o->name,
-                       o->name, o->placeholder);
+    if (l->i + 1 >= l->argc || (!o->verbatim && !strncmp(l->argv[l->i + 1], "--", 2)))
+        return fail(l->command, SL_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
+                    o->placeholder);
     *text = l->argv[++l->i];
     return SL_OK;
 }
@@ -284,8 +312,8 @@ static int parse_long(struct line *l)
         l->seen[l->n_seen++] = m.option;
     if (m.option->type == SL_OPTION_FLAG) {
         if (text)
-            return sl_fail(SL_EINVAL, "%s: --%s takes no value, found '%s': leave '=%s' out",
-                           c->name, m.option->name, text, text);
+            return fail(c, SL_EINVAL, "--%s takes no value, found '%s': leave '=%s' out",
+                        m.option->name, text, text);
         return set_value(c, &m, NULL);
     }
     if (!text)
@@ -301,8 +329,8 @@ static int parse_letters(struct line *l)
             return SL_OPTIONS_HELP;
         struct sl_option_cursor m;
         if (!sl_options_find(c, l->state, "", 0, *p, &m))
-            return sl_fail(SL_EINVAL, "%s: unknown option -%c: 'sluice %s --help' lists them",
-                           c->name, *p, c->name);
+            return fail(c, SL_EINVAL, "unknown option -%c: '%s%s --help' lists them", *p, before(c),
+                        c->name);
         if (m.option->type == SL_OPTION_FLAG) {
             SL_TRY(set_value(c, &m, NULL));
             continue;
@@ -317,8 +345,8 @@ static int parse_letters(struct line *l)
 
 static int is_missing(const struct sl_command *c, const char *name)
 {
-    return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example", c->name,
-                   name, c->name);
+    return fail(c, SL_EINVAL, "%s is missing: '%s%s --help' shows what is wanted", name, before(c),
+                c->name);
 }
 
 static int check_required(struct line *l, size_t n_operands)
@@ -331,8 +359,8 @@ static int check_required(struct line *l, size_t n_operands)
         return is_missing(c, c->rest.name);
     for (struct sl_option_cursor at = {0}; sl_options_next(c, l->state, &at);)
         if (at.option->required && !was_seen(l, at.option))
-            return sl_fail(SL_EINVAL, "%s: --%s %s is missing: 'sluice %s --help' shows an example",
-                           c->name, at.option->name, at.option->placeholder, c->name);
+            return fail(c, SL_EINVAL, "--%s %s is missing: '%s%s --help' shows what is wanted",
+                        at.option->name, at.option->placeholder, before(c), c->name);
     return SL_OK;
 }
 
@@ -345,9 +373,8 @@ static int take_operand(struct line *l, size_t *n_operands, const char *word)
     }
     if (c->rest.name)
         return append_text(c, rest_of(c, l->state), word);
-    return sl_fail(SL_EINVAL,
-                   "%s: one word too many: '%s': 'sluice %s --help' shows what is wanted", c->name,
-                   word, c->name);
+    return fail(c, SL_EINVAL, "one word too many: '%s': '%s%s --help' shows what is wanted", word,
+                before(c), c->name);
 }
 
 int sl_options_parse(const struct sl_command *c, void *state, int argc, char **argv)
@@ -381,19 +408,14 @@ int sl_options_parse(const struct sl_command *c, void *state, int argc, char **a
 static void default_text(char *buf, size_t n, const struct sl_option *o, const void *value)
 {
     char number[SL_UNITS_BYTES];
-    bool whole = o->type == SL_OPTION_UINT || o->type == SL_OPTION_SIZE;
-    double x = whole                       ? (double)*(const uint64_t *)value
-               : o->type == SL_OPTION_REAL ? *(const double *)value
-                                           : o->min;
+    double x = default_of(o, value);
     buf[0] = '\0';
     if (o->no_default || o->required || (bounded(o) && !is_within(o, x)))
         return;
     switch (o->type) {
-    case SL_OPTION_UINT: snprintf(buf, n, " [%" PRIu64 "]", *(const uint64_t *)value); break;
+    case SL_OPTION_UINT: snprintf(buf, n, " [%.0f]", x); break;
     case SL_OPTION_REAL: snprintf(buf, n, " [%g]", x); break;
-    case SL_OPTION_SIZE:
-        snprintf(buf, n, " [%s]", sl_units_bytes(number, *(const uint64_t *)value));
-        break;
+    case SL_OPTION_SIZE: snprintf(buf, n, " [%s]", sl_units_bytes(number, (uint64_t)x)); break;
     case SL_OPTION_CHOICE: snprintf(buf, n, " [%s]", o->choices[*(const int *)value]); break;
     case SL_OPTION_FLAG:
         if (*(const bool *)value)
@@ -433,7 +455,7 @@ static void print_option(const struct sl_option *o, const void *value)
 void sl_options_print_help(const struct sl_command *c, const void *state)
 {
     bool any = sl_options_next(c, state, &(struct sl_option_cursor){0});
-    printf("usage: sluice %s", c->name);
+    printf("usage: %s%s", before(c), c->name);
     for (const struct sl_operand *o = c->operands; o->name; o++)
         printf(o->optional ? " [%s]" : " %s", o->name);
     if (c->rest.name)

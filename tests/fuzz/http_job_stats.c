@@ -16,18 +16,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (uint64_t second = 1; *rest && second < 32; second++) {
         char *line = fuzz_line(&rest);
         if (*line == 'e')
-            sl_job_stats_take_entry(&store, line + 1);
+            sl_job_stats_on_entry(&store, line + 1);
         else if (*line == 'l')
-            sl_job_stats_take_list(&store, line + 1);
+            sl_job_stats_on_list(&store, line + 1);
         else if (*line == 'x')
             sl_job_stats_end(&store, line + 1);
         else if (*line)
-            sl_job_stats_take(&store, *line == 's' ? "" : "7", line + 1, second * 1000000000);
+            sl_job_stats_on_line(&store, *line == 's' ? "" : "7", line + 1, second * 1000000000);
     }
     sl_prometheus_write(&store, 40000000000, &server, &text);
     for (uint32_t i = 0; i < store.n_jobs; i++) {
         FUZZ_WANT(sl_job_stats_find(&store, store.jobs[i].key));
-        sl_job_stats_write_history(&store.jobs[i], &text);
+        sl_stats_history_write(store.jobs[i].history, store.jobs[i].name, &text);
     }
     sl_text_fini(&text);
     sl_job_stats_fini(&store);

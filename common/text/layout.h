@@ -1,8 +1,7 @@
 // layout.h - text for people in a given width.
-#ifndef SL_CLI_LAYOUT_H
-#define SL_CLI_LAYOUT_H
+#ifndef SL_TEXT_LAYOUT_H
+#define SL_TEXT_LAYOUT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -12,9 +11,5 @@ size_t sl_layout_width(const char *text, size_t n);
 // A paragraph, or several with line ends between them, broken at blanks: the first line goes on
 // behind `indent` columns, the others begin there.
 void sl_layout_paragraph(const char *text, size_t indent, size_t columns, FILE *out);
-
-// "25 min", "12 s": one unit is enough where there is no room. past: only whole ones count. Writes
-// into buf (SL_UNITS_BYTES) and returns it.
-char *sl_layout_duration(char *buf, double seconds, bool past);
 
 #endif
