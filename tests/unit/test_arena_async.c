@@ -354,7 +354,11 @@ static void die(struct history *h, uint32_t d)
     }
     if (point)
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    h->killed[deed] += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    h->killed[deed] += is_killed;
+    struct sl_update none; // whose lock it holds
+    if (is_killed && (deed == JOIN || deed == APPLY))
+        ck_assert_int_eq(sl_param_store_begin_update(&arena, 9, &none), SL_EAGAIN);
     h->lags |= deed == APPLY;
     reclaim(h->t[d].worker);
     h->t[d].worker = h->next_worker++;

@@ -167,6 +167,18 @@ TEST(while_the_group_changes_nobody_knows_it_and_nobody_counts)
     claim_train(worker_of(0));
 }
 
+// The rest does not sum before the leases of the dead one are back, whatever the broker forgets.
+TEST(a_reclaim_of_a_member_ends_its_group)
+{
+    ck_assert(form(3));
+    struct sl_group_view v = look(worker_of(0));
+    reclaim(STRANGER);
+    ck_assert(sl_group_is_current(&arena, v.generation));
+    reclaim(worker_of(2));
+    ck_assert(!sl_group_is_current(&arena, v.generation));
+    ck_assert_int_eq(sl_group_count_written(&arena, &v, 0), SL_ESTALE);
+}
+
 // --- the name ---
 
 static void make_name(uint64_t generation, uint8_t name[SL_GROUP_NAME_BYTES])
