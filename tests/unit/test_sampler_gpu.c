@@ -280,7 +280,7 @@ TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
     ck_assert_int_eq(rc, SL_ENOMEM);
     const char *said = sl_error_message();
     ck_assert_msg(strstr(said, "no room for the 16 MiB of the neighbours (indices.npy)") &&
-                      strstr(said, "are available, of which they may take 1") &&
+                      strstr(said, "are available, of which 1") &&
                       strstr(said, "use a CPU device for sampling"),
                   "%s", said);
 }
