@@ -127,51 +127,21 @@ int t_open_device(struct suite *t, const struct sl_device *device, int is_emulat
 void t_run(struct suite *t, void (*body)(void *context), void *context);
 void t_close_device(struct suite *t);
 
-// The tests themselves, an operation each (test_*.c).
-void test_emulation(struct suite *t);
-void test_gather_rows(struct suite *t);
-void test_aggregate(struct suite *t);
-void test_transpose(struct suite *t);
-void test_edge_softmax(struct suite *t);
-void test_edge_scores(struct suite *t);
-void test_aggregate_heads(struct suite *t);
-void test_edge_dot(struct suite *t);
-void test_aggregate_max(struct suite *t);
-void test_normalize_rows(struct suite *t);
-void test_gemm(struct suite *t);
-void test_bias_act(struct suite *t);
-void test_bias_act_bf16(struct suite *t);
-void test_dropout(struct suite *t);
-void test_softmax_xent(struct suite *t);
-void test_sigmoid_bce(struct suite *t);
-void test_squared_error(struct suite *t);
-void test_batch_norm(struct suite *t);
-void test_layer_norm(struct suite *t);
-void test_scale_columns(struct suite *t);
-void test_sum_squares(struct suite *t);
-void test_reduce(struct suite *t);
-void test_adam(struct suite *t);
-void test_sgd(struct suite *t);
-void test_khop(struct suite *t);
-void test_khop_weighted(struct suite *t);
-void test_labor(struct suite *t);
-void test_random_walk(struct suite *t);
-void test_weight_prefix(struct suite *t);
-void test_mark_ranks(struct suite *t);
-void test_split_rows(struct suite *t);
-void test_gather_rows_to(struct suite *t);
-void test_gather_ranked(struct suite *t);
-void test_draw(struct suite *t);
-void test_scatter_rows(struct suite *t);
-void test_gemm_bias_act(struct suite *t);
-void test_weight_gradients(struct suite *t);
-void test_row_sums(struct suite *t);
-void test_fix_loops(struct suite *t);
-void test_gcn_scales(struct suite *t);
-void test_block_diagonal(struct suite *t);
-void test_sum_heads(struct suite *t);
-void test_add_scaled(struct suite *t);
-void test_maximum(struct suite *t);
-void test_running_scale(struct suite *t);
+// The tests themselves, an operation each (test_*.c), in the order in which they run.
+// clang-format off
+#define T_OPERATIONS(X) \
+    X(emulation) X(gather_rows) X(aggregate) X(transpose) X(edge_softmax) X(edge_scores) \
+    X(aggregate_heads) X(edge_dot) X(aggregate_max) X(normalize_rows) X(gemm) X(bias_act) \
+    X(bias_act_bf16) X(dropout) X(softmax_xent) X(sigmoid_bce) X(squared_error) X(batch_norm) \
+    X(layer_norm) X(scale_columns) X(sum_squares) X(reduce) X(adam) X(sgd) X(khop_uniform) \
+    X(khop_weighted) X(labor) X(random_walk) X(weight_prefix) X(mark_ranks) X(split_rows) \
+    X(gather_rows_to) X(draw) X(gather_ranked) X(scatter_rows) X(gemm_bias_act) \
+    X(weight_gradients) X(row_sums) X(fix_loops) X(gcn_scales) X(block_diagonal) X(sum_heads) \
+    X(add_scaled) X(maximum) X(running_scale)
+// clang-format on
+
+#define T_DECLARE(name) void test_##name(struct suite *t);
+T_OPERATIONS(T_DECLARE)
+#undef T_DECLARE
 
 #endif

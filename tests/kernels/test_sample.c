@@ -145,7 +145,7 @@ static void compare(struct suite *t, const struct graph *g, const struct ask *as
     }
 }
 
-void test_khop(struct suite *t)
+void test_khop_uniform(struct suite *t)
 {
     static const int64_t fanouts[] = {1, 2, 5, 15, 64, 65, 300, -1};
     static const uint32_t seeds[] = {0, 1, 15, 16, 33, 1000};

@@ -10,17 +10,6 @@
 
 enum { FIXTURE_MAX_WORDS = 40 };
 
-// A case whose tests each begin in an empty directory of their own.
-static inline TCase *add_case(Suite *s, const char *name)
-{
-    TCase *t = tcase_create(name);
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-    return t;
-}
-
 // Runs a command on words[0 .. n); NULL words are left out.
 static inline int run_words(const struct sl_command *command, size_t n, const char *const *words)
 {

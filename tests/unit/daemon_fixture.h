@@ -80,13 +80,4 @@ static inline struct sl_entry *add_entry(struct sl_registry *r, const char *name
     return e;
 }
 
-static inline int run_suite(Suite *s)
-{
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
-}
-
 #endif

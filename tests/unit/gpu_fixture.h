@@ -47,6 +47,17 @@ static inline bool gpu_exists(void)
 #endif
 }
 
+static inline bool emulated_gpu_exists(void)
+{
+    return gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN");
+}
+
+#define ON_A_GPU                                                                                   \
+    .needs = gpu_exists, .skipped = "tests on a GPU: there is no lib/libsluice_cuda_simt.so here"
+#define ON_EMULATED_GPUS                                                                           \
+    .needs = emulated_gpu_exists, .skipped = "GPUs of several processes: emulated ones are not "   \
+                                             "here"
+
 // This GPU of the plug-in, which must exist.
 static inline const struct sl_plugin *gpu_open_one(uint32_t gpu, uint64_t budget_bytes)
 {

@@ -9,6 +9,7 @@
 #include "common/arena/visit_counts.h"
 #include "common/arena/seat.h"
 #include "common/arena/stats.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 static const struct sl_arena_spec spec = {.n_devices = 3,
@@ -28,7 +29,7 @@ static const struct sl_arena_spec spec = {.n_devices = 3,
                                           .probe_bytes = 5000,
                                           .payload_bytes = 3 * SL_ARENA_CHUNK_BYTES + 1};
 
-START_TEST(regions_are_page_aligned_and_apart)
+TEST(regions_are_page_aligned_and_apart)
 {
     struct sl_arena_header h;
     uint64_t total = sl_arena_layout(&spec, &h);
@@ -55,9 +56,8 @@ START_TEST(regions_are_page_aligned_and_apart)
     // Two banks of parameters and two states, the best ones, three gradients: strides of 80.
     ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 2 + 3) * 80 * 4);
 }
-END_TEST
 
-START_TEST(async_mode_has_a_gradient_for_each_device)
+TEST(async_mode_has_a_gradient_for_each_device)
 {
     struct sl_arena_spec async = spec;
     struct sl_arena_header h;
@@ -67,9 +67,8 @@ START_TEST(async_mode_has_a_gradient_for_each_device)
     sl_arena_layout(&async, &h);
     ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 2 + 5) * 80 * 4);
 }
-END_TEST
 
-START_TEST(a_spec_that_can_not_be_is_refused)
+TEST(a_spec_that_can_not_be_is_refused)
 {
     struct sl_arena_spec bad = spec;
     struct sl_arena a;
@@ -84,9 +83,8 @@ START_TEST(a_spec_that_can_not_be_is_refused)
     sl_arena_detach(&a);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_job_with_an_exchange_has_a_region_for_the_group)
+TEST(a_job_with_an_exchange_has_a_region_for_the_group)
 {
     struct sl_arena_spec exchange = spec;
     struct sl_arena_header without, with, larger;
@@ -106,9 +104,8 @@ START_TEST(a_job_with_an_exchange_has_a_region_for_the_group)
     // Gradients have the slots that they have without.
     ck_assert_uint_eq(with.region[SL_REGION_PARAMS].bytes, without.region[SL_REGION_PARAMS].bytes);
 }
-END_TEST
 
-START_TEST(an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices)
+TEST(an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices)
 {
     struct sl_arena_spec bad = spec;
     struct sl_arena a;
@@ -129,9 +126,8 @@ START_TEST(an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices)
     sl_arena_detach(&a);
     close(fd);
 }
-END_TEST
 
-START_TEST(two_views_see_the_same_memory)
+TEST(two_views_see_the_same_memory)
 {
     struct sl_arena a, b;
     int fd = sl_arena_memfd();
@@ -146,10 +142,9 @@ START_TEST(two_views_see_the_same_memory)
     sl_arena_detach(&b);
     close(fd);
 }
-END_TEST
 
 // Each is written to its last element; a neighbour would see it.
-START_TEST(activations_and_predictions_do_not_overlap)
+TEST(activations_and_predictions_do_not_overlap)
 {
     struct sl_arena a;
     int fd = sl_arena_memfd();
@@ -168,9 +163,8 @@ START_TEST(activations_and_predictions_do_not_overlap)
     sl_arena_detach(&a);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_file_lies_in_the_place_of_the_activations)
+TEST(a_file_lies_in_the_place_of_the_activations)
 {
     struct sl_arena a, b;
     float last;
@@ -200,9 +194,8 @@ START_TEST(a_file_lies_in_the_place_of_the_activations)
     close(fd);
     close(file);
 }
-END_TEST
 
-START_TEST(attaching_to_something_else_is_refused)
+TEST(attaching_to_something_else_is_refused)
 {
     struct sl_arena a, b;
     int fd = sl_arena_memfd();
@@ -218,7 +211,6 @@ START_TEST(attaching_to_something_else_is_refused)
     sl_arena_detach(&a);
     close(fd);
 }
-END_TEST
 
 static struct sl_event event;
 
@@ -232,7 +224,7 @@ static void *wait_for_ever(void *arg)
     return NULL;
 }
 
-START_TEST(an_event_wakes_its_waiter)
+TEST(an_event_wakes_its_waiter)
 {
     pthread_t t;
     uint32_t seen = sl_event_read(&event);
@@ -246,9 +238,8 @@ START_TEST(an_event_wakes_its_waiter)
     sl_event_wait(&event, seen, FOR_EVER_MS); // already over
     ck_assert_uint_eq(event.waiters, 0);
 }
-END_TEST
 
-START_TEST(a_wait_is_bounded)
+TEST(a_wait_is_bounded)
 {
     uint32_t seen = sl_event_read(&event);
     sl_event_wait(&event, seen, 1); // nobody signals
@@ -256,7 +247,6 @@ START_TEST(a_wait_is_bounded)
     ck_assert_uint_eq(sl_event_read(&event), seen);
     ck_assert_uint_eq(event.waiters, 0);
 }
-END_TEST
 
 static struct sl_worker_slot slot;
 static _Atomic bool over;
@@ -273,7 +263,7 @@ static void *write_figures(void *arg)
     return arg;
 }
 
-START_TEST(a_reader_never_sees_half_a_set_of_figures)
+TEST(a_reader_never_sees_half_a_set_of_figures)
 {
     pthread_t t;
     sl_stats_begin(&slot, 9);
@@ -289,29 +279,5 @@ START_TEST(a_reader_never_sees_half_a_set_of_figures)
     over = true;
     pthread_join(t, NULL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_arena");
-    TCase *c = tcase_create("arena");
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, regions_are_page_aligned_and_apart);
-    tcase_add_test(c, async_mode_has_a_gradient_for_each_device);
-    tcase_add_test(c, a_spec_that_can_not_be_is_refused);
-    tcase_add_test(c, a_job_with_an_exchange_has_a_region_for_the_group);
-    tcase_add_test(c, an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices);
-    tcase_add_test(c, two_views_see_the_same_memory);
-    tcase_add_test(c, activations_and_predictions_do_not_overlap);
-    tcase_add_test(c, a_file_lies_in_the_place_of_the_activations);
-    tcase_add_test(c, attaching_to_something_else_is_refused);
-    tcase_add_test(c, an_event_wakes_its_waiter);
-    tcase_add_test(c, a_wait_is_bounded);
-    tcase_add_test(c, a_reader_never_sees_half_a_set_of_figures);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

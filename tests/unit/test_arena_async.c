@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { DEVICES = 4, CELLS = 16, PARAMS = 3, STALENESS = 2 };
@@ -106,7 +107,7 @@ static float now(void)
     return p[0];
 }
 
-START_TEST(a_gradient_is_an_update_of_its_own)
+TEST(a_gradient_is_an_update_of_its_own)
 {
     struct trainer t = seated(2);
     open_cells(2);
@@ -132,9 +133,8 @@ START_TEST(a_gradient_is_an_update_of_its_own)
     ck_assert(sl_ledger_phase_complete(&arena, 1));
     ck_assert_float_eq(now(), 3);
 }
-END_TEST
 
-START_TEST(no_more_are_outstanding_than_the_bound_admits)
+TEST(no_more_are_outstanding_than_the_bound_admits)
 {
     struct trainer t[4];
     open_cells(4);
@@ -150,9 +150,8 @@ START_TEST(no_more_are_outstanding_than_the_bound_admits)
     ck_assert_int_eq(join(&t[3]), SL_OK);
     ck_assert_uint_eq(t[3].base, 1);
 }
-END_TEST
 
-START_TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
+TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
 {
     struct trainer slow = seated(0), fast = seated(1);
     open_cells(8);
@@ -176,9 +175,8 @@ START_TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
     ck_assert_uint_eq(e->base_version, 2);
     ck_assert_uint_eq(e->applied_version, 3);
 }
-END_TEST
 
-START_TEST(the_oldest_base_is_first)
+TEST(the_oldest_base_is_first)
 {
     struct trainer a = seated(3), b = seated(0), c = seated(1);
     open_cells(8);
@@ -192,9 +190,8 @@ START_TEST(the_oldest_base_is_first)
     ck_assert_int_eq(apply(9), 0);
     ck_assert_int_eq(apply(9), 2);
 }
-END_TEST
 
-START_TEST(a_device_has_one_gradient_at_a_time)
+TEST(a_device_has_one_gradient_at_a_time)
 {
     struct trainer t = seated(0), other = seated(1);
     open_cells(4);
@@ -207,9 +204,8 @@ START_TEST(a_device_has_one_gradient_at_a_time)
     ck_assert_int_eq(apply(9), 0);
     ck_assert_int_eq(join(&t), SL_OK);
 }
-END_TEST
 
-START_TEST(a_withdrawn_gradient_makes_room)
+TEST(a_withdrawn_gradient_makes_room)
 {
     struct trainer t[4];
     open_cells(4);
@@ -230,9 +226,8 @@ START_TEST(a_withdrawn_gradient_makes_room)
     sl_param_store_withdraw(&arena, 0, t[0].worker); // too late: it counts
     ck_assert_int_eq(apply(9), 0);
 }
-END_TEST
 
-START_TEST(a_withdrawal_lets_what_was_put_off_go)
+TEST(a_withdrawal_lets_what_was_put_off_go)
 {
     struct trainer slow = seated(0), fast = seated(1);
     open_cells(8);
@@ -246,9 +241,8 @@ START_TEST(a_withdrawal_lets_what_was_put_off_go)
     sl_ledger_return(&arena, &slow.lease);
     ck_assert_int_eq(apply(9), 3);
 }
-END_TEST
 
-START_TEST(a_taken_lock_is_no_time_to_join)
+TEST(a_taken_lock_is_no_time_to_join)
 {
     struct trainer t = seated(0), other = seated(1);
     struct sl_update u, v;
@@ -265,11 +259,10 @@ START_TEST(a_taken_lock_is_no_time_to_join)
     ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(join(&other), SL_OK);
 }
-END_TEST
 
 // --- deaths: everything as the dead one left it, then the broker's reclaim ---
 
-START_TEST(an_offer_of_a_batch_that_another_trained_never_counts)
+TEST(an_offer_of_a_batch_that_another_trained_never_counts)
 {
     struct trainer t = seated(0), heir = seated(1);
     open_cells(2);
@@ -285,9 +278,8 @@ START_TEST(an_offer_of_a_batch_that_another_trained_never_counts)
     ck_assert_int_eq(apply(9), -1);
     ck_assert_float_eq(now(), 1);
 }
-END_TEST
 
-START_TEST(a_dead_slow_one_no_longer_puts_others_off)
+TEST(a_dead_slow_one_no_longer_puts_others_off)
 {
     struct trainer slow = seated(0), fast = seated(1);
     open_cells(8);
@@ -302,9 +294,8 @@ START_TEST(a_dead_slow_one_no_longer_puts_others_off)
     ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(apply(9), 3);
 }
-END_TEST
 
-START_TEST(slots_of_devices_are_apart)
+TEST(slots_of_devices_are_apart)
 {
     float *before = sl_param_store_best(&arena);
     for (uint32_t d = 0; d < DEVICES; d++) {
@@ -315,7 +306,6 @@ START_TEST(slots_of_devices_are_apart)
     const struct sl_region *r = &arena.h->region[SL_REGION_PARAMS];
     ck_assert((char *)(before + PARAMS) <= arena.base + r->offset + r->bytes);
 }
-END_TEST
 
 // --- random histories against the definition of the bound in param_store.h, word by word ---
 
@@ -330,6 +320,7 @@ struct history {
     enum deed next[DEVICES]; // of the batch in hand: JOIN, OFFER or COMPLETE; CLAIM: there is none
     uint32_t staleness, n_cells, next_worker, killed[DEEDS];
     float sum; // that the phases opened so far come to
+    bool lags; // somebody died in an update, and nobody has looked since
 };
 
 // False where it has to wait.
@@ -341,7 +332,10 @@ static bool act(struct history *h, uint32_t d, enum deed deed)
     case JOIN: return join(t) == SL_OK;
     case OFFER: offer(t); return true;
     case COMPLETE: return sl_ledger_complete(&arena, &t->lease) == SL_OK;
-    default: apply(t->worker); return true;
+    default:
+        apply(t->worker);
+        h->lags = false;
+        return true;
     }
 }
 
@@ -360,7 +354,12 @@ static void die(struct history *h, uint32_t d)
     }
     if (point)
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    h->killed[deed] += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    h->killed[deed] += is_killed;
+    struct sl_update none; // whose lock it holds
+    if (is_killed && (deed == JOIN || deed == APPLY))
+        ck_assert_int_eq(sl_param_store_begin_update(&arena, 9, &none), SL_EAGAIN);
+    h->lags |= deed == APPLY;
     reclaim(h->t[d].worker);
     h->t[d].worker = h->next_worker++;
     h->next[d] = CLAIM;
@@ -374,7 +373,7 @@ static void check_applied(const struct history *h, uint64_t seq)
     for (uint32_t i = 0; i < h->n_cells; i++)
         applied += sl_param_store_is_applied(&arena, seq, i);
     const uint64_t version = sl_param_store_version(&arena);
-    ck_assert(applied == version || applied + 1 == version);
+    ck_assert(applied == version || (h->lags && applied + 1 == version));
 }
 
 static void run_phase(struct history *h, uint64_t seq)
@@ -401,7 +400,7 @@ static void run_phase(struct history *h, uint64_t seq)
 }
 
 // Phases enough that slots are used again.
-START_TEST(random_histories_keep_the_bound_and_never_lock_up)
+TEST(random_histories_keep_the_bound_and_never_lock_up)
 {
     uint32_t killed[DEEDS] = {0};
     srandom(11);
@@ -424,26 +423,5 @@ START_TEST(random_histories_keep_the_bound_and_never_lock_up)
     for (int i = JOIN; i < DEEDS; i++)
         ck_assert_msg(killed[i] > 0, "nobody was killed in deed %d", i);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_async");
-    TCase *c = tcase_create("async");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, a_gradient_is_an_update_of_its_own);
-    tcase_add_test(c, no_more_are_outstanding_than_the_bound_admits);
-    tcase_add_test(c, an_apply_waits_where_an_older_gradient_would_come_too_late);
-    tcase_add_test(c, the_oldest_base_is_first);
-    tcase_add_test(c, a_device_has_one_gradient_at_a_time);
-    tcase_add_test(c, a_withdrawn_gradient_makes_room);
-    tcase_add_test(c, a_withdrawal_lets_what_was_put_off_go);
-    tcase_add_test(c, a_taken_lock_is_no_time_to_join);
-    tcase_add_test(c, an_offer_of_a_batch_that_another_trained_never_counts);
-    tcase_add_test(c, a_dead_slow_one_no_longer_puts_others_off);
-    tcase_add_test(c, slots_of_devices_are_apart);
-    tcase_add_test(c, random_histories_keep_the_bound_and_never_lock_up);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena, .timeout_s = 60)

@@ -1,5 +1,6 @@
 // Batches whose rows come from the drive: ready, fetching, staged, training.
 #include "common/arena/row_cache.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { SAMPLER = 1, FETCHER = 5, TRAINER = 6, AHEAD = 3, CELLS = 6 };
@@ -66,7 +67,7 @@ static uint32_t state_of(uint64_t seq, uint32_t cell)
     return sl_cell_state(sl_ledger_word(&arena, seq, cell));
 }
 
-START_TEST(a_batch_is_staged_before_it_is_trained)
+TEST(a_batch_is_staged_before_it_is_trained)
 {
     uint64_t seq = open_train(CELLS, 0, 0);
     expect_nothing_to_fetch();
@@ -91,9 +92,8 @@ START_TEST(a_batch_is_staged_before_it_is_trained)
     expect_nothing_to_train();
     destroy_arena();
 }
-END_TEST
 
-START_TEST(no_more_batches_are_fetched_than_are_looked_ahead)
+TEST(no_more_batches_are_fetched_than_are_looked_ahead)
 {
     uint64_t first = open_train(CELLS, 0, 0);
     draw(CELLS);
@@ -119,10 +119,9 @@ START_TEST(no_more_batches_are_fetched_than_are_looked_ahead)
     expect_nothing_to_fetch();
     destroy_arena();
 }
-END_TEST
 
 // Inference has no rows to fetch, and pre-sampling keeps none.
-START_TEST(other_phases_are_as_ever)
+TEST(other_phases_are_as_ever)
 {
     open_phase(SL_PHASE_INFER, 2, 0, 0);
     uint64_t train = open_train(2, 0, 0);
@@ -134,9 +133,8 @@ START_TEST(other_phases_are_as_ever)
     ck_assert_uint_eq(sl_ledger_oldest_batch(&arena), 0);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(what_a_dead_worker_had_is_fetched_or_trained_again)
+TEST(what_a_dead_worker_had_is_fetched_or_trained_again)
 {
     uint64_t seq = open_train(CELLS, 0, 0);
     const struct sl_row_cache rows = sl_arena_rows(&arena);
@@ -169,10 +167,9 @@ START_TEST(what_a_dead_worker_had_is_fetched_or_trained_again)
     train_next(0);
     destroy_arena();
 }
-END_TEST
 
 // Memory is full of batches behind the next one: the newest goes, though it is staged.
-START_TEST(a_staged_batch_is_given_up_for_an_older_one)
+TEST(a_staged_batch_is_given_up_for_an_older_one)
 {
     uint64_t seq = open_train(8, 0, 0);
     struct sl_lease first = claim(SAMPLER);
@@ -193,9 +190,8 @@ START_TEST(a_staged_batch_is_given_up_for_an_older_one)
         ck_assert_uint_eq(state_of(seq, i), SL_CELL_PENDING);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(batches_are_numbered_through_the_job)
+TEST(batches_are_numbered_through_the_job)
 {
     uint64_t first = open_train(CELLS, 0, 0), second = open_train(2, CELLS, 0);
     ck_assert_uint_eq(sl_phase_batch(sl_ledger_find(&arena, first), 0), 0);
@@ -211,19 +207,5 @@ START_TEST(batches_are_numbered_through_the_job)
     ck_assert_uint_eq(sl_ledger_current(&arena, SL_LANE_MAIN), second);
     destroy_arena();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_fetch");
-    TCase *t = tcase_create("fetch");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, a_batch_is_staged_before_it_is_trained);
-    tcase_add_test(t, no_more_batches_are_fetched_than_are_looked_ahead);
-    tcase_add_test(t, other_phases_are_as_ever);
-    tcase_add_test(t, what_a_dead_worker_had_is_fetched_or_trained_again);
-    tcase_add_test(t, a_staged_batch_is_given_up_for_an_older_one);
-    tcase_add_test(t, batches_are_numbered_through_the_job);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup)

@@ -108,13 +108,4 @@ static inline void until_asleep(struct sl_event *event, uint32_t n)
     UNTIL(atomic_load(&event->waiters) == n);
 }
 
-static inline int run_suite(Suite *s)
-{
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
-}
-
 #endif

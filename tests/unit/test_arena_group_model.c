@@ -25,6 +25,7 @@
 
 #include "common/base/bits.h"
 #include "common/arena/group.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum {
@@ -593,48 +594,31 @@ static uint64_t noticed(uint64_t n, struct rules rules)
 
 enum { SEEDS = 1500 };
 
-START_TEST(nothing_is_lost_or_counted_twice_while_members_die)
+TEST(nothing_is_lost_or_counted_twice_while_members_die)
 {
     all_seeds(SEEDS, (struct rules){.burial = BURY_APART});
 }
-END_TEST
 
-START_TEST(nor_where_members_look_whose_the_held_batches_are)
+TEST(nor_where_members_look_whose_the_held_batches_are)
 {
     all_seeds(SEEDS, (struct rules){.burial = BURY_IN_ONE});
 }
-END_TEST
 
-START_TEST(while_nobody_dies_each_trains_in_turn)
+TEST(while_nobody_dies_each_trains_in_turn)
 {
     all_seeds(SEEDS / 5, (struct rules){.burial = BURY_APART, .quiet = true});
 }
-END_TEST
 
 // The rest may sum while the dead one's batches are still held: its gradients are lost.
-START_TEST(a_sum_before_the_dead_ones_leases_are_back_is_noticed)
+TEST(a_sum_before_the_dead_ones_leases_are_back_is_noticed)
 {
     ck_assert_uint_le(noticed(SEEDS, (struct rules){.burial = BURY_UNLOOKED}), SEEDS);
 }
-END_TEST
 
 // One who comes when the update is reduced and all its batches are still held would wait for ever.
-START_TEST(a_second_sum_of_what_is_reduced_is_noticed)
+TEST(a_second_sum_of_what_is_reduced_is_noticed)
 {
     ck_assert_uint_le(noticed(20 * SEEDS, (struct rules){.sums_again = true}), 20 * SEEDS);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_group_model");
-    TCase *c = tcase_create("model");
-    tcase_set_timeout(c, 110);
-    tcase_add_test(c, nothing_is_lost_or_counted_twice_while_members_die);
-    tcase_add_test(c, nor_where_members_look_whose_the_held_batches_are);
-    tcase_add_test(c, while_nobody_dies_each_trains_in_turn);
-    tcase_add_test(c, a_sum_before_the_dead_ones_leases_are_back_is_noticed);
-    tcase_add_test(c, a_second_sum_of_what_is_reduced_is_noticed);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.timeout_s = 110)

@@ -5,6 +5,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/arena/group.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { SAMPLER = 1, LEFT = 5, RIGHT = 6, NEITHER = 7 }; // workers
@@ -70,7 +71,7 @@ static uint32_t state_of(const struct sl_lease *l)
     return sl_cell_state(sl_ledger_word(&arena, l->seq, l->cell));
 }
 
-START_TEST(holding_frees_the_payload_and_completing_frees_nothing_again)
+TEST(holding_frees_the_payload_and_completing_frees_nothing_again)
 {
     open_train(2, 0, 0);
     sample_and_publish(SAMPLER);
@@ -93,9 +94,8 @@ START_TEST(holding_frees_the_payload_and_completing_frees_nothing_again)
     ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_ESTALE); // once
     ck_assert_int_eq(sl_ledger_publish(&arena, &next), SL_OK);
 }
-END_TEST
 
-START_TEST(an_update_of_held_batches_is_summed_and_one_of_done_ones_applied)
+TEST(an_update_of_held_batches_is_summed_and_one_of_done_ones_applied)
 {
     uint64_t seq = open_train(3, 0, 0);
     struct sl_update u;
@@ -127,11 +127,10 @@ START_TEST(an_update_of_held_batches_is_summed_and_one_of_done_ones_applied)
     ck_assert_uint_eq(u.version, 1);
     ck_assert_uint_eq(u.n_cells, 1);
 }
-END_TEST
 
 // A member passes over batches of others, so what it has in hand may be all that memory has room
 // for while one before it is not drawn yet.
-START_TEST(batches_ahead_make_room_for_one_that_finds_no_memory)
+TEST(batches_ahead_make_room_for_one_that_finds_no_memory)
 {
     open_train(8, 0, 0);
     struct sl_lease none;
@@ -168,9 +167,8 @@ START_TEST(batches_ahead_make_room_for_one_that_finds_no_memory)
     ck_assert_uint_eq(claim_train(LEFT).cell, 2);
     ck_assert_uint_eq(state_of(&ahead[1]), SL_CELL_PENDING);
 }
-END_TEST
 
-START_TEST(held_batches_count_in_the_depth)
+TEST(held_batches_count_in_the_depth)
 {
     struct sl_ledger_depth d;
     open_train(6, 0, 0);
@@ -190,9 +188,8 @@ START_TEST(held_batches_count_in_the_depth)
     ck_assert_uint_eq(d.batches[SL_CELL_HELD], 0);
     ck_assert_uint_eq(d.batches[SL_CELL_DONE], 1);
 }
-END_TEST
 
-START_TEST(who_was_given_up_holds_nothing)
+TEST(who_was_given_up_holds_nothing)
 {
     open_train(2, 0, 0);
     sample_and_publish(SAMPLER);
@@ -206,10 +203,9 @@ START_TEST(who_was_given_up_holds_nothing)
     ck_assert_uint_eq(used_bytes(), SL_ARENA_CHUNK_BYTES); // the next one's payload
     ck_assert_int_eq(sl_ledger_hold(&arena, &again), SL_OK);
 }
-END_TEST
 
 // Killed when the batch is held and its payload is not free yet.
-START_TEST(memory_of_a_batch_whose_holder_died_is_swept)
+TEST(memory_of_a_batch_whose_holder_died_is_swept)
 {
     open_train(2, 0, 0);
     sample_and_publish(SAMPLER);
@@ -231,19 +227,5 @@ START_TEST(memory_of_a_batch_whose_holder_died_is_swept)
     ck_assert_uint_eq(used_bytes(), 0);
     ck_assert_uint_eq(claim(SAMPLER).cell, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_held");
-    TCase *c = tcase_create("held");
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, holding_frees_the_payload_and_completing_frees_nothing_again);
-    tcase_add_test(c, an_update_of_held_batches_is_summed_and_one_of_done_ones_applied);
-    tcase_add_test(c, batches_ahead_make_room_for_one_that_finds_no_memory);
-    tcase_add_test(c, held_batches_count_in_the_depth);
-    tcase_add_test(c, who_was_given_up_holds_nothing);
-    tcase_add_test(c, memory_of_a_batch_whose_holder_died_is_swept);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena)

@@ -1,4 +1,5 @@
 // Two lanes of phases in one ledger: who takes what, each lane in its own order, deaths on both.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { MAIN = 4 }; // batches of a training phase
@@ -67,7 +68,7 @@ static void finish(uint64_t seq, uint32_t n, enum sl_occupation does)
     }
 }
 
-START_TEST(who_can_not_train_at_once_takes_from_the_side)
+TEST(who_can_not_train_at_once_takes_from_the_side)
 {
     uint64_t side = open_side(2, 0), train = open_sampled(0);
     expect(take(2, SL_OCCUPATION_NONE), train, 0);
@@ -75,18 +76,16 @@ START_TEST(who_can_not_train_at_once_takes_from_the_side)
     expect(take(4, SL_OCCUPATION_NONE), side, 1);
     expect(take(5, SL_OCCUPATION_NONE), train, 1); // better than nothing
 }
-END_TEST
 
-START_TEST(who_trains_has_the_next_batch_ready)
+TEST(who_trains_has_the_next_batch_ready)
 {
     uint64_t side = open_side(2, 0), train = open_sampled(0);
     expect(take(2, SL_OCCUPATION_NONE), train, 0);
     expect(take(2, SL_OCCUPATION_TRAINS), train, 1);
     expect(take(2, SL_OCCUPATION_TRAINS), side, 0);
 }
-END_TEST
 
-START_TEST(who_works_aside_stays_there)
+TEST(who_works_aside_stays_there)
 {
     struct sl_lease l;
     uint64_t side = open_side(2, 0), train = open_sampled(0);
@@ -95,9 +94,8 @@ START_TEST(who_works_aside_stays_there)
     ck_assert_int_eq(sl_ledger_claim_beside(&arena, 2, SL_OCCUPATION_ASIDE, 1, &l), SL_ETIMEDOUT);
     expect(take(2, SL_OCCUPATION_NONE), train, 0);
 }
-END_TEST
 
-START_TEST(a_lane_is_in_order_and_does_not_wait_for_the_other)
+TEST(a_lane_is_in_order_and_does_not_wait_for_the_other)
 {
     uint64_t first = open_side(2, 0), second = open_side(1, 0), train = open_sampled(0);
     struct sl_lease held = take(3, SL_OCCUPATION_ASIDE);
@@ -113,9 +111,8 @@ START_TEST(a_lane_is_in_order_and_does_not_wait_for_the_other)
     ck_assert(sl_ledger_phase_complete(&arena, second));
     ck_assert_uint_eq(sl_ledger_oldest(&arena), train + 1);
 }
-END_TEST
 
-START_TEST(the_side_goes_on_while_the_main_lane_is_gated)
+TEST(the_side_goes_on_while_the_main_lane_is_gated)
 {
     uint64_t side = open_side(1, 1), train = open_train(1, 0, 1);
     struct sl_lease l;
@@ -132,9 +129,8 @@ START_TEST(the_side_goes_on_while_the_main_lane_is_gated)
     sl_ledger_open_gate(&arena, train);
     finish(train, 1, SL_OCCUPATION_NONE);
 }
-END_TEST
 
-START_TEST(deaths_give_back_what_was_held_of_both_lanes)
+TEST(deaths_give_back_what_was_held_of_both_lanes)
 {
     uint64_t side = open_side(2, 0), train = open_sampled(0);
     struct sl_lease lost = take(7, SL_OCCUPATION_ASIDE);
@@ -149,9 +145,8 @@ START_TEST(deaths_give_back_what_was_held_of_both_lanes)
     expect(take(3, SL_OCCUPATION_NONE), train, 0);
     expect(take(3, SL_OCCUPATION_NONE), side, 0);
 }
-END_TEST
 
-START_TEST(a_death_behind_the_other_lane_is_found)
+TEST(a_death_behind_the_other_lane_is_found)
 {
     uint64_t side = open_side(1, 0), train = open_sampled(0);
     struct sl_reclaimed r;
@@ -162,9 +157,8 @@ START_TEST(a_death_behind_the_other_lane_is_found)
     finish(side, 1, SL_OCCUPATION_NONE);
     ck_assert(sl_ledger_phase_complete(&arena, side));
 }
-END_TEST
 
-START_TEST(a_slot_waits_for_both_lanes)
+TEST(a_slot_waits_for_both_lanes)
 {
     struct sl_phase_spec p = {.kind = SL_PHASE_INFER, .batch_size = 1, .n_items = 1};
     uint64_t side = open_side(1, 0), seq = side;
@@ -183,9 +177,8 @@ START_TEST(a_slot_waits_for_both_lanes)
     }
     ck_assert_uint_eq(sl_ledger_oldest(&arena), seq + 1);
 }
-END_TEST
 
-START_TEST(a_side_phases_end_and_gate_wake_standby_trainers)
+TEST(a_side_phases_end_and_gate_wake_standby_trainers)
 {
     uint64_t side = open_side(1, 1);
     open_train(1, 0, 1);
@@ -195,18 +188,16 @@ START_TEST(a_side_phases_end_and_gate_wake_standby_trainers)
     finish(side, 1, SL_OCCUPATION_NONE);
     ck_assert(rang(&arena.h->work, &seen));
 }
-END_TEST
 
-START_TEST(the_side_has_inference_alone)
+TEST(the_side_has_inference_alone)
 {
     struct sl_phase_spec p = {
         .kind = SL_PHASE_EVAL, .lane = SL_LANE_SIDE, .batch_size = 1, .n_items = 1};
     uint64_t seq;
     ck_assert_int_eq(sl_ledger_open_phase(&arena, &p, &seq), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(pinned_parameters_are_apart)
+TEST(pinned_parameters_are_apart)
 {
     float *const banks[] = {sl_param_store_params(&arena, 0), sl_param_store_params(&arena, 1),
                             sl_param_store_best(&arena), sl_param_store_pinned(&arena),
@@ -218,24 +209,5 @@ START_TEST(pinned_parameters_are_apart)
         for (int i = 0; i < 5; i++)
             ck_assert_float_eq(banks[b][i], (float)b);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_lanes");
-    TCase *c = tcase_create("lanes");
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, who_can_not_train_at_once_takes_from_the_side);
-    tcase_add_test(c, who_trains_has_the_next_batch_ready);
-    tcase_add_test(c, who_works_aside_stays_there);
-    tcase_add_test(c, a_lane_is_in_order_and_does_not_wait_for_the_other);
-    tcase_add_test(c, the_side_goes_on_while_the_main_lane_is_gated);
-    tcase_add_test(c, deaths_give_back_what_was_held_of_both_lanes);
-    tcase_add_test(c, a_death_behind_the_other_lane_is_found);
-    tcase_add_test(c, a_slot_waits_for_both_lanes);
-    tcase_add_test(c, a_side_phases_end_and_gate_wake_standby_trainers);
-    tcase_add_test(c, the_side_has_inference_alone);
-    tcase_add_test(c, pinned_parameters_are_apart);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena)

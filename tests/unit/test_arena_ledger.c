@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 static void setup(void)
@@ -23,7 +24,7 @@ static void apply_all(uint32_t worker)
         sl_param_store_commit_update(&arena, &u);
 }
 
-START_TEST(claims_go_in_batch_order_and_cover_every_vertex)
+TEST(claims_go_in_batch_order_and_cover_every_vertex)
 {
     open_train(3, 0, 0);
     uint64_t vertices = 0;
@@ -38,9 +39,8 @@ START_TEST(claims_go_in_batch_order_and_cover_every_vertex)
     struct sl_lease none;
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, 1, &none), SL_ETIMEDOUT);
 }
-END_TEST
 
-START_TEST(a_trainer_waits_for_the_oldest_batch)
+TEST(a_trainer_waits_for_the_oldest_batch)
 {
     open_train(3, 0, 0);
     struct sl_lease first = sample(1), l;
@@ -50,9 +50,8 @@ START_TEST(a_trainer_waits_for_the_oldest_batch)
     ck_assert_int_eq(sl_ledger_claim_train(&arena, 3, 1, &l), SL_OK);
     ck_assert_uint_eq(l.cell, 0);
 }
-END_TEST
 
-START_TEST(a_dead_samplers_batch_is_drawn_again_and_its_memory_is_free)
+TEST(a_dead_samplers_batch_is_drawn_again_and_its_memory_is_free)
 {
     open_train(2, 0, 0);
     struct sl_lease lost = sample(7), again;
@@ -68,9 +67,8 @@ START_TEST(a_dead_samplers_batch_is_drawn_again_and_its_memory_is_free)
     ck_assert_uint_eq(again.cell, lost.cell);
     ck_assert_uint_ne(again.tag, lost.tag);
 }
-END_TEST
 
-START_TEST(a_dead_trainers_batch_keeps_its_payload)
+TEST(a_dead_trainers_batch_keeps_its_payload)
 {
     open_train(1, 0, 0);
     sample_and_publish(1);
@@ -88,9 +86,8 @@ START_TEST(a_dead_trainers_batch_keeps_its_payload)
     sl_ledger_depth(&arena, &d);
     ck_assert_uint_eq(d.payload_bytes, 0);
 }
-END_TEST
 
-START_TEST(a_reclaim_leaves_the_living_alone)
+TEST(a_reclaim_leaves_the_living_alone)
 {
     open_train(2, 0, 0);
     struct sl_lease mine = sample(1);
@@ -100,9 +97,8 @@ START_TEST(a_reclaim_leaves_the_living_alone)
     ck_assert_uint_eq(r.resample, 1);
     ck_assert_int_eq(sl_ledger_publish(&arena, &mine), SL_OK);
 }
-END_TEST
 
-START_TEST(a_returned_lease_is_claimed_by_the_next)
+TEST(a_returned_lease_is_claimed_by_the_next)
 {
     open_train(1, 0, 0);
     struct sl_lease l, again;
@@ -111,9 +107,8 @@ START_TEST(a_returned_lease_is_claimed_by_the_next)
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 2, SL_AHEAD_ALL, 0, &again), SL_OK);
     ck_assert_uint_eq(again.cell, l.cell);
 }
-END_TEST
 
-START_TEST(a_gate_holds_trainers_and_lets_samplers_run)
+TEST(a_gate_holds_trainers_and_lets_samplers_run)
 {
     uint64_t seq = open_train(1, 0, 1);
     sample_and_publish(1);
@@ -122,9 +117,8 @@ START_TEST(a_gate_holds_trainers_and_lets_samplers_run)
     sl_ledger_open_gate(&arena, seq);
     ck_assert_int_eq(sl_ledger_claim_train(&arena, 2, 1, &l), SL_OK);
 }
-END_TEST
 
-START_TEST(a_training_phase_ends_only_when_its_updates_are_applied)
+TEST(a_training_phase_ends_only_when_its_updates_are_applied)
 {
     uint64_t seq = open_train(3, 0, 0); // two updates: 2 + 1 batches
     struct sl_lease l;
@@ -138,9 +132,8 @@ START_TEST(a_training_phase_ends_only_when_its_updates_are_applied)
     ck_assert_uint_eq(sl_param_store_version(&arena), 2);
     ck_assert(sl_ledger_phase_complete(&arena, seq));
 }
-END_TEST
 
-START_TEST(phases_run_one_after_the_other_and_slots_are_reused)
+TEST(phases_run_one_after_the_other_and_slots_are_reused)
 {
     uint64_t opened = 0, done = 0;
     struct sl_phase_spec p = {.kind = SL_PHASE_INFER, .batch_size = 1, .n_items = 3};
@@ -159,9 +152,8 @@ START_TEST(phases_run_one_after_the_other_and_slots_are_reused)
     }
     ck_assert_uint_eq(opened, done + SL_ARENA_PHASES - 1);
 }
-END_TEST
 
-START_TEST(samplers_run_ahead_into_open_phases)
+TEST(samplers_run_ahead_into_open_phases)
 {
     open_train(1, 0, 0);
     struct sl_phase_spec infer = {.kind = SL_PHASE_INFER, .batch_size = 1, .n_items = 2};
@@ -172,9 +164,8 @@ START_TEST(samplers_run_ahead_into_open_phases)
     struct sl_lease l = sample(1);
     ck_assert_uint_eq(l.seq, second);
 }
-END_TEST
 
-START_TEST(an_abort_ends_every_wait)
+TEST(an_abort_ends_every_wait)
 {
     open_train(1, 0, 0);
     sl_arena_abort(&arena, SL_ABORT_STOP);
@@ -182,9 +173,8 @@ START_TEST(an_abort_ends_every_wait)
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, 60000, &l), SL_EABORTED);
     ck_assert_int_eq(sl_ledger_claim_train(&arena, 1, 60000, &l), SL_EABORTED);
 }
-END_TEST
 
-START_TEST(a_phase_of_too_many_or_no_cells_is_refused)
+TEST(a_phase_of_too_many_or_no_cells_is_refused)
 {
     uint64_t seq;
     struct sl_phase_spec p = {.kind = SL_PHASE_INFER, .batch_size = 1, .n_items = 17};
@@ -192,9 +182,8 @@ START_TEST(a_phase_of_too_many_or_no_cells_is_refused)
     p.n_items = 0;
     ck_assert_int_eq(sl_ledger_open_phase(&arena, &p, &seq), SL_ERANGE);
 }
-END_TEST
 
-START_TEST(a_sampler_held_to_the_current_phase_draws_nothing_ahead)
+TEST(a_sampler_held_to_the_current_phase_draws_nothing_ahead)
 {
     uint64_t first = open_train(1, 0, 0);
     uint64_t second = open_train(1, 1, 1);
@@ -213,9 +202,8 @@ START_TEST(a_sampler_held_to_the_current_phase_draws_nothing_ahead)
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_CURRENT_ONLY, 0, &l), SL_OK);
     ck_assert_uint_eq(l.seq, second);
 }
-END_TEST
 
-START_TEST(nothing_is_current_before_a_phase_is_open)
+TEST(nothing_is_current_before_a_phase_is_open)
 {
     struct sl_lease none;
     struct sl_ledger_ahead look;
@@ -226,7 +214,6 @@ START_TEST(nothing_is_current_before_a_phase_is_open)
     ck_assert_uint_eq(look.unsampled, 0);
     ck_assert_uint_eq(look.unclaimed, 0);
 }
-END_TEST
 
 static void expect_ahead(uint64_t seq, uint32_t unsampled, uint32_t unclaimed)
 {
@@ -237,7 +224,7 @@ static void expect_ahead(uint64_t seq, uint32_t unsampled, uint32_t unclaimed)
     ck_assert_uint_eq(look.unclaimed, unclaimed);
 }
 
-START_TEST(looking_ahead_counts_what_is_left)
+TEST(looking_ahead_counts_what_is_left)
 {
     uint64_t first = open_train(3, 0, 1);
     struct sl_ledger_ahead look;
@@ -274,9 +261,8 @@ START_TEST(looking_ahead_counts_what_is_left)
     reclaim(9); // rewinds all cursors
     expect_ahead(second, 0, 4);
 }
-END_TEST
 
-START_TEST(the_last_claim_of_a_phase_wakes_standby_trainers)
+TEST(the_last_claim_of_a_phase_wakes_standby_trainers)
 {
     uint32_t seen = sl_event_read(&arena.h->work);
     open_train(3, 0, 0);
@@ -294,9 +280,8 @@ START_TEST(the_last_claim_of_a_phase_wakes_standby_trainers)
     ck_assert(rang(&arena.h->work, &seen));
     expect_ahead(1, 0, 3);
 }
-END_TEST
 
-START_TEST(ends_gates_deaths_and_aborts_wake_standby_trainers)
+TEST(ends_gates_deaths_and_aborts_wake_standby_trainers)
 {
     uint64_t seq = open_train(1, 0, 1);
     uint32_t seen = sl_event_read(&arena.h->work);
@@ -316,11 +301,10 @@ START_TEST(ends_gates_deaths_and_aborts_wake_standby_trainers)
     sl_arena_abort(&arena, SL_ABORT_STOP);
     ck_assert(rang(&arena.h->work, &seen));
 }
-END_TEST
 
 // --- pre-sampling ---
 
-START_TEST(pre_sampling_ends_with_its_last_sample)
+TEST(pre_sampling_ends_with_its_last_sample)
 {
     uint64_t seq = open_phase(SL_PHASE_PRESAMPLE, 3, 0, 0);
     uint64_t train = open_train(1, 0, 0);
@@ -343,9 +327,8 @@ START_TEST(pre_sampling_ends_with_its_last_sample)
     l = claim_train(2);
     ck_assert_uint_eq(l.seq, train);
 }
-END_TEST
 
-START_TEST(a_dead_samplers_pre_sample_is_drawn_again)
+TEST(a_dead_samplers_pre_sample_is_drawn_again)
 {
     uint64_t seq = open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
     struct sl_lease lost = claim(1), again;
@@ -360,9 +343,8 @@ START_TEST(a_dead_samplers_pre_sample_is_drawn_again)
     ck_assert_int_eq(sl_ledger_complete(&arena, &again), SL_ESTALE);
     ck_assert(sl_ledger_phase_complete(&arena, seq));
 }
-END_TEST
 
-START_TEST(payload_memory_of_a_pre_sample_is_freed)
+TEST(payload_memory_of_a_pre_sample_is_freed)
 {
     open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
     struct sl_lease l = sample(1);
@@ -373,9 +355,8 @@ START_TEST(payload_memory_of_a_pre_sample_is_freed)
     sl_ledger_depth(&arena, &d);
     ck_assert_uint_eq(d.payload_bytes, 0);
 }
-END_TEST
 
-START_TEST(a_sample_is_published_or_completed_by_its_phase)
+TEST(a_sample_is_published_or_completed_by_its_phase)
 {
     open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
     open_train(1, 0, 0);
@@ -385,9 +366,8 @@ START_TEST(a_sample_is_published_or_completed_by_its_phase)
     ck_assert_int_eq(sl_ledger_complete(&arena, &counted), SL_OK);
     ck_assert_int_eq(sl_ledger_publish(&arena, &kept), SL_OK);
 }
-END_TEST
 
-START_TEST(a_pre_sample_that_is_next_evicts_for_memory)
+TEST(a_pre_sample_that_is_next_evicts_for_memory)
 {
     open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
     open_train(2, 0, 0);
@@ -402,11 +382,10 @@ START_TEST(a_pre_sample_that_is_next_evicts_for_memory)
     }
     ck_assert_int_eq(sl_payload_alloc(&arena, &oldest, 1, 10, &e), SL_OK);
 }
-END_TEST
 
 // --- payload memory ---
 
-START_TEST(extents_do_not_overlap_and_trimmed_ends_are_reused)
+TEST(extents_do_not_overlap_and_trimmed_ends_are_reused)
 {
     open_train(3, 0, 0);
     struct sl_lease a = claim(1), b = claim(1);
@@ -417,9 +396,8 @@ START_TEST(extents_do_not_overlap_and_trimmed_ends_are_reused)
     ck_assert_int_eq(sl_payload_alloc(&arena, &b, 6 * SL_ARENA_CHUNK_BYTES, 10, &eb), SL_OK);
     ck_assert_uint_eq(eb.offset, ea.offset + ea.bytes);
 }
-END_TEST
 
-START_TEST(a_late_free_does_not_hit_the_next_owner)
+TEST(a_late_free_does_not_hit_the_next_owner)
 {
     open_train(2, 0, 0);
     struct sl_lease a = claim(1), b = claim(1);
@@ -433,9 +411,8 @@ START_TEST(a_late_free_does_not_hit_the_next_owner)
     sl_ledger_depth(&arena, &d);
     ck_assert_uint_eq(d.payload_bytes, SL_ARENA_CHUNK_BYTES);
 }
-END_TEST
 
-START_TEST(a_block_that_can_never_fit_is_an_error_with_the_numbers)
+TEST(a_block_that_can_never_fit_is_an_error_with_the_numbers)
 {
     open_train(1, 0, 0);
     struct sl_lease a = claim(1);
@@ -444,9 +421,8 @@ START_TEST(a_block_that_can_never_fit_is_an_error_with_the_numbers)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "589824"));
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "arena.memory"));
 }
-END_TEST
 
-START_TEST(the_next_batch_evicts_the_newest_ready_one)
+TEST(the_next_batch_evicts_the_newest_ready_one)
 {
     open_train(4, 0, 0);
     struct sl_lease oldest = claim(1);
@@ -463,9 +439,8 @@ START_TEST(the_next_batch_evicts_the_newest_ready_one)
     struct sl_lease again = claim(2);
     ck_assert_uint_eq(again.cell, 2); // the newest goes back, and is the next to be drawn
 }
-END_TEST
 
-START_TEST(a_younger_batch_waits_for_a_starving_one)
+TEST(a_younger_batch_waits_for_a_starving_one)
 {
     open_train(4, 0, 0);
     struct sl_lease first = claim(1), second = claim(1), third = claim(1);
@@ -476,10 +451,9 @@ START_TEST(a_younger_batch_waits_for_a_starving_one)
     ck_assert_int_eq(sl_payload_alloc(&arena, &second, 1, 5, &e), SL_OK);
     ck_assert_int_eq(sl_payload_alloc(&arena, &third, 1, 5, &e), SL_OK);
 }
-END_TEST
 
 // It asked, and will ask again: memory that is freed meanwhile is not for younger ones.
-START_TEST(who_finds_no_memory_keeps_its_place)
+TEST(who_finds_no_memory_keeps_its_place)
 {
     open_train(4, 0, 0);
     struct sl_lease first = claim(1), second = claim(2), third = claim(3);
@@ -494,10 +468,9 @@ START_TEST(who_finds_no_memory_keeps_its_place)
     ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(sl_payload_alloc(&arena, &third, 1, 0, &e), SL_OK);
 }
-END_TEST
 
 // It may evict younger ones once trainers wait for it alone.
-START_TEST(who_finds_no_memory_is_woken_when_it_is_next)
+TEST(who_finds_no_memory_is_woken_when_it_is_next)
 {
     open_train(3, 0, 0);
     sample_and_publish(1);
@@ -515,10 +488,9 @@ START_TEST(who_finds_no_memory_is_woken_when_it_is_next)
     ck_assert_int_eq(sl_payload_alloc(&arena, &second, 1, 0, &e), SL_OK);
     ck_assert_uint_eq(atomic_load(&sl_ledger_of(&arena)->evicted), 1);
 }
-END_TEST
 
 // So may a trainer that leaves the rest of an update to the others, and sleeps meanwhile.
-START_TEST(the_claim_of_an_updates_last_batch_is_told)
+TEST(the_claim_of_an_updates_last_batch_is_told)
 {
     open_train(4, 0, 0);
     for (int i = 0; i < 4; i++)
@@ -530,11 +502,10 @@ START_TEST(the_claim_of_an_updates_last_batch_is_told)
                          (i + 1) % arena.h->spec.batches_per_update == 0);
     }
 }
-END_TEST
 
 // --- board ---
 
-START_TEST(an_update_needs_all_of_its_gradients_and_one_worker_applies_it)
+TEST(an_update_needs_all_of_its_gradients_and_one_worker_applies_it)
 {
     open_train(2, 0, 0);
     struct sl_lease l;
@@ -553,9 +524,8 @@ START_TEST(an_update_needs_all_of_its_gradients_and_one_worker_applies_it)
     ck_assert_uint_eq(sl_param_store_version(&arena), 1);
     ck_assert_int_eq(sl_param_store_begin_update(&arena, 3, &other), SL_EAGAIN);
 }
-END_TEST
 
-START_TEST(a_dead_workers_update_is_applied_by_another)
+TEST(a_dead_workers_update_is_applied_by_another)
 {
     open_train(1, 0, 0);
     struct sl_lease l;
@@ -570,9 +540,8 @@ START_TEST(a_dead_workers_update_is_applied_by_another)
     sl_param_store_commit_update(&arena, &u);
     ck_assert_uint_eq(sl_param_store_version(&arena), 1);
 }
-END_TEST
 
-START_TEST(banks_best_and_slots_are_apart)
+TEST(banks_best_and_slots_are_apart)
 {
     float *p[] = {sl_param_store_params(&arena, 0),   sl_param_store_params(&arena, 1),
                   sl_param_store_state(&arena, 0, 0), sl_param_store_state(&arena, 0, 1),
@@ -591,46 +560,5 @@ START_TEST(banks_best_and_slots_are_apart)
         (char *)sl_arena_region(&arena, SL_REGION_PARAMS) + arena.h->region[SL_REGION_PARAMS].bytes;
     ck_assert((char *)(p[8] + 5) <= end);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_ledger");
-    TCase *c = tcase_create("ledger");
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, claims_go_in_batch_order_and_cover_every_vertex);
-    tcase_add_test(c, a_trainer_waits_for_the_oldest_batch);
-    tcase_add_test(c, a_dead_samplers_batch_is_drawn_again_and_its_memory_is_free);
-    tcase_add_test(c, a_dead_trainers_batch_keeps_its_payload);
-    tcase_add_test(c, a_reclaim_leaves_the_living_alone);
-    tcase_add_test(c, a_returned_lease_is_claimed_by_the_next);
-    tcase_add_test(c, a_gate_holds_trainers_and_lets_samplers_run);
-    tcase_add_test(c, a_training_phase_ends_only_when_its_updates_are_applied);
-    tcase_add_test(c, phases_run_one_after_the_other_and_slots_are_reused);
-    tcase_add_test(c, samplers_run_ahead_into_open_phases);
-    tcase_add_test(c, an_abort_ends_every_wait);
-    tcase_add_test(c, a_phase_of_too_many_or_no_cells_is_refused);
-    tcase_add_test(c, a_sampler_held_to_the_current_phase_draws_nothing_ahead);
-    tcase_add_test(c, nothing_is_current_before_a_phase_is_open);
-    tcase_add_test(c, looking_ahead_counts_what_is_left);
-    tcase_add_test(c, the_last_claim_of_a_phase_wakes_standby_trainers);
-    tcase_add_test(c, ends_gates_deaths_and_aborts_wake_standby_trainers);
-    tcase_add_test(c, pre_sampling_ends_with_its_last_sample);
-    tcase_add_test(c, a_dead_samplers_pre_sample_is_drawn_again);
-    tcase_add_test(c, payload_memory_of_a_pre_sample_is_freed);
-    tcase_add_test(c, a_sample_is_published_or_completed_by_its_phase);
-    tcase_add_test(c, a_pre_sample_that_is_next_evicts_for_memory);
-    tcase_add_test(c, extents_do_not_overlap_and_trimmed_ends_are_reused);
-    tcase_add_test(c, a_late_free_does_not_hit_the_next_owner);
-    tcase_add_test(c, a_block_that_can_never_fit_is_an_error_with_the_numbers);
-    tcase_add_test(c, the_next_batch_evicts_the_newest_ready_one);
-    tcase_add_test(c, a_younger_batch_waits_for_a_starving_one);
-    tcase_add_test(c, who_finds_no_memory_keeps_its_place);
-    tcase_add_test(c, who_finds_no_memory_is_woken_when_it_is_next);
-    tcase_add_test(c, the_claim_of_an_updates_last_batch_is_told);
-    tcase_add_test(c, an_update_needs_all_of_its_gradients_and_one_worker_applies_it);
-    tcase_add_test(c, a_dead_workers_update_is_applied_by_another);
-    tcase_add_test(c, banks_best_and_slots_are_apart);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena)

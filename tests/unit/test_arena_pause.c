@@ -1,4 +1,5 @@
 // A paused arena: nobody claims, everybody finishes, and the word is seen at once.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ static void setup(void)
     create_arena(&spec);
 }
 
-START_TEST(nobody_claims_while_it_is_paused)
+TEST(nobody_claims_while_it_is_paused)
 {
     struct sl_lease l;
     open_train(3, 0, 0);
@@ -34,9 +35,8 @@ START_TEST(nobody_claims_while_it_is_paused)
     ck_assert_uint_eq(claim(1).cell, 1);
     ck_assert_uint_eq(claim_train(2).cell, 0);
 }
-END_TEST
 
-START_TEST(what_is_in_hand_is_finished)
+TEST(what_is_in_hand_is_finished)
 {
     open_train(2, 0, 0);
     sample_and_publish(1);
@@ -49,9 +49,8 @@ START_TEST(what_is_in_hand_is_finished)
     ck_assert_uint_eq(depth.batches[SL_CELL_READY], 1);
     ck_assert_uint_eq(depth.batches[SL_CELL_DONE], 1);
 }
-END_TEST
 
-START_TEST(a_death_is_taken_back_and_waits_too)
+TEST(a_death_is_taken_back_and_waits_too)
 {
     struct sl_lease l;
     open_train(2, 0, 0);
@@ -62,7 +61,6 @@ START_TEST(a_death_is_taken_back_and_waits_too)
     sl_arena_pause(&arena, false);
     ck_assert_uint_eq(claim(3).cell, 0);
 }
-END_TEST
 
 static void *claim_in_the_pause(void *arg)
 {
@@ -71,7 +69,7 @@ static void *claim_in_the_pause(void *arg)
     return NULL;
 }
 
-START_TEST(whoever_waits_is_woken_when_it_goes_on)
+TEST(whoever_waits_is_woken_when_it_goes_on)
 {
     pthread_t thread;
     struct sl_lease l;
@@ -87,9 +85,8 @@ START_TEST(whoever_waits_is_woken_when_it_goes_on)
     pthread_join(thread, NULL);
     ck_assert_uint_eq(l.cell, 0);
 }
-END_TEST
 
-START_TEST(an_abort_ends_a_pause)
+TEST(an_abort_ends_a_pause)
 {
     struct sl_lease l;
     open_train(2, 0, 0);
@@ -98,9 +95,8 @@ START_TEST(an_abort_ends_a_pause)
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, FOR_EVER_MS, &l), SL_EABORTED);
     ck_assert_int_eq(sl_ledger_claim_train(&arena, 2, FOR_EVER_MS, &l), SL_EABORTED);
 }
-END_TEST
 
-START_TEST(pauses_are_summed_up)
+TEST(pauses_are_summed_up)
 {
     sl_arena_pause(&arena, false); // none has begun
     ck_assert_uint_eq(atomic_load(&arena.h->paused_ns), 0);
@@ -118,11 +114,10 @@ START_TEST(pauses_are_summed_up)
     uint64_t all = atomic_load(&arena.h->paused_ns);
     ck_assert_msg(all >= 4000 * S && all < (4000 + TIMEOUT_S) * S, "%.3f s", (double)all * 1e-9);
 }
-END_TEST
 
 // --- the depth of a long phase, which is asked for several times a second ---
 
-START_TEST(a_long_phase_is_counted_in_full)
+TEST(a_long_phase_is_counted_in_full)
 {
     struct sl_ledger_depth depth;
     open_train(N_CELLS, 0, 0);
@@ -140,9 +135,8 @@ START_TEST(a_long_phase_is_counted_in_full)
     ck_assert_uint_eq(depth.batches[SL_CELL_PENDING], N_CELLS - 6);
     ck_assert_uint_eq(depth.queued_bytes, 3 * SL_ARENA_CHUNK_BYTES);
 }
-END_TEST
 
-START_TEST(a_gap_of_batches_that_came_back_hides_nothing)
+TEST(a_gap_of_batches_that_came_back_hides_nothing)
 {
     struct sl_lease held[64];
     struct sl_ledger_depth depth;
@@ -155,22 +149,5 @@ START_TEST(a_gap_of_batches_that_came_back_hides_nothing)
     ck_assert_uint_eq(depth.batches[SL_CELL_PENDING], N_CELLS - 4);
     ck_assert_uint_eq(held[63].cell, 63);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc pause");
-    TCase *c = tcase_create("pause");
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_set_timeout(c, TIMEOUT_S);
-    tcase_add_test(c, nobody_claims_while_it_is_paused);
-    tcase_add_test(c, what_is_in_hand_is_finished);
-    tcase_add_test(c, a_death_is_taken_back_and_waits_too);
-    tcase_add_test(c, whoever_waits_is_woken_when_it_goes_on);
-    tcase_add_test(c, an_abort_ends_a_pause);
-    tcase_add_test(c, pauses_are_summed_up);
-    tcase_add_test(c, a_long_phase_is_counted_in_full);
-    tcase_add_test(c, a_gap_of_batches_that_came_back_hides_nothing);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena, .timeout_s = TIMEOUT_S)

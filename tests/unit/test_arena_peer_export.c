@@ -1,13 +1,12 @@
 // What a lender keeps when its parts lie otherwise: by chance, compared element by element.
 #include "common/arena/peer_export.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 // Enough for parts to move in several pieces, by less than a piece and by more.
 enum { ROOM = 1 << 23, PIECE = 1 << 18, PLANS = 24, OWNER = 3 };
@@ -113,7 +112,7 @@ static uint64_t may_stay(const struct sl_peer_export *old, const struct sl_peer_
     return n;
 }
 
-START_TEST(what_is_kept_is_as_it_was)
+LOOP_TEST(what_is_kept_is_as_it_was, 0, 2)
 {
     const uint64_t planes[][SL_PEER_EXPORT_PLANES] = {{4, 0}, {4, 8}};
     struct sl_peer_memory_plan plan = {.generation = 0};
@@ -147,10 +146,9 @@ START_TEST(what_is_kept_is_as_it_was)
     ck_assert_uint_gt(stayed, brought / 2);
     sl_peer_export_fini(&lending);
 }
-END_TEST
 
 // Memory that is far too large for what it is to have from now on goes back.
-START_TEST(memory_that_is_no_longer_wanted_goes)
+TEST(memory_that_is_no_longer_wanted_goes)
 {
     const uint64_t planes[SL_PEER_EXPORT_PLANES] = {4, 0};
     struct sl_peer_memory_plan plan = {
@@ -166,20 +164,5 @@ START_TEST(memory_that_is_no_longer_wanted_goes)
     ck_assert_ptr_null(lending.p);
     ck_assert_uint_eq(sl_peer_export_elements(&lending), 0);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("ipc lending");
-    TCase *tc = tcase_create("lending");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, what_is_kept_is_as_it_was, 0, 2);
-    tcase_add_test(tc, memory_that_is_no_longer_wanted_goes);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 120)

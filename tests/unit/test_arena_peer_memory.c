@@ -1,4 +1,5 @@
 // What workers lend one another: plans, offers, who reads them, and lenders that die.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 #include <poll.h>
@@ -51,7 +52,7 @@ static struct sl_peer_memory_offer offer_of(uint64_t plan, uint64_t elements)
 
 // --- the plan ------------------------------------------------------------------------------------
 
-START_TEST(there_is_no_plan_to_begin_with_and_then_the_last_one)
+TEST(there_is_no_plan_to_begin_with_and_then_the_last_one)
 {
     static const struct sl_peer_memory_plan none;
     struct sl_peer_memory_plan found = plan_of(1);
@@ -70,7 +71,6 @@ START_TEST(there_is_no_plan_to_begin_with_and_then_the_last_one)
     ck_assert_uint_eq(sl_peer_memory_generation(&arena, SL_PEER_MEMORY_GRAPH),
                       0); // the other kind has its own
 }
-END_TEST
 
 enum { PLANS = 3000 };
 
@@ -102,7 +102,7 @@ static void *write_plans(void *ctx)
     return NULL;
 }
 
-START_TEST(a_plan_that_is_read_while_it_is_written_is_one_plan)
+TEST(a_plan_that_is_read_while_it_is_written_is_one_plan)
 {
     pthread_t writer;
     struct sl_peer_memory_plan found = {0};
@@ -119,10 +119,9 @@ START_TEST(a_plan_that_is_read_while_it_is_written_is_one_plan)
     }
     pthread_join(writer, NULL);
 }
-END_TEST
 
 // Who looks in the middle of it has neither the new rows nor the new parts.
-START_TEST(rows_are_those_of_the_plan_however_far_the_broker_is)
+TEST(rows_are_those_of_the_plan_however_far_the_broker_is)
 {
     struct sl_peer_memory_plan found;
     uint64_t rows;
@@ -152,11 +151,10 @@ START_TEST(rows_are_those_of_the_plan_however_far_the_broker_is)
     ck_assert_uint_eq(found.generation, 2);
     assert_published(3, 2);
 }
-END_TEST
 
 // --- offers, in one process ----------------------------------------------------------------------
 
-START_TEST(an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives)
+TEST(an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives)
 {
     struct sl_peer_memory_offer offer = offer_of(1, 5), found;
     uint64_t elements;
@@ -190,11 +188,10 @@ START_TEST(an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives)
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 1), SL_OK);
     ck_assert(sl_peer_memory_is_alive(&arena, KIND, 1));
 }
-END_TEST
 
 // A lender's steps against a reader's, each at every place between the other's: the lender never
 // finds its memory unread while somebody has it open.
-START_TEST(what_is_open_is_not_given_back_whatever_comes_first)
+TEST(what_is_open_is_not_given_back_whatever_comes_first)
 {
     const struct sl_peer_memory_offer offer = offer_of(1, 5);
     ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 0), SL_OK);
@@ -220,7 +217,6 @@ START_TEST(what_is_open_is_not_given_back_whatever_comes_first)
         ck_assert(!sl_peer_memory_is_read(&arena, KIND, 0));
     }
 }
-END_TEST
 
 // Memory of a lender as one word: 0 while it is given back.
 static _Atomic uint64_t lent_memory;
@@ -244,7 +240,7 @@ static void *read_often(void *ctx)
     return reads > 0 ? NULL : ctx;
 }
 
-START_TEST(memory_changes_only_while_nobody_has_it_open)
+TEST(memory_changes_only_while_nobody_has_it_open)
 {
     enum { ROUNDS = 2000 };
     pthread_t reader[3];
@@ -273,9 +269,8 @@ START_TEST(memory_changes_only_while_nobody_has_it_open)
         ck_assert_ptr_null(bad);
     }
 }
-END_TEST
 
-START_TEST(a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good)
+TEST(a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good)
 {
     const struct sl_peer_memory_offer offer = offer_of(1, 5);
     struct sl_peer_memory_offer seen;
@@ -298,9 +293,8 @@ START_TEST(a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good)
     ck_assert(sl_peer_memory_is_alive(&arena, KIND, 0));
     ck_assert(!sl_peer_memory_is_good(&arena, KIND, 0, 3));
 }
-END_TEST
 
-START_TEST(bytes_are_counted_by_reader_and_by_whom_they_are_of)
+TEST(bytes_are_counted_by_reader_and_by_whom_they_are_of)
 {
     for (uint32_t d = 0; d <= DEVICES; d++) {
         sl_peer_memory_count(&arena, KIND, 1, d, 100 + d);
@@ -313,7 +307,6 @@ START_TEST(bytes_are_counted_by_reader_and_by_whom_they_are_of)
         ck_assert_uint_eq(sl_peer_memory_counted(&arena, SL_PEER_MEMORY_GRAPH, 1, d), 0);
     }
 }
-END_TEST
 
 // --- lenders that die ----------------------------------------------------------------------------
 
@@ -380,7 +373,7 @@ static void lender_end(const struct lender *l, enum ending ending)
 }
 
 // Before its files are closed and before anybody can see its death it is marked.
-START_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone)
+LOOP_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone, 0, ENDINGS)
 {
     const enum ending ending = (enum ending)_i;
     struct sl_peer_memory_offer seen;
@@ -410,9 +403,8 @@ START_TEST(a_lender_that_dies_is_marked_before_its_memory_can_be_gone)
             close(l.tell);
     }
 }
-END_TEST
 
-START_TEST(a_lender_that_stands_still_lives)
+TEST(a_lender_that_stands_still_lives)
 {
     struct sl_peer_memory_offer seen;
     int status;
@@ -425,7 +417,6 @@ START_TEST(a_lender_that_stands_still_lives)
     ck_assert_int_eq(waitpid(l.pid, &status, 0), l.pid);
     ck_assert(!sl_peer_memory_is_alive(&arena, KIND, 0));
 }
-END_TEST
 
 // --- what a reader has open ----------------------------------------------------------------------
 
@@ -470,7 +461,7 @@ static struct sl_peer_import borrowed_by(uint32_t reader)
     return b;
 }
 
-START_TEST(a_reader_opens_what_its_plan_says_and_closes_what_is_withdrawn)
+TEST(a_reader_opens_what_its_plan_says_and_closes_what_is_withdrawn)
 {
     struct sl_peer_import b = borrowed_by(3);
     struct sl_peer_import_part part;
@@ -520,9 +511,8 @@ START_TEST(a_reader_opens_what_its_plan_says_and_closes_what_is_withdrawn)
     ck_assert(!sl_peer_memory_is_read(&arena, KIND, 2));
     sl_peer_import_close(&b);
 }
-END_TEST
 
-START_TEST(a_reader_drops_a_dead_lender_and_only_that)
+TEST(a_reader_drops_a_dead_lender_and_only_that)
 {
     struct sl_peer_import b = borrowed_by(3);
     struct sl_peer_import_part part;
@@ -548,11 +538,10 @@ START_TEST(a_reader_drops_a_dead_lender_and_only_that)
     sl_peer_import_close(&b);
     ck_assert_int_eq(peer.attached, 0);
 }
-END_TEST
 
 // The lender goes on waiting, whoever of the two calls what next; and the reader opens nothing else
 // of it meanwhile.
-START_TEST(a_lender_is_told_when_its_memory_is_closed_and_not_before)
+LOOP_TEST(a_lender_is_told_when_its_memory_is_closed_and_not_before, 0, 4)
 {
     enum { DROP, OPEN, CLOSE, TAKE };
     struct sl_peer_import b = borrowed_by(3);
@@ -588,7 +577,6 @@ START_TEST(a_lender_is_told_when_its_memory_is_closed_and_not_before)
     ck_assert(sl_peer_import_close(&b));
     ck_assert(!sl_peer_memory_is_read(&arena, KIND, 1));
 }
-END_TEST
 
 // --- what a lender that ends does with memory that is open ---------------------------------------
 
@@ -636,7 +624,7 @@ static void lend_by(struct sl_peer_export *l, const struct sl_peer_memory_plan *
 }
 
 // The broker proves that the reader is dead: what it was about to close holds nobody up.
-START_TEST(a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way)
+TEST(a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way)
 {
     struct sl_peer_import b = borrowed_by(3);
     const struct sl_peer_memory_plan plan = plan_of(1);
@@ -652,9 +640,8 @@ START_TEST(a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way)
     ck_assert_int_eq(frees, 1);
     sl_peer_export_fini(&l);
 }
-END_TEST
 
-START_TEST(a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process)
+LOOP_TEST(a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process, 0, 2)
 {
     struct sl_peer_import b = borrowed_by(3);
     const struct sl_peer_memory_plan plan = plan_of(1);
@@ -668,9 +655,8 @@ START_TEST(a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process)
     ck_assert_int_eq(frees, !_i);
     ck_assert(!sl_peer_memory_is_alive(&arena, KIND, 1));
 }
-END_TEST
 
-START_TEST(memory_that_cannot_be_attached_is_tried_once_an_offer)
+TEST(memory_that_cannot_be_attached_is_tried_once_an_offer)
 {
     struct sl_peer_import b = borrowed_by(3);
     const struct sl_peer_memory_plan plan = plan_of(1);
@@ -686,30 +672,5 @@ START_TEST(memory_that_cannot_be_attached_is_tried_once_an_offer)
     }
     sl_peer_import_close(&b);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_lent");
-    TCase *c = tcase_create("lent");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, there_is_no_plan_to_begin_with_and_then_the_last_one);
-    tcase_add_test(c, a_plan_that_is_read_while_it_is_written_is_one_plan);
-    tcase_add_test(c, rows_are_those_of_the_plan_however_far_the_broker_is);
-    tcase_add_test(c, an_offer_is_seen_as_long_as_it_stands_and_its_lender_lives);
-    tcase_add_test(c, what_is_open_is_not_given_back_whatever_comes_first);
-    tcase_add_test(c, memory_changes_only_while_nobody_has_it_open);
-    tcase_add_test(c, a_dead_workers_bits_go_and_what_was_read_of_it_is_not_good);
-    tcase_add_test(c, bytes_are_counted_by_reader_and_by_whom_they_are_of);
-    tcase_add_loop_test(c, a_lender_that_dies_is_marked_before_its_memory_can_be_gone, 0, ENDINGS);
-    tcase_add_test(c, a_lender_that_stands_still_lives);
-    tcase_add_test(c, a_reader_opens_what_its_plan_says_and_closes_what_is_withdrawn);
-    tcase_add_test(c, a_reader_drops_a_dead_lender_and_only_that);
-    tcase_add_loop_test(c, a_lender_is_told_when_its_memory_is_closed_and_not_before, 0, 4);
-    tcase_add_test(c, a_reader_that_dies_before_its_memory_is_closed_is_in_nobodys_way);
-    tcase_add_loop_test(c, a_lender_that_ends_leaves_what_is_open_to_the_end_of_its_process, 0, 2);
-    tcase_add_test(c, memory_that_cannot_be_attached_is_tried_once_an_offer);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena, .timeout_s = 60)

@@ -1,6 +1,7 @@
 // What a checkpoint is made of in the arena, and a phase that goes on where another run left it.
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { CELLS = 12, PARAMS = 3 };
@@ -64,7 +65,7 @@ static void apply_all(void)
         sl_param_store_commit_update(&arena, &u);
 }
 
-START_TEST(a_prefix_is_not_drawn_again)
+TEST(a_prefix_is_not_drawn_again)
 {
     static const uint32_t done[] = {0, 1, 2, 3};
     make(0, 2);
@@ -85,9 +86,8 @@ START_TEST(a_prefix_is_not_drawn_again)
     ck_assert(sl_ledger_phase_complete(&arena, seq));
     destroy_arena();
 }
-END_TEST
 
-START_TEST(entries_are_what_was_recorded)
+TEST(entries_are_what_was_recorded)
 {
     static const uint32_t done[] = {0, 5};
     struct sl_cell_record back, want = record_of(5);
@@ -102,9 +102,8 @@ START_TEST(entries_are_what_was_recorded)
     ck_assert_int_eq(memcmp(&back, &want, sizeof back), 0);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(any_set_of_batches_may_be_done)
+TEST(any_set_of_batches_may_be_done)
 {
     static const uint32_t done[] = {1, 2, 6};
     static const uint32_t rest[] = {0, 3, 4, 5};
@@ -117,9 +116,8 @@ START_TEST(any_set_of_batches_may_be_done)
         ck_assert_uint_eq(claim_train(2).cell, rest[i]);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(a_phase_with_everything_done_is_complete_at_once)
+TEST(a_phase_with_everything_done_is_complete_at_once)
 {
     static const uint32_t done[] = {0, 1, 2};
     make(0, 2);
@@ -131,9 +129,8 @@ START_TEST(a_phase_with_everything_done_is_complete_at_once)
     ck_assert(!sl_ledger_phase_complete(&arena, seq));
     destroy_arena();
 }
-END_TEST
 
-START_TEST(records_that_the_phase_does_not_have_are_refused)
+TEST(records_that_the_phase_does_not_have_are_refused)
 {
     struct sl_cell_record records[2] = {{.cell = 1}, {.cell = 3}};
     struct sl_phase_spec spec = {.kind = SL_PHASE_TRAIN, .batch_size = 10, .n_items = 30};
@@ -149,11 +146,10 @@ START_TEST(records_that_the_phase_does_not_have_are_refused)
     ck_assert_int_eq(sl_ledger_open_restored(&arena, &spec, records, 2, &seq), SL_OK);
     destroy_arena();
 }
-END_TEST
 
 // --- freezing ---
 
-START_TEST(no_update_begins_while_the_board_is_frozen)
+TEST(no_update_begins_while_the_board_is_frozen)
 {
     struct sl_update u;
     make(0, 1);
@@ -173,9 +169,8 @@ START_TEST(no_update_begins_while_the_board_is_frozen)
     sl_param_store_thaw(&arena);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(ordered_a_batch_is_applied_with_its_update)
+TEST(ordered_a_batch_is_applied_with_its_update)
 {
     make(0, 2);
     uint64_t seq = open_train(5, 0, 0);
@@ -193,9 +188,8 @@ START_TEST(ordered_a_batch_is_applied_with_its_update)
     sl_param_store_thaw(&arena);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(async_a_batch_that_is_done_may_not_be_applied_yet)
+TEST(async_a_batch_that_is_done_may_not_be_applied_yet)
 {
     float params[PARAMS];
     uint64_t version;
@@ -223,9 +217,8 @@ START_TEST(async_a_batch_that_is_done_may_not_be_applied_yet)
     sl_param_store_thaw(&arena);
     destroy_arena();
 }
-END_TEST
 
-START_TEST(async_a_commit_that_its_maker_did_not_live_to_clear_counts)
+TEST(async_a_commit_that_its_maker_did_not_live_to_clear_counts)
 {
     float params[PARAMS];
     uint64_t version;
@@ -248,22 +241,5 @@ START_TEST(async_a_commit_that_its_maker_did_not_live_to_clear_counts)
     sl_param_store_thaw(&arena);
     destroy_arena();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_restore");
-    TCase *c = tcase_create("restore");
-    tcase_set_timeout(c, 10);
-    tcase_add_test(c, a_prefix_is_not_drawn_again);
-    tcase_add_test(c, entries_are_what_was_recorded);
-    tcase_add_test(c, any_set_of_batches_may_be_done);
-    tcase_add_test(c, a_phase_with_everything_done_is_complete_at_once);
-    tcase_add_test(c, records_that_the_phase_does_not_have_are_refused);
-    tcase_add_test(c, no_update_begins_while_the_board_is_frozen);
-    tcase_add_test(c, ordered_a_batch_is_applied_with_its_update);
-    tcase_add_test(c, async_a_batch_that_is_done_may_not_be_applied_yet);
-    tcase_add_test(c, async_a_commit_that_its_maker_did_not_live_to_clear_counts);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.timeout_s = 10)

@@ -7,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/arena/row_cache.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { ROWS = 64, WINDOW = 6, WORKER = 9 };
@@ -62,7 +63,7 @@ static bool fetch(uint32_t row, uint64_t batch, uint64_t oldest, bool hot)
     return true;
 }
 
-START_TEST(an_empty_cache_has_nothing_and_none_has_nothing)
+LOOP_TEST(an_empty_cache_has_nothing_and_none_has_nothing, 0, 2)
 {
     make(ROWS, _i ? 4 : 0, 8, WINDOW);
     const uint32_t rows[] = {0, ROWS - 1, ROWS, UINT32_MAX};
@@ -80,7 +81,6 @@ START_TEST(an_empty_cache_has_nothing_and_none_has_nothing)
     sl_row_places_fini(&p);
     unmake();
 }
-END_TEST
 
 /*
  * Against a model of no words and no bits, from batch `first` on: with at most as many slots as are
@@ -112,7 +112,7 @@ static uint32_t model_use(const struct model *m, uint32_t s, uint64_t batch, uin
     return m->slot[s].hot ? 900 : 950;
 }
 
-START_TEST(what_goes_is_of_the_least_use)
+LOOP_TEST(what_goes_is_of_the_least_use, 0, 8)
 {
     static const uint64_t firsts[] = {1000, 4090, 1ull << 40, 65500};
     static struct model m;
@@ -166,9 +166,8 @@ START_TEST(what_goes_is_of_the_least_use)
         ck_assert_msg(seen[i] > 0 || (i == 0 && m.n_slots > 5), "way %d", i);
     unmake();
 }
-END_TEST
 
-START_TEST(a_row_whose_slot_moved_is_not_believed)
+TEST(a_row_whose_slot_moved_is_not_believed)
 {
     make(ROWS, 2, 8, 0);
     ck_assert(fetch(1, 0, 0, false));
@@ -200,9 +199,8 @@ START_TEST(a_row_whose_slot_moved_is_not_believed)
     sl_row_places_fini(&p);
     unmake();
 }
-END_TEST
 
-START_TEST(what_a_dead_worker_was_filling_is_free)
+TEST(what_a_dead_worker_was_filling_is_free)
 {
     make(ROWS, 3, 8, 0);
     const struct sl_row_cache_use dead = {.worker = 3}, other = {.worker = 4};
@@ -221,9 +219,8 @@ START_TEST(what_a_dead_worker_was_filling_is_free)
     ck_assert(is_there(6));
     unmake();
 }
-END_TEST
 
-START_TEST(a_row_is_fetched_by_one_at_a_time)
+TEST(a_row_is_fetched_by_one_at_a_time)
 {
     make(ROWS, 3, 8, WINDOW);
     const struct sl_row_cache_use one = {.worker = 1}, two = {.worker = 2};
@@ -239,7 +236,6 @@ START_TEST(a_row_is_fetched_by_one_at_a_time)
     ck_assert_uint_eq(sl_row_cache_used(&cache), 1);
     unmake();
 }
-END_TEST
 
 /*
  * Processes that fetch and read as trainers do, some of them killed: whatever a reader believes is
@@ -305,7 +301,7 @@ static void bury(pid_t pid)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-START_TEST(no_row_is_torn_whoever_dies)
+TEST(no_row_is_torn_whoever_dies)
 {
     struct tally *tally =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -330,19 +326,5 @@ START_TEST(no_row_is_torn_whoever_dies)
     unmake();
     munmap(tally, 4096);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_row_cache");
-    TCase *t = tcase_create("row_cache");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, an_empty_cache_has_nothing_and_none_has_nothing, 0, 2);
-    tcase_add_loop_test(t, what_goes_is_of_the_least_use, 0, 8);
-    tcase_add_test(t, a_row_whose_slot_moved_is_not_believed);
-    tcase_add_test(t, what_a_dead_worker_was_filling_is_free);
-    tcase_add_test(t, a_row_is_fetched_by_one_at_a_time);
-    tcase_add_test(t, no_row_is_torn_whoever_dies);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.timeout_s = 120)

@@ -1,5 +1,6 @@
 // Seats: duties, activities, and who is woken by a change of them.
 #include "common/arena/seat.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { DEVICES = 3 };
@@ -14,7 +15,7 @@ static void setup(void)
     create_arena(&spec);
 }
 
-START_TEST(seats_are_apart_and_within_their_region)
+TEST(seats_are_apart_and_within_their_region)
 {
     const struct sl_region *r = &arena.h->region[SL_REGION_SEATS];
     const char *end = arena.base + r->offset + r->bytes;
@@ -30,9 +31,8 @@ START_TEST(seats_are_apart_and_within_their_region)
     ck_assert_uint_eq(sl_seat_trainer(&arena, 0), DEVICES);
     ck_assert_uint_eq(sl_seat_trainer(&arena, 2), DEVICES + 2);
 }
-END_TEST
 
-START_TEST(awake_are_standby_trainers_at_work_alone)
+TEST(awake_are_standby_trainers_at_work_alone)
 {
     ck_assert_uint_eq(sl_seat_awake(&arena), 0);
     sl_seat_set_duty(&arena, sl_seat_sampler(&arena, 0), SL_DUTY_WORK);
@@ -47,9 +47,8 @@ START_TEST(awake_are_standby_trainers_at_work_alone)
     sl_seat_set_duty(&arena, sl_seat_trainer(&arena, 2), SL_DUTY_STANDBY);
     ck_assert_uint_eq(sl_seat_awake(&arena), 2);
 }
-END_TEST
 
-START_TEST(a_change_of_duty_wakes_whom_it_may_concern)
+TEST(a_change_of_duty_wakes_whom_it_may_concern)
 {
     uint32_t standby = sl_event_read(&arena.h->work), ready = sl_event_read(&arena.h->progress);
     uint32_t seat = sl_seat_trainer(&arena, 1);
@@ -60,9 +59,8 @@ START_TEST(a_change_of_duty_wakes_whom_it_may_concern)
     sl_seat_set_duty(&arena, seat, SL_DUTY_STANDBY); // no change
     ck_assert(!rang(&arena.h->work, &standby));
 }
-END_TEST
 
-START_TEST(a_blocked_sampler_wakes_standby_trainers)
+TEST(a_blocked_sampler_wakes_standby_trainers)
 {
     uint32_t standby = sl_event_read(&arena.h->work), seat = sl_seat_sampler(&arena, 1);
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BUSY);
@@ -72,9 +70,8 @@ START_TEST(a_blocked_sampler_wakes_standby_trainers)
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BLOCKED);
     ck_assert(!rang(&arena.h->work, &standby));
 }
-END_TEST
 
-START_TEST(a_standby_trainer_that_falls_asleep_lets_the_sampler_go_on)
+TEST(a_standby_trainer_that_falls_asleep_lets_the_sampler_go_on)
 {
     uint32_t work = sl_event_read(&arena.h->work), seat = sl_seat_trainer(&arena, 1);
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BUSY);
@@ -82,9 +79,8 @@ START_TEST(a_standby_trainer_that_falls_asleep_lets_the_sampler_go_on)
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_ASLEEP);
     ck_assert(rang(&arena.h->work, &work));
 }
-END_TEST
 
-START_TEST(a_standby_trainer_that_falls_asleep_leaves_its_place_to_another)
+TEST(a_standby_trainer_that_falls_asleep_leaves_its_place_to_another)
 {
     uint32_t standby = sl_event_read(&arena.h->work), seat = sl_seat_trainer(&arena, 1);
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BUSY);
@@ -95,9 +91,8 @@ START_TEST(a_standby_trainer_that_falls_asleep_leaves_its_place_to_another)
                          SL_ACTIVITY_ASLEEP); // once: it does not wake itself for ever
     ck_assert(!rang(&arena.h->work, &standby));
 }
-END_TEST
 
-START_TEST(a_dead_workers_words_are_reset_and_its_counters_stay)
+TEST(a_dead_workers_words_are_reset_and_its_counters_stay)
 {
     struct sl_seat *s = sl_seat(&arena, sl_seat_trainer(&arena, 1));
     sl_seat_set_duty(&arena, sl_seat_trainer(&arena, 1), SL_DUTY_STANDBY);
@@ -117,9 +112,8 @@ START_TEST(a_dead_workers_words_are_reset_and_its_counters_stay)
     ck_assert_uint_eq(s->cache_rows, 10);
     ck_assert_uint_eq(s->switches, 7);
 }
-END_TEST
 
-START_TEST(cores_are_taken_once_and_never_half_changed)
+TEST(cores_are_taken_once_and_never_half_changed)
 {
     uint32_t seat = sl_seat_trainer(&arena, 1), seen = 0;
     struct sl_cores given = {{3, 0, 1}}, others = {{4}}, taken;
@@ -143,21 +137,5 @@ START_TEST(cores_are_taken_once_and_never_half_changed)
     sl_seat_vacate(&arena, seat);
     ck_assert(sl_seat_take_cores(&arena, seat, &seen, &taken));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_seat");
-    TCase *c = tcase_create("seat");
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, seats_are_apart_and_within_their_region);
-    tcase_add_test(c, awake_are_standby_trainers_at_work_alone);
-    tcase_add_test(c, a_change_of_duty_wakes_whom_it_may_concern);
-    tcase_add_test(c, a_blocked_sampler_wakes_standby_trainers);
-    tcase_add_test(c, a_standby_trainer_that_falls_asleep_lets_the_sampler_go_on);
-    tcase_add_test(c, a_standby_trainer_that_falls_asleep_leaves_its_place_to_another);
-    tcase_add_test(c, a_dead_workers_words_are_reset_and_its_counters_stay);
-    tcase_add_test(c, cores_are_taken_once_and_never_half_changed);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena)

@@ -1,7 +1,6 @@
 // An array that one process makes and others map.
 #include "common/arena/shared_array.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 enum { N = 3000000 / 8 };
 
@@ -79,7 +79,7 @@ static int open_from(uint64_t first, struct sl_shared_array *a)
     return open_with(fd, count_up, &first, a);
 }
 
-START_TEST(the_first_makes_it_for_all)
+TEST(the_first_makes_it_for_all)
 {
     struct sl_shared_array a, b;
     ck_assert_int_eq(open_from(5, &a), SL_OK);
@@ -93,9 +93,8 @@ START_TEST(the_first_makes_it_for_all)
     sl_shared_array_close(&b);
     sl_shared_array_close(&b);
 }
-END_TEST
 
-START_TEST(one_that_died_half_way_is_followed_by_the_next)
+TEST(one_that_died_half_way_is_followed_by_the_next)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -112,10 +111,9 @@ START_TEST(one_that_died_half_way_is_followed_by_the_next)
     assert_counts_from(&a, 9);
     sl_shared_array_close(&a);
 }
-END_TEST
 
 // All begin at once; each writes its own number, and all must read the same.
-START_TEST(many_at_once_make_one)
+TEST(many_at_once_make_one)
 {
     enum { CHILDREN = 6 };
     int go[2], result[2];
@@ -149,7 +147,6 @@ START_TEST(many_at_once_make_one)
     while (wait(NULL) > 0) {
     }
 }
-END_TEST
 
 // A child that stands still while it makes the array. The array is its alone, whatever it does with
 // another descriptor of the file, and once it is dead the next one's, whomever it has started.
@@ -204,7 +201,7 @@ static void *wait_for_maker(void *arg)
 }
 
 // Who waits gives up, when it is stopped or at the bound; or goes on itself when the maker is dead.
-START_TEST(waiting_for_a_maker_that_stands_still_is_bounded)
+LOOP_TEST(waiting_for_a_maker_that_stands_still_is_bounded, 0, 3)
 {
     enum { STOPPED, TOO_LONG, DEAD };
     static const int wanted[] = {SL_EABORTED, SL_ETIMEDOUT, SL_OK};
@@ -230,7 +227,6 @@ START_TEST(waiting_for_a_maker_that_stands_still_is_bounded)
     kill(maker, SIGKILL);
     waitpid(maker, NULL, 0);
 }
-END_TEST
 
 // Whether the process may write where `p` points.
 static bool may_write(const void *p)
@@ -247,7 +243,7 @@ static bool may_write(const void *p)
     return may[1] == 'w';
 }
 
-START_TEST(only_what_is_to_be_pinned_may_be_written)
+TEST(only_what_is_to_be_pinned_may_be_written)
 {
     uint64_t first = 3;
     struct sl_shared_array a;
@@ -257,9 +253,8 @@ START_TEST(only_what_is_to_be_pinned_may_be_written)
     ck_assert(may_write(a.data));
     sl_shared_array_close(&a);
 }
-END_TEST
 
-START_TEST(all_know_of_the_huge_pages)
+TEST(all_know_of_the_huge_pages)
 {
     struct sl_shared_array a, b;
     ck_assert_int_eq(open_from(5, &a), SL_OK);
@@ -268,9 +263,8 @@ START_TEST(all_know_of_the_huge_pages)
     sl_shared_array_close(&a);
     sl_shared_array_close(&b);
 }
-END_TEST
 
-START_TEST(what_can_not_be_made_is_an_error_and_left_to_the_next)
+TEST(what_can_not_be_made_is_an_error_and_left_to_the_next)
 {
     struct sl_shared_array a;
     ck_assert_int_eq(open_with(fd, refuse, NULL, &a), SL_EINVAL);
@@ -283,9 +277,8 @@ START_TEST(what_can_not_be_made_is_an_error_and_left_to_the_next)
         .fd = fd, .bytes = 2 * N * sizeof(uint64_t), .make = count_up, .ctx = &a};
     ck_assert_int_eq(sl_shared_array_open(&other, &a), SL_EPROTO);
 }
-END_TEST
 
-START_TEST(without_a_file_it_is_ones_own)
+TEST(without_a_file_it_is_ones_own)
 {
     uint64_t first = 2;
     struct sl_shared_array a;
@@ -293,25 +286,5 @@ START_TEST(without_a_file_it_is_ones_own)
     assert_counts_from(&a, 2);
     sl_shared_array_close(&a);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("shared_array");
-    TCase *c = tcase_create("shared_array");
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_test(c, the_first_makes_it_for_all);
-    tcase_add_test(c, one_that_died_half_way_is_followed_by_the_next);
-    tcase_add_test(c, many_at_once_make_one);
-    tcase_add_loop_test(c, waiting_for_a_maker_that_stands_still_is_bounded, 0, 3);
-    tcase_add_test(c, only_what_is_to_be_pinned_may_be_written);
-    tcase_add_test(c, all_know_of_the_huge_pages);
-    tcase_add_test(c, what_can_not_be_made_is_an_error_and_left_to_the_next);
-    tcase_add_test(c, without_a_file_it_is_ones_own);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -1,7 +1,6 @@
 // A copy of a part of the data set that one worker makes and all read.
 #include "common/arena/shared_copy.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -48,7 +48,7 @@ static uint64_t held(void)
     return (uint64_t)st.st_blocks * 512;
 }
 
-START_TEST(all_of_it_is_there_once)
+LOOP_TEST(all_of_it_is_there_once, 0, 6)
 {
     static const uint64_t sizes[] = {1, 4096, 2 * MIB - 1, 2 * MIB, 33 * MIB + 5, bytes};
     struct sl_shared_copy copy = all();
@@ -68,9 +68,8 @@ START_TEST(all_of_it_is_there_once)
     sl_shared_array_close(&a);
     sl_shared_array_close(&b);
 }
-END_TEST
 
-START_TEST(whoever_dies_half_way_is_followed)
+TEST(whoever_dies_half_way_is_followed)
 {
     struct sl_shared_copy copy = all();
     struct sl_shared_array a;
@@ -90,7 +89,6 @@ START_TEST(whoever_dies_half_way_is_followed)
     ck_assert_int_eq(memcmp(a.data, from, bytes), 0);
     sl_shared_array_close(&a);
 }
-END_TEST
 
 static int asked;
 
@@ -101,7 +99,7 @@ static int may_not(void *ctx, uint64_t n)
     return *(int *)ctx ? SL_OK : sl_fail(SL_ENOMEM, "no room");
 }
 
-START_TEST(only_who_makes_it_asks_for_the_memory)
+TEST(only_who_makes_it_asks_for_the_memory)
 {
     int yes = 0;
     struct sl_shared_copy copy = all();
@@ -118,9 +116,8 @@ START_TEST(only_who_makes_it_asks_for_the_memory)
     sl_shared_array_close(&a);
     sl_shared_array_close(&b);
 }
-END_TEST
 
-START_TEST(a_stop_ends_it_between_two_parts)
+TEST(a_stop_ends_it_between_two_parts)
 {
     _Atomic bool stops = true;
     struct sl_shared_copy copy = all();
@@ -129,22 +126,5 @@ START_TEST(a_stop_ends_it_between_two_parts)
     ck_assert_int_eq(sl_shared_copy_open(&copy, &a), SL_EABORTED);
     ck_assert_ptr_null(a.data);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("shared_copy");
-    TCase *c = tcase_create("shared_copy");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_loop_test(c, all_of_it_is_there_once, 0, 6);
-    tcase_add_test(c, whoever_dies_half_way_is_followed);
-    tcase_add_test(c, only_who_makes_it_asks_for_the_memory);
-    tcase_add_test(c, a_stop_ends_it_between_two_parts);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { ROWS = 100003, PROBE_BYTES = 8 << 20, PAGE_BYTES = 4096 };
@@ -39,7 +40,7 @@ static void *count_some(void *arg)
 }
 
 // Of batches shorter and longer than what is asked for ahead every vertex is counted once.
-START_TEST(batches_of_any_length_are_counted)
+TEST(batches_of_any_length_are_counted)
 {
     uint32_t nodes[40];
     for (uint32_t i = 0; i < 40; i++)
@@ -49,9 +50,8 @@ START_TEST(batches_of_any_length_are_counted)
     for (uint32_t i = 0; i < 40; i++)
         ck_assert_uint_eq(sl_visit_counts_visits(&arena)[nodes[i]], 40 - i);
 }
-END_TEST
 
-START_TEST(concurrent_visits_are_all_counted)
+TEST(concurrent_visits_are_all_counted)
 {
     pthread_t t;
     pthread_create(&t, NULL, count_some, NULL);
@@ -63,9 +63,8 @@ START_TEST(concurrent_visits_are_all_counted)
     ck_assert_uint_eq(visits[ROWS - 1], 20000);
     ck_assert_uint_eq(visits[1], 0);
 }
-END_TEST
 
-START_TEST(forgotten_visits_are_zero_and_take_no_memory)
+TEST(forgotten_visits_are_zero_and_take_no_memory)
 {
     _Atomic uint32_t *visits = sl_visit_counts_visits(&arena);
     uint32_t *order = sl_visit_counts_order(&arena);
@@ -86,11 +85,10 @@ START_TEST(forgotten_visits_are_zero_and_take_no_memory)
     sl_visit_counts_count(&arena, &node, 1);
     ck_assert_uint_eq(visits[3], 1);
 }
-END_TEST
 
 // --- order ---
 
-START_TEST(tiers_and_order_are_seen_once_published)
+TEST(tiers_and_order_are_seen_once_published)
 {
     struct sl_arena other;
     ck_assert_uint_eq(sl_visit_counts_generation(&arena), 0);
@@ -113,7 +111,6 @@ START_TEST(tiers_and_order_are_seen_once_published)
     ck_assert_uint_eq(sl_visit_counts_tiers(&other)->end[1], 70);
     sl_arena_detach(&other);
 }
-END_TEST
 
 static void expect_tiers(const uint64_t *end, uint32_t n)
 {
@@ -123,7 +120,7 @@ static void expect_tiers(const uint64_t *end, uint32_t n)
         ck_assert_uint_eq(tiers->end[t], end[t]);
 }
 
-START_TEST(tiers_are_the_different_sizes_of_caches)
+TEST(tiers_are_the_different_sizes_of_caches)
 {
     sl_visit_counts_set_tiers(&arena, (const uint64_t[]){9, 0, 4, 9, ROWS + 5ull, 4, 0}, 7);
     expect_tiers((const uint64_t[]){4, 9, ROWS}, 3);
@@ -134,9 +131,8 @@ START_TEST(tiers_are_the_different_sizes_of_caches)
     sl_visit_counts_set_tiers(&arena, (const uint64_t[]){8, 7, 6, 5, 4, 3, 2, UINT64_MAX}, 8);
     expect_tiers((const uint64_t[]){2, 3, 4, 5, 6, 7, 8, ROWS}, 8);
 }
-END_TEST
 
-START_TEST(more_sizes_than_tiers_keep_the_largest)
+TEST(more_sizes_than_tiers_keep_the_largest)
 {
     uint64_t capacity[128];
     for (uint32_t n = SL_VISIT_COUNTS_TIERS_MAX + 1; n <= 128; n++) {
@@ -153,9 +149,8 @@ START_TEST(more_sizes_than_tiers_keep_the_largest)
         }
     }
 }
-END_TEST
 
-START_TEST(without_a_cache_there_is_nothing)
+TEST(without_a_cache_there_is_nothing)
 {
     struct sl_arena_spec none = spec;
     none.visit_rows = none.hot_rows = none.probe_bytes = 0;
@@ -173,7 +168,6 @@ START_TEST(without_a_cache_there_is_nothing)
     sl_probe_offer(&arena, 1, &block); // too large: not taken
     ck_assert_int_eq(sl_probe_wait(&arena, 1, &found), SL_ETIMEDOUT);
 }
-END_TEST
 
 // --- probe ---
 
@@ -186,7 +180,7 @@ static struct sl_block *make_block(uint64_t bytes, int fill)
     return b;
 }
 
-START_TEST(the_first_probe_stays)
+TEST(the_first_probe_stays)
 {
     struct sl_block *first = make_block(5000, 1), *second = make_block(6000, 2);
     const struct sl_block *found;
@@ -199,7 +193,6 @@ START_TEST(the_first_probe_stays)
     free(first);
     free(second);
 }
-END_TEST
 
 static void *offer_to_the_sleeping(void *arg)
 {
@@ -208,7 +201,7 @@ static void *offer_to_the_sleeping(void *arg)
     return NULL;
 }
 
-START_TEST(a_trainer_waits_for_the_probe)
+TEST(a_trainer_waits_for_the_probe)
 {
     pthread_t t;
     const struct sl_block *found;
@@ -223,17 +216,15 @@ START_TEST(a_trainer_waits_for_the_probe)
     ck_assert(rang(&arena.h->progress, &seen)); // no time-out found it
     free(b);
 }
-END_TEST
 
-START_TEST(an_abort_ends_the_wait_for_the_probe)
+TEST(an_abort_ends_the_wait_for_the_probe)
 {
     const struct sl_block *found;
     sl_arena_abort(&arena, SL_ABORT_STOP);
     ck_assert_int_eq(sl_probe_wait(&arena, FOR_EVER_MS, &found), SL_EABORTED);
 }
-END_TEST
 
-START_TEST(another_sampler_writes_the_probe_of_a_dead_one)
+TEST(another_sampler_writes_the_probe_of_a_dead_one)
 {
     struct sl_block *b = make_block(PROBE_BYTES, 4), *c = make_block(7000, 5);
     const struct sl_block *found;
@@ -259,7 +250,6 @@ START_TEST(another_sampler_writes_the_probe_of_a_dead_one)
     free(b);
     free(c);
 }
-END_TEST
 
 static void die(int number)
 {
@@ -283,7 +273,7 @@ static void offer_and_die(uint32_t worker, struct sl_block *b, size_t page)
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-START_TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
+TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
 {
     enum { KILLS = 16, PAGES = PROBE_BYTES / PAGE_BYTES };
     struct sl_block *b =
@@ -305,26 +295,5 @@ START_TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
     ck_assert_int_eq(memcmp(found, b, PROBE_BYTES), 0);
     munmap(b, PROBE_BYTES);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_hot");
-    TCase *c = tcase_create("hot");
-    tcase_set_timeout(c, 120);
-    tcase_add_checked_fixture(c, setup, destroy_arena);
-    tcase_add_test(c, batches_of_any_length_are_counted);
-    tcase_add_test(c, concurrent_visits_are_all_counted);
-    tcase_add_test(c, forgotten_visits_are_zero_and_take_no_memory);
-    tcase_add_test(c, tiers_and_order_are_seen_once_published);
-    tcase_add_test(c, tiers_are_the_different_sizes_of_caches);
-    tcase_add_test(c, more_sizes_than_tiers_keep_the_largest);
-    tcase_add_test(c, without_a_cache_there_is_nothing);
-    tcase_add_test(c, the_first_probe_stays);
-    tcase_add_test(c, a_trainer_waits_for_the_probe);
-    tcase_add_test(c, an_abort_ends_the_wait_for_the_probe);
-    tcase_add_test(c, another_sampler_writes_the_probe_of_a_dead_one);
-    tcase_add_test(c, a_writer_killed_anywhere_leaves_a_whole_probe_or_none);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = destroy_arena, .timeout_s = 120)

@@ -1,28 +1,26 @@
 // Messages: what sl_fail and its kin record, and for whom.
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(fail_records_the_message_and_returns_the_code)
+TEST(fail_records_the_message_and_returns_the_code)
 {
     ck_assert_int_eq(sl_fail(SL_ERANGE, "id %d of %s", 7, "rows"), SL_ERANGE);
     ck_assert_str_eq(sl_error_message(), "id 7 of rows");
 }
-END_TEST
 
-START_TEST(a_new_message_replaces_the_old_one)
+TEST(a_new_message_replaces_the_old_one)
 {
     sl_fail(SL_EIO, "a long first message that must not shine through");
     sl_fail(SL_EIO, "second");
     ck_assert_str_eq(sl_error_message(), "second");
 }
-END_TEST
 
-START_TEST(prefix_is_put_before_the_message)
+TEST(prefix_is_put_before_the_message)
 {
     sl_fail(SL_EFORMAT, "magic is 'X'");
     ck_assert_int_eq(sl_fail_prefix(SL_EFORMAT, "file %s", "a.npy"), SL_EFORMAT);
@@ -30,7 +28,6 @@ START_TEST(prefix_is_put_before_the_message)
     sl_fail_prefix(SL_EFORMAT, "data set %s", "d");
     ck_assert_str_eq(sl_error_message(), "data set d: file a.npy: magic is 'X'");
 }
-END_TEST
 
 static int heard_code;
 static char heard[64];
@@ -43,7 +40,7 @@ static int hear(int code, const char *text)
 }
 
 // A plug-in has errors of its own: the program that it is in keeps the message.
-START_TEST(a_sink_hears_what_is_recorded)
+TEST(a_sink_hears_what_is_recorded)
 {
     sl_error_set_sink(hear);
     sl_fail(SL_EIO, "disk %d", 3);
@@ -53,9 +50,8 @@ START_TEST(a_sink_hears_what_is_recorded)
     sl_fail(SL_EFAILED, "other");
     ck_assert_int_eq(heard_code, SL_EIO);
 }
-END_TEST
 
-START_TEST(a_message_may_quote_the_one_before)
+TEST(a_message_may_quote_the_one_before)
 {
     sl_fail(SL_EIO, "inner");
     sl_fail(SL_EFAILED, "outer (%s)", sl_error_message());
@@ -63,16 +59,14 @@ START_TEST(a_message_may_quote_the_one_before)
     sl_fail_prefix(SL_EFAILED, "again %s", sl_error_message());
     ck_assert_str_eq(sl_error_message(), "again outer (inner): outer (inner)");
 }
-END_TEST
 
-START_TEST(errno_is_spelled_out)
+TEST(errno_is_spelled_out)
 {
     ck_assert_int_eq(sl_fail_errno(SL_ENOENT, ENOENT, "open %s", "x"), SL_ENOENT);
     ck_assert_str_eq(sl_error_message(), "open x: No such file or directory");
 }
-END_TEST
 
-START_TEST(long_messages_are_cut_and_terminated)
+TEST(long_messages_are_cut_and_terminated)
 {
     char text[10000];
     memset(text, 'a', sizeof text);
@@ -86,7 +80,6 @@ START_TEST(long_messages_are_cut_and_terminated)
     sl_fail_errno(SL_EIO, EIO, "%s", text);
     ck_assert_uint_lt(strlen(sl_error_message()), sizeof text - 1);
 }
-END_TEST
 
 static void *other_thread(void *message)
 {
@@ -95,7 +88,7 @@ static void *other_thread(void *message)
     return NULL;
 }
 
-START_TEST(threads_have_messages_of_their_own)
+TEST(threads_have_messages_of_their_own)
 {
     pthread_t thread;
     char theirs[100];
@@ -105,15 +98,13 @@ START_TEST(threads_have_messages_of_their_own)
     ck_assert_str_eq(theirs, "from the other thread");
     ck_assert_str_eq(sl_error_message(), "mine");
 }
-END_TEST
 
-START_TEST(without_a_message_there_is_still_text)
+TEST(without_a_message_there_is_still_text)
 {
     ck_assert_str_ne(sl_error_message(), "");
 }
-END_TEST
 
-START_TEST(every_code_has_a_text_of_its_own)
+TEST(every_code_has_a_text_of_its_own)
 {
     static const int codes[] = {
 #define CODE(name, value, text) SL_##name,
@@ -133,7 +124,6 @@ START_TEST(every_code_has_a_text_of_its_own)
     ck_assert_str_eq(sl_strerror(-9999), "unknown error");
     ck_assert_str_eq(sl_strerror(3), "unknown error");
 }
-END_TEST
 
 static int try_it(int code)
 {
@@ -151,7 +141,7 @@ out:
     return rc;
 }
 
-START_TEST(try_passes_errors_on_and_results_by)
+TEST(try_passes_errors_on_and_results_by)
 {
     int cleaned = 0;
     ck_assert_int_eq(try_it(SL_EIO), SL_EIO);
@@ -161,28 +151,5 @@ START_TEST(try_passes_errors_on_and_results_by)
     ck_assert_int_eq(cleaned, 1);
     ck_assert_int_eq(try_out(SL_OK, &cleaned), 77);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("base error");
-    TCase *t = tcase_create("error");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, fail_records_the_message_and_returns_the_code);
-    tcase_add_test(t, a_new_message_replaces_the_old_one);
-    tcase_add_test(t, prefix_is_put_before_the_message);
-    tcase_add_test(t, a_sink_hears_what_is_recorded);
-    tcase_add_test(t, a_message_may_quote_the_one_before);
-    tcase_add_test(t, errno_is_spelled_out);
-    tcase_add_test(t, long_messages_are_cut_and_terminated);
-    tcase_add_test(t, threads_have_messages_of_their_own);
-    tcase_add_test(t, without_a_message_there_is_still_text);
-    tcase_add_test(t, every_code_has_a_text_of_its_own);
-    tcase_add_test(t, try_passes_errors_on_and_results_by);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

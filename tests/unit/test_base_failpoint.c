@@ -1,7 +1,6 @@
 // SLUICE_FAILPOINT: what it accepts, and that the named point kills at the named count.
 #include "common/base/failpoint.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 // Tests run in processes of their own, so the environment and the counts are fresh.
 static int init_with(const char *value)
@@ -26,7 +26,7 @@ static void reach_times(enum sl_failpoint point, int n)
         sl_failpoint_reach(point);
 }
 
-START_TEST(nothing_is_armed_without_the_variable)
+TEST(nothing_is_armed_without_the_variable)
 {
     ck_assert_int_eq(init_with(NULL), SL_OK);
     ck_assert_int_eq(sl_failpoint_armed, 0);
@@ -34,9 +34,8 @@ START_TEST(nothing_is_armed_without_the_variable)
     ck_assert_int_eq(sl_failpoint_armed, 0);
     SL_FAILPOINT(SAMPLER_DRAWN);
 }
-END_TEST
 
-START_TEST(unknown_name_is_an_error_that_says_where_the_names_are)
+TEST(unknown_name_is_an_error_that_says_where_the_names_are)
 {
     ck_assert_int_eq(init_with("sampler_drwan"), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "'sampler_drwan'"));
@@ -45,9 +44,8 @@ START_TEST(unknown_name_is_an_error_that_says_where_the_names_are)
     ck_assert_int_eq(init_with("sampler_drawn,nonsense"), SL_EINVAL);
     ck_assert_int_eq(sl_failpoint_armed, 0);
 }
-END_TEST
 
-START_TEST(bad_counts_are_errors)
+TEST(bad_counts_are_errors)
 {
     static const char *const bad[] = {"sampler_drawn:",
                                       "sampler_drawn:0",
@@ -69,18 +67,16 @@ START_TEST(bad_counts_are_errors)
         ck_assert_int_eq(sl_failpoint_armed, 0);
     }
 }
-END_TEST
 
-START_TEST(too_many_entries_are_an_error)
+TEST(too_many_entries_are_an_error)
 {
     char list[4096] = "";
     for (int i = 0; i < 100; i++)
         strcat(list, i ? ",sampler_drawn" : "sampler_drawn");
     ck_assert_int_eq(init_with(list), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(every_name_is_accepted_once_and_described)
+TEST(every_name_is_accepted_once_and_described)
 {
     for (int i = 0; i < SL_FAILPOINT_COUNT; i++) {
         const char *name = sl_failpoint_name((enum sl_failpoint)i);
@@ -91,38 +87,33 @@ START_TEST(every_name_is_accepted_once_and_described)
             ck_assert_str_ne(name, sl_failpoint_name((enum sl_failpoint)j));
     }
 }
-END_TEST
 
-START_TEST(first_reach_kills)
+SIGNAL_TEST(first_reach_kills, SIGKILL)
 {
     ck_assert_int_eq(init_with("trainer_apply"), SL_OK);
     SL_FAILPOINT(TRAINER_APPLY);
 }
-END_TEST
 
-START_TEST(other_points_and_earlier_reaches_pass)
+TEST(other_points_and_earlier_reaches_pass)
 {
     ck_assert_int_eq(init_with("trainer_apply:3,sampler_drawn:5"), SL_OK);
     reach_times(SL_FAILPOINT_TRAINER_CLAIMED, 10);
     reach_times(SL_FAILPOINT_TRAINER_APPLY, 2);
     reach_times(SL_FAILPOINT_SAMPLER_DRAWN, 4);
 }
-END_TEST
 
-START_TEST(counted_reach_kills)
+SIGNAL_TEST(counted_reach_kills, SIGKILL)
 {
     ck_assert_int_eq(init_with("trainer_apply:3,sampler_drawn:5"), SL_OK);
     reach_times(SL_FAILPOINT_TRAINER_APPLY, 2);
     reach_times(SL_FAILPOINT_SAMPLER_DRAWN, 5);
 }
-END_TEST
 
-START_TEST(one_point_may_stand_twice)
+SIGNAL_TEST(one_point_may_stand_twice, SIGKILL)
 {
     ck_assert_int_eq(init_with("trainer_apply:7,trainer_apply:2"), SL_OK);
     reach_times(SL_FAILPOINT_TRAINER_APPLY, 2);
 }
-END_TEST
 
 // Stands still at its own hand, and goes on from there when it is let go.
 static void stop_reaches(const char *entry, enum sl_failpoint point, int at, int in_all)
@@ -144,15 +135,14 @@ static void stop_reaches(const char *entry, enum sl_failpoint point, int at, int
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %x", (unsigned)status);
 }
 
-START_TEST(a_stop_stands_still_and_goes_on)
+TEST(a_stop_stands_still_and_goes_on)
 {
     stop_reaches("trainer_apply:stop", SL_FAILPOINT_TRAINER_APPLY, 1, 3);
     stop_reaches("sampler_drawn:9,trainer_apply:2:stop", SL_FAILPOINT_TRAINER_APPLY, 2, 4);
 }
-END_TEST
 
 // A replacement worker finds the count of the one before and passes the entry that killed it.
-START_TEST(shared_counts_survive_the_process)
+TEST(shared_counts_survive_the_process)
 {
     static _Atomic uint32_t shared[SL_FAILPOINT_COUNT];
     shared[SL_FAILPOINT_SAMPLER_START] = 1;
@@ -161,9 +151,8 @@ START_TEST(shared_counts_survive_the_process)
     reach_times(SL_FAILPOINT_SAMPLER_START, 3);
     ck_assert_uint_eq(shared[SL_FAILPOINT_SAMPLER_START], 4);
 }
-END_TEST
 
-START_TEST(shared_counts_reach_the_entry)
+SIGNAL_TEST(shared_counts_reach_the_entry, SIGKILL)
 {
     static _Atomic uint32_t shared[SL_FAILPOINT_COUNT];
     shared[SL_FAILPOINT_SAMPLER_START] = 4;
@@ -171,29 +160,5 @@ START_TEST(shared_counts_reach_the_entry)
     sl_failpoint_bind(shared);
     reach_times(SL_FAILPOINT_SAMPLER_START, 1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("base failpoint");
-    TCase *t = tcase_create("failpoint");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, nothing_is_armed_without_the_variable);
-    tcase_add_test(t, unknown_name_is_an_error_that_says_where_the_names_are);
-    tcase_add_test(t, bad_counts_are_errors);
-    tcase_add_test(t, too_many_entries_are_an_error);
-    tcase_add_test(t, every_name_is_accepted_once_and_described);
-    tcase_add_test_raise_signal(t, first_reach_kills, SIGKILL);
-    tcase_add_test(t, other_points_and_earlier_reaches_pass);
-    tcase_add_test_raise_signal(t, counted_reach_kills, SIGKILL);
-    tcase_add_test_raise_signal(t, one_point_may_stand_twice, SIGKILL);
-    tcase_add_test(t, a_stop_stands_still_and_goes_on);
-    tcase_add_test(t, shared_counts_survive_the_process);
-    tcase_add_test_raise_signal(t, shared_counts_reach_the_entry, SIGKILL);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

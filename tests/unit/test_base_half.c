@@ -1,12 +1,12 @@
 // float16: every value there and back, ties, limits.
 #include "common/base/half.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-START_TEST(every_half_survives_the_way_there_and_back)
+TEST(every_half_survives_the_way_there_and_back)
 {
     for (uint32_t h = 0; h < 65536; h++) {
         float x = sl_half_to_float((uint16_t)h);
@@ -18,9 +18,8 @@ START_TEST(every_half_survives_the_way_there_and_back)
             ck_assert(isnan(sl_half_to_float(sl_half_from_float(x))));
     }
 }
-END_TEST
 
-START_TEST(known_values)
+TEST(known_values)
 {
     static const struct {
         uint16_t h;
@@ -33,9 +32,8 @@ START_TEST(known_values)
         ck_assert(sl_half_to_float(known[i].h) == known[i].x);
     ck_assert(signbit(sl_half_to_float(0x8000)) && sl_half_to_float(0x8000) == 0);
 }
-END_TEST
 
-START_TEST(rounds_to_the_nearest_and_ties_to_even)
+TEST(rounds_to_the_nearest_and_ties_to_even)
 {
     ck_assert_uint_eq(sl_half_from_float(1 + 0x1p-11f), 0x3c00); // half way: even below
     ck_assert_uint_eq(sl_half_from_float(1 + 0x1p-11f + 0x1p-20f), 0x3c01);
@@ -49,20 +47,5 @@ START_TEST(rounds_to_the_nearest_and_ties_to_even)
     ck_assert_uint_eq(sl_half_from_float(-1e30f), 0xfc00);
     ck_assert_uint_eq(sl_half_from_float(-0.0f), 0x8000);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("base half");
-    TCase *t = tcase_create("half");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, every_half_survives_the_way_there_and_back);
-    tcase_add_test(t, known_values);
-    tcase_add_test(t, rounds_to_the_nearest_and_ties_to_even);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

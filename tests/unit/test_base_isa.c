@@ -1,11 +1,11 @@
 // SLUICE_ISA: what it accepts, and that it only ever takes away.
 #include "common/base/isa.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 // Tests run in processes of their own, so the environment and the level are fresh.
 static int init_with(const char *value)
@@ -14,16 +14,15 @@ static int init_with(const char *value)
     return sl_isa_init();
 }
 
-START_TEST(without_a_limit_the_best_is_used)
+TEST(without_a_limit_the_best_is_used)
 {
     unsetenv("SLUICE_ISA");
     ck_assert_int_eq(sl_isa(), sl_isa_of_processor());
     ck_assert_int_eq(init_with(""), SL_OK);
     ck_assert_int_eq(sl_isa(), sl_isa_of_processor());
 }
-END_TEST
 
-START_TEST(each_name_is_a_limit)
+TEST(each_name_is_a_limit)
 {
     for (enum sl_isa isa = SL_ISA_BASELINE; isa <= SL_ISA_AMX; isa++) {
         const enum sl_isa best = sl_isa_of_processor();
@@ -33,36 +32,18 @@ START_TEST(each_name_is_a_limit)
             ck_assert_int_eq(sl_isa_has_bf16(), 0);
     }
 }
-END_TEST
 
-START_TEST(the_limit_is_read_by_whoever_asks_first)
+TEST(the_limit_is_read_by_whoever_asks_first)
 {
     setenv("SLUICE_ISA", "baseline", 1);
     ck_assert_int_eq(sl_isa(), SL_ISA_BASELINE);
 }
-END_TEST
 
-START_TEST(another_value_is_an_error_that_says_which_there_are)
+TEST(another_value_is_an_error_that_says_which_there_are)
 {
     ck_assert_int_eq(init_with("AVX2"), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "'AVX2'"));
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "baseline, avx2, avx512 or amx"));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("base_isa");
-    TCase *tests = tcase_create("isa");
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, without_a_limit_the_best_is_used);
-    tcase_add_test(tests, each_name_is_a_limit);
-    tcase_add_test(tests, the_limit_is_read_by_whoever_asks_first);
-    tcase_add_test(tests, another_value_is_an_error_that_says_which_there_are);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+RUN_TESTS(.timeout_s = 60)

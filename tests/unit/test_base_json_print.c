@@ -1,7 +1,6 @@
 // JSON trees as text: every number comes back as it was, and everything else is as cJSON prints it.
 #include "common/base/json_print.h"
 
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 enum { NUMBERS = 4096 };
 
@@ -63,7 +63,7 @@ static uint32_t changed(double (*number)(uint32_t), const char *text)
     return bad;
 }
 
-START_TEST(every_number_comes_back_as_it_was)
+LOOP_TEST(every_number_comes_back_as_it_was, 0, (int)(sizeof kinds / sizeof *kinds))
 {
     cJSON *list = list_of(kinds[_i]);
     char *line = sl_json_line(list), *pages = sl_json_pages(list);
@@ -73,9 +73,8 @@ START_TEST(every_number_comes_back_as_it_was)
     free(pages);
     cJSON_Delete(list);
 }
-END_TEST
 
-START_TEST(numbers_are_as_short_as_they_can_be)
+TEST(numbers_are_as_short_as_they_can_be)
 {
     static const struct {
         double value;
@@ -102,9 +101,8 @@ START_TEST(numbers_are_as_short_as_they_can_be)
         ck_assert(strtod(text, NULL) == cases[i].value);
     }
 }
-END_TEST
 
-START_TEST(all_but_numbers_is_as_cjson_has_it)
+TEST(all_but_numbers_is_as_cjson_has_it)
 {
     static const char text[] = "{\"a\":[1,-2,0.5,[],{}],\"b\":{\"c\":null,\"d\":true,\"e\":"
                                "\"\\\"\\n\\u00e4\"},\"\":false}";
@@ -127,9 +125,8 @@ START_TEST(all_but_numbers_is_as_cjson_has_it)
     free(their_pages);
     cJSON_Delete(tree);
 }
-END_TEST
 
-START_TEST(all_bits_of_a_whole_number_are_printed)
+TEST(all_bits_of_a_whole_number_are_printed)
 {
     cJSON *tree = cJSON_CreateObject();
     sl_json_put_whole(tree, "most", UINT64_MAX);
@@ -140,21 +137,5 @@ START_TEST(all_bits_of_a_whole_number_are_printed)
     free(line);
     cJSON_Delete(tree);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("base_json_print");
-    TCase *t = tcase_create("print");
-    tcase_add_loop_test(t, every_number_comes_back_as_it_was, 0,
-                        (int)(sizeof kinds / sizeof *kinds));
-    tcase_add_test(t, numbers_are_as_short_as_they_can_be);
-    tcase_add_test(t, all_but_numbers_is_as_cjson_has_it);
-    tcase_add_test(t, all_bits_of_a_whole_number_are_printed);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,7 +1,7 @@
 // Log lines: levels, names, one write a line.
 #include "common/base/log.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void all_levels(void)
     sl_log_debug("four");
 }
 
-START_TEST(lines_carry_level_and_name)
+TEST(lines_carry_level_and_name)
 {
     unsetenv("SLUICE_LOG");
     sl_log_init("sampler 3");
@@ -45,9 +45,8 @@ START_TEST(lines_carry_level_and_name)
     ck_assert_ptr_nonnull(strstr(text, " I sampler 3: three\n"));
     ck_assert_ptr_null(strstr(text, "four")); // info is the default
 }
-END_TEST
 
-START_TEST(environment_sets_the_level)
+TEST(environment_sets_the_level)
 {
     setenv("SLUICE_LOG", "error", 1);
     sl_log_init("x");
@@ -59,15 +58,13 @@ START_TEST(environment_sets_the_level)
     ck_assert_int_eq(sl_log_get_level(), SL_LOG_DEBUG);
     ck_assert_ptr_nonnull(strstr(captured(all_levels), " D x: four\n"));
 }
-END_TEST
 
-START_TEST(level_can_be_set)
+TEST(level_can_be_set)
 {
     sl_log_set_level(SL_LOG_WARN);
     ck_assert_int_eq(sl_log_get_level(), SL_LOG_WARN);
     ck_assert_ptr_null(strstr(captured(all_levels), "three"));
 }
-END_TEST
 
 static int heard_level;
 static char heard[64];
@@ -79,7 +76,7 @@ static void hear(int level, const char *text)
 }
 
 // A plug-in has its lines written by the program that it is in, which has the threshold.
-START_TEST(a_sink_gets_every_line_and_nobody_else)
+TEST(a_sink_gets_every_line_and_nobody_else)
 {
     sl_log_set_level(SL_LOG_ERROR);
     sl_log_set_sink(hear);
@@ -89,7 +86,6 @@ START_TEST(a_sink_gets_every_line_and_nobody_else)
     sl_log_set_sink(NULL);
     ck_assert_ptr_nonnull(strstr(captured(all_levels), "one 1"));
 }
-END_TEST
 
 static void long_line(void)
 {
@@ -100,7 +96,7 @@ static void long_line(void)
     sl_log_error("after");
 }
 
-START_TEST(a_long_line_is_cut_and_still_one_line)
+TEST(a_long_line_is_cut_and_still_one_line)
 {
     const char *text = captured(long_line);
     const char *end = strchr(text, '\n');
@@ -109,9 +105,8 @@ START_TEST(a_long_line_is_cut_and_still_one_line)
     ck_assert_ptr_nonnull(strstr(end, "after\n"));
     ck_assert_ptr_eq(strchr(end + 1, '\n') + 1, text + strlen(text));
 }
-END_TEST
 
-START_TEST(levels_have_names)
+TEST(levels_have_names)
 {
     enum sl_log_level level = SL_LOG_DEBUG;
     ck_assert(sl_log_find_level("warn", &level));
@@ -120,7 +115,6 @@ START_TEST(levels_have_names)
     ck_assert(!sl_log_find_level("", &level));
     ck_assert_int_eq(level, SL_LOG_WARN);
 }
-END_TEST
 
 // systemd names the stream that it reads by device and inode.
 static void journal_lines(void)
@@ -136,14 +130,13 @@ static void journal_lines(void)
     all_levels();
 }
 
-START_TEST(the_journal_gets_priorities_and_no_time)
+TEST(the_journal_gets_priorities_and_no_time)
 {
     ck_assert_str_eq(captured(journal_lines),
                      "<3>daemon: one 1\n<4>daemon: two\n<6>daemon: three\n<7>daemon: four\n");
 }
-END_TEST
 
-START_TEST(standard_error_that_went_elsewhere_is_no_journal)
+TEST(standard_error_that_went_elsewhere_is_no_journal)
 {
     static const char *const streams[] = {"1:1", "", "8", "x:y"};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
@@ -152,25 +145,5 @@ START_TEST(standard_error_that_went_elsewhere_is_no_journal)
         ck_assert_ptr_nonnull(strstr(captured(all_levels), " E daemon: one 1\n"));
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("base log");
-    TCase *t = tcase_create("log");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, lines_carry_level_and_name);
-    tcase_add_test(t, environment_sets_the_level);
-    tcase_add_test(t, level_can_be_set);
-    tcase_add_test(t, a_sink_gets_every_line_and_nobody_else);
-    tcase_add_test(t, a_long_line_is_cut_and_still_one_line);
-    tcase_add_test(t, levels_have_names);
-    tcase_add_test(t, the_journal_gets_priorities_and_no_time);
-    tcase_add_test(t, standard_error_that_went_elsewhere_is_no_journal);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

@@ -1,15 +1,15 @@
 // Pools: alignment, growth, and that a batch of known size allocates nothing.
 #include "common/base/mempool.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-START_TEST(blocks_are_aligned_and_apart)
+TEST(blocks_are_aligned_and_apart)
 {
     struct sl_mempool pool = {0};
     unsigned char *blocks[200];
@@ -26,9 +26,8 @@ START_TEST(blocks_are_aligned_and_apart)
             ck_assert_uint_eq(blocks[i][b], i);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(zero_bytes_give_different_blocks)
+TEST(zero_bytes_give_different_blocks)
 {
     struct sl_mempool pool = {0};
     void *a = sl_mempool_alloc(&pool, 0), *b = sl_mempool_alloc(&pool, 0);
@@ -36,9 +35,8 @@ START_TEST(zero_bytes_give_different_blocks)
     ck_assert_ptr_ne(a, b);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(growth_keeps_what_is_there)
+TEST(growth_keeps_what_is_there)
 {
     struct sl_mempool pool = {0};
     uint64_t *blocks[40];
@@ -52,9 +50,8 @@ START_TEST(growth_keeps_what_is_there)
         ck_assert(blocks[i][0] == i && blocks[i][MIB / 8 - 1] == i);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(block_larger_than_a_slab)
+TEST(block_larger_than_a_slab)
 {
     struct sl_mempool pool = {0};
     char *small = sl_mempool_alloc(&pool, 10);
@@ -65,7 +62,6 @@ START_TEST(block_larger_than_a_slab)
     large[(size_t)50 * MIB - 1] = 2;
     sl_mempool_fini(&pool);
 }
-END_TEST
 
 // The addresses of a batch, in the order they were handed out.
 static void batch(struct sl_mempool *pool, void *at[30])
@@ -77,7 +73,7 @@ static void batch(struct sl_mempool *pool, void *at[30])
     }
 }
 
-START_TEST(equal_batches_reuse_the_same_memory)
+TEST(equal_batches_reuse_the_same_memory)
 {
     struct sl_mempool pool = {0};
     void *second[30], *third[30];
@@ -92,9 +88,8 @@ START_TEST(equal_batches_reuse_the_same_memory)
         ck_assert_ptr_eq(second[i], third[i]);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(smaller_batches_keep_the_memory)
+TEST(smaller_batches_keep_the_memory)
 {
     struct sl_mempool pool = {0};
     void *at[30];
@@ -109,9 +104,8 @@ START_TEST(smaller_batches_keep_the_memory)
     ck_assert_ptr_eq(pool.head, slab);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(used_and_peak_are_counted)
+TEST(used_and_peak_are_counted)
 {
     struct sl_mempool pool = {0};
     sl_mempool_alloc(&pool, 1);
@@ -123,9 +117,8 @@ START_TEST(used_and_peak_are_counted)
     ck_assert_uint_eq(pool.peak_bytes, 192);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(zalloc_clears_used_memory)
+TEST(zalloc_clears_used_memory)
 {
     struct sl_mempool pool = {0};
     memset(sl_mempool_alloc(&pool, 5000), 0xff, 5000);
@@ -135,9 +128,8 @@ START_TEST(zalloc_clears_used_memory)
         ck_assert_uint_eq(p[i], 0);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(fini_of_an_empty_pool_and_twice)
+TEST(fini_of_an_empty_pool_and_twice)
 {
     struct sl_mempool pool = {0};
     sl_mempool_fini(&pool);
@@ -147,9 +139,8 @@ START_TEST(fini_of_an_empty_pool_and_twice)
     ck_assert_ptr_null(pool.head);
     ck_assert_uint_eq(pool.used_bytes, 0);
 }
-END_TEST
 
-START_TEST(impossible_request_is_null_and_harms_nothing)
+TEST(impossible_request_is_null_and_harms_nothing)
 {
     struct sl_mempool pool = {0};
     char *before = sl_mempool_alloc(&pool, 100);
@@ -162,9 +153,8 @@ START_TEST(impossible_request_is_null_and_harms_nothing)
     ck_assert_int_eq(before[99], 7);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
-START_TEST(pages_are_aligned_for_huge_pages)
+TEST(pages_are_aligned_for_huge_pages)
 {
     char *p = sl_pages_alloc(3 * MIB);
     ck_assert_ptr_nonnull(p);
@@ -175,28 +165,5 @@ START_TEST(pages_are_aligned_for_huge_pages)
     sl_pages_free(p, 3 * MIB);
     sl_pages_free(NULL, 100);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("base mempool");
-    TCase *t = tcase_create("mempool");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, blocks_are_aligned_and_apart);
-    tcase_add_test(t, zero_bytes_give_different_blocks);
-    tcase_add_test(t, growth_keeps_what_is_there);
-    tcase_add_test(t, block_larger_than_a_slab);
-    tcase_add_test(t, equal_batches_reuse_the_same_memory);
-    tcase_add_test(t, smaller_batches_keep_the_memory);
-    tcase_add_test(t, used_and_peak_are_counted);
-    tcase_add_test(t, zalloc_clears_used_memory);
-    tcase_add_test(t, fini_of_an_empty_pool_and_twice);
-    tcase_add_test(t, impossible_request_is_null_and_harms_nothing);
-    tcase_add_test(t, pages_are_aligned_for_huge_pages);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,7 +1,6 @@
 // Files that somebody names, and how many descriptors are left to open them.
 #include "common/base/open_file.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 // A file without a name, with this in it, to be read from its beginning.
 static int file_of(const char *text, size_t bytes)
@@ -22,7 +22,7 @@ static int file_of(const char *text, size_t bytes)
     return fd;
 }
 
-START_TEST(a_file_is_read_whole)
+TEST(a_file_is_read_whole)
 {
     char *text;
     size_t n;
@@ -39,9 +39,8 @@ START_TEST(a_file_is_read_whole)
     free(text);
     close(fd);
 }
-END_TEST
 
-START_TEST(an_empty_file_is_an_empty_text)
+TEST(an_empty_file_is_an_empty_text)
 {
     char *text;
     int fd = file_of("", 0);
@@ -50,9 +49,8 @@ START_TEST(an_empty_file_is_an_empty_text)
     free(text);
     close(fd);
 }
-END_TEST
 
-START_TEST(what_is_too_large_or_no_file_is_refused)
+TEST(what_is_too_large_or_no_file_is_refused)
 {
     char *text;
     int pipes[2], fd = file_of("abcd", 4);
@@ -66,9 +64,8 @@ START_TEST(what_is_too_large_or_no_file_is_refused)
     ck_assert_ptr_null(text);
     close(fd);
 }
-END_TEST
 
-START_TEST(what_can_not_be_read_is_told)
+TEST(what_can_not_be_read_is_told)
 {
     char *text;
     int fd = open("/dev/shm", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -81,9 +78,8 @@ START_TEST(what_can_not_be_read_is_told)
     ck_assert_int_eq(sl_read_whole_file(fd, "g", 10, &text, NULL), SL_EIO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "reading 'g'"));
 }
-END_TEST
 
-START_TEST(descriptors_are_counted_and_given_back)
+TEST(descriptors_are_counted_and_given_back)
 {
     struct rlimit limit;
     int next = dup(0);
@@ -104,21 +100,5 @@ START_TEST(descriptors_are_counted_and_given_back)
     ck_assert_int_eq(again, next);
     close(again);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("open file");
-    TCase *t = tcase_create("open file");
-    tcase_add_test(t, a_file_is_read_whole);
-    tcase_add_test(t, an_empty_file_is_an_empty_text);
-    tcase_add_test(t, what_is_too_large_or_no_file_is_refused);
-    tcase_add_test(t, what_can_not_be_read_is_told);
-    tcase_add_test(t, descriptors_are_counted_and_given_back);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
-}
+RUN_TESTS()

@@ -1,12 +1,12 @@
 // Waiting on a core that is somebody else's, too.
 #include "common/base/spin.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-START_TEST(a_spin_ends)
+TEST(a_spin_ends)
 {
     struct sl_spin spin = {.left = 100};
     int n = 0;
@@ -15,7 +15,6 @@ START_TEST(a_spin_ends)
     ck_assert_int_lt(n, 100);
     ck_assert(!sl_spin(&spin));
 }
-END_TEST
 
 struct neighbour {
     _Atomic bool runs, stop;
@@ -30,7 +29,7 @@ static void *compute(void *context)
 }
 
 // Both on one core: one that never gave it up would spin for days.
-START_TEST(a_core_that_another_thread_wants_is_left_to_it)
+TEST(a_core_that_another_thread_wants_is_left_to_it)
 {
     struct neighbour n = {false};
     struct sl_spin spin = {.left = UINT32_MAX};
@@ -50,19 +49,5 @@ START_TEST(a_core_that_another_thread_wants_is_left_to_it)
     atomic_store(&n.stop, true);
     pthread_join(thread, NULL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("base spin");
-    TCase *tc = tcase_create("spin");
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, a_spin_ends);
-    tcase_add_test(tc, a_core_that_another_thread_wants_is_left_to_it);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,7 +1,7 @@
 // Text that may come from anywhere.
 #include "common/base/utf8.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void assert_cleaned(const char *from, const char *want)
     ck_assert_str_eq(text, want); // what is clean stays as it is
 }
 
-START_TEST(characters_come_back_as_they_were)
+TEST(characters_come_back_as_they_were)
 {
     static const uint32_t glyphs[] = {' ', '~', 0xa0, 0x7ff, 0x800, 0xfffd, 0x10000, 0x10ffff};
     for (size_t i = 0; i < sizeof glyphs / sizeof *glyphs; i++) {
@@ -28,9 +28,8 @@ START_TEST(characters_come_back_as_they_were)
         ck_assert_uint_eq(sl_utf8_next(&at), 0);
     }
 }
-END_TEST
 
-START_TEST(good_text_is_left_alone)
+TEST(good_text_is_left_alone)
 {
     assert_cleaned("", "");
     assert_cleaned("job 'a'", "job 'a'");
@@ -40,9 +39,8 @@ START_TEST(good_text_is_left_alone)
                    "e \xe2\x86\x92 \xf0\x9f\x98\x80");
     sl_utf8_clean((char *)""); // a constant is not written to
 }
-END_TEST
 
-START_TEST(what_moves_a_terminal_becomes_a_blank)
+TEST(what_moves_a_terminal_becomes_a_blank)
 {
     assert_cleaned("a\tb\r\nc", "a b  c");
     assert_cleaned("\x1b[2Jgone\x7f", " [2Jgone ");
@@ -50,9 +48,8 @@ START_TEST(what_moves_a_terminal_becomes_a_blank)
                    "2J",
                    "?2J"); // a control sequence in one character
 }
-END_TEST
 
-START_TEST(what_is_malformed_becomes_a_sign)
+TEST(what_is_malformed_becomes_a_sign)
 {
     assert_cleaned("ab\xc3", "ab?"); // cut off
     assert_cleaned("\xe2\x86", "??");
@@ -62,9 +59,8 @@ START_TEST(what_is_malformed_becomes_a_sign)
     assert_cleaned("\xf4\x90\x80\x80", "?"); // beyond the last one
     assert_cleaned("\xc3(", "?(");
 }
-END_TEST
 
-START_TEST(another_encoding_is_known_by_its_first_bytes)
+TEST(another_encoding_is_known_by_its_first_bytes)
 {
     static const struct {
         const char *text;
@@ -90,21 +86,5 @@ START_TEST(another_encoding_is_known_by_its_first_bytes)
     ck_assert_uint_eq(sl_utf8_mark("\xef\xbb\xbf", 3), 3);
     ck_assert_uint_eq(sl_utf8_mark("\xef\xbb", 2), 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("utf8");
-    TCase *t = tcase_create("utf8");
-    tcase_add_test(t, characters_come_back_as_they_were);
-    tcase_add_test(t, good_text_is_left_alone);
-    tcase_add_test(t, what_moves_a_terminal_becomes_a_blank);
-    tcase_add_test(t, what_is_malformed_becomes_a_sign);
-    tcase_add_test(t, another_encoding_is_known_by_its_first_bytes);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
-}
+RUN_TESTS()

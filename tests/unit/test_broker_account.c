@@ -1,4 +1,5 @@
 // What a run directory tells of its run: over, under way, killed, damaged.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>
@@ -52,7 +53,7 @@ static void write_begun(void)
                "{\"epoch\":2,\"bat"); // half a line
 }
 
-START_TEST(a_run_that_is_over_has_its_report)
+TEST(a_run_that_is_over_has_its_report)
 {
     write_begun();
     write_text("report.json", "{\"schema\": \"sluice.report/1\", \"job\": \"a\", \"status\": "
@@ -74,9 +75,8 @@ START_TEST(a_run_that_is_over_has_its_report)
     ck_assert(cJSON_IsNull(member(run, "id")));
     cJSON_Delete(run);
 }
-END_TEST
 
-START_TEST(a_run_that_was_killed_is_told_so_far)
+TEST(a_run_that_was_killed_is_told_so_far)
 {
     write_begun();
     describe();
@@ -93,9 +93,8 @@ START_TEST(a_run_that_was_killed_is_told_so_far)
     ck_assert(number(run, "started") > 1e9);
     cJSON_Delete(run);
 }
-END_TEST
 
-START_TEST(a_run_whose_directory_is_locked_is_running)
+TEST(a_run_whose_directory_is_locked_is_running)
 {
     write_begun();
     int fd = open(dir, O_RDONLY | O_DIRECTORY);
@@ -104,9 +103,8 @@ START_TEST(a_run_whose_directory_is_locked_is_running)
     ck_assert_str_eq(text(run, "state"), "running");
     cJSON_Delete(run);
 }
-END_TEST
 
-START_TEST(decisions_so_far_are_the_newest_checkpoints)
+TEST(decisions_so_far_are_the_newest_checkpoints)
 {
     write_begun();
     mkdir(in_dir("checkpoints"), 0777);
@@ -121,9 +119,8 @@ START_TEST(decisions_so_far_are_the_newest_checkpoints)
     ck_assert_int_eq(count(run, "scales"), 0); // what is no list
     cJSON_Delete(run);
 }
-END_TEST
 
-START_TEST(a_damaged_checkpoint_is_passed_over)
+TEST(a_damaged_checkpoint_is_passed_over)
 {
     write_begun();
     mkdir(in_dir("checkpoints"), 0777);
@@ -133,9 +130,8 @@ START_TEST(a_damaged_checkpoint_is_passed_over)
     ck_assert_int_eq(count(run, "allocations"), 0);
     cJSON_Delete(run);
 }
-END_TEST
 
-START_TEST(a_run_that_has_just_begun_has_no_epochs)
+TEST(a_run_that_has_just_begun_has_no_epochs)
 {
     write_text("config.json", "{}");
     describe();
@@ -143,7 +139,6 @@ START_TEST(a_run_that_has_just_begun_has_no_epochs)
     ck_assert_str_eq(text(run, "job"), "");
     cJSON_Delete(run);
 }
-END_TEST
 
 // files -> code, a word of the message
 static const struct {
@@ -161,7 +156,7 @@ static const struct {
     {NULL, "not JSON", SL_EFORMAT, "config.json' is damaged"},
 };
 
-START_TEST(what_is_damaged_is_named)
+LOOP_TEST(what_is_damaged_is_named, 0, sizeof damaged / sizeof *damaged)
 {
     if (damaged[_i].report)
         write_text("report.json", damaged[_i].report);
@@ -171,18 +166,16 @@ START_TEST(what_is_damaged_is_named)
     assert_message_has(damaged[_i].word);
     ck_assert_int_eq(sl_run_reader_is_run(dir), damaged[_i].report || damaged[_i].config);
 }
-END_TEST
 
-START_TEST(a_directory_that_is_not_there_is_an_error)
+TEST(a_directory_that_is_not_there_is_an_error)
 {
     ck_assert_int_eq(sl_run_reader_describe(in_dir("nowhere"), &run), SL_ENOENT);
     assert_message_has("nowhere");
     write_text("file", "x");
     ck_assert_int_eq(sl_run_reader_describe(in_dir("file"), &run), SL_ENOENT);
 }
-END_TEST
 
-START_TEST(the_reports_text_is_as_it_stands)
+TEST(the_reports_text_is_as_it_stands)
 {
     char *as_it_is;
     ck_assert_int_eq(sl_run_reader_report_text(dir, &as_it_is), SL_ENOENT);
@@ -191,24 +184,5 @@ START_TEST(the_reports_text_is_as_it_stands)
     ck_assert_str_eq(as_it_is, "{ \"a\":1 }");
     free(as_it_is);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker account");
-    TCase *t = tcase_create("account");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 10);
-    tcase_add_test(t, a_run_that_is_over_has_its_report);
-    tcase_add_test(t, a_run_that_was_killed_is_told_so_far);
-    tcase_add_test(t, a_run_whose_directory_is_locked_is_running);
-    tcase_add_test(t, decisions_so_far_are_the_newest_checkpoints);
-    tcase_add_test(t, a_damaged_checkpoint_is_passed_over);
-    tcase_add_test(t, a_run_that_has_just_begun_has_no_epochs);
-    tcase_add_loop_test(t, what_is_damaged_is_named, 0, sizeof damaged / sizeof *damaged);
-    tcase_add_test(t, a_directory_that_is_not_there_is_an_error);
-    tcase_add_test(t, the_reports_text_is_as_it_stands);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 10)

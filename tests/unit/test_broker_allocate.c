@@ -1,7 +1,7 @@
 // The allocation formula, the expected time of an epoch, and when a split moves.
 #include "broker/scheduler/allocate.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static struct sl_roles formula(uint32_t n, double t_sample, double t_train)
     return sl_allocate_formula(&q);
 }
 
-START_TEST(formula_by_hand)
+TEST(formula_by_hand)
 {
     // K = 10, 8 devices: 8 / 11 rounds up to one sampler.
     ck_assert_uint_eq(formula(8, 1, 10).samplers, 1);
@@ -39,23 +39,20 @@ START_TEST(formula_by_hand)
     ck_assert_uint_eq(formula(8, 1, 0.5).samplers, 6);
     ck_assert_uint_eq(formula(4, 2, 6).samplers, 1);
 }
-END_TEST
 
-START_TEST(formula_leaves_somebody_to_train)
+TEST(formula_leaves_somebody_to_train)
 {
     ck_assert_uint_eq(formula(8, 1, 0.01).samplers, 7);
     ck_assert_uint_eq(formula(8, 1, 0.01).trainers, 1);
     ck_assert_uint_eq(formula(2, 1, 0.01).samplers, 1);
     ck_assert_uint_eq(formula(2, 1, 100).samplers, 1);
 }
-END_TEST
 
-START_TEST(formula_with_one_device)
+TEST(formula_with_one_device)
 {
     ck_assert_uint_eq(formula(1, 1, 5).samplers, 1);
     ck_assert_uint_eq(formula(1, 1, 5).trainers, 0);
 }
-END_TEST
 
 static struct sl_roles formula_at_once(uint32_t n, double t_train, uint32_t at_once)
 {
@@ -65,7 +62,7 @@ static struct sl_roles formula_at_once(uint32_t n, double t_train, uint32_t at_o
 }
 
 // Trainers that could never work are not started, nor samplers that only those would need.
-START_TEST(formula_knows_how_many_can_work_at_once)
+TEST(formula_knows_how_many_can_work_at_once)
 {
     ck_assert_uint_eq(formula_at_once(8, 3, 1).samplers, 1);
     ck_assert_uint_eq(formula_at_once(8, 3, 1).trainers, 1);
@@ -76,9 +73,8 @@ START_TEST(formula_knows_how_many_can_work_at_once)
     ck_assert_uint_eq(formula_at_once(8, 0.01, 1).samplers, 7);
     ck_assert_uint_eq(formula_at_once(1, 3, 1).trainers, 0);
 }
-END_TEST
 
-START_TEST(formula_keeps_to_what_the_arena_holds)
+TEST(formula_keeps_to_what_the_arena_holds)
 {
     struct sl_allocation a;
     for (uint64_t held = 4; held <= 40; held++)
@@ -98,7 +94,6 @@ START_TEST(formula_keeps_to_what_the_arena_holds)
             ck_assert(fits || sl_placement_batches(a.split) + 2 > held);
         }
 }
-END_TEST
 
 // What `run` says: below 100 columns, with its "split: ".
 static const char *brief(const struct sl_allocation_question *q, const struct sl_allocation *a)
@@ -108,7 +103,7 @@ static const char *brief(const struct sl_allocation_question *q, const struct sl
     return text;
 }
 
-START_TEST(a_split_is_told_in_a_few_words)
+TEST(a_split_is_told_in_a_few_words)
 {
     struct sl_allocation_question q = {0};
     struct sl_allocation a = {
@@ -132,9 +127,8 @@ START_TEST(a_split_is_told_in_a_few_words)
     a.seconds_formula = INFINITY; // nothing measured
     ck_assert_str_eq(brief(&q, &a), "60 samplers + 64 trainers");
 }
-END_TEST
 
-START_TEST(idle_devices_are_told_with_what_would_use_them)
+TEST(idle_devices_are_told_with_what_would_use_them)
 {
     char text[SL_ALLOCATION_REASON_BYTES];
     struct sl_allocation_question q = question(8, 1, 10);
@@ -154,16 +148,14 @@ START_TEST(idle_devices_are_told_with_what_would_use_them)
     q.n_devices = 1;
     ck_assert_str_eq(sl_allocate_idle_text(&q, (struct sl_roles){1, 0}, text, sizeof text), "");
 }
-END_TEST
 
-START_TEST(formula_without_a_measurement)
+TEST(formula_without_a_measurement)
 {
     ck_assert_uint_eq(formula(8, 0, 5).samplers, 1);
     ck_assert_uint_eq(formula(8, 0, 0).samplers, 1);
 }
-END_TEST
 
-START_TEST(expected_time_by_hand)
+TEST(expected_time_by_hand)
 {
     struct sl_allocation_question q = question(8, 0.010, 0.069);
     q.switching = false;
@@ -176,16 +168,14 @@ START_TEST(expected_time_by_hand)
     ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){2, 6}), 79.0 / 8, 1e-9);
     ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 10, 1e-9);
 }
-END_TEST
 
-START_TEST(expected_time_of_one_device)
+TEST(expected_time_of_one_device)
 {
     struct sl_allocation_question q = question(1, 0.010, 0.050);
     ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 0}), 60, 1e-9);
 }
-END_TEST
 
-START_TEST(expected_time_counts_trainers_that_can_work_at_once)
+TEST(expected_time_counts_trainers_that_can_work_at_once)
 {
     struct sl_allocation_question q = question(8, 0.001, 0.080);
     q.switching = false;
@@ -195,10 +185,9 @@ START_TEST(expected_time_counts_trainers_that_can_work_at_once)
     q.switching = true;
     ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 40, 1e-9);
 }
-END_TEST
 
 // With switching no split is expected to be much better than the formula's (the claim of 5.3).
-START_TEST(formula_is_near_the_best_split)
+TEST(formula_is_near_the_best_split)
 {
     srand(5);
     for (int i = 0; i < 2000; i++) {
@@ -215,9 +204,8 @@ START_TEST(formula_is_near_the_best_split)
                       t_sample, t_train, n, chosen, best);
     }
 }
-END_TEST
 
-START_TEST(first_split_is_the_formulas)
+TEST(first_split_is_the_formulas)
 {
     struct sl_allocation a;
     struct sl_allocation_question q = question(8, 0.01, 0.029);
@@ -228,9 +216,8 @@ START_TEST(first_split_is_the_formulas)
     ck_assert_double_eq_tol(a.k, 2.9, 1e-9);
     ck_assert_msg(strstr(a.reason, "K = 2.9") && strstr(a.reason, "3 samplers"), "%s", a.reason);
 }
-END_TEST
 
-START_TEST(moves_when_it_pays)
+TEST(moves_when_it_pays)
 {
     struct sl_allocation a;
     struct sl_allocation_question q = question(8, 0.01, 0.01); // formula: 4, 4
@@ -239,9 +226,8 @@ START_TEST(moves_when_it_pays)
     ck_assert_uint_eq(a.split.samplers, 4);
     ck_assert_msg(strstr(a.reason, "instead of 1 and 7"), "%s", a.reason);
 }
-END_TEST
 
-START_TEST(stays_when_the_move_costs_more)
+TEST(stays_when_the_move_costs_more)
 {
     struct sl_allocation a;
     struct sl_allocation_question q = question(8, 0.01, 0.01);
@@ -251,9 +237,8 @@ START_TEST(stays_when_the_move_costs_more)
     ck_assert_uint_eq(a.split.samplers, 1);
     ck_assert_msg(strstr(a.reason, "the move costs"), "%s", a.reason);
 }
-END_TEST
 
-START_TEST(stays_when_little_is_gained)
+TEST(stays_when_little_is_gained)
 {
     struct sl_allocation a;
     struct sl_allocation_question q = question(8, 0.010, 0.069); // formula 2, 6: 1.25 % sooner
@@ -264,9 +249,8 @@ START_TEST(stays_when_little_is_gained)
     ck_assert(!a.moves);
     ck_assert_msg(strstr(a.reason, "less than 5 %"), "%s", a.reason);
 }
-END_TEST
 
-START_TEST(stays_in_the_last_epoch)
+TEST(stays_in_the_last_epoch)
 {
     struct sl_allocation a;
     struct sl_allocation_question q = question(8, 0.01, 0.01);
@@ -274,10 +258,9 @@ START_TEST(stays_in_the_last_epoch)
     sl_allocate_again(&q, &a);
     ck_assert(!a.moves);
 }
-END_TEST
 
 // Two profiles that alternate around a border must not make the split alternate.
-START_TEST(hysteresis)
+TEST(hysteresis)
 {
     struct sl_allocation a;
     struct sl_roles now = {2, 6};
@@ -292,10 +275,9 @@ START_TEST(hysteresis)
     }
     ck_assert_int_le(moves, 1);
 }
-END_TEST
 
 // 1000 batches of 10 and 30 ms: one of four devices samples in 10 s, three train in 10 s.
-START_TEST(what_a_change_is_expected_to_bring)
+TEST(what_a_change_is_expected_to_bring)
 {
     struct sl_allocation_question q = question(4, 0.010, 0.030);
     struct sl_expectation e;
@@ -317,9 +299,8 @@ START_TEST(what_a_change_is_expected_to_bring)
     sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
     ck_assert(e.pays);
 }
-END_TEST
 
-START_TEST(a_change_for_the_worse)
+TEST(a_change_for_the_worse)
 {
     struct sl_allocation_question q = question(4, 0.010, 0.030);
     struct sl_expectation e;
@@ -329,9 +310,8 @@ START_TEST(a_change_for_the_worse)
     ck_assert_double_eq_tol(e.gain_seconds, -20, 1e-9);
     ck_assert(!e.pays);
 }
-END_TEST
 
-START_TEST(nothing_is_expected_without_a_measurement)
+TEST(nothing_is_expected_without_a_measurement)
 {
     struct sl_allocation_question q = question(4, 0, 0.030);
     struct sl_expectation e;
@@ -339,11 +319,10 @@ START_TEST(nothing_is_expected_without_a_measurement)
     ck_assert(isnan(e.seconds_now) && isnan(e.seconds_then) && isnan(e.gain_seconds));
     ck_assert(!e.pays);
 }
-END_TEST
 
 // What people are told is what was measured, and what the model makes of another split, scaled by
 // it: 1000 batches took 45 s of training instead of the model's 30, and 3 s of evaluation.
-START_TEST(a_forecast_is_scaled_by_what_was_measured)
+TEST(a_forecast_is_scaled_by_what_was_measured)
 {
     struct sl_allocation_question q = question(4, 0.010, 0.030);
     struct sl_expectation e;
@@ -357,10 +336,9 @@ START_TEST(a_forecast_is_scaled_by_what_was_measured)
     sl_allocate_expect(&q, q.now, &e);
     ck_assert_double_eq(e.gain_seconds, 0);
 }
-END_TEST
 
 // A standby trainer of 1 ms beside normal ones of 200 ms: the updates wait for these.
-START_TEST(a_forecast_promises_no_miracles_of_standby_trainers)
+TEST(a_forecast_promises_no_miracles_of_standby_trainers)
 {
     struct sl_allocation_question q = question(4, 0.020, 0.200);
     struct sl_expectation e;
@@ -386,10 +364,9 @@ START_TEST(a_forecast_promises_no_miracles_of_standby_trainers)
     ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}),
                             0.8 + 32 * 0.1, 1e-9);
 }
-END_TEST
 
 // Ordered updates of four batches: a third trainer has the last round for itself.
-START_TEST(a_forecast_knows_that_updates_are_whole)
+TEST(a_forecast_knows_that_updates_are_whole)
 {
     struct sl_allocation_question q = question(5, 0.001, 0.080);
     q.switching = false;
@@ -408,50 +385,13 @@ START_TEST(a_forecast_knows_that_updates_are_whole)
     ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}), 80.0 / 3,
                             1e-9);
 }
-END_TEST
 
-START_TEST(a_forecast_of_one_device)
+TEST(a_forecast_of_one_device)
 {
     struct sl_allocation_question q = question(1, 0.010, 0.050);
     q.ordered = true;
     q.profile.t_standby = 0.020; // there is no other
     ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 0}), 30, 1e-9);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker allocate");
-    TCase *t = tcase_create("allocate");
-    tcase_add_test(t, formula_by_hand);
-    tcase_add_test(t, formula_leaves_somebody_to_train);
-    tcase_add_test(t, formula_with_one_device);
-    tcase_add_test(t, formula_knows_how_many_can_work_at_once);
-    tcase_add_test(t, formula_keeps_to_what_the_arena_holds);
-    tcase_add_test(t, a_split_is_told_in_a_few_words);
-    tcase_add_test(t, idle_devices_are_told_with_what_would_use_them);
-    tcase_add_test(t, formula_without_a_measurement);
-    tcase_add_test(t, expected_time_by_hand);
-    tcase_add_test(t, expected_time_of_one_device);
-    tcase_add_test(t, expected_time_counts_trainers_that_can_work_at_once);
-    tcase_add_test(t, formula_is_near_the_best_split);
-    tcase_add_test(t, first_split_is_the_formulas);
-    tcase_add_test(t, moves_when_it_pays);
-    tcase_add_test(t, stays_when_the_move_costs_more);
-    tcase_add_test(t, stays_when_little_is_gained);
-    tcase_add_test(t, stays_in_the_last_epoch);
-    tcase_add_test(t, hysteresis);
-    tcase_add_test(t, what_a_change_is_expected_to_bring);
-    tcase_add_test(t, a_change_for_the_worse);
-    tcase_add_test(t, nothing_is_expected_without_a_measurement);
-    tcase_add_test(t, a_forecast_is_scaled_by_what_was_measured);
-    tcase_add_test(t, a_forecast_promises_no_miracles_of_standby_trainers);
-    tcase_add_test(t, a_forecast_knows_that_updates_are_whole);
-    tcase_add_test(t, a_forecast_of_one_device);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

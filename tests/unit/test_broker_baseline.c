@@ -1,12 +1,12 @@
 // What the best constant answer has, by hand; and what is said of jobs that are no better.
 #include "broker/epochs/baseline.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/job/learned.h"
+#include "tests/unit/suite.h"
 
 static uint32_t ids[16];
 static struct sl_config config;
@@ -35,7 +35,7 @@ static void expect(enum sl_measure m, double value)
 
 static const int32_t classes[] = {2, 0, 2, -1, 2, 0, 1, 2};
 
-START_TEST(of_classes_it_is_the_most_frequent_one)
+TEST(of_classes_it_is_the_most_frequent_one)
 {
     const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 4, .label = classes};
     char text[96];
@@ -51,10 +51,9 @@ START_TEST(of_classes_it_is_the_most_frequent_one)
     look(&ds, 0);
     expect(SL_MEASURE_ACCURACY, NAN);
 }
-END_TEST
 
 // Class weights are in the loss, of a balanced job those of the training vertices.
-START_TEST(class_weights_are_in_the_loss)
+TEST(class_weights_are_in_the_loss)
 {
     struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = classes};
     config.loss.class_weights = SL_CLASS_WEIGHTS_LIST;
@@ -70,9 +69,8 @@ START_TEST(class_weights_are_in_the_loss)
     look(&ds, 8);
     ck_assert_double_eq_tol(found.value[SL_MEASURE_LOSS], log(3), 1e-6);
 }
-END_TEST
 
-START_TEST(of_labels_it_is_what_most_have)
+TEST(of_labels_it_is_what_most_have)
 {
     // Label 0: 3 of 4; label 1: 1 of 3, one is not known; label 2: none of 4.
     static const float target[] = {1, 0, 0, 1, 1, 0, 0, NAN, 0, 1, 0, 0};
@@ -85,9 +83,8 @@ START_TEST(of_labels_it_is_what_most_have)
     expect(SL_MEASURE_ROC_AUC, 0.5);
     expect(SL_MEASURE_LOSS, -(3 * log(0.75) + log(0.25) + log(1.0 / 3) + 2 * log(2.0 / 3)) / 11);
 }
-END_TEST
 
-START_TEST(of_numbers_it_is_the_mean)
+TEST(of_numbers_it_is_the_mean)
 {
     static const float target[] = {1000001, 5, 1000003, NAN, 1000005, 9};
     const struct sl_dataset ds = {
@@ -97,9 +94,8 @@ START_TEST(of_numbers_it_is_the_mean)
     expect(SL_MEASURE_R2, 0);
     expect(SL_MEASURE_ACCURACY, NAN);
 }
-END_TEST
 
-START_TEST(better_is_by_the_margin)
+TEST(better_is_by_the_margin)
 {
     struct sl_baseline b = {.task = SL_TASK_MULTICLASS};
     b.value[SL_MEASURE_ACCURACY] = 0.75;
@@ -124,7 +120,6 @@ START_TEST(better_is_by_the_margin)
     b.value[SL_MEASURE_LOSS] = 0; // nothing to compare with
     ck_assert(!sl_baseline_is_far_below(&b, 5));
 }
-END_TEST
 
 // --- what is said ---
 
@@ -158,7 +153,7 @@ static const char *said(int i)
     return cJSON_GetArrayItem(warnings, i)->valuestring;
 }
 
-START_TEST(who_has_learned_nothing_says_so)
+TEST(who_has_learned_nothing_says_so)
 {
     ck_assert_int_eq(judge("[{\"epoch\": 0, \"loss\": 9}, {\"epoch\": 1, \"loss\": 0.9, \"val\": "
                            "{\"accuracy\": 0.6}}]",
@@ -184,23 +179,5 @@ START_TEST(who_has_learned_nothing_says_so)
     cJSON_Delete(warnings);
     warnings = NULL;
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker baseline");
-    TCase *t = tcase_create("baseline");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, of_classes_it_is_the_most_frequent_one);
-    tcase_add_test(t, class_weights_are_in_the_loss);
-    tcase_add_test(t, of_labels_it_is_what_most_have);
-    tcase_add_test(t, of_numbers_it_is_the_mean);
-    tcase_add_test(t, better_is_by_the_margin);
-    tcase_add_test(t, who_has_learned_nothing_says_so);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+RUN_TESTS(.setup = setup)

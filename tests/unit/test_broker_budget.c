@@ -1,13 +1,13 @@
 // What is left of a device's memory for the cache, and which duty a device has.
 #include "broker/placement/budget.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/placement/placement.h"
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 static struct sl_config config;
 static const struct sl_budget_need need = {
@@ -42,7 +42,9 @@ static const char *error_of(enum sl_duty duty)
     return sl_error_message();
 }
 
-START_TEST(auto_takes_what_is_left)
+CASE(.name = "budget", .setup = setup)
+
+TEST(auto_takes_what_is_left)
 {
     config.devices[0].memory_bytes = 1000000;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 5000);
@@ -55,26 +57,23 @@ START_TEST(auto_takes_what_is_left)
     config.devices[0].memory_bytes = 1u << 30;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
 }
-END_TEST
 
-START_TEST(a_standby_trainer_leaves_room_for_the_topology)
+TEST(a_standby_trainer_leaves_room_for_the_topology)
 {
     // 2000000 - 1000000 - 100000 - 500000
     ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 4000);
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
 }
-END_TEST
 
-START_TEST(a_ratio_that_fits_is_taken)
+TEST(a_ratio_that_fits_is_taken)
 {
     config.cache.ratio_auto = false;
     config.cache.ratio = 0.25;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 2500);
     ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 2500);
 }
-END_TEST
 
-START_TEST(a_ratio_that_does_not_fit_names_the_one_that_would)
+TEST(a_ratio_that_does_not_fit_names_the_one_that_would)
 {
     config.cache.ratio_auto = false;
     config.cache.ratio = 0.8;
@@ -85,9 +84,8 @@ START_TEST(a_ratio_that_does_not_fit_names_the_one_that_would)
     config.devices[0].memory_bytes = 2000000;
     ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 4000);
 }
-END_TEST
 
-START_TEST(a_step_that_does_not_fit)
+TEST(a_step_that_does_not_fit)
 {
     config.devices[0].memory_bytes = 499999;
     const char *why = error_of(SL_DUTY_WORK);
@@ -99,9 +97,8 @@ START_TEST(a_step_that_does_not_fit)
     ck_assert_msg(strstr(why, "wanted at least 1600000 bytes") && strstr(why, "standby"), "%s",
                   why);
 }
-END_TEST
 
-START_TEST(a_sampler_needs_the_topology_and_a_block)
+TEST(a_sampler_needs_the_topology_and_a_block)
 {
     config.devices[0].memory_bytes = 1100000;
     ck_assert_int_eq(sl_budget_check_sampler(&config, 0, &need), SL_OK);
@@ -112,17 +109,15 @@ START_TEST(a_sampler_needs_the_topology_and_a_block)
     config.devices[0].memory_bytes = 0;
     ck_assert_int_eq(sl_budget_check_sampler(&config, 0, &need), SL_OK);
 }
-END_TEST
 
-START_TEST(without_a_policy_there_is_no_cache)
+TEST(without_a_policy_there_is_no_cache)
 {
     config.cache.policy = SL_CACHE_NONE;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
 }
-END_TEST
 
 // What "auto" keeps is for GPUs: their rows are in the memory of CPU devices already.
-START_TEST(by_itself_a_gpu_alone_has_a_cache)
+TEST(by_itself_a_gpu_alone_has_a_cache)
 {
     config.cache.policy = SL_CACHE_EXPECTED;
     config.cache.why = "auto";
@@ -139,9 +134,8 @@ START_TEST(by_itself_a_gpu_alone_has_a_cache)
     config.cache.why = NULL;
     ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
 }
-END_TEST
 
-START_TEST(without_a_budget_a_share_of_the_machine)
+TEST(without_a_budget_a_share_of_the_machine)
 {
     uint64_t rows;
     config.devices[0].memory_bytes = 0;
@@ -149,11 +143,12 @@ START_TEST(without_a_budget_a_share_of_the_machine)
     ck_assert_int_eq(sl_budget_cache_rows(&config, 0, SL_DUTY_WORK, &need, 1600000, &rows), SL_OK);
     ck_assert_uint_eq(rows, 2000);
 }
-END_TEST
 
 // --- placement -----------------------------------------------------------------------------------
 
-START_TEST(duties_of_every_split)
+CASE(.name = "placement")
+
+TEST(duties_of_every_split)
 {
     for (uint32_t n = 1; n < 6; n++) {
         for (uint32_t s = 1; s <= n; s++) {
@@ -178,15 +173,13 @@ START_TEST(duties_of_every_split)
         }
     }
 }
-END_TEST
 
-START_TEST(names_count_from_both_ends)
+TEST(names_count_from_both_ends)
 {
     ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_SAMPLER, 0), 0);
     ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_TRAINER, 3), 0);
     ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_TRAINER, 0), 3);
 }
-END_TEST
 
 static void lists(uint32_t n, const enum sl_device_kind *kinds, uint32_t samplers,
                   uint32_t trainers)
@@ -200,7 +193,7 @@ static void lists(uint32_t n, const enum sl_device_kind *kinds, uint32_t sampler
         config.devices[d] = (struct sl_device_config){.kind = kinds[d], .n_cores = 1};
 }
 
-START_TEST(standby_trainers_are_of_the_kind_that_trains)
+TEST(standby_trainers_are_of_the_kind_that_trains)
 {
     lists(3, (enum sl_device_kind[]){SL_DEVICE_CPU, SL_DEVICE_CUDA, SL_DEVICE_CUDA}, 2, 1);
     ck_assert(!sl_placement_switches(&config, 0));
@@ -210,9 +203,8 @@ START_TEST(standby_trainers_are_of_the_kind_that_trains)
     lists(1, (enum sl_device_kind[]){SL_DEVICE_CUDA}, 1, 0);
     ck_assert(sl_placement_switches(&config, 0));
 }
-END_TEST
 
-START_TEST(devices_and_reasons_in_words)
+TEST(devices_and_reasons_in_words)
 {
     char text[512];
     lists(3, (enum sl_device_kind[]){SL_DEVICE_CPU, SL_DEVICE_CUDA, SL_DEVICE_CUDA}, 1, 2);
@@ -231,7 +223,6 @@ START_TEST(devices_and_reasons_in_words)
     config.allocation.trainers = 1;
     ck_assert_str_eq(sl_placement_reason(&config, text, sizeof text), "fixed by the job file");
 }
-END_TEST
 
 // ---- the job's own bound ------------------------------------------------------------------------
 
@@ -262,7 +253,9 @@ static uint64_t least_bound(uint32_t samplers, uint32_t trainers, uint64_t n_row
     return sl_budget_least_memory(&config, &need, &memory, &workers);
 }
 
-START_TEST(the_least_bound_is_the_least)
+CASE(.name = "bound", .setup = setup)
+
+TEST(the_least_bound_is_the_least)
 {
     for (uint32_t trainers = 1; trainers < 40; trainers += 3)
         for (uint64_t n_rows = 0; n_rows < 100000; n_rows += 33333) {
@@ -281,9 +274,8 @@ START_TEST(the_least_bound_is_the_least)
     const struct sl_budget_workers workers = {.samplers = 1, .trainers = 1};
     ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &workers), SL_OK);
 }
-END_TEST
 
-START_TEST(steps_of_gpus_are_not_the_machines_memory)
+TEST(steps_of_gpus_are_not_the_machines_memory)
 {
     struct sl_budget_workers workers = {.samplers = 1, .trainers = 20};
     const struct sl_budget_need large = {.step_bytes = 1 << 30, .n_nodes = 1000000};
@@ -293,9 +285,8 @@ START_TEST(steps_of_gpus_are_not_the_machines_memory)
     ck_assert_uint_gt(cores, gpus + 20 * ((uint64_t)1 << 30));
     ck_assert_uint_gt(gpus, 20 * (memory.trainer + 4 * large.n_nodes)); // places of the vertices
 }
-END_TEST
 
-START_TEST(as_many_trainers_as_the_bound_has_room_for)
+TEST(as_many_trainers_as_the_bound_has_room_for)
 {
     for (uint64_t bound = 2000000; bound < 200000000; bound += 777777) {
         config.memory_bytes = bound;
@@ -308,10 +299,9 @@ START_TEST(as_many_trainers_as_the_bound_has_room_for)
     config.memory_bytes = 0;
     ck_assert_uint_eq(sl_budget_trainers(&config, &need, &memory, 1), UINT32_MAX);
 }
-END_TEST
 
 // As much more may be shared, and not a byte beyond.
-START_TEST(what_the_bound_spares_is_what_may_be_shared)
+TEST(what_the_bound_spares_is_what_may_be_shared)
 {
     const uint64_t bound = 300000000;
     struct sl_budget_workers workers = {.samplers = 2, .trainers = 3, .on_gpus = 3};
@@ -328,39 +318,5 @@ START_TEST(what_the_bound_spares_is_what_may_be_shared)
     config.memory_bytes = 0;
     ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &workers), UINT64_MAX);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker budget");
-    TCase *t = tcase_create("budget");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, auto_takes_what_is_left);
-    tcase_add_test(t, a_standby_trainer_leaves_room_for_the_topology);
-    tcase_add_test(t, a_ratio_that_fits_is_taken);
-    tcase_add_test(t, a_ratio_that_does_not_fit_names_the_one_that_would);
-    tcase_add_test(t, a_step_that_does_not_fit);
-    tcase_add_test(t, a_sampler_needs_the_topology_and_a_block);
-    tcase_add_test(t, without_a_policy_there_is_no_cache);
-    tcase_add_test(t, by_itself_a_gpu_alone_has_a_cache);
-    tcase_add_test(t, without_a_budget_a_share_of_the_machine);
-    suite_add_tcase(s, t);
-    t = tcase_create("bound");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, the_least_bound_is_the_least);
-    tcase_add_test(t, steps_of_gpus_are_not_the_machines_memory);
-    tcase_add_test(t, what_the_bound_spares_is_what_may_be_shared);
-    tcase_add_test(t, as_many_trainers_as_the_bound_has_room_for);
-    suite_add_tcase(s, t);
-    t = tcase_create("placement");
-    tcase_add_test(t, duties_of_every_split);
-    tcase_add_test(t, names_count_from_both_ends);
-    tcase_add_test(t, standby_trainers_are_of_the_kind_that_trains);
-    tcase_add_test(t, devices_and_reasons_in_words);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,4 +1,5 @@
 // How large the arena is, and what is said when it does not fit.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include "broker/scheduler/capacity.h"
@@ -28,7 +29,7 @@ static void setup(void)
                                      .n_cells = 10};
 }
 
-START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
+TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
 {
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, (2 * 3 + 2 + 16) << 20);
@@ -40,17 +41,15 @@ START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
     ck_assert_uint_eq(spec.act_rows, 1000);
     ck_assert_uint_eq(spec.act_width, 16);
 }
-END_TEST
 
-START_TEST(trainers_that_sum_themselves_have_a_group)
+TEST(trainers_that_sum_themselves_have_a_group)
 {
     config.updates.exchange = SL_EXCHANGE_NCCL;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.exchange, 1);
 }
-END_TEST
 
-START_TEST(predictions_and_jumping_knowledge_have_their_rows)
+TEST(predictions_and_jumping_knowledge_have_their_rows)
 {
     need.n_evaluated = 300;
     need.predict_words = 5;
@@ -68,9 +67,8 @@ START_TEST(predictions_and_jumping_knowledge_have_their_rows)
     ck_assert_uint_eq(spec.jumping_width, 0);
     ck_assert_uint_eq(spec.predict_rows, 300); // sampled evaluations leave predictions too
 }
-END_TEST
 
-START_TEST(under_a_bound_activations_leave_room_for_workers)
+TEST(under_a_bound_activations_leave_room_for_workers)
 {
     const uint64_t available = 4 * 4 * 1000 * 2 * 16 - 4; // of which they would take a quarter
     need.block_bytes_max = 1;
@@ -88,9 +86,8 @@ START_TEST(under_a_bound_activations_leave_room_for_workers)
     must(sl_capacity_plan(&config, &need, 1000 * available, &spec, &acts));
     ck_assert_uint_eq(acts, 0);
 }
-END_TEST
 
-START_TEST(switching_takes_a_whole_epoch)
+TEST(switching_takes_a_whole_epoch)
 {
     config.allocation.switching = true;
     config.sampler.batch_size = 1;
@@ -100,9 +97,8 @@ START_TEST(switching_takes_a_whole_epoch)
     must(sl_capacity_plan(&config, &need, 64 << 20, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 16 << 20);
 }
-END_TEST
 
-START_TEST(a_cache_needs_ranks_and_visits)
+TEST(a_cache_needs_ranks_and_visits)
 {
     config.cache.policy = SL_CACHE_DEGREE;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
@@ -116,10 +112,9 @@ START_TEST(a_cache_needs_ranks_and_visits)
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.visit_rows, 1000);
 }
-END_TEST
 
 // Where the broker, the schedule or the user will have more workers than begin.
-START_TEST(auto_takes_room_for_the_largest_split_that_may_come)
+TEST(auto_takes_room_for_the_largest_split_that_may_come)
 {
     need.batches_most = 40;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
@@ -131,10 +126,9 @@ START_TEST(auto_takes_room_for_the_largest_split_that_may_come)
     config.arena_bytes = 9 << 20;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
 }
-END_TEST
 
 // The size that is named does, and nothing less.
-START_TEST(a_split_that_the_arena_does_not_hold_is_refused_with_the_number)
+TEST(a_split_that_the_arena_does_not_hold_is_refused_with_the_number)
 {
     const struct sl_roles larger = {1, 7};
     unsigned long long size = 0;
@@ -156,16 +150,14 @@ START_TEST(a_split_that_the_arena_does_not_hold_is_refused_with_the_number)
     ck_assert_int_eq(sl_capacity_check_split(spec.payload_bytes - 1, need.block_bytes_max, larger),
                      SL_ENOMEM);
 }
-END_TEST
 
-START_TEST(auto_takes_at_most_a_quarter_of_what_is_there)
+TEST(auto_takes_at_most_a_quarter_of_what_is_there)
 {
     must(sl_capacity_plan(&config, &need, 48 << 20, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 12 << 20);
 }
-END_TEST
 
-START_TEST(a_given_size_is_taken)
+TEST(a_given_size_is_taken)
 {
     config.arena_bytes = 9 << 20;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
@@ -174,9 +166,8 @@ START_TEST(a_given_size_is_taken)
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 4 * GIB);
 }
-END_TEST
 
-START_TEST(less_than_the_workers_hold_is_refused_with_the_number)
+TEST(less_than_the_workers_hold_is_refused_with_the_number)
 {
     config.arena_bytes = (9 << 20) - 1;
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
@@ -184,17 +175,15 @@ START_TEST(less_than_the_workers_hold_is_refused_with_the_number)
     assert_message_has("wanted at least 9437184 bytes");
     assert_message_has("set arena.memory to 9437184");
 }
-END_TEST
 
-START_TEST(auto_without_memory_is_refused_with_the_number)
+TEST(auto_without_memory_is_refused_with_the_number)
 {
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 35 << 20, &spec, &acts), SL_ENOMEM);
     assert_message_has("a quarter of the memory");
     assert_message_has("wanted at least 9437184 bytes");
 }
-END_TEST
 
-START_TEST(blocks_count_in_whole_chunks)
+TEST(blocks_count_in_whole_chunks)
 {
     need.block_bytes_max = SL_ARENA_CHUNK_BYTES + 1;
     config.arena_bytes = 9 * 2 * SL_ARENA_CHUNK_BYTES - 1;
@@ -202,18 +191,16 @@ START_TEST(blocks_count_in_whole_chunks)
     config.arena_bytes++;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
 }
-END_TEST
 
-START_TEST(a_given_size_beyond_the_machine_is_refused)
+TEST(a_given_size_beyond_the_machine_is_refused)
 {
     config.arena_bytes = 32 * GIB;
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     assert_message_has("arena needs");
     assert_message_has("set arena.memory to at most");
 }
-END_TEST
 
-START_TEST(activations_beyond_the_machine_lie_in_a_file)
+TEST(activations_beyond_the_machine_lie_in_a_file)
 {
     need.n_nodes = 111059956;
     need.infer_width = 256;
@@ -231,9 +218,8 @@ START_TEST(activations_beyond_the_machine_lie_in_a_file)
     must(sl_capacity_plan(&config, &need, 300 * GIB, &spec, &acts));
     ck_assert_uint_eq(acts, 0);
 }
-END_TEST
 
-START_TEST(activations_beyond_the_machine_are_blamed)
+TEST(activations_beyond_the_machine_are_blamed)
 {
     config.activations = SL_ACTIVATIONS_MEMORY;
     need.n_nodes = 111059956;
@@ -246,9 +232,8 @@ START_TEST(activations_beyond_the_machine_are_blamed)
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.act_rows, 0);
 }
-END_TEST
 
-START_TEST(one_layer_needs_no_activations_and_two_those_of_one)
+TEST(one_layer_needs_no_activations_and_two_those_of_one)
 {
     struct sl_arena_header layout;
     static const uint64_t rows[] = {0, 1000, 1000, 1000}, banks[] = {0, 1, 2, 2};
@@ -262,9 +247,8 @@ START_TEST(one_layer_needs_no_activations_and_two_those_of_one)
         ck_assert_uint_eq(layout.region[SL_REGION_ACTS].bytes, banks[i] << 16);
     }
 }
-END_TEST
 
-START_TEST(absurd_sizes_do_not_wrap_around)
+TEST(absurd_sizes_do_not_wrap_around)
 {
     need.block_bytes_max = UINT64_MAX / 2;
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
@@ -272,9 +256,8 @@ START_TEST(absurd_sizes_do_not_wrap_around)
     need.n_nodes = UINT64_MAX / 4;
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
 }
-END_TEST
 
-START_TEST(features_are_copied_for_gpus_where_memory_allows)
+TEST(features_are_copied_for_gpus_where_memory_allows)
 {
     const struct sl_shard_inputs allows = {.gpus = true,
                                            .feature_bytes = 4 * GIB,
@@ -299,33 +282,5 @@ START_TEST(features_are_copied_for_gpus_where_memory_allows)
     config.store.features = SL_FEATURES_STORAGE;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_DRIVE);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker capacity");
-    TCase *c = tcase_create("capacity");
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 10);
-    tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
-    tcase_add_test(c, trainers_that_sum_themselves_have_a_group);
-    tcase_add_test(c, predictions_and_jumping_knowledge_have_their_rows);
-    tcase_add_test(c, under_a_bound_activations_leave_room_for_workers);
-    tcase_add_test(c, switching_takes_a_whole_epoch);
-    tcase_add_test(c, a_cache_needs_ranks_and_visits);
-    tcase_add_test(c, auto_takes_room_for_the_largest_split_that_may_come);
-    tcase_add_test(c, a_split_that_the_arena_does_not_hold_is_refused_with_the_number);
-    tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);
-    tcase_add_test(c, a_given_size_is_taken);
-    tcase_add_test(c, less_than_the_workers_hold_is_refused_with_the_number);
-    tcase_add_test(c, auto_without_memory_is_refused_with_the_number);
-    tcase_add_test(c, blocks_count_in_whole_chunks);
-    tcase_add_test(c, a_given_size_beyond_the_machine_is_refused);
-    tcase_add_test(c, activations_beyond_the_machine_lie_in_a_file);
-    tcase_add_test(c, activations_beyond_the_machine_are_blamed);
-    tcase_add_test(c, one_layer_needs_no_activations_and_two_those_of_one);
-    tcase_add_test(c, absurd_sizes_do_not_wrap_around);
-    tcase_add_test(c, features_are_copied_for_gpus_where_memory_allows);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .timeout_s = 10)

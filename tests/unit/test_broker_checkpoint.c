@@ -1,4 +1,5 @@
 // Checkpoints on the disk: what is written comes back, and nothing that was damaged is believed.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <stdbool.h>
@@ -96,7 +97,7 @@ static bool exists(const char *name)
     return access(in_dir(name), F_OK) == 0;
 }
 
-START_TEST(what_is_written_comes_back)
+TEST(what_is_written_comes_back)
 {
     struct sl_checkpoint c;
     float p[N], s[2][N], b[N];
@@ -129,10 +130,9 @@ START_TEST(what_is_written_comes_back)
     ck_assert_int_eq(memcmp(b, best, sizeof b), 0);
     sl_checkpoint_close(&c);
 }
-END_TEST
 
 // An older version did not say by which metric the best epoch was found.
-START_TEST(an_older_one_has_no_metric)
+TEST(an_older_one_has_no_metric)
 {
     struct sl_checkpoint c;
     snapshot.best.measure = SL_MEASURE_COUNT;
@@ -142,10 +142,9 @@ START_TEST(an_older_one_has_no_metric)
     ck_assert_int_eq(c.best.measure, SL_MEASURE_COUNT);
     sl_checkpoint_close(&c);
 }
-END_TEST
 
 // An older version took the first evaluation for the best, whatever its value.
-START_TEST(what_is_no_number_is_no_best)
+TEST(what_is_no_number_is_no_best)
 {
     struct sl_checkpoint c;
     snapshot.best.value = snapshot.best.mark = NAN;
@@ -155,9 +154,8 @@ START_TEST(what_is_no_number_is_no_best)
     ck_assert_uint_eq(c.best.waited, 0);
     sl_checkpoint_close(&c);
 }
-END_TEST
 
-START_TEST(counters_are_the_batches_trained)
+TEST(counters_are_the_batches_trained)
 {
     struct sl_safetensors_file f;
     char path[1200];
@@ -175,9 +173,8 @@ START_TEST(counters_are_the_batches_trained)
     ck_assert_ptr_nonnull(sl_safetensors_find(&f, "exp_avg_sq.convs.0.lin.weight"));
     sl_safetensors_close(&f);
 }
-END_TEST
 
-START_TEST(nothing_but_the_beginning_may_be_there)
+TEST(nothing_but_the_beginning_may_be_there)
 {
     struct sl_checkpoint c;
     snapshot.epoch = snapshot.n_records = 0;
@@ -191,9 +188,8 @@ START_TEST(nothing_but_the_beginning_may_be_there)
     ck_assert(!exists("checkpoints/000000000000/best.safetensors"));
     sl_checkpoint_close(&c);
 }
-END_TEST
 
-START_TEST(the_newest_are_kept)
+TEST(the_newest_are_kept)
 {
     static const uint64_t versions[] = {5, 1000000000000ull, 7, 6, 1000000000001ull};
     struct sl_checkpoint_list list;
@@ -213,7 +209,6 @@ START_TEST(the_newest_are_kept)
     ck_assert(exists("checkpoints/notes"));
     sl_checkpoint_list_fini(&list);
 }
-END_TEST
 
 static uint32_t count(void)
 {
@@ -224,7 +219,7 @@ static uint32_t count(void)
     return n;
 }
 
-START_TEST(newer_ones_are_set_aside_until_another_one_is_written)
+TEST(newer_ones_are_set_aside_until_another_one_is_written)
 {
     uint32_t n;
     for (uint64_t version = 5; version < 9; version++)
@@ -247,9 +242,8 @@ START_TEST(newer_ones_are_set_aside_until_another_one_is_written)
     must(sl_checkpoint_abandon_newer(dir, "000000000007", &n));
     ck_assert_uint_eq(n, 0);
 }
-END_TEST
 
-START_TEST(the_one_just_written_stays_whatever_else_is_there)
+TEST(the_one_just_written_stays_whatever_else_is_there)
 {
     write_version(8, 1);
     write_version(5, 1);
@@ -258,9 +252,8 @@ START_TEST(the_one_just_written_stays_whatever_else_is_there)
     ck_assert(exists("checkpoints/000000000006/state.json"));
     ck_assert(exists("checkpoints/000000000005/state.json"));
 }
-END_TEST
 
-START_TEST(one_of_the_same_update_takes_its_place)
+TEST(one_of_the_same_update_takes_its_place)
 {
     struct sl_checkpoint c;
     struct sl_checkpoint_list list;
@@ -283,9 +276,8 @@ START_TEST(one_of_the_same_update_takes_its_place)
     closedir(folder);
     ck_assert_int_eq(n, 3); // with . and ..
 }
-END_TEST
 
-START_TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
+TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
 {
     struct sl_checkpoint_list list;
     write_version(43, 2);
@@ -298,7 +290,6 @@ START_TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
     ck_assert(!exists("checkpoints/.000000000050.77.tmp"));
     ck_assert(exists("checkpoints/000000000043/state.json"));
 }
-END_TEST
 
 // --- damage ---
 
@@ -337,7 +328,7 @@ static void expect_refused(const char *name)
     ck_assert_ptr_null(c.records);
 }
 
-START_TEST(a_flipped_bit_anywhere_is_seen)
+LOOP_TEST(a_flipped_bit_anywhere_is_seen, 0, SL_COUNT_OF(files))
 {
     const char *name = files[_i];
     for (size_t at = 1; at < 4000; at = at * 2 + 3) {
@@ -355,9 +346,8 @@ START_TEST(a_flipped_bit_anywhere_is_seen)
         }
     }
 }
-END_TEST
 
-START_TEST(a_file_cut_short_is_seen)
+LOOP_TEST(a_file_cut_short_is_seen, 0, SL_COUNT_OF(files))
 {
     for (size_t at = 0; at < 1000; at = at * 3 + 1) {
         write_version(43, 2);
@@ -365,9 +355,8 @@ START_TEST(a_file_cut_short_is_seen)
         expect_refused(files[_i]);
     }
 }
-END_TEST
 
-START_TEST(a_longer_or_a_missing_file_is_seen)
+LOOP_TEST(a_longer_or_a_missing_file_is_seen, 0, SL_COUNT_OF(files))
 {
     char path[1200];
     write_version(43, 2);
@@ -378,7 +367,6 @@ START_TEST(a_longer_or_a_missing_file_is_seen)
     ck_assert_int_eq(unlink(path), 0);
     expect_refused(files[_i]);
 }
-END_TEST
 
 // --- counters, each sum of which is right ---
 
@@ -558,15 +546,14 @@ static const struct {
     {an_epoch_in_another_ones_place, "history.epochs: found something else than epoch 3"},
 };
 
-START_TEST(counters_that_contradict_one_another_are_refused)
+LOOP_TEST(counters_that_contradict_one_another_are_refused, 0, SL_COUNT_OF(contradictions))
 {
     contradictions[_i].write();
     expect_refused(contradictions[_i].said);
     assert_message_has("/state.json: ");
 }
-END_TEST
 
-START_TEST(batches_of_the_next_epoch_come_back_with_what_was_pinned)
+TEST(batches_of_the_next_epoch_come_back_with_what_was_pinned)
 {
     struct sl_checkpoint c;
     float p[N], s[2][N], b[N], pinned[N];
@@ -587,10 +574,9 @@ START_TEST(batches_of_the_next_epoch_come_back_with_what_was_pinned)
     ck_assert_int_lt(sl_checkpoint_open(dir, "000000000013", &c), 0);
     assert_message_has("pinned.safetensors");
 }
-END_TEST
 
 // Batches 0 and 2 of ordered updates, of which 0 and 1 come first.
-START_TEST(ordered_batches_that_are_no_prefix_are_refused)
+TEST(ordered_batches_that_are_no_prefix_are_refused)
 {
     content.config_json = "{\"epochs\": 9, \"digest\": true, \"devices\": [{}, {}, {}, {}],"
                           " \"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 1}}";
@@ -603,9 +589,8 @@ START_TEST(ordered_batches_that_are_no_prefix_are_refused)
     must(sl_checkpoint_open(dir, "000000000043", &c));
     sl_checkpoint_close(&c);
 }
-END_TEST
 
-START_TEST(a_checkpoint_under_another_name_is_refused)
+TEST(a_checkpoint_under_another_name_is_refused)
 {
     struct sl_checkpoint c;
     write_version(43, 2);
@@ -616,9 +601,8 @@ START_TEST(a_checkpoint_under_another_name_is_refused)
     ck_assert_int_eq(sl_checkpoint_open(dir, "../../etc", &c), SL_EINVAL);
     ck_assert_int_eq(sl_checkpoint_open(dir, "000000000099", &c), SL_ENOENT);
 }
-END_TEST
 
-START_TEST(something_of_another_kind_is_refused)
+TEST(something_of_another_kind_is_refused)
 {
     struct sl_checkpoint c;
     write_version(43, 2);
@@ -631,9 +615,8 @@ START_TEST(something_of_another_kind_is_refused)
     ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
     assert_message_has("schema: found none");
 }
-END_TEST
 
-START_TEST(another_models_checkpoint_is_not_loaded)
+TEST(another_models_checkpoint_is_not_loaded)
 {
     struct sl_checkpoint c;
     float p[N] = {7}, s[2][N], b[N];
@@ -647,9 +630,8 @@ START_TEST(another_models_checkpoint_is_not_loaded)
     ck_assert_float_eq(p[0], 7);
     sl_checkpoint_close(&c);
 }
-END_TEST
 
-START_TEST(what_can_not_be_written_leaves_nothing)
+TEST(what_can_not_be_written_leaves_nothing)
 {
     write_version(43, 2);
     ck_assert_int_eq(chmod(scratch, 0755), 0);
@@ -665,36 +647,5 @@ START_TEST(what_can_not_be_written_leaves_nothing)
     ck_assert_str_eq(list.names[0], "000000000043");
     sl_checkpoint_list_fini(&list);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker checkpoint");
-    TCase *c = tcase_create("checkpoint");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, what_is_written_comes_back);
-    tcase_add_test(c, an_older_one_has_no_metric);
-    tcase_add_test(c, what_is_no_number_is_no_best);
-    tcase_add_test(c, counters_are_the_batches_trained);
-    tcase_add_test(c, nothing_but_the_beginning_may_be_there);
-    tcase_add_test(c, the_newest_are_kept);
-    tcase_add_test(c, newer_ones_are_set_aside_until_another_one_is_written);
-    tcase_add_test(c, the_one_just_written_stays_whatever_else_is_there);
-    tcase_add_test(c, one_of_the_same_update_takes_its_place);
-    tcase_add_test(c, leftovers_of_a_crash_are_no_checkpoints_and_are_cleared);
-    tcase_add_loop_test(c, a_flipped_bit_anywhere_is_seen, 0, SL_COUNT_OF(files));
-    tcase_add_loop_test(c, a_file_cut_short_is_seen, 0, SL_COUNT_OF(files));
-    tcase_add_loop_test(c, a_longer_or_a_missing_file_is_seen, 0, SL_COUNT_OF(files));
-    tcase_add_loop_test(c, counters_that_contradict_one_another_are_refused, 0,
-                        SL_COUNT_OF(contradictions));
-    tcase_add_test(c, batches_of_the_next_epoch_come_back_with_what_was_pinned);
-    tcase_add_test(c, ordered_batches_that_are_no_prefix_are_refused);
-    tcase_add_test(c, a_checkpoint_under_another_name_is_refused);
-    tcase_add_test(c, something_of_another_kind_is_refused);
-    tcase_add_test(c, another_models_checkpoint_is_not_loaded);
-    tcase_add_test(c, what_can_not_be_written_leaves_nothing);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 30)

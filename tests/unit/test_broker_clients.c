@@ -3,6 +3,7 @@
 
 #include "broker/log/client.h"
 #include "tests/unit/await.h"
+#include "tests/unit/suite.h"
 
 enum { MANY = 200 };
 
@@ -79,7 +80,7 @@ static void has_heard_all(int i)
     ck_assert_int_eq(hears(i), SL__CONTROL__ENVELOPE__BODY_PROGRESS);
 }
 
-START_TEST(two_hundred_clients_hear_the_same)
+TEST(two_hundred_clients_hear_the_same)
 {
     for (int i = 0; i < MANY; i++)
         subscribe(i, SL_WANTS_STATS);
@@ -88,9 +89,8 @@ START_TEST(two_hundred_clients_hear_the_same)
         hears_stats(i);
     ck_assert_uint_eq(clients->n, MANY);
 }
-END_TEST
 
-START_TEST(who_wants_nothing_gets_nothing)
+TEST(who_wants_nothing_gets_nothing)
 {
     subscribe(0, 0);
     subscribe(1, SL_WANTS_PROGRESS);
@@ -103,9 +103,8 @@ START_TEST(who_wants_nothing_gets_nothing)
     has_heard_all(0);
     has_heard_all(1);
 }
-END_TEST
 
-START_TEST(a_client_that_asks_again_says_what_it_wants_now)
+TEST(a_client_that_asks_again_says_what_it_wants_now)
 {
     struct sl_bus_peer peer = {.id = "me", .n = 2};
     must(sl_clients_add(clients, &peer, SL_WANTS_STATS));
@@ -113,10 +112,9 @@ START_TEST(a_client_that_asks_again_says_what_it_wants_now)
     ck_assert_uint_eq(clients->n, 1);
     ck_assert(!sl_clients_want(clients, SL_WANTS_STATS));
 }
-END_TEST
 
 // Whoever stops reading fills its queue, loses messages, then its place; nobody waits for it.
-START_TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
+TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
 {
     enum { BYTES = 20000, MESSAGES = 20000 };
     static char line[BYTES + 1];
@@ -137,18 +135,16 @@ START_TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
     hears_stats(0);
     has_heard_all(0);
 }
-END_TEST
 
-START_TEST(a_client_that_is_gone_is_dropped)
+TEST(a_client_that_is_gone_is_dropped)
 {
     subscribe(0, SL_WANTS_STATS);
     sl_bus_close(client[0], 0);
     client[0] = NULL;
     AWAIT((send_stats("{}"), clients->n == 0));
 }
-END_TEST
 
-START_TEST(a_full_table_turns_the_next_one_away)
+TEST(a_full_table_turns_the_next_one_away)
 {
     for (uint32_t i = 0; i < SL_CLIENTS_MAX; i++) {
         struct sl_bus_peer peer = {.n = 4};
@@ -165,20 +161,5 @@ START_TEST(a_full_table_turns_the_next_one_away)
     ck_assert_int_eq(sl_clients_add(clients, &next, 0), SL_EAGAIN);
     send_stats("{}"); // to peers that do not exist
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker clients");
-    TCase *c = tcase_create("clients");
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, AWAIT_CASE_S);
-    tcase_add_test(c, two_hundred_clients_hear_the_same);
-    tcase_add_test(c, who_wants_nothing_gets_nothing);
-    tcase_add_test(c, a_client_that_asks_again_says_what_it_wants_now);
-    tcase_add_test(c, a_client_that_does_not_read_is_dropped_and_never_waited_for);
-    tcase_add_test(c, a_client_that_is_gone_is_dropped);
-    tcase_add_test(c, a_full_table_turns_the_next_one_away);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = AWAIT_CASE_S)

@@ -1,4 +1,5 @@
 // The mathematics of the report: percentiles, queue depth, sums, and who is named the bottleneck.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ static void teardown(void)
     sl_epoch_scratch_fini(&room);
 }
 
-START_TEST(percentiles_are_nearest_ranks)
+TEST(percentiles_are_nearest_ranks)
 {
     uint64_t v[100];
     for (uint64_t i = 0; i < 100; i++)
@@ -36,7 +37,6 @@ START_TEST(percentiles_are_nearest_ranks)
     ck_assert_uint_eq(sl_epoch_percentile(v, 3, 50), 2);
     ck_assert_uint_eq(sl_epoch_percentile(v, 10, 99), 10);
 }
-END_TEST
 
 // Batch i: ready at 10 i, claimed at 10 i + 25 ms, trained for i + 1 ms.
 static void make_entries(struct sl_batch_entry *e, uint64_t n)
@@ -69,7 +69,7 @@ static void make_entries(struct sl_batch_entry *e, uint64_t n)
     }
 }
 
-START_TEST(an_epoch_is_summed_up)
+TEST(an_epoch_is_summed_up)
 {
     struct sl_batch_entry e[100];
     struct sl_epoch f = {.samplers = 1, .trainers = 2};
@@ -102,9 +102,8 @@ START_TEST(an_epoch_is_summed_up)
     ck_assert_double_eq_tol(f.stages.backpressure.p50, 0, 1e-9);
     ck_assert_double_eq_tol(f.stages.wait.seconds, 0.1, 1e-9);
 }
-END_TEST
 
-START_TEST(pauses_are_no_time_of_an_epoch)
+TEST(pauses_are_no_time_of_an_epoch)
 {
     struct sl_batch_entry e[100];
     struct sl_pauses pauses = {.n = 0};
@@ -136,9 +135,8 @@ START_TEST(pauses_are_no_time_of_an_epoch)
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.8, 1e-9);
 }
-END_TEST
 
-START_TEST(queue_depth_follows_arrivals_and_claims)
+TEST(queue_depth_follows_arrivals_and_claims)
 {
     struct sl_batch_entry e[100];
     struct sl_epoch f = {0};
@@ -148,11 +146,10 @@ START_TEST(queue_depth_follows_arrivals_and_claims)
     ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 3);
 }
-END_TEST
 
 // The broker learns of an end late, and the job was paused in between: that time is neither the
 // epoch's nor taken from it twice.
-START_TEST(an_end_that_is_seen_after_a_pause)
+TEST(an_end_that_is_seen_after_a_pause)
 {
     struct sl_batch_entry e[100];
     struct sl_pauses pauses = {.n = 0};
@@ -174,9 +171,8 @@ START_TEST(an_end_that_is_seen_after_a_pause)
     ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
     ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
 }
-END_TEST
 
-START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
+TEST(batches_drawn_before_the_epoch_count_from_its_start)
 {
     struct sl_batch_entry e[2] = {{.ready_at_ns = 100 * MS, .claimed_at_ns = 1500 * MS},
                                   {.ready_at_ns = 200 * MS, .claimed_at_ns = 1250 * MS}};
@@ -185,9 +181,8 @@ START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
     ck_assert_double_eq_tol(f.queue.depth_mean, 0.75, 1e-9);
     ck_assert_uint_eq(f.queue.depth_max, 2);
 }
-END_TEST
 
-START_TEST(an_epoch_of_one_batch_has_figures)
+TEST(an_epoch_of_one_batch_has_figures)
 {
     struct sl_batch_entry e = {
         .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
@@ -198,9 +193,8 @@ START_TEST(an_epoch_of_one_batch_has_figures)
     ck_assert_double_eq_tol(f.loss, 1, 1e-12);
     ck_assert_double_eq_tol(f.train_accuracy, 1, 1e-12);
 }
-END_TEST
 
-START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
+TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
 {
     struct sl_batch_entry e[2] = {{.train_ns = 5 * MS}, {.train_ns = 5 * MS}};
     struct sl_epoch f = {.samplers = 1, .trainers = 1};
@@ -212,9 +206,8 @@ START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
     ck_assert_double_eq_tol(f.normal_train, 0.012, 1e-12);
     ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-12); // the first one warmed up
 }
-END_TEST
 
-START_TEST(the_first_update_is_the_one_that_was_over_first)
+TEST(the_first_update_is_the_one_that_was_over_first)
 {
     const struct sl_update_entry seen[] = {
         {.took_ns = 0}, // no update stands with this batch, or it was restored
@@ -227,9 +220,8 @@ START_TEST(the_first_update_is_the_one_that_was_over_first)
     ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 2), 39);
     ck_assert_uint_eq(sl_epoch_first_update_ns(seen, 4), 35);
 }
-END_TEST
 
-START_TEST(nothing_counted_and_no_time_divide_by_nothing)
+TEST(nothing_counted_and_no_time_divide_by_nothing)
 {
     struct sl_batch_entry e = {0};
     struct sl_epoch f = {.samplers = 1, .trainers = 1};
@@ -240,9 +232,8 @@ START_TEST(nothing_counted_and_no_time_divide_by_nothing)
     ck_assert_double_eq(f.queue.depth_mean, 0);
     ck_assert_msg(!strstr(f.bottleneck, "nan") && f.bottleneck[0], "%s", f.bottleneck);
 }
-END_TEST
 
-START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
+TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
 {
     struct sl_batch_entry light[2] = {{.train_ns = MS}, {.train_ns = MS}};
     struct sl_batch_entry heavy[2] = {{.train_ns = 100 * MS}, {.extract_ns = 200 * MS}};
@@ -256,7 +247,6 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
     ck_assert_double_eq_tol(f.stages.evaluate.p50, 0.1, 1e-9);
     ck_assert_double_eq_tol(f.stages.evaluate.p99, 0.2, 1e-9);
 }
-END_TEST
 
 // The first `restored` of ten batches were trained before the job was resumed.
 static struct sl_epoch take_restored(uint64_t restored)
@@ -271,7 +261,7 @@ static struct sl_epoch take_restored(uint64_t restored)
     return f;
 }
 
-START_TEST(restored_batches_have_losses_and_no_times)
+TEST(restored_batches_have_losses_and_no_times)
 {
     struct sl_epoch f = take_restored(6);
     ck_assert_uint_eq(f.batches, 10);
@@ -284,9 +274,8 @@ START_TEST(restored_batches_have_losses_and_no_times)
     ck_assert_double_gt(f.profile.t_train, 0.006);
     ck_assert_uint_eq(f.queue.depth_max, 3); // one comes every 10 ms and stays for 25
 }
-END_TEST
 
-START_TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
+TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
 {
     struct sl_epoch f = take_restored(10);
     ck_assert_uint_eq(f.batches, 10);
@@ -296,7 +285,6 @@ START_TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
     ck_assert_double_eq(f.queue.depth_mean, 0);
     ck_assert_double_eq(f.profile.t_sample + f.profile.t_train + f.profile.t_standby, 0);
 }
-END_TEST
 
 // --- the profile ---
 
@@ -324,7 +312,7 @@ static void slow_at_first(struct sl_batch_entry *e, uint64_t i)
     e->extract_ns = 5 * MS;
 }
 
-START_TEST(a_worker_warms_up_once_in_its_life)
+TEST(a_worker_warms_up_once_in_its_life)
 {
     // Three of five batches are cold: with them the median would be theirs.
     struct sl_epoch f = take(5, 1, false, slow_at_first);
@@ -335,15 +323,13 @@ START_TEST(a_worker_warms_up_once_in_its_life)
     ck_assert_double_eq_tol(f.profile.t_sample, 0.101, 1e-9);
     ck_assert_double_eq_tol(f.profile.t_train, 0.5, 1e-9);
 }
-END_TEST
 
-START_TEST(cold_batches_tell_when_there_are_no_others)
+TEST(cold_batches_tell_when_there_are_no_others)
 {
     struct sl_epoch f = take(2, 1, false, slow_at_first);
     ck_assert_double_eq_tol(f.profile.t_sample, 0.101, 1e-9);
     ck_assert_double_eq_tol(f.profile.t_train, 0.5, 1e-9);
 }
-END_TEST
 
 static void extraction_bound(struct sl_batch_entry *e, uint64_t i)
 {
@@ -351,12 +337,11 @@ static void extraction_bound(struct sl_batch_entry *e, uint64_t i)
     e->train_ns = (i % 2 ? 20 : 10) * MS;
 }
 
-START_TEST(a_batch_takes_as_long_as_the_longer_of_extraction_and_training)
+TEST(a_batch_takes_as_long_as_the_longer_of_extraction_and_training)
 {
     struct sl_epoch f = take(13, 1, false, extraction_bound); // ten warm ones
     ck_assert_double_eq_tol(f.profile.t_train, 0.020, 1e-9);
 }
-END_TEST
 
 // Every fourth batch is trained by one of two standby trainers.
 static void helped(struct sl_batch_entry *e, uint64_t i)
@@ -368,7 +353,7 @@ static void helped(struct sl_batch_entry *e, uint64_t i)
     e->extract_ns = 2 * MS;
 }
 
-START_TEST(standby_trainers_are_told_apart)
+TEST(standby_trainers_are_told_apart)
 {
     struct sl_epoch f = take(100, 5, false, helped);
     ck_assert_uint_eq(f.switching.batches, 25);
@@ -380,7 +365,6 @@ START_TEST(standby_trainers_are_told_apart)
     ck_assert_double_eq_tol(f.normal_extract, 0.15, 1e-9);
     ck_assert_double_eq_tol(f.stages.train.seconds, 1.5, 1e-9);
 }
-END_TEST
 
 static void all_by_standby(struct sl_batch_entry *e, uint64_t i)
 {
@@ -388,7 +372,7 @@ static void all_by_standby(struct sl_batch_entry *e, uint64_t i)
     e->train_ns = 30 * MS;
 }
 
-START_TEST(without_normal_trainers_nothing_is_known_to_be_saved)
+TEST(without_normal_trainers_nothing_is_known_to_be_saved)
 {
     struct sl_epoch f = take(10, 0, false, all_by_standby);
     ck_assert_double_eq(f.profile.t_train, 0);
@@ -399,16 +383,14 @@ START_TEST(without_normal_trainers_nothing_is_known_to_be_saved)
     f = take(10, 0, false, slow_at_first);
     ck_assert_double_eq(f.switching.seconds_saved, 0);
 }
-END_TEST
 
-START_TEST(a_full_epoch_of_either_kind_fits_the_scratch)
+TEST(a_full_epoch_of_either_kind_fits_the_scratch)
 {
     struct sl_epoch f = take(1000, 1, false, all_by_standby);
     ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
     f = take(1000, 1, false, slow_at_first);
     ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-9);
 }
-END_TEST
 
 static void stale(struct sl_batch_entry *e, uint64_t i)
 {
@@ -417,7 +399,7 @@ static void stale(struct sl_batch_entry *e, uint64_t i)
     updates[i].applied_version = i + i % 5;
 }
 
-START_TEST(staleness_is_of_async_updates)
+TEST(staleness_is_of_async_updates)
 {
     struct sl_epoch f = take(100, 2, true, stale);
     ck_assert_double_eq_tol(f.updates.staleness_mean, 2, 1e-12);
@@ -426,7 +408,6 @@ START_TEST(staleness_is_of_async_updates)
     ck_assert_double_eq(f.updates.staleness_mean, 0);
     ck_assert_uint_eq(f.updates.staleness_max, 0);
 }
-END_TEST
 
 // --- the bottleneck ---
 
@@ -450,7 +431,7 @@ static void expect(struct sl_epoch *f, uint32_t batches_per_update, const char *
                 evidence);
 }
 
-START_TEST(trainers_that_starve_accuse_the_samplers)
+TEST(trainers_that_starve_accuse_the_samplers)
 {
     struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
@@ -459,9 +440,8 @@ START_TEST(trainers_that_starve_accuse_the_samplers)
     f.queue.depth_mean = 0.1;
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
 }
-END_TEST
 
-START_TEST(a_drive_that_is_always_read_is_accused_first)
+TEST(a_drive_that_is_always_read_is_accused_first)
 {
     struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
@@ -477,9 +457,8 @@ START_TEST(a_drive_that_is_always_read_is_accused_first)
     f.normal_wait = 0;
     expect(&f, 4, "trainers:", "forward and backward took 95 %");
 }
-END_TEST
 
-START_TEST(samplers_without_memory_accuse_the_trainers)
+TEST(samplers_without_memory_accuse_the_trainers)
 {
     struct sl_epoch f = one_second();
     f.stages.backpressure.seconds = 0.4;
@@ -488,18 +467,16 @@ START_TEST(samplers_without_memory_accuse_the_trainers)
     f.queue.depth_mean = 12;
     expect(&f, 4, "trainers:", "samplers waited for memory 40 %");
 }
-END_TEST
 
-START_TEST(extraction_is_named_when_it_dominates)
+TEST(extraction_is_named_when_it_dominates)
 {
     struct sl_epoch f = one_second();
     f.normal_train = 0.3;
     f.normal_extract = 0.9;
     expect(&f, 4, "trainers:", "extraction took 90 %");
 }
-END_TEST
 
-START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
+TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
 {
     struct sl_epoch f = one_second();
     f.trainers = 2;
@@ -512,18 +489,16 @@ START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
     f.switching.batches = 2;
     expect(&f, 1, "updates:", "gradients (2 trainers and 3 standby, updates of 1 batch)");
 }
-END_TEST
 
-START_TEST(a_long_evaluation_is_named)
+TEST(a_long_evaluation_is_named)
 {
     struct sl_epoch f = one_second();
     f.normal_train = 0.9;
     f.evaluate_seconds = 3;
     expect(&f, 1, "evaluation:", "75 %");
 }
-END_TEST
 
-START_TEST(marking_and_copying_count_as_sampling)
+TEST(marking_and_copying_count_as_sampling)
 {
     struct sl_epoch f = one_second();
     f.normal_wait = 0.62;
@@ -532,9 +507,8 @@ START_TEST(marking_and_copying_count_as_sampling)
     f.stages.copy.seconds = 0.1;
     expect(&f, 4, "samplers:", "samplers drew 80 %");
 }
-END_TEST
 
-START_TEST(standby_trainers_time_is_not_the_normal_ones)
+TEST(standby_trainers_time_is_not_the_normal_ones)
 {
     struct sl_epoch f = one_second();
     f.samplers = 4;
@@ -545,9 +519,8 @@ START_TEST(standby_trainers_time_is_not_the_normal_ones)
     expect(&f, 1, "trainers:", "forward and backward took 90 %");
     expect(&f, 1, "trainers:", "standby trainers trained 70 % of the batches");
 }
-END_TEST
 
-START_TEST(extraction_tells_what_the_cache_did)
+TEST(extraction_tells_what_the_cache_did)
 {
     struct sl_epoch f = one_second();
     f.normal_train = 0.3;
@@ -556,9 +529,8 @@ START_TEST(extraction_tells_what_the_cache_did)
     f.cache.misses = 59;
     expect(&f, 4, "trainers:", "41 % of the rows came from a cache");
 }
-END_TEST
 
-START_TEST(a_single_device_takes_turns)
+TEST(a_single_device_takes_turns)
 {
     struct sl_epoch f = one_second();
     f.trainers = 0;
@@ -572,9 +544,8 @@ START_TEST(a_single_device_takes_turns)
     f.stages.extract.seconds = 0.71;
     expect(&f, 1, "trainers:", "extraction took 71 % of the devices' time");
 }
-END_TEST
 
-START_TEST(async_trainers_that_wait_wait_for_the_bound)
+TEST(async_trainers_that_wait_wait_for_the_bound)
 {
     const struct sl_update_rule rule = {.async = true, .batches_per_update = 1, .staleness = 2};
     struct sl_epoch f = one_second();
@@ -586,10 +557,9 @@ START_TEST(async_trainers_that_wait_wait_for_the_bound)
     f.queue.depth_mean = 0.2; // nothing to train: it is not the bound
     expect_rule(&f, &rule, "samplers:", "50 %");
 }
-END_TEST
 
 // Several batches of an update for each trainer, but nobody takes another one's.
-START_TEST(trainers_with_batches_of_their_own_wait_for_one_another)
+TEST(trainers_with_batches_of_their_own_wait_for_one_another)
 {
     struct sl_update_rule rule = {.batches_per_update = 16, .in_turn = true};
     struct sl_epoch f = one_second();
@@ -600,9 +570,8 @@ START_TEST(trainers_with_batches_of_their_own_wait_for_one_another)
     rule.in_turn = false;
     expect_rule(&f, &rule, "samplers:", "50 %");
 }
-END_TEST
 
-START_TEST(the_longest_sentence_fits)
+TEST(the_longest_sentence_fits)
 {
     struct sl_epoch f = one_second();
     f.normal_train = 0.99;
@@ -613,47 +582,5 @@ START_TEST(the_longest_sentence_fits)
     f.cache.misses = 1;
     expect(&f, 1, "trainers:", "standby trainers trained 100 % of the batches");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker figures");
-    TCase *t = tcase_create("figures");
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 10);
-    tcase_add_test(t, percentiles_are_nearest_ranks);
-    tcase_add_test(t, an_epoch_is_summed_up);
-    tcase_add_test(t, pauses_are_no_time_of_an_epoch);
-    tcase_add_test(t, queue_depth_follows_arrivals_and_claims);
-    tcase_add_test(t, an_end_that_is_seen_after_a_pause);
-    tcase_add_test(t, batches_drawn_before_the_epoch_count_from_its_start);
-    tcase_add_test(t, an_epoch_of_one_batch_has_figures);
-    tcase_add_test(t, the_time_of_an_update_is_that_of_the_batch_that_it_stands_with);
-    tcase_add_test(t, the_first_update_is_the_one_that_was_over_first);
-    tcase_add_test(t, nothing_counted_and_no_time_divide_by_nothing);
-    tcase_add_test(t, an_evaluation_keeps_the_percentiles_of_its_heaviest_phase);
-    tcase_add_test(t, restored_batches_have_losses_and_no_times);
-    tcase_add_test(t, an_epoch_that_was_restored_as_a_whole_has_no_times);
-    tcase_add_test(t, trainers_that_starve_accuse_the_samplers);
-    tcase_add_test(t, a_drive_that_is_always_read_is_accused_first);
-    tcase_add_test(t, samplers_without_memory_accuse_the_trainers);
-    tcase_add_test(t, extraction_is_named_when_it_dominates);
-    tcase_add_test(t, trainers_that_wait_before_a_full_queue_wait_for_updates);
-    tcase_add_test(t, a_long_evaluation_is_named);
-    tcase_add_test(t, a_worker_warms_up_once_in_its_life);
-    tcase_add_test(t, cold_batches_tell_when_there_are_no_others);
-    tcase_add_test(t, a_batch_takes_as_long_as_the_longer_of_extraction_and_training);
-    tcase_add_test(t, standby_trainers_are_told_apart);
-    tcase_add_test(t, without_normal_trainers_nothing_is_known_to_be_saved);
-    tcase_add_test(t, a_full_epoch_of_either_kind_fits_the_scratch);
-    tcase_add_test(t, staleness_is_of_async_updates);
-    tcase_add_test(t, marking_and_copying_count_as_sampling);
-    tcase_add_test(t, standby_trainers_time_is_not_the_normal_ones);
-    tcase_add_test(t, extraction_tells_what_the_cache_did);
-    tcase_add_test(t, a_single_device_takes_turns);
-    tcase_add_test(t, async_trainers_that_wait_wait_for_the_bound);
-    tcase_add_test(t, trainers_with_batches_of_their_own_wait_for_one_another);
-    tcase_add_test(t, the_longest_sentence_fits);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 10)

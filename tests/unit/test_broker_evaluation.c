@@ -1,8 +1,9 @@
 // What an evaluation decides: the best parameters, the gate behind it, whether training goes on.
 #include "common/data/prediction.h"
 #include "tests/unit/broker_phases_fixture.h"
+#include "tests/unit/suite.h"
 
-START_TEST(the_best_parameters_are_those_that_were_evaluated)
+TEST(the_best_parameters_are_those_that_were_evaluated)
 {
     static const uint64_t found[] = {3, 9, 9, 5};
     make_arena();
@@ -27,7 +28,6 @@ START_TEST(the_best_parameters_are_those_that_were_evaluated)
     ck_assert_uint_eq(t.phases.done, 16);
     ck_assert_uint_eq(t.phases.scheduled, 16);
 }
-END_TEST
 
 // One epoch and its sampled evaluation, of which so many vertices are right.
 static void epoch_with(uint64_t correct)
@@ -46,7 +46,7 @@ static void stop_early_setup(uint32_t patience)
     config.early_stopping.patience = patience;
 }
 
-START_TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
+TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
 {
     char reason[160];
     uint32_t epoch;
@@ -80,9 +80,8 @@ START_TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
     ck_assert_str_eq(sl_phases_stop_reason(&t.phases, reason, sizeof reason),
                      "2 evaluations without a better accuracy; the best is 0.4500, of epoch 2");
 }
-END_TEST
 
-START_TEST(a_test_of_each_epoch_decides_nothing)
+TEST(a_test_of_each_epoch_decides_nothing)
 {
     static const uint64_t tested[] = {9, 3}, found[] = {4, 6};
     struct sl_phases_view view;
@@ -120,9 +119,8 @@ START_TEST(a_test_of_each_epoch_decides_nothing)
     }
     ck_assert(t.complete && t.phases.has_test);
 }
-END_TEST
 
-START_TEST(tests_of_each_epoch_need_no_validation)
+TEST(tests_of_each_epoch_need_no_validation)
 {
     config.epochs = 2;
     config.evaluate.full = false;
@@ -139,9 +137,8 @@ START_TEST(tests_of_each_epoch_need_no_validation)
     sl_phases_poll(&t.phases);
     ck_assert(t.complete && t.phases.has_test);
 }
-END_TEST
 
-START_TEST(patience_counts_validations_not_tests)
+TEST(patience_counts_validations_not_tests)
 {
     stop_early_setup(2);
     config.evaluate.test = SL_TEST_EACH;
@@ -159,9 +156,8 @@ START_TEST(patience_counts_validations_not_tests)
     sl_phases_poll(&t.phases);
     ck_assert(t.complete);
 }
-END_TEST
 
-START_TEST(patience_that_runs_out_with_the_last_epoch_stops_nothing)
+TEST(patience_that_runs_out_with_the_last_epoch_stops_nothing)
 {
     stop_early_setup(1);
     config.epochs = 2;
@@ -174,9 +170,8 @@ START_TEST(patience_that_runs_out_with_the_last_epoch_stops_nothing)
     ck_assert(t.complete);
     ck_assert_uint_eq(t.phases.best.epoch, 0);
 }
-END_TEST
 
-START_TEST(training_that_stops_early_without_a_test_is_complete)
+TEST(training_that_stops_early_without_a_test_is_complete)
 {
     stop_early_setup(1);
     plan.split[SL_SPLIT_TEST].n = 0;
@@ -187,9 +182,8 @@ START_TEST(training_that_stops_early_without_a_test_is_complete)
     ck_assert(t.complete && t.phases.stopped_early);
     ck_assert_uint_eq(opened(), 4);
 }
-END_TEST
 
-START_TEST(a_run_that_had_stopped_early_goes_on_with_its_test)
+TEST(a_run_that_had_stopped_early_goes_on_with_its_test)
 {
     stop_early_setup(2);
     plan.resume = (struct sl_resume_point){
@@ -201,9 +195,8 @@ START_TEST(a_run_that_had_stopped_early_goes_on_with_its_test)
     config.early_stopping.patience = 3; // more of it, and there is more to train
     expect_plan("t4 v4 t5 v5 x5 ");
 }
-END_TEST
 
-START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
+TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
 {
     stop_early_setup(0);
     plan.split[SL_SPLIT_VAL].n = SL_COUNT_OF(vertices);
@@ -224,9 +217,8 @@ START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
     ck_assert(!gated(next));
     ck_assert_double_eq(t.last.on_val.value[SL_MEASURE_ACCURACY], 0.8);
 }
-END_TEST
 
-START_TEST(the_loss_may_be_what_is_judged)
+TEST(the_loss_may_be_what_is_judged)
 {
     config.evaluate.metric = SL_METRIC_LOSS;
     config.evaluate.full = false;
@@ -236,10 +228,9 @@ START_TEST(the_loss_may_be_what_is_judged)
     ck_assert_uint_eq(t.phases.best.epoch, 0);
     ck_assert_double_eq(t.phases.best.value, 1);
 }
-END_TEST
 
 // ROC-AUC of labels that are all 0.
-START_TEST(a_metric_that_is_not_defined_has_no_best)
+TEST(a_metric_that_is_not_defined_has_no_best)
 {
     stop_early_setup(1);
     config.evaluate.metric = SL_METRIC_ROC_AUC;
@@ -257,7 +248,6 @@ START_TEST(a_metric_that_is_not_defined_has_no_best)
     sl_phases_poll(&t.phases);
     ck_assert(t.complete && t.phases.has_test);
 }
-END_TEST
 
 static int failed_with;
 
@@ -266,7 +256,7 @@ static void note_error(void *ctx, int rc)
     failed_with = rc;
 }
 
-START_TEST(outputs_that_are_not_finite_end_the_job)
+TEST(outputs_that_are_not_finite_end_the_job)
 {
     stop_early_setup(0);
     make_arena();
@@ -282,9 +272,8 @@ START_TEST(outputs_that_are_not_finite_end_the_job)
                      "not finite, of parameters that are all finite");
     ck_assert(!t.phases.best.has);
 }
-END_TEST
 
-START_TEST(a_gated_test_of_one_phase_opens)
+TEST(a_gated_test_of_one_phase_opens)
 {
     config.evaluate.full = false;
     config.evaluate.batch_size = 100;
@@ -298,27 +287,5 @@ START_TEST(a_gated_test_of_one_phase_opens)
     }
     ck_assert(t.complete);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker evaluation");
-    TCase *c = tcase_create("evaluation");
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, the_best_parameters_are_those_that_were_evaluated);
-    tcase_add_test(c, patience_that_runs_out_ends_training_with_a_test_of_the_best);
-    tcase_add_test(c, a_test_of_each_epoch_decides_nothing);
-    tcase_add_test(c, tests_of_each_epoch_need_no_validation);
-    tcase_add_test(c, patience_counts_validations_not_tests);
-    tcase_add_test(c, patience_that_runs_out_with_the_last_epoch_stops_nothing);
-    tcase_add_test(c, training_that_stops_early_without_a_test_is_complete);
-    tcase_add_test(c, a_run_that_had_stopped_early_goes_on_with_its_test);
-    tcase_add_test(c, an_evaluation_judged_on_the_thread_pool_holds_its_gate);
-    tcase_add_test(c, the_loss_may_be_what_is_judged);
-    tcase_add_test(c, a_metric_that_is_not_defined_has_no_best);
-    tcase_add_test(c, outputs_that_are_not_finite_end_the_job);
-    tcase_add_test(c, a_gated_test_of_one_phase_opens);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .timeout_s = 30)

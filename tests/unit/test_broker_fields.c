@@ -1,5 +1,4 @@
 // Records: written as JSON, read back, and how Prometheus sees their fields.
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "common/base/bits.h"
 #include "common/schema/report.h"
 #include "common/schema/stats.h"
+#include "tests/unit/suite.h"
 
 static struct sl_json_writer writer;
 
@@ -48,7 +48,7 @@ static const struct sl_fields record = SL_FIELDS(fields);
 
 static const struct example example = {1.25, 12345678901, 0.1, 3, 4, 5, "\"", true};
 
-START_TEST(objects_are_opened_and_closed_as_paths_say)
+TEST(objects_are_opened_and_closed_as_paths_say)
 {
     ck_assert_str_eq(write(&record, &example),
                      "{\"time\":1.250,\"whole\":12345678901,\"part\":\"by hand\","
@@ -56,9 +56,8 @@ START_TEST(objects_are_opened_and_closed_as_paths_say)
                      "\"ab\":{\"c\":{\"deep\":4},\"text\":\"\\\"\"},\"flag\":true,"
                      "\"z\":{\"last\":5}}");
 }
-END_TEST
 
-START_TEST(what_is_not_known_is_null)
+TEST(what_is_not_known_is_null)
 {
     struct example e;
     sl_fields_clear(&record, &e);
@@ -68,9 +67,8 @@ START_TEST(what_is_not_known_is_null)
                      "\"ab\":{\"c\":{\"deep\":null},\"text\":null},\"flag\":false,"
                      "\"z\":{\"last\":null}}");
 }
-END_TEST
 
-START_TEST(a_record_is_read_as_it_was_written)
+TEST(a_record_is_read_as_it_was_written)
 {
     struct example e;
     cJSON *tree = cJSON_Parse(write(&record, &example));
@@ -85,9 +83,8 @@ START_TEST(a_record_is_read_as_it_was_written)
     ck_assert(e.flag);
     cJSON_Delete(tree);
 }
-END_TEST
 
-START_TEST(what_is_missing_or_of_another_type_is_not_known)
+TEST(what_is_missing_or_of_another_type_is_not_known)
 {
     struct example e = example;
     cJSON *tree = cJSON_Parse("{\"whole\":\"1\",\"a\":3,\"ab\":{\"text\":7},\"flag\":1}");
@@ -99,7 +96,6 @@ START_TEST(what_is_missing_or_of_another_type_is_not_known)
     ck_assert(!e.flag);
     cJSON_Delete(tree);
 }
-END_TEST
 
 // --- trees of JSON -------------------------------------------------------------------------------
 
@@ -123,7 +119,7 @@ static const char *tree_of(const struct sl_fields *r, const void *from)
     return text;
 }
 
-START_TEST(a_tree_has_what_the_table_says)
+TEST(a_tree_has_what_the_table_says)
 {
     const char *text = tree_of(&sl_report_epoch_fields, &epoch);
     static const char *const parts[] = {
@@ -144,7 +140,6 @@ START_TEST(a_tree_has_what_the_table_says)
     ck_assert_msg(strstr(text, "\"best_metric\":{\"name\":null,\"value\":null,\"epoch\":0}"), "%s",
                   text);
 }
-END_TEST
 
 // All numbers of a table: what was written is read.
 static void expect_kept(const struct sl_fields *r, const void *from, const void *read)
@@ -169,7 +164,7 @@ static void number(const struct sl_fields *r, void *into, double *next)
     }
 }
 
-START_TEST(an_epoch_is_read_as_it_was_written)
+TEST(an_epoch_is_read_as_it_was_written)
 {
     struct sl_report_epoch written = {.has_optimal = true, .async = true, .bottleneck = "x"}, read;
     double next = 0;
@@ -184,10 +179,9 @@ START_TEST(an_epoch_is_read_as_it_was_written)
     cJSON_Delete(tree);
     cJSON_Delete(written.val);
 }
-END_TEST
 
 // A number that is there twice, or left out, hides all families behind it.
-START_TEST(families_are_numbered_without_gaps)
+TEST(families_are_numbered_without_gaps)
 {
     const struct sl_fields *const all[] = {&sl_stats_fields, &sl_stats_device_fields,
                                            &sl_stats_worker_fields, &sl_stats_stage_fields};
@@ -201,25 +195,5 @@ START_TEST(families_are_numbered_without_gaps)
         ck_assert_uint_eq(found, n);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker fields");
-    TCase *t = tcase_create("record");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, objects_are_opened_and_closed_as_paths_say);
-    tcase_add_test(t, what_is_not_known_is_null);
-    tcase_add_test(t, a_record_is_read_as_it_was_written);
-    tcase_add_test(t, what_is_missing_or_of_another_type_is_not_known);
-    tcase_add_test(t, a_tree_has_what_the_table_says);
-    tcase_add_test(t, an_epoch_is_read_as_it_was_written);
-    tcase_add_test(t, families_are_numbered_without_gaps);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    sl_json_fini(&writer);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 #define ANSWER                                                                                     \
     "{\"schema\": \"sluice.devices/1\", \"driver_version\": 13000, \"plugin\": \"/p.so\", "        \
@@ -60,7 +61,7 @@ static void has_problem(const char *part)
     ck_assert_msg(strstr(problem, part) != NULL, "'%s' is not in: %s", part, problem);
 }
 
-START_TEST(gpus_that_are_found_are_asked_for_once)
+TEST(gpus_that_are_found_are_asked_for_once)
 {
     answers_by("echo '" ANSWER "'");
     ck_assert_ptr_null(sl_gpus_fresh(&asking));
@@ -75,9 +76,8 @@ START_TEST(gpus_that_are_found_are_asked_for_once)
     ck_assert_ptr_eq(sl_gpus_fresh(&asking), gpus);
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(nobody_waits_for_a_child_that_takes_long)
+TEST(nobody_waits_for_a_child_that_takes_long)
 {
     ck_assert_int_eq(mkfifo(in_dir("go"), 0600), 0);
     answers_by("read go < ${0%/*}/go; echo '" ANSWER "'");
@@ -90,9 +90,8 @@ START_TEST(nobody_waits_for_a_child_that_takes_long)
     ck_assert_uint_eq(asking.known.report.n, 1);
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(a_child_that_hangs_is_killed_and_that_is_the_answer)
+TEST(a_child_that_hangs_is_killed_and_that_is_the_answer)
 {
     answers_by("exec sleep 60");
     setenv("SLUICE_GPU_SECONDS", "600", 1);
@@ -114,9 +113,8 @@ START_TEST(a_child_that_hangs_is_killed_and_that_is_the_answer)
     has_problem("did not answer within 600 s");
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(where_there_was_none_it_is_asked_again)
+TEST(where_there_was_none_it_is_asked_again)
 {
     answers_by("echo '{\"schema\": \"sluice.devices/1\", \"problem\": \"no driver\"}'");
     ask_and_wait();
@@ -134,9 +132,8 @@ START_TEST(where_there_was_none_it_is_asked_again)
     ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
     ck_assert_int_eq(times_asked(), 2);
 }
-END_TEST
 
-START_TEST(what_is_no_answer_is_a_reason)
+TEST(what_is_no_answer_is_a_reason)
 {
     answers_by("echo first >&2; echo no such luck >&2; exit 3");
     ask_and_wait();
@@ -154,9 +151,8 @@ START_TEST(what_is_no_answer_is_a_reason)
     has_problem("'/nowhere/sluice-trainer', which reports GPUs, cannot");
     ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
 }
-END_TEST
 
-START_TEST(without_a_plugin_nobody_is_asked)
+TEST(without_a_plugin_nobody_is_asked)
 {
     answers_by("echo '" ANSWER "'");
     ck_assert_int_eq(unlink(in_dir("libsluice_cuda.so")), 0);
@@ -174,9 +170,8 @@ START_TEST(without_a_plugin_nobody_is_asked)
     ask_and_wait();
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(a_child_ends_with_who_asked)
+TEST(a_child_ends_with_who_asked)
 {
     answers_by("exec sleep 60");
     sl_gpus_ask(&asking);
@@ -187,9 +182,8 @@ START_TEST(a_child_ends_with_who_asked)
     ck_assert(!sl_gpus_poll(&asking));
     sl_gpus_fini(&asking);
 }
-END_TEST
 
-START_TEST(links_are_what_the_driver_says_or_taken_for)
+TEST(links_are_what_the_driver_says_or_taken_for)
 {
     static struct sl_gpus gpus;
     const char *text =
@@ -207,22 +201,5 @@ START_TEST(links_are_what_the_driver_says_or_taken_for)
     ck_assert_double_eq(sl_gpus_link(r, 2, 2), SL_GPUS_OWN_GBS);
     ck_assert_double_eq(sl_gpus_link(r, 2, 3), 0); // there is no such GPU
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker gpus");
-    TCase *t = tcase_create("asking");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, links_are_what_the_driver_says_or_taken_for);
-    tcase_add_test(t, gpus_that_are_found_are_asked_for_once);
-    tcase_add_test(t, nobody_waits_for_a_child_that_takes_long);
-    tcase_add_test(t, a_child_that_hangs_is_killed_and_that_is_the_answer);
-    tcase_add_test(t, where_there_was_none_it_is_asked_again);
-    tcase_add_test(t, what_is_no_answer_is_a_reason);
-    tcase_add_test(t, without_a_plugin_nobody_is_asked);
-    tcase_add_test(t, a_child_ends_with_who_asked);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = AWAIT_CASE_S)

@@ -1,7 +1,6 @@
 // By what a job is judged: metrics that the labels do not define, keys that want other vertices.
 #include "broker/epochs/judging.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 enum { TRAIN_N = 4, VAL_N = 3, TEST_N = 2 };
 
@@ -59,7 +59,7 @@ static void expect_defined(enum sl_metric metric)
         ck_assert_str_eq(found.warning[s], "");
 }
 
-START_TEST(roc_auc_wants_two_classes)
+TEST(roc_auc_wants_two_classes)
 {
     static const int32_t ones[] = {0, 1, 0, 1, 1, -1, 1, 0, 1};
     expect_defined(SL_METRIC_ROC_AUC);
@@ -79,9 +79,8 @@ START_TEST(roc_auc_wants_two_classes)
     find();
     ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
 }
-END_TEST
 
-START_TEST(every_metric_wants_labels)
+TEST(every_metric_wants_labels)
 {
     static const int32_t none[] = {0, 1, 0, 1, -1, -1, -1, 1, 0};
     ds.label = none;
@@ -89,9 +88,8 @@ START_TEST(every_metric_wants_labels)
     config.evaluate.metric = SL_METRIC_LOSS;
     expect_undefined("loss", "none of its 3 vertices is labelled");
 }
-END_TEST
 
-START_TEST(a_loss_wants_weights)
+TEST(a_loss_wants_weights)
 {
     static const int32_t ones[] = {0, 0, 0, 0, 1, 1, 1, 0, 0};
     ds.label = ones;
@@ -100,10 +98,9 @@ START_TEST(a_loss_wants_weights)
     expect_undefined("loss", "loss.class_weights gives the classes of all its vertices weight 0");
     expect_defined(SL_METRIC_ACCURACY);
 }
-END_TEST
 
 // Label 0 is of all, label 1 of none, of label 2 one vertex knows nothing.
-START_TEST(of_several_labels_one_that_differs_is_enough)
+TEST(of_several_labels_one_that_differs_is_enough)
 {
     float target[9][3] = {{0}};
     for (int v = TRAIN_N; v < TRAIN_N + VAL_N; v++) {
@@ -122,16 +119,14 @@ START_TEST(of_several_labels_one_that_differs_is_enough)
     target[TRAIN_N + 1][2] = 1;
     expect_defined(SL_METRIC_ROC_AUC);
 }
-END_TEST
 
-START_TEST(without_validation_there_is_no_best)
+TEST(without_validation_there_is_no_best)
 {
     ds.split[SL_SPLIT_VAL].n = 0;
     find();
     ck_assert(!found.finds_best);
     ck_assert_str_eq(found.warning[SL_SPLIT_VAL], "");
 }
-END_TEST
 
 // A job, the vertices that there are, and the key that is refused; NULL: none.
 struct given {
@@ -159,7 +154,7 @@ static const struct given cases[] = {
     {0, 1, 0, SL_METRIC_AUTO, SL_TEST_EACH, true, false, "evaluate.test: found \"each\"", "test"},
 };
 
-START_TEST(keys_that_cannot_act_are_refused)
+TEST(keys_that_cannot_act_are_refused)
 {
     char lacks[64];
     for (size_t i = 0; i < SL_COUNT_OF(cases); i++) {
@@ -186,23 +181,5 @@ START_TEST(keys_that_cannot_act_are_refused)
                       "case %zu: %s", i, sl_error_message());
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker judging");
-    TCase *t = tcase_create("judging");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, roc_auc_wants_two_classes);
-    tcase_add_test(t, every_metric_wants_labels);
-    tcase_add_test(t, a_loss_wants_weights);
-    tcase_add_test(t, of_several_labels_one_that_differs_is_enough);
-    tcase_add_test(t, without_validation_there_is_no_best);
-    tcase_add_test(t, keys_that_cannot_act_are_refused);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+RUN_TESTS(.setup = setup)

@@ -1,4 +1,5 @@
 // What live statistics are computed with: the JSON writer, the bottleneck and the advice.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 // --- the writer ----------------------------------------------------------------------------------
 
-START_TEST(members_are_separated_by_commas)
+TEST(members_are_separated_by_commas)
 {
     struct sl_json_writer w = {0};
     sl_json_open_object(&w, NULL);
@@ -28,9 +29,8 @@ START_TEST(members_are_separated_by_commas)
         "{\"a\":18446744073709551615,\"b\":[0.5,{},true],\"c\":1732180000.120,\"d\":[1]}");
     sl_json_fini(&w);
 }
-END_TEST
 
-START_TEST(what_is_not_known_is_null)
+TEST(what_is_not_known_is_null)
 {
     struct sl_json_writer w = {0};
     sl_json_open_object(&w, NULL);
@@ -42,27 +42,24 @@ START_TEST(what_is_not_known_is_null)
     ck_assert_str_eq(sl_json_text(&w), "{\"a\":null,\"b\":null,\"c\":null,\"d\":null}");
     sl_json_fini(&w);
 }
-END_TEST
 
-START_TEST(text_that_is_not_utf8_still_makes_valid_json)
+TEST(text_that_is_not_utf8_still_makes_valid_json)
 {
     struct sl_json_writer w = {0};
     sl_json_add_string(&w, NULL, "\xc3\xa9\xf0\x9f\x90\x8c half \xe2\x82");
     ck_assert_str_eq(sl_json_text(&w), "\"\xc3\xa9\xf0\x9f\x90\x8c half ??\"");
     sl_json_fini(&w);
 }
-END_TEST
 
-START_TEST(strings_are_escaped)
+TEST(strings_are_escaped)
 {
     struct sl_json_writer w = {0};
     sl_json_add_string(&w, NULL, "say \"no\"\\\n\x01 \xc3\xa9");
     ck_assert_str_eq(sl_json_text(&w), "\"say \\\"no\\\"\\\\\\n\\u0001 \xc3\xa9\"");
     sl_json_fini(&w);
 }
-END_TEST
 
-START_TEST(a_long_line_grows_and_its_memory_stays)
+TEST(a_long_line_grows_and_its_memory_stays)
 {
     struct sl_json_writer w = {0};
     sl_json_open_array(&w, NULL);
@@ -79,7 +76,6 @@ START_TEST(a_long_line_grows_and_its_memory_stays)
     ck_assert_ptr_eq(w.text.s, text);
     sl_json_fini(&w);
 }
-END_TEST
 
 // --- the advice ----------------------------------------------------------------------------------
 
@@ -95,7 +91,7 @@ static struct sl_allocation_question question(double t_sample, double t_train, u
     };
 }
 
-START_TEST(a_better_split_is_found)
+TEST(a_better_split_is_found)
 {
     struct sl_live_advice a;
     struct sl_allocation_question q = question(0.03, 0.03, 1);
@@ -106,9 +102,8 @@ START_TEST(a_better_split_is_found)
     ck_assert_double_eq_tol(a.seconds_now, 3.0, 1e-9);
     ck_assert_double_eq_tol(a.seconds_then, 1.5, 1e-9);
 }
-END_TEST
 
-START_TEST(the_best_split_needs_no_advice)
+TEST(the_best_split_needs_no_advice)
 {
     struct sl_live_advice a;
     struct sl_allocation_question q = question(0.03, 0.03, 2);
@@ -117,9 +112,8 @@ START_TEST(the_best_split_needs_no_advice)
     ck_assert_uint_eq(a.to.samplers, 2);
     ck_assert_double_eq(a.seconds_now, a.seconds_then);
 }
-END_TEST
 
-START_TEST(of_splits_that_are_as_good_the_nearest_is_taken)
+TEST(of_splits_that_are_as_good_the_nearest_is_taken)
 {
     // One batch an update: a second trainer is of no use, so 2, 3 samplers are as good as one
     // another for training; sampling wants two.
@@ -130,9 +124,8 @@ START_TEST(of_splits_that_are_as_good_the_nearest_is_taken)
     ck_assert(a.has);
     ck_assert_uint_eq(a.to.samplers, 2);
 }
-END_TEST
 
-START_TEST(a_gain_of_five_percent_is_none)
+TEST(a_gain_of_five_percent_is_none)
 {
     struct sl_live_advice a;
     // 1 and 3: max(S, T/3). 2 and 2: max(S/2, T/2) = T/2.
@@ -143,9 +136,8 @@ START_TEST(a_gain_of_five_percent_is_none)
     sl_live_advise(&q, &a);
     ck_assert_msg(a.has, "%.3g s to %.3g s", a.seconds_now, a.seconds_then);
 }
-END_TEST
 
-START_TEST(without_times_there_is_no_advice)
+TEST(without_times_there_is_no_advice)
 {
     struct sl_live_advice a;
     struct sl_allocation_question q = question(0, 0.02, 1);
@@ -160,7 +152,6 @@ START_TEST(without_times_there_is_no_advice)
     sl_live_advise(&q, &a);
     ck_assert(!a.has);
 }
-END_TEST
 
 // --- the bottleneck ------------------------------------------------------------------------------
 
@@ -185,16 +176,15 @@ static const struct sl_live_shares starved = {.split = {1, 3},
                                               .queue = 0.1,
                                               .batches_per_update = 4};
 
-START_TEST(trainers_that_wait_before_an_empty_queue_wait_for_samplers)
+TEST(trainers_that_wait_before_an_empty_queue_wait_for_samplers)
 {
     expect(&starved, NULL, SL_LIVE_SAMPLERS, "trainers wait for samplers 62 % of the time");
     expect(&starved, &second_sampler, SL_LIVE_SAMPLERS,
            "trainers wait for samplers 62 % of the time: a second sampler in place of the third "
            "trainer would shorten the epoch by about 0.8 s");
 }
-END_TEST
 
-START_TEST(a_drive_that_is_always_read_is_the_bottleneck)
+TEST(a_drive_that_is_always_read_is_the_bottleneck)
 {
     struct sl_live_shares s = starved;
     s.fetching = 0.97;
@@ -204,9 +194,8 @@ START_TEST(a_drive_that_is_always_read_is_the_bottleneck)
     expect(&s, NULL, SL_LIVE_TRAINERS,
            "trainers compute 98 % of the time, samplers draw 98 %, 0.1 batches lie ready");
 }
-END_TEST
 
-START_TEST(a_change_of_more_than_one_is_told_as_a_split)
+TEST(a_change_of_more_than_one_is_told_as_a_split)
 {
     const struct sl_live_advice third = {
         .has = true, .to = {3, 1}, .seconds_now = 2, .seconds_then = 1};
@@ -214,9 +203,8 @@ START_TEST(a_change_of_more_than_one_is_told_as_a_split)
            "trainers wait for samplers 62 % of the time: 3 samplers and 1 trainer would shorten "
            "the epoch by about 1 s");
 }
-END_TEST
 
-START_TEST(a_vacant_device_takes_nobodys_place)
+TEST(a_vacant_device_takes_nobodys_place)
 {
     struct sl_live_shares s = starved;
     s.split = (struct sl_roles){1, 2};
@@ -226,9 +214,8 @@ START_TEST(a_vacant_device_takes_nobodys_place)
            "trainers wait for samplers 62 % of the time: a second sampler would shorten the epoch "
            "by about 0.5 s");
 }
-END_TEST
 
-START_TEST(numbers_from_ten_on_are_figures)
+TEST(numbers_from_ten_on_are_figures)
 {
     struct sl_live_shares s = starved;
     s.split = (struct sl_roles){10, 22};
@@ -238,9 +225,8 @@ START_TEST(numbers_from_ten_on_are_figures)
            "trainers wait for samplers 62 % of the time: an 11th sampler in place of the 22nd "
            "trainer would shorten the epoch by about 0.5 s");
 }
-END_TEST
 
-START_TEST(trainers_that_wait_while_batches_lie_ready_wait_for_one_another)
+TEST(trainers_that_wait_while_batches_lie_ready_wait_for_one_another)
 {
     struct sl_live_shares s = starved;
     s.queue = 5;
@@ -253,10 +239,9 @@ START_TEST(trainers_that_wait_while_batches_lie_ready_wait_for_one_another)
            "trainers wait for the bound on staleness (1) 62 % of the time while 5.0 batches lie "
            "ready");
 }
-END_TEST
 
 // As in the report of an epoch: below a fifth of the time it is no matter.
-START_TEST(a_short_wait_is_the_trainers_own)
+TEST(a_short_wait_is_the_trainers_own)
 {
     struct sl_live_shares s = starved;
     s.waiting = 0.19;
@@ -266,9 +251,8 @@ START_TEST(a_short_wait_is_the_trainers_own)
     s.waiting = 0.2;
     expect(&s, NULL, SL_LIVE_SAMPLERS, "trainers wait for samplers 20 % of the time");
 }
-END_TEST
 
-START_TEST(large_updates_are_not_what_is_waited_for)
+TEST(large_updates_are_not_what_is_waited_for)
 {
     struct sl_live_shares s = starved;
     s.queue = 5;
@@ -280,9 +264,8 @@ START_TEST(large_updates_are_not_what_is_waited_for)
            "trainers wait for one another's gradients 62 % of the time while 5.0 batches lie ready "
            "(updates of 8 batches)");
 }
-END_TEST
 
-START_TEST(busy_trainers_are_named_with_what_they_do)
+TEST(busy_trainers_are_named_with_what_they_do)
 {
     struct sl_live_shares s = {
         .split = {2, 2}, .sampling = 0.4, .training = 0.93, .extracting = 0.3, .queue = 7.25};
@@ -295,9 +278,8 @@ START_TEST(busy_trainers_are_named_with_what_they_do)
     expect(&s, NULL, SL_LIVE_TRAINERS,
            "trainers gather features 97 % of the time, samplers draw 40 %, 7.2 batches lie ready");
 }
-END_TEST
 
-START_TEST(samplers_that_wait_for_memory_are_told)
+TEST(samplers_that_wait_for_memory_are_told)
 {
     struct sl_live_shares s = {.split = {1, 1}, .sampling = 0.3, .blocked = 0.6, .training = 0.95};
     expect(&s, NULL, SL_LIVE_TRAINERS,
@@ -308,35 +290,31 @@ START_TEST(samplers_that_wait_for_memory_are_told)
            "samplers wait 60 % of the time for memory while trainers wait 50 %: a larger "
            "\"arena\" would help");
 }
-END_TEST
 
-START_TEST(advice_against_the_evidence_is_not_given)
+TEST(advice_against_the_evidence_is_not_given)
 {
     struct sl_live_shares s = {.split = {1, 3}, .training = 0.95, .sampling = 0.5};
     expect(&s, &second_sampler, SL_LIVE_TRAINERS,
            "trainers compute 95 % of the time, samplers draw 50 %, 0.0 batches lie ready");
 }
-END_TEST
 
-START_TEST(evaluation_and_nothing_at_all_are_nobodys_fault)
+TEST(evaluation_and_nothing_at_all_are_nobodys_fault)
 {
     struct sl_live_shares s = {.split = {1, 1}, .evaluating = 0.8, .training = 0.1};
     expect(&s, NULL, SL_LIVE_NOBODY, "evaluation takes 80 % of the trainers' time");
     const struct sl_live_shares none = {.split = {1, 1}};
     expect(&none, &second_sampler, SL_LIVE_NOBODY, "nothing has been measured yet");
 }
-END_TEST
 
-START_TEST(trainers_do_not_wait_before_there_is_training)
+TEST(trainers_do_not_wait_before_there_is_training)
 {
     struct sl_live_shares s = starved;
     s.preparing = true;
     expect(&s, &second_sampler, SL_LIVE_NOBODY,
            "vertices are ranked before the first epoch: samplers draw 98 % of the time");
 }
-END_TEST
 
-START_TEST(a_line_and_an_epochs_report_accuse_the_same)
+TEST(a_line_and_an_epochs_report_accuse_the_same)
 {
     const double waits[] = {0.05, 0.19, 0.2, 0.62}, queues[] = {0, 0.9, 1, 6};
     const uint32_t updates[] = {1, 3, 4, 16};
@@ -364,40 +342,5 @@ START_TEST(a_line_and_an_epochs_report_accuse_the_same)
                       role, f.bottleneck);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker live");
-    TCase *c = tcase_create("writer");
-    tcase_add_test(c, members_are_separated_by_commas);
-    tcase_add_test(c, what_is_not_known_is_null);
-    tcase_add_test(c, text_that_is_not_utf8_still_makes_valid_json);
-    tcase_add_test(c, strings_are_escaped);
-    tcase_add_test(c, a_long_line_grows_and_its_memory_stays);
-    suite_add_tcase(s, c);
-    c = tcase_create("advice");
-    tcase_add_test(c, a_better_split_is_found);
-    tcase_add_test(c, the_best_split_needs_no_advice);
-    tcase_add_test(c, of_splits_that_are_as_good_the_nearest_is_taken);
-    tcase_add_test(c, a_gain_of_five_percent_is_none);
-    tcase_add_test(c, without_times_there_is_no_advice);
-    suite_add_tcase(s, c);
-    c = tcase_create("bottleneck");
-    tcase_add_test(c, trainers_that_wait_before_an_empty_queue_wait_for_samplers);
-    tcase_add_test(c, a_drive_that_is_always_read_is_the_bottleneck);
-    tcase_add_test(c, a_change_of_more_than_one_is_told_as_a_split);
-    tcase_add_test(c, a_vacant_device_takes_nobodys_place);
-    tcase_add_test(c, numbers_from_ten_on_are_figures);
-    tcase_add_test(c, trainers_that_wait_while_batches_lie_ready_wait_for_one_another);
-    tcase_add_test(c, a_short_wait_is_the_trainers_own);
-    tcase_add_test(c, large_updates_are_not_what_is_waited_for);
-    tcase_add_test(c, busy_trainers_are_named_with_what_they_do);
-    tcase_add_test(c, samplers_that_wait_for_memory_are_told);
-    tcase_add_test(c, advice_against_the_evidence_is_not_given);
-    tcase_add_test(c, evaluation_and_nothing_at_all_are_nobodys_fault);
-    tcase_add_test(c, trainers_do_not_wait_before_there_is_training);
-    tcase_add_test(c, a_line_and_an_epochs_report_accuse_the_same);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS()

@@ -2,11 +2,12 @@
 #include "broker/telemetry/description.h"
 #include "common/arena/peer_memory.h"
 #include "tests/unit/broker_live_fixture.h"
+#include "tests/unit/suite.h"
 
 #include <math.h>
 #include <time.h>
 
-START_TEST(the_first_line_is_whole)
+TEST(the_first_line_is_whole)
 {
     cJSON *json = line();
     ck_assert_str_eq(at(json, "schema")->valuestring, "sluice.stats/1");
@@ -23,9 +24,8 @@ START_TEST(the_first_line_is_whole)
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_METER_BUCKETS);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(what_was_read_over_which_way_is_counted)
+TEST(what_was_read_over_which_way_is_counted)
 {
     cJSON *json = line();
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "links")), 0);
@@ -46,9 +46,8 @@ START_TEST(what_was_read_over_which_way_is_counted)
     ck_assert_double_eq(number(json, "totals.peer_bytes"), 40200);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(a_line_is_never_of_another_state)
+TEST(a_line_is_never_of_another_state)
 {
     ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"running\"") != NULL);
     sl_pauses_begin(&job.pauses, sl_now_ns());
@@ -56,9 +55,8 @@ START_TEST(a_line_is_never_of_another_state)
     job.state = SL_JOB_FINISHING;
     ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"finishing\"") != NULL);
 }
-END_TEST
 
-START_TEST(rates_are_of_the_window)
+TEST(rates_are_of_the_window)
 {
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     look();
@@ -92,7 +90,6 @@ START_TEST(rates_are_of_the_window)
     ck_assert_double_eq(number(json, "cache.hit_rate_total"), 0.75);
     cJSON_Delete(json);
 }
-END_TEST
 
 static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
                             uint64_t wait_ns)
@@ -103,7 +100,7 @@ static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, ui
                                               .stage_ns[SL_STAGE_WAIT] = wait_ns});
 }
 
-START_TEST(shares_are_of_the_time_of_those_who_are_there)
+TEST(shares_are_of_the_time_of_those_who_are_there)
 {
     publish(0, 5, 0, 0);
     publish(3, 6, 0, 0);
@@ -123,10 +120,9 @@ START_TEST(shares_are_of_the_time_of_those_who_are_there)
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "waiting");
     cJSON_Delete(json);
 }
-END_TEST
 
 // What ended in the window may have begun before it, and waits are seen at each look alone.
-START_TEST(what_a_worker_does_in_turn_is_no_more_than_its_time)
+TEST(what_a_worker_does_in_turn_is_no_more_than_its_time)
 {
     publish(0, 5, 0, 0);
     publish_trainer(3, 6, 0, 0, 0);
@@ -157,10 +153,9 @@ START_TEST(what_a_worker_does_in_turn_is_no_more_than_its_time)
     ck_assert_double_eq_tol(number(json, "stages.extract.busy"), 0.5, 0.06);
     cJSON_Delete(json);
 }
-END_TEST
 
 // A standby trainer that waits for what is left over says nothing of who is waited for.
-START_TEST(standby_trainers_waits_are_their_own)
+TEST(standby_trainers_waits_are_their_own)
 {
     job.config.allocation.switching = true;
     workers[2].wanted = workers[2].alive = workers[2].ready = true;
@@ -189,9 +184,8 @@ START_TEST(standby_trainers_waits_are_their_own)
     ck_assert_double_gt(number(json, "stages.wait.busy"), 0.8);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(the_pace_is_of_training_alone)
+TEST(the_pace_is_of_training_alone)
 {
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
@@ -216,7 +210,6 @@ START_TEST(the_pace_is_of_training_alone)
     look();
     ck_assert_double_eq(sl_meter_pace(&job.meter, 0), 0);
 }
-END_TEST
 
 // --- switches ------------------------------------------------------------------------------------
 
@@ -245,7 +238,7 @@ static void pass_seconds(uint64_t seconds)
     t->since_ns -= SL_MIN(t->since_ns, seconds * 1000 * MS);
 }
 
-START_TEST(switches_are_told_together)
+TEST(switches_are_told_together)
 {
     uint64_t batches = 0;
     _Atomic uint64_t *switches = &sl_seat(&job.arena, 2)->switches;
@@ -286,11 +279,10 @@ START_TEST(switches_are_told_together)
     expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
     sl_timeline_fini(&job.timeline);
 }
-END_TEST
 
 // --- requests ------------------------------------------------------------------------------------
 
-START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
+TEST(a_job_that_is_finishing_refuses_what_is_so_already)
 {
     const struct sl_bus_peer nobody = {.n = 0};
     Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
@@ -306,9 +298,8 @@ START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
     ck_assert(!job.split.pinned);
     sl_timeline_fini(&job.timeline);
 }
-END_TEST
 
-START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
+TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
 {
     struct sl_open_phase *o = open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     publish_figures(3, 6, (struct sl_worker_totals){.current_tag = o->seq << 40 | 5u << 16});
@@ -323,9 +314,8 @@ START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
     ck_assert_double_ge(number(json, "stages.train.busy"), 0.99);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(states_are_told)
+TEST(states_are_told)
 {
     sl_seat_set_activity(&job.arena, 0, SL_ACTIVITY_BLOCKED);
     workers[3].alive = false;
@@ -344,11 +334,10 @@ START_TEST(states_are_told)
     ck_assert_str_eq(at(json, "bottleneck")->valuestring, "the job is paused");
     cJSON_Delete(json);
 }
-END_TEST
 
 // A batch claimed in the instant of the pause is not told of yet, and what was done since the last
 // look has not been seen.
-START_TEST(at_rest_is_who_has_nothing_in_hand_now)
+TEST(at_rest_is_who_has_nothing_in_hand_now)
 {
     workers[0].worker = 1;
     workers[3].worker = 2;
@@ -375,10 +364,9 @@ START_TEST(at_rest_is_who_has_nothing_in_hand_now)
     ck_assert_double_eq(at(json, "totals.edges")->valuedouble, 100);
     cJSON_Delete(json);
 }
-END_TEST
 
 // Two cores of a pool are no devices, whatever places for workers there are.
-START_TEST(a_pool_is_told_as_one)
+TEST(a_pool_is_told_as_one)
 {
     job.config.allocation.cores = SL_CORES_POOL;
     job.config.devices[1].cores[0] = 2;
@@ -403,10 +391,9 @@ START_TEST(a_pool_is_told_as_one)
     ck_assert_double_eq(number(json, "workers.1.device"), 1);
     cJSON_Delete(json);
 }
-END_TEST
 
 // A trainer's batches are those that it trained: the job's rate is their sum.
-START_TEST(evaluated_batches_are_not_trained_ones)
+TEST(evaluated_batches_are_not_trained_ones)
 {
     publish_figures(3, 6, (struct sl_worker_totals){0});
     look();
@@ -418,9 +405,8 @@ START_TEST(evaluated_batches_are_not_trained_ones)
     ck_assert_double_eq_tol(number(json, "workers.1.batches_per_second"), 0.1, 0.001);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(a_gpu_and_what_is_held_on_it)
+TEST(a_gpu_and_what_is_held_on_it)
 {
     cJSON *json = line();
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu")));
@@ -447,9 +433,8 @@ START_TEST(a_gpu_and_what_is_held_on_it)
     ck_assert_double_eq(number(json, "devices.0.memory_used"), 0);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(a_gpu_s_load_is_what_was_said_last)
+TEST(a_gpu_s_load_is_what_was_said_last)
 {
     const uint64_t now = sl_now_ns();
     struct sl_worker_totals *first = &job.meter.seat[workers[0].slot].last;
@@ -484,9 +469,8 @@ START_TEST(a_gpu_s_load_is_what_was_said_last)
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(the_process_is_looked_at)
+TEST(the_process_is_looked_at)
 {
     struct sl_meter *l = &job.meter;
     job.memory.worker_bytes[0] = 12345;
@@ -515,11 +499,10 @@ START_TEST(the_process_is_looked_at)
     ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);
     cJSON_Delete(json);
 }
-END_TEST
 
 // --- the description -----------------------------------------------------------------------------
 
-START_TEST(a_long_jobs_description_has_the_newest_epochs)
+TEST(a_long_jobs_description_has_the_newest_epochs)
 {
     enum { EPOCHS = 6000, BYTES = 2000 };
     static char words[BYTES + 1];
@@ -547,9 +530,8 @@ START_TEST(a_long_jobs_description_has_the_newest_epochs)
     sl_report_fini(&job.report);
     sl_timeline_fini(&job.timeline);
 }
-END_TEST
 
-START_TEST(a_job_that_starts_describes_itself)
+TEST(a_job_that_starts_describes_itself)
 {
     struct sl_json_writer w = {0};
     must(sl_timeline_init(&job.timeline));
@@ -563,34 +545,5 @@ START_TEST(a_job_that_starts_describes_itself)
     sl_json_fini(&w);
     sl_timeline_fini(&job.timeline);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker live line");
-    TCase *c = tcase_create("line");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup_ordered, teardown);
-    tcase_add_test(c, the_first_line_is_whole);
-    tcase_add_test(c, what_was_read_over_which_way_is_counted);
-    tcase_add_test(c, a_line_is_never_of_another_state);
-    tcase_add_test(c, rates_are_of_the_window);
-    tcase_add_test(c, shares_are_of_the_time_of_those_who_are_there);
-    tcase_add_test(c, what_a_worker_does_in_turn_is_no_more_than_its_time);
-    tcase_add_test(c, standby_trainers_waits_are_their_own);
-    tcase_add_test(c, the_pace_is_of_training_alone);
-    tcase_add_test(c, switches_are_told_together);
-    tcase_add_test(c, a_job_that_is_finishing_refuses_what_is_so_already);
-    tcase_add_test(c, a_worker_with_one_batch_for_the_whole_window_is_busy);
-    tcase_add_test(c, states_are_told);
-    tcase_add_test(c, at_rest_is_who_has_nothing_in_hand_now);
-    tcase_add_test(c, a_pool_is_told_as_one);
-    tcase_add_test(c, evaluated_batches_are_not_trained_ones);
-    tcase_add_test(c, a_gpu_and_what_is_held_on_it);
-    tcase_add_test(c, a_gpu_s_load_is_what_was_said_last);
-    tcase_add_test(c, the_process_is_looked_at);
-    tcase_add_test(c, a_long_jobs_description_has_the_newest_epochs);
-    tcase_add_test(c, a_job_that_starts_describes_itself);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup_ordered, .teardown = teardown, .timeout_s = 60)

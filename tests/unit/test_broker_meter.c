@@ -1,6 +1,7 @@
 // Looking at a job: cells that have become done, and seats.
 #include "broker/scheduler/role_split_internal.h"
 #include "tests/unit/broker_live_fixture.h"
+#include "tests/unit/suite.h"
 
 static uint64_t n_of(const struct sl_meter_times *t)
 {
@@ -12,7 +13,9 @@ static uint64_t n_of(const struct sl_meter_times *t)
 
 // --- cells ---------------------------------------------------------------------------------------
 
-START_TEST(a_batch_is_counted_once_when_it_is_done)
+CASE(.name = "look", .setup = setup_ordered, .teardown = teardown, .timeout_s = 60)
+
+TEST(a_batch_is_counted_once_when_it_is_done)
 {
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
@@ -35,9 +38,8 @@ START_TEST(a_batch_is_counted_once_when_it_is_done)
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 8);
     ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, 8 * 7 * MS);
 }
-END_TEST
 
-START_TEST(a_batch_counts_once_its_update_is_applied)
+TEST(a_batch_counts_once_its_update_is_applied)
 {
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
@@ -54,9 +56,10 @@ START_TEST(a_batch_counts_once_its_update_is_applied)
     ck_assert_uint_eq(l->sums.batches, 4);
     ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, (4 * 7 + 5) * MS);
 }
-END_TEST
 
-START_TEST(an_async_batch_counts_once_it_is_applied)
+CASE(.name = "async", .setup = setup_async, .teardown = teardown, .timeout_s = 60)
+
+TEST(an_async_batch_counts_once_it_is_applied)
 {
     struct sl_lease l;
     float params[3];
@@ -75,9 +78,10 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
     ck_assert_uint_eq(look()->sums.trained, 1);
     ck_assert_uint_eq(job.meter.sums.stale, 0);
 }
-END_TEST
 
-START_TEST(a_straggler_holds_back_those_behind_it)
+CASE(.setup = setup_ordered, .teardown = teardown, .timeout_s = 60)
+
+TEST(a_straggler_holds_back_those_behind_it)
 {
     open_phase(SL_PHASE_INFER, 5, 0, NULL, 0);
     struct sl_lease first = claim(), second = claim();
@@ -89,9 +93,8 @@ START_TEST(a_straggler_holds_back_those_behind_it)
     ck_assert_uint_eq(job.meter.times[SL_LIVE_EVALUATE].count, 2);
     ck_assert_uint_eq(job.meter.times[SL_LIVE_SAMPLE].count, 0);
 }
-END_TEST
 
-START_TEST(presampling_is_sampling_alone)
+TEST(presampling_is_sampling_alone)
 {
     open_phase(SL_PHASE_PRESAMPLE, 5, 0, NULL, 0);
     sample();
@@ -102,9 +105,8 @@ START_TEST(presampling_is_sampling_alone)
     ck_assert_uint_eq(l->times[SL_LIVE_EXTRACT].count, 0);
     ck_assert_uint_eq(l->times[SL_LIVE_EVALUATE].count, 0);
 }
-END_TEST
 
-START_TEST(batches_of_a_checkpoint_count_nowhere)
+TEST(batches_of_a_checkpoint_count_nowhere)
 {
     const struct sl_cell_record records[] = {
         {.cell = 0, .n_edges = 9}, {.cell = 1}, {.cell = 2}, {.cell = 3}};
@@ -119,9 +121,8 @@ START_TEST(batches_of_a_checkpoint_count_nowhere)
     ck_assert_uint_eq(l->sums.edges, 400);
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 4);
 }
-END_TEST
 
-START_TEST(slots_that_are_used_again_are_counted_anew)
+TEST(slots_that_are_used_again_are_counted_anew)
 {
     for (uint64_t epoch = 0; epoch < 3 * SL_ARENA_PHASES; epoch++) {
         open_phase(SL_PHASE_TRAIN, 4, epoch, NULL, 0);
@@ -134,9 +135,8 @@ START_TEST(slots_that_are_used_again_are_counted_anew)
     }
     ck_assert_uint_eq(look()->sums.batches, 12 * SL_ARENA_PHASES);
 }
-END_TEST
 
-START_TEST(measured_batches_tell_what_a_pool_is_taken)
+TEST(measured_batches_tell_what_a_pool_is_taken)
 {
     job.split.pool.n = 4;
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
@@ -168,9 +168,8 @@ START_TEST(measured_batches_tell_what_a_pool_is_taken)
     ck_assert_double_eq_tol(job.split.pool.train.all, 3e-3 + 9e-3 / 4, 1e-12);
     ck_assert_uint_eq(job.split.need.step_bytes, 77);
 }
-END_TEST
 
-START_TEST(buckets_are_bounded_from_above)
+TEST(buckets_are_bounded_from_above)
 {
     open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
     for (int i = 0; i < 4; i++)
@@ -185,7 +184,6 @@ START_TEST(buckets_are_bounded_from_above)
     for (int i = 0; i < SL_LIVE_STAGES; i++)
         ck_assert_uint_eq(n_of(&l->times[i]), l->times[i].count);
 }
-END_TEST
 
 static double percentile(const struct sl_meter_ring *ring, double p)
 {
@@ -194,7 +192,7 @@ static double percentile(const struct sl_meter_ring *ring, double p)
     return seconds;
 }
 
-START_TEST(percentiles_are_of_the_newest)
+TEST(percentiles_are_of_the_newest)
 {
     struct sl_meter_ring ring = {.n = 0};
     ck_assert(isnan(percentile(&ring, 50)));
@@ -206,11 +204,10 @@ START_TEST(percentiles_are_of_the_newest)
         ring.ns[ring.n++ % SL_METER_RING] = 1 * MS;
     ck_assert_double_eq_tol(percentile(&ring, 99), 1e-3, 1e-12);
 }
-END_TEST
 
 // --- seats ---------------------------------------------------------------------------------------
 
-START_TEST(a_seats_figures_grow_over_its_workers)
+TEST(a_seats_figures_grow_over_its_workers)
 {
     publish(0, 5, 0, 0);
     look();
@@ -223,9 +220,8 @@ START_TEST(a_seats_figures_grow_over_its_workers)
     ck_assert_uint_eq(l->seat[0].sums.batches, 13);
     ck_assert_uint_eq(l->seat[0].sums.stage_ns[SL_STAGE_SAMPLE], 120 * MS);
 }
-END_TEST
 
-START_TEST(a_new_worker_with_old_figures_is_no_jump)
+TEST(a_new_worker_with_old_figures_is_no_jump)
 {
     publish(0, 5, 10, 100 * MS);
     look();
@@ -238,18 +234,16 @@ START_TEST(a_new_worker_with_old_figures_is_no_jump)
     publish(0, 6, 2002, 0);
     ck_assert_uint_eq(look()->seat[0].sums.batches, 992);
 }
-END_TEST
 
-START_TEST(a_dead_worker_holds_nothing)
+TEST(a_dead_worker_holds_nothing)
 {
     publish_figures(0, 5, (struct sl_worker_totals){.current_tag = 77});
     ck_assert(look()->seat[0].held);
     workers[0].alive = false;
     ck_assert(!look()->seat[0].held);
 }
-END_TEST
 
-START_TEST(a_pause_is_neither_work_nor_waiting)
+TEST(a_pause_is_neither_work_nor_waiting)
 {
     look();
     sl_pauses_begin(&job.pauses, sl_now_ns());
@@ -257,32 +251,5 @@ START_TEST(a_pause_is_neither_work_nor_waiting)
         look();
     ck_assert_uint_eq(job.meter.seat[0].sums.readings, 1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker meter");
-    TCase *c = tcase_create("look");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup_ordered, teardown);
-    tcase_add_test(c, a_batch_is_counted_once_when_it_is_done);
-    tcase_add_test(c, a_batch_counts_once_its_update_is_applied);
-    tcase_add_test(c, a_straggler_holds_back_those_behind_it);
-    tcase_add_test(c, presampling_is_sampling_alone);
-    tcase_add_test(c, batches_of_a_checkpoint_count_nowhere);
-    tcase_add_test(c, slots_that_are_used_again_are_counted_anew);
-    tcase_add_test(c, measured_batches_tell_what_a_pool_is_taken);
-    tcase_add_test(c, buckets_are_bounded_from_above);
-    tcase_add_test(c, percentiles_are_of_the_newest);
-    tcase_add_test(c, a_seats_figures_grow_over_its_workers);
-    tcase_add_test(c, a_new_worker_with_old_figures_is_no_jump);
-    tcase_add_test(c, a_dead_worker_holds_nothing);
-    tcase_add_test(c, a_pause_is_neither_work_nor_waiting);
-    suite_add_tcase(s, c);
-    c = tcase_create("async");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup_async, teardown);
-    tcase_add_test(c, an_async_batch_counts_once_it_is_applied);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS()

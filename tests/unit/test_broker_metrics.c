@@ -3,7 +3,6 @@
 // (f1_score with zero_division=0, roc_auc_score, r2_score) on the same numbers.
 #include "broker/epochs/metrics.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "broker/epochs/early_stopping.h"
 #include "common/base/bits.h"
 #include "common/data/prediction.h"
+#include "tests/unit/suite.h"
 
 enum { ROWS_MAX = 70000 };
 
@@ -53,7 +53,7 @@ static void expect(enum sl_measure measure, double value)
 
 // --- multi-class ---
 
-START_TEST(classes_are_as_in_scikit_learn)
+TEST(classes_are_as_in_scikit_learn)
 {
     static int32_t label[1000];
     static uint32_t predicted[1000];
@@ -86,9 +86,8 @@ START_TEST(classes_are_as_in_scikit_learn)
     expect(SL_MEASURE_MICRO_F1, 0.5388235294117647);
     expect(SL_MEASURE_MACRO_F1, 0.5589301892310837);
 }
-END_TEST
 
-START_TEST(two_classes_have_an_auc_with_ties)
+TEST(two_classes_have_an_auc_with_ties)
 {
     static int32_t label[2000];
     static float score[2000];
@@ -111,9 +110,8 @@ START_TEST(two_classes_have_an_auc_with_ties)
     expect(SL_MEASURE_MACRO_F1, 0.5058746174717913);
     expect(SL_MEASURE_ROC_AUC, 0.701089314052771);
 }
-END_TEST
 
-START_TEST(auc_of_few_by_hand)
+TEST(auc_of_few_by_hand)
 {
     static const int32_t label[] = {0, 1, 1, 0, -1, 1};
     const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = label};
@@ -131,9 +129,8 @@ START_TEST(auc_of_few_by_hand)
     judge(&ds, 6, one_tie);
     expect(SL_MEASURE_ROC_AUC, 5.5 / 6);
 }
-END_TEST
 
-START_TEST(what_is_not_defined_is_not_a_number)
+TEST(what_is_not_defined_is_not_a_number)
 {
     static const int32_t ones[] = {1, 1, -1}, none[] = {-1, -1, -1};
     static const float score[] = {1, -1, 2};
@@ -148,9 +145,8 @@ START_TEST(what_is_not_defined_is_not_a_number)
     judge(&ds, 0, score); // no vertices
     expect(SL_MEASURE_MICRO_F1, NAN);
 }
-END_TEST
 
-START_TEST(a_list_picks_its_vertices)
+TEST(a_list_picks_its_vertices)
 {
     static const int32_t label[] = {0, 1, 2, 0, 1};
     static const uint32_t some[] = {4, 2}, predicted[] = {1, 2};
@@ -162,13 +158,12 @@ START_TEST(a_list_picks_its_vertices)
     expect(SL_MEASURE_LOSS, NAN);
     expect(SL_MEASURE_ACCURACY, 1);
 }
-END_TEST
 
 // --- multi-label ---
 
 enum { L_ROWS = 300, L_LABELS = 19 };
 
-START_TEST(labels_are_as_in_scikit_learn)
+TEST(labels_are_as_in_scikit_learn)
 {
     static float target[L_ROWS][L_LABELS], logit[L_ROWS][L_LABELS];
     float *y = &target[0][0], *z = &logit[0][0];
@@ -206,9 +201,8 @@ START_TEST(labels_are_as_in_scikit_learn)
     expect(SL_MEASURE_MACRO_F1, 0.4321535495545942);
     expect(SL_MEASURE_ROC_AUC, 0.7150681726340941);
 }
-END_TEST
 
-START_TEST(integer_labels_have_a_sign_for_unlabelled)
+TEST(integer_labels_have_a_sign_for_unlabelled)
 {
     static const int8_t target[] = {1, -1, 0, 1, 1, -1}; // (3, 2)
     static const float logit[] = {1, 1, -1, 2, -3, -9};
@@ -219,11 +213,10 @@ START_TEST(integer_labels_have_a_sign_for_unlabelled)
     expect(SL_MEASURE_MACRO_F1, (2.0 / 3 + 1) / 2);
     expect(SL_MEASURE_ROC_AUC, 0.5); // label 0: one of two pairs; label 1 has no negatives
 }
-END_TEST
 
 // --- regression ---
 
-START_TEST(numbers_are_as_in_scikit_learn)
+TEST(numbers_are_as_in_scikit_learn)
 {
     static float target[500][3], output[500][3];
     float *y = &target[0][0], *o = &output[0][0];
@@ -247,10 +240,9 @@ START_TEST(numbers_are_as_in_scikit_learn)
     judge(&ds, 1, output);
     expect(SL_MEASURE_R2, NAN);
 }
-END_TEST
 
 // Column 1 does not vary and is missed, column 2 does not vary and is met: 0 and 1 of R2's mean.
-START_TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
+TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
 {
     static float target[40][4], output[40][4];
     const double unit = 1.0 / (1 << 24);
@@ -275,7 +267,6 @@ START_TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
     expect(SL_MEASURE_MAE, NAN);
     expect(SL_MEASURE_R2, NAN);
 }
-END_TEST
 
 // --- on the loop ---
 
@@ -286,7 +277,7 @@ static void count_call(void *ctx)
     calls++;
 }
 
-START_TEST(many_are_judged_on_the_thread_pool)
+TEST(many_are_judged_on_the_thread_pool)
 {
     static int32_t label[ROWS_MAX];
     static uint32_t predicted[ROWS_MAX];
@@ -313,9 +304,8 @@ START_TEST(many_are_judged_on_the_thread_pool)
     ck_assert_int_eq(calls, 1);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
-END_TEST
 
-START_TEST(the_usual_measure_is_the_tasks)
+TEST(the_usual_measure_is_the_tasks)
 {
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTICLASS), SL_MEASURE_ACCURACY);
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTILABEL), SL_MEASURE_MICRO_F1);
@@ -323,10 +313,9 @@ START_TEST(the_usual_measure_is_the_tasks)
     ck_assert_int_eq(sl_measure_of(SL_METRIC_ROC_AUC, SL_TASK_MULTICLASS), SL_MEASURE_ROC_AUC);
     ck_assert_str_eq(sl_measure_key(SL_MEASURE_MACRO_F1), "macro_f1");
 }
-END_TEST
 
 // Two classes of which one has less than a third of the labelled training vertices.
-START_TEST(accuracy_gives_way_where_a_class_is_rare)
+TEST(accuracy_gives_way_where_a_class_is_rare)
 {
     static int32_t label[9] = {0, 0, 1, 0, -1, 0, 1, 1, 1};
     char why[96];
@@ -351,9 +340,8 @@ START_TEST(accuracy_gives_way_where_a_class_is_rare)
     ds.n_classes = 3;
     ck_assert_int_eq(sl_measure_choose(SL_METRIC_AUTO, &ds).measure, SL_MEASURE_ACCURACY);
 }
-END_TEST
 
-START_TEST(a_job_says_the_words_of_the_table)
+TEST(a_job_says_the_words_of_the_table)
 {
     ck_assert_str_eq(sl_metric_words[SL_METRIC_AUTO], "auto");
     for (int metric = SL_METRIC_AUTO + 1; metric < SL_METRIC_COUNT; metric++)
@@ -364,7 +352,6 @@ START_TEST(a_job_says_the_words_of_the_table)
         for (int other = 0; other < m; other++)
             ck_assert_str_ne(sl_measure_key(other), sl_measure_key(m));
 }
-END_TEST
 
 // --- the best one ---
 
@@ -375,7 +362,7 @@ static bool feed(enum sl_measure measure, double min_delta, uint32_t epoch, doub
     return sl_early_stopping_on_value(&best, measure, min_delta, epoch, value);
 }
 
-START_TEST(of_equals_the_first_is_the_best)
+TEST(of_equals_the_first_is_the_best)
 {
     memset(&best, 0, sizeof best);
     ck_assert(feed(SL_MEASURE_ACCURACY, 0, 0, 0.5));
@@ -386,9 +373,8 @@ START_TEST(of_equals_the_first_is_the_best)
     ck_assert_uint_eq(best.waited, 0);
     ck_assert(!feed(SL_MEASURE_ACCURACY, 0, 3, 0.55));
 }
-END_TEST
 
-START_TEST(less_loss_is_better)
+TEST(less_loss_is_better)
 {
     memset(&best, 0, sizeof best);
     ck_assert(feed(SL_MEASURE_LOSS, 0, 0, INFINITY));
@@ -397,9 +383,8 @@ START_TEST(less_loss_is_better)
     ck_assert(!feed(SL_MEASURE_LOSS, 0, 3, 3));
     ck_assert(feed(SL_MEASURE_LOSS, 0, 4, 1));
 }
-END_TEST
 
-START_TEST(small_steps_are_progress_once_they_add_up)
+TEST(small_steps_are_progress_once_they_add_up)
 {
     memset(&best, 0, sizeof best);
     feed(SL_MEASURE_ACCURACY, 0.1, 0, 0.5);
@@ -414,9 +399,8 @@ START_TEST(small_steps_are_progress_once_they_add_up)
     ck_assert_uint_eq(best.waited, 1);
     ck_assert_uint_eq(best.epoch, 3);
 }
-END_TEST
 
-START_TEST(what_is_no_number_is_no_evaluation)
+TEST(what_is_no_number_is_no_evaluation)
 {
     memset(&best, 0, sizeof best);
     for (uint32_t epoch = 0; epoch < 9; epoch++)
@@ -427,44 +411,13 @@ START_TEST(what_is_no_number_is_no_evaluation)
     ck_assert_uint_eq(best.waited, 0);
     ck_assert_uint_eq(best.epoch, 9);
 }
-END_TEST
 
-START_TEST(what_is_unknown_is_said_so)
+TEST(what_is_unknown_is_said_so)
 {
     char text[SL_MEASURE_TEXT];
     ck_assert_str_eq(sl_measure_text(0.89554, text), "0.8955");
     ck_assert_str_eq(sl_measure_text(1.5e25, text), "1.5e+25");
     ck_assert_str_eq(sl_measure_text(NAN, text), "unknown");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker metrics");
-    TCase *t = tcase_create("metrics");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, classes_are_as_in_scikit_learn);
-    tcase_add_test(t, two_classes_have_an_auc_with_ties);
-    tcase_add_test(t, auc_of_few_by_hand);
-    tcase_add_test(t, what_is_not_defined_is_not_a_number);
-    tcase_add_test(t, a_list_picks_its_vertices);
-    tcase_add_test(t, labels_are_as_in_scikit_learn);
-    tcase_add_test(t, integer_labels_have_a_sign_for_unlabelled);
-    tcase_add_test(t, numbers_are_as_in_scikit_learn);
-    tcase_add_test(t, columns_that_do_not_vary_are_as_in_scikit_learn);
-    tcase_add_test(t, many_are_judged_on_the_thread_pool);
-    tcase_add_test(t, the_usual_measure_is_the_tasks);
-    tcase_add_test(t, accuracy_gives_way_where_a_class_is_rare);
-    tcase_add_test(t, a_job_says_the_words_of_the_table);
-    tcase_add_test(t, of_equals_the_first_is_the_best);
-    tcase_add_test(t, less_loss_is_better);
-    tcase_add_test(t, small_steps_are_progress_once_they_add_up);
-    tcase_add_test(t, what_is_no_number_is_no_evaluation);
-    tcase_add_test(t, what_is_unknown_is_said_so);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+RUN_TESTS(.setup = setup)

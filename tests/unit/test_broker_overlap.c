@@ -1,5 +1,6 @@
 // Evaluation beside the next epoch: which jobs do it, what is opened when, what messages say of it.
 #include "tests/unit/broker_phases_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { SECOND = 1000000000 };
 
@@ -54,7 +55,7 @@ static void no_overlap(bool *flag)
     ck_assert(sl_plan_overlaps(&plan, 0));
 }
 
-START_TEST(only_where_trainers_are_free)
+TEST(only_where_trainers_are_free)
 {
     ck_assert(sl_plan_overlaps(&plan, 0) && sl_plan_overlaps(&plan, 2));
     ck_assert(!sl_plan_overlaps(&plan, 3)); // nothing follows the last epoch
@@ -81,9 +82,8 @@ START_TEST(only_where_trainers_are_free)
     config.updates.batches_per_update = 4;
     ck_assert(!sl_plan_overlaps(&plan, 1));
 }
-END_TEST
 
-START_TEST(evaluation_and_next_epoch_open_together_with_what_was_pinned)
+TEST(evaluation_and_next_epoch_open_together_with_what_was_pinned)
 {
     make_arena();
     // t0 v0 v0' v0" t1 v1 v1' v1"
@@ -104,9 +104,8 @@ START_TEST(evaluation_and_next_epoch_open_together_with_what_was_pinned)
     ck_assert_float_eq(sl_param_store_best(&t.arena)[0], 2);
     ck_assert_float_eq(sl_param_store_pinned(&t.arena)[0], 4);
 }
-END_TEST
 
-START_TEST(the_last_evaluation_waits_for_the_one_beside)
+TEST(the_last_evaluation_waits_for_the_one_beside)
 {
     config.epochs = 2;
     make_arena();
@@ -134,9 +133,8 @@ START_TEST(the_last_evaluation_waits_for_the_one_beside)
     }
     ck_assert(t.complete && t.phases.has_test);
 }
-END_TEST
 
-START_TEST(a_test_of_each_epoch_is_beside_too)
+TEST(a_test_of_each_epoch_is_beside_too)
 {
     config.evaluate.test = SL_TEST_EACH;
     make_arena();
@@ -150,9 +148,8 @@ START_TEST(a_test_of_each_epoch_is_beside_too)
     ck_assert(t.last.tested && t.last.evaluated);
     ck_assert_double_eq_tol(t.last.on_val.value[SL_MEASURE_ACCURACY], 0.3, 1e-12);
 }
-END_TEST
 
-START_TEST(time_beside_training_is_counted_once)
+TEST(time_beside_training_is_counted_once)
 {
     make_arena();
     train_epoch();
@@ -177,9 +174,8 @@ START_TEST(time_beside_training_is_counted_once)
     ck_assert_double_ge(t.last.seconds, 1); // epoch 2, without the time behind it
     ck_assert_double_lt(t.last.seconds, 2);
 }
-END_TEST
 
-START_TEST(the_view_is_of_what_is_trained)
+TEST(the_view_is_of_what_is_trained)
 {
     struct sl_phases_view view;
     uint32_t epoch;
@@ -208,7 +204,6 @@ START_TEST(the_view_is_of_what_is_trained)
     ck_assert_uint_eq(epoch, 1);
     ck_assert_uint_eq(done, 4);
 }
-END_TEST
 
 static bool split_holds;
 
@@ -217,7 +212,7 @@ static bool may_begin(void *ctx, uint32_t epoch)
     return epoch == 0 || split_holds;
 }
 
-START_TEST(an_epoch_that_waits_for_its_split_does_not_hold_the_evaluation)
+TEST(an_epoch_that_waits_for_its_split_does_not_hold_the_evaluation)
 {
     phases_setup.events.may_begin = may_begin;
     split_holds = false;
@@ -231,21 +226,5 @@ START_TEST(an_epoch_that_waits_for_its_split_does_not_hold_the_evaluation)
     sl_phases_open_gates(&t.phases);
     ck_assert(!gated(5) && gated(6));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker overlap");
-    TCase *c = tcase_create("overlap");
-    tcase_add_checked_fixture(c, overlap_setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, only_where_trainers_are_free);
-    tcase_add_test(c, evaluation_and_next_epoch_open_together_with_what_was_pinned);
-    tcase_add_test(c, the_last_evaluation_waits_for_the_one_beside);
-    tcase_add_test(c, a_test_of_each_epoch_is_beside_too);
-    tcase_add_test(c, time_beside_training_is_counted_once);
-    tcase_add_test(c, the_view_is_of_what_is_trained);
-    tcase_add_test(c, an_epoch_that_waits_for_its_split_does_not_hold_the_evaluation);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = overlap_setup, .timeout_s = 30)

@@ -1,4 +1,5 @@
 // Parameters as the broker knows them: layout, initial values, the files.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static void setup(void)
     hello.n_tensors = 2;
 }
 
-START_TEST(tensors_lie_one_after_another)
+TEST(tensors_lie_one_after_another)
 {
     must(sl_params_from_hello(&params, &hello));
     ck_assert_uint_eq(params.n, 70 * 33 + 7);
@@ -48,9 +49,8 @@ START_TEST(tensors_lie_one_after_another)
     ck_assert(!sl_params_agree(&params, &hello));
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(initial_values_are_the_documented_draws)
+TEST(initial_values_are_the_documented_draws)
 {
     must(sl_params_from_hello(&params, &hello));
     float *v = calloc(params.n, sizeof *v);
@@ -73,9 +73,8 @@ START_TEST(initial_values_are_the_documented_draws)
     free(v);
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(every_tensor_has_draws_of_its_own)
+TEST(every_tensor_has_draws_of_its_own)
 {
     float v[2][12] = {{0}};
     shape[0][0] = shape[1][0] = 6;
@@ -89,9 +88,8 @@ START_TEST(every_tensor_has_draws_of_its_own)
     ck_assert_int_ne(memcmp(v[0], v[1], 24), 0);
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(nonsense_is_refused)
+TEST(nonsense_is_refused)
 {
     tensor[0].name = "";
     ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO);
@@ -106,9 +104,8 @@ START_TEST(nonsense_is_refused)
     ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO);
     ck_assert_ptr_null(params.tensors);
 }
-END_TEST
 
-START_TEST(the_files_data_is_what_was_hashed)
+TEST(the_files_data_is_what_was_hashed)
 {
     char hex[SL_SHA256_HEX_BYTES], other[SL_SHA256_HEX_BYTES], path[1100];
     must(sl_params_from_hello(&params, &hello));
@@ -133,7 +130,6 @@ START_TEST(the_files_data_is_what_was_hashed)
     free(back);
     sl_params_fini(&params);
 }
-END_TEST
 
 // --- reading ---
 
@@ -153,7 +149,7 @@ static const char *write_tensors(const char *first, uint64_t rows, uint64_t colu
     return path;
 }
 
-START_TEST(a_file_is_read_by_names_in_any_order)
+TEST(a_file_is_read_by_names_in_any_order)
 {
     must(sl_params_from_hello(&params, &hello));
     float *v = calloc(params.n, sizeof *v);
@@ -166,9 +162,8 @@ START_TEST(a_file_is_read_by_names_in_any_order)
     free(v);
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(a_file_of_another_model_is_refused_with_all_differences)
+TEST(a_file_of_another_model_is_refused_with_all_differences)
 {
     must(sl_params_from_hello(&params, &hello));
     float *v = calloc(params.n, sizeof *v);
@@ -190,9 +185,8 @@ START_TEST(a_file_of_another_model_is_refused_with_all_differences)
     free(v);
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
+TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
 {
     struct sl_safetensors_file f;
     tensor[1].role = SL_PARAM_COUNTER;
@@ -219,7 +213,6 @@ START_TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
     ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO);
     free(v);
 }
-END_TEST
 
 // The model's two tensors under longer names, all 1 but the last of the second, beside a third.
 static const char *write_foreign(const char *prefix, float last, const char *third)
@@ -244,7 +237,7 @@ static const char *write_foreign(const char *prefix, float last, const char *thi
 
 static const char *const prefixes[] = {"model.", "module.", "_orig_mod.module."};
 
-START_TEST(names_behind_a_prefix_are_told_and_read_without_it)
+LOOP_TEST(names_behind_a_prefix_are_told_and_read_without_it, 0, SL_COUNT_OF(prefixes))
 {
     char said[128];
     const char *prefix = prefixes[_i];
@@ -268,7 +261,6 @@ START_TEST(names_behind_a_prefix_are_told_and_read_without_it)
     free(v);
     sl_params_fini(&params);
 }
-END_TEST
 
 static const struct {
     const char *name; // of the second tensor, which is a running statistic
@@ -283,7 +275,7 @@ static const struct {
     {"running_variance", -1, NULL},
 };
 
-START_TEST(values_that_no_training_leaves_are_refused_by_name)
+LOOP_TEST(values_that_no_training_leaves_are_refused_by_name, 0, SL_COUNT_OF(values))
 {
     tensor[1].role = SL_PARAM_RUNNING;
     tensor[1].name = (char *)values[_i].name;
@@ -298,9 +290,8 @@ START_TEST(values_that_no_training_leaves_are_refused_by_name)
     free(v);
     sl_params_fini(&params);
 }
-END_TEST
 
-START_TEST(the_optimizers_arrays_are_named_as_pytorch_names_them)
+TEST(the_optimizers_arrays_are_named_as_pytorch_names_them)
 {
     struct sl_safetensors_file f;
     tensor[1].role = SL_PARAM_RUNNING;
@@ -330,28 +321,5 @@ START_TEST(the_optimizers_arrays_are_named_as_pytorch_names_them)
     free(d);
     sl_params_fini(&params);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker params");
-    TCase *c = tcase_create("params");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 10);
-    tcase_add_test(c, tensors_lie_one_after_another);
-    tcase_add_test(c, initial_values_are_the_documented_draws);
-    tcase_add_test(c, every_tensor_has_draws_of_its_own);
-    tcase_add_test(c, nonsense_is_refused);
-    tcase_add_test(c, the_files_data_is_what_was_hashed);
-    tcase_add_test(c, a_file_is_read_by_names_in_any_order);
-    tcase_add_test(c, a_file_of_another_model_is_refused_with_all_differences);
-    tcase_add_test(c, a_counter_takes_no_floats_and_is_an_integer_in_the_file);
-    tcase_add_loop_test(c, names_behind_a_prefix_are_told_and_read_without_it, 0,
-                        SL_COUNT_OF(prefixes));
-    tcase_add_loop_test(c, values_that_no_training_leaves_are_refused_by_name, 0,
-                        SL_COUNT_OF(values));
-    tcase_add_test(c, the_optimizers_arrays_are_named_as_pytorch_names_them);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 10)

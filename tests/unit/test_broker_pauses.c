@@ -1,9 +1,9 @@
 // When a job was paused: spans, and what of another span they take.
-#include <check.h>
 #include <stdlib.h>
 
 #include "broker/epochs/pauses.h"
 #include "common/base/clock.h"
+#include "tests/unit/suite.h"
 
 static struct sl_pauses p;
 
@@ -12,15 +12,14 @@ static uint64_t within(uint64_t from, uint64_t to)
     return sl_pauses_within_ns(&p, (struct sl_span){from, to});
 }
 
-START_TEST(without_pauses_nothing_is_taken)
+TEST(without_pauses_nothing_is_taken)
 {
     ck_assert_uint_eq(within(0, 100), 0);
     ck_assert_uint_eq(sl_pauses_within_ns(NULL, (struct sl_span){0, 100}), 0);
     ck_assert_double_eq(sl_pauses_seconds_without(NULL, (struct sl_span){0, 1000000000}), 1);
 }
-END_TEST
 
-START_TEST(only_what_overlaps_is_taken)
+TEST(only_what_overlaps_is_taken)
 {
     sl_pauses_begin(&p, 100);
     sl_pauses_end(&p, 200);
@@ -32,9 +31,8 @@ START_TEST(only_what_overlaps_is_taken)
     ck_assert_uint_eq(within(120, 130), 10);
     ck_assert_uint_eq(p.total_ns, 100);
 }
-END_TEST
 
-START_TEST(a_pause_that_goes_on_lasts_until_the_spans_end)
+TEST(a_pause_that_goes_on_lasts_until_the_spans_end)
 {
     sl_pauses_begin(&p, 100);
     ck_assert_uint_eq(within(0, 1000), 900);
@@ -44,9 +42,8 @@ START_TEST(a_pause_that_goes_on_lasts_until_the_spans_end)
     sl_pauses_end(&p, 900); // it is over
     ck_assert_uint_eq(p.total_ns, 50);
 }
-END_TEST
 
-START_TEST(the_newest_are_kept_and_the_total_is_of_all)
+TEST(the_newest_are_kept_and_the_total_is_of_all)
 {
     for (uint64_t i = 0; i < SL_PAUSES_KEPT + 10; i++) {
         sl_pauses_begin(&p, 100 * i);
@@ -56,9 +53,8 @@ START_TEST(the_newest_are_kept_and_the_total_is_of_all)
     ck_assert_uint_eq(within(0, UINT64_MAX), 10 * SL_PAUSES_KEPT);
     ck_assert_uint_eq(within(1000, 1100), 10);
 }
-END_TEST
 
-START_TEST(a_pause_that_goes_on_is_open)
+TEST(a_pause_that_goes_on_is_open)
 {
     const uint64_t second = 1000000000;
     ck_assert(!sl_pauses_is_open(&p));
@@ -75,21 +71,5 @@ START_TEST(a_pause_that_goes_on_is_open)
     ck_assert_double_eq(sl_pauses_open_seconds(&p), 0);
     ck_assert_double_eq(sl_pauses_total_seconds(&p), total); // it does not grow any more
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker pauses");
-    TCase *c = tcase_create("pauses");
-    tcase_add_test(c, without_pauses_nothing_is_taken);
-    tcase_add_test(c, only_what_overlaps_is_taken);
-    tcase_add_test(c, a_pause_that_goes_on_lasts_until_the_spans_end);
-    tcase_add_test(c, the_newest_are_kept_and_the_total_is_of_all);
-    tcase_add_test(c, a_pause_that_goes_on_is_open);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -2,25 +2,24 @@
 #include "common/base/clock.h" // before the fixture, which has a global `t`
 
 #include "tests/unit/broker_phases_fixture.h"
+#include "tests/unit/suite.h"
 
 // --- the plan ---
 
-START_TEST(an_epoch_is_trained_and_evaluated_layer_by_layer)
+TEST(an_epoch_is_trained_and_evaluated_layer_by_layer)
 {
     config.epochs = 2;
     expect_plan("t0 v0 v0' v0\" t1 v1 v1' v1\" x1 x1' x1\" ");
 }
-END_TEST
 
-START_TEST(a_sampled_evaluation_is_one_phase)
+TEST(a_sampled_evaluation_is_one_phase)
 {
     config.epochs = 2;
     config.evaluate.full = false;
     expect_plan("t0 v0 t1 v1 x1 ");
 }
-END_TEST
 
-START_TEST(evaluation_may_be_rare_but_ends_the_job)
+TEST(evaluation_may_be_rare_but_ends_the_job)
 {
     config.evaluate.full = false;
     config.epochs = 5;
@@ -29,9 +28,8 @@ START_TEST(evaluation_may_be_rare_but_ends_the_job)
     config.evaluate.every = 0;
     expect_plan("t0 t1 t2 t3 t4 v4 x4 ");
 }
-END_TEST
 
-START_TEST(empty_splits_are_left_out)
+TEST(empty_splits_are_left_out)
 {
     config.epochs = 2;
     plan.split[SL_SPLIT_VAL].n = 0;
@@ -41,9 +39,8 @@ START_TEST(empty_splits_are_left_out)
     plan.split[SL_SPLIT_TEST].n = 0;
     expect_plan("t0 t1 ");
 }
-END_TEST
 
-START_TEST(a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_last_layer)
+TEST(a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_last_layer)
 {
     config.epochs = 2;
     config.evaluate.test = SL_TEST_EACH;
@@ -62,9 +59,8 @@ START_TEST(a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_la
     plan.split[SL_SPLIT_TEST].n = 0;
     expect_plan("t0 t1 ");
 }
-END_TEST
 
-START_TEST(a_test_set_that_is_never_evaluated_is_none)
+TEST(a_test_set_that_is_never_evaluated_is_none)
 {
     struct sl_dataset huge = dataset;
     huge.n_nodes = 5000;
@@ -82,9 +78,8 @@ START_TEST(a_test_set_that_is_never_evaluated_is_none)
     ck_assert_uint_eq(sl_phases_cells_max(&plan), 4); // of training
     ck_assert_uint_eq(plan.split[SL_SPLIT_TEST].n, 0);
 }
-END_TEST
 
-START_TEST(a_training_phase_knows_its_first_version)
+TEST(a_training_phase_knows_its_first_version)
 {
     // 35 vertices in batches of 10 are 4 batches and 2 updates an epoch.
     struct sl_phase_spec spec = sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TRAIN, 3, 0});
@@ -95,9 +90,8 @@ START_TEST(a_training_phase_knows_its_first_version)
     ck_assert_uint_eq(sl_phases_batches(&config, 35), 4);
     ck_assert_uint_eq(sl_phases_updates(&config, 35), 2);
 }
-END_TEST
 
-START_TEST(inference_covers_all_vertices_until_the_last_layer)
+TEST(inference_covers_all_vertices_until_the_last_layer)
 {
     struct sl_phase_spec spec =
         sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_VALIDATE, 0, 1});
@@ -113,7 +107,6 @@ START_TEST(inference_covers_all_vertices_until_the_last_layer)
     ck_assert_uint_eq(spec.last_layer, 1);
     ck_assert_uint_eq(spec.params, SL_PARAMS_BEST);
 }
-END_TEST
 
 static uint32_t wanted_of(enum sl_purpose purpose, uint32_t layer)
 {
@@ -121,7 +114,7 @@ static uint32_t wanted_of(enum sl_purpose purpose, uint32_t layer)
 }
 
 // A validation behind the test of an epoch is its last layer alone, and reads what that left.
-START_TEST(hidden_layers_are_computed_for_whom_they_are_read)
+TEST(hidden_layers_are_computed_for_whom_they_are_read)
 {
     const uint32_t val = 1u << SL_SPLIT_VAL, test = 1u << SL_SPLIT_TEST;
     for (uint32_t layer = 0; layer < 2; layer++) {
@@ -132,9 +125,8 @@ START_TEST(hidden_layers_are_computed_for_whom_they_are_read)
     plan.split[SL_SPLIT_VAL].n = 0;
     ck_assert_uint_eq(wanted_of(SL_PURPOSE_TEST_EPOCH, 0), test);
 }
-END_TEST
 
-START_TEST(cells_of_inference_are_neither_tiny_nor_many)
+TEST(cells_of_inference_are_neither_tiny_nor_many)
 {
     static const struct {
         uint64_t n_nodes;
@@ -152,9 +144,8 @@ START_TEST(cells_of_inference_are_neither_tiny_nor_many)
         ck_assert_uint_le(sl_div_up(spec.n_items, spec.batch_size), 4096);
     }
 }
-END_TEST
 
-START_TEST(the_largest_phase_decides_the_cells)
+TEST(the_largest_phase_decides_the_cells)
 {
     ck_assert_uint_eq(sl_phases_cells_max(&plan), 5); // 5000 vertices in chunks of 1024
     plan.split[SL_SPLIT_TRAIN].n = 1000;
@@ -164,11 +155,10 @@ START_TEST(the_largest_phase_decides_the_cells)
     plan.split[SL_SPLIT_TEST].n = 777;
     ck_assert_uint_eq(sl_phases_cells_max(&plan), 777);
 }
-END_TEST
 
 // --- phases in an arena ---
 
-START_TEST(phases_are_opened_ahead_and_gated_behind_an_evaluation)
+TEST(phases_are_opened_ahead_and_gated_behind_an_evaluation)
 {
     make_arena();
     // t0 v0 v0' v0" t1 v1 v1' v1": the ring is full; t1 waits for what v0 finds.
@@ -182,9 +172,8 @@ START_TEST(phases_are_opened_ahead_and_gated_behind_an_evaluation)
     ck_assert(!gated(5));
     ck_assert_int_eq(t.epochs, 1);
 }
-END_TEST
 
-START_TEST(the_order_of_an_epoch_is_written_before_it_opens)
+TEST(the_order_of_an_epoch_is_written_before_it_opens)
 {
     uint32_t want[35];
     make_arena();
@@ -199,9 +188,8 @@ START_TEST(the_order_of_an_epoch_is_written_before_it_opens)
     ck_assert(sl_shuffle_order(11, 2, vertices, 35, NULL, want));
     ck_assert_int_eq(memcmp(want, sl_arena_order(&t.arena, 2), sizeof want), 0);
 }
-END_TEST
 
-START_TEST(an_order_by_proximity_is_written_before_its_epoch_opens)
+TEST(an_order_by_proximity_is_written_before_its_epoch_opens)
 {
     // A ring, in which neighbours stand together.
     static uint64_t indptr[36];
@@ -233,9 +221,8 @@ START_TEST(an_order_by_proximity_is_written_before_its_epoch_opens)
     ck_assert_uint_ge(near, 35 - 2 - 2 * 2);
     ck_assert_int_ne(memcmp(order, sl_arena_order(&t.arena, 1), 35 * sizeof *order), 0);
 }
-END_TEST
 
-START_TEST(an_epoch_two_ahead_waits_for_its_bank)
+TEST(an_epoch_two_ahead_waits_for_its_bank)
 {
     config.evaluate.every = 0;
     make_arena();
@@ -244,9 +231,8 @@ START_TEST(an_epoch_two_ahead_waits_for_its_bank)
     sl_phases_poll(&t.phases);
     ck_assert_uint_eq(opened(), 3);
 }
-END_TEST
 
-START_TEST(a_large_order_comes_from_the_thread_pool)
+TEST(a_large_order_comes_from_the_thread_pool)
 {
     uint32_t *want = malloc(sizeof vertices);
     plan.split[SL_SPLIT_TRAIN].n = SL_COUNT_OF(vertices);
@@ -259,9 +245,8 @@ START_TEST(a_large_order_comes_from_the_thread_pool)
     ck_assert_int_eq(memcmp(want, sl_arena_order(&t.arena, 1), sizeof vertices), 0);
     free(want);
 }
-END_TEST
 
-START_TEST(the_view_follows_the_work)
+TEST(the_view_follows_the_work)
 {
     struct sl_phases_view view;
     make_arena();
@@ -281,9 +266,8 @@ START_TEST(the_view_follows_the_work)
     ck_assert_uint_eq(view.done, 5); // the first layer's chunks
     ck_assert_uint_eq(view.total, 5 + 5 + 1);
 }
-END_TEST
 
-START_TEST(the_time_left_has_the_test_in_it)
+TEST(the_time_left_has_the_test_in_it)
 {
     struct sl_phases_view view;
     config.epochs = 2;
@@ -320,9 +304,8 @@ START_TEST(the_time_left_has_the_test_in_it)
     ck_assert_double_ge(view.seconds_left, 800);
     ck_assert_double_lt(view.seconds_left, 900);
 }
-END_TEST
 
-START_TEST(digests_depend_on_the_order_of_batches)
+TEST(digests_depend_on_the_order_of_batches)
 {
     char one[33], two[33];
     config.digest = true;
@@ -342,9 +325,8 @@ START_TEST(digests_depend_on_the_order_of_batches)
              (unsigned long long)h.low64);
     ck_assert_str_ne(one, two);
 }
-END_TEST
 
-START_TEST(nothing_is_opened_after_a_stop)
+TEST(nothing_is_opened_after_a_stop)
 {
     make_arena();
     sl_phases_stop(&t.phases);
@@ -354,7 +336,6 @@ START_TEST(nothing_is_opened_after_a_stop)
     ck_assert_uint_eq(opened(), before);
     ck_assert_int_eq(t.epochs, 0);
 }
-END_TEST
 
 // --- ranking ---
 
@@ -378,16 +359,15 @@ static void work_and_poll(void)
     sl_phases_poll(&t.phases);
 }
 
-START_TEST(the_oracle_samples_all_epochs_ahead)
+TEST(the_oracle_samples_all_epochs_ahead)
 {
     cached(SL_CACHE_OPTIMAL);
     expect_plan("p0 p1 p2 t0 t1 t2 ");
     config.cache.policy = SL_CACHE_PRESC;
     expect_plan("t0 t1 t2 ");
 }
-END_TEST
 
-START_TEST(pre_sampling_draws_the_batches_of_training)
+TEST(pre_sampling_draws_the_batches_of_training)
 {
     uint32_t want[35];
     cached(SL_CACHE_OPTIMAL);
@@ -413,9 +393,8 @@ START_TEST(pre_sampling_draws_the_batches_of_training)
     ck_assert_uint_eq(t.phases.scheduled, 12);
     ck_assert_double_gt(t.phases.presample_seconds, 0);
 }
-END_TEST
 
-START_TEST(presc_ranks_when_its_epochs_are_sampled_not_trained)
+TEST(presc_ranks_when_its_epochs_are_sampled_not_trained)
 {
     cached(SL_CACHE_PRESC);
     config.cache.presample_epochs = 2;
@@ -436,9 +415,8 @@ START_TEST(presc_ranks_when_its_epochs_are_sampled_not_trained)
     ck_assert_uint_eq(spec_of(3)->count_visits, 0);
     ck_assert_uint_eq(spec_of(2)->rank_generation, 0);
 }
-END_TEST
 
-START_TEST(the_order_is_by_visits_which_are_then_forgotten)
+TEST(the_order_is_by_visits_which_are_then_forgotten)
 {
     cached(SL_CACHE_PRESC);
     config.cache.presample_epochs = 2;
@@ -459,9 +437,8 @@ START_TEST(the_order_is_by_visits_which_are_then_forgotten)
     ck_assert_uint_eq(atomic_load(&sl_visit_counts_visits(&t.arena)[7]), 0);
     ck_assert_uint_eq(spec_of(3)->count_visits, 1);
 }
-END_TEST
 
-START_TEST(within_a_tier_vertices_stand_by_id)
+LOOP_TEST(within_a_tier_vertices_stand_by_id, 0, 4)
 {
     static const uint64_t ends[][2] = {{1, 3}, {2, 5000}, {3, 3}, {4, 700}};
     static const uint32_t wanted[][5] = {
@@ -487,9 +464,8 @@ START_TEST(within_a_tier_vertices_stand_by_id)
         seen[order[i]] = true;
     }
 }
-END_TEST
 
-START_TEST(a_batch_given_up_for_memory_counts_as_sampled)
+TEST(a_batch_given_up_for_memory_counts_as_sampled)
 {
     struct sl_lease again, last;
     struct sl_evicted evicted;
@@ -510,9 +486,8 @@ START_TEST(a_batch_given_up_for_memory_counts_as_sampled)
     sl_phases_poll(&t.phases);
     ck_assert_int_eq(t.ranked, 1);
 }
-END_TEST
 
-START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
+TEST(random_and_degree_are_ranked_before_the_first_epoch)
 {
     static const int64_t sources[] = {3, 3, 3, 4, 4, 0};
     cached(SL_CACHE_DEGREE);
@@ -529,10 +504,9 @@ START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
     ck_assert_uint_eq(order[2], 0);
     ck_assert_uint_eq(order[3], 1);
 }
-END_TEST
 
 // Each of the 35 seeds samples vertex 4999, the last of them 4998 too.
-START_TEST(expected_visits_are_ranked_before_the_first_epoch)
+TEST(expected_visits_are_ranked_before_the_first_epoch)
 {
     static uint64_t indptr[5001];
     static int32_t sources[36];
@@ -560,9 +534,8 @@ START_TEST(expected_visits_are_ranked_before_the_first_epoch)
     ck_assert_uint_eq(order[36], 4998);
     ck_assert_uint_eq(order[37], 35); // none
 }
-END_TEST
 
-START_TEST(a_random_order_depends_on_the_seed)
+TEST(a_random_order_depends_on_the_seed)
 {
     cached(SL_CACHE_RANDOM);
     make_arena();
@@ -579,9 +552,8 @@ START_TEST(a_random_order_depends_on_the_seed)
     ck_assert(first != sl_visit_counts_order(&t.arena)[0] ||
               second != sl_visit_counts_order(&t.arena)[1]);
 }
-END_TEST
 
-START_TEST(too_few_epochs_for_presc_are_not_ranked)
+TEST(too_few_epochs_for_presc_are_not_ranked)
 {
     cached(SL_CACHE_PRESC);
     config.epochs = config.cache.presample_epochs = 2;
@@ -592,9 +564,8 @@ START_TEST(too_few_epochs_for_presc_are_not_ranked)
     ck_assert(t.complete);
     ck_assert_int_eq(t.ranked, 0);
 }
-END_TEST
 
-START_TEST(a_large_graph_is_ranked_on_the_thread_pool)
+TEST(a_large_graph_is_ranked_on_the_thread_pool)
 {
     struct sl_phases_view view;
     cached(SL_CACHE_RANDOM);
@@ -608,9 +579,8 @@ START_TEST(a_large_graph_is_ranked_on_the_thread_pool)
     ck_assert_uint_eq(opened(), 2);
     ck_assert_double_gt(t.phases.ranking.seconds, 0);
 }
-END_TEST
 
-START_TEST(a_stop_ends_a_ranking_under_way)
+TEST(a_stop_ends_a_ranking_under_way)
 {
     cached(SL_CACHE_RANDOM);
     plan.n_nodes = 3000000;
@@ -621,9 +591,8 @@ START_TEST(a_stop_ends_a_ranking_under_way)
     ck_assert_uint_eq(opened(), 0);
     ck_assert_uint_eq(sl_visit_counts_generation(&t.arena), 0);
 }
-END_TEST
 
-START_TEST(sampled_evaluations_of_ranked_epochs_carry_ranks)
+TEST(sampled_evaluations_of_ranked_epochs_carry_ranks)
 {
     cached(SL_CACHE_PRESC);
     config.evaluate.full = false;
@@ -637,7 +606,6 @@ START_TEST(sampled_evaluations_of_ranked_epochs_carry_ranks)
     ck_assert_uint_eq(
         sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TEST, 2, 0}).rank_generation, 1);
 }
-END_TEST
 
 // --- the optimal hit rate ---
 
@@ -648,7 +616,7 @@ static void set_seat(uint32_t device, enum sl_duty duty, uint64_t rows)
     atomic_store(&seat->cache_rows, rows);
 }
 
-START_TEST(the_optimal_hit_rate_is_that_of_the_trainers_capacity)
+TEST(the_optimal_hit_rate_is_that_of_the_trainers_capacity)
 {
     cached(SL_CACHE_PRESC);
     config.cache.report_optimal = true;
@@ -671,9 +639,8 @@ START_TEST(the_optimal_hit_rate_is_that_of_the_trainers_capacity)
     ck_assert_int_eq(t.epochs, 3);
     ck_assert(t.complete);
 }
-END_TEST
 
-START_TEST(without_normal_trainers_the_standby_caches_count)
+TEST(without_normal_trainers_the_standby_caches_count)
 {
     cached(SL_CACHE_RANDOM);
     make_arena();
@@ -683,10 +650,9 @@ START_TEST(without_normal_trainers_the_standby_caches_count)
     ck_assert_uint_eq(t.last.cache.rows, 77);
     ck_assert(!t.last.has_optimal);
 }
-END_TEST
 
 // Trains as if nothing had to wait for the broker, which looks only at the end.
-START_TEST(epochs_are_told_in_order_while_the_optimum_is_sought)
+TEST(epochs_are_told_in_order_while_the_optimum_is_sought)
 {
     cached(SL_CACHE_RANDOM);
     config.cache.report_optimal = true;
@@ -710,9 +676,8 @@ START_TEST(epochs_are_told_in_order_while_the_optimum_is_sought)
     ck_assert_int_eq(t.epochs, 3);
     ck_assert(t.complete);
 }
-END_TEST
 
-START_TEST(a_stop_tells_the_epoch_that_waits)
+TEST(a_stop_tells_the_epoch_that_waits)
 {
     cached(SL_CACHE_RANDOM);
     config.cache.report_optimal = true;
@@ -727,11 +692,10 @@ START_TEST(a_stop_tells_the_epoch_that_waits)
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.epochs, 1);
 }
-END_TEST
 
 // --- scheduling ---
 
-START_TEST(an_epoch_has_the_split_and_the_switches_of_its_end)
+TEST(an_epoch_has_the_split_and_the_switches_of_its_end)
 {
     config.evaluate.every = 0;
     make_arena();
@@ -751,9 +715,8 @@ START_TEST(an_epoch_has_the_split_and_the_switches_of_its_end)
     work_and_poll();
     ck_assert_uint_eq(t.last.switches, 2);
 }
-END_TEST
 
-START_TEST(one_knows_where_training_is)
+TEST(one_knows_where_training_is)
 {
     uint32_t epoch;
     uint64_t done;
@@ -785,18 +748,16 @@ START_TEST(one_knows_where_training_is)
     ck_assert(!sl_phases_trains(&t.phases, &epoch, &done));
     ck_assert_uint_eq(epoch, 2);
 }
-END_TEST
 
-START_TEST(async_updates_are_as_many_as_batches)
+TEST(async_updates_are_as_many_as_batches)
 {
     config.updates.mode = SL_UPDATE_ASYNC;
     ck_assert_uint_eq(sl_phases_updates(&config, 35), 4);
     ck_assert_uint_eq(
         sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TRAIN, 3, 0}).first_version, 12);
 }
-END_TEST
 
-START_TEST(pre_sampling_is_shown)
+TEST(pre_sampling_is_shown)
 {
     struct sl_phases_view view;
     cached(SL_CACHE_OPTIMAL);
@@ -814,56 +775,5 @@ START_TEST(pre_sampling_is_shown)
     ck_assert_str_eq(view.phase, "train");
     ck_assert_uint_eq(view.epoch, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker phases");
-    TCase *c = tcase_create("phases");
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, an_epoch_is_trained_and_evaluated_layer_by_layer);
-    tcase_add_test(c, a_sampled_evaluation_is_one_phase);
-    tcase_add_test(c, evaluation_may_be_rare_but_ends_the_job);
-    tcase_add_test(c, empty_splits_are_left_out);
-    tcase_add_test(c,
-                   a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_last_layer);
-    tcase_add_test(c, a_test_set_that_is_never_evaluated_is_none);
-    tcase_add_test(c, a_training_phase_knows_its_first_version);
-    tcase_add_test(c, inference_covers_all_vertices_until_the_last_layer);
-    tcase_add_test(c, hidden_layers_are_computed_for_whom_they_are_read);
-    tcase_add_test(c, cells_of_inference_are_neither_tiny_nor_many);
-    tcase_add_test(c, the_largest_phase_decides_the_cells);
-    tcase_add_test(c, phases_are_opened_ahead_and_gated_behind_an_evaluation);
-    tcase_add_test(c, the_order_of_an_epoch_is_written_before_it_opens);
-    tcase_add_test(c, an_order_by_proximity_is_written_before_its_epoch_opens);
-    tcase_add_test(c, an_epoch_two_ahead_waits_for_its_bank);
-    tcase_add_test(c, a_large_order_comes_from_the_thread_pool);
-    tcase_add_test(c, the_view_follows_the_work);
-    tcase_add_test(c, the_time_left_has_the_test_in_it);
-    tcase_add_test(c, digests_depend_on_the_order_of_batches);
-    tcase_add_test(c, nothing_is_opened_after_a_stop);
-    tcase_add_test(c, the_oracle_samples_all_epochs_ahead);
-    tcase_add_test(c, pre_sampling_draws_the_batches_of_training);
-    tcase_add_test(c, presc_ranks_when_its_epochs_are_sampled_not_trained);
-    tcase_add_test(c, the_order_is_by_visits_which_are_then_forgotten);
-    tcase_add_loop_test(c, within_a_tier_vertices_stand_by_id, 0, 4);
-    tcase_add_test(c, a_batch_given_up_for_memory_counts_as_sampled);
-    tcase_add_test(c, random_and_degree_are_ranked_before_the_first_epoch);
-    tcase_add_test(c, expected_visits_are_ranked_before_the_first_epoch);
-    tcase_add_test(c, a_random_order_depends_on_the_seed);
-    tcase_add_test(c, too_few_epochs_for_presc_are_not_ranked);
-    tcase_add_test(c, a_large_graph_is_ranked_on_the_thread_pool);
-    tcase_add_test(c, a_stop_ends_a_ranking_under_way);
-    tcase_add_test(c, sampled_evaluations_of_ranked_epochs_carry_ranks);
-    tcase_add_test(c, the_optimal_hit_rate_is_that_of_the_trainers_capacity);
-    tcase_add_test(c, without_normal_trainers_the_standby_caches_count);
-    tcase_add_test(c, epochs_are_told_in_order_while_the_optimum_is_sought);
-    tcase_add_test(c, a_stop_tells_the_epoch_that_waits);
-    tcase_add_test(c, an_epoch_has_the_split_and_the_switches_of_its_end);
-    tcase_add_test(c, one_knows_where_training_is);
-    tcase_add_test(c, async_updates_are_as_many_as_batches);
-    tcase_add_test(c, pre_sampling_is_shown);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .timeout_s = 30)

@@ -1,4 +1,5 @@
 // What report.json and metrics.jsonl say.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static cJSON *add_epoch(const struct sl_epoch *f)
     return json;
 }
 
-START_TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
+TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
 {
     char target[1100], link[1100], text[64];
     snprintf(target, sizeof target, "%s", in_dir("target.json"));
@@ -93,9 +94,8 @@ START_TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
     ck_assert_msg(S_ISCHR(st.st_mode), "/dev/null was replaced");
     ck_assert_int_eq(count_entries(), 2);
 }
-END_TEST
 
-START_TEST(a_report_without_results_has_all_its_keys)
+TEST(a_report_without_results_has_all_its_keys)
 {
     outcome.totals.status = "stopped";
     outcome.totals.message = "why";
@@ -118,7 +118,6 @@ START_TEST(a_report_without_results_has_all_its_keys)
     ck_assert_int_eq(cJSON_GetArraySize(at(report, "allocations")), 0);
     EXPECT("switching.seconds_saved", 0);
 }
-END_TEST
 
 static struct sl_evaluation evaluation(double accuracy, double macro_f1, double loss)
 {
@@ -130,7 +129,7 @@ static struct sl_evaluation evaluation(double accuracy, double macro_f1, double 
                   [SL_MEASURE_LOSS] = loss}};
 }
 
-START_TEST(evaluations_have_their_tasks_metrics)
+TEST(evaluations_have_their_tasks_metrics)
 {
     struct sl_epoch f = {.epoch = 0};
     const struct sl_early_stopping best = {.has = true, .epoch = 1, .value = 0.6};
@@ -167,9 +166,8 @@ START_TEST(evaluations_have_their_tasks_metrics)
     EXPECT("stopped_early.epoch", 1);
     EXPECT_TEXT("stopped_early.reason", "enough");
 }
-END_TEST
 
-START_TEST(a_loss_that_is_no_number_is_null)
+TEST(a_loss_that_is_no_number_is_null)
 {
     const struct sl_epoch f = {.loss = NAN};
     char *line = sl_report_add_epoch(&r, &f, worker_seconds);
@@ -177,9 +175,8 @@ START_TEST(a_loss_that_is_no_number_is_null)
     ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
     free(line);
 }
-END_TEST
 
-START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
+TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
 {
     const struct sl_epoch f = {
         .cache.ranked = true,
@@ -222,18 +219,16 @@ START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
     EXPECT("switching.seconds_saved", 0.14);
     ck_assert(!cJSON_HasObjectItem(report, "updates"));
 }
-END_TEST
 
-START_TEST(an_epoch_of_async_updates_has_its_staleness)
+TEST(an_epoch_of_async_updates_has_its_staleness)
 {
     report = add_epoch(&(struct sl_epoch){
         .async = true, .updates.staleness_mean = 1.5, .updates.staleness_max = 4});
     EXPECT("updates.staleness_mean", 1.5);
     EXPECT("updates.staleness_max", 4);
 }
-END_TEST
 
-START_TEST(decisions_are_listed)
+TEST(decisions_are_listed)
 {
     const struct sl_report_allocation first = {.epoch = 0,
                                                .samplers = 2,
@@ -273,9 +268,8 @@ START_TEST(decisions_are_listed)
     EXPECT("allocations.1.gain_seconds", 12);
     EXPECT("allocations.1.cost_seconds", 2);
 }
-END_TEST
 
-START_TEST(changes_of_the_split_are_listed)
+TEST(changes_of_the_split_are_listed)
 {
     const struct sl_report_scale s = {.seconds = 3.5,
                                       .epoch = 2,
@@ -298,7 +292,6 @@ START_TEST(changes_of_the_split_are_listed)
     ck_assert(cJSON_IsFalse(at(report, "scales.0.ok")));
     EXPECT_TEXT("scales.0.message", "why not");
 }
-END_TEST
 
 // --- cache ---
 
@@ -329,7 +322,7 @@ static void with_cache(enum sl_cache_policy policy)
     outcome.totals.cache.rank_seconds = 0.3;
 }
 
-START_TEST(deaths_and_changes_are_kept_up_to_a_number)
+TEST(deaths_and_changes_are_kept_up_to_a_number)
 {
     enum { N = SL_REPORT_NEWEST + 50 };
     for (uint32_t i = 0; i < N; i++) {
@@ -353,9 +346,8 @@ START_TEST(deaths_and_changes_are_kept_up_to_a_number)
     EXPECT("scales_left_out", 50);
     EXPECT("batches.retrained", N);
 }
-END_TEST
 
-START_TEST(devices_name_who_sits_there)
+TEST(devices_name_who_sits_there)
 {
     with_cache(SL_CACHE_NONE);
     finish();
@@ -368,9 +360,8 @@ START_TEST(devices_name_who_sits_there)
     EXPECT_TEXT("devices.1.name", "cpu 1");
     ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "trainers"));
 }
-END_TEST
 
-START_TEST(a_pool_is_one_device)
+TEST(a_pool_is_one_device)
 {
     static const struct sl_report_seat at_one[] = {
         {.device = 0, .name = "sampler 0", .role = "sampler"},
@@ -390,7 +381,6 @@ START_TEST(a_pool_is_one_device)
     EXPECT("devices.0.cores.1", 4);
     EXPECT_TEXT("devices.0.workers.1", "trainer 0");
 }
-END_TEST
 
 // One epoch of 3 s without ranks and three of 1 s with them.
 static void add_epochs(bool optimal)
@@ -413,7 +403,7 @@ static void add_epochs(bool optimal)
         }));
 }
 
-START_TEST(the_cache_is_summed_up_over_ranked_epochs)
+TEST(the_cache_is_summed_up_over_ranked_epochs)
 {
     with_cache(SL_CACHE_PRESC);
     add_epochs(false);
@@ -435,10 +425,9 @@ START_TEST(the_cache_is_summed_up_over_ranked_epochs)
     EXPECT("cache.trainers.1.load_seconds", 0.2);
     ck_assert_int_eq(cJSON_GetArraySize(at(report, "cache.trainers")), 2);
 }
-END_TEST
 
 // What "auto" came to, and why.
-START_TEST(choices_of_the_job_have_no_reason)
+TEST(choices_of_the_job_have_no_reason)
 {
     with_cache(SL_CACHE_EXPECTED);
     finish();
@@ -446,9 +435,8 @@ START_TEST(choices_of_the_job_have_no_reason)
     EXPECT_TEXT("precision.asked", "fp32");
     EXPECT_TEXT("precision.used", "fp32");
 }
-END_TEST
 
-START_TEST(choices_of_its_own_are_told)
+TEST(choices_of_its_own_are_told)
 {
     with_cache(SL_CACHE_EXPECTED);
     config.cache.why = "of what was found";
@@ -461,9 +449,8 @@ START_TEST(choices_of_its_own_are_told)
     EXPECT_TEXT("precision.asked", "auto");
     EXPECT_TEXT("precision.used", "tf32");
 }
-END_TEST
 
-START_TEST(the_optimum_of_all_ranked_epochs_is_that_of_each)
+TEST(the_optimum_of_all_ranked_epochs_is_that_of_each)
 {
     with_cache(SL_CACHE_PRESC);
     config.cache.report_optimal = true;
@@ -475,9 +462,8 @@ START_TEST(the_optimum_of_all_ranked_epochs_is_that_of_each)
     EXPECT("epochs.3.cache.optimal_hit_rate", 0.9);
     EXPECT("cache.optimal_hit_rate", 0.9);
 }
-END_TEST
 
-START_TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
+TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
 {
     with_cache(SL_CACHE_RANDOM);
     cJSON_Delete(add_epoch(&(struct sl_epoch){
@@ -492,9 +478,8 @@ START_TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
     EXPECT("cache.presample_epochs", 0);
     EXPECT_NULL("cache.presample_cost_epochs"); // epochs of no length
 }
-END_TEST
 
-START_TEST(the_oracle_costs_its_pre_sampling)
+TEST(the_oracle_costs_its_pre_sampling)
 {
     with_cache(SL_CACHE_OPTIMAL);
     outcome.totals.cache.presample_seconds = 5;
@@ -504,9 +489,8 @@ START_TEST(the_oracle_costs_its_pre_sampling)
     EXPECT("cache.presample_seconds", 5);
     EXPECT("cache.presample_cost_epochs", (5 + 0.3 + 0.5) / 2);
 }
-END_TEST
 
-START_TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
+TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
 {
     with_cache(SL_CACHE_PRESC);
     cJSON_Delete(add_epoch(&(struct sl_epoch){.seconds = 2, .cache.misses = 10}));
@@ -514,9 +498,8 @@ START_TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
     EXPECT_NULL("cache.hit_rate");
     EXPECT_NULL("cache.presample_cost_epochs");
 }
-END_TEST
 
-START_TEST(switching_is_summed_up)
+TEST(switching_is_summed_up)
 {
     add_epochs(false);
     finish();
@@ -525,44 +508,14 @@ START_TEST(switching_is_summed_up)
     EXPECT("switching.seconds_saved", 0.5); // of the epochs of which it is known
     EXPECT_NULL("epochs.3.switching.seconds_saved");
 }
-END_TEST
 
-START_TEST(what_a_single_device_saves_is_not_known)
+TEST(what_a_single_device_saves_is_not_known)
 {
     cJSON_Delete(
         add_epoch(&(struct sl_epoch){.switching.batches = 4, .switching.seconds_saved = NAN}));
     finish();
     EXPECT_NULL("switching.seconds_saved");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker report");
-    TCase *c = tcase_create("report");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 10);
-    tcase_add_test(c, a_report_replaces_a_file_and_not_a_link_or_a_device);
-    tcase_add_test(c, a_report_without_results_has_all_its_keys);
-    tcase_add_test(c, evaluations_have_their_tasks_metrics);
-    tcase_add_test(c, a_loss_that_is_no_number_is_null);
-    tcase_add_test(c, an_epoch_says_what_the_cache_and_the_standby_trainers_did);
-    tcase_add_test(c, an_epoch_of_async_updates_has_its_staleness);
-    tcase_add_test(c, decisions_are_listed);
-    tcase_add_test(c, changes_of_the_split_are_listed);
-    tcase_add_test(c, deaths_and_changes_are_kept_up_to_a_number);
-    tcase_add_test(c, devices_name_who_sits_there);
-    tcase_add_test(c, a_pool_is_one_device);
-    tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
-    tcase_add_test(c, choices_of_the_job_have_no_reason);
-    tcase_add_test(c, choices_of_its_own_are_told);
-    tcase_add_test(c, the_optimum_of_all_ranked_epochs_is_that_of_each);
-    tcase_add_test(c, an_optimum_that_was_not_found_out_is_not_passed_on);
-    tcase_add_test(c, the_oracle_costs_its_pre_sampling);
-    tcase_add_test(c, a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate);
-    tcase_add_test(c, switching_is_summed_up);
-    tcase_add_test(c, what_a_single_device_saves_is_not_known);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .begin = scratch_begin, .end = scratch_end,
+          .timeout_s = 10)

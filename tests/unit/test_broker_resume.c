@@ -1,4 +1,5 @@
 // Whether a job may go on with a checkpoint, above all with one that an older sluice has written.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <cjson/cJSON.h>
@@ -100,7 +101,7 @@ static char *older(const char *const *keys, size_t n, const char *extra)
 static const char *const later[] = {"updates.exchange", "stall_seconds", "digest",
                                     "optimizer.clip_norm"};
 
-START_TEST(keys_that_came_later_have_their_defaults)
+TEST(keys_that_came_later_have_their_defaults)
 {
     uint64_t version;
     char *had = older(later, SL_COUNT_OF(later), NULL);
@@ -108,9 +109,8 @@ START_TEST(keys_that_came_later_have_their_defaults)
     ck_assert_uint_eq(version, 4);
     free(had);
 }
-END_TEST
 
-START_TEST(another_value_than_the_default_is_a_difference)
+TEST(another_value_than_the_default_is_a_difference)
 {
     uint64_t version;
     char *had = older(later, SL_COUNT_OF(later), NULL);
@@ -119,9 +119,8 @@ START_TEST(another_value_than_the_default_is_a_difference)
     assert_message_has("1 difference: optimizer.clip_norm: found 2, the run has 0");
     free(had);
 }
-END_TEST
 
-START_TEST(devices_that_are_not_here_are_no_obstacle)
+TEST(devices_that_are_not_here_are_no_obstacle)
 {
     uint64_t version;
     char *had = older(later, SL_COUNT_OF(later), NULL), *at = strstr(had, "\"cores\":\"0\"");
@@ -131,9 +130,8 @@ START_TEST(devices_that_are_not_here_are_no_obstacle)
     ck_assert_uint_eq(version, 4);
     free(had);
 }
-END_TEST
 
-START_TEST(a_key_that_nobody_knows_is_named)
+TEST(a_key_that_nobody_knows_is_named)
 {
     uint64_t version;
     char *had = older(NULL, 0, "marvels");
@@ -141,9 +139,8 @@ START_TEST(a_key_that_nobody_knows_is_named)
     assert_message_has("1 difference: marvels: found nothing, the run has true");
     free(had);
 }
-END_TEST
 
-START_TEST(gradients_may_go_another_way)
+TEST(gradients_may_go_another_way)
 {
     uint64_t version;
     char *had = resolved(&config), *at = strstr(had, "\"board\"");
@@ -153,20 +150,5 @@ START_TEST(gradients_may_go_another_way)
     ck_assert_uint_eq(version, 4);
     free(had);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker resume");
-    TCase *c = tcase_create("resume");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, keys_that_came_later_have_their_defaults);
-    tcase_add_test(c, another_value_than_the_default_is_a_difference);
-    tcase_add_test(c, devices_that_are_not_here_are_no_obstacle);
-    tcase_add_test(c, a_key_that_nobody_knows_is_named);
-    tcase_add_test(c, gradients_may_go_another_way);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 30)

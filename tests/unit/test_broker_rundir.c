@@ -1,4 +1,5 @@
 // The run directory: refused where it would harm, made whole, and not at all before the job runs.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>
@@ -44,7 +45,7 @@ static void become_an_ordinary_user(void)
     ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
 }
 
-START_TEST(a_new_directory_is_made_with_its_parents)
+TEST(a_new_directory_is_made_with_its_parents)
 {
     struct sl_rundir run;
     char deep[1200], file[1300];
@@ -60,9 +61,8 @@ START_TEST(a_new_directory_is_made_with_its_parents)
     snprintf(file, sizeof file, "%s/log", deep);
     ck_assert(exists(file));
 }
-END_TEST
 
-START_TEST(an_empty_directory_is_taken)
+TEST(an_empty_directory_is_taken)
 {
     struct sl_rundir run;
     ck_assert_int_eq(mkdir(path, 0777), 0);
@@ -70,9 +70,8 @@ START_TEST(an_empty_directory_is_taken)
     must(sl_rundir_create(&run, path, "{}"));
     sl_rundir_close(&run);
 }
-END_TEST
 
-START_TEST(an_earlier_run_is_refused_and_kept)
+TEST(an_earlier_run_is_refused_and_kept)
 {
     struct sl_rundir run;
     enum sl_rundir_content content;
@@ -88,18 +87,16 @@ START_TEST(an_earlier_run_is_refused_and_kept)
     snprintf(file, sizeof file, "%s/config.json", path);
     ck_assert_str_eq(read_all(file), "{\"first\": true}");
 }
-END_TEST
 
-START_TEST(a_report_alone_is_an_earlier_run)
+TEST(a_report_alone_is_an_earlier_run)
 {
     ck_assert_int_eq(mkdir(path, 0777), 0);
     write_text("run/report.json", "{}");
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     assert_message_has("report.json");
 }
-END_TEST
 
-START_TEST(a_directory_with_other_files_is_refused)
+TEST(a_directory_with_other_files_is_refused)
 {
     ck_assert_int_eq(mkdir(path, 0777), 0);
     write_text("run/thesis.tex", "precious");
@@ -107,9 +104,8 @@ START_TEST(a_directory_with_other_files_is_refused)
     assert_message_has("thesis.tex");
     assert_message_has("not empty");
 }
-END_TEST
 
-START_TEST(a_file_is_no_directory)
+TEST(a_file_is_no_directory)
 {
     write_text("run", "x");
     ck_assert_int_eq(sl_rundir_check(path), SL_EINVAL);
@@ -118,9 +114,8 @@ START_TEST(a_file_is_no_directory)
     snprintf(below, sizeof below, "%s/x/y", path);
     ck_assert_int_eq(sl_rundir_check(below), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(no_permission_is_said_before_anything_is_made)
+TEST(no_permission_is_said_before_anything_is_made)
 {
     ck_assert_int_eq(mkdir(path, 0555), 0);
     become_an_ordinary_user();
@@ -130,22 +125,19 @@ START_TEST(no_permission_is_said_before_anything_is_made)
     assert_message_has("cannot be written");
     ck_assert_int_eq(sl_rundir_check(path), SL_EACCESS);
 }
-END_TEST
 
-START_TEST(an_empty_name_is_refused)
+TEST(an_empty_name_is_refused)
 {
     ck_assert_int_eq(sl_rundir_check(""), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(a_dangling_link_is_refused)
+TEST(a_dangling_link_is_refused)
 {
     ck_assert_int_eq(symlink("nowhere", path), 0);
     ck_assert_int_lt(sl_rundir_check(path), 0);
 }
-END_TEST
 
-START_TEST(of_two_jobs_one_gets_the_directory)
+TEST(of_two_jobs_one_gets_the_directory)
 {
     // Both have checked; the other one has taken it a moment ago.
     struct sl_rundir run, other;
@@ -163,7 +155,6 @@ START_TEST(of_two_jobs_one_gets_the_directory)
     must(sl_rundir_create(&run, path, "{}"));
     sl_rundir_close(&run);
 }
-END_TEST
 
 // Who was waited for, and a pipe that tells somebody that it was so (0: nobody).
 static struct sl_rundir_user waited;
@@ -185,7 +176,7 @@ static int examine(void)
     return sl_rundir_examine(path, note_wait, &content);
 }
 
-START_TEST(a_job_that_runs_is_refused_with_its_process_and_nobody_waits_for_its_end)
+TEST(a_job_that_runs_is_refused_with_its_process_and_nobody_waits_for_its_end)
 {
     struct sl_rundir other;
     char who[64];
@@ -200,7 +191,6 @@ START_TEST(a_job_that_runs_is_refused_with_its_process_and_nobody_waits_for_its_
     must(examine());
     ck_assert_int_eq(n_waited, 0);
 }
-END_TEST
 
 // A byte comes, or the test gives up.
 static bool comes(int pipe_end)
@@ -244,7 +234,7 @@ static bool hears_it_late(struct sl_rundir *run)
     return ok;
 }
 
-START_TEST(a_job_that_is_ending_is_waited_for)
+LOOP_TEST(a_job_that_is_ending_is_waited_for, 0, 2)
 {
     struct sl_rundir other;
     int rc, ready[2], waits[2], gone[2];
@@ -274,10 +264,9 @@ START_TEST(a_job_that_is_ending_is_waited_for)
     ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
 // Between its two locks it looks as one that is ending does.
-START_TEST(a_job_that_is_beginning_is_refused_once_it_runs)
+TEST(a_job_that_is_beginning_is_refused_once_it_runs)
 {
     int rc, ready[2], waits[2];
     char byte, events[1300];
@@ -302,10 +291,9 @@ START_TEST(a_job_that_is_beginning_is_refused_once_it_runs)
     ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
     ck_assert(WIFSIGNALED(rc));
 }
-END_TEST
 
 // The locks stay where its child has the descriptors, as with a process that takes its time to go.
-START_TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
+TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
 {
     struct sl_rundir other;
     siginfo_t dead;
@@ -331,9 +319,8 @@ START_TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
     ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
     ck_assert(WIFSIGNALED(rc));
 }
-END_TEST
 
-START_TEST(a_run_that_was_killed_early_is_begun_anew)
+TEST(a_run_that_was_killed_early_is_begun_anew)
 {
     struct sl_rundir run;
     enum sl_rundir_content content;
@@ -366,9 +353,8 @@ START_TEST(a_run_that_was_killed_early_is_begun_anew)
     ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST);
     assert_message_has("notes.txt");
 }
-END_TEST
 
-START_TEST(a_run_with_checkpoints_is_gone_on_with)
+TEST(a_run_with_checkpoints_is_gone_on_with)
 {
     struct sl_rundir run;
     enum sl_rundir_content content;
@@ -410,9 +396,8 @@ START_TEST(a_run_with_checkpoints_is_gone_on_with)
     snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
     ck_assert_msg(!exists(file), "what a crash had left is still there");
 }
-END_TEST
 
-START_TEST(a_file_without_a_name_is_where_the_run_will_be)
+TEST(a_file_without_a_name_is_where_the_run_will_be)
 {
     char deep[1200], name[64], found[1300] = "";
     snprintf(deep, sizeof deep, "%s/a/b", path);
@@ -427,9 +412,8 @@ START_TEST(a_file_without_a_name_is_where_the_run_will_be)
     ck_assert_int_eq(rmdir(dir), 0); // nothing is left in it
     ck_assert_int_lt(sl_rundir_nameless("/dev/null/run"), 0);
 }
-END_TEST
 
-START_TEST(a_report_needs_a_directory_that_exists)
+TEST(a_report_needs_a_directory_that_exists)
 {
     char file[1300];
     must(sl_rundir_check_file(in_dir("report.json"), "--report"));
@@ -441,33 +425,5 @@ START_TEST(a_report_needs_a_directory_that_exists)
     ck_assert_int_eq(sl_rundir_check_file(dir, "--report"), SL_EINVAL);
     ck_assert_int_eq(sl_rundir_check_file("", "--report"), SL_EINVAL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker rundir");
-    TCase *t = tcase_create("rundir");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_new_directory_is_made_with_its_parents);
-    tcase_add_test(t, an_empty_directory_is_taken);
-    tcase_add_test(t, an_earlier_run_is_refused_and_kept);
-    tcase_add_test(t, a_report_alone_is_an_earlier_run);
-    tcase_add_test(t, a_directory_with_other_files_is_refused);
-    tcase_add_test(t, a_file_is_no_directory);
-    tcase_add_test(t, no_permission_is_said_before_anything_is_made);
-    tcase_add_test(t, an_empty_name_is_refused);
-    tcase_add_test(t, a_dangling_link_is_refused);
-    tcase_add_test(t, of_two_jobs_one_gets_the_directory);
-    tcase_add_test(t, a_job_that_runs_is_refused_with_its_process_and_nobody_waits_for_its_end);
-    tcase_add_loop_test(t, a_job_that_is_ending_is_waited_for, 0, 2); // 1: it hears it late
-    tcase_add_test(t, a_job_that_is_beginning_is_refused_once_it_runs);
-    tcase_add_test(t, a_job_that_was_killed_is_waited_for_until_it_is_gone);
-    tcase_add_test(t, a_run_that_was_killed_early_is_begun_anew);
-    tcase_add_test(t, a_run_with_checkpoints_is_gone_on_with);
-    tcase_add_test(t, a_file_without_a_name_is_where_the_run_will_be);
-    tcase_add_test(t, a_report_needs_a_directory_that_exists);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 120)

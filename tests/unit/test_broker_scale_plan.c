@@ -1,7 +1,6 @@
 // What a change of the split is said to do and to bring.
 #include "broker/scheduler/scale_plan.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 static struct sl_config config;
 static bool no_standby[SL_CONFIG_MAX_DEVICES];
@@ -61,25 +61,23 @@ static void expect_steps(const char *const *steps, uint32_t n)
     expect_steps((const char *const[]){__VA_ARGS__},                                               \
                  (uint32_t)SL_COUNT_OF(((const char *const[]){__VA_ARGS__})))
 
-START_TEST(a_device_changes_hands)
+TEST(a_device_changes_hands)
 {
     make((struct sl_roles){1, 3}, (struct sl_roles){2, 2});
     EXPECT_STEPS("device 1: trainer 2 leaves, then sampler 1 starts");
     make((struct sl_roles){2, 2}, (struct sl_roles){1, 3});
     EXPECT_STEPS("device 1: sampler 1 leaves, then trainer 2 starts");
 }
-END_TEST
 
-START_TEST(an_idle_device_is_used)
+TEST(an_idle_device_is_used)
 {
     make((struct sl_roles){1, 1}, (struct sl_roles){2, 2});
     EXPECT_STEPS("device 1: sampler 1 starts", "device 2: trainer 1 starts");
     make((struct sl_roles){2, 2}, (struct sl_roles){1, 1});
     EXPECT_STEPS("device 1: sampler 1 leaves", "device 2: trainer 1 leaves");
 }
-END_TEST
 
-START_TEST(standby_trainers)
+TEST(standby_trainers)
 {
     config.allocation.switching = true;
     make((struct sl_roles){1, 3}, (struct sl_roles){2, 2});
@@ -89,18 +87,16 @@ START_TEST(standby_trainers)
     make((struct sl_roles){1, 1}, (struct sl_roles){2, 1});
     EXPECT_STEPS("device 1: trainer 2 starts and stands by, then sampler 1 starts");
 }
-END_TEST
 
-START_TEST(a_device_without_room_for_a_standby_trainer)
+TEST(a_device_without_room_for_a_standby_trainer)
 {
     config.allocation.switching = true;
     no_standby[1] = true;
     make((struct sl_roles){1, 3}, (struct sl_roles){2, 2});
     EXPECT_STEPS("device 1: trainer 2 leaves, then sampler 1 starts");
 }
-END_TEST
 
-START_TEST(caches)
+TEST(caches)
 {
     // 2,000,000 - 500,000 for a step = 15,000 rows, of which there are 10,000; a standby trainer
     // has 1,100,000 less.
@@ -116,10 +112,9 @@ START_TEST(caches)
     EXPECT_STEPS("device 1: sampler 1 leaves, then trainer 2 trains all the time, whose cache "
                  "grows to 10000 rows");
 }
-END_TEST
 
 // In a pool nobody has a device: only who comes and who goes is told.
-START_TEST(a_pool_has_no_devices)
+TEST(a_pool_has_no_devices)
 {
     config.allocation.cores = SL_CORES_POOL;
     make((struct sl_roles){2, 1}, (struct sl_roles){2, 2});
@@ -127,9 +122,8 @@ START_TEST(a_pool_has_no_devices)
     make((struct sl_roles){1, 3}, (struct sl_roles){2, 2});
     EXPECT_STEPS("trainer 2 leaves, sampler 1 starts");
 }
-END_TEST
 
-START_TEST(a_forecast_of_quiet_cores_says_so)
+TEST(a_forecast_of_quiet_cores_says_so)
 {
     char text[SL_SCALE_TEXT_BYTES];
     make((struct sl_roles){1, 1}, (struct sl_roles){1, 3});
@@ -138,17 +132,15 @@ START_TEST(a_forecast_of_quiet_cores_says_so)
     ck_assert_ptr_nonnull(
         strstr(sl_scale_plan_text(&plan, text), "10 s instead of 30 s on quiet cores, the change"));
 }
-END_TEST
 
-START_TEST(no_change)
+TEST(no_change)
 {
     make((struct sl_roles){1, 3}, (struct sl_roles){1, 3});
     ck_assert_uint_eq(plan.n_steps, 0);
     ck_assert_double_eq(plan.expectation.gain_seconds, 0);
 }
-END_TEST
 
-START_TEST(the_text)
+TEST(the_text)
 {
     char text[SL_SCALE_TEXT_BYTES];
     make((struct sl_roles){1, 1}, (struct sl_roles){1, 3});
@@ -168,9 +160,8 @@ START_TEST(the_text)
     plan.expectation = (struct sl_expectation){NAN, NAN, NAN, false, false};
     ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "not known before"));
 }
-END_TEST
 
-START_TEST(many_steps_are_cut_in_the_text_alone)
+TEST(many_steps_are_cut_in_the_text_alone)
 {
     char text[SL_SCALE_TEXT_BYTES];
     config.n_devices = 40;
@@ -179,9 +170,8 @@ START_TEST(many_steps_are_cut_in_the_text_alone)
     ck_assert_ptr_nonnull(strstr(sl_scale_plan_text(&plan, text), "; and 35 more; "));
     ck_assert_uint_lt(strlen(text), sizeof text - 1);
 }
-END_TEST
 
-START_TEST(the_json)
+TEST(the_json)
 {
     make((struct sl_roles){1, 1}, (struct sl_roles){1, 3});
     const struct sl_scale_result result = {
@@ -202,28 +192,5 @@ START_TEST(the_json)
     cJSON_Delete(json);
     free(text);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker scale plan");
-    TCase *t = tcase_create("plan");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, a_device_changes_hands);
-    tcase_add_test(t, an_idle_device_is_used);
-    tcase_add_test(t, standby_trainers);
-    tcase_add_test(t, a_device_without_room_for_a_standby_trainer);
-    tcase_add_test(t, caches);
-    tcase_add_test(t, a_pool_has_no_devices);
-    tcase_add_test(t, a_forecast_of_quiet_cores_says_so);
-    tcase_add_test(t, no_change);
-    tcase_add_test(t, the_text);
-    tcase_add_test(t, many_steps_are_cut_in_the_text_alone);
-    tcase_add_test(t, the_json);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup)

@@ -2,12 +2,12 @@
 // pipeline that is played event by event, and the cores of each worker.
 #include "broker/scheduler/core_layout.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 static struct sl_core_layout_question question(uint32_t cores, double sample, double train)
 {
@@ -23,7 +23,7 @@ static struct sl_core_layout_question question(uint32_t cores, double sample, do
     };
 }
 
-START_TEST(stage_times_between_one_core_and_all)
+TEST(stage_times_between_one_core_and_all)
 {
     struct sl_stage_times even = {0.8, 0.1}, half = {0.8, 0.45}, none = {0.8, 0.9};
     ck_assert_double_eq_tol(sl_core_layout_stage_seconds(&even, 8, 4), 0.2, 1e-12);
@@ -33,9 +33,8 @@ START_TEST(stage_times_between_one_core_and_all)
     ck_assert_double_eq_tol(sl_core_layout_stage_seconds(&none, 8, 8), 0.8, 1e-12);
     ck_assert_double_eq_tol(sl_core_layout_stage_seconds(&half, 1, 1), 0.8, 1e-12);
 }
-END_TEST
 
-START_TEST(what_batches_took_says_what_they_take_on_any_number_of_cores)
+TEST(what_batches_took_says_what_they_take_on_any_number_of_cores)
 {
     const struct sl_stage_times unknown = {0, 0}, before = {0.4, 0.1};
     struct sl_stage_times t = sl_core_layout_learn(&unknown, 0.2, 0.2, 8);
@@ -58,10 +57,9 @@ START_TEST(what_batches_took_says_what_they_take_on_any_number_of_cores)
     t = sl_core_layout_learn(&unknown, 0.1, NAN, 2);
     ck_assert_double_eq_tol(t.all, 0.055, 1e-12);
 }
-END_TEST
 
 // Two cores and K = 9: whoever gives a core to sampling alone wastes most of it.
-START_TEST(two_cores_are_shared)
+TEST(two_cores_are_shared)
 {
     struct sl_core_layout_question q = question(2, 0.010, 0.090);
     struct sl_core_layout shape = sl_core_layout_best(&q);
@@ -76,9 +74,8 @@ START_TEST(two_cores_are_shared)
     q.sample.all = q.train.all = 0.030;
     ck_assert_uint_eq(sl_core_layout_best(&q).own, 1);
 }
-END_TEST
 
-START_TEST(one_core)
+TEST(one_core)
 {
     struct sl_core_layout_question q = question(1, 0.010, 0.090);
     struct sl_core_layout shape = sl_core_layout_best(&q);
@@ -87,9 +84,8 @@ START_TEST(one_core)
     ck_assert_uint_eq(shape.split.trainers, 1);
     ck_assert_double_eq_tol(shape.epoch_seconds, 100, 1e-9);
 }
-END_TEST
 
-START_TEST(no_more_trainers_than_an_update_has_batches)
+TEST(no_more_trainers_than_an_update_has_batches)
 {
     struct sl_core_layout_question q = question(8, 0.001, 0.090);
     q.train.all = 0.040; // 8 threads of one trainer gain little: several trainers are worth more
@@ -100,9 +96,8 @@ START_TEST(no_more_trainers_than_an_update_has_batches)
     q.at_once = 1;
     ck_assert_uint_eq(sl_core_layout_best(&q).split.trainers, 1);
 }
-END_TEST
 
-START_TEST(no_more_workers_than_the_arena_holds_batches_of)
+TEST(no_more_workers_than_the_arena_holds_batches_of)
 {
     struct sl_core_layout_question q = question(8, 0.001, 0.090);
     q.train.all = 0.040;
@@ -117,9 +112,8 @@ START_TEST(no_more_workers_than_the_arena_holds_batches_of)
     q.batches_held = sl_placement_batches(free);
     ck_assert_uint_eq(sl_core_layout_best(&q).split.trainers, free.trainers);
 }
-END_TEST
 
-START_TEST(no_more_workers_than_there_are_places)
+TEST(no_more_workers_than_there_are_places)
 {
     struct sl_core_layout_question q = question(8, 0.020, 0.090);
     q.at_once = q.most.trainers = 8;
@@ -132,9 +126,8 @@ START_TEST(no_more_workers_than_there_are_places)
     ck_assert_uint_eq(sl_core_layout_of(&q, free).split.trainers,
                       free.trainers); // which is answered
 }
-END_TEST
 
-START_TEST(a_given_number_is_kept)
+TEST(a_given_number_is_kept)
 {
     struct sl_core_layout_question q = question(4, 0.010, 0.050);
     q.at_once = 8;
@@ -144,9 +137,8 @@ START_TEST(a_given_number_is_kept)
     ck_assert_uint_eq(sl_core_layout_of(&q, (struct sl_roles){2, 2}).split.samplers, 2);
     ck_assert_uint_eq(sl_core_layout_of(&q, (struct sl_roles){2, 2}).split.trainers, 2);
 }
-END_TEST
 
-START_TEST(nothing_measured_is_one_of_each_on_all_cores)
+TEST(nothing_measured_is_one_of_each_on_all_cores)
 {
     struct sl_core_layout_question q = question(4, 0, 0);
     struct sl_core_layout shape = sl_core_layout_best(&q);
@@ -156,9 +148,8 @@ START_TEST(nothing_measured_is_one_of_each_on_all_cores)
     ck_assert_uint_eq(shape.own, 0);
     ck_assert_msg(strstr(sl_core_layout_text(&q, &shape, text), "4 cores"), "%s", text);
 }
-END_TEST
 
-START_TEST(text_says_what_and_why)
+TEST(text_says_what_and_why)
 {
     char text[SL_CORE_LAYOUT_TEXT_BYTES];
     struct sl_core_layout_question q = question(8, 0.010, 0.090);
@@ -172,7 +163,6 @@ START_TEST(text_says_what_and_why)
     sl_core_layout_text(&q, &shape, text);
     ck_assert_msg(strstr(text, "1 trainer on 8 cores, 1 sampler on the same"), "%s", text);
 }
-END_TEST
 
 // --- cores ---------------------------------------------------------------------------------------
 
@@ -206,7 +196,7 @@ static void check_cores(uint32_t n, struct sl_core_layout shape)
     }
 }
 
-START_TEST(cores_of_each_worker)
+TEST(cores_of_each_worker)
 {
     for (uint32_t n = 1; n <= 64; n = n < 9 ? n + 1 : n * 2)
         for (uint32_t s = 1; s <= n; s++)
@@ -214,7 +204,6 @@ START_TEST(cores_of_each_worker)
                 for (uint32_t own = 0; own < n; own += SL_MAX(n / 8, 1u))
                     check_cores(n, (struct sl_core_layout){.split = {s, t}, .own = own});
 }
-END_TEST
 
 // --- against a pipeline that is played -----------------------------------------------------------
 
@@ -268,7 +257,7 @@ static double best_played(const struct sl_core_layout_question *q)
 }
 
 // K from 0.2 to 60, updates of 1 to 8 batches, 1 to 64 cores, stages that use cores well or badly.
-START_TEST(chosen_is_within_a_tenth_of_the_best_that_is_played)
+LOOP_TEST(chosen_is_within_a_tenth_of_the_best_that_is_played, 0, 7)
 {
     static const uint32_t cores[] = {1, 2, 3, 4, 8, 16, 64};
     static const double ks[] = {0.2, 0.5, 1, 2, 5, 10, 20, 60}, serial[] = {0, 0.1, 0.3};
@@ -289,29 +278,5 @@ START_TEST(chosen_is_within_a_tenth_of_the_best_that_is_played)
                               chosen.own, mine, best);
             }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker shape");
-    TCase *t = tcase_create("shape");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, stage_times_between_one_core_and_all);
-    tcase_add_test(t, what_batches_took_says_what_they_take_on_any_number_of_cores);
-    tcase_add_test(t, two_cores_are_shared);
-    tcase_add_test(t, one_core);
-    tcase_add_test(t, no_more_trainers_than_an_update_has_batches);
-    tcase_add_test(t, no_more_workers_than_the_arena_holds_batches_of);
-    tcase_add_test(t, no_more_workers_than_there_are_places);
-    tcase_add_test(t, a_given_number_is_kept);
-    tcase_add_test(t, nothing_measured_is_one_of_each_on_all_cores);
-    tcase_add_test(t, text_says_what_and_why);
-    tcase_add_test(t, cores_of_each_worker);
-    tcase_add_loop_test(t, chosen_is_within_a_tenth_of_the_best_that_is_played, 0, 7);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 0)

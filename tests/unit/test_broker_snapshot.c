@@ -6,6 +6,7 @@
 #include "broker/rundir/snapshot.h"
 #include "common/arena/param_store.h"
 #include "tests/unit/broker_predictions.h"
+#include "tests/unit/suite.h"
 
 static struct sl_config config;
 static struct sl_plan plan;
@@ -170,7 +171,7 @@ static void expect(struct sl_snapshot *s, uint64_t version, uint32_t epoch, uint
     }
 }
 
-START_TEST(a_position_is_what_the_parameters_contain)
+TEST(a_position_is_what_the_parameters_contain)
 {
     struct sl_snapshot s;
     begin();
@@ -190,9 +191,8 @@ START_TEST(a_position_is_what_the_parameters_contain)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
-START_TEST(an_epoch_under_evaluation_is_all_of_its_batches)
+TEST(an_epoch_under_evaluation_is_all_of_its_batches)
 {
     struct sl_snapshot s;
     begin();
@@ -216,9 +216,8 @@ START_TEST(an_epoch_under_evaluation_is_all_of_its_batches)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
-START_TEST(what_has_not_been_read_has_no_position_yet)
+TEST(what_has_not_been_read_has_no_position_yet)
 {
     struct sl_snapshot s;
     config.evaluate.every = 0;
@@ -245,9 +244,8 @@ START_TEST(what_has_not_been_read_has_no_position_yet)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
-START_TEST(nobody_waits_for_an_update_that_is_being_applied)
+TEST(nobody_waits_for_an_update_that_is_being_applied)
 {
     struct sl_snapshot s;
     struct sl_update u;
@@ -262,7 +260,6 @@ START_TEST(nobody_waits_for_an_update_that_is_being_applied)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
 // The same job again in a new arena, from a snapshot on.
 static void go_on(const struct sl_snapshot *s)
@@ -319,7 +316,7 @@ static void run_in_peace(void)
 }
 
 // After `cells` cells of work, evaluations among them.
-START_TEST(it_goes_on_from_any_moment)
+LOOP_TEST(it_goes_on_from_any_moment, 0, 28)
 {
     struct sl_snapshot s;
     char digest[33];
@@ -346,7 +343,6 @@ START_TEST(it_goes_on_from_any_moment)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
 // --- beside an evaluation ---
 
@@ -433,7 +429,7 @@ static void evaluate_in_peace(void)
 }
 
 // After so many cells of both lanes.
-START_TEST(it_goes_on_from_any_moment_beside_an_evaluation)
+LOOP_TEST(it_goes_on_from_any_moment_beside_an_evaluation, 0, 27 * WAYS)
 {
     struct sl_snapshot s;
     int way = _i % WAYS, steps = _i / WAYS;
@@ -456,9 +452,8 @@ START_TEST(it_goes_on_from_any_moment_beside_an_evaluation)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
-START_TEST(the_next_epochs_batches_stand_behind_those_that_are_evaluated)
+TEST(the_next_epochs_batches_stand_behind_those_that_are_evaluated)
 {
     struct sl_snapshot s;
     overlap_setup();
@@ -485,10 +480,9 @@ START_TEST(the_next_epochs_batches_stand_behind_those_that_are_evaluated)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
 // A job that is given patience while it goes on has begun the epoch that this could end.
-START_TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
+TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
 {
     struct sl_snapshot s;
     overlap_setup();
@@ -507,7 +501,6 @@ START_TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
     sl_snapshot_fini(&s);
     end();
 }
-END_TEST
 
 // --- the plan ---
 
@@ -521,7 +514,7 @@ static void expect_plan(const char *want)
     ck_assert_str_eq(got, want);
 }
 
-START_TEST(the_plan_begins_where_the_job_is)
+TEST(the_plan_begins_where_the_job_is)
 {
     plan.resume.epoch = 2;
     expect_plan("t2 v2 t3 v3 x3 ");
@@ -530,9 +523,8 @@ START_TEST(the_plan_begins_where_the_job_is)
     plan.split[SL_SPLIT_TEST].n = 0;
     expect_plan("");
 }
-END_TEST
 
-START_TEST(a_cache_begins_anew)
+TEST(a_cache_begins_anew)
 {
     config.cache.policy = SL_CACHE_OPTIMAL;
     plan.resume.epoch = 2;
@@ -558,9 +550,8 @@ START_TEST(a_cache_begins_anew)
     plan.resume.n_records = 0;
     ck_assert(!sl_plan_is_ranked(&plan, sl_plan_first(&plan)));
 }
-END_TEST
 
-START_TEST(batches_of_a_version)
+TEST(batches_of_a_version)
 {
     static const uint64_t want[] = {0, 2, 4, 6, 8, 10};
     for (uint64_t v = 0; v < SL_COUNT_OF(want); v++)
@@ -572,26 +563,5 @@ START_TEST(batches_of_a_version)
     config.updates.mode = SL_UPDATE_ASYNC;
     ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 5), 5);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker snapshot");
-    TCase *c = tcase_create("snapshot");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 20);
-    tcase_add_test(c, a_position_is_what_the_parameters_contain);
-    tcase_add_test(c, an_epoch_under_evaluation_is_all_of_its_batches);
-    tcase_add_test(c, what_has_not_been_read_has_no_position_yet);
-    tcase_add_test(c, nobody_waits_for_an_update_that_is_being_applied);
-    tcase_add_loop_test(c, it_goes_on_from_any_moment, 0, 28);
-    tcase_add_loop_test(c, it_goes_on_from_any_moment_beside_an_evaluation, 0, 27 * WAYS);
-    tcase_add_test(c, the_next_epochs_batches_stand_behind_those_that_are_evaluated);
-    tcase_add_test(c, patience_that_runs_out_beside_an_epoch_ends_it_behind_that);
-    tcase_add_test(c, the_plan_begins_where_the_job_is);
-    tcase_add_test(c, a_cache_begins_anew);
-    tcase_add_test(c, batches_of_a_version);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 20)

@@ -1,5 +1,6 @@
 // Who is wanted and who is there: workers that die, hang or cannot start while a job runs.
 #include "tests/unit/broker_ring_job.h"
+#include "tests/unit/suite.h"
 
 #include <cjson/cJSON.h>
 #include <pthread.h>
@@ -140,7 +141,7 @@ static int count_restarts(void)
 
 // --- those who can take a batch now --------------------------------------------------------------
 
-START_TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
+TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
 {
     // The trainer dies over its fourth batch, and the one after it never gets as far as Hello.
     setenv("FAKE_WORKER", "trainer:hold3=1 trainer:stuck=2", 1);
@@ -148,11 +149,10 @@ START_TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
     ck_assert_int_eq(count_restarts(), 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 3);
 }
-END_TEST
 
 // --- starts that cannot be ----------------------------------------------------------------------
 
-START_TEST(a_failed_start_of_a_replacement_is_one_more_death)
+TEST(a_failed_start_of_a_replacement_is_one_more_death)
 {
     setenv("FAKE_WORKER", "sampler:hold3=0 sampler:failed=1", 1);
     ck_assert_int_eq(run_job(JOB(3)), 0);
@@ -161,16 +161,14 @@ START_TEST(a_failed_start_of_a_replacement_is_one_more_death)
     ck_assert_msg(strstr(client.lines, "could not start: node_feat.npy: found no features"), "%s",
                   client.lines);
 }
-END_TEST
 
-START_TEST(a_replacement_that_never_starts_ends_the_job)
+TEST(a_replacement_that_never_starts_ends_the_job)
 {
     setenv("FAKE_WORKER", "sampler:hold3=0 sampler:failed>0", 1);
     ck_assert_int_eq(run_job(JOB(3)), 1);
     ck_assert_int_eq(count_restarts(), SL_WORKER_DEATHS_MAX);
     ck_assert_msg(strstr(client.message, "sampler 0 died 5 times in a row"), "%s", client.message);
 }
-END_TEST
 
 static void ask_for_two_samplers(void)
 {
@@ -191,7 +189,7 @@ static void assert_rolled_back(int status, const char *why)
     ck_assert_double_eq(at(at(scale, "to"), "samplers")->valuedouble, 2);
 }
 
-START_TEST(a_split_whose_worker_never_starts_is_rolled_back)
+TEST(a_split_whose_worker_never_starts_is_rolled_back)
 {
     setenv("FAKE_WORKER", "sampler:failed>0", 1);
     stage->epochs = 1; // the second waits for the test's end
@@ -199,10 +197,9 @@ START_TEST(a_split_whose_worker_never_starts_is_rolled_back)
     assert_rolled_back(run_job(JOB(1000000)), "sampler 1 died 5 times in a row");
     ck_assert_int_eq(count_restarts(), SL_WORKER_DEATHS_MAX);
 }
-END_TEST
 
 // The arena that is large enough for the first split, and the one that the refusal names.
-START_TEST(a_split_whose_batches_the_arena_does_not_hold_is_refused)
+TEST(a_split_whose_batches_the_arena_does_not_hold_is_refused)
 {
     enum { ONE = 2 * SL_ARENA_CHUNK_BYTES }; // a mini-batch of 100000 bytes
     char job[256];
@@ -225,7 +222,6 @@ START_TEST(a_split_whose_batches_the_arena_does_not_hold_is_refused)
         cJSON_Delete(client.report);
     }
 }
-END_TEST
 
 static void lose_the_sampler_program(void)
 {
@@ -233,14 +229,13 @@ static void lose_the_sampler_program(void)
     ask_for_two_samplers();
 }
 
-START_TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
+TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
 {
     stage->epochs = 1;
     client.on_epoch = lose_the_sampler_program;
     assert_rolled_back(run_job(JOB(1000000)), "bin/sluice-sampler': no such file");
     ck_assert_int_eq(count_restarts(), 0);
 }
-END_TEST
 
 // --- time that is up -----------------------------------------------------------------------------
 
@@ -251,14 +246,13 @@ static void let_the_start_take_too_long(const char *phase)
     sl_clock_advance(SL_WORKER_START_SECONDS * 1000000000ull);
 }
 
-START_TEST(a_worker_that_hangs_at_the_start_ends_the_job)
+TEST(a_worker_that_hangs_at_the_start_ends_the_job)
 {
     setenv("FAKE_WORKER", "sampler:stuck trainer:stuck", 1); // all: nobody is quicker than another
     client.on_progress = let_the_start_take_too_long;
     ck_assert_int_eq(run_job(JOB(3)), 1);
     ck_assert_str_eq(client.message, "sampler 0 was not ready within 900 s");
 }
-END_TEST
 
 static void stop_kindly(void)
 {
@@ -272,7 +266,7 @@ static void let_patience_run_out(const char *phase)
         sl_clock_advance(SL_WORKER_STOP_MS * 1000000ull);
 }
 
-START_TEST(workers_that_do_not_leave_are_killed)
+TEST(workers_that_do_not_leave_are_killed)
 {
     setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
     client.on_epoch = stop_kindly;
@@ -281,7 +275,6 @@ START_TEST(workers_that_do_not_leave_are_killed)
     ck_assert(!client.kills);              // the test has not given up
     ck_assert_int_eq(count_restarts(), 0); // it was us
 }
-END_TEST
 
 // --- those who can take a batch now, one by one --------------------------------------------------
 
@@ -319,7 +312,7 @@ static uint32_t published(struct sl_job *job)
     return atomic_load(&sl_schedule_of(&job->arena)->trainers);
 }
 
-START_TEST(trainers_count_that_can_take_a_batch_now)
+TEST(trainers_count_that_can_take_a_batch_now)
 {
     struct sl_job *job = make_job();
     struct sl_pool_worker *one = sl_split_worker(&job->split, SL_ROLE_TRAINER, 1);
@@ -344,7 +337,6 @@ START_TEST(trainers_count_that_can_take_a_batch_now)
     ck_assert_uint_ne(sl_event_read(&job->arena.h->work), seen); // who sleeps looks again
     free_job(job);
 }
-END_TEST
 
 // Samplers and trainers of the largest split that is named, and the most batches in hand.
 static void assert_most(const struct sl_role_split *s, uint32_t samplers, uint32_t trainers,
@@ -356,7 +348,7 @@ static void assert_most(const struct sl_role_split *s, uint32_t samplers, uint32
     ck_assert_uint_eq(sl_split_batches_most(s), batches);
 }
 
-START_TEST(the_arena_is_for_every_split_that_may_come)
+TEST(the_arena_is_for_every_split_that_may_come)
 {
     struct sl_job *job = make_job();
     struct sl_role_split *s = &job->split;
@@ -388,28 +380,14 @@ START_TEST(the_arena_is_for_every_split_that_may_come)
     assert_most(s, 1, 1, 2 * 1 + 4 + 1);
     free_job(job);
 }
-END_TEST
 
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
     if (status >= 0)
         return status;
-    Suite *s = suite_create("broker split");
-    TCase *c = tcase_create("split");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 2 * GIVE_UP_SECONDS);
-    tcase_add_test(c, a_standby_trainer_works_while_the_only_trainer_loads_again);
-    tcase_add_test(c, a_failed_start_of_a_replacement_is_one_more_death);
-    tcase_add_test(c, a_replacement_that_never_starts_ends_the_job);
-    tcase_add_test(c, a_split_whose_worker_never_starts_is_rolled_back);
-    tcase_add_test(c, a_split_whose_batches_the_arena_does_not_hold_is_refused);
-    tcase_add_test(c, a_split_whose_worker_can_not_be_started_is_rolled_back);
-    tcase_add_test(c, a_worker_that_hangs_at_the_start_ends_the_job);
-    tcase_add_test(c, workers_that_do_not_leave_are_killed);
-    tcase_add_test(c, the_arena_is_for_every_split_that_may_come);
-    tcase_add_test(c, trainers_count_that_can_take_a_batch_now);
-    suite_add_tcase(s, c);
-    return run_suite(s);
+    return run_tests((struct unit_case){.setup = setup,
+                                        .begin = scratch_begin,
+                                        .end = scratch_end,
+                                        .timeout_s = 2 * GIVE_UP_SECONDS});
 }

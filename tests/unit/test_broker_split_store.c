@@ -2,6 +2,7 @@
 #include "broker/scheduler/role_split_internal.h"
 #include "common/arena/peer_memory.h"
 #include "tests/unit/broker_live_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { ROW = 64, NODES = 1000, ROOM = 100 };
 
@@ -39,7 +40,9 @@ static uint64_t generation(void)
     return sl_peer_memory_generation(&job.arena, SL_PEER_MEMORY_FEATURES);
 }
 
-START_TEST(a_plan_is_published_with_the_rows_of_each_seat)
+CASE(.name = "plans", .setup = make_gpus, .teardown = teardown)
+
+TEST(a_plan_is_published_with_the_rows_of_each_seat)
 {
     struct sl_peer_memory_plan plan;
     ck_assert_uint_eq(generation(), 0);
@@ -54,17 +57,15 @@ START_TEST(a_plan_is_published_with_the_rows_of_each_seat)
         ck_assert_uint_le(rows_of(d), ROOM);
     }
 }
-END_TEST
 
-START_TEST(what_changes_nothing_is_no_new_plan)
+TEST(what_changes_nothing_is_no_new_plan)
 {
     give_duties(both);
     give_duties(both);
     ck_assert_uint_eq(generation(), 1);
 }
-END_TEST
 
-START_TEST(who_leaves_or_stands_by_lends_nothing)
+TEST(who_leaves_or_stands_by_lends_nothing)
 {
     struct sl_peer_memory_plan plan;
     give_duties(both);
@@ -79,9 +80,8 @@ START_TEST(who_leaves_or_stands_by_lends_nothing)
     ck_assert_uint_eq(generation(), 4);
     ck_assert_uint_eq(rows_of(0), 0);
 }
-END_TEST
 
-START_TEST(who_never_shares_publishes_nothing)
+TEST(who_never_shares_publishes_nothing)
 {
     job.config.store.placement = SL_STORE_ALONE;
     give_duties(both);
@@ -89,9 +89,8 @@ START_TEST(who_never_shares_publishes_nothing)
     ck_assert_uint_eq(generation(), 0);
     ck_assert_uint_eq(rows_of(1), ROOM);
 }
-END_TEST
 
-START_TEST(hotness_is_in_order_where_parts_begin_and_end)
+TEST(hotness_is_in_order_where_parts_begin_and_end)
 {
     uint64_t sizes[SL_SPLIT_SIZES_MAX];
     bool end = false, most = false;
@@ -105,7 +104,6 @@ START_TEST(hotness_is_in_order_where_parts_begin_and_end)
     }
     ck_assert(end && most);
 }
-END_TEST
 
 // --- the graph -----------------------------------------------------------------------------------
 
@@ -132,7 +130,9 @@ static void says_hello(uint32_t device, uint64_t edges)
     sl_split_on_hello(&job.split, sl_split_worker(&job.split, SL_ROLE_SAMPLER, device), &hello);
 }
 
-START_TEST(samplers_that_come_share_the_graph)
+CASE(.name = "graph", .setup = make_samplers, .teardown = teardown)
+
+TEST(samplers_that_come_share_the_graph)
 {
     struct sl_peer_memory_plan plan;
     says_hello(0, EDGE_ROOM);
@@ -145,9 +145,8 @@ START_TEST(samplers_that_come_share_the_graph)
     ck_assert_uint_eq(plan.held[0] | plan.held[1], 3);
     ck_assert_uint_eq(generation(), 0); // of the features
 }
-END_TEST
 
-START_TEST(before_caches_are_given_out_rooms_are_only_known)
+TEST(before_caches_are_given_out_rooms_are_only_known)
 {
     struct sl_peer_memory_plan plan;
     job.split.store.graph_planned = false;
@@ -159,10 +158,9 @@ START_TEST(before_caches_are_given_out_rooms_are_only_known)
     ck_assert(sl_peer_memory_read_plan(&job.arena, SL_PEER_MEMORY_GRAPH, &plan));
     ck_assert_uint_eq(plan.n_parts, 2);
 }
-END_TEST
 
 // Nor one with less: it holds less of each of its parts.
-START_TEST(a_replacement_with_the_same_room_changes_no_plan)
+TEST(a_replacement_with_the_same_room_changes_no_plan)
 {
     const struct sl_shard_plan *now = &job.split.store.plan[SL_PEER_MEMORY_GRAPH];
     says_hello(0, EDGE_ROOM);
@@ -179,9 +177,8 @@ START_TEST(a_replacement_with_the_same_room_changes_no_plan)
     ck_assert_uint_eq(graph_generation(), 1);
     ck_assert_uint_le(now->elements[1], 10);
 }
-END_TEST
 
-START_TEST(a_sampler_that_leaves_lends_nothing)
+TEST(a_sampler_that_leaves_lends_nothing)
 {
     struct sl_peer_memory_plan plan;
     says_hello(0, EDGE_ROOM);
@@ -195,9 +192,8 @@ START_TEST(a_sampler_that_leaves_lends_nothing)
     says_hello(1, EDGE_ROOM);
     ck_assert_uint_eq(graph_generation(), 3);
 }
-END_TEST
 
-START_TEST(cores_and_whole_graphs_are_in_no_plan)
+TEST(cores_and_whole_graphs_are_in_no_plan)
 {
     says_hello(0, 0); // a CPU device
     says_hello(1, EDGE_ROOM);
@@ -206,9 +202,8 @@ START_TEST(cores_and_whole_graphs_are_in_no_plan)
     says_hello(0, EDGES);
     ck_assert_uint_eq(graph_generation(), 0);
 }
-END_TEST
 
-START_TEST(gpus_hold_no_more_edges_than_the_job_allows)
+TEST(gpus_hold_no_more_edges_than_the_job_allows)
 {
     job.config.store.graph_ratio_auto = false;
     job.config.store.graph_ratio = 0.3;
@@ -218,31 +213,5 @@ START_TEST(gpus_hold_no_more_edges_than_the_job_allows)
     ck_assert_uint_le(p->cached, 3 * EDGES / 10);
     ck_assert_uint_le(p->elements[0], 3 * EDGES / 10);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker split store");
-    TCase *t = tcase_create("plans");
-    tcase_add_checked_fixture(t, make_gpus, teardown);
-    tcase_add_test(t, a_plan_is_published_with_the_rows_of_each_seat);
-    tcase_add_test(t, what_changes_nothing_is_no_new_plan);
-    tcase_add_test(t, who_leaves_or_stands_by_lends_nothing);
-    tcase_add_test(t, who_never_shares_publishes_nothing);
-    tcase_add_test(t, hotness_is_in_order_where_parts_begin_and_end);
-    suite_add_tcase(s, t);
-    t = tcase_create("graph");
-    tcase_add_checked_fixture(t, make_samplers, teardown);
-    tcase_add_test(t, samplers_that_come_share_the_graph);
-    tcase_add_test(t, before_caches_are_given_out_rooms_are_only_known);
-    tcase_add_test(t, a_replacement_with_the_same_room_changes_no_plan);
-    tcase_add_test(t, a_sampler_that_leaves_lends_nothing);
-    tcase_add_test(t, cores_and_whole_graphs_are_in_no_plan);
-    tcase_add_test(t, gpus_hold_no_more_edges_than_the_job_allows);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,5 +1,6 @@
 // Workers that live and do not move, or never get ready: who is killed, and after how long. The
 // clock is the test's.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>
@@ -167,15 +168,14 @@ static void assert_killed(const struct sl_pool_worker *w)
     ck_assert_int_eq(info.si_status, SIGKILL);
 }
 
-START_TEST(who_does_not_move_is_killed)
+TEST(who_does_not_move_is_killed)
 {
     ck_assert_int_eq(looks_until_killed(), 31); // more than stall_seconds
     ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "hung and was killed");
     assert_killed(sampler);
 }
-END_TEST
 
-START_TEST(one_thread_that_stands_still_is_enough)
+TEST(one_thread_that_stands_still_is_enough)
 {
     struct sl_worker_slot *slot = sl_stats_slot(&arena, sampler->slot);
     for (int i = 0; i < 100; i++) { // it has not begun to extract: that is no standing still
@@ -193,9 +193,8 @@ START_TEST(one_thread_that_stands_still_is_enough)
     look_after(SECOND_NS);
     ck_assert_ptr_nonnull(sl_stalls_verdict(&stalls, sampler));
 }
-END_TEST
 
-START_TEST(who_sleeps_as_long_as_trainers_do_has_not_hung)
+TEST(who_sleeps_as_long_as_trainers_do_has_not_hung)
 {
     config.stall_seconds = 1;
     for (int i = 0; i < 200; i++) {
@@ -207,9 +206,8 @@ START_TEST(who_sleeps_as_long_as_trainers_do_has_not_hung)
     beat(sampler);
     ck_assert_int_eq(looks_until_killed(), LEAST_SECONDS + 2); // the first look sees it move
 }
-END_TEST
 
-START_TEST(a_test_may_lower_the_least)
+TEST(a_test_may_lower_the_least)
 {
     sl_stalls_fini(&stalls);
     setenv("SLUICE_STALL_LEAST", "0", 1);
@@ -219,9 +217,8 @@ START_TEST(a_test_may_lower_the_least)
     sl_stalls_poll(&stalls);
     ck_assert_int_le(looks_until_killed(), 2);
 }
-END_TEST
 
-START_TEST(a_machine_that_slept_is_one_look)
+TEST(a_machine_that_slept_is_one_look)
 {
     for (int i = 0; i < 30; i++)
         look_after(3600 * SECOND_NS);
@@ -229,17 +226,15 @@ START_TEST(a_machine_that_slept_is_one_look)
     look_after(3600 * SECOND_NS);
     ck_assert_ptr_nonnull(sl_stalls_verdict(&stalls, sampler));
 }
-END_TEST
 
-START_TEST(zero_seconds_wait_for_ever)
+TEST(zero_seconds_wait_for_ever)
 {
     config.stall_seconds = 0;
     ck_assert_int_eq(looks_until_killed(), WITHIN_LOOKS);
 }
-END_TEST
 
 // Whatever stall_seconds says, which is of workers that have begun.
-START_TEST(who_never_gets_ready_is_killed)
+LOOP_TEST(who_never_gets_ready_is_killed, 0, 2)
 {
     sampler->ready = false;
     config.stall_seconds = _i ? 1 : 0;
@@ -247,9 +242,8 @@ START_TEST(who_never_gets_ready_is_killed)
     ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "was not ready in time and was killed");
     assert_killed(sampler);
 }
-END_TEST
 
-START_TEST(the_next_one_in_its_place_begins_anew)
+TEST(the_next_one_in_its_place_begins_anew)
 {
     sampler->ready = false;
     looks_until_killed();
@@ -263,23 +257,6 @@ START_TEST(the_next_one_in_its_place_begins_anew)
     ck_assert_int_eq(looks_until_killed(), 32); // the first one sees what it moved before
     ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "hung and was killed");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker stalls");
-    TCase *c = tcase_create("stall");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, who_does_not_move_is_killed);
-    tcase_add_test(c, one_thread_that_stands_still_is_enough);
-    tcase_add_test(c, who_sleeps_as_long_as_trainers_do_has_not_hung);
-    tcase_add_test(c, a_test_may_lower_the_least);
-    tcase_add_test(c, a_machine_that_slept_is_one_look);
-    tcase_add_test(c, zero_seconds_wait_for_ever);
-    tcase_add_loop_test(c, who_never_gets_ready_is_killed, 0, 2);
-    tcase_add_test(c, the_next_one_in_its_place_begins_anew);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .begin = scratch_begin, .end = scratch_end,
+          .timeout_s = 60)

@@ -2,7 +2,6 @@
 // each row by itself.
 #include "broker/sharding/shard_plan.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 enum { ROWS = SL_STORE_CURVE_POINTS };
 
@@ -128,7 +128,7 @@ static struct sl_shard_plan planned_as(struct sl_plan_question q, enum sl_store_
     return planned(&q);
 }
 
-START_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each)
+LOOP_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each, 2, 9)
 {
     const uint32_t n = (uint32_t)_i;
     const struct sl_plan_question q = linked(n, 100, FAST);
@@ -146,9 +146,8 @@ START_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each)
                           SL_PEER_MEMORY_NOBODY); // which reads and holds nothing
     ck_assert_uint_eq(p.elements[0], 0);
 }
-END_TEST
 
-START_TEST(where_links_are_missing_parts_lie_twice)
+TEST(where_links_are_missing_parts_lie_twice)
 {
     struct sl_plan_question q = apart(4, 100);
     for (uint32_t g = 0; g < 4; g++)
@@ -169,9 +168,8 @@ START_TEST(where_links_are_missing_parts_lie_twice)
     ck_assert_uint_eq(p.lent.held[3], 0);
     ck_assert_uint_eq(p.elements[3], 100);
 }
-END_TEST
 
-START_TEST(gpus_that_reach_nobody_are_alone)
+TEST(gpus_that_reach_nobody_are_alone)
 {
     const struct sl_plan_question q = apart(4, 100);
     for (int placement = SL_STORE_AUTO; placement <= SL_STORE_ONE_COPY; placement++) {
@@ -181,16 +179,14 @@ START_TEST(gpus_that_reach_nobody_are_alone)
         ck_assert_uint_eq(p.elements[4], 100);
     }
 }
-END_TEST
 
-START_TEST(who_has_room_for_everything_is_alone)
+TEST(who_has_room_for_everything_is_alone)
 {
     const struct sl_plan_question q = linked(4, ROWS, FAST);
     ck_assert_uint_eq(planned(&q).placement, SL_STORE_ALONE);
 }
-END_TEST
 
-START_TEST(a_gpu_with_little_room_holds_no_part)
+TEST(a_gpu_with_little_room_holds_no_part)
 {
     struct sl_store_curve curve;
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
@@ -204,9 +200,8 @@ START_TEST(a_gpu_with_little_room_holds_no_part)
     for (uint32_t part = 0; part < p.lent.n_parts; part++)
         ck_assert_uint_ne(p.lent.from[3][part], SL_PEER_MEMORY_NOBODY);
 }
-END_TEST
 
-START_TEST(all_gpus_hold_no_more_than_the_job_allows)
+TEST(all_gpus_hold_no_more_than_the_job_allows)
 {
     struct sl_plan_question q = linked(4, 800, FAST);
     for (q.most = 0; q.most < 50; q.most++)
@@ -217,9 +212,8 @@ START_TEST(all_gpus_hold_no_more_than_the_job_allows)
     ck_assert_uint_eq(p.cached, 1003);
     ck_assert_uint_eq(p.lent.first, 1003 % SL_PEER_MEMORY_PARTS_MAX);
 }
-END_TEST
 
-START_TEST(slow_links_have_the_hottest_rows_on_each)
+TEST(slow_links_have_the_hottest_rows_on_each)
 {
     struct sl_store_curve curve;
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
@@ -236,7 +230,6 @@ START_TEST(slow_links_have_the_hottest_rows_on_each)
     q.curve = &curve;
     ck_assert_uint_eq(planned(&q).placement, SL_STORE_ALONE);
 }
-END_TEST
 
 // Where row r of the hotness order is read by device d, as its trainer finds it.
 static uint32_t source_of(const struct sl_plan_question *q, const struct sl_shard_plan *p,
@@ -254,7 +247,7 @@ static uint32_t source_of(const struct sl_plan_question *q, const struct sl_shar
                : from;
 }
 
-START_TEST(shares_are_those_of_all_rows_counted)
+TEST(shares_are_those_of_all_rows_counted)
 {
     const uint32_t *hotness = zipf();
     struct sl_store_curve curve;
@@ -283,10 +276,9 @@ START_TEST(shares_are_those_of_all_rows_counted)
             }
         }
 }
-END_TEST
 
 // Any machine: budgets, links and what the job allows by chance.
-START_TEST(every_plan_is_sound)
+LOOP_TEST(every_plan_is_sound, 0, 4)
 {
     struct sl_store_curve curve;
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
@@ -309,7 +301,6 @@ START_TEST(every_plan_is_sound)
             planned_as(q, (enum sl_store_placement)placement);
     }
 }
-END_TEST
 
 // The graph: rows of any degree, and of each vertex as many reads as chance has it.
 enum { VERTICES = 3000 };
@@ -335,7 +326,7 @@ static struct sl_plan_question of_graph(struct sl_plan_question q)
     return q;
 }
 
-START_TEST(the_curve_of_edges_is_that_of_all_edges_counted)
+TEST(the_curve_of_edges_is_that_of_all_edges_counted)
 {
     struct sl_store_curve curve;
     double all = 0, before = 0;
@@ -356,9 +347,8 @@ START_TEST(the_curve_of_edges_is_that_of_all_edges_counted)
     ck_assert_double_eq_tol(curve.met[SL_STORE_CURVE_POINTS], 1, 1e-9);
     ck_assert_double_eq(curve.met[0], 0);
 }
-END_TEST
 
-START_TEST(edges_that_nobody_reads_count_the_same)
+TEST(edges_that_nobody_reads_count_the_same)
 {
     static const float none[VERTICES];
     struct sl_store_curve curve;
@@ -366,7 +356,6 @@ START_TEST(edges_that_nobody_reads_count_the_same)
     sl_store_curve_of_edges(offsets, none, VERTICES, &curve);
     ck_assert_double_eq_tol(curve.met[SL_STORE_CURVE_POINTS / 4], 0.25, 1e-9);
 }
-END_TEST
 
 // Edge e is read by device d there.
 static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl_shard_plan *p,
@@ -387,7 +376,7 @@ static uint32_t source_of_edge(const struct sl_plan_question *q, const struct sl
 }
 
 // Every subset of four GPUs samples, under each placement: where each edge is read, counted.
-START_TEST(every_subset_of_gpus_reads_what_shares_say)
+TEST(every_subset_of_gpus_reads_what_shares_say)
 {
     struct sl_store_curve curve;
     make_graph();
@@ -428,9 +417,8 @@ START_TEST(every_subset_of_gpus_reads_what_shares_say)
             }
         }
 }
-END_TEST
 
-START_TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
+TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
 {
     make_graph();
     struct sl_plan_question q = of_graph(linked(4, 60 << SL_PEER_MEMORY_EDGE_SHIFT, FAST));
@@ -448,9 +436,8 @@ START_TEST(what_fills_no_runs_lies_on_each_where_there_is_room)
     ck_assert_uint_eq(end_of(&p), 32 * run);
     ck_assert_uint_eq(p.lent.first, 0);
 }
-END_TEST
 
-START_TEST(a_graph_that_each_gpu_holds_is_in_no_parts)
+TEST(a_graph_that_each_gpu_holds_is_in_no_parts)
 {
     make_graph();
     struct sl_plan_question q = of_graph(linked(4, offsets[VERTICES], FAST));
@@ -458,15 +445,13 @@ START_TEST(a_graph_that_each_gpu_holds_is_in_no_parts)
     ck_assert_uint_eq(p.lent.n_parts, 0);
     ck_assert_str_eq(p.reason, "each GPU that samples has room for every edge");
 }
-END_TEST
 
-START_TEST(without_room_for_a_run_nobody_shares)
+TEST(without_room_for_a_run_nobody_shares)
 {
     make_graph();
     const struct sl_plan_question q = of_graph(linked(4, 1000, FAST));
     ck_assert_uint_eq(planned_as(q, SL_STORE_SOLVER).lent.n_parts, 0);
 }
-END_TEST
 
 // --- from one plan to the next -------------------------------------------------------------------
 
@@ -498,7 +483,7 @@ static uint32_t least_moved(const struct sl_plan_question *q,
 }
 
 // GPUs come and go by chance, all linked: nothing moves that could stay.
-START_TEST(what_changes_hands_is_the_least)
+LOOP_TEST(what_changes_hands_is_the_least, 0, 4)
 {
     struct sl_store_curve curve;
     ck_assert_int_eq(curve_of_zipf(&curve), SL_OK);
@@ -521,10 +506,9 @@ START_TEST(what_changes_hands_is_the_least)
         before = p.lent;
     }
 }
-END_TEST
 
 // Where one GPU with a part more than others would be the slowest, all change hands instead.
-START_TEST(parts_that_stay_cost_no_work)
+TEST(parts_that_stay_cost_no_work)
 {
     struct sl_plan_question q = linked(4, ROWS / 2, FAST);
     q.host = 1; // all that there is to do is over links
@@ -535,34 +519,5 @@ START_TEST(parts_that_stay_cost_no_work)
     const struct sl_shard_plan three = planned_as(q, SL_STORE_SOLVER);
     ck_assert_uint_eq(three.lent.n_parts, 3);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker store plan");
-    TCase *t = tcase_create("plans");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, gpus_that_all_reach_one_another_hold_as_many_parts_each, 2, 9);
-    tcase_add_test(t, where_links_are_missing_parts_lie_twice);
-    tcase_add_test(t, gpus_that_reach_nobody_are_alone);
-    tcase_add_test(t, who_has_room_for_everything_is_alone);
-    tcase_add_test(t, a_gpu_with_little_room_holds_no_part);
-    tcase_add_test(t, all_gpus_hold_no_more_than_the_job_allows);
-    tcase_add_test(t, slow_links_have_the_hottest_rows_on_each);
-    tcase_add_test(t, shares_are_those_of_all_rows_counted);
-    tcase_add_loop_test(t, every_plan_is_sound, 0, 4);
-    tcase_add_test(t, the_curve_of_edges_is_that_of_all_edges_counted);
-    tcase_add_test(t, edges_that_nobody_reads_count_the_same);
-    tcase_add_test(t, every_subset_of_gpus_reads_what_shares_say);
-    tcase_add_test(t, what_fills_no_runs_lies_on_each_where_there_is_room);
-    tcase_add_test(t, a_graph_that_each_gpu_holds_is_in_no_parts);
-    tcase_add_test(t, without_room_for_a_run_nobody_shares);
-    tcase_add_loop_test(t, what_changes_hands_is_the_least, 0, 4);
-    tcase_add_test(t, parts_that_stay_cost_no_work);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

@@ -1,4 +1,5 @@
 // Standard error of a worker: lines, levels, what is kept before there is a file and for the end.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include "broker/log/stream.h"
@@ -43,7 +44,7 @@ static char *log_file(void)
     return text;
 }
 
-START_TEST(lines_come_out_whole_however_they_come_in)
+TEST(lines_come_out_whole_however_they_come_in)
 {
     feed("on");
     feed("e\ntw");
@@ -54,9 +55,8 @@ START_TEST(lines_come_out_whole_however_they_come_in)
     sl_stream_flush(&stream);
     ck_assert_str_eq(seen, "-1:one\n-1:two\n-1:\n-1:last\n");
 }
-END_TEST
 
-START_TEST(levels_are_read_from_log_lines_only)
+TEST(levels_are_read_from_log_lines_only)
 {
     feed("00:01:02.003 E trainer 1: broken\n23:59:59.999 D x: y\n"
          "00:01:02.003 X trainer 1: no level\n00:01:02.003\n==1==ERROR: sanitizer\n");
@@ -64,18 +64,16 @@ START_TEST(levels_are_read_from_log_lines_only)
                            "-1:00:01:02.003 X trainer 1: no level\n-1:00:01:02.003\n"
                            "-1:==1==ERROR: sanitizer\n");
 }
-END_TEST
 
-START_TEST(early_lines_go_to_the_file_first)
+TEST(early_lines_go_to_the_file_first)
 {
     feed("early 1\nearly 2\n");
     must(sl_stream_open(&stream, writer, dir));
     feed("late\n");
     ck_assert_str_eq(log_file(), "early 1\nearly 2\nlate\n");
 }
-END_TEST
 
-START_TEST(of_too_many_early_lines_the_newest_are_kept)
+TEST(of_too_many_early_lines_the_newest_are_kept)
 {
     char line[64];
     for (int i = 0; i < 20000; i++) {
@@ -90,9 +88,8 @@ START_TEST(of_too_many_early_lines_the_newest_are_kept)
     const char *first = strchr(text, '\n') + 1;
     ck_assert_msg(strncmp(first, "line ", 5) == 0, "cut in the middle of a line: %.30s", first);
 }
-END_TEST
 
-START_TEST(a_line_without_end_is_cut_and_nothing_overruns)
+TEST(a_line_without_end_is_cut_and_nothing_overruns)
 {
     char *text = malloc(10001);
     memset(text, 'x', 10000);
@@ -106,16 +103,14 @@ START_TEST(a_line_without_end_is_cut_and_nothing_overruns)
     ck_assert_uint_ge(x, 8000 - 20); // as much as the test's own buffer takes
     ck_assert_uint_lt(stream.line_bytes, SL_STREAM_LINE_BYTES);
 }
-END_TEST
 
-START_TEST(zero_bytes_do_not_hide_the_rest)
+TEST(zero_bytes_do_not_hide_the_rest)
 {
     sl_stream_feed(&stream, "a\0b\n", 4);
     ck_assert_str_eq(seen, "-1:a?b\n");
 }
-END_TEST
 
-START_TEST(the_last_lines_are_joined)
+TEST(the_last_lines_are_joined)
 {
     char buf[256];
     ck_assert_str_eq(sl_stream_last(&stream, buf, sizeof buf), "");
@@ -130,22 +125,6 @@ START_TEST(the_last_lines_are_joined)
     sl_stream_clear_last(&stream);
     ck_assert_str_eq(sl_stream_last(&stream, buf, sizeof buf), "");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker stream");
-    TCase *c = tcase_create("stream");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, lines_come_out_whole_however_they_come_in);
-    tcase_add_test(c, levels_are_read_from_log_lines_only);
-    tcase_add_test(c, early_lines_go_to_the_file_first);
-    tcase_add_test(c, of_too_many_early_lines_the_newest_are_kept);
-    tcase_add_test(c, a_line_without_end_is_cut_and_nothing_overruns);
-    tcase_add_test(c, zero_bytes_do_not_hide_the_rest);
-    tcase_add_test(c, the_last_lines_are_joined);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .begin = scratch_begin, .end = scratch_end,
+          .timeout_s = 60)

@@ -1,4 +1,5 @@
 // The worker pool: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>
@@ -154,29 +155,26 @@ static void run_worker(const char *body, int deaths)
 
 // --- how a worker died ---
 
-START_TEST(an_exit_status_is_named)
+TEST(an_exit_status_is_named)
 {
     run_worker("exit 3", 1);
     ck_assert_str_eq(t.cause[0], "ended with exit status 3");
 }
-END_TEST
 
-START_TEST(sigkill_is_named_with_its_usual_reasons)
+TEST(sigkill_is_named_with_its_usual_reasons)
 {
     run_worker("kill -KILL $$", 1);
     ck_assert_str_eq(t.cause[0],
                      "was killed by SIGKILL (by a user, or by the kernel when memory ran out)");
 }
-END_TEST
 
-START_TEST(a_segmentation_fault_is_named)
+TEST(a_segmentation_fault_is_named)
 {
     run_worker("ulimit -c 0; kill -SEGV $$", 1);
     ck_assert_str_eq(t.cause[0], "was killed by SIGSEGV (segmentation fault)");
 }
-END_TEST
 
-START_TEST(an_out_of_memory_kill_is_told_apart)
+TEST(an_out_of_memory_kill_is_told_apart)
 {
     char buf[160];
     struct sl_exit_status d = {.known = true, .signal = SIGKILL, .oom_killed = true};
@@ -188,16 +186,14 @@ START_TEST(an_out_of_memory_kill_is_told_apart)
     d = (struct sl_exit_status){0};
     ck_assert_msg(strstr(sl_exit_status_describe(&d, buf, sizeof buf), "not known"), "%s", buf);
 }
-END_TEST
 
-START_TEST(last_words_are_read_to_the_end)
+TEST(last_words_are_read_to_the_end)
 {
     run_worker("echo one >&2; echo two; printf 'three without an end' >&2; kill -KILL $$", 1);
     ck_assert_str_eq(t.last[0], "one | two | three without an end");
 }
-END_TEST
 
-START_TEST(many_last_words_do_not_block_the_worker)
+TEST(many_last_words_do_not_block_the_worker)
 {
     // More than a pipe holds, and the death comes at once.
     run_worker("i=0; while [ $i -lt 3000 ]; do echo \"line $i of a very talkative worker indeed\" "
@@ -206,27 +202,24 @@ START_TEST(many_last_words_do_not_block_the_worker)
     ck_assert_msg(strstr(t.last[0], "line 2999") != NULL, "%s", t.last[0]);
     ck_assert_str_eq(t.cause[0], "ended with exit status 9");
 }
-END_TEST
 
-START_TEST(lines_have_their_level)
+TEST(lines_have_their_level)
 {
     run_worker("echo '12:34:56.789 W sampler 0: careful' >&2; echo plain >&2", 1);
     ck_assert_str_eq(t.lines, "sampler 0/1/sampler 0: careful\nsampler 0/-1/plain\n");
 }
-END_TEST
 
 // --- replacement ---
 
-START_TEST(the_wait_before_a_replacement_doubles)
+TEST(the_wait_before_a_replacement_doubles)
 {
     run_worker("exit 1", 4);
     static const uint32_t wait_ms[] = {0, 50, 100, 200};
     for (int i = 0; i < 4; i++)
         ck_assert_uint_eq(t.backoff_ms[i], wait_ms[i]);
 }
-END_TEST
 
-START_TEST(a_worker_that_keeps_dying_is_given_up)
+TEST(a_worker_that_keeps_dying_is_given_up)
 {
     make_script("sluice-sampler", "exit 1");
     begin(1);
@@ -234,9 +227,8 @@ START_TEST(a_worker_that_keeps_dying_is_given_up)
     ck_assert_int_eq(t.n_deaths, SL_WORKER_DEATHS_MAX);
     ck_assert_str_eq(t.hopeless, "sampler 0 died 5 times in a row without completing any work");
 }
-END_TEST
 
-START_TEST(work_in_between_starts_the_count_anew)
+TEST(work_in_between_starts_the_count_anew)
 {
     t.worked = true;
     run_worker("exit 1", 12);
@@ -244,9 +236,8 @@ START_TEST(work_in_between_starts_the_count_anew)
     for (int i = 1; i < 12; i++) // every wait is the first one's
         ck_assert_uint_eq(t.backoff_ms[i], SL_WORKER_BACKOFF_MS);
 }
-END_TEST
 
-START_TEST(a_replacement_is_another_worker)
+TEST(a_replacement_is_another_worker)
 {
     run_worker("echo $* >&2; exit 1", 2);
     ck_assert_msg(strstr(t.last[0], "--worker 1 --slot 0 --role-index 0 --device 0 --endpoint "
@@ -256,9 +247,8 @@ START_TEST(a_replacement_is_another_worker)
     ck_assert_msg(strstr(t.last[1], "--worker 2 --slot 0"), "%s", t.last[1]);
     ck_assert_msg(strstr(t.last[1], "--start 1"), "%s", t.last[1]);
 }
-END_TEST
 
-START_TEST(a_missing_program_is_an_error_that_names_it)
+TEST(a_missing_program_is_an_error_that_names_it)
 {
     must(sl_worker_pool_init(&t.workers, &t.setup, 1));
     sl_worker_pool_place(&t.workers, 0, SL_ROLE_TRAINER, 0, 0);
@@ -269,7 +259,6 @@ START_TEST(a_missing_program_is_an_error_that_names_it)
     sl_worker_pool_stop(&t.workers, 0);
     run_to_the_end();
 }
-END_TEST
 
 // --- workers that are not wanted any more ---
 
@@ -305,7 +294,7 @@ static void run_and_release_again(void)
     ck_assert_int_eq(uv_loop_close(&t.loop), 0);
 }
 
-START_TEST(a_released_worker_is_not_replaced)
+TEST(a_released_worker_is_not_replaced)
 {
     // It has not attached, so nobody waits for it to finish anything.
     begin_with_a_release();
@@ -313,18 +302,16 @@ START_TEST(a_released_worker_is_not_replaced)
     ck_assert_int_eq(t.n_deaths, 1);
     ck_assert_int_eq(t.n_left, 1);
 }
-END_TEST
 
-START_TEST(a_released_member_can_be_wanted_again)
+TEST(a_released_member_can_be_wanted_again)
 {
     t.want_again = true;
     begin_with_a_release();
     run_and_release_again();
     ck_assert_int_eq(t.n_left, 2);
 }
-END_TEST
 
-START_TEST(wanted_again_while_it_leaves)
+TEST(wanted_again_while_it_leaves)
 {
     begin_with_a_release();
     must(sl_pool_worker_want(
@@ -332,7 +319,6 @@ START_TEST(wanted_again_while_it_leaves)
     t.stop_after = 2;
     run_and_release_again();
 }
-END_TEST
 
 static void end_time_to_leave(void)
 {
@@ -341,7 +327,7 @@ static void end_time_to_leave(void)
         sl_clock_advance(SL_WORKER_LEAVE_MS * 1000000ull);
 }
 
-START_TEST(a_released_worker_that_does_not_leave_is_killed)
+TEST(a_released_worker_that_does_not_leave_is_killed)
 {
     make_script("sluice-sampler", "exec sleep 100");
     begin(1);
@@ -353,11 +339,10 @@ START_TEST(a_released_worker_that_does_not_leave_is_killed)
     ck_assert_int_eq(t.n_deaths, 1);
     ck_assert(t.dismissed[0]);
 }
-END_TEST
 
 // --- surroundings ---
 
-START_TEST(a_worker_has_a_session_of_its_own)
+TEST(a_worker_has_a_session_of_its_own)
 {
     // Field 6 of stat is the session; it must be the process itself.
     run_worker("read pid comm state ppid pgrp session rest < /proc/$$/stat; "
@@ -365,9 +350,8 @@ START_TEST(a_worker_has_a_session_of_its_own)
                1);
     ck_assert_str_eq(t.last[0], "own");
 }
-END_TEST
 
-START_TEST(a_worker_inherits_exactly_its_descriptors)
+TEST(a_worker_inherits_exactly_its_descriptors)
 {
     int config = open(in_dir("config"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ck_assert_int_eq(write(config, "the job\n", 8), 8);
@@ -383,11 +367,10 @@ START_TEST(a_worker_inherits_exactly_its_descriptors)
         snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %d", fd);
     ck_assert_str_eq(t.last[0], wanted);
 }
-END_TEST
 
 // --- stopping ---
 
-START_TEST(stopping_an_idle_crew_tells_so)
+TEST(stopping_an_idle_crew_tells_so)
 {
     make_script("sluice-sampler", "exit 1");
     must(sl_worker_pool_init(&t.workers, &t.setup, 1));
@@ -396,7 +379,6 @@ START_TEST(stopping_an_idle_crew_tells_so)
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 0);
 }
-END_TEST
 
 enum { GRACE_MS = 1000000 }; // longer than any machine is busy
 
@@ -412,7 +394,7 @@ static void begin_sleepers(uint32_t n)
     begin(n);
 }
 
-START_TEST(who_is_not_attached_is_killed_at_once)
+TEST(who_is_not_attached_is_killed_at_once)
 {
     begin_sleepers(3);
     sl_worker_pool_stop(&t.workers, GRACE_MS);
@@ -421,9 +403,8 @@ START_TEST(who_is_not_attached_is_killed_at_once)
     for (int i = 0; i < 3; i++)
         ck_assert_msg(t.dismissed[i], "death %d", i);
 }
-END_TEST
 
-START_TEST(without_patience_all_are_killed_at_once)
+TEST(without_patience_all_are_killed_at_once)
 {
     begin_sleepers(3);
     attach_all();
@@ -435,7 +416,6 @@ START_TEST(without_patience_all_are_killed_at_once)
     ck_assert_int_eq(t.asked, 0); // nobody looks where they are
     ck_assert(t.dismissed[0] && t.dismissed[1] && t.dismissed[2]);
 }
-END_TEST
 
 // After four looks at all three the time is nearly over, after eight it is.
 static void let_time_run_out(void)
@@ -448,7 +428,7 @@ static void let_time_run_out(void)
         sl_clock_advance(100000 * 1000000ull);
 }
 
-START_TEST(who_does_not_leave_in_time_is_killed)
+TEST(who_does_not_leave_in_time_is_killed)
 {
     begin_sleepers(3);
     attach_all();
@@ -460,7 +440,6 @@ START_TEST(who_does_not_leave_in_time_is_killed)
     ck_assert_msg(strstr(t.cause[0], "SIGKILL") != NULL, "%s", t.cause[0]);
     ck_assert(t.dismissed[0] && t.dismissed[1] && t.dismissed[2]);
 }
-END_TEST
 
 // The first worker is in its exit, as in a sanitizer's leak check, and there it stays or ends.
 static int exit_looks;
@@ -479,7 +458,7 @@ static void let_it_exit(void)
         sl_clock_advance(SL_WORKER_EXIT_MS * 1000000ull);
 }
 
-START_TEST(who_has_left_its_work_is_given_time_to_exit)
+LOOP_TEST(who_has_left_its_work_is_given_time_to_exit, 0, 2)
 {
     begin_sleepers(3);
     attach_all();
@@ -495,9 +474,8 @@ START_TEST(who_has_left_its_work_is_given_time_to_exit)
     ck_assert(t.dismissed[2] == !_i);
     ck_assert_msg(strstr(t.cause[2], _i ? "SIGTERM" : "SIGKILL") != NULL, "%s", t.cause[2]);
 }
-END_TEST
 
-START_TEST(who_was_dead_before_was_not_killed_by_the_crew)
+LOOP_TEST(who_was_dead_before_was_not_killed_by_the_crew, 0, 2)
 {
     siginfo_t info;
     begin_sleepers(2);
@@ -512,9 +490,8 @@ START_TEST(who_was_dead_before_was_not_killed_by_the_crew)
     ck_assert_int_eq(t.n_deaths, 2);
     ck_assert_msg(t.dismissed[0] != t.dismissed[1], "%d %d", t.dismissed[0], t.dismissed[1]);
 }
-END_TEST
 
-START_TEST(nobody_is_replaced_while_stopping)
+TEST(nobody_is_replaced_while_stopping)
 {
     begin_sleepers(1);
     attach_all();
@@ -526,40 +503,5 @@ START_TEST(nobody_is_replaced_while_stopping)
     ck_assert_msg(strstr(t.cause[0], "SIGTERM") != NULL, "%s", t.cause[0]);
     ck_assert(!t.dismissed[0]);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker supervise");
-    TCase *c = tcase_create("supervise");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 120);
-    tcase_add_test(c, an_exit_status_is_named);
-    tcase_add_test(c, sigkill_is_named_with_its_usual_reasons);
-    tcase_add_test(c, a_segmentation_fault_is_named);
-    tcase_add_test(c, an_out_of_memory_kill_is_told_apart);
-    tcase_add_test(c, last_words_are_read_to_the_end);
-    tcase_add_test(c, many_last_words_do_not_block_the_worker);
-    tcase_add_test(c, lines_have_their_level);
-    tcase_add_test(c, the_wait_before_a_replacement_doubles);
-    tcase_add_test(c, a_worker_that_keeps_dying_is_given_up);
-    tcase_add_test(c, work_in_between_starts_the_count_anew);
-    tcase_add_test(c, a_replacement_is_another_worker);
-    tcase_add_test(c, a_missing_program_is_an_error_that_names_it);
-    tcase_add_test(c, a_released_worker_is_not_replaced);
-    tcase_add_test(c, a_released_member_can_be_wanted_again);
-    tcase_add_test(c, wanted_again_while_it_leaves);
-    tcase_add_test(c, a_released_worker_that_does_not_leave_is_killed);
-    tcase_add_test(c, a_worker_has_a_session_of_its_own);
-    tcase_add_test(c, a_worker_inherits_exactly_its_descriptors);
-    tcase_add_test(c, stopping_an_idle_crew_tells_so);
-    tcase_add_test(c, without_patience_all_are_killed_at_once);
-    tcase_add_test(c, who_is_not_attached_is_killed_at_once);
-    tcase_add_test(c, who_does_not_leave_in_time_is_killed);
-    tcase_add_loop_test(c, who_has_left_its_work_is_given_time_to_exit, 0, 2);
-    tcase_add_loop_test(c, who_was_dead_before_was_not_killed_by_the_crew, 0, 2);
-    tcase_add_test(c, nobody_is_replaced_while_stopping);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 120)

@@ -1,4 +1,5 @@
 // TensorBoard's event files: checksums, framing, what an epoch leaves in them, failures.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <dirent.h>
@@ -127,7 +128,7 @@ static struct sl_epoch an_epoch(void)
     return f;
 }
 
-START_TEST(checksums_are_castagnolis)
+TEST(checksums_are_castagnolis)
 {
     static const uint8_t zeros[32] = {0};
     uint8_t ones[32];
@@ -140,9 +141,8 @@ START_TEST(checksums_are_castagnolis)
     uint32_t crc = 0xe3069283;
     ck_assert_uint_eq(sl_crc32c_masked("123456789", 9), (crc >> 15 | crc << 17) + 0xa282ead8);
 }
-END_TEST
 
-START_TEST(a_file_begins_with_its_version)
+TEST(a_file_begins_with_its_version)
 {
     read_events();
     ck_assert_uint_eq(n_events, 1);
@@ -150,9 +150,8 @@ START_TEST(a_file_begins_with_its_version)
     ck_assert_str_eq(events[0]->file_version, "brain.Event:2");
     ck_assert(events[0]->wall_time > 1e9);
 }
-END_TEST
 
-START_TEST(an_epoch_is_one_event_with_all_that_is_known)
+TEST(an_epoch_is_one_event_with_all_that_is_known)
 {
     const struct sl_epoch f = an_epoch();
     sl_tensorboard_add_epoch(&board, &f, 5);
@@ -188,9 +187,8 @@ START_TEST(an_epoch_is_one_event_with_all_that_is_known)
         ck_assert_double_eq(scalar(events[3], wanted[i].tag), wanted[i].value);
     ck_assert_uint_eq(events[3]->summary->n_value, SL_COUNT_OF(wanted));
 }
-END_TEST
 
-START_TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
+TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
 {
     struct sl_epoch f = an_epoch();
     sl_tensorboard_add_epoch(&board, &f, 5);
@@ -204,9 +202,8 @@ START_TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
     ck_assert_double_eq(scalar(events[3], "accuracy/val"), 0.75);
     ck_assert_double_eq(scalar(events[3], "loss/test"), 1.5);
 }
-END_TEST
 
-START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
+TEST(what_is_not_defined_is_left_out_and_zero_is_not)
 {
     struct sl_epoch f = an_epoch();
     f.train_accuracy = NAN;
@@ -226,9 +223,8 @@ START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
     ck_assert_double_eq(scalar(e, "split/switches"), 0);
     ck_assert_double_eq(scalar(e, "time/epoch_seconds"), 0);
 }
-END_TEST
 
-START_TEST(staleness_is_of_asynchronous_updates)
+TEST(staleness_is_of_asynchronous_updates)
 {
     struct sl_epoch f = an_epoch();
     f.async = true;
@@ -237,7 +233,6 @@ START_TEST(staleness_is_of_asynchronous_updates)
     read_events();
     ck_assert_double_eq(scalar(events[2], "updates/staleness_mean"), 1.75);
 }
-END_TEST
 
 // The content of the event's only value, which is for the page of hyperparameters.
 static Sl__Tfevent__HParams *hparams_of(const Sl__Tfevent__Event *e, const char *tag)
@@ -261,7 +256,7 @@ static const Sl__Tfevent__Setting *setting(const Sl__Tfevent__RunStart *start, c
     ck_abort_msg("%s is not there", key);
 }
 
-START_TEST(a_run_begins_with_its_settings_and_ends_with_its_test)
+TEST(a_run_begins_with_its_settings_and_ends_with_its_test)
 {
     cJSON *config = cJSON_Parse("{\"model\": {\"kind\": \"gat\", \"hidden\": 64}, \"seed\": 7,"
                                 " \"sampler\": {\"fanout\": [5, -1]}, \"digest\": true}");
@@ -292,17 +287,15 @@ START_TEST(a_run_begins_with_its_settings_and_ends_with_its_test)
         sl__tfevent__hparams__free_unpacked(h, NULL);
     }
 }
-END_TEST
 
-START_TEST(another_file_each_time)
+TEST(another_file_each_time)
 {
     struct sl_tensorboard second;
     must(sl_tensorboard_open(&second, writer, dir));
     ck_assert_int_eq(count_files(), 2);
 }
-END_TEST
 
-START_TEST(nothing_happens_when_it_is_not_open)
+TEST(nothing_happens_when_it_is_not_open)
 {
     const struct sl_epoch f = an_epoch();
     struct sl_tensorboard none = {0};
@@ -312,9 +305,8 @@ START_TEST(nothing_happens_when_it_is_not_open)
     read_events();
     ck_assert_uint_eq(n_events, 1);
 }
-END_TEST
 
-START_TEST(a_directory_that_can_not_be_made_is_an_error)
+TEST(a_directory_that_can_not_be_made_is_an_error)
 {
     struct sl_tensorboard other;
     char there[1200];
@@ -322,25 +314,6 @@ START_TEST(a_directory_that_can_not_be_made_is_an_error)
     ck_assert_int_eq(sl_tensorboard_open(&other, writer, there), SL_EIO);
     assert_message_has("nowhere/tensorboard");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker_tensorboard");
-    TCase *t = tcase_create("tensorboard");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, checksums_are_castagnolis);
-    tcase_add_test(t, a_file_begins_with_its_version);
-    tcase_add_test(t, an_epoch_is_one_event_with_all_that_is_known);
-    tcase_add_test(t, a_test_of_the_epoch_is_a_curve_of_its_own);
-    tcase_add_test(t, what_is_not_defined_is_left_out_and_zero_is_not);
-    tcase_add_test(t, staleness_is_of_asynchronous_updates);
-    tcase_add_test(t, a_run_begins_with_its_settings_and_ends_with_its_test);
-    tcase_add_test(t, another_file_each_time);
-    tcase_add_test(t, nothing_happens_when_it_is_not_open);
-    tcase_add_test(t, a_directory_that_can_not_be_made_is_an_error);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .begin = scratch_begin, .end = scratch_end,
+          .timeout_s = 60)

@@ -1,4 +1,5 @@
 // The list of a job's events: what is kept of a long one.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <cjson/cJSON.h>
@@ -41,7 +42,7 @@ static int number_at(const cJSON *list, int i)
     return cJSON_GetArrayItem(list, i)->valueint;
 }
 
-START_TEST(events_stay_in_order)
+TEST(events_stay_in_order)
 {
     cJSON *list = written(SIZE_MAX);
     ck_assert_int_eq(cJSON_GetArraySize(list), 0);
@@ -54,9 +55,8 @@ START_TEST(events_stay_in_order)
         ck_assert_int_eq(number_at(list, i), i);
     cJSON_Delete(list);
 }
-END_TEST
 
-START_TEST(switches_are_forgotten_before_anything_else)
+TEST(switches_are_forgotten_before_anything_else)
 {
     add(-1, false);
     add(-2, true);
@@ -73,9 +73,8 @@ START_TEST(switches_are_forgotten_before_anything_else)
     ck_assert_int_eq(number_at(list, SL_TIMELINE_MAX - 1), 9999);
     cJSON_Delete(list);
 }
-END_TEST
 
-START_TEST(without_switches_the_oldest_goes)
+TEST(without_switches_the_oldest_goes)
 {
     for (int i = 0; i < SL_TIMELINE_MAX + 7; i++)
         add(i, false);
@@ -85,9 +84,8 @@ START_TEST(without_switches_the_oldest_goes)
     ck_assert_int_eq(number_at(list, SL_TIMELINE_MAX - 1), SL_TIMELINE_MAX + 6);
     cJSON_Delete(list);
 }
-END_TEST
 
-START_TEST(what_is_written_is_bounded)
+TEST(what_is_written_is_bounded)
 {
     for (int i = 0; i < 100; i++)
         add(1000 + i, false); // five bytes each, with the comma
@@ -100,17 +98,5 @@ START_TEST(what_is_written_is_bounded)
     ck_assert_int_eq(cJSON_GetArraySize(list), 0);
     cJSON_Delete(list);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker timeline");
-    TCase *c = tcase_create("timeline");
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_test(c, events_stay_in_order);
-    tcase_add_test(c, switches_are_forgotten_before_anything_else);
-    tcase_add_test(c, without_switches_the_oldest_goes);
-    tcase_add_test(c, what_is_written_is_bounded);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -2,6 +2,7 @@
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
 #include "tests/unit/broker_phases_fixture.h"
+#include "tests/unit/suite.h"
 
 #include <cjson/cJSON.h>
 
@@ -236,7 +237,7 @@ static void train(uint64_t from, uint32_t worker)
     }
 }
 
-START_TEST(all_stages_of_a_batch)
+TEST(all_stages_of_a_batch)
 {
     begin(60);
     uint64_t from = job->trace.from_ns;
@@ -273,9 +274,8 @@ START_TEST(all_stages_of_a_batch)
     ck_assert_double_eq(number_of(args, "edges"), 300);
     ck_assert_double_eq(number_of(args, "input_nodes"), 100);
 }
-END_TEST
 
-START_TEST(an_arrow_begins_within_its_slice)
+TEST(an_arrow_begins_within_its_slice)
 {
     begin(60);
     uint64_t from = job->trace.from_ns;
@@ -288,9 +288,8 @@ START_TEST(an_arrow_begins_within_its_slice)
     ck_assert_double_eq_tol(number_of(find("f", "batch"), "ts"), 3000, 1e-6);
     ck_assert_str_eq(text_of(find("f", "batch"), "bp"), "e");
 }
-END_TEST
 
-START_TEST(threads_and_processes_have_names)
+TEST(threads_and_processes_have_names)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
@@ -307,9 +306,8 @@ START_TEST(threads_and_processes_have_names)
     ck_assert_int_eq(count("M", "process_name"), 3);
     ck_assert_int_eq(count("M", "process_sort_index"), 3);
 }
-END_TEST
 
-START_TEST(a_stage_that_had_begun_is_cut)
+TEST(a_stage_that_had_begun_is_cut)
 {
     begin(60);
     // All times are 1.25 ms earlier: the batch was half drawn when the trace began.
@@ -319,9 +317,8 @@ START_TEST(a_stage_that_had_begun_is_cut)
     expect_slice("draw", 2, 1, 0, 50);
     ck_assert_int_eq(count("X", "wait for memory"), 0);
 }
-END_TEST
 
-START_TEST(what_was_over_before_is_left_out)
+TEST(what_was_over_before_is_left_out)
 {
     begin(60);
     uint64_t from = job->trace.from_ns - 2050000;
@@ -335,9 +332,8 @@ START_TEST(what_was_over_before_is_left_out)
     // An arrow without a beginning would lead from nowhere.
     ck_assert_int_eq(count("s", NULL) + count("t", NULL) + count("f", NULL), 0);
 }
-END_TEST
 
-START_TEST(what_begins_after_the_end_is_left_out)
+TEST(what_begins_after_the_end_is_left_out)
 {
     begin(0.0022); // seconds: in the middle of the extraction
     draw(job->trace.from_ns, SAMPLER);
@@ -347,9 +343,8 @@ START_TEST(what_begins_after_the_end_is_left_out)
     ck_assert_int_eq(count("X", "extract"), 1);
     ck_assert_int_eq(count("X", "train"), 0);
 }
-END_TEST
 
-START_TEST(batches_before_the_trace_are_not_told)
+TEST(batches_before_the_trace_are_not_told)
 {
     uint64_t now = sl_now_ns();
     draw(now - 1000000000, SAMPLER);
@@ -358,9 +353,8 @@ START_TEST(batches_before_the_trace_are_not_told)
     end_and_receive();
     ck_assert_int_eq(count("X", NULL), 0);
 }
-END_TEST
 
-START_TEST(each_batch_once_over_several_looks)
+TEST(each_batch_once_over_several_looks)
 {
     begin(60);
     uint64_t from = job->trace.from_ns;
@@ -384,9 +378,8 @@ START_TEST(each_batch_once_over_several_looks)
         1u << (int)number_of(cJSON_GetObjectItem(e, "args"), "batch");
     ck_assert_uint_eq(seen, 15);
 }
-END_TEST
 
-START_TEST(a_batch_that_is_drawn_again_is_told_again)
+TEST(a_batch_that_is_drawn_again_is_told_again)
 {
     struct sl_evicted evicted;
     begin(60);
@@ -403,9 +396,8 @@ START_TEST(a_batch_that_is_drawn_again_is_told_again)
     ck_assert_int_eq(count("X", "sample"), 3);
     ck_assert_int_eq(count("X", "train"), 2);
 }
-END_TEST
 
-START_TEST(an_unknown_worker_is_left_out)
+TEST(an_unknown_worker_is_left_out)
 {
     begin(60);
     draw(job->trace.from_ns, UNKNOWN_WORKER);
@@ -414,9 +406,8 @@ START_TEST(an_unknown_worker_is_left_out)
     ck_assert_int_eq(count("X", NULL), 0);
     ck_assert(got.ok);
 }
-END_TEST
 
-START_TEST(a_worker_that_was_replaced_is_known)
+TEST(a_worker_that_was_replaced_is_known)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
@@ -427,9 +418,8 @@ START_TEST(a_worker_that_was_replaced_is_known)
     ck_assert_int_eq(count("X", "sample"), 2);
     expect_slice("sample", 2, 1, 1000, 500);
 }
-END_TEST
 
-START_TEST(events_and_counters)
+TEST(events_and_counters)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
@@ -445,9 +435,8 @@ START_TEST(events_and_counters)
     ck_assert_int_ge(count("C", "queued bytes"), 2);
     ck_assert_int_ge(count("C", "version"), 2);
 }
-END_TEST
 
-START_TEST(off_it_does_nothing)
+TEST(off_it_does_nothing)
 {
     draw(sl_now_ns(), SAMPLER);
     poll_job();
@@ -457,7 +446,6 @@ START_TEST(off_it_does_nothing)
     ck_assert_uint_eq(got.chunks, 0);
     ck_assert(!got.last);
 }
-END_TEST
 
 // --- clients -------------------------------------------------------------------------------------
 
@@ -469,7 +457,7 @@ static void expect_refusal(const char *part)
     ck_assert_msg(strstr(got.message, part) != NULL, "'%s' has no '%s'", got.message, part);
 }
 
-START_TEST(a_second_trace_is_refused)
+TEST(a_second_trace_is_refused)
 {
     begin(60);
     Sl__Control__Trace request = SL__CONTROL__TRACE__INIT;
@@ -483,9 +471,8 @@ START_TEST(a_second_trace_is_refused)
     expect_refusal("another client traces this job, for ");
     end_and_receive();
 }
-END_TEST
 
-START_TEST(a_trace_that_can_not_be)
+TEST(a_trace_that_can_not_be)
 {
     ask(SL_TRACE_SECONDS_MAX + 1, 0);
     expect_refusal("found 601 seconds, wanted more than 0 and at most 600");
@@ -501,9 +488,8 @@ START_TEST(a_trace_that_can_not_be)
     expect_refusal("ending");
     ck_assert(!job->trace.on);
 }
-END_TEST
 
-START_TEST(it_ends_by_itself)
+TEST(it_ends_by_itself)
 {
     begin(500);
     draw(job->trace.from_ns, SAMPLER);
@@ -517,9 +503,8 @@ START_TEST(it_ends_by_itself)
     ck_assert_int_eq(count("X", "sample"), 1);
     ck_assert_msg(strstr(got.message, "events of 500.0 s") != NULL, "%s", got.message);
 }
-END_TEST
 
-START_TEST(the_client_ends_it)
+TEST(the_client_ends_it)
 {
     begin(600);
     draw(job->trace.from_ns, SAMPLER);
@@ -531,7 +516,6 @@ START_TEST(the_client_ends_it)
     begin(600); // and may begin another one
     end_and_receive();
 }
-END_TEST
 
 // So many events that a chunk is full.
 static void fill_a_chunk(void)
@@ -543,7 +527,7 @@ static void fill_a_chunk(void)
         sl_trace_on_event(&job->trace, "filler", text);
 }
 
-START_TEST(a_client_that_reads_gets_everything)
+TEST(a_client_that_reads_gets_everything)
 {
     begin(600);
     for (int i = 0; i < 3 * SL_TRACE_AHEAD; i++) {
@@ -555,9 +539,8 @@ START_TEST(a_client_that_reads_gets_everything)
     ck_assert_int_eq(count("i", "filler"), 3 * SL_TRACE_AHEAD * 150);
     ck_assert_msg(!strstr(got.message, "dropped"), "%s", got.message);
 }
-END_TEST
 
-START_TEST(a_client_that_does_not_read_loses_events_and_its_place)
+TEST(a_client_that_does_not_read_loses_events_and_its_place)
 {
     begin(600);
     for (int i = 0; i < 3 * SL_TRACE_AHEAD; i++)
@@ -571,9 +554,8 @@ START_TEST(a_client_that_does_not_read_loses_events_and_its_place)
     ck_assert_uint_le(got.chunks, SL_TRACE_AHEAD + 1);
     ck_assert_msg(strstr(got.message, "events were dropped") != NULL, "%s", got.message);
 }
-END_TEST
 
-START_TEST(a_client_that_confirms_what_it_has_not_got)
+TEST(a_client_that_confirms_what_it_has_not_got)
 {
     begin(600);
     ask(0, 1u << 30);
@@ -582,38 +564,5 @@ START_TEST(a_client_that_confirms_what_it_has_not_got)
     end_and_receive();
     ck_assert_uint_le(got.chunks, SL_TRACE_AHEAD + 1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker trace");
-    TCase *c = tcase_create("trace");
-    tcase_add_checked_fixture(c, trace_setup, NULL);
-    tcase_set_timeout(c, AWAIT_CASE_S);
-    tcase_add_test(c, all_stages_of_a_batch);
-    tcase_add_test(c, an_arrow_begins_within_its_slice);
-    tcase_add_test(c, threads_and_processes_have_names);
-    tcase_add_test(c, a_stage_that_had_begun_is_cut);
-    tcase_add_test(c, what_was_over_before_is_left_out);
-    tcase_add_test(c, what_begins_after_the_end_is_left_out);
-    tcase_add_test(c, batches_before_the_trace_are_not_told);
-    tcase_add_test(c, each_batch_once_over_several_looks);
-    tcase_add_test(c, a_batch_that_is_drawn_again_is_told_again);
-    tcase_add_test(c, an_unknown_worker_is_left_out);
-    tcase_add_test(c, a_worker_that_was_replaced_is_known);
-    tcase_add_test(c, events_and_counters);
-    tcase_add_test(c, off_it_does_nothing);
-    tcase_add_test(c, a_second_trace_is_refused);
-    tcase_add_test(c, a_trace_that_can_not_be);
-    tcase_add_test(c, it_ends_by_itself);
-    tcase_add_test(c, the_client_ends_it);
-    tcase_add_test(c, a_client_that_reads_gets_everything);
-    tcase_add_test(c, a_client_that_does_not_read_loses_events_and_its_place);
-    tcase_add_test(c, a_client_that_confirms_what_it_has_not_got);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = trace_setup, .timeout_s = AWAIT_CASE_S)

@@ -1,4 +1,5 @@
 // Who sums gradients with whom: trainers join when they are ready, together, and leave when dead.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <cjson/cJSON.h>
@@ -114,7 +115,7 @@ static void all_begin(void)
     expect("123", 1);
 }
 
-START_TEST(all_come_together_when_a_job_starts)
+TEST(all_come_together_when_a_job_starts)
 {
     job.split.stage = SL_SPLIT_STARTS;
     expect("", 0);
@@ -137,9 +138,8 @@ START_TEST(all_come_together_when_a_job_starts)
     ck_assert_ptr_nonnull(
         strstr(job.timeline.events[0].line, "3 trainers sum gradients by NCCL (generation 1)"));
 }
-END_TEST
 
-START_TEST(scouts_form_no_group)
+TEST(scouts_form_no_group)
 {
     job.split.stage = SL_SPLIT_STARTS;
     job.split.scouting = true;
@@ -152,9 +152,8 @@ START_TEST(scouts_form_no_group)
     job.split.roles = (struct sl_roles){1, 1};
     expect("3", 1);
 }
-END_TEST
 
-START_TEST(a_death_takes_off_and_a_replacement_joins)
+TEST(a_death_takes_off_and_a_replacement_joins)
 {
     all_begin();
     die(2);
@@ -166,19 +165,17 @@ START_TEST(a_death_takes_off_and_a_replacement_joins)
     ck_assert_ptr_nonnull(strstr(first, "(generation 1)"));
     ck_assert_ptr_nonnull(strstr(last, "(generation 3)"));
 }
-END_TEST
 
 // Between two looks: its successor is not what it was.
-START_TEST(a_replacement_is_not_the_member_that_it_replaces)
+TEST(a_replacement_is_not_the_member_that_it_replaces)
 {
     all_begin();
     die(2);
     start(2);
     expect("13", 2);
 }
-END_TEST
 
-START_TEST(who_is_told_to_leave_stays_until_it_is_dead)
+TEST(who_is_told_to_leave_stays_until_it_is_dead)
 {
     all_begin();
     job.split.roles.trainers = 2;
@@ -189,9 +186,8 @@ START_TEST(who_is_told_to_leave_stays_until_it_is_dead)
     trainer(1)->leaving = false;
     expect("23", 2);
 }
-END_TEST
 
-START_TEST(who_is_leaving_does_not_join)
+TEST(who_is_leaving_does_not_join)
 {
     job.split.roles.trainers = 2;
     begin(2);
@@ -202,9 +198,8 @@ START_TEST(who_is_leaving_does_not_join)
     trainer(1)->leaving = true;
     expect("23", 1);
 }
-END_TEST
 
-START_TEST(those_who_come_at_the_same_time_join_together)
+TEST(those_who_come_at_the_same_time_join_together)
 {
     job.split.roles.trainers = 1;
     begin(3);
@@ -219,9 +214,8 @@ START_TEST(those_who_come_at_the_same_time_join_together)
     trainer(1)->ready = true;
     expect("123", 2);
 }
-END_TEST
 
-START_TEST(nobody_waits_for_long)
+TEST(nobody_waits_for_long)
 {
     all_begin();
     die(1);
@@ -238,9 +232,8 @@ START_TEST(nobody_waits_for_long)
     begin(1); // anew
     expect("123", 4);
 }
-END_TEST
 
-START_TEST(where_nobody_works_on_nobody_waits)
+TEST(where_nobody_works_on_nobody_waits)
 {
     all_begin();
     for (uint32_t d = 1; d < N; d++)
@@ -252,9 +245,8 @@ START_TEST(where_nobody_works_on_nobody_waits)
     begin(2);
     expect("2", 3);
 }
-END_TEST
 
-START_TEST(without_an_exchange_there_is_no_group)
+TEST(without_an_exchange_there_is_no_group)
 {
     job.arena.h->spec.exchange = 0;
     for (uint32_t d = 1; d < N; d++)
@@ -263,28 +255,5 @@ START_TEST(without_an_exchange_there_is_no_group)
     ck_assert_uint_eq(job.group.generation, 0);
     ck_assert_uint_eq(job.timeline.n, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("broker trainer group");
-    TCase *t = tcase_create("trainer group");
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, all_come_together_when_a_job_starts);
-    tcase_add_test(t, scouts_form_no_group);
-    tcase_add_test(t, a_death_takes_off_and_a_replacement_joins);
-    tcase_add_test(t, a_replacement_is_not_the_member_that_it_replaces);
-    tcase_add_test(t, who_is_told_to_leave_stays_until_it_is_dead);
-    tcase_add_test(t, who_is_leaving_does_not_join);
-    tcase_add_test(t, those_who_come_at_the_same_time_join_together);
-    tcase_add_test(t, nobody_waits_for_long);
-    tcase_add_test(t, where_nobody_works_on_nobody_waits);
-    tcase_add_test(t, without_an_exchange_there_is_no_group);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)

@@ -1,7 +1,6 @@
 // What processes hold together, asked of the kernel about processes that hold what they are told.
 #include "broker/meter/usage.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -93,7 +93,7 @@ static void assert_near(uint64_t found, uint64_t wanted, uint64_t more)
                   (unsigned long long)wanted, (unsigned long long)more);
 }
 
-START_TEST(each_shared_file_counts_once_by_what_it_holds)
+TEST(each_shared_file_counts_once_by_what_it_holds)
 {
     const int fds[] = {memory_file(64 * MIB), memory_file(64 * MIB), -1};
     const struct touch a[] = {{fds[0], 64 * MIB, 0, 8 * MIB}};
@@ -127,10 +127,9 @@ START_TEST(each_shared_file_counts_once_by_what_it_holds)
     assert_near(shared_bytes(fds, SL_COUNT_OF(fds)), 12 * MIB, huge);
     ck_assert(!sl_usage_read(child[0], &shared, &usage));
 }
-END_TEST
 
 // As memory is that a GPU's driver pins, and a file that a process shares with nobody.
-START_TEST(what_is_shared_in_name_only_is_private)
+TEST(what_is_shared_in_name_only_is_private)
 {
     const struct sl_usage_shared none = {0};
     const int own = memory_file(32 * MIB);
@@ -156,9 +155,8 @@ START_TEST(what_is_shared_in_name_only_is_private)
     end(pid);
     end(empty);
 }
-END_TEST
 
-START_TEST(a_file_on_a_disk_is_not_held)
+TEST(a_file_on_a_disk_is_not_held)
 {
     struct sl_usage_shared shared = {0};
     struct statfs fs;
@@ -168,10 +166,9 @@ START_TEST(a_file_on_a_disk_is_not_held)
     ck_assert_uint_eq(shared.bytes > 0, fs.f_type == TMPFS_MAGIC);
     close(fd);
 }
-END_TEST
 
 // Samplers map the graph, trainers the features; both the programs' files, which are small.
-START_TEST(pages_of_files_are_those_of_both_roles)
+TEST(pages_of_files_are_those_of_both_roles)
 {
     const struct sl_usage_shared shared = {.bytes = 7};
     struct sl_usage_total total = {0};
@@ -184,20 +181,5 @@ START_TEST(pages_of_files_are_those_of_both_roles)
     ck_assert_uint_eq(sl_usage_held(&total, &shared), 7 + 50);
     ck_assert_uint_eq(sl_usage_used(&total, &shared), 7 + 50 + 2400);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("usage");
-    TCase *t = tcase_create("usage");
-    tcase_add_test(t, each_shared_file_counts_once_by_what_it_holds);
-    tcase_add_test(t, what_is_shared_in_name_only_is_private);
-    tcase_add_test(t, a_file_on_a_disk_is_not_held);
-    tcase_add_test(t, pages_of_files_are_those_of_both_roles);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,5 +1,6 @@
 // Whole jobs with fake workers, watched: statistics, events, the description, pauses.
 #include "tests/unit/broker_ring_job.h"
+#include "tests/unit/suite.h"
 
 #include <cjson/cJSON.h>
 #include <pthread.h>
@@ -214,7 +215,7 @@ static void let_time_pass(const Sl__Control__Envelope *m)
         atomic_fetch_add(&stage->epochs, 1);
 }
 
-START_TEST(a_line_comes_at_once_and_then_each_second)
+TEST(a_line_comes_at_once_and_then_each_second)
 {
     stage->epochs = 0;
     client.on_message = let_time_pass;
@@ -248,7 +249,6 @@ START_TEST(a_line_comes_at_once_and_then_each_second)
     ck_assert_double_eq(number(last, "loss"), 2);
     ck_assert_str_eq(words(at(last, "metric"), "name"), "accuracy");
 }
-END_TEST
 
 // Another client, which has asked, hears three lines before the job goes on.
 static void wait_for_others_lines(const Sl__Control__Envelope *m)
@@ -272,7 +272,7 @@ static void wait_for_others_lines(const Sl__Control__Envelope *m)
     open_all();
 }
 
-START_TEST(who_does_not_ask_gets_no_lines)
+TEST(who_does_not_ask_gets_no_lines)
 {
     client.stats = false;
     client.on_message = wait_for_others_lines;
@@ -282,11 +282,10 @@ START_TEST(who_does_not_ask_gets_no_lines)
     ck_assert_int_eq(client.epochs, 6);
     ck_assert_int_gt(client.n_events, 6);
 }
-END_TEST
 
 // --- events --------------------------------------------------------------------------------------
 
-START_TEST(events_are_told_and_kept_in_the_run_directory)
+TEST(events_are_told_and_kept_in_the_run_directory)
 {
     char line[8192];
     int n = 0;
@@ -310,9 +309,8 @@ START_TEST(events_are_told_and_kept_in_the_run_directory)
     fclose(f);
     ck_assert_int_eq(n, client.n_events);
 }
-END_TEST
 
-START_TEST(an_epochs_event_is_of_that_epoch)
+TEST(an_epochs_event_is_of_that_epoch)
 {
     int epoch = 0;
     ck_assert_int_eq(run_job("\"epochs\": 3"), 0);
@@ -321,7 +319,6 @@ START_TEST(an_epochs_event_is_of_that_epoch)
             ck_assert_double_eq(number(client.event[i], "epoch"), epoch++);
     ck_assert_int_eq(epoch, 3);
 }
-END_TEST
 
 // --- the description -----------------------------------------------------------------------------
 
@@ -333,7 +330,7 @@ static void describe_after_two_epochs(const Sl__Control__Envelope *m)
         open_all();
 }
 
-START_TEST(a_job_describes_itself)
+TEST(a_job_describes_itself)
 {
     client.stats = false;
     client.on_message = describe_after_two_epochs;
@@ -356,7 +353,6 @@ START_TEST(a_job_describes_itself)
     ck_assert_int_ge(cJSON_GetArraySize(at(d, "events")), 3);
     ck_assert_str_eq(words(at(d, "stats"), "schema"), "sluice.stats/1");
 }
-END_TEST
 
 // --- pauses --------------------------------------------------------------------------------------
 
@@ -377,7 +373,7 @@ static void pause_and_go_on(const Sl__Control__Envelope *m)
     }
 }
 
-START_TEST(a_pause_changes_nothing_but_the_time)
+TEST(a_pause_changes_nothing_but_the_time)
 {
     double paused = 0;
     ck_assert_int_eq(run_job(EPOCHS(8)), 0);
@@ -405,7 +401,6 @@ START_TEST(a_pause_changes_nothing_but_the_time)
     }
     ck_assert_double_eq_tol(paused, number(client.report, "paused_seconds"), 0.02);
 }
-END_TEST
 
 static void pause_for_three_lines(const Sl__Control__Envelope *m)
 {
@@ -420,7 +415,7 @@ static void pause_for_three_lines(const Sl__Control__Envelope *m)
     }
 }
 
-START_TEST(a_paused_job_does_nothing)
+TEST(a_paused_job_does_nothing)
 {
     client.on_message = pause_for_three_lines;
     stage->epochs = 2;
@@ -446,7 +441,6 @@ START_TEST(a_paused_job_does_nothing)
     }
     ck_assert(first != NULL);
 }
-END_TEST
 
 static void pause_twice(const Sl__Control__Envelope *m)
 {
@@ -461,7 +455,7 @@ static void pause_twice(const Sl__Control__Envelope *m)
         open_all();
 }
 
-START_TEST(what_is_so_already_is_said)
+TEST(what_is_so_already_is_said)
 {
     client.on_message = pause_twice;
     stage->epochs = 1;
@@ -477,7 +471,6 @@ START_TEST(what_is_so_already_is_said)
     ck_assert_msg(strncmp(client.answer[3].message, "going on after update ", 22) == 0, "%s",
                   client.answer[3].message);
 }
-END_TEST
 
 static void pause_at_the_first_line(const Sl__Control__Envelope *m)
 {
@@ -487,7 +480,7 @@ static void pause_at_the_first_line(const Sl__Control__Envelope *m)
         atomic_store(&stage->held, false);
 }
 
-START_TEST(a_job_that_starts_is_not_paused)
+TEST(a_job_that_starts_is_not_paused)
 {
     client.on_message = pause_at_the_first_line;
     stage->held = true;
@@ -496,7 +489,6 @@ START_TEST(a_job_that_starts_is_not_paused)
     ck_assert(!client.answer[0].ok);
     ck_assert_str_eq(client.answer[0].message, "the job is starting: pause it once it trains");
 }
-END_TEST
 
 static void pause_and_stop(const Sl__Control__Envelope *m)
 {
@@ -508,7 +500,7 @@ static void pause_and_stop(const Sl__Control__Envelope *m)
     }
 }
 
-START_TEST(a_paused_job_can_be_stopped)
+TEST(a_paused_job_can_be_stopped)
 {
     client.on_message = pause_and_stop;
     stage->epochs = 2;
@@ -518,7 +510,6 @@ START_TEST(a_paused_job_can_be_stopped)
     ck_assert_double_lt(number(client.report, "paused_seconds"), 2 * PAUSE_S);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 2);
 }
-END_TEST
 
 static void kill_while_paused(const Sl__Control__Envelope *m)
 {
@@ -545,7 +536,7 @@ static void kill_while_paused(const Sl__Control__Envelope *m)
     }
 }
 
-START_TEST(a_worker_that_is_killed_while_paused_is_replaced)
+TEST(a_worker_that_is_killed_while_paused_is_replaced)
 {
     client.on_message = kill_while_paused;
     stage->epochs = 2;
@@ -554,7 +545,6 @@ START_TEST(a_worker_that_is_killed_while_paused_is_replaced)
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "restarts")), 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 6);
 }
-END_TEST
 
 static void scale_while_paused(const Sl__Control__Envelope *m)
 {
@@ -569,7 +559,7 @@ static void scale_while_paused(const Sl__Control__Envelope *m)
     }
 }
 
-START_TEST(the_split_changes_while_a_job_is_paused)
+TEST(the_split_changes_while_a_job_is_paused)
 {
     client.on_message = scale_while_paused;
     stage->epochs = 2;
@@ -578,13 +568,12 @@ START_TEST(the_split_changes_while_a_job_is_paused)
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "scales")), 1);
     ck_assert_int_eq(count_events("resume"), 1);
 }
-END_TEST
 
 // --- checks --------------------------------------------------------------------------------------
 
 #define CHECKPOINTS ", \"checkpoint\": {\"every_updates\": 2}"
 
-START_TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
+TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
 {
     checks = true;
     client.on_message = pause_and_stop;
@@ -598,9 +587,8 @@ START_TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
     ck_assert_msg(strncmp(words(client.event[0], "text"), "goes on from ", 13) == 0, "%s",
                   words(client.event[0], "text"));
 }
-END_TEST
 
-START_TEST(a_job_whose_output_is_taken_meanwhile_is_refused)
+TEST(a_job_whose_output_is_taken_meanwhile_is_refused)
 {
     checks = true;
     ck_assert_int_eq(run_job("\"epochs\": 1"), 0);
@@ -608,9 +596,8 @@ START_TEST(a_job_whose_output_is_taken_meanwhile_is_refused)
     ck_assert_int_eq(run_job("\"epochs\": 1"), SL_OUTCOME_REFUSED);
     ck_assert_msg(strstr(client.message, "earlier run") != NULL, "%s", client.message);
 }
-END_TEST
 
-START_TEST(a_job_whose_data_set_is_spoilt_meanwhile_is_refused)
+TEST(a_job_whose_data_set_is_spoilt_meanwhile_is_refused)
 {
     static int32_t indices[N_NODES] = {N_NODES}; // one too many
     checks = true;
@@ -619,33 +606,12 @@ START_TEST(a_job_whose_data_set_is_spoilt_meanwhile_is_refused)
     ck_assert_msg(strstr(client.message, "indices.npy") != NULL, "%s", client.message);
     ck_assert(access(output, F_OK) != 0);
 }
-END_TEST
 
 int main(int argc, char **argv)
 {
     int status = fake_worker_main(argc, argv);
     if (status >= 0)
         return status;
-    Suite *s = suite_create("broker watch");
-    TCase *c = tcase_create("watch");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, AWAIT_CASE_S);
-    tcase_add_test(c, a_line_comes_at_once_and_then_each_second);
-    tcase_add_test(c, who_does_not_ask_gets_no_lines);
-    tcase_add_test(c, events_are_told_and_kept_in_the_run_directory);
-    tcase_add_test(c, an_epochs_event_is_of_that_epoch);
-    tcase_add_test(c, a_job_describes_itself);
-    tcase_add_test(c, a_pause_changes_nothing_but_the_time);
-    tcase_add_test(c, a_paused_job_does_nothing);
-    tcase_add_test(c, what_is_so_already_is_said);
-    tcase_add_test(c, a_job_that_starts_is_not_paused);
-    tcase_add_test(c, a_paused_job_can_be_stopped);
-    tcase_add_test(c, a_worker_that_is_killed_while_paused_is_replaced);
-    tcase_add_test(c, the_split_changes_while_a_job_is_paused);
-    tcase_add_test(c, a_job_that_has_waited_goes_on_from_its_checkpoint);
-    tcase_add_test(c, a_job_whose_output_is_taken_meanwhile_is_refused);
-    tcase_add_test(c, a_job_whose_data_set_is_spoilt_meanwhile_is_refused);
-    suite_add_tcase(s, c);
-    return run_suite(s);
+    return run_tests((struct unit_case){
+        .setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = AWAIT_CASE_S});
 }

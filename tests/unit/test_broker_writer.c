@@ -1,4 +1,5 @@
 // Files that a job adds to: in order, whole records, never waited for, and what is lost is counted.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static struct sl_writer_loss loss_of(const char *name)
     return (struct sl_writer_loss){0};
 }
 
-START_TEST(records_come_in_the_order_in_which_they_were_added)
+TEST(records_come_in_the_order_in_which_they_were_added)
 {
     struct sl_writer_file *a = open_file("a", SL_WRITER_RECORDS);
     struct sl_writer_file *b = open_file("b", SL_WRITER_LOG);
@@ -75,9 +76,8 @@ START_TEST(records_come_in_the_order_in_which_they_were_added)
     ck_assert(!sl_writer_poll(writer, &loss));
     ck_assert(!sl_writer_lost(writer, 0, &loss));
 }
-END_TEST
 
-START_TEST(a_file_is_added_to)
+TEST(a_file_is_added_to)
 {
     write_text("a", "before\n");
     sl_writer_add_line(open_file("a", SL_WRITER_RECORDS), "after");
@@ -91,16 +91,14 @@ START_TEST(a_file_is_added_to)
     ck_assert_int_lt(sl_writer_open(writer, in_dir("no/a"), 0, SL_WRITER_LOG, "a", &f), 0);
     assert_message_has("no/a");
 }
-END_TEST
 
-START_TEST(closing_writes_what_was_added)
+TEST(closing_writes_what_was_added)
 {
     sl_writer_add_line(open_file("a", SL_WRITER_RECORDS), "last");
     sl_writer_close(writer, LONG_MS);
     ck_assert_str_eq(text_of("a"), "last\n");
     writer = NULL;
 }
-END_TEST
 
 // --- a file system that hangs: a pipe that nobody reads ---
 
@@ -117,13 +115,12 @@ static int make_pipe(const char *name)
     return fd;
 }
 
-START_TEST(a_pipe_without_a_reader_is_an_error)
+TEST(a_pipe_without_a_reader_is_an_error)
 {
     struct sl_writer_file *f;
     ck_assert_int_eq(mkfifo(in_dir("pipe"), 0666), 0);
     ck_assert_int_eq(sl_writer_open(writer, in_dir("pipe"), 0, SL_WRITER_LOG, "pipe", &f), SL_EIO);
 }
-END_TEST
 
 enum { RECORD_BYTES = 4096, FIT = SL_WRITER_BYTES_MAX / RECORD_BYTES };
 
@@ -137,7 +134,7 @@ static void overfill(struct sl_writer_file *f)
         sl_writer_add(f, record, sizeof record);
 }
 
-START_TEST(nobody_waits_for_a_file_that_hangs_and_what_is_dropped_is_counted)
+TEST(nobody_waits_for_a_file_that_hangs_and_what_is_dropped_is_counted)
 {
     int fd = make_pipe("pipe");
     struct sl_writer_file *pipe = open_file("pipe", SL_WRITER_LOG);
@@ -171,9 +168,8 @@ START_TEST(nobody_waits_for_a_file_that_hangs_and_what_is_dropped_is_counted)
                      "(2 lines are missing here: they could not be written)\nagain\n");
     close(fd);
 }
-END_TEST
 
-START_TEST(closing_leaves_a_thread_that_hangs_behind)
+TEST(closing_leaves_a_thread_that_hangs_behind)
 {
     int fd = make_pipe("pipe");
     sl_writer_add_line(open_file("pipe", SL_WRITER_RECORDS), "line");
@@ -182,7 +178,6 @@ START_TEST(closing_leaves_a_thread_that_hangs_behind)
     writer = NULL;
     close(fd); // a broken pipe: the thread comes back, finds nobody there and ends
 }
-END_TEST
 
 // --- a file system that is full ---
 
@@ -195,7 +190,7 @@ static void limit_files_to(rlim_t bytes)
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-START_TEST(half_a_record_is_cut_off_and_the_next_is_tried)
+TEST(half_a_record_is_cut_off_and_the_next_is_tried)
 {
     struct sl_writer_file *f = open_file("a", SL_WRITER_RECORDS);
     sl_writer_add_line(f, "0123456789");
@@ -216,9 +211,8 @@ START_TEST(half_a_record_is_cut_off_and_the_next_is_tried)
     ck_assert_str_eq(text_of("a"), "0123456789\nabc\n0123456789\n");
     ck_assert(!sl_writer_poll(writer, &loss));
 }
-END_TEST
 
-START_TEST(a_log_says_where_lines_are_missing)
+TEST(a_log_says_where_lines_are_missing)
 {
     struct sl_writer_file *f = open_file("a", SL_WRITER_LOG);
     sl_writer_add_line(f, "first");
@@ -233,9 +227,8 @@ START_TEST(a_log_says_where_lines_are_missing)
     ck_assert_str_eq(text_of("a"),
                      "first\n(3 lines are missing here: they could not be written)\nlast\n");
 }
-END_TEST
 
-START_TEST(a_device_that_is_full_loses_everything)
+TEST(a_device_that_is_full_loses_everything)
 {
     struct sl_writer_file *f;
     must(sl_writer_open(writer, "/dev/full", 0, SL_WRITER_RECORDS, "full", &f));
@@ -245,25 +238,13 @@ START_TEST(a_device_that_is_full_loses_everything)
     ck_assert_uint_eq(loss_of("full").n, 5);
     ck_assert_int_eq(loss_of("full").err, ENOSPC);
 }
-END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("broker writer");
-    TCase *c = tcase_create("writer");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 120);
-    signal(SIGPIPE, SIG_IGN); // as the broker does
-    tcase_add_test(c, records_come_in_the_order_in_which_they_were_added);
-    tcase_add_test(c, a_file_is_added_to);
-    tcase_add_test(c, closing_writes_what_was_added);
-    tcase_add_test(c, a_pipe_without_a_reader_is_an_error);
-    tcase_add_test(c, nobody_waits_for_a_file_that_hangs_and_what_is_dropped_is_counted);
-    tcase_add_test(c, closing_leaves_a_thread_that_hangs_behind);
-    tcase_add_test(c, half_a_record_is_cut_off_and_the_next_is_tried);
-    tcase_add_test(c, a_log_says_where_lines_are_missing);
-    tcase_add_test(c, a_device_that_is_full_loses_everything);
-    suite_add_tcase(s, c);
-    return run_suite(s);
+    signal(SIGPIPE, SIG_IGN);
+    return run_tests((struct unit_case){.setup = setup,
+                                        .teardown = teardown,
+                                        .begin = scratch_begin,
+                                        .end = scratch_end,
+                                        .timeout_s = 120});
 }

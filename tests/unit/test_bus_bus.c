@@ -1,5 +1,4 @@
 // The control bus: what arrives, what is refused, and that nobody can make the broker wait.
-#include <check.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stddef.h>
@@ -16,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/bus/bus.h"
 #include "common/bus/outgoing.h"
+#include "tests/unit/suite.h"
 
 enum { SOON_MS = 60000 };
 
@@ -109,7 +109,9 @@ static void expect_refusals(uint64_t n)
     ck_assert_uint_eq(sl_bus_refused(broker), n);
 }
 
-START_TEST(endpoints_and_keys_differ)
+CASE(.name = "bus", .setup = open_broker, .teardown = close_broker, .timeout_s = 120)
+
+TEST(endpoints_and_keys_differ)
 {
     char other[128], other_key[SL_BUS_KEY_TEXT];
     ck_assert_int_eq(sl_bus_new_endpoint(other, sizeof other, other_key), SL_OK);
@@ -117,9 +119,8 @@ START_TEST(endpoints_and_keys_differ)
     ck_assert_str_ne(other_key, key);
     ck_assert_msg(strncmp(other, "ipc://@", 7) == 0, "%s is not abstract", other);
 }
-END_TEST
 
-START_TEST(a_message_goes_there_and_back)
+TEST(a_message_goes_there_and_back)
 {
     struct sl_bus *worker = join(NULL);
     struct sl_bus_peer peer;
@@ -130,9 +131,8 @@ START_TEST(a_message_goes_there_and_back)
     expect_text(worker, NULL, "go on");
     sl_bus_close(worker, 0);
 }
-END_TEST
 
-START_TEST(answers_reach_the_peer_that_asked)
+TEST(answers_reach_the_peer_that_asked)
 {
     struct sl_bus *one = join(NULL), *two = join(NULL);
     struct sl_bus_peer peer_one, peer_two;
@@ -147,7 +147,6 @@ START_TEST(answers_reach_the_peer_that_asked)
     sl_bus_close(one, 0);
     sl_bus_close(two, 0);
 }
-END_TEST
 
 // Somebody else's socket at an abstract endpoint.
 static int listen_at(const char *name)
@@ -164,7 +163,7 @@ static int listen_at(const char *name)
 
 // A ROUTER does not hear the second one of a name, and says nothing: names are libzmq's, another
 // one for each start, so it does not matter whether the broker has seen the end of the one before.
-START_TEST(who_is_started_again_is_heard)
+TEST(who_is_started_again_is_heard)
 {
     enum { STARTS = 8 };
     struct sl_bus *worker[STARTS];
@@ -186,10 +185,9 @@ START_TEST(who_is_started_again_is_heard)
         sl_bus_close(worker[i], 0);
     }
 }
-END_TEST
 
 // It has knocked where nobody speaks to it.
-START_TEST(a_worker_may_come_before_the_broker)
+TEST(a_worker_may_come_before_the_broker)
 {
     char name[128], t[SL_BUS_KEY_TEXT];
     struct sl_bus *early, *late;
@@ -206,23 +204,20 @@ START_TEST(a_worker_may_come_before_the_broker)
     sl_bus_close(early, 0);
     sl_bus_close(late, 0);
 }
-END_TEST
 
-START_TEST(an_endpoint_has_one_broker)
+TEST(an_endpoint_has_one_broker)
 {
     struct sl_bus *second;
     ck_assert_int_eq(sl_bus_bind(endpoint, NULL, &second), SL_EEXIST);
     ck_assert_ptr_null(second);
 }
-END_TEST
 
-START_TEST(a_bad_endpoint_is_named)
+TEST(a_bad_endpoint_is_named)
 {
     struct sl_bus *bus;
     ck_assert_int_lt(sl_bus_bind("nonsense", NULL, &bus), 0);
     ck_assert_msg(strstr(sl_error_message(), "nonsense") != NULL, "%s", sl_error_message());
 }
-END_TEST
 
 // --- keys ----------------------------------------------------------------------------------------
 
@@ -232,8 +227,10 @@ static void open_keyed(void)
     ck_assert_msg(sl_bus_bind(endpoint, key, &broker) == SL_OK, "%s", sl_error_message());
 }
 
+CASE(.name = "keys", .setup = open_keyed, .teardown = close_broker, .timeout_s = 120)
+
 // Who has another key, or none, neither gets in nor hears anything.
-START_TEST(only_who_has_the_key_gets_in)
+TEST(only_who_has_the_key_gets_in)
 {
     char other[SL_BUS_KEY_TEXT];
     struct sl_bus_peer peer;
@@ -251,7 +248,6 @@ START_TEST(only_who_has_the_key_gets_in)
     Sl__Control__Envelope *m;
     ck_assert_int_eq(sl_bus_receive(broker, 0, NULL, &m), SL_EAGAIN);
 }
-END_TEST
 
 // Whether a socket of libzmq's own is connected to, and whether its peer gets through.
 static bool shakes_hands(void *monitor)
@@ -273,7 +269,7 @@ static bool shakes_hands(void *monitor)
 
 // Whoever takes the name that a dead broker has left hears nothing of what is sent to it, and is
 // not believed: not without a key, and not with one of its own.
-START_TEST(who_takes_a_dead_brokers_name_is_not_spoken_to)
+TEST(who_takes_a_dead_brokers_name_is_not_spoken_to)
 {
     for (int own_key = 0; own_key < 2; own_key++) {
         char other[SL_BUS_KEY_TEXT];
@@ -305,10 +301,9 @@ START_TEST(who_takes_a_dead_brokers_name_is_not_spoken_to)
         sl_bus_close(worker, 0);
     }
 }
-END_TEST
 
 // Of another descriptor's position nothing depends, and what is no key is refused.
-START_TEST(a_key_goes_by_descriptor)
+TEST(a_key_goes_by_descriptor)
 {
     char other[SL_BUS_KEY_TEXT];
     int fd = sl_bus_key_hand_over(key);
@@ -325,7 +320,6 @@ START_TEST(a_key_goes_by_descriptor)
     ck_assert_int_eq(sl_bus_connect(endpoint, "no key", &bus), SL_EINVAL);
     ck_assert_ptr_null(bus);
 }
-END_TEST
 
 // --- versions ------------------------------------------------------------------------------------
 
@@ -396,7 +390,9 @@ static void expect_nothing_yet(struct other *o)
     expect_refused(o);
 }
 
-START_TEST(another_protocol_version_is_answered)
+CASE(.setup = open_broker, .teardown = close_broker, .timeout_s = 120)
+
+TEST(another_protocol_version_is_answered)
 {
     static const uint32_t versions[] = {1, 2, 4, 1000};
     uint8_t frame[64];
@@ -410,9 +406,8 @@ START_TEST(another_protocol_version_is_answered)
     }
     other_close(&o);
 }
-END_TEST
 
-START_TEST(what_is_no_envelope_hears_nothing)
+TEST(what_is_no_envelope_hears_nothing)
 {
     uint8_t frame[64];
     struct other o;
@@ -424,9 +419,8 @@ START_TEST(what_is_no_envelope_hears_nothing)
     expect_nothing_yet(&o);
     other_close(&o);
 }
-END_TEST
 
-START_TEST(refused_is_never_answered)
+TEST(refused_is_never_answered)
 {
     uint8_t frame[256];
     struct other o;
@@ -437,9 +431,8 @@ START_TEST(refused_is_never_answered)
     expect_nothing_yet(&o);
     other_close(&o);
 }
-END_TEST
 
-START_TEST(who_asks_a_daemon_of_another_version_learns_both)
+TEST(who_asks_a_daemon_of_another_version_learns_both)
 {
     uint8_t name[64], frame[1024];
     struct other o;
@@ -466,11 +459,10 @@ START_TEST(who_asks_a_daemon_of_another_version_learns_both)
     sl_bus_close(client, 0);
     other_close(&o);
 }
-END_TEST
 
 // --- requests ------------------------------------------------------------------------------------
 
-START_TEST(an_answer_carries_the_request_back)
+TEST(an_answer_carries_the_request_back)
 {
     struct sl_bus *asker = join(NULL), *other = join(NULL);
     struct sl_bus_peer asked, peer;
@@ -502,17 +494,15 @@ START_TEST(an_answer_carries_the_request_back)
     sl_bus_close(asker, 0);
     sl_bus_close(other, 0);
 }
-END_TEST
 
-START_TEST(a_peer_that_is_none_is_an_error)
+TEST(a_peer_that_is_none_is_an_error)
 {
     struct sl_bus_peer nobody = {0}, wild = {.id = {9, 1, 2, 3}, .n = 4};
     ck_assert_int_eq(send_log(broker, &nobody, "anybody?"), SL_EAGAIN);
     ck_assert_int_eq(send_log(broker, &wild, "anybody?"), SL_EAGAIN);
 }
-END_TEST
 
-START_TEST(an_envelope_without_body_is_refused)
+TEST(an_envelope_without_body_is_refused)
 {
     uint8_t frame[64];
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -520,9 +510,8 @@ START_TEST(an_envelope_without_body_is_refused)
     send_raw(frame, sl__control__envelope__pack(&e, frame), 1);
     expect_refusals(1);
 }
-END_TEST
 
-START_TEST(garbage_is_refused_and_counted)
+TEST(garbage_is_refused_and_counted)
 {
     unsigned char noise[300];
     srandom(7);
@@ -539,9 +528,8 @@ START_TEST(garbage_is_refused_and_counted)
     expect_text(broker, NULL, "still here");
     sl_bus_close(worker, 0);
 }
-END_TEST
 
-START_TEST(an_oversized_message_is_never_delivered)
+TEST(an_oversized_message_is_never_delivered)
 {
     size_t bytes = SL_BUS_REQUEST_MAX + 1000;
     void *huge = calloc(1, bytes);
@@ -570,9 +558,8 @@ START_TEST(an_oversized_message_is_never_delivered)
     zmq_close(socket);
     zmq_ctx_term(context);
 }
-END_TEST
 
-START_TEST(an_oversized_message_is_not_sent)
+TEST(an_oversized_message_is_not_sent)
 {
     struct sl_bus *worker = join(NULL);
     char *text = malloc(SL_BUS_REQUEST_MAX + 1);
@@ -585,10 +572,9 @@ START_TEST(an_oversized_message_is_not_sent)
     free(text);
     sl_bus_close(worker, 0);
 }
-END_TEST
 
 // What is told to clients may be larger than what they ask.
-START_TEST(an_answer_may_be_large)
+TEST(an_answer_may_be_large)
 {
     struct sl_bus *worker = join(NULL);
     struct sl_bus_peer peer;
@@ -606,7 +592,6 @@ START_TEST(an_answer_may_be_large)
     free(text);
     sl_bus_close(worker, 0);
 }
-END_TEST
 
 enum { MIB = 1 << 20, MORE_THAN_HELD = 200 };
 
@@ -622,7 +607,7 @@ static void *narrow_client(void *context)
     return socket;
 }
 
-START_TEST(who_reads_nothing_costs_tens_of_mib)
+TEST(who_reads_nothing_costs_tens_of_mib)
 {
     uint8_t frame[64];
     struct sl_bus_peer peer, other;
@@ -647,9 +632,8 @@ START_TEST(who_reads_nothing_costs_tens_of_mib)
     zmq_close(client);
     zmq_ctx_term(context);
 }
-END_TEST
 
-START_TEST(a_reader_that_sleeps_loses_messages_and_blocks_nobody)
+TEST(a_reader_that_sleeps_loses_messages_and_blocks_nobody)
 {
     struct sl_bus *sleeper = join(NULL);
     struct sl_bus_peer peer;
@@ -668,9 +652,8 @@ START_TEST(a_reader_that_sleeps_loses_messages_and_blocks_nobody)
     ck_assert_int_eq(refused, 100);
     sl_bus_close(sleeper, 0);
 }
-END_TEST
 
-START_TEST(a_peer_that_left_is_an_error)
+TEST(a_peer_that_left_is_an_error)
 {
     struct sl_bus *worker = join(NULL);
     struct sl_bus_peer peer;
@@ -685,7 +668,6 @@ START_TEST(a_peer_that_left_is_an_error)
     }
     ck_assert_int_eq(rc, SL_EAGAIN);
 }
-END_TEST
 
 // A child that waits for the bus's address: forked before the process has threads, beside which a
 // child could start none.
@@ -728,7 +710,9 @@ static void let_in(struct knocker k)
     close(k.gate);
 }
 
-START_TEST(another_user_is_refused)
+CASE(.name = "other users", .timeout_s = 120)
+
+TEST(another_user_is_refused)
 {
     if (geteuid() != 0) {
         printf("SKIP: only root can become another user\n");
@@ -752,9 +736,10 @@ START_TEST(another_user_is_refused)
     kill(friend.pid, SIGKILL);
     close_broker();
 }
-END_TEST
 
-START_TEST(a_receive_waits_only_if_it_may)
+CASE(.setup = open_broker, .teardown = close_broker, .timeout_s = 120)
+
+TEST(a_receive_waits_only_if_it_may)
 {
     Sl__Control__Envelope *m;
     ck_assert_int_eq(sl_bus_receive(broker, 0, NULL, &m), SL_EAGAIN);
@@ -762,9 +747,8 @@ START_TEST(a_receive_waits_only_if_it_may)
     ck_assert_int_eq(sl_bus_receive(broker, 100, NULL, &m), SL_EAGAIN);
     ck_assert_uint_gt(sl_bus_waits(broker), 0);
 }
-END_TEST
 
-START_TEST(the_descriptor_wakes_a_loop)
+TEST(the_descriptor_wakes_a_loop)
 {
     struct sl_bus *worker = join(NULL);
     Sl__Control__Envelope *m;
@@ -782,9 +766,8 @@ START_TEST(the_descriptor_wakes_a_loop)
     sl_bus_message_free(m);
     sl_bus_close(worker, 0);
 }
-END_TEST
 
-START_TEST(many_messages_arrive_in_order)
+TEST(many_messages_arrive_in_order)
 {
     struct sl_bus *worker = join(NULL);
     char text[32];
@@ -798,19 +781,17 @@ START_TEST(many_messages_arrive_in_order)
     }
     sl_bus_close(worker, 0);
 }
-END_TEST
 
-START_TEST(closing_delivers_the_last_message)
+TEST(closing_delivers_the_last_message)
 {
     struct sl_bus *worker = join(NULL);
     ck_assert_int_eq(send_log(worker, NULL, "last words"), SL_OK);
     sl_bus_close(worker, 2000);
     expect_text(broker, NULL, "last words");
 }
-END_TEST
 
 // libzmq would end the process.
-START_TEST(without_descriptors_there_is_an_error)
+TEST(without_descriptors_there_is_an_error)
 {
     struct rlimit limit;
     struct sl_bus *bus;
@@ -831,55 +812,5 @@ START_TEST(without_descriptors_there_is_an_error)
     ck_assert_int_eq(sl_bus_bind(name, secret, &bus), SL_OK);
     sl_bus_close(bus, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc bus");
-    TCase *t = tcase_create("bus");
-    tcase_add_checked_fixture(t, open_broker, close_broker);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, endpoints_and_keys_differ);
-    tcase_add_test(t, a_message_goes_there_and_back);
-    tcase_add_test(t, answers_reach_the_peer_that_asked);
-    tcase_add_test(t, who_is_started_again_is_heard);
-    tcase_add_test(t, a_worker_may_come_before_the_broker);
-    tcase_add_test(t, an_endpoint_has_one_broker);
-    tcase_add_test(t, a_bad_endpoint_is_named);
-    tcase_add_test(t, another_protocol_version_is_answered);
-    tcase_add_test(t, what_is_no_envelope_hears_nothing);
-    tcase_add_test(t, refused_is_never_answered);
-    tcase_add_test(t, who_asks_a_daemon_of_another_version_learns_both);
-    tcase_add_test(t, an_answer_carries_the_request_back);
-    tcase_add_test(t, a_peer_that_is_none_is_an_error);
-    tcase_add_test(t, an_envelope_without_body_is_refused);
-    tcase_add_test(t, garbage_is_refused_and_counted);
-    tcase_add_test(t, an_oversized_message_is_never_delivered);
-    tcase_add_test(t, an_oversized_message_is_not_sent);
-    tcase_add_test(t, an_answer_may_be_large);
-    tcase_add_test(t, who_reads_nothing_costs_tens_of_mib);
-    tcase_add_test(t, a_reader_that_sleeps_loses_messages_and_blocks_nobody);
-    tcase_add_test(t, a_peer_that_left_is_an_error);
-    tcase_add_test(t, a_receive_waits_only_if_it_may);
-    tcase_add_test(t, the_descriptor_wakes_a_loop);
-    tcase_add_test(t, many_messages_arrive_in_order);
-    tcase_add_test(t, closing_delivers_the_last_message);
-    tcase_add_test(t, without_descriptors_there_is_an_error);
-    suite_add_tcase(s, t);
-    TCase *keyed = tcase_create("keys");
-    tcase_add_checked_fixture(keyed, open_keyed, close_broker);
-    tcase_set_timeout(keyed, 120);
-    tcase_add_test(keyed, only_who_has_the_key_gets_in);
-    tcase_add_test(keyed, who_takes_a_dead_brokers_name_is_not_spoken_to);
-    tcase_add_test(keyed, a_key_goes_by_descriptor);
-    suite_add_tcase(s, keyed);
-    TCase *forked = tcase_create("other users");
-    tcase_set_timeout(forked, 120);
-    tcase_add_test(forked, another_user_is_refused);
-    suite_add_tcase(s, forked);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

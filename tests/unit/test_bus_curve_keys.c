@@ -1,5 +1,4 @@
 // Keys: their files, and the control bus over TCP that only known keys get on.
-#include <check.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -19,6 +18,7 @@
 #include "common/bus/bus.h"
 #include "common/bus/curve_keys.h"
 #include "common/bus/zap_auth.h"
+#include "tests/unit/suite.h"
 
 enum { SOON_MS = 60000 };
 
@@ -78,7 +78,9 @@ static char *get_file(const char *path)
 
 // --- files ---------------------------------------------------------------------------------------
 
-START_TEST(the_first_keygen_makes_both_files)
+CASE(.name = "files", .setup = make_base, .teardown = remove_base, .timeout_s = 30)
+
+TEST(the_first_keygen_makes_both_files)
 {
     struct stat st;
     umask(0);
@@ -98,9 +100,8 @@ START_TEST(the_first_keygen_makes_both_files)
     ck_assert_str_ne(client_keys.secret_key, daemon_keys.secret_key);
     ck_assert_ptr_null(strstr(get_file(in_base("keys/client.key")), daemon_keys.secret_key));
 }
-END_TEST
 
-START_TEST(the_next_keygen_adds_a_client)
+TEST(the_next_keygen_adds_a_client)
 {
     must(sl_curve_generate(in_base("keys"), NULL));
     must(sl_curve_read(in_base("keys/daemon.key"), &daemon_keys));
@@ -119,9 +120,8 @@ START_TEST(the_next_keygen_adds_a_client)
     must(sl_curve_read(in_base("keys/daemon.key"), &scratch));
     ck_assert_uint_eq(scratch.n_clients, 2);
 }
-END_TEST
 
-START_TEST(keygens_at_once_lose_no_client)
+TEST(keygens_at_once_lose_no_client)
 {
     enum { N = 8 };
     pid_t pids[N];
@@ -141,9 +141,8 @@ START_TEST(keygens_at_once_lose_no_client)
     must(sl_curve_read(in_base("keys/daemon.key"), &daemon_keys));
     ck_assert_uint_eq(daemon_keys.n_clients, N);
 }
-END_TEST
 
-START_TEST(a_bad_name_makes_nothing)
+TEST(a_bad_name_makes_nothing)
 {
     static const char *const names[] = {"", "..", ".x", "a/b", "daemon", "a b", "\n"};
     char path[128];
@@ -158,9 +157,8 @@ START_TEST(a_bad_name_makes_nothing)
     name[64] = '\0';
     must(sl_curve_generate(path, name));
 }
-END_TEST
 
-START_TEST(a_client_s_list_has_a_bound)
+TEST(a_client_s_list_has_a_bound)
 {
     must(sl_curve_generate(in_base("keys"), NULL));
     char key[SL_CURVE_KEY_TEXT], secret[SL_CURVE_KEY_TEXT];
@@ -179,9 +177,8 @@ START_TEST(a_client_s_list_has_a_bound)
     fclose(f);
     ck_assert_int_eq(sl_curve_read(in_base("keys/daemon.key"), &scratch), SL_ERANGE);
 }
-END_TEST
 
-START_TEST(a_file_that_others_may_read_is_refused)
+TEST(a_file_that_others_may_read_is_refused)
 {
     static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644};
     must(sl_curve_generate(in_base("keys"), NULL));
@@ -196,9 +193,8 @@ START_TEST(a_file_that_others_may_read_is_refused)
     ck_assert_int_eq(sl_curve_generate(in_base("keys"), "two"), SL_EACCESS);
     ck_assert_int_ne(access(in_base("keys/two.key"), F_OK), 0);
 }
-END_TEST
 
-START_TEST(what_is_no_key_file_is_named_with_its_line)
+TEST(what_is_no_key_file_is_named_with_its_line)
 {
     must(sl_curve_generate(in_base("keys"), NULL));
     must(sl_curve_read(in_base("keys/daemon.key"), &daemon_keys));
@@ -235,7 +231,6 @@ START_TEST(what_is_no_key_file_is_named_with_its_line)
     ck_assert_int_lt(sl_curve_read(base, &scratch), 0);
     ck_assert_int_lt(sl_curve_read("/dev/null", &scratch), 0);
 }
-END_TEST
 
 // --- the bus over TCP ----------------------------------------------------------------------------
 
@@ -287,7 +282,9 @@ static void expect_text(struct sl_bus *bus, struct sl_bus_peer *from, const char
     sl_bus_message_free(m);
 }
 
-START_TEST(local_and_distant_clients_share_a_bus)
+CASE(.name = "tcp", .setup = open_broker, .teardown = close_broker, .timeout_s = 30)
+
+TEST(local_and_distant_clients_share_a_bus)
 {
     struct sl_bus *near, *far;
     struct sl_bus_peer near_peer, far_peer;
@@ -312,10 +309,9 @@ START_TEST(local_and_distant_clients_share_a_bus)
     sl_bus_close(near, 0);
     sl_bus_close(far, 0);
 }
-END_TEST
 
 // What it sends waits on its own side once some of it waits here.
-START_TEST(who_asks_faster_than_it_is_heard_costs_tens_of_mib)
+TEST(who_asks_faster_than_it_is_heard_costs_tens_of_mib)
 {
     enum { MIB = 1 << 20, MORE_THAN_HELD = 200 };
     const int one = 1, none = 0, give_up_ms = 1000, small = 64 << 10;
@@ -350,9 +346,8 @@ START_TEST(who_asks_faster_than_it_is_heard_costs_tens_of_mib)
     while (sl_bus_receive(broker, 0, NULL, &m) == SL_OK)
         sl_bus_message_free(m);
 }
-END_TEST
 
-START_TEST(one_descriptor_tells_of_both)
+TEST(one_descriptor_tells_of_both)
 {
     struct sl_bus *near, *far;
     Sl__Control__Envelope *m;
@@ -375,7 +370,6 @@ START_TEST(one_descriptor_tells_of_both)
     sl_bus_close(near, 0);
     sl_bus_close(far, 0);
 }
-END_TEST
 
 // Whether the handshake of one who calls with these keys (NULL: in the clear) ends well: nothing
 // that it sends is read before that.
@@ -405,7 +399,7 @@ static bool is_let_in(const struct sl_curve *keys)
     return (event[0] | event[1] << 8) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
 }
 
-START_TEST(only_known_keys_get_in)
+TEST(only_known_keys_get_in)
 {
     struct sl_bus *client;
     // Another daemon's client, that knows this daemon's public key.
@@ -422,9 +416,8 @@ START_TEST(only_known_keys_get_in)
     expect_text(broker, NULL, "known");
     sl_bus_close(client, 0);
 }
-END_TEST
 
-START_TEST(noise_on_the_port_harms_nobody)
+TEST(noise_on_the_port_harms_nobody)
 {
     int port = atoi(strrchr(tcp, ':') + 1);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -446,9 +439,8 @@ START_TEST(noise_on_the_port_harms_nobody)
     for (int i = 0; i < 20; i++)
         close(fds[i]);
 }
-END_TEST
 
-START_TEST(the_other_side_s_keys_are_refused)
+TEST(the_other_side_s_keys_are_refused)
 {
     struct sl_bus *bus, *second;
     ck_assert_int_eq(sl_bus_connect_tcp(tcp, &daemon_keys, &bus), SL_EINVAL);
@@ -469,35 +461,5 @@ START_TEST(the_other_side_s_keys_are_refused)
     expect_message(tcp);
     sl_bus_close(second, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc curve");
-    TCase *t = tcase_create("files");
-    tcase_add_checked_fixture(t, make_base, remove_base);
-    tcase_set_timeout(t, 30);
-    tcase_add_test(t, the_first_keygen_makes_both_files);
-    tcase_add_test(t, the_next_keygen_adds_a_client);
-    tcase_add_test(t, keygens_at_once_lose_no_client);
-    tcase_add_test(t, a_bad_name_makes_nothing);
-    tcase_add_test(t, a_client_s_list_has_a_bound);
-    tcase_add_test(t, a_file_that_others_may_read_is_refused);
-    tcase_add_test(t, what_is_no_key_file_is_named_with_its_line);
-    suite_add_tcase(s, t);
-    t = tcase_create("tcp");
-    tcase_add_checked_fixture(t, open_broker, close_broker);
-    tcase_set_timeout(t, 30);
-    tcase_add_test(t, local_and_distant_clients_share_a_bus);
-    tcase_add_test(t, who_asks_faster_than_it_is_heard_costs_tens_of_mib);
-    tcase_add_test(t, one_descriptor_tells_of_both);
-    tcase_add_test(t, only_known_keys_get_in);
-    tcase_add_test(t, noise_on_the_port_harms_nobody);
-    tcase_add_test(t, the_other_side_s_keys_are_refused);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,5 +1,4 @@
 // The control bus under attack: floods of garbage, many clients (flipped bits: tests/fuzz).
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/bus/bus.h"
 #include "common/bus/envelope.h"
+#include "tests/unit/suite.h"
 
 enum { SOON_MS = 60000, N_CLIENTS = 200, N_MUTANTS = 20000, FRAME_BYTES = 512 };
 
@@ -93,7 +93,7 @@ static void *flood(void *arg)
 
 // While two peers send garbage as fast as they can, every valid message arrives and is answered,
 // and no receive that may not wait does, or takes more of the flood than it should at once.
-START_TEST(valid_messages_pass_a_flood)
+LOOP_TEST(valid_messages_pass_a_flood, 0, N_FLOODS)
 {
     enum { FLOODERS = 2, MESSAGES = 100 };
     struct flooder flooders[FLOODERS];
@@ -144,7 +144,6 @@ START_TEST(valid_messages_pass_a_flood)
     }
     sl_bus_close(client, 0);
 }
-END_TEST
 
 static int count_descriptors(void)
 {
@@ -180,7 +179,7 @@ static void send_raw_many(int n)
 
 // A receive that goes away in a flood rings its own bell: a loop that sleeps on the descriptor
 // comes back for the rest, though nobody sends any more.
-START_TEST(what_a_flood_leaves_is_fetched_later)
+TEST(what_a_flood_leaves_is_fetched_later)
 {
     enum { GARBAGE = 3000 };
     int descriptors = count_descriptors();
@@ -196,7 +195,6 @@ START_TEST(what_a_flood_leaves_is_fetched_later)
     ck_assert_uint_eq(sl_bus_refused(broker), GARBAGE);
     ck_assert_int_ge(calls, GARBAGE / SL_BUS_REFUSALS_A_CALL);
 }
-END_TEST
 
 // Lines of the log that tell of refusals; how many they tell of.
 static int read_lines(FILE *log, unsigned long *told)
@@ -222,7 +220,7 @@ static FILE *log_to_file(void)
 }
 
 // However many there are: the lines together tell of all, the last one of what came before silence.
-START_TEST(refusals_are_logged)
+TEST(refusals_are_logged)
 {
     enum { GARBAGE = 3000 }; // fewer than a queue holds: its sender leaves
     FILE *log = log_to_file();
@@ -236,10 +234,9 @@ START_TEST(refusals_are_logged)
     ck_assert_int_ge(read_lines(log, &told), 2);
     ck_assert_uint_eq(told, GARBAGE);
 }
-END_TEST
 
 // A line a second at most, by the clock that it goes by itself.
-START_TEST(a_line_of_refusals_is_a_second_after_the_one_before)
+TEST(a_line_of_refusals_is_a_second_after_the_one_before)
 {
     enum { COUNTED = 1000, STEP_NS = 10000000, SECOND_NS = 1000000000 };
     FILE *log = log_to_file();
@@ -261,10 +258,9 @@ START_TEST(a_line_of_refusals_is_a_second_after_the_one_before)
     ck_assert_int_le(read_lines(log, &told) - lines, 1);
     ck_assert_uint_eq(told, COUNTED);
 }
-END_TEST
 
 // Nor does a peer that sends valid messages for ever keep a loop from its timers.
-START_TEST(valid_messages_without_end_leave_the_loop_time)
+TEST(valid_messages_without_end_leave_the_loop_time)
 {
     enum { MESSAGES = 3000 };
     struct sl_bus *client;
@@ -285,11 +281,10 @@ START_TEST(valid_messages_without_end_leave_the_loop_time)
     ck_assert_int_eq(received, MESSAGES);
     ck_assert_int_ge(bursts, 3);
 }
-END_TEST
 
 // --- many clients --------------------------------------------------------------------------------
 
-START_TEST(two_hundred_clients_are_served)
+TEST(two_hundred_clients_are_served)
 {
     static struct sl_bus *clients[N_CLIENTS];
     static int heard[N_CLIENTS];
@@ -316,24 +311,5 @@ START_TEST(two_hundred_clients_are_served)
     for (int i = 0; i < N_CLIENTS; i++)
         ck_assert_msg(heard[i], "client %d got another's answer", i);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc flood");
-    TCase *t = tcase_create("flood");
-    tcase_add_checked_fixture(t, open_broker, close_broker);
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, valid_messages_pass_a_flood, 0, N_FLOODS);
-    tcase_add_test(t, what_a_flood_leaves_is_fetched_later);
-    tcase_add_test(t, refusals_are_logged);
-    tcase_add_test(t, a_line_of_refusals_is_a_second_after_the_one_before);
-    tcase_add_test(t, valid_messages_without_end_leave_the_loop_time);
-    tcase_add_test(t, two_hundred_clients_are_served);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = open_broker, .teardown = close_broker, .timeout_s = 120)

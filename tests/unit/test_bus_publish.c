@@ -1,5 +1,4 @@
 // The statistics socket: what a subscriber of any kind hears, and that none makes it wait.
-#include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/bus/curve_keys.h"
 #include "common/bus/publish.h"
+#include "tests/unit/suite.h"
 
 enum { SOON_MS = 60000 };
 
@@ -124,7 +124,7 @@ static int until_heard(struct listener *l, const char *kind, const char *job)
     return n_heard - 1;
 }
 
-START_TEST(a_subscriber_hears_its_topic_alone)
+TEST(a_subscriber_hears_its_topic_alone)
 {
     struct listener mine, all;
     char topic[256], json[256];
@@ -147,7 +147,6 @@ START_TEST(a_subscriber_hears_its_topic_alone)
     stop_listening(&mine);
     stop_listening(&all);
 }
-END_TEST
 
 static uint64_t memory_bytes(void)
 {
@@ -159,7 +158,7 @@ static uint64_t memory_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-START_TEST(nobody_listening_takes_no_memory)
+TEST(nobody_listening_takes_no_memory)
 {
     enum { LINES = 10000, LINE_BYTES = 100000 };
     char *json = malloc(LINE_BYTES + 1);
@@ -172,11 +171,10 @@ START_TEST(nobody_listening_takes_no_memory)
     ck_assert_uint_lt(memory_bytes(), before + (uint64_t)LINES * LINE_BYTES / 2);
     free(json);
 }
-END_TEST
 
 // One subscriber never reads: the publisher does not wait for it, the other one is served, and what
 // is held for the sleeper is bounded.
-START_TEST(a_subscriber_that_sleeps_makes_nobody_wait)
+TEST(a_subscriber_that_sleeps_makes_nobody_wait)
 {
     struct listener sleeper, reader;
     char topic[256], json[256];
@@ -202,9 +200,8 @@ START_TEST(a_subscriber_that_sleeps_makes_nobody_wait)
     stop_listening(&sleeper);
     stop_listening(&reader);
 }
-END_TEST
 
-START_TEST(a_socket_that_a_dead_process_left_is_replaced)
+TEST(a_socket_that_a_dead_process_left_is_replaced)
 {
     struct sl_publisher *second;
     char path[128], name[160];
@@ -219,9 +216,8 @@ START_TEST(a_socket_that_a_dead_process_left_is_replaced)
     sl_publisher_close(second);
     ck_assert_int_ne(stat(path, &st), 0); // it leaves nothing
 }
-END_TEST
 
-START_TEST(a_subscription_beyond_reason_is_cut_off)
+TEST(a_subscription_beyond_reason_is_cut_off)
 {
     struct listener rude, reader;
     char large[5001];
@@ -235,9 +231,8 @@ START_TEST(a_subscription_beyond_reason_is_cut_off)
     stop_listening(&rude);
     stop_listening(&reader);
 }
-END_TEST
 
-START_TEST(a_bad_endpoint_is_named)
+TEST(a_bad_endpoint_is_named)
 {
     struct sl_publisher *p;
     ck_assert_int_lt(sl_publisher_bind("nonsense", &p), 0);
@@ -245,9 +240,8 @@ START_TEST(a_bad_endpoint_is_named)
     ck_assert_msg(strstr(sl_error_message(), "nonsense") != NULL, "%s", sl_error_message());
     sl_publisher_close(NULL);
 }
-END_TEST
 
-START_TEST(over_tcp_only_known_keys_hear)
+TEST(over_tcp_only_known_keys_hear)
 {
     static struct sl_curve daemon, client, stranger;
     struct listener known, unknown, local;
@@ -285,25 +279,5 @@ START_TEST(over_tcp_only_known_keys_hear)
     stop_listening(&known);
     stop_listening(&local);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc publish");
-    TCase *t = tcase_create("publish");
-    tcase_add_checked_fixture(t, open_publisher, close_publisher);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_subscriber_hears_its_topic_alone);
-    tcase_add_test(t, nobody_listening_takes_no_memory);
-    tcase_add_test(t, a_subscriber_that_sleeps_makes_nobody_wait);
-    tcase_add_test(t, a_socket_that_a_dead_process_left_is_replaced);
-    tcase_add_test(t, a_subscription_beyond_reason_is_cut_off);
-    tcase_add_test(t, a_bad_endpoint_is_named);
-    tcase_add_test(t, over_tcp_only_known_keys_hear);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = open_publisher, .teardown = close_publisher, .timeout_s = 120)

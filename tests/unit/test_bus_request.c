@@ -1,5 +1,4 @@
 // Questions on the control bus: each gets its own answer, or is given up.
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include "common/bus/bus.h"
 #include "common/bus/request.h"
 #include "tests/unit/await.h"
+#include "tests/unit/suite.h"
 
 enum { N = 3 };
 
@@ -83,7 +83,9 @@ static void expect_answer(struct sl_request *r, const char *message)
     sl_bus_message_free(m);
 }
 
-START_TEST(answers_come_in_another_order_than_the_questions)
+CASE(.name = "buses", .setup = open_buses, .teardown = close_buses, .timeout_s = AWAIT_CASE_S)
+
+TEST(answers_come_in_another_order_than_the_questions)
 {
     static const char *const texts[N] = {"first", "second", "third"};
     static const int order[N] = {2, 0, 1};
@@ -106,9 +108,8 @@ START_TEST(answers_come_in_another_order_than_the_questions)
         sl_bus_message_free(m);
     }
 }
-END_TEST
 
-START_TEST(an_answer_that_nobody_waits_for_is_nobodys)
+TEST(an_answer_that_nobody_waits_for_is_nobodys)
 {
     struct sl_request none = {0}, given_up, waiting;
     struct sl_bus_peer of_given_up, of_waiting, nobody;
@@ -133,11 +134,12 @@ START_TEST(an_answer_that_nobody_waits_for_is_nobodys)
     ck_assert(!sl_request_on_message(&waiting, m, &reply));
     sl_bus_message_free(m);
 }
-END_TEST
+
+CASE(.name = "alone", .timeout_s = AWAIT_CASE_S)
 
 // A broker that is killed once it has the question; the one after it at the same place knows
 // nothing of that.
-START_TEST(a_peer_dies_before_it_answers)
+TEST(a_peer_dies_before_it_answers)
 {
     int told[2];
     char byte;
@@ -174,9 +176,8 @@ START_TEST(a_peer_dies_before_it_answers)
     ck_assert_uint_eq(sl_request_left_ms(&first), 0);
     close_buses();
 }
-END_TEST
 
-START_TEST(a_bound_passes)
+TEST(a_bound_passes)
 {
     Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -201,9 +202,8 @@ START_TEST(a_bound_passes)
     ck_assert_uint_eq(sl_request_left_ms(&r), 0);
     ck_assert_uint_gt(sl_request_left_ms(&unbounded), 0);
 }
-END_TEST
 
-START_TEST(a_request_ends_with_its_last_message)
+TEST(a_request_ends_with_its_last_message)
 {
     Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
     Sl__Control__ScaleProgress progress = SL__CONTROL__SCALE_PROGRESS__INIT;
@@ -239,10 +239,9 @@ START_TEST(a_request_ends_with_its_last_message)
     ck_assert_str_eq(copy.json, "{}");
     sl_reply_fini(&copy);
 }
-END_TEST
 
 // A refusal has a code of its own, or is one at least.
-START_TEST(a_refusal_says_why)
+TEST(a_refusal_says_why)
 {
     Sl__Control__Answer a = SL__CONTROL__ANSWER__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -259,27 +258,5 @@ START_TEST(a_refusal_says_why)
         sl_reply_fini(&reply);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("requests");
-    TCase *t = tcase_create("buses");
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_checked_fixture(t, open_buses, close_buses);
-    tcase_add_test(t, answers_come_in_another_order_than_the_questions);
-    tcase_add_test(t, an_answer_that_nobody_waits_for_is_nobodys);
-    suite_add_tcase(s, t);
-    t = tcase_create("alone");
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, a_peer_dies_before_it_answers);
-    tcase_add_test(t, a_bound_passes);
-    tcase_add_test(t, a_request_ends_with_its_last_message);
-    tcase_add_test(t, a_refusal_says_why);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

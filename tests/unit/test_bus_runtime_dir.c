@@ -1,5 +1,4 @@
 // The runtime directory: which one, who may enter it, who holds it.
-#include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/bus/bus.h"
 #include "common/bus/runtime_dir.h"
+#include "tests/unit/suite.h"
 
 static char base[64], dir[128];
 
@@ -60,7 +60,7 @@ static int take(void)
 
 // --- which ---------------------------------------------------------------------------------------
 
-START_TEST(an_option_wins_over_the_environment)
+TEST(an_option_wins_over_the_environment)
 {
     char out[SL_RUNTIME_DIR_BYTES];
     setenv("SLUICE_RUNTIME_DIR", "/tmp/b", 1);
@@ -74,9 +74,8 @@ START_TEST(an_option_wins_over_the_environment)
     ck_assert_int_eq(strncmp(out, base, strlen(base)), 0);
     ck_assert_str_eq(out + strlen(base), "/sluice");
 }
-END_TEST
 
-START_TEST(without_a_session_it_is_below_tmp)
+TEST(without_a_session_it_is_below_tmp)
 {
     char out[SL_RUNTIME_DIR_BYTES], want[64], session[64];
     struct sl_runtime_holder holder;
@@ -96,10 +95,9 @@ START_TEST(without_a_session_it_is_below_tmp)
     ck_assert_int_eq(sl_runtime_dir_find(NULL, out), SL_OK);
     ck_assert_str_eq(out, want);
 }
-END_TEST
 
 // A daemon that was started in a session is found by who is in none, and the other way round.
-START_TEST(a_place_where_a_daemon_lives_comes_first)
+TEST(a_place_where_a_daemon_lives_comes_first)
 {
     char second[128];
     snprintf(second, sizeof second, "%s/second", base);
@@ -115,9 +113,8 @@ START_TEST(a_place_where_a_daemon_lives_comes_first)
     close(fd);
     ck_assert_uint_eq(sl_runtime_dir_choose(dirs, 3), 0);
 }
-END_TEST
 
-START_TEST(what_is_found_is_where_a_daemon_lives)
+TEST(what_is_found_is_where_a_daemon_lives)
 {
     char out[SL_RUNTIME_DIR_BYTES], usual[64], mine[128];
     setenv("XDG_RUNTIME_DIR", base, 1);
@@ -141,9 +138,8 @@ START_TEST(what_is_found_is_where_a_daemon_lives)
     unlink(lock);
     rmdir(usual);
 }
-END_TEST
 
-START_TEST(a_path_becomes_absolute_and_tidy)
+TEST(a_path_becomes_absolute_and_tidy)
 {
     char out[SL_RUNTIME_DIR_BYTES], want[SL_RUNTIME_DIR_BYTES];
     ck_assert_int_eq(chdir(base), 0);
@@ -153,9 +149,8 @@ START_TEST(a_path_becomes_absolute_and_tidy)
     ck_assert_int_eq(sl_runtime_dir_find("/", out), SL_OK);
     ck_assert_str_eq(out, "/");
 }
-END_TEST
 
-START_TEST(the_longest_name_fits_and_one_more_does_not)
+TEST(the_longest_name_fits_and_one_more_does_not)
 {
     char out[SL_RUNTIME_DIR_BYTES], given[200], endpoint[300];
     size_t most = SL_RUNTIME_SOCKET_MAX - strlen("/control.sock");
@@ -173,9 +168,8 @@ START_TEST(the_longest_name_fits_and_one_more_does_not)
     expect_message("at most 94 bytes");
     expect_message("--runtime-dir");
 }
-END_TEST
 
-START_TEST(a_path_beyond_all_bounds_is_an_error)
+TEST(a_path_beyond_all_bounds_is_an_error)
 {
     char out[SL_RUNTIME_DIR_BYTES];
     size_t n = 3 * SL_RUNTIME_DIR_BYTES;
@@ -188,11 +182,10 @@ START_TEST(a_path_beyond_all_bounds_is_an_error)
     ck_assert_int_eq(sl_runtime_dir_find(given, out), SL_ERANGE);
     free(given);
 }
-END_TEST
 
 // --- taking it -----------------------------------------------------------------------------------
 
-START_TEST(a_daemon_makes_it_and_is_seen)
+TEST(a_daemon_makes_it_and_is_seen)
 {
     struct sl_runtime_holder holder;
     struct stat st;
@@ -214,7 +207,6 @@ START_TEST(a_daemon_makes_it_and_is_seen)
     ck_assert(!holder.alive);
     ck_assert_int_eq(holder.pid, getpid());
 }
-END_TEST
 
 // Whether a process has the file open.
 static bool has_open(pid_t pid, const char *path)
@@ -235,7 +227,7 @@ static bool has_open(pid_t pid, const char *path)
 }
 
 // It has the lock before it can write who it is, which it does here once somebody looks.
-START_TEST(a_daemon_that_begins_is_waited_for)
+TEST(a_daemon_that_begins_is_waited_for)
 {
     struct sl_runtime_holder holder;
     char path[256];
@@ -261,9 +253,8 @@ START_TEST(a_daemon_that_begins_is_waited_for)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
-END_TEST
 
-START_TEST(nothing_there_is_said)
+TEST(nothing_there_is_said)
 {
     struct sl_runtime_holder holder;
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_ENOENT);
@@ -271,9 +262,8 @@ START_TEST(nothing_there_is_said)
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_ENOENT);
     ck_assert(!holder.alive);
 }
-END_TEST
 
-START_TEST(a_second_daemon_is_told_of_the_first)
+TEST(a_second_daemon_is_told_of_the_first)
 {
     char part[32];
     int fd = take();
@@ -289,9 +279,8 @@ START_TEST(a_second_daemon_is_told_of_the_first)
     ck_assert_msg(access(path, F_OK) == 0, "the second daemon removed the first one's socket");
     close(fd);
 }
-END_TEST
 
-START_TEST(what_a_killed_daemon_left_is_taken_over)
+TEST(what_a_killed_daemon_left_is_taken_over)
 {
     char path[256];
     int ready[2];
@@ -327,9 +316,8 @@ START_TEST(what_a_killed_daemon_left_is_taken_over)
     ck_assert_int_eq(holder.pid, getpid());
     close(fd);
 }
-END_TEST
 
-START_TEST(a_damaged_lock_file_harms_nobody)
+TEST(a_damaged_lock_file_harms_nobody)
 {
     static const char *const texts[] = {"", "garbage\n", "-5 2 x\n", "12", "99999999999 7 9.9.9\n"};
     struct sl_runtime_holder holder;
@@ -351,11 +339,10 @@ START_TEST(a_damaged_lock_file_harms_nobody)
     ck_assert_str_eq(holder.version, "1.2.3");
     close(fd);
 }
-END_TEST
 
 // --- who may not ---------------------------------------------------------------------------------
 
-START_TEST(a_directory_open_to_others_is_refused)
+TEST(a_directory_open_to_others_is_refused)
 {
     static const mode_t modes[] = {0755, 0701, 0710, 0770, 0777, 01777};
     struct sl_runtime_holder holder;
@@ -371,9 +358,8 @@ START_TEST(a_directory_open_to_others_is_refused)
     in_dir("control.sock", path);
     ck_assert_int_eq(access(path, F_OK), 0); // nothing was touched
 }
-END_TEST
 
-START_TEST(another_user_s_directory_is_refused)
+TEST(another_user_s_directory_is_refused)
 {
     if (geteuid() != 0) {
         printf("SKIP: only root can make another user's directory\n");
@@ -388,9 +374,8 @@ START_TEST(another_user_s_directory_is_refused)
     expect_message("SLUICE_RUNTIME_DIR=DIR");
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_EACCESS);
 }
-END_TEST
 
-START_TEST(a_link_is_not_followed)
+TEST(a_link_is_not_followed)
 {
     struct sl_runtime_holder holder;
     char target[128], path[256];
@@ -417,9 +402,8 @@ START_TEST(a_link_is_not_followed)
     fclose(f);
     ck_assert_str_eq(text, "precious");
 }
-END_TEST
 
-START_TEST(a_file_or_a_missing_parent_is_named)
+TEST(a_file_or_a_missing_parent_is_named)
 {
     FILE *f = fopen(dir, "w");
     fclose(f);
@@ -428,35 +412,5 @@ START_TEST(a_file_or_a_missing_parent_is_named)
     ck_assert_int_eq(sl_runtime_dir_take("/tmp/sl-none/there/is", "1"), SL_ENOENT);
     expect_message("directory above it");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc runtime_dir");
-    TCase *t = tcase_create("runtime_dir");
-    tcase_add_checked_fixture(t, make_base, remove_base);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, a_daemon_that_begins_is_waited_for);
-    tcase_add_test(t, an_option_wins_over_the_environment);
-    tcase_add_test(t, without_a_session_it_is_below_tmp);
-    tcase_add_test(t, a_place_where_a_daemon_lives_comes_first);
-    tcase_add_test(t, what_is_found_is_where_a_daemon_lives);
-    tcase_add_test(t, a_path_becomes_absolute_and_tidy);
-    tcase_add_test(t, the_longest_name_fits_and_one_more_does_not);
-    tcase_add_test(t, a_path_beyond_all_bounds_is_an_error);
-    tcase_add_test(t, a_daemon_makes_it_and_is_seen);
-    tcase_add_test(t, nothing_there_is_said);
-    tcase_add_test(t, a_second_daemon_is_told_of_the_first);
-    tcase_add_test(t, what_a_killed_daemon_left_is_taken_over);
-    tcase_add_test(t, a_damaged_lock_file_harms_nobody);
-    tcase_add_test(t, a_directory_open_to_others_is_refused);
-    tcase_add_test(t, another_user_s_directory_is_refused);
-    tcase_add_test(t, a_link_is_not_followed);
-    tcase_add_test(t, a_file_or_a_missing_parent_is_named);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = make_base, .teardown = remove_base, .timeout_s = 60)

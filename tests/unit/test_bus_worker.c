@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/arena/seat.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { SOON_MS = 60000, STEP_BYTES = 12345, T_TRAIN_NS = 678 };
@@ -159,7 +160,7 @@ static void finish(void)
     destroy_arena();
 }
 
-START_TEST(a_stop_wakes_a_sleeping_standby_trainer)
+TEST(a_stop_wakes_a_sleeping_standby_trainer)
 {
     struct sl_bus_peer peer;
     start_child("3"); // the last of two devices' seats
@@ -174,10 +175,9 @@ START_TEST(a_stop_wakes_a_sleeping_standby_trainer)
     ck_assert(rang(&arena.h->work, &seen)); // no time-out ended its sleep
     finish();
 }
-END_TEST
 
 // The slowest worker to load decides, and the broker knows how long it has.
-START_TEST(it_waits_for_the_arena_as_long_as_the_broker_does)
+TEST(it_waits_for_the_arena_as_long_as_the_broker_does)
 {
     struct sl_bus_peer peer;
     start_child("3");
@@ -196,9 +196,8 @@ START_TEST(it_waits_for_the_arena_as_long_as_the_broker_does)
     ck_assert_uint_eq(atomic_load(&sl_stats_slot(&arena, 3)->words.left), 1);
     finish();
 }
-END_TEST
 
-START_TEST(an_abort_wakes_it_too)
+TEST(an_abort_wakes_it_too)
 {
     struct sl_bus_peer peer;
     start_child("0");
@@ -209,9 +208,8 @@ START_TEST(an_abort_wakes_it_too)
     ck_assert_int_eq(exit_status(), 0);
     finish();
 }
-END_TEST
 
-START_TEST(a_seat_that_the_arena_does_not_have_is_refused)
+TEST(a_seat_that_the_arena_does_not_have_is_refused)
 {
     struct sl_bus_peer peer;
     start_child("4");
@@ -219,17 +217,5 @@ START_TEST(a_seat_that_the_arena_does_not_have_is_refused)
     ck_assert_int_eq(exit_status(), 11);
     finish();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("ipc_worker");
-    TCase *c = tcase_create("worker");
-    tcase_set_timeout(c, 120);
-    tcase_add_test(c, a_stop_wakes_a_sleeping_standby_trainer);
-    tcase_add_test(c, it_waits_for_the_arena_as_long_as_the_broker_does);
-    tcase_add_test(c, an_abort_wakes_it_too);
-    tcase_add_test(c, a_seat_that_the_arena_does_not_have_is_refused);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.timeout_s = 120)

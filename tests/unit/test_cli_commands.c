@@ -4,6 +4,7 @@
 #include "common/base/error.h"
 #include "common/text/synonyms.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 #define ADDRESS(name) &sl_command_##name,
 static const struct sl_command *const commands[] = {SL_COMMANDS(ADDRESS)};
@@ -14,7 +15,7 @@ static int say(const char *word)
     return sl_dispatch(commands, SL_COUNT_OF(commands), 2, argv);
 }
 
-START_TEST(a_word_of_another_tool_leads_to_a_command)
+LOOP_TEST(a_word_of_another_tool_leads_to_a_command, 0, (int)sl_n_synonyms)
 {
     ck_assert_int_eq(say("train"), SL_EINVAL);
     ck_assert_str_eq(sl_error_message(), "unknown command 'train': did you mean 'run'?");
@@ -29,9 +30,8 @@ START_TEST(a_word_of_another_tool_leads_to_a_command)
         at += n;
     }
 }
-END_TEST
 
-START_TEST(an_option_that_is_a_key_leads_to_set)
+TEST(an_option_that_is_a_key_leads_to_set)
 {
     char *argv[] = {(char *)"sluice", (char *)"run", (char *)"job.json", (char *)"--lr=0.1", NULL};
     ck_assert_int_eq(sl_dispatch(commands, SL_COUNT_OF(commands), 4, argv), SL_EINVAL);
@@ -41,13 +41,5 @@ START_TEST(an_option_that_is_a_key_leads_to_set)
     ck_assert_int_eq(sl_dispatch(commands, SL_COUNT_OF(commands), 4, argv), SL_EINVAL);
     ck_assert_ptr_null(strstr(sl_error_message(), "optimizer"));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("commands");
-    TCase *t = add_case(s, "words");
-    tcase_add_loop_test(t, a_word_of_another_tool_leads_to_a_command, 0, (int)sl_n_synonyms);
-    tcase_add_test(t, an_option_that_is_a_key_leads_to_set);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

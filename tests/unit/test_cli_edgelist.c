@@ -1,6 +1,7 @@
 // Edge lists as other programs write them: which column means what, what headings say, encodings.
 #include "cli/command.h"
 #include "tests/unit/import_fixture.h"
+#include "tests/unit/suite.h"
 
 // A text, options, and what comes of it: the topology and, with `said`, words of the summary; or
 // what the message says.
@@ -110,7 +111,7 @@ static const struct example columns[] = {
     {"0 1\n", {"--columns", "1,9999"}, "it has a number that no column", NULL, true},
 };
 
-START_TEST(columns_are_named_or_counted)
+LOOP_TEST(columns_are_named_or_counted, 0, SL_COUNT_OF(columns))
 {
     if (columns[_i].wanted)
         try(&columns[_i]);
@@ -118,7 +119,6 @@ START_TEST(columns_are_named_or_counted)
         ck_assert_ptr_nonnull(strstr(
             import(&columns[_i], columns[_i].text, strlen(columns[_i].text)), columns[_i].said));
 }
-END_TEST
 
 // ---- headings -----------------------------------------------------------------------------------
 
@@ -221,13 +221,12 @@ static const struct example headings[] = {
      true},
 };
 
-START_TEST(headings_say_what_the_graph_is)
+LOOP_TEST(headings_say_what_the_graph_is, 0, SL_COUNT_OF(headings))
 {
     try(&headings[_i]);
 }
-END_TEST
 
-START_TEST(metadata_says_what_was_read)
+TEST(metadata_says_what_was_read)
 {
     const struct example x = {
         "% bip posweighted\n% 1 2 2\n1 1 5\n", {NULL}, "1<3:5 3<1:5 of 4", NULL, false};
@@ -242,7 +241,6 @@ START_TEST(metadata_says_what_was_read)
     ck_assert_ptr_nonnull(strstr(text, "% bip posweighted"));
     ck_assert_ptr_nonnull(strstr(text, "\"first_side\":"));
 }
-END_TEST
 
 // ---- encodings ----------------------------------------------------------------------------------
 
@@ -262,7 +260,7 @@ static const struct {
     {"\xFF\xFE\0\0000\0\0\0", 8, "found UTF-32 text"},
 };
 
-START_TEST(encodings_are_known_by_their_marks)
+LOOP_TEST(encodings_are_known_by_their_marks, 0, SL_COUNT_OF(encodings))
 {
     const struct example x = {NULL, {NULL}, NULL, NULL, encodings[_i].wanted != NULL};
     const char *said = import(&x, encodings[_i].text, encodings[_i].n);
@@ -271,15 +269,5 @@ START_TEST(encodings_are_known_by_their_marks)
     else
         ck_assert_str_eq(topology("a"), "1<0 of 2");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_edgelist");
-    TCase *t = add_case(s, "edge lists");
-    tcase_add_loop_test(t, columns_are_named_or_counted, 0, SL_COUNT_OF(columns));
-    tcase_add_loop_test(t, headings_say_what_the_graph_is, 0, SL_COUNT_OF(headings));
-    tcase_add_test(t, metadata_says_what_was_read);
-    tcase_add_loop_test(t, encodings_are_known_by_their_marks, 0, SL_COUNT_OF(encodings));
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

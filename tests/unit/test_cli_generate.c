@@ -16,6 +16,7 @@
 #include "dataset/staging.h"
 #include "common/data/dataset.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static const char *const all_files[] = {
     "indptr.npy",      "indices.npy", "node_feat.npy", "node_label.npy",
@@ -55,7 +56,7 @@ static const struct {
     const char *threads, *memory;
 } ways[] = {{"1", "1GiB"}, {"3", "1GiB"}, {"2", "1MiB"}, {"5", "1500KiB"}};
 
-START_TEST(planted_bytes_do_not_depend_on_threads_or_memory)
+LOOP_TEST(planted_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
                   "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
@@ -65,9 +66,8 @@ START_TEST(planted_bytes_do_not_depend_on_threads_or_memory)
                   ways[_i].threads, "--memory", ways[_i].memory));
     same_datasets("a", "b", SL_COUNT_OF(all_files) - 1, all_files);
 }
-END_TEST
 
-START_TEST(rmat_bytes_do_not_depend_on_threads_or_memory)
+LOOP_TEST(rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
     generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--nodes", "10000",
                   "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
@@ -77,9 +77,8 @@ START_TEST(rmat_bytes_do_not_depend_on_threads_or_memory)
                   "--weights", "--threads", ways[_i].threads, "--memory", ways[_i].memory));
     same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
-END_TEST
 
-START_TEST(citation_bytes_do_not_depend_on_threads_or_memory)
+LOOP_TEST(citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
                   "20011", "--topics", "17", "--feat-dim", "5", "--name", "x", "-q", "--weights",
@@ -89,9 +88,8 @@ START_TEST(citation_bytes_do_not_depend_on_threads_or_memory)
                   "--threads", ways[_i].threads, "--memory", ways[_i].memory));
     same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
-END_TEST
 
-START_TEST(another_seed_makes_another_graph)
+TEST(another_seed_makes_another_graph)
 {
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
                   "1000", "-q"));
@@ -102,10 +100,9 @@ START_TEST(another_seed_makes_another_graph)
     ck_assert(!same_file("a/node_label.npy", "b/node_label.npy"));
     ck_assert(!same_file("a/train_idx.npy", "b/train_idx.npy"));
 }
-END_TEST
 
 // What the features alone allow is asked of these: a vertex is the same with and without edges.
-START_TEST(no_edges_leave_the_vertices_as_they_are)
+LOOP_TEST(no_edges_leave_the_vertices_as_they_are, 0, (int)sl_generator_n_kinds)
 {
     static const char *const files[] = {"node_feat.npy", "node_label.npy", "train_idx.npy",
                                         "val_idx.npy", "test_idx.npy"};
@@ -124,7 +121,6 @@ START_TEST(no_edges_leave_the_vertices_as_they_are)
     ck_assert_uint_eq(ds.n_edges, 0);
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // ---- shape: R-MAT -------------------------------------------------------------------------------
 
@@ -147,7 +143,7 @@ static double top_percent(const struct sl_dataset *ds)
     return (double)sum / (double)ds->n_edges;
 }
 
-START_TEST(rmat_degrees_are_skewed)
+TEST(rmat_degrees_are_skewed)
 {
     struct sl_dataset ds;
     generated(
@@ -167,9 +163,8 @@ START_TEST(rmat_degrees_are_skewed)
     ck_assert_msg(even < 0.025, "the top hundredth has %.3f of the edges", even);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(rmat_ids_tell_nothing_about_degrees)
+TEST(rmat_ids_tell_nothing_about_degrees)
 {
     struct sl_dataset ds;
     generated(
@@ -184,9 +179,8 @@ START_TEST(rmat_ids_tell_nothing_about_degrees)
     ck_assert(fabs((double)even / (double)ds.n_edges - 0.5) < 0.1);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(rmat_takes_any_number_of_vertices)
+TEST(rmat_takes_any_number_of_vertices)
 {
     static const char *const sizes[] = {"1", "2", "3", "1000", "1025"};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
@@ -199,9 +193,8 @@ START_TEST(rmat_takes_any_number_of_vertices)
         sl_dataset_close(&ds);
     }
 }
-END_TEST
 
-START_TEST(rmat_dedup_keeps_each_edge_once)
+TEST(rmat_dedup_keeps_each_edge_once)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "8",
@@ -213,10 +206,9 @@ START_TEST(rmat_dedup_keeps_each_edge_once)
             ck_assert_uint_lt(source_of(&ds, e - 1), source_of(&ds, e));
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // A weight is a function of the source alone, and takes one of 32 values.
-START_TEST(rmat_weights_belong_to_sources)
+TEST(rmat_weights_belong_to_sources)
 {
     struct sl_dataset ds;
     float of[1 << 10] = {0};
@@ -242,20 +234,18 @@ START_TEST(rmat_weights_belong_to_sources)
     ck_assert_uint_eq(sum, n_sources);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(year_weights_double_every_four_years)
+TEST(year_weights_double_every_four_years)
 {
     for (uint32_t year = 0; year < SL_GENERATE_YEARS; year++) {
         double wanted = exp2(year / 4.0);
         ck_assert_double_eq_tol((double)sl_generate_year_weight(year) / wanted, 1, 1e-6);
     }
 }
-END_TEST
 
 // ---- shape: citations ---------------------------------------------------------------------------
 
-START_TEST(papers_cite_earlier_ones_once)
+TEST(papers_cite_earlier_ones_once)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
@@ -272,9 +262,8 @@ START_TEST(papers_cite_earlier_ones_once)
     ck_assert_msg(mean > 13 && mean <= 15, "%.2f references a paper", mean);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(papers_cite_their_topic_as_often_as_asked_for)
+LOOP_TEST(papers_cite_their_topic_as_often_as_asked_for, 0, 4)
 {
     static const char *const wanted[] = {"0", "0.5", "0.8", "1"};
     struct sl_dataset ds;
@@ -298,9 +287,8 @@ START_TEST(papers_cite_their_topic_as_often_as_asked_for)
     ck_assert_msg(fabs(beside - expected) < 0.02, "%.4f beside it, wanted %.4f", beside, expected);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(papers_cite_recent_and_famous_ones)
+TEST(papers_cite_recent_and_famous_ones)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
@@ -330,9 +318,8 @@ START_TEST(papers_cite_recent_and_famous_ones)
     free(cited);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(only_papers_of_the_training_topics_are_listed)
+TEST(only_papers_of_the_training_topics_are_listed)
 {
     enum { NODES = 10050, TOPICS = 25, ROUNDS = 402 };
     struct sl_dataset ds;
@@ -361,9 +348,8 @@ START_TEST(only_papers_of_the_training_topics_are_listed)
     ck_assert_uint_lt(last[SL_SPLIT_VAL], first[SL_SPLIT_TEST]);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(newer_papers_weigh_more)
+TEST(newer_papers_weigh_more)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
@@ -377,9 +363,8 @@ START_TEST(newer_papers_weigh_more)
     ck_assert(!exists("b/edge_weight.npy"));
     ck_assert(same_file("a/indices.npy", "b/indices.npy"));
 }
-END_TEST
 
-START_TEST(classes_group_topics)
+TEST(classes_group_topics)
 {
     struct sl_dataset one, some;
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
@@ -395,9 +380,8 @@ START_TEST(classes_group_topics)
     sl_dataset_close(&one);
     sl_dataset_close(&some);
 }
-END_TEST
 
-START_TEST(citation_works_at_its_smallest)
+TEST(citation_works_at_its_smallest)
 {
     static const char *const sizes[][2] = {{"2", "1"}, {"4", "2"}, {"5", "2"}, {"40", "20"}};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
@@ -413,11 +397,10 @@ START_TEST(citation_works_at_its_smallest)
         sl_dataset_close(&ds);
     }
 }
-END_TEST
 
 // ---- shape: planted partition -------------------------------------------------------------------
 
-START_TEST(planted_homophily_is_what_was_asked_for)
+LOOP_TEST(planted_homophily_is_what_was_asked_for, 0, 4)
 {
     static const char *const wanted[] = {"0", "0.3", "0.6", "1"};
     struct sl_dataset ds;
@@ -434,9 +417,8 @@ START_TEST(planted_homophily_is_what_was_asked_for)
                   wanted[_i], found);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(planted_degrees_follow_a_power_law)
+TEST(planted_degrees_follow_a_power_law)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
@@ -454,9 +436,8 @@ START_TEST(planted_degrees_follow_a_power_law)
     ck_assert_uint_gt(ds.max_degree, 1000);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(planted_is_undirected_and_simple)
+TEST(planted_is_undirected_and_simple)
 {
     struct sl_dataset ds;
     uint64_t forward = 0, backward = 0;
@@ -477,9 +458,8 @@ START_TEST(planted_is_undirected_and_simple)
     ck_assert_uint_eq(forward, backward);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(planted_directed_stores_one_direction)
+TEST(planted_directed_stores_one_direction)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
@@ -488,9 +468,8 @@ START_TEST(planted_directed_stores_one_direction)
     ck_assert_uint_eq(ds.n_edges, 10000);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(planted_works_at_its_smallest)
+TEST(planted_works_at_its_smallest)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes", "4",
@@ -502,7 +481,6 @@ START_TEST(planted_works_at_its_smallest)
             ck_assert_uint_ne(source_of(&ds, e), v);
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // Nearest class mean, the means taken from the training vertices: what features tell.
 static double nearest_mean_accuracy(const struct sl_dataset *ds, const float *x)
@@ -552,23 +530,7 @@ static float *neighbour_mean(const struct sl_dataset *ds, const float *x)
     return out;
 }
 
-START_TEST(planted_labels_are_learnt_better_with_structure)
-{
-    struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "20000", "-q"));
-    open_dataset("a", SL_NEED_TRAINING, &ds);
-    float *one = neighbour_mean(&ds, ds.feat), *two = neighbour_mean(&ds, one);
-    double alone = nearest_mean_accuracy(&ds, ds.feat), with = nearest_mean_accuracy(&ds, two);
-    ck_assert_msg(alone > 0.4 && alone < 0.62, "features alone: %.3f", alone);
-    ck_assert_msg(with > 0.8, "mean over two hops: %.3f", with);
-    free(one);
-    free(two);
-    sl_dataset_close(&ds);
-}
-END_TEST
-
-START_TEST(citation_topics_are_learnt_better_with_structure)
+TEST(citation_topics_are_learnt_better_with_structure)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
@@ -581,9 +543,8 @@ START_TEST(citation_topics_are_learnt_better_with_structure)
     free(one);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(split_has_the_sizes_asked_for_and_no_overlap)
+TEST(split_has_the_sizes_asked_for_and_no_overlap)
 {
     struct sl_dataset ds;
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
@@ -601,7 +562,6 @@ START_TEST(split_has_the_sizes_asked_for_and_no_overlap)
     }
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // ---- refusals -----------------------------------------------------------------------------------
 
@@ -635,7 +595,7 @@ static const struct {
     {{"rmta", "--scale", "3"}, SL_EINVAL, "did you mean 'rmat'?"},
 };
 
-START_TEST(bad_arguments_are_refused_before_anything_is_made)
+LOOP_TEST(bad_arguments_are_refused_before_anything_is_made, 0, SL_COUNT_OF(refused))
 {
     const char *words[12] = {"generate"};
     size_t n = 1;
@@ -647,9 +607,8 @@ START_TEST(bad_arguments_are_refused_before_anything_is_made)
     assert_message_has(refused[_i].message);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-START_TEST(an_existing_data_set_is_replaced_only_by_force)
+TEST(an_existing_data_set_is_replaced_only_by_force)
 {
     generated(
         RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("a"), "-q"));
@@ -668,9 +627,8 @@ START_TEST(an_existing_data_set_is_replaced_only_by_force)
     sl_dataset_close(&ds);
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
-START_TEST(force_does_not_remove_what_is_not_a_data_set)
+TEST(force_does_not_remove_what_is_not_a_data_set)
 {
     ck_assert_int_eq(mkdir(in_dir("a"), 0755), 0);
     write_text("a/thesis.txt", "three years");
@@ -681,20 +639,18 @@ START_TEST(force_does_not_remove_what_is_not_a_data_set)
     ck_assert(exists("a/thesis.txt"));
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
-START_TEST(a_missing_parent_is_said)
+TEST(a_missing_parent_is_said)
 {
     ck_assert_int_eq(
         RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("no/a"), "-q"),
         SL_ENOENT);
     assert_message_has("there is no directory");
 }
-END_TEST
 
 // ---- what fails leaves nothing ------------------------------------------------------------------
 
-START_TEST(a_full_disk_leaves_nothing)
+TEST(a_full_disk_leaves_nothing)
 {
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){30000, 30000});
@@ -703,7 +659,6 @@ START_TEST(a_full_disk_leaves_nothing)
         SL_EIO);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
 // A process that generates "a", and stands still in the middle of it, the more so the later.
 static pid_t generate_until(const char *failpoint)
@@ -722,7 +677,7 @@ static pid_t generate_until(const char *failpoint)
     return pid;
 }
 
-START_TEST(an_interrupt_leaves_nothing)
+LOOP_TEST(an_interrupt_leaves_nothing, 0, 2)
 {
     static const char *const moments[] = {"command_staged:1:stop", "command_staged:4:stop"};
     pid_t pid = generate_until(moments[_i]);
@@ -734,9 +689,8 @@ START_TEST(an_interrupt_leaves_nothing)
     ck_assert_int_eq(WEXITSTATUS(status), 130);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-START_TEST(what_a_killed_process_left_is_removed_by_the_next)
+TEST(what_a_killed_process_left_is_removed_by_the_next)
 {
     pid_t pid = generate_until("command_staged:1:stop");
     // While it lives its directory is locked and stays.
@@ -755,7 +709,6 @@ START_TEST(what_a_killed_process_left_is_removed_by_the_next)
     ck_assert_int_eq(count_hidden(), 0);
     ck_assert(exists("a/metadata.json"));
 }
-END_TEST
 
 // Another process that looks for what was left finds a directory that was made just now and is not
 // locked yet: it is removing it, or has done so.
@@ -776,7 +729,7 @@ int flock(int fd, int how)
     return -1;
 }
 
-START_TEST(a_directory_that_is_swept_before_it_is_locked_is_made_again)
+LOOP_TEST(a_directory_that_is_swept_before_it_is_locked_is_made_again, 0, SWEEPERS)
 {
     struct sl_staging st;
     sweeps = _i;
@@ -787,11 +740,10 @@ START_TEST(a_directory_that_is_swept_before_it_is_locked_is_made_again)
     sl_staging_abort(&st);
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
 // ---- the estimate of a batch --------------------------------------------------------------------
 
-START_TEST(an_estimate_with_all_neighbours_counts_exactly)
+TEST(an_estimate_with_all_neighbours_counts_exactly)
 {
     struct sl_dataset ds;
     struct sl_batch_estimate e = {.batch_size = 100};
@@ -809,9 +761,8 @@ START_TEST(an_estimate_with_all_neighbours_counts_exactly)
     ck_assert(e.edges == 2);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(a_malformed_fanout_is_refused)
+TEST(a_malformed_fanout_is_refused)
 {
     static const char *const bad[] = {"", "5,", "5,,5", "0", "-2", "a", "1,2,3,4,5,6,7,8,9", "5 5"};
     struct sl_batch_estimate e = {0};
@@ -822,9 +773,8 @@ START_TEST(a_malformed_fanout_is_refused)
     must(sl_batch_estimate_parse("inspect", "15,-1", &e));
     ck_assert(e.n_hops == 2 && e.fanout[0] == 15 && e.fanout[1] == -1);
 }
-END_TEST
 
-START_TEST(the_summary_is_json_when_asked)
+TEST(the_summary_is_json_when_asked)
 {
     capture_begin();
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("d"), "--nodes",
@@ -840,54 +790,5 @@ START_TEST(the_summary_is_json_when_asked)
     cJSON_Delete(made);
     free(text);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_generate");
-    TCase *t = add_case(s, "determinism");
-    tcase_add_loop_test(t, planted_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
-    tcase_add_loop_test(t, rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
-    tcase_add_loop_test(t, citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
-    tcase_add_test(t, another_seed_makes_another_graph);
-    tcase_add_loop_test(t, no_edges_leave_the_vertices_as_they_are, 0, (int)sl_generator_n_kinds);
-    t = add_case(s, "shape");
-    tcase_add_test(t, rmat_degrees_are_skewed);
-    tcase_add_test(t, rmat_ids_tell_nothing_about_degrees);
-    tcase_add_test(t, rmat_takes_any_number_of_vertices);
-    tcase_add_test(t, rmat_dedup_keeps_each_edge_once);
-    tcase_add_test(t, rmat_weights_belong_to_sources);
-    tcase_add_test(t, year_weights_double_every_four_years);
-    tcase_add_test(t, papers_cite_earlier_ones_once);
-    tcase_add_loop_test(t, papers_cite_their_topic_as_often_as_asked_for, 0, 4);
-    tcase_add_test(t, papers_cite_recent_and_famous_ones);
-    tcase_add_test(t, only_papers_of_the_training_topics_are_listed);
-    tcase_add_test(t, newer_papers_weigh_more);
-    tcase_add_test(t, classes_group_topics);
-    tcase_add_test(t, citation_works_at_its_smallest);
-    tcase_add_test(t, citation_topics_are_learnt_better_with_structure);
-    tcase_add_loop_test(t, planted_homophily_is_what_was_asked_for, 0, 4);
-    tcase_add_test(t, planted_degrees_follow_a_power_law);
-    tcase_add_test(t, planted_is_undirected_and_simple);
-    tcase_add_test(t, planted_directed_stores_one_direction);
-    tcase_add_test(t, planted_works_at_its_smallest);
-    tcase_add_test(t, planted_labels_are_learnt_better_with_structure);
-    tcase_add_test(t, split_has_the_sizes_asked_for_and_no_overlap);
-    t = add_case(s, "refusals");
-    tcase_add_loop_test(t, bad_arguments_are_refused_before_anything_is_made, 0,
-                        SL_COUNT_OF(refused));
-    tcase_add_test(t, an_existing_data_set_is_replaced_only_by_force);
-    tcase_add_test(t, force_does_not_remove_what_is_not_a_data_set);
-    tcase_add_test(t, a_missing_parent_is_said);
-    t = add_case(s, "nothing left behind");
-    tcase_add_test(t, a_full_disk_leaves_nothing);
-    tcase_add_loop_test(t, an_interrupt_leaves_nothing, 0, 2);
-    tcase_add_test(t, what_a_killed_process_left_is_removed_by_the_next);
-    tcase_add_loop_test(t, a_directory_that_is_swept_before_it_is_locked_is_made_again, 0,
-                        SWEEPERS);
-    t = add_case(s, "estimate");
-    tcase_add_test(t, an_estimate_with_all_neighbours_counts_exactly);
-    tcase_add_test(t, a_malformed_fanout_is_refused);
-    tcase_add_test(t, the_summary_is_json_when_asked);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

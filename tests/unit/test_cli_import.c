@@ -5,10 +5,11 @@
 #include "dataset/line_scan.h"
 #include "dataset/text_reader.h"
 #include "tests/unit/import_fixture.h"
+#include "tests/unit/suite.h"
 
 // ---- numbers ------------------------------------------------------------------------------------
 
-START_TEST(real_numbers_equal_the_c_librarys)
+TEST(real_numbers_equal_the_c_librarys)
 {
     static const char *const texts[] = {
         "0",
@@ -55,9 +56,8 @@ START_TEST(real_numbers_equal_the_c_librarys)
         ck_assert_msg(x == wanted, "%s is %a, wanted %a", line, x, wanted);
     }
 }
-END_TEST
 
-START_TEST(what_is_no_number_is_refused)
+TEST(what_is_no_number_is_refused)
 {
     static const char *const texts[] = {"",   ".",   "-",   "+",   "-.", "e5",
                                         "1e", "1e+", "nan", "inf", "x"};
@@ -68,9 +68,8 @@ START_TEST(what_is_no_number_is_refused)
         ck_assert_msg(!sl_line_scan_real(line, &x), "'%s'", texts[i]);
     }
 }
-END_TEST
 
-START_TEST(whole_numbers_know_their_limit)
+TEST(whole_numbers_know_their_limit)
 {
     uint64_t x;
     bool fits;
@@ -82,7 +81,6 @@ START_TEST(whole_numbers_know_their_limit)
     ck_assert(fits && x == 17);
     ck_assert_ptr_null(sl_line_scan_uint("-1\n", &x, &fits));
 }
-END_TEST
 
 // ---- blocks of lines ----------------------------------------------------------------------------
 
@@ -111,7 +109,7 @@ static void assert_reads(const char *name, const char *text, size_t n)
     sl_text_reader_close(r);
 }
 
-START_TEST(long_and_short_lines_come_whole)
+TEST(long_and_short_lines_come_whole)
 {
     // Lines from empty to 3 MB, so that they cross blocks and outgrow them.
     size_t n = 0, capacity = 16 << 20;
@@ -135,9 +133,8 @@ START_TEST(long_and_short_lines_come_whole)
     assert_reads("newline", "\n", 1);
     free(text);
 }
-END_TEST
 
-START_TEST(a_reader_may_be_closed_early)
+TEST(a_reader_may_be_closed_early)
 {
     char *text = calloc(1, 8 << 20);
     memset(text, '\n', 8 << 20);
@@ -152,7 +149,6 @@ START_TEST(a_reader_may_be_closed_early)
     }
     free(text);
 }
-END_TEST
 
 // ---- edge lists ---------------------------------------------------------------------------------
 
@@ -173,7 +169,7 @@ static const struct {
     {{"--skip-lines", "4"}, "0<2,5 1<0 2<1 3<3 of 6"},
 };
 
-START_TEST(an_edge_list_is_read)
+LOOP_TEST(an_edge_list_is_read, 0, SL_COUNT_OF(edgelists))
 {
     write_text("messy.txt", messy);
     const char *const *o = edgelists[_i].options;
@@ -182,7 +178,6 @@ START_TEST(an_edge_list_is_read)
     ck_assert_str_eq(topology("a"), edgelists[_i].wanted);
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
 static const struct {
     const char *options[3];
@@ -200,7 +195,7 @@ static const struct {
     {{"--symmetrise", "--duplicates", "mean"}, "0<1:2 1<0:3.75,2:0.001 2<1:0.001,2:0 of 3"},
 };
 
-START_TEST(weights_follow_their_edges)
+LOOP_TEST(weights_follow_their_edges, 0, SL_COUNT_OF(weighted))
 {
     write_text("w.txt", "0 1 0.5\n2 1 1e-3\n1 0 2\n0 1 7\n2 2 -0\n");
     const char *const *o = weighted[_i].options;
@@ -208,10 +203,9 @@ START_TEST(weights_follow_their_edges)
                  "-q", o[0], o[1], o[2]));
     ck_assert_str_eq(topology("a"), weighted[_i].wanted);
 }
-END_TEST
 
 // Positive, but 0 as float32: they are edges of weight 0 then, which is said. Each counts once.
-START_TEST(weights_that_float32_does_not_hold_are_counted)
+TEST(weights_that_float32_does_not_hold_are_counted)
 {
     write_text("w.txt", "0 1 1e-46\n2 1 1e-45\n1 0 0\n2 0 3e-100\n");
     capture_begin();
@@ -224,10 +218,9 @@ START_TEST(weights_that_float32_does_not_hold_are_counted)
     ck_assert_ptr_nonnull(strstr(text, " 2 became 0, for float32 holds nothing below 1.4e-45"));
     free(text);
 }
-END_TEST
 
 // Above 2^53, where a double has not every number.
-START_TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
+TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
 {
     char text[4096] = "";
     write_text("e.txt", "0 1\n1 2\n2 3\n3 0\n");
@@ -239,19 +232,17 @@ START_TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
     fclose(f);
     ck_assert_ptr_nonnull(strstr(text, "\"split_seed\":\t9007199254740993"));
 }
-END_TEST
 
 // Made of several lines, a reverse edge follows the rule as others do.
-START_TEST(reverse_edges_that_were_made_follow_the_rule)
+TEST(reverse_edges_that_were_made_follow_the_rule)
 {
     write_text("w.txt", "0 1 3\n0 1 5\n");
     imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"),
                  "-q", "--symmetrise", "--duplicates", "mean"));
     ck_assert_str_eq(topology("a"), "0<1:4 1<0:4 of 2");
 }
-END_TEST
 
-START_TEST(a_rule_for_duplicates_has_to_have_some)
+TEST(a_rule_for_duplicates_has_to_have_some)
 {
     write_text("w.txt", "0 1 3e38\n0 1 3e38\n");
     ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
@@ -264,9 +255,8 @@ START_TEST(a_rule_for_duplicates_has_to_have_some)
     assert_message_has("edge 0 -> 1: its weights are 6e+38 together: wanted at most float32's");
     ck_assert_int_eq(count_entries(), 1); // the text itself
 }
-END_TEST
 
-START_TEST(relabelled_vertices_keep_their_ids_in_a_file)
+TEST(relabelled_vertices_keep_their_ids_in_a_file)
 {
     struct sl_npy ids;
     write_text("r.txt", "4000000000 7\n7 123456\n");
@@ -279,16 +269,14 @@ START_TEST(relabelled_vertices_keep_their_ids_in_a_file)
     ck_assert_int_eq(memcmp(ids.data, wanted, sizeof wanted), 0);
     sl_npy_close(&ids);
 }
-END_TEST
 
-START_TEST(gzip_is_read_as_plain_text_is)
+TEST(gzip_is_read_as_plain_text_is)
 {
     write_gz("messy.gz", messy, strlen(messy));
     imported(RUN(sl_command_import, "import", "edgelist", in_dir("messy.gz"), "--out", in_dir("a"),
                  "-q"));
     ck_assert_str_eq(topology("a"), edgelists[0].wanted);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -317,7 +305,7 @@ static const struct {
     {"0 1\n\x01\x02x 3\n", NULL, NULL, "line 2: found '??x'"},
 };
 
-START_TEST(a_broken_edge_list_is_explained)
+LOOP_TEST(a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken))
 {
     write_text("broken.txt", broken[_i].text);
     ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("broken.txt"), "-q",
@@ -327,9 +315,8 @@ START_TEST(a_broken_edge_list_is_explained)
     assert_message_has(broken[_i].message);
     ck_assert_int_eq(count_entries(), 1); // the text itself
 }
-END_TEST
 
-START_TEST(zero_bytes_in_the_text_are_refused)
+TEST(zero_bytes_in_the_text_are_refused)
 {
     write_file("zero.txt", "0 1\n# a\0b\n2\0 3\n", 15);
     ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("zero.txt"), "-q", "--out",
@@ -337,9 +324,8 @@ START_TEST(zero_bytes_in_the_text_are_refused)
                      SL_EFORMAT);
     assert_message_has("line 3");
 }
-END_TEST
 
-START_TEST(damaged_gzip_is_said)
+TEST(damaged_gzip_is_said)
 {
     // Numbers without a pattern, so that the packed file is long enough to be cut.
     size_t n = 0;
@@ -375,7 +361,6 @@ START_TEST(damaged_gzip_is_said)
     free(text);
     free(packed);
 }
-END_TEST
 
 static const struct {
     const char *source, *option, *second;
@@ -389,7 +374,7 @@ static const struct {
     {"missing.txt", "--symetrise", NULL, SL_EINVAL, "did you mean --symmetrise?"},
 };
 
-START_TEST(what_can_not_be_opened_is_said)
+LOOP_TEST(what_can_not_be_opened_is_said, 0, SL_COUNT_OF(unreadable))
 {
     ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir(unreadable[_i].source),
                          "-q", "--out", in_dir("a"), unreadable[_i].option, unreadable[_i].second),
@@ -397,9 +382,8 @@ START_TEST(what_can_not_be_opened_is_said)
     assert_message_has(unreadable[_i].message);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-START_TEST(little_memory_gives_the_same_files)
+TEST(little_memory_gives_the_same_files)
 {
     static const char *const files[] = {"indptr.npy", "indices.npy", "edge_weight.npy",
                                         "node_id.npy"};
@@ -421,7 +405,6 @@ START_TEST(little_memory_gives_the_same_files)
         ck_assert_msg(same_file(a, b), "%s differs", files[i]);
     }
 }
-END_TEST
 
 // ---- Matrix Market ------------------------------------------------------------------------------
 
@@ -477,7 +460,7 @@ static const struct {
     {"", NULL, "found no size in 0 lines", true},
 };
 
-START_TEST(a_matrix_is_read_or_explained)
+LOOP_TEST(a_matrix_is_read_or_explained, 0, SL_COUNT_OF(matrices))
 {
     write_text("m.mtx", matrices[_i].text);
     int rc = RUN(sl_command_import, "import", "mtx", in_dir("m.mtx"), "--out", in_dir("a"), "-q",
@@ -492,7 +475,6 @@ START_TEST(a_matrix_is_read_or_explained)
     assert_message_has(matrices[_i].wanted);
     ck_assert_int_eq(count_entries(), 1); // the text itself
 }
-END_TEST
 
 // ---- OGB ----------------------------------------------------------------------------------------
 
@@ -521,7 +503,7 @@ static int import_ogb(const char *option, const char *second)
                option, second);
 }
 
-START_TEST(an_ogb_data_set_is_read)
+TEST(an_ogb_data_set_is_read)
 {
     struct sl_dataset ds;
     static const float feat[] = {0.5f, -1, 1e-3f, 2, 3, 4, 5, 6, 7, 8.25f};
@@ -540,17 +522,15 @@ START_TEST(an_ogb_data_set_is_read)
     ck_assert_uint_eq(ds.split[SL_SPLIT_TEST].ids[0], 4);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(ogb_inverse_edges_are_added_and_merged)
+TEST(ogb_inverse_edges_are_added_and_merged)
 {
     make_ogb();
     imported(import_ogb("--symmetrise", "--remove-self-loops"));
     ck_assert_str_eq(topology("a"), "0<1,2 1<0,2,3 2<0,1 3<1 of 5");
 }
-END_TEST
 
-START_TEST(ogb_edges_are_doubled_as_its_loader_does)
+TEST(ogb_edges_are_doubled_as_its_loader_does)
 {
     // Nothing is merged, and a self-loop is there twice; of ogbn-products without being asked.
     make_ogb();
@@ -570,9 +550,8 @@ START_TEST(ogb_edges_are_doubled_as_its_loader_does)
         RUN(sl_command_import, "import", "ogb", in_dir("ogbn_arxiv"), "-q", "--out", in_dir("d")));
     ck_assert_str_eq(topology("d"), "0<2 1<0,0,3 2<1 4<4 of 5");
 }
-END_TEST
 
-START_TEST(several_label_columns_are_a_matrix)
+TEST(several_label_columns_are_a_matrix)
 {
     static const char labels[] = "1,0,1\n0,0,0\nnan,nan,nan\n1,1,1\n0,nan,1\n";
     static const float wanted[5][3] = {
@@ -592,9 +571,8 @@ START_TEST(several_label_columns_are_a_matrix)
     }
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(ogb_without_features_labels_and_split_is_a_graph)
+TEST(ogb_without_features_labels_and_split_is_a_graph)
 {
     make_ogb();
     ck_assert_int_eq(remove(in_dir("src/raw/node-feat.csv.gz")), 0);
@@ -609,7 +587,6 @@ START_TEST(ogb_without_features_labels_and_split_is_a_graph)
     ck_assert_str_eq(topology("a"), "0<2 1<0,0,3 2<1 4<4 of 5");
     ck_assert(!exists("a/node_feat.npy"));
 }
-END_TEST
 
 static const struct {
     const char *file, *text; // text NULL = the file is removed
@@ -644,7 +621,7 @@ static const struct {
     {"split/time/test", "5\n", SL_EFORMAT, "found '5': wanted a vertex from 0 to 4"},
 };
 
-START_TEST(a_broken_ogb_data_set_is_explained)
+LOOP_TEST(a_broken_ogb_data_set_is_explained, 0, SL_COUNT_OF(broken_ogb))
 {
     char name[128];
     make_ogb();
@@ -657,9 +634,8 @@ START_TEST(a_broken_ogb_data_set_is_explained)
     assert_message_has(broken_ogb[_i].message);
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(one_of_several_splits_must_be_named)
+TEST(one_of_several_splits_must_be_named)
 {
     make_ogb();
     ck_assert_int_eq(mkdir(in_dir("src/split/random"), 0755), 0);
@@ -669,9 +645,8 @@ START_TEST(one_of_several_splits_must_be_named)
     assert_message_has("--split 'sales': wanted one of: ");
     imported(import_ogb("--split", "time"));
 }
-END_TEST
 
-START_TEST(other_layouts_are_named)
+TEST(other_layouts_are_named)
 {
     ck_assert_int_eq(mkdir(in_dir("src"), 0755), 0);
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_ENOENT);
@@ -685,41 +660,5 @@ START_TEST(other_layouts_are_named)
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);
     assert_message_has("several types of vertices and edges");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_import");
-    TCase *t = add_case(s, "text");
-    tcase_add_test(t, real_numbers_equal_the_c_librarys);
-    tcase_add_test(t, what_is_no_number_is_refused);
-    tcase_add_test(t, whole_numbers_know_their_limit);
-    tcase_add_test(t, long_and_short_lines_come_whole);
-    tcase_add_test(t, a_reader_may_be_closed_early);
-    t = add_case(s, "edge lists");
-    tcase_add_loop_test(t, an_edge_list_is_read, 0, SL_COUNT_OF(edgelists));
-    tcase_add_loop_test(t, weights_follow_their_edges, 0, SL_COUNT_OF(weighted));
-    tcase_add_test(t, reverse_edges_that_were_made_follow_the_rule);
-    tcase_add_test(t, weights_that_float32_does_not_hold_are_counted);
-    tcase_add_test(t, the_seed_of_a_split_is_kept_to_the_last_bit);
-    tcase_add_test(t, a_rule_for_duplicates_has_to_have_some);
-    tcase_add_test(t, relabelled_vertices_keep_their_ids_in_a_file);
-    tcase_add_test(t, gzip_is_read_as_plain_text_is);
-    tcase_add_loop_test(t, a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken));
-    tcase_add_test(t, zero_bytes_in_the_text_are_refused);
-    tcase_add_test(t, damaged_gzip_is_said);
-    tcase_add_loop_test(t, what_can_not_be_opened_is_said, 0, SL_COUNT_OF(unreadable));
-    tcase_add_test(t, little_memory_gives_the_same_files);
-    t = add_case(s, "Matrix Market");
-    tcase_add_loop_test(t, a_matrix_is_read_or_explained, 0, SL_COUNT_OF(matrices));
-    t = add_case(s, "ogb");
-    tcase_add_test(t, an_ogb_data_set_is_read);
-    tcase_add_test(t, ogb_inverse_edges_are_added_and_merged);
-    tcase_add_test(t, ogb_edges_are_doubled_as_its_loader_does);
-    tcase_add_test(t, several_label_columns_are_a_matrix);
-    tcase_add_test(t, ogb_without_features_labels_and_split_is_a_graph);
-    tcase_add_loop_test(t, a_broken_ogb_data_set_is_explained, 0, SL_COUNT_OF(broken_ogb));
-    tcase_add_test(t, one_of_several_splits_must_be_named);
-    tcase_add_test(t, other_layouts_are_named);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

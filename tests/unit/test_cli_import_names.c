@@ -7,6 +7,7 @@
 #include "dataset/metadata.h"
 #include "dataset/name_key.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { OPTIONS = 12 };
 
@@ -103,7 +104,7 @@ static const struct {
     {"% bip unweighted\n% 3 2 2\n1 1\n2 1\n1 2\n", "1|2|3|4", "1<3,4 2<3 3<1,2 4<1", NULL, NULL},
 };
 
-START_TEST(any_text_is_a_name)
+LOOP_TEST(any_text_is_a_name, 0, SL_COUNT_OF(lists))
 {
     struct sl_dataset ds;
     char wanted[256];
@@ -117,9 +118,8 @@ START_TEST(any_text_is_a_name)
     sl_dataset_close(&ds);
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
-START_TEST(names_that_are_all_numbers_are_an_array_too)
+TEST(names_that_are_all_numbers_are_an_array_too)
 {
     struct sl_npy ids;
     write_text("edges.txt", "9223372036854775807 7\n7 123456\n");
@@ -135,14 +135,13 @@ START_TEST(names_that_are_all_numbers_are_an_array_too)
     must(IMPORT("c", "--relabel"));
     ck_assert(!exists("c/node_id.npy"));
 }
-END_TEST
 
 // ---- tables -------------------------------------------------------------------------------------
 
 static const char edges[] = "alice,bob\nbob,carol\n7,alice\n";
 
 // Vertices: 7, alice, bob, carol, and dave, whom only the features have.
-START_TEST(tables_are_joined_by_name)
+TEST(tables_are_joined_by_name)
 {
     struct sl_dataset ds;
     write_text("edges.txt", edges);
@@ -177,9 +176,8 @@ START_TEST(tables_are_joined_by_name)
     assert_has(text, "from 'cat' to 'dog'");
     free(text);
 }
-END_TEST
 
-START_TEST(tables_are_joined_by_id)
+TEST(tables_are_joined_by_id)
 {
     struct sl_dataset ds;
     write_text("edges.txt", "0 1\n2 0\n");
@@ -198,9 +196,8 @@ START_TEST(tables_are_joined_by_id)
     ck_assert(!exists("a/class_names.npy") && !exists("a/vertex_names.npy"));
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(arrays_have_a_row_for_each_vertex)
+TEST(arrays_have_a_row_for_each_vertex)
 {
     struct sl_dataset ds;
     const float rows[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -213,9 +210,8 @@ START_TEST(arrays_have_a_row_for_each_vertex)
     ck_assert(ds.feat_dim == 2 && ds.feat_dtype == SL_DTYPE_F16 && ds.label[2] == 1);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(labels_are_numbers_or_several)
+TEST(labels_are_numbers_or_several)
 {
     struct sl_dataset ds;
     float targets[2];
@@ -239,9 +235,8 @@ START_TEST(labels_are_numbers_or_several)
     ck_assert(targets[0] == 0 && targets[1] == 1);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(classes_by_name_are_numbered_in_their_order)
+TEST(classes_by_name_are_numbered_in_their_order)
 {
     struct sl_dataset ds;
     write_text("edges.txt", edges);
@@ -253,7 +248,6 @@ START_TEST(classes_by_name_are_numbered_in_their_order)
     ck_assert_int_eq(memcmp(ds.label, labels, sizeof labels), 0);
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // ---- what is refused ----------------------------------------------------------------------------
 
@@ -286,7 +280,7 @@ static const struct {
     {NULL, NULL, "alice,train\nbob,val\nalice,test\n", "line 3: found 'alice' a second time"},
 };
 
-START_TEST(tables_that_do_not_fit_are_explained)
+LOOP_TEST(tables_that_do_not_fit_are_explained, 0, SL_COUNT_OF(refused))
 {
     const char *options[OPTIONS] = {"--relabel"};
     int n = 1;
@@ -311,9 +305,8 @@ START_TEST(tables_that_do_not_fit_are_explained)
     ck_assert(!exists("a"));
     ck_assert_int_eq(count_hidden(), 0);
 }
-END_TEST
 
-START_TEST(ids_that_do_not_fit_are_explained)
+TEST(ids_that_do_not_fit_are_explained)
 {
     write_text("edges.txt", "0 1\n2 0\n");
     write_text("f.csv", "0,1\n1,2\nx,3\n2,4\n");
@@ -333,7 +326,6 @@ START_TEST(ids_that_do_not_fit_are_explained)
     assert_message_has("found shape (2,): wanted (3)");
     ck_assert(!exists("a"));
 }
-END_TEST
 
 static const struct {
     const char *text, *message;
@@ -351,7 +343,7 @@ static const struct {
     {"a b\n", "f.csv", {"--features", "f.csv"}}, // it is not there
 };
 
-START_TEST(what_is_no_list_of_names_is_explained)
+LOOP_TEST(what_is_no_list_of_names_is_explained, 0, SL_COUNT_OF(bad))
 {
     const char *options[OPTIONS] = {"--relabel"};
     for (int i = 0; bad[_i].options[i]; i++)
@@ -361,9 +353,8 @@ START_TEST(what_is_no_list_of_names_is_explained)
     assert_message_has(bad[_i].message);
     ck_assert(!exists("a"));
 }
-END_TEST
 
-START_TEST(names_without_relabel_are_pointed_to_it)
+TEST(names_without_relabel_are_pointed_to_it)
 {
     write_text("edges.txt", "alice bob\n");
     ck_assert_int_eq(IMPORT("a", NULL), SL_EFORMAT);
@@ -374,9 +365,8 @@ START_TEST(names_without_relabel_are_pointed_to_it)
     assert_message_has("give --relabel");
     must(IMPORT("a", "--relabel"));
 }
-END_TEST
 
-START_TEST(a_long_name_is_one_until_it_is_too_long)
+TEST(a_long_name_is_one_until_it_is_too_long)
 {
     char *text = malloc(3 * SL_NAME_MAX_BYTES);
     struct sl_dataset ds;
@@ -393,7 +383,6 @@ START_TEST(a_long_name_is_one_until_it_is_too_long)
     assert_message_has("wanted a vertex's name, of 1 to 4096 bytes");
     free(text);
 }
-END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
@@ -445,7 +434,7 @@ static void assert_all_joined(const char *to, uint64_t n)
     sl_dataset_close(&ds);
 }
 
-START_TEST(little_memory_makes_the_same_files)
+TEST(little_memory_makes_the_same_files)
 {
     static const char *const files[] = {
         "indptr.npy",     "indices.npy",    "edge_weight.npy", "vertex_names.npy",
@@ -476,26 +465,5 @@ START_TEST(little_memory_makes_the_same_files)
     }
     assert_all_joined("b", N);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("import_names");
-    TCase *t = add_case(s, "names");
-    tcase_add_loop_test(t, any_text_is_a_name, 0, SL_COUNT_OF(lists));
-    tcase_add_test(t, names_that_are_all_numbers_are_an_array_too);
-    tcase_add_test(t, a_long_name_is_one_until_it_is_too_long);
-    t = add_case(s, "tables");
-    tcase_add_test(t, tables_are_joined_by_name);
-    tcase_add_test(t, tables_are_joined_by_id);
-    tcase_add_test(t, arrays_have_a_row_for_each_vertex);
-    tcase_add_test(t, labels_are_numbers_or_several);
-    tcase_add_test(t, classes_by_name_are_numbered_in_their_order);
-    tcase_add_test(t, little_memory_makes_the_same_files);
-    t = add_case(s, "refused");
-    tcase_add_loop_test(t, tables_that_do_not_fit_are_explained, 0, SL_COUNT_OF(refused));
-    tcase_add_test(t, ids_that_do_not_fit_are_explained);
-    tcase_add_loop_test(t, what_is_no_list_of_names_is_explained, 0, SL_COUNT_OF(bad));
-    tcase_add_test(t, names_without_relabel_are_pointed_to_it);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

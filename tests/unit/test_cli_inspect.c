@@ -7,6 +7,7 @@
 #include "common/base/failpoint.h"
 #include "tests/unit/await.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 // The JSON that a command prints; its result is *rc.
 static cJSON *json_of(int *rc, const struct sl_command *command, size_t n, const char *const *words)
@@ -52,7 +53,7 @@ static const char *string(const cJSON *json, const char *path)
     return at(json, path)->valuestring;
 }
 
-START_TEST(inspect_describes_a_data_set)
+TEST(inspect_describes_a_data_set)
 {
     int rc;
     tiny_begin();
@@ -86,9 +87,8 @@ START_TEST(inspect_describes_a_data_set)
     ck_assert(number(json, "batch.edges") == 4);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(inspect_tells_what_lists_share)
+TEST(inspect_tells_what_lists_share)
 {
     int rc;
     tiny_begin();
@@ -109,9 +109,8 @@ START_TEST(inspect_tells_what_lists_share)
     assert_has(text, "validation and test share 1 vertex (0)");
     free(text);
 }
-END_TEST
 
-START_TEST(inspect_describes_several_labels)
+TEST(inspect_describes_several_labels)
 {
     int rc;
     tiny_begin();
@@ -132,9 +131,8 @@ START_TEST(inspect_describes_several_labels)
     assert_has(text, "75.0 %");
     free(text);
 }
-END_TEST
 
-START_TEST(inspect_describes_numbers)
+TEST(inspect_describes_numbers)
 {
     int rc;
     tiny_begin();
@@ -157,9 +155,8 @@ START_TEST(inspect_describes_numbers)
     assert_has(text, "1.87083");
     free(text);
 }
-END_TEST
 
-START_TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
+TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
 {
     int rc;
     tiny_begin(); // in-edges of vertices 1 to 4: 3, 2, 1, 1
@@ -179,9 +176,8 @@ START_TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
     ck_assert_ptr_null(cJSON_GetObjectItem(json, "edge_weights"));
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(inspect_remembers_a_validation)
+TEST(inspect_remembers_a_validation)
 {
     int rc;
     tiny_begin();
@@ -196,9 +192,8 @@ START_TEST(inspect_remembers_a_validation)
     cJSON_Delete(first);
     cJSON_Delete(second);
 }
-END_TEST
 
-START_TEST(inspect_prints_tables)
+TEST(inspect_prints_tables)
 {
     tiny_begin();
     capture_begin();
@@ -210,9 +205,8 @@ START_TEST(inspect_prints_tables)
     assert_has(text, "A batch of 1024 with fanout 15,10,5");
     free(text);
 }
-END_TEST
 
-START_TEST(inspect_needs_topology_alone)
+TEST(inspect_needs_topology_alone)
 {
     int rc;
     WRITE_I64("indptr.npy", 0, 0);
@@ -223,9 +217,8 @@ START_TEST(inspect_needs_topology_alone)
     ck_assert(number(json, "num_nodes") == 1 && number(json, "batch.edges") == 0);
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(inspect_explains_a_broken_data_set)
+TEST(inspect_explains_a_broken_data_set)
 {
     tiny_begin();
     WRITE_I32("indices.npy", 0, 2, 3, 1, 5, 0, 0);
@@ -234,9 +227,8 @@ START_TEST(inspect_explains_a_broken_data_set)
     ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect", in_dir("none"))), 2);
     ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect")), 2);
 }
-END_TEST
 
-START_TEST(doctor_examines_the_machine)
+TEST(doctor_examines_the_machine)
 {
     int rc;
     cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
@@ -251,9 +243,8 @@ START_TEST(doctor_examines_the_machine)
     ck_assert_ptr_nonnull(at(json, "checks.cores"));
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(doctor_finds_a_low_limit)
+TEST(doctor_finds_a_low_limit)
 {
     int rc;
     struct rlimit r;
@@ -266,9 +257,8 @@ START_TEST(doctor_finds_a_low_limit)
     assert_has(string(json, "checks.nofile.advice"), "ulimit -n");
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(doctor_warns_of_failpoints_and_a_missing_cache)
+TEST(doctor_warns_of_failpoints_and_a_missing_cache)
 {
     int rc;
     setenv("SLUICE_FAILPOINT", "sampler_drawn:3", 1);
@@ -284,9 +274,8 @@ START_TEST(doctor_warns_of_failpoints_and_a_missing_cache)
     ck_assert_str_eq(string(json, "checks.failpoint.verdict"), "problem");
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(doctor_looks_around)
+TEST(doctor_looks_around)
 {
     int rc;
     setenv("SLUICE_RUNTIME_DIR", in_dir("runtime"), 1);
@@ -311,10 +300,9 @@ START_TEST(doctor_looks_around)
     assert_has(string(json, "checks.drive_reads.found"), "through ");
     cJSON_Delete(json);
 }
-END_TEST
 
 // Others may enter it: no place for sockets.
-START_TEST(doctor_warns_of_a_runtime_directory_that_is_open_to_others)
+TEST(doctor_warns_of_a_runtime_directory_that_is_open_to_others)
 {
     int rc;
     ck_assert_int_eq(mkdir(in_dir("runtime"), 0777), 0);
@@ -325,9 +313,8 @@ START_TEST(doctor_warns_of_a_runtime_directory_that_is_open_to_others)
     assert_has(string(json, "checks.daemon.advice"), "runtime");
     cJSON_Delete(json);
 }
-END_TEST
 
-START_TEST(doctor_lists_every_failpoint)
+TEST(doctor_lists_every_failpoint)
 {
     int rc;
     cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "--failpoints", "-o", "json");
@@ -344,9 +331,8 @@ START_TEST(doctor_lists_every_failpoint)
     cJSON_Delete(json);
     free(text);
 }
-END_TEST
 
-START_TEST(schema_is_printed)
+TEST(schema_is_printed)
 {
     int rc;
     cJSON *json = JSON_OF(&rc, sl_command_schema, "schema");
@@ -355,29 +341,5 @@ START_TEST(schema_is_printed)
     cJSON_Delete(json);
     ck_assert_int_eq(RUN(sl_command_schema, "schema", "extra"), SL_EINVAL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_inspect");
-    TCase *t = add_case(s, "inspect");
-    tcase_add_test(t, inspect_describes_a_data_set);
-    tcase_add_test(t, inspect_tells_what_lists_share);
-    tcase_add_test(t, inspect_describes_several_labels);
-    tcase_add_test(t, inspect_describes_numbers);
-    tcase_add_test(t, inspect_counts_vertices_whose_edges_weigh_nothing);
-    tcase_add_test(t, inspect_remembers_a_validation);
-    tcase_add_test(t, inspect_prints_tables);
-    tcase_add_test(t, inspect_needs_topology_alone);
-    tcase_add_test(t, inspect_explains_a_broken_data_set);
-    t = add_case(s, "doctor");
-    tcase_add_test(t, doctor_examines_the_machine);
-    tcase_add_test(t, doctor_finds_a_low_limit);
-    tcase_add_test(t, doctor_warns_of_failpoints_and_a_missing_cache);
-    tcase_add_test(t, doctor_looks_around);
-    tcase_add_test(t, doctor_warns_of_a_runtime_directory_that_is_open_to_others);
-    tcase_add_test(t, doctor_lists_every_failpoint);
-    t = add_case(s, "schema");
-    tcase_add_test(t, schema_is_printed);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

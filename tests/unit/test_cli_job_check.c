@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/job_check.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 1500, TRAIN = 750, DIM = 16, CLASSES = 4, WORDS = 5 };
 
@@ -389,11 +390,10 @@ static int check_job(const char *change, const char *set)
     return rc;
 }
 
-START_TEST(a_job_that_can_run_is_not_refused)
+TEST(a_job_that_can_run_is_not_refused)
 {
     ck_assert_msg(check_job("{}", NULL) == SL_OK, "%s", sl_error_message());
 }
-END_TEST
 
 // --- what is refused -----------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ static bool says(const char *message, const char *words)
     return false;
 }
 
-START_TEST(is_refused)
+LOOP_TEST(is_refused, 0, SL_COUNT_OF(refusals))
 {
     const struct refusal *r = &refusals[_i];
     int rc = check_job(r->change, r->set);
@@ -421,13 +421,12 @@ START_TEST(is_refused)
                       r->words[i], message);
     ck_assert_msg(!exists("out"), "its output directory was made");
 }
-END_TEST
 
 static const char *const wrong_keys[] = {
     "dataset=/nope", "model.weights=/nope", "loss.class_weights=[1,2]",
     "schedule=[{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1, \"batch\": 99}]"};
 
-START_TEST(a_wrong_key_comes_before_a_directory_that_is_taken)
+TEST(a_wrong_key_comes_before_a_directory_that_is_taken)
 {
     char name[64];
     ck_assert_int_eq(mkdir(in_dir("out"), 0700), 0);
@@ -442,18 +441,5 @@ START_TEST(a_wrong_key_comes_before_a_directory_that_is_taken)
         ck_assert_ptr_null(strstr(sl_error_message(), "output"));
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_job_check");
-    TCase *t = tcase_create("refusals");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, a_job_that_can_run_is_not_refused);
-    tcase_add_loop_test(t, is_refused, 0, SL_COUNT_OF(refusals));
-    tcase_add_test(t, a_wrong_key_comes_before_a_directory_that_is_taken);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

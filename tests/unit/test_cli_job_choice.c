@@ -1,6 +1,7 @@
 // Which job a word on the command line means, and what is said when none or several are meant.
 #include "cli/job_lookup.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static const char daemon_jobs[] =
     "{\"jobs\": ["
@@ -34,7 +35,7 @@ static const char *meant(const char *word, int code)
     return job ? job->output : NULL;
 }
 
-START_TEST(numbers_come_before_names_and_names_before_directories)
+TEST(numbers_come_before_names_and_names_before_directories)
 {
     make_list(daemon_jobs, 1);
     ck_assert_str_eq(meant("2", SL_OK), "/runs/gat"); // not the job of that name
@@ -42,17 +43,15 @@ START_TEST(numbers_come_before_names_and_names_before_directories)
     ck_assert_str_eq(meant("/runs/pin", SL_OK), "/runs/pin");
     ck_assert_str_eq(meant("mine", SL_OK), in_dir("mine"));
 }
-END_TEST
 
-START_TEST(of_one_name_the_living_one_is_meant_or_the_newest)
+TEST(of_one_name_the_living_one_is_meant_or_the_newest)
 {
     make_list(daemon_jobs, 0);
     ck_assert_str_eq(meant("sage", SL_OK), "/runs/third");
     ck_assert_str_eq(meant("pin", SL_OK), "/runs/pin6");
 }
-END_TEST
 
-START_TEST(a_directory_is_known_by_any_of_its_names)
+TEST(a_directory_is_known_by_any_of_its_names)
 {
     make_list(NULL, 1);
     ck_assert_int_eq(mkdir(in_dir("mine"), 0700), 0);
@@ -65,9 +64,8 @@ START_TEST(a_directory_is_known_by_any_of_its_names)
     ck_assert_str_eq(meant("third", SL_OK), "/runs/third"); // its last name alone
     ck_assert_ptr_null(meant("runs", SL_ENOENT));
 }
-END_TEST
 
-START_TEST(two_of_one_name_are_told_apart)
+TEST(two_of_one_name_are_told_apart)
 {
     make_list(daemon_jobs, 2);
     ck_assert_ptr_null(meant("gat", SL_EINVAL));
@@ -75,27 +73,24 @@ START_TEST(two_of_one_name_are_told_apart)
                                    "'gat' (of 'sluice run', in '/elsewhere')");
     assert_has(sl_error_message(), "number or its run directory");
 }
-END_TEST
 
-START_TEST(a_near_name_is_suggested)
+TEST(a_near_name_is_suggested)
 {
     make_list(daemon_jobs, 1);
     ck_assert_ptr_null(meant("sgae", SL_ENOENT));
     assert_has(sl_error_message(), "job 'sgae': no job has this number, name or run directory: did "
                                    "you mean 'sage' (job 1, done), 'sage' (job 3, stopped)?");
 }
-END_TEST
 
-START_TEST(without_one_the_jobs_there_are_are_named)
+TEST(without_one_the_jobs_there_are_are_named)
 {
     make_list(daemon_jobs, 1);
     ck_assert_ptr_null(meant("something-else", SL_ENOENT));
     assert_has(sl_error_message(), "there is 'gat' (job 2, running)");
     ck_assert_ptr_null(strstr(sl_error_message(), "'sage'")); // over
 }
-END_TEST
 
-START_TEST(without_a_daemon_it_is_said_how_to_start_one)
+TEST(without_a_daemon_it_is_said_how_to_start_one)
 {
     const struct sl_listed_job *job;
     make_list(NULL, 0);
@@ -106,9 +101,8 @@ START_TEST(without_a_daemon_it_is_said_how_to_start_one)
     ck_assert_int_eq(sl_job_lookup_only(&list, "no daemon runs: start one", &job), SL_ENOENT);
     ck_assert_str_eq(sl_error_message(), "no job is running: no daemon runs: start one");
 }
-END_TEST
 
-START_TEST(the_only_one_works_or_else_waits)
+TEST(the_only_one_works_or_else_waits)
 {
     const struct sl_listed_job *job;
     make_list(daemon_jobs, 0);
@@ -125,9 +119,8 @@ START_TEST(the_only_one_works_or_else_waits)
     ck_assert_int_eq(sl_job_lookup_only(&list, "", &job), SL_OK);
     ck_assert_str_eq(job->id, "7");
 }
-END_TEST
 
-START_TEST(a_long_list_is_cut)
+TEST(a_long_list_is_cut)
 {
     char json[1 << 14] = "{\"jobs\": [";
     for (int i = 0; i < 100; i++)
@@ -139,20 +132,5 @@ START_TEST(a_long_list_is_cut)
     ck_assert_ptr_null(meant("zzz", SL_ENOENT));
     assert_has(sl_error_message(), "'job7' (job 8, queued) and 92 more");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli job list");
-    TCase *t = add_case(s, "job list");
-    tcase_add_test(t, numbers_come_before_names_and_names_before_directories);
-    tcase_add_test(t, of_one_name_the_living_one_is_meant_or_the_newest);
-    tcase_add_test(t, a_directory_is_known_by_any_of_its_names);
-    tcase_add_test(t, two_of_one_name_are_told_apart);
-    tcase_add_test(t, a_near_name_is_suggested);
-    tcase_add_test(t, without_one_the_jobs_there_are_are_named);
-    tcase_add_test(t, without_a_daemon_it_is_said_how_to_start_one);
-    tcase_add_test(t, the_only_one_works_or_else_waits);
-    tcase_add_test(t, a_long_list_is_cut);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -1,6 +1,7 @@
 // The list of jobs as a table.
 #include "cli/job_table.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 #define NOW 10000.0
 
@@ -34,7 +35,7 @@ static const char *print(unsigned columns, size_t n_left_out)
     return text;
 }
 
-START_TEST(a_table_with_what_they_wait_for)
+TEST(a_table_with_what_they_wait_for)
 {
     print(0, 1);
     assert_has(text, "daemon 0.2.0, process 42, for 12.1 s: cores 0-1, free none; page "
@@ -48,9 +49,8 @@ START_TEST(a_table_with_what_they_wait_for)
     assert_has(text, "run  mine  running                                  for 2 h\n");
     assert_has(text, "\n1 more is over: 'sluice ps --all' lists them\n");
 }
-END_TEST
 
-START_TEST(lines_fit_the_terminal)
+TEST(lines_fit_the_terminal)
 {
     print(100, 0);
     size_t widest = 0;
@@ -66,18 +66,16 @@ START_TEST(lines_fit_the_terminal)
     assert_has(text,
                "\n     number 1 in the queue: waits for core 0, which job 1 'sage'\n     has\n");
 }
-END_TEST
 
-START_TEST(the_rule_is_as_wide_as_the_table)
+TEST(the_rule_is_as_wide_as_the_table)
 {
     print(0, 0);
     const char *rule = strstr(text, "\n---") + 1;
     const char *row = strstr(text, "  1  sage");
     ck_assert_uint_eq(strcspn(rule, "\n"), (size_t)(strstr(row, "  resumed") - row));
 }
-END_TEST
 
-START_TEST(what_ended_long_ago_is_not_recent)
+TEST(what_ended_long_ago_is_not_recent)
 {
     cJSON *list = cJSON_Parse(jobs);
     const cJSON *all = cJSON_GetObjectItem(list, "jobs");
@@ -87,15 +85,5 @@ START_TEST(what_ended_long_ago_is_not_recent)
     ck_assert(sl_job_table_is_recent(cJSON_GetArrayItem(all, 2), 9000 + 299));
     cJSON_Delete(list);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli jobs text");
-    TCase *t = add_case(s, "jobs text");
-    tcase_add_test(t, a_table_with_what_they_wait_for);
-    tcase_add_test(t, lines_fit_the_terminal);
-    tcase_add_test(t, the_rule_is_as_wide_as_the_table);
-    tcase_add_test(t, what_ended_long_ago_is_not_recent);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

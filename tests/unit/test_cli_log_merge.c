@@ -5,6 +5,7 @@
 #include "cli/log_merge.h"
 #include "common/base/log.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct sl_log_merge merge;
 
@@ -51,7 +52,7 @@ static void begin(void)
     tzset();
 }
 
-START_TEST(lines_of_several_files_are_in_the_order_of_time)
+TEST(lines_of_several_files_are_in_the_order_of_time)
 {
     begin();
     write_log("broker.log", "12:00:00.000 I broker: a\n12:00:02.500 W broker: d\n",
@@ -67,9 +68,8 @@ START_TEST(lines_of_several_files_are_in_the_order_of_time)
     ck_assert_int_eq(merge.lines[0].time_ms, (int64_t)at(21, 12, 0, 0) * 1000);
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(midnights_are_counted_back_from_the_files_time)
+TEST(midnights_are_counted_back_from_the_files_time)
 {
     begin();
     write_log("broker.log",
@@ -86,9 +86,8 @@ START_TEST(midnights_are_counted_back_from_the_files_time)
     ck_assert_int_eq(merge.lines[0].time_ms, (int64_t)at(21, 23, 59, 59) * 1000);
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(a_last_line_from_just_before_midnight_is_of_the_day_before)
+TEST(a_last_line_from_just_before_midnight_is_of_the_day_before)
 {
     begin();
     write_log("broker.log", "23:59:59.900 I broker: a\n", at(22, 0, 0, 0));
@@ -97,9 +96,8 @@ START_TEST(a_last_line_from_just_before_midnight_is_of_the_day_before)
     ck_assert_int_eq(merge.lines[0].time_ms, (int64_t)at(21, 23, 59, 59) * 1000 + 900);
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(lines_without_a_time_stay_behind_theirs)
+TEST(lines_without_a_time_stay_behind_theirs)
 {
     begin();
     write_log("trainer-0.log",
@@ -115,9 +113,8 @@ START_TEST(lines_without_a_time_stay_behind_theirs)
     ck_assert_int_eq(merge.lines[1].level, -1);
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(what_is_added_is_found_with_new_files_and_whole_lines_only)
+TEST(what_is_added_is_found_with_new_files_and_whole_lines_only)
 {
     begin();
     write_log("broker.log", "12:00:00.000 I broker: a\n12:00:01.000 I bro", at(21, 12, 0, 1));
@@ -132,9 +129,8 @@ START_TEST(what_is_added_is_found_with_new_files_and_whole_lines_only)
     ck_assert_str_eq(texts(), "12:00:01.000 I broker: b\n12:00:02.000 I sampler 0: c\n");
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(one_worker_alone_by_either_spelling)
+TEST(one_worker_alone_by_either_spelling)
 {
     begin();
     write_log("sampler-0.log", "12:00:00.000 I sampler 0: a\n", at(21, 12, 0, 0));
@@ -148,9 +144,8 @@ START_TEST(one_worker_alone_by_either_spelling)
     assert_has(sl_error_message(), "no log of 'trainer-7': there is one of 'broker', 'sampler-0'");
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-START_TEST(a_run_without_a_directory_has_what_the_daemon_kept)
+TEST(a_run_without_a_directory_has_what_the_daemon_kept)
 {
     begin();
     write_log("x.log", "12:00:00.000 E broker: it cannot run\n", at(21, 12, 0, 0));
@@ -165,18 +160,5 @@ START_TEST(a_run_without_a_directory_has_what_the_daemon_kept)
     ck_assert_uint_eq(merge.n_files, 0);
     sl_log_merge_fini(&merge);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli log merge");
-    TCase *t = add_case(s, "log merge");
-    tcase_add_test(t, lines_of_several_files_are_in_the_order_of_time);
-    tcase_add_test(t, midnights_are_counted_back_from_the_files_time);
-    tcase_add_test(t, a_last_line_from_just_before_midnight_is_of_the_day_before);
-    tcase_add_test(t, lines_without_a_time_stay_behind_theirs);
-    tcase_add_test(t, what_is_added_is_found_with_new_files_and_whole_lines_only);
-    tcase_add_test(t, one_worker_alone_by_either_spelling);
-    tcase_add_test(t, a_run_without_a_directory_has_what_the_daemon_kept);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

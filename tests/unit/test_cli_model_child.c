@@ -3,10 +3,11 @@
 #include "common/base/error.h"
 #include "config/config.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct sl_config config;
 
-START_TEST(where_it_trained_is_no_matter)
+TEST(where_it_trained_is_no_matter)
 {
     char *json = NULL;
     const char *job = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"weights\": \"w\"},"
@@ -27,9 +28,8 @@ START_TEST(where_it_trained_is_no_matter)
     ck_assert_int_eq(config.store.features, SL_FEATURES_MEMORY);
     ck_assert_uint_eq(config.updates.batches_per_update, 2);
 }
-END_TEST
 
-START_TEST(what_is_no_job_is_refused_in_the_parsers_words)
+TEST(what_is_no_job_is_refused_in_the_parsers_words)
 {
     char *json = NULL;
     ck_assert_int_eq(sl_trainer_subprocess_fit("[1]", "job.json", NULL, &json), SL_EINVAL);
@@ -37,13 +37,5 @@ START_TEST(what_is_no_job_is_refused_in_the_parsers_words)
     ck_assert_int_eq(sl_trainer_subprocess_fit("{", "job.json", NULL, &json), SL_EFORMAT);
     ck_assert_ptr_null(json);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("model_child");
-    TCase *t = add_case(s, "job");
-    tcase_add_test(t, where_it_trained_is_no_matter);
-    tcase_add_test(t, what_is_no_job_is_refused_in_the_parsers_words);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

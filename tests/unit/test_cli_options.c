@@ -3,6 +3,7 @@
 
 #include "cli/dispatch.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 // ---- options ------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ static int parse_words(struct values *v, bool required, size_t n, const char *co
     parse_words(v, false, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                  \
                 (const char *[]){__VA_ARGS__})
 
-START_TEST(every_type_is_read_and_defaults_stay)
+TEST(every_type_is_read_and_defaults_stay)
 {
     struct values v = {.on = true, .count = 7, .size = 5, .text = "default"};
     ck_assert_int_eq(PARSE(&v, "file", "--ratio", "-0.5"), 0);
@@ -98,9 +99,8 @@ START_TEST(every_type_is_read_and_defaults_stay)
     ck_assert_str_eq(v.list.items[1], "b=2");
     free(v.list.items);
 }
-END_TEST
 
-START_TEST(letters_take_their_value_attached_or_next)
+TEST(letters_take_their_value_attached_or_next)
 {
     struct values v = {0};
     ck_assert_int_eq(PARSE(&v, "-ojson", "-n", "5", "file"), 0);
@@ -110,9 +110,8 @@ START_TEST(letters_take_their_value_attached_or_next)
     ck_assert(v.flag);
     ck_assert_uint_eq(v.count, 6);
 }
-END_TEST
 
-START_TEST(two_dashes_end_the_options)
+TEST(two_dashes_end_the_options)
 {
     struct values v = {0};
     ck_assert_int_eq(PARSE(&v, "--", "--flag", "-"), 0);
@@ -120,7 +119,6 @@ START_TEST(two_dashes_end_the_options)
     ck_assert_str_eq(v.operand, "--flag");
     ck_assert_str_eq(v.second, "-");
 }
-END_TEST
 
 static const struct {
     const char *words[3];
@@ -150,7 +148,7 @@ static const struct {
     {{"--flag"}, SL_EINVAL, "FILE is missing"},
 };
 
-START_TEST(a_mistake_is_named)
+LOOP_TEST(a_mistake_is_named, 0, SL_COUNT_OF(wrong))
 {
     struct values v = {0};
     size_t n = 0;
@@ -160,26 +158,23 @@ START_TEST(a_mistake_is_named)
     assert_message_has("try this: ");
     assert_message_has(wrong[_i].message);
 }
-END_TEST
 
-START_TEST(bounds_are_inclusive)
+TEST(bounds_are_inclusive)
 {
     struct values v = {0};
     ck_assert_int_eq(PARSE(&v, "file", "--count", "2", "--ratio=-1"), 0);
     ck_assert_int_eq(PARSE(&v, "file", "--count", "1000", "--ratio=1"), 0);
 }
-END_TEST
 
-START_TEST(a_required_option_is_missed)
+TEST(a_required_option_is_missed)
 {
     struct values v = {.text = "default"};
     ck_assert_int_eq(parse_words(&v, true, 1, (const char *[]){"file"}), SL_EINVAL);
     assert_message_has("--text TEXT is missing");
     ck_assert_int_eq(parse_words(&v, true, 2, (const char *[]){"file", "--text=x"}), 0);
 }
-END_TEST
 
-START_TEST(help_shows_options_defaults_and_the_example)
+TEST(help_shows_options_defaults_and_the_example)
 {
     struct values v = {.count = 42, .size = 1 << 20};
     capture_begin();
@@ -194,7 +189,6 @@ START_TEST(help_shows_options_defaults_and_the_example)
     assert_has(text, "Example:\n  sluice try this file\n");
     free(text);
 }
-END_TEST
 
 // ---- commands -----------------------------------------------------------------------------------
 
@@ -244,7 +238,7 @@ static const struct sl_command *const commands[] = {&does, &does_not};
     sl_dispatch(commands, 2, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),               \
                 (char *[]){__VA_ARGS__, NULL})
 
-START_TEST(a_command_gets_its_words)
+TEST(a_command_gets_its_words)
 {
     ck_assert_int_eq(DISPATCH("sluice", "succeed", "a", "b"), 1);
     ck_assert_int_eq(n_words_seen, 2);
@@ -253,9 +247,8 @@ START_TEST(a_command_gets_its_words)
     ck_assert_int_eq(n_ended, 2);
     ck_assert_int_eq(DISPATCH("sluice", "fail"), SL_EFAILED);
 }
-END_TEST
 
-START_TEST(an_unknown_command_gets_a_suggestion)
+TEST(an_unknown_command_gets_a_suggestion)
 {
     ck_assert_int_eq(DISPATCH("sluice", "suceed"), SL_EINVAL);
     assert_message_has("unknown command 'suceed': did you mean 'succeed'?");
@@ -266,9 +259,8 @@ START_TEST(an_unknown_command_gets_a_suggestion)
     ck_assert_int_eq(DISPATCH("sluice", "--seed"), SL_EINVAL);
     assert_message_has("before a command");
 }
-END_TEST
 
-START_TEST(help_lists_commands)
+TEST(help_lists_commands)
 {
     capture_begin();
     ck_assert_int_eq(DISPATCH("sluice", "--help"), 0);
@@ -281,9 +273,8 @@ START_TEST(help_lists_commands)
     assert_has(text, "sluice 0.");
     free(text);
 }
-END_TEST
 
-START_TEST(words_beyond_the_operands_are_a_list)
+TEST(words_beyond_the_operands_are_a_list)
 {
     struct values v = {0};
     const struct sl_command c = {.name = "stop",
@@ -300,9 +291,8 @@ START_TEST(words_beyond_the_operands_are_a_list)
     ck_assert_int_eq(sl_options_parse(&c, &v, 2, argv), SL_EINVAL);
     assert_has(sl_error_message(), "stop: JOB is missing");
 }
-END_TEST
 
-START_TEST(an_older_name_of_an_option_still_works)
+TEST(an_older_name_of_an_option_still_works)
 {
     struct values v = {0};
     ck_assert_int_eq(PARSE(&v, "file", "--format", "json"), SL_OK);
@@ -314,9 +304,8 @@ START_TEST(an_older_name_of_an_option_still_works)
     ck_assert_ptr_null(strstr(help, "format"));
     free(help);
 }
-END_TEST
 
-START_TEST(a_default_beyond_the_bounds_is_not_shown)
+TEST(a_default_beyond_the_bounds_is_not_shown)
 {
     struct values v = {.count = 1001, .real = 0.5};
     capture_begin();
@@ -326,9 +315,8 @@ START_TEST(a_default_beyond_the_bounds_is_not_shown)
     assert_has(help, "a number [0.5]\n");
     free(help);
 }
-END_TEST
 
-START_TEST(results_become_exit_statuses)
+TEST(results_become_exit_statuses)
 {
     ck_assert_int_eq(sl_exit_status(0), 0);
     ck_assert_int_eq(sl_exit_status(1), 1);
@@ -342,26 +330,5 @@ START_TEST(results_become_exit_statuses)
     ck_assert_int_eq(sl_exit_status(SL_EFAILED), 1);
     ck_assert_int_eq(sl_exit_status(SL_EABORTED), 130);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_options");
-    TCase *t = add_case(s, "options");
-    tcase_add_test(t, every_type_is_read_and_defaults_stay);
-    tcase_add_test(t, letters_take_their_value_attached_or_next);
-    tcase_add_test(t, two_dashes_end_the_options);
-    tcase_add_loop_test(t, a_mistake_is_named, 0, SL_COUNT_OF(wrong));
-    tcase_add_test(t, bounds_are_inclusive);
-    tcase_add_test(t, a_required_option_is_missed);
-    tcase_add_test(t, help_shows_options_defaults_and_the_example);
-    tcase_add_test(t, words_beyond_the_operands_are_a_list);
-    tcase_add_test(t, an_older_name_of_an_option_still_works);
-    tcase_add_test(t, a_default_beyond_the_bounds_is_not_shown);
-    t = add_case(s, "commands");
-    tcase_add_test(t, a_command_gets_its_words);
-    tcase_add_test(t, an_unknown_command_gets_a_suggestion);
-    tcase_add_test(t, help_lists_commands);
-    tcase_add_test(t, results_become_exit_statuses);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -3,6 +3,7 @@
 #include "common/base/error.h"
 #include "common/data/npy.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static void save(const char *name, enum sl_dtype dtype, int ndim, uint64_t n, uint64_t width,
                  const void *data)
@@ -28,16 +29,15 @@ static const char *text_of(struct sl_prediction_csv csv)
     return text;
 }
 
-START_TEST(a_row_is_of_the_vertex_of_its_number)
+TEST(a_row_is_of_the_vertex_of_its_number)
 {
     const float values[] = {0.25f, -1.5f, 1.0f / 3, 3.4028235e38f};
     save("rows.npy", SL_DTYPE_F32, 2, 2, 2, values);
     ck_assert_str_eq(text_of((struct sl_prediction_csv){.column = "output"}),
                      "vertex,output_0,output_1\n0,0.25,-1.5\n1,0.333333343,3.40282347e+38\n");
 }
-END_TEST
 
-START_TEST(rows_of_a_list_are_named_as_before_a_reordering)
+TEST(rows_of_a_list_are_named_as_before_a_reordering)
 {
     const int32_t classes[] = {3, -1};
     const uint32_t ids[] = {2, 0}, map[] = {7, 8, 9};
@@ -49,9 +49,8 @@ START_TEST(rows_of_a_list_are_named_as_before_a_reordering)
         text_of((struct sl_prediction_csv){.column = "class", .list = &list, .vertex_map = map}),
         "vertex,class\n9,3\n7,-1\n");
 }
-END_TEST
 
-START_TEST(rows_of_a_file_of_vertices_have_its_numbers)
+TEST(rows_of_a_file_of_vertices_have_its_numbers)
 {
     const uint8_t labels[] = {0, 1};
     const int64_t ids[] = {4000000000, 5};
@@ -62,7 +61,6 @@ START_TEST(rows_of_a_file_of_vertices_have_its_numbers)
     ck_assert_str_eq(text_of((struct sl_prediction_csv){.column = "class", .nodes = nodes}),
                      "vertex,class\n4000000000,0\n5,1\n");
 }
-END_TEST
 
 static int quoted_name(void *ctx, uint64_t vertex, const char **text, size_t *n)
 {
@@ -72,7 +70,7 @@ static int quoted_name(void *ctx, uint64_t vertex, const char **text, size_t *n)
     return SL_OK;
 }
 
-START_TEST(names_stand_in_quotes_where_they_must)
+TEST(names_stand_in_quotes_where_they_must)
 {
     const char *names[] = {"plain", "a,b", "say \"no\"", "two\nlines"};
     const int32_t classes[] = {0, 1, 2, 3};
@@ -81,9 +79,8 @@ START_TEST(names_stand_in_quotes_where_they_must)
                          .column = "class", .name = quoted_name, .name_ctx = names}),
                      "vertex,class\nplain,0\n\"a,b\",1\n\"say \"\"no\"\"\",2\n\"two\nlines\",3\n");
 }
-END_TEST
 
-START_TEST(classes_have_their_names)
+TEST(classes_have_their_names)
 {
     const int32_t classes[] = {1, -1, 0};
     const float values[] = {0.5f, 0.25f};
@@ -102,9 +99,8 @@ START_TEST(classes_have_their_names)
                      "vertex,output_cat,\"output_dog,big\"\n0,0.5,0.25\n");
     sl_names_close(&names);
 }
-END_TEST
 
-START_TEST(every_float_comes_back)
+TEST(every_float_comes_back)
 {
     enum { N = 20000 }; // more than a buffer of text
     float *values = malloc(N * sizeof *values);
@@ -127,9 +123,8 @@ START_TEST(every_float_comes_back)
     ck_assert_int_eq(*at, '\0');
     free(values);
 }
-END_TEST
 
-START_TEST(other_rows_than_vertices_are_refused_and_leave_nothing)
+TEST(other_rows_than_vertices_are_refused_and_leave_nothing)
 {
     const int32_t classes[] = {0, 1};
     const uint32_t ids[] = {1, 2, 3};
@@ -141,18 +136,5 @@ START_TEST(other_rows_than_vertices_are_refused_and_leave_nothing)
     ck_assert_int_eq(sl_prediction_csv_write(&csv, in_dir("out.csv")), SL_EFORMAT);
     ck_assert_int_ne(access(in_dir("out.csv"), F_OK), 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("prediction_csv");
-    TCase *t = add_case(s, "csv");
-    tcase_add_test(t, a_row_is_of_the_vertex_of_its_number);
-    tcase_add_test(t, rows_of_a_list_are_named_as_before_a_reordering);
-    tcase_add_test(t, rows_of_a_file_of_vertices_have_its_numbers);
-    tcase_add_test(t, names_stand_in_quotes_where_they_must);
-    tcase_add_test(t, classes_have_their_names);
-    tcase_add_test(t, every_float_comes_back);
-    tcase_add_test(t, other_rows_than_vertices_are_refused_and_leave_nothing);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

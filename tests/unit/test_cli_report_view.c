@@ -3,6 +3,7 @@
 #include "cli/report_view.h"
 #include "common/text/json.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 // Valid until the next one.
 static const char *print(const char *json, bool all)
@@ -34,7 +35,7 @@ static void assert_has_not(const char *text, const char *part)
     "{\"output\":\"/runs/a\",\"report\":{\"job\":\"a\",\"status\":\"done\",\"wall_seconds\":3,"    \
     "\"batches\":{\"trained\":9}" rest ",\"epochs\":[" epochs "]}}"
 
-START_TEST(epochs_stand_in_a_table_without_empty_columns)
+TEST(epochs_stand_in_a_table_without_empty_columns)
 {
     const char *text = print(
         RUN_OF(EPOCH(0, "", "samplers: slow") "," EPOCH(1, "", "samplers: slower"), ""), false);
@@ -44,9 +45,8 @@ START_TEST(epochs_stand_in_a_table_without_empty_columns)
     assert_has(text, "    2  0.5000    1.5 s    1+3  samplers\n");
     assert_has(text, "directory   /runs/a\n");
 }
-END_TEST
 
-START_TEST(the_best_epoch_is_marked)
+TEST(the_best_epoch_is_marked)
 {
     const char *text =
         print(RUN_OF(EPOCH(0,
@@ -59,10 +59,9 @@ START_TEST(the_best_epoch_is_marked)
     assert_has(text, "    1  0.5000  0.7500 *    1.5 s  250 ms, beside 3.0 s    1+3  x\n");
     assert_has(text, "    2  0.5000  0.5000      1.5 s");
 }
-END_TEST
 
 // Of a run that diverged, say.
-START_TEST(a_value_that_is_too_long_for_its_cell_is_cut)
+TEST(a_value_that_is_too_long_for_its_cell_is_cut)
 {
     const char *text =
         print(RUN_OF(EPOCH(0, "\"val\":{\"accuracy\":1e300},", "x"),
@@ -71,9 +70,8 @@ START_TEST(a_value_that_is_too_long_for_its_cell_is_cut)
     assert_has(text, "\nepoch    loss  accuracy ");
     assert_has(text, "\n    1  0.5000  1000000000000000052504760255204420248704468581108159");
 }
-END_TEST
 
-START_TEST(tests_of_epochs_are_a_column)
+TEST(tests_of_epochs_are_a_column)
 {
     const char *text =
         print(RUN_OF(EPOCH(0, "\"val\":{\"accuracy\":0.25},\"test\":{\"accuracy\":0.75},", "x"),
@@ -82,9 +80,8 @@ START_TEST(tests_of_epochs_are_a_column)
     assert_has(text, "epoch    loss  accuracy    test  seconds  split  bottleneck\n");
     assert_has(text, "    1  0.5000  0.2500 *  0.7500    1.5 s    1+3  x\n");
 }
-END_TEST
 
-START_TEST(epochs_with_one_limit_are_one_line)
+TEST(epochs_with_one_limit_are_one_line)
 {
     const char *text =
         print(RUN_OF(EPOCH(0, "", "samplers: a") "," EPOCH(1, "", "trainers: b") "," EPOCH(
@@ -96,9 +93,8 @@ START_TEST(epochs_with_one_limit_are_one_line)
                      "  epochs 2 to 3: trainers: c (epoch 3)\n"
                      "  epoch 4: samplers: d\n");
 }
-END_TEST
 
-START_TEST(only_the_newest_epochs_are_shown_unless_all_are_wanted)
+TEST(only_the_newest_epochs_are_shown_unless_all_are_wanted)
 {
     static char json[1 << 14];
     size_t n = (size_t)snprintf(json, sizeof json, "{\"report\":{\"epochs\":[");
@@ -114,9 +110,8 @@ START_TEST(only_the_newest_epochs_are_shown_unless_all_are_wanted)
     assert_has_not(text, "--all");
     assert_has(text, "\n    1   0.0000    1.0 s\n");
 }
-END_TEST
 
-START_TEST(decisions_deaths_and_events_are_told_where_there_are_any)
+TEST(decisions_deaths_and_events_are_told_where_there_are_any)
 {
     const char *text = print(RUN_OF("", ""), false);
     static const char *const headings[] = {
@@ -147,9 +142,8 @@ START_TEST(decisions_deaths_and_events_are_told_where_there_are_any)
     assert_has(text, "\nEvents\n     500 ms  start       1 sampler | 2 trainers\n");
     assert_has_not(text, "epoch 1\n"); // ends of epochs stand in the table
 }
-END_TEST
 
-START_TEST(the_commands_options_are_checked)
+TEST(the_commands_options_are_checked)
 {
     static const struct {
         const char *words[5];
@@ -164,19 +158,5 @@ START_TEST(the_commands_options_are_checked)
         assert_message_has(wrong[i].message);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli report view");
-    TCase *t = add_case(s, "report view");
-    tcase_add_test(t, epochs_stand_in_a_table_without_empty_columns);
-    tcase_add_test(t, the_best_epoch_is_marked);
-    tcase_add_test(t, a_value_that_is_too_long_for_its_cell_is_cut);
-    tcase_add_test(t, tests_of_epochs_are_a_column);
-    tcase_add_test(t, epochs_with_one_limit_are_one_line);
-    tcase_add_test(t, only_the_newest_epochs_are_shown_unless_all_are_wanted);
-    tcase_add_test(t, decisions_deaths_and_events_are_told_where_there_are_any);
-    tcase_add_test(t, the_commands_options_are_checked);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

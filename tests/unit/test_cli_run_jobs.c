@@ -7,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { MAX_WORDS = 24 };
 
@@ -17,6 +18,7 @@ static char key[SL_BUS_KEY_TEXT];
 static void begin(void)
 {
     char scope[32];
+    dir_begin();
     snprintf(scope, sizeof scope, "find-job-%d", (int)getpid());
     ck_assert_int_eq(setenv("SLUICE_SCOPE", scope, 1), 0);
     ck_assert_int_eq(sl_bus_key_make(key), SL_OK);
@@ -79,7 +81,7 @@ static void find(void)
     ck_assert_int_eq(sl_run_jobs_find(&jobs, &n_jobs), SL_OK);
 }
 
-START_TEST(a_job_of_sluice_run_is_found_while_it_runs)
+TEST(a_job_of_sluice_run_is_found_while_it_runs)
 {
     pid_t pid = START_BROKER("--report", "report.json");
     find();
@@ -93,9 +95,8 @@ START_TEST(a_job_of_sluice_run_is_found_while_it_runs)
     find();
     ck_assert_uint_eq(n_jobs, 0);
 }
-END_TEST
 
-START_TEST(one_of_another_scope_is_none_of_ours)
+TEST(one_of_another_scope_is_none_of_ours)
 {
     pid_t pid = START_BROKER("--report", "report.json");
     ck_assert_int_eq(setenv("SLUICE_SCOPE", "find-job-of-another", 1), 0);
@@ -103,10 +104,9 @@ START_TEST(one_of_another_scope_is_none_of_ours)
     ck_assert_uint_eq(n_jobs, 0);
     end_broker(pid);
 }
-END_TEST
 
 // Also where what tells it stands behind all that is looked at.
-START_TEST(a_daemons_job_is_left_out)
+TEST(a_daemons_job_is_left_out)
 {
     static char path[64 << 10];
     memset(path, 'r', sizeof path - 1);
@@ -117,15 +117,5 @@ START_TEST(a_daemons_job_is_left_out)
     end_broker(near);
     end_broker(far);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli find job");
-    TCase *t = add_case(s, "find job");
-    tcase_add_checked_fixture(t, begin, NULL);
-    tcase_add_test(t, a_job_of_sluice_run_is_found_while_it_runs);
-    tcase_add_test(t, one_of_another_scope_is_none_of_ours);
-    tcase_add_test(t, a_daemons_job_is_left_out);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

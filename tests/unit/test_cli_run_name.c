@@ -2,6 +2,7 @@
 #include "cli/run_name.h"
 #include "common/base/error.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static char found[SL_RUN_NAME_BYTES];
 
@@ -21,7 +22,7 @@ static void begin(void)
     ck_assert_int_eq(mkdir("runs", 0700), 0);
 }
 
-START_TEST(a_directory_is_meant_by_itself)
+TEST(a_directory_is_meant_by_itself)
 {
     make_run("mine", "other");
     make_run("runs/mine", "mine");
@@ -30,9 +31,8 @@ START_TEST(a_directory_is_meant_by_itself)
     ck_assert_int_eq(sl_run_name_find("runs/mine", found), SL_OK);
     ck_assert_str_eq(found, "runs/mine");
 }
-END_TEST
 
-START_TEST(names_of_directories_and_of_jobs_are_looked_for)
+TEST(names_of_directories_and_of_jobs_are_looked_for)
 {
     make_run("runs/first", "sage");
     make_run("here", "gat");
@@ -46,9 +46,8 @@ START_TEST(names_of_directories_and_of_jobs_are_looked_for)
     ck_assert_int_eq(sl_run_name_find("gcn", found), SL_ENOENT);
     ck_assert_int_eq(sl_run_name_find("", found), SL_ENOENT);
 }
-END_TEST
 
-START_TEST(of_several_none_is_guessed)
+TEST(of_several_none_is_guessed)
 {
     make_run("runs/a", "sage");
     make_run("runs/b", "sage");
@@ -58,9 +57,8 @@ START_TEST(of_several_none_is_guessed)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "'runs/b'"));
     ck_assert_int_eq(sl_run_name_find("sage2", found), SL_OK);
 }
-END_TEST
 
-START_TEST(a_run_goes_on_where_its_output_counts_from)
+TEST(a_run_goes_on_where_its_output_counts_from)
 {
     make_run("runs/a", "sage");
     write_text("runs/a/config.json", "{\"name\": \"sage\", \"output\": \"runs/a\"}");
@@ -70,9 +68,8 @@ START_TEST(a_run_goes_on_where_its_output_counts_from)
     ck_assert(!sl_run_name_is_output("a"));
     ck_assert(!sl_run_name_is_output("nothing"));
 }
-END_TEST
 
-START_TEST(nothing_is_looked_for_deeper_nor_without_end)
+TEST(nothing_is_looked_for_deeper_nor_without_end)
 {
     char name[64];
     ck_assert_int_eq(mkdir("runs/more", 0700), 0);
@@ -87,20 +84,5 @@ START_TEST(nothing_is_looked_for_deeper_nor_without_end)
     ck_assert_int_eq(sscanf(sl_error_message(), "job 'many': %u runs", &n), 1);
     ck_assert_uint_lt(n, SL_RUN_NAME_ENTRIES); // "." and ".." count, too
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("run_name");
-    TCase *t = tcase_create("names");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, a_directory_is_meant_by_itself);
-    tcase_add_test(t, names_of_directories_and_of_jobs_are_looked_for);
-    tcase_add_test(t, of_several_none_is_guessed);
-    tcase_add_test(t, a_run_goes_on_where_its_output_counts_from);
-    tcase_add_test(t, nothing_is_looked_for_deeper_nor_without_end);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

@@ -3,6 +3,7 @@
 #include "broker/rundir/report.h"
 #include "common/base/clock.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 // --- an epoch's line -----------------------------------------------------------------------------
 
@@ -29,15 +30,14 @@ static void show_epoch(const char *json)
     "\"epoch\": 6, \"loss\": 0.5, \"train_accuracy\": 0.75, \"seconds\": 1.5, "                    \
     "\"bottleneck\": \"samplers: they are slow\""
 
-START_TEST(an_epoch_is_one_short_line)
+TEST(an_epoch_is_one_short_line)
 {
     show_epoch("{" EPOCH "}");
     ck_assert_str_eq(shown,
                      "epoch  7/20  loss 0.5000  train 0.7500  1.5 s  bottleneck: samplers\n");
 }
-END_TEST
 
-START_TEST(hits_and_standby_batches_are_shown_where_there_are_any)
+TEST(hits_and_standby_batches_are_shown_where_there_are_any)
 {
     show_epoch("{" EPOCH ", \"cache\": {\"ranked\": true, \"hit_rate\": 0.9123}, "
                "\"switching\": {\"batches\": 12}}");
@@ -46,9 +46,8 @@ START_TEST(hits_and_standby_batches_are_shown_where_there_are_any)
                "\"switching\": {\"batches\": 0}}");
     assert_has(shown, "1.5 s  bottleneck: samplers\n");
 }
-END_TEST
 
-START_TEST(a_test_of_the_epoch_stands_beside_its_validation)
+TEST(a_test_of_the_epoch_stands_beside_its_validation)
 {
     show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"evaluate_seconds\": 0.25}");
     assert_has(shown, "train 0.7500  val 0.5000  1.5 s + 250 ms evaluation  bottleneck");
@@ -57,9 +56,8 @@ START_TEST(a_test_of_the_epoch_stands_beside_its_validation)
     assert_has(shown,
                "train 0.7500  val 0.5000  test 0.6250  1.5 s + 250 ms evaluation  bottleneck");
 }
-END_TEST
 
-START_TEST(an_evaluation_beside_the_next_epoch_says_so)
+TEST(an_evaluation_beside_the_next_epoch_says_so)
 {
     show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"evaluate_seconds\": 0.25, "
                "\"overlapped_seconds\": 2.5}");
@@ -69,9 +67,8 @@ START_TEST(an_evaluation_beside_the_next_epoch_says_so)
     assert_has(shown, "1.5 s, evaluated beside  bottleneck");
     ck_assert_uint_lt(strlen(shown), 100);
 }
-END_TEST
 
-START_TEST(pre_sampling_and_ranking_are_stages)
+TEST(pre_sampling_and_ranking_are_stages)
 {
     struct sl_run_view view;
     size_t n;
@@ -99,9 +96,8 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     free(shown);
     shown = NULL;
 }
-END_TEST
 
-START_TEST(a_file_has_a_line_an_epoch)
+TEST(a_file_has_a_line_an_epoch)
 {
     struct sl_run_view view;
     size_t n;
@@ -132,7 +128,6 @@ START_TEST(a_file_has_a_line_an_epoch)
     ck_assert_str_eq(shown,
                      "epoch  7/20  loss 0.5000  train 0.7500  1.5 s  bottleneck: samplers\n");
 }
-END_TEST
 
 // --- the summary ---------------------------------------------------------------------------------
 
@@ -173,7 +168,7 @@ static const char *summary(void)
     return text;
 }
 
-START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
+TEST(a_job_that_was_stopped_shows_what_it_had_reached)
 {
     struct sl_epoch f = {.batches = 10, .loss = 0.5, .evaluated = true};
     const struct sl_early_stopping best = {.has = true, .epoch = 1, .value = 0.75};
@@ -204,9 +199,8 @@ START_TEST(a_job_that_was_stopped_shows_what_it_had_reached)
     free(text);
     free(json);
 }
-END_TEST
 
-START_TEST(a_plain_job_says_what_it_read)
+TEST(a_plain_job_says_what_it_read)
 {
     begin();
     add_epoch(&(struct sl_epoch){.batches = 10, .cache.miss_bytes = 3 << 20});
@@ -219,10 +213,9 @@ START_TEST(a_plain_job_says_what_it_read)
     ck_assert_ptr_null(strstr(text, "switching"));
     ck_assert_ptr_null(strstr(text, "allocation"));
 }
-END_TEST
 
 // What all samplers waited is no share of one clock: it may be more seconds than the run has.
-START_TEST(shares_of_stages_are_of_a_workers_time)
+TEST(shares_of_stages_are_of_a_workers_time)
 {
     begin();
     add_epoch(&(struct sl_epoch){.seconds = 3,
@@ -234,9 +227,8 @@ START_TEST(shares_of_stages_are_of_a_workers_time)
     assert_has(text, "backpressure     5.40        45 % ");
     assert_has(text, "train            2.40        40 % ");
 }
-END_TEST
 
-START_TEST(blocks_that_stay_on_a_gpu_are_told_in_a_line)
+TEST(blocks_that_stay_on_a_gpu_are_told_in_a_line)
 {
     begin();
     add_epoch(&(struct sl_epoch){.bytes.blocks = 3 << 20});
@@ -245,9 +237,8 @@ START_TEST(blocks_that_stay_on_a_gpu_are_told_in_a_line)
                "\nblocks      6.00 MiB, 2.00 MiB of them near: within a GPU that samples "
                "and trains\n");
 }
-END_TEST
 
-START_TEST(a_cache_is_told_in_a_line)
+TEST(a_cache_is_told_in_a_line)
 {
     const struct sl_report_seat seat = {.device = 1,
                                         .name = "trainer 0",
@@ -281,9 +272,8 @@ START_TEST(a_cache_is_told_in_a_line)
     assert_has(text, "samplers look up ranks\n");
     ck_assert_ptr_null(strstr(text, "samplers copy")); // that took no time
 }
-END_TEST
 
-START_TEST(switching_and_decisions_are_told_in_a_line_each)
+TEST(switching_and_decisions_are_told_in_a_line_each)
 {
     struct sl_report_allocation a = {.samplers = 2,
                                      .trainers = 6,
@@ -322,23 +312,5 @@ START_TEST(switching_and_decisions_are_told_in_a_line_each)
                "scale       in epoch 2, by the user: 1+7 -> 3+5 in 500 ms\n"
                "scale       in epoch 2, by the schedule: refused, there are 8 devices\n");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli run view");
-    TCase *t = add_case(s, "run view");
-    tcase_add_test(t, an_epoch_is_one_short_line);
-    tcase_add_test(t, hits_and_standby_batches_are_shown_where_there_are_any);
-    tcase_add_test(t, a_test_of_the_epoch_stands_beside_its_validation);
-    tcase_add_test(t, an_evaluation_beside_the_next_epoch_says_so);
-    tcase_add_test(t, pre_sampling_and_ranking_are_stages);
-    tcase_add_test(t, a_file_has_a_line_an_epoch);
-    tcase_add_test(t, a_job_that_was_stopped_shows_what_it_had_reached);
-    tcase_add_test(t, a_plain_job_says_what_it_read);
-    tcase_add_test(t, shares_of_stages_are_of_a_workers_time);
-    tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_in_a_line);
-    tcase_add_test(t, a_cache_is_told_in_a_line);
-    tcase_add_test(t, switching_and_decisions_are_told_in_a_line_each);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -1,6 +1,7 @@
 // A line of statistics as people and spreadsheets read it.
 #include "cli/stats_text.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static const char full[] =
     "{\"schema\": \"sluice.stats/1\", \"time\": 1732180000.125, \"job\": \"sage\", \"id\": \"3\","
@@ -61,33 +62,30 @@ static const char *shown(const char *json, enum form form)
     return text;
 }
 
-START_TEST(a_line_says_where_how_fast_and_what_limits)
+TEST(a_line_says_where_how_fast_and_what_limits)
 {
     const char *text = shown(full, LINE);
     ck_assert_str_eq(text + 8, "  sage  epoch 4/20 12/90  28.1 batches/s  loss 1.2346  accuracy "
                                "0.8125  12.3 s left  1S 2T  queue 4  hits 52 %  trainers wait, "
                                "and \"samplers\" draw");
 }
-END_TEST
 
-START_TEST(a_line_fits_the_terminal)
+TEST(a_line_fits_the_terminal)
 {
     // Whole fields are left out, the least important first.
     ck_assert_str_eq(shown(full, NARROW_LINE), "sage  epoch 4/20 12/90  loss 1.2346");
     ck_assert_str_eq(shown(full, LINE_OF_80), "sage  epoch 4/20 12/90  28.1/s  loss 1.2346  "
                                               "accuracy 0.8125  12 s left  1S 2T");
 }
-END_TEST
 
-START_TEST(what_limits_it_is_wrapped)
+TEST(what_limits_it_is_wrapped)
 {
     ck_assert_str_eq(shown(full, BOTTLENECK), "   bottleneck trainers wait, and\n"
                                               "              \"samplers\" draw\n");
     ck_assert_str_eq(shown(bare, BOTTLENECK), "");
 }
-END_TEST
 
-START_TEST(what_limits_it_is_the_same_with_other_numbers)
+TEST(what_limits_it_is_the_same_with_other_numbers)
 {
     const struct sl_stats x = {.bottleneck = "trainers wait 36.5 % of the time"},
                           y = {.bottleneck = "trainers wait 4 % of the time"},
@@ -97,18 +95,16 @@ START_TEST(what_limits_it_is_the_same_with_other_numbers)
                      sl_stats_text_bottleneck_kind(&y, b, sizeof b));
     ck_assert_str_ne(a, sl_stats_text_bottleneck_kind(&z, b, sizeof b));
 }
-END_TEST
 
-START_TEST(what_is_not_known_is_left_out)
+TEST(what_is_not_known_is_left_out)
 {
     const char *text = shown(bare, LINE);
     ck_assert_str_eq(text + 8, "  sage  starting  epoch 1/20 start  1S 1T");
     text = shown(bare, PAGE);
     ck_assert_str_eq(text, "sage: starting, epoch 1 of 20\n\nsplit      1 sampler, 1 trainer\n\n");
 }
-END_TEST
 
-START_TEST(a_page_has_it_all)
+TEST(a_page_has_it_all)
 {
     const char *text = shown(full, PAGE);
     assert_has(text, "sage (job 3): running, epoch 4 of 20 (train, 12 of 90), for 31.2 s, 12.3 s "
@@ -129,9 +125,8 @@ START_TEST(a_page_has_it_all)
     assert_has(text, "trainer 0        -  waiting  25 %         14\n");
     ck_assert_ptr_null(strstr(text, "trainers compute")); // has not happened yet
 }
-END_TEST
 
-START_TEST(blocks_that_stay_on_a_gpu_are_told_where_there_are_any)
+TEST(blocks_that_stay_on_a_gpu_are_told_where_there_are_any)
 {
     static const char before[] = "\"blocks_near_bytes\": 0";
     char *line = strdup(full), *at = strstr(line, before);
@@ -140,7 +135,6 @@ START_TEST(blocks_that_stay_on_a_gpu_are_told_where_there_are_any)
     assert_has(shown(line, PAGE), "bytes      blocks 1.00 MiB/s (512 KiB/s near), features 2.00 ");
     free(line);
 }
-END_TEST
 
 // Fields of a line of CSV; `at` counts from 0.
 static const char *field(const char *line, int at, char out[256])
@@ -173,7 +167,7 @@ static int column(const char *head, const char *name)
     return -1;
 }
 
-START_TEST(csv_has_a_value_for_each_name)
+TEST(csv_has_a_value_for_each_name)
 {
     static const struct {
         const char *column, *value;
@@ -198,9 +192,8 @@ START_TEST(csv_has_a_value_for_each_name)
     for (size_t i = 0; i < SL_COUNT_OF(wanted); i++)
         ck_assert_str_eq(field(values, column(text, wanted[i].column), value), wanted[i].value);
 }
-END_TEST
 
-START_TEST(csv_of_little_has_as_many_fields)
+TEST(csv_of_little_has_as_many_fields)
 {
     char text[4096];
     int commas[2] = {0};
@@ -213,20 +206,5 @@ START_TEST(csv_of_little_has_as_many_fields)
     ck_assert_int_gt(commas[0], 40);
     ck_assert_int_eq(commas[0], commas[1]);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli stats text");
-    TCase *t = add_case(s, "stats text");
-    tcase_add_test(t, a_line_says_where_how_fast_and_what_limits);
-    tcase_add_test(t, a_line_fits_the_terminal);
-    tcase_add_test(t, what_limits_it_is_wrapped);
-    tcase_add_test(t, what_limits_it_is_the_same_with_other_numbers);
-    tcase_add_test(t, what_is_not_known_is_left_out);
-    tcase_add_test(t, a_page_has_it_all);
-    tcase_add_test(t, blocks_that_stay_on_a_gpu_are_told_where_there_are_any);
-    tcase_add_test(t, csv_has_a_value_for_each_name);
-    tcase_add_test(t, csv_of_little_has_as_many_fields);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -7,6 +7,7 @@
 #include "common/data/dataset_files.h"
 #include "common/storage/row_reader.h"
 #include "dataset/stripe.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { ROWS = 9000, FILES_MAX = 5 };
@@ -16,7 +17,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-START_TEST(a_unit_is_whole_rows_and_whole_pages)
+TEST(a_unit_is_whole_rows_and_whole_pages)
 {
     static const uint64_t row_bytes[] = {1, 2, 4, 400, 402, 512, 4095, 4096, 4097, 16388, 1 << 20};
     for (size_t i = 0; i < SL_COUNT_OF(row_bytes); i++) {
@@ -29,9 +30,8 @@ START_TEST(a_unit_is_whole_rows_and_whole_pages)
         ck_assert(large >= 64 << 20 && large < (64 << 20) + least);
     }
 }
-END_TEST
 
-START_TEST(every_byte_has_one_place)
+TEST(every_byte_has_one_place)
 {
     for (uint32_t n = 1; n <= FILES_MAX; n++)
         for (uint64_t units = 0; units < 12; units++) {
@@ -54,7 +54,6 @@ START_TEST(every_byte_has_one_place)
             ck_assert_uint_eq(all, s.matrix_bytes);
         }
 }
-END_TEST
 
 // ---- a data set ---------------------------------------------------------------------------------
 
@@ -125,7 +124,7 @@ static const struct {
     enum sl_dtype dtype;
 } shapes[] = {{100, SL_DTYPE_F32}, {128, SL_DTYPE_F32}, {331, SL_DTYPE_F16}, {1026, SL_DTYPE_F16}};
 
-START_TEST(striped_features_are_the_same_matrix)
+LOOP_TEST(striped_features_are_the_same_matrix, 0, SL_COUNT_OF(shapes))
 {
     static const uint32_t counts[] = {1, 2, 3, 5};
     const uint32_t dim = shapes[_i].dim;
@@ -167,7 +166,6 @@ START_TEST(striped_features_are_the_same_matrix)
     }
     free(wanted);
 }
-END_TEST
 
 // ---- what can be wrong --------------------------------------------------------------------------
 
@@ -198,7 +196,7 @@ static void patch(uint32_t file, off_t at, const void *p, size_t n)
     close(fd);
 }
 
-START_TEST(a_file_that_is_the_wrong_one_is_told)
+TEST(a_file_that_is_the_wrong_one_is_told)
 {
     struct sl_stripe_head head;
     struct sl_dataset ds;
@@ -247,9 +245,8 @@ START_TEST(a_file_that_is_the_wrong_one_is_told)
     ck_assert_int_eq(truncate(stripe_path(1), 10), 0);
     expect_refused(SL_EFORMAT, stripe_path(1), "is not a stripe of features");
 }
-END_TEST
 
-START_TEST(units_that_cannot_be)
+TEST(units_that_cannot_be)
 {
     static const uint64_t units[] = {0, 4095, 4096, 102401, UINT64_MAX};
     struct sl_stripe_head head;
@@ -265,9 +262,8 @@ START_TEST(units_that_cannot_be)
         expect_refused(SL_EFORMAT, stripe_path(0), "its head is damaged");
     }
 }
-END_TEST
 
-START_TEST(metadata_that_names_no_files)
+TEST(metadata_that_names_no_files)
 {
     static const char *const bad[] = {"3",
                                       "{}",
@@ -287,9 +283,8 @@ START_TEST(metadata_that_names_no_files)
         assert_message_has("feat_stripes");
     }
 }
-END_TEST
 
-START_TEST(a_file_that_changes_or_ends_while_it_is_open)
+LOOP_TEST(a_file_that_changes_or_ends_while_it_is_open, 0, 2)
 {
     struct sl_dataset ds;
     struct sl_row_reader *r;
@@ -313,9 +308,8 @@ START_TEST(a_file_that_changes_or_ends_while_it_is_open)
     sl_dataset_close(&ds);
     free(out);
 }
-END_TEST
 
-START_TEST(making_refuses_what_would_be_lost)
+TEST(making_refuses_what_would_be_lost)
 {
     make_dataset(100, SL_DTYPE_F32);
     must(stripe(2, true));
@@ -335,23 +329,5 @@ START_TEST(making_refuses_what_would_be_lost)
     ck_assert_uint_eq(ds.files->stripes.n, 0);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_stripes");
-    TCase *t = tcase_create("stripes");
-    tcase_set_timeout(t, 120);
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, tiny_begin, NULL);
-    tcase_add_test(t, a_unit_is_whole_rows_and_whole_pages);
-    tcase_add_test(t, every_byte_has_one_place);
-    tcase_add_loop_test(t, striped_features_are_the_same_matrix, 0, (int)SL_COUNT_OF(shapes));
-    tcase_add_test(t, a_file_that_is_the_wrong_one_is_told);
-    tcase_add_test(t, units_that_cannot_be);
-    tcase_add_test(t, metadata_that_names_no_files);
-    tcase_add_loop_test(t, a_file_that_changes_or_ends_while_it_is_open, 0, 2);
-    tcase_add_test(t, making_refuses_what_would_be_lost);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 120)

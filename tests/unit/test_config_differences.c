@@ -1,4 +1,5 @@
 // With which other values of its keys a run may go on: as each row of the table of keys says.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <cjson/cJSON.h>
@@ -186,7 +187,7 @@ static void check_key(const struct sl_key *key, const struct other *o)
     free(other);
 }
 
-START_TEST(every_row_says_whether_its_key_changes_results)
+TEST(every_row_says_whether_its_key_changes_results)
 {
     for (size_t i = 0; i < sl_n_keys; i++) {
         const struct sl_key *key = &sl_keys[i];
@@ -202,9 +203,8 @@ START_TEST(every_row_says_whether_its_key_changes_results)
                           key->path);
     }
 }
-END_TEST
 
-START_TEST(a_run_goes_on_with_other_values_of_those_keys_alone)
+TEST(a_run_goes_on_with_other_values_of_those_keys_alone)
 {
     for (size_t i = 0; i < sl_n_keys; i++) {
         const struct sl_key *key = &sl_keys[i];
@@ -220,10 +220,9 @@ START_TEST(a_run_goes_on_with_other_values_of_those_keys_alone)
     for (size_t i = 0; i < SL_COUNT_OF(others); i++)
         ck_assert_msg(sl_key_find(others[i].path), "%s is no key any more", others[i].path);
 }
-END_TEST
 
 // It is compared as one value, so it is as strict as the strictest of its entries' keys.
-START_TEST(a_list_is_as_strict_as_its_entries)
+TEST(a_list_is_as_strict_as_its_entries)
 {
     for (size_t i = 0; i < sl_n_keys; i++) {
         char list[SL_KEY_PATH_BYTES];
@@ -238,9 +237,8 @@ START_TEST(a_list_is_as_strict_as_its_entries)
                       "key %s: %s is not that strict", sl_keys[i].path, list);
     }
 }
-END_TEST
 
-START_TEST(objects_that_one_of_both_lacks_are_looked_into)
+TEST(objects_that_one_of_both_lacks_are_looked_into)
 {
     struct sl_config_differences d;
     char *now = resolved(NULL, 0);
@@ -258,19 +256,5 @@ START_TEST(objects_that_one_of_both_lacks_are_looked_into)
     cJSON_Delete(had);
     free(now);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("config differences");
-    TCase *c = tcase_create("differences");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
-    tcase_add_test(c, every_row_says_whether_its_key_changes_results);
-    tcase_add_test(c, a_run_goes_on_with_other_values_of_those_keys_alone);
-    tcase_add_test(c, a_list_is_as_strict_as_its_entries);
-    tcase_add_test(c, objects_that_one_of_both_lacks_are_looked_into);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 30)

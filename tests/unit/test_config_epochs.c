@@ -1,13 +1,13 @@
 // How long a job trains that does not say so, and defaults that go with another key's word.
 #include "config/config.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 #define JOB(rest) "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
 
@@ -33,7 +33,7 @@ static void expect(uint32_t epochs, uint32_t patience)
     ck_assert_uint_eq(config.early_stopping.patience, patience);
 }
 
-START_TEST(epochs_follow_from_their_updates)
+TEST(epochs_follow_from_their_updates)
 {
     static const struct {
         uint64_t updates;
@@ -58,9 +58,8 @@ START_TEST(epochs_follow_from_their_updates)
         ck_assert_int_eq(strstr(note, "fewer once") != NULL, cases[i].patience > 0);
     }
 }
-END_TEST
 
-START_TEST(a_number_is_left_as_it_is)
+TEST(a_number_is_left_as_it_is)
 {
     settle(JOB(", \"epochs\": 3"), 1);
     expect(3, 0);
@@ -70,9 +69,8 @@ START_TEST(a_number_is_left_as_it_is)
     settle(JOB(", \"epochs\": 3, \"early_stopping\": {\"patience\": 2}"), 1);
     expect(3, 2);
 }
-END_TEST
 
-START_TEST(patience_may_be_given_alone)
+TEST(patience_may_be_given_alone)
 {
     settle(JOB(", \"early_stopping\": {\"patience\": 7}"), 5);
     expect(100, 7);
@@ -87,20 +85,18 @@ START_TEST(patience_may_be_given_alone)
     settle(JOB(", \"evaluate\": {\"every\": 0}"), 5);
     expect(100, 0);
 }
-END_TEST
 
 // Where no evaluation can be better than another there is nothing to wait for.
-START_TEST(patience_wants_a_best_evaluation)
+TEST(patience_wants_a_best_evaluation)
 {
     ck_assert_int_eq(parse(JOB("")), SL_OK);
     sl_config_settle_epochs(&config, 5, false, note);
     expect(100, 0);
     ck_assert_ptr_null(strstr(note, "fewer once"));
 }
-END_TEST
 
 // What other keys say of single epochs is trained.
-START_TEST(other_keys_ask_for_epochs)
+TEST(other_keys_ask_for_epochs)
 {
     static const struct {
         const char *text;
@@ -127,10 +123,9 @@ START_TEST(other_keys_ask_for_epochs)
         parse(JOB(", \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 1000000}")),
         SL_EINVAL);
 }
-END_TEST
 
 // As a job is sent before its data set is opened, and as it is kept after.
-START_TEST(auto_stays_until_it_is_settled)
+TEST(auto_stays_until_it_is_settled)
 {
     ck_assert_int_eq(parse(JOB("")), SL_OK);
     char *open = sl_config_to_json(&config);
@@ -147,9 +142,8 @@ START_TEST(auto_stays_until_it_is_settled)
     free(open);
     free(settled);
 }
-END_TEST
 
-START_TEST(a_default_goes_with_the_kind_of_model)
+TEST(a_default_goes_with_the_kind_of_model)
 {
     static const char *const gin = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gin\"%s}}";
     char text[128];
@@ -171,9 +165,8 @@ START_TEST(a_default_goes_with_the_kind_of_model)
     ck_assert_msg(strstr(sl_error_message(), "\"none\"; with model.kind \"gin\" \"batch\""), "%s",
                   sl_error_message());
 }
-END_TEST
 
-START_TEST(unscaled_sums_may_differ_in_evaluations)
+TEST(unscaled_sums_may_differ_in_evaluations)
 {
     static const struct {
         const char *kind, *rest;
@@ -195,24 +188,5 @@ START_TEST(unscaled_sums_may_differ_in_evaluations)
         ck_assert_msg(sl_config_sums_differ(&config) == cases[i].differ, "%s", text);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("config_epochs");
-    TCase *t = tcase_create("epochs");
-    tcase_add_test(t, epochs_follow_from_their_updates);
-    tcase_add_test(t, a_number_is_left_as_it_is);
-    tcase_add_test(t, patience_may_be_given_alone);
-    tcase_add_test(t, patience_wants_a_best_evaluation);
-    tcase_add_test(t, other_keys_ask_for_epochs);
-    tcase_add_test(t, auto_stays_until_it_is_settled);
-    tcase_add_test(t, a_default_goes_with_the_kind_of_model);
-    tcase_add_test(t, unscaled_sums_may_differ_in_evaluations);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

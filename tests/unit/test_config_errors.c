@@ -1,12 +1,12 @@
 // Every kind of mistake in a job file, and what its message must say.
 #include "config/config.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 // A job with `rest` behind the keys that must be there.
 #define JOB(rest)         "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
@@ -544,7 +544,7 @@ static const struct mistake mistakes[] = {
     {JOB(", \"name\": \"a\\nb\""), SL_EINVAL, {"name: found string \"a\\nb\""}},
 };
 
-START_TEST(a_mistake_is_explained)
+LOOP_TEST(a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0])
 {
     const struct mistake *m = &mistakes[_i];
     int rc = sl_config_parse(m->text, strlen(m->text), "jobs/t.json", &config);
@@ -557,7 +557,6 @@ START_TEST(a_mistake_is_explained)
         ck_assert_msg(strstr(message, m->parts[i]) != NULL, "\"%s\" is not in: %s", m->parts[i],
                       message);
 }
-END_TEST
 
 // Keys that mean nothing beside the others, stating their default.
 static const char *const harmless[] = {
@@ -570,15 +569,14 @@ static const char *const harmless[] = {
         " \"report_optimal\": false}"),
 };
 
-START_TEST(a_default_may_be_stated_where_it_means_nothing)
+LOOP_TEST(a_default_may_be_stated_where_it_means_nothing, 0, sizeof harmless / sizeof harmless[0])
 {
     const char *text = harmless[_i];
     int rc = sl_config_parse(text, strlen(text), "t.json", &config);
     ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
 }
-END_TEST
 
-START_TEST(too_many_devices_are_refused)
+TEST(too_many_devices_are_refused)
 {
     static char text[8192] = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"devices\": [";
     for (int i = 0; i < 65; i++)
@@ -587,9 +585,8 @@ START_TEST(too_many_devices_are_refused)
     ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "found 65 devices, wanted 1 to 64"));
 }
-END_TEST
 
-START_TEST(too_many_entries_of_the_schedule_are_refused)
+TEST(too_many_entries_of_the_schedule_are_refused)
 {
     static char text[8192] = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"schedule\": [";
     for (int i = 0; i < 65; i++) {
@@ -603,9 +600,8 @@ START_TEST(too_many_entries_of_the_schedule_are_refused)
     ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "found 65 entries, wanted 0 to 64: correct"));
 }
-END_TEST
 
-START_TEST(deep_nesting_is_refused_where_it_begins)
+TEST(deep_nesting_is_refused_where_it_begins)
 {
     enum { DEPTH = 100000 };
     char *text = malloc(DEPTH + 32);
@@ -616,9 +612,8 @@ START_TEST(deep_nesting_is_refused_where_it_begins)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "line 1, column 37: found brackets nested"));
     free(text);
 }
-END_TEST
 
-START_TEST(a_long_value_is_cut_in_the_message)
+TEST(a_long_value_is_cut_in_the_message)
 {
     enum { LENGTH = 500000 };
     char *text = malloc(LENGTH + 100);
@@ -631,9 +626,8 @@ START_TEST(a_long_value_is_cut_in_the_message)
     ck_assert_uint_lt(strlen(sl_error_message()), 300);
     free(text);
 }
-END_TEST
 
-START_TEST(a_long_file_name_leaves_room_for_the_message)
+TEST(a_long_file_name_leaves_room_for_the_message)
 {
     char origin[4000];
     memset(origin, 'd', sizeof origin);
@@ -642,34 +636,12 @@ START_TEST(a_long_file_name_leaves_room_for_the_message)
     ck_assert_int_eq(sl_config_parse(text, strlen(text), origin, &config), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "/t.json: epochs: found number 0, wanted"));
 }
-END_TEST
 
-START_TEST(a_nul_inside_the_text_is_refused)
+TEST(a_nul_inside_the_text_is_refused)
 {
     const char text[] = "{\"dataset\": \"d\",\0 \"model\": {\"kind\": \"gcn\"}}";
     ck_assert_int_eq(sl_config_parse(text, sizeof text - 1, "t.json", &config), SL_EFORMAT);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "column 17: found byte 0x00"));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config_errors");
-    TCase *t = tcase_create("errors");
-    tcase_set_timeout(t, 20);
-    tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
-    tcase_add_loop_test(t, a_default_may_be_stated_where_it_means_nothing, 0,
-                        sizeof harmless / sizeof harmless[0]);
-    tcase_add_test(t, too_many_entries_of_the_schedule_are_refused);
-    tcase_add_test(t, too_many_devices_are_refused);
-    tcase_add_test(t, deep_nesting_is_refused_where_it_begins);
-    tcase_add_test(t, a_long_value_is_cut_in_the_message);
-    tcase_add_test(t, a_long_file_name_leaves_room_for_the_message);
-    tcase_add_test(t, a_nul_inside_the_text_is_refused);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

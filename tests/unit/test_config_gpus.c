@@ -1,7 +1,6 @@
 // A job and the GPUs of a machine: what "auto" becomes, the split, cores and budgets, refusals.
 #include "config/config.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
+#include "tests/unit/suite.h"
 
 #define GIB        (UINT64_C(1) << 30)
 #define JOB(rest)  "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
@@ -53,7 +53,7 @@ static void refuse(const char *text, const char *const *parts)
                       sl_error_message());
 }
 
-START_TEST(a_job_says_whether_it_asks_for_gpus)
+TEST(a_job_says_whether_it_asks_for_gpus)
 {
     parse(JOB(""));
     ck_assert(sl_config_asks_for_gpus(&config));
@@ -66,9 +66,8 @@ START_TEST(a_job_says_whether_it_asks_for_gpus)
     parse(JOB(", \"devices\": [" CPU0 ", " GPU("5") "]"));
     ck_assert(sl_config_asks_for_gpus(&config));
 }
-END_TEST
 
-START_TEST(without_gpus_auto_stays_what_it_was)
+TEST(without_gpus_auto_stays_what_it_was)
 {
     static struct sl_config before;
     gpus(0, 0, 0);
@@ -77,16 +76,14 @@ START_TEST(without_gpus_auto_stays_what_it_was)
     ck_assert_int_eq(sl_config_use_gpus(&config, &report, true, "t.json"), SL_OK);
     ck_assert_mem_eq(&before, &config, sizeof config);
 }
-END_TEST
 
-START_TEST(the_word_cpu_leaves_gpus_alone)
+TEST(the_word_cpu_leaves_gpus_alone)
 {
     gpus(4, 8 * GIB, 8 * GIB);
     use(JOB(", \"devices\": \"cpu\""), true);
     for (uint32_t d = 0; d < config.n_devices; d++)
         ck_assert_int_eq(config.devices[d].kind, SL_DEVICE_CPU);
 }
-END_TEST
 
 // What an "auto" job on so many GPUs asks for, and the devices and the split that it gets.
 static const struct {
@@ -103,7 +100,7 @@ static const struct {
     {2, ", \"schedule\": [{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]", 5, 1, 4},
 };
 
-START_TEST(auto_is_every_gpu)
+LOOP_TEST(auto_is_every_gpu, 0, sizeof autos / sizeof autos[0])
 {
     char text[256];
     gpus(autos[_i].gpus, 8 * GIB, 8 * GIB);
@@ -121,10 +118,9 @@ START_TEST(auto_is_every_gpu)
         ck_assert_uint_gt(config.devices[d].memory_bytes, 0);
     }
 }
-END_TEST
 
 // The text that workers read says the same.
-START_TEST(what_is_resolved_parses_back_to_the_same)
+TEST(what_is_resolved_parses_back_to_the_same)
 {
     static struct sl_config again;
     gpus(3, 8 * GIB, 6 * GIB);
@@ -136,9 +132,8 @@ START_TEST(what_is_resolved_parses_back_to_the_same)
     ck_assert_mem_eq(&config, &again, sizeof config);
     free(text);
 }
-END_TEST
 
-START_TEST(cpu_devices_sample_and_gpus_train)
+TEST(cpu_devices_sample_and_gpus_train)
 {
     gpus(2, 8 * GIB, 8 * GIB);
     use(JOB(", \"devices\": [" CPU0 ", " CPU0 ", " CPU0 ", " GPU("1") "]"), true);
@@ -154,9 +149,8 @@ START_TEST(cpu_devices_sample_and_gpus_train)
         true);
     ck_assert_uint_eq(config.allocation.trainers, 2);
 }
-END_TEST
 
-START_TEST(cores_are_those_near_the_gpu)
+TEST(cores_are_those_near_the_gpu)
 {
     struct sl_cores allowed;
     uint16_t list[SL_CORES_MAX];
@@ -183,9 +177,8 @@ START_TEST(cores_are_those_near_the_gpu)
     ck_assert_uint_eq(config.devices[3].n_cores, 1);
     ck_assert_uint_eq(config.devices[3].cores[0], 0);
 }
-END_TEST
 
-START_TEST(a_worker_without_cores_takes_those_there_are)
+TEST(a_worker_without_cores_takes_those_there_are)
 {
     struct sl_cores allowed;
     const char *text = JOB(", \"devices\": [" GPU("0") "]");
@@ -194,9 +187,8 @@ START_TEST(a_worker_without_cores_takes_those_there_are)
     ck_assert_int_eq(sl_config_take_device(text, strlen(text), 0, "trainer 0", &config), SL_OK);
     ck_assert_uint_eq(config.devices[0].n_cores, n < 64 ? n : 64);
 }
-END_TEST
 
-START_TEST(budgets_are_equal_parts_of_what_is_free)
+TEST(budgets_are_equal_parts_of_what_is_free)
 {
     // 16 GiB free, less 2 processes of 512 MiB on each device
     gpus(2, 20 * GIB, 16 * GIB);
@@ -225,9 +217,8 @@ START_TEST(budgets_are_equal_parts_of_what_is_free)
     use(JOB(""), false);
     ck_assert_uint_eq(config.devices[0].memory_bytes, 0);
 }
-END_TEST
 
-START_TEST(what_a_machine_does_not_have_is_refused)
+TEST(what_a_machine_does_not_have_is_refused)
 {
     gpus(2, 8 * GIB, 8 * GIB);
     refuse(JOB(", \"devices\": [" CPU0 ", " GPU("2") "]"),
@@ -249,7 +240,6 @@ START_TEST(what_a_machine_does_not_have_is_refused)
     refuse(JOB(", \"devices\": [" GPU("0") "]"),
            (const char *[]){"devices[0].index: found GPU 0", "none: no driver was found", NULL});
 }
-END_TEST
 
 // Trainers that sum among themselves: what becomes of "auto", and lists that can do it. No standby
 // trainers without a word of it.
@@ -272,7 +262,7 @@ static const struct {
      4, 2, 2},
 };
 
-START_TEST(trainers_that_sum_have_a_gpu_each)
+LOOP_TEST(trainers_that_sum_have_a_gpu_each, 0, sizeof summing / sizeof summing[0])
 {
     gpus(summing[_i].gpus, 8 * GIB, 8 * GIB);
     use(summing[_i].text, true);
@@ -288,9 +278,8 @@ START_TEST(trainers_that_sum_have_a_gpu_each)
     ck_assert_int_eq(config.updates.exchange, SL_EXCHANGE_NCCL);
     free(text);
 }
-END_TEST
 
-START_TEST(the_board_is_what_is_not_named)
+TEST(the_board_is_what_is_not_named)
 {
     gpus(2, 8 * GIB, 8 * GIB);
     use(JOB(", \"updates\": {\"exchange\": \"board\"}"), true);
@@ -300,9 +289,8 @@ START_TEST(the_board_is_what_is_not_named)
     use(JOB(""), true);
     ck_assert_int_eq(config.updates.exchange, SL_EXCHANGE_BOARD);
 }
-END_TEST
 
-START_TEST(devices_that_can_not_sum_are_refused)
+TEST(devices_that_can_not_sum_are_refused)
 {
     gpus(2, 8 * GIB, 8 * GIB);
     refuse(NCCL(", \"allocation\": {\"samplers\": 1, \"trainers\": 3}"),
@@ -317,10 +305,9 @@ START_TEST(devices_that_can_not_sum_are_refused)
            (const char *[]){"t.json: updates.exchange: found \"nccl\", wanted GPUs",
                             "none: no driver was found", "sluice doctor", "\"board\"", NULL});
 }
-END_TEST
 
 // What somebody asks for while the job runs.
-START_TEST(more_trainers_than_gpus_can_not_be_asked_for)
+TEST(more_trainers_than_gpus_can_not_be_asked_for)
 {
     gpus(2, 8 * GIB, 8 * GIB);
     use(NCCL(", \"devices\": [" CPU0
@@ -338,32 +325,5 @@ START_TEST(more_trainers_than_gpus_can_not_be_asked_for)
     ck_assert_int_eq(sl_config_check_trainers(&config, 2), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "device 1 is a CPU device"));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config_gpus");
-    TCase *t = tcase_create("gpus");
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, a_job_says_whether_it_asks_for_gpus);
-    tcase_add_test(t, without_gpus_auto_stays_what_it_was);
-    tcase_add_test(t, the_word_cpu_leaves_gpus_alone);
-    tcase_add_loop_test(t, auto_is_every_gpu, 0, sizeof autos / sizeof autos[0]);
-    tcase_add_test(t, what_is_resolved_parses_back_to_the_same);
-    tcase_add_test(t, cpu_devices_sample_and_gpus_train);
-    tcase_add_test(t, cores_are_those_near_the_gpu);
-    tcase_add_test(t, a_worker_without_cores_takes_those_there_are);
-    tcase_add_test(t, budgets_are_equal_parts_of_what_is_free);
-    tcase_add_test(t, what_a_machine_does_not_have_is_refused);
-    tcase_add_loop_test(t, trainers_that_sum_have_a_gpu_each, 0,
-                        sizeof summing / sizeof summing[0]);
-    tcase_add_test(t, the_board_is_what_is_not_named);
-    tcase_add_test(t, devices_that_can_not_sum_are_refused);
-    tcase_add_test(t, more_trainers_than_gpus_can_not_be_asked_for);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

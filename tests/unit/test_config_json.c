@@ -2,13 +2,13 @@
 #include "config/config.h"
 
 #include <cjson/cJSON.h>
-#include <check.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 static void parse(const char *text, struct sl_config *config)
 {
@@ -73,7 +73,7 @@ static const char *const jobs[] = {
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"devices\": \"cpu\"}",
 };
 
-START_TEST(the_resolved_job_parses_back_to_the_same)
+LOOP_TEST(the_resolved_job_parses_back_to_the_same, 0, sizeof jobs / sizeof jobs[0])
 {
     static struct sl_config first, second;
     parse(jobs[_i], &first);
@@ -90,9 +90,8 @@ START_TEST(the_resolved_job_parses_back_to_the_same)
     free(text);
     free(again);
 }
-END_TEST
 
-START_TEST(devices_are_listed_and_the_split_stays_open)
+TEST(devices_are_listed_and_the_split_stays_open)
 {
     static struct sl_config config;
     parse(jobs[0], &config);
@@ -107,10 +106,9 @@ START_TEST(devices_are_listed_and_the_split_stays_open)
     cJSON_Delete(tree);
     free(text);
 }
-END_TEST
 
 // What means nothing beside the other keys is left out; what does is there.
-START_TEST(keys_stand_where_they_mean_something)
+TEST(keys_stand_where_they_mean_something)
 {
     static struct sl_config config;
     parse(jobs[0], &config);
@@ -131,9 +129,8 @@ START_TEST(keys_stand_where_they_mean_something)
         strstr(text, "{\"epoch\": 0, \"batch\": 3, \"samplers\": 2, \"trainers\": 1}"));
     free(text);
 }
-END_TEST
 
-START_TEST(numbers_have_a_point_in_every_locale)
+TEST(numbers_have_a_point_in_every_locale)
 {
     static struct sl_config config;
     static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
@@ -151,9 +148,8 @@ START_TEST(numbers_have_a_point_in_every_locale)
     ck_assert(config.optimizer.lr == 0.003);
     free(text);
 }
-END_TEST
 
-START_TEST(the_schema_in_the_tree_is_the_table)
+TEST(the_schema_in_the_tree_is_the_table)
 {
     char *schema = sl_config_schema();
     ck_assert_ptr_nonnull(schema);
@@ -170,7 +166,6 @@ START_TEST(the_schema_in_the_tree_is_the_table)
     free(text);
     free(schema);
 }
-END_TEST
 
 // Every default in the schema is one that the parser takes, and an object admits no other keys.
 static void check_object(const cJSON *object, int *n_defaults)
@@ -187,7 +182,7 @@ static void check_object(const cJSON *object, int *n_defaults)
     }
 }
 
-START_TEST(the_schema_describes_every_key)
+TEST(the_schema_describes_every_key)
 {
     char *text = sl_config_schema();
     cJSON *schema = cJSON_Parse(text);
@@ -202,24 +197,5 @@ START_TEST(the_schema_describes_every_key)
     cJSON_Delete(schema);
     free(text);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config_json");
-    TCase *t = tcase_create("json");
-    tcase_set_timeout(t, 20);
-    tcase_add_loop_test(t, the_resolved_job_parses_back_to_the_same, 0,
-                        sizeof jobs / sizeof jobs[0]);
-    tcase_add_test(t, devices_are_listed_and_the_split_stays_open);
-    tcase_add_test(t, keys_stand_where_they_mean_something);
-    tcase_add_test(t, numbers_have_a_point_in_every_locale);
-    tcase_add_test(t, the_schema_in_the_tree_is_the_table);
-    tcase_add_test(t, the_schema_describes_every_key);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

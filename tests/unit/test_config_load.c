@@ -1,7 +1,6 @@
 // A good job, its defaults, what is resolved from the machine, and files that cannot be read.
 #include "config/config.h"
 
-#include <check.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "config/parse_internal.h"
+#include "tests/unit/suite.h"
 
 #define MINIMAL "{\"dataset\": \"data/x\", \"model\": {\"kind\": \"gcn\"}}"
 #define FIXED                                                                                      \
@@ -56,7 +56,7 @@ static void assert_message(const char *part)
                   sl_error_message());
 }
 
-START_TEST(every_key_reaches_its_field)
+TEST(every_key_reaches_its_field)
 {
     parse("{"
           "\"$schema\": \"config/job.schema.json\","
@@ -140,9 +140,8 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_int_eq(config.evaluate.test, SL_TEST_NEVER);
     ck_assert_str_eq(config.output, "somewhere/else");
 }
-END_TEST
 
-START_TEST(every_key_of_models_and_training_reaches_its_field)
+TEST(every_key_of_models_and_training_reaches_its_field)
 {
     parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"hidden\": 64, \"heads\": 4,"
           "   \"attention_dropout\": 0.25, \"residual\": true, \"activation\": \"elu\","
@@ -188,9 +187,8 @@ START_TEST(every_key_of_models_and_training_reaches_its_field)
     ck_assert(!config.model.self_loops);
     ck_assert_int_eq(config.model.degrees, SL_DEGREES_BLOCK);
 }
-END_TEST
 
-START_TEST(attention_is_dropped_like_the_rest_unless_it_is_said)
+TEST(attention_is_dropped_like_the_rest_unless_it_is_said)
 {
     parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"dropout\": 0.25}}");
     ck_assert(config.model.attention_dropout == 0.25);
@@ -198,9 +196,8 @@ START_TEST(attention_is_dropped_like_the_rest_unless_it_is_said)
           " \"attention_dropout\": 0}}");
     ck_assert(config.model.attention_dropout == 0);
 }
-END_TEST
 
-START_TEST(left_out_keys_have_their_defaults)
+TEST(left_out_keys_have_their_defaults)
 {
     parse(MINIMAL);
     ck_assert_str_eq(config.name, "little");
@@ -260,16 +257,14 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert(config.checkpoint.every_seconds == 300);
     ck_assert_uint_eq(config.checkpoint.keep, 2);
 }
-END_TEST
 
-START_TEST(the_name_decides_the_run_directory)
+TEST(the_name_decides_the_run_directory)
 {
     parse("{\"name\": \"abc\", \"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}}");
     ck_assert_str_eq(config.output, "runs/abc");
 }
-END_TEST
 
-START_TEST(auto_devices_are_the_physical_cores)
+TEST(auto_devices_are_the_physical_cores)
 {
     struct sl_cores physical;
     ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
@@ -293,7 +288,6 @@ START_TEST(auto_devices_are_the_physical_cores)
         ck_assert_uint_eq(config.devices[d].n_cores, n);
     }
 }
-END_TEST
 
 // The process on one core: "auto" is one device.
 static void use_one_core(uint16_t *core)
@@ -306,7 +300,7 @@ static void use_one_core(uint16_t *core)
     ck_assert_int_eq(sl_device_pin(core, 1), SL_OK);
 }
 
-START_TEST(auto_devices_stay_inside_the_affinity)
+TEST(auto_devices_stay_inside_the_affinity)
 {
     uint16_t core;
     use_one_core(&core);
@@ -323,7 +317,7 @@ START_TEST(auto_devices_stay_inside_the_affinity)
 }
 
 // Who lists cores may give them to the broker too; who says something of switching has devices.
-START_TEST(which_cores_are_a_pool)
+TEST(which_cores_are_a_pool)
 {
     uint16_t core;
     char text[512];
@@ -346,9 +340,8 @@ START_TEST(which_cores_are_a_pool)
           " \"allocation\": {\"switching\": true}}");
     ck_assert_int_eq(config.allocation.cores, SL_CORES_FIXED);
 }
-END_TEST
 
-START_TEST(a_worker_runs_on_the_cores_of_its_device)
+TEST(a_worker_runs_on_the_cores_of_its_device)
 {
     parse(MINIMAL);
     uint32_t n = config.n_devices;
@@ -367,7 +360,6 @@ START_TEST(a_worker_runs_on_the_cores_of_its_device)
     for (uint32_t i = 0; i < last.n_cores; i++)
         ck_assert(sl_cores_has(&own, last.cores[i]));
 }
-END_TEST
 
 // What a job on one core asks for, and the devices and the split that it gets.
 static const struct {
@@ -397,7 +389,8 @@ static const struct {
      5, 1, 2},
 };
 
-START_TEST(auto_devices_use_a_core_again_when_the_split_needs_more)
+LOOP_TEST(auto_devices_use_a_core_again_when_the_split_needs_more, 0,
+          sizeof one_core / sizeof one_core[0])
 {
     char text[512];
     uint16_t core;
@@ -414,9 +407,8 @@ START_TEST(auto_devices_use_a_core_again_when_the_split_needs_more)
         ck_assert_uint_eq(config.devices[d].memory_bytes, 0);
     }
 }
-END_TEST
 
-START_TEST(auto_devices_use_all_cores_in_turn)
+TEST(auto_devices_use_all_cores_in_turn)
 {
     struct sl_cores physical;
     uint16_t cores[SL_CORES_MAX];
@@ -433,7 +425,6 @@ START_TEST(auto_devices_use_all_cores_in_turn)
     for (uint32_t d = 0; d < config.n_devices; d++)
         ck_assert_uint_eq(config.devices[d].cores[0], cores[d % n]);
 }
-END_TEST
 
 // cores, and the devices and cores of the first and the last device that they make
 static const struct {
@@ -443,7 +434,7 @@ static const struct {
     {96, 48, 2, 2}, {129, 43, 3, 3}, {1024, 64, 16, 16},
 };
 
-START_TEST(many_cores_share_devices_evenly)
+LOOP_TEST(many_cores_share_devices_evenly, 0, sizeof groups / sizeof groups[0])
 {
     struct sl_cores set = {0};
     for (uint32_t core = 0; core < groups[_i].cores; core++)
@@ -459,7 +450,6 @@ START_TEST(many_cores_share_devices_evenly)
             ck_assert_uint_eq(config.devices[d].cores[i], next++);
     ck_assert_uint_eq(next, groups[_i].cores);
 }
-END_TEST
 
 // samplers, trainers given (0: auto) for devices on one core, and what they become
 static const struct {
@@ -470,7 +460,7 @@ static const struct {
     {2, 0, 0, 1, 1}, {2, 0, 1, 1, 1}, {3, 0, 0, 1, 2}, {64, 0, 0, 16, 48},
 };
 
-START_TEST(auto_split_uses_every_device)
+LOOP_TEST(auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0])
 {
     char text[8192], part[96];
     strcpy(text, "{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, \"devices\": [");
@@ -492,9 +482,8 @@ START_TEST(auto_split_uses_every_device)
     ck_assert_uint_eq(config.allocation.samplers, splits[_i].want_samplers);
     ck_assert_uint_eq(config.allocation.trainers, splits[_i].want_trainers);
 }
-END_TEST
 
-START_TEST(the_documented_job_is_accepted)
+TEST(the_documented_job_is_accepted)
 {
     parse("{"
           "  \"name\": \"products-sage\","
@@ -514,7 +503,6 @@ START_TEST(the_documented_job_is_accepted)
     ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
     ck_assert(config.allocation.switching);
 }
-END_TEST
 
 // Devices from the first, whether CPU or GPU; who trains; what is asked for; what it is.
 static const struct {
@@ -539,7 +527,7 @@ static const struct {
     {"CCG", "\"samplers\": 1, \"trainers\": 2", "tf32", SL_CONFIG_TF32, true, true},
 };
 
-START_TEST(precision_is_that_of_the_devices_that_train)
+LOOP_TEST(precision_is_that_of_the_devices_that_train, 0, SL_COUNT_OF(precisions))
 {
     char text[1024], list[512] = "";
     for (const char *d = precisions[_i].devices; *d; d++)
@@ -555,7 +543,6 @@ START_TEST(precision_is_that_of_the_devices_that_train)
     ck_assert_int_eq(sl_config_trains_on(&config, SL_DEVICE_CPU), precisions[_i].cores);
     ck_assert_int_eq(sl_config_trains_on(&config, SL_DEVICE_CUDA), precisions[_i].gpus);
 }
-END_TEST
 
 // A word of the job file, and the value it stands for.
 static const struct {
@@ -585,7 +572,7 @@ static const struct {
     {"cache\": {\"policy", "auto", offsetof(struct sl_config, cache.policy), SL_CACHE_AUTO},
 };
 
-START_TEST(a_word_chooses_its_value)
+LOOP_TEST(a_word_chooses_its_value, 0, sizeof words / sizeof words[0])
 {
     char text[256];
     snprintf(text, sizeof text,
@@ -596,18 +583,16 @@ START_TEST(a_word_chooses_its_value)
     memcpy(&value, (const char *)&config + words[_i].offset, sizeof value);
     ck_assert_uint_eq(value, words[_i].value);
 }
-END_TEST
 
-START_TEST(async_makes_an_update_of_each_batch)
+TEST(async_makes_an_update_of_each_batch)
 {
     parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
           " \"updates\": {\"mode\": \"async\", \"staleness\": 0}}");
     ck_assert_uint_eq(config.updates.batches_per_update, 1);
     ck_assert_uint_eq(config.updates.staleness, 0);
 }
-END_TEST
 
-START_TEST(the_bounds_themselves_are_allowed)
+TEST(the_bounds_themselves_are_allowed)
 {
     parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, \"epochs\": 2,"
           " \"sampler\": {\"kind\": \"walk\", \"paths\": 1, \"length\": 1, \"restart\": 0},"
@@ -620,24 +605,21 @@ START_TEST(the_bounds_themselves_are_allowed)
     ck_assert(config.cache.ratio == 1 && !config.cache.ratio_auto);
     ck_assert_uint_eq(config.n_schedule, 0);
 }
-END_TEST
 
-START_TEST(a_file_is_read_and_names_the_job)
+TEST(a_file_is_read_and_names_the_job)
 {
     write_job(MINIMAL "\n", strlen(MINIMAL) + 1);
     ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
     ck_assert_str_eq(config.name, "little");
 }
-END_TEST
 
-START_TEST(a_byte_order_mark_is_no_fault)
+TEST(a_byte_order_mark_is_no_fault)
 {
     write_job("\xEF\xBB\xBF" MINIMAL, strlen(MINIMAL) + 3);
     ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
 }
-END_TEST
 
-START_TEST(a_text_need_not_end_in_a_nul)
+TEST(a_text_need_not_end_in_a_nul)
 {
     size_t n = strlen(MINIMAL);
     char *text = malloc(n); // exactly: reading past it is an error that a sanitizer sees
@@ -645,25 +627,22 @@ START_TEST(a_text_need_not_end_in_a_nul)
     ck_assert_int_eq(sl_config_parse(text, n, "x", &config), SL_OK);
     free(text);
 }
-END_TEST
 
-START_TEST(a_missing_file_is_named)
+TEST(a_missing_file_is_named)
 {
     ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_ENOENT);
     assert_message(path);
     assert_message("no such job file");
 }
-END_TEST
 
-START_TEST(a_directory_is_no_job)
+TEST(a_directory_is_no_job)
 {
     ck_assert_int_eq(sl_config_load(dir, NULL, 0, &config), SL_EINVAL);
     assert_message(dir);
     assert_message("found a directory");
 }
-END_TEST
 
-START_TEST(an_unreadable_file_is_named)
+TEST(an_unreadable_file_is_named)
 {
     write_job(MINIMAL, strlen(MINIMAL));
     ck_assert_int_eq(chmod(path, 0), 0);
@@ -679,17 +658,15 @@ START_TEST(an_unreadable_file_is_named)
     assert_message(path);
     assert_message("no permission");
 }
-END_TEST
 
-START_TEST(an_empty_file_is_said_to_be_empty)
+TEST(an_empty_file_is_said_to_be_empty)
 {
     write_job(" \n\t", 3);
     ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_EFORMAT);
     assert_message("the file is empty");
 }
-END_TEST
 
-START_TEST(a_huge_file_is_refused)
+TEST(a_huge_file_is_refused)
 {
     size_t n = (1 << 20) + 1;
     char *blank = malloc(n);
@@ -702,9 +679,8 @@ START_TEST(a_huge_file_is_refused)
     ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_OK);
     free(blank);
 }
-END_TEST
 
-START_TEST(a_file_name_too_long_for_a_name_asks_for_one)
+TEST(a_file_name_too_long_for_a_name_asks_for_one)
 {
     char origin[300];
     memset(origin, 'n', sizeof origin);
@@ -712,9 +688,8 @@ START_TEST(a_file_name_too_long_for_a_name_asks_for_one)
     ck_assert_int_eq(sl_config_parse(MINIMAL, strlen(MINIMAL), origin, &config), SL_EINVAL);
     assert_message("name: missing");
 }
-END_TEST
 
-START_TEST(the_words_have_names)
+TEST(the_words_have_names)
 {
     ck_assert_str_eq(sl_model_kind_name(SL_MODEL_GRAPHSAGE), "graphsage");
     ck_assert_str_eq(sl_model_kind_name(SL_MODEL_GCN), "gcn");
@@ -722,47 +697,5 @@ START_TEST(the_words_have_names)
     ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CPU), "cpu");
     ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CUDA), "cuda");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config_load");
-    TCase *t = tcase_create("load");
-    tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, every_key_reaches_its_field);
-    tcase_add_test(t, every_key_of_models_and_training_reaches_its_field);
-    tcase_add_test(t, attention_is_dropped_like_the_rest_unless_it_is_said);
-    tcase_add_test(t, left_out_keys_have_their_defaults);
-    tcase_add_test(t, the_name_decides_the_run_directory);
-    tcase_add_test(t, auto_devices_are_the_physical_cores);
-    tcase_add_test(t, auto_devices_stay_inside_the_affinity);
-    tcase_add_test(t, which_cores_are_a_pool);
-    tcase_add_test(t, a_worker_runs_on_the_cores_of_its_device);
-    tcase_add_loop_test(t, auto_devices_use_a_core_again_when_the_split_needs_more, 0,
-                        sizeof one_core / sizeof one_core[0]);
-    tcase_add_test(t, auto_devices_use_all_cores_in_turn);
-    tcase_add_loop_test(t, many_cores_share_devices_evenly, 0, sizeof groups / sizeof groups[0]);
-    tcase_add_loop_test(t, auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0]);
-    tcase_add_test(t, the_documented_job_is_accepted);
-    tcase_add_loop_test(t, a_word_chooses_its_value, 0, sizeof words / sizeof words[0]);
-    tcase_add_test(t, async_makes_an_update_of_each_batch);
-    tcase_add_test(t, the_bounds_themselves_are_allowed);
-    tcase_add_test(t, a_file_is_read_and_names_the_job);
-    tcase_add_test(t, a_byte_order_mark_is_no_fault);
-    tcase_add_test(t, a_text_need_not_end_in_a_nul);
-    tcase_add_test(t, a_missing_file_is_named);
-    tcase_add_test(t, a_directory_is_no_job);
-    tcase_add_test(t, an_unreadable_file_is_named);
-    tcase_add_test(t, an_empty_file_is_said_to_be_empty);
-    tcase_add_test(t, a_huge_file_is_refused);
-    tcase_add_test(t, a_file_name_too_long_for_a_name_asks_for_one);
-    tcase_add_test(t, the_words_have_names);
-    tcase_add_loop_test(t, precision_is_that_of_the_devices_that_train, 0, SL_COUNT_OF(precisions));
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 20)

@@ -1,7 +1,6 @@
 // `--set path=value`: what it may change, and what its messages say.
 #include "config/config.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/text/synonyms.h"
+#include "tests/unit/suite.h"
 
 static struct sl_config config;
 static char path[64];
@@ -42,77 +42,68 @@ static void must_load(const char *a, const char *b)
     ck_assert_msg(load(a, b) == SL_OK, "%s", sl_error_message());
 }
 
-START_TEST(a_number_replaces_what_the_file_says)
+TEST(a_number_replaces_what_the_file_says)
 {
     must_load("epochs=5", NULL);
     ck_assert_uint_eq(config.epochs, 5);
 }
-END_TEST
 
-START_TEST(missing_objects_are_made)
+TEST(missing_objects_are_made)
 {
     must_load("optimizer.lr=0.25", "evaluate.fanout=[1,2,-1]");
     ck_assert(config.optimizer.lr == 0.25);
     ck_assert(!config.evaluate.full);
     ck_assert_int_eq(config.evaluate.fanout[2], -1);
 }
-END_TEST
 
-START_TEST(a_bare_word_is_text)
+TEST(a_bare_word_is_text)
 {
     must_load("dataset=data/other set", "model.kind=graphsage");
     ck_assert_str_eq(config.dataset, "data/other set");
     ck_assert_int_eq(config.model.kind, SL_MODEL_GRAPHSAGE);
 }
-END_TEST
 
-START_TEST(a_quoted_word_is_text)
+TEST(a_quoted_word_is_text)
 {
     must_load("dataset=\"a b\"", "precision=\"bf16\"");
     ck_assert_str_eq(config.dataset, "a b");
     ck_assert_int_eq(config.precision, SL_CONFIG_BF16);
 }
-END_TEST
 
-START_TEST(a_number_is_text_where_text_is_wanted)
+TEST(a_number_is_text_where_text_is_wanted)
 {
     must_load("name=7", "dataset=true");
     ck_assert_str_eq(config.name, "7");
     ck_assert_str_eq(config.dataset, "true");
     ck_assert_str_eq(config.output, "runs/7");
 }
-END_TEST
 
-START_TEST(a_value_may_hold_an_equals_sign)
+TEST(a_value_may_hold_an_equals_sign)
 {
     must_load("dataset=a=b", NULL);
     ck_assert_str_eq(config.dataset, "a=b");
 }
-END_TEST
 
-START_TEST(an_object_replaces_an_object)
+TEST(an_object_replaces_an_object)
 {
     must_load("model={\"kind\": \"graphsage\", \"hidden\": 8}", NULL);
     ck_assert_int_eq(config.model.kind, SL_MODEL_GRAPHSAGE);
     ck_assert_uint_eq(config.model.hidden, 8);
 }
-END_TEST
 
-START_TEST(the_last_one_counts)
+TEST(the_last_one_counts)
 {
     must_load("epochs=5", "epochs=6");
     ck_assert_uint_eq(config.epochs, 6);
 }
-END_TEST
 
-START_TEST(a_later_one_mends_an_earlier_one)
+TEST(a_later_one_mends_an_earlier_one)
 {
     must_load("model.layers=2", "sampler.fanout=[4, 4]");
     ck_assert_uint_eq(config.model.layers, 2);
 }
-END_TEST
 
-START_TEST(devices_can_be_set)
+TEST(devices_can_be_set)
 {
     must_load("devices=auto", NULL);
     ck_assert(config.devices_auto);
@@ -120,16 +111,14 @@ START_TEST(devices_can_be_set)
               NULL);
     ck_assert_uint_eq(config.n_devices, 2);
 }
-END_TEST
 
-START_TEST(an_entry_of_a_list_can_be_reached)
+TEST(an_entry_of_a_list_can_be_reached)
 {
     must_load("devices[0].memory=64MiB", NULL);
     ck_assert_uint_eq(config.devices[0].memory_bytes, 64 << 20);
 }
-END_TEST
 
-START_TEST(class_weights_can_be_set)
+TEST(class_weights_can_be_set)
 {
     ck_assert_int_eq(load("loss.class_weights=[2,0.5]", NULL), SL_OK);
     ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_LIST);
@@ -137,9 +126,8 @@ START_TEST(class_weights_can_be_set)
     ck_assert_int_eq(load("loss.class_weights=balanced", NULL), SL_OK);
     ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_BALANCED);
 }
-END_TEST
 
-START_TEST(a_schedule_can_be_set_and_changed)
+TEST(a_schedule_can_be_set_and_changed)
 {
     must_load("devices=auto", "schedule=[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]");
     ck_assert_uint_eq(config.n_schedule, 1);
@@ -152,7 +140,6 @@ START_TEST(a_schedule_can_be_set_and_changed)
     ck_assert_int_eq(sl_config_load(path, sets, 3, &config), SL_OK);
     ck_assert_uint_eq(config.schedule[0].batch, 5);
 }
-END_TEST
 
 static const struct {
     const char *set, *parts[3];
@@ -220,7 +207,7 @@ static const struct {
     {"devices=cuda:5", {"[{\"kind\": \"cuda\", \"index\": 5}]", "'sluice doctor'"}},
 };
 
-START_TEST(a_mistake_is_explained)
+LOOP_TEST(a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0])
 {
     int rc = load(mistakes[_i].set, NULL);
     ck_assert_msg(rc == SL_EINVAL, "%s: %s", mistakes[_i].set, sl_strerror(rc));
@@ -230,9 +217,8 @@ START_TEST(a_mistake_is_explained)
         ck_assert_msg(strstr(sl_error_message(), mistakes[_i].parts[i]) != NULL,
                       "\"%s\" is not in: %s", mistakes[_i].parts[i], sl_error_message());
 }
-END_TEST
 
-START_TEST(the_message_names_the_override_that_decided)
+TEST(the_message_names_the_override_that_decided)
 {
     ck_assert_int_eq(load("epochs=0", "epochs=-1"), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "with --set epochs=-1: epochs: found"));
@@ -241,9 +227,8 @@ START_TEST(the_message_names_the_override_that_decided)
     ck_assert_int_eq(load("optimizer.lr=1", "model.layers=2"), SL_EINVAL);
     ck_assert_ptr_null(strstr(sl_error_message(), "--set")); // the fanout was not set
 }
-END_TEST
 
-START_TEST(a_long_path_is_refused)
+TEST(a_long_path_is_refused)
 {
     char text[4096];
     memset(text, 'a', sizeof text);
@@ -253,7 +238,6 @@ START_TEST(a_long_path_is_refused)
     ck_assert_int_eq(load(text, NULL), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "unknown key"));
 }
-END_TEST
 
 // --- words of other tools ------------------------------------------------------------------------
 
@@ -317,7 +301,7 @@ static void check_value(const struct sl_synonym *s, const char *word)
     ck_assert_msg(rc == SL_OK, "%s: %s", set, sl_error_message());
 }
 
-START_TEST(a_word_of_another_tool_leads_to_what_is_meant)
+LOOP_TEST(a_word_of_another_tool_leads_to_what_is_meant, 0, (int)sl_n_synonyms)
 {
     char word[64];
     const struct sl_synonym *s = &sl_synonyms[_i];
@@ -328,9 +312,8 @@ START_TEST(a_word_of_another_tool_leads_to_what_is_meant)
             check_value(s, word);
     }
 }
-END_TEST
 
-START_TEST(a_word_of_another_tool_is_searched_for_in_its_object_first)
+TEST(a_word_of_another_tool_is_searched_for_in_its_object_first)
 {
     ck_assert_int_eq(load("evaluate.fanouts=[1]", NULL), SL_EINVAL);
     ck_assert(says("did you mean evaluate.fanout?"));
@@ -342,9 +325,8 @@ START_TEST(a_word_of_another_tool_is_searched_for_in_its_object_first)
     ck_assert_int_eq(load("model=SAGEConv", NULL), SL_EINVAL);
     ck_assert(says("did you mean {\"kind\": \"graphsage\"}?"));
 }
-END_TEST
 
-START_TEST(an_option_may_be_a_key)
+TEST(an_option_may_be_a_key)
 {
     char key[SL_CONFIG_KEY_BYTES];
     ck_assert(sl_config_find_key("learning-rate", key));
@@ -357,37 +339,5 @@ START_TEST(an_option_may_be_a_key)
     ck_assert(!sl_config_find_key("model", key)); // has no value
     ck_assert(!sl_config_find_key("in-channels", key));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config_set");
-    TCase *t = tcase_create("set");
-    tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, a_number_replaces_what_the_file_says);
-    tcase_add_test(t, missing_objects_are_made);
-    tcase_add_test(t, a_bare_word_is_text);
-    tcase_add_test(t, a_quoted_word_is_text);
-    tcase_add_test(t, a_number_is_text_where_text_is_wanted);
-    tcase_add_test(t, a_value_may_hold_an_equals_sign);
-    tcase_add_test(t, an_object_replaces_an_object);
-    tcase_add_test(t, the_last_one_counts);
-    tcase_add_test(t, a_later_one_mends_an_earlier_one);
-    tcase_add_test(t, devices_can_be_set);
-    tcase_add_test(t, an_entry_of_a_list_can_be_reached);
-    tcase_add_test(t, class_weights_can_be_set);
-    tcase_add_test(t, a_schedule_can_be_set_and_changed);
-    tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
-    tcase_add_test(t, the_message_names_the_override_that_decided);
-    tcase_add_test(t, a_long_path_is_refused);
-    tcase_add_loop_test(t, a_word_of_another_tool_leads_to_what_is_meant, 0, (int)sl_n_synonyms);
-    tcase_add_test(t, a_word_of_another_tool_is_searched_for_in_its_object_first);
-    tcase_add_test(t, an_option_may_be_a_key);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 20)

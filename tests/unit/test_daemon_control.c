@@ -6,6 +6,7 @@
 #include "broker/daemon/record.h"
 #include "common/base/log.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static char bus_key[SL_BUS_KEY_TEXT];
 enum { WAIT_MS = 5000 };
@@ -132,7 +133,7 @@ static struct sl_entry *waiting(const char *name)
     return e;
 }
 
-START_TEST(a_submitted_job_waits_and_is_recorded)
+TEST(a_submitted_job_waits_and_is_recorded)
 {
     char path[600];
     struct sl_entry *back;
@@ -146,9 +147,8 @@ START_TEST(a_submitted_job_waits_and_is_recorded)
     sl_entry_free(back);
     cJSON_Delete(j);
 }
-END_TEST
 
-START_TEST(a_job_that_can_not_be_is_refused_and_forgotten)
+TEST(a_job_that_can_not_be_is_refused_and_forgotten)
 {
     char *long_name = calloc(1, 6000), *endless = calloc(1, (1 << 20) + 10);
     memset(long_name, 'x', 5999);
@@ -169,9 +169,8 @@ START_TEST(a_job_that_can_not_be_is_refused_and_forgotten)
     free(long_name);
     free(endless);
 }
-END_TEST
 
-START_TEST(a_job_that_can_not_be_recorded_is_refused)
+TEST(a_job_that_can_not_be_recorded_is_refused)
 {
     char moved[600];
     snprintf(moved, sizeof moved, "%.500s.away", d->state_dir);
@@ -181,9 +180,8 @@ START_TEST(a_job_that_can_not_be_recorded_is_refused)
     ck_assert_int_eq(rename(moved, d->state_dir), 0);
     waiting("a");
 }
-END_TEST
 
-START_TEST(the_list_has_the_daemon_and_all_jobs)
+TEST(the_list_has_the_daemon_and_all_jobs)
 {
     Sl__Control__List m = SL__CONTROL__LIST__INIT;
     waiting("a");
@@ -199,10 +197,9 @@ START_TEST(the_list_has_the_daemon_and_all_jobs)
     ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "jobs")), 2);
     cJSON_Delete(j);
 }
-END_TEST
 
 // Everything that only a running job can do, in the form that is expected as an answer.
-START_TEST(what_a_job_that_does_not_run_can_not_do_is_refused)
+TEST(what_a_job_that_does_not_run_can_not_do_is_refused)
 {
     static const char *const jobs[] = {"a", "1", "over", "nowhere"};
     static const char *const why[] = {"does not run yet: it waits for core", "still saving",
@@ -236,7 +233,6 @@ START_TEST(what_a_job_that_does_not_run_can_not_do_is_refused)
         check(request(&p, jobs[i]), false, why[i]);
     }
 }
-END_TEST
 
 static Sl__Control__Envelope *stop(const char *job)
 {
@@ -263,7 +259,7 @@ static void leave_checkpoint(const struct sl_entry *e, const char *name)
     ck_assert_int_eq(mkdir(path, 0700), 0);
 }
 
-START_TEST(a_waiting_job_is_taken_out_of_the_queue_and_put_back)
+TEST(a_waiting_job_is_taken_out_of_the_queue_and_put_back)
 {
     struct sl_entry *a = waiting("a"), *b = waiting("b");
     check(stop("a"), true, "before it began");
@@ -280,9 +276,8 @@ START_TEST(a_waiting_job_is_taken_out_of_the_queue_and_put_back)
     ck_assert(!a->stopping);
     cJSON_Delete(check(resume("a", ""), true, "queued already"));
 }
-END_TEST
 
-START_TEST(a_waiting_job_takes_another_checkpoint)
+TEST(a_waiting_job_takes_another_checkpoint)
 {
     char path[600];
     struct sl_entry *a = waiting("a"), *back;
@@ -299,10 +294,9 @@ START_TEST(a_waiting_job_takes_another_checkpoint)
     ck_assert_str_eq(back->checkpoint, "000000000003");
     sl_entry_free(back);
 }
-END_TEST
 
 // What can be seen at once is not told only when its turn has come.
-START_TEST(what_a_job_needs_to_go_on_is_looked_at_before_it_waits)
+TEST(what_a_job_needs_to_go_on_is_looked_at_before_it_waits)
 {
     char data[300], away[300];
     struct sl_entry *a = waiting("a");
@@ -323,9 +317,8 @@ START_TEST(what_a_job_needs_to_go_on_is_looked_at_before_it_waits)
     a->began = false; // it never had one
     cJSON_Delete(check(resume("a", ""), true, "queued again"));
 }
-END_TEST
 
-START_TEST(a_job_that_has_no_place_is_refused)
+TEST(a_job_that_has_no_place_is_refused)
 {
     char path[300], json[4096];
     const char *proc = config("a", core);
@@ -337,9 +330,8 @@ START_TEST(a_job_that_has_no_place_is_refused)
     check(submit(config("b", core), "", ""), false, "is not a directory");
     ck_assert_uint_eq(d->registry.n, 1);
 }
-END_TEST
 
-START_TEST(what_can_not_go_on_is_refused)
+TEST(what_can_not_go_on_is_refused)
 {
     struct sl_entry *a = waiting("a"), *b = waiting("b");
     char *long_name = calloc(1, 100);
@@ -358,17 +350,15 @@ START_TEST(what_can_not_go_on_is_refused)
     ck_assert_uint_eq(a->resumed, 0);
     free(long_name);
 }
-END_TEST
 
 // It ends by itself, and is not gone on with then.
-START_TEST(a_job_whose_old_broker_still_saves_can_be_stopped)
+TEST(a_job_whose_old_broker_still_saves_can_be_stopped)
 {
     struct sl_entry *holder = d->registry.entries[0];
     check(stop("holder"), true, "still saving");
     ck_assert(holder->stopping);
     ck_assert_int_eq(holder->state, SL_ENTRY_INTERRUPTED);
 }
-END_TEST
 
 static Sl__Control__Envelope *subscribe(const char *job, bool stats)
 {
@@ -379,7 +369,7 @@ static Sl__Control__Envelope *subscribe(const char *job, bool stats)
     return request(&body, job);
 }
 
-START_TEST(who_subscribes_learns_where_the_job_is)
+TEST(who_subscribes_learns_where_the_job_is)
 {
     waiting("a");
     Sl__Control__Envelope *m = subscribe("a", true);
@@ -399,7 +389,6 @@ START_TEST(who_subscribes_learns_where_the_job_is)
     check(hear(), true, "before it began");
     check(subscribe("nowhere", false), false, "nowhere");
 }
-END_TEST
 
 static void put_run(const struct sl_entry *e, const char *name, const char *contents)
 {
@@ -413,7 +402,7 @@ static const char report[] = "{\"schema\": \"sluice.report/1\", \"job\": \"a\", 
                              "\"done\", \"config\": {}, \"devices\": [], \"epochs\": [{\"epoch\": "
                              "0}], \"allocations\": [], \"scales\": [], \"restarts\": []}";
 
-START_TEST(a_job_that_is_over_tells_its_end_and_its_report_at_once)
+TEST(a_job_that_is_over_tells_its_end_and_its_report_at_once)
 {
     struct sl_entry *a = waiting("a");
     a->state = SL_ENTRY_FAILED;
@@ -429,7 +418,6 @@ START_TEST(a_job_that_is_over_tells_its_end_and_its_report_at_once)
     ck_assert_str_eq(m->finished->run_directory, a->output);
     sl_bus_message_free(m);
 }
-END_TEST
 
 static cJSON *describe(const char *job)
 {
@@ -438,7 +426,7 @@ static cJSON *describe(const char *job)
     return check(request(&body, job), true, "");
 }
 
-START_TEST(a_job_without_a_broker_is_described_from_what_it_left)
+TEST(a_job_without_a_broker_is_described_from_what_it_left)
 {
     struct sl_entry *a = waiting("a");
     cJSON *j = describe("a");
@@ -470,9 +458,8 @@ START_TEST(a_job_without_a_broker_is_described_from_what_it_left)
     ck_assert_str_eq(key(j, "state"), "failed");
     cJSON_Delete(j);
 }
-END_TEST
 
-START_TEST(a_report_that_is_too_long_for_a_message_is_left_where_it_is)
+TEST(a_report_that_is_too_long_for_a_message_is_left_where_it_is)
 {
     struct sl_entry *a = waiting("a");
     char path[5000];
@@ -491,9 +478,8 @@ START_TEST(a_report_that_is_too_long_for_a_message_is_left_where_it_is)
     ck_assert_str_eq(m->finished->run_directory, a->output);
     sl_bus_message_free(m);
 }
-END_TEST
 
-START_TEST(what_nobody_asks_a_daemon_is_passed_over)
+TEST(what_nobody_asks_a_daemon_is_passed_over)
 {
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
@@ -507,9 +493,8 @@ START_TEST(what_nobody_asks_a_daemon_is_passed_over)
     BODY(body, list, LIST, &list);
     cJSON_Delete(check(request(&body, ""), true, ""));
 }
-END_TEST
 
-START_TEST(an_answer_that_is_too_large_is_refused)
+TEST(an_answer_that_is_too_large_is_refused)
 {
     char name[32];
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
@@ -522,9 +507,8 @@ START_TEST(an_answer_that_is_too_large_is_refused)
     BODY(body, list, LIST, &list);
     check(request(&body, ""), false, "larger than a message");
 }
-END_TEST
 
-START_TEST(without_descriptors_a_job_waits)
+TEST(without_descriptors_a_job_waits)
 {
     struct rlimit before, limit;
     struct sl_entry *a = waiting("a");
@@ -543,32 +527,5 @@ START_TEST(without_descriptors_a_job_waits)
     ck_assert_ptr_nonnull(strstr(a->message, "file descriptors"));
     ck_assert(d->look_at_queue);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon control");
-    TCase *t = tcase_create("control");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, a_submitted_job_waits_and_is_recorded);
-    tcase_add_test(t, a_job_that_can_not_be_is_refused_and_forgotten);
-    tcase_add_test(t, a_job_that_can_not_be_recorded_is_refused);
-    tcase_add_test(t, the_list_has_the_daemon_and_all_jobs);
-    tcase_add_test(t, what_a_job_that_does_not_run_can_not_do_is_refused);
-    tcase_add_test(t, a_waiting_job_is_taken_out_of_the_queue_and_put_back);
-    tcase_add_test(t, a_waiting_job_takes_another_checkpoint);
-    tcase_add_test(t, what_a_job_needs_to_go_on_is_looked_at_before_it_waits);
-    tcase_add_test(t, a_job_that_has_no_place_is_refused);
-    tcase_add_test(t, what_can_not_go_on_is_refused);
-    tcase_add_test(t, a_job_whose_old_broker_still_saves_can_be_stopped);
-    tcase_add_test(t, who_subscribes_learns_where_the_job_is);
-    tcase_add_test(t, a_job_that_is_over_tells_its_end_and_its_report_at_once);
-    tcase_add_test(t, a_job_without_a_broker_is_described_from_what_it_left);
-    tcase_add_test(t, a_report_that_is_too_long_for_a_message_is_left_where_it_is);
-    tcase_add_test(t, what_nobody_asks_a_daemon_is_passed_over);
-    tcase_add_test(t, an_answer_that_is_too_large_is_refused);
-    tcase_add_test(t, without_descriptors_a_job_waits);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)

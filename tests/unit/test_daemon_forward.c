@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static char key[SL_BUS_KEY_TEXT];
 
@@ -78,7 +79,7 @@ static void has_heard_all(struct sl_bus *bus, const struct sl_bus_peer *peer)
     hears(bus, "the last word");
 }
 
-START_TEST(who_has_subscribed_hears_of_his_job)
+TEST(who_has_subscribed_hears_of_his_job)
 {
     struct sl_bus_peer pa, pb;
     struct sl_bus *a = client(&pa), *b = client(&pb);
@@ -96,9 +97,8 @@ START_TEST(who_has_subscribed_hears_of_his_job)
     sl_bus_close(a, 0);
     sl_bus_close(b, 0);
 }
-END_TEST
 
-START_TEST(who_hears_of_all_hears_each_message_once)
+TEST(who_hears_of_all_hears_each_message_once)
 {
     struct sl_bus_peer peer;
     struct sl_bus *a = client(&peer);
@@ -115,9 +115,8 @@ START_TEST(who_hears_of_all_hears_each_message_once)
     has_heard_all(a, &peer);
     sl_bus_close(a, 0);
 }
-END_TEST
 
-START_TEST(what_is_wanted_is_what_was_said_last)
+TEST(what_is_wanted_is_what_was_said_last)
 {
     struct sl_bus_peer peer;
     struct sl_bus *a = client(&peer);
@@ -130,9 +129,8 @@ START_TEST(what_is_wanted_is_what_was_said_last)
     has_heard_all(a, &peer);
     sl_bus_close(a, 0);
 }
-END_TEST
 
-START_TEST(who_has_gone_is_dropped_and_holds_nobody_up)
+TEST(who_has_gone_is_dropped_and_holds_nobody_up)
 {
     struct sl_bus_peer gone, here;
     struct sl_bus *a = client(&gone), *b = client(&here);
@@ -146,10 +144,9 @@ START_TEST(who_has_gone_is_dropped_and_holds_nobody_up)
     hears(b, "x");
     sl_bus_close(b, 0);
 }
-END_TEST
 
 // One that is stopped in a debugger: its queue fills up, and then it is dropped.
-START_TEST(who_does_not_read_is_dropped_and_holds_nobody_up)
+TEST(who_does_not_read_is_dropped_and_holds_nobody_up)
 {
     struct sl_bus_peer peer;
     struct sl_bus *a = client(&peer);
@@ -169,9 +166,8 @@ START_TEST(who_does_not_read_is_dropped_and_holds_nobody_up)
     free(line);
     sl_bus_close(a, 0);
 }
-END_TEST
 
-START_TEST(a_full_table_lets_go_of_who_misses_most)
+TEST(a_full_table_lets_go_of_who_misses_most)
 {
     struct sl_bus_peer peer = {.n = 4};
     for (uint32_t i = 0; i < SL_SUBSCRIBERS_MAX; i++) {
@@ -184,7 +180,6 @@ START_TEST(a_full_table_lets_go_of_who_misses_most)
     ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, 0), SL_OK);
     ck_assert_uint_eq(subscribers.n, SL_SUBSCRIBERS_MAX);
 }
-END_TEST
 
 // --- routes --------------------------------------------------------------------------------------
 
@@ -203,7 +198,7 @@ static uint64_t add(const struct sl_bus_peer *peer, uint64_t job,
     return sl_routes_add(&routes, peer, job, asked)->request.id;
 }
 
-START_TEST(an_answer_finds_who_has_asked)
+TEST(an_answer_finds_who_has_asked)
 {
     struct sl_bus_peer a = {.id = "a", .n = 1}, b = {.id = "b", .n = 1, .request = 5};
     uint64_t to_a = add(&a, 1, SL__CONTROL__ENVELOPE__BODY_SCALE);
@@ -219,9 +214,8 @@ START_TEST(an_answer_finds_who_has_asked)
     ck_assert(sl_bus_same_peer(&find(1, to_a)->peer, &a));
     ck_assert_ptr_null(find(1, 0));
 }
-END_TEST
 
-START_TEST(a_trace_has_one_route)
+TEST(a_trace_has_one_route)
 {
     struct sl_bus_peer a = {.id = "a", .n = 1}, b = {.id = "b", .n = 1};
     struct sl_bus_peer once_more = {.id = "a", .n = 1, .request = 1};
@@ -233,9 +227,8 @@ START_TEST(a_trace_has_one_route)
     ck_assert_uint_ne(add(&a, 2, SL__CONTROL__ENVELOPE__BODY_TRACE), begin); // another job
     ck_assert_uint_ne(add(&a, 1, SL__CONTROL__ENVELOPE__BODY_SCALE), begin); // no trace
 }
-END_TEST
 
-START_TEST(what_nobody_answers_is_forgotten_in_the_end)
+TEST(what_nobody_answers_is_forgotten_in_the_end)
 {
     struct sl_bus_peer peer = {.id = "a", .n = 1};
     uint64_t last = 0, first = add(&peer, 1, SL__CONTROL__ENVELOPE__BODY_SCALE);
@@ -250,7 +243,6 @@ START_TEST(what_nobody_answers_is_forgotten_in_the_end)
         sl_routes_remove(&routes, route);
     ck_assert_uint_eq(routes.n, 0);
 }
-END_TEST
 
 // --- the service manager -------------------------------------------------------------------------
 
@@ -286,7 +278,7 @@ static void is_told_nothing(int fd)
     ck_assert_int_eq(errno, EAGAIN);
 }
 
-START_TEST(a_service_manager_is_told)
+TEST(a_service_manager_is_told)
 {
     struct sl_notify notify;
     int fd = manager(in_dir("notify"), false);
@@ -309,9 +301,8 @@ START_TEST(a_service_manager_is_told)
     sl_notify_send(&notify, "STATUS=nobody listens"); // is no harm
     sl_notify_fini(&notify);
 }
-END_TEST
 
-START_TEST(an_abstract_socket_is_found)
+TEST(an_abstract_socket_is_found)
 {
     struct sl_notify notify;
     char name[64];
@@ -327,9 +318,8 @@ START_TEST(an_abstract_socket_is_found)
     sl_notify_fini(&notify);
     close(fd);
 }
-END_TEST
 
-START_TEST(without_a_service_manager_nothing_happens)
+TEST(without_a_service_manager_nothing_happens)
 {
     static const char *const names[] = {NULL, "", "@", "relative", "/nowhere/at/all"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -342,26 +332,5 @@ START_TEST(without_a_service_manager_nothing_happens)
         sl_notify_fini(&notify);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon forward");
-    TCase *t = tcase_create("forward");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, who_has_subscribed_hears_of_his_job);
-    tcase_add_test(t, who_hears_of_all_hears_each_message_once);
-    tcase_add_test(t, what_is_wanted_is_what_was_said_last);
-    tcase_add_test(t, who_has_gone_is_dropped_and_holds_nobody_up);
-    tcase_add_test(t, who_does_not_read_is_dropped_and_holds_nobody_up);
-    tcase_add_test(t, a_full_table_lets_go_of_who_misses_most);
-    tcase_add_test(t, an_answer_finds_who_has_asked);
-    tcase_add_test(t, a_trace_has_one_route);
-    tcase_add_test(t, what_nobody_answers_is_forgotten_in_the_end);
-    tcase_add_test(t, a_service_manager_is_told);
-    tcase_add_test(t, an_abstract_socket_is_found);
-    tcase_add_test(t, without_a_service_manager_nothing_happens);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = AWAIT_CASE_S)

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static char bus_key[SL_BUS_KEY_TEXT];
 
@@ -202,7 +203,7 @@ static int records(void)
 
 // --- tests ---------------------------------------------------------------------------------------
 
-START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
+TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
 {
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
     Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
@@ -227,18 +228,16 @@ START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
     hears(client, true, "\"name\":\"h\"");
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(what_can_be_refused_without_the_gpus_is)
+TEST(what_can_be_refused_without_the_gpus_is)
 {
     submit(client, "g", "[{\"kind\": \"cuda\", \"index\": -1}]");
     hears(client, false, "index");
     ck_assert_int_eq(times_asked(), 0);
     ck_assert_uint_eq(d->parking.n, 0);
 }
-END_TEST
 
-START_TEST(all_wait_for_one_child_and_go_on_in_their_order)
+TEST(all_wait_for_one_child_and_go_on_in_their_order)
 {
     char name[2][16] = {"a", "b"};
     submit(client, name[0], gpu_0);
@@ -253,9 +252,8 @@ START_TEST(all_wait_for_one_child_and_go_on_in_their_order)
     ck_assert_int_lt(job("a")->order, job("b")->order);
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(a_client_is_told_that_it_takes_longer)
+TEST(a_client_is_told_that_it_takes_longer)
 {
     Sl__Control__Envelope *m;
     setenv("SLUICE_GPU_SECONDS", "600", 1);
@@ -272,9 +270,8 @@ START_TEST(a_client_is_told_that_it_takes_longer)
         sl_bus_message_free(m);
     }
 }
-END_TEST
 
-START_TEST(a_job_whose_client_has_gone_is_not_taken)
+TEST(a_job_whose_client_has_gone_is_not_taken)
 {
     struct sl_bus *other;
     ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &other), SL_OK);
@@ -287,7 +284,6 @@ START_TEST(a_job_whose_client_has_gone_is_not_taken)
     ck_assert_ptr_null(job("gone"));
     ck_assert_int_eq(records(), 1);
 }
-END_TEST
 
 // A job that has ended, and that asks for a GPU.
 static struct sl_entry *ended(enum sl_entry_state state)
@@ -305,7 +301,7 @@ static struct sl_entry *ended(enum sl_entry_state state)
     return e;
 }
 
-START_TEST(a_resume_waits_too_and_is_done_though_its_client_has_gone)
+TEST(a_resume_waits_too_and_is_done_though_its_client_has_gone)
 {
     struct sl_bus *other;
     struct sl_entry *e = ended(SL_ENTRY_STOPPED);
@@ -321,9 +317,8 @@ START_TEST(a_resume_waits_too_and_is_done_though_its_client_has_gone)
     ck_assert_int_eq(e->state, SL_ENTRY_QUEUED);
     ck_assert_uint_eq(e->resumed, 1);
 }
-END_TEST
 
-START_TEST(a_job_that_is_stopped_meanwhile_is_not_gone_on_with)
+LOOP_TEST(a_job_that_is_stopped_meanwhile_is_not_gone_on_with, 0, 2)
 {
     const enum sl_entry_state state = _i ? SL_ENTRY_INTERRUPTED : SL_ENTRY_FAILED;
     struct sl_bus *other;
@@ -340,9 +335,8 @@ START_TEST(a_job_that_is_stopped_meanwhile_is_not_gone_on_with)
     hears(other, false, "is over since");
     sl_bus_close(other, 0);
 }
-END_TEST
 
-START_TEST(a_job_that_is_forgotten_meanwhile_is_said_to_be)
+TEST(a_job_that_is_forgotten_meanwhile_is_said_to_be)
 {
     struct sl_entry *e = ended(SL_ENTRY_STOPPED);
     resume(client, e->id);
@@ -351,9 +345,8 @@ START_TEST(a_job_that_is_forgotten_meanwhile_is_said_to_be)
     until_served();
     hears(client, false, "not remembered");
 }
-END_TEST
 
-START_TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
+TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
 {
     submit(client, "g", gpu_0);
     pid_t pid = d->parking.gpus.pid;
@@ -368,9 +361,8 @@ START_TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
     ck_assert_int_eq(records(), 0);
     sl_pending_requests_poll(d, sl_daemon_serve_parked);
 }
-END_TEST
 
-START_TEST(a_driver_that_hangs_is_an_answer)
+TEST(a_driver_that_hangs_is_an_answer)
 {
     setenv("SLUICE_GPU_SECONDS", "600", 1);
     submit(client, "g", gpu_0);
@@ -384,9 +376,8 @@ START_TEST(a_driver_that_hangs_is_an_answer)
     hears(client, false, "did not answer within 600 s");
     ck_assert_int_eq(times_asked(), 1);
 }
-END_TEST
 
-START_TEST(there_is_room_for_so_many)
+TEST(there_is_room_for_so_many)
 {
     submit(client, "g", gpu_0);
     uint32_t n = d->parking.n;
@@ -398,25 +389,5 @@ START_TEST(there_is_room_for_so_many)
     submit(client, "h", gpu_0);
     hears(client, false, "try again soon");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon parked");
-    TCase *t = tcase_create("parked");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, a_job_with_gpus_waits_for_them_and_one_without_does_not);
-    tcase_add_test(t, what_can_be_refused_without_the_gpus_is);
-    tcase_add_test(t, all_wait_for_one_child_and_go_on_in_their_order);
-    tcase_add_test(t, a_client_is_told_that_it_takes_longer);
-    tcase_add_test(t, a_job_whose_client_has_gone_is_not_taken);
-    tcase_add_test(t, a_resume_waits_too_and_is_done_though_its_client_has_gone);
-    tcase_add_loop_test(t, a_job_that_is_stopped_meanwhile_is_not_gone_on_with, 0, 2);
-    tcase_add_test(t, a_job_that_is_forgotten_meanwhile_is_said_to_be);
-    tcase_add_test(t, a_daemon_that_stops_refuses_what_waits_and_ends_the_child);
-    tcase_add_test(t, a_driver_that_hangs_is_an_answer);
-    tcase_add_test(t, there_is_room_for_so_many);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = AWAIT_CASE_S)

@@ -2,6 +2,7 @@
 #include "broker/daemon/queue.h"
 
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { N = 8 };
 
@@ -29,7 +30,7 @@ static struct sl_queue_view look(uint32_t i)
     return view;
 }
 
-START_TEST(nobody_starts_of_an_empty_queue)
+TEST(nobody_starts_of_an_empty_queue)
 {
     uint32_t next;
     ck_assert(!sl_queue_next(items, 0, &next));
@@ -37,9 +38,8 @@ START_TEST(nobody_starts_of_an_empty_queue)
     job("1", SL_QUEUE_NO_PART);
     ck_assert(!sl_queue_next(items, n, &next));
 }
-END_TEST
 
-START_TEST(the_first_one_starts_on_free_cores)
+TEST(the_first_one_starts_on_free_cores)
 {
     uint32_t next;
     job("0-1", SL_QUEUE_WAITS);
@@ -50,9 +50,8 @@ START_TEST(the_first_one_starts_on_free_cores)
     ck_assert_uint_eq(look(0).position, 1);
     ck_assert_uint_eq(look(1).position, 2);
 }
-END_TEST
 
-START_TEST(a_core_that_is_taken_is_waited_for)
+TEST(a_core_that_is_taken_is_waited_for)
 {
     uint32_t next;
     job("2-3", SL_QUEUE_HOLDS);
@@ -63,9 +62,8 @@ START_TEST(a_core_that_is_taken_is_waited_for)
     ck_assert_uint_eq(view.by, 0);
     ck_assert(!sl_queue_next(items, n, &next));
 }
-END_TEST
 
-START_TEST(a_gpu_that_is_taken_is_waited_for)
+TEST(a_gpu_that_is_taken_is_waited_for)
 {
     uint32_t next;
     const struct sl_cores first = cores_of("0"), second = cores_of("1"), both = cores_of("0-1");
@@ -90,9 +88,8 @@ START_TEST(a_gpu_that_is_taken_is_waited_for)
     ck_assert(sl_queue_next(items, n, &next));
     ck_assert_uint_eq(next, 1);
 }
-END_TEST
 
-START_TEST(disjoint_jobs_run_side_by_side)
+TEST(disjoint_jobs_run_side_by_side)
 {
     uint32_t next;
     job("0", SL_QUEUE_HOLDS);
@@ -101,10 +98,9 @@ START_TEST(disjoint_jobs_run_side_by_side)
     ck_assert(sl_queue_next(items, n, &next));
     ck_assert_uint_eq(next, 2);
 }
-END_TEST
 
 // A small job that came later must not keep a wide one from its cores for ever.
-START_TEST(nobody_is_overtaken_on_a_core)
+TEST(nobody_is_overtaken_on_a_core)
 {
     uint32_t next;
     job("0", SL_QUEUE_HOLDS);
@@ -117,9 +113,8 @@ START_TEST(nobody_is_overtaken_on_a_core)
     ck_assert(sl_queue_next(items, n, &next));
     ck_assert_uint_eq(next, 1);
 }
-END_TEST
 
-START_TEST(order_decides_not_the_place_in_the_list)
+TEST(order_decides_not_the_place_in_the_list)
 {
     uint32_t next;
     job("0", SL_QUEUE_WAITS);
@@ -130,10 +125,9 @@ START_TEST(order_decides_not_the_place_in_the_list)
     ck_assert_uint_eq(look(0).position, 2);
     ck_assert_uint_eq(look(0).by, 1);
 }
-END_TEST
 
 // Who has a core says more than who waits for it too.
-START_TEST(the_holder_is_named_first)
+TEST(the_holder_is_named_first)
 {
     job("5", SL_QUEUE_WAITS);
     job("4", SL_QUEUE_HOLDS);
@@ -142,9 +136,8 @@ START_TEST(the_holder_is_named_first)
     ck_assert_uint_eq(view.by, 1);
     ck_assert_uint_eq(view.core, 4);
 }
-END_TEST
 
-START_TEST(a_holder_that_waits_later_counts_whatever_its_order)
+TEST(a_holder_that_waits_later_counts_whatever_its_order)
 {
     job("0", SL_QUEUE_WAITS);
     job("0", SL_QUEUE_HOLDS);
@@ -152,9 +145,8 @@ START_TEST(a_holder_that_waits_later_counts_whatever_its_order)
     ck_assert(!look(0).may_start);
     ck_assert_uint_eq(look(0).position, 1);
 }
-END_TEST
 
-START_TEST(free_cores_are_those_nobody_holds)
+TEST(free_cores_are_those_nobody_holds)
 {
     struct sl_cores all = cores_of("0-3,64"), idle;
     char text[64];
@@ -166,24 +158,5 @@ START_TEST(free_cores_are_those_nobody_holds)
     sl_cores_format(&idle, text, sizeof text);
     ck_assert_str_eq(text, "0,2-3");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon queue");
-    TCase *t = tcase_create("queue");
-    tcase_add_checked_fixture(t, begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, nobody_starts_of_an_empty_queue);
-    tcase_add_test(t, the_first_one_starts_on_free_cores);
-    tcase_add_test(t, a_core_that_is_taken_is_waited_for);
-    tcase_add_test(t, a_gpu_that_is_taken_is_waited_for);
-    tcase_add_test(t, disjoint_jobs_run_side_by_side);
-    tcase_add_test(t, nobody_is_overtaken_on_a_core);
-    tcase_add_test(t, order_decides_not_the_place_in_the_list);
-    tcase_add_test(t, the_holder_is_named_first);
-    tcase_add_test(t, a_holder_that_waits_later_counts_whatever_its_order);
-    tcase_add_test(t, free_cores_are_those_nobody_holds);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .timeout_s = 60)

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static void quiet(void)
 {
@@ -23,7 +24,7 @@ static struct sl_entry *numbered(const char *name, uint64_t number)
     return e;
 }
 
-START_TEST(everything_that_matters_comes_back)
+TEST(everything_that_matters_comes_back)
 {
     struct sl_entry *e = numbered("a", 7), *back;
     e->state = SL_ENTRY_PAUSED;
@@ -68,7 +69,6 @@ START_TEST(everything_that_matters_comes_back)
     sl_entry_free(back);
     sl_entry_free(e);
 }
-END_TEST
 
 // Writes the entry and reads it again, without some of its keys.
 static struct sl_entry *back_without(const struct sl_entry *e, const char *const *keys, int n)
@@ -91,7 +91,7 @@ static struct sl_entry *back_without(const struct sl_entry *e, const char *const
     return back;
 }
 
-START_TEST(how_far_it_came_comes_back)
+TEST(how_far_it_came_comes_back)
 {
     struct sl_entry *e = numbered("a", 1);
     e->live.any = true;
@@ -118,9 +118,8 @@ START_TEST(how_far_it_came_comes_back)
     sl_entry_free(back);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_record_of_an_older_daemon_is_as_good)
+TEST(a_record_of_an_older_daemon_is_as_good)
 {
     static const char *const newer[] = {"boot", "came_to", "began"};
     struct sl_entry *e = numbered("a", 1);
@@ -138,9 +137,8 @@ START_TEST(a_record_of_an_older_daemon_is_as_good)
     sl_entry_free(back);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_new_number_is_above_all_that_is_there)
+TEST(a_new_number_is_above_all_that_is_there)
 {
     static const struct {
         const char *name;
@@ -164,9 +162,8 @@ START_TEST(a_new_number_is_above_all_that_is_there)
         sl_registry_fini(&r);
     }
 }
-END_TEST
 
-START_TEST(all_of_a_directory_are_read)
+TEST(all_of_a_directory_are_read)
 {
     struct sl_registry r = {0};
     struct sl_entry *a = numbered("a", 12), *b = numbered("b", 3);
@@ -189,7 +186,6 @@ START_TEST(all_of_a_directory_are_read)
     sl_entry_free(a);
     sl_entry_free(b);
 }
-END_TEST
 
 static void damage(const char *name, const char *text)
 {
@@ -206,7 +202,7 @@ static void damage(const char *name, const char *text)
     sl_registry_fini(&r);
 }
 
-START_TEST(a_damaged_record_is_set_aside)
+TEST(a_damaged_record_is_set_aside)
 {
     damage("1.json", "");
     damage("2.json", "{");
@@ -214,10 +210,9 @@ START_TEST(a_damaged_record_is_set_aside)
     damage("4.json", "{\"schema\": \"sluice.record/9\"}");
     damage("5.json", "{\"schema\": \"sluice.record/1\", \"id\": \"5\"}");
 }
-END_TEST
 
 // Every key once without it, and with a value of another kind.
-START_TEST(a_record_without_one_of_its_keys_is_none)
+TEST(a_record_without_one_of_its_keys_is_none)
 {
     struct sl_entry *e = numbered("a", 1), *back;
     char path[300];
@@ -246,9 +241,8 @@ START_TEST(a_record_without_one_of_its_keys_is_none)
     cJSON_Delete(whole);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(cut_off_anywhere_it_is_never_believed_by_half)
+TEST(cut_off_anywhere_it_is_never_believed_by_half)
 {
     struct sl_entry *e = numbered("a", 1), *back;
     ck_assert_int_eq(sl_record_write(dir, e), SL_OK);
@@ -260,9 +254,8 @@ START_TEST(cut_off_anywhere_it_is_never_believed_by_half)
     }
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_copy_under_another_number_is_no_second_job)
+TEST(a_copy_under_another_number_is_no_second_job)
 {
     struct sl_registry r = {0};
     struct sl_entry *e = numbered("a", 1);
@@ -276,9 +269,8 @@ START_TEST(a_copy_under_another_number_is_no_second_job)
     sl_registry_fini(&r);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_pipe_or_a_link_is_no_record)
+TEST(a_pipe_or_a_link_is_no_record)
 {
     struct sl_entry *back;
     ck_assert_int_eq(mkfifo(in_dir("1.json"), 0600), 0);
@@ -286,10 +278,9 @@ START_TEST(a_pipe_or_a_link_is_no_record)
     ck_assert_int_eq(symlink("/etc/passwd", in_dir("2.json")), 0);
     ck_assert_int_lt(sl_record_read(in_dir("2.json"), &back), 0);
 }
-END_TEST
 
 // What cannot be read now may be read tomorrow: it is not set aside.
-START_TEST(a_record_is_not_blamed_for_a_lack_of_descriptors)
+TEST(a_record_is_not_blamed_for_a_lack_of_descriptors)
 {
     struct sl_registry r = {0};
     struct rlimit before, limit;
@@ -310,9 +301,8 @@ START_TEST(a_record_is_not_blamed_for_a_lack_of_descriptors)
     sl_registry_fini(&r);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_full_disk_leaves_the_old_record)
+TEST(a_full_disk_leaves_the_old_record)
 {
     struct sl_entry *e = numbered("a", 1), *back;
     ck_assert_int_eq(sl_record_write(dir, e), SL_OK);
@@ -326,26 +316,5 @@ START_TEST(a_full_disk_leaves_the_old_record)
     sl_entry_free(back);
     sl_entry_free(e);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon record");
-    TCase *t = tcase_create("record");
-    tcase_add_checked_fixture(t, quiet, dir_end);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, everything_that_matters_comes_back);
-    tcase_add_test(t, how_far_it_came_comes_back);
-    tcase_add_test(t, a_record_of_an_older_daemon_is_as_good);
-    tcase_add_test(t, a_new_number_is_above_all_that_is_there);
-    tcase_add_test(t, all_of_a_directory_are_read);
-    tcase_add_test(t, a_damaged_record_is_set_aside);
-    tcase_add_test(t, a_record_without_one_of_its_keys_is_none);
-    tcase_add_test(t, cut_off_anywhere_it_is_never_believed_by_half);
-    tcase_add_test(t, a_copy_under_another_number_is_no_second_job);
-    tcase_add_test(t, a_pipe_or_a_link_is_no_record);
-    tcase_add_test(t, a_record_is_not_blamed_for_a_lack_of_descriptors);
-    tcase_add_test(t, a_full_disk_leaves_the_old_record);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = quiet, .teardown = dir_end, .timeout_s = 60)

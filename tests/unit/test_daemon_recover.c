@@ -8,6 +8,7 @@
 #include "broker/daemon/record.h"
 #include "common/base/log.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct sl_daemon *d; // without sockets: nobody has subscribed
 
@@ -67,7 +68,7 @@ static void assert_recorded(const struct sl_entry *e)
     sl_entry_free(back);
 }
 
-START_TEST(what_waited_waits_on)
+TEST(what_waited_waits_on)
 {
     struct sl_entry *a = left("a", SL_ENTRY_QUEUED), *b = left("b", SL_ENTRY_DONE);
     a->order = 5;
@@ -76,9 +77,8 @@ START_TEST(what_waited_waits_on)
     ck_assert_int_eq(a->order, 5);
     ck_assert_int_eq(b->state, SL_ENTRY_DONE);
 }
-END_TEST
 
-START_TEST(what_ran_is_interrupted)
+TEST(what_ran_is_interrupted)
 {
     struct sl_entry *a = left("a", SL_ENTRY_STARTING), *b = left("b", SL_ENTRY_PAUSED);
     checkpoint(b, "000000000040");
@@ -92,9 +92,8 @@ START_TEST(what_ran_is_interrupted)
     assert_recorded(a);
     assert_recorded(b);
 }
-END_TEST
 
-START_TEST(a_report_that_was_written_meanwhile_holds)
+TEST(a_report_that_was_written_meanwhile_holds)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING), *b = left("b", SL_ENTRY_FINISHING);
     struct sl_entry *c = left("c", SL_ENTRY_RUNNING), *e = left("e", SL_ENTRY_FINISHING);
@@ -119,10 +118,9 @@ START_TEST(a_report_that_was_written_meanwhile_holds)
     assert_recorded(a);
     assert_recorded(e);
 }
-END_TEST
 
 // A run that goes on in its directory has the report of its last part there.
-START_TEST(an_older_report_says_nothing)
+TEST(an_older_report_says_nothing)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     report(a, "{\"status\": \"done\"}");
@@ -130,9 +128,8 @@ START_TEST(an_older_report_says_nothing)
     sl_daemon_recover(d);
     ck_assert_int_eq(a->state, SL_ENTRY_INTERRUPTED);
 }
-END_TEST
 
-START_TEST(jobs_that_resume_are_queued_before_the_others_in_their_order)
+TEST(jobs_that_resume_are_queued_before_the_others_in_their_order)
 {
     struct sl_entry *w = left("w", SL_ENTRY_QUEUED), *a = left("a", SL_ENTRY_RUNNING);
     struct sl_entry *b = left("b", SL_ENTRY_INTERRUPTED);
@@ -148,9 +145,8 @@ START_TEST(jobs_that_resume_are_queued_before_the_others_in_their_order)
     assert_recorded(a);
     assert_recorded(b);
 }
-END_TEST
 
-START_TEST(a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs)
+TEST(a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs)
 {
     struct sl_entry *e = left("e", SL_ENTRY_STARTING);
     e->resumes = true;
@@ -164,10 +160,9 @@ START_TEST(a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs)
     ck_assert_ptr_null(e->checkpoint);
     assert_recorded(e);
 }
-END_TEST
 
 // Its disk may only not be mounted yet; to begin from nothing would not be to go on.
-START_TEST(a_job_whose_run_directory_is_gone_does_not_begin_anew)
+TEST(a_job_whose_run_directory_is_gone_does_not_begin_anew)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING), *b = left("b", SL_ENTRY_STARTING);
     a->resumes = b->resumes = true;
@@ -183,9 +178,8 @@ START_TEST(a_job_whose_run_directory_is_gone_does_not_begin_anew)
     sl_daemon_recover(d);
     ck_assert_int_eq(a->state, SL_ENTRY_QUEUED);
 }
-END_TEST
 
-START_TEST(a_job_that_comes_no_further_is_given_up)
+TEST(a_job_that_comes_no_further_is_given_up)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     char name[32];
@@ -209,9 +203,8 @@ START_TEST(a_job_that_comes_no_further_is_given_up)
     ck_assert_ptr_nonnull(strstr(a->message, "'sluice resume 1'"));
     assert_recorded(a);
 }
-END_TEST
 
-START_TEST(a_job_that_waits_for_a_core_that_is_gone_fails)
+TEST(a_job_that_waits_for_a_core_that_is_gone_fails)
 {
     struct sl_entry *a = left("a", SL_ENTRY_QUEUED);
     a->cores = cores_of("2-4");
@@ -220,7 +213,6 @@ START_TEST(a_job_that_waits_for_a_core_that_is_gone_fails)
     ck_assert_ptr_nonnull(strstr(a->message, "core 4"));
     ck_assert_int_eq(a->exit_status, 2);
 }
-END_TEST
 
 // --- brokers that still live ---------------------------------------------------------------------
 
@@ -240,7 +232,7 @@ static void bury(pid_t pid)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-START_TEST(a_process_is_known_by_its_number_and_its_beginning)
+TEST(a_process_is_known_by_its_number_and_its_beginning)
 {
     pid_t pid = sleeper();
     uint64_t start = sl_process_id_start(pid);
@@ -258,9 +250,8 @@ START_TEST(a_process_is_known_by_its_number_and_its_beginning)
     ck_assert_uint_eq(sl_process_id_start(0), 0);
     ck_assert_uint_eq(sl_process_id_start(-1), 0);
 }
-END_TEST
 
-START_TEST(a_broker_that_still_saves_keeps_its_cores)
+TEST(a_broker_that_still_saves_keeps_its_cores)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING), *w = left("w", SL_ENTRY_QUEUED);
     struct sl_queue_view view;
@@ -284,10 +275,9 @@ START_TEST(a_broker_that_still_saves_keeps_its_cores)
     ck_assert_uint_eq(a->orphan_until_ns, 0);
     ck_assert_int_eq(a->pid, 0);
 }
-END_TEST
 
 // The next daemon but one finds it, too.
-START_TEST(a_daemon_that_dies_while_it_waits_is_made_up_for)
+TEST(a_daemon_that_dies_while_it_waits_is_made_up_for)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     a->pid = sleeper();
@@ -306,9 +296,8 @@ START_TEST(a_daemon_that_dies_while_it_waits_is_made_up_for)
     ck_assert_uint_eq(a->orphan_until_ns, 0);
     ck_assert_int_eq(a->pid, 0);
 }
-END_TEST
 
-START_TEST(a_broker_that_never_ends_is_killed)
+TEST(a_broker_that_never_ends_is_killed)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     pid_t pid = a->pid = sleeper();
@@ -322,9 +311,8 @@ START_TEST(a_broker_that_never_ends_is_killed)
     sl_daemon_poll_orphans(d);
     ck_assert_uint_eq(a->orphan_until_ns, 0);
 }
-END_TEST
 
-START_TEST(somebody_elses_process_of_that_number_is_left_alone)
+TEST(somebody_elses_process_of_that_number_is_left_alone)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     pid_t pid = a->pid = sleeper();
@@ -334,10 +322,9 @@ START_TEST(somebody_elses_process_of_that_number_is_left_alone)
     ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
     bury(pid);
 }
-END_TEST
 
 // Ticks are counted from the start of the machine: the next one has the same again.
-START_TEST(a_process_of_another_start_of_the_machine_is_left_alone)
+TEST(a_process_of_another_start_of_the_machine_is_left_alone)
 {
     char boot[SL_BOOT_ID_BYTES];
     ck_assert_uint_eq(strlen(sl_process_id_boot(boot)), 36);
@@ -352,9 +339,8 @@ START_TEST(a_process_of_another_start_of_the_machine_is_left_alone)
     ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
     bury(pid);
 }
-END_TEST
 
-START_TEST(a_job_whose_core_is_gone_once_its_broker_is_fails)
+TEST(a_job_whose_core_is_gone_once_its_broker_is_fails)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     a->resumes = true;
@@ -368,20 +354,18 @@ START_TEST(a_job_whose_core_is_gone_once_its_broker_is_fails)
     ck_assert_int_eq(a->state, SL_ENTRY_FAILED);
     ck_assert_ptr_nonnull(strstr(a->message, "core 7"));
 }
-END_TEST
 
-START_TEST(a_reason_is_text_for_a_terminal)
+TEST(a_reason_is_text_for_a_terminal)
 {
     struct sl_entry *a = left("a", SL_ENTRY_RUNNING);
     sl_daemon_end_entry(d, a, SL_ENTRY_FAILED, 1, "its last lines: %s", "\x1b[2J\nStra\xc3");
     ck_assert_str_eq(a->message, "its last lines:  [2J Stra?");
     assert_recorded(a);
 }
-END_TEST
 
 // --- the list ------------------------------------------------------------------------------------
 
-START_TEST(old_jobs_are_forgotten_and_their_records)
+TEST(old_jobs_are_forgotten_and_their_records)
 {
     char name[32], path[5000];
     for (int i = 0; i < SL_REGISTRY_OVER_KEPT + 3; i++) {
@@ -403,9 +387,8 @@ START_TEST(old_jobs_are_forgotten_and_their_records)
     snprintf(path, sizeof path, "%s/2.json", d->state_dir);
     ck_assert_int_ne(access(path, F_OK), 0);
 }
-END_TEST
 
-START_TEST(a_record_that_could_not_be_written_is_written_later)
+TEST(a_record_that_could_not_be_written_is_written_later)
 {
     char moved[600];
     struct sl_entry *e = add_entry(&d->registry, "a", "0");
@@ -422,33 +405,5 @@ START_TEST(a_record_that_could_not_be_written_is_written_later)
     ck_assert(!e->unsaved);
     assert_recorded(e);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon recover");
-    TCase *t = tcase_create("recover");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, what_waited_waits_on);
-    tcase_add_test(t, what_ran_is_interrupted);
-    tcase_add_test(t, a_report_that_was_written_meanwhile_holds);
-    tcase_add_test(t, an_older_report_says_nothing);
-    tcase_add_test(t, jobs_that_resume_are_queued_before_the_others_in_their_order);
-    tcase_add_test(t, a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs);
-    tcase_add_test(t, a_job_whose_run_directory_is_gone_does_not_begin_anew);
-    tcase_add_test(t, a_job_that_comes_no_further_is_given_up);
-    tcase_add_test(t, a_job_that_waits_for_a_core_that_is_gone_fails);
-    tcase_add_test(t, a_process_is_known_by_its_number_and_its_beginning);
-    tcase_add_test(t, a_broker_that_still_saves_keeps_its_cores);
-    tcase_add_test(t, a_daemon_that_dies_while_it_waits_is_made_up_for);
-    tcase_add_test(t, a_broker_that_never_ends_is_killed);
-    tcase_add_test(t, somebody_elses_process_of_that_number_is_left_alone);
-    tcase_add_test(t, a_process_of_another_start_of_the_machine_is_left_alone);
-    tcase_add_test(t, a_job_whose_core_is_gone_once_its_broker_is_fails);
-    tcase_add_test(t, a_reason_is_text_for_a_terminal);
-    tcase_add_test(t, old_jobs_are_forgotten_and_their_records);
-    tcase_add_test(t, a_record_that_could_not_be_written_is_written_later);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)

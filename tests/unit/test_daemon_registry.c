@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct sl_registry registry;
 
@@ -33,7 +34,7 @@ static void says(const char *part)
                   sl_error_message());
 }
 
-START_TEST(numbers_are_given_in_turn_and_never_again)
+TEST(numbers_are_given_in_turn_and_never_again)
 {
     struct sl_entry *a = add_entry(&registry, "a", "0"), *b = add_entry(&registry, "b", "0");
     ck_assert_str_eq(a->id, "1");
@@ -48,9 +49,8 @@ START_TEST(numbers_are_given_in_turn_and_never_again)
     ck_assert_ptr_eq(sl_registry_by_number(&registry, 2), old);
     ck_assert_ptr_null(sl_registry_by_number(&registry, 9));
 }
-END_TEST
 
-START_TEST(a_job_is_found_by_id_name_and_directory)
+TEST(a_job_is_found_by_id_name_and_directory)
 {
     struct sl_entry *a = add_entry(&registry, "a", "0"), *b = add_entry(&registry, "1", "0");
     char slashed[SL_CONFIG_PATH_BYTES + 32];
@@ -64,9 +64,8 @@ START_TEST(a_job_is_found_by_id_name_and_directory)
     snprintf(slashed, sizeof slashed, "%s/../run-1/.", b->output);
     expect(slashed, b);
 }
-END_TEST
 
-START_TEST(of_several_the_one_that_is_not_over_is_meant_else_the_newest)
+TEST(of_several_the_one_that_is_not_over_is_meant_else_the_newest)
 {
     struct sl_entry *first = add_entry(&registry, "a", "0");
     struct sl_entry *second = add_entry(&registry, "a", "0");
@@ -75,9 +74,8 @@ START_TEST(of_several_the_one_that_is_not_over_is_meant_else_the_newest)
     first->state = SL_ENTRY_RUNNING;
     expect("a", first);
 }
-END_TEST
 
-START_TEST(an_unknown_job_names_the_nearest)
+TEST(an_unknown_job_names_the_nearest)
 {
     struct sl_entry *found;
     ck_assert_int_eq(sl_registry_find(&registry, "x", &found), SL_ENOENT);
@@ -98,9 +96,8 @@ START_TEST(an_unknown_job_names_the_nearest)
     ck_assert_int_eq(sl_registry_find(&registry, endless, &found), SL_ENOENT);
     free(endless);
 }
-END_TEST
 
-START_TEST(names_and_directories_are_one_jobs_until_it_is_over)
+TEST(names_and_directories_are_one_jobs_until_it_is_over)
 {
     struct sl_entry *a = add_entry(&registry, "a", "0");
     struct sl_entry *b = make_entry("a", "1");
@@ -119,9 +116,8 @@ START_TEST(names_and_directories_are_one_jobs_until_it_is_over)
     ck_assert_int_eq(sl_registry_check_free(&registry, a), SL_OK); // itself does not count
     sl_entry_free(b);
 }
-END_TEST
 
-START_TEST(a_daemon_takes_so_many_jobs_and_no_more)
+TEST(a_daemon_takes_so_many_jobs_and_no_more)
 {
     char name[32];
     for (int i = 0; i < SL_REGISTRY_WAITING_MAX; i++) {
@@ -134,9 +130,8 @@ START_TEST(a_daemon_takes_so_many_jobs_and_no_more)
     ck_assert_int_eq(sl_registry_check_free(&registry, one), SL_OK);
     sl_entry_free(one);
 }
-END_TEST
 
-START_TEST(orders_are_before_and_after_all_that_wait)
+TEST(orders_are_before_and_after_all_that_wait)
 {
     ck_assert_int_eq(sl_registry_order_last(&registry), 0);
     struct sl_entry *a = add_entry(&registry, "a", "0"), *b = add_entry(&registry, "b", "0");
@@ -146,7 +141,6 @@ START_TEST(orders_are_before_and_after_all_that_wait)
     a->state = SL_ENTRY_RUNNING; // does not wait any more
     ck_assert_int_gt(sl_registry_order_first(&registry), -5);
 }
-END_TEST
 
 static const cJSON *key(const cJSON *j, const char *name)
 {
@@ -155,7 +149,7 @@ static const cJSON *key(const cJSON *j, const char *name)
     return item;
 }
 
-START_TEST(an_entry_says_why_it_waits)
+TEST(an_entry_says_why_it_waits)
 {
     struct sl_entry *a = add_entry(&registry, "a", "0-1"), *b = add_entry(&registry, "b", "1");
     a->state = SL_ENTRY_INTERRUPTED;
@@ -173,9 +167,8 @@ START_TEST(an_entry_says_why_it_waits)
     ck_assert_int_eq(key(j, "position")->valueint, 2);
     cJSON_Delete(j);
 }
-END_TEST
 
-START_TEST(what_is_not_known_is_null)
+TEST(what_is_not_known_is_null)
 {
     static const char *const null[] = {"started", "ended",    "exit_status", "message",
                                        "pid",     "epoch",    "progress",    "samplers",
@@ -205,7 +198,6 @@ START_TEST(what_is_not_known_is_null)
     ck_assert_int_eq(key(j, "ended")->valueint, 5);
     cJSON_Delete(j);
 }
-END_TEST
 
 // --- the job's text ------------------------------------------------------------------------------
 
@@ -233,7 +225,7 @@ static uint32_t a_core(void)
     return list[0];
 }
 
-START_TEST(a_jobs_text_says_what_it_needs)
+TEST(a_jobs_text_says_what_it_needs)
 {
     char devices[128], cores_text[32];
     uint32_t core = a_core();
@@ -254,10 +246,9 @@ START_TEST(a_jobs_text_says_what_it_needs)
     ck_assert_uint_eq(sl_cores_count(&e->cores), 1);
     sl_entry_free(e);
 }
-END_TEST
 
 // Its broker settles them, with the data set.
-START_TEST(epochs_that_are_auto_are_not_known_yet)
+TEST(epochs_that_are_auto_are_not_known_yet)
 {
     char cores_text[32];
     struct sl_entry *e = sl_entry_new();
@@ -271,9 +262,8 @@ START_TEST(epochs_that_are_auto_are_not_known_yet)
     ck_assert_ptr_nonnull(strstr(e->config_json, "\"epochs\": \"auto\""));
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(auto_devices_are_the_daemons_cores)
+TEST(auto_devices_are_the_daemons_cores)
 {
     char cores_text[32];
     cpu_set_t before, after;
@@ -288,9 +278,8 @@ START_TEST(auto_devices_are_the_daemons_cores)
     ck_assert(CPU_EQUAL(&before, &after));
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_job_that_asks_for_gpus_is_taken_once_they_are_known)
+TEST(a_job_that_asks_for_gpus_is_taken_once_they_are_known)
 {
     struct sl_cores all;
     struct sl_gpus two = {.report.n = 2};
@@ -313,9 +302,8 @@ START_TEST(a_job_that_asks_for_gpus_is_taken_once_they_are_known)
     ck_assert(sl_cores_has(&e->gpus, 1) && sl_cores_count(&e->gpus) == 1);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(a_core_of_somebody_else_is_refused)
+TEST(a_core_of_somebody_else_is_refused)
 {
     char devices[128];
     const struct sl_cores others = cores_of("1000");
@@ -326,9 +314,8 @@ START_TEST(a_core_of_somebody_else_is_refused)
     ck_assert_ptr_null(e->config_json);
     sl_entry_free(e);
 }
-END_TEST
 
-START_TEST(what_a_daemon_can_not_do_is_refused)
+TEST(what_a_daemon_can_not_do_is_refused)
 {
     struct sl_cores all;
     struct sl_entry *e = sl_entry_new();
@@ -351,29 +338,5 @@ START_TEST(what_a_daemon_can_not_do_is_refused)
     says("checkpoint.every_seconds");
     sl_entry_free(e);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon registry");
-    TCase *t = tcase_create("registry");
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, numbers_are_given_in_turn_and_never_again);
-    tcase_add_test(t, a_job_is_found_by_id_name_and_directory);
-    tcase_add_test(t, of_several_the_one_that_is_not_over_is_meant_else_the_newest);
-    tcase_add_test(t, an_unknown_job_names_the_nearest);
-    tcase_add_test(t, names_and_directories_are_one_jobs_until_it_is_over);
-    tcase_add_test(t, a_daemon_takes_so_many_jobs_and_no_more);
-    tcase_add_test(t, orders_are_before_and_after_all_that_wait);
-    tcase_add_test(t, an_entry_says_why_it_waits);
-    tcase_add_test(t, what_is_not_known_is_null);
-    tcase_add_test(t, a_jobs_text_says_what_it_needs);
-    tcase_add_test(t, epochs_that_are_auto_are_not_known_yet);
-    tcase_add_test(t, auto_devices_are_the_daemons_cores);
-    tcase_add_test(t, a_job_that_asks_for_gpus_is_taken_once_they_are_known);
-    tcase_add_test(t, a_core_of_somebody_else_is_refused);
-    tcase_add_test(t, what_a_daemon_can_not_do_is_refused);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/suite.h"
 
 static char root[PATH_MAX];
 
@@ -37,21 +38,19 @@ static const char *const outside[] = {
     "root/new/..", "root/in/../../x",
 };
 
-START_TEST(what_is_below_may_be_written)
+LOOP_TEST(what_is_below_may_be_written, 0, sizeof inside / sizeof *inside)
 {
     ck_assert_msg(sl_root_check(root, "output", in_dir(inside[_i])) == SL_OK, "%s: %s", inside[_i],
                   sl_error_message());
 }
-END_TEST
 
-START_TEST(what_is_not_may_not)
+LOOP_TEST(what_is_not_may_not, 0, sizeof outside / sizeof *outside)
 {
     ck_assert_msg(sl_root_check(root, "output", in_dir(outside[_i])) < 0, "%s", outside[_i]);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "output: "));
 }
-END_TEST
 
-START_TEST(the_message_names_the_root)
+TEST(the_message_names_the_root)
 {
     ck_assert_int_eq(sl_root_check(root, "--report", "/etc/x.json"), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "--report: found '/etc/x.json'"));
@@ -60,9 +59,8 @@ START_TEST(the_message_names_the_root)
     ck_assert_int_eq(sl_root_check(root, "output", "relative"), SL_EINVAL);
     ck_assert_int_eq(sl_root_check("/", "output", "/etc/x"), SL_OK); // said by whoever runs it
 }
-END_TEST
 
-START_TEST(without_one_it_is_where_the_daemon_starts)
+TEST(without_one_it_is_where_the_daemon_starts)
 {
     char found[PATH_MAX];
     ck_assert_int_eq(chdir(in_dir("link/runs")), 0);
@@ -75,21 +73,5 @@ START_TEST(without_one_it_is_where_the_daemon_starts)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "--output-root DIR"));
     ck_assert_int_eq(sl_root_find("/", found, sizeof found), SL_OK);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("daemon root");
-    TCase *t = tcase_create("root");
-    tcase_add_checked_fixture(t, begin, dir_end);
-    tcase_add_loop_test(t, what_is_below_may_be_written, 0, sizeof inside / sizeof *inside);
-    tcase_add_loop_test(t, what_is_not_may_not, 0, sizeof outside / sizeof *outside);
-    tcase_add_test(t, the_message_names_the_root);
-    tcase_add_test(t, without_one_it_is_where_the_daemon_starts);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = begin, .teardown = dir_end)

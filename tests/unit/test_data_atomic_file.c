@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static void assert_contents(const char *name, const char *want)
@@ -16,7 +17,7 @@ static void assert_contents(const char *name, const char *want)
     ck_assert_str_eq(text, want);
 }
 
-START_TEST(write_creates_and_replaces)
+TEST(write_creates_and_replaces)
 {
     must(sl_atomic_file_write(in_dir("a.json"), "first, longer", 13));
     assert_contents("a.json", "first, longer");
@@ -26,9 +27,8 @@ START_TEST(write_creates_and_replaces)
     assert_contents("empty", "");
     ck_assert_int_eq(count_entries(), 2);
 }
-END_TEST
 
-START_TEST(relative_names_work)
+TEST(relative_names_work)
 {
     ck_assert_int_eq(chdir(dir), 0);
     must(sl_atomic_file_write("plain", "x", 1));
@@ -37,9 +37,8 @@ START_TEST(relative_names_work)
     assert_contents("dotted", "y");
     ck_assert_int_eq(count_entries(), 2);
 }
-END_TEST
 
-START_TEST(permissions_follow_the_umask)
+TEST(permissions_follow_the_umask)
 {
     struct stat st;
     umask(027);
@@ -47,9 +46,8 @@ START_TEST(permissions_follow_the_umask)
     ck_assert_int_eq(stat(in_dir("a"), &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0640);
 }
-END_TEST
 
-START_TEST(abort_removes_and_keeps_the_old)
+TEST(abort_removes_and_keeps_the_old)
 {
     struct sl_atomic_file f;
     must(sl_atomic_file_write(in_dir("a"), "old", 3));
@@ -61,9 +59,8 @@ START_TEST(abort_removes_and_keeps_the_old)
     assert_contents("a", "old");
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(two_writers_of_one_name_do_not_meet)
+TEST(two_writers_of_one_name_do_not_meet)
 {
     struct sl_atomic_file f, g;
     must(sl_atomic_file_open(in_dir("a"), &f));
@@ -77,9 +74,8 @@ START_TEST(two_writers_of_one_name_do_not_meet)
     sl_atomic_file_abort(&f);
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(a_stale_file_of_the_same_process_id_is_stepped_over)
+TEST(a_stale_file_of_the_same_process_id_is_stepped_over)
 {
     char name[64];
     for (int i = 0; i < 3; i++) {
@@ -90,9 +86,8 @@ START_TEST(a_stale_file_of_the_same_process_id_is_stepped_over)
     assert_contents("a", "x");
     ck_assert_int_eq(count_entries(), 4);
 }
-END_TEST
 
-START_TEST(where_it_can_not_be_written_is_said)
+TEST(where_it_can_not_be_written_is_said)
 {
     ck_assert_int_eq(sl_atomic_file_write(in_dir("no/such/a"), "x", 1), SL_ENOENT);
     assert_message_has("no/such/a");
@@ -102,9 +97,8 @@ START_TEST(where_it_can_not_be_written_is_said)
     assert_message_has("sub");
     ck_assert_int_eq(count_entries(), 1); // the directory, no temporary file
 }
-END_TEST
 
-START_TEST(no_permission_is_said)
+TEST(no_permission_is_said)
 {
     // Root may write anywhere, so the rest of this test's process is somebody else.
     if (geteuid() == 0) {
@@ -121,9 +115,8 @@ START_TEST(no_permission_is_said)
     else
         ck_assert_int_eq(chmod(dir, 0700), 0);
 }
-END_TEST
 
-START_TEST(a_killed_writer_leaves_the_old_file)
+TEST(a_killed_writer_leaves_the_old_file)
 {
     must(sl_atomic_file_write(in_dir("a"), "old", 3));
     pid_t pid = fork();
@@ -141,24 +134,5 @@ START_TEST(a_killed_writer_leaves_the_old_file)
     must(sl_atomic_file_write(in_dir("a"), "new", 3));
     assert_contents("a", "new");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data atomic_file");
-    TCase *t = tcase_create("atomic_file");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, write_creates_and_replaces);
-    tcase_add_test(t, relative_names_work);
-    tcase_add_test(t, permissions_follow_the_umask);
-    tcase_add_test(t, abort_removes_and_keeps_the_old);
-    tcase_add_test(t, two_writers_of_one_name_do_not_meet);
-    tcase_add_test(t, a_stale_file_of_the_same_process_id_is_stepped_over);
-    tcase_add_test(t, where_it_can_not_be_written_is_said);
-    tcase_add_test(t, no_permission_is_said);
-    tcase_add_test(t, a_killed_writer_leaves_the_old_file);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 20)

@@ -1,7 +1,6 @@
 // What holds of every row of the table of cache policies.
 #include "common/data/cache_kind.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 1000, DEGREE = 7, EDGES = NODES * DEGREE, TRAINED = 100 };
 
@@ -36,7 +36,7 @@ static void setup(void)
         train[i] = 3 * i;
 }
 
-START_TEST(each_goes_by_one_thing)
+LOOP_TEST(each_goes_by_one_thing, 0, SL_CACHE_COUNT)
 {
     const struct sl_cache_kind *kind = &sl_cache_kinds[_i];
     bool counts = kind->counts != SL_VISITS_NONE, computes = kind->hotness != NULL;
@@ -44,9 +44,8 @@ START_TEST(each_goes_by_one_thing)
     ck_assert_int_eq(counts + computes, none ? 0 : 1);
     ck_assert_int_eq(sl_cache_keeps(_i), !none);
 }
-END_TEST
 
-START_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive)
+LOOP_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive, 0, SL_CACHE_COUNT)
 {
     for (int set = 0; set < 8; set++) {
         const struct sl_cache_site site = {
@@ -64,9 +63,8 @@ START_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive)
         ck_assert_int_eq(strstr(why, "foreseen") != NULL, found == SL_CACHE_DEGREE);
     }
 }
-END_TEST
 
-START_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps)
+LOOP_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT)
 {
     char said[64];
     ck_assert_str_eq(sl_cache_kinds[_i].word, sl_cache_words[_i]);
@@ -76,9 +74,8 @@ START_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps)
     snprintf(said, sizeof said, ". %s: ", sl_cache_words[_i]);
     ck_assert_ptr_nonnull(strstr(sl_cache_doc, said));
 }
-END_TEST
 
-START_TEST(a_metric_fills_every_vertex_and_nothing_else)
+LOOP_TEST(a_metric_fills_every_vertex_and_nothing_else, 0, SL_CACHE_COUNT)
 {
     if (!sl_cache_kinds[_i].hotness)
         return;
@@ -89,32 +86,13 @@ START_TEST(a_metric_fills_every_vertex_and_nothing_else)
     ck_assert_mem_eq(hotness, again, NODES * sizeof *hotness);
     ck_assert_uint_eq(hotness[NODES], 0xeeeeeeee);
 }
-END_TEST
 
-START_TEST(a_metric_stops_on_request)
+LOOP_TEST(a_metric_stops_on_request, 0, SL_CACHE_COUNT)
 {
     atomic_bool cancel = true;
     facts.cancel = &cancel;
     if (sl_cache_kinds[_i].hotness)
         ck_assert_int_eq(sl_cache_kinds[_i].hotness(&facts, hotness), SL_EABORTED);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data cache kind");
-    TCase *t = tcase_create("kinds");
-    tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_loop_test(t, each_goes_by_one_thing, 0, SL_CACHE_COUNT);
-    tcase_add_loop_test(t, auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive, 0,
-                        SL_CACHE_COUNT);
-    tcase_add_loop_test(t, each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT);
-    tcase_add_loop_test(t, a_metric_fills_every_vertex_and_nothing_else, 0, SL_CACHE_COUNT);
-    tcase_add_loop_test(t, a_metric_stops_on_request, 0, SL_CACHE_COUNT);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <time.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static void open_with(struct sl_dataset *ds, enum sl_dataset_check check)
@@ -30,7 +31,7 @@ static void assert_tiny(const struct sl_dataset *ds)
     ck_assert_uint_eq(ds->split[SL_SPLIT_TEST].ids[0], 2);
 }
 
-START_TEST(tiny_is_seen_as_written)
+TEST(tiny_is_seen_as_written)
 {
     struct sl_dataset ds;
     open_with(&ds, SL_CHECK_FULL);
@@ -46,9 +47,8 @@ START_TEST(tiny_is_seen_as_written)
     sl_dataset_close(&ds); // a closed one is a zeroed one
     ck_assert_ptr_null(ds.indptr);
 }
-END_TEST
 
-START_TEST(offsets_and_ids_may_be_of_any_width)
+TEST(offsets_and_ids_may_be_of_any_width)
 {
     static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
     static const uint32_t offsets[] = {0, 0, 3, 5, 6, 7}, ids[] = {0, 2, 3, 1, 3, 0, 0};
@@ -69,9 +69,8 @@ START_TEST(offsets_and_ids_may_be_of_any_width)
         sl_dataset_close(&ds);
     }
 }
-END_TEST
 
-START_TEST(labels_may_be_of_any_integer_type)
+TEST(labels_may_be_of_any_integer_type)
 {
     struct sl_dataset ds;
     WRITE_I64("node_label.npy", 0, 1, 1, 0, -1);
@@ -91,9 +90,8 @@ START_TEST(labels_may_be_of_any_integer_type)
     ck_assert_int_eq(ds.label[4], 1);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(narrow_labels_with_more_classes_than_they_can_name)
+TEST(narrow_labels_with_more_classes_than_they_can_name)
 {
     struct sl_dataset ds;
     static const int8_t edge[5] = {127, -1, 0, 1, 100};
@@ -117,9 +115,8 @@ START_TEST(narrow_labels_with_more_classes_than_they_can_name)
     ck_assert_int_eq(ds.task, SL_TASK_MULTICLASS); // it is what labels and classes say
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(half_precision_features_are_mapped)
+TEST(half_precision_features_are_mapped)
 {
     uint16_t h[15] = {0x3c00, 0xc000};
     struct sl_dataset ds;
@@ -129,7 +126,6 @@ START_TEST(half_precision_features_are_mapped)
     ck_assert_mem_eq(ds.feat, h, sizeof h);
     sl_dataset_close(&ds);
 }
-END_TEST
 
 static void overwrite_end(const char *name, const void *bytes, size_t n)
 {
@@ -140,7 +136,7 @@ static void overwrite_end(const char *name, const void *bytes, size_t n)
 }
 
 // What lies in a file's mapping costs a second process, and a second start, nothing.
-START_TEST(lists_are_copied_only_where_they_are_wide)
+TEST(lists_are_copied_only_where_they_are_wide)
 {
     static const int32_t narrow = 3;
     static const int64_t wide = 3;
@@ -159,9 +155,8 @@ START_TEST(lists_are_copied_only_where_they_are_wide)
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 1);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(the_earlier_order_is_seen)
+TEST(the_earlier_order_is_seen)
 {
     static const uint32_t before[] = {4, 0, 3, 1, 2};
     struct sl_dataset ds;
@@ -179,9 +174,8 @@ START_TEST(the_earlier_order_is_seen)
     ck_assert_mem_eq(ds.vertex_map, before, sizeof before);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(a_graph_may_be_empty)
+TEST(a_graph_may_be_empty)
 {
     struct sl_dataset ds;
     dir_begin();
@@ -195,9 +189,8 @@ START_TEST(a_graph_may_be_empty)
     ck_assert_str_eq(ds.name, strrchr(dir, '/') + 1); // for want of another
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(marks_of_encodings_are_known)
+TEST(marks_of_encodings_are_known)
 {
     struct sl_dataset ds;
     dir_begin();
@@ -210,9 +203,8 @@ START_TEST(marks_of_encodings_are_known)
     ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 0, &ds), SL_EFORMAT);
     assert_message_has("metadata.json: found UTF-16 text: wanted UTF-8: 'iconv -f UTF-16");
 }
-END_TEST
 
-START_TEST(the_path_is_made_canonical)
+TEST(the_path_is_made_canonical)
 {
     struct sl_dataset a, b;
     char detour[1024];
@@ -224,7 +216,6 @@ START_TEST(the_path_is_made_canonical)
     sl_dataset_close(&a);
     sl_dataset_close(&b);
 }
-END_TEST
 
 // ---- the record ---------------------------------------------------------------------------------
 
@@ -252,7 +243,7 @@ static bool validates(void)
     return now;
 }
 
-START_TEST(second_open_skips_the_pass)
+TEST(second_open_skips_the_pass)
 {
     settle();
     int n = count_entries();
@@ -265,7 +256,6 @@ START_TEST(second_open_skips_the_pass)
     ck_assert(ds.validated_now); // always
     sl_dataset_close(&ds);
 }
-END_TEST
 
 static bool is_loop_free(enum sl_dataset_check check)
 {
@@ -276,7 +266,7 @@ static bool is_loop_free(enum sl_dataset_check check)
     return free;
 }
 
-START_TEST(the_absence_of_self_loops_is_remembered)
+TEST(the_absence_of_self_loops_is_remembered)
 {
     settle();
     ck_assert(is_loop_free(SL_CHECK_CACHED)); // validates
@@ -287,9 +277,8 @@ START_TEST(the_absence_of_self_loops_is_remembered)
     ck_assert(!is_loop_free(SL_CHECK_CACHED));
     ck_assert(!is_loop_free(SL_CHECK_FULL));
 }
-END_TEST
 
-START_TEST(a_changed_file_is_validated_again)
+TEST(a_changed_file_is_validated_again)
 {
     settle();
     ck_assert(validates());
@@ -312,9 +301,8 @@ START_TEST(a_changed_file_is_validated_again)
     ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_CACHED, 1, &ds), SL_EFORMAT);
     assert_message_has("row 4, column 2 is NaN");
 }
-END_TEST
 
-START_TEST(a_touched_replaced_or_added_file_is_validated_again)
+TEST(a_touched_replaced_or_added_file_is_validated_again)
 {
     settle();
     ck_assert(validates());
@@ -334,9 +322,8 @@ START_TEST(a_touched_replaced_or_added_file_is_validated_again)
     settle();
     ck_assert(validates());
 }
-END_TEST
 
-START_TEST(changed_metadata_is_validated_again)
+TEST(changed_metadata_is_validated_again)
 {
     struct sl_dataset a, b;
     settle();
@@ -349,9 +336,8 @@ START_TEST(changed_metadata_is_validated_again)
     sl_dataset_close(&a);
     sl_dataset_close(&b);
 }
-END_TEST
 
-START_TEST(files_that_have_just_changed_are_not_remembered)
+TEST(files_that_have_just_changed_are_not_remembered)
 {
     // Whether two opens so shortly after a write fall into the same tick is chance; that the second
     // of two writes is noticed is not.
@@ -367,7 +353,6 @@ START_TEST(files_that_have_just_changed_are_not_remembered)
                          SL_EFORMAT);
     }
 }
-END_TEST
 
 // Where this test's records go: a directory of its own.
 static const char *own_cache(void)
@@ -378,7 +363,7 @@ static const char *own_cache(void)
     return path;
 }
 
-START_TEST(a_damaged_record_is_no_record)
+TEST(a_damaged_record_is_no_record)
 {
     static const char *const texts[] = {"", "{", "[]", "{\"format\": 1}", "\xff\xfe", "null"};
     const char *cache = own_cache();
@@ -409,9 +394,8 @@ START_TEST(a_damaged_record_is_no_record)
     ck_assert(validates());
     ck_assert(!validates());
 }
-END_TEST
 
-START_TEST(no_place_for_the_record_is_no_error)
+TEST(no_place_for_the_record_is_no_error)
 {
     write_text("a-file", "");
     setenv("SLUICE_CACHE_DIR", in_dir("a-file/cache"), 1);
@@ -423,9 +407,8 @@ START_TEST(no_place_for_the_record_is_no_error)
     unsetenv("HOME");
     ck_assert(validates());
 }
-END_TEST
 
-START_TEST(the_record_follows_the_environment)
+TEST(the_record_follows_the_environment)
 {
     char path[1024];
     settle();
@@ -442,9 +425,8 @@ START_TEST(the_record_follows_the_environment)
     ck_assert(!validates());
     ck_assert_int_eq(access(in_dir("home/.cache/sluice"), F_OK), 0);
 }
-END_TEST
 
-START_TEST(a_record_covers_all_needs)
+TEST(a_record_covers_all_needs)
 {
     struct sl_dataset ds;
     settle();
@@ -453,7 +435,6 @@ START_TEST(a_record_covers_all_needs)
     sl_dataset_close(&ds);
     ck_assert(!validates());
 }
-END_TEST
 
 // ---- real graphs --------------------------------------------------------------------------------
 
@@ -472,7 +453,7 @@ static const struct {
     {"cnr_2000", SL_NEED_TOPOLOGY, 325557, 3216152, 0, 0, 0, 0},
 };
 
-START_TEST(real_graphs_open)
+LOOP_TEST(real_graphs_open, 0, SL_COUNT_OF(graphs))
 {
     const char *root = getenv("SLUICE_TEST_DATA");
     char path[1024];
@@ -515,36 +496,5 @@ START_TEST(real_graphs_open)
         assert_message_has("has no node_feat.npy: training needs features");
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data dataset");
-    TCase *t = tcase_create("dataset");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, tiny_begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, tiny_is_seen_as_written);
-    tcase_add_test(t, offsets_and_ids_may_be_of_any_width);
-    tcase_add_test(t, labels_may_be_of_any_integer_type);
-    tcase_add_test(t, narrow_labels_with_more_classes_than_they_can_name);
-    tcase_add_test(t, half_precision_features_are_mapped);
-    tcase_add_test(t, lists_are_copied_only_where_they_are_wide);
-    tcase_add_test(t, the_earlier_order_is_seen);
-    tcase_add_test(t, a_graph_may_be_empty);
-    tcase_add_test(t, marks_of_encodings_are_known);
-    tcase_add_test(t, the_path_is_made_canonical);
-    tcase_add_test(t, second_open_skips_the_pass);
-    tcase_add_test(t, the_absence_of_self_loops_is_remembered);
-    tcase_add_test(t, a_changed_file_is_validated_again);
-    tcase_add_test(t, a_touched_replaced_or_added_file_is_validated_again);
-    tcase_add_test(t, changed_metadata_is_validated_again);
-    tcase_add_test(t, files_that_have_just_changed_are_not_remembered);
-    tcase_add_test(t, a_damaged_record_is_no_record);
-    tcase_add_test(t, no_place_for_the_record_is_no_error);
-    tcase_add_test(t, the_record_follows_the_environment);
-    tcase_add_test(t, a_record_covers_all_needs);
-    tcase_add_loop_test(t, real_graphs_open, 0, (int)SL_COUNT_OF(graphs));
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

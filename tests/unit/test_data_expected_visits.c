@@ -1,7 +1,6 @@
 // Expected visits: by hand on a small graph, and against a plain sum over walks on others.
 #include "common/data/expected_visits.h"
 
-#include <check.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 enum { NODES_MAX = 70000, EDGES_MAX = 4 * NODES_MAX };
 
@@ -49,7 +49,7 @@ static void expect(const int64_t *fanout, uint32_t n_hops, const float *want)
 }
 
 // Vertex 0 has the in-neighbours 1, 2, 3, 3; 3 has 0; 4 has itself.
-START_TEST(visits_by_hand)
+TEST(visits_by_hand)
 {
     static const uint64_t offsets[] = {0, 4, 4, 4, 5, 6};
     static const int32_t sources[] = {1, 2, 3, 3, 0, 4};
@@ -71,7 +71,6 @@ START_TEST(visits_by_hand)
     dataset.split[SL_SPLIT_TRAIN].n = 0;
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
-END_TEST
 
 static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
 {
@@ -111,7 +110,7 @@ static void walk(uint32_t v, double weight, const int64_t *fanout, uint32_t left
 }
 
 // The sizes are around that of a thread's blocks, 4096.
-START_TEST(visits_are_those_of_all_walks)
+LOOP_TEST(visits_are_those_of_all_walks, 0, 7)
 {
     static const uint32_t sizes[] = {1, 2, 100, 4095, 4096, 4097, NODES_MAX};
     static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
@@ -127,9 +126,8 @@ START_TEST(visits_are_those_of_all_walks)
     for (uint32_t v = 0; v < dataset.n_nodes; v++)
         ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
 }
-END_TEST
 
-START_TEST(visits_are_the_same_on_one_core)
+TEST(visits_are_the_same_on_one_core)
 {
     static const int64_t fanout[] = {2, -1, 1};
     static uint32_t on_all[NODES_MAX];
@@ -143,7 +141,6 @@ START_TEST(visits_are_the_same_on_one_core)
     must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
     ck_assert(memcmp(on_all, hotness, sizeof on_all) == 0);
 }
-END_TEST
 
 static int64_t fanouts[2];
 static double drawn_for[2]; // visits before each hop, of all vertices
@@ -158,7 +155,7 @@ static void on_hop(void *ctx, int64_t fanout, const double *visits)
     hops++;
 }
 
-START_TEST(the_watch_sees_what_each_hop_draws_for)
+TEST(the_watch_sees_what_each_hop_draws_for)
 {
     static const uint64_t offsets[] = {0, 4, 4, 4, 5};
     static const int32_t sources[] = {1, 2, 3, 3, 0};
@@ -178,9 +175,8 @@ START_TEST(the_watch_sees_what_each_hop_draws_for)
     ck_assert_double_eq_tol(drawn_for[0], 1, 1e-9); // the seed
     ck_assert_double_eq_tol(drawn_for[1], 3, 1e-9); // and two neighbours
 }
-END_TEST
 
-START_TEST(the_watch_ends_it)
+TEST(the_watch_ends_it)
 {
     make_graph(100, SL_DTYPE_U32);
     verdict = SL_EABORTED;
@@ -191,10 +187,9 @@ START_TEST(the_watch_ends_it)
     ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
     ck_assert_uint_eq(seen, 4096);
 }
-END_TEST
 
 // Against what a batch of each row by chance has: hits by the definition, in the order of visits.
-START_TEST(a_forecast_is_what_batches_have_on_average)
+TEST(a_forecast_is_what_batches_have_on_average)
 {
     enum { N = 50, BATCHES = 4 };
     double inputs, hit_rate, all = 0, hits = 0;
@@ -215,23 +210,5 @@ START_TEST(a_forecast_is_what_batches_have_on_average)
     must(sl_visits_forecast(hotness, 0, 0, 5, &inputs, &hit_rate));
     ck_assert_double_eq(inputs + hit_rate, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data expected visits");
-    TCase *t = tcase_create("visits");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, visits_by_hand);
-    tcase_add_loop_test(t, visits_are_those_of_all_walks, 0, 7);
-    tcase_add_test(t, visits_are_the_same_on_one_core);
-    tcase_add_test(t, the_watch_sees_what_each_hop_draws_for);
-    tcase_add_test(t, the_watch_ends_it);
-    tcase_add_test(t, a_forecast_is_what_batches_have_on_average);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,10 +1,10 @@
 // Where features are where the job does not say: by what they and the topology take of the memory.
-#include <check.h>
 #include <stdlib.h>
 
 #include "common/data/features_kind.h"
+#include "tests/unit/suite.h"
 
-START_TEST(much_for_the_memory_is_read)
+TEST(much_for_the_memory_is_read)
 {
     static const float weight;
     struct sl_dataset ds = {.n_nodes = 1000,
@@ -21,17 +21,5 @@ START_TEST(much_for_the_memory_is_read)
     ds.edge_weight = &weight;
     ck_assert_int_eq(sl_features_choose(&ds, enough), SL_FEATURES_STORAGE);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("store kind");
-    TCase *t = tcase_create("kind");
-    tcase_add_test(t, much_for_the_memory_is_read);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -143,13 +143,7 @@ static inline void assert_message_has(const char *part)
         ck_abort_msg("wanted \"%s\" in the message: %s", part, sl_error_message());
 }
 
-static inline int run_suite(Suite *s)
-{
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+// A case of tests that each begin in an empty directory of their own.
+#define IN_A_DIRECTORY .setup = dir_begin, .begin = scratch_begin, .end = scratch_end
 
 #endif

@@ -1,13 +1,13 @@
 // Orders against a plain sort, metrics against a plain count, hit rates and similarities by hand.
 #include "common/data/hotness.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 static void must(int rc)
 {
@@ -65,7 +65,7 @@ static void assert_sorted(const uint32_t *hotness, uint64_t n)
     free(rank);
 }
 
-START_TEST(order_is_that_of_a_plain_sort)
+TEST(order_is_that_of_a_plain_sort)
 {
     // Limits around the widths of one and of two passes.
     static const uint32_t limits[] = {2, 50, 65535, 65536, 65537, 1u << 20, UINT32_MAX};
@@ -78,9 +78,8 @@ START_TEST(order_is_that_of_a_plain_sort)
     }
     free(hotness);
 }
-END_TEST
 
-START_TEST(order_of_few_and_of_equal_ones)
+TEST(order_of_few_and_of_equal_ones)
 {
     must(sl_hotness_order(NULL, 0, NULL, NULL, NULL));
     assert_sorted((uint32_t[]){0}, 1);
@@ -92,9 +91,8 @@ START_TEST(order_of_few_and_of_equal_ones)
     ck_assert_mem_eq(order, ((uint32_t[]){3, 1, 0, 2}), sizeof order);
     ck_assert_mem_eq(rank, ((uint32_t[]){2, 1, 3, 0}), sizeof rank);
 }
-END_TEST
 
-START_TEST(stops_on_request)
+TEST(stops_on_request)
 {
     static uint32_t hotness[100], order[100];
     atomic_bool cancel = true;
@@ -112,11 +110,10 @@ START_TEST(stops_on_request)
     must(sl_hotness_degree(&source, SL_DTYPE_I32, 1, 100, &cancel, hotness));
     must(sl_hotness_random(1, 100, &cancel, hotness));
 }
-END_TEST
 
 // ---- metrics ------------------------------------------------------------------------------------
 
-START_TEST(degree_counts_sources_of_every_type)
+TEST(degree_counts_sources_of_every_type)
 {
     enum { NODES = 301, EDGES = 200000 };
     static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
@@ -139,9 +136,8 @@ START_TEST(degree_counts_sources_of_every_type)
         ck_assert_uint_eq(found[v], 0);
     ck_assert_int_eq(sl_hotness_degree(narrow, SL_DTYPE_F32, EDGES, NODES, NULL, found), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(random_is_a_function_of_seed_and_vertex)
+TEST(random_is_a_function_of_seed_and_vertex)
 {
     enum { N = 100003 };
     static uint32_t a[N], b[N + 1];
@@ -160,11 +156,10 @@ START_TEST(random_is_a_function_of_seed_and_vertex)
     ck_assert_uint_lt(n_same, 5);
     ck_assert_double_eq_tol(sum / N / 4294967296.0, 0.5, 0.005); // 5 standard deviations
 }
-END_TEST
 
 // ---- worth --------------------------------------------------------------------------------------
 
-START_TEST(hit_rate_is_the_share_of_visits_in_the_cache)
+TEST(hit_rate_is_the_share_of_visits_in_the_cache)
 {
     const uint32_t visits[] = {5, 0, 3, 2, 10}, order[] = {2, 4, 0, 1, 3};
     static const double wanted[] = {0, 3 / 20.0, 13 / 20.0, 18 / 20.0, 18 / 20.0, 1, 1};
@@ -177,9 +172,8 @@ START_TEST(hit_rate_is_the_share_of_visits_in_the_cache)
     const uint32_t many[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, some[] = {0, 1, 2, 3};
     ck_assert_double_eq_tol(sl_hotness_hit_rate(many, some, 4, 3), 0.75, 1e-15);
 }
-END_TEST
 
-START_TEST(optimal_is_the_hit_rate_of_the_most_visited)
+TEST(optimal_is_the_hit_rate_of_the_most_visited)
 {
     enum { N = 3000 };
     static const uint32_t limits[] = {3, 1000, 65536, 200000, UINT32_MAX};
@@ -201,9 +195,8 @@ START_TEST(optimal_is_the_hit_rate_of_the_most_visited)
     must(sl_hotness_optimal_hit_rate(NULL, 0, 1, &rate));
     ck_assert_double_eq(rate, 0);
 }
-END_TEST
 
-START_TEST(similarity_is_the_footprint_that_both_have)
+TEST(similarity_is_the_footprint_that_both_have)
 {
     // The 3 most visited of 10: i has {0, 1, 2}, j has {1, 2, 9}; both have 1 and 2.
     const uint32_t i[] = {9, 8, 7, 1, 1, 1, 0, 0, 0, 2}, j[] = {1, 6, 9, 1, 1, 1, 0, 0, 0, 5};
@@ -217,9 +210,8 @@ START_TEST(similarity_is_the_footprint_that_both_have)
     must(sl_hotness_similarity(i, j, 10, 1, &similar));
     ck_assert_double_eq_tol(similar, (1 + 6 + 7 + 1 + 1 + 1 + 2) / 24.0, 1e-15);
 }
-END_TEST
 
-START_TEST(similarity_breaks_ties_by_id)
+TEST(similarity_breaks_ties_by_id)
 {
     // The 2 most visited: vertices 0 and 1 of i, and 3 and 0 of j. Only 0 is in both.
     const uint32_t i[] = {4, 4, 4, 4}, j[] = {4, 1, 4, 9};
@@ -227,9 +219,8 @@ START_TEST(similarity_breaks_ties_by_id)
     must(sl_hotness_similarity(i, j, 4, 0.5, &similar));
     ck_assert_double_eq_tol(similar, 4 / 13.0, 1e-15);
 }
-END_TEST
 
-START_TEST(similarity_of_nothing)
+TEST(similarity_of_nothing)
 {
     const uint32_t none[] = {0, 0, 0}, some[] = {1, 2, 3};
     double similar;
@@ -242,27 +233,5 @@ START_TEST(similarity_of_nothing)
     ck_assert_int_eq(sl_hotness_similarity(some, some, 3, 1.5, &similar), SL_EINVAL);
     ck_assert_int_eq(sl_hotness_similarity(some, some, 3, -0.1, &similar), SL_EINVAL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data hotness");
-    TCase *t = tcase_create("hotness");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, order_is_that_of_a_plain_sort);
-    tcase_add_test(t, order_of_few_and_of_equal_ones);
-    tcase_add_test(t, stops_on_request);
-    tcase_add_test(t, degree_counts_sources_of_every_type);
-    tcase_add_test(t, random_is_a_function_of_seed_and_vertex);
-    tcase_add_test(t, hit_rate_is_the_share_of_visits_in_the_cache);
-    tcase_add_test(t, optimal_is_the_hit_rate_of_the_most_visited);
-    tcase_add_test(t, similarity_is_the_footprint_that_both_have);
-    tcase_add_test(t, similarity_breaks_ties_by_id);
-    tcase_add_test(t, similarity_of_nothing);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

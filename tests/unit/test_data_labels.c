@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static void refused(const char *a, const char *b)
@@ -57,7 +58,7 @@ static void assert_targets(const struct sl_dataset *ds, const float *wanted)
 
 // ---- one class a vertex -------------------------------------------------------------------------
 
-START_TEST(classes_may_be_floats_with_nan_for_unknown)
+TEST(classes_may_be_floats_with_nan_for_unknown)
 {
     static const int32_t wanted[] = {0, 1, -1, 1, -1};
     const enum sl_dataset_check checks[] = {SL_CHECK_FULL, SL_CHECK_CACHED};
@@ -75,9 +76,8 @@ START_TEST(classes_may_be_floats_with_nan_for_unknown)
         sl_dataset_close(&ds);
     }
 }
-END_TEST
 
-START_TEST(floats_that_are_no_classes_are_refused)
+TEST(floats_that_are_no_classes_are_refused)
 {
     WRITE_F32("node_label.npy", 0, 1, 0.5f, 1, 0);
     refused("node_label.npy: element 2 is 0.5, wanted a whole number from 0 to 1",
@@ -91,20 +91,18 @@ START_TEST(floats_that_are_no_classes_are_refused)
     write_list("node_label.npy", SL_DTYPE_F64, 5, (double[]){0, 1e-300, 0, 0, 0});
     refused("node_label.npy: element 1 is 1e-300,", NULL);
 }
-END_TEST
 
-START_TEST(half_floats_are_refused)
+TEST(half_floats_are_refused)
 {
     write_list("node_label.npy", SL_DTYPE_F16, 5, (uint16_t[]){0, 0, 0, 0, 0});
     refused("node_label.npy: is float16 (5,)", "astype");
     metadata("regression", 1);
     refused("node_label.npy: is float16 (5,)", "astype(numpy.float32)");
 }
-END_TEST
 
 // ---- several labels a vertex --------------------------------------------------------------------
 
-START_TEST(several_labels_of_every_type)
+TEST(several_labels_of_every_type)
 {
     static const float wanted[] = {0, 1, 1, 0, NAN, 1, 0, 0, 1, NAN};
     static const float plain[] = {0, 1, 1, 0, 1, 1, 0, 0, 1, 0};
@@ -138,9 +136,8 @@ START_TEST(several_labels_of_every_type)
     assert_targets(&ds, plain);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(one_label_may_be_a_list)
+TEST(one_label_may_be_a_list)
 {
     metadata("multilabel", 1);
     write_list("node_label.npy", SL_DTYPE_I8, 5, (int8_t[]){0, 1, -1, 1, 0});
@@ -148,9 +145,8 @@ START_TEST(one_label_may_be_a_list)
     assert_targets(&ds, (float[]){0, 1, NAN, 1, 0});
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(the_file_says_how_many_where_metadata_does_not)
+TEST(the_file_says_how_many_where_metadata_does_not)
 {
     static const int8_t many[15] = {1};
     metadata("multilabel", 0);
@@ -161,9 +157,8 @@ START_TEST(the_file_says_how_many_where_metadata_does_not)
     metadata("multilabel", 4);
     refused("node_label.npy: is int8 (5, 3), which is 3 labels a vertex", "num_classes = 4");
 }
-END_TEST
 
-START_TEST(other_labels_are_refused_with_their_place)
+TEST(other_labels_are_refused_with_their_place)
 {
     metadata("multilabel", 2);
     write_rows(SL_DTYPE_I8, 2, (int8_t[]){0, 1, 1, 0, 0, 2, 0, 0, 1, 3});
@@ -185,11 +180,10 @@ START_TEST(other_labels_are_refused_with_their_place)
     write_npy("node_label.npy", SL_DTYPE_I8, 3, (uint64_t[]){5, 1, 1}, (int8_t[5]){0});
     refused("node_label.npy: is int8 (5, 1, 1)", NULL);
 }
-END_TEST
 
 // ---- numbers ------------------------------------------------------------------------------------
 
-START_TEST(numbers_of_every_type)
+TEST(numbers_of_every_type)
 {
     metadata("regression", 1);
     write_list("node_label.npy", SL_DTYPE_F32, 5, (float[]){-1.5f, 0, NAN, FLT_MAX, -FLT_MAX});
@@ -207,9 +201,8 @@ START_TEST(numbers_of_every_type)
     assert_targets(&ds, (float[]){-1, 1 << 20, 0, 3, (float)INT64_MIN});
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(several_numbers_a_vertex)
+TEST(several_numbers_a_vertex)
 {
     metadata("regression", 0);
     write_rows(SL_DTYPE_F32, 2, (float[]){0, 1, 2, NAN, NAN, 5, 6, 7, 8, 9});
@@ -220,9 +213,8 @@ START_TEST(several_numbers_a_vertex)
     metadata("regression", 1);
     refused("node_label.npy: is float32 (5, 2), which is 2 numbers a vertex", "num_classes = 1");
 }
-END_TEST
 
-START_TEST(what_a_float_can_not_hold_is_refused)
+TEST(what_a_float_can_not_hold_is_refused)
 {
     metadata("regression", 2);
     write_rows(SL_DTYPE_F32, 2, (float[]){0, 1, 2, -INFINITY, 4, 5, 6, 7, 8, 9});
@@ -230,11 +222,10 @@ START_TEST(what_a_float_can_not_hold_is_refused)
     write_rows(SL_DTYPE_F64, 2, (double[]){0, 1, 2, 3, 1e39, 5, 6, 7, 8, 9});
     refused("node_label.npy: vertex 2, number 0 is 9.9999999999999994e+38", "float32");
 }
-END_TEST
 
 // ---- training set -------------------------------------------------------------------------------
 
-START_TEST(one_known_label_is_enough_and_none_is_not)
+TEST(one_known_label_is_enough_and_none_is_not)
 {
     metadata("multilabel", 2);
     // The training set is {3, 1}.
@@ -247,66 +238,5 @@ START_TEST(one_known_label_is_enough_and_none_is_not)
     write_list("node_label.npy", SL_DTYPE_F32, 5, (float[]){0, NAN, 0, NAN, 0});
     refused("train_idx.npy: none of its 2 vertices has a label", NULL);
 }
-END_TEST
 
-// Blocks of the scan are 1 MiB: places on both sides of a border, for any number of threads.
-START_TEST(first_bad_label_in_a_large_file)
-{
-    enum { N = 200003, COLUMNS = 7 };
-    static const int bad[] = {262143, 262144, 1048575, 1048576, N * COLUMNS - 1};
-    int64_t *offsets = calloc(N + 1, sizeof *offsets);
-    float *flags = calloc((size_t)N * COLUMNS, sizeof *flags);
-    dir_begin();
-    char text[256];
-    snprintf(text, sizeof text,
-             "{\"num_nodes\": %d, \"num_edges\": 0, \"num_classes\": %d, \"task\": \"multilabel\"}",
-             N, COLUMNS);
-    write_text("metadata.json", text);
-    write_list("indptr.npy", SL_DTYPE_I64, N + 1, offsets);
-    write_list("indices.npy", SL_DTYPE_I32, 0, "");
-    for (size_t i = 0; i < SL_COUNT_OF(bad); i++)
-        flags[bad[i]] = 2;
-    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
-        write_npy("node_label.npy", SL_DTYPE_F32, 2, (uint64_t[]){N, COLUMNS}, flags);
-        for (int threads = 1; threads <= 3; threads++) {
-            struct sl_dataset ds;
-            char part[64];
-            snprintf(part, sizeof part, "vertex %d, label %d is 2", bad[i] / COLUMNS,
-                     bad[i] % COLUMNS);
-            ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_LABELS, SL_CHECK_FULL, threads, &ds),
-                             SL_EFORMAT);
-            assert_message_has(part);
-        }
-        flags[bad[i]] = i % 2 ? NAN : -1;
-    }
-    write_npy("node_label.npy", SL_DTYPE_F32, 2, (uint64_t[]){N, COLUMNS}, flags);
-    struct sl_dataset ds;
-    must(sl_dataset_open(dir, SL_NEED_LABELS, SL_CHECK_FULL, 2, &ds));
-    sl_dataset_close(&ds);
-    free(offsets);
-    free(flags);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("data labels");
-    TCase *t = tcase_create("labels");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, tiny_begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, classes_may_be_floats_with_nan_for_unknown);
-    tcase_add_test(t, floats_that_are_no_classes_are_refused);
-    tcase_add_test(t, half_floats_are_refused);
-    tcase_add_test(t, several_labels_of_every_type);
-    tcase_add_test(t, one_label_may_be_a_list);
-    tcase_add_test(t, the_file_says_how_many_where_metadata_does_not);
-    tcase_add_test(t, other_labels_are_refused_with_their_place);
-    tcase_add_test(t, numbers_of_every_type);
-    tcase_add_test(t, several_numbers_a_vertex);
-    tcase_add_test(t, what_a_float_can_not_hold_is_refused);
-    tcase_add_test(t, one_known_label_is_enough_and_none_is_not);
-    tcase_add_test(t, first_bad_label_in_a_large_file);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

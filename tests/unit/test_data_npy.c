@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 // A whole file in memory: version, dictionary, then n_data bytes of data.
@@ -53,7 +54,7 @@ static void refused(int code, const char *dict, const char *part)
 
 static const char plain[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }        \n";
 
-START_TEST(versions_are_read)
+TEST(versions_are_read)
 {
     for (int version = 1; version <= 3; version++) {
         struct sl_npy_header h;
@@ -67,9 +68,8 @@ START_TEST(versions_are_read)
         ck_assert_uint_eq(h.data_offset, m.n_header);
     }
 }
-END_TEST
 
-START_TEST(spelling_may_vary)
+TEST(spelling_may_vary)
 {
     static const char *const dicts[] = {
         "{\"shape\": (6,), \"fortran_order\": False, \"descr\": \"<f4\"}        \n",
@@ -84,9 +84,8 @@ START_TEST(spelling_may_vary)
         ck_assert_uint_eq(h.shape[0], 6);
     }
 }
-END_TEST
 
-START_TEST(types_of_numpy_are_refused_with_a_way_out)
+TEST(types_of_numpy_are_refused_with_a_way_out)
 {
     refused(SL_EUNSUPPORTED, "{'descr': '>f4', 'fortran_order': False, 'shape': (6,)}",
             "big-endian");
@@ -95,7 +94,6 @@ START_TEST(types_of_numpy_are_refused_with_a_way_out)
     refused(SL_EUNSUPPORTED, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 6)}",
             "dimensions");
 }
-END_TEST
 
 static void foreign(const char *dict, size_t n_data, struct sl_npy_header *h)
 {
@@ -103,7 +101,7 @@ static void foreign(const char *dict, size_t n_data, struct sl_npy_header *h)
     must(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", h));
 }
 
-START_TEST(who_converts_may_have_other_orders)
+TEST(who_converts_may_have_other_orders)
 {
     struct sl_npy_header h;
     foreign("{'descr': '>i8', 'fortran_order': True, 'shape': (2, 3), } \n", 48, &h);
@@ -118,10 +116,9 @@ START_TEST(who_converts_may_have_other_orders)
     ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EFORMAT);
     assert_message_has("truncated");
 }
-END_TEST
 
 // Whoever maps it and whoever converts it.
-START_TEST(what_is_no_number_is_refused_by_its_type)
+TEST(what_is_no_number_is_refused_by_its_type)
 {
     static const struct {
         const char *descr, *said;
@@ -149,7 +146,6 @@ START_TEST(what_is_no_number_is_refused_by_its_type)
         assert_message_has(other[i].said);
     }
 }
-END_TEST
 
 static int parse_text(const char *dict, size_t n_data, struct sl_npy_header *h)
 {
@@ -157,7 +153,7 @@ static int parse_text(const char *dict, size_t n_data, struct sl_npy_header *h)
     return sl_npy_parse_text(m.bytes, m.n, m.n, "file.npy", h);
 }
 
-START_TEST(text_is_for_who_asks_for_it)
+TEST(text_is_for_who_asks_for_it)
 {
     struct sl_npy_header h;
     must(parse_text("{'descr': '|S3', 'fortran_order': False, 'shape': (), }\n", 3, &h));
@@ -174,9 +170,8 @@ START_TEST(text_is_for_who_asks_for_it)
     for (size_t i = 0; i < SL_COUNT_OF(bad); i++)
         ck_assert_int_eq(parse_text(bad[i], 24, &h), SL_EUNSUPPORTED);
 }
-END_TEST
 
-START_TEST(malformed_headers_are_refused)
+TEST(malformed_headers_are_refused)
 {
     static const char *const dicts[] = {
         "",
@@ -205,9 +200,8 @@ START_TEST(malformed_headers_are_refused)
     for (size_t i = 0; i < SL_COUNT_OF(dicts); i++)
         refused(SL_EFORMAT, dicts[i], NULL);
 }
-END_TEST
 
-START_TEST(not_an_npy_file_is_said)
+TEST(not_an_npy_file_is_said)
 {
     struct sl_npy_header h;
     ck_assert_int_eq(sl_npy_parse_header("PK\x03\x04 a zip file", 16, 16, "x.npz", &h), SL_EFORMAT);
@@ -221,9 +215,8 @@ START_TEST(not_an_npy_file_is_said)
     ck_assert_int_eq(sl_npy_parse_header(m.bytes, 40, 40, "x.npy", &h), SL_EFORMAT);
     assert_message_has("truncated inside");
 }
-END_TEST
 
-START_TEST(size_must_be_exactly_what_the_header_says)
+TEST(size_must_be_exactly_what_the_header_says)
 {
     WRITE_F32("a.npy", 1, 2, 3, 4);
     struct sl_npy npy;
@@ -245,9 +238,8 @@ START_TEST(size_must_be_exactly_what_the_header_says)
     assert_message_has("empty");
     ck_assert_ptr_null(npy.map);
 }
-END_TEST
 
-START_TEST(every_type_goes_round)
+TEST(every_type_goes_round)
 {
     static const enum sl_dtype types[] = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_F64, SL_DTYPE_I8,
                                           SL_DTYPE_U8,  SL_DTYPE_I16, SL_DTYPE_U16, SL_DTYPE_I32,
@@ -266,9 +258,8 @@ START_TEST(every_type_goes_round)
         sl_npy_close(&npy);
     }
 }
-END_TEST
 
-START_TEST(empty_and_scalar_arrays_are_read)
+TEST(empty_and_scalar_arrays_are_read)
 {
     struct sl_npy npy;
     write_npy("e.npy", SL_DTYPE_I64, 1, (uint64_t[]){0}, "");
@@ -288,9 +279,8 @@ START_TEST(empty_and_scalar_arrays_are_read)
     ck_assert_uint_eq(npy.n_elems, 0);
     sl_npy_close(&npy);
 }
-END_TEST
 
-START_TEST(what_is_not_a_file_is_an_error)
+TEST(what_is_not_a_file_is_an_error)
 {
     struct sl_npy npy;
     ck_assert_int_eq(sl_npy_open(in_dir("none.npy"), &npy), SL_ENOENT);
@@ -300,11 +290,10 @@ START_TEST(what_is_not_a_file_is_an_error)
     ck_assert_int_eq(mkfifo(in_dir("pipe.npy"), 0600), 0);
     ck_assert_int_eq(sl_npy_open(in_dir("pipe.npy"), &npy), SL_EFORMAT); // and does not hang
 }
-END_TEST
 
 // ---- writers ------------------------------------------------------------------------------------
 
-START_TEST(streamed_rows_are_counted_at_the_end)
+TEST(streamed_rows_are_counted_at_the_end)
 {
     // 3,000,000 bytes in pieces of 1 to 70,000: below, at and above the buffer.
     enum { N = 1000000, WIDTH = 3 };
@@ -330,10 +319,9 @@ START_TEST(streamed_rows_are_counted_at_the_end)
     free(data);
     ck_assert_int_eq(count_entries(), 1); // no temporary file
 }
-END_TEST
 
 // Both widths over several buffers of the writer, and a file of which one element is left.
-START_TEST(ids_are_as_wide_as_the_file)
+TEST(ids_are_as_wide_as_the_file)
 {
     enum { N = 700001 };
     const uint64_t limits[] = {(uint64_t)INT32_MAX, (uint64_t)INT32_MAX + 1};
@@ -362,9 +350,8 @@ START_TEST(ids_are_as_wide_as_the_file)
     ck_assert_int_ne(access(in_dir("two.npy"), F_OK), 0);
     ck_assert_int_eq(sl_npy_writer_close(&w, SL_OK), SL_OK);
 }
-END_TEST
 
-START_TEST(wrong_amount_is_refused_and_leaves_the_old_file)
+TEST(wrong_amount_is_refused_and_leaves_the_old_file)
 {
     struct sl_npy_writer *w;
     WRITE_I32("x.npy", 7);
@@ -384,9 +371,8 @@ START_TEST(wrong_amount_is_refused_and_leaves_the_old_file)
     sl_npy_close(&npy);
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(mapped_file_is_filled_in_any_order)
+TEST(mapped_file_is_filled_in_any_order)
 {
     struct sl_npy_writer *w;
     void *data;
@@ -404,9 +390,8 @@ START_TEST(mapped_file_is_filled_in_any_order)
     sl_npy_close(&npy);
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(abort_leaves_nothing)
+TEST(abort_leaves_nothing)
 {
     struct sl_npy_writer *w;
     void *data;
@@ -419,9 +404,8 @@ START_TEST(abort_leaves_nothing)
     sl_npy_writer_abort(NULL);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-START_TEST(full_disk_is_an_error_and_not_a_signal)
+TEST(full_disk_is_an_error_and_not_a_signal)
 {
     // A limit on file sizes stands for the disk's end.
     struct rlimit limit = {1 << 20, 1 << 20};
@@ -441,9 +425,8 @@ START_TEST(full_disk_is_an_error_and_not_a_signal)
     free(zeros);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-START_TEST(impossible_requests_are_refused)
+TEST(impossible_requests_are_refused)
 {
     struct sl_npy_writer *w;
     void *data;
@@ -456,34 +439,5 @@ START_TEST(impossible_requests_are_refused)
     ck_assert_int_eq(sl_npy_writer_open(in_dir("no/m.npy"), SL_DTYPE_F32, 1, &n, &w), SL_ENOENT);
     ck_assert_int_eq(count_entries(), 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data npy");
-    TCase *t = tcase_create("npy");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, versions_are_read);
-    tcase_add_test(t, spelling_may_vary);
-    tcase_add_test(t, types_of_numpy_are_refused_with_a_way_out);
-    tcase_add_test(t, who_converts_may_have_other_orders);
-    tcase_add_test(t, what_is_no_number_is_refused_by_its_type);
-    tcase_add_test(t, text_is_for_who_asks_for_it);
-    tcase_add_test(t, malformed_headers_are_refused);
-    tcase_add_test(t, not_an_npy_file_is_said);
-    tcase_add_test(t, size_must_be_exactly_what_the_header_says);
-    tcase_add_test(t, every_type_goes_round);
-    tcase_add_test(t, empty_and_scalar_arrays_are_read);
-    tcase_add_test(t, what_is_not_a_file_is_an_error);
-    tcase_add_test(t, streamed_rows_are_counted_at_the_end);
-    tcase_add_test(t, ids_are_as_wide_as_the_file);
-    tcase_add_test(t, wrong_amount_is_refused_and_leaves_the_old_file);
-    tcase_add_test(t, mapped_file_is_filled_in_any_order);
-    tcase_add_test(t, abort_leaves_nothing);
-    tcase_add_test(t, full_disk_is_an_error_and_not_a_signal);
-    tcase_add_test(t, impossible_requests_are_refused);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -2,7 +2,6 @@
 // sequences that are good enough.
 #include "common/data/order_kind.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "common/base/philox.h"
 #include "common/data/proximity.h"
 #include "common/data/shuffling_error.h"
+#include "tests/unit/suite.h"
 
 enum { NODES_MAX = 5000, DEGREE_MAX = 8 };
 
@@ -106,7 +106,7 @@ static void find_distances(uint32_t root, uint32_t *distance)
     }
 }
 
-START_TEST(a_walk_goes_in_breadth)
+TEST(a_walk_goes_in_breadth)
 {
     static const uint32_t sizes[] = {2, 3, 64, 65, 700};
     static uint32_t walk[NODES_MAX], distance[NODES_MAX];
@@ -129,9 +129,8 @@ START_TEST(a_walk_goes_in_breadth)
         }
     }
 }
-END_TEST
 
-START_TEST(a_walk_depends_on_the_seed_alone)
+TEST(a_walk_depends_on_the_seed_alone)
 {
     static uint32_t a[NODES_MAX], b[NODES_MAX];
     make_graph(700);
@@ -142,10 +141,9 @@ START_TEST(a_walk_depends_on_the_seed_alone)
     must(sl_proximity_walk(&dataset, &dataset.split[SL_SPLIT_TRAIN], 5, NULL, b));
     ck_assert_int_eq(memcmp(a, b, bytes), 0);
 }
-END_TEST
 
 // With vertices named by where they stand in the walk: each sequence is turned, and all take turns.
-START_TEST(sequences_take_turns)
+TEST(sequences_take_turns)
 {
     enum { N_MAX = 70 };
     uint32_t walk[N_MAX], out[N_MAX], before[N_MAX];
@@ -173,7 +171,6 @@ START_TEST(sequences_take_turns)
         }
     ck_assert_uint_gt(turned, N_MAX * (N_MAX - 1) / 2 * 9 / 10);
 }
-END_TEST
 
 static double error_of(const uint32_t *order, uint64_t n, uint32_t batch_size)
 {
@@ -184,7 +181,7 @@ static double error_of(const uint32_t *order, uint64_t n, uint32_t batch_size)
     return error;
 }
 
-START_TEST(errors_by_hand)
+TEST(errors_by_hand)
 {
     static const int32_t classes[] = {0, 0, 1, 1, -1, 0};
     static const uint32_t apart[] = {0, 1, 2, 3}, mixed[] = {0, 2, 1, 3}, rest[] = {0, 4, 2, 3, 1};
@@ -224,7 +221,6 @@ START_TEST(errors_by_hand)
     ck_assert_double_eq_tol(error_of(ids, 64, 4), 15. / 16, 1e-6);
     ck_assert_double_eq_tol(error_of(ids, 64, 32), 1. / 2, 1e-6);
 }
-END_TEST
 
 static void open_order(struct sl_epoch_order *order, uint32_t sequences, double excess,
                        uint32_t batch_size)
@@ -240,7 +236,7 @@ static void open_order(struct sl_epoch_order *order, uint32_t sequences, double 
     must(sl_epoch_order_open(order, SL_ORDER_PROXIMITY, &facts));
 }
 
-START_TEST(as_few_sequences_as_the_bound_allows)
+TEST(as_few_sequences_as_the_bound_allows)
 {
     struct sl_epoch_order order;
     static uint32_t out[NODES_MAX];
@@ -275,9 +271,8 @@ START_TEST(as_few_sequences_as_the_bound_allows)
     assert_all_of_train(out);
     sl_epoch_order_close(&order);
 }
-END_TEST
 
-START_TEST(one_batch_takes_one_sequence)
+TEST(one_batch_takes_one_sequence)
 {
     struct sl_epoch_order order;
     make_graph(64);
@@ -287,9 +282,8 @@ START_TEST(one_batch_takes_one_sequence)
     sl_epoch_order_close(&order);
     sl_epoch_order_close(&order); // safe
 }
-END_TEST
 
-START_TEST(it_stops_on_request)
+TEST(it_stops_on_request)
 {
     const atomic_bool cancel = true;
     struct sl_epoch_order order;
@@ -301,23 +295,5 @@ START_TEST(it_stops_on_request)
     ck_assert_int_eq(sl_epoch_order_open(&order, SL_ORDER_PROXIMITY, &facts), SL_EABORTED);
     ck_assert_ptr_null(order.walk);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("data_order");
-    TCase *t = tcase_create("order");
-    tcase_add_test(t, a_walk_goes_in_breadth);
-    tcase_add_test(t, a_walk_depends_on_the_seed_alone);
-    tcase_add_test(t, sequences_take_turns);
-    tcase_add_test(t, errors_by_hand);
-    tcase_add_test(t, as_few_sequences_as_the_bound_allows);
-    tcase_add_test(t, one_batch_takes_one_sequence);
-    tcase_add_test(t, it_stops_on_request);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+RUN_TESTS()

@@ -3,6 +3,7 @@
 
 #include "common/base/philox.h"
 #include "common/data/dataset.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { N_NODES = 700000, MANY = 300000 };
@@ -79,7 +80,7 @@ static const struct {
     {N_NODES, N_NODES, true, true, SL_DTYPE_I32, SL_DTYPE_I32},
 };
 
-START_TEST(as_a_naive_search_finds_them)
+LOOP_TEST(as_a_naive_search_finds_them, 0, SL_COUNT_OF(pairs))
 {
     const uint64_t n_x = pairs[_i].n_x, n_y = pairs[_i].n_y;
     uint32_t *x = draw(1, n_x, pairs[_i].x_ascends), *y = draw(2, n_y, pairs[_i].y_ascends);
@@ -95,9 +96,8 @@ START_TEST(as_a_naive_search_finds_them)
     free(x);
     free(y);
 }
-END_TEST
 
-START_TEST(a_few_are_named_and_all_are_counted)
+TEST(a_few_are_named_and_all_are_counted)
 {
     char text[SL_OVERLAP_TEXT_BYTES];
     const struct sl_overlap one = {1, 1, {7}}, five = {5, 5, {1, 2, 3, 4, 4000000000}},
@@ -107,7 +107,6 @@ START_TEST(a_few_are_named_and_all_are_counted)
     ck_assert_str_eq(sl_overlap_text(&more, text),
                      "4000000000 vertices (1, 2, 3, 4, 4000000000, ...)");
 }
-END_TEST
 
 // ---- data sets ----------------------------------------------------------------------------------
 
@@ -135,7 +134,7 @@ static void say(const char *splits)
     write_text("metadata.json", text);
 }
 
-START_TEST(lists_that_share_vertices_are_refused)
+TEST(lists_that_share_vertices_are_refused)
 {
     WRITE_I64("val_idx.npy", 1, 0);
     refused("train_idx.npy and val_idx.npy share 1 vertex (1): ", NULL);
@@ -152,9 +151,8 @@ START_TEST(lists_that_share_vertices_are_refused)
     ck_assert(!ds.may_overlap);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(a_data_set_may_say_that_they_do)
+TEST(a_data_set_may_say_that_they_do)
 {
     struct sl_dataset ds;
     WRITE_I64("val_idx.npy", 1, 3);
@@ -167,9 +165,8 @@ START_TEST(a_data_set_may_say_that_they_do)
     say("null");
     refused("train_idx.npy and val_idx.npy share 2 vertices (1, 3): ", NULL);
 }
-END_TEST
 
-START_TEST(another_word_for_it_is_refused)
+TEST(another_word_for_it_is_refused)
 {
     static const char *const words[] = {"\"overlaps\"", "true", "{\"train\": 2}", "[]"};
     for (size_t i = 0; i < SL_COUNT_OF(words); i++) {
@@ -180,20 +177,5 @@ START_TEST(another_word_for_it_is_refused)
         assert_message_has("wanted \"disjoint\", or \"overlap\"");
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data overlap");
-    TCase *t = tcase_create("overlap");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, tiny_begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, as_a_naive_search_finds_them, 0, (int)SL_COUNT_OF(pairs));
-    tcase_add_test(t, a_few_are_named_and_all_are_counted);
-    tcase_add_test(t, lists_that_share_vertices_are_refused);
-    tcase_add_test(t, a_data_set_may_say_that_they_do);
-    tcase_add_test(t, another_word_for_it_is_refused);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

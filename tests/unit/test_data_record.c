@@ -7,6 +7,7 @@
 #include "common/data/dataset.h"
 #include "common/data/dataset_fault.h"
 #include "common/data/stripes.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static char *validate(void)
@@ -69,7 +70,7 @@ static void with_all_files(void)
     WRITE_I32("vertex_map.npy", 4, 0, 3, 1, 2);
 }
 
-START_TEST(who_is_handed_a_record_knows_what_was_found)
+TEST(who_is_handed_a_record_knows_what_was_found)
 {
     struct sl_dataset ds;
     char *record = validate();
@@ -85,9 +86,8 @@ START_TEST(who_is_handed_a_record_knows_what_was_found)
     sl_dataset_close(&ds);
     free(record);
 }
-END_TEST
 
-START_TEST(a_file_in_the_place_of_another_is_refused)
+LOOP_TEST(a_file_in_the_place_of_another_is_refused, 0, SL_COUNT_OF(names))
 {
     char *record = validate();
     struct stat st;
@@ -103,9 +103,8 @@ START_TEST(a_file_in_the_place_of_another_is_refused)
     sl_dataset_close(&ds);
     free(record);
 }
-END_TEST
 
-START_TEST(another_size_is_refused)
+LOOP_TEST(another_size_is_refused, 0, SL_COUNT_OF(names))
 {
     char *record = validate();
     struct stat st;
@@ -115,19 +114,17 @@ START_TEST(another_size_is_refused)
     refused(record, names[_i], "was changed");
     free(record);
 }
-END_TEST
 
-START_TEST(another_time_of_writing_is_refused)
+LOOP_TEST(another_time_of_writing_is_refused, 0, SL_COUNT_OF(names))
 {
     char *record = validate();
     make_older(names[_i]);
     refused(record, names[_i], "was written to");
     free(record);
 }
-END_TEST
 
 // Links, names and permissions are no contents.
-START_TEST(another_ctime_is_none)
+LOOP_TEST(another_ctime_is_none, 0, SL_COUNT_OF(names))
 {
     struct sl_dataset ds;
     char *record = validate();
@@ -141,10 +138,9 @@ START_TEST(another_ctime_is_none)
     sl_dataset_close(&ds);
     free(record);
 }
-END_TEST
 
 // Times that were set back show nothing, but headers and ends of files are looked at.
-START_TEST(other_contents_of_the_same_time_are_refused)
+TEST(other_contents_of_the_same_time_are_refused)
 {
     char *record = validate();
     struct stat st;
@@ -156,18 +152,16 @@ START_TEST(other_contents_of_the_same_time_are_refused)
     assert_message_has("digest");
     free(record);
 }
-END_TEST
 
-START_TEST(other_metadata_is_refused)
+TEST(other_metadata_is_refused)
 {
     char *record = validate();
     write_text("metadata.json", "{\"num_nodes\": 6, \"num_edges\": 7}"); // not "wanted 7 elements"
     refused(record, "metadata.json", "was changed");
     free(record);
 }
-END_TEST
 
-START_TEST(a_file_that_is_gone_is_named)
+TEST(a_file_that_is_gone_is_named)
 {
     struct sl_dataset ds;
     char *record = validate();
@@ -176,9 +170,8 @@ START_TEST(a_file_that_is_gone_is_named)
     assert_message_has(in_dir("val_idx.npy"));
     free(record);
 }
-END_TEST
 
-START_TEST(a_file_that_nobody_has_checked_is_not_opened)
+TEST(a_file_that_nobody_has_checked_is_not_opened)
 {
     struct sl_dataset ds;
     ck_assert_int_eq(unlink(in_dir("val_idx.npy")), 0);
@@ -189,9 +182,8 @@ START_TEST(a_file_that_nobody_has_checked_is_not_opened)
     sl_dataset_close(&ds);
     free(record);
 }
-END_TEST
 
-START_TEST(a_damaged_record_is_refused)
+TEST(a_damaged_record_is_refused)
 {
     struct sl_dataset ds;
     char *record = validate();
@@ -201,7 +193,6 @@ START_TEST(a_damaged_record_is_refused)
     assert_message_has("record");
     free(record);
 }
-END_TEST
 
 // ---- stripes ------------------------------------------------------------------------------------
 
@@ -223,7 +214,7 @@ static void write_stripe(const char *name, uint64_t set)
     write_file(name, block, sizeof block);
 }
 
-START_TEST(a_stripe_is_compared_too)
+TEST(a_stripe_is_compared_too)
 {
     struct sl_dataset ds;
     write_text("metadata.json",
@@ -244,11 +235,10 @@ START_TEST(a_stripe_is_compared_too)
     refused(record, "feat.0", "was replaced");
     free(record);
 }
-END_TEST
 
 // ---- in place -----------------------------------------------------------------------------------
 
-START_TEST(a_held_file_that_is_written_to_is_found)
+LOOP_TEST(a_held_file_that_is_written_to_is_found, 0, SL_COUNT_OF(names))
 {
     struct sl_dataset ds;
     must(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_FULL, 2, &ds));
@@ -261,9 +251,8 @@ START_TEST(a_held_file_that_is_written_to_is_found)
     assert_message_has(in_dir(names[_i]));
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(a_held_file_that_is_replaced_is_the_same)
+TEST(a_held_file_that_is_replaced_is_the_same)
 {
     struct sl_dataset ds;
     must(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_FULL, 2, &ds));
@@ -272,9 +261,8 @@ START_TEST(a_held_file_that_is_replaced_is_the_same)
     must(sl_dataset_check_held(&ds));
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(what_was_replaced_before_it_is_held_is_refused)
+TEST(what_was_replaced_before_it_is_held_is_refused)
 {
     struct sl_dataset ds;
     must(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_FULL, 2, &ds));
@@ -283,7 +271,6 @@ START_TEST(what_was_replaced_before_it_is_held_is_refused)
     assert_message_has(in_dir("indices.npy"));
     sl_dataset_close(&ds);
 }
-END_TEST
 
 // ---- SIGBUS -------------------------------------------------------------------------------------
 
@@ -310,7 +297,7 @@ static int read_behind_the_end(char *said, size_t bytes)
     return status;
 }
 
-START_TEST(a_file_that_ends_too_early_is_named_by_whoever_dies_of_it)
+TEST(a_file_that_ends_too_early_is_named_by_whoever_dies_of_it)
 {
     char said[4096], wanted[1200];
     const int status = read_behind_the_end(said, sizeof said);
@@ -318,9 +305,8 @@ START_TEST(a_file_that_ends_too_early_is_named_by_whoever_dies_of_it)
     ck_assert_msg(strncmp(said, wanted, strlen(wanted)) == 0, "found: %s", said);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
-END_TEST
 
-START_TEST(a_signal_that_was_sent_kills_as_ever)
+TEST(a_signal_that_was_sent_kills_as_ever)
 {
     int status;
     const pid_t pid = fork();
@@ -332,32 +318,5 @@ START_TEST(a_signal_that_was_sent_kills_as_ever)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data record");
-    TCase *t = tcase_create("record");
-    const int n = (int)SL_COUNT_OF(names);
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, with_all_files, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, who_is_handed_a_record_knows_what_was_found);
-    tcase_add_loop_test(t, a_file_in_the_place_of_another_is_refused, 0, n);
-    tcase_add_loop_test(t, another_size_is_refused, 0, n);
-    tcase_add_loop_test(t, another_time_of_writing_is_refused, 0, n);
-    tcase_add_loop_test(t, another_ctime_is_none, 0, n);
-    tcase_add_test(t, other_contents_of_the_same_time_are_refused);
-    tcase_add_test(t, other_metadata_is_refused);
-    tcase_add_test(t, a_file_that_is_gone_is_named);
-    tcase_add_test(t, a_file_that_nobody_has_checked_is_not_opened);
-    tcase_add_test(t, a_damaged_record_is_refused);
-    tcase_add_test(t, a_stripe_is_compared_too);
-    tcase_add_loop_test(t, a_held_file_that_is_written_to_is_found, 0, n);
-    tcase_add_test(t, a_held_file_that_is_replaced_is_the_same);
-    tcase_add_test(t, what_was_replaced_before_it_is_held_is_refused);
-    tcase_add_test(t, a_file_that_ends_too_early_is_named_by_whoever_dies_of_it);
-    tcase_add_test(t, a_signal_that_was_sent_kills_as_ever);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = with_all_files, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static const float weight[6] = {1, 2, 3, 4, 5, 6};
@@ -49,7 +50,7 @@ static void assert_tensor(const cJSON *item, const char *name, int ndim, const d
     ck_assert_double_eq(cJSON_GetArrayItem(offsets, 1)->valuedouble, end);
 }
 
-START_TEST(layout_is_that_of_the_format)
+TEST(layout_is_that_of_the_format)
 {
     size_t n, at;
     cJSON *json;
@@ -65,9 +66,8 @@ START_TEST(layout_is_that_of_the_format)
     free(bytes);
     ck_assert_int_eq(count_entries(), 1);
 }
-END_TEST
 
-START_TEST(every_header_length_is_padded)
+TEST(every_header_length_is_padded)
 {
     char name[20] = "";
     for (int i = 0; i < 17; i++) {
@@ -83,9 +83,8 @@ START_TEST(every_header_length_is_padded)
         free(bytes);
     }
 }
-END_TEST
 
-START_TEST(notes_and_odd_names_are_escaped)
+TEST(notes_and_odd_names_are_escaped)
 {
     size_t n, at;
     cJSON *json;
@@ -100,9 +99,8 @@ START_TEST(notes_and_odd_names_are_escaped)
     cJSON_Delete(json);
     free(bytes);
 }
-END_TEST
 
-START_TEST(scalars_empty_tensors_and_no_tensors_are_files)
+TEST(scalars_empty_tensors_and_no_tensors_are_files)
 {
     size_t n, at;
     cJSON *json;
@@ -121,9 +119,8 @@ START_TEST(scalars_empty_tensors_and_no_tensors_are_files)
     cJSON_Delete(json);
     free(bytes);
 }
-END_TEST
 
-START_TEST(integers_lie_before_floats)
+TEST(integers_lie_before_floats)
 {
     // So that they are aligned whatever the floats' sizes.
     size_t n, at;
@@ -150,9 +147,8 @@ START_TEST(integers_lie_before_floats)
     ck_assert_str_eq(hex, moved);
     ck_assert_int_eq(sl_safetensors_write(in_dir("i"), &half, 1, NULL, 0), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(names_must_be_unique_and_there)
+TEST(names_must_be_unique_and_there)
 {
     const struct sl_safetensor twice[] = {{"w", SL_DTYPE_F32, 1, {2}, bias},
                                           {"w", SL_DTYPE_F32, 1, {2}, bias}};
@@ -171,9 +167,8 @@ START_TEST(names_must_be_unique_and_there)
     must(sl_safetensors_write(in_dir("a"), cases, 2, NULL, 0)); // names differ by case
     ck_assert_int_eq(sl_safetensors_write(in_dir("no/a"), two, 2, NULL, 0), SL_ENOENT);
 }
-END_TEST
 
-START_TEST(hash_is_sha256_of_the_data)
+TEST(hash_is_sha256_of_the_data)
 {
     // FIPS 180-2: SHA-256 of "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq".
     char hex[SL_SHA256_HEX_BYTES], again[SL_SHA256_HEX_BYTES];
@@ -190,22 +185,5 @@ START_TEST(hash_is_sha256_of_the_data)
     must(sl_safetensors_sha256(two, 2, again));
     ck_assert_str_ne(hex, again);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data safetensors");
-    TCase *t = tcase_create("safetensors");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 20);
-    tcase_add_test(t, layout_is_that_of_the_format);
-    tcase_add_test(t, every_header_length_is_padded);
-    tcase_add_test(t, notes_and_odd_names_are_escaped);
-    tcase_add_test(t, scalars_empty_tensors_and_no_tensors_are_files);
-    tcase_add_test(t, integers_lie_before_floats);
-    tcase_add_test(t, names_must_be_unique_and_there);
-    tcase_add_test(t, hash_is_sha256_of_the_data);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 20)

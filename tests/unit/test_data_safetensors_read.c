@@ -5,6 +5,7 @@
 #include <math.h>
 #include <sys/mman.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static const float weight[6] = {1, 2, 3, 4, 5, 6};
@@ -37,7 +38,7 @@ static void assert_refused(const char *header, size_t n_data, int code, const ch
     assert_message_has("/r: ");
 }
 
-START_TEST(what_is_written_is_read)
+TEST(what_is_written_is_read)
 {
     const int64_t count = 77;
     const struct sl_safetensor some[] = {
@@ -73,9 +74,8 @@ START_TEST(what_is_written_is_read)
     sl_safetensors_close(&f);
     sl_safetensors_close(&f); // of a closed one
 }
-END_TEST
 
-START_TEST(files_of_no_tensors_are_read)
+TEST(files_of_no_tensors_are_read)
 {
     struct sl_safetensors_file f;
     must(sl_safetensors_write(in_dir("z"), NULL, 0, NULL, 0));
@@ -84,9 +84,8 @@ START_TEST(files_of_no_tensors_are_read)
     ck_assert_ptr_null(sl_safetensors_find(&f, "w"));
     sl_safetensors_close(&f);
 }
-END_TEST
 
-START_TEST(every_float_type_is_converted)
+TEST(every_float_type_is_converted)
 {
     // 1, -2, smallest subnormal half, inf; 0.1 in each type; and a float64.
     struct sl_safetensors_file f;
@@ -118,9 +117,8 @@ START_TEST(every_float_type_is_converted)
     ck_assert_int_eq(sl_safetensor_floats(sl_safetensors_find(&f, "i"), out), SL_EUNSUPPORTED);
     sl_safetensors_close(&f);
 }
-END_TEST
 
-START_TEST(doubles_beyond_float32_are_refused_by_name_and_place)
+TEST(doubles_beyond_float32_are_refused_by_name_and_place)
 {
     static const char header[] =
         "{\"w\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48]}}";
@@ -142,9 +140,8 @@ START_TEST(doubles_beyond_float32_are_refused_by_name_and_place)
     }
     ck_assert(out[1] == -3e38f && isinf(out[2]) && isnan(out[3]) && out[5] == 0);
 }
-END_TEST
 
-START_TEST(unaligned_data_is_aligned_for_the_caller)
+TEST(unaligned_data_is_aligned_for_the_caller)
 {
     struct sl_safetensors_file f;
     for (int pad = 0; pad < 8; pad++) {
@@ -163,9 +160,8 @@ START_TEST(unaligned_data_is_aligned_for_the_caller)
         sl_safetensors_close(&f);
     }
 }
-END_TEST
 
-START_TEST(headers_of_odd_order_and_space_are_read)
+TEST(headers_of_odd_order_and_space_are_read)
 {
     struct sl_safetensors_file f;
     write_raw(
@@ -181,13 +177,12 @@ START_TEST(headers_of_odd_order_and_space_are_read)
     ck_assert_str_eq(f.tensors[2].name, "b");
     sl_safetensors_close(&f);
 }
-END_TEST
 
 // An entry of one tensor.
 #define T(name, dtype, shape, offsets)                                                             \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-START_TEST(places_must_cover_the_data)
+TEST(places_must_cover_the_data)
 {
     assert_refused("{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[1]", "[4,8]") "}", 8,
                    SL_EFORMAT, "tensors a and b overlap at byte 4");
@@ -206,9 +201,8 @@ START_TEST(places_must_cover_the_data)
     assert_refused("{" T("a", "F32", "[2]", "[0,9007199254740992]") "}", 8, SL_EFORMAT,
                    "truncated");
 }
-END_TEST
 
-START_TEST(sizes_must_agree)
+TEST(sizes_must_agree)
 {
     assert_refused("{" T("a", "F64", "[2]", "[0,8]") "}", 8, SL_EFORMAT,
                    "tensor a: has 8 bytes (0 to 8), its type F64 and shape need 16");
@@ -220,9 +214,8 @@ START_TEST(sizes_must_agree)
     assert_refused("{" T("a", "F32", "[2147483648,2147483648,4]", "[0,0]") "}", 0, SL_EFORMAT,
                    "more than memory");
 }
-END_TEST
 
-START_TEST(fields_must_be_what_they_are)
+TEST(fields_must_be_what_they_are)
 {
     assert_refused("{" T("a", "F8_E4M3", "[1]", "[0,1]") "}", 1, SL_EUNSUPPORTED, "F8_E4M3");
     assert_refused("{" T("a", "f32", "[1]", "[0,4]") "}", 4, SL_EUNSUPPORTED, "type f32");
@@ -258,9 +251,8 @@ START_TEST(fields_must_be_what_they_are)
     assert_refused("{\"__metadata__\":{\"k\":1}}", 0, SL_EFORMAT, "\"k\" is not a string");
     assert_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, SL_EFORMAT, "twice");
 }
-END_TEST
 
-START_TEST(headers_must_be_json)
+TEST(headers_must_be_json)
 {
     char deep[4000] = "{\"a\":";
     assert_refused("", 0, SL_EFORMAT, "not a JSON object");
@@ -274,9 +266,8 @@ START_TEST(headers_must_be_json)
     memset(deep + 5, '[', sizeof deep - 6);
     assert_refused(deep, 0, SL_EFORMAT, "not valid JSON");
 }
-END_TEST
 
-START_TEST(header_lengths_are_checked_first)
+TEST(header_lengths_are_checked_first)
 {
     // 2^63, one more than there is, and longer than any header is.
     static const unsigned char huge[16] = {0, 0, 0, 0, 0, 0, 0, 0x80, '{', '}'};
@@ -299,9 +290,8 @@ START_TEST(header_lengths_are_checked_first)
     ck_assert_int_eq(sl_safetensors_open(in_dir("g"), &f), SL_EUNSUPPORTED);
     assert_message_has("1073741824 bytes, more than");
 }
-END_TEST
 
-START_TEST(what_is_no_file_is_refused)
+TEST(what_is_no_file_is_refused)
 {
     struct sl_safetensors_file f;
     ck_assert_int_eq(sl_safetensors_open(in_dir("missing"), &f), SL_ENOENT);
@@ -319,7 +309,6 @@ START_TEST(what_is_no_file_is_refused)
         ck_assert_int_eq(sl_safetensors_open(in_dir("s"), &f), SL_EACCESS);
     }
 }
-END_TEST
 
 // A whole file into bytes (at most n).
 static size_t load(const char *name, unsigned char *bytes, size_t n)
@@ -331,7 +320,7 @@ static size_t load(const char *name, unsigned char *bytes, size_t n)
     return n;
 }
 
-START_TEST(truncated_files_are_refused_at_every_length)
+TEST(truncated_files_are_refused_at_every_length)
 {
     const struct sl_safetensor some[] = {{"weight", SL_DTYPE_F32, 2, {2, 3}, weight},
                                          {"bias", SL_DTYPE_F32, 1, {2}, bias}};
@@ -344,28 +333,5 @@ START_TEST(truncated_files_are_refused_at_every_length)
         ck_assert_int_eq(sl_safetensors_open(in_dir("k"), &f), SL_EFORMAT);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data safetensors read");
-    TCase *t = tcase_create("read");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, dir_begin, NULL);
-    tcase_set_timeout(t, 30);
-    tcase_add_test(t, what_is_written_is_read);
-    tcase_add_test(t, files_of_no_tensors_are_read);
-    tcase_add_test(t, every_float_type_is_converted);
-    tcase_add_test(t, doubles_beyond_float32_are_refused_by_name_and_place);
-    tcase_add_test(t, unaligned_data_is_aligned_for_the_caller);
-    tcase_add_test(t, headers_of_odd_order_and_space_are_read);
-    tcase_add_test(t, places_must_cover_the_data);
-    tcase_add_test(t, sizes_must_agree);
-    tcase_add_test(t, fields_must_be_what_they_are);
-    tcase_add_test(t, headers_must_be_json);
-    tcase_add_test(t, header_lengths_are_checked_first);
-    tcase_add_test(t, what_is_no_file_is_refused);
-    tcase_add_test(t, truncated_files_are_refused_at_every_length);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 30)

@@ -6,6 +6,7 @@
 
 #include "common/data/dataset_internal.h"
 #include "common/data/scan.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { ROWS = 1 << 16, DIM = 80, BLOCK = 1 << 20 }; // features of 20 MiB
@@ -41,7 +42,7 @@ static int open_ring(enum sl_dataset_check check, uint64_t *checked)
     return rc;
 }
 
-START_TEST(large_features_are_checked_in_a_sample_and_in_whole_when_asked)
+TEST(large_features_are_checked_in_a_sample_and_in_whole_when_asked)
 {
     const uint64_t all = (uint64_t)ROWS * DIM, block = BLOCK / sizeof(float);
     // Of 20 blocks 5 are looked at.
@@ -64,7 +65,6 @@ START_TEST(large_features_are_checked_in_a_sample_and_in_whole_when_asked)
     write_ring(block, INFINITY);
     ck_assert_int_eq(open_ring(SL_CHECK_CACHED, &checked), SL_EFORMAT);
 }
-END_TEST
 
 // A file that was changed a moment ago is not remembered: waits until it would be.
 static uint64_t remembered(enum sl_dataset_check check)
@@ -84,7 +84,7 @@ static uint64_t remembered(enum sl_dataset_check check)
     return checked;
 }
 
-START_TEST(a_record_says_how_much_was_looked_at)
+TEST(a_record_says_how_much_was_looked_at)
 {
     const uint64_t all = (uint64_t)ROWS * DIM * sizeof(float);
     uint64_t checked;
@@ -95,7 +95,6 @@ START_TEST(a_record_says_how_much_was_looked_at)
     must(open_ring(SL_CHECK_CACHED, &checked));
     ck_assert_uint_eq(checked, all);
 }
-END_TEST
 
 struct told {
     _Atomic uint64_t begun, bytes;
@@ -111,7 +110,7 @@ static void add_bytes(void *ctx, uint64_t bytes)
     ((struct told *)ctx)->bytes += bytes;
 }
 
-START_TEST(a_validation_says_how_far_it_is)
+TEST(a_validation_says_how_far_it_is)
 {
     struct sl_dataset ds;
     struct told told = {0};
@@ -124,7 +123,6 @@ START_TEST(a_validation_says_how_far_it_is)
     ck_assert_uint_le(told.begun, least + (1 << 20));
     sl_dataset_close(&ds);
 }
-END_TEST
 
 enum { N = 3000, EDGES_MAX = 700000 }; // several blocks
 
@@ -152,7 +150,7 @@ static void expect(const struct sl_dataset *ds, int threads, uint64_t bad, bool 
         ck_assert_int_eq(loops, has_loops);
 }
 
-START_TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
+TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
 {
     static uint64_t indptr[N + 1], wide[EDGES_MAX];
     static uint32_t narrow[EDGES_MAX];
@@ -178,7 +176,6 @@ START_TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
         narrow[at] = before;
     }
 }
-END_TEST
 
 static struct sl_dataset_sampling usual;
 
@@ -193,17 +190,5 @@ static void end(void)
     sl_dataset_sampling = usual;
 }
 
-int main(void)
-{
-    Suite *s = suite_create("data_sample");
-    TCase *t = tcase_create("sample");
-    tcase_set_timeout(t, 120);
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, large_features_are_checked_in_a_sample_and_in_whole_when_asked);
-    tcase_add_test(t, a_record_says_how_much_was_looked_at);
-    tcase_add_test(t, a_validation_says_how_far_it_is);
-    tcase_add_test(t, bad_neighbours_and_self_loops_are_found_in_one_pass);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = begin, .teardown = end, .begin = scratch_begin, .end = scratch_end,
+          .timeout_s = 120)

@@ -1,11 +1,11 @@
 // In-degrees without self-loops, and out-degrees, against plain loops.
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/philox.h"
 #include "common/data/self_loops.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 20000 }; // several blocks of a pass, and a last word that is not full
 
@@ -113,7 +113,7 @@ static void compare(struct graph *g, int threads)
     sl_self_loops_free(&loops);
 }
 
-START_TEST(degrees_leave_self_loops_out)
+LOOP_TEST(degrees_leave_self_loops_out, 0, 4)
 {
     uint32_t (*const kinds[])(uint32_t) = {none, everywhere, here_and_there, several};
     for (int wide = 0; wide < 2; wide++)
@@ -123,9 +123,8 @@ START_TEST(degrees_leave_self_loops_out)
             graph_free(&g);
         }
 }
-END_TEST
 
-START_TEST(a_graph_without_self_loops_takes_no_memory)
+TEST(a_graph_without_self_loops_takes_no_memory)
 {
     struct graph g = graph_of(NODES, none, false);
     struct sl_self_loops loops;
@@ -135,10 +134,9 @@ START_TEST(a_graph_without_self_loops_takes_no_memory)
     sl_self_loops_free(&loops);
     graph_free(&g);
 }
-END_TEST
 
 // What validation has found is believed: no edge is looked at.
-START_TEST(a_graph_that_is_known_to_have_none_is_not_read)
+TEST(a_graph_that_is_known_to_have_none_is_not_read)
 {
     struct sl_dataset unread = {.n_nodes = NODES, .loop_free = true};
     struct sl_self_loops loops;
@@ -146,9 +144,8 @@ START_TEST(a_graph_that_is_known_to_have_none_is_not_read)
     ck_assert_uint_eq(loops.n_vertices, 0);
     sl_self_loops_free(&loops);
 }
-END_TEST
 
-START_TEST(small_graphs)
+TEST(small_graphs)
 {
     for (uint32_t n = 1; n <= 65; n += 32) {
         struct graph g = graph_of(SL_MAX(n, 2u), several, false);
@@ -162,21 +159,5 @@ START_TEST(small_graphs)
     ck_assert_int_eq(sl_self_loops_count_out(&loops, 2), 0);
     sl_self_loops_free(&loops);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("data self-loops");
-    TCase *tc = tcase_create("self-loops");
-    tcase_set_timeout(tc, 30);
-    tcase_add_loop_test(tc, degrees_leave_self_loops_out, 0, 4);
-    tcase_add_test(tc, a_graph_without_self_loops_takes_no_memory);
-    tcase_add_test(tc, a_graph_that_is_known_to_have_none_is_not_read);
-    tcase_add_test(tc, small_graphs);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 30)

@@ -1,4 +1,5 @@
 // The order of an epoch: a permutation, a function of seed and epoch alone, unbiased.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include "common/data/shuffle.h"
@@ -23,7 +24,7 @@ static void assert_permutation(const uint32_t *order, uint64_t n)
     free(seen);
 }
 
-START_TEST(it_is_a_permutation_of_every_size)
+TEST(it_is_a_permutation_of_every_size)
 {
     static const uint64_t sizes[] = {0, 1, 2, 3, 31, 32, 33, 34, 63, 64, 65, 66, 1000, 200003};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
@@ -35,9 +36,8 @@ START_TEST(it_is_a_permutation_of_every_size)
         free(out);
     }
 }
-END_TEST
 
-START_TEST(it_permutes_the_given_vertices)
+TEST(it_permutes_the_given_vertices)
 {
     static const uint32_t list[] = {4000000000u, 5, 77, 5, 9};
     uint32_t out[5];
@@ -47,9 +47,8 @@ START_TEST(it_permutes_the_given_vertices)
         sum += out[i];
     ck_assert_uint_eq(sum, 4000000000u + 5 + 77 + 5 + 9);
 }
-END_TEST
 
-START_TEST(seed_and_epoch_alone_decide)
+TEST(seed_and_epoch_alone_decide)
 {
     enum { N = 5000 };
     uint32_t *list = iota(N), *a = malloc(N * 4), *b = malloc(N * 4);
@@ -65,9 +64,8 @@ START_TEST(seed_and_epoch_alone_decide)
     free(a);
     free(b);
 }
-END_TEST
 
-START_TEST(it_is_the_documented_fisher_yates)
+TEST(it_is_the_documented_fisher_yates)
 {
     // Written again from the description: index from the end, Philox word 0 unless it is rejected.
     enum { N = 1000 };
@@ -86,9 +84,8 @@ START_TEST(it_is_the_documented_fisher_yates)
     free(list);
     free(fast);
 }
-END_TEST
 
-START_TEST(every_place_is_equally_likely)
+TEST(every_place_is_equally_likely)
 {
     enum { N = 8, ROUNDS = 40000 };
     uint32_t list[N], out[N], count[N][N] = {{0}};
@@ -106,9 +103,8 @@ START_TEST(every_place_is_equally_likely)
     // 49 degrees of freedom: above 100 once in 50,000 runs; the seed is fixed.
     ck_assert_msg(chi2 < 100, "chi-square %.1f", chi2);
 }
-END_TEST
 
-START_TEST(it_can_be_cancelled)
+TEST(it_can_be_cancelled)
 {
     enum { N = 1 << 20 };
     uint32_t *list = iota(N), *out = malloc(N * sizeof *out);
@@ -119,19 +115,5 @@ START_TEST(it_can_be_cancelled)
     free(list);
     free(out);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("broker shuffle");
-    TCase *t = tcase_create("shuffle");
-    tcase_set_timeout(t, 30);
-    tcase_add_test(t, it_is_a_permutation_of_every_size);
-    tcase_add_test(t, it_permutes_the_given_vertices);
-    tcase_add_test(t, seed_and_epoch_alone_decide);
-    tcase_add_test(t, it_is_the_documented_fisher_yates);
-    tcase_add_test(t, every_place_is_equally_likely);
-    tcase_add_test(t, it_can_be_cancelled);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.timeout_s = 30)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static void refused_need(unsigned need, int code, const char *a, const char *b)
@@ -29,13 +30,12 @@ static void accepted(void)
     sl_dataset_close(&ds);
 }
 
-START_TEST(tiny_is_valid)
+TEST(tiny_is_valid)
 {
     accepted();
 }
-END_TEST
 
-START_TEST(weights_are_needed_by_weighted_sampling_alone)
+TEST(weights_are_needed_by_weighted_sampling_alone)
 {
     const unsigned need = SL_NEED_TRAINING | SL_NEED_WEIGHTS;
     struct sl_dataset ds;
@@ -47,11 +47,10 @@ START_TEST(weights_are_needed_by_weighted_sampling_alone)
     refused_need(need, SL_ENOENT, "has no edge_weight.npy: weighted sampling needs it",
                  "one weight for each edge");
 }
-END_TEST
 
 // ---- directory and metadata ---------------------------------------------------------------------
 
-START_TEST(missing_directory)
+TEST(missing_directory)
 {
     struct sl_dataset ds;
     ck_assert_int_eq(sl_dataset_open(in_dir("nowhere"), SL_NEED_TRAINING, SL_CHECK_FULL, 1, &ds),
@@ -62,9 +61,8 @@ START_TEST(missing_directory)
     assert_message_has("indptr.npy: is not a directory");
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(missing_files)
+TEST(missing_files)
 {
     static const struct {
         const char *name, *hint;
@@ -85,9 +83,8 @@ START_TEST(missing_files)
     }
     accepted();
 }
-END_TEST
 
-START_TEST(files_that_are_not_needed_may_be_missing)
+TEST(files_that_are_not_needed_may_be_missing)
 {
     struct sl_dataset ds;
     static const char *const names[] = {"node_feat.npy", "node_label.npy",  "train_idx.npy",
@@ -102,9 +99,8 @@ START_TEST(files_that_are_not_needed_may_be_missing)
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 0);
     sl_dataset_close(&ds);
 }
-END_TEST
 
-START_TEST(unreadable_file)
+TEST(unreadable_file)
 {
     // Root may read anything, so the rest of this test's process is somebody else.
     ck_assert_int_eq(chmod(in_dir("val_idx.npy"), 0), 0);
@@ -117,9 +113,8 @@ START_TEST(unreadable_file)
     if (getuid() == 0)
         ck_assert_int_eq(seteuid(0), 0);
 }
-END_TEST
 
-START_TEST(metadata_that_is_no_metadata)
+TEST(metadata_that_is_no_metadata)
 {
     static const struct {
         const char *text, *part;
@@ -142,9 +137,8 @@ START_TEST(metadata_that_is_no_metadata)
         refused(SL_EFORMAT, "/metadata.json", cases[i].part);
     }
 }
-END_TEST
 
-START_TEST(what_is_not_supported_yet)
+TEST(what_is_not_supported_yet)
 {
     write_text("metadata.json", "{\"num_nodes\": 4294967295, \"num_edges\": 7}");
     refused(SL_EUNSUPPORTED, "\"num_nodes\" is 4294967295", "at most 4294967294");
@@ -155,9 +149,8 @@ START_TEST(what_is_not_supported_yet)
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"task\": \"link\"}");
     refused(SL_EUNSUPPORTED, "\"task\" is \"link\"", "\"multilabel\", \"regression\" or \"none\"");
 }
-END_TEST
 
-START_TEST(shapes_disagree_with_metadata)
+TEST(shapes_disagree_with_metadata)
 {
     write_text("metadata.json", "{\"num_nodes\": 6, \"num_edges\": 7, \"feat_dim\": 3}");
     refused(SL_EFORMAT, "indptr.npy: is int64 (6,), wanted 7 elements", "num_nodes = 6");
@@ -174,9 +167,8 @@ START_TEST(shapes_disagree_with_metadata)
     WRITE_I32("node_label.npy", 1, 0, 1);
     refused(SL_EFORMAT, "node_label.npy: is int32 (3,)", "num_nodes = 5");
 }
-END_TEST
 
-START_TEST(types_that_are_not_accepted)
+TEST(types_that_are_not_accepted)
 {
     double x[15] = {0};
     WRITE_F32("indptr.npy", 0, 0, 3, 5, 6, 7);
@@ -197,9 +189,8 @@ START_TEST(types_that_are_not_accepted)
     write_list("train_idx.npy", SL_DTYPE_U8, 5, x);
     refused(SL_EFORMAT, "train_idx.npy: is uint8 (5,)", "numpy.flatnonzero");
 }
-END_TEST
 
-START_TEST(broken_npy_files)
+TEST(broken_npy_files)
 {
     struct stat st;
     ck_assert_int_eq(stat(in_dir("node_feat.npy"), &st), 0);
@@ -210,11 +201,10 @@ START_TEST(broken_npy_files)
     write_text("node_feat.npy", "hello, this is text");
     refused(SL_EFORMAT, "node_feat.npy: is not a NumPy .npy file", NULL);
 }
-END_TEST
 
 // ---- topology -----------------------------------------------------------------------------------
 
-START_TEST(offsets_must_start_at_0_rise_and_end_at_the_edges)
+TEST(offsets_must_start_at_0_rise_and_end_at_the_edges)
 {
     WRITE_I64("indptr.npy", 1, 1, 3, 5, 6, 7);
     refused(SL_EFORMAT, "indptr.npy: element 0 is 1, wanted 0", NULL);
@@ -233,9 +223,8 @@ START_TEST(offsets_must_start_at_0_rise_and_end_at_the_edges)
     write_list("indptr.npy", SL_DTYPE_U64, 6, (uint64_t[]){0, 0, 3, UINT64_MAX, 6, 7});
     refused(SL_EFORMAT, "element 3 is 18446744073709551615, wanted at most num_edges = 7", NULL);
 }
-END_TEST
 
-START_TEST(one_vertex_has_fewer_than_2_to_32_neighbours)
+TEST(one_vertex_has_fewer_than_2_to_32_neighbours)
 {
     // 16 GiB of neighbours, all of them a hole: offsets are refused before anybody reads them.
     char header[128];
@@ -254,9 +243,8 @@ START_TEST(one_vertex_has_fewer_than_2_to_32_neighbours)
     refused_need(SL_NEED_TOPOLOGY, SL_EUNSUPPORTED, "indptr.npy: vertex 1 has 4294967296 in-edges",
                  "fewer than 2^32");
 }
-END_TEST
 
-START_TEST(neighbours_must_be_vertices)
+TEST(neighbours_must_be_vertices)
 {
     WRITE_I32("indices.npy", 0, 2, 5, 1, 3, 0, 0); // the first id that is too large
     refused(SL_EFORMAT, "indices.npy: element 2 (an in-neighbour of vertex 1) is 5", "from 0 to 4");
@@ -271,9 +259,8 @@ START_TEST(neighbours_must_be_vertices)
     WRITE_I64("indices.npy", 4, 4, 4, 4, 4, 4, 4); // the largest id there is
     accepted();
 }
-END_TEST
 
-START_TEST(weights_must_be_finite_and_not_negative)
+TEST(weights_must_be_finite_and_not_negative)
 {
     WRITE_F32("edge_weight.npy", 1, 2, 3, NAN, 5, 6, 7);
     refused(SL_EFORMAT, "edge_weight.npy: element 3 is nan", "finite");
@@ -287,10 +274,9 @@ START_TEST(weights_must_be_finite_and_not_negative)
     struct sl_dataset ds;
     ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_CACHED, 2, &ds), SL_EFORMAT);
 }
-END_TEST
 
 // A record has the figures, too.
-START_TEST(edges_of_weight_zero_are_counted)
+TEST(edges_of_weight_zero_are_counted)
 {
     WRITE_F32("edge_weight.npy", 1, 0, -0.0f, 0, 0, 1e-40f, 7);
     for (int i = 0; i < 2; i++) {
@@ -307,11 +293,10 @@ START_TEST(edges_of_weight_zero_are_counted)
         free(record);
     }
 }
-END_TEST
 
 // ---- features and labels ------------------------------------------------------------------------
 
-START_TEST(features_must_be_finite)
+TEST(features_must_be_finite)
 {
     float x[15] = {0};
     x[7] = NAN;
@@ -335,9 +320,8 @@ START_TEST(features_must_be_finite)
     write_npy("node_feat.npy", SL_DTYPE_F16, 2, (uint64_t[]){5, 3}, h);
     refused(SL_EFORMAT, "node_feat.npy: row 1, column 1 is NaN", NULL);
 }
-END_TEST
 
-START_TEST(labels_must_be_classes)
+TEST(labels_must_be_classes)
 {
     WRITE_I32("node_label.npy", 0, 1, 2, 0, -1);
     refused(SL_EFORMAT, "node_label.npy: element 2 is 2, wanted 0 to 1 (num_classes - 1)", "-1");
@@ -356,9 +340,8 @@ START_TEST(labels_must_be_classes)
     write_list("node_label.npy", SL_DTYPE_U64, 5, (uint64_t[]){0, 1, UINT64_MAX, 0, 0});
     refused(SL_EFORMAT, "node_label.npy: element 2 is 18446744073709551615", NULL);
 }
-END_TEST
 
-START_TEST(labels_and_metadata_must_agree)
+TEST(labels_and_metadata_must_agree)
 {
     int8_t many[15] = {0};
     write_npy("node_label.npy", SL_DTYPE_I8, 2, (uint64_t[]){5, 3}, many);
@@ -372,11 +355,10 @@ START_TEST(labels_and_metadata_must_agree)
                                 "\"num_classes\": 2, \"task\": \"none\"}");
     refused(SL_EFORMAT, "metadata.json: \"task\" is \"none\"", "node_label.npy");
 }
-END_TEST
 
 // ---- index lists --------------------------------------------------------------------------------
 
-START_TEST(lists_must_hold_vertices_once)
+TEST(lists_must_hold_vertices_once)
 {
     WRITE_I64("val_idx.npy", 0, 5);
     refused(SL_EFORMAT, "val_idx.npy: element 1 is 5", "num_nodes = 5");
@@ -389,9 +371,8 @@ START_TEST(lists_must_hold_vertices_once)
     WRITE_I64("val_idx.npy", 4, 0); // in no order, each once
     accepted();
 }
-END_TEST
 
-START_TEST(a_vertex_map_must_be_a_permutation)
+TEST(a_vertex_map_must_be_a_permutation)
 {
     WRITE_I32("vertex_map.npy", 0, 1, 2, 3);
     refused(SL_EFORMAT, "vertex_map.npy: is int32 (4,)",
@@ -407,9 +388,8 @@ START_TEST(a_vertex_map_must_be_a_permutation)
     WRITE_I32("vertex_map.npy", 0, 1, 4, 3, 2);
     accepted();
 }
-END_TEST
 
-START_TEST(training_set_must_hold_something)
+TEST(training_set_must_hold_something)
 {
     write_list("train_idx.npy", SL_DTYPE_I64, 0, "");
     refused(SL_EFORMAT, "train_idx.npy: the training set is empty", NULL);
@@ -422,7 +402,6 @@ START_TEST(training_set_must_hold_something)
     WRITE_I64("train_idx.npy", 4, 1);
     accepted();
 }
-END_TEST
 
 // ---- the first bad element is the one that is named, whatever the number of threads -------------
 
@@ -450,7 +429,7 @@ static void same_for_all_threads(const char *part)
     }
 }
 
-START_TEST(first_bad_neighbour_in_a_large_file)
+TEST(first_bad_neighbour_in_a_large_file)
 {
     // Blocks are 1 MiB, 262,144 ids: bad ones on both sides of a border, in the middle, at the end.
     static const int bad[] = {262143, 262144, 1500000, BIG_EDGES - 1};
@@ -478,9 +457,8 @@ START_TEST(first_bad_neighbour_in_a_large_file)
     free(ids);
     free(offsets);
 }
-END_TEST
 
-START_TEST(first_bad_offset_and_feature_in_a_large_file)
+TEST(first_bad_offset_and_feature_in_a_large_file)
 {
     enum { N = 400000, DIM = 3 };
     int64_t *offsets = calloc(N + 1, sizeof *offsets);
@@ -500,32 +478,8 @@ START_TEST(first_bad_offset_and_feature_in_a_large_file)
     free(offsets);
     free(feat);
 }
-END_TEST
 
-START_TEST(first_bad_weight_in_a_large_file)
-{
-    enum { N_EDGES = 700000 }; // several blocks of the scan
-    int64_t offsets[2] = {0, N_EDGES};
-    int32_t *sources = calloc(N_EDGES, sizeof *sources);
-    float *weights = calloc(N_EDGES, sizeof *weights);
-    struct sl_dataset ds;
-    dir_begin();
-    big_metadata(1, N_EDGES, 0);
-    write_list("indptr.npy", SL_DTYPE_I64, 2, offsets);
-    write_list("indices.npy", SL_DTYPE_I32, N_EDGES, sources);
-    write_list("edge_weight.npy", SL_DTYPE_F32, N_EDGES, weights);
-    must(sl_dataset_open(dir, SL_NEED_WEIGHTS, SL_CHECK_FULL, 2, &ds));
-    sl_dataset_close(&ds);
-    weights[N_EDGES - 1] = NAN;
-    weights[600001] = -2;
-    write_list("edge_weight.npy", SL_DTYPE_F32, N_EDGES, weights);
-    same_for_all_threads("edge_weight.npy: element 600001 is -2");
-    free(sources);
-    free(weights);
-}
-END_TEST
-
-START_TEST(first_duplicate_in_a_large_list)
+TEST(first_duplicate_in_a_large_list)
 {
     int64_t *offsets = calloc(BIG_LIST + 1, sizeof *offsets);
     uint32_t *ids = malloc(BIG_LIST * sizeof *ids);
@@ -548,41 +502,5 @@ START_TEST(first_duplicate_in_a_large_list)
     free(offsets);
     free(ids);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("data validate");
-    TCase *t = tcase_create("validate");
-    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(t, tiny_begin, NULL);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, tiny_is_valid);
-    tcase_add_test(t, weights_are_needed_by_weighted_sampling_alone);
-    tcase_add_test(t, missing_directory);
-    tcase_add_test(t, missing_files);
-    tcase_add_test(t, files_that_are_not_needed_may_be_missing);
-    tcase_add_test(t, unreadable_file);
-    tcase_add_test(t, metadata_that_is_no_metadata);
-    tcase_add_test(t, what_is_not_supported_yet);
-    tcase_add_test(t, shapes_disagree_with_metadata);
-    tcase_add_test(t, types_that_are_not_accepted);
-    tcase_add_test(t, broken_npy_files);
-    tcase_add_test(t, offsets_must_start_at_0_rise_and_end_at_the_edges);
-    tcase_add_test(t, one_vertex_has_fewer_than_2_to_32_neighbours);
-    tcase_add_test(t, neighbours_must_be_vertices);
-    tcase_add_test(t, weights_must_be_finite_and_not_negative);
-    tcase_add_test(t, edges_of_weight_zero_are_counted);
-    tcase_add_test(t, features_must_be_finite);
-    tcase_add_test(t, labels_must_be_classes);
-    tcase_add_test(t, labels_and_metadata_must_agree);
-    tcase_add_test(t, lists_must_hold_vertices_once);
-    tcase_add_test(t, a_vertex_map_must_be_a_permutation);
-    tcase_add_test(t, training_set_must_hold_something);
-    tcase_add_test(t, first_bad_neighbour_in_a_large_file);
-    tcase_add_test(t, first_bad_offset_and_feature_in_a_large_file);
-    tcase_add_test(t, first_bad_weight_in_a_large_file);
-    tcase_add_test(t, first_duplicate_in_a_large_list);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

@@ -1,7 +1,6 @@
 // Edges of weight 0: counted, and the graph without them beside one that never had them.
 #include "common/data/weightless.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "common/base/philox.h"
 #include "common/data/dataset_files.h"
 #include "common/data/self_loops.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 9000, ROOM = NODES + NODES * 9 }; // several blocks of a pass, and a part of one
 
@@ -80,7 +80,7 @@ static void release(void)
     free(whole.files.owned[SL_FILE_EDGE_WEIGHT]);
 }
 
-START_TEST(they_are_counted)
+TEST(they_are_counted)
 {
     make(false);
     uint64_t vertices = 0;
@@ -99,7 +99,6 @@ START_TEST(they_are_counted)
     sl_weightless_count(&whole.ds, 1);
     ck_assert_uint_eq(whole.ds.weightless_edges, 0);
 }
-END_TEST
 
 static void compare_loops(int threads)
 {
@@ -118,7 +117,7 @@ static void compare_loops(int threads)
 }
 
 // With degrees that are counted at once, or one when it is asked for; both widths of ids.
-START_TEST(without_them_the_graph_is_as_if_they_had_never_been)
+LOOP_TEST(without_them_the_graph_is_as_if_they_had_never_been, 0, 4)
 {
     static uint32_t list[ROOM];
     make(_i & 1);
@@ -136,9 +135,8 @@ START_TEST(without_them_the_graph_is_as_if_they_had_never_been)
     compare_loops(1 + _i);
     release();
 }
-END_TEST
 
-START_TEST(where_there_are_none_nothing_is_taken)
+TEST(where_there_are_none_nothing_is_taken)
 {
     make(false);
     sl_weightless_count(&without.ds, 2);
@@ -148,20 +146,5 @@ START_TEST(where_there_are_none_nothing_is_taken)
     ck_assert_uint_eq(sl_weightless_degree(&without.ds, 1), sl_dataset_degree(&without.ds, 1));
     ck_assert_uint_eq(sl_weightless_strip(&without.ds, 1, NULL), sl_dataset_degree(&without.ds, 1));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("data weightless");
-    TCase *tc = tcase_create("weightless");
-    tcase_set_timeout(tc, 30);
-    tcase_add_test(tc, they_are_counted);
-    tcase_add_loop_test(tc, without_them_the_graph_is_as_if_they_had_never_been, 0, 4);
-    tcase_add_test(tc, where_there_are_none_nothing_is_taken);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 30)

@@ -5,6 +5,7 @@
 #include "dataset/numbering.h"
 #include "dataset/record_sort.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static uint64_t state = 88172645463325252u;
 
@@ -40,7 +41,7 @@ static const struct {
 };
 
 // More runs than are merged at once, records larger than the memory, many equal keys.
-START_TEST(records_come_out_by_key_and_equal_ones_as_they_came)
+LOOP_TEST(records_come_out_by_key_and_equal_ones_as_they_came, 0, SL_COUNT_OF(record_shapes))
 {
     const uint32_t n = record_shapes[_i].rows, longest = record_shapes[_i].longest;
     struct row *rows = calloc(n + 1, sizeof *rows);
@@ -86,11 +87,10 @@ START_TEST(records_come_out_by_key_and_equal_ones_as_they_came)
     free(rows);
     free(payload);
 }
-END_TEST
 
 // ---- the order of names -------------------------------------------------------------------------
 
-START_TEST(numbers_come_by_value_and_before_text)
+TEST(numbers_come_by_value_and_before_text)
 {
     static const char *const sorted[] = {
         "0",
@@ -129,9 +129,8 @@ START_TEST(numbers_come_by_value_and_before_text)
         }
     }
 }
-END_TEST
 
-START_TEST(a_table_is_full_when_it_says_so)
+TEST(a_table_is_full_when_it_says_so)
 {
     struct sl_name_table t;
     char name[32];
@@ -163,7 +162,6 @@ START_TEST(a_table_is_full_when_it_says_so)
     ck_assert(!full && number == 0);
     sl_name_table_fini(&t);
 }
-END_TEST
 
 // ---- numbers ------------------------------------------------------------------------------------
 
@@ -231,7 +229,7 @@ static const struct {
     {1, 40, 20000, NAME_BYTES}, {1 << 18, 20000, 50000, 30}, {1, 2000, 500, 100},
 };
 
-START_TEST(edges_of_names_are_edges_of_numbers_whatever_the_memory)
+LOOP_TEST(edges_of_names_are_edges_of_numbers_whatever_the_memory, 0, SL_COUNT_OF(worlds))
 {
     struct world w = {0};
     const uint32_t n_edges = worlds[_i].edges;
@@ -263,10 +261,9 @@ START_TEST(edges_of_names_are_edges_of_numbers_whatever_the_memory)
     free(w.names);
     free(w.in_edges);
 }
-END_TEST
 
 // A chunk ends before, behind and between the names of an edge: every remainder occurs.
-START_TEST(chunks_may_end_anywhere)
+TEST(chunks_may_end_anywhere)
 {
     for (uint32_t shift = 0; shift < 12; shift++) {
         struct world w = {0};
@@ -292,7 +289,6 @@ START_TEST(chunks_may_end_anywhere)
         free(w.in_edges);
     }
 }
-END_TEST
 
 static int ignore_name(void *context, uint64_t number, const char *name, size_t n, bool in_edges)
 {
@@ -300,7 +296,7 @@ static int ignore_name(void *context, uint64_t number, const char *name, size_t 
     return SL_OK;
 }
 
-START_TEST(more_names_than_vertices_can_be_are_refused)
+TEST(more_names_than_vertices_can_be_are_refused)
 {
     struct sl_numbering *nb;
     must(sl_numbering_create(dir, 1 << 20, &nb));
@@ -310,11 +306,10 @@ START_TEST(more_names_than_vertices_can_be_are_refused)
     assert_message_has("found more than 2 different names");
     sl_numbering_destroy(nb);
 }
-END_TEST
 
 // ---- files --------------------------------------------------------------------------------------
 
-START_TEST(names_are_mapped_as_they_were_written)
+TEST(names_are_mapped_as_they_were_written)
 {
     struct sl_names_writer w;
     struct sl_names names;
@@ -347,21 +342,5 @@ START_TEST(names_are_mapped_as_they_were_written)
     ck_assert_int_eq(sl_names_check(&names), SL_EFORMAT);
     sl_names_close(&names);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("dataset_names");
-    TCase *t = add_case(s, "records");
-    tcase_add_loop_test(t, records_come_out_by_key_and_equal_ones_as_they_came, 0,
-                        SL_COUNT_OF(record_shapes));
-    t = add_case(s, "names");
-    tcase_add_test(t, numbers_come_by_value_and_before_text);
-    tcase_add_test(t, a_table_is_full_when_it_says_so);
-    tcase_add_loop_test(t, edges_of_names_are_edges_of_numbers_whatever_the_memory, 0,
-                        SL_COUNT_OF(worlds));
-    tcase_add_test(t, chunks_may_end_anywhere);
-    tcase_add_test(t, more_names_than_vertices_can_be_are_refused);
-    tcase_add_test(t, names_are_mapped_as_they_were_written);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

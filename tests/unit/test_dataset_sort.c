@@ -7,6 +7,7 @@
 #include "dataset/permutation.h"
 #include "common/base/threads.h"
 #include "tests/unit/cli_fixture.h"
+#include "tests/unit/suite.h"
 
 static uint64_t state = 88172645463325252u;
 
@@ -28,7 +29,7 @@ static int by_key(const void *a, const void *b)
 
 static const size_t lengths[] = {0, 1, 2, 3, 255, 1000, 70000};
 
-START_TEST(radix_sort_orders_any_keys)
+LOOP_TEST(radix_sort_orders_any_keys, 0, SL_COUNT_OF(lengths))
 {
     size_t n = lengths[_i];
     uint64_t masks[] = {UINT64_MAX, 0xff, 0xff00ff0000000000u, 0, 1};
@@ -46,9 +47,8 @@ START_TEST(radix_sort_orders_any_keys)
         free(wanted);
     }
 }
-END_TEST
 
-START_TEST(radix_sort_is_stable_and_carries_values)
+TEST(radix_sort_is_stable_and_carries_values)
 {
     enum { N = 5000 };
     struct sl_radix_array data = {malloc(N * 8), malloc(N * 4)};
@@ -68,7 +68,6 @@ START_TEST(radix_sort_is_stable_and_carries_values)
     free(scratch_array.keys);
     free(scratch_array.values);
 }
-END_TEST
 
 // ---- external sort ------------------------------------------------------------------------------
 
@@ -108,7 +107,7 @@ static int feed_lane(void *context, int lane)
     return SL_OK;
 }
 
-START_TEST(edges_come_out_sorted_and_complete)
+LOOP_TEST(edges_come_out_sorted_and_complete, 0, SL_COUNT_OF(shapes))
 {
     const struct shape *s = &shapes[_i];
     uint64_t *keys = malloc((s->n + 1) * 8);
@@ -140,10 +139,9 @@ START_TEST(edges_come_out_sorted_and_complete)
     sl_edge_sort_destroy(f.sort);
     free(keys);
 }
-END_TEST
 
 // More runs than one merge takes, and weights: the order of equal edges must survive both.
-START_TEST(equal_edges_keep_their_order_through_several_merges)
+TEST(equal_edges_keep_their_order_through_several_merges)
 {
     enum { N = 2000000 };
     struct sl_edge_sort *sort;
@@ -180,9 +178,8 @@ START_TEST(equal_edges_keep_their_order_through_several_merges)
     ck_assert_uint_eq(total, N);
     sl_edge_sort_destroy(sort);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_an_error)
+TEST(a_full_disk_is_an_error)
 {
     struct sl_edge_sort *sort;
     uint64_t keys[4096];
@@ -198,11 +195,10 @@ START_TEST(a_full_disk_is_an_error)
     assert_message_has("give more --memory");
     sl_edge_sort_destroy(sort);
 }
-END_TEST
 
 // ---- renumbering --------------------------------------------------------------------------------
 
-START_TEST(scramble_is_a_permutation_with_an_inverse)
+TEST(scramble_is_a_permutation_with_an_inverse)
 {
     for (uint64_t n = 1; n <= 300; n++) {
         struct sl_permutation s;
@@ -222,9 +218,8 @@ START_TEST(scramble_is_a_permutation_with_an_inverse)
         ck_assert_uint_eq(sl_permutation_invert(&big, sl_permutation_apply(&big, x * 4294967)),
                           x * 4294967);
 }
-END_TEST
 
-START_TEST(scrambles_of_other_seeds_differ)
+TEST(scrambles_of_other_seeds_differ)
 {
     struct sl_permutation a, b, c;
     int same_seed = 0, same_which = 0;
@@ -238,7 +233,6 @@ START_TEST(scrambles_of_other_seeds_differ)
     ck_assert_int_lt(same_seed, 20);
     ck_assert_int_lt(same_which, 20);
 }
-END_TEST
 
 // ---- topology files -----------------------------------------------------------------------------
 
@@ -285,7 +279,7 @@ static void assert_i32(const struct sl_npy *npy, size_t n, const int32_t *wanted
         ck_assert_int_eq(((const int32_t *)npy->data)[i], wanted[i]);
 }
 
-START_TEST(rows_are_sorted_and_empty_rows_have_no_edges)
+TEST(rows_are_sorted_and_empty_rows_have_no_edges)
 {
     struct csc c;
     const uint32_t edges[][2] = {{3, 1}, {0, 1}, {2, 4}, {3, 1}, {1, 4}};
@@ -296,9 +290,8 @@ START_TEST(rows_are_sorted_and_empty_rows_have_no_edges)
     ck_assert_uint_eq(c.summary.max_degree, 3);
     ck_assert_uint_eq(c.summary.n_isolated, 5);
 }
-END_TEST
 
-START_TEST(duplicates_are_dropped_and_counted)
+TEST(duplicates_are_dropped_and_counted)
 {
     struct csc c;
     const uint32_t edges[][2] = {{0, 0}, {0, 0}, {1, 0}, {0, 1}, {0, 1}, {0, 1}};
@@ -308,9 +301,8 @@ START_TEST(duplicates_are_dropped_and_counted)
     ck_assert_uint_eq(c.summary.n_duplicates, 3);
     ck_assert_uint_eq(c.summary.n_isolated, 0);
 }
-END_TEST
 
-START_TEST(no_edges_make_empty_rows)
+TEST(no_edges_make_empty_rows)
 {
     struct csc c;
     write_csc(NULL, 0, 3, false, &c);
@@ -318,9 +310,8 @@ START_TEST(no_edges_make_empty_rows)
     assert_i32(&c.indices, 0, NULL);
     ck_assert_uint_eq(c.summary.n_isolated, 3);
 }
-END_TEST
 
-START_TEST(the_last_vertex_may_have_edges)
+TEST(the_last_vertex_may_have_edges)
 {
     struct csc c;
     const uint32_t edges[][2] = {{0, 2}, {2, 2}};
@@ -328,7 +319,6 @@ START_TEST(the_last_vertex_may_have_edges)
     assert_i64(&c.indptr, 4, (int64_t[]){0, 0, 0, 2});
     ck_assert_uint_eq(c.summary.n_isolated, 2);
 }
-END_TEST
 
 // ---- threads ------------------------------------------------------------------------------------
 
@@ -340,7 +330,7 @@ static int fail_odd(void *context, int thread)
     return SL_OK;
 }
 
-START_TEST(the_first_failure_and_its_message_come_back)
+TEST(the_first_failure_and_its_message_come_back)
 {
     _Atomic int n = 0;
     ck_assert_int_eq(sl_threads_run(8, fail_odd, &n), SL_EIO);
@@ -348,26 +338,5 @@ START_TEST(the_first_failure_and_its_message_come_back)
     ck_assert_str_eq(sl_error_message(), "thread 1 failed");
     ck_assert_int_eq(sl_threads_run(1, fail_odd, &n), SL_OK);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("cli_sort");
-    TCase *t = add_case(s, "sorting");
-    tcase_add_loop_test(t, radix_sort_orders_any_keys, 0, SL_COUNT_OF(lengths));
-    tcase_add_test(t, radix_sort_is_stable_and_carries_values);
-    tcase_add_loop_test(t, edges_come_out_sorted_and_complete, 0, SL_COUNT_OF(shapes));
-    tcase_add_test(t, equal_edges_keep_their_order_through_several_merges);
-    tcase_add_test(t, a_full_disk_is_an_error);
-    t = add_case(s, "renumbering");
-    tcase_add_test(t, scramble_is_a_permutation_with_an_inverse);
-    tcase_add_test(t, scrambles_of_other_seeds_differ);
-    t = add_case(s, "topology files");
-    tcase_add_test(t, rows_are_sorted_and_empty_rows_have_no_edges);
-    tcase_add_test(t, duplicates_are_dropped_and_counted);
-    tcase_add_test(t, no_edges_make_empty_rows);
-    tcase_add_test(t, the_last_vertex_may_have_edges);
-    t = add_case(s, "threads");
-    tcase_add_test(t, the_first_failure_and_its_message_come_back);
-    return run_suite(s);
-}
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

@@ -16,6 +16,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
+#include "tests/unit/suite.h"
 
 enum { RANKS = 4, GROUPS = 32, PATIENCE_S = 60 };
 
@@ -26,7 +27,7 @@ struct meeting_place {
     atomic_int arrived[GROUPS]; // at a point of the test
 };
 
-static char plugin_path[PATH_MAX];
+static char plugin_path[4200];
 static struct meeting_place *place;
 static const struct sl_device *gpu;
 static const struct sl_kernels *kernels;
@@ -36,17 +37,6 @@ static const struct sl_collective *together;
 #define SAYS(words)                                                                                \
     ck_assert_msg(strstr(sl_error_message(), words), "'%s' is not in '%s'", words,                 \
                   sl_error_message())
-
-static void find_plugin(void)
-{
-    char folder[PATH_MAX - 64];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    folder[SL_MAX(n, 0)] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    snprintf(plugin_path, sizeof plugin_path, "%s/../../lib/libsluice_cuda_simt.so", folder);
-}
 
 static void set_up(void)
 {
@@ -240,12 +230,11 @@ static void sum_many(uint32_t rank, uint32_t n)
     together->abort();
 }
 
-START_TEST(sums_are_those_in_the_order_of_the_ranks)
+LOOP_TEST(sums_are_those_in_the_order_of_the_ranks, 0, 2 * RANKS)
 {
     be_late(_i);
     run_ranks(sum_many, 1 + (uint32_t)_i / 2, RANKS);
 }
-END_TEST
 
 // What the thread asked for before comes before, without a sync in between.
 static void sum_behind_work(uint32_t rank, uint32_t n)
@@ -265,12 +254,11 @@ static void sum_behind_work(uint32_t rank, uint32_t n)
         ck_assert(back[i] == 0);
 }
 
-START_TEST(a_sum_comes_behind_what_was_asked_before)
+LOOP_TEST(a_sum_comes_behind_what_was_asked_before, 0, 2)
 {
     be_late(_i);
     run_ranks(sum_behind_work, 2, RANKS);
 }
-END_TEST
 
 static uint32_t open_files(void)
 {
@@ -299,12 +287,11 @@ static void form_many(uint32_t rank, uint32_t n)
     together->abort(); // of nothing
 }
 
-START_TEST(groups_that_were_given_up_leave_nothing)
+LOOP_TEST(groups_that_were_given_up_leave_nothing, 0, 2)
 {
     be_late(_i);
     run_ranks(form_many, 2, RANKS);
 }
-END_TEST
 
 // ---- others that do not come, or die ------------------------------------------------------------
 
@@ -366,13 +353,12 @@ static void lose_one(uint32_t rank, uint32_t n)
     together->abort();
 }
 
-START_TEST(the_others_give_up_and_form_a_new_group)
+LOOP_TEST(the_others_give_up_and_form_a_new_group, 0, 2 * STAGES)
 {
     be_late(_i);
     stage = (enum stage)(_i / 2);
     run_ranks(lose_one, 3, stage == LEAVES ? RANKS : 2);
 }
-END_TEST
 
 static void notice_in_a_sum(uint32_t rank, uint32_t n)
 {
@@ -408,13 +394,12 @@ static void notice_in_the_meeting(uint32_t rank, uint32_t n)
     sum(rank, n - 1, 11, 1, true);
 }
 
-START_TEST(a_death_that_is_noticed_is_an_error)
+LOOP_TEST(a_death_that_is_noticed_is_an_error, 0, 4)
 {
     be_late(_i);
     setenv("SLUICE_SIMT_NCCL", "remote_error", 1);
     run_ranks(_i / 2 ? notice_in_a_sum : notice_in_the_meeting, 3, 2);
 }
-END_TEST
 
 static void name_only(uint32_t rank, uint32_t n)
 {
@@ -422,7 +407,7 @@ static void name_only(uint32_t rank, uint32_t n)
     name(0);
 }
 
-START_TEST(a_name_whose_maker_is_gone_leads_nowhere)
+LOOP_TEST(a_name_whose_maker_is_gone_leads_nowhere, 0, 2)
 {
     if (_i)
         setenv("SLUICE_SIMT_NCCL", "remote_error", 1);
@@ -439,7 +424,6 @@ START_TEST(a_name_whose_maker_is_gone_leads_nowhere)
     SAYS("meeting as rank 1 of 2");
     ck_assert_int_eq(together->poll(), SL_EINVAL);
 }
-END_TEST
 
 // ---- what waits for the whole GPU ---------------------------------------------------------------
 
@@ -551,7 +535,7 @@ static void leave_a_peer_alone(uint32_t rank, uint32_t n)
     ck_assert_uint_eq(b.after.stops - b.before.stops, 5);
 }
 
-START_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over)
+LOOP_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over, 0, 2)
 {
     char memory[32];
     snprintf(memory, sizeof memory, "%zu", DEVICE_MIB * MIB);
@@ -563,9 +547,8 @@ START_TEST(what_is_given_back_during_a_sum_goes_when_it_is_over)
     run_ranks(leave_a_peer_alone, 2, 1);
     end(lender, false);
 }
-END_TEST
 
-START_TEST(a_sync_behind_a_sum_that_never_ends_is_said_loudly)
+SIGNAL_TEST(a_sync_behind_a_sum_that_never_ends_is_said_loudly, SIGABRT)
 {
     setenv("SLUICE_SIMT_NCCL", "wait:1", 1);
     stage = DIES_BEFORE_A_SUM;
@@ -577,7 +560,6 @@ START_TEST(a_sync_behind_a_sum_that_never_ends_is_said_loudly)
     OK(together->all_reduce(p, p, 10));
     gpu->sync();
 }
-END_TEST
 
 // ---- what is refused ----------------------------------------------------------------------------
 
@@ -592,14 +574,13 @@ static void same_gpu(uint32_t rank, uint32_t n)
     together->abort();
 }
 
-START_TEST(two_ranks_on_one_gpu_are_refused)
+LOOP_TEST(two_ranks_on_one_gpu_are_refused, 0, 2)
 {
     be_late(_i);
     run_ranks(same_gpu, 2, RANKS);
 }
-END_TEST
 
-START_TEST(calls_out_of_order_are_refused)
+LOOP_TEST(calls_out_of_order_are_refused, 0, 2)
 {
     be_late(_i);
     open_gpu(0);
@@ -624,9 +605,8 @@ START_TEST(calls_out_of_order_are_refused)
     OK(outcome());
     check_total(p, 1, 4, 0);
 }
-END_TEST
 
-START_TEST(no_group_without_a_gpu)
+TEST(no_group_without_a_gpu)
 {
     const struct sl_plugin *plugin = NULL;
     OK(sl_plugin_open(&plugin));
@@ -635,9 +615,8 @@ START_TEST(no_group_without_a_gpu)
     SAYS("no GPU is open");
     plugin->collective->abort();
 }
-END_TEST
 
-START_TEST(a_group_that_can_not_begin_says_why_and_the_next_one_may)
+TEST(a_group_that_can_not_begin_says_why_and_the_next_one_may)
 {
     setenv("SLUICE_SIMT_NCCL", "fail_init:2", 1);
     open_gpu(0);
@@ -651,7 +630,6 @@ START_TEST(a_group_that_can_not_begin_says_why_and_the_next_one_may)
     meet(2, 0, 1);
     sum(0, 1, 10, 0, false);
 }
-END_TEST
 
 static const struct {
     const char *variable, *value, *words;
@@ -660,7 +638,7 @@ static const struct {
     {"NCCL_COMM_BLOCKING", "1", "unset NCCL_COMM_BLOCKING"},
 };
 
-START_TEST(settings_of_nccl_that_can_not_work_are_refused)
+LOOP_TEST(settings_of_nccl_that_can_not_work_are_refused, 0, SL_COUNT_OF(refused))
 {
     open_gpu(0);
     name(0);
@@ -671,17 +649,15 @@ START_TEST(settings_of_nccl_that_can_not_work_are_refused)
     SAYS(refused[_i].words);
     ck_assert_int_eq(together->poll(), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(calls_that_do_not_wait_may_be_asked_for)
+TEST(calls_that_do_not_wait_may_be_asked_for)
 {
     setenv("NCCL_COMM_BLOCKING", "0", 1);
     open_gpu(0);
     meet(0, 0, 1);
 }
-END_TEST
 
-START_TEST(a_gpu_that_faults_ends_the_group)
+TEST(a_gpu_that_faults_ends_the_group)
 {
     setenv("SLUICE_SIMT_FAIL", "sync:1", 1);
     open_gpu(0);
@@ -694,7 +670,6 @@ START_TEST(a_gpu_that_faults_ends_the_group)
     ck_assert_int_eq(together->begin(place->id[0], 0, 1), SL_EDEVICE);
     SAYS("has faulted before");
 }
-END_TEST
 
 static const struct {
     const char *variable, *value, *words;
@@ -706,7 +681,7 @@ static const struct {
     {"SLUICE_NCCL", plugin_path, "has no ncclGetVersion(): wanted NCCL 2.19 or newer"},
 };
 
-START_TEST(without_nccl_it_is_said_where_it_was_looked_for)
+LOOP_TEST(without_nccl_it_is_said_where_it_was_looked_for, 0, SL_COUNT_OF(missing))
 {
     static struct sl_gpu_report report;
     const struct sl_plugin *plugin = NULL;
@@ -722,54 +697,11 @@ START_TEST(without_nccl_it_is_said_where_it_was_looked_for)
     ck_assert_int_eq(strncmp(report.nccl, "none: ", 6), 0);
     ck_assert_msg(strstr(report.nccl, missing[_i].words), "%s", report.nccl);
 }
-END_TEST
 
-static void add_cases(Suite *suite)
+static bool is_emulated(void)
 {
-    TCase *t = tcase_create("collective");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, set_up, NULL);
-    tcase_add_loop_test(t, sums_are_those_in_the_order_of_the_ranks, 0, 2 * RANKS);
-    tcase_add_loop_test(t, a_sum_comes_behind_what_was_asked_before, 0, 2);
-    tcase_add_loop_test(t, groups_that_were_given_up_leave_nothing, 0, 2);
-    tcase_add_loop_test(t, the_others_give_up_and_form_a_new_group, 0, 2 * STAGES);
-    tcase_add_loop_test(t, a_death_that_is_noticed_is_an_error, 0, 4);
-    tcase_add_loop_test(t, a_name_whose_maker_is_gone_leads_nowhere, 0, 2);
-    tcase_add_loop_test(t, what_is_given_back_during_a_sum_goes_when_it_is_over, 0, 2);
-    tcase_add_test_raise_signal(t, a_sync_behind_a_sum_that_never_ends_is_said_loudly, SIGABRT);
-    tcase_add_loop_test(t, two_ranks_on_one_gpu_are_refused, 0, 2);
-    tcase_add_loop_test(t, calls_out_of_order_are_refused, 0, 2);
-    tcase_add_test(t, no_group_without_a_gpu);
-    tcase_add_test(t, a_group_that_can_not_begin_says_why_and_the_next_one_may);
-    tcase_add_loop_test(t, settings_of_nccl_that_can_not_work_are_refused, 0,
-                        (int)SL_COUNT_OF(refused));
-    tcase_add_test(t, calls_that_do_not_wait_may_be_asked_for);
-    tcase_add_test(t, a_gpu_that_faults_ends_the_group);
-    tcase_add_loop_test(t, without_nccl_it_is_said_where_it_was_looked_for, 0,
-                        (int)SL_COUNT_OF(missing));
-    suite_add_tcase(suite, t);
+    return gpu_find(plugin_path, sizeof plugin_path);
 }
 
-START_TEST(there_is_no_emulated_gpu)
-{
-    printf("SKIP: there is no %s\n", plugin_path);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("device_collective");
-    find_plugin();
-    if (access(plugin_path, R_OK) == 0) {
-        add_cases(suite);
-    } else {
-        TCase *t = tcase_create("none");
-        tcase_add_test(t, there_is_no_emulated_gpu);
-        suite_add_tcase(suite, t);
-    }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = set_up, .timeout_s = 120, .needs = is_emulated,
+          .skipped = "there is no emulated GPU")

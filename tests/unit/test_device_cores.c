@@ -1,7 +1,6 @@
 // Core lists, the machine's cores, and pinning.
 #include "common/device/cores.h"
 
-#include <check.h>
 #include <ftw.h>
 #include <math.h>
 #include <pthread.h>
@@ -13,6 +12,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/fake_root.h"
+#include "tests/unit/suite.h"
 
 // text, its shortest form, number of cores
 static const struct {
@@ -31,7 +31,9 @@ static const struct {
     {"62-65,127-128", "62-65,127-128", 6},
 };
 
-START_TEST(a_list_is_read_and_written_back)
+CASE(.name = "cores", .timeout_s = 20)
+
+LOOP_TEST(a_list_is_read_and_written_back, 0, sizeof lists / sizeof lists[0])
 {
     struct sl_cores set;
     char text[SL_CORES_TEXT_BYTES];
@@ -40,7 +42,6 @@ START_TEST(a_list_is_read_and_written_back)
     sl_cores_format(&set, text, sizeof text);
     ck_assert_str_eq(text, lists[_i].shortest);
 }
-END_TEST
 
 static const struct {
     const char *text, *why;
@@ -64,16 +65,15 @@ static const struct {
     {"0-99999", "end at 1023"},
 };
 
-START_TEST(a_malformed_list_is_explained)
+LOOP_TEST(a_malformed_list_is_explained, 0, sizeof malformed / sizeof malformed[0])
 {
     struct sl_cores set;
     ck_assert_int_eq(sl_cores_parse(malformed[_i].text, &set), SL_EINVAL);
     ck_assert_msg(strstr(sl_error_message(), malformed[_i].why) != NULL, "\"%s\": %s",
                   malformed[_i].text, sl_error_message());
 }
-END_TEST
 
-START_TEST(members_come_in_order_up_to_the_capacity)
+TEST(members_come_in_order_up_to_the_capacity)
 {
     struct sl_cores set;
     uint16_t list[3] = {0};
@@ -85,9 +85,8 @@ START_TEST(members_come_in_order_up_to_the_capacity)
     ck_assert(!sl_cores_has(&set, 3));
     ck_assert(!sl_cores_has(&set, 100000));
 }
-END_TEST
 
-START_TEST(a_text_is_cut_at_the_buffer)
+TEST(a_text_is_cut_at_the_buffer)
 {
     struct sl_cores set;
     char text[8];
@@ -97,9 +96,8 @@ START_TEST(a_text_is_cut_at_the_buffer)
     ck_assert_str_eq(text, "100,2");
     ck_assert_int_eq(text[7], 'x');
 }
-END_TEST
 
-START_TEST(allowed_cores_are_the_kernels)
+TEST(allowed_cores_are_the_kernels)
 {
     struct sl_cores set;
     cpu_set_t mask;
@@ -109,9 +107,8 @@ START_TEST(allowed_cores_are_the_kernels)
         ck_assert_msg(sl_cores_has(&set, core) == !!CPU_ISSET(core, &mask), "core %u", core);
     ck_assert_uint_ge(sl_cores_configured(), sl_cores_count(&set));
 }
-END_TEST
 
-START_TEST(physical_cores_are_some_of_the_allowed)
+TEST(physical_cores_are_some_of_the_allowed)
 {
     struct sl_cores allowed, physical;
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
@@ -120,10 +117,9 @@ START_TEST(physical_cores_are_some_of_the_allowed)
     for (uint32_t core = 0; core < SL_CORES_MAX; core++)
         ck_assert(!sl_cores_has(&physical, core) || sl_cores_has(&allowed, core));
 }
-END_TEST
 
 // The kernel's own list of hardware threads is the referee.
-START_TEST(one_hardware_thread_counts_for_each_core)
+TEST(one_hardware_thread_counts_for_each_core)
 {
     struct sl_cores allowed, physical, rest;
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
@@ -154,10 +150,9 @@ START_TEST(one_hardware_thread_counts_for_each_core)
     }
     ck_assert_uint_eq(sl_cores_count(&physical), n);
 }
-END_TEST
 
 // hwloc can be told of another machine: two hardware threads in each core.
-START_TEST(hardware_threads_of_one_core_count_once)
+TEST(hardware_threads_of_one_core_count_once)
 {
     struct sl_cores allowed, physical;
     char machine[64];
@@ -174,9 +169,8 @@ START_TEST(hardware_threads_of_one_core_count_once)
     for (uint32_t core = 0; core < n; core++)
         ck_assert(sl_cores_has(&physical, core) == (core % 2 == 0));
 }
-END_TEST
 
-START_TEST(a_topology_that_misses_cores_is_not_believed)
+TEST(a_topology_that_misses_cores_is_not_believed)
 {
     struct sl_cores allowed, physical;
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
@@ -190,7 +184,6 @@ START_TEST(a_topology_that_misses_cores_is_not_believed)
     ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
     ck_assert_mem_eq(&physical, &allowed, sizeof allowed);
 }
-END_TEST
 
 static void *where_a_new_thread_may_run(void *out)
 {
@@ -199,7 +192,7 @@ static void *where_a_new_thread_may_run(void *out)
 }
 
 // Two packages whose cores are numbered in turn, as many machines' are.
-START_TEST(neighbours_are_cores_of_one_package)
+TEST(neighbours_are_cores_of_one_package)
 {
     struct sl_cores set = {0};
     uint16_t list[8];
@@ -217,9 +210,8 @@ START_TEST(neighbours_are_cores_of_one_package)
     ck_assert_uint_eq(sl_cores_neighbours(&set, list, 8), 8);
     ck_assert_uint_eq(list[1], 1);
 }
-END_TEST
 
-START_TEST(pinning_holds_for_this_thread_and_new_ones)
+TEST(pinning_holds_for_this_thread_and_new_ones)
 {
     struct sl_cores set;
     uint16_t cores[SL_CORES_MAX];
@@ -233,9 +225,8 @@ START_TEST(pinning_holds_for_this_thread_and_new_ones)
     ck_assert_uint_eq(sl_cores_count(&set), 1);
     ck_assert(sl_cores_has(&set, last));
 }
-END_TEST
 
-START_TEST(pinning_to_all_allowed_cores_changes_nothing)
+TEST(pinning_to_all_allowed_cores_changes_nothing)
 {
     struct sl_cores before, after;
     uint16_t cores[SL_CORES_MAX];
@@ -245,9 +236,8 @@ START_TEST(pinning_to_all_allowed_cores_changes_nothing)
     ck_assert_int_eq(sl_cores_allowed(&after), SL_OK);
     ck_assert_mem_eq(&before, &after, sizeof before);
 }
-END_TEST
 
-START_TEST(a_core_that_is_not_there_can_not_be_had)
+TEST(a_core_that_is_not_there_can_not_be_had)
 {
     uint32_t n = sl_cores_configured();
     if (n >= SL_CORES_MAX) {
@@ -263,7 +253,6 @@ START_TEST(a_core_that_is_not_there_can_not_be_had)
     ck_assert_int_eq(sl_device_pin(missing, 1), SL_EINVAL);
     ck_assert_int_eq(sl_device_pin(missing, 0), SL_EINVAL);
 }
-END_TEST
 
 // --- the quota, of made-up machines --------------------------------------------------------------
 
@@ -285,29 +274,28 @@ static void put_v1(void)
 
 #define CPU_V1 "/sys/fs/cgroup/cpu,cpuacct"
 
-START_TEST(without_a_control_group_there_is_no_quota)
+CASE(.name = "quota", .setup = make_root, .teardown = remove_root, .timeout_s = 20)
+
+TEST(without_a_control_group_there_is_no_quota)
 {
     ck_assert(isinf(sl_cores_quota_below(root)));
 }
-END_TEST
 
-START_TEST(a_quota_is_cores_worth_of_time)
+TEST(a_quota_is_cores_worth_of_time)
 {
     put_v2("/job");
     put("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
     ck_assert_double_eq(sl_cores_quota_below(root), 1.5);
 }
-END_TEST
 
-START_TEST(max_is_no_quota)
+TEST(max_is_no_quota)
 {
     put_v2("/job");
     put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
     ck_assert(isinf(sl_cores_quota_below(root)));
 }
-END_TEST
 
-START_TEST(the_tightest_quota_above_counts)
+TEST(the_tightest_quota_above_counts)
 {
     put_v2("/a/b/c");
     put("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
@@ -316,9 +304,8 @@ START_TEST(the_tightest_quota_above_counts)
     put("/sys/fs/cgroup/a/b/cpu.max", "25000 50000\n");
     ck_assert_double_eq(sl_cores_quota_below(root), 0.5);
 }
-END_TEST
 
-START_TEST(version_one_has_a_quota_too)
+TEST(version_one_has_a_quota_too)
 {
     put_v1();
     put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "300000\n");
@@ -327,9 +314,8 @@ START_TEST(version_one_has_a_quota_too)
     put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
     ck_assert_double_eq(sl_cores_quota_below(root), 3);
 }
-END_TEST
 
-START_TEST(a_nested_group_of_version_one_can_not_have_more_than_its_parent)
+TEST(a_nested_group_of_version_one_can_not_have_more_than_its_parent)
 {
     put_v1();
     put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "-1\n");
@@ -338,9 +324,8 @@ START_TEST(a_nested_group_of_version_one_can_not_have_more_than_its_parent)
     put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
     ck_assert_double_eq(sl_cores_quota_below(root), 2.5);
 }
-END_TEST
 
-START_TEST(files_that_say_nothing_are_no_quota)
+TEST(files_that_say_nothing_are_no_quota)
 {
     put_v2("/job");
     put("/sys/fs/cgroup/job/cpu.max", "soon\n");
@@ -348,7 +333,6 @@ START_TEST(files_that_say_nothing_are_no_quota)
     put("/sys/fs/cgroup/job/cpu.max", "100000 0\n");
     ck_assert(isinf(sl_cores_quota_below(root)));
 }
-END_TEST
 
 static const struct {
     const char *cores;
@@ -360,7 +344,7 @@ static const struct {
     {"4-5", 0.2, "4"},        {"0-1", 64, "0-1"},    {"70-80", 2, "70-71"},
 };
 
-START_TEST(a_quota_keeps_the_lowest_cores)
+LOOP_TEST(a_quota_keeps_the_lowest_cores, 0, sizeof kept / sizeof kept[0])
 {
     struct sl_cores set;
     char text[64];
@@ -370,43 +354,5 @@ START_TEST(a_quota_keeps_the_lowest_cores)
     ck_assert_str_eq(text, kept[_i].kept);
     ck_assert_int_eq(some, strcmp(kept[_i].cores, kept[_i].kept) != 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("device_cores");
-    TCase *t = tcase_create("cores");
-    tcase_set_timeout(t, 20);
-    tcase_add_loop_test(t, a_list_is_read_and_written_back, 0, sizeof lists / sizeof lists[0]);
-    tcase_add_loop_test(t, a_malformed_list_is_explained, 0,
-                        sizeof malformed / sizeof malformed[0]);
-    tcase_add_test(t, members_come_in_order_up_to_the_capacity);
-    tcase_add_test(t, a_text_is_cut_at_the_buffer);
-    tcase_add_test(t, allowed_cores_are_the_kernels);
-    tcase_add_test(t, physical_cores_are_some_of_the_allowed);
-    tcase_add_test(t, one_hardware_thread_counts_for_each_core);
-    tcase_add_test(t, hardware_threads_of_one_core_count_once);
-    tcase_add_test(t, a_topology_that_misses_cores_is_not_believed);
-    tcase_add_test(t, neighbours_are_cores_of_one_package);
-    tcase_add_test(t, pinning_holds_for_this_thread_and_new_ones);
-    tcase_add_test(t, pinning_to_all_allowed_cores_changes_nothing);
-    tcase_add_test(t, a_core_that_is_not_there_can_not_be_had);
-    suite_add_tcase(suite, t);
-    TCase *q = tcase_create("quota");
-    tcase_set_timeout(q, 20);
-    tcase_add_checked_fixture(q, make_root, remove_root);
-    tcase_add_test(q, without_a_control_group_there_is_no_quota);
-    tcase_add_test(q, a_quota_is_cores_worth_of_time);
-    tcase_add_test(q, max_is_no_quota);
-    tcase_add_test(q, the_tightest_quota_above_counts);
-    tcase_add_test(q, version_one_has_a_quota_too);
-    tcase_add_test(q, a_nested_group_of_version_one_can_not_have_more_than_its_parent);
-    tcase_add_test(q, files_that_say_nothing_are_no_quota);
-    tcase_add_loop_test(q, a_quota_keeps_the_lowest_cores, 0, sizeof kept / sizeof kept[0]);
-    suite_add_tcase(suite, q);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -10,22 +10,12 @@
 #include <sys/wait.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((size_t)1 << 20)
 
-static char plugin_path[PATH_MAX];
+static char plugin_path[4200];
 static const struct sl_device *gpu;
-
-static void find_plugin(void)
-{
-    char folder[PATH_MAX - 64];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    folder[SL_MAX(n, 0)] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    snprintf(plugin_path, sizeof plugin_path, "%s/../../lib/libsluice_cuda_simt.so", folder);
-}
 
 static void set_up(void)
 {
@@ -66,7 +56,7 @@ static void open_gpu(uint64_t budget)
 
 // ---- what there is ------------------------------------------------------------------------------
 
-START_TEST(a_report_tells_of_each_gpu)
+TEST(a_report_tells_of_each_gpu)
 {
     static struct sl_gpu_report report;
     setenv("SLUICE_SIMT_DEVICES", "2", 1);
@@ -85,7 +75,6 @@ START_TEST(a_report_tells_of_each_gpu)
     ck_assert_str_ne(report.gpu[0].bus_id, report.gpu[1].bus_id);
     ck_assert_msg(strstr(report.nccl, "2.28.9, emulated"), "%s", report.nccl);
 }
-END_TEST
 
 static const struct {
     const char *failure, *words;
@@ -94,7 +83,7 @@ static const struct {
     {"olddriver", "the NVIDIA driver is too old: it supports CUDA 11.4"},
 };
 
-START_TEST(without_a_gpu_report_and_open_say_why)
+LOOP_TEST(without_a_gpu_report_and_open_say_why, 0, SL_COUNT_OF(absent))
 {
     static struct sl_gpu_report report;
     setenv("SLUICE_SIMT_FAIL", absent[_i].failure, 1);
@@ -106,9 +95,8 @@ START_TEST(without_a_gpu_report_and_open_say_why)
     SAYS(absent[_i].words);
     ck_assert_ptr_null(plugin()->device);
 }
-END_TEST
 
-START_TEST(an_index_that_does_not_exist_is_refused_with_those_that_do)
+TEST(an_index_that_does_not_exist_is_refused_with_those_that_do)
 {
     setenv("SLUICE_SIMT_DEVICES", "2", 1);
     ck_assert_int_eq(plugin()->open(2, 0), SL_ENOENT);
@@ -117,9 +105,8 @@ START_TEST(an_index_that_does_not_exist_is_refused_with_those_that_do)
     ck_assert_ptr_null(plugin()->kernels);
     ck_assert_int_eq(plugin()->open(1, 0), SL_OK);
 }
-END_TEST
 
-START_TEST(a_process_computes_on_one_gpu)
+TEST(a_process_computes_on_one_gpu)
 {
     setenv("SLUICE_SIMT_DEVICES", "2", 1);
     open_gpu(0);
@@ -127,7 +114,6 @@ START_TEST(a_process_computes_on_one_gpu)
     ck_assert_int_eq(plugin()->open(1, 0), SL_EINVAL);
     SAYS("GPU 0 already");
 }
-END_TEST
 
 // ---- what NVML says -----------------------------------------------------------------------------
 
@@ -139,7 +125,7 @@ static void name_nvml(char *out, size_t bytes)
     setenv("SLUICE_NVML", out, 1);
 }
 
-START_TEST(load_and_free_memory_are_nvml_s)
+TEST(load_and_free_memory_are_nvml_s)
 {
     static struct sl_gpu_report report;
     char path[PATH_MAX];
@@ -163,7 +149,6 @@ START_TEST(load_and_free_memory_are_nvml_s)
     ck_assert_int_eq(*(int *)dlsym(library, "fake_nvml_inits"), 1);
     dlclose(library);
 }
-END_TEST
 
 static const struct {
     const char *library, *says; // library NULL: the fake one
@@ -175,7 +160,7 @@ static const struct {
     {NULL, "silent", true},   {NULL, "nonsense", true},
 };
 
-START_TEST(what_nvml_does_not_say_is_not_known)
+LOOP_TEST(what_nvml_does_not_say_is_not_known, 0, SL_COUNT_OF(unknown))
 {
     static struct sl_gpu_report report;
     char path[PATH_MAX];
@@ -196,7 +181,6 @@ START_TEST(what_nvml_does_not_say_is_not_known)
     ck_assert_uint_eq(used, 0);
     ck_assert_uint_eq(total, 64 * MIB);
 }
-END_TEST
 
 static const struct {
     const char *links, *says;
@@ -207,7 +191,7 @@ static const struct {
     {"pcie", "", 15.752f}, {"nothing", "", 0},    {"direct", "slices", 0},
 };
 
-START_TEST(rates_of_links_are_nvml_s)
+LOOP_TEST(rates_of_links_are_nvml_s, 0, SL_COUNT_OF(linked))
 {
     static struct sl_gpu_report report;
     char path[PATH_MAX];
@@ -222,9 +206,8 @@ START_TEST(rates_of_links_are_nvml_s)
     ck_assert_float_eq(report.gpu[0].link[2], 0);    // which NVML knows not
     ck_assert_float_eq(report.gpu[2].link[2], 1024); // 4096 bits twice a ns
 }
-END_TEST
 
-START_TEST(gpus_that_do_not_reach_each_other_have_no_rate)
+TEST(gpus_that_do_not_reach_each_other_have_no_rate)
 {
     static struct sl_gpu_report report;
     char path[PATH_MAX];
@@ -236,18 +219,16 @@ START_TEST(gpus_that_do_not_reach_each_other_have_no_rate)
     ck_assert_uint_eq(report.gpu[0].peers, 0);
     ck_assert_float_eq(report.gpu[0].link[1], 0);
 }
-END_TEST
 
-START_TEST(cores_have_no_load_of_their_own)
+TEST(cores_have_no_load_of_their_own)
 {
     struct sl_device_load load;
     ck_assert(!sl_device_host()->load(&load));
 }
-END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
-START_TEST(memory_is_kept_and_steady_use_asks_for_no_more)
+TEST(memory_is_kept_and_steady_use_asks_for_no_more)
 {
     static const size_t sizes[] = {1, 300, 5000, 100000, 3 * MIB, 5 * MIB + 77};
     uint64_t before = 0;
@@ -274,9 +255,8 @@ START_TEST(memory_is_kept_and_steady_use_asks_for_no_more)
     gpu->trim();
     ck_assert_uint_eq(gpu->held(), 0);
 }
-END_TEST
 
-START_TEST(a_budget_is_kept_and_its_message_says_what_to_change)
+TEST(a_budget_is_kept_and_its_message_says_what_to_change)
 {
     open_gpu(16 * MIB);
     void *a = gpu->memory.alloc(10 * MIB);
@@ -294,9 +274,8 @@ START_TEST(a_budget_is_kept_and_its_message_says_what_to_change)
     ck_assert_uint_eq(gpu->held(), 14 * MIB);
     gpu->memory.free(b, 14 * MIB);
 }
-END_TEST
 
-START_TEST(a_full_gpu_says_so)
+TEST(a_full_gpu_says_so)
 {
     setenv("SLUICE_SIMT_MEMORY", "33554432", 1); // 32 MiB
     open_gpu(0);
@@ -308,17 +287,15 @@ START_TEST(a_full_gpu_says_so)
     OK(gpu->fill(p, 1, 20 * MIB));
     OK(gpu->sync());
 }
-END_TEST
 
-START_TEST(a_size_that_overflowed_is_refused)
+TEST(a_size_that_overflowed_is_refused)
 {
     open_gpu(0);
     ck_assert_ptr_null(gpu->memory.alloc(SIZE_MAX - 5));
     SAYS("overflowed");
 }
-END_TEST
 
-START_TEST(space_is_what_the_budget_leaves)
+TEST(space_is_what_the_budget_leaves)
 {
     uint64_t free_bytes, total_bytes;
     setenv("SLUICE_SIMT_MEMORY", "67108864", 1);
@@ -331,7 +308,6 @@ START_TEST(space_is_what_the_budget_leaves)
     OK(gpu->space(&free_bytes, &total_bytes));
     ck_assert_uint_eq(free_bytes, 24 * MIB); // kept memory is as good as free
 }
-END_TEST
 
 static void *churn(void *arg)
 {
@@ -347,7 +323,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-START_TEST(threads_share_memory_and_have_queues_of_their_own)
+TEST(threads_share_memory_and_have_queues_of_their_own)
 {
     enum { THREADS = 6, ROUNDS = 3 };
     open_gpu(0);
@@ -365,11 +341,10 @@ START_TEST(threads_share_memory_and_have_queues_of_their_own)
     gpu->trim();
     ck_assert_uint_eq(gpu->held(), 0);
 }
-END_TEST
 
 // ---- copies -------------------------------------------------------------------------------------
 
-START_TEST(bytes_arrive_both_ways_and_in_rows)
+TEST(bytes_arrive_both_ways_and_in_rows)
 {
     enum { ROWS = 5, COLUMNS = 7, STRIDE = 16 };
     unsigned char from[ROWS * COLUMNS], back[ROWS * COLUMNS] = {0};
@@ -391,9 +366,8 @@ START_TEST(bytes_arrive_both_ways_and_in_rows)
     OK(gpu->fill(NULL, 0, 0));
     OK(gpu->copy_2d(NULL, 0, NULL, 0, 0, 4));
 }
-END_TEST
 
-START_TEST(pinned_memory_is_memory)
+TEST(pinned_memory_is_memory)
 {
     unsigned char back[100];
     open_gpu(0);
@@ -407,7 +381,6 @@ START_TEST(pinned_memory_is_memory)
     gpu->host_free(host, sizeof back);
     gpu->host_free(NULL, 0);
 }
-END_TEST
 
 // ---- mapped memory ------------------------------------------------------------------------------
 
@@ -418,7 +391,7 @@ static unsigned char *pages(size_t n)
     return p;
 }
 
-START_TEST(mapped_memory_is_used_in_place)
+TEST(mapped_memory_is_used_in_place)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *host = pages(8 * page);
@@ -446,7 +419,6 @@ START_TEST(mapped_memory_is_used_in_place)
     gpu->unmap(other);
     munmap(host, 8 * page);
 }
-END_TEST
 
 // As the file of a data set: shared, and not to be written.
 static unsigned char *file_pages(size_t n)
@@ -460,7 +432,7 @@ static unsigned char *file_pages(size_t n)
     return p;
 }
 
-START_TEST(files_are_used_in_place_where_the_system_knows_how)
+LOOP_TEST(files_are_used_in_place_where_the_system_knows_how, 0, 2)
 {
     static struct sl_gpu_report report;
     const bool knows = _i;
@@ -485,9 +457,8 @@ START_TEST(files_are_used_in_place_where_the_system_knows_how)
     munmap(file, MIB);
     munmap(memory, MIB);
 }
-END_TEST
 
-START_TEST(memory_that_can_not_be_pinned_is_refused_with_the_limit)
+TEST(memory_that_can_not_be_pinned_is_refused_with_the_limit)
 {
     void *out;
     unsigned char *host = pages(MIB);
@@ -502,11 +473,10 @@ START_TEST(memory_that_can_not_be_pinned_is_refused_with_the_limit)
     OK(gpu->sync());
     munmap(host, MIB);
 }
-END_TEST
 
 // ---- memory of other processes ------------------------------------------------------------------
 
-START_TEST(a_share_of_ones_own_is_the_same_pointer)
+TEST(a_share_of_ones_own_is_the_same_pointer)
 {
     struct sl_device_share share;
     void *again = NULL;
@@ -520,7 +490,6 @@ START_TEST(a_share_of_ones_own_is_the_same_pointer)
     memset(&share, 0x55, sizeof share);
     ck_assert_int_eq(gpu->attach(&share, &again), SL_EPROTO);
 }
-END_TEST
 
 // The child opens the GPU by itself, as another worker does, and hands its memory over.
 static void lend(int to, int until)
@@ -537,7 +506,7 @@ static void lend(int to, int until)
     _exit(0);
 }
 
-START_TEST(another_process_reads_what_was_shared)
+TEST(another_process_reads_what_was_shared)
 {
     int there[2], back[2], status;
     struct sl_device_share share;
@@ -569,11 +538,10 @@ START_TEST(another_process_reads_what_was_shared)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
 }
-END_TEST
 
 // ---- faults -------------------------------------------------------------------------------------
 
-START_TEST(a_fault_sticks)
+TEST(a_fault_sticks)
 {
     uint64_t free_bytes, total_bytes;
     unsigned char host[16] = {0};
@@ -606,7 +574,6 @@ START_TEST(a_fault_sticks)
     gpu->detach(p);
     gpu->trim();
 }
-END_TEST
 
 static void *sync_only(void *out)
 {
@@ -614,7 +581,7 @@ static void *sync_only(void *out)
     return NULL;
 }
 
-START_TEST(a_fault_is_every_threads)
+TEST(a_fault_is_every_threads)
 {
     pthread_t thread;
     int rc = SL_OK;
@@ -625,10 +592,9 @@ START_TEST(a_fault_is_every_threads)
     pthread_join(thread, NULL);
     ck_assert_int_eq(rc, SL_EDEVICE);
 }
-END_TEST
 
 // What bounds on waits and copies elsewhere are measured with (tests/simt/counts.h).
-START_TEST(what_is_asked_of_the_gpu_is_counted)
+TEST(what_is_asked_of_the_gpu_is_counted)
 {
     enum { BYTES = 1000, COLUMNS = 10, ROWS = 3 };
     char pageable[BYTES] = {0};
@@ -664,61 +630,11 @@ START_TEST(what_is_asked_of_the_gpu_is_counted)
     ck_assert(gpu_counts(&before));
     ck_assert_uint_eq(before.stops - after.stops, 1); // pinned memory alone is given back
 }
-END_TEST
 
-static void add_cases(Suite *suite)
+static bool is_emulated(void)
 {
-    TCase *t = tcase_create("cuda");
-    tcase_set_timeout(t, 30);
-    tcase_add_checked_fixture(t, set_up, NULL);
-    tcase_add_test(t, a_report_tells_of_each_gpu);
-    tcase_add_loop_test(t, without_a_gpu_report_and_open_say_why, 0, (int)SL_COUNT_OF(absent));
-    tcase_add_test(t, an_index_that_does_not_exist_is_refused_with_those_that_do);
-    tcase_add_test(t, a_process_computes_on_one_gpu);
-    tcase_add_test(t, load_and_free_memory_are_nvml_s);
-    tcase_add_loop_test(t, what_nvml_does_not_say_is_not_known, 0, (int)SL_COUNT_OF(unknown));
-    tcase_add_loop_test(t, rates_of_links_are_nvml_s, 0, (int)SL_COUNT_OF(linked));
-    tcase_add_test(t, gpus_that_do_not_reach_each_other_have_no_rate);
-    tcase_add_test(t, cores_have_no_load_of_their_own);
-    tcase_add_test(t, memory_is_kept_and_steady_use_asks_for_no_more);
-    tcase_add_test(t, a_budget_is_kept_and_its_message_says_what_to_change);
-    tcase_add_test(t, a_full_gpu_says_so);
-    tcase_add_test(t, a_size_that_overflowed_is_refused);
-    tcase_add_test(t, space_is_what_the_budget_leaves);
-    tcase_add_test(t, threads_share_memory_and_have_queues_of_their_own);
-    tcase_add_test(t, bytes_arrive_both_ways_and_in_rows);
-    tcase_add_test(t, pinned_memory_is_memory);
-    tcase_add_test(t, mapped_memory_is_used_in_place);
-    tcase_add_loop_test(t, files_are_used_in_place_where_the_system_knows_how, 0, 2);
-    tcase_add_test(t, memory_that_can_not_be_pinned_is_refused_with_the_limit);
-    tcase_add_test(t, a_share_of_ones_own_is_the_same_pointer);
-    tcase_add_test(t, another_process_reads_what_was_shared);
-    tcase_add_test(t, a_fault_sticks);
-    tcase_add_test(t, a_fault_is_every_threads);
-    tcase_add_test(t, what_is_asked_of_the_gpu_is_counted);
-    suite_add_tcase(suite, t);
+    return gpu_find(plugin_path, sizeof plugin_path);
 }
 
-START_TEST(there_is_no_emulated_gpu)
-{
-    printf("SKIP: there is no %s\n", plugin_path);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("device_cuda");
-    find_plugin();
-    if (access(plugin_path, R_OK) == 0) {
-        add_cases(suite);
-    } else {
-        TCase *t = tcase_create("none");
-        tcase_add_test(t, there_is_no_emulated_gpu);
-        suite_add_tcase(suite, t);
-    }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = set_up, .timeout_s = 30, .needs = is_emulated,
+          .skipped = "there is no emulated GPU")

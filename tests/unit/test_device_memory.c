@@ -2,8 +2,8 @@
 // /proc and /sys/fs/cgroup.
 #include "common/base/memory.h"
 #include "tests/unit/fake_root.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
@@ -27,14 +27,13 @@ static void put_meminfo(void)
     "31 30 0:28 / /sys/fs/cgroup/cpu rw shared:2 - cgroup cgroup rw,cpu\n"                         \
     "32 30 0:29 / /sys/fs/cgroup/memory rw shared:3 - cgroup cgroup rw,memory\n"
 
-START_TEST(without_cgroups_the_kernels_figure_counts)
+TEST(without_cgroups_the_kernels_figure_counts)
 {
     put_meminfo();
     ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
 }
-END_TEST
 
-START_TEST(a_cgroup_leaves_its_limit_less_its_use)
+TEST(a_cgroup_leaves_its_limit_less_its_use)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/job\n");
@@ -43,9 +42,8 @@ START_TEST(a_cgroup_leaves_its_limit_less_its_use)
     put("/sys/fs/cgroup/job/memory.current", "314572800\n"); // 300 MiB
     ck_assert_uint_eq(sl_memory_available_below(root), 700 * MIB);
 }
-END_TEST
 
-START_TEST(page_cache_is_not_use)
+TEST(page_cache_is_not_use)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/job\n");
@@ -58,9 +56,8 @@ START_TEST(page_cache_is_not_use)
                                           "active_file 209715200\n"); // 200 MiB
     ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
 }
-END_TEST
 
-START_TEST(a_cgroup_without_a_limit_does_not_count)
+TEST(a_cgroup_without_a_limit_does_not_count)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/job\n");
@@ -69,9 +66,8 @@ START_TEST(a_cgroup_without_a_limit_does_not_count)
     put("/sys/fs/cgroup/job/memory.current", "314572800\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
 }
-END_TEST
 
-START_TEST(the_high_mark_is_a_limit)
+TEST(the_high_mark_is_a_limit)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/job\n");
@@ -81,9 +77,8 @@ START_TEST(the_high_mark_is_a_limit)
     put("/sys/fs/cgroup/job/memory.current", "104857600\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 300 * MIB);
 }
-END_TEST
 
-START_TEST(the_tightest_ancestor_counts)
+TEST(the_tightest_ancestor_counts)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/a/b/c\n");
@@ -94,9 +89,8 @@ START_TEST(the_tightest_ancestor_counts)
     put("/sys/fs/cgroup/a/b/c/memory.current", "0\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
 }
-END_TEST
 
-START_TEST(use_beyond_the_limit_leaves_nothing)
+TEST(use_beyond_the_limit_leaves_nothing)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/job\n");
@@ -105,9 +99,8 @@ START_TEST(use_beyond_the_limit_leaves_nothing)
     put("/sys/fs/cgroup/job/memory.current", "2097152\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 0);
 }
-END_TEST
 
-START_TEST(version_one_is_read_too)
+TEST(version_one_is_read_too)
 {
     put_meminfo();
     put("/proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/abc\n0::/\n");
@@ -120,9 +113,8 @@ START_TEST(version_one_is_read_too)
         "inactive_file 1\nactive_file 1\ntotal_inactive_file 104857600\ntotal_active_file 0\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
 }
-END_TEST
 
-START_TEST(a_container_that_sees_only_its_own_part_is_found)
+TEST(a_container_that_sees_only_its_own_part_is_found)
 {
     put_meminfo();
     // The path is the host's, the mount's root is the container's own group.
@@ -135,9 +127,8 @@ START_TEST(a_container_that_sees_only_its_own_part_is_found)
     put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "0\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 200 * MIB);
 }
-END_TEST
 
-START_TEST(a_path_that_is_not_visible_falls_back_to_the_mount)
+TEST(a_path_that_is_not_visible_falls_back_to_the_mount)
 {
     put_meminfo();
     put("/proc/self/cgroup", "4:memory:/docker/abc\n");
@@ -146,9 +137,8 @@ START_TEST(a_path_that_is_not_visible_falls_back_to_the_mount)
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 400 * MIB);
 }
-END_TEST
 
-START_TEST(a_mount_with_a_blank_in_its_path_is_found)
+TEST(a_mount_with_a_blank_in_its_path_is_found)
 {
     put_meminfo();
     put("/proc/self/cgroup", "0::/\n");
@@ -157,24 +147,21 @@ START_TEST(a_mount_with_a_blank_in_its_path_is_found)
     put("/my cgroups/memory.current", "0\n");
     ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
 }
-END_TEST
 
-START_TEST(without_any_file_there_is_still_an_answer)
+TEST(without_any_file_there_is_still_an_answer)
 {
     ck_assert_uint_gt(sl_memory_available_below(root), 0);
     ck_assert_uint_lt(sl_memory_available_below(root), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(this_machine_has_some_memory)
+TEST(this_machine_has_some_memory)
 {
     uint64_t have = sl_device_memory_available();
     ck_assert_uint_gt(have, 0);
     ck_assert_uint_le(have, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
-END_TEST
 
-START_TEST(a_limit_on_the_address_space_counts)
+TEST(a_limit_on_the_address_space_counts)
 {
 #ifdef SL_SANITIZED
     printf("SKIP: a sanitizer takes terabytes of address space\n");
@@ -188,32 +175,5 @@ START_TEST(a_limit_on_the_address_space_counts)
     ck_assert_uint_lt(have, 600 * MIB);
 #endif
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("device_memory");
-    TCase *t = tcase_create("memory");
-    tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, make_root, remove_root);
-    tcase_add_test(t, without_cgroups_the_kernels_figure_counts);
-    tcase_add_test(t, a_cgroup_leaves_its_limit_less_its_use);
-    tcase_add_test(t, page_cache_is_not_use);
-    tcase_add_test(t, a_cgroup_without_a_limit_does_not_count);
-    tcase_add_test(t, the_high_mark_is_a_limit);
-    tcase_add_test(t, the_tightest_ancestor_counts);
-    tcase_add_test(t, use_beyond_the_limit_leaves_nothing);
-    tcase_add_test(t, version_one_is_read_too);
-    tcase_add_test(t, a_container_that_sees_only_its_own_part_is_found);
-    tcase_add_test(t, a_path_that_is_not_visible_falls_back_to_the_mount);
-    tcase_add_test(t, a_mount_with_a_blank_in_its_path_is_found);
-    tcase_add_test(t, without_any_file_there_is_still_an_answer);
-    tcase_add_test(t, this_machine_has_some_memory);
-    tcase_add_test(t, a_limit_on_the_address_space_counts);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = make_root, .teardown = remove_root, .timeout_s = 20)

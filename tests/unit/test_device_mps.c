@@ -1,8 +1,8 @@
 // MPS: what is said of a daemon that listens, of what an earlier one has left, and of none. The
 // daemon is a socket of the test's; that it hears nothing of the question is tested too.
 #include "common/device/mps.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,16 +68,15 @@ static void finds(bool serves, const char *words)
     ck_assert_msg(strstr(mps.found, folder) != NULL, "%s", mps.found);
 }
 
-START_TEST(nothing_is_none)
+TEST(nothing_is_none)
 {
     finds(false, "no MPS control daemon at ");
     rmdir(folder);
     finds(false, "no MPS control daemon at ");
     ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
-END_TEST
 
-START_TEST(a_daemon_that_listens_serves_and_hears_nothing)
+LOOP_TEST(a_daemon_that_listens_serves_and_hears_nothing, 0, 2)
 {
     static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
     int fd = daemon_socket(types[_i]);
@@ -91,17 +90,15 @@ START_TEST(a_daemon_that_listens_serves_and_hears_nothing)
     ck_assert_int_eq(errno, EAGAIN);
     close(fd);
 }
-END_TEST
 
-START_TEST(what_an_earlier_one_has_left_serves_nobody)
+TEST(what_an_earlier_one_has_left_serves_nobody)
 {
     close(daemon_socket(SOCK_STREAM));
     write_pid("1\n"); // a process that lives
     finds(false, "no MPS control daemon listens at ");
 }
-END_TEST
 
-START_TEST(a_socket_that_this_user_may_not_use_says_so)
+TEST(a_socket_that_this_user_may_not_use_says_so)
 {
     int fd = daemon_socket(SOCK_STREAM);
     ck_assert_int_eq(chmod(path, 0), 0);
@@ -111,9 +108,8 @@ START_TEST(a_socket_that_this_user_may_not_use_says_so)
         finds(false, "is another user's (65534)");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_folder_whose_name_is_too_long_for_a_socket_says_so)
+TEST(a_folder_whose_name_is_too_long_for_a_socket_says_so)
 {
     char name[300];
     memset(name, 'x', sizeof name - 1);
@@ -124,31 +120,11 @@ START_TEST(a_folder_whose_name_is_too_long_for_a_socket_says_so)
     ck_assert(!mps.serves);
     ck_assert_ptr_nonnull(strstr(mps.found, "File name too long"));
 }
-END_TEST
 
-START_TEST(an_empty_name_is_the_usual_folder)
+TEST(an_empty_name_is_the_usual_folder)
 {
     setenv("CUDA_MPS_PIPE_DIRECTORY", "", 1);
     ck_assert_ptr_nonnull(strstr(look().found, "/tmp/nvidia-mps"));
 }
-END_TEST
 
-int main(void)
-{
-    TCase *t = tcase_create("mps");
-    tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, nothing_is_none);
-    tcase_add_loop_test(t, a_daemon_that_listens_serves_and_hears_nothing, 0, 2);
-    tcase_add_test(t, what_an_earlier_one_has_left_serves_nobody);
-    tcase_add_test(t, a_socket_that_this_user_may_not_use_says_so);
-    tcase_add_test(t, a_folder_whose_name_is_too_long_for_a_socket_says_so);
-    tcase_add_test(t, an_empty_name_is_the_usual_folder);
-    Suite *s = suite_create("device_mps");
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 20)

@@ -12,6 +12,7 @@
 
 #include "common/base/bits.h"
 #include "tests/simt/selftest.h"
+#include "tests/unit/suite.h"
 
 enum { BYTES = 3 << 12, LENT = 42, GONE = 0xdb };
 
@@ -112,7 +113,7 @@ static void report_gpus(struct sl_gpu_report *out)
     plugin->report(out);
 }
 
-START_TEST(links_are_those_of_the_machine)
+LOOP_TEST(links_are_those_of_the_machine, 0, SL_COUNT_OF(machines))
 {
     static struct sl_gpu_report report;
     setenv("SLUICE_SIMT_DEVICES", machines[_i].devices, 1);
@@ -130,9 +131,8 @@ START_TEST(links_are_those_of_the_machine)
     for (uint32_t i = 0; i <= last; i++)
         ck_assert_float_gt(report.gpu[i].link[i], 50); // its own
 }
-END_TEST
 
-START_TEST(links_come_from_a_file)
+TEST(links_come_from_a_file)
 {
     static struct sl_gpu_report report;
     char path[32];
@@ -146,9 +146,8 @@ START_TEST(links_come_from_a_file)
     ck_assert_float_eq(report.gpu[2].link[1], 6);
     ck_assert_uint_eq(report.gpu[1].peers, 1);
 }
-END_TEST
 
-START_TEST(memory_that_is_not_reached_is_not_attached)
+TEST(memory_that_is_not_reached_is_not_attached)
 {
     struct sl_device_share share;
     void *p;
@@ -161,9 +160,8 @@ START_TEST(memory_that_is_not_reached_is_not_attached)
     OK(gpu->sync()); // which costs nothing else
     end(owner);
 }
-END_TEST
 
-START_TEST(memory_of_ones_own_gpu_needs_no_link)
+TEST(memory_of_ones_own_gpu_needs_no_link)
 {
     struct sl_device_share share;
     void *p;
@@ -175,11 +173,10 @@ START_TEST(memory_of_ones_own_gpu_needs_no_link)
     gpu->detach(p);
     end(owner);
 }
-END_TEST
 
 // --- bytes ---------------------------------------------------------------------------------------
 
-START_TEST(bytes_of_peers_are_counted_by_device)
+TEST(bytes_of_peers_are_counted_by_device)
 {
     // 4 and 2 bytes an element; both builds know of copies, the checked one of kernels
     enum { ROWS = 3, DIM = 20, N = 50, COPIED = 100 };
@@ -223,7 +220,6 @@ START_TEST(bytes_of_peers_are_counted_by_device)
     }
     end(owner);
 }
-END_TEST
 
 // --- deaths --------------------------------------------------------------------------------------
 
@@ -233,7 +229,7 @@ static void set_keys(int with)
     setenv("SLUICE_SIMT_KEYS", with ? "1" : "0", 1);
 }
 
-START_TEST(memory_of_a_dead_process_is_rubbish)
+LOOP_TEST(memory_of_a_dead_process_is_rubbish, 0, 2)
 {
     struct sl_device_share share, other;
     void *p, *q;
@@ -252,7 +248,6 @@ START_TEST(memory_of_a_dead_process_is_rubbish)
     OK(gpu->sync());
     end(neighbour);
 }
-END_TEST
 
 // Another process with memory that it frees when it is told to.
 static pid_t lend_and_free(struct sl_device_share *share, int *tell)
@@ -279,7 +274,7 @@ static pid_t lend_and_free(struct sl_device_share *share, int *tell)
     return child;
 }
 
-START_TEST(memory_that_is_freed_while_it_is_open_is_told)
+LOOP_TEST(memory_that_is_freed_while_it_is_open_is_told, 0, 2)
 {
     const bool closes = _i;
     struct sl_device_share share;
@@ -299,9 +294,8 @@ START_TEST(memory_that_is_freed_while_it_is_open_is_told)
     else
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
-END_TEST
 
-START_TEST(memory_that_is_closed_first_is_of_no_concern)
+TEST(memory_that_is_closed_first_is_of_no_concern)
 {
     struct sl_device_share share;
     void *p;
@@ -315,9 +309,8 @@ START_TEST(memory_that_is_closed_first_is_of_no_concern)
     OK(gpu->fill(p, 1, BYTES));
     expect(p, 1);
 }
-END_TEST
 
-START_TEST(a_copy_of_a_dead_process_s_memory_can_lose_the_device)
+LOOP_TEST(a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2)
 {
     struct sl_device_share share;
     unsigned char seen[16];
@@ -335,7 +328,6 @@ START_TEST(a_copy_of_a_dead_process_s_memory_can_lose_the_device)
     ck_assert_int_eq(rc == SL_OK ? gpu->sync() : rc, SL_EDEVICE);
     ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
 }
-END_TEST
 
 // --- in a kernel ---------------------------------------------------------------------------------
 
@@ -383,7 +375,7 @@ static int read_around_a_death(uint32_t seen[2])
     return rc;
 }
 
-START_TEST(a_kernel_reads_rubbish_when_the_owner_dies)
+LOOP_TEST(a_kernel_reads_rubbish_when_the_owner_dies, 0, 2)
 {
     uint32_t seen[2];
     set_keys(_i);
@@ -391,9 +383,8 @@ START_TEST(a_kernel_reads_rubbish_when_the_owner_dies)
     ck_assert_uint_eq(seen[0], 0x01010101u * LENT);
     ck_assert_uint_eq(seen[1], 0x01010101u * GONE);
 }
-END_TEST
 
-START_TEST(a_kernel_can_fault_when_the_owner_dies)
+LOOP_TEST(a_kernel_can_fault_when_the_owner_dies, 0, 2)
 {
     enum { ILLEGAL_ADDRESS = 700 };
     uint32_t seen[2];
@@ -403,40 +394,12 @@ START_TEST(a_kernel_can_fault_when_the_owner_dies)
     ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
     ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
 }
-END_TEST
 
-START_TEST(there_is_no_emulated_gpu)
-{
-    printf("SKIP: there is no emulated GPU\n");
-}
-END_TEST
-
-int main(void)
+static bool is_emulated(void)
 {
     char path[4200];
-    Suite *suite = suite_create("device_peers");
-    TCase *t = tcase_create("peers");
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(suite, t);
-    if (gpu_find(path, sizeof path)) {
-        tcase_add_checked_fixture(t, set_up, NULL);
-        tcase_add_loop_test(t, links_are_those_of_the_machine, 0, (int)SL_COUNT_OF(machines));
-        tcase_add_test(t, links_come_from_a_file);
-        tcase_add_test(t, memory_that_is_not_reached_is_not_attached);
-        tcase_add_test(t, memory_of_ones_own_gpu_needs_no_link);
-        tcase_add_test(t, bytes_of_peers_are_counted_by_device);
-        tcase_add_loop_test(t, memory_of_a_dead_process_is_rubbish, 0, 2);
-        tcase_add_loop_test(t, memory_that_is_freed_while_it_is_open_is_told, 0, 2);
-        tcase_add_test(t, memory_that_is_closed_first_is_of_no_concern);
-        tcase_add_loop_test(t, a_copy_of_a_dead_process_s_memory_can_lose_the_device, 0, 2);
-        tcase_add_loop_test(t, a_kernel_reads_rubbish_when_the_owner_dies, 0, 2);
-        tcase_add_loop_test(t, a_kernel_can_fault_when_the_owner_dies, 0, 2);
-    } else {
-        tcase_add_test(t, there_is_no_emulated_gpu);
-    }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return gpu_find(path, sizeof path);
 }
+
+RUN_TESTS(.setup = set_up, .timeout_s = 60, .needs = is_emulated,
+          .skipped = "there is no emulated GPU")

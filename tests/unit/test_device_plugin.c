@@ -2,7 +2,6 @@
 // build. The plug-ins here are false ones (fake_plugin.c); test_device_cuda.c opens a true one.
 #include "common/device/plugin.h"
 
-#include <check.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/version.h"
+#include "tests/unit/suite.h"
 
 static char folder[PATH_MAX / 2]; // of this program
 static char box[] = "/tmp/sluice-plugin-XXXXXX";
@@ -57,23 +57,21 @@ static void expect(int code, const char *const *words)
                       sl_error_message());
 }
 
-START_TEST(a_named_file_that_is_not_there_is_named)
+TEST(a_named_file_that_is_not_there_is_named)
 {
     setenv("SLUICE_CUDA_PLUGIN", "/nowhere/plugin.so", 1);
     expect(SL_ENOENT,
            (const char *[]){"SLUICE_CUDA_PLUGIN", "/nowhere/plugin.so", "No such file", NULL});
 }
-END_TEST
 
 // Only the file that is named is looked at: a library of that name elsewhere does not count.
-START_TEST(a_name_without_a_folder_is_of_this_folder)
+TEST(a_name_without_a_folder_is_of_this_folder)
 {
     setenv("SLUICE_CUDA_PLUGIN", "libm.so.6", 1);
     expect(SL_ENOENT, (const char *[]){"names libm.so.6", "No such file", NULL});
 }
-END_TEST
 
-START_TEST(a_file_that_is_no_library_is_said_to_be_none)
+TEST(a_file_that_is_no_library_is_said_to_be_none)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/plugin.so", box);
@@ -84,9 +82,8 @@ START_TEST(a_file_that_is_no_library_is_said_to_be_none)
     setenv("SLUICE_CUDA_PLUGIN", path, 1);
     expect(SL_EDEVICE, (const char *[]){"cannot be loaded", path, NULL});
 }
-END_TEST
 
-START_TEST(a_library_that_is_no_plugin_is_said_to_be_none)
+TEST(a_library_that_is_no_plugin_is_said_to_be_none)
 {
     // The C library that this program runs with, wherever the system has it.
     char line[PATH_MAX + 128], *path = NULL;
@@ -101,7 +98,6 @@ START_TEST(a_library_that_is_no_plugin_is_said_to_be_none)
     setenv("SLUICE_CUDA_PLUGIN", path, 1);
     expect(SL_EPROTO, (const char *[]){path, "is no CUDA plug-in", "sluice_plugin", NULL});
 }
-END_TEST
 
 static const struct {
     const char *wrong;
@@ -114,14 +110,13 @@ static const struct {
     {"version", {"fake_plugin.so", "version 0.0.1", "version " SL_VERSION}},
 };
 
-START_TEST(a_plugin_of_another_build_is_refused)
+LOOP_TEST(a_plugin_of_another_build_is_refused, 0, SL_COUNT_OF(builds))
 {
     name_fake(builds[_i].wrong);
     expect(SL_EPROTO, builds[_i].words);
 }
-END_TEST
 
-START_TEST(a_plugin_is_opened_once_and_stays)
+TEST(a_plugin_is_opened_once_and_stays)
 {
     const struct sl_plugin *first = NULL, *second = NULL;
     name_fake("");
@@ -133,10 +128,9 @@ START_TEST(a_plugin_is_opened_once_and_stays)
     ck_assert_int_eq(sl_plugin_open(&second), SL_OK);
     ck_assert_ptr_eq(first, second);
 }
-END_TEST
 
 // A failure is not kept: the file may be put in order while the program lives.
-START_TEST(a_plugin_is_looked_for_again_after_a_failure)
+TEST(a_plugin_is_looked_for_again_after_a_failure)
 {
     const struct sl_plugin *plugin = NULL;
     name_fake("version");
@@ -144,16 +138,14 @@ START_TEST(a_plugin_is_looked_for_again_after_a_failure)
     name_fake("");
     ck_assert_int_eq(sl_plugin_open(&plugin), SL_OK);
 }
-END_TEST
 
-START_TEST(what_the_plugin_says_is_the_programs_message)
+TEST(what_the_plugin_says_is_the_programs_message)
 {
     const struct sl_plugin *plugin = NULL;
     name_fake("speaks");
     ck_assert_int_eq(sl_plugin_open(&plugin), SL_OK);
     ck_assert_str_eq(sl_error_message(), "said by the plug-in");
 }
-END_TEST
 
 static void *open_it(void *out)
 {
@@ -162,7 +154,7 @@ static void *open_it(void *out)
     return NULL;
 }
 
-START_TEST(threads_that_open_it_at_once_get_the_same)
+TEST(threads_that_open_it_at_once_get_the_same)
 {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
@@ -176,27 +168,5 @@ START_TEST(threads_that_open_it_at_once_get_the_same)
         ck_assert_ptr_eq(found[i], sl_plugin_opened());
     ck_assert_ptr_nonnull(found[0]);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("device_plugin");
-    TCase *t = tcase_create("plugin");
-    tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, find_folder, remove_box);
-    tcase_add_test(t, a_named_file_that_is_not_there_is_named);
-    tcase_add_test(t, a_name_without_a_folder_is_of_this_folder);
-    tcase_add_test(t, a_file_that_is_no_library_is_said_to_be_none);
-    tcase_add_test(t, a_library_that_is_no_plugin_is_said_to_be_none);
-    tcase_add_loop_test(t, a_plugin_of_another_build_is_refused, 0, (int)SL_COUNT_OF(builds));
-    tcase_add_test(t, a_plugin_is_opened_once_and_stays);
-    tcase_add_test(t, a_plugin_is_looked_for_again_after_a_failure);
-    tcase_add_test(t, what_the_plugin_says_is_the_programs_message);
-    tcase_add_test(t, threads_that_open_it_at_once_get_the_same);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = find_folder, .teardown = remove_box, .timeout_s = 20)

@@ -1,6 +1,5 @@
 // Who may ask the HTTP server: addresses, Host, Origin, token.
 #include <arpa/inet.h>
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "broker/http/guard.h"
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 
 static char folder[] = "/tmp/sluice-guard-XXXXXX";
 static char path[64];
@@ -34,7 +34,9 @@ static void write_token(const char *text, mode_t mode)
     ck_assert_int_eq(chmod(path, mode), 0);
 }
 
-START_TEST(ports_and_loopback_addresses_are_taken)
+CASE(.name = "address, Host, Origin", .timeout_s = 60)
+
+TEST(ports_and_loopback_addresses_are_taken)
 {
     struct sl_guard_address a;
     ck_assert_int_eq(sl_guard_parse_listen("8080", &a), SL_OK);
@@ -49,9 +51,8 @@ START_TEST(ports_and_loopback_addresses_are_taken)
     ck_assert_int_eq(a.at.any.sa_family, AF_INET6);
     ck_assert_str_eq(a.host, "[::1]");
 }
-END_TEST
 
-START_TEST(other_addresses_are_refused_with_the_way_to_do_it)
+TEST(other_addresses_are_refused_with_the_way_to_do_it)
 {
     static const char *const others[] = {
         "0.0.0.0:8080",        "192.168.1.4:80", "[::]:80", "example.org:8080",
@@ -63,9 +64,8 @@ START_TEST(other_addresses_are_refused_with_the_way_to_do_it)
         ck_assert_ptr_nonnull(strstr(sl_error_message(), "ssh -L"));
     }
 }
-END_TEST
 
-START_TEST(what_is_no_port_is_refused)
+TEST(what_is_no_port_is_refused)
 {
     static const char *const bad[] = {"",    "x",      "-1",  "65536",        "80 ",
                                       "8o8", "+80",    " 80", "127.0.0.1:",   "127.0.0.1:x",
@@ -74,18 +74,16 @@ START_TEST(what_is_no_port_is_refused)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ck_assert_msg(sl_guard_parse_listen(bad[i], &a) == SL_EINVAL, "'%s' was taken", bad[i]);
 }
-END_TEST
 
-START_TEST(hosts_that_name_this_machine_are_ours)
+TEST(hosts_that_name_this_machine_are_ours)
 {
     ck_assert(sl_guard_host_is_ours("127.0.0.1:8080"));
     ck_assert(sl_guard_host_is_ours("127.0.0.1"));
     ck_assert(sl_guard_host_is_ours("LocalHost:1"));
     ck_assert(sl_guard_host_is_ours("[::1]:8080"));
 }
-END_TEST
 
-START_TEST(other_hosts_are_not)
+TEST(other_hosts_are_not)
 {
     static const char *const others[] = {"",
                                          "example.org",
@@ -103,9 +101,8 @@ START_TEST(other_hosts_are_not)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         ck_assert_msg(!sl_guard_host_is_ours(others[i]), "'%s' was taken", others[i]);
 }
-END_TEST
 
-START_TEST(an_origin_must_be_the_host)
+TEST(an_origin_must_be_the_host)
 {
     ck_assert(sl_guard_origin_is_ours(NULL, "127.0.0.1:8080"));
     ck_assert(sl_guard_origin_is_ours("http://127.0.0.1:8080", "127.0.0.1:8080"));
@@ -117,9 +114,10 @@ START_TEST(an_origin_must_be_the_host)
     ck_assert(!sl_guard_origin_is_ours("", "127.0.0.1:8080"));
     ck_assert(!sl_guard_origin_is_ours("http://127.0.0.1:8080", NULL));
 }
-END_TEST
 
-START_TEST(the_token_is_the_first_line)
+CASE(.name = "token", .setup = make_folder, .teardown = remove_folder, .timeout_s = 60)
+
+TEST(the_token_is_the_first_line)
 {
     struct sl_guard_token token;
     write_token("open-sesame\nand a comment\n", 0600);
@@ -136,18 +134,16 @@ START_TEST(the_token_is_the_first_line)
     ck_assert(!sl_guard_token_fits(&token, "Bearer open-sesamf"));
     ck_assert(!sl_guard_token_fits(&token, "Bearer open-sesam"));
 }
-END_TEST
 
-START_TEST(a_token_without_a_line_end_is_read)
+TEST(a_token_without_a_line_end_is_read)
 {
     struct sl_guard_token token;
     write_token("12345678", 0600);
     ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
     ck_assert(sl_guard_token_fits(&token, "Bearer 12345678"));
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_there_is_made)
+TEST(a_file_that_is_not_there_is_made)
 {
     struct sl_guard_token token;
     struct stat st;
@@ -162,9 +158,8 @@ START_TEST(a_file_that_is_not_there_is_made)
     snprintf(header, sizeof header, "Bearer %.48s", line);
     ck_assert(sl_guard_token_fits(&token, header));
 }
-END_TEST
 
-START_TEST(bad_token_files_are_refused)
+TEST(bad_token_files_are_refused)
 {
     struct sl_guard_token token;
     char text[SL_GUARD_TOKEN_MAX + 3];
@@ -188,9 +183,8 @@ START_TEST(bad_token_files_are_refused)
     ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "chmod 600"));
 }
-END_TEST
 
-START_TEST(a_folder_is_no_token_and_a_missing_folder_is_named)
+TEST(a_folder_is_no_token_and_a_missing_folder_is_named)
 {
     struct sl_guard_token token;
     char deep[96];
@@ -199,32 +193,5 @@ START_TEST(a_folder_is_no_token_and_a_missing_folder_is_named)
     ck_assert_int_eq(sl_guard_read_token(deep, &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), deep));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("http guard");
-    TCase *t = tcase_create("address, Host, Origin");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, ports_and_loopback_addresses_are_taken);
-    tcase_add_test(t, other_addresses_are_refused_with_the_way_to_do_it);
-    tcase_add_test(t, what_is_no_port_is_refused);
-    tcase_add_test(t, hosts_that_name_this_machine_are_ours);
-    tcase_add_test(t, other_hosts_are_not);
-    tcase_add_test(t, an_origin_must_be_the_host);
-    suite_add_tcase(s, t);
-    t = tcase_create("token");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, make_folder, remove_folder);
-    tcase_add_test(t, the_token_is_the_first_line);
-    tcase_add_test(t, a_token_without_a_line_end_is_read);
-    tcase_add_test(t, a_file_that_is_not_there_is_made);
-    tcase_add_test(t, bad_token_files_are_refused);
-    tcase_add_test(t, a_folder_is_no_token_and_a_missing_folder_is_named);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,11 +1,11 @@
 // The statistics as Prometheus text: families, labels, histograms, what is not known.
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/http/prometheus.h"
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 static struct sl_job_stats store;
 static struct sl_text text;
@@ -73,7 +73,7 @@ static void expect(const char *wanted)
     ck_assert_msg(strstr(text.s, wanted) != NULL, "no '%s' in\n%s", wanted, text.s);
 }
 
-START_TEST(without_a_job_there_is_the_server)
+TEST(without_a_job_there_is_the_server)
 {
     write(0);
     expect("\nsluice_build_info{version=\"");
@@ -82,9 +82,8 @@ START_TEST(without_a_job_there_is_the_server)
     expect("\nsluice_http_streams 2\n");
     ck_assert_int_eq(count(text.s, "{job="), 0);
 }
-END_TEST
 
-START_TEST(a_family_is_introduced_once_however_many_jobs)
+TEST(a_family_is_introduced_once_however_many_jobs)
 {
     add_job("1", "a", 1);
     add_job("2", "b", 1);
@@ -94,9 +93,8 @@ START_TEST(a_family_is_introduced_once_however_many_jobs)
     expect("# TYPE sluice_loss gauge\nsluice_loss{job=\"a\",id=\"1\"} 0.1\n"
            "sluice_loss{job=\"b\",id=\"2\"} 0.1\n");
 }
-END_TEST
 
-START_TEST(each_way_has_the_bytes_that_were_read_over_it)
+TEST(each_way_has_the_bytes_that_were_read_over_it)
 {
     add_job("1", "a", 1);
     write(2);
@@ -105,9 +103,8 @@ START_TEST(each_way_has_the_bytes_that_were_read_over_it)
            "640\n");
     expect("reader=\"1\",from=\"memory\"} 64\n");
 }
-END_TEST
 
-START_TEST(numbers_are_whole_and_unknown_ones_are_left_out)
+TEST(numbers_are_whole_and_unknown_ones_are_left_out)
 {
     add_job("1", "a", 1);
     write(2);
@@ -119,9 +116,8 @@ START_TEST(numbers_are_whole_and_unknown_ones_are_left_out)
     ck_assert_ptr_null(strstr(text.s, "sluice_validation_metric_best{"));
     ck_assert_ptr_null(strstr(text.s, "null"));
 }
-END_TEST
 
-START_TEST(a_histogram_is_cumulative_and_ends_in_infinity)
+TEST(a_histogram_is_cumulative_and_ends_in_infinity)
 {
     add_job("1", "a", 1);
     write(2);
@@ -135,9 +131,8 @@ START_TEST(a_histogram_is_cumulative_and_ends_in_infinity)
            "sluice_stage_duration_seconds_count{job=\"a\",id=\"1\",stage=\"sample\"} 7\n");
     ck_assert_ptr_null(strstr(text.s, "stage=\"train\""));
 }
-END_TEST
 
-START_TEST(states_are_told_one_by_one)
+TEST(states_are_told_one_by_one)
 {
     add_job("1", "a", 1);
     write(2);
@@ -161,12 +156,11 @@ START_TEST(states_are_told_one_by_one)
     ck_assert_ptr_null(strstr(text.s, "sluice_device_gpu_memory_bytes{job=\"a\",id=\"1\","
                                       "device=\"0\""));
 }
-END_TEST
 
 static const char *const states[] = {"queued", "starting", "running", "paused",     "finishing",
                                      "done",   "failed",   "stopped", "interrupted"};
 
-START_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0)
+LOOP_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0, 0, SL_COUNT_OF(states))
 {
     char entry[128], wanted[128];
     const char *now = states[_i];
@@ -182,9 +176,8 @@ START_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0)
         expect(wanted);
     }
 }
-END_TEST
 
-START_TEST(jobs_without_statistics_have_a_state)
+TEST(jobs_without_statistics_have_a_state)
 {
     add_job("2", "gone", 1);
     sl_job_stats_on_list(&store, "{\"schema\":\"sluice.jobs/1\",\"jobs\":["
@@ -196,17 +189,15 @@ START_TEST(jobs_without_statistics_have_a_state)
     ck_assert_int_eq(count(text.s, "\nsluice_job_state{"), 18);
     ck_assert_int_eq(count(text.s, "job=\"gone\""), 0);
 }
-END_TEST
 
-START_TEST(labels_are_escaped)
+TEST(labels_are_escaped)
 {
     add_job("1", "a\\\"b\\\\c\\nd", 1);
     write(2);
     expect("sluice_loss{job=\"a\\\"b\\\\c\\nd\",id=\"1\"} 0.1\n");
 }
-END_TEST
 
-START_TEST(statistics_of_a_job_that_has_long_been_silent_are_not_told)
+TEST(statistics_of_a_job_that_has_long_been_silent_are_not_told)
 {
     add_job("1", "old", 1000000000u);
     add_job("2", "new", 400 * 1000000000ull);
@@ -214,29 +205,5 @@ START_TEST(statistics_of_a_job_that_has_long_been_silent_are_not_told)
     ck_assert_ptr_null(strstr(text.s, "sluice_loss{job=\"old\""));
     expect("sluice_loss{job=\"new\"");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("http prometheus");
-    TCase *t = tcase_create("text");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, without_a_job_there_is_the_server);
-    tcase_add_test(t, a_family_is_introduced_once_however_many_jobs);
-    tcase_add_test(t, each_way_has_the_bytes_that_were_read_over_it);
-    tcase_add_test(t, numbers_are_whole_and_unknown_ones_are_left_out);
-    tcase_add_test(t, a_histogram_is_cumulative_and_ends_in_infinity);
-    tcase_add_test(t, states_are_told_one_by_one);
-    tcase_add_loop_test(t, a_state_of_the_daemon_s_list_is_1_and_the_others_are_0, 0,
-                        SL_COUNT_OF(states));
-    tcase_add_test(t, jobs_without_statistics_have_a_state);
-    tcase_add_test(t, labels_are_escaped);
-    tcase_add_test(t, statistics_of_a_job_that_has_long_been_silent_are_not_told);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)

@@ -1,6 +1,5 @@
 // The HTTP server before a control bus of the test's own: what it answers, what it refuses, and
 // that nobody can hold it up.
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include "common/base/error.h"
 #include "common/bus/bus.h"
 #include "tests/unit/await.h"
+#include "tests/unit/suite.h"
 
 static const char stats[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\","
                             "\"seconds\":1,\"samplers\":1,\"trainers\":2}";
@@ -271,7 +271,9 @@ static void expect_in(const char *got, const char *what)
 
 // --- answers -------------------------------------------------------------------------------------
 
-START_TEST(the_page_and_its_headers)
+CASE(.name = "server", .setup = start, .teardown = stop, .timeout_s = AWAIT_CASE_S)
+
+TEST(the_page_and_its_headers)
 {
     const char *got = get("/");
     expect_status(got, 200);
@@ -285,26 +287,23 @@ START_TEST(the_page_and_its_headers)
     expect_in(get("/page.css"), "text/css");
     expect_status(get("/?job=7"), 200);
 }
-END_TEST
 
-START_TEST(head_has_no_body)
+TEST(head_has_no_body)
 {
     const char *got = ask("HEAD", "/page.js", "", "");
     expect_status(got, 200);
     ck_assert_str_eq(strstr(got, "\r\n\r\n"), "\r\n\r\n");
 }
-END_TEST
 
-START_TEST(long_answers_are_compressed_for_who_can_take_it)
+TEST(long_answers_are_compressed_for_who_can_take_it)
 {
     const char *got = ask("GET", "/page.js", "Accept-Encoding: br, gzip\r\n", "");
     expect_in(got, "Content-Encoding: gzip");
     ck_assert_int_eq((unsigned char)strstr(got, "\r\n\r\n")[4], 0x1f);
     ck_assert_ptr_null(strstr(get("/page.js"), "Content-Encoding"));
 }
-END_TEST
 
-START_TEST(what_is_not_there_is_404)
+TEST(what_is_not_there_is_404)
 {
     expect_status(get("/nothing"), 404);
     expect_in(get("/nothing"), "text/plain");
@@ -316,7 +315,6 @@ START_TEST(what_is_not_there_is_404)
     }
     expect_status(get("/api/jobs/x/stats"), 404);
 }
-END_TEST
 
 // What was sent to the server may not have been heard yet.
 static void expect_soon(const char *path, const char *what)
@@ -324,7 +322,7 @@ static void expect_soon(const char *path, const char *what)
     AWAIT(strstr(get(path), what));
 }
 
-START_TEST(statistics_and_metrics_come_from_what_was_heard)
+TEST(statistics_and_metrics_come_from_what_was_heard)
 {
     expect_soon("/api/jobs/7/stats", stats);
     expect_in(get("/api/jobs/a/stats"), stats);
@@ -333,9 +331,8 @@ START_TEST(statistics_and_metrics_come_from_what_was_heard)
     expect_in(got, "text/plain; version=0.0.4");
     expect_in(got, "sluice_trainers{job=\"a\",id=\"7\"} 2\n");
 }
-END_TEST
 
-START_TEST(states_come_from_the_list_and_from_what_changes)
+TEST(states_come_from_the_list_and_from_what_changes)
 {
     expect_soon("/metrics", "sluice_job_state{job=\"old\",id=\"6\",state=\"failed\"} 1\n");
     expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 1\n");
@@ -343,9 +340,8 @@ START_TEST(states_come_from_the_list_and_from_what_changes)
     expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"done\"} 1\n");
     expect_in(get("/metrics"), "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 0\n");
 }
-END_TEST
 
-START_TEST(lists_and_descriptions_are_asked_for)
+TEST(lists_and_descriptions_are_asked_for)
 {
     expect_in(get("/api/jobs"), "sluice.jobs/1");
     expect_in(get("/api/jobs/7"), "sluice.describe/1");
@@ -353,7 +349,6 @@ START_TEST(lists_and_descriptions_are_asked_for)
     expect_status(got, 404);
     expect_in(got, "nearest: a");
 }
-END_TEST
 
 static void put_question(int fd, const char *job)
 {
@@ -363,7 +358,7 @@ static void put_question(int fd, const char *job)
     put(fd, request);
 }
 
-START_TEST(a_slow_answer_keeps_nobody_waiting)
+TEST(a_slow_answer_keeps_nobody_waiting)
 {
     int fd = open_socket();
     put_question(fd, "slow");
@@ -374,9 +369,8 @@ START_TEST(a_slow_answer_keeps_nobody_waiting)
     expect_in(read_until(fd, "}"), "{\"id\":\"slow\"}");
     close(fd);
 }
-END_TEST
 
-START_TEST(questions_at_the_same_moment_share_an_answer)
+TEST(questions_at_the_same_moment_share_an_answer)
 {
     int fds[5];
     atomic_store(&daemon_is_deaf, true);
@@ -399,9 +393,8 @@ START_TEST(questions_at_the_same_moment_share_an_answer)
     expect_status(get("/api/jobs/7"), 200);
     ck_assert_int_eq(atomic_load(&n_described), before + 1);
 }
-END_TEST
 
-START_TEST(one_connection_serves_many_requests)
+TEST(one_connection_serves_many_requests)
 {
     char request[256];
     int fd = open_socket();
@@ -412,11 +405,10 @@ START_TEST(one_connection_serves_many_requests)
     }
     close(fd);
 }
-END_TEST
 
 // --- refusals ------------------------------------------------------------------------------------
 
-START_TEST(another_host_is_refused)
+TEST(another_host_is_refused)
 {
     char own[64];
     snprintf(own, sizeof own, "Host: localhost:%d\r\n", port);
@@ -426,9 +418,8 @@ START_TEST(another_host_is_refused)
     expect_status(ask_host("Host: 0.0.0.0\r\n"), 403);
     ck_assert(strncmp(ask_host(""), "HTTP/1.1 4", 10) == 0);
 }
-END_TEST
 
-START_TEST(another_origin_is_refused)
+TEST(another_origin_is_refused)
 {
     char own[128];
     snprintf(own, sizeof own, "Host: localhost:%d\r\nOrigin: http://localhost:%d\r\n", port, port);
@@ -437,9 +428,8 @@ START_TEST(another_origin_is_refused)
     expect_status(ask_host("Host: localhost:1\r\nOrigin: null\r\n"), 403);
     expect_status(ask_host("Host: localhost:1\r\nOrigin: http://localhost:2\r\n"), 403);
 }
-END_TEST
 
-START_TEST(a_change_needs_the_token)
+TEST(a_change_needs_the_token)
 {
     const char *body = "{\"samplers\":2}";
     const char *got = ask("POST", "/api/jobs/7/scale", "", body);
@@ -452,9 +442,8 @@ START_TEST(a_change_needs_the_token)
     expect_status(ask("POST", "/api/jobs/7/scale", secret, body), 200);
     ck_assert_int_eq(atomic_load(&n_scaled), 1);
 }
-END_TEST
 
-START_TEST(other_methods_are_refused)
+TEST(other_methods_are_refused)
 {
     const char *got = ask("GET", "/api/jobs/7/scale", secret, "");
     expect_status(got, 405);
@@ -464,9 +453,8 @@ START_TEST(other_methods_are_refused)
     expect_status(ask("PUT", "/", secret, ""), 405);
     expect_status(ask("OPTIONS", "/api/jobs/7/scale", "", ""), 405);
 }
-END_TEST
 
-START_TEST(a_body_of_10_mib_is_refused_before_it_is_sent)
+TEST(a_body_of_10_mib_is_refused_before_it_is_sent)
 {
     char request[512];
     int fd = open_socket();
@@ -480,9 +468,8 @@ START_TEST(a_body_of_10_mib_is_refused_before_it_is_sent)
     expect_in(got, "16 KiB");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_body_of_unknown_length_is_refused)
+TEST(a_body_of_unknown_length_is_refused)
 {
     char request[512];
     int fd = open_socket();
@@ -494,9 +481,8 @@ START_TEST(a_body_of_unknown_length_is_refused)
     expect_status(read_until(fd, ""), 411);
     close(fd);
 }
-END_TEST
 
-START_TEST(headers_without_end_are_refused)
+TEST(headers_without_end_are_refused)
 {
     static char filler[60000];
     int fd = open_socket();
@@ -508,7 +494,6 @@ START_TEST(headers_without_end_are_refused)
     close(fd);
     expect_status(get("/"), 200);
 }
-END_TEST
 
 // Whether the other side has closed; takes what it had said before.
 static bool is_closed(int fd)
@@ -518,7 +503,7 @@ static bool is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-START_TEST(garbage_is_no_request)
+TEST(garbage_is_no_request)
 {
     static const char *const texts[] = {"\r\n\r\n", "\x16\x03\x01\x02\x00\x01\xfc", "GET\r\n\r\n",
                                         "GET / HTTP/9.9\r\n\r\n", "POST /api/jobs/7/scale"};
@@ -531,9 +516,8 @@ START_TEST(garbage_is_no_request)
     }
     expect_status(get("/"), 200);
 }
-END_TEST
 
-START_TEST(without_a_token_nothing_can_be_changed)
+TEST(without_a_token_nothing_can_be_changed)
 {
     sl_http_stop(http);
     const struct sl_http_options options = {.listen = "0", .endpoint = endpoint};
@@ -545,9 +529,8 @@ START_TEST(without_a_token_nothing_can_be_changed)
     expect_status(ask("POST", "/api/jobs/7/stop", "Authorization: Bearer \r\n", ""), 403);
     ck_assert_int_eq(atomic_load(&n_scaled), 0);
 }
-END_TEST
 
-START_TEST(a_port_that_is_taken_is_named)
+TEST(a_port_that_is_taken_is_named)
 {
     char listen[16];
     struct sl_http *second;
@@ -557,11 +540,10 @@ START_TEST(a_port_that_is_taken_is_named)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), listen));
     ck_assert_ptr_null(second);
 }
-END_TEST
 
 // --- changes -------------------------------------------------------------------------------------
 
-START_TEST(a_new_split_is_asked_for_and_answered)
+TEST(a_new_split_is_asked_for_and_answered)
 {
     const char *got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":3,\"trainers\":1}");
     expect_status(got, 200);
@@ -573,9 +555,8 @@ START_TEST(a_new_split_is_asked_for_and_answered)
     expect_status(got, 409);
     expect_in(got, "{\"ok\":false,\"message\":\"it is paused\"}");
 }
-END_TEST
 
-START_TEST(bad_bodies_are_refused_with_the_reason)
+TEST(bad_bodies_are_refused_with_the_reason)
 {
     static const char *const bad[][2] = {
         {"", "nothing to change"},
@@ -598,9 +579,8 @@ START_TEST(bad_bodies_are_refused_with_the_reason)
     expect_status(ask("POST", "/api/jobs/7/pause", secret, "{\"samplers\":2}"), 400);
     ck_assert_int_eq(atomic_load(&n_scaled), 0);
 }
-END_TEST
 
-START_TEST(who_does_not_answer_is_given_up)
+TEST(who_does_not_answer_is_given_up)
 {
     atomic_store(&daemon_is_mute, true);
     int fd = open_socket();
@@ -611,7 +591,6 @@ START_TEST(who_does_not_answer_is_given_up)
     close(fd);
     expect_status(get("/metrics"), 200);
 }
-END_TEST
 
 // --- the event stream ----------------------------------------------------------------------------
 
@@ -627,7 +606,7 @@ static int open_stream(const char *query)
     return fd;
 }
 
-START_TEST(a_stream_begins_with_what_is_known_and_goes_on)
+TEST(a_stream_begins_with_what_is_known_and_goes_on)
 {
     int fd = open_stream("");
     const char *got = read_until(fd, "\"seconds\":1,");
@@ -639,9 +618,8 @@ START_TEST(a_stream_begins_with_what_is_known_and_goes_on)
     expect_in(read_until(fd, "\"seconds\":2}"), "event: stats\n");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_stream_of_one_job_leaves_the_others_out)
+TEST(a_stream_of_one_job_leaves_the_others_out)
 {
     int fd = open_stream("?job=8");
     const char *got = read_until(fd, "hello");
@@ -653,9 +631,8 @@ START_TEST(a_stream_of_one_job_leaves_the_others_out)
     ck_assert_ptr_null(strstr(got, "stats"));
     close(fd);
 }
-END_TEST
 
-START_TEST(too_many_streams_are_refused_and_the_page_still_comes)
+TEST(too_many_streams_are_refused_and_the_page_still_comes)
 {
     int fds[65];
     for (int i = 0; i < 65; i++) {
@@ -666,11 +643,10 @@ START_TEST(too_many_streams_are_refused_and_the_page_still_comes)
     for (int i = 0; i < 65; i++)
         close(fds[i]);
 }
-END_TEST
 
 // A reader that sleeps is cut off, not waited for: its socket takes little, and then it falls
 // behind in the feed or is silent for too long.
-START_TEST(a_stream_that_is_not_read_is_cut_off)
+TEST(a_stream_that_is_not_read_is_cut_off)
 {
     static char line[32 << 10];
     expect_soon("/api/jobs/7/stats", stats); // from here on it is known
@@ -691,11 +667,10 @@ START_TEST(a_stream_that_is_not_read_is_cut_off)
     expect_soon("/metrics", "\nsluice_http_streams 0\n");
     close(fd);
 }
-END_TEST
 
 // --- the end -------------------------------------------------------------------------------------
 
-START_TEST(it_stops_with_streams_and_questions_open)
+TEST(it_stops_with_streams_and_questions_open)
 {
     atomic_store(&daemon_is_mute, true);
     int stream = open_stream(""), idle = open_socket(), question = open_socket();
@@ -710,7 +685,6 @@ START_TEST(it_stops_with_streams_and_questions_open)
     close(idle);
     close(question);
 }
-END_TEST
 
 // The broker of a job says how the job ended, and stops its server at once.
 static atomic_bool server_stops;
@@ -735,7 +709,9 @@ static void *broker_main(void *arg)
     return NULL;
 }
 
-START_TEST(what_was_said_last_is_still_told)
+CASE(.name = "question", .timeout_s = AWAIT_CASE_S)
+
+TEST(what_was_said_last_is_still_told)
 {
     pthread_t broker;
     char key[SL_BUS_KEY_TEXT];
@@ -761,9 +737,10 @@ START_TEST(what_was_said_last_is_still_told)
     close(stream);
     sl_bus_close(bus, 0);
 }
-END_TEST
 
-START_TEST(who_sends_drop_by_drop_is_cut_off)
+CASE(.setup = start, .teardown = stop, .timeout_s = AWAIT_CASE_S)
+
+TEST(who_sends_drop_by_drop_is_cut_off)
 {
     int stream = open_stream(""), fd = open_socket();
     char byte;
@@ -782,10 +759,11 @@ START_TEST(who_sends_drop_by_drop_is_cut_off)
     close(stream);
     expect_status(get("/"), 200);
 }
-END_TEST
+
+CASE(.timeout_s = AWAIT_CASE_S)
 
 // 5 s, for a split 30 s; a job that is told to stop has better things to do than to answer, in 2 s.
-START_TEST(a_question_has_its_time)
+LOOP_TEST(a_question_has_its_time, 0, 4)
 {
     static const struct {
         enum sl_control_call_kind kind;
@@ -803,52 +781,5 @@ START_TEST(a_question_has_its_time)
     ck_assert_ptr_nonnull(reply.message);
     sl_reply_fini(&reply);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("http server");
-    TCase *t = tcase_create("server");
-    tcase_add_checked_fixture(t, start, stop);
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, the_page_and_its_headers);
-    tcase_add_test(t, head_has_no_body);
-    tcase_add_test(t, long_answers_are_compressed_for_who_can_take_it);
-    tcase_add_test(t, what_is_not_there_is_404);
-    tcase_add_test(t, statistics_and_metrics_come_from_what_was_heard);
-    tcase_add_test(t, states_come_from_the_list_and_from_what_changes);
-    tcase_add_test(t, lists_and_descriptions_are_asked_for);
-    tcase_add_test(t, a_slow_answer_keeps_nobody_waiting);
-    tcase_add_test(t, questions_at_the_same_moment_share_an_answer);
-    tcase_add_test(t, one_connection_serves_many_requests);
-    tcase_add_test(t, another_host_is_refused);
-    tcase_add_test(t, another_origin_is_refused);
-    tcase_add_test(t, a_change_needs_the_token);
-    tcase_add_test(t, other_methods_are_refused);
-    tcase_add_test(t, a_body_of_10_mib_is_refused_before_it_is_sent);
-    tcase_add_test(t, a_body_of_unknown_length_is_refused);
-    tcase_add_test(t, headers_without_end_are_refused);
-    tcase_add_test(t, garbage_is_no_request);
-    tcase_add_test(t, without_a_token_nothing_can_be_changed);
-    tcase_add_test(t, a_port_that_is_taken_is_named);
-    tcase_add_test(t, a_new_split_is_asked_for_and_answered);
-    tcase_add_test(t, bad_bodies_are_refused_with_the_reason);
-    tcase_add_test(t, who_does_not_answer_is_given_up);
-    tcase_add_test(t, a_stream_begins_with_what_is_known_and_goes_on);
-    tcase_add_test(t, a_stream_of_one_job_leaves_the_others_out);
-    tcase_add_test(t, too_many_streams_are_refused_and_the_page_still_comes);
-    tcase_add_test(t, a_stream_that_is_not_read_is_cut_off);
-    tcase_add_test(t, it_stops_with_streams_and_questions_open);
-    tcase_add_test(t, who_sends_drop_by_drop_is_cut_off);
-    suite_add_tcase(s, t);
-    t = tcase_create("question"); // nobody else is at the bus
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_loop_test(t, a_question_has_its_time, 0, 4);
-    tcase_add_test(t, what_was_said_last_is_still_told);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

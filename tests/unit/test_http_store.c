@@ -1,6 +1,5 @@
 // What the server keeps: the newest statistics and history of jobs, and the messages of the event
 // stream; bounded, whatever comes.
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "broker/http/feed.h"
 #include "broker/http/job_stats.h"
 #include "common/text/json.h"
+#include "tests/unit/suite.h"
 
 static struct sl_job_stats store;
 static struct sl_feed feed;
@@ -48,7 +48,7 @@ static cJSON *history(const struct sl_job_stats_job *job)
 
 // --- jobs ----------------------------------------------------------------------------------------
 
-START_TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
+TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
 {
     ck_assert_ptr_nonnull(take("3", "a", 1));
     struct sl_job_stats_job *job = take("3", "a", 2);
@@ -62,9 +62,8 @@ START_TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
     ck_assert_str_eq(sl_json_string(job->stats, "job"), "a");
     ck_assert_str_eq(sl_json_string(job->stats, "seconds"), "");
 }
-END_TEST
 
-START_TEST(what_is_no_line_of_statistics_is_left)
+TEST(what_is_no_line_of_statistics_is_left)
 {
     static const char *const bad[] = {
         "",
@@ -80,9 +79,8 @@ START_TEST(what_is_no_line_of_statistics_is_left)
         ck_assert_ptr_null(sl_job_stats_on_line(&store, "1", bad[i], 1));
     ck_assert_uint_eq(store.n_jobs, 0);
 }
-END_TEST
 
-START_TEST(a_job_is_found_by_number_first_then_by_name_the_newest)
+TEST(a_job_is_found_by_number_first_then_by_name_the_newest)
 {
     take("1", "a", 1);
     take("2", "1", 1); // a job named like another one's number
@@ -92,9 +90,8 @@ START_TEST(a_job_is_found_by_number_first_then_by_name_the_newest)
     ck_assert_ptr_null(sl_job_stats_find(&store, "b"));
     ck_assert_ptr_null(sl_job_stats_find(&store, ""));
 }
-END_TEST
 
-START_TEST(a_job_without_a_number_has_the_number_0)
+TEST(a_job_without_a_number_has_the_number_0)
 {
     ck_assert_str_eq(take("", "a", 1)->key, "0");
     ck_assert_ptr_nonnull(sl_job_stats_find(&store, "0"));
@@ -102,9 +99,8 @@ START_TEST(a_job_without_a_number_has_the_number_0)
     ck_assert(sl_job_stats_find(&store, "0")->over);
     ck_assert(!take("", "a", 2)->over);
 }
-END_TEST
 
-START_TEST(the_number_of_jobs_is_bounded_and_the_silent_one_goes)
+TEST(the_number_of_jobs_is_bounded_and_the_silent_one_goes)
 {
     char key[16];
     for (int i = 0; i < SL_JOB_STATS_JOBS_MAX; i++) {
@@ -117,9 +113,8 @@ START_TEST(the_number_of_jobs_is_bounded_and_the_silent_one_goes)
     ck_assert_ptr_nonnull(sl_job_stats_find(&store, "7"));
     ck_assert_ptr_nonnull(sl_job_stats_find(&store, "9"));
 }
-END_TEST
 
-START_TEST(the_history_keeps_the_newest_in_order)
+TEST(the_history_keeps_the_newest_in_order)
 {
     struct sl_job_stats_job *job = NULL;
     for (int i = 0; i < SL_HISTORY_LINES + 5; i++)
@@ -136,9 +131,8 @@ START_TEST(the_history_keeps_the_newest_in_order)
                         2.5);
     cJSON_Delete(tree);
 }
-END_TEST
 
-START_TEST(a_line_that_comes_twice_is_kept_once_whatever_the_clock)
+TEST(a_line_that_comes_twice_is_kept_once_whatever_the_clock)
 {
     // Once it was kept it is not again; a clock that was set back is no reason to stop.
     static const struct {
@@ -155,11 +149,10 @@ START_TEST(a_line_that_comes_twice_is_kept_once_whatever_the_clock)
     }
     free(h);
 }
-END_TEST
 
 // --- the feed ------------------------------------------------------------------------------------
 
-START_TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
+TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
 {
     static const char line[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"state\":\"%s\"}";
     char json[128];
@@ -176,9 +169,8 @@ START_TEST(the_list_s_word_on_a_state_goes_before_the_line_s)
     ck_assert_str_eq(sl_job_stats_state(&store, "0"), "paused");
     ck_assert_str_eq(sl_job_stats_state(&store, "9"), "");
 }
-END_TEST
 
-START_TEST(what_is_no_entry_and_no_list_changes_no_state)
+TEST(what_is_no_entry_and_no_list_changes_no_state)
 {
     static const char *const bad[] = {"",
                                       "[",
@@ -195,9 +187,8 @@ START_TEST(what_is_no_entry_and_no_list_changes_no_state)
     ck_assert_uint_eq(store.n_states, 1);
     ck_assert_str_eq(sl_job_stats_state(&store, "1"), "running");
 }
-END_TEST
 
-START_TEST(states_are_bounded_and_the_oldest_end_goes)
+TEST(states_are_bounded_and_the_oldest_end_goes)
 {
     char key[16];
     for (int i = 0; i < SL_JOB_STATS_STATES_MAX + 5; i++) {
@@ -215,7 +206,6 @@ START_TEST(states_are_bounded_and_the_oldest_end_goes)
     ck_assert_str_eq(sl_job_stats_state(&store, "0"), "");
     ck_assert_str_eq(sl_job_stats_state(&store, "x"), "queued");
 }
-END_TEST
 
 static const char *read_all(struct sl_feed_place *place)
 {
@@ -227,7 +217,7 @@ static const char *read_all(struct sl_feed_place *place)
     return text;
 }
 
-START_TEST(a_listener_hears_what_comes_after_it)
+TEST(a_listener_hears_what_comes_after_it)
 {
     struct sl_feed_place place;
     sl_feed_push(&feed, "1", "stats", "{\"a\":1}");
@@ -240,9 +230,8 @@ START_TEST(a_listener_hears_what_comes_after_it)
                      "event: stats\ndata: {\"a\":2}\n\nevent: ping\ndata: {}\n\n");
     ck_assert_str_eq(read_all(&place), "");
 }
-END_TEST
 
-START_TEST(a_listener_of_one_job_hears_of_that_and_of_all)
+TEST(a_listener_of_one_job_hears_of_that_and_of_all)
 {
     struct sl_feed_place place;
     sl_feed_join(&feed, "2", &place);
@@ -253,9 +242,8 @@ START_TEST(a_listener_of_one_job_hears_of_that_and_of_all)
     sl_feed_push(&feed, "", "ping", "{}");
     ck_assert_str_eq(read_all(&place), "event: stats\ndata: 2\n\nevent: ping\ndata: {}\n\n");
 }
-END_TEST
 
-START_TEST(a_message_may_be_taken_in_parts)
+TEST(a_message_may_be_taken_in_parts)
 {
     struct sl_feed_place place;
     char got[128] = "", part[4];
@@ -265,18 +253,16 @@ START_TEST(a_message_may_be_taken_in_parts)
         strncat(got, part, (size_t)n);
     ck_assert_str_eq(got, "event: ping\ndata: {\"x\": 12345}\n\n");
 }
-END_TEST
 
-START_TEST(a_line_break_in_json_does_not_end_the_event)
+TEST(a_line_break_in_json_does_not_end_the_event)
 {
     struct sl_feed_place place;
     sl_feed_join(&feed, "", &place);
     sl_feed_push(&feed, "", "epoch", "{\r\n\"a\":1\n}");
     ck_assert_str_eq(read_all(&place), "event: epoch\ndata: {  \"a\":1 }\n\n");
 }
-END_TEST
 
-START_TEST(who_is_too_slow_falls_behind)
+TEST(who_is_too_slow_falls_behind)
 {
     struct sl_feed_place slow, quick;
     sl_feed_join(&feed, "", &slow);
@@ -291,9 +277,8 @@ START_TEST(who_is_too_slow_falls_behind)
     ck_assert_str_eq(read_all(&slow), "behind");
     ck_assert_str_ne(read_all(&quick), "behind");
 }
-END_TEST
 
-START_TEST(a_message_that_was_begun_and_is_gone_is_not_continued)
+TEST(a_message_that_was_begun_and_is_gone_is_not_continued)
 {
     struct sl_feed_place place;
     char part[8];
@@ -304,9 +289,8 @@ START_TEST(a_message_that_was_begun_and_is_gone_is_not_continued)
         sl_feed_push(&feed, "", "ping", "{}");
     ck_assert_str_eq(read_all(&place), "behind");
 }
-END_TEST
 
-START_TEST(the_bytes_are_bounded)
+TEST(the_bytes_are_bounded)
 {
     size_t large = SL_FEED_BYTES_MAX / 4;
     char *json = calloc(1, SL_FEED_BYTES_MAX + 1);
@@ -323,39 +307,5 @@ START_TEST(the_bytes_are_bounded)
     ck_assert_uint_eq(feed.head, head);
     free(json);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("http store");
-    TCase *t = tcase_create("store");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, a_line_makes_a_job_and_the_next_one_replaces_it);
-    tcase_add_test(t, what_is_no_line_of_statistics_is_left);
-    tcase_add_test(t, a_job_is_found_by_number_first_then_by_name_the_newest);
-    tcase_add_test(t, a_job_without_a_number_has_the_number_0);
-    tcase_add_test(t, the_number_of_jobs_is_bounded_and_the_silent_one_goes);
-    tcase_add_test(t, the_history_keeps_the_newest_in_order);
-    tcase_add_test(t, a_line_that_comes_twice_is_kept_once_whatever_the_clock);
-    tcase_add_test(t, the_list_s_word_on_a_state_goes_before_the_line_s);
-    tcase_add_test(t, what_is_no_entry_and_no_list_changes_no_state);
-    tcase_add_test(t, states_are_bounded_and_the_oldest_end_goes);
-    suite_add_tcase(s, t);
-    t = tcase_create("feed");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, a_listener_hears_what_comes_after_it);
-    tcase_add_test(t, a_listener_of_one_job_hears_of_that_and_of_all);
-    tcase_add_test(t, a_message_may_be_taken_in_parts);
-    tcase_add_test(t, a_line_break_in_json_does_not_end_the_event);
-    tcase_add_test(t, who_is_too_slow_falls_behind);
-    tcase_add_test(t, a_message_that_was_begun_and_is_gone_is_not_continued);
-    tcase_add_test(t, the_bytes_are_bounded);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)

@@ -1,6 +1,5 @@
 // The HTTP server and the other users of its machine: what they are told, and what is left of it
 // for the job's own user when they take all that they can get.
-#include <check.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/bus/bus.h"
 #include "tests/unit/await.h"
+#include "tests/unit/suite.h"
 
 enum { STRANGER = 65534 };
 
@@ -120,7 +120,7 @@ static const char *const kept[] = {"/metrics",          "/api/jobs",           "
                                    "/api/jobs/7/stats", "/api/jobs/7/history", "/api/stream"};
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
-START_TEST(another_user_is_refused_and_told_how_to_be_let_in)
+TEST(another_user_is_refused_and_told_how_to_be_let_in)
 {
     const char *got;
     if (!is_root())
@@ -135,9 +135,8 @@ START_TEST(another_user_is_refused_and_told_how_to_be_let_in)
     ck_assert_int_eq(get_as(geteuid(), "/api/stream", "", "event: hello", NULL), 200);
     stop();
 }
-END_TEST
 
-START_TEST(another_user_with_the_token_is_let_in)
+TEST(another_user_with_the_token_is_let_in)
 {
     static const char header[] = "Authorization: Bearer " TOKEN "\r\n";
     const char *got;
@@ -156,9 +155,8 @@ START_TEST(another_user_with_the_token_is_let_in)
     ck_assert_int_eq(get_as(STRANGER, "/metrics?token=" TOKEN, "", "", NULL), 401);
     stop();
 }
-END_TEST
 
-START_TEST(an_open_server_is_read_by_all_and_steered_by_none)
+TEST(an_open_server_is_read_by_all_and_steered_by_none)
 {
     if (!is_root())
         return;
@@ -177,9 +175,8 @@ START_TEST(an_open_server_is_read_by_all_and_steered_by_none)
     close(fd);
     stop();
 }
-END_TEST
 
-START_TEST(others_have_a_part_of_the_streams)
+TEST(others_have_a_part_of_the_streams)
 {
     int fds[SL_HTTP_FOREIGN_STREAMS];
     const char *got;
@@ -200,9 +197,8 @@ START_TEST(others_have_a_part_of_the_streams)
     AWAIT(get_as(STRANGER, "/api/stream", "", "event: hello", NULL) == 200);
     stop();
 }
-END_TEST
 
-START_TEST(others_have_a_part_of_the_connections)
+TEST(others_have_a_part_of_the_connections)
 {
     int fds[SL_HTTP_FOREIGN];
     if (!is_root())
@@ -220,7 +216,6 @@ START_TEST(others_have_a_part_of_the_connections)
     AWAIT(get_as(STRANGER, "/", "", "", NULL) == 200);
     stop();
 }
-END_TEST
 
 // --- whose a connection is -----------------------------------------------------------------------
 
@@ -247,7 +242,7 @@ static void connect_pair(int family, uid_t user, int ends[2])
 
 static const int families[] = {AF_INET, AF_INET6};
 
-START_TEST(the_kernel_tells_whose_a_connection_is)
+LOOP_TEST(the_kernel_tells_whose_a_connection_is, 0, 2)
 {
     uid_t user = 12345;
     int ends[2];
@@ -273,23 +268,5 @@ START_TEST(the_kernel_tells_whose_a_connection_is)
     close(ends[1]);
     ck_assert(!sl_peer_user(ends[1], &user));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("http users");
-    TCase *t = tcase_create("users");
-    tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, another_user_is_refused_and_told_how_to_be_let_in);
-    tcase_add_test(t, another_user_with_the_token_is_let_in);
-    tcase_add_test(t, an_open_server_is_read_by_all_and_steered_by_none);
-    tcase_add_test(t, others_have_a_part_of_the_streams);
-    tcase_add_test(t, others_have_a_part_of_the_connections);
-    tcase_add_loop_test(t, the_kernel_tells_whose_a_connection_is, 0, 2);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = AWAIT_CASE_S)

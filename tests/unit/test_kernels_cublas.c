@@ -10,6 +10,7 @@
 #include "common/base/bits.h"
 #include "common/base/log.h"
 #include "tests/simt/cublas_lt.h"
+#include "tests/unit/suite.h"
 
 static char plugin_path[4200], library_path[4300];
 static const struct sl_device *gpu;
@@ -126,15 +127,14 @@ static const char *described(void)
     return report.cublas;
 }
 
-START_TEST(a_report_has_version_and_file)
+TEST(a_report_has_version_and_file)
 {
     const char *found = described();
     ck_assert_msg(strncmp(found, "cuBLASLt 13.1.0 (", 17) == 0, "%s", found);
     ck_assert_msg(strstr(found, "libcublasLt.so.13)"), "%s", found);
 }
-END_TEST
 
-START_TEST(without_one_a_report_says_why)
+TEST(without_one_a_report_says_why)
 {
     unsetenv("SLUICE_SIMT_CUBLAS");
     ck_assert_str_eq(described(), "none under emulation: products are the plug-in's own");
@@ -142,9 +142,8 @@ START_TEST(without_one_a_report_says_why)
     multiply((struct shape){.m = 64, .n = 64, .k = 64});
     ck_assert_int_eq(warnings, 0);
 }
-END_TEST
 
-START_TEST(the_environment_forbids_it)
+TEST(the_environment_forbids_it)
 {
     setenv("SLUICE_CUBLAS", "none", 1);
     ck_assert_msg(strstr(described(), "SLUICE_CUBLAS is none"), "%s", described());
@@ -152,7 +151,6 @@ START_TEST(the_environment_forbids_it)
     multiply((struct shape){.m = 64, .n = 64, .k = 64});
     ck_assert_ptr_null(dlopen(library_path, RTLD_NOW | RTLD_NOLOAD));
 }
-END_TEST
 
 // ---- what is chosen -----------------------------------------------------------------------------
 
@@ -176,7 +174,7 @@ static const struct {
      SIMT_LT_VECTOR},
 };
 
-START_TEST(an_algorithm_fits_addresses_and_sizes)
+LOOP_TEST(an_algorithm_fits_addresses_and_sizes, 0, SL_COUNT_OF(chosen))
 {
     open_gpu();
     multiply(chosen[_i].of);
@@ -186,10 +184,9 @@ START_TEST(an_algorithm_fits_addresses_and_sizes)
     ck_assert_uint_eq(c.objects, 0);
     ck_assert_int_eq(warnings, 0);
 }
-END_TEST
 
 // 1030 and 1034 rows are of a class, whose algorithm takes even numbers alone; 1033 are not.
-START_TEST(a_shape_that_its_class_does_not_fit_is_asked_for_by_itself)
+TEST(a_shape_that_its_class_does_not_fit_is_asked_for_by_itself)
 {
     open_gpu();
     multiply((struct shape){.tb = true, .m = 1030, .n = 8, .k = 16});
@@ -203,7 +200,6 @@ START_TEST(a_shape_that_its_class_does_not_fit_is_asked_for_by_itself)
     ck_assert_uint_eq(c.products[SIMT_LT_SCALAR], 2);
     ck_assert_uint_eq(c.objects, 0);
 }
-END_TEST
 
 static void *in_a_thread(void *unused)
 {
@@ -212,7 +208,7 @@ static void *in_a_thread(void *unused)
     return NULL;
 }
 
-START_TEST(choices_outlive_a_thread)
+TEST(choices_outlive_a_thread)
 {
     open_gpu();
     for (int i = 0; i < 3; i++) {
@@ -223,7 +219,6 @@ START_TEST(choices_outlive_a_thread)
     ck_assert_uint_eq(counts().asked, 1);
     ck_assert_uint_eq(products(counts()), 3);
 }
-END_TEST
 
 // ---- what is refused ----------------------------------------------------------------------------
 
@@ -240,7 +235,7 @@ static const struct {
     {"broken", "CUBLAS_STATUS_INTERNAL_ERROR"},
 };
 
-START_TEST(what_is_refused_is_multiplied_by_the_plugin_and_said_once)
+LOOP_TEST(what_is_refused_is_multiplied_by_the_plugin_and_said_once, 0, SL_COUNT_OF(refused))
 {
     setenv("SLUICE_SIMT_CUBLAS_FAIL", refused[_i].failure, 1);
     open_gpu();
@@ -253,9 +248,8 @@ START_TEST(what_is_refused_is_multiplied_by_the_plugin_and_said_once)
     ck_assert_msg(strstr(last_warning, "slower kernel"), "%s", last_warning);
     ck_assert_msg(strstr(last_warning, refused[_i].words), "%s", last_warning);
 }
-END_TEST
 
-START_TEST(a_refusal_that_passes_is_forgotten)
+LOOP_TEST(a_refusal_that_passes_is_forgotten, 0, 5)
 {
     static const char *const once[] = {"create:1", "describe:1", "memory:1", "lost:1", "broken:1"};
     setenv("SLUICE_SIMT_CUBLAS_FAIL", once[_i], 1);
@@ -266,7 +260,6 @@ START_TEST(a_refusal_that_passes_is_forgotten)
     ck_assert_uint_eq(counts().objects, 0);
     ck_assert_int_eq(warnings, 1);
 }
-END_TEST
 
 // ---- the library that stands in -----------------------------------------------------------------
 
@@ -291,7 +284,7 @@ static void open_library(void)
 #define INVALID(expr) ck_assert_int_eq(expr, CUBLAS_STATUS_INVALID_VALUE)
 #define DONE(expr)    ck_assert_int_eq(expr, CUBLAS_STATUS_SUCCESS)
 
-START_TEST(attributes_are_refused_as_by_the_library)
+TEST(attributes_are_refused_as_by_the_library)
 {
     cublasLtMatmulDesc_t product;
     cublasLtMatmulPreference_t preference;
@@ -314,10 +307,9 @@ START_TEST(attributes_are_refused_as_by_the_library)
     DONE(lt.cublasLtMatmulPreferenceDestroy(preference));
     ck_assert_uint_eq(counts().objects, 0);
 }
-END_TEST
 
 // What the heuristic says to who sets nothing: no workspace, and sums in any order.
-START_TEST(what_is_not_set_has_the_librarys_defaults)
+TEST(what_is_not_set_has_the_librarys_defaults)
 {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t product;
@@ -353,34 +345,14 @@ START_TEST(what_is_not_set_has_the_librarys_defaults)
     DONE(lt.cublasLtDestroy(handle));
     ck_assert_uint_eq(counts().objects, 0);
 }
-END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("kernels cublas");
-    TCase *t = tcase_create("products");
     if (!gpu_find(plugin_path, sizeof plugin_path)) {
         fprintf(stderr, "the emulated GPU was not built\n");
         return EXIT_FAILURE;
     }
     snprintf(library_path, sizeof library_path, "%.*s/standin/libcublasLt.so.13",
              (int)(strrchr(plugin_path, '/') - plugin_path), plugin_path);
-    tcase_add_checked_fixture(t, set_up, NULL);
-    tcase_add_test(t, a_report_has_version_and_file);
-    tcase_add_test(t, without_one_a_report_says_why);
-    tcase_add_test(t, the_environment_forbids_it);
-    tcase_add_loop_test(t, an_algorithm_fits_addresses_and_sizes, 0, SL_COUNT_OF(chosen));
-    tcase_add_test(t, a_shape_that_its_class_does_not_fit_is_asked_for_by_itself);
-    tcase_add_test(t, choices_outlive_a_thread);
-    tcase_add_loop_test(t, what_is_refused_is_multiplied_by_the_plugin_and_said_once, 0,
-                        SL_COUNT_OF(refused));
-    tcase_add_loop_test(t, a_refusal_that_passes_is_forgotten, 0, 5);
-    tcase_add_test(t, attributes_are_refused_as_by_the_library);
-    tcase_add_test(t, what_is_not_set_has_the_librarys_defaults);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests((struct unit_case){.setup = set_up});
 }

@@ -1,8 +1,8 @@
 // Classes of sizes of matrix products (kernels/cuda/gemm_class.h): possible with the product's
 // leading dimensions, not smaller than the product, and the same for all of a class.
 #include "kernels/cuda/gemm_class.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 static uint64_t state = 7;
@@ -50,7 +50,7 @@ static void check_same(const struct sl_gemm_sizes *a, const struct sl_gemm_sizes
     ck_assert_uint_eq(a->k, b->k);
 }
 
-START_TEST(a_class_is_possible_and_not_smaller)
+TEST(a_class_is_possible_and_not_smaller)
 {
     for (int i = 0; i < 20000; i++) {
         const struct sl_gemm_sizes s = any_product(), c = sl_gemm_class(s);
@@ -63,9 +63,8 @@ START_TEST(a_class_is_possible_and_not_smaller)
         check_same(&again, &c); // the class's own sizes are of it
     }
 }
-END_TEST
 
-START_TEST(rows_alone_are_rounded_freely)
+TEST(rows_alone_are_rounded_freely)
 {
     const struct sl_gemm_sizes s = {
         .m = 70001, .n = 256, .k = 1433, .lda = 1433, .ldb = 1433, .ldc = 256, .tb = true};
@@ -74,10 +73,9 @@ START_TEST(rows_alone_are_rounded_freely)
     ck_assert_uint_eq(c.n, 256);
     ck_assert_uint_eq(c.k, 1433); // 1536 would be more than a row of a has
 }
-END_TEST
 
 // Batches' numbers of rows differ: there are few classes of them.
-START_TEST(an_octave_has_eight_classes)
+TEST(an_octave_has_eight_classes)
 {
     uint64_t n = 0, last = 0;
     for (uint64_t size = 65537; size <= 131072; size++) {
@@ -90,19 +88,5 @@ START_TEST(an_octave_has_eight_classes)
     for (uint64_t size = 1; size <= 1024; size++)
         ck_assert_uint_eq(sl_gemm_size_class(size), size);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels gemm class");
-    TCase *t = tcase_create("classes");
-    tcase_add_test(t, a_class_is_possible_and_not_smaller);
-    tcase_add_test(t, rows_alone_are_rounded_freely);
-    tcase_add_test(t, an_octave_has_eight_classes);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,5 +1,4 @@
 // The renumbering map against a plain model: first appearances, growth, forgetting, hard keys.
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "common/base/philox.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/kernels.h"
+#include "tests/unit/suite.h"
 
 enum { KEYS_MAX = 1 << 17 };
 
@@ -64,16 +64,15 @@ static uint32_t random_word(uint32_t a, uint32_t b)
     return sl_philox(11, sl_rng_word0(SL_RNG_GENERATE, 1, 0), a, b, 0).w[0];
 }
 
-START_TEST(ids_follow_first_appearance)
+TEST(ids_follow_first_appearance)
 {
     const uint32_t keys[] = {7, 0, UINT32_MAX - 1, 8, 1u << 31, 1};
     create(1);
     expect_ids_in_order(keys, SL_COUNT_OF(keys));
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(equals_a_plain_model_over_many_batches)
+TEST(equals_a_plain_model_over_many_batches)
 {
     enum { UNIVERSE = 5000, BATCHES = 400 };
     static uint32_t model[UNIVERSE];
@@ -95,9 +94,8 @@ START_TEST(equals_a_plain_model_over_many_batches)
     }
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(grows_from_nothing_and_keeps_every_id)
+TEST(grows_from_nothing_and_keeps_every_id)
 {
     static uint32_t keys[KEYS_MAX];
     for (uint32_t i = 0; i < KEYS_MAX; i++)
@@ -106,9 +104,8 @@ START_TEST(grows_from_nothing_and_keeps_every_id)
     expect_ids_in_order(keys, KEYS_MAX);
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(reserves_in_the_middle_of_a_batch)
+TEST(reserves_in_the_middle_of_a_batch)
 {
     create(1);
     for (uint32_t i = 0; i < 1000; i++)
@@ -119,10 +116,9 @@ START_TEST(reserves_in_the_middle_of_a_batch)
     expect_id(1, 1000);
     sl_idmap_destroy(map);
 }
-END_TEST
 
 // Patterns of ids that weak hashes pile up: runs, strides of powers of two, high bits only.
-START_TEST(structured_keys)
+TEST(structured_keys)
 {
     enum { N = 1 << 14 };
     static uint32_t keys[N];
@@ -139,10 +135,9 @@ START_TEST(structured_keys)
     }
     sl_idmap_destroy(map);
 }
-END_TEST
 
 // Keys chosen to begin their search in the last few slots: the probe wraps and runs over others'.
-START_TEST(keys_that_collide)
+TEST(keys_that_collide)
 {
     enum { N = 300 };
     static uint32_t keys[N];
@@ -159,9 +154,8 @@ START_TEST(keys_that_collide)
     }
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(nothing_of_an_earlier_batch_is_left)
+TEST(nothing_of_an_earlier_batch_is_left)
 {
     create(4);
     for (uint32_t batch = 0; batch < 2000; batch++) {
@@ -172,9 +166,8 @@ START_TEST(nothing_of_an_earlier_batch_is_left)
     }
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(an_empty_batch_between_others)
+TEST(an_empty_batch_between_others)
 {
     create(4);
     insert(5);
@@ -184,10 +177,9 @@ START_TEST(an_empty_batch_between_others)
     expect_id(5, 1);
     sl_idmap_destroy(map);
 }
-END_TEST
 
 // The stamp comes to its end once in 2^32 keys.
-START_TEST(the_stamp_starts_over)
+TEST(the_stamp_starts_over)
 {
     create(100);
     for (uint32_t i = 0; i < 100; i++)
@@ -205,9 +197,8 @@ START_TEST(the_stamp_starts_over)
     ck_assert_uint_lt(map->base, 2000); // it did
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(a_full_list_is_out_of_range_and_changes_nothing)
+TEST(a_full_list_is_out_of_range_and_changes_nothing)
 {
     uint32_t local = 77, capacity = 10;
     create(4);
@@ -223,9 +214,8 @@ START_TEST(a_full_list_is_out_of_range_and_changes_nothing)
     expect_id(10, 10);
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(its_size_follows_the_largest_batch_alone)
+TEST(its_size_follows_the_largest_batch_alone)
 {
     create(1);
     for (uint32_t i = 0; i < 50000; i++)
@@ -243,9 +233,8 @@ START_TEST(its_size_follows_the_largest_batch_alone)
     ck_assert_ptr_eq(map->slot, slots); // and nothing was allocated
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(an_expected_batch_needs_no_growth)
+TEST(an_expected_batch_needs_no_growth)
 {
     create(30000);
     const uint64_t *slots = map->slot;
@@ -259,9 +248,8 @@ START_TEST(an_expected_batch_needs_no_growth)
     ck_assert_ptr_eq(map->slot, slots);
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(the_set_of_distinct_numbers)
+TEST(the_set_of_distinct_numbers)
 {
     create(1);
     for (uint32_t k = 1; k <= 5000; k = k * 3 + 1) {
@@ -289,37 +277,10 @@ START_TEST(the_set_of_distinct_numbers)
     ck_assert(sl_distinct_add(set, 4));
     sl_idmap_destroy(map);
 }
-END_TEST
 
-START_TEST(destroying_none_is_fine)
+TEST(destroying_none_is_fine)
 {
     sl_idmap_destroy(NULL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_idmap");
-    TCase *c = tcase_create("idmap");
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, ids_follow_first_appearance);
-    tcase_add_test(c, equals_a_plain_model_over_many_batches);
-    tcase_add_test(c, grows_from_nothing_and_keeps_every_id);
-    tcase_add_test(c, reserves_in_the_middle_of_a_batch);
-    tcase_add_test(c, structured_keys);
-    tcase_add_test(c, keys_that_collide);
-    tcase_add_test(c, nothing_of_an_earlier_batch_is_left);
-    tcase_add_test(c, an_empty_batch_between_others);
-    tcase_add_test(c, the_stamp_starts_over);
-    tcase_add_test(c, a_full_list_is_out_of_range_and_changes_nothing);
-    tcase_add_test(c, its_size_follows_the_largest_batch_alone);
-    tcase_add_test(c, an_expected_batch_needs_no_growth);
-    tcase_add_test(c, the_set_of_distinct_numbers);
-    tcase_add_test(c, destroying_none_is_fine);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -3,6 +3,7 @@
 #include "kernels/cpu/khop_lanes.h"
 #include "kernels/khop_internal.h"
 #include "tests/unit/kernels_fixture.h"
+#include "tests/unit/suite.h"
 
 // Empty rows, short ones, hubs, self loops and edges that are there twice.
 static struct graph random_graph(uint32_t n, uint32_t salt)
@@ -48,7 +49,7 @@ static void define_row(const struct key *key, uint32_t i, uint32_t degree, uint3
 
 static const uint32_t fanouts[] = {1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 17, 31, 63, 64, 65, 100, 1000};
 
-START_TEST(rows_follow_the_definition)
+LOOP_TEST(rows_follow_the_definition, 0, 4)
 {
     const uint32_t degree = 1009, n = 1100;
     struct graph g = graph_of_equals(n, degree);
@@ -71,10 +72,9 @@ START_TEST(rows_follow_the_definition)
     }
     graph_free(&g);
 }
-END_TEST
 
 // Computed by another program: a change of these numbers is a change of every run's result.
-START_TEST(golden_rows)
+LOOP_TEST(golden_rows, 0, 2)
 {
     static const uint32_t row0[] = {70, 3, 43, 28, 69}, row1[] = {16, 61, 62, 26, 58};
     struct graph g = graph_of_equals(100, 100);
@@ -112,11 +112,10 @@ START_TEST(golden_rows)
         }
     }
 }
-END_TEST
 
 // Degrees at which words are rejected often, which no graph of a test could have. With each
 // instruction set.
-START_TEST(lanes_of_any_degree_follow_the_definition)
+LOOP_TEST(lanes_of_any_degree_follow_the_definition, SL_ISA_BASELINE, SL_ISA_AVX512 + 1)
 {
     static const uint32_t degrees[] = {
         65,
@@ -161,7 +160,6 @@ START_TEST(lanes_of_any_degree_follow_the_definition)
             }
         }
 }
-END_TEST
 
 // ---- fairness -----------------------------------------------------------------------------------
 
@@ -249,7 +247,7 @@ static void judge_tally(const struct tally *t)
     }
 }
 
-START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
+LOOP_TEST(every_neighbour_pair_and_subset_is_equally_likely, 0, SL_COUNT_OF(fair_cases))
 {
     struct fair_case c = fair_cases[_i];
     const uint32_t n = 1000, batches = 60;
@@ -272,11 +270,10 @@ START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
     free(t.pair);
     free(t.subset);
 }
-END_TEST
 
 // ---- rows as a whole ----------------------------------------------------------------------------
 
-START_TEST(one_vertex_with_itself)
+LOOP_TEST(one_vertex_with_itself, 0, 2)
 {
     for (uint32_t degree = 0; degree < 4; degree++) {
         struct graph g = graph_of_equals(1, SL_MAX(degree, 1u));
@@ -293,11 +290,10 @@ START_TEST(one_vertex_with_itself)
         graph_free(&g);
     }
 }
-END_TEST
 
 // ---- what it depends on -------------------------------------------------------------------------
 
-START_TEST(the_result_depends_on_the_key_alone)
+LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
 {
     struct graph g = random_graph(2000, 1);
     struct ask ask = ask_of(_i, &g, 500, 10);
@@ -318,11 +314,10 @@ START_TEST(the_result_depends_on_the_key_alone)
     hop_free(&want);
     graph_free(&g);
 }
-END_TEST
 
 // ---- limits -------------------------------------------------------------------------------------
 
-START_TEST(capacities_are_kept)
+LOOP_TEST(capacities_are_kept, 0, 12)
 {
     static const int64_t some[] = {1, 5, 40, 64, 200, -1};
     struct graph g = random_graph(3000, 4);
@@ -331,9 +326,8 @@ START_TEST(capacities_are_kept)
     expect_capacities_are_kept(ask);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(a_failed_hop_can_be_drawn_again)
+LOOP_TEST(a_failed_hop_can_be_drawn_again, 0, 2)
 {
     struct graph g = random_graph(3000, 4);
     struct sl_idmap *map;
@@ -353,9 +347,8 @@ START_TEST(a_failed_hop_can_be_drawn_again)
     sl_idmap_destroy(map);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(what_can_not_be_is_refused)
+LOOP_TEST(what_can_not_be_is_refused, 0, 2)
 {
     struct graph g = graph_of_equals(20, 3);
     static const int64_t bad[] = {0, -2, INT64_MIN, SL_KHOP_FANOUT_MAX + 1, INT64_MAX};
@@ -386,27 +379,5 @@ START_TEST(what_can_not_be_is_refused)
     }
     graph_free(&g);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_khop");
-    TCase *c = tcase_create("khop");
-    tcase_set_timeout(c, 60);
-    tcase_add_loop_test(c, rows_follow_the_definition, 0, 4);
-    tcase_add_loop_test(c, golden_rows, 0, 2);
-    tcase_add_loop_test(c, lanes_of_any_degree_follow_the_definition, SL_ISA_BASELINE,
-                        SL_ISA_AVX512 + 1);
-    tcase_add_loop_test(c, every_neighbour_pair_and_subset_is_equally_likely, 0, (int)SL_COUNT_OF(fair_cases));
-    tcase_add_loop_test(c, one_vertex_with_itself, 0, 2);
-    tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);
-    tcase_add_loop_test(c, capacities_are_kept, 0, 12);
-    tcase_add_loop_test(c, a_failed_hop_can_be_drawn_again, 0, 2);
-    tcase_add_loop_test(c, what_can_not_be_is_refused, 0, 2);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

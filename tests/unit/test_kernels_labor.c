@@ -1,6 +1,7 @@
 // Layer-neighbour sampling: what it draws, that it is fair and shared.
 #include "kernels/labor_internal.h"
 #include "tests/unit/kernels_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
@@ -8,7 +9,7 @@ static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t f
 }
 
 // Computed by another program: a change of these numbers is a change of every run.
-START_TEST(golden_rows)
+LOOP_TEST(golden_rows, 0, 4)
 {
     static const uint32_t want[3][4] = {{18, 23, 28, 43}, {20, 25, 45, 50}, {22, 27, 42, 47}};
     uint32_t degrees[100];
@@ -29,10 +30,9 @@ START_TEST(golden_rows)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // What khop has not: rows with the same neighbours take the same ones, in every hop others.
-START_TEST(rows_that_share_neighbours_take_the_same)
+LOOP_TEST(rows_that_share_neighbours_take_the_same, 0, 2)
 {
     struct graph g = graph_of_equals(200, 150);
     struct ask ask = ask_of(_i, &g, 50, 7);
@@ -46,10 +46,9 @@ START_TEST(rows_that_share_neighbours_take_the_same)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // A vertex that is there several times has one number: its first edges are taken.
-START_TEST(of_equal_numbers_the_first_are_taken)
+LOOP_TEST(of_equal_numbers_the_first_are_taken, 0, 2)
 {
     uint32_t degrees[9] = {40};
     struct graph g = graph_of_degrees(9, degrees);
@@ -67,11 +66,10 @@ START_TEST(of_equal_numbers_the_first_are_taken)
     }
     graph_free(&g);
 }
-END_TEST
 
 // Copies of an edge have one number: together the chance of an edge that is there once, which is
 // not what khop gives them.
-START_TEST(copies_of_an_edge_have_the_chance_of_one)
+LOOP_TEST(copies_of_an_edge_have_the_chance_of_one, 0, 2)
 {
     enum { BATCHES = 4000 };
     uint32_t degrees[4] = {3}, copies[2] = {0, 0};
@@ -92,7 +90,6 @@ START_TEST(copies_of_an_edge_have_the_chance_of_one)
     ck_assert_double_eq_tol(copies[1], BATCHES * 2 / 3.0, 5 * sqrt(BATCHES * 2 / 9.0));
     graph_free(&g);
 }
-END_TEST
 
 struct fair_case {
     uint32_t degree, k;
@@ -102,7 +99,7 @@ static const struct fair_case fair_cases[] = {{2, 1},   {5, 2},    {9, 8},     {
                                               {97, 64}, {127, 63}, {300, 250}, {1000, 5}};
 
 // Each neighbour of a row is as likely as any other: numbers of many batches.
-START_TEST(every_neighbour_is_as_likely)
+LOOP_TEST(every_neighbour_is_as_likely, 0, SL_COUNT_OF(fair_cases))
 {
     enum { BATCHES = 4000 };
     const struct fair_case *c = &fair_cases[_i];
@@ -129,9 +126,8 @@ START_TEST(every_neighbour_is_as_likely)
     free(count);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(capacities_are_kept)
+LOOP_TEST(capacities_are_kept, 0, 2)
 {
     struct graph g = graph_of_random_degrees(400, 3, 12);
     for (uint64_t e = 0; e < g.n_edges; e++)
@@ -139,23 +135,5 @@ START_TEST(capacities_are_kept)
     expect_capacities_are_kept(ask_of(_i, &g, 30, 4));
     graph_free(&g);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_labor");
-    TCase *c = tcase_create("labor");
-    tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, golden_rows, 0, 4);
-    tcase_add_loop_test(c, rows_that_share_neighbours_take_the_same, 0, 2);
-    tcase_add_loop_test(c, of_equal_numbers_the_first_are_taken, 0, 2);
-    tcase_add_loop_test(c, copies_of_an_edge_have_the_chance_of_one, 0, 2);
-    tcase_add_loop_test(c, every_neighbour_is_as_likely, 0, (int)SL_COUNT_OF(fair_cases));
-    tcase_add_loop_test(c, capacities_are_kept, 0, 2);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

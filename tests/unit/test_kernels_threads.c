@@ -1,5 +1,4 @@
 // The threads that operations share: every part once, numbers within a call, callers side by side.
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "kernels/cpu/cpu_internal.h"
+#include "tests/unit/suite.h"
 
 enum { PARTS_MAX = 4096, THREADS = 5 };
 
@@ -48,7 +48,7 @@ static void run(struct work *w, uint32_t parts)
     ck_assert_uint_eq(others, 0);
 }
 
-START_TEST(every_part_is_done_once)
+TEST(every_part_is_done_once)
 {
     static const uint32_t parts[] = {1, 2, 3, 7, 64, 1000, PARTS_MAX};
     static struct work w;
@@ -59,7 +59,6 @@ START_TEST(every_part_is_done_once)
                 run(&w, parts[i]);
         }
 }
-END_TEST
 
 static void *call_often(void *unused)
 {
@@ -72,7 +71,7 @@ static void *call_often(void *unused)
 }
 
 // More callers than there are slots.
-START_TEST(callers_share_the_helpers)
+TEST(callers_share_the_helpers)
 {
     pthread_t thread[8];
     sl_kernels_set_threads(3);
@@ -81,7 +80,6 @@ START_TEST(callers_share_the_helpers)
     for (int i = 0; i < 8; i++)
         pthread_join(thread[i], NULL);
 }
-END_TEST
 
 // Both threads of a call of two parts are inside at once, so somebody has joined the caller.
 static void meet(void *context, uint32_t part)
@@ -93,7 +91,7 @@ static void meet(void *context, uint32_t part)
         usleep(100);
 }
 
-START_TEST(somebody_helps)
+TEST(somebody_helps)
 {
     for (int round = 0; round < 20; round++) {
         _Atomic uint32_t there = 0;
@@ -103,7 +101,6 @@ START_TEST(somebody_helps)
         sl_cpu_parallel_parts(2, meet, &there);
     }
 }
-END_TEST
 
 static void call_within(void *context, uint32_t part)
 {
@@ -117,16 +114,15 @@ static void call_within(void *context, uint32_t part)
     free(w);
 }
 
-START_TEST(a_call_within_a_call_is_the_threads_own)
+TEST(a_call_within_a_call_is_the_threads_own)
 {
     _Atomic uint32_t done = 0;
     sl_kernels_set_threads(3);
     sl_cpu_parallel_parts(30, call_within, &done);
     ck_assert_uint_eq(done, 300);
 }
-END_TEST
 
-START_TEST(a_child_of_fork_works_on)
+TEST(a_child_of_fork_works_on)
 {
 #ifdef __SANITIZE_THREAD__
     printf("SKIP: ThreadSanitizer starts no threads behind a fork\n");
@@ -144,7 +140,6 @@ START_TEST(a_child_of_fork_works_on)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
-END_TEST
 
 static struct sl_cores wanted;
 static _Atomic uint32_t elsewhere;
@@ -163,7 +158,7 @@ static void *others_count(void *out)
     return NULL;
 }
 
-START_TEST(cores_are_the_callers_and_the_helpers)
+TEST(cores_are_the_callers_and_the_helpers)
 {
     struct sl_cores all;
     uint16_t list[SL_CORES_MAX];
@@ -191,23 +186,5 @@ START_TEST(cores_are_the_callers_and_the_helpers)
     ck_assert_int_eq(sl_kernels_take_cores(&wanted), SL_OK);
     ck_assert_int_eq(sl_cpu_threads(), 1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_threads");
-    TCase *t = tcase_create("threads");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, every_part_is_done_once);
-    tcase_add_test(t, callers_share_the_helpers);
-    tcase_add_test(t, somebody_helps);
-    tcase_add_test(t, a_call_within_a_call_is_the_threads_own);
-    tcase_add_test(t, a_child_of_fork_works_on);
-    tcase_add_test(t, cores_are_the_callers_and_the_helpers);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 0)

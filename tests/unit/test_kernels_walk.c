@@ -2,6 +2,7 @@
 #include "kernels/khop_internal.h"
 #include "kernels/walk_internal.h"
 #include "tests/unit/kernels_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout,
                          uint32_t paths, uint32_t length, float restart)
@@ -41,7 +42,7 @@ static struct graph graph_of_lists(uint32_t n, int32_t (*list)[5])
 // ---- the definition -----------------------------------------------------------------------------
 
 // Computed by another program: a change of these numbers is a change of every run.
-START_TEST(golden_rows)
+LOOP_TEST(golden_rows, 0, 2)
 {
     static const uint32_t vertex[3][5] = {
         {3, 38, 69, 4, 1}, {16, 81, 2, 10, 70}, {3, 27, 17, 4, 38}};
@@ -66,10 +67,9 @@ START_TEST(golden_rows)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // A ring leaves no choice: vertex i meets i + 1 .. i + length, each by every path.
-START_TEST(a_ring_is_walked_along)
+LOOP_TEST(a_ring_is_walked_along, 0, 2)
 {
     enum { N = 300 };
     static int32_t list[N][5];
@@ -101,9 +101,8 @@ START_TEST(a_ring_is_walked_along)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(the_destination_is_never_its_own_neighbour)
+LOOP_TEST(the_destination_is_never_its_own_neighbour, 0, 2)
 {
     // 0: alone. 1: itself alone. 2 and 3: each other. 4: to 0, where paths end.
     static int32_t list[][5] = {{-1}, {1, 1, -1}, {3, -1}, {2, -1}, {0, -1}};
@@ -125,7 +124,6 @@ START_TEST(the_destination_is_never_its_own_neighbour)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // ---- probabilities ------------------------------------------------------------------------------
 
@@ -215,7 +213,7 @@ static uint64_t outcome_of_row(const struct hop *h, uint32_t row, uint32_t base)
     return outcome;
 }
 
-START_TEST(every_outcome_has_its_probability)
+LOOP_TEST(every_outcome_has_its_probability, 0, SL_COUNT_OF(fair_cases))
 {
     enum { COPIES = 500, BATCHES = 100 };
     struct cells c = {0};
@@ -236,8 +234,7 @@ START_TEST(every_outcome_has_its_probability)
     struct sl_idmap *map;
     ck_assert_int_eq(sl_idmap_create(1, &map), SL_OK);
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
-        struct ask ask =
-            ask_of(1, &g, COPIES, s.f->fanout, s.f->paths, s.f->length, s.f->restart);
+        struct ask ask = ask_of(1, &g, COPIES, s.f->fanout, s.f->paths, s.f->length, s.f->restart);
         ask.key.batch = batch;
         ask.map = map;
         struct hop h = draw(ask);
@@ -251,7 +248,6 @@ START_TEST(every_outcome_has_its_probability)
     cells_free(&c);
     graph_free(&g);
 }
-END_TEST
 
 // ---- rows as a whole ----------------------------------------------------------------------------
 
@@ -272,7 +268,7 @@ static struct graph random_graph(uint32_t n, uint32_t salt)
 }
 
 // Words that are rejected: degrees at which that happens in more than a quarter of the draws.
-START_TEST(rejected_words_are_drawn_again)
+TEST(rejected_words_are_drawn_again)
 {
     static const uint32_t degrees[] = {1, 3, 0xc0000001, 0xaaaaaaab, 0x80000001, 0xfffffffe};
     for (size_t d = 0; d < SL_COUNT_OF(degrees); d++) {
@@ -296,11 +292,10 @@ START_TEST(rejected_words_are_drawn_again)
         EXPECT(n < 1u << 31 || n == 0xfffffffe || again > 600, "degree %u: %u rejected", n, again);
     }
 }
-END_TEST
 
 // ---- what it depends on, and limits -------------------------------------------------------------
 
-START_TEST(the_result_depends_on_the_key_alone)
+LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
 {
     struct graph g = random_graph(2000, 1);
     struct ask ask = ask_of(_i, &g, 500, 5, 4, 3, 0.25f);
@@ -314,17 +309,15 @@ START_TEST(the_result_depends_on_the_key_alone)
     hop_free(&want);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(capacities_are_kept)
+LOOP_TEST(capacities_are_kept, 0, 4)
 {
     struct graph g = random_graph(3000, 4);
     expect_capacities_are_kept(ask_of(_i % 2, &g, 200, _i / 2 ? -1 : 3, 5, 4, 0.1f));
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(what_can_not_be_is_refused)
+LOOP_TEST(what_can_not_be_is_refused, 0, 2)
 {
     static const struct {
         uint32_t paths, length;
@@ -369,25 +362,5 @@ START_TEST(what_can_not_be_is_refused)
     g.indptr = short_one;
     graph_free(&g);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_walk");
-    TCase *c = tcase_create("walk");
-    tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, golden_rows, 0, 2);
-    tcase_add_loop_test(c, a_ring_is_walked_along, 0, 2);
-    tcase_add_loop_test(c, the_destination_is_never_its_own_neighbour, 0, 2);
-    tcase_add_loop_test(c, every_outcome_has_its_probability, 0, (int)SL_COUNT_OF(fair_cases));
-    tcase_add_test(c, rejected_words_are_drawn_again);
-    tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);
-    tcase_add_loop_test(c, capacities_are_kept, 0, 4);
-    tcase_add_loop_test(c, what_can_not_be_is_refused, 0, 2);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

@@ -3,6 +3,7 @@
 #include "kernels/khop_internal.h"
 #include "kernels/weighted_internal.h"
 #include "tests/unit/kernels_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
@@ -17,7 +18,7 @@ static float weight_over_all_scales(uint32_t i)
     return r % 5 == 0 ? 0.0f : ldexpf(1.0f + (float)(r >> 9) / 8388608.0f, (int)(r % 250) - 140);
 }
 
-START_TEST(sums_are_those_of_the_weights)
+TEST(sums_are_those_of_the_weights)
 {
     // Ordinary weights: each sum is the exact one.
     static const float weight[] = {3, 0.25f, 0, 7, 1e-3f, 0, 100, 2.5e-6f};
@@ -28,9 +29,8 @@ START_TEST(sums_are_those_of_the_weights)
         ck_assert(prefix[j] == sum);
     }
 }
-END_TEST
 
-START_TEST(differences_of_sums_are_exact)
+TEST(differences_of_sums_are_exact)
 {
     enum { N = 3000 };
     static float weight[N];
@@ -56,9 +56,8 @@ START_TEST(differences_of_sums_are_exact)
         }
     }
 }
-END_TEST
 
-START_TEST(the_smallest_and_the_largest_weights_have_sums)
+TEST(the_smallest_and_the_largest_weights_have_sums)
 {
     const float weight[] = {1e-45f, 0, 1e-45f, 3.4028235e38f, 3.4028235e38f, 1e-45f, -0.0f};
     double prefix[7];
@@ -72,7 +71,6 @@ START_TEST(the_smallest_and_the_largest_weights_have_sums)
     ck_assert_uint_eq(sl_weighted_prefix_row(none, 2, prefix), 2);
     ck_assert(prefix[0] == 0 && prefix[1] == 0);
 }
-END_TEST
 
 // ---- the definition -----------------------------------------------------------------------------
 
@@ -111,7 +109,7 @@ static uint32_t define_row(const struct key *key, uint32_t row, const float *wei
 
 static const uint32_t fanouts[] = {1, 2, 3, 7, 10, 15, 16, 17, 63, 64, 65, 100, 511, 512, 513, 900};
 
-START_TEST(rows_follow_the_definition)
+LOOP_TEST(rows_follow_the_definition, 0, 4)
 {
     enum { DEGREE = 1009, N = 1100, ROWS = 70 };
     static float weight[DEGREE];
@@ -139,10 +137,9 @@ START_TEST(rows_follow_the_definition)
     }
     graph_free(&g);
 }
-END_TEST
 
 // Computed by another program, in fractions: a change of these numbers is a change of every run.
-START_TEST(golden_rows)
+LOOP_TEST(golden_rows, 0, 2)
 {
     static const uint32_t many[2][5] = {{85, 65, 82, 17, 38}, {41, 79, 75, 97, 72}};
     static const uint32_t all[] = {40, 70, 90}, two[2][2] = {{90, 70}, {40, 90}};
@@ -171,7 +168,6 @@ START_TEST(golden_rows)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // ---- probabilities ------------------------------------------------------------------------------
 
@@ -222,7 +218,7 @@ static uint64_t outcome_of(const struct hop *h, uint32_t row)
     return outcome;
 }
 
-START_TEST(every_order_of_draws_has_its_probability)
+LOOP_TEST(every_order_of_draws_has_its_probability, 0, SL_COUNT_OF(fair_cases))
 {
     enum { N = 1000, BATCHES = 60 };
     const struct fair_case *f = &fair_cases[_i];
@@ -246,7 +242,6 @@ START_TEST(every_order_of_draws_has_its_probability)
     cells_free(&c);
     graph_free(&g);
 }
-END_TEST
 
 // ---- rows as a whole ----------------------------------------------------------------------------
 
@@ -267,7 +262,7 @@ static struct graph random_graph(uint32_t n, uint32_t salt)
     return g;
 }
 
-START_TEST(the_largest_fanout_takes_every_edge_once)
+TEST(the_largest_fanout_takes_every_edge_once)
 {
     const uint32_t degree = SL_KHOP_FANOUT_MAX + 5000;
     struct graph g = graph_of_degrees(1, &degree);
@@ -288,10 +283,9 @@ START_TEST(the_largest_fanout_takes_every_edge_once)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // One edge with all but 2^-50 of the weight: what is left is still drawn by its own shares.
-START_TEST(a_row_that_is_nearly_one_edge)
+LOOP_TEST(a_row_that_is_nearly_one_edge, 0, 2)
 {
     enum { N = 4000 };
     static const float weight[] = {0x1p-50f, 1, 0x1p-49f, 0, 0x1p-50f};
@@ -310,11 +304,10 @@ START_TEST(a_row_that_is_nearly_one_edge)
     hop_free(&h);
     graph_free(&g);
 }
-END_TEST
 
 // ---- what it depends on, and limits -------------------------------------------------------------
 
-START_TEST(the_result_depends_on_the_key_alone)
+LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
 {
     struct graph g = random_graph(2000, 1);
     struct ask ask = ask_of(_i, &g, 500, 10);
@@ -328,18 +321,16 @@ START_TEST(the_result_depends_on_the_key_alone)
     hop_free(&want);
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(capacities_are_kept)
+LOOP_TEST(capacities_are_kept, 0, 10)
 {
     static const int64_t some[] = {1, 5, 40, 200, -1};
     struct graph g = random_graph(3000, 4);
     expect_capacities_are_kept(ask_of(_i % 2, &g, 200, some[_i / 2]));
     graph_free(&g);
 }
-END_TEST
 
-START_TEST(what_can_not_be_is_refused)
+LOOP_TEST(what_can_not_be_is_refused, 0, 2)
 {
     static const float weight[] = {1, 2, 3};
     static const int64_t bad[] = {0, -2, INT64_MIN, SL_KHOP_FANOUT_MAX + 1, INT64_MAX};
@@ -372,28 +363,5 @@ START_TEST(what_can_not_be_is_refused)
     g.indptr = short_one;
     graph_free(&g);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("kernels_weighted");
-    TCase *c = tcase_create("weighted");
-    tcase_set_timeout(c, 120);
-    tcase_add_test(c, sums_are_those_of_the_weights);
-    tcase_add_test(c, differences_of_sums_are_exact);
-    tcase_add_test(c, the_smallest_and_the_largest_weights_have_sums);
-    tcase_add_loop_test(c, rows_follow_the_definition, 0, 4);
-    tcase_add_loop_test(c, golden_rows, 0, 2);
-    tcase_add_loop_test(c, every_order_of_draws_has_its_probability, 0, (int)SL_COUNT_OF(fair_cases));
-    tcase_add_test(c, the_largest_fanout_takes_every_edge_once);
-    tcase_add_loop_test(c, a_row_that_is_nearly_one_edge, 0, 2);
-    tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);
-    tcase_add_loop_test(c, capacities_are_kept, 0, 10);
-    tcase_add_loop_test(c, what_can_not_be_is_refused, 0, 2);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

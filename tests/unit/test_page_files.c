@@ -1,11 +1,11 @@
 // The page's files: that they are in the program whole, and that one file of all of them stands by
 // itself.
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/page/page.h"
+#include "tests/unit/suite.h"
 
 enum { LOAD_MAX_BYTES = 112 << 10 };
 
@@ -38,7 +38,7 @@ static size_t expect_end(const char *name, const char *const *paths, size_t n_pa
     return at;
 }
 
-START_TEST(the_files_are_those_of_the_source)
+TEST(the_files_are_those_of_the_source)
 {
     static const char *const html[] = {"broker/page/page.html"};
     static const char *const css[] = {"broker/page/page.css"};
@@ -51,9 +51,8 @@ START_TEST(the_files_are_those_of_the_source)
     ck_assert_uint_eq(expect_end("/page.css", css, 1), 0);
     expect_end("/page.js", js, sizeof js / sizeof *js);
 }
-END_TEST
 
-START_TEST(tables_come_before_the_script)
+TEST(tables_come_before_the_script)
 {
     const char *text = sl_page_find("/page.js")->bytes;
     const char *script = strstr(text, "// The page draws");
@@ -65,26 +64,23 @@ START_TEST(tables_come_before_the_script)
         ck_assert_msg(found && found < script, "no '%s' in: %.500s", wanted[i], text);
     }
 }
-END_TEST
 
-START_TEST(what_is_no_file_is_not_found)
+TEST(what_is_no_file_is_not_found)
 {
     ck_assert_ptr_null(sl_page_find(""));
     ck_assert_ptr_null(sl_page_find("page.js"));
     ck_assert_ptr_null(sl_page_find("/page.js/"));
     ck_assert_ptr_null(sl_page_find("/../page.js"));
 }
-END_TEST
 
-START_TEST(a_load_is_small)
+TEST(a_load_is_small)
 {
     size_t n = sl_page_find("/")->n + sl_page_find("/page.css")->n + sl_page_find("/page.js")->n;
     ck_assert_uint_gt(n, 10000);
     ck_assert_uint_lt(n, LOAD_MAX_BYTES);
 }
-END_TEST
 
-START_TEST(one_file_has_all_of_it_and_loads_nothing)
+TEST(one_file_has_all_of_it_and_loads_nothing)
 {
     char *text = sl_page_standalone("a <b>\n", "{\"schema\":\"sluice.describe/1\"}");
     ck_assert_ptr_nonnull(text);
@@ -100,10 +96,9 @@ START_TEST(one_file_has_all_of_it_and_loads_nothing)
     ck_assert_ptr_nonnull(strstr(text, "</html>"));
     free(text);
 }
-END_TEST
 
 // The script of the page looks for its data when it starts, so that must come before it.
-START_TEST(the_data_comes_before_the_script)
+TEST(the_data_comes_before_the_script)
 {
     char *text = sl_page_standalone("read", "{}");
     char *data = strstr(text, "id=\"sluice-data\"");
@@ -112,9 +107,8 @@ START_TEST(the_data_comes_before_the_script)
     ck_assert(data < script);
     free(text);
 }
-END_TEST
 
-START_TEST(no_text_of_a_job_ends_the_script)
+TEST(no_text_of_a_job_ends_the_script)
 {
     char *text = sl_page_standalone("read", "{\"job\":\"</script><script>alert(1)</script><!--\"}");
     ck_assert_ptr_null(strstr(text, "alert(1)</script"));
@@ -123,23 +117,5 @@ START_TEST(no_text_of_a_job_ends_the_script)
                                        "\\u003c/script>\\u003c!--\"}"));
     free(text);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("page files");
-    TCase *t = tcase_create("files");
-    tcase_add_test(t, the_files_are_those_of_the_source);
-    tcase_add_test(t, tables_come_before_the_script);
-    tcase_add_test(t, what_is_no_file_is_not_found);
-    tcase_add_test(t, a_load_is_small);
-    tcase_add_test(t, one_file_has_all_of_it_and_loads_nothing);
-    tcase_add_test(t, the_data_comes_before_the_script);
-    tcase_add_test(t, no_text_of_a_job_ends_the_script);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { N = 4000 };
 
@@ -213,7 +214,7 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
     ck_assert_uint_eq(b->n_edges, n_edges);
 }
 
-START_TEST(a_block_keeps_what_the_format_promises)
+LOOP_TEST(a_block_keeps_what_the_format_promises, 0, SL_COUNT_OF(fixture_plans))
 {
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 100, 1000};
     const struct sl_draw_plan *plan = &fixture_plans[_i];
@@ -230,10 +231,9 @@ START_TEST(a_block_keeps_what_the_format_promises)
     expect_block(b, plan, 0, 0, odd, 3);
     free(b);
 }
-END_TEST
 
 // What a GCN that drops a graph's own self-loops asks for; what is drawn stays the same.
-START_TEST(degrees_are_without_self_loops_that_were_looked_for)
+TEST(degrees_are_without_self_loops_that_were_looked_for)
 {
     const struct sl_draw_plan *plan = &fixture_plans[1];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -261,10 +261,9 @@ START_TEST(degrees_are_without_self_loops_that_were_looked_for)
     free(with);
     free(without);
 }
-END_TEST
 
 // Those of the graph that a job by weight has: edges of weight 0 are none, self-loops or not.
-START_TEST(degrees_are_without_edges_of_weight_zero)
+TEST(degrees_are_without_edges_of_weight_zero)
 {
     const struct sl_draw_plan plan = {.kind = SL_SAMPLER_WEIGHTED,
                                       .n_hops = 2,
@@ -292,10 +291,9 @@ START_TEST(degrees_are_without_edges_of_weight_zero)
     }
     sl_self_loops_free(&fx.topology.self_loops);
 }
-END_TEST
 
 // In the place of class numbers, and of no influence on what is drawn.
-START_TEST(several_labels_a_seed_are_a_row_of_floats)
+LOOP_TEST(several_labels_a_seed_are_a_row_of_floats, 0, SL_COUNT_OF(fixture_plans))
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 3;
@@ -318,9 +316,8 @@ START_TEST(several_labels_a_seed_are_a_row_of_floats)
     free(b);
     free(flags);
 }
-END_TEST
 
-START_TEST(equal_batches_are_equal_bytes)
+LOOP_TEST(equal_batches_are_equal_bytes, 0, SL_COUNT_OF(fixture_plans))
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 77;
@@ -358,9 +355,8 @@ START_TEST(equal_batches_are_equal_bytes)
     free(memory);
     free(want);
 }
-END_TEST
 
-START_TEST(other_batches_are_other_blocks)
+TEST(other_batches_are_other_blocks)
 {
     const struct sl_draw_plan *plan = &fixture_plans[0];
     struct sl_draw_plan seed = *plan, stream = *plan;
@@ -381,9 +377,8 @@ START_TEST(other_batches_are_other_blocks)
     }
     free(base);
 }
-END_TEST
 
-START_TEST(hops_draw_on_their_own)
+TEST(hops_draw_on_their_own)
 {
     // The same rows with the same fanout in both hops: the seeds' draws must differ.
     struct sl_draw_plan plan = {.n_hops = 2, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE};
@@ -394,9 +389,8 @@ START_TEST(hops_draw_on_their_own)
         0);
     free(b);
 }
-END_TEST
 
-START_TEST(memory_that_is_too_small)
+LOOP_TEST(memory_that_is_too_small, 0, SL_COUNT_OF(fixture_plans))
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -429,7 +423,6 @@ START_TEST(memory_that_is_too_small)
     free(memory);
     free(want);
 }
-END_TEST
 
 // Every third vertex is hot: ranks (N), and the index that says so.
 static struct sl_rank_index some_ranks(uint32_t *rank_of)
@@ -467,7 +460,7 @@ static uint64_t digest_of(const struct sl_block *b)
     return digest;
 }
 
-START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
+LOOP_TEST(ranks_stand_behind_the_sample_and_leave_it_alone, 0, SL_COUNT_OF(fixture_plans))
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -500,9 +493,8 @@ START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
         free(plain);
     }
 }
-END_TEST
 
-START_TEST(weights_decide_what_is_drawn)
+TEST(weights_decide_what_is_drawn)
 {
     // The hub's first in-neighbour has nearly all of its row's weight, the second one none.
     for (uint64_t e = fx.indptr[0]; e < fx.indptr[1]; e++)
@@ -526,9 +518,8 @@ START_TEST(weights_decide_what_is_drawn)
     }
     ck_assert_uint_eq(first, 50);
 }
-END_TEST
 
-START_TEST(weighted_sampling_needs_weights)
+TEST(weighted_sampling_needs_weights)
 {
     fx.topology.view.weight_prefix = NULL;
     const struct sl_draw_plan plan = {
@@ -539,9 +530,8 @@ START_TEST(weighted_sampling_needs_weights)
                      SL_EINVAL);
     free(b);
 }
-END_TEST
 
-START_TEST(copying_the_vertices_is_timed)
+TEST(copying_the_vertices_is_timed)
 {
     enum { BYTES = 1 << 20 };
     struct sl_draw_job job = {.plan = &fixture_plans[0],
@@ -554,9 +544,8 @@ START_TEST(copying_the_vertices_is_timed)
     ck_assert_uint_gt(job.copy_ns, 0);
     free(job.block);
 }
-END_TEST
 
-START_TEST(scratch_memory_is_that_of_the_largest_batch)
+TEST(scratch_memory_is_that_of_the_largest_batch)
 {
     uint64_t before = sl_drawer_bytes(&drawer);
     struct sl_block *b =
@@ -566,9 +555,8 @@ START_TEST(scratch_memory_is_that_of_the_largest_batch)
     struct sl_drawer none = {0};
     ck_assert_uint_eq(sl_drawer_bytes(&none), 0);
 }
-END_TEST
 
-START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
+TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     free(fixture_draw(&drawer, &fixture_plans[0], 0, 0, seeds, 1000));
@@ -579,9 +567,8 @@ START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
     ck_assert_ptr_eq(drawer.nodes, nodes);
     ck_assert_uint_eq(sl_idmap_bytes(drawer.map), map_bytes);
 }
-END_TEST
 
-START_TEST(seeds_that_can_not_be)
+TEST(seeds_that_can_not_be)
 {
     uint64_t wanted, capacity = 1 << 20;
     struct sl_block *b = fixture_alloc(capacity);
@@ -597,7 +584,6 @@ START_TEST(seeds_that_can_not_be)
         SL_EPROTO);
     free(b);
 }
-END_TEST
 
 // What has been asked for, by the vertex whose list or place it is.
 static uint8_t asked_list[N], asked_row[N];
@@ -617,7 +603,7 @@ static void note_ahead(const void *at, uint64_t bytes, int advice)
 }
 
 // Those of all vertices that a hop reads and of no others; the sample is the same.
-START_TEST(lists_that_are_not_in_memory_are_asked_for_before_they_are_read)
+TEST(lists_that_are_not_in_memory_are_asked_for_before_they_are_read)
 {
     const struct sl_draw_plan *plan = &fixture_plans[0];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -644,9 +630,8 @@ START_TEST(lists_that_are_not_in_memory_are_asked_for_before_they_are_read)
     free(before);
     free(b);
 }
-END_TEST
 
-START_TEST(a_graph_without_edges)
+TEST(a_graph_without_edges)
 {
     memset(fx.indptr, 0, (N + 1) * sizeof *fx.indptr);
     const uint32_t seeds[] = {3, 1, 2};
@@ -656,44 +641,11 @@ START_TEST(a_graph_without_edges)
     ck_assert_uint_eq(b->n_edges, 0);
     free(b);
 }
-END_TEST
 
-START_TEST(a_zeroed_drawer_can_be_released)
+TEST(a_zeroed_drawer_can_be_released)
 {
     struct sl_drawer none = {0};
     sl_drawer_fini(&none);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("sampler_draw");
-    TCase *c = tcase_create("draw");
-    int n_plans = (int)SL_COUNT_OF(fixture_plans);
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_loop_test(c, a_block_keeps_what_the_format_promises, 0, n_plans);
-    tcase_add_test(c, degrees_are_without_self_loops_that_were_looked_for);
-    tcase_add_test(c, degrees_are_without_edges_of_weight_zero);
-    tcase_add_loop_test(c, several_labels_a_seed_are_a_row_of_floats, 0, n_plans);
-    tcase_add_loop_test(c, equal_batches_are_equal_bytes, 0, n_plans);
-    tcase_add_test(c, other_batches_are_other_blocks);
-    tcase_add_test(c, hops_draw_on_their_own);
-    tcase_add_loop_test(c, memory_that_is_too_small, 0, n_plans);
-    tcase_add_loop_test(c, ranks_stand_behind_the_sample_and_leave_it_alone, 0, n_plans);
-    tcase_add_test(c, weights_decide_what_is_drawn);
-    tcase_add_test(c, weighted_sampling_needs_weights);
-    tcase_add_test(c, copying_the_vertices_is_timed);
-    tcase_add_test(c, scratch_memory_is_that_of_the_largest_batch);
-    tcase_add_test(c, nothing_is_allocated_once_the_largest_batch_was_seen);
-    tcase_add_test(c, seeds_that_can_not_be);
-    tcase_add_test(c, lists_that_are_not_in_memory_are_asked_for_before_they_are_read);
-    tcase_add_test(c, a_graph_without_edges);
-    tcase_add_test(c, a_zeroed_drawer_can_be_released);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)

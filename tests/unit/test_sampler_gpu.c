@@ -2,6 +2,7 @@
 // before, with ranks and without.
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -9,7 +10,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "common/base/log.h"
 #include "common/data/self_loops.h"
 #include "sampler/loop.h"
 
@@ -75,7 +75,9 @@ static void compare(const struct sl_draw_plan *plan, uint32_t batch, const uint3
     free(wanted);
 }
 
-START_TEST(blocks_are_those_of_the_processor)
+CASE(.name = "gpu", .setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_GPU)
+
+LOOP_TEST(blocks_are_those_of_the_processor, 0, SL_COUNT_OF(fixture_plans))
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     bring(0.6);
@@ -84,10 +86,9 @@ START_TEST(blocks_are_those_of_the_processor)
     for (uint32_t n = 1; n <= N_SEEDS; n += n == 1 ? 31 : 28) // 1, 32, 60
         compare(&fixture_plans[_i], BATCH + n, seeds + n, n);
 }
-END_TEST
 
 // Offsets alone fit, or nothing does: the rest is read where it lies.
-START_TEST(a_graph_that_does_not_fit_is_read_in_place)
+LOOP_TEST(a_graph_that_does_not_fit_is_read_in_place, 0, 2)
 {
     uint64_t free_bytes, total_bytes;
     ck_assert_int_eq(gpu->device->space(&free_bytes, &total_bytes), SL_OK);
@@ -98,10 +99,9 @@ START_TEST(a_graph_that_does_not_fit_is_read_in_place)
     for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
         compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
 }
-END_TEST
 
 // No more edges than the job allows, whatever there is room for.
-START_TEST(a_part_of_a_graph_that_fits)
+TEST(a_part_of_a_graph_that_fits)
 {
     const uint64_t n_edges = fx.topology.dataset.n_edges;
     const struct sl_graph_placement_spec spec = {
@@ -112,11 +112,10 @@ START_TEST(a_part_of_a_graph_that_fits)
     ck_assert_uint_gt(residence.n_resident, n_edges * 4 / 10 - N);
     compare(&fixture_plans[0], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
 }
-END_TEST
 
 // Rows from the first on are on the device as far as it has room, the others are read where they
 // lie; of weighted edges sums and neighbours alike.
-START_TEST(a_graph_that_fits_in_part_is_read_in_both_places)
+LOOP_TEST(a_graph_that_fits_in_part_is_read_in_both_places, 0, 3)
 {
     const uint64_t offsets = (N + 1) * sizeof(uint64_t) + N * sizeof(uint32_t);
     const uint64_t each = sizeof(int32_t) + sizeof(double), n_edges = fx.topology.dataset.n_edges;
@@ -145,7 +144,6 @@ START_TEST(a_graph_that_fits_in_part_is_read_in_both_places)
         free(wanted[p]);
     }
 }
-END_TEST
 
 // What a file's mapping is: pages of their own that are not to be written.
 static void *as_file(const void *from, size_t bytes)
@@ -183,7 +181,7 @@ static void compare_all(void)
         compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
 }
 
-START_TEST(files_that_a_device_can_not_map_are_copied)
+TEST(files_that_a_device_can_not_map_are_copied)
 {
     uint64_t bytes;
     graph_as_files();
@@ -193,7 +191,6 @@ START_TEST(files_that_a_device_can_not_map_are_copied)
     ck_assert_uint_eq(sl_graph_placement_bytes(&residence), 0);
     compare_all();
 }
-END_TEST
 
 static int file_for_copy(void)
 {
@@ -210,7 +207,7 @@ static uint64_t held(int fd)
 }
 
 // Another sampler, which is a process of its own, has no copies of its own.
-START_TEST(samplers_have_one_copy_together)
+TEST(samplers_have_one_copy_together)
 {
     graph_as_files();
     files = (struct sl_graph_placement_files){file_for_copy(), file_for_copy(), file_for_copy()};
@@ -242,9 +239,11 @@ START_TEST(samplers_have_one_copy_together)
     close(files.degrees);
     close(files.neighbours);
 }
-END_TEST
 
-START_TEST(files_that_a_device_can_map_are_not_copied)
+CASE(.name = "gpu that maps files", .setup = setup_where_files_are_mapped, .teardown = teardown,
+     ON_A_GPU)
+
+TEST(files_that_a_device_can_map_are_not_copied)
 {
     uint64_t bytes;
     graph_as_files();
@@ -252,10 +251,11 @@ START_TEST(files_that_a_device_can_map_are_not_copied)
     ck_assert_uint_eq(copies(&bytes), 1); // degrees, which no file has
     compare_all();
 }
-END_TEST
+
+CASE(.setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_GPU)
 
 // Memory is given out whether it is there or not: the message must come before the copy.
-START_TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
+TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
 {
     enum { EDGES = 4 << 20, MIB = 1 << 20 };
     const uint64_t bytes = (uint64_t)EDGES * sizeof(int32_t); // 16 MiB
@@ -280,11 +280,10 @@ START_TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
     ck_assert_int_eq(rc, SL_ENOMEM);
     const char *said = sl_error_message();
     ck_assert_msg(strstr(said, "no room for the 16 MiB of the neighbours (indices.npy)") &&
-                      strstr(said, "are available, of which they may take 1") &&
+                      strstr(said, "are available, of which 1") &&
                       strstr(said, "use a CPU device for sampling"),
                   "%s", said);
 }
-END_TEST
 
 // ---- pinned memory ----
 
@@ -318,7 +317,7 @@ static struct sl_config small_job(void)
 }
 
 // As in the job, whose arena is pinned: pageable memory would make each draw too slow.
-START_TEST(probes_are_drawn_into_pinned_memory)
+TEST(probes_are_drawn_into_pinned_memory)
 {
     struct sl_block_estimate e;
     const struct sl_config config = small_job();
@@ -328,7 +327,6 @@ START_TEST(probes_are_drawn_into_pinned_memory)
     ck_assert_uint_eq(lent, 0);
     sl_block_estimate_fini(&e);
 }
-END_TEST
 
 static void *run_sampler(void *arg)
 {
@@ -336,7 +334,7 @@ static void *run_sampler(void *arg)
     return NULL;
 }
 
-START_TEST(pre_sampling_draws_into_pinned_memory)
+TEST(pre_sampling_draws_into_pinned_memory)
 {
     struct sl_arena arena;
     const struct sl_config config = small_job();
@@ -376,9 +374,8 @@ START_TEST(pre_sampling_draws_into_pinned_memory)
     sl_arena_detach(&arena);
     close(fd);
 }
-END_TEST
 
-START_TEST(degrees_are_without_self_loops_that_were_looked_for)
+TEST(degrees_are_without_self_loops_that_were_looked_for)
 {
     for (uint32_t v = 0; v < N; v += 9) // some vertices are their own neighbours
         if (fx.indptr[v + 1] > fx.indptr[v])
@@ -390,9 +387,8 @@ START_TEST(degrees_are_without_self_loops_that_were_looked_for)
         .n_hops = 2, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE, .seed = 7, .degrees = true};
     compare(&plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
 }
-END_TEST
 
-START_TEST(degrees_are_without_edges_of_weight_zero)
+TEST(degrees_are_without_edges_of_weight_zero)
 {
     fixture_drop_weightless(&fx);
     bring(0.6);
@@ -404,9 +400,8 @@ START_TEST(degrees_are_without_edges_of_weight_zero)
                                       .degrees = true};
     compare(&plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
 }
-END_TEST
 
-START_TEST(several_labels_a_seed_are_a_row_of_floats)
+TEST(several_labels_a_seed_are_a_row_of_floats)
 {
     enum { LABELS = 3 };
     static float target[N * LABELS];
@@ -418,9 +413,8 @@ START_TEST(several_labels_a_seed_are_a_row_of_floats)
     bring(0.6);
     compare(&fixture_plans[0], BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
 }
-END_TEST
 
-START_TEST(memory_that_is_too_small_says_how_much_is_enough)
+LOOP_TEST(memory_that_is_too_small_says_how_much_is_enough, 0, SL_COUNT_OF(fixture_plans))
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -445,7 +439,6 @@ START_TEST(memory_that_is_too_small_says_how_much_is_enough)
     free(memory);
     free(wanted);
 }
-END_TEST
 
 // Every third vertex is hot, in one tier: words in the memory of `device`.
 static struct sl_rank_index hot_thirds(uint64_t *words, uint32_t *n_hot)
@@ -461,7 +454,7 @@ static struct sl_rank_index hot_thirds(uint64_t *words, uint32_t *n_hot)
     return (struct sl_rank_index){.n_nodes = N, .n_tiers = 1, .words = words};
 }
 
-START_TEST(ranks_are_those_of_the_processor)
+TEST(ranks_are_those_of_the_processor)
 {
     static uint64_t words[N / 32 + 1];
     const struct sl_draw_plan *plan = &fixture_plans[0];
@@ -501,10 +494,9 @@ START_TEST(ranks_are_those_of_the_processor)
     free(wanted);
     free(found);
 }
-END_TEST
 
 // Both slots at once, each begun before the other one is finished, in pinned memory and in other.
-START_TEST(two_batches_are_under_way_at_once)
+LOOP_TEST(two_batches_are_under_way_at_once, 0, SL_COUNT_OF(fixture_plans))
 {
     enum { BATCHES = 7, BYTES = 1 << 20 };
     const struct sl_draw_plan *plan = &fixture_plans[_i];
@@ -544,10 +536,9 @@ START_TEST(two_batches_are_under_way_at_once)
                 free(job[i].block);
     }
 }
-END_TEST
 
 // Nobody wants it any more: the slot is free again, and what is begun behind it is not disturbed.
-START_TEST(a_batch_is_dropped)
+TEST(a_batch_is_dropped)
 {
     enum { BYTES = 1 << 20 };
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -576,9 +567,8 @@ START_TEST(a_batch_is_dropped)
     gpu->device->host_free(first.block, BYTES);
     gpu->device->host_free(second.block, BYTES);
 }
-END_TEST
 
-START_TEST(seeds_that_can_not_be)
+TEST(seeds_that_can_not_be)
 {
     static const uint32_t twice[] = {5, 9, 5}, outside[] = {5, N};
     uint64_t wanted;
@@ -593,9 +583,8 @@ START_TEST(seeds_that_can_not_be)
     compare(plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS); // it goes on
     free(memory);
 }
-END_TEST
 
-START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
+TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     bring(0.6);
@@ -608,45 +597,5 @@ START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
     ck_assert_uint_eq(gpu->device->held(), held);
     ck_assert_uint_eq(sl_drawer_bytes(&gpu_drawer), bytes);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("sampler gpu");
-    TCase *tc = tcase_create("gpu"), *mapping = tcase_create("gpu that maps files");
-    tcase_set_timeout(tc, 60);
-    if (gpu_exists()) {
-        int n_plans = (int)SL_COUNT_OF(fixture_plans);
-        tcase_add_checked_fixture(tc, setup, teardown);
-        tcase_add_loop_test(tc, blocks_are_those_of_the_processor, 0, n_plans);
-        tcase_add_loop_test(tc, a_graph_that_does_not_fit_is_read_in_place, 0, 2);
-        tcase_add_test(tc, a_part_of_a_graph_that_fits);
-        tcase_add_loop_test(tc, a_graph_that_fits_in_part_is_read_in_both_places, 0, 3);
-        tcase_add_test(tc, files_that_a_device_can_not_map_are_copied);
-        tcase_add_test(tc, samplers_have_one_copy_together);
-        tcase_add_test(tc, a_copy_that_leaves_no_memory_is_refused_with_the_figures);
-        tcase_add_checked_fixture(mapping, setup_where_files_are_mapped, teardown);
-        tcase_add_test(mapping, files_that_a_device_can_map_are_not_copied);
-        tcase_add_test(tc, probes_are_drawn_into_pinned_memory);
-        tcase_add_test(tc, pre_sampling_draws_into_pinned_memory);
-        tcase_add_test(tc, degrees_are_without_self_loops_that_were_looked_for);
-        tcase_add_test(tc, degrees_are_without_edges_of_weight_zero);
-        tcase_add_test(tc, several_labels_a_seed_are_a_row_of_floats);
-        tcase_add_loop_test(tc, memory_that_is_too_small_says_how_much_is_enough, 0, n_plans);
-        tcase_add_test(tc, ranks_are_those_of_the_processor);
-        tcase_add_loop_test(tc, two_batches_are_under_way_at_once, 0, n_plans);
-        tcase_add_test(tc, a_batch_is_dropped);
-        tcase_add_test(tc, seeds_that_can_not_be);
-        tcase_add_test(tc, nothing_is_allocated_once_the_largest_batch_was_seen);
-    } else {
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    suite_add_tcase(suite, mapping);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true)

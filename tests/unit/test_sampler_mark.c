@@ -7,8 +7,8 @@
 #include <sys/resource.h>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "common/arena/visit_counts.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
 enum { N_MAX = 4099 };
@@ -84,7 +84,7 @@ static void expect_ranks(uint32_t n, uint64_t limit)
 
 static const uint32_t sizes[] = {1, 31, 32, 33, 64, 1000, N_MAX};
 
-START_TEST(one_tier_of_any_size)
+LOOP_TEST(one_tier_of_any_size, 0, SL_COUNT_OF(sizes))
 {
     uint32_t n = sizes[_i];
     const uint64_t limits[] = {0, 1, 31, 32, 33, n / 2, n - 1, n};
@@ -98,9 +98,8 @@ START_TEST(one_tier_of_any_size)
         expect_ranks(n, limit);
     }
 }
-END_TEST
 
-START_TEST(tiers_side_by_side)
+LOOP_TEST(tiers_side_by_side, 0, SL_COUNT_OF(sizes))
 {
     uint32_t n = sizes[_i];
     open_order(n);
@@ -113,9 +112,8 @@ START_TEST(tiers_side_by_side)
         expect_ranks(n, ends[n_tiers - 1]);
     }
 }
-END_TEST
 
-START_TEST(it_is_made_once_a_generation)
+TEST(it_is_made_once_a_generation)
 {
     uint64_t limit = 100;
     open_order(1000);
@@ -132,9 +130,8 @@ START_TEST(it_is_made_once_a_generation)
     must(sl_marker_refresh(&marker, &arena, 1000));
     expect_ranks(1000, limit);
 }
-END_TEST
 
-START_TEST(what_is_no_order_is_refused)
+LOOP_TEST(what_is_no_order_is_refused, 0, 6)
 {
     uint64_t ends[] = {50, 100};
     open_order(1000);
@@ -153,11 +150,10 @@ START_TEST(what_is_no_order_is_refused)
     ck_assert_ptr_null(marker.words);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "hotness order"));
 }
-END_TEST
 
 // A graph of more vertices than there is memory for: only its tier's end is real. Sanitizers need
 // more address space than the test leaves.
-START_TEST(without_memory_it_says_what_it_wanted)
+TEST(without_memory_it_says_what_it_wanted)
 {
 #ifdef SL_SANITIZED
     printf("SKIP: a sanitizer needs more address space than this leaves\n");
@@ -174,20 +170,5 @@ START_TEST(without_memory_it_says_what_it_wanted)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "cache.policy"));
     ck_assert_uint_eq(marker.generation, 0);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_WARN);
-    Suite *s = suite_create("sampler_mark");
-    TCase *c = tcase_create("mark");
-    tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, NULL, teardown);
-    tcase_add_loop_test(c, one_tier_of_any_size, 0, SL_COUNT_OF(sizes));
-    tcase_add_loop_test(c, tiers_side_by_side, 0, SL_COUNT_OF(sizes));
-    tcase_add_test(c, it_is_made_once_a_generation);
-    tcase_add_loop_test(c, what_is_no_order_is_refused, 0, 6);
-    tcase_add_test(c, without_memory_it_says_what_it_wanted);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.quiet = true, .teardown = teardown, .timeout_s = 60)

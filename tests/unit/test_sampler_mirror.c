@@ -2,13 +2,13 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
 #include "common/arena/arena.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/peer_memory.h"
 #include "sampler/loop.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
 
 enum { N = 3000, BATCH = 100, DEVICE = 2, WORKER = DEVICE + 1 };
 
@@ -143,7 +143,7 @@ static bool is_there(const struct sl_batch_entry *e)
 // Room for some of the batches of an epoch, by the bytes of a block.
 static const uint64_t sizes[] = {SL_ARENA_CHUNK_BYTES / 8, SL_ARENA_CHUNK_BYTES / 4 + 1};
 
-START_TEST(blocks_in_the_first_bytes_are_in_the_mirror_too)
+LOOP_TEST(blocks_in_the_first_bytes_are_in_the_mirror_too, 0, 2)
 {
     uint64_t seq;
     uint32_t there = 0;
@@ -157,9 +157,8 @@ START_TEST(blocks_in_the_first_bytes_are_in_the_mirror_too)
     sl_mirror_close(&mirror);
     ck_assert(!sl_peer_memory_is_alive(&arena, SL_PEER_MEMORY_BLOCKS, DEVICE));
 }
-END_TEST
 
-START_TEST(without_a_mirror_entries_name_none)
+TEST(without_a_mirror_entries_name_none)
 {
     uint64_t seq;
     sl_mirror_open(&mirror, gpu->device, UINT64_C(1) << 50); // nobody has so much
@@ -169,25 +168,5 @@ START_TEST(without_a_mirror_entries_name_none)
     for (uint32_t cell = 0; cell < n; cell++)
         ck_assert_uint_eq(sl_ledger_entry(&arena, seq, cell)->mirror_version, 0);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("sampler mirror");
-    TCase *tc = tcase_create("mirror");
-    tcase_set_timeout(tc, 60);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    if (gpu_exists()) {
-        tcase_add_loop_test(tc, blocks_in_the_first_bytes_are_in_the_mirror_too, 0, 2);
-        tcase_add_test(tc, without_a_mirror_entries_name_none);
-    } else {
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_GPU)

@@ -2,6 +2,7 @@
 #include "config/config.h"
 #include "sampler/plan.h"
 #include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
 
 static struct fixture fx;
 static struct sl_drawer drawer;
@@ -49,7 +50,7 @@ static struct sl_block_estimate real_epoch(const struct sl_draw_plan *plan, enum
     return e;
 }
 
-START_TEST(training_and_evaluation_have_plans_of_their_own)
+TEST(training_and_evaluation_have_plans_of_their_own)
 {
     struct sl_draw_plan train = sl_plan_of(&config, SL_PHASE_TRAIN);
     struct sl_draw_plan eval = sl_plan_of(&config, SL_PHASE_EVAL);
@@ -73,9 +74,8 @@ START_TEST(training_and_evaluation_have_plans_of_their_own)
     eval = sl_plan_of(&config, SL_PHASE_EVAL);
     ck_assert(!train.degrees && !eval.degrees);
 }
-END_TEST
 
-START_TEST(the_job_says_how_neighbours_are_chosen)
+TEST(the_job_says_how_neighbours_are_chosen)
 {
     ck_assert_int_eq((int)sl_plan_of(&config, SL_PHASE_TRAIN).kind, SL_SAMPLER_KHOP);
     config.sampler.kind = SL_SAMPLER_WALK;
@@ -90,9 +90,8 @@ START_TEST(the_job_says_how_neighbours_are_chosen)
         ck_assert(plan.restart == 0.5f);
     }
 }
-END_TEST
 
-START_TEST(pre_sampling_draws_as_training_does)
+TEST(pre_sampling_draws_as_training_does)
 {
     struct sl_draw_plan train = sl_plan_of(&config, SL_PHASE_TRAIN);
     struct sl_draw_plan presample = sl_plan_of(&config, SL_PHASE_PRESAMPLE);
@@ -104,9 +103,8 @@ START_TEST(pre_sampling_draws_as_training_does)
     free(a);
     free(b);
 }
-END_TEST
 
-START_TEST(a_job_with_a_cache_needs_room_for_ranks)
+TEST(a_job_with_a_cache_needs_room_for_ranks)
 {
     struct sl_block_estimate without, with;
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &without), SL_OK);
@@ -119,9 +117,8 @@ START_TEST(a_job_with_a_cache_needs_room_for_ranks)
     sl_block_estimate_fini(&without);
     sl_block_estimate_fini(&with);
 }
-END_TEST
 
-START_TEST(the_largest_training_probe_is_kept)
+TEST(the_largest_training_probe_is_kept)
 {
     struct sl_block_estimate e, again;
     config.evaluate.full = false; // its blocks are larger, but nobody trains on them
@@ -140,11 +137,10 @@ START_TEST(the_largest_training_probe_is_kept)
     ck_assert_ptr_null(e.probe);
     sl_block_estimate_fini(&e);
 }
-END_TEST
 
 enum { TIMEOUT_S = 60 };
 
-START_TEST(the_time_of_a_batch_is_measured)
+TEST(the_time_of_a_batch_is_measured)
 {
     struct sl_block_estimate e;
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
@@ -156,9 +152,8 @@ START_TEST(the_time_of_a_batch_is_measured)
     ck_assert_uint_eq(e.t_sample_ns, 2500000000u);
     sl_block_estimate_fini(&e);
 }
-END_TEST
 
-START_TEST(an_error_of_the_kernel_leaves_nothing)
+TEST(an_error_of_the_kernel_leaves_nothing)
 {
     config.sampler.kind = SL_SAMPLER_WEIGHTED;
     fx.topology.view.weight_prefix = NULL;
@@ -166,9 +161,8 @@ START_TEST(an_error_of_the_kernel_leaves_nothing)
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_EINVAL);
     ck_assert_ptr_null(e.probe);
 }
-END_TEST
 
-START_TEST(the_measured_size_holds_for_an_epoch)
+TEST(the_measured_size_holds_for_an_epoch)
 {
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
     struct sl_block_estimate guess, real = real_epoch(&plan, SL_SPLIT_TRAIN, 128);
@@ -179,9 +173,8 @@ START_TEST(the_measured_size_holds_for_an_epoch)
     ck_assert_uint_le(guess.mean_bytes, real.mean_bytes * 12 / 10);
     sl_block_estimate_fini(&guess);
 }
-END_TEST
 
-START_TEST(sampled_evaluation_counts_too)
+TEST(sampled_evaluation_counts_too)
 {
     struct sl_block_estimate without, with;
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &without), SL_OK);
@@ -194,9 +187,8 @@ START_TEST(sampled_evaluation_counts_too)
     sl_block_estimate_fini(&without);
     sl_block_estimate_fini(&with);
 }
-END_TEST
 
-START_TEST(a_batch_of_more_than_the_training_set)
+TEST(a_batch_of_more_than_the_training_set)
 {
     config.sampler.batch_size = 1 << 20;
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
@@ -208,9 +200,8 @@ START_TEST(a_batch_of_more_than_the_training_set)
     free(b);
     sl_block_estimate_fini(&guess);
 }
-END_TEST
 
-START_TEST(one_training_vertex)
+TEST(one_training_vertex)
 {
     fx.topology.dataset.split[SL_SPLIT_TRAIN].n = 1;
     fx.topology.dataset.split[SL_SPLIT_VAL].n = 0;
@@ -221,9 +212,8 @@ START_TEST(one_training_vertex)
     ck_assert_uint_ge(guess.mean_bytes, sizeof(struct sl_block));
     sl_block_estimate_fini(&guess);
 }
-END_TEST
 
-START_TEST(probing_changes_no_batch)
+TEST(probing_changes_no_batch)
 {
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -237,30 +227,5 @@ START_TEST(probing_changes_no_batch)
     free(after);
     sl_block_estimate_fini(&guess);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("sampler_plan");
-    TCase *c = tcase_create("plan");
-    tcase_set_timeout(c, TIMEOUT_S);
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_test(c, training_and_evaluation_have_plans_of_their_own);
-    tcase_add_test(c, the_job_says_how_neighbours_are_chosen);
-    tcase_add_test(c, pre_sampling_draws_as_training_does);
-    tcase_add_test(c, a_job_with_a_cache_needs_room_for_ranks);
-    tcase_add_test(c, the_largest_training_probe_is_kept);
-    tcase_add_test(c, the_time_of_a_batch_is_measured);
-    tcase_add_test(c, an_error_of_the_kernel_leaves_nothing);
-    tcase_add_test(c, the_measured_size_holds_for_an_epoch);
-    tcase_add_test(c, sampled_evaluation_counts_too);
-    tcase_add_test(c, a_batch_of_more_than_the_training_set);
-    tcase_add_test(c, one_training_vertex);
-    tcase_add_test(c, probing_changes_no_batch);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = TIMEOUT_S)

@@ -2,8 +2,8 @@
 #include "tests/unit/crew.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
 
-#include "common/base/log.h"
 #include "common/arena/arena.h"
 #include "sampler/share.h"
 
@@ -228,7 +228,7 @@ static void leave_all(const struct crew *c, uint32_t n)
 
 // Any number of holders, some edges on each of them or none, with links that are not there, with
 // weights and without.
-START_TEST(blocks_are_the_same_wherever_edges_lie)
+LOOP_TEST(blocks_are_the_same_wherever_edges_lie, 0, 8)
 {
     static const uint32_t holders[] = {1, 2, 4, 8};
     const uint32_t n = holders[_i % 4];
@@ -261,9 +261,8 @@ START_TEST(blocks_are_the_same_wherever_edges_lie)
     }
     leave_all(c, n);
 }
-END_TEST
 
-START_TEST(without_a_plan_each_has_what_it_has_room_for)
+TEST(without_a_plan_each_has_what_it_has_room_for)
 {
     struct crew c[2] = {start(0, ""), start(1, "")};
     for (uint32_t d = 0; d < 2; d++) {
@@ -276,11 +275,10 @@ START_TEST(without_a_plan_each_has_what_it_has_room_for)
     }
     leave_all(c, 2);
 }
-END_TEST
 
 // Holders come and go, and what they keep is not loaded again: parts that stay where they are, move
 // up and down in their memory, reach further than before or less far.
-START_TEST(parts_that_stay_are_not_loaded_again)
+LOOP_TEST(parts_that_stay_are_not_loaded_again, 0, 2)
 {
     static const uint32_t plans[][DEVICES] = {
         {0x00ff, 0xff00},                 // two
@@ -318,10 +316,9 @@ START_TEST(parts_that_stay_are_not_loaded_again)
     }
     leave_all(c, 4);
 }
-END_TEST
 
 // One has room for all edges, the other for some: all of them are mapped once it gives some away.
-START_TEST(a_gpu_with_room_for_all_lends_as_well)
+TEST(a_gpu_with_room_for_all_lends_as_well)
 {
     const uint64_t n_edges = fx.topology.dataset.n_edges;
     struct crew c[2];
@@ -338,11 +335,10 @@ START_TEST(a_gpu_with_room_for_all_lends_as_well)
     }
     leave_all(c, 2);
 }
-END_TEST
 
 // A lender dies before, amid and after a draw: its bytes never reach a block, and its edges are
 // read in the machine's memory until a replacement holds them.
-START_TEST(what_a_dead_lender_held_is_read_elsewhere)
+LOOP_TEST(what_a_dead_lender_held_is_read_elsewhere, 0, 2)
 {
     struct crew c[3];
     char seed[] = {(char)('0' + _i), '\0'};
@@ -371,28 +367,5 @@ START_TEST(what_a_dead_lender_held_is_read_elsewhere)
         ck_assert_uint_gt(crew_ask(&c[d], DRAW).a, 0);
     leave_all(c, 3);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("sampler share");
-    TCase *tc = tcase_create("share");
-    tcase_set_timeout(tc, 120);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
-        tcase_add_loop_test(tc, blocks_are_the_same_wherever_edges_lie, 0, 8);
-        tcase_add_test(tc, without_a_plan_each_has_what_it_has_room_for);
-        tcase_add_loop_test(tc, parts_that_stay_are_not_loaded_again, 0, 2);
-        tcase_add_test(tc, a_gpu_with_room_for_all_lends_as_well);
-        tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
-    } else {
-        printf("SKIP: GPUs of several processes: emulated ones are not here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .setup = setup, .teardown = teardown, .timeout_s = 120, ON_EMULATED_GPUS)

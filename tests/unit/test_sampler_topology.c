@@ -6,6 +6,7 @@
 #include "common/base/memory.h"
 #include "common/data/features_kind.h"
 #include "sampler/topology.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 static int open_tiny(struct sl_topology *t, bool weighted)
@@ -13,7 +14,7 @@ static int open_tiny(struct sl_topology *t, bool weighted)
     return sl_topology_open(t, dir, NULL, weighted, -1, sl_kernels_cpu(), 1);
 }
 
-START_TEST(uniform_sampling_asks_for_no_weights)
+TEST(uniform_sampling_asks_for_no_weights)
 {
     ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
     struct sl_topology t;
@@ -26,9 +27,8 @@ START_TEST(uniform_sampling_asks_for_no_weights)
     sl_topology_close(&t);
     sl_topology_close(&t);
 }
-END_TEST
 
-START_TEST(running_sums_are_made_for_weighted_sampling)
+TEST(running_sums_are_made_for_weighted_sampling)
 {
     struct sl_topology t;
     must(open_tiny(&t, true));
@@ -40,9 +40,8 @@ START_TEST(running_sums_are_made_for_weighted_sampling)
     sl_topology_close(&t);
     ck_assert_ptr_null(t.view.weight_prefix);
 }
-END_TEST
 
-START_TEST(a_data_set_without_weights_can_not_be_sampled_by_weight)
+TEST(a_data_set_without_weights_can_not_be_sampled_by_weight)
 {
     ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
     struct sl_topology t;
@@ -50,9 +49,8 @@ START_TEST(a_data_set_without_weights_can_not_be_sampled_by_weight)
     assert_message_has("edge_weight.npy");
     sl_topology_close(&t);
 }
-END_TEST
 
-START_TEST(self_loops_are_found_when_asked_for)
+TEST(self_loops_are_found_when_asked_for)
 {
     WRITE_I32("indices.npy", 1, 2, 1, 1, 3, 0, 0); // vertex 1 twice
     struct sl_topology t;
@@ -65,7 +63,6 @@ START_TEST(self_loops_are_found_when_asked_for)
     sl_topology_close(&t);
     ck_assert_ptr_null(t.self_loops.has);
 }
-END_TEST
 
 // Whether the mapping that p is in has one of smaps' two-letter flags.
 static bool has_flag(const void *p, const char *flag)
@@ -92,7 +89,7 @@ static bool huge_pages_exist(void)
 }
 
 // A device's copy of a cold file is made a hundred times faster where the system reads ahead.
-START_TEST(files_are_read_ahead_unless_the_processor_draws)
+TEST(files_are_read_ahead_unless_the_processor_draws)
 {
     struct sl_topology t;
     must(open_tiny(&t, false));
@@ -107,7 +104,6 @@ START_TEST(files_are_read_ahead_unless_the_processor_draws)
     ck_assert(has_flag(t.view.indices, " hg") == huge_pages_exist());
     sl_topology_close(&t);
 }
-END_TEST
 
 static uint64_t left_bytes;
 
@@ -118,7 +114,7 @@ static uint64_t left(void *ctx)
 }
 
 // 76 bytes of graph, without its weights.
-START_TEST(a_graph_beside_features_that_do_not_fit_is_locked)
+TEST(a_graph_beside_features_that_do_not_fit_is_locked)
 {
     struct sl_topology t;
     must(open_tiny(&t, false));
@@ -138,9 +134,8 @@ START_TEST(a_graph_beside_features_that_do_not_fit_is_locked)
     ck_assert(has_flag(t.view.indptr, " lo"));
     sl_topology_close(&t);
 }
-END_TEST
 
-START_TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
+TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
 {
     struct sl_topology t;
     must(open_tiny(&t, false));
@@ -156,10 +151,9 @@ START_TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
     sl_topology_read_ahead(&t, nodes, 3); // the system takes it
     sl_topology_close(&t);
 }
-END_TEST
 
 // A file that took the place of the one that the broker has looked at is no way to wrong batches.
-START_TEST(weights_that_were_exchanged_are_refused_with_their_file)
+TEST(weights_that_were_exchanged_are_refused_with_their_file)
 {
     struct sl_topology t;
     must(open_tiny(&t, true));
@@ -174,23 +168,5 @@ START_TEST(weights_that_were_exchanged_are_refused_with_their_file)
     sl_topology_close(&t);
     free(record);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("sampler_topology");
-    TCase *c = tcase_create("topology");
-    tcase_set_timeout(c, 60);
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, tiny_begin, NULL);
-    tcase_add_test(c, uniform_sampling_asks_for_no_weights);
-    tcase_add_test(c, running_sums_are_made_for_weighted_sampling);
-    tcase_add_test(c, self_loops_are_found_when_asked_for);
-    tcase_add_test(c, files_are_read_ahead_unless_the_processor_draws);
-    tcase_add_test(c, a_graph_beside_features_that_do_not_fit_is_locked);
-    tcase_add_test(c, a_graph_that_does_not_fit_is_read_a_hop_at_a_time);
-    tcase_add_test(c, a_data_set_without_weights_can_not_be_sampled_by_weight);
-    tcase_add_test(c, weights_that_were_exchanged_are_refused_with_their_file);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = tiny_begin, .begin = scratch_begin, .end = scratch_end, .timeout_s = 60)

@@ -1,6 +1,5 @@
 // Rows read from a file are those that lie in it, whatever their size and place, both ways; and
 // what a drive or a file does wrong is told with file and offset.
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -21,8 +20,9 @@
 #include "common/base/error.h"
 #include "common/data/dataset_files.h"
 #include "common/storage/row_reader.h"
+#include "tests/unit/suite.h"
 
-enum { N_ROWS = 700, DEPTH = 16 };
+enum { N_ROWS = 200, DEPTH = 16 };
 
 static char path[64];
 static char *bytes; // of the file
@@ -93,7 +93,9 @@ static const struct sl_row_options ways[] = {
     {.way = SL_ROWS_BY_THREADS, .depth = 1, .cached = true},
 };
 
-START_TEST(rows_are_those_of_the_file)
+CASE(.name = "rows", .timeout_s = 120)
+
+LOOP_TEST(rows_are_those_of_the_file, 0, SL_COUNT_OF(ways) * (int)SL_COUNT_OF(shapes))
 {
     const struct sl_row_options *options = &ways[(size_t)_i % SL_COUNT_OF(ways)];
     struct sl_row_file file = {.n = 1,
@@ -133,9 +135,8 @@ START_TEST(rows_are_those_of_the_file)
     sl_row_reader_close(r);
     remove_file();
 }
-END_TEST
 
-START_TEST(the_depth_is_measured)
+LOOP_TEST(the_depth_is_measured, 0, 2)
 {
     struct sl_row_file file = {.n = 1,
                                .part[0].path = path,
@@ -158,7 +159,6 @@ START_TEST(the_depth_is_measured)
     sl_row_reader_close(r);
     remove_file();
 }
-END_TEST
 
 // In a child: its parent's ring, buffers and threads are none of its own, and it leaves them alone.
 static void expect_refused_in_a_child(struct sl_row_reader *r)
@@ -178,7 +178,7 @@ static void expect_refused_in_a_child(struct sl_row_reader *r)
     ck_assert_msg(status == 0, "the child ended with %#x", (unsigned)status);
 }
 
-START_TEST(a_reader_is_of_the_process_that_opened_it)
+LOOP_TEST(a_reader_is_of_the_process_that_opened_it, 0, SL_COUNT_OF(ways))
 {
     struct sl_row_file file = {
         .n = 1, .part[0].path = path, .n_rows = N_ROWS, .row_bytes = 4096, .offset = 128};
@@ -195,7 +195,6 @@ START_TEST(a_reader_is_of_the_process_that_opened_it)
     sl_row_reader_close(r);
     remove_file();
 }
-END_TEST
 
 static void expect_error(int rc, int wanted, const char *a, const char *b)
 {
@@ -204,7 +203,7 @@ static void expect_error(int rc, int wanted, const char *a, const char *b)
                   "no '%s' and '%s' in: %s", a, b, sl_error_message());
 }
 
-START_TEST(what_is_no_row_is_refused)
+LOOP_TEST(what_is_no_row_is_refused, 0, SL_COUNT_OF(ways))
 {
     struct sl_row_file file = {
         .n = 1, .part[0].path = path, .n_rows = 10, .row_bytes = 8, .part[0].bytes = 80};
@@ -218,10 +217,9 @@ START_TEST(what_is_no_row_is_refused)
     sl_row_reader_close(r);
     remove_file();
 }
-END_TEST
 
 // Within a block, and at a block's end.
-START_TEST(a_file_that_is_cut_is_told)
+LOOP_TEST(a_file_that_is_cut_is_told, 0, 3 * SL_COUNT_OF(ways))
 {
     static const int lengths[] = {9000, 8192, 0};
     struct sl_row_file file = {.n = 1,
@@ -248,10 +246,9 @@ START_TEST(a_file_that_is_cut_is_told)
     free(out);
     remove_file();
 }
-END_TEST
 
 // The memory of this process is a file. Pages of a mapping beyond its file's end cannot be read.
-START_TEST(what_the_drive_cannot_read_is_told)
+TEST(what_the_drive_cannot_read_is_told)
 {
     int fd = make_file(4096);
     char *pages = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
@@ -279,7 +276,6 @@ START_TEST(what_the_drive_cannot_read_is_told)
     munmap(pages, 8192);
     remove_file();
 }
-END_TEST
 
 // An empty pipe is a drive that never answers. Nothing is freed then: it may answer yet.
 static struct sl_row_reader *silent;
@@ -298,7 +294,7 @@ static bool stops(void *ctx)
     return true;
 }
 
-START_TEST(a_drive_that_is_silent_is_given_up)
+LOOP_TEST(a_drive_that_is_silent_is_given_up, 0, 2)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -325,9 +321,8 @@ START_TEST(a_drive_that_is_silent_is_given_up)
     sl_row_reader_close(silent);
     close(ends[1]);
 }
-END_TEST
 
-START_TEST(a_file_that_was_replaced_is_refused)
+TEST(a_file_that_was_replaced_is_refused)
 {
     char dir[] = "/tmp/sluice-rows-XXXXXX", file[128], other[128], command[128];
     const uint64_t shape[] = {10, 3};
@@ -361,7 +356,6 @@ START_TEST(a_file_that_was_replaced_is_refused)
     snprintf(command, sizeof command, "rm -r %s", dir);
     ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
 // A container's filter: this process may not have io_uring from here on.
 static void refuse_uring(void)
@@ -377,7 +371,9 @@ static void refuse_uring(void)
     ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
 }
 
-START_TEST(where_io_uring_is_forbidden_threads_read)
+CASE(.name = "forbidden")
+
+TEST(where_io_uring_is_forbidden_threads_read)
 {
     struct sl_row_file file = {
         .n = 1, .part[0].path = path, .n_rows = 50, .row_bytes = 300, .part[0].bytes = 15000};
@@ -391,29 +387,5 @@ START_TEST(where_io_uring_is_forbidden_threads_read)
     sl_row_reader_close(r);
     remove_file();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("rows from storage");
-    TCase *t = tcase_create("rows");
-    const int n_ways = SL_COUNT_OF(ways);
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, rows_are_those_of_the_file, 0, n_ways * (int)SL_COUNT_OF(shapes));
-    tcase_add_loop_test(t, the_depth_is_measured, 0, 2);
-    tcase_add_loop_test(t, a_reader_is_of_the_process_that_opened_it, 0, n_ways);
-    tcase_add_loop_test(t, what_is_no_row_is_refused, 0, n_ways);
-    tcase_add_loop_test(t, a_file_that_is_cut_is_told, 0, 3 * n_ways);
-    tcase_add_test(t, what_the_drive_cannot_read_is_told);
-    tcase_add_loop_test(t, a_drive_that_is_silent_is_given_up, 0, 2);
-    tcase_add_test(t, a_file_that_was_replaced_is_refused);
-    suite_add_tcase(s, t);
-    t = tcase_create("forbidden"); // last: of this process for good
-    tcase_add_test(t, where_io_uring_is_forbidden_threads_read);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

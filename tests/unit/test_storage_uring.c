@@ -6,7 +6,6 @@
  * The ring is the functions of liburing that stand below, in place of the library's: its queues are
  * arrays, and its kernel is pread().
  */
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -22,8 +21,8 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "common/storage/row_reader.h"
+#include "tests/unit/suite.h"
 
 enum { N_ROWS = 300, ROW_BYTES = 4096, FILE_BYTES = N_ROWS * ROW_BYTES, DEPTH = 8 };
 enum { ENTRIES = 256, ANSWERS = 1024, NONE = 1 }; // NONE: no answer of a kernel's
@@ -293,7 +292,7 @@ static const struct fault faults[] = {
     {.first = NONE, .always = 0, URING, .rc = SL_EIO},
 };
 
-START_TEST(all_rows_come_whatever_the_ring_does)
+LOOP_TEST(all_rows_come_whatever_the_ring_does, 0, SL_COUNT_OF(faults))
 {
     const struct fault *fault = &faults[_i];
     struct sl_row_reader *r = open_reader(fault, SL_ROWS_BY_URING);
@@ -317,10 +316,9 @@ START_TEST(all_rows_come_whatever_the_ring_does)
         ck_assert_uint_eq(ring.answer_tail, 0);
     sl_row_reader_close(r);
 }
-END_TEST
 
 // The answer to the first read of all tells of the file system, and no more of the ring.
-START_TEST(threads_fall_back_to_the_page_cache)
+TEST(threads_fall_back_to_the_page_cache)
 {
     const struct fault fault = {GOOD, .not_direct = true};
     struct sl_row_reader *r = open_reader(&fault, SL_ROWS_BY_THREADS);
@@ -332,7 +330,6 @@ START_TEST(threads_fall_back_to_the_page_cache)
     ck_assert_uint_eq(ring.refused, refused);
     sl_row_reader_close(r);
 }
-END_TEST
 
 static bool time_passes(void *ctx)
 {
@@ -343,7 +340,7 @@ static bool time_passes(void *ctx)
 }
 
 // Whoever asked has its memory back, and may have given it to others.
-START_TEST(what_a_silent_drive_gives_later_goes_nowhere)
+TEST(what_a_silent_drive_gives_later_goes_nowhere)
 {
     const struct fault fault = {GOOD, .cached = true};
     const uint32_t rows[] = {0, 2, 4, 6};
@@ -360,10 +357,9 @@ START_TEST(what_a_silent_drive_gives_later_goes_nowhere)
         sched_yield();
     ck_assert_mem_eq(out, nothing, sizeof out);
 }
-END_TEST
 
 // What `sluice doctor` says of it.
-START_TEST(whether_there_is_a_ring_is_known_beforehand)
+TEST(whether_there_is_a_ring_is_known_beforehand)
 {
     memset(&ring, 0, sizeof ring);
     ck_assert_int_eq(sl_row_reader_try_uring(), SL_OK);
@@ -374,22 +370,5 @@ START_TEST(whether_there_is_a_ring_is_known_beforehand)
     ck_assert_int_eq(sl_row_reader_try_uring(), SL_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "not permitted"));
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR); // of faults there are many
-    Suite *s = suite_create("storage_uring");
-    TCase *c = tcase_create("rings");
-    tcase_set_timeout(c, 60);
-    tcase_add_loop_test(c, all_rows_come_whatever_the_ring_does, 0, (int)SL_COUNT_OF(faults));
-    tcase_add_test(c, threads_fall_back_to_the_page_cache);
-    tcase_add_test(c, what_a_silent_drive_gives_later_goes_nowhere);
-    tcase_add_test(c, whether_there_is_a_ring_is_known_beforehand);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 60)

@@ -1,7 +1,6 @@
 // Placement of partitions: known machines, and every kind of random one against exhaustive search.
 #include "common/store/placement.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 enum { MOST = SL_PLACEMENT_DEVICES };
 
@@ -99,7 +99,7 @@ static void expect_plan(const struct sl_links *l, const struct sl_placement *p)
 
 // ---- known machines -----------------------------------------------------------------------------
 
-START_TEST(a_cube_mesh_of_eight_holds_sixteen)
+TEST(a_cube_mesh_of_eight_holds_sixteen)
 {
     const struct sl_links l = cube_mesh();
     const struct sl_placement p = solved(&l);
@@ -113,9 +113,8 @@ START_TEST(a_cube_mesh_of_eight_holds_sixteen)
     ck_assert(p.proved);
     ck_assert_uint_lt(p.steps, 20000); // some milliseconds
 }
-END_TEST
 
-START_TEST(gpus_that_all_reach_one_another_hold_one_each)
+TEST(gpus_that_all_reach_one_another_hold_one_each)
 {
     for (uint32_t n = 1; n <= MOST; n++) {
         const struct sl_links l = linked(n);
@@ -127,9 +126,8 @@ START_TEST(gpus_that_all_reach_one_another_hold_one_each)
         ck_assert(n == 1 ? p.bandwidth == INFINITY : p.bandwidth == DOUBLE);
     }
 }
-END_TEST
 
-START_TEST(gpus_that_reach_nobody_hold_all)
+TEST(gpus_that_reach_nobody_hold_all)
 {
     for (uint32_t n = 1; n <= MOST; n++) {
         const struct sl_links l = apart(n);
@@ -140,9 +138,8 @@ START_TEST(gpus_that_reach_nobody_hold_all)
         ck_assert(sl_placement_capacity(&p) == 1.0);
     }
 }
-END_TEST
 
-START_TEST(a_ring_of_four_holds_two_each)
+TEST(a_ring_of_four_holds_two_each)
 {
     const struct sl_links l = ring(4);
     const struct sl_placement p = solved(&l);
@@ -151,18 +148,16 @@ START_TEST(a_ring_of_four_holds_two_each)
     ck_assert_uint_eq(p.total, 8);
     ck_assert(p.bandwidth == SINGLE); // one partition over each of two links
 }
-END_TEST
 
-START_TEST(equal_machines_have_equal_plans)
+TEST(equal_machines_have_equal_plans)
 {
     const struct sl_links l = cube_mesh();
     const struct sl_placement a = solved(&l), b = solved(&l);
     ck_assert_int_eq(memcmp(a.held, b.held, sizeof a.held), 0);
     ck_assert_int_eq(memcmp(a.from, b.from, sizeof a.from), 0);
 }
-END_TEST
 
-START_TEST(what_is_no_machine_is_refused)
+TEST(what_is_no_machine_is_refused)
 {
     struct sl_placement p;
     struct sl_links l = linked(2);
@@ -179,9 +174,8 @@ START_TEST(what_is_no_machine_is_refused)
     l.n = MOST + 1;
     ck_assert_int_eq(sl_placement_solve(&l, &p), SL_EINVAL);
 }
-END_TEST
 
-START_TEST(cliques_are_the_largest_of_one_size)
+TEST(cliques_are_the_largest_of_one_size)
 {
     const struct sl_links machines[] = {cube_mesh(), ring(4),  ring(6),
                                         linked(4),   apart(3), ring(5)};
@@ -195,7 +189,6 @@ START_TEST(cliques_are_the_largest_of_one_size)
         ck_assert(sl_placement_capacity(&best) >= sl_placement_capacity(&p));
     }
 }
-END_TEST
 
 // ---- against exhaustive search ------------------------------------------------------------------
 
@@ -276,7 +269,7 @@ static uint32_t fewest_copies(const struct sl_links *l, uint32_t most)
     return fewest;
 }
 
-START_TEST(plans_are_balanced_and_as_small_as_any)
+LOOP_TEST(plans_are_balanced_and_as_small_as_any, 2, 11)
 {
     enum { MACHINES = 12, VECTORS = 60000 };
     const uint32_t n = (uint32_t)_i;
@@ -294,7 +287,6 @@ START_TEST(plans_are_balanced_and_as_small_as_any)
     }
     ck_assert_uint_ge(compared, MACHINES / 4);
 }
-END_TEST
 
 // The best bandwidth of one reader, by all ways of dealing out what it has not.
 static double best_deal(const struct sl_links *l, const uint32_t *set, uint32_t i, uint32_t p,
@@ -348,7 +340,7 @@ static double best_bandwidth(const struct sl_links *l, const struct sl_placement
     return best;
 }
 
-START_TEST(no_plan_is_faster)
+LOOP_TEST(no_plan_is_faster, 2, 6)
 {
     const uint32_t n = (uint32_t)_i;
     for (uint32_t which = 0; which < (n < 5 ? 30 : 8); which++) {
@@ -361,10 +353,9 @@ START_TEST(no_plan_is_faster)
                       p.bandwidth, best);
     }
 }
-END_TEST
 
 // Any part of a machine is one; the search ends within its steps.
-START_TEST(any_gpus_of_the_cube_mesh_have_a_plan)
+TEST(any_gpus_of_the_cube_mesh_have_a_plan)
 {
     const struct sl_links whole = cube_mesh();
     for (uint32_t set = 1; set < 1u << 8; set++) {
@@ -381,27 +372,5 @@ START_TEST(any_gpus_of_the_cube_mesh_have_a_plan)
         ck_assert(p.proved);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("store placement");
-    TCase *t = tcase_create("machines");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_cube_mesh_of_eight_holds_sixteen);
-    tcase_add_test(t, gpus_that_all_reach_one_another_hold_one_each);
-    tcase_add_test(t, gpus_that_reach_nobody_hold_all);
-    tcase_add_test(t, a_ring_of_four_holds_two_each);
-    tcase_add_test(t, equal_machines_have_equal_plans);
-    tcase_add_test(t, what_is_no_machine_is_refused);
-    tcase_add_test(t, cliques_are_the_largest_of_one_size);
-    tcase_add_loop_test(t, plans_are_balanced_and_as_small_as_any, 2, 11);
-    tcase_add_loop_test(t, no_plan_is_faster, 2, 6);
-    tcase_add_test(t, any_gpus_of_the_cube_mesh_have_a_plan);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

@@ -1,5 +1,4 @@
 // Tables and the progress display.
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "common/base/bits.h"
 #include "common/text/progress.h"
 #include "common/text/table.h"
+#include "tests/unit/suite.h"
 
 // A stream into memory.
 struct sink {
@@ -42,7 +42,7 @@ static void assert_has(const char *text, const char *part)
 
 // ---- tables -------------------------------------------------------------------------------------
 
-START_TEST(columns_are_aligned)
+TEST(columns_are_aligned)
 {
     struct sink s;
     struct sl_table t;
@@ -57,9 +57,8 @@ START_TEST(columns_are_aligned)
     sl_table_fini(&t);
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(missing_cells_are_empty_and_lines_end_clean)
+TEST(missing_cells_are_empty_and_lines_end_clean)
 {
     struct sink s;
     struct sl_table t;
@@ -74,9 +73,8 @@ START_TEST(missing_cells_are_empty_and_lines_end_clean)
     sl_table_fini(&t);
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(width_counts_characters_not_bytes)
+TEST(width_counts_characters_not_bytes)
 {
     struct sink s;
     struct sl_table t;
@@ -88,9 +86,8 @@ START_TEST(width_counts_characters_not_bytes)
     sl_table_fini(&t);
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(many_rows_grow_the_table)
+TEST(many_rows_grow_the_table)
 {
     struct sink s;
     struct sl_table t;
@@ -103,7 +100,6 @@ START_TEST(many_rows_grow_the_table)
     sl_table_fini(&t);
     sink_close(&s);
 }
-END_TEST
 
 // ---- progress -----------------------------------------------------------------------------------
 
@@ -117,7 +113,7 @@ static void progress_begin(struct sl_progress *p, struct sink *s, enum sl_progre
     p->columns = 100;
 }
 
-START_TEST(plain_lines_say_how_far)
+TEST(plain_lines_say_how_far)
 {
     struct sink s;
     struct sl_progress p;
@@ -133,9 +129,8 @@ START_TEST(plain_lines_say_how_far)
     ck_assert_ptr_null(strchr(sink_text(&s), '\033'));
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(a_bar_is_redrawn_in_place_and_fits)
+TEST(a_bar_is_redrawn_in_place_and_fits)
 {
     struct sink s;
     struct sl_progress p;
@@ -156,9 +151,8 @@ START_TEST(a_bar_is_redrawn_in_place_and_fits)
     ck_assert_str_eq(text + strlen(text) - 4, "\r\033[K");
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(a_line_stands_above_the_bar)
+TEST(a_line_stands_above_the_bar)
 {
     struct sink s;
     struct sl_progress p;
@@ -169,9 +163,8 @@ START_TEST(a_line_stands_above_the_bar)
     assert_has(sink_text(&s), "\r\033[Kworker 3 died\n\repoch: ");
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(quiet_is_silent)
+TEST(quiet_is_silent)
 {
     struct sink s;
     struct sl_progress p;
@@ -184,9 +177,8 @@ START_TEST(quiet_is_silent)
     ck_assert_str_eq(sink_text(&s), "");
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(drawing_keeps_its_distance)
+TEST(drawing_keeps_its_distance)
 {
     struct sink s;
     struct sl_progress p;
@@ -200,9 +192,8 @@ START_TEST(drawing_keeps_its_distance)
     assert_has(sink_text(&s), "edges: 1.00 k edges in ");
     sink_close(&s);
 }
-END_TEST
 
-START_TEST(an_unknown_total_and_bytes_are_shown)
+TEST(an_unknown_total_and_bytes_are_shown)
 {
     struct sink s;
     struct sl_progress p;
@@ -213,7 +204,6 @@ START_TEST(an_unknown_total_and_bytes_are_shown)
     ck_assert_ptr_null(strchr(sink_text(&s), '%'));
     sink_close(&s);
 }
-END_TEST
 
 static void *add_many(void *arg)
 {
@@ -222,7 +212,7 @@ static void *add_many(void *arg)
     return NULL;
 }
 
-START_TEST(threads_add_without_loss)
+TEST(threads_add_without_loss)
 {
     struct sink s;
     struct sl_progress p;
@@ -239,7 +229,6 @@ START_TEST(threads_add_without_loss)
     assert_has(sink_text(&s), "edges: 80.0 k edges in ");
     sink_close(&s);
 }
-END_TEST
 
 static void add_fields(struct sl_progress *p)
 {
@@ -251,7 +240,7 @@ static void add_fields(struct sl_progress *p)
     sl_progress_add_field(p, 0, "12 ready", NULL);
 }
 
-START_TEST(fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal)
+TEST(fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal)
 {
     static const struct {
         int columns;
@@ -280,9 +269,8 @@ START_TEST(fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal)
         sink_close(&s);
     }
 }
-END_TEST
 
-START_TEST(fields_are_all_in_a_plain_line)
+TEST(fields_are_all_in_a_plain_line)
 {
     struct sink s;
     struct sl_progress p;
@@ -294,31 +282,5 @@ START_TEST(fields_are_all_in_a_plain_line)
                                     "0.8125, 12 ready\n");
     sink_close(&s);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("text_output");
-    TCase *t = tcase_create("tables");
-    tcase_add_test(t, columns_are_aligned);
-    tcase_add_test(t, missing_cells_are_empty_and_lines_end_clean);
-    tcase_add_test(t, width_counts_characters_not_bytes);
-    tcase_add_test(t, many_rows_grow_the_table);
-    suite_add_tcase(s, t);
-    t = tcase_create("progress");
-    tcase_add_test(t, plain_lines_say_how_far);
-    tcase_add_test(t, a_bar_is_redrawn_in_place_and_fits);
-    tcase_add_test(t, a_line_stands_above_the_bar);
-    tcase_add_test(t, quiet_is_silent);
-    tcase_add_test(t, drawing_keeps_its_distance);
-    tcase_add_test(t, an_unknown_total_and_bytes_are_shown);
-    tcase_add_test(t, threads_add_without_loss);
-    tcase_add_test(t, fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal);
-    tcase_add_test(t, fields_are_all_in_a_plain_line);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

@@ -1,10 +1,10 @@
 // Words that were meant.
 #include "common/text/suggest.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <stdlib.h>
 
-START_TEST(distance_counts_edits)
+TEST(distance_counts_edits)
 {
     ck_assert_uint_eq(sl_suggest_distance("", ""), 0);
     ck_assert_uint_eq(sl_suggest_distance("abc", ""), 3);
@@ -13,9 +13,8 @@ START_TEST(distance_counts_edits)
     ck_assert_uint_eq(sl_suggest_distance("generate", "genreate"), 1);
     ck_assert_uint_eq(sl_suggest_distance("run", "rnu"), 1);
 }
-END_TEST
 
-START_TEST(only_a_near_word_is_suggested)
+TEST(only_a_near_word_is_suggested)
 {
     const char *const words[] = {"run", "generate", "import", "inspect"};
     ck_assert_str_eq(sl_suggest_closest("genrate", words, 4), "generate");
@@ -26,18 +25,5 @@ START_TEST(only_a_near_word_is_suggested)
     ck_assert_ptr_null(sl_suggest_closest("", words, 4));
     ck_assert_ptr_null(sl_suggest_closest("run", words, 0));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("text_suggest");
-    TCase *t = tcase_create("suggest");
-    tcase_add_test(t, distance_counts_edits);
-    tcase_add_test(t, only_a_near_word_is_suggested);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

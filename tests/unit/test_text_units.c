@@ -1,11 +1,11 @@
 // Sizes, counts and times, read and written.
 #include "common/text/units.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/base/bits.h"
+#include "tests/unit/suite.h"
 
 static const struct {
     const char *text;
@@ -38,7 +38,7 @@ static const struct {
     {"_1", UINT64_MAX},
 };
 
-START_TEST(sizes_are_read)
+LOOP_TEST(sizes_are_read, 0, SL_COUNT_OF(sizes))
 {
     uint64_t bytes = UINT64_MAX;
     int rc = sl_units_parse_bytes(sizes[_i].text, &bytes);
@@ -49,9 +49,8 @@ START_TEST(sizes_are_read)
         ck_assert_uint_eq(bytes, sizes[_i].bytes);
     }
 }
-END_TEST
 
-START_TEST(counts_are_read)
+TEST(counts_are_read)
 {
     uint64_t n;
     ck_assert(sl_units_parse_count("100M", &n) == 0 && n == 100000000);
@@ -61,13 +60,12 @@ START_TEST(counts_are_read)
     ck_assert_int_eq(sl_units_parse_count("3Ki", &n), -1);
     ck_assert_int_eq(sl_units_parse_count("99999999999999999999", &n), -1);
 }
-END_TEST
 
 // What f writes of x.
 #define WRITES(f, x, wanted)                                                                       \
     ck_assert_str_eq(sl_units_##f((char[SL_UNITS_BYTES]){0}, (x)), (wanted))
 
-START_TEST(numbers_are_written_for_people)
+TEST(numbers_are_written_for_people)
 {
     WRITES(bytes, 0, "0 B");
     WRITES(bytes, -1, "0 B");
@@ -103,9 +101,8 @@ START_TEST(numbers_are_written_for_people)
     WRITES(percent, 0.001, "<1 %");
     WRITES(percent, 0.62, "62 %");
 }
-END_TEST
 
-START_TEST(numbers_of_a_view_are_short)
+TEST(numbers_of_a_view_are_short)
 {
     WRITES(brief_seconds, 0, "0 us");
     WRITES(brief_seconds, 0.00012, "120 us");
@@ -121,29 +118,12 @@ START_TEST(numbers_of_a_view_are_short)
     WRITES(brief_count, 1.04e6, "1.0 M");
     WRITES(brief_count, 0.8, "0.8");
 }
-END_TEST
 
-START_TEST(a_word_is_that_of_its_number)
+TEST(a_word_is_that_of_its_number)
 {
     ck_assert_str_eq(SL_PLURAL(1, "batch"), "1 batch");
     ck_assert_str_eq(SL_PLURAL(2, "mini-batch"), "2 mini-batches");
     ck_assert_str_eq(SL_PLURAL(0, "epoch"), "0 epochs");
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("text_units");
-    TCase *t = tcase_create("units");
-    tcase_add_loop_test(t, sizes_are_read, 0, SL_COUNT_OF(sizes));
-    tcase_add_test(t, counts_are_read);
-    tcase_add_test(t, numbers_are_written_for_people);
-    tcase_add_test(t, numbers_of_a_view_are_short);
-    tcase_add_test(t, a_word_is_that_of_its_number);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS()

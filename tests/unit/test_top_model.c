@@ -1,7 +1,7 @@
 // What comes in becomes what a view shows; keys become what is asked of the job.
-#include <check.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/top_fixture.h"
 
 static struct sl_top_model *m;
@@ -28,7 +28,7 @@ static void press(int key)
 
 // --- statistics ----------------------------------------------------------------------------------
 
-START_TEST(a_line_is_taken_apart)
+TEST(a_line_is_taken_apart)
 {
     const struct sl_stats *s = &m->stats;
     ck_assert_str_eq(s->job, "products-sage");
@@ -43,7 +43,6 @@ START_TEST(a_line_is_taken_apart)
     ck_assert_double_eq(s->le[3], 0.1);
     ck_assert_double_infinite(s->le[4]);
 }
-END_TEST
 
 static double rate_of(size_t link)
 {
@@ -52,7 +51,7 @@ static double rate_of(size_t link)
 }
 
 // Of the last seconds, as other rates are.
-START_TEST(rates_of_links_are_differences)
+TEST(rates_of_links_are_differences)
 {
     struct sample s = usual_sample();
     s.sharing = 2;
@@ -75,9 +74,8 @@ START_TEST(rates_of_links_are_differences)
     sl_top_on_stats(m, stats_line(&s));
     ck_assert_double_nan(rate_of(0));
 }
-END_TEST
 
-START_TEST(what_is_missing_or_odd_is_not_known)
+TEST(what_is_missing_or_odd_is_not_known)
 {
     ck_assert_int_eq(sl_top_on_stats(m, "{\"schema\":\"sluice.stats/1\",\"loss\":\"much\","
                                         "\"devices\":7,\"workers\":[3,null,{\"busy\":[]}],"
@@ -93,9 +91,8 @@ START_TEST(what_is_missing_or_odd_is_not_known)
         free(drawn(m, 80, 24, false));
     }
 }
-END_TEST
 
-START_TEST(a_line_of_something_else_is_left_out)
+TEST(a_line_of_something_else_is_left_out)
 {
     double loss = m->stats.loss;
     ck_assert_int_eq(sl_top_on_stats(m, "{\"schema\":\"sluice.stats/2\"}"), SL_EFORMAT);
@@ -105,9 +102,8 @@ START_TEST(a_line_of_something_else_is_left_out)
     ck_assert_int_eq(sl_top_on_jobs(m, "{\"schema\":7}"), SL_EFORMAT);
     ck_assert_double_eq(m->stats.loss, loss);
 }
-END_TEST
 
-START_TEST(a_long_text_is_cut_between_characters)
+TEST(a_long_text_is_cut_between_characters)
 {
     char kind[512] = "", line[1024];
     for (int i = 0; i < 100; i++)
@@ -118,9 +114,8 @@ START_TEST(a_long_text_is_cut_between_characters)
     ck_assert_uint_eq(strlen(sl_top_event_at(m, 0)->kind), 30);
     ck_assert(strncmp(sl_top_event_at(m, 0)->kind, kind, 30) == 0);
 }
-END_TEST
 
-START_TEST(events_are_bounded_sorted_and_once)
+TEST(events_are_bounded_sorted_and_once)
 {
     for (int i = 0; i < SL_TOP_EVENTS + 10; i++)
         sl_top_on_event(m, event_line(1000 + i, "epoch", true, "an epoch"));
@@ -135,9 +130,8 @@ START_TEST(events_are_bounded_sorted_and_once)
     ck_assert_str_eq(sl_top_event_at(m, 0)->text, "later");
     ck_assert_str_eq(sl_top_event_at(m, 1)->text, "earlier");
 }
-END_TEST
 
-START_TEST(a_description_brings_history_and_statistics)
+TEST(a_description_brings_history_and_statistics)
 {
     struct line d = {.n = 0};
     const struct sample s = usual_sample();
@@ -150,11 +144,10 @@ START_TEST(a_description_brings_history_and_statistics)
     ck_assert(m->have_stats);
     ck_assert_uint_eq(m->stats.n_devices, 4);
 }
-END_TEST
 
 // --- states --------------------------------------------------------------------------------------
 
-START_TEST(a_job_that_is_over_stays_so)
+TEST(a_job_that_is_over_stays_so)
 {
     struct sample s = usual_sample();
     sl_top_on_finished(m, 1, "trainer 0 failed: no memory");
@@ -166,9 +159,8 @@ START_TEST(a_job_that_is_over_stays_so)
     ck_assert(m->notice_bad);
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_NOTHING);
 }
-END_TEST
 
-START_TEST(how_it_ended_comes_from_its_last_event_when_nothing_else_tells)
+TEST(how_it_ended_comes_from_its_last_event_when_nothing_else_tells)
 {
     sl_top_on_event(m, event_line(60, "end", true, "done: 3 of 3 epochs in 0.3 s"));
     sl_top_on_finished(m, 0, "");
@@ -181,9 +173,8 @@ START_TEST(how_it_ended_comes_from_its_last_event_when_nothing_else_tells)
     sl_top_on_event(m, event_line(60, "end", true, "done in a second"));
     ck_assert_str_eq(m->said, "done in a second");
 }
-END_TEST
 
-START_TEST(the_list_says_why_a_queued_job_waits)
+TEST(the_list_says_why_a_queued_job_waits)
 {
     sl_top_open(m, "cora-gcn", "4", "");
     sl_top_on_jobs(m, jobs_line());
@@ -195,9 +186,8 @@ START_TEST(the_list_says_why_a_queued_job_waits)
     sl_top_on_job_state(m, "{\"id\":\"5\",\"name\":\"new\",\"state\":\"queued\"}");
     ck_assert_uint_eq(m->jobs.n, 4);
 }
-END_TEST
 
-START_TEST(a_job_that_is_resumed_is_not_over_any_more)
+TEST(a_job_that_is_resumed_is_not_over_any_more)
 {
     sl_top_on_finished(m, 130, "stopped");
     sl_top_on_job_state(m, "{\"id\":\"3\",\"state\":\"stopped\",\"message\":\"by hand\"}");
@@ -210,11 +200,10 @@ START_TEST(a_job_that_is_resumed_is_not_over_any_more)
     sl_top_on_stats(m, stats_line(&later));
     ck_assert_str_eq(m->state, "running");
 }
-END_TEST
 
 // --- keys ----------------------------------------------------------------------------------------
 
-START_TEST(plus_asks_first_and_y_sends)
+TEST(plus_asks_first_and_y_sends)
 {
     struct sl_top_action a = sl_top_key(m, '+');
     ck_assert_int_eq(a.what, SL_TOP_SCALE);
@@ -229,9 +218,8 @@ START_TEST(plus_asks_first_and_y_sends)
     ck_assert(m->scaling);
     ck_assert_int_eq(sl_top_key(m, 'y').what, SL_TOP_NOTHING);
 }
-END_TEST
 
-START_TEST(further_keys_move_the_question_on)
+TEST(further_keys_move_the_question_on)
 {
     sl_top_key(m, '+');
     struct sl_top_action a = sl_top_key(m, '+');
@@ -245,17 +233,15 @@ START_TEST(further_keys_move_the_question_on)
     ck_assert(!m->question.open);
     ck_assert_int_eq(sl_top_key(m, 'y').what, SL_TOP_NOTHING);
 }
-END_TEST
 
-START_TEST(the_last_sampler_stays)
+TEST(the_last_sampler_stays)
 {
     ck_assert_int_eq(sl_top_key(m, '-').what, SL_TOP_NOTHING);
     ck_assert(m->notice_bad);
     ck_assert(!m->question.open);
 }
-END_TEST
 
-START_TEST(a_trainer_that_leaves_frees_its_device_for_the_next)
+TEST(a_trainer_that_leaves_frees_its_device_for_the_next)
 {
     struct sl_top_action a = sl_top_key(m, 'T');
     ck_assert_uint_eq(a.samplers, 1);
@@ -264,10 +250,9 @@ START_TEST(a_trainer_that_leaves_frees_its_device_for_the_next)
     ck_assert_uint_eq(a.samplers, 2);
     ck_assert_uint_eq(a.trainers, 2);
 }
-END_TEST
 
 // The cores of a sampler that leaves a pool go to all others: no trainer takes its place.
-START_TEST(a_pool_s_sampler_leaves_no_device)
+TEST(a_pool_s_sampler_leaves_no_device)
 {
     m->stats.cores = "pool";
     m->stats.places = 8;
@@ -278,9 +263,8 @@ START_TEST(a_pool_s_sampler_leaves_no_device)
     ck_assert_uint_eq(a.samplers, 1);
     ck_assert_uint_eq(a.trainers, 3);
 }
-END_TEST
 
-START_TEST(the_answer_to_an_older_question_is_not_shown)
+TEST(the_answer_to_an_older_question_is_not_shown)
 {
     static const char form[] =
         "{\"schema\":\"sluice.scale/1\",\"ok\":true,\"dry_run\":true,"
@@ -299,9 +283,8 @@ START_TEST(the_answer_to_an_older_question_is_not_shown)
     ck_assert_str_eq(m->question.answer,
                      "epoch 3.1 s -> 2.3 s: trainer 2 leaves; sampler 1 starts");
 }
-END_TEST
 
-START_TEST(a_refusal_closes_the_question)
+TEST(a_refusal_closes_the_question)
 {
     sl_top_key(m, '+');
     sl_top_on_scale_done(m, false, "device 1 has no memory for a sampler", "");
@@ -309,9 +292,8 @@ START_TEST(a_refusal_closes_the_question)
     ck_assert(m->notice_bad);
     ck_assert_str_eq(m->notice, "device 1 has no memory for a sampler");
 }
-END_TEST
 
-START_TEST(a_change_is_followed_until_it_holds)
+TEST(a_change_is_followed_until_it_holds)
 {
     sl_top_key(m, '+');
     sl_top_key(m, SL_KEY_ENTER);
@@ -321,9 +303,8 @@ START_TEST(a_change_is_followed_until_it_holds)
     ck_assert(!m->scaling);
     ck_assert_str_eq(m->notice, "2 samplers and 2 trainers work now");
 }
-END_TEST
 
-START_TEST(p_pauses_and_lets_go_on)
+TEST(p_pauses_and_lets_go_on)
 {
     struct sample s = usual_sample();
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_PAUSE);
@@ -332,9 +313,8 @@ START_TEST(p_pauses_and_lets_go_on)
     sl_top_on_stats(m, stats_line(&s));
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_RESUME);
 }
-END_TEST
 
-START_TEST(p_twice_in_a_second_is_as_before)
+TEST(p_twice_in_a_second_is_as_before)
 {
     ck_assert_int_eq(sl_top_key(m, 'p').what, SL_TOP_PAUSE);
     sl_top_on_event(
@@ -345,9 +325,8 @@ START_TEST(p_twice_in_a_second_is_as_before)
     sl_top_on_event(m, event_line(2, "pause", true, "of the history"));
     ck_assert_str_eq(m->state, "running");
 }
-END_TEST
 
-START_TEST(keys_change_the_view)
+TEST(keys_change_the_view)
 {
     press('3');
     ck_assert_int_eq(m->view, SL_TOP_STAGES_VIEW);
@@ -368,9 +347,8 @@ START_TEST(keys_change_the_view)
     ck_assert_int_eq(m->view, SL_TOP_JOBS_VIEW);
     ck_assert_int_eq(sl_top_key(m, 'q').what, SL_TOP_QUIT);
 }
-END_TEST
 
-START_TEST(enter_opens_the_selected_job)
+TEST(enter_opens_the_selected_job)
 {
     sl_top_on_jobs(m, jobs_line());
     press('5');
@@ -384,9 +362,8 @@ START_TEST(enter_opens_the_selected_job)
     press(SL_KEY_PAGE_UP);
     ck_assert_int_eq(m->selected, 0);
 }
-END_TEST
 
-START_TEST(enter_in_an_empty_list_does_nothing)
+TEST(enter_in_an_empty_list_does_nothing)
 {
     sl_top_on_jobs(m, "{\"schema\":\"sluice.jobs/1\",\"daemon\":null,\"jobs\":[]}");
     press('5');
@@ -395,42 +372,5 @@ START_TEST(enter_in_an_empty_list_does_nothing)
     press(SL_KEY_ENTER);
     ck_assert_int_eq(m->selected, 0);
 }
-END_TEST
 
-int main(void)
-{
-    TCase *t = tcase_create("model");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, a_line_is_taken_apart);
-    tcase_add_test(t, rates_of_links_are_differences);
-    tcase_add_test(t, what_is_missing_or_odd_is_not_known);
-    tcase_add_test(t, a_line_of_something_else_is_left_out);
-    tcase_add_test(t, a_long_text_is_cut_between_characters);
-    tcase_add_test(t, events_are_bounded_sorted_and_once);
-    tcase_add_test(t, a_description_brings_history_and_statistics);
-    tcase_add_test(t, a_job_that_is_over_stays_so);
-    tcase_add_test(t, how_it_ended_comes_from_its_last_event_when_nothing_else_tells);
-    tcase_add_test(t, the_list_says_why_a_queued_job_waits);
-    tcase_add_test(t, a_job_that_is_resumed_is_not_over_any_more);
-    tcase_add_test(t, plus_asks_first_and_y_sends);
-    tcase_add_test(t, further_keys_move_the_question_on);
-    tcase_add_test(t, the_last_sampler_stays);
-    tcase_add_test(t, a_trainer_that_leaves_frees_its_device_for_the_next);
-    tcase_add_test(t, a_pool_s_sampler_leaves_no_device);
-    tcase_add_test(t, the_answer_to_an_older_question_is_not_shown);
-    tcase_add_test(t, a_refusal_closes_the_question);
-    tcase_add_test(t, a_change_is_followed_until_it_holds);
-    tcase_add_test(t, p_pauses_and_lets_go_on);
-    tcase_add_test(t, p_twice_in_a_second_is_as_before);
-    tcase_add_test(t, keys_change_the_view);
-    tcase_add_test(t, enter_opens_the_selected_job);
-    tcase_add_test(t, enter_in_an_empty_list_does_nothing);
-    Suite *s = suite_create("top_model");
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
-}
+RUN_TESTS(.setup = set_up, .teardown = tear_down, .timeout_s = 60)

@@ -1,10 +1,10 @@
 // A screen in memory: clipping, wide characters, both alphabets, charts, numbers.
-#include <check.h>
 #include <locale.h>
 
 #include "cli/top/charts.h"
 #include "cli/top/screen.h"
 #include "common/base/utf8.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/top_fixture.h"
 
 static struct sl_screen screen;
@@ -33,7 +33,7 @@ static const char *row(int y)
     return line;
 }
 
-START_TEST(text_that_does_not_fit_says_so)
+TEST(text_that_does_not_fit_says_so)
 {
     use(8, 1, false);
     ck_assert_int_eq(sl_area_text(all, 0, 0, 0, "12345678"), 8);
@@ -42,9 +42,8 @@ START_TEST(text_that_does_not_fit_says_so)
     ck_assert_int_eq(sl_area_text(all, 0, 0, 0, "123456789"), 8);
     ck_assert_str_eq(row(0), "1234567…");
 }
-END_TEST
 
-START_TEST(nothing_leaves_an_area)
+TEST(nothing_leaves_an_area)
 {
     use(10, 4, true);
     struct sl_area part = sl_area_part(all, 3, 1, 4, 2);
@@ -63,9 +62,8 @@ START_TEST(nothing_leaves_an_area)
     sl_area_frame(outside, 0, 0, "nowhere");
     sl_area_wrap(outside, 0, "nowhere either");
 }
-END_TEST
 
-START_TEST(a_wide_character_takes_two_columns)
+TEST(a_wide_character_takes_two_columns)
 {
     use(6, 1, false);
     ck_assert_int_eq(sl_text_columns("図a"), 3);
@@ -80,7 +78,6 @@ START_TEST(a_wide_character_takes_two_columns)
     sl_area_glyph(all, 3, 0, 0, 'y');
     ck_assert_str_eq(row(0), "a xy …");
 }
-END_TEST
 
 static const struct {
     uint32_t glyph;
@@ -91,7 +88,7 @@ static const struct {
     {0xd7a3, 2}, {0xe000, 1}, {0xfe0f, 0}, {0x1f600, 2}, {0x20000, 2}, {0x10ffff, 1},
 };
 
-START_TEST(a_character_is_as_wide_in_any_locale)
+TEST(a_character_is_as_wide_in_any_locale)
 {
     static const char *const locales[] = {"C", "C.UTF-8"};
     for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
@@ -101,17 +98,15 @@ START_TEST(a_character_is_as_wide_in_any_locale)
                           widths[i].glyph, locales[l], sl_glyph_columns(widths[i].glyph));
     }
 }
-END_TEST
 
-START_TEST(a_wide_character_does_not_hang_over_the_edge)
+TEST(a_wide_character_does_not_hang_over_the_edge)
 {
     use(3, 1, false);
     sl_area_glyph(all, 2, 0, 0, 0x56f3);
     ck_assert_str_eq(row(0), "  ?");
 }
-END_TEST
 
-START_TEST(odd_bytes_and_control_characters_are_harmless)
+TEST(odd_bytes_and_control_characters_are_harmless)
 {
     use(20, 1, false);
     sl_area_text(all, 0, 0, 0, "a\033[31m\xff\xc3\n\xe5\x9bz");
@@ -120,9 +115,8 @@ START_TEST(odd_bytes_and_control_characters_are_harmless)
     sl_area_text(all, 0, 0, 0, "\xed\xa0\x80|\xf4\x90\x80\x80|\xc0\xaf|e\xcc\x81");
     ck_assert_str_eq(row(0), "?|?|??|e");
 }
-END_TEST
 
-START_TEST(utf8_goes_both_ways)
+TEST(utf8_goes_both_ways)
 {
     static const uint32_t glyphs[] = {'a', 0xe9, 0x2588, 0x56f3, 0x1f600, 0x10ffff};
     for (size_t i = 0; i < sizeof glyphs / sizeof *glyphs; i++) {
@@ -133,9 +127,8 @@ START_TEST(utf8_goes_both_ways)
         ck_assert_int_eq(at - bytes, n);
     }
 }
-END_TEST
 
-START_TEST(without_unicode_all_is_ascii)
+TEST(without_unicode_all_is_ascii)
 {
     use(30, 4, true);
     struct sl_area in = sl_area_frame(all, 0, 0, "título");
@@ -147,9 +140,8 @@ START_TEST(without_unicode_all_is_ascii)
     ck_assert_str_eq(row(0), "+- t?tulo -------------------+");
     ck_assert_str_eq(row(2), "| #####.....                 |");
 }
-END_TEST
 
-START_TEST(text_is_broken_at_blanks)
+TEST(text_is_broken_at_blanks)
 {
     use(10, 3, true);
     ck_assert_int_eq(sl_area_wrap(all, 0, "the first and the second line"), 4);
@@ -161,9 +153,8 @@ START_TEST(text_is_broken_at_blanks)
     ck_assert_str_eq(row(0), "incomprehe");
     ck_assert_str_eq(row(1), "nsible");
 }
-END_TEST
 
-START_TEST(a_bar_never_lies_at_its_ends)
+TEST(a_bar_never_lies_at_its_ends)
 {
     use(10, 1, true);
     sl_chart_bar(all, 0, 0, 10, 0, 0);
@@ -179,9 +170,8 @@ START_TEST(a_bar_never_lies_at_its_ends)
     sl_chart_bar(all, 0, 0, 10, 0, NAN);
     ck_assert_str_eq(row(0), "..........");
 }
-END_TEST
 
-START_TEST(a_curve_ends_at_the_newest_value)
+TEST(a_curve_ends_at_the_newest_value)
 {
     const double values[] = {0, 1, NAN, 2, 4};
     const struct sl_curve_values v = {.values = values, .n = 5, .low = 0, .high = 4};
@@ -193,9 +183,8 @@ START_TEST(a_curve_ends_at_the_newest_value)
     ck_assert_str_eq(row(0), " ▁█");
     ck_assert_str_eq(row(1), " ██");
 }
-END_TEST
 
-START_TEST(groups_of_a_long_curve_stay_where_they_are)
+TEST(groups_of_a_long_curve_stay_where_they_are)
 {
     // 9 values in 4 columns: pairs, which begin at even numbers whatever the oldest one is.
     const double values[] = {9, 9, 0, 0, 4, 4, 0, 0, 4};
@@ -214,9 +203,8 @@ START_TEST(groups_of_a_long_curve_stay_where_they_are)
     sl_chart_curve(all, 0, &v);
     ck_assert_str_eq(row(0), "▁█▁█");
 }
-END_TEST
 
-START_TEST(a_histogram_shows_the_smallest_count)
+TEST(a_histogram_shows_the_smallest_count)
 {
     const double counts[] = {1, 0, 1000, NAN};
     use(8, 2, false);
@@ -224,31 +212,5 @@ START_TEST(a_histogram_shows_the_smallest_count)
     ck_assert_str_eq(row(0), "    ██");
     ck_assert_str_eq(row(1), "▁▁  ██");
 }
-END_TEST
 
-int main(void)
-{
-    TCase *t = tcase_create("screen");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, text_that_does_not_fit_says_so);
-    tcase_add_test(t, nothing_leaves_an_area);
-    tcase_add_test(t, a_wide_character_takes_two_columns);
-    tcase_add_test(t, a_character_is_as_wide_in_any_locale);
-    tcase_add_test(t, a_wide_character_does_not_hang_over_the_edge);
-    tcase_add_test(t, odd_bytes_and_control_characters_are_harmless);
-    tcase_add_test(t, utf8_goes_both_ways);
-    tcase_add_test(t, without_unicode_all_is_ascii);
-    tcase_add_test(t, text_is_broken_at_blanks);
-    tcase_add_test(t, a_bar_never_lies_at_its_ends);
-    tcase_add_test(t, a_curve_ends_at_the_newest_value);
-    tcase_add_test(t, groups_of_a_long_curve_stay_where_they_are);
-    tcase_add_test(t, a_histogram_shows_the_smallest_count);
-    Suite *s = suite_create("top_screen");
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    sl_screen_fini(&screen);
-    return failed ? 1 : 0;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,7 +1,7 @@
 // Pictures of a job at every size that a terminal may have.
-#include <check.h>
 
 #include "common/base/utf8.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/top_fixture.h"
 
 static struct sl_top_model *m;
@@ -55,7 +55,7 @@ static void fits(int width, int height)
     ck_assert_int_eq(rows, height);
 }
 
-START_TEST(all_that_matters_is_on_a_usual_terminal)
+TEST(all_that_matters_is_on_a_usual_terminal)
 {
     draw(80, 24, false);
     fits(80, 24);
@@ -86,9 +86,8 @@ START_TEST(all_that_matters_is_on_a_usual_terminal)
     has("trainer 2 died of signal 9");
     has("q quit");
 }
-END_TEST
 
-START_TEST(a_large_terminal_shows_more)
+TEST(a_large_terminal_shows_more)
 {
     draw(160, 50, false);
     fits(160, 50);
@@ -101,9 +100,8 @@ START_TEST(a_large_terminal_shows_more)
     has("waiting 62 %  (the last 1:");
     has("2 samplers and 2 trainers: K = 0.9");
 }
-END_TEST
 
-START_TEST(boxes_line_up)
+TEST(boxes_line_up)
 {
     draw(80, 24, false);
     // The frames' corners of all three boxes stand in one column from top to bottom.
@@ -126,9 +124,8 @@ START_TEST(boxes_line_up)
     }
     ck_assert_int_eq(sides, 7 * 6);
 }
-END_TEST
 
-START_TEST(a_small_terminal_gets_words)
+TEST(a_small_terminal_gets_words)
 {
     draw(40, 10, false);
     fits(40, 10);
@@ -143,9 +140,8 @@ START_TEST(a_small_terminal_gets_words)
     draw(40, 10, false);
     has("Change to 2 samplers");
 }
-END_TEST
 
-START_TEST(no_size_is_too_odd)
+TEST(no_size_is_too_odd)
 {
     static const int widths[] = {1, 2, 5, 20, 59, 60, 61, 79, 100, 119, 120, 150, 200, 999, 1500};
     static const int heights[] = {1, 2, 3, 10, 14, 15, 16, 20, 25, 34, 60, 200};
@@ -164,9 +160,8 @@ START_TEST(no_size_is_too_odd)
         }
     }
 }
-END_TEST
 
-START_TEST(an_ascii_terminal_gets_ascii)
+TEST(an_ascii_terminal_gets_ascii)
 {
     for (int view = 0; view < SL_TOP_VIEWS; view++) {
         m->view = (enum sl_top_view)view;
@@ -179,9 +174,8 @@ START_TEST(an_ascii_terminal_gets_ascii)
     has("+- 1 sampler ");
     has("--->");
 }
-END_TEST
 
-START_TEST(many_devices_and_workers_are_counted_not_lost)
+TEST(many_devices_and_workers_are_counted_not_lost)
 {
     struct sample s = usual_sample();
     s.samplers = 3;
@@ -198,9 +192,8 @@ START_TEST(many_devices_and_workers_are_counted_not_lost)
     has("sampler 0");
     has("standby 0");
 }
-END_TEST
 
-START_TEST(a_device_without_a_role_is_free)
+TEST(a_device_without_a_role_is_free)
 {
     struct sample s = usual_sample();
     struct line l = {.n = 0};
@@ -214,10 +207,9 @@ START_TEST(a_device_without_a_role_is_free)
     draw(160, 50, false);
     has("cpu 1    free ");
 }
-END_TEST
 
 // Of a device with a GPU the load is the GPU's, where it is known.
-START_TEST(a_gpu_s_load_goes_before_that_of_the_cores)
+TEST(a_gpu_s_load_goes_before_that_of_the_cores)
 {
     struct sample s = usual_sample();
     struct line l = {.n = 0};
@@ -236,9 +228,8 @@ START_TEST(a_gpu_s_load_goes_before_that_of_the_cores)
     draw(160, 50, false);
     has("37 %");
 }
-END_TEST
 
-START_TEST(a_long_list_scrolls_and_stops_at_its_end)
+TEST(a_long_list_scrolls_and_stops_at_its_end)
 {
     struct sample s = usual_sample();
     s.samplers = 20;
@@ -259,9 +250,8 @@ START_TEST(a_long_list_scrolls_and_stops_at_its_end)
     draw(80, 24, false);
     has("standby 16");
 }
-END_TEST
 
-START_TEST(links_say_how_much_is_read_from_where)
+TEST(links_say_how_much_is_read_from_where)
 {
     struct sample s = usual_sample();
     s.sharing = 2;
@@ -285,9 +275,8 @@ START_TEST(links_say_how_much_is_read_from_where)
     has("from where: bytes in all, share ──");
     has("\ncpu 2    own       15 MiB  50 %");
 }
-END_TEST
 
-START_TEST(many_links_are_summed_then_counted)
+TEST(many_links_are_summed_then_counted)
 {
     struct sample s = usual_sample();
     s.samplers = 4;
@@ -316,9 +305,8 @@ START_TEST(many_links_are_summed_then_counted)
     has("others    11 MiB  69 %");
     has("and 8 more");
 }
-END_TEST
 
-START_TEST(blocks_that_stay_on_a_gpu_have_a_row)
+TEST(blocks_that_stay_on_a_gpu_have_a_row)
 {
     struct sample s = usual_sample();
     draw(120, 40, false);
@@ -331,9 +319,8 @@ START_TEST(blocks_that_stay_on_a_gpu_have_a_row)
     draw(160, 50, false);
     has("blocks near/s ");
 }
-END_TEST
 
-START_TEST(a_name_of_wide_characters_keeps_the_columns)
+TEST(a_name_of_wide_characters_keeps_the_columns)
 {
     struct sample s = usual_sample();
     s.name = "図書館の大規模グラフ学習の実験";
@@ -343,18 +330,16 @@ START_TEST(a_name_of_wide_characters_keeps_the_columns)
     has(" running ");
     has("1 overview");
 }
-END_TEST
 
-START_TEST(hostile_text_does_not_reach_the_terminal)
+TEST(hostile_text_does_not_reach_the_terminal)
 {
     sl_top_on_event(m, event_line(30, "scale", true, "a\\u001b[2Jb\\u0007"));
     draw(80, 24, false);
     has("a?[2Jb?");
     has_not("\033");
 }
-END_TEST
 
-START_TEST(stages_show_how_times_are_spread)
+TEST(stages_show_how_times_are_spread)
 {
     m->view = SL_TOP_STAGES_VIEW;
     draw(80, 24, false);
@@ -367,9 +352,8 @@ START_TEST(stages_show_how_times_are_spread)
     has("since the job began");
     has("batches trained");
 }
-END_TEST
 
-START_TEST(the_overview_leaves_out_what_every_epoch_brings)
+TEST(the_overview_leaves_out_what_every_epoch_brings)
 {
     sl_top_on_event(m, event_line(40, "epoch", true, "epoch 7 of 20: loss 0.5"));
     draw(80, 24, false);
@@ -379,9 +363,8 @@ START_TEST(the_overview_leaves_out_what_every_epoch_brings)
     draw(80, 24, false);
     has("epoch 7 of 20: loss");
 }
-END_TEST
 
-START_TEST(long_events_are_broken_where_they_can_be_read)
+TEST(long_events_are_broken_where_they_can_be_read)
 {
     const char *why = "1 sampler and 3 trainers: a batch takes 4 ms to sample and 20 ms to train, "
                       "so K is five";
@@ -400,9 +383,8 @@ START_TEST(long_events_are_broken_where_they_can_be_read)
     fits(80, 24);
     has("1:39 split");
 }
-END_TEST
 
-START_TEST(jobs_are_listed_with_what_they_wait_for)
+TEST(jobs_are_listed_with_what_they_wait_for)
 {
     m->view = SL_TOP_JOBS_VIEW;
     sl_top_key(m, 'j');
@@ -414,9 +396,8 @@ START_TEST(jobs_are_listed_with_what_they_wait_for)
     has("run by-hand");
     has("Enter");
 }
-END_TEST
 
-START_TEST(a_queued_job_says_why_it_waits)
+TEST(a_queued_job_says_why_it_waits)
 {
     sl_top_open(m, "cora-gcn", "4", "queued");
     sl_top_on_jobs(m, jobs_line());
@@ -428,9 +409,8 @@ START_TEST(a_queued_job_says_why_it_waits)
         draw(80, 24, false);
     }
 }
-END_TEST
 
-START_TEST(the_end_is_shown_and_stays)
+TEST(the_end_is_shown_and_stays)
 {
     sl_top_on_finished(m, 1, "trainer 0 failed: no memory");
     m->now_ns += 100000000000ull;
@@ -440,9 +420,8 @@ START_TEST(the_end_is_shown_and_stays)
     has_not("no news");
     has_not("pause");
 }
-END_TEST
 
-START_TEST(old_statistics_are_marked)
+TEST(old_statistics_are_marked)
 {
     draw(80, 24, false);
     has_not("no news");
@@ -450,9 +429,8 @@ START_TEST(old_statistics_are_marked)
     draw(80, 24, false);
     has("! no news of the job for 7 s");
 }
-END_TEST
 
-START_TEST(a_question_shows_what_would_happen)
+TEST(a_question_shows_what_would_happen)
 {
     sl_top_key(m, '+');
     draw(80, 24, false);
@@ -464,9 +442,8 @@ START_TEST(a_question_shows_what_would_happen)
     draw(80, 24, false);
     has("trainer 2 leaves and sampler 1 starts");
 }
-END_TEST
 
-START_TEST(messages_go_after_a_while)
+TEST(messages_go_after_a_while)
 {
     sl_top_notice(m, true, "it cannot be");
     draw(80, 24, false);
@@ -479,7 +456,6 @@ START_TEST(messages_go_after_a_while)
     has_not("it cannot be");
     has("q quit");
 }
-END_TEST
 
 // What stands in the last row, from the next picture on.
 static const char *last_row(int width, int height)
@@ -492,7 +468,7 @@ static const char *last_row(int width, int height)
 }
 
 // Whatever is said, and however long, stands above the keys as a whole.
-START_TEST(the_keys_stay_while_something_is_said)
+TEST(the_keys_stay_while_something_is_said)
 {
     const char *long_text = "2 samplers and 3 trainers: wanted at most 4 roles on 4 devices, since "
                             "the third has been lent to another job until the end of its epoch; "
@@ -525,9 +501,8 @@ START_TEST(the_keys_stay_while_something_is_said)
     ck_assert_str_eq(last_row(80, 24), keys);
     has("changing the split: trainer 2 finishes its batch");
 }
-END_TEST
 
-START_TEST(how_a_job_failed_is_told_to_its_end)
+TEST(how_a_job_failed_is_told_to_its_end)
 {
     sl_top_on_finished(m, 1,
                        "trainer 0 died of signal 9 five times in an epoch, the last time in "
@@ -538,9 +513,8 @@ START_TEST(how_a_job_failed_is_told_to_its_end)
     has("SAME command");
     has("q quit");
 }
-END_TEST
 
-START_TEST(the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal)
+TEST(the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal)
 {
     struct sample s = usual_sample();
     s.bottleneck = "trainers wait for one another's gradients 48 % of the time while 38.8 batches "
@@ -558,9 +532,8 @@ START_TEST(the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal)
     draw(80, 18, false);
     has("about 0.8 SECONDS");
 }
-END_TEST
 
-START_TEST(what_is_left_out_is_told)
+TEST(what_is_left_out_is_told)
 {
     struct sample s = usual_sample();
     s.samplers = s.trainers = 10;
@@ -594,7 +567,6 @@ START_TEST(what_is_left_out_is_told)
     draw(60, 15, false);
     has("left");
 }
-END_TEST
 
 // The model on such a screen with ANSI sequences; the caller frees it.
 static char *coloured_text(int width, int height)
@@ -627,7 +599,7 @@ static void warns(bool wanted)
 }
 
 // Samplers that wait before a full queue while trainers compute are how it should be.
-START_TEST(a_full_queue_is_no_alarm)
+TEST(a_full_queue_is_no_alarm)
 {
     struct sample s = usual_sample();
     s.bottleneck = "trainers compute 97 % of the time, samplers wait 95 % for memory";
@@ -642,9 +614,8 @@ START_TEST(a_full_queue_is_no_alarm)
     sl_top_on_stats(m, stats_line(&s));
     warns(true);
 }
-END_TEST
 
-START_TEST(colours_are_only_where_they_are_asked_for)
+TEST(colours_are_only_where_they_are_asked_for)
 {
     char *coloured = coloured_text(80, 24);
     ck_assert_ptr_nonnull(strstr(coloured, "\033[0;38;5;33;1m"));
@@ -654,48 +625,5 @@ START_TEST(colours_are_only_where_they_are_asked_for)
     draw(80, 24, false);
     has_not("\033");
 }
-END_TEST
 
-int main(void)
-{
-    TCase *t = tcase_create("view");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, all_that_matters_is_on_a_usual_terminal);
-    tcase_add_test(t, a_large_terminal_shows_more);
-    tcase_add_test(t, boxes_line_up);
-    tcase_add_test(t, a_small_terminal_gets_words);
-    tcase_add_test(t, no_size_is_too_odd);
-    tcase_add_test(t, an_ascii_terminal_gets_ascii);
-    tcase_add_test(t, many_devices_and_workers_are_counted_not_lost);
-    tcase_add_test(t, a_device_without_a_role_is_free);
-    tcase_add_test(t, a_gpu_s_load_goes_before_that_of_the_cores);
-    tcase_add_test(t, a_long_list_scrolls_and_stops_at_its_end);
-    tcase_add_test(t, links_say_how_much_is_read_from_where);
-    tcase_add_test(t, many_links_are_summed_then_counted);
-    tcase_add_test(t, blocks_that_stay_on_a_gpu_have_a_row);
-    tcase_add_test(t, a_name_of_wide_characters_keeps_the_columns);
-    tcase_add_test(t, hostile_text_does_not_reach_the_terminal);
-    tcase_add_test(t, stages_show_how_times_are_spread);
-    tcase_add_test(t, the_overview_leaves_out_what_every_epoch_brings);
-    tcase_add_test(t, long_events_are_broken_where_they_can_be_read);
-    tcase_add_test(t, jobs_are_listed_with_what_they_wait_for);
-    tcase_add_test(t, a_queued_job_says_why_it_waits);
-    tcase_add_test(t, the_end_is_shown_and_stays);
-    tcase_add_test(t, old_statistics_are_marked);
-    tcase_add_test(t, a_question_shows_what_would_happen);
-    tcase_add_test(t, messages_go_after_a_while);
-    tcase_add_test(t, the_keys_stay_while_something_is_said);
-    tcase_add_test(t, how_a_job_failed_is_told_to_its_end);
-    tcase_add_test(t, the_bottleneck_and_its_advice_are_whole_on_a_usual_terminal);
-    tcase_add_test(t, what_is_left_out_is_told);
-    tcase_add_test(t, a_full_queue_is_no_alarm);
-    tcase_add_test(t, colours_are_only_where_they_are_asked_for);
-    Suite *s = suite_create("top_view");
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
-}
+RUN_TESTS(.setup = set_up, .teardown = tear_down, .timeout_s = 60)

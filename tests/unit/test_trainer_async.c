@@ -1,5 +1,6 @@
 // Gradients applied as they come, within a bound; and what becomes of trainers that are killed, in
 // either mode.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_oracle.h"
 
 #include "common/base/log.h"
@@ -45,7 +46,7 @@ static double mean_loss(struct farm *f, uint64_t seq)
 }
 
 // One trainer always has the newest parameters, so it does what the ordered mode does.
-START_TEST(one_trainer_gives_the_bits_of_a_plain_loop)
+LOOP_TEST(one_trainer_gives_the_bits_of_a_plain_loop, 0, 3)
 {
     struct sl_config c = async_job((uint32_t)_i);
     struct farm f;
@@ -63,10 +64,9 @@ START_TEST(one_trainer_gives_the_bits_of_a_plain_loop)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
 // Three trainers on duty and a standby trainer beside the sampler.
-START_TEST(every_gradient_is_applied_once_and_within_the_bound)
+LOOP_TEST(every_gradient_is_applied_once_and_within_the_bound, 0, 5)
 {
     static const uint32_t staleness[] = {0, 1, 2, 4, 100};
     struct sl_config c = async_job(staleness[_i]);
@@ -96,9 +96,8 @@ START_TEST(every_gradient_is_applied_once_and_within_the_bound)
         ck_assert_uint_gt(furthest, 0); // they did run side by side
     farm_fini(&f);
 }
-END_TEST
 
-START_TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
+TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
 {
     struct sl_config c = async_job(2);
     c.throttle.train = 0.003;
@@ -119,10 +118,9 @@ START_TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
     }
     farm_fini(&f);
 }
-END_TEST
 
 // A gradient is outstanding that nobody computes: joining waits until its trainer is proved dead.
-START_TEST(joining_is_bounded_and_goes_on_after_a_death)
+TEST(joining_is_bounded_and_goes_on_after_a_death)
 {
     struct sl_config c = async_job(0);
     struct farm f;
@@ -156,7 +154,6 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
     free(params);
     farm_fini(&f);
 }
-END_TEST
 
 static uint32_t pinned; // pieces that are
 
@@ -173,7 +170,7 @@ static void count_free(void *p, size_t n)
 }
 
 // They go to the device with every batch.
-START_TEST(joined_parameters_are_where_the_device_copies_from)
+TEST(joined_parameters_are_where_the_device_copies_from)
 {
     struct sl_config c = async_job(0);
     struct farm f;
@@ -199,7 +196,6 @@ START_TEST(joined_parameters_are_where_the_device_copies_from)
     sl_sync_fini(&sync);
     farm_fini(&f);
 }
-END_TEST
 
 // --- processes that are killed ---
 
@@ -297,48 +293,25 @@ static void kill_at(const char *point, const struct sl_config *config)
     farm_fini(&f);
 }
 
-START_TEST(killed_in_ordered_mode_no_bit_changes)
+LOOP_TEST(killed_in_ordered_mode_no_bit_changes, 0, SL_COUNT_OF(ORDERED_POINTS))
 {
     struct sl_config c = farm_job(2);
     kill_at(ORDERED_POINTS[_i], &c);
 }
-END_TEST
 
-START_TEST(killed_in_async_mode_nothing_is_lost)
+LOOP_TEST(killed_in_async_mode_nothing_is_lost, 0, SL_COUNT_OF(ASYNC_POINTS))
 {
     struct sl_config c = async_job(2);
     kill_at(ASYNC_POINTS[_i], &c);
 }
-END_TEST
 
 #endif
 
 int main(void)
 {
     sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer async");
-    TCase *tc = tcase_create("async");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, one_trainer_gives_the_bits_of_a_plain_loop, 0, 3);
-    tcase_add_loop_test(tc, every_gradient_is_applied_once_and_within_the_bound, 0, 5);
-    tcase_add_test(tc, batches_given_back_by_one_that_leaves_are_trained_by_others);
-    tcase_add_test(tc, joining_is_bounded_and_goes_on_after_a_death);
-    tcase_add_test(tc, joined_parameters_are_where_the_device_copies_from);
-    suite_add_tcase(suite, tc);
 #ifdef __SANITIZE_THREAD__
     printf("SKIP: trainers that are killed: ThreadSanitizer does not see other processes\n");
-#else
-    tc = tcase_create("kills");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, killed_in_ordered_mode_no_bit_changes, 0,
-                        (int)SL_COUNT_OF(ORDERED_POINTS));
-    tcase_add_loop_test(tc, killed_in_async_mode_nothing_is_lost, 0,
-                        (int)SL_COUNT_OF(ASYNC_POINTS));
-    suite_add_tcase(suite, tc);
 #endif
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests((struct unit_case){.timeout_s = 120});
 }

@@ -3,12 +3,12 @@
 #define FARM_DEVICES 3
 
 #include "tests/unit/gpu_fixture.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "common/base/log.h"
 #include "trainer/feed/gather.h"
 #include "trainer/feed/near_block.h"
 
@@ -226,7 +226,9 @@ static void is_far(const struct answer *a)
 
 // --- tests ---------------------------------------------------------------------------------------
 
-START_TEST(a_block_that_is_there_does_not_cross_the_bus)
+CASE(.name = "blocks", .setup = setup, .teardown = teardown, .timeout_s = 60, ON_EMULATED_GPUS)
+
+TEST(a_block_that_is_there_does_not_cross_the_bus)
 {
     const struct worker sampler = start(SAMPLER, 0, "");
     const struct worker trainer[] = {start(SAMPLER, SAME_GPU, ""), start(1, SAME_GPU, "")};
@@ -244,9 +246,8 @@ START_TEST(a_block_that_is_there_does_not_cross_the_bus)
     end(&trainer[1], 0);
     end(&sampler, 0);
 }
-END_TEST
 
-START_TEST(beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena)
+TEST(beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena)
 {
     const struct worker sampler = start(SAMPLER, 0, "");
     const struct worker trainer = start(1, SAME_GPU, ""), other = start(OTHER, 4, "");
@@ -266,9 +267,8 @@ START_TEST(beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena)
     end(&other, 0);
     end(&sampler, 0);
 }
-END_TEST
 
-START_TEST(a_sampler_that_withdraws_is_let_go)
+TEST(a_sampler_that_withdraws_is_let_go)
 {
     const struct worker sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
     draw_at(&sampler, 0);
@@ -283,10 +283,9 @@ START_TEST(a_sampler_that_withdraws_is_let_go)
     end(&trainer, 0);
     end(&sampler, 0);
 }
-END_TEST
 
 // Nothing of what a dead sampler's memory has become reaches a batch: died before, or after.
-START_TEST(a_dead_samplers_blocks_come_from_the_arena)
+TEST(a_dead_samplers_blocks_come_from_the_arena)
 {
     struct worker sampler = start(SAMPLER, 0, "");
     const struct worker trainer = start(SAMPLER, SAME_GPU, "");
@@ -310,9 +309,8 @@ START_TEST(a_dead_samplers_blocks_come_from_the_arena)
     end(&trainer, 0);
     end(&sampler, 0);
 }
-END_TEST
 
-START_TEST(a_sampler_that_dies_amid_a_copy_spoils_nothing)
+TEST(a_sampler_that_dies_amid_a_copy_spoils_nothing)
 {
     setenv("SLUICE_SIMT_SEED", "1", 1); // work is done when it is waited for
     const struct worker sampler = start(SAMPLER, 0, "");
@@ -329,9 +327,8 @@ START_TEST(a_sampler_that_dies_amid_a_copy_spoils_nothing)
     is_far(&a);
     end(&trainer, 0);
 }
-END_TEST
 
-START_TEST(a_gpu_that_faults_at_it_is_an_error)
+TEST(a_gpu_that_faults_at_it_is_an_error)
 {
     setenv("SLUICE_SIMT_DEAD", "fault", 1);
     const struct worker sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
@@ -343,11 +340,12 @@ START_TEST(a_gpu_that_faults_at_it_is_an_error)
     ck_assert_int_eq(a.rc, SL_EDEVICE);
     end(&trainer, 0);
 }
-END_TEST
+
+CASE(.name = "blocks", .setup = setup, .teardown = teardown, .timeout_s = 60)
 
 // Device 0 has both roles: the sampler's death takes nothing that its trainer reads of others, and
 // the trainer's nothing that the sampler lends.
-START_TEST(roles_on_one_device_are_buried_apart)
+TEST(roles_on_one_device_are_buried_apart)
 {
     struct sl_arena *a = &s.f.arena;
     const struct sl_peer_memory_offer offer = {.room = 1};
@@ -368,30 +366,5 @@ START_TEST(roles_on_one_device_are_buried_apart)
     ck_assert(!sl_peer_memory_is_alive(a, SL_PEER_MEMORY_BLOCKS, 0));
     ck_assert(!sl_peer_memory_open(a, SL_PEER_MEMORY_BLOCKS, 0, 0, blocks));
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer blocks");
-    TCase *tc = tcase_create("blocks");
-    tcase_set_timeout(tc, 60);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, roles_on_one_device_are_buried_apart);
-    if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
-        tcase_add_test(tc, a_block_that_is_there_does_not_cross_the_bus);
-        tcase_add_test(tc, beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena);
-        tcase_add_test(tc, a_sampler_that_withdraws_is_let_go);
-        tcase_add_test(tc, a_dead_samplers_blocks_come_from_the_arena);
-        tcase_add_test(tc, a_sampler_that_dies_amid_a_copy_spoils_nothing);
-        tcase_add_test(tc, a_gpu_that_faults_at_it_is_an_error);
-    } else {
-        printf("SKIP: GPUs of several processes: emulated ones are not here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true)

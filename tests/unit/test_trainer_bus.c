@@ -1,8 +1,8 @@
 // What of a batch crosses the bus to a GPU, and what is left to the processor.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_scene.h"
 
 #include "common/base/bits.h"
-#include "common/base/log.h"
 
 // Of copies through a device of the test's own: bytes that went to device memory, and that came.
 static struct {
@@ -64,7 +64,7 @@ static struct sl_device counted_device(const struct sl_device *device)
  * the GPU, their rows go there. Of hits it gets and gives nothing, so a batch that is cached as a
  * whole is one copy, of the block, and no list is made.
  */
-START_TEST(a_hit_costs_the_processor_nothing)
+LOOP_TEST(a_hit_costs_the_processor_nothing, 0, 6)
 {
     static const uint32_t share[] = {0, 20, 100}, half_dim[] = {0, 2 * COLUMNS};
     struct scene s;
@@ -105,22 +105,5 @@ START_TEST(a_hit_costs_the_processor_nothing)
     s.cache.compute.device = s.gpu.device;
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer bus");
-    TCase *tc = tcase_create("bus");
-    tcase_set_timeout(tc, 60);
-    if (gpu_exists())
-        tcase_add_loop_test(tc, a_hit_costs_the_processor_nothing, 0, 6);
-    else
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 60, ON_A_GPU)

@@ -1,9 +1,9 @@
 // The feature cache, and extraction through it.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 #include <sys/resource.h>
 
-#include "common/base/log.h"
 #include "trainer/feed/gather.h"
 
 enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
@@ -78,7 +78,7 @@ static const struct sl_kernels *back_end(int i)
     return i ? sl_kernels_cpu() : sl_kernels_ref();
 }
 
-START_TEST(every_capacity_holds_the_hottest_rows)
+LOOP_TEST(every_capacity_holds_the_hottest_rows, 0, 2)
 {
     static const uint64_t capacity[] = {0, 1, 2, NODES / 2, NODES - 1, NODES, NODES + 1000};
     // f32; f16 in whole words; f16 in odd halves.
@@ -95,9 +95,8 @@ START_TEST(every_capacity_holds_the_hottest_rows)
             scene_fini(&s);
         }
 }
-END_TEST
 
-START_TEST(nothing_is_loaded_before_there_is_an_order)
+TEST(nothing_is_loaded_before_there_is_an_order)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
@@ -109,9 +108,8 @@ START_TEST(nothing_is_loaded_before_there_is_an_order)
     assert_loaded(&s, 50);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(grows_and_shrinks)
+TEST(grows_and_shrinks)
 {
     // 4 KiB a row: sizes differ by whole huge pages.
     enum { ROWS = 3000, WIDE = 1024 };
@@ -128,9 +126,8 @@ START_TEST(grows_and_shrinks)
     }
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(shrinking_takes_no_time_and_no_other_rows)
+TEST(shrinking_takes_no_time_and_no_other_rows)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
@@ -148,7 +145,6 @@ START_TEST(shrinking_takes_no_time_and_no_other_rows)
     ck_assert_uint_eq(atomic_load(&s.seat->cache_loaded), 77);
     scene_fini(&s);
 }
-END_TEST
 
 static struct sl_block *ranked_block(struct scene *s, uint32_t generation)
 {
@@ -164,7 +160,7 @@ static uint64_t held_of(struct scene *s, const struct sl_block *block)
     return spread.n_near;
 }
 
-START_TEST(ranks_of_another_order_are_misses)
+TEST(ranks_of_another_order_are_misses)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
@@ -184,9 +180,8 @@ START_TEST(ranks_of_another_order_are_misses)
     free(now);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(filling_stops_with_the_job)
+TEST(filling_stops_with_the_job)
 {
     struct scene s;
     _Atomic bool stop = true;
@@ -203,7 +198,6 @@ START_TEST(filling_stops_with_the_job)
     ck_assert_uint_eq(s.cache.n_rows, 100);
     scene_fini(&s);
 }
-END_TEST
 
 #ifndef SL_SANITIZED // which take address space of their own
 static uint64_t address_space(void)
@@ -216,7 +210,7 @@ static uint64_t address_space(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-START_TEST(want_of_memory_makes_a_smaller_cache)
+TEST(want_of_memory_makes_a_smaller_cache)
 {
     enum { ROWS = 20000, WIDE = 512 }; // 40 MB
     struct scene s;
@@ -240,12 +234,11 @@ START_TEST(want_of_memory_makes_a_smaller_cache)
     assert_loaded(&s, s.cache.n_rows);
     scene_fini(&s);
 }
-END_TEST
 #endif
 
 // --- extraction ---
 
-START_TEST(features_are_the_same_with_any_cache)
+LOOP_TEST(features_are_the_same_with_any_cache, 0, 2)
 {
     static const uint64_t capacity[] = {0, 1, 13, NODES / 2, NODES - 1, NODES};
     static const uint32_t half_dim[] = {0, 4, 3};
@@ -284,9 +277,8 @@ START_TEST(features_are_the_same_with_any_cache)
         scene_fini(&s);
     }
 }
-END_TEST
 
-START_TEST(hits_come_from_the_cache_and_misses_from_the_store)
+TEST(hits_come_from_the_cache_and_misses_from_the_store)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_cpu());
@@ -316,9 +308,8 @@ START_TEST(hits_come_from_the_cache_and_misses_from_the_store)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(vertex_that_the_store_has_not_is_an_error)
+TEST(vertex_that_the_store_has_not_is_an_error)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_cpu());
@@ -339,30 +330,5 @@ START_TEST(vertex_that_the_store_has_not_is_an_error)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer cache");
-    TCase *tc = tcase_create("cache");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, every_capacity_holds_the_hottest_rows, 0, 2);
-    tcase_add_test(tc, nothing_is_loaded_before_there_is_an_order);
-    tcase_add_test(tc, grows_and_shrinks);
-    tcase_add_test(tc, shrinking_takes_no_time_and_no_other_rows);
-    tcase_add_test(tc, ranks_of_another_order_are_misses);
-    tcase_add_test(tc, filling_stops_with_the_job);
-#ifndef SL_SANITIZED
-    tcase_add_test(tc, want_of_memory_makes_a_smaller_cache);
-#endif
-    tcase_add_loop_test(tc, features_are_the_same_with_any_cache, 0, 2);
-    tcase_add_test(tc, hits_come_from_the_cache_and_misses_from_the_store);
-    tcase_add_test(tc, vertex_that_the_store_has_not_is_an_error);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 60)

@@ -1,4 +1,5 @@
 // Models on a GPU against the same models on CPU cores: training, evaluation, layer-wise inference.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_cuda_scene.h"
 
 #include "common/base/half.h"
@@ -70,7 +71,7 @@ static void step_of(const struct sl_config *c, uint32_t n_seeds, bool weighted, 
     scene_fini(&s);
 }
 
-START_TEST(steps_are_those_of_cpu_cores)
+LOOP_TEST(steps_are_those_of_cpu_cores, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     open_gpu();
     for (int v = 0; v < VARIANTS; v++) {
@@ -82,12 +83,11 @@ START_TEST(steps_are_those_of_cpu_cores)
     c.model.norm = SL_NORM_BATCH;
     step_of(&c, 1, false, false);
 }
-END_TEST
 
 // ---- features of f16 ----------------------------------------------------------------------------
 
 // Whatever the first layer does with them, in either order of its operations.
-START_TEST(halves_have_the_bits_of_what_was_widened)
+LOOP_TEST(halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     static const enum sl_model_kind reads[] = {SL_MODEL_GRAPHSAGE, SL_MODEL_GCN, SL_MODEL_GIN};
     open_gpu();
@@ -136,7 +136,6 @@ START_TEST(halves_have_the_bits_of_what_was_widened)
         scene_fini(&s);
     }
 }
-END_TEST
 
 // ---- layer-wise inference -----------------------------------------------------------------------
 
@@ -257,7 +256,7 @@ static void compare_inference(const struct sl_config *c, bool lists, uint32_t st
     scene_fini(&s);
 }
 
-START_TEST(inference_is_that_of_cpu_cores)
+LOOP_TEST(inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     static const uint32_t steps[] = {NODES, 7, 25};
     open_gpu();
@@ -266,9 +265,8 @@ START_TEST(inference_is_that_of_cpu_cores)
         compare_inference(&c, v & 2, steps[v % 3]);
     }
 }
-END_TEST
 
-START_TEST(inference_by_random_walks)
+LOOP_TEST(inference_by_random_walks, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     open_gpu();
     struct sl_config c = config_of(_i, 4);
@@ -281,11 +279,10 @@ START_TEST(inference_by_random_walks)
     c.sampler.length = 3;
     compare_inference(&c, _i & 1, 25);
 }
-END_TEST
 
 // A list gathers what it needs until a copy would have been cheaper; training takes the memory
 // back.
-START_TEST(a_copy_is_made_when_it_pays_and_given_back)
+TEST(a_copy_is_made_when_it_pays_and_given_back)
 {
     open_gpu();
     struct scene s;
@@ -318,7 +315,6 @@ START_TEST(a_copy_is_made_when_it_pays_and_given_back)
     free(rows);
     scene_fini(&s);
 }
-END_TEST
 
 // Features of which a copy reads three parts.
 enum { WIDE_NODES = 1024, WIDE_DIM = 5000 };
@@ -363,7 +359,7 @@ static void count_unmap(void *p)
 }
 
 // Features are asked for again at every evaluation, activations are other ones each time.
-START_TEST(what_lasts_is_mapped_once)
+TEST(what_lasts_is_mapped_once)
 {
     open_gpu();
     struct scene s;
@@ -403,7 +399,6 @@ START_TEST(what_lasts_is_mapped_once)
     sl_pages_free(activations, bytes);
     scene_fini(&s);
 }
-END_TEST
 
 static uint64_t nothing_left(void *ctx)
 {
@@ -412,7 +407,7 @@ static uint64_t nothing_left(void *ctx)
 }
 
 // Where memory is short only what is there for good is pinned.
-START_TEST(a_copy_that_stays_is_mapped_whatever_is_left)
+TEST(a_copy_that_stays_is_mapped_whatever_is_left)
 {
     open_gpu();
     struct scene s;
@@ -437,9 +432,8 @@ START_TEST(a_copy_that_stays_is_mapped_whatever_is_left)
     sl_pages_free(features, bytes);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(copies_are_watched_and_partial_matrices_gathered)
+TEST(copies_are_watched_and_partial_matrices_gathered)
 {
     open_gpu();
     struct scene s;
@@ -491,30 +485,5 @@ START_TEST(copies_are_watched_and_partial_matrices_gathered)
     free(found);
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer cuda");
-    TCase *tc = tcase_create("cuda");
-    const int end = SL_MODEL_PINSAGE + 1;
-    if (gpu_exists()) {
-        tcase_set_timeout(tc, 240);
-        tcase_add_loop_test(tc, steps_are_those_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
-        tcase_add_loop_test(tc, halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, end);
-        tcase_add_loop_test(tc, inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, end);
-        tcase_add_loop_test(tc, inference_by_random_walks, SL_MODEL_GRAPHSAGE, end);
-        tcase_add_test(tc, a_copy_is_made_when_it_pays_and_given_back);
-        tcase_add_test(tc, what_lasts_is_mapped_once);
-        tcase_add_test(tc, a_copy_that_stays_is_mapped_whatever_is_left);
-        tcase_add_test(tc, copies_are_watched_and_partial_matrices_gathered);
-    } else {
-        printf("SKIP: models on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.name = "cuda", .timeout_s = 240, ON_A_GPU)

@@ -1,11 +1,11 @@
 // Layer-wise inference over all neighbours: against blocks of full fanout, in pieces, with hubs.
-#include <check.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
 #include "common/data/weightless.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/infer/evaluate.h"
 
@@ -130,7 +130,7 @@ static struct sl_config config_of(int kind, uint32_t layers)
 }
 
 // Every kind, depth, norm and jumping knowledge; cells that are the graph, some vertices, one.
-START_TEST(inference_equals_blocks_of_full_fanout)
+LOOP_TEST(inference_equals_blocks_of_full_fanout, 0, 2 * (SL_MODEL_PINSAGE + 1))
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
     const struct sl_kernels *kernels = _i % 2 ? sl_kernels_cpu() : sl_kernels_ref();
@@ -148,10 +148,9 @@ START_TEST(inference_equals_blocks_of_full_fanout)
             }
     fixture_graph_free(&g);
 }
-END_TEST
 
 // A list gives what the run of all vertices gives, of hidden layers and before lin() too.
-START_TEST(lists_and_runs_agree)
+TEST(lists_and_runs_agree)
 {
     static const uint32_t list[] = {41, 3, 0, 59, 17};
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
@@ -195,10 +194,9 @@ START_TEST(lists_and_runs_agree)
     }
     fixture_graph_free(&g);
 }
-END_TEST
 
 // Where a job samples by random walks a vertex has the same neighbourhood in every piece.
-START_TEST(walks_do_not_depend_on_the_pieces)
+TEST(walks_do_not_depend_on_the_pieces)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
     const struct sl_vertex_list *val = &g.ds.split[SL_SPLIT_VAL];
@@ -232,7 +230,6 @@ START_TEST(walks_do_not_depend_on_the_pieces)
     }
     fixture_graph_free(&g);
 }
-END_TEST
 
 // The different vertices that a layer over `list` reads, or over all vertices where it is NULL.
 static uint64_t vertices_read(const struct sl_dataset *ds, const struct sl_vertex_list *list)
@@ -284,7 +281,7 @@ static void check_kept(struct fixture_graph *g, const struct sl_config *c, uint3
 }
 
 // Sources are transformed once a layer, whatever the cells, and leave what each piece's own do.
-START_TEST(kept_rows_are_made_once_and_change_no_bit)
+TEST(kept_rows_are_made_once_and_change_no_bit)
 {
     static const uint32_t steps[] = {60, 7, 1};
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
@@ -296,10 +293,9 @@ START_TEST(kept_rows_are_made_once_and_change_no_bit)
         }
     fixture_graph_free(&g);
 }
-END_TEST
 
 // What features add up to is found in the first evaluation alone, whatever the parameters.
-START_TEST(sums_of_features_are_made_once_and_change_no_bit)
+TEST(sums_of_features_are_made_once_and_change_no_bit)
 {
     static const uint32_t steps[] = {60, 7, 1};
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
@@ -332,9 +328,8 @@ START_TEST(sums_of_features_are_made_once_and_change_no_bit)
         }
     fixture_graph_free(&g);
 }
-END_TEST
 
-START_TEST(sixty_four_bit_neighbours_and_half_features)
+TEST(sixty_four_bit_neighbours_and_half_features)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
     // Features that half precision holds exactly, so both must agree to the last bit.
@@ -373,7 +368,6 @@ START_TEST(sixty_four_bit_neighbours_and_half_features)
     free(half);
     fixture_graph_free(&g);
 }
-END_TEST
 
 // A reader of the features, in a file that nobody else can find.
 static struct sl_row_reader *reader_of(const struct sl_dataset *ds)
@@ -401,7 +395,7 @@ static struct sl_row_reader *reader_of(const struct sl_dataset *ds)
 
 // What is mapped is not touched then; runs and lists, rows that are kept and made anew, and a graph
 // whose vertices have no neighbours at all.
-START_TEST(features_from_the_drive_change_no_bit)
+LOOP_TEST(features_from_the_drive_change_no_bit, 0, 4)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
     uint64_t *alone = fixture_alloc(61 * sizeof *alone);
@@ -456,11 +450,10 @@ START_TEST(features_from_the_drive_change_no_bit)
     free(alone);
     fixture_graph_free(&g);
 }
-END_TEST
 
 // A hub with more in-edges than a piece holds, after and before ordinary rows, and more rows than
 // a piece holds: the same sums as one vertex at a time.
-START_TEST(pieces_are_bounded_and_hubs_fit)
+TEST(pieces_are_bounded_and_hubs_fit)
 {
     enum { N = SL_INFER_PIECE_ROWS + 300, HUB = 100 };
     uint64_t hub_degree = SL_INFER_PIECE_EDGES + 5000;
@@ -538,7 +531,6 @@ START_TEST(pieces_are_bounded_and_hubs_fit)
     free(indices);
     free(feat);
 }
-END_TEST
 
 // Of both graphs, whose first one has edges of weight 0 more than the second.
 static void compare_without(struct fixture_graph *whole, struct fixture_graph *without,
@@ -568,7 +560,7 @@ static void compare_without(struct fixture_graph *whole, struct fixture_graph *w
 }
 
 // Every kind, both ways to count degrees: to the bit as of a graph that never had such edges.
-START_TEST(edges_of_weight_zero_are_none)
+TEST(edges_of_weight_zero_are_none)
 {
     struct fixture_graph whole = fixture_graph(60, FEATURES, CLASSES, 9), without = whole;
     fixture_add_loops(&whole);
@@ -602,9 +594,8 @@ START_TEST(edges_of_weight_zero_are_none)
     free(without.indices);
     fixture_graph_free(&whole);
 }
-END_TEST
 
-START_TEST(empty_range_is_nothing)
+TEST(empty_range_is_nothing)
 {
     struct fixture_graph g = fixture_graph(10, FEATURES, CLASSES, 2);
     struct sl_config c = fixture_config(SL_MODEL_GCN, 1, HIDDEN);
@@ -620,27 +611,5 @@ START_TEST(empty_range_is_nothing)
     sl_model_fini(&m);
     fixture_graph_free(&g);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer evaluate");
-    TCase *tc = tcase_create("evaluate");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, inference_equals_blocks_of_full_fanout, 0, 2 * (SL_MODEL_PINSAGE + 1));
-    tcase_add_test(tc, lists_and_runs_agree);
-    tcase_add_test(tc, walks_do_not_depend_on_the_pieces);
-    tcase_add_test(tc, kept_rows_are_made_once_and_change_no_bit);
-    tcase_add_test(tc, sums_of_features_are_made_once_and_change_no_bit);
-    tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
-    tcase_add_loop_test(tc, features_from_the_drive_change_no_bit, 0, 4);
-    tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
-    tcase_add_test(tc, edges_of_weight_zero_are_none);
-    tcase_add_test(tc, empty_range_is_nothing);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

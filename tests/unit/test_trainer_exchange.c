@@ -3,6 +3,7 @@
 #include "tests/unit/trainer_farm.h"
 
 #include "tests/unit/fake_collective.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_oracle.h"
 #include "trainer/model/allreduce.h"
 
@@ -90,7 +91,7 @@ static void train_grouped(const struct sl_config *c, const struct sl_kernels *ke
 }
 
 // Steps so large that the second update has numbers that are not finite: who makes it says so.
-START_TEST(a_sum_that_is_not_finite_ends_the_job)
+TEST(a_sum_that_is_not_finite_ends_the_job)
 {
     struct sl_config c = unsorted_job(2);
     struct farm f;
@@ -110,11 +111,10 @@ START_TEST(a_sum_that_is_not_finite_ends_the_job)
         ck_assert(isfinite(sl_param_store_params(&f.arena, version)[i]));
     end(&f);
 }
-END_TEST
 
 // 7 batches an epoch, the last of 2 seeds; updates of 1, 2, 3 and 16: members without a batch, a
 // short last update, an update of all batches.
-START_TEST(bits_depend_on_the_number_of_members_alone)
+LOOP_TEST(bits_depend_on_the_number_of_members_alone, 1, FARM_TRAINERS + 1)
 {
     static const uint32_t per_update[] = {1, 2, 3, 16};
     for (size_t i = 0; i < SL_COUNT_OF(per_update); i++) {
@@ -122,10 +122,9 @@ START_TEST(bits_depend_on_the_number_of_members_alone)
         train_grouped(&c, sl_kernels_ref(), (uint32_t)_i);
     }
 }
-END_TEST
 
 // They go to the batches' own slots, in the order of the batches.
-START_TEST(running_statistics_are_those_of_the_board)
+LOOP_TEST(running_statistics_are_those_of_the_board, 1, FARM_TRAINERS + 1)
 {
     sl_kernels_set_threads(1);
     struct sl_config c = group_job(3);
@@ -133,9 +132,8 @@ START_TEST(running_statistics_are_those_of_the_board)
     c.optimizer.kind = SL_OPTIMIZER_ADAMW;
     train_grouped(&c, sl_kernels_cpu(), (uint32_t)_i);
 }
-END_TEST
 
-START_TEST(clipped_gradients_too)
+TEST(clipped_gradients_too)
 {
     struct sl_config c = group_job(3);
     c.optimizer.clip_norm = 0.01;
@@ -159,10 +157,9 @@ START_TEST(clipped_gradients_too)
     free(params[0]);
     free(params[1]);
 }
-END_TEST
 
 // Nobody trains before there is a group; evaluation needs none.
-START_TEST(without_a_group_nothing_is_trained)
+TEST(without_a_group_nothing_is_trained)
 {
     struct sl_config c = group_job(2);
     struct farm f;
@@ -185,10 +182,9 @@ START_TEST(without_a_group_nothing_is_trained)
     end(&f);
     free(wanted);
 }
-END_TEST
 
 // Members come and go while an epoch runs: communicators are rebuilt, nothing is lost.
-START_TEST(members_may_come_and_go)
+TEST(members_may_come_and_go)
 {
     struct sl_config c = unsorted_job(4);
     struct farm f;
@@ -218,7 +214,6 @@ START_TEST(members_may_come_and_go)
     end(&f);
     free(wanted);
 }
-END_TEST
 
 static _Atomic bool *to_stop;
 
@@ -228,7 +223,7 @@ static int aggregate_and_stop(const struct sl_aggregate_args *args)
     return sl_kernels_ref()->aggregate(args);
 }
 
-START_TEST(who_stops_in_the_middle_of_a_batch_gives_it_back)
+TEST(who_stops_in_the_middle_of_a_batch_gives_it_back)
 {
     struct sl_config c = group_job(1);
     struct sl_kernels kernels = *sl_kernels_ref();
@@ -245,7 +240,6 @@ START_TEST(who_stops_in_the_middle_of_a_batch_gives_it_back)
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 0)), SL_CELL_READY);
     end(&f);
 }
-END_TEST
 
 // What waits for the device never ends on a GPU while a sum is in this thread's queue.
 static void free_behind_sums(void *p, size_t bytes)
@@ -266,7 +260,7 @@ static int sync_behind_sums(void)
     return sl_device_host()->sync();
 }
 
-START_TEST(who_stops_in_a_sum_gives_it_up_before_waiting_for_the_device)
+TEST(who_stops_in_a_sum_gives_it_up_before_waiting_for_the_device)
 {
     struct sl_config c = group_job(1);
     struct sl_device device = *sl_device_host();
@@ -288,7 +282,6 @@ START_TEST(who_stops_in_a_sum_gives_it_up_before_waiting_for_the_device)
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 0)), SL_CELL_PENDING);
     end(&f);
 }
-END_TEST
 
 // The first ones are certain to be reached by each of several trainers.
 static const char *const deaths[] = {"trainer_claimed:3", "trainer_gradient:3", "trainer_held:3",
@@ -334,21 +327,19 @@ static void die(const char *failpoint, uint32_t n_threads)
     free(wanted);
 }
 
-START_TEST(a_member_may_die_anywhere)
+LOOP_TEST(a_member_may_die_anywhere, 0, 3 * DEATHS_OF_ANY)
 {
     die(deaths[_i / 3], (uint32_t)_i % 3);
 }
-END_TEST
 
-START_TEST(the_only_member_may_die_while_it_applies)
+LOOP_TEST(the_only_member_may_die_while_it_applies, DEATHS_OF_ANY, SL_COUNT_OF(deaths))
 {
     die(deaths[_i], 0);
 }
-END_TEST
 
 // A communicator that fails though nobody died is not used again; the job goes on when the broker
 // makes a new group.
-START_TEST(a_broken_communicator_waits_for_the_next_generation)
+TEST(a_broken_communicator_waits_for_the_next_generation)
 {
     struct sl_config c = group_job(2);
     struct farm f;
@@ -372,7 +363,6 @@ START_TEST(a_broken_communicator_waits_for_the_next_generation)
     end(&f);
     free(wanted);
 }
-END_TEST
 
 // A member without a loop around it: the test calls it step by step.
 static struct sl_exchange_spec alone(struct farm *f, const struct sl_update_runs *runs,
@@ -390,7 +380,7 @@ static struct sl_exchange_spec alone(struct farm *f, const struct sl_update_runs
 
 // Its lease is gone by the time it has computed: the sum has a gradient by then that is somebody
 // else's to count, so none of the sum is kept.
-START_TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
+TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
 {
     struct sl_config c = group_job(4);
     struct farm f;
@@ -426,11 +416,10 @@ START_TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
     sl_exchange_fini(&x);
     end(&f);
 }
-END_TEST
 
 // A member that comes when an update is reduced but its batches are still held by those who summed
 // it: they will complete them, and would not come to a second sum.
-START_TEST(what_is_reduced_is_not_summed_again)
+TEST(what_is_reduced_is_not_summed_again)
 {
     struct sl_config c = group_job(1);
     struct farm f;
@@ -464,7 +453,6 @@ START_TEST(what_is_reduced_is_not_summed_again)
     sl_exchange_fini(&x);
     end(&f);
 }
-END_TEST
 
 static int no_nccl(uint8_t id[SL_COLLECTIVE_ID_BYTES])
 {
@@ -494,7 +482,7 @@ static void until_state(struct farm *f, const struct sl_lease *lease, enum sl_ce
 
 // What a member has claimed ahead fills the memory that a batch of somebody else's needs, for whose
 // update it waits.
-START_TEST(who_is_ahead_makes_room)
+TEST(who_is_ahead_makes_room)
 {
     struct sl_config c = group_job(2);
     struct farm f;
@@ -526,12 +514,11 @@ START_TEST(who_is_ahead_makes_room)
     end(&f);
     free(wanted);
 }
-END_TEST
 
 enum { THROTTLE_S = 1000 };
 
 // What never comes to pass though nobody died: a bound, and words.
-START_TEST(a_meeting_has_a_bound)
+TEST(a_meeting_has_a_bound)
 {
     struct sl_config c = group_job(1);
     struct farm f;
@@ -570,7 +557,6 @@ START_TEST(a_meeting_has_a_bound)
     sl_exchange_fini(&x);
     end(&f);
 }
-END_TEST
 
 // Lets time pass until the throttled trainers' batch is in the wanted state.
 static void throttled_until(struct farm *f, const struct sl_lease *lease, enum sl_cell_state state)
@@ -581,7 +567,7 @@ static void throttled_until(struct farm *f, const struct sl_lease *lease, enum s
 }
 
 // Idle trainers look around ten times a second, and no more often: what others do wakes them.
-START_TEST(an_idle_member_sleeps)
+TEST(an_idle_member_sleeps)
 {
     enum { THREADS = 4 };
     struct sl_config c = group_job(2);
@@ -603,11 +589,10 @@ START_TEST(an_idle_member_sleeps)
     (void)second;
     end(&f);
 }
-END_TEST
 
 // While the job is paused nobody claims anything, but what is in hand is finished: the sum wants
 // also those who have nothing to do any more.
-START_TEST(a_pause_does_not_keep_a_sum_waiting)
+TEST(a_pause_does_not_keep_a_sum_waiting)
 {
     struct sl_config c = group_job(2);
     c.throttle.train = THROTTLE_S;
@@ -631,10 +616,9 @@ START_TEST(a_pause_does_not_keep_a_sum_waiting)
     sl_arena_pause(&f.arena, false);
     end(&f);
 }
-END_TEST
 
 // At once, also where a peer could be the reason of other failures.
-START_TEST(without_nccl_the_trainer_says_so)
+LOOP_TEST(without_nccl_the_trainer_says_so, 0, 2)
 {
     struct sl_config c = group_job(2);
     struct sl_collective none = fake_collective;
@@ -651,9 +635,8 @@ START_TEST(without_nccl_the_trainer_says_so)
     sl_model_fini(&t->model);
     end(&f);
 }
-END_TEST
 
-START_TEST(an_arena_without_a_group_is_refused)
+TEST(an_arena_without_a_group_is_refused)
 {
     struct sl_config c = farm_job(2);
     struct farm f;
@@ -665,37 +648,5 @@ START_TEST(an_arena_without_a_group_is_refused)
     sl_exchange_fini(&x);
     end(&f);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("trainer exchange");
-    TCase *t = tcase_create("exchange");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_sum_that_is_not_finite_ends_the_job);
-    tcase_add_loop_test(t, bits_depend_on_the_number_of_members_alone, 1, FARM_TRAINERS + 1);
-    tcase_add_loop_test(t, running_statistics_are_those_of_the_board, 1, FARM_TRAINERS + 1);
-    tcase_add_test(t, clipped_gradients_too);
-    tcase_add_test(t, without_a_group_nothing_is_trained);
-    tcase_add_test(t, members_may_come_and_go);
-    tcase_add_test(t, who_stops_in_the_middle_of_a_batch_gives_it_back);
-    tcase_add_test(t, who_stops_in_a_sum_gives_it_up_before_waiting_for_the_device);
-    tcase_add_loop_test(t, a_member_may_die_anywhere, 0, 3 * DEATHS_OF_ANY);
-    tcase_add_loop_test(t, the_only_member_may_die_while_it_applies, DEATHS_OF_ANY,
-                        (int)SL_COUNT_OF(deaths));
-    tcase_add_test(t, a_broken_communicator_waits_for_the_next_generation);
-    tcase_add_test(t, a_batch_that_was_taken_away_takes_the_sum_with_it);
-    tcase_add_test(t, what_is_reduced_is_not_summed_again);
-    tcase_add_test(t, who_is_ahead_makes_room);
-    tcase_add_test(t, a_meeting_has_a_bound);
-    tcase_add_test(t, an_idle_member_sleeps);
-    tcase_add_test(t, a_pause_does_not_keep_a_sum_waiting);
-    tcase_add_loop_test(t, without_nccl_the_trainer_says_so, 0, 2);
-    tcase_add_test(t, an_arena_without_a_group_is_refused);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

@@ -1,4 +1,5 @@
 // The extracting thread: one batch ahead, its buffers, its share, its errors.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 #include "trainer/feed/prefetch.h"
@@ -74,7 +75,7 @@ static void assert_features(const struct farm *f, const struct sl_work *work)
     free(wanted);
 }
 
-START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
+TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
 {
     struct farm f;
     struct sl_prefetch x;
@@ -102,9 +103,8 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
     farm_fini(&f);
 }
-END_TEST
 
-START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
+TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
 {
     struct farm f;
     struct sl_prefetch x;
@@ -130,10 +130,9 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     stop(&x);
     farm_fini(&f);
 }
-END_TEST
 
 // In async mode each batch is an update of its own, and none waits for another one.
-START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
+TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
 {
     struct farm f;
     struct sl_prefetch x;
@@ -146,10 +145,9 @@ START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
     stop(&x);
     farm_fini(&f);
 }
-END_TEST
 
 // A standby trainer that is switched on is one to share with.
-START_TEST(share_counts_those_that_work_now)
+TEST(share_counts_those_that_work_now)
 {
     struct farm f;
     struct sl_prefetch x;
@@ -174,7 +172,6 @@ START_TEST(share_counts_those_that_work_now)
     stop(&x);
     farm_fini(&f);
 }
-END_TEST
 
 // What may be wrong with a block, or with what its entry says of where it is.
 static void no_block(struct sl_block *b, struct sl_batch_entry *e)
@@ -232,7 +229,7 @@ static void (*const damages[])(struct sl_block *, struct sl_batch_entry *) = {
 };
 
 // A message, and the batch goes back; nobody reads where it points to.
-START_TEST(a_damaged_block_is_an_error_with_its_message)
+LOOP_TEST(a_damaged_block_is_an_error_with_its_message, 0, SL_COUNT_OF(damages))
 {
     struct sl_config c = farm_job(1);
     struct farm f;
@@ -252,22 +249,5 @@ START_TEST(a_damaged_block_is_an_error_with_its_message)
     sl_payload_free(&f.arena, lease.tag, lease.entry->payload_offset, lease.entry->payload_bytes);
     farm_fini(&f);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer extract");
-    TCase *tc = tcase_create("extract");
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, extraction_is_one_batch_ahead_in_its_own_buffer);
-    tcase_add_test(tc, batches_beyond_the_share_are_left_to_the_others_while_there_is_work);
-    tcase_add_test(tc, async_batches_are_claimed_ahead_whoever_else_there_is);
-    tcase_add_test(tc, share_counts_those_that_work_now);
-    tcase_add_loop_test(tc, a_damaged_block_is_an_error_with_its_message, 0, SL_COUNT_OF(damages));
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

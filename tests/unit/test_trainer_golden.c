@@ -1,10 +1,10 @@
 // Models against PyTorch Geometric's: tests/golden/pyg.safetensors, which make_pyg.py wrote.
 #include <cjson/cJSON.h>
-#include <check.h>
 
 #include "common/base/error.h"
 #include "common/data/safetensors.h"
 #include "common/data/self_loops.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/infer/evaluate.h"
 
@@ -317,36 +317,19 @@ static void for_all_cases(int i, void (*check)(const struct golden *t, const cha
     golden_close(&t);
 }
 
-START_TEST(training_matches_pyg)
+LOOP_TEST(training_matches_pyg, 0, 2)
 {
     for_all_cases(_i, check_train);
 }
-END_TEST
 
-START_TEST(blocks_outside_training_match_pyg)
+LOOP_TEST(blocks_outside_training_match_pyg, 0, 2)
 {
     for_all_cases(_i, check_forward);
 }
-END_TEST
 
-START_TEST(inference_matches_pyg)
+LOOP_TEST(inference_matches_pyg, 0, 2)
 {
     for_all_cases(_i, check_infer);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer golden");
-    TCase *tc = tcase_create("golden");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, training_matches_pyg, 0, 2);
-    tcase_add_loop_test(tc, blocks_outside_training_match_pyg, 0, 2);
-    tcase_add_loop_test(tc, inference_matches_pyg, 0, 2);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

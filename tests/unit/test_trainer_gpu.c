@@ -1,8 +1,8 @@
 // What moves data between the arena, the store and a GPU: extraction, the cache, parameters.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_scene.h"
 
 #include "common/base/bits.h"
-#include "common/base/log.h"
 #include "trainer/feed/arena_access.h"
 #include "trainer/feed/gather.h"
 #include "trainer/model/parameters.h"
@@ -42,7 +42,9 @@ static void assert_block(const struct scene *s, const struct sl_block *b, struct
     ck_assert_uint_eq((uint64_t)((const char *)sl_view_ranks(view) - view.base), b->rank_offset);
 }
 
-START_TEST(features_are_those_of_the_processor)
+CASE(.name = "gpu", .timeout_s = 60, ON_A_GPU)
+
+LOOP_TEST(features_are_those_of_the_processor, 0, 3)
 {
     static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED, SL_GATHER_FASTER};
     static const uint64_t capacity[] = {0, 1, 13, NODES / 2, NODES - 1, NODES};
@@ -86,7 +88,6 @@ START_TEST(features_are_those_of_the_processor)
         scene_fini(&s);
     }
 }
-END_TEST
 
 // Vertices of the block that the cache has not and `before`, which may be NULL, has.
 static uint32_t common_vertices(const struct sl_block *before, const struct sl_block *b,
@@ -101,7 +102,7 @@ static uint32_t common_vertices(const struct sl_block *before, const struct sl_b
 }
 
 // What the batch before had is counted, and is not the store's any more.
-START_TEST(rows_of_the_batch_before_are_reused)
+LOOP_TEST(rows_of_the_batch_before_are_reused, 0, 9)
 {
     static const uint32_t capacity[] = {0, 30, NODES / 2}, half_dim[] = {0, 2 * COLUMNS};
     struct scene s;
@@ -137,10 +138,9 @@ START_TEST(rows_of_the_batch_before_are_reused)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
 // ... which shows when the store has something else by now.
-START_TEST(matched_rows_do_not_come_from_the_store)
+TEST(matched_rows_do_not_come_from_the_store)
 {
     struct scene s;
     struct sl_gather g;
@@ -173,10 +173,9 @@ START_TEST(matched_rows_do_not_come_from_the_store)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
 // Its gathering stopped half way: nothing of it is taken for features.
-START_TEST(a_batch_that_failed_is_none_to_match)
+TEST(a_batch_that_failed_is_none_to_match)
 {
     struct scene s;
     struct sl_gather g;
@@ -202,10 +201,9 @@ START_TEST(a_batch_that_failed_is_none_to_match)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
 // Rows as short as what looking for them takes, and rows that the GPU reads in place.
-START_TEST(what_is_near_or_short_is_not_looked_for)
+LOOP_TEST(what_is_near_or_short_is_not_looked_for, 0, 2)
 {
     struct scene s;
     struct sl_gather g;
@@ -227,10 +225,9 @@ START_TEST(what_is_near_or_short_is_not_looked_for)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
 // Where both ways are tried, whatever is found: with a batch before it is found for good.
-START_TEST(the_ways_are_compared_with_a_batch_before)
+TEST(the_ways_are_compared_with_a_batch_before)
 {
     struct scene s;
     struct sl_gather g;
@@ -255,9 +252,8 @@ START_TEST(the_ways_are_compared_with_a_batch_before)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(nothing_grows_the_second_time)
+LOOP_TEST(nothing_grows_the_second_time, 0, 2)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, 0);
@@ -281,9 +277,8 @@ START_TEST(nothing_grows_the_second_time)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(store_that_can_not_be_mapped_is_copied)
+LOOP_TEST(store_that_can_not_be_mapped_is_copied, 0, 2)
 {
     setenv("SLUICE_SIMT_FAIL", "noregister", 1);
     struct scene s;
@@ -312,9 +307,8 @@ START_TEST(store_that_can_not_be_mapped_is_copied)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(arena_is_pinned_but_for_the_activations)
+TEST(arena_is_pinned_but_for_the_activations)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, 0);
@@ -326,9 +320,8 @@ START_TEST(arena_is_pinned_but_for_the_activations)
     sl_arena_access_close(&access);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(vertex_that_the_store_has_not_is_an_error)
+LOOP_TEST(vertex_that_the_store_has_not_is_an_error, 0, 3)
 {
     static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED};
     static const uint32_t half_dim[] = {0, 0, 3};
@@ -355,9 +348,8 @@ START_TEST(vertex_that_the_store_has_not_is_an_error)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(batch_without_room_on_the_device_says_what_to_do)
+TEST(batch_without_room_on_the_device_says_what_to_do)
 {
     struct scene s;
     scene_init(&s, NODES, FEATURES, 0, 4096);
@@ -374,11 +366,10 @@ START_TEST(batch_without_room_on_the_device_says_what_to_do)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
 // --- the cache ---
 
-START_TEST(cache_grows_and_shrinks)
+LOOP_TEST(cache_grows_and_shrinks, 0, 2)
 {
     static const uint32_t half_dim[] = {0, 3};
     static const uint64_t steps[] = {120, 121, 70, 10, 10, NODES, 0, 1, 150, 51, 60, 0, NODES + 9};
@@ -399,9 +390,8 @@ START_TEST(cache_grows_and_shrinks)
     ck_assert_uint_eq(s.cache.generation, 2);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(want_of_device_memory_makes_a_smaller_cache)
+TEST(want_of_device_memory_makes_a_smaller_cache)
 {
     enum { ROWS = 2000, WIDE = 128, BUDGET = 512 << 10 }; // of 1 MiB
     struct scene s;
@@ -420,11 +410,10 @@ START_TEST(want_of_device_memory_makes_a_smaller_cache)
     ck_assert_uint_le(s.gpu.device->held(), BUDGET);
     scene_fini(&s);
 }
-END_TEST
 
 // --- parameters ---
 
-START_TEST(parameters_are_copied_once_a_version)
+TEST(parameters_are_copied_once_a_version)
 {
     enum { N = 1000 };
     static float board[N], slot[N];
@@ -464,9 +453,10 @@ START_TEST(parameters_are_copied_once_a_version)
     sl_parameters_fini(&p);
     sl_parameters_fini(&p);
 }
-END_TEST
 
-START_TEST(processor_computes_on_the_board_itself)
+CASE(.name = "gpu", .timeout_s = 60)
+
+TEST(processor_computes_on_the_board_itself)
 {
     float board[4] = {1, 2, 3, 4}, slot[4];
     struct sl_parameters p;
@@ -479,7 +469,6 @@ START_TEST(processor_computes_on_the_board_itself)
     ck_assert_int_eq(sl_parameters_deliver(&p, slot), SL_OK);
     sl_parameters_fini(&p);
 }
-END_TEST
 
 // --- the probe ---
 
@@ -503,7 +492,9 @@ static struct sl_trainer_probe probe(struct scene *s, struct sl_block *b, enum s
     return out;
 }
 
-START_TEST(probe_counts_what_the_process_holds_of_the_device)
+CASE(.timeout_s = 60, ON_A_GPU)
+
+TEST(probe_counts_what_the_process_holds_of_the_device)
 {
     struct scene s;
     struct sl_model model;
@@ -532,10 +523,9 @@ START_TEST(probe_counts_what_the_process_holds_of_the_device)
     sl_model_fini(&model);
     scene_fini(&s);
 }
-END_TEST
 
 // Rows as short as these are sent at once to their places, as long as there is no cache beside.
-START_TEST(probe_counts_what_the_misses_beside_a_cache_take)
+TEST(probe_counts_what_the_misses_beside_a_cache_take)
 {
     struct scene s;
     uint64_t step_bytes[2];
@@ -556,7 +546,6 @@ START_TEST(probe_counts_what_the_misses_beside_a_cache_take)
     free(b);
     scene_fini(&s);
 }
-END_TEST
 
 // --- pinning the store ---
 
@@ -594,7 +583,7 @@ static void give_store_pages(struct sl_dataset *ds)
     ds->feat = pages;
 }
 
-START_TEST(store_is_pinned_once_in_a_trainers_life)
+LOOP_TEST(store_is_pinned_once_in_a_trainers_life, 0, 2)
 {
     static const enum sl_gather_way ways[] = {SL_GATHER_MAPPED, SL_GATHER_FASTER};
     unlink(registered());
@@ -637,10 +626,9 @@ START_TEST(store_is_pinned_once_in_a_trainers_life)
     unlink(registered());
     scene_fini(&s);
 }
-END_TEST
 
 // What the probe has mapped is of no use to a cache of all rows; once missed it stays.
-START_TEST(a_cache_of_all_rows_pins_nothing)
+TEST(a_cache_of_all_rows_pins_nothing)
 {
     unlink(registered());
     struct scene s;
@@ -681,41 +669,5 @@ START_TEST(a_cache_of_all_rows_pins_nothing)
     unlink(registered());
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer gpu");
-    TCase *tc = tcase_create("gpu");
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, processor_computes_on_the_board_itself);
-    if (gpu_exists()) {
-        tcase_add_loop_test(tc, features_are_those_of_the_processor, 0, 3);
-        tcase_add_loop_test(tc, rows_of_the_batch_before_are_reused, 0, 9);
-        tcase_add_test(tc, matched_rows_do_not_come_from_the_store);
-        tcase_add_test(tc, a_batch_that_failed_is_none_to_match);
-        tcase_add_loop_test(tc, what_is_near_or_short_is_not_looked_for, 0, 2);
-        tcase_add_test(tc, the_ways_are_compared_with_a_batch_before);
-        tcase_add_loop_test(tc, nothing_grows_the_second_time, 0, 2);
-        tcase_add_loop_test(tc, store_that_can_not_be_mapped_is_copied, 0, 2);
-        tcase_add_test(tc, arena_is_pinned_but_for_the_activations);
-        tcase_add_loop_test(tc, vertex_that_the_store_has_not_is_an_error, 0, 3);
-        tcase_add_test(tc, batch_without_room_on_the_device_says_what_to_do);
-        tcase_add_loop_test(tc, cache_grows_and_shrinks, 0, 2);
-        tcase_add_test(tc, want_of_device_memory_makes_a_smaller_cache);
-        tcase_add_test(tc, parameters_are_copied_once_a_version);
-        tcase_add_test(tc, probe_counts_what_the_process_holds_of_the_device);
-        tcase_add_test(tc, probe_counts_what_the_misses_beside_a_cache_take);
-        tcase_add_loop_test(tc, store_is_pinned_once_in_a_trainers_life, 0, 2);
-        tcase_add_test(tc, a_cache_of_all_rows_pins_nothing);
-    } else {
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true)

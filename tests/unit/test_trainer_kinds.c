@@ -1,9 +1,9 @@
 // Every kind of layer with its options: gradients against finite differences of the naive models,
 // and layer-wise inference against whole-graph blocks.
-#include <check.h>
 
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_naive.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/sources.h"
@@ -160,7 +160,7 @@ static void check_against_naive(struct scene *s, enum sl_layer_order order)
     naive_free(&naive);
 }
 
-START_TEST(gradients_of_sampled_blocks)
+LOOP_TEST(gradients_of_sampled_blocks, 0, SL_COUNT_OF(VARIANTS))
 {
     for (uint32_t layers = 1; layers <= 3; layers++)
         for (int back = 0; back < 2; back++) {
@@ -174,9 +174,8 @@ START_TEST(gradients_of_sampled_blocks)
             scene_free(&s);
         }
 }
-END_TEST
 
-START_TEST(gradients_under_visits)
+LOOP_TEST(gradients_under_visits, 0, SL_COUNT_OF(VARIANTS))
 {
     for (int back = 0; back < 2; back++) {
         struct sl_config c = config_of(&VARIANTS[_i], 2);
@@ -187,10 +186,9 @@ START_TEST(gradients_under_visits)
         scene_free(&s);
     }
 }
-END_TEST
 
 // One seed without in-edges, and a graph of a single vertex with and without a self-loop.
-START_TEST(gradients_of_lonely_vertices)
+LOOP_TEST(gradients_of_lonely_vertices, 0, SL_COUNT_OF(VARIANTS))
 {
     static const uint32_t lonely[] = {39}, only[] = {0};
     struct sl_config c = config_of(&VARIANTS[_i], 2);
@@ -209,10 +207,9 @@ START_TEST(gradients_of_lonely_vertices)
         scene_free(&s);
     }
 }
-END_TEST
 
 // Heads of one column, and a hub among the seeds with hundreds of in-edges.
-START_TEST(gradients_of_a_hub)
+LOOP_TEST(gradients_of_a_hub, 0, SL_COUNT_OF(VARIANTS))
 {
     static const uint32_t hub[] = {0, 3};
     struct sl_config c = config_of(&VARIANTS[_i], 1);
@@ -224,9 +221,8 @@ START_TEST(gradients_of_a_hub)
     check_against_naive(&s, VARIANTS[_i].order);
     scene_free(&s);
 }
-END_TEST
 
-START_TEST(runs_are_equal_to_the_bit)
+LOOP_TEST(runs_are_equal_to_the_bit, 0, SL_COUNT_OF(VARIANTS))
 {
     struct sl_config c = config_of(&VARIANTS[_i], 3);
     c.model.dropout = c.model.attention_dropout = 0.5;
@@ -247,7 +243,6 @@ START_TEST(runs_are_equal_to_the_bit)
     scene_free(&a);
     scene_free(&b);
 }
-END_TEST
 
 // Moves the first neighbour of a vertex to the end of its list.
 static void rotate(struct fixture_graph *g, uint32_t v)
@@ -288,7 +283,7 @@ static void hub_output(const struct fixture_graph *g, const struct sl_config *c,
 
 // The mean over samples that have each neighbour equally often: what all of them add up to, where
 // sums are scaled to the degrees of the graph.
-START_TEST(sampled_sums_are_unbiased)
+TEST(sampled_sums_are_unbiased)
 {
     static const struct variant variants[] = {{.kind = SL_MODEL_GCN},
                                               {.kind = SL_MODEL_GCN, .no_loops = true},
@@ -311,7 +306,6 @@ START_TEST(sampled_sums_are_unbiased)
         fixture_graph_free(&g);
     }
 }
-END_TEST
 
 // Layer-wise inference over all vertices in cells of `cell`; (n_nodes, CLASSES), to be freed.
 static float *infer_all(struct sl_model *m, const struct sl_dataset *ds, const float *params,
@@ -333,7 +327,7 @@ static float *infer_all(struct sl_model *m, const struct sl_dataset *ds, const f
 }
 
 // With all vertices as seeds even degrees of the block are those of the graph.
-START_TEST(inference_is_the_block_of_the_whole_graph)
+LOOP_TEST(inference_is_the_block_of_the_whole_graph, 0, SL_COUNT_OF(VARIANTS))
 {
     uint32_t everybody[NODES];
     for (uint32_t v = 0; v < NODES; v++)
@@ -364,7 +358,6 @@ START_TEST(inference_is_the_block_of_the_whole_graph)
             scene_free(&s);
         }
 }
-END_TEST
 
 // The block of everybody, whose lists are what `n` draws for each layer.
 static struct sl_block *walk_block(struct sl_block *b, struct sl_neighbours *n)
@@ -394,7 +387,7 @@ static struct sl_block *walk_block(struct sl_block *b, struct sl_neighbours *n)
     return b;
 }
 
-START_TEST(inference_by_walks_is_the_block_of_their_neighbourhoods)
+LOOP_TEST(inference_by_walks_is_the_block_of_their_neighbourhoods, 0, SL_COUNT_OF(VARIANTS))
 {
     uint32_t everybody[NODES];
     for (uint32_t v = 0; v < NODES; v++)
@@ -430,9 +423,8 @@ START_TEST(inference_by_walks_is_the_block_of_their_neighbourhoods)
         scene_free(&s);
     }
 }
-END_TEST
 
-START_TEST(sources_are_numbered_once_and_in_order)
+TEST(sources_are_numbered_once_and_in_order)
 {
     enum { N_DST = 5, N_EDGES = 9 };
     static const uint32_t indptr[N_DST + 1] = {0, 0, 4, 6, 9, 9};
@@ -471,10 +463,9 @@ START_TEST(sources_are_numbered_once_and_in_order)
     ck_assert_uint_eq(sl_sources_columns(&sources, 8, 32), 32);
     sl_mempool_fini(&pool);
 }
-END_TEST
 
 // A piece with so many sources that their columns are computed in groups, against small pieces.
-START_TEST(inference_in_groups_of_columns)
+LOOP_TEST(inference_in_groups_of_columns, 0, 2)
 {
     enum { N = 100000, ROWS = 4096, EDGES = 16, WIDTH = 640, CELL = 128 };
     static const enum sl_model_kind kinds[] = {SL_MODEL_GAT, SL_MODEL_GATV2, SL_MODEL_PINSAGE};
@@ -520,10 +511,9 @@ START_TEST(inference_in_groups_of_columns)
     free(cell);
     fixture_graph_free(&g);
 }
-END_TEST
 
 // Bounds of the first draws in a layer of 10 inputs and 3 outputs; golden files have all the rest.
-START_TEST(tensors_start_as_those_of_pyg)
+TEST(tensors_start_as_those_of_pyg)
 {
     static const struct {
         enum sl_model_kind kind;
@@ -554,9 +544,8 @@ START_TEST(tensors_start_as_those_of_pyg)
     ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_EINVAL);
     ck_assert(strstr(sl_error_message(), "model.heads"));
 }
-END_TEST
 
-START_TEST(bf16_products_stay_close)
+TEST(bf16_products_stay_close)
 {
     struct sl_config c = fixture_config(SL_MODEL_GRAPHSAGE, 2, 8);
     struct scene a;
@@ -580,9 +569,8 @@ START_TEST(bf16_products_stay_close)
     scene_free(&a);
     scene_free(&b);
 }
-END_TEST
 
-START_TEST(order_of_operations_depends_on_the_shape)
+TEST(order_of_operations_depends_on_the_shape)
 {
     uint32_t indptr[101] = {0}, indices[800] = {0};
     for (uint32_t i = 0; i <= 100; i++)
@@ -601,9 +589,8 @@ START_TEST(order_of_operations_depends_on_the_shape)
     half.order = SL_LAYER_TRANSFORM_FIRST;
     ck_assert(sl_layer_transform_first(&half, &hop, false));
 }
-END_TEST
 
-START_TEST(blocks_of_another_shape_are_refused)
+TEST(blocks_of_another_shape_are_refused)
 {
     struct sl_config c = fixture_config(SL_MODEL_GCN, 2, 4);
     struct scene s;
@@ -629,9 +616,8 @@ START_TEST(blocks_of_another_shape_are_refused)
         SL_EPROTO);
     scene_free(&s);
 }
-END_TEST
 
-START_TEST(models_that_can_not_be_are_refused)
+TEST(models_that_can_not_be_are_refused)
 {
     struct sl_model m;
     struct sl_config c = fixture_config(SL_MODEL_GCN, 2, 4);
@@ -643,9 +629,8 @@ START_TEST(models_that_can_not_be_are_refused)
     c.model.kind = (enum sl_model_kind)77;
     ck_assert_int_eq(fixture_model(&m, &c, 3, 3, sl_kernels_ref()), SL_EUNSUPPORTED);
 }
-END_TEST
 
-START_TEST(eps_starts_as_told_and_is_fixed_unless_trained)
+TEST(eps_starts_as_told_and_is_fixed_unless_trained)
 {
     for (int train = 0; train < 2; train++) {
         struct sl_config c = fixture_config(SL_MODEL_GIN, 1, 4);
@@ -658,10 +643,9 @@ START_TEST(eps_starts_as_told_and_is_fixed_unless_trained)
         sl_model_fini(&m);
     }
 }
-END_TEST
 
 // Inference needs the graph's out-degrees for degrees of the block.
-START_TEST(block_degrees_without_out_degrees_are_refused)
+TEST(block_degrees_without_out_degrees_are_refused)
 {
     const struct variant v = {.kind = SL_MODEL_GCN, .degrees = SL_DEGREES_BLOCK};
     struct sl_config c = config_of(&v, 1);
@@ -673,35 +657,5 @@ START_TEST(block_degrees_without_out_degrees_are_refused)
     ck_assert_int_eq(sl_evaluate_layer(&s.model, &s.g.ds, s.params, 0, &range, &io), SL_EINVAL);
     scene_free(&s);
 }
-END_TEST
 
-int main(void)
-{
-    const int n = SL_COUNT_OF(VARIANTS);
-    Suite *suite = suite_create("trainer kinds");
-    TCase *tc = tcase_create("kinds");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, gradients_of_sampled_blocks, 0, n);
-    tcase_add_loop_test(tc, gradients_under_visits, 0, n);
-    tcase_add_loop_test(tc, gradients_of_lonely_vertices, 0, n);
-    tcase_add_loop_test(tc, gradients_of_a_hub, 0, n);
-    tcase_add_loop_test(tc, runs_are_equal_to_the_bit, 0, n);
-    tcase_add_loop_test(tc, inference_is_the_block_of_the_whole_graph, 0, n);
-    tcase_add_loop_test(tc, inference_by_walks_is_the_block_of_their_neighbourhoods, 0, n);
-    tcase_add_test(tc, sources_are_numbered_once_and_in_order);
-    tcase_add_loop_test(tc, inference_in_groups_of_columns, 0, 2);
-    tcase_add_test(tc, tensors_start_as_those_of_pyg);
-    tcase_add_test(tc, bf16_products_stay_close);
-    tcase_add_test(tc, order_of_operations_depends_on_the_shape);
-    tcase_add_test(tc, blocks_of_another_shape_are_refused);
-    tcase_add_test(tc, models_that_can_not_be_are_refused);
-    tcase_add_test(tc, eps_starts_as_told_and_is_fixed_unless_trained);
-    tcase_add_test(tc, sampled_sums_are_unbiased);
-    tcase_add_test(tc, block_degrees_without_out_degrees_are_refused);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

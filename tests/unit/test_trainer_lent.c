@@ -3,9 +3,9 @@
 
 #include "tests/unit/crew.h"
 #include "tests/unit/gpu_fixture.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
-#include "common/base/log.h"
 #include "common/arena/peer_memory.h"
 #include "trainer/feed/gather.h"
 
@@ -253,7 +253,7 @@ static uint64_t loaded(struct scene *s, uint32_t d)
 
 // Any number of holders, some rows on each of them or none, with links that are not there, for
 // each kind of features and either way that misses go. Device 7 holds rows for itself alone.
-START_TEST(features_are_the_same_wherever_they_lie)
+LOOP_TEST(features_are_the_same_wherever_they_lie, 0, 24)
 {
     static const uint32_t holders[] = {1, 2, 4, 7}, half_dim[] = {0, 4, 3};
     const uint32_t n = holders[_i % 4];
@@ -285,9 +285,8 @@ START_TEST(features_are_the_same_wherever_they_lie)
     leave_all(&s, t, n + 1);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(without_a_plan_each_has_its_own)
+TEST(without_a_plan_each_has_its_own)
 {
     struct scene s;
     struct crew t[2];
@@ -302,9 +301,8 @@ START_TEST(without_a_plan_each_has_its_own)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(a_new_order_is_laid_out_anew)
+TEST(a_new_order_is_laid_out_anew)
 {
     struct scene s;
     struct crew t[2];
@@ -328,11 +326,10 @@ START_TEST(a_new_order_is_laid_out_anew)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
 // A lender dies before, amid and after a read: its bytes never reach a batch, and the rows are
 // read in the machine's memory until a replacement holds them.
-START_TEST(what_a_dead_lender_held_is_read_elsewhere)
+LOOP_TEST(what_a_dead_lender_held_is_read_elsewhere, 0, 2)
 {
     struct scene s;
     struct crew t[3];
@@ -363,10 +360,9 @@ START_TEST(what_a_dead_lender_held_is_read_elsewhere)
     leave_all(&s, t, 3);
     scene_fini(&s);
 }
-END_TEST
 
 // The dead one is buried and replaced while a reader is still amid a batch.
-START_TEST(a_replacement_is_not_taken_for_the_dead)
+TEST(a_replacement_is_not_taken_for_the_dead)
 {
     struct scene s;
     struct crew t[2];
@@ -389,10 +385,9 @@ START_TEST(a_replacement_is_not_taken_for_the_dead)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
 // Of parts that stay only what they reach further is loaded: two trainers become four, and two.
-START_TEST(rows_that_stay_are_not_loaded_again)
+TEST(rows_that_stay_are_not_loaded_again)
 {
     static const uint32_t holders[] = {2, 4, 2};
     // By device, in all. The first has 8 parts of 10 rows, half of them of 20, and all 8 again; the
@@ -416,10 +411,9 @@ START_TEST(rows_that_stay_are_not_loaded_again)
     leave_all(&s, t, 4);
     scene_fini(&s);
 }
-END_TEST
 
 // ... and who dies amid that leaves nothing behind that anybody reads.
-START_TEST(a_lender_may_die_amid_its_moves)
+TEST(a_lender_may_die_amid_its_moves)
 {
     struct scene s;
     struct crew t[4];
@@ -447,10 +441,9 @@ START_TEST(a_lender_may_die_amid_its_moves)
     leave_all(&s, t, 4);
     scene_fini(&s);
 }
-END_TEST
 
 // By the new rows and the old plan it would be laid out once more in between.
-START_TEST(a_plan_that_is_half_written_moves_nothing)
+TEST(a_plan_that_is_half_written_moves_nothing)
 {
     struct scene s;
     struct crew t[2];
@@ -488,11 +481,10 @@ START_TEST(a_plan_that_is_half_written_moves_nothing)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
 static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_withdrawn"};
 
-START_TEST(a_lender_may_die_at_any_step)
+LOOP_TEST(a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies))
 {
     struct scene s;
     struct crew t[2];
@@ -521,11 +513,10 @@ START_TEST(a_lender_may_die_at_any_step)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
 static const char *const reader_dies[] = {"lent_opened", "lent_gathering"};
 
-START_TEST(a_dead_reader_is_in_nobodys_way)
+LOOP_TEST(a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies))
 {
     struct scene s;
     struct crew t[2];
@@ -545,10 +536,9 @@ START_TEST(a_dead_reader_is_in_nobodys_way)
     leave_all(&s, t, 1);
     scene_fini(&s);
 }
-END_TEST
 
 // With less memory than the plan wants there is less of each part, and nothing beyond the budget.
-START_TEST(want_of_memory_lends_less_of_each_part)
+TEST(want_of_memory_lends_less_of_each_part)
 {
     enum { BUDGET = 8 << 10 };
     struct scene s;
@@ -576,33 +566,5 @@ START_TEST(want_of_memory_lends_less_of_each_part)
     leave_all(&s, t, 2);
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer lent");
-    TCase *tc = tcase_create("lent");
-    tcase_set_timeout(tc, 120);
-    if (gpu_exists() && !getenv("SLUICE_CUDA_PLUGIN")) {
-        tcase_add_loop_test(tc, features_are_the_same_wherever_they_lie, 0, 24);
-        tcase_add_test(tc, without_a_plan_each_has_its_own);
-        tcase_add_test(tc, a_new_order_is_laid_out_anew);
-        tcase_add_loop_test(tc, what_a_dead_lender_held_is_read_elsewhere, 0, 2);
-        tcase_add_test(tc, a_replacement_is_not_taken_for_the_dead);
-        tcase_add_test(tc, rows_that_stay_are_not_loaded_again);
-        tcase_add_test(tc, a_plan_that_is_half_written_moves_nothing);
-        tcase_add_test(tc, a_lender_may_die_amid_its_moves);
-        tcase_add_loop_test(tc, a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies));
-        tcase_add_loop_test(tc, a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies));
-        tcase_add_test(tc, want_of_memory_lends_less_of_each_part);
-    } else {
-        printf("SKIP: GPUs of several processes: emulated ones are not here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 120, ON_EMULATED_GPUS)

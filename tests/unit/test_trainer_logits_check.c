@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { ROWS = 4, COLUMNS = 3 };
@@ -39,7 +40,7 @@ static int compare(const char *path)
     return sl_logits_check_put(&check, 1, ROWS - 1, model[1]);
 }
 
-START_TEST(the_same_has_no_difference)
+TEST(the_same_has_no_difference)
 {
     must(compare(write_numbers(SL_DTYPE_F64, 2, ROWS, COLUMNS, logits)));
     ck_assert(check.largest == 0 && !check.log_probabilities);
@@ -49,10 +50,9 @@ START_TEST(the_same_has_no_difference)
     sl_logits_check_close(&check);
     sl_logits_check_close(&check); // a closed one
 }
-END_TEST
 
 // Absolute in rows within 1, relative to their largest beyond.
-START_TEST(the_largest_difference_is_named_with_its_place)
+TEST(the_largest_difference_is_named_with_its_place)
 {
     const char *path = write_numbers(SL_DTYPE_F64, 2, ROWS, COLUMNS, logits);
     model[0][2] = 0.1875f; // by 1/16
@@ -72,9 +72,8 @@ START_TEST(the_largest_difference_is_named_with_its_place)
     ck_assert(isinf(check.largest) && check.row == 3 && check.column == 0 && isnan(check.found));
     sl_logits_check_close(&check);
 }
-END_TEST
 
-START_TEST(logarithms_of_probabilities_are_recognised)
+TEST(logarithms_of_probabilities_are_recognised)
 {
     double logs[ROWS][COLUMNS];
     for (int r = 0; r < ROWS; r++) {
@@ -88,9 +87,8 @@ START_TEST(logarithms_of_probabilities_are_recognised)
     ck_assert(check.log_probabilities && check.largest > 0.1);
     sl_logits_check_close(&check);
 }
-END_TEST
 
-START_TEST(what_is_not_the_originals_logits_is_refused)
+TEST(what_is_not_the_originals_logits_is_refused)
 {
     static const int32_t classes[ROWS] = {1, 2, 0, 1};
     double broken[ROWS][COLUMNS];
@@ -106,9 +104,8 @@ START_TEST(what_is_not_the_originals_logits_is_refused)
     assert_message_has("row 2, column 1: found nan");
     sl_logits_check_close(&check);
 }
-END_TEST
 
-START_TEST(one_output_may_be_a_list)
+TEST(one_output_may_be_a_list)
 {
     const float list[ROWS] = {1, 2, 3, 4};
     must(sl_logits_check_open(&check, write_numbers(SL_DTYPE_F32, 1, ROWS, 0, list), ROWS, 1));
@@ -116,19 +113,5 @@ START_TEST(one_output_may_be_a_list)
     ck_assert(check.largest == 0 && !check.log_probabilities);
     sl_logits_check_close(&check);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("trainer logits_check");
-    TCase *c = tcase_create("logits_check");
-    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_add_test(c, the_same_has_no_difference);
-    tcase_add_test(c, the_largest_difference_is_named_with_its_place);
-    tcase_add_test(c, logarithms_of_probabilities_are_recognised);
-    tcase_add_test(c, what_is_not_the_originals_logits_is_refused);
-    tcase_add_test(c, one_output_may_be_a_list);
-    suite_add_tcase(s, c);
-    return run_suite(s);
-}
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end)

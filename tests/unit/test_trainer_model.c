@@ -1,8 +1,8 @@
 // Whole models with everything around their layers: gradients along random directions through
 // sampled blocks, the order of tensors, masks and statistics.
-#include <check.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/model/jumping.h"
 
@@ -130,7 +130,7 @@ static void check_gradient(const struct sl_config *c, const struct sl_kernels *k
 }
 
 // One kind a loop: every norm, activation, jumping knowledge and depth, with dropout.
-START_TEST(gradient_is_that_of_finite_differences)
+LOOP_TEST(gradient_is_that_of_finite_differences, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++)
         for (int activation = SL_CONFIG_RELU; activation <= SL_CONFIG_LEAKY_RELU; activation++)
@@ -149,10 +149,9 @@ START_TEST(gradient_is_that_of_finite_differences)
                     check_gradient(&c, layers == 2 ? sl_kernels_cpu() : sl_kernels_ref());
                 }
 }
-END_TEST
 
 // Where a running statistic belongs the gradient holds the batch's own, however often it is asked.
-START_TEST(statistics_do_not_add_up)
+TEST(statistics_do_not_add_up)
 {
     for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
         struct sl_config c = config_of(kind, 2);
@@ -174,10 +173,9 @@ START_TEST(statistics_do_not_add_up)
         scene_free(&s);
     }
 }
-END_TEST
 
 // A last batch of one seed must train: the layer next to it has one row.
-START_TEST(one_seed_trains_under_every_norm)
+TEST(one_seed_trains_under_every_norm)
 {
     for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
         for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++) {
@@ -194,10 +192,9 @@ START_TEST(one_seed_trains_under_every_norm)
             scene_free(&s);
         }
 }
-END_TEST
 
 // What golden files do not say of tensors: whose layer they are, and how wide the last one is.
-START_TEST(tensors_know_their_layer)
+TEST(tensors_know_their_layer)
 {
     struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 2);
     c.model.norm = SL_NORM_BATCH;
@@ -219,9 +216,8 @@ START_TEST(tensors_know_their_layer)
     ck_assert(m.layer[1].last && !m.layer[0].last);
     sl_model_fini(&m);
 }
-END_TEST
 
-START_TEST(jumping_widths_and_tensors)
+TEST(jumping_widths_and_tensors)
 {
     struct sl_jumping j = {.kind = SL_JUMPING_CAT, .n_layers = 3, .hidden = 16, .n_outputs = 5};
     struct sl_tensor t[SL_JUMPING_TENSORS];
@@ -250,10 +246,9 @@ START_TEST(jumping_widths_and_tensors)
     ck_assert_uint_eq(sl_jumping_width(&j), 0);
     ck_assert_uint_eq(sl_jumping_describe(&j, t), 0);
 }
-END_TEST
 
 // The largest model of every kind has room for its tensors.
-START_TEST(deepest_models_fit)
+TEST(deepest_models_fit)
 {
     for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
         struct sl_config c = config_of(kind, SL_CONFIG_MAX_LAYERS);
@@ -269,9 +264,8 @@ START_TEST(deepest_models_fit)
         sl_model_fini(&m);
     }
 }
-END_TEST
 
-START_TEST(blocks_of_another_task_are_refused)
+TEST(blocks_of_another_task_are_refused)
 {
     struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 2);
     struct scene s;
@@ -283,25 +277,5 @@ START_TEST(blocks_of_another_task_are_refused)
                      SL_EPROTO);
     scene_free(&s);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer model");
-    TCase *tc = tcase_create("model");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, gradient_is_that_of_finite_differences, SL_MODEL_GRAPHSAGE,
-                        SL_MODEL_PINSAGE + 1);
-    tcase_add_test(tc, statistics_do_not_add_up);
-    tcase_add_test(tc, one_seed_trains_under_every_norm);
-    tcase_add_test(tc, tensors_know_their_layer);
-    tcase_add_test(tc, jumping_widths_and_tensors);
-    tcase_add_test(tc, deepest_models_fit);
-    tcase_add_test(tc, blocks_of_another_task_are_refused);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,7 +1,7 @@
 // An evaluation computes the rows that its vertices need, and leaves the bits that all rows leave.
-#include <check.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/needed_rows.h"
@@ -69,7 +69,7 @@ static void check_sets(const struct sl_dataset *ds, uint32_t splits)
     free(ids);
 }
 
-START_TEST(sets_are_the_in_neighbours_of_the_sets_above)
+TEST(sets_are_the_in_neighbours_of_the_sets_above)
 {
     static const uint32_t sizes[] = {1, 2, 63, 64, 65, 128, 500, 5000};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
@@ -83,7 +83,6 @@ START_TEST(sets_are_the_in_neighbours_of_the_sets_above)
         fixture_graph_free(&g);
     }
 }
-END_TEST
 
 // ---- evaluations --------------------------------------------------------------------------------
 
@@ -179,7 +178,7 @@ static void check_against_all(struct farm *f, const struct outcome *all, const s
     ck_assert_uint_gt(left_out, 0);
 }
 
-START_TEST(needed_rows_alone_leave_the_same_bits)
+LOOP_TEST(needed_rows_alone_leave_the_same_bits, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
 {
     const uint32_t val = 1u << SL_SPLIT_VAL, test = 1u << SL_SPLIT_TEST;
     for (int kernels = 0; kernels < 2; kernels++)
@@ -216,20 +215,5 @@ START_TEST(needed_rows_alone_leave_the_same_bits)
             farm_fini(&f);
         }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer needed rows");
-    TCase *tc = tcase_create("needed");
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, sets_are_the_in_neighbours_of_the_sets_above);
-    tcase_add_loop_test(tc, needed_rows_alone_leave_the_same_bits, SL_MODEL_GRAPHSAGE,
-                        SL_MODEL_PINSAGE + 1);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,7 +1,7 @@
 // The neighbourhoods that inference finds by random walks.
-#include <check.h>
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/model/neighbours.h"
 
@@ -53,15 +53,14 @@ static bool equal(const struct drawn *a, const struct drawn *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-START_TEST(only_jobs_of_walks_walk)
+TEST(only_jobs_of_walks_walk)
 {
     ck_assert(sl_neighbours_walks(&config));
     config.sampler.kind = SL_SAMPLER_KHOP;
     ck_assert(!sl_neighbours_walks(&config));
 }
-END_TEST
 
-START_TEST(they_are_who_walks_met_most_often)
+TEST(they_are_who_walks_met_most_often)
 {
     struct sl_neighbours n = open_with(sl_kernels_cpu());
     for (uint32_t layer = 0; layer < LAYERS; layer++)
@@ -80,9 +79,8 @@ START_TEST(they_are_who_walks_met_most_often)
         }
     sl_neighbours_fini(&n);
 }
-END_TEST
 
-START_TEST(the_fanout_is_the_hops)
+TEST(the_fanout_is_the_hops)
 {
     struct sl_neighbours n = open_with(sl_kernels_cpu());
     ck_assert_uint_eq(sl_neighbours_bound(&n, 2), 3); // next to the seeds is the last layer
@@ -92,9 +90,8 @@ START_TEST(the_fanout_is_the_hops)
     ck_assert_uint_gt(draw(&n, 1, 0).n, 3);
     sl_neighbours_fini(&n);
 }
-END_TEST
 
-START_TEST(a_vertex_is_drawn_by_itself)
+TEST(a_vertex_is_drawn_by_itself)
 {
     struct sl_neighbours a = open_with(sl_kernels_cpu()), b = open_with(sl_kernels_ref());
     struct drawn there[LAYERS][NODES];
@@ -117,10 +114,9 @@ START_TEST(a_vertex_is_drawn_by_itself)
     sl_neighbours_fini(&a);
     sl_neighbours_fini(&b);
 }
-END_TEST
 
 // Two vertices with the same neighbours do not meet the same ones.
-START_TEST(vertices_have_walks_of_their_own)
+TEST(vertices_have_walks_of_their_own)
 {
     for (uint32_t v = 0; v <= NODES; v++)
         g.indptr[v] = SL_MIN(v, 2u) * 30;
@@ -132,9 +128,8 @@ START_TEST(vertices_have_walks_of_their_own)
     ck_assert(!equal(&a, &b));
     sl_neighbours_fini(&n);
 }
-END_TEST
 
-START_TEST(a_graph_of_one_vertex)
+TEST(a_graph_of_one_vertex)
 {
     g.ds.n_nodes = 1;
     g.ds.n_edges = g.indptr[1] = 1;
@@ -145,9 +140,8 @@ START_TEST(a_graph_of_one_vertex)
     sl_neighbours_fini(&n);
     sl_neighbours_fini(&n);
 }
-END_TEST
 
-START_TEST(layers_that_are_not_there)
+TEST(layers_that_are_not_there)
 {
     struct sl_neighbours n = open_with(sl_kernels_cpu());
     uint32_t ids[STEPS], count;
@@ -155,25 +149,5 @@ START_TEST(layers_that_are_not_there)
     ck_assert_int_eq(sl_neighbours_draw(&n, LAYERS, 0, ids, visits, &count), SL_EINVAL);
     sl_neighbours_fini(&n);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer neighbours");
-    TCase *tc = tcase_create("neighbours");
-    tcase_set_timeout(tc, 30);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, only_jobs_of_walks_walk);
-    tcase_add_test(tc, they_are_who_walks_met_most_often);
-    tcase_add_test(tc, the_fanout_is_the_hops);
-    tcase_add_test(tc, a_vertex_is_drawn_by_itself);
-    tcase_add_test(tc, vertices_have_walks_of_their_own);
-    tcase_add_test(tc, a_graph_of_one_vertex);
-    tcase_add_test(tc, layers_that_are_not_there);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 30)

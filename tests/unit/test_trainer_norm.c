@@ -1,7 +1,7 @@
-// Norms: one row, and how tensors start. Golden files and finite differences of models have the rest.
-#include <check.h>
+// Norms: one row, and how tensors start. Golden files and whole models have the rest.
 
 #include "common/base/error.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/model/norm.h"
 
@@ -44,7 +44,7 @@ static void near(const char *what, uint64_t i, double found, double wanted)
 }
 
 // One row has no variance: it is normalised by the running statistics and leaves them as they are.
-START_TEST(one_row_in_training)
+LOOP_TEST(one_row_in_training, 0, 2)
 {
     struct scene s;
     scene_init(&s, SL_NORM_BATCH, _i);
@@ -62,9 +62,8 @@ START_TEST(one_row_in_training)
     ck_assert_mem_eq(s.gradient + 2 * DIM, s.params + 2 * DIM, 2 * DIM * sizeof(float));
     sl_mempool_fini(&s.pool);
 }
-END_TEST
 
-START_TEST(tensors_are_those_of_torch)
+TEST(tensors_are_those_of_torch)
 {
     struct sl_tensor t[SL_NORM_TENSORS];
     ck_assert_uint_eq(sl_norm_describe(SL_NORM_NONE, 4, "norms.0", t), 0);
@@ -85,19 +84,5 @@ START_TEST(tensors_are_those_of_torch)
     ck_assert_uint_eq(sl_tensor_count(&t[4]), 0);
     ck_assert_uint_eq(sl_tensor_count(&t[3]), 4);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer norm");
-    TCase *tc = tcase_create("norm");
-    tcase_set_timeout(tc, 20);
-    tcase_add_loop_test(tc, one_row_in_training, 0, 2);
-    tcase_add_test(tc, tensors_are_those_of_torch);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 20)

@@ -1,9 +1,9 @@
 // Class weights, losses and predictions by task; gradients of all three losses through a whole
 // model against finite differences.
-#include <check.h>
 
 #include "common/base/error.h"
 #include "common/data/prediction.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 #include "tests/unit/trainer_naive.h"
 #include "trainer/model/objective.h"
@@ -58,7 +58,7 @@ static void give_weights(struct world *w, enum sl_class_weights kind)
 
 // ---- class weights ------------------------------------------------------------------------------
 
-START_TEST(no_weights_unless_asked_for)
+TEST(no_weights_unless_asked_for)
 {
     struct world w;
     struct sl_objective o;
@@ -69,9 +69,8 @@ START_TEST(no_weights_unless_asked_for)
     sl_objective_fini(&o);
     world_fini(&w);
 }
-END_TEST
 
-START_TEST(a_list_is_taken_as_it_is)
+LOOP_TEST(a_list_is_taken_as_it_is, 0, 2)
 {
     struct world w;
     struct sl_objective o;
@@ -87,11 +86,10 @@ START_TEST(a_list_is_taken_as_it_is)
     ck_assert_ptr_null(o.class_weight);
     world_fini(&w);
 }
-END_TEST
 
 // sklearn.utils.class_weight.compute_class_weight("balanced", ...) of [0, 0, 0, 1, 3, 3]:
 // 6 / (3 * [3, 1, 2]).
-START_TEST(balanced_is_sklearns)
+TEST(balanced_is_sklearns)
 {
     static const int32_t labels[] = {0, 1, 0, 3, -1, 0, 3};
     struct world w;
@@ -112,9 +110,8 @@ START_TEST(balanced_is_sklearns)
     sl_objective_fini(&o);
     world_fini(&w);
 }
-END_TEST
 
-START_TEST(balanced_labels_weigh_their_positives)
+TEST(balanced_labels_weigh_their_positives)
 {
     static const int8_t flags[][2] = {{1, 0}, {0, 0}, {0, -1}, {-1, 0}, {0, 0}};
     struct world w;
@@ -131,9 +128,8 @@ START_TEST(balanced_labels_weigh_their_positives)
     sl_objective_fini(&o);
     world_fini(&w);
 }
-END_TEST
 
-START_TEST(numbers_have_no_classes_to_weigh)
+TEST(numbers_have_no_classes_to_weigh)
 {
     struct world w;
     struct sl_objective o;
@@ -143,7 +139,6 @@ START_TEST(numbers_have_no_classes_to_weigh)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "regression"));
     world_fini(&w);
 }
-END_TEST
 
 // ---- predictions --------------------------------------------------------------------------------
 
@@ -154,7 +149,7 @@ static float float_of(uint32_t word)
     return x;
 }
 
-START_TEST(predictions_by_task)
+TEST(predictions_by_task)
 {
     static const float outputs[] = {1, 3, 3, -1, -5, -2, 0, 0, 0, 9, 2, 4};
     uint32_t words[12];
@@ -179,10 +174,9 @@ START_TEST(predictions_by_task)
             ck_assert_float_eq(float_of(words[i]), outputs[i]);
     }
 }
-END_TEST
 
 // Wherever in a row a number is not finite, the row is of no class.
-START_TEST(what_is_not_finite_is_of_no_class)
+TEST(what_is_not_finite_is_of_no_class)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     uint32_t word;
@@ -203,7 +197,6 @@ START_TEST(what_is_not_finite_is_of_no_class)
     sl_objective_predict(&two, (const float[]){-3e38f, 3e38f}, 1, &word);
     ck_assert_int_eq(sl_prediction_class(word, 2), 1);
 }
-END_TEST
 
 // ---- losses -------------------------------------------------------------------------------------
 
@@ -262,7 +255,7 @@ static double loss_of_block(const struct world *w, const struct naive *n, const 
     return loss;
 }
 
-START_TEST(gradients_through_a_whole_model)
+LOOP_TEST(gradients_through_a_whole_model, 0, SL_COUNT_OF(cases))
 {
     static const uint32_t seeds[] = {5, 3, 0, 40, 13, 77, 4, 21, 60, 8, 9, 33};
     struct world w;
@@ -310,10 +303,9 @@ START_TEST(gradients_through_a_whole_model)
     sl_objective_fini(&o);
     world_fini(&w);
 }
-END_TEST
 
 // By vertex ids, as layer-wise inference asks for it.
-START_TEST(losses_of_vertices_are_those_of_their_block)
+LOOP_TEST(losses_of_vertices_are_those_of_their_block, 0, SL_COUNT_OF(cases))
 {
     struct world w;
     struct sl_objective o;
@@ -347,27 +339,5 @@ START_TEST(losses_of_vertices_are_those_of_their_block)
     sl_objective_fini(&o);
     world_fini(&w);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer objective");
-    TCase *tc = tcase_create("objective");
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, no_weights_unless_asked_for);
-    tcase_add_loop_test(tc, a_list_is_taken_as_it_is, 0, 2);
-    tcase_add_test(tc, balanced_is_sklearns);
-    tcase_add_test(tc, balanced_labels_weigh_their_positives);
-    tcase_add_test(tc, numbers_have_no_classes_to_weigh);
-    tcase_add_test(tc, predictions_by_task);
-    tcase_add_test(tc, what_is_not_finite_is_of_no_class);
-    tcase_add_loop_test(tc, gradients_through_a_whole_model, 0, (int)SL_COUNT_OF(cases));
-    tcase_add_loop_test(tc, losses_of_vertices_are_those_of_their_block, 0,
-                        (int)SL_COUNT_OF(cases));
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

@@ -1,4 +1,5 @@
 // The training step that is measured before the first batch.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 #include "trainer/probe.h"
@@ -48,7 +49,7 @@ static void *offer_later(void *arg)
     return NULL;
 }
 
-START_TEST(step_is_measured_once_there_is_a_block)
+LOOP_TEST(step_is_measured_once_there_is_a_block, 0, 2)
 {
     struct sl_config c = farm_job(2);
     c.updates.mode = _i ? SL_UPDATE_ASYNC : SL_UPDATE_ORDERED;
@@ -82,9 +83,8 @@ START_TEST(step_is_measured_once_there_is_a_block)
     free(params);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(throttle_of_the_duty_counts)
+LOOP_TEST(throttle_of_the_duty_counts, 0, 2)
 {
     struct sl_config c = farm_job(2);
     c.throttle.train = 5000; // nobody sleeps for it
@@ -98,9 +98,8 @@ START_TEST(throttle_of_the_duty_counts)
     ck_assert_uint_ge(out.train_ns, _i ? 7000000000000 : 5000000000000);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(waiting_ends_with_the_job)
+LOOP_TEST(waiting_ends_with_the_job, 0, 2)
 {
     struct sl_config c = farm_job(2);
     struct scene s;
@@ -113,9 +112,8 @@ START_TEST(waiting_ends_with_the_job)
     ck_assert_int_eq(probe(&s, &out), SL_EABORTED);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(block_of_another_model_is_refused)
+TEST(block_of_another_model_is_refused)
 {
     struct sl_config c = farm_job(2);
     struct scene s;
@@ -126,21 +124,5 @@ START_TEST(block_of_another_model_is_refused)
     ck_assert_int_eq(probe(&s, &out), SL_EPROTO);
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer probe");
-    TCase *tc = tcase_create("probe");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, step_is_measured_once_there_is_a_block, 0, 2);
-    tcase_add_loop_test(tc, throttle_of_the_duty_counts, 0, 2);
-    tcase_add_loop_test(tc, waiting_ends_with_the_job, 0, 2);
-    tcase_add_test(tc, block_of_another_model_is_refused);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

@@ -1,5 +1,6 @@
 // Signs of life: each of a trainer's threads gives them whenever it comes round, and comes round
 // while it sleeps, too. The broker takes one that gives none for one that hangs.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 enum { DEVICE = 1 };
@@ -17,7 +18,7 @@ static bool is_asleep(struct farm *f)
 }
 
 // A standby trainer that has nothing to do, and a trainer whose job is paused.
-START_TEST(who_sleeps_gives_signs_of_life)
+LOOP_TEST(who_sleeps_gives_signs_of_life, 0, 2)
 {
     struct sl_config c = farm_job(4);
     struct farm f;
@@ -39,18 +40,5 @@ START_TEST(who_sleeps_gives_signs_of_life)
     farm_stop_trainer(&f, &f.trainer[0]);
     farm_fini(&f);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("trainer pulse");
-    TCase *tc = tcase_create("pulse");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, who_sleeps_gives_signs_of_life, 0, 2);
-    suite_add_tcase(s, tc);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

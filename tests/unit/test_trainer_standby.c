@@ -1,15 +1,15 @@
 // Standby trainers: the profit rule, when they wake and sleep, and that nobody can tell from the
 // parameters.
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_oracle.h"
 
-#include "common/base/log.h"
 #include "trainer/feed/standby.h"
 
 enum { DEVICE = 0 };
 
 // --- the metric ---
 
-START_TEST(profit_is_the_papers)
+TEST(profit_is_the_papers)
 {
     static const struct {
         uint64_t left;
@@ -32,7 +32,6 @@ START_TEST(profit_is_the_papers)
     ck_assert(isinf(sl_standby_profit(0, 1, 0, 1)));
     ck_assert(sl_standby_profit(5, 1, 0, 1e9) > 0);
 }
-END_TEST
 
 // --- the decision, on an arena where nothing moves ---
 
@@ -85,7 +84,7 @@ static bool may_ahead(struct scene *t)
     return sl_standby_may_fetch(&t->s, true);
 }
 
-START_TEST(duty_decides_first)
+TEST(duty_decides_first)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -97,9 +96,8 @@ START_TEST(duty_decides_first)
     ck_assert(!may(&t));
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(nobody_fetches_while_the_job_is_paused)
+TEST(nobody_fetches_while_the_job_is_paused)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -117,9 +115,8 @@ START_TEST(nobody_fetches_while_the_job_is_paused)
     ck_assert_uint_ne(sl_event_read(&t.f.arena.h->work), seen); // who sleeps is woken
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
+TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
 {
     struct sl_config c = farm_job(1);
     struct scene t;
@@ -146,9 +143,8 @@ START_TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
     ck_assert_int_eq(sl_ledger_complete(&t.f.arena, &l), SL_OK);
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(device_must_be_free_of_sampling)
+TEST(device_must_be_free_of_sampling)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -169,9 +165,8 @@ START_TEST(device_must_be_free_of_sampling)
     ck_assert(may(&t));
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
+TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -186,9 +181,8 @@ START_TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
     ck_assert(!may(&t));
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(measured_times_count)
+TEST(measured_times_count)
 {
     struct sl_config c = farm_job(8);
     struct scene t;
@@ -211,9 +205,8 @@ START_TEST(measured_times_count)
     ck_assert(may(&t));
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(without_trainers_it_always_works_until_the_phase_is_over)
+TEST(without_trainers_it_always_works_until_the_phase_is_over)
 {
     struct sl_config c = farm_job(1);
     struct scene t;
@@ -227,9 +220,8 @@ START_TEST(without_trainers_it_always_works_until_the_phase_is_over)
     ck_assert(may(&t)); // somebody must apply the last update
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(gated_and_presampling_phases_are_none_of_its_business)
+TEST(gated_and_presampling_phases_are_none_of_its_business)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -255,7 +247,6 @@ START_TEST(gated_and_presampling_phases_are_none_of_its_business)
     ck_assert(may(&t));
     scene_fini(&t);
 }
-END_TEST
 
 static void put_standby(struct scene *t, uint32_t device, enum sl_activity activity)
 {
@@ -263,7 +254,7 @@ static void put_standby(struct scene *t, uint32_t device, enum sl_activity activ
     sl_seat_set_activity(&t->f.arena, sl_seat_trainer(&t->f.arena, device), activity);
 }
 
-START_TEST(no_more_of_them_than_batches_that_run_at_once)
+LOOP_TEST(no_more_of_them_than_batches_that_run_at_once, 0, 2)
 {
     // Ordered with 3 batches an update, or async with a bound of 2: three places.
     struct sl_config c = farm_job(_i ? 1 : 3);
@@ -289,9 +280,8 @@ START_TEST(no_more_of_them_than_batches_that_run_at_once)
     ck_assert(!sl_standby_may_fetch(&other, false));
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(evaluation_is_shared_while_more_is_left_than_trainers)
+LOOP_TEST(evaluation_is_shared_while_more_is_left_than_trainers, 0, 2)
 {
     struct sl_config c = farm_job(1);
     struct scene t;
@@ -317,9 +307,8 @@ START_TEST(evaluation_is_shared_while_more_is_left_than_trainers)
     ck_assert(!may(&t)); // 2 left for 2 trainers
     scene_fini(&t);
 }
-END_TEST
 
-START_TEST(switches_are_counted_where_a_standby_trainer_wakes)
+TEST(switches_are_counted_where_a_standby_trainer_wakes)
 {
     struct sl_config c = farm_job(4);
     struct scene t;
@@ -338,7 +327,6 @@ START_TEST(switches_are_counted_where_a_standby_trainer_wakes)
     ck_assert_uint_eq(atomic_load(&t.s.seat->switches), 2);
     scene_fini(&t);
 }
-END_TEST
 
 // --- in the loop ---
 
@@ -356,7 +344,7 @@ static bool is_asleep(struct farm *f, uint32_t device)
 }
 
 // One without work, one after it had some, one that waits for an epoch to be sampled.
-START_TEST(asleep_it_does_not_look_around)
+LOOP_TEST(asleep_it_does_not_look_around, 0, 3)
 {
     struct sl_config c = farm_job(4);
     struct farm f;
@@ -378,9 +366,8 @@ START_TEST(asleep_it_does_not_look_around)
     ck_assert_uint_eq(sl_event_expired(), expired); // both were woken
     farm_fini(&f);
 }
-END_TEST
 
-START_TEST(abort_wakes_it)
+TEST(abort_wakes_it)
 {
     struct sl_config c = farm_job(4);
     struct farm f;
@@ -392,12 +379,11 @@ START_TEST(abort_wakes_it)
     farm_fini(&f);
     ck_assert_uint_eq(sl_event_expired(), expired); // both threads were woken
 }
-END_TEST
 
 static const uint64_t ASLEEP_NS = 3600000000000;
 
 // A single device: sampler and standby trainer in turn, once an epoch.
-START_TEST(alone_it_trains_every_epoch_once_it_is_sampled)
+TEST(alone_it_trains_every_epoch_once_it_is_sampled)
 {
     struct sl_config c = farm_job(3);
     struct farm f;
@@ -420,10 +406,9 @@ START_TEST(alone_it_trains_every_epoch_once_it_is_sampled)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
 // A slow trainer and standby trainers that wake and sleep as it pays.
-START_TEST(standby_trainers_that_come_and_go_change_no_bit)
+TEST(standby_trainers_that_come_and_go_change_no_bit)
 {
     struct sl_config c = farm_job(4);
     c.throttle.train = 0.005;
@@ -459,7 +444,6 @@ START_TEST(standby_trainers_that_come_and_go_change_no_bit)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
 // Batches of the phase that a trainer has, or had.
 static uint32_t claimed(struct farm *f, uint64_t seq)
@@ -472,7 +456,7 @@ static uint32_t claimed(struct farm *f, uint64_t seq)
 
 // The broker gives a device to training and takes it back, many times, in the middle of epochs; one
 // trainer leaves for good.
-START_TEST(changes_of_duty_change_no_bit)
+TEST(changes_of_duty_change_no_bit)
 {
     struct sl_config c = farm_job(2);
     c.throttle.train = 0.003;
@@ -499,9 +483,8 @@ START_TEST(changes_of_duty_change_no_bit)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
-START_TEST(caches_of_any_size_change_no_bit)
+TEST(caches_of_any_size_change_no_bit)
 {
     struct sl_config c = farm_job(4);
     struct farm f;
@@ -543,9 +526,8 @@ START_TEST(caches_of_any_size_change_no_bit)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
-START_TEST(it_helps_with_evaluation)
+TEST(it_helps_with_evaluation)
 {
     struct sl_config c = farm_job(1); // no place for it in training
     struct farm f;
@@ -564,37 +546,5 @@ START_TEST(it_helps_with_evaluation)
     farm_until(is_asleep(&f, DEVICE));
     farm_fini(&f);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer standby");
-    TCase *tc = tcase_create("standby");
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, profit_is_the_papers);
-    tcase_add_test(tc, duty_decides_first);
-    tcase_add_test(tc, nobody_fetches_while_the_job_is_paused);
-    tcase_add_test(tc, device_must_be_free_of_sampling);
-    tcase_add_test(tc, the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free);
-    tcase_add_test(tc, profit_must_be_positive_and_twice_for_a_claim_ahead);
-    tcase_add_test(tc, measured_times_count);
-    tcase_add_test(tc, without_trainers_it_always_works_until_the_phase_is_over);
-    tcase_add_test(tc, gated_and_presampling_phases_are_none_of_its_business);
-    tcase_add_loop_test(tc, no_more_of_them_than_batches_that_run_at_once, 0, 2);
-    tcase_add_loop_test(tc, evaluation_is_shared_while_more_is_left_than_trainers, 0, 2);
-    tcase_add_test(tc, switches_are_counted_where_a_standby_trainer_wakes);
-    tcase_add_loop_test(tc, asleep_it_does_not_look_around, 0, 3);
-    tcase_add_test(tc, abort_wakes_it);
-    tcase_add_test(tc, alone_it_trains_every_epoch_once_it_is_sampled);
-    tcase_add_test(tc, standby_trainers_that_come_and_go_change_no_bit);
-    tcase_add_test(tc, changes_of_duty_change_no_bit);
-    tcase_add_test(tc, caches_of_any_size_change_no_bit);
-    tcase_add_test(tc, it_helps_with_evaluation);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 120)

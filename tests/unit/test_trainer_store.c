@@ -1,11 +1,11 @@
 // Where a GPU reads the features: in the files, in one copy for all, or not at all.
 #include "tests/unit/gpu_fixture.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "common/base/log.h"
 #include "common/arena/shared_array.h"
 #include "trainer/feed/gather.h"
 
@@ -102,7 +102,7 @@ static const struct {
     {false, "", SL_STORE_WAY_COPY, true, true, SL_STORE_WAY_FAILED, false, false},
 };
 
-START_TEST(the_way_is_found_and_told)
+LOOP_TEST(the_way_is_found_and_told, 0, SL_COUNT_OF(cases))
 {
     struct scene s;
     struct sl_gather g;
@@ -133,9 +133,8 @@ START_TEST(the_way_is_found_and_told)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
-START_TEST(a_stop_ends_the_start)
+TEST(a_stop_ends_the_start)
 {
     struct scene s;
     struct sl_store store;
@@ -150,10 +149,9 @@ START_TEST(a_stop_ends_the_start)
     sl_store_fini(&store);
     scene_fini(&s);
 }
-END_TEST
 
 // Measured to be slower than staging, the copy is what the processor gathers from.
-START_TEST(what_is_faster_is_told)
+TEST(what_is_faster_is_told)
 {
     struct scene s;
     struct sl_gather g;
@@ -179,25 +177,5 @@ START_TEST(what_is_faster_is_told)
     sl_gather_fini(&g);
     scene_fini(&s);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer store");
-    TCase *tc = tcase_create("store");
-    tcase_set_timeout(tc, 60);
-    if (gpu_exists()) {
-        tcase_add_loop_test(tc, the_way_is_found_and_told, 0, (int)SL_COUNT_OF(cases));
-        tcase_add_test(tc, a_stop_ends_the_start);
-        tcase_add_test(tc, what_is_faster_is_told);
-    } else {
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 60, ON_A_GPU)

@@ -1,6 +1,7 @@
 // Ordered updates and the loop on a real arena, with threads as trainers.
 #include "tests/unit/trainer_farm.h"
 
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_oracle.h"
 #include "trainer/infer/evaluate.h"
 
@@ -22,7 +23,7 @@ static void train_like_plain(const struct sl_config *config, const struct sl_ker
 }
 
 // 50 training vertices in batches of 8: 7 batches, the last of 2; updates of 1, 2, 3 and 16.
-START_TEST(any_number_of_trainers_gives_the_same_bits)
+LOOP_TEST(any_number_of_trainers_gives_the_same_bits, 1, FARM_TRAINERS + 1)
 {
     static const uint32_t per_update[] = {1, 2, 3, 16};
     for (size_t i = 0; i < SL_COUNT_OF(per_update); i++) {
@@ -30,9 +31,8 @@ START_TEST(any_number_of_trainers_gives_the_same_bits)
         train_like_plain(&c, sl_kernels_ref(), (uint32_t)_i);
     }
 }
-END_TEST
 
-START_TEST(cpu_kernels_gcn_and_sgd_too)
+TEST(cpu_kernels_gcn_and_sgd_too)
 {
     sl_kernels_set_threads(1);
     struct sl_config c = farm_job(2);
@@ -41,10 +41,9 @@ START_TEST(cpu_kernels_gcn_and_sgd_too)
     c.optimizer.momentum = 0.9;
     train_like_plain(&c, sl_kernels_cpu(), 2);
 }
-END_TEST
 
 // Running statistics are chained in the order of the batches, whoever trains them.
-START_TEST(running_statistics_too)
+LOOP_TEST(running_statistics_too, 0, 3)
 {
     sl_kernels_set_threads(1);
     struct sl_config c = farm_job(2);
@@ -52,9 +51,8 @@ START_TEST(running_statistics_too)
     c.optimizer.kind = SL_OPTIMIZER_ADAMW;
     train_like_plain(&c, _i ? sl_kernels_cpu() : sl_kernels_ref(), 1 + (uint32_t)_i);
 }
-END_TEST
 
-START_TEST(trainer_that_joins_half_way_changes_nothing)
+TEST(trainer_that_joins_half_way_changes_nothing)
 {
     struct sl_config c = farm_job(2);
     struct farm f;
@@ -73,11 +71,10 @@ START_TEST(trainer_that_joins_half_way_changes_nothing)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
 // A trainer dies with a lease on the first batch while the only other one already holds the next
 // two: it must give way, or nobody could ever train the first batch.
-START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
+TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
 {
     struct sl_config c = farm_job(1);
     struct farm f;
@@ -101,7 +98,6 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     farm_fini(&f);
     free(wanted);
 }
-END_TEST
 
 // --- updates alone ---
 
@@ -167,7 +163,7 @@ static void assert_moved_by(struct updates *u, uint64_t version, float by)
     free(start);
 }
 
-START_TEST(update_divides_the_summed_gradient_by_the_seeds)
+TEST(update_divides_the_summed_gradient_by_the_seeds)
 {
     struct updates u;
     updates_init(&u, 2, 2);
@@ -182,9 +178,8 @@ START_TEST(update_divides_the_summed_gradient_by_the_seeds)
     ck_assert_uint_eq(sl_param_store_version(&u.f.arena), 1);
     updates_fini(&u);
 }
-END_TEST
 
-START_TEST(update_without_labelled_seeds_moves_nothing)
+TEST(update_without_labelled_seeds_moves_nothing)
 {
     struct updates u;
     updates_init(&u, 1, 1);
@@ -193,9 +188,8 @@ START_TEST(update_without_labelled_seeds_moves_nothing)
     assert_moved_by(&u, 1, 0);
     updates_fini(&u);
 }
-END_TEST
 
-START_TEST(update_of_a_dead_trainer_is_done_again)
+TEST(update_of_a_dead_trainer_is_done_again)
 {
     struct updates u;
     updates_init(&u, 1, 1);
@@ -213,11 +207,10 @@ START_TEST(update_of_a_dead_trainer_is_done_again)
     assert_moved_by(&u, 1, 1);
     updates_fini(&u);
 }
-END_TEST
 
 // The time of an update is the last applier's alone: those who died before the commit add nothing,
 // neither to the batch nor to the update.
-START_TEST(time_of_an_update_that_is_done_again_counts_once)
+TEST(time_of_an_update_that_is_done_again_counts_once)
 {
     struct updates u;
     struct sl_reclaimed reclaimed;
@@ -249,9 +242,8 @@ START_TEST(time_of_an_update_that_is_done_again_counts_once)
     ck_assert_uint_eq(e->applier, 1);
     updates_fini(&u);
 }
-END_TEST
 
-START_TEST(waiting_for_a_version_helps_times_out_and_notices_the_end)
+TEST(waiting_for_a_version_helps_times_out_and_notices_the_end)
 {
     struct updates u;
     updates_init(&u, 1, 2);
@@ -269,9 +261,8 @@ START_TEST(waiting_for_a_version_helps_times_out_and_notices_the_end)
     ck_assert_int_eq(sl_sync_wait(&u.sync, &u.lease[1], 30), SL_EABORTED);
     updates_fini(&u);
 }
-END_TEST
 
-START_TEST(arena_of_another_shape_is_refused)
+TEST(arena_of_another_shape_is_refused)
 {
     struct updates u;
     updates_init(&u, 1, 1);
@@ -291,7 +282,6 @@ START_TEST(arena_of_another_shape_is_refused)
     ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
     updates_fini(&u);
 }
-END_TEST
 
 // --- phases of evaluation through the loop ---
 
@@ -337,7 +327,7 @@ static void assert_predictions(struct farm *f, uint64_t correct)
     ck_assert_uint_eq(right, correct);
 }
 
-START_TEST(evaluation_phases_count_with_the_parameters_they_name)
+LOOP_TEST(evaluation_phases_count_with_the_parameters_they_name, 0, 2)
 {
     static const int64_t all[] = {-1, -1, -1};
     struct sl_config c = farm_job(2);
@@ -387,9 +377,8 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     free(best);
     farm_fini(&f);
 }
-END_TEST
 
-START_TEST(impossible_phase_of_inference_is_refused)
+TEST(impossible_phase_of_inference_is_refused)
 {
     struct sl_config c = farm_job(1);
     struct farm f;
@@ -414,58 +403,8 @@ START_TEST(impossible_phase_of_inference_is_refused)
     }
     farm_fini(&f);
 }
-END_TEST
 
-// --- it learns ---
-
-// Labels that neither the features alone (noise of three times the signal) nor one neighbour
-// tells: the mean over same-class neighbours does.
-START_TEST(planted_classes_are_learnt)
-{
-    enum { N = 600, DIM = 8, K = 4 };
-    struct fixture_graph g = fixture_graph(N, DIM, K, 4);
-    struct fixture_rng r = {.seed = 12};
-    free(g.indices);
-    g.indices = fixture_alloc(N * 10 * sizeof *g.indices);
-    g.ds.indices = g.indices;
-    uint64_t e = 0;
-    for (uint32_t v = 0; v < N; v++) {
-        g.label[v] = (int32_t)(v % K);
-        for (uint32_t d = 0; d < DIM; d++)
-            g.feat[v * DIM + d] = fixture_float(&r, 1.5f) + (d == v % K ? 1.0f : 0.0f);
-        for (int i = 0; i < 10; i++) {
-            uint32_t u = fixture_word(&r) % (N / K) * K;
-            g.indices[e++] = fixture_word(&r) % 10 ? u + v % K : u + fixture_word(&r) % K;
-        }
-        g.indptr[v + 1] = e;
-    }
-    g.ds.n_edges = e;
-    struct sl_config c = fixture_config(_i ? SL_MODEL_GCN : SL_MODEL_GRAPHSAGE, 2, 16);
-    c.model.dropout = 0.2;
-    c.sampler.batch_size = 40;
-    c.sampler.fanout[0] = c.sampler.fanout[1] = 5;
-    c.updates.batches_per_update = 2;
-    c.allocation.trainers = 2;
-    struct farm f;
-    sl_kernels_set_threads(1);
-    farm_init(&f, &c, &g, sl_kernels_cpu());
-    farm_start_sampler(&f);
-    farm_start_trainer(&f);
-    farm_start_trainer(&f);
-    struct sl_loss_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
-    for (uint32_t epoch = 0; epoch < 40; epoch++)
-        farm_wait(&f, farm_open_train(&f, epoch));
-    struct sl_loss_result after = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
-    ck_assert_msg(after.correct >= after.counted * 9 / 10, "validation: %llu of %llu, before %llu",
-                  (unsigned long long)after.correct, (unsigned long long)after.counted,
-                  (unsigned long long)before.correct);
-    ck_assert(after.loss < before.loss / 2);
-    farm_fini(&f);
-    fixture_graph_free(&g);
-}
-END_TEST
-
-START_TEST(an_abort_wakes_everybody)
+TEST(an_abort_wakes_everybody)
 {
     struct sl_config c = farm_job(2);
     struct farm f;
@@ -484,32 +423,5 @@ START_TEST(an_abort_wakes_everybody)
         ck_assert_msg(sl_event_read(events[i]) != seen[i], "event %u is not signalled", i);
     farm_fini(&f); // joins
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer sync");
-    TCase *tc = tcase_create("sync");
-    tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, any_number_of_trainers_gives_the_same_bits, 1, FARM_TRAINERS + 1);
-    tcase_add_test(tc, cpu_kernels_gcn_and_sgd_too);
-    tcase_add_loop_test(tc, running_statistics_too, 0, 3);
-    tcase_add_test(tc, trainer_that_joins_half_way_changes_nothing);
-    tcase_add_test(tc, batches_of_a_dead_trainer_are_trained_by_the_only_other_one);
-    tcase_add_test(tc, update_divides_the_summed_gradient_by_the_seeds);
-    tcase_add_test(tc, update_without_labelled_seeds_moves_nothing);
-    tcase_add_test(tc, update_of_a_dead_trainer_is_done_again);
-    tcase_add_test(tc, time_of_an_update_that_is_done_again_counts_once);
-    tcase_add_test(tc, waiting_for_a_version_helps_times_out_and_notices_the_end);
-    tcase_add_test(tc, arena_of_another_shape_is_refused);
-    tcase_add_loop_test(tc, evaluation_phases_count_with_the_parameters_they_name, 0, 2);
-    tcase_add_test(tc, impossible_phase_of_inference_is_refused);
-    tcase_add_loop_test(tc, planted_classes_are_learnt, 0, 2);
-    tcase_add_test(tc, an_abort_wakes_everybody);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 120)

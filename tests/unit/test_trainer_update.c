@@ -1,6 +1,7 @@
 // What one update does, by the rule of each tensor, against torch.optim; and the learning rate.
 #include "tests/unit/trainer_farm.h"
 
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_update_values.h"
 #include "config/learning_rate.h"
 
@@ -140,7 +141,7 @@ static void assert_values(struct fixture *x, const struct values_job *job)
 }
 
 // Five batches in updates of two: decay, clipping, schedules, running statistics, what is fixed.
-START_TEST(updates_are_torchs)
+LOOP_TEST(updates_are_torchs, 0, SL_COUNT_OF(values_jobs))
 {
     const struct values_job *job = &values_jobs[_i];
     struct fixture x;
@@ -152,10 +153,9 @@ START_TEST(updates_are_torchs)
                        start_of(FIXED_AT));
     fixture_fini(&x);
 }
-END_TEST
 
 // As after a death, or a resume from the board alone: nothing is kept between updates.
-START_TEST(every_update_by_somebody_else_is_the_same)
+LOOP_TEST(every_update_by_somebody_else_is_the_same, 0, SL_COUNT_OF(values_jobs))
 {
     const struct values_job *job = &values_jobs[_i];
     struct fixture x, y;
@@ -175,9 +175,8 @@ START_TEST(every_update_by_somebody_else_is_the_same)
     fixture_fini(&x);
     fixture_fini(&y);
 }
-END_TEST
 
-START_TEST(kernels_of_the_cpu_do_the_same)
+LOOP_TEST(kernels_of_the_cpu_do_the_same, 0, SL_COUNT_OF(values_jobs))
 {
     sl_kernels_set_threads(2);
     const struct values_job *job = &values_jobs[_i];
@@ -191,10 +190,9 @@ START_TEST(kernels_of_the_cpu_do_the_same)
     assert_values(&x, job);
     fixture_fini(&x);
 }
-END_TEST
 
 // One trainer leaves no choice of order: statistics chain batch by batch as in ordered mode.
-START_TEST(async_updates_have_the_same_rules)
+TEST(async_updates_have_the_same_rules)
 {
     const struct values_job *job = &values_jobs[0];
     struct fixture x;
@@ -212,9 +210,8 @@ START_TEST(async_updates_have_the_same_rules)
     }
     fixture_fini(&x);
 }
-END_TEST
 
-START_TEST(a_small_gradient_is_not_clipped)
+TEST(a_small_gradient_is_not_clipped)
 {
     struct values_job job = values_jobs[0];
     struct fixture x, y;
@@ -231,7 +228,6 @@ START_TEST(a_small_gradient_is_not_clipped)
     fixture_fini(&x);
     fixture_fini(&y);
 }
-END_TEST
 
 // --- numbers that are not finite ---
 
@@ -328,15 +324,14 @@ static void check_all_broken(const struct values_job *job, const struct sl_kerne
 }
 
 // Adam, AdamW and SGD, with and without clipping.
-START_TEST(an_update_that_is_not_finite_is_not_made)
+LOOP_TEST(an_update_that_is_not_finite_is_not_made, 0, SL_COUNT_OF(values_jobs))
 {
     check_all_broken(&values_jobs[_i], sl_kernels_ref());
     check_all_broken(&values_jobs[_i], sl_kernels_cpu());
 }
-END_TEST
 
 // Loss and gradient are finite: it is the step that leaves the numbers.
-START_TEST(a_step_that_is_not_finite_is_not_made)
+TEST(a_step_that_is_not_finite_is_not_made)
 {
     struct values_job job = values_jobs[5]; // sgd
     struct fixture x;
@@ -356,9 +351,8 @@ START_TEST(a_step_that_is_not_finite_is_not_made)
         strstr(sl_error_message(), "the optimizer's state after its step of last is not finite"));
     fixture_fini(&x);
 }
-END_TEST
 
-START_TEST(an_async_update_that_is_not_finite_is_not_made)
+TEST(an_async_update_that_is_not_finite_is_not_made)
 {
     struct fixture x;
     uint64_t version;
@@ -382,9 +376,8 @@ START_TEST(an_async_update_that_is_not_finite_is_not_made)
     ck_assert_uint_eq(sl_param_store_version(&x.f.arena), 1);
     fixture_fini(&x);
 }
-END_TEST
 
-START_TEST(tensors_that_are_not_the_vector_are_refused)
+TEST(tensors_that_are_not_the_vector_are_refused)
 {
     struct fixture x;
     struct sl_sync other;
@@ -397,9 +390,8 @@ START_TEST(tensors_that_are_not_the_vector_are_refused)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "begins at 41, wanted 40"));
     fixture_fini(&x);
 }
-END_TEST
 
-START_TEST(learning_rates_are_torchs)
+LOOP_TEST(learning_rates_are_torchs, 0, SL_COUNT_OF(values_rates))
 {
     const struct values_job *job = &values_rates[_i];
     struct sl_config c = config_of(job, false);
@@ -411,9 +403,8 @@ START_TEST(learning_rates_are_torchs)
                       "update %llu: found %.12g, wanted %.12g", (unsigned long long)t,
                       sl_learning_rate_at(&r, t), job->wanted[t]);
 }
-END_TEST
 
-START_TEST(learning_rates_at_the_borders)
+TEST(learning_rates_at_the_borders)
 {
     struct values_job job = values_rates[3]; // cosine
     struct sl_config c = config_of(&job, false);
@@ -443,29 +434,5 @@ START_TEST(learning_rates_at_the_borders)
         }
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("trainer update");
-    TCase *tc = tcase_create("update");
-    int n_jobs = (int)SL_COUNT_OF(values_jobs);
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, updates_are_torchs, 0, n_jobs);
-    tcase_add_loop_test(tc, every_update_by_somebody_else_is_the_same, 0, n_jobs);
-    tcase_add_loop_test(tc, kernels_of_the_cpu_do_the_same, 0, n_jobs);
-    tcase_add_test(tc, async_updates_have_the_same_rules);
-    tcase_add_test(tc, a_small_gradient_is_not_clipped);
-    tcase_add_loop_test(tc, an_update_that_is_not_finite_is_not_made, 0, n_jobs);
-    tcase_add_test(tc, a_step_that_is_not_finite_is_not_made);
-    tcase_add_test(tc, an_async_update_that_is_not_finite_is_not_made);
-    tcase_add_test(tc, tensors_that_are_not_the_vector_are_refused);
-    tcase_add_loop_test(tc, learning_rates_are_torchs, 0, (int)SL_COUNT_OF(values_rates));
-    tcase_add_test(tc, learning_rates_at_the_borders);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.timeout_s = 60)

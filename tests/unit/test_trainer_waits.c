@@ -1,9 +1,9 @@
 // How often a trainer on a GPU waits for it: the whole of it, on a real arena, counted by the
 // emulated GPU (tests/simt/counts.h), a mini-batch.
 #include "tests/unit/gpu_fixture.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
 
-#include "common/base/log.h"
 #include "trainer/feed/arena_access.h"
 
 enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2, HIDDEN = 6, ROUNDS = 4, WARM = 2 };
@@ -118,7 +118,7 @@ static void assert_bound(const struct found *f, enum sl_gather_way way, uint64_t
 // Each way at each depth of the first model, one of these of the others.
 enum { WAYS = 2, DEPTHS = 2, CASES = WAYS * DEPTHS + (int)SL_COUNT_OF(models) - 1 };
 
-START_TEST(a_batch_is_waited_for_once_by_either_thread)
+LOOP_TEST(a_batch_is_waited_for_once_by_either_thread, 0, CASES)
 {
     static const enum sl_gather_way ways[WAYS] = {SL_GATHER_STAGED, SL_GATHER_MAPPED};
     const size_t model = (size_t)SL_MAX(_i - WAYS * DEPTHS + 1, 0);
@@ -130,11 +130,10 @@ START_TEST(a_batch_is_waited_for_once_by_either_thread)
     assert_bound(&found, way, 0);
     free(found.params);
 }
-END_TEST
 
 // Where gradients are summed on the GPU a batch's goes into the sum without another wait; what is
 // written to the board once an update is waited for.
-START_TEST(an_update_is_waited_for_once_more)
+TEST(an_update_is_waited_for_once_more)
 {
     struct sl_config c = config_of(0, 2);
     c.updates.exchange = SL_EXCHANGE_NCCL;
@@ -145,10 +144,9 @@ START_TEST(an_update_is_waited_for_once_more)
     assert_bound(&found, SL_GATHER_MAPPED, found.batches / c.updates.batches_per_update);
     free(found.params);
 }
-END_TEST
 
 // Edges that are counted ahead are those that layers count themselves.
-START_TEST(loops_that_came_with_the_batch_change_no_bit)
+LOOP_TEST(loops_that_came_with_the_batch_change_no_bit, 0, SL_COUNT_OF(models))
 {
     struct sl_config c = config_of((size_t)_i, 2);
     c.model.aggregator = SL_AGGREGATOR_GCN;
@@ -160,26 +158,5 @@ START_TEST(loops_that_came_with_the_batch_change_no_bit)
     free(with.params);
     free(without.params);
 }
-END_TEST
 
-int main(void)
-{
-    sl_log_set_level(SL_LOG_ERROR);
-    Suite *suite = suite_create("trainer waits");
-    TCase *tc = tcase_create("gpu");
-    tcase_set_timeout(tc, 60);
-    if (gpu_exists()) {
-        tcase_add_loop_test(tc, a_batch_is_waited_for_once_by_either_thread, 0, CASES);
-        tcase_add_test(tc, an_update_is_waited_for_once_more);
-        tcase_add_loop_test(tc, loops_that_came_with_the_batch_change_no_bit, 0,
-                            (int)SL_COUNT_OF(models));
-    } else {
-        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
-    }
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+RUN_TESTS(.quiet = true, .timeout_s = 60, ON_A_GPU)
