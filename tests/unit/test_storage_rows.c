@@ -316,7 +316,7 @@ LOOP_TEST(a_drive_that_is_silent_is_given_up, 0, 2)
         else
             expect_error(rc, SL_ETIMEDOUT, "a pipe", "not answered for 30 s");
         expect_error(sl_row_reader_read(silent, &row, NULL, 1, out), SL_ETIMEDOUT, "a pipe",
-                     "answered");
+                     "answering");
     }
     sl_row_reader_close(silent);
     close(ends[1]);
