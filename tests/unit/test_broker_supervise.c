@@ -1,4 +1,4 @@
-// The worker pool: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
+// The worker pool: deaths are named, workers replaced with patience or given up, all stopped.
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
