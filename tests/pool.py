@@ -181,7 +181,8 @@ class Running:
 class Pool:
     def __init__(self, folder, jobs=None, deadline_s=None, skips=None):
         self.folder = folder
-        self.jobs = jobs or 2 * (os.cpu_count() or 1)
+        # Most wait for processes of theirs for most of their time.
+        self.jobs = jobs or 3 * (os.cpu_count() or 1)
         self.begin = time.monotonic()
         self.deadline = self.begin + deadline_s if deadline_s else None
         self.deadline_s, self.skips = deadline_s, skips

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 
-from harness import SLOW, Skip
+from harness import PATIENCE, SLOW, Skip
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
@@ -84,7 +84,7 @@ class Browser:
         self.process.wait()
         os.close(self.to)
         os.close(self.frm)
-        end = time.monotonic() + 60 * SLOW
+        end = time.monotonic() + PATIENCE * SLOW
         while os.path.exists(self.profile) and time.monotonic() < end:
             shutil.rmtree(self.profile, ignore_errors=True)  # its children are on their way out
             time.sleep(0.02)
@@ -109,7 +109,7 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 60 * SLOW
+        end = time.monotonic() + PATIENCE * SLOW
         while time.monotonic() < end:
             answer = self.receive(1)
             if answer is None:
@@ -153,7 +153,7 @@ class Browser:
             " return e && e.getClientRects().length ? e.textContent.trim() : ''; })()"
         )
 
-    def until(self, expression, what, seconds=60):
+    def until(self, expression, what, seconds=PATIENCE):
         """Waits until the expression is true; returns its value."""
         end = time.monotonic() + seconds * SLOW
         while True:
@@ -173,7 +173,7 @@ class Browser:
             " const x = r.x + r.width / 2, y = r.y + r.height / 2;"
             " return e.contains(document.elementFromPoint(x, y)) ? [x, y] : null; })()"
         )
-        at, before, end = self.value(where), None, time.monotonic() + 60 * SLOW
+        at, before, end = self.value(where), None, time.monotonic() + PATIENCE * SLOW
         while not at or at != before:
             assert time.monotonic() < end, f"{selector} cannot be clicked: {self.problems()}"
             time.sleep(0.1)

@@ -199,7 +199,7 @@ class Terminal:
         plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", self.raw)
         return [part for part in re.split(r"[\r\n]+", plain) if BAR.match(part)]
 
-    def until(self, words, seconds=60):
+    def until(self, words, seconds=harness.PATIENCE):
         """Waits until the screen has these words (or condition(screen) holds); the screen."""
         condition = words if callable(words) else lambda screen: words in screen
         end = time.monotonic() + seconds * harness.SLOW
@@ -213,7 +213,7 @@ class Terminal:
         self.read(0.05)  # the rest of a picture that was only half there
         return self.screen()
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=harness.PATIENCE):
         """The exit status of a program that ends by itself."""
         end = time.monotonic() + seconds * harness.SLOW
         while self.process.poll() is None:

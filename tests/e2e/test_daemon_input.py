@@ -155,23 +155,6 @@ def test_a_daemon_of_another_version(box, told):
     assert result.rc == 2 and "protocol" in result.err and "9" in result.err, result
 
 
-def test_what_can_not_be_submitted(box):
-    daemon = Daemon(box)
-    daemon.submit("one", **SLOW_JOB).ok()
-    same_name = daemon.submit("one", output="runs/other", **SLOW_JOB)
-    assert same_name.rc == 2 and "'one'" in same_name.err, same_name
-    same_output = daemon.submit("two", output="runs/one", **SLOW_JOB)
-    assert same_output.rc != 0 and "runs/one" in same_output.err, same_output
-    nowhere = daemon.submit("three", output="/proc/x/y")
-    assert nowhere.rc == 2 and "output: " in nowhere.err and "'/proc'" in nowhere.err, nowhere
-    wrong = daemon.submit("three", **{"sampler.batch_size": 0})
-    assert wrong.rc == 2 and "batch_size" in wrong.err, wrong
-    listed = daemon.do("ps", "-a", "-o", "json").json()["jobs"]
-    assert [j["name"] for j in listed if j["id"]] == ["one"], listed
-    daemon.do("stop", "one").ok()
-    daemon.end()
-
-
 def test_what_can_not_be_resumed_is_refused_before_it_waits(box):
     daemon = Daemon(box)
     daemon.submit("one", **SLOW_JOB).ok()
@@ -209,20 +192,6 @@ def test_options_of_the_daemon_that_are_none(box):
         result = box.start(*arguments, program="sluice-broker").wait(10)
         assert result.rc == 2 and said in result.err, result
         assert not os.path.exists(box.path("rt"))
-
-
-def test_a_finished_job_can_not_be_scaled_paused_or_traced(box):
-    daemon = Daemon(box)
-    daemon.submit("one").ok()
-    daemon.do("wait", "one").ok()
-    for command in (("scale", "one", "samplers=1"), ("pause", "one"), ("trace", "one")):
-        result = daemon.do(*command)
-        assert result.rc in (1, 2) and "done" in result.err, result
-        assert len(result.errors()) == 1, result
-    assert daemon.do("resume", "one").rc == 1
-    again = daemon.submit("one")
-    assert again.rc == 2 and "runs/one" in again.err, again  # an earlier run is never overwritten
-    daemon.end()
 
 
 def test_a_job_that_fails_says_so_everywhere(box):
@@ -358,29 +327,6 @@ def test_frames_of_the_envelope(box):
     client.close()
     context.term()
     daemon.end()
-
-
-def test_a_run_directory_on_a_full_disk(box):
-    """The job ends with the file that could not be written; the daemon goes on."""
-    disk = box.path("disk")
-    os.makedirs(disk)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", disk], capture_output=True
-    )
-    if mounted.returncode != 0:
-        raise Skip("a file system cannot be mounted here: " + mounted.stderr.decode().strip())
-    try:
-        daemon = Daemon(box)
-        wide = {"model.hidden": 512, "epochs": 3, "output": os.path.join(disk, "run")}
-        daemon.submit("one", **wide).ok()
-        job = daemon.until_state("one", "failed", "done")
-        assert job["state"] == "failed" and "No space left" in job["message"], job
-        daemon.submit("two").ok()
-        daemon.do("wait", "two").ok()
-        daemon.end()
-    finally:
-        box.kill_all()
-        subprocess.run(["umount", disk], check=True)
 
 
 @not_under("address", "a sanitizer needs descriptors of its own")

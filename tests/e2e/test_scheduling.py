@@ -298,13 +298,6 @@ def test_expected_visits_serve_the_first_epoch(box):
     assert rates[0] > 0 and all(0.2 < rate < 1 for rate in rates[1:]), rates  # a fifth is kept
 
 
-def test_expected_visits_are_those_of_uniform_sampling(box):
-    changes = {"sampler.kind": "walk", "cache": {"policy": "expected"}}
-    result = box.sluice("run", box.job(job(box, **changes)))
-    assert result.rc == 2 and "cache.policy" in result.err, result
-    assert 'sampler.kind "walk"' in result.err and '"khop"' in result.err, result
-
-
 # ---- sampling algorithms ------------------------------------------------------------------------
 
 KINDS = {

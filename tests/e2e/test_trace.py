@@ -1,6 +1,5 @@
 """`sluice trace`: a file that Perfetto opens, in which every batch is exactly once."""
 
-import bisect
 import collections
 import os
 import re
@@ -12,7 +11,6 @@ from harness import BIN, SLOW, Daemon, cases, cpu_devices, go_on, read_json, sma
 AHEAD = 16  # SL_TRACE_AHEAD: pieces that are under way to a client at most
 LONG = 600  # seconds: a trace that something else ends
 BATCHES = 16  # of an epoch: 750 training vertices, 48 a batch
-SLACK = 0.0015  # microseconds: times are rounded down to a nanosecond
 
 
 def me(box):
@@ -65,19 +63,9 @@ def batch_of(event):
     return event["args"]["epoch"], event["args"]["batch"]
 
 
-def assert_nested(slices):
-    """Slices of one thread lie one after the other or one inside the other."""
-    open_ends = []
-    for e in sorted(slices, key=lambda e: (e["ts"], -e["dur"])):
-        while open_ends and open_ends[-1] <= e["ts"] + SLACK:
-            open_ends.pop()
-        end = e["ts"] + e["dur"]
-        assert not open_ends or end <= open_ends[-1] + SLACK, e
-        open_ends.append(end)
-
-
 def check_trace(path, seconds):
-    """What makes a trace valid, whatever it is of. Returns its events by (phase, name)."""
+    """What makes a trace valid, whatever it is of (slices, arrows and queues of single batches:
+    tests/unit/test_broker_trace.c). Returns its events by (phase, name)."""
     trace = read_json(path)
     assert trace["otherData"]["schema"] == "sluice.trace/1", trace["otherData"]
     found = collections.defaultdict(list)
@@ -90,46 +78,13 @@ def check_trace(path, seconds):
             processes.add(e["pid"])
         if e["ph"] != "M":
             assert 0 <= e["ts"] <= seconds * 1e6, e
-    tracks = collections.defaultdict(list)
     for (phase, _), events in found.items():
         for e in events if phase == "X" else []:
             assert e["dur"] >= 0, e
             assert (e["pid"], e["tid"]) in threads and e["pid"] in processes, e
-            tracks[e["pid"], e["tid"]].append(e)
-    for slices in tracks.values():
-        assert_nested(slices)
-    check_arrows(found, tracks)
-    check_queue(found)
+    arrows = [{e["id"] for e in found[phase, "batch"]} for phase in "stf"]
+    assert arrows[0] == arrows[1] == arrows[2], "an arrow without a begin, a middle or an end"
     return found
-
-
-def check_arrows(found, tracks):
-    """Each has a beginning, a middle and an end, in this order, each inside a slice."""
-    ends = {phase: {e["id"]: e for e in found[phase, "batch"]} for phase in "stf"}
-    for phase in "stf":
-        assert len(ends[phase]) == len(found[phase, "batch"]), f"{phase} twice"
-    assert ends["s"].keys() == ends["t"].keys() == ends["f"].keys()
-    for id, s in ends["s"].items():
-        assert s["ts"] <= ends["t"][id]["ts"] <= ends["f"][id]["ts"], s
-    for phase, name in (("s", "sample"), ("t", "extract"), ("f", "train evaluate")):
-        inside = {
-            track: sorted(
-                (e["ts"], e["ts"] + e["dur"]) for e in slices if e["name"] in name.split()
-            )
-            for track, slices in tracks.items()
-        }
-        for e in ends[phase].values():
-            spans = inside[e["pid"], e["tid"]]
-            a, b = spans[bisect.bisect_right(spans, (e["ts"], float("inf"))) - 1]
-            assert a <= e["ts"] <= b, e
-
-
-def check_queue(found):
-    begin = {e["id"]: e["ts"] for e in found["b", "queued"]}
-    end = {e["id"]: e["ts"] for e in found["e", "queued"]}
-    assert len(begin) == len(found["b", "queued"]) and begin.keys() == end.keys()
-    for id, ts in begin.items():
-        assert ts <= end[id], id
 
 
 def expect_epochs(found, report, complete):
