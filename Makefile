@@ -45,7 +45,7 @@ endif
 GOALS := $(filter-out clean help uninstall plugin,$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 CHECKS  := $(filter check check-all,$(GOALS))
-TESTING := $(filter tests check check-all thread-tests coverage bench lint fuzz soak bundle cuda-figures $(BIN)/tests/%,$(GOALS))
+TESTING := $(filter tests check check-all thread-tests coverage bench lint fuzz soak bundle $(BIN)/tests/%,$(GOALS))
 INSTALL := $(and $(filter check check-all demo,$(GOALS)),$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,yes))
 LISTS   := scripts/packages $(if $(TESTING),scripts/packages.tests) $(if $(filter deb,$(GOALS)),scripts/packages.deb) \
            $(if $(CHECKS),--maybe scripts/packages.check scripts/packages.deb)

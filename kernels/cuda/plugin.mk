@@ -72,7 +72,10 @@ PLUGIN_GOAL := $(if $(SAN),,plugin-or-not)
 endif
 all: $(PLUGIN_GOAL)
 
-# Registers, spills and shared memory of every kernel, as a table.
+# What ptxas says of every kernel, a line for each GPU: stack and spills, registers, shared memory.
 .PHONY: cuda-figures
 cuda-figures:
-	@NVCC="$(NVCC)" NVCCFLAGS="$(NVCCFLAGS)" OUT=$(O)/cuda-figures scripts/cuda-figures
+	@mkdir -p $(O)
+	@for file in $(PLUGIN_CU); do $(NVCC) $(NVCCFLAGS) -Xptxas -v -c $$file -o $(O)/cuda-figures.o 2>&1 | \
+	    awk -F\' '/entry function/ {kernel = $$4 " " $$2} /bytes spill/ {spills = $$0} \
+	        /: Used/ {sub(/.*: Used/, ""); print kernel ":" spills ", " $$0}' | c++filt; done
