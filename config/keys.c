@@ -38,6 +38,7 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FIXED          .change = SL_CHANGE_REFUSED
 #define FREE           .change = SL_CHANGE_FREE
 #define ONWARD         .change = SL_CHANGE_ONWARD
+#define MACHINE        .of_machine = true
 
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
 static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD) NULL};
@@ -195,7 +196,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Which degrees scale the sums over neighbours: graph those of the whole graph, so that "
             "sampled sums are unbiased and full ones exact, block those of the sampled block. Only "
             "with " SL_MODEL_WITH_DEGREES "."},
-    {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD,
+    {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD, MACHINE,
      .fallback_note = "random values that depend on seed",
      .doc = "A .safetensors file with the parameters to begin with, named and shaped as this "
             "model's."},
@@ -315,7 +316,7 @@ const struct sl_key sl_keys[] = {
      .only_key = "updates.mode", .only_word = "async",
      .doc = "Updates by which the parameters that a gradient was computed on may be older than "
             "those it is applied to. Only with async."},
-    {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange), ONWARD,
+    {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange), ONWARD, MACHINE,
      .words = exchange_kinds, .fallback = "\"board\"",
      .only_key = "updates.mode", .only_word = "ordered",
      .doc = "How trainers sum the gradients of an update: board in the machine's memory, nccl from "
@@ -355,33 +356,33 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "16",
      .doc = "Mini-batches drawn ahead whose rows that cache keeps until they have been trained. 0 "
             "looks at none."},
-    {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement), FREE,
+    {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement), FREE, MACHINE,
      .words = sl_store_placement_words, .fallback = "\"auto\"",
      .doc = "How GPUs that train hold features together, each a part, and read one another's, and "
             "GPUs that sample the graph: "
             "solver with as few copies as the links between them allow (XGNN), cliques in groups "
             "of GPUs that all reach one another, one_copy each row on one GPU only, alone not at "
             "all. auto is solver where that caches more than each alone. Only of GPUs."},
-    {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE,
+    {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE, MACHINE,
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
      .doc = "Share of the vertices whose features lie on GPUs, all of them together, at most; "
             "cache.ratio is that of each trainer. auto is what they have room for. Only of GPUs, "
             "and not with none."},
-    {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE,
+    {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE, MACHINE,
      .min = 0, .max = 1,
      .word = "auto", FLAG(store.graph_ratio_auto), .fallback = "\"auto\"",
      .doc = "Share of the edges that lie on GPUs that sample, all of them together, at most: the "
             "first ones of the file. auto is what they have room for. Only of GPUs."},
-    {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer), FREE,
+    {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer), FREE, MACHINE,
      .words = sl_store_preference_words, .fallback = "\"auto\"",
      .doc = "What gets the memory of a GPU that samples and trains where it has not enough for "
             "both: graph leaves features a fifth of it, features leaves the graph three tenths. "
             "auto is what leaves their links and buses less to do, by expected reads. Only of "
             "GPUs."},
 
-    {.path = "cache", .type = SL_KEY_OBJECT,
+    {.path = "cache", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "Which features a trainer keeps in its device's memory."},
     {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy), FREE,
      .words = sl_cache_words, .fallback = "\"auto\"", .doc = sl_cache_doc},
@@ -402,7 +403,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Whether the report has the best hit rate that a cache of this size could have had; "
             "samplers then count every epoch. Not with none."},
 
-    {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices), ONWARD,
+    {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices), ONWARD, MACHINE,
      .min = 1, .max = SL_CONFIG_MAX_DEVICES, ENTRY(sl_device_config), .entries = "devices",
      .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
@@ -433,7 +434,7 @@ const struct sl_key sl_keys[] = {
                       "equal parts where several devices share it",
      .doc = "Memory budget of this device: of the GPU's memory, for which a CPU device's stands."},
 
-    {.path = "allocation", .type = SL_KEY_OBJECT,
+    {.path = "allocation", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "How devices are split between the roles."},
     {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
@@ -459,7 +460,7 @@ const struct sl_key sl_keys[] = {
             "how many workers there are, follows from measured times, and no trainer stands by. "
             "fixed: a worker runs on the cores of its device; of auto and cpu each is one core."},
 
-    {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE,
+    {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE, MACHINE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
      .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",
      .fallback = "[]",
@@ -477,7 +478,7 @@ const struct sl_key sl_keys[] = {
      FIELD(sl_schedule_config, trainers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .doc = "Devices that train from then on."},
 
-    {.path = "throttle", .type = SL_KEY_OBJECT,
+    {.path = "throttle", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "Stages made slow by sleeping, for tests of scheduling."},
     {.path = "throttle.sample", .type = SL_KEY_NUMBER, AT(throttle.sample), FREE,
      .min = 0, .max = 10, .fallback = "0",
@@ -490,7 +491,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Seconds that a standby trainer takes for a mini-batch at least; for tests of "
             "scheduling."},
 
-    {.path = "arena", .type = SL_KEY_OBJECT,
+    {.path = "arena", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "The shared memory that holds mini-batches on their way."},
     {.path = "arena.memory", .type = SL_KEY_SIZE, AT(arena_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
@@ -574,7 +575,7 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 1000000, .fallback = "0",
      .doc = "By how much a metric must be better to count as better."},
 
-    {.path = "checkpoint", .type = SL_KEY_OBJECT,
+    {.path = "checkpoint", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "What a job leaves on the way, to go on from after a stop or a crash. With both "
             "intervals 0 there are none."},
     {.path = "checkpoint.every_updates", .type = SL_KEY_INTEGER, AT(checkpoint.every_updates), FREE,

@@ -81,6 +81,7 @@ struct sl_command {
     const char *help;    // a line in the list of commands; NULL: not in it
     const char *about;   // what it does, in a few lines
     const char *example; // complete command lines, one a line
+    bool of_ended_jobs;  // a JOB or RUN of it may be one that is over
     // Both end with an entry without a name or a table; options also where they are full.
     struct sl_operand operands[SL_COMMAND_OPERANDS_MAX + 1];
     struct sl_option_group options[SL_COMMAND_GROUPS_MAX];

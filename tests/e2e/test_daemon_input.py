@@ -236,7 +236,7 @@ def test_what_can_not_be_resumed_is_refused_before_it_waits(box):
 
 
 @cases(
-    (["--foo"], "'--foo' is not an option: see"),
+    (["--foo"], "unknown option --foo: 'sluice-broker --help' lists"),
     (["--htp", "1"], "did you mean --http?"),
     (["--http", "99999"], "from 0 (any free one) to 65535"),
     (["--http", "99999", "--cores", "4000"], "65535"),
