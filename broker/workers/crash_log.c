@@ -78,7 +78,7 @@ static void tell(struct sl_crash_log *d, const struct sl_pool_worker *w,
     d->on_restart(d->ctx, &restart);
 }
 
-// The workers have been told to leave. It may be that one was dead before, and only heard of now: a job
+// All have been told to leave. It may be that one was dead before, and only heard of now: a job
 // can end within the time that a process takes to die.
 static void emit_at_the_end(struct sl_crash_log *d, const struct sl_pool_worker *w,
                             const struct sl_exit_status *death)

@@ -42,7 +42,7 @@ struct sl_option {
     const char *const *choices; // CHOICE: NULL-terminated
     size_t given; // of a bool that is set when the user gave the option, not the struct's first; 0:
                   // there is none
-    // LIST of NAME=VALUE: whether a word that is no option is such a NAME, which it writes to `key`.
+    // LIST of NAME=VALUE: whether a word that is no option is such a NAME, written to `key`.
     bool (*find_key)(const char *word, char key[SL_OPTION_KEY_BYTES]);
     bool required;
     bool verbatim;   // any word is a value, the empty one and one like an option, too: of programs

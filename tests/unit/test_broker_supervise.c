@@ -1,4 +1,4 @@
-// The worker pool: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
+// The worker pool: deaths are named, workers replaced, or given up, all stopped.
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>

@@ -54,7 +54,8 @@ START_TEST(a_test_of_the_epoch_stands_beside_its_validation)
     assert_has(shown, "train 0.7500  val 0.5000  1.5 s + 250 ms evaluation  bottleneck");
     show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"test\": {\"accuracy\": 0.625}, "
                "\"evaluate_seconds\": 0.25}");
-    assert_has(shown, "train 0.7500  val 0.5000  test 0.6250  1.5 s + 250 ms evaluation  bottleneck");
+    assert_has(shown,
+               "train 0.7500  val 0.5000  test 0.6250  1.5 s + 250 ms evaluation  bottleneck");
 }
 END_TEST
 

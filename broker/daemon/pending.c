@@ -1,5 +1,4 @@
-#include "broker/daemon/pending_requests.h"
-
+// pending.c - requests that wait for the GPUs (pending_requests.h): the list, refusals, the wait.
 #include <stdlib.h>
 #include <string.h>
 
