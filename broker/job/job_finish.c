@@ -1,8 +1,8 @@
 /*
  * job_finish.c - how a job ends, and what it leaves: parameters, report, the last word to clients.
  *
- * What is left is written when no worker is, so nothing in the arena moves any more: the version of
- * the board names a complete set of parameters, whatever was going on when the workers were stopped.
+ * What is left is written when no worker is, so nothing in the arena moves any more: its version
+ * names a complete set of parameters, whatever was going on when the workers were stopped.
  */
 #include "broker/job/job.h"
 
