@@ -45,8 +45,6 @@ struct options {
 #define FD(field)                                                                                  \
     AT(UINT, field), .placeholder = "FD", .max = INT32_MAX, .no_default = true, .required = true
 
-static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
-
 // clang-format off
 static const struct sl_option of_daemon[] = {
     {.name = "runtime-dir", TEXT(daemon.runtime_dir, "DIR"),
@@ -76,7 +74,7 @@ static const struct sl_option of_both[] = {
      .help = "a token that lets the page change things; without it it only shows"},
     {.name = "http-open", AT(FLAG, daemon.http_open),
      .help = "lets other users of this machine see it without the token, too"},
-    {.name = "log-level", AT(CHOICE, log_level), .choices = levels, .no_default = true,
+    {.name = "log-level", AT(CHOICE, log_level), .choices = sl_log_levels, .no_default = true,
      SL_OPTION_GIVEN(options, has_level), .help = "default: $SLUICE_LOG, else info"},
     {.name = "version", AT(FLAG, version), .help = "version and protocol"},
     {.name = "private", AT(FLAG, private),

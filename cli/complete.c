@@ -16,13 +16,13 @@
 #include <cjson/cJSON.h>
 
 #include "cli/dispatch.h"
-#include "cli/job_end.h"
 #include "cli/job_list.h"
 #include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/json.h"
 #include "config/config.h"
+#include "common/schema/words.h"
 
 // Nobody waits longer for a list of names.
 enum { SECONDS_MAX = 2, PATH_BYTES = 256 };
@@ -134,13 +134,9 @@ static void offer_words(const char *prefix, const char *words)
 // What a placeholder or an operand is called says what it wants.
 static void offer_value(const struct sl_command *c, const char *prefix, const char *wanted)
 {
-    static const char *const of_all[] = {"logs", "resume", "wait", "report"};
     const char *dot = strchr(wanted, '.');
-    bool all = false;
-    for (size_t i = 0; i < SL_COUNT_OF(of_all); i++)
-        all |= strcmp(c->name, of_all[i]) == 0;
     if (!strcmp(wanted, "JOB") || !strcmp(wanted, "RUN"))
-        offer_jobs(all);
+        offer_jobs(c->of_ended_jobs);
     if (strchr(wanted, '|')) // "bash|zsh"
         offer_words(prefix, wanted);
     else if (!strcmp(wanted, "PATH=VALUE"))

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/schema/words.h"
 
 enum {
     ANSWER_MS = 30000,
@@ -242,6 +243,7 @@ const struct sl_command sl_command_pause = {
 
 const struct sl_command sl_command_resume = {
     .name = "resume",
+    .of_ended_jobs = true,
     .help = "let a paused job go on, or one that is over from its checkpoint",
     .about = "Lets a paused job go on, or queues one of the daemon's jobs again that was "
              "stopped, failed or was\ninterrupted: it goes on from its newest checkpoint. (A "

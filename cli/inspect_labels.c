@@ -11,13 +11,6 @@
 
 enum { SHOWN = 20 };
 
-static const char *const task_names[] = {
-    [SL_TASK_NONE] = "none",
-    [SL_TASK_MULTICLASS] = "multiclass",
-    [SL_TASK_MULTILABEL] = "multilabel",
-    [SL_TASK_REGRESSION] = "regression",
-};
-
 // ---- looking ------------------------------------------------------------------------------------
 
 static void add_value(struct sl_label_column *c, double x)
@@ -165,7 +158,7 @@ void sl_label_summary_print(const struct sl_label_summary *s)
 
 void sl_label_summary_to_json(const struct sl_label_summary *s, cJSON *root)
 {
-    cJSON_AddStringToObject(root, "task", task_names[s->task]);
+    cJSON_AddStringToObject(root, "task", sl_task_names[s->task]);
     if (s->task == SL_TASK_NONE)
         return;
     bool numbers = s->task == SL_TASK_REGRESSION;

@@ -68,8 +68,3 @@ int sl_job_end_read(const char *directory, struct sl_job_end *out)
                        path, out->status);
     return SL_OK;
 }
-
-bool sl_job_state_is_over(const char *state)
-{
-    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped");
-}

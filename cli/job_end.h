@@ -28,8 +28,4 @@ void sl_job_end_on_finished(const Sl__Control__Finished *finished, struct sl_job
 // The end of a run from its directory. SL_ENOENT when it has no report; SL_EFORMAT.
 int sl_job_end_read(const char *directory, struct sl_job_end *out);
 
-// Whether a job's state (sluice.jobs/1) says that it is over: done, failed or stopped. One that was
-// interrupted waits to go on.
-bool sl_job_state_is_over(const char *state);
-
 #endif

@@ -5,28 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/job_end.h"
 #include "common/text/json.h"
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/schema/words.h"
 
 enum { NAMES_BYTES = 1024, NAMES_SHOWN = 8 };
 
 static void add_entry(struct sl_job_lookup *list, const cJSON *entry)
 {
-    static const char *const working[] = {"starting", "running", "paused", "finishing"};
-    bool works = false;
     const char *state = sl_json_string(entry, "state");
-    for (size_t i = 0; i < SL_COUNT_OF(working); i++)
-        works |= strcmp(state, working[i]) == 0;
     list->jobs[list->n++] = (struct sl_listed_job){
         .id = sl_json_string(entry, "id"),
         .name = sl_json_string(entry, "name"),
         .output = sl_json_string(entry, "output"),
         .state = state,
         .over = sl_job_state_is_over(state),
-        .working = works,
+        .working = sl_job_state_works(state),
         .entry = entry,
     };
 }

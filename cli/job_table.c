@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/job_end.h"
 #include "common/text/layout.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/text/json.h"
+#include "common/schema/words.h"
 
 enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
 

@@ -51,14 +51,14 @@ static void print_text(const struct request *r, const struct sl_log_line *line)
 
 static void print_json(const struct request *r, const struct sl_log_line *line)
 {
-    static const char *const levels[] = {"error", "warn", "info", "debug"};
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "schema", "sluice.log/1");
     cJSON_AddNumberToObject(o, "time", (double)line->time_ms / 1000);
     cJSON_AddStringToObject(o, "job", r->session.name);
     cJSON_AddStringToObject(o, "worker", line->worker);
-    cJSON_AddItemToObject(
-        o, "level", line->level < 0 ? cJSON_CreateNull() : cJSON_CreateString(levels[line->level]));
+    cJSON_AddItemToObject(o, "level",
+                          line->level < 0 ? cJSON_CreateNull()
+                                          : cJSON_CreateString(sl_log_levels[line->level]));
     cJSON_AddStringToObject(o, "text", line->level < 0 ? line->text : line->text + STAMP_BYTES);
     sl_output_json_line(o, "logs");
 }
@@ -193,6 +193,7 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_command_logs = {
     .name = "logs",
+    .of_ended_jobs = true,
     .help = "what a job's processes have written",
     .about = "Shows what a job's broker, samplers and trainers have written, in the order of "
              "time. JOB is a number\nof 'sluice ps', a name or a run directory, also of a job "

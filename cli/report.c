@@ -159,6 +159,7 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_command_report = {
     .name = "report",
+    .of_ended_jobs = true,
     .help = "what came out of a run and how it went; --html makes a page of it",
     .about = "Shows what came out of a run and how it went: results, stages, epochs and what "
              "limited them, decisions on the split, deaths of workers, events. RUN is a run "

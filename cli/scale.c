@@ -14,10 +14,11 @@
 #include "cli/output.h"
 #include "cli/command.h"
 #include "cli/session.h"
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/schema/words.h"
 
 enum { ROLE_MAX = 1024, LOOK_MS = 200 };
 
@@ -136,7 +137,7 @@ static void take_progress(struct request *r, const struct sl_session *s,
 
 static int refused(const struct sl_session *s, const char *message)
 {
-    bool over = sl_job_state_is_over(s->state) || strcmp(s->state, "interrupted") == 0;
+    bool over = sl_job_state_has_ended(s->state);
     const char *rest = over ? ": there is nothing to scale" : "";
     char whole[1024];
     snprintf(whole, sizeof whole, "%s%s", message, rest);

@@ -48,25 +48,11 @@ static int read_text(const char *path, char **out)
 int sl_trainer_subprocess_fit(const char *text, const char *origin, const char *dataset,
                               char **json)
 {
-    // Where a job trained is no matter of where its model is asked.
-    static const char *const here[] = {"devices",  "allocation", "schedule", "arena",
-                                       "throttle", "checkpoint", "cache"};
-    static const struct {
-        const char *object, *key;
-    } within[] = {
-        {"model", "weights"},       {"updates", "exchange"}, // which is between GPUs, as these are:
-        {"store", "feature_ratio"}, {"store", "graph_ratio"},
-        {"store", "prefer"},        {"store", "placement"},
-    };
     *json = NULL;
     char *fit = NULL;
     cJSON *job = cJSON_Parse(text);
     if (job && cJSON_IsObject(job)) {
-        for (size_t i = 0; i < SL_COUNT_OF(here); i++)
-            cJSON_DeleteItemFromObjectCaseSensitive(job, here[i]);
-        for (size_t i = 0; i < SL_COUNT_OF(within); i++)
-            cJSON_DeleteItemFromObjectCaseSensitive(
-                cJSON_GetObjectItemCaseSensitive(job, within[i].object), within[i].key);
+        sl_config_forget_machine(job);
         if (dataset) {
             cJSON_DeleteItemFromObjectCaseSensitive(job, "dataset");
             cJSON_AddStringToObject(job, "dataset", dataset);

@@ -116,6 +116,7 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_command_wait = {
     .name = "wait",
+    .of_ended_jobs = true,
     .help = "wait until jobs are over; their exit status",
     .about = "Waits until jobs are over and ends with their exit status: 0 done, 1 failed, 2 "
              "could not run, 130\nstopped; of several jobs with that of the worst. JOB is a "

@@ -342,6 +342,9 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
 // a function of the devices and the broker must know that it may choose.
 char *sl_config_to_json(const struct sl_config *config);
 
+// Takes out of a job's text what says where it runs and not what it is (config/keys.c says which).
+void sl_config_forget_machine(struct cJSON *job);
+
 // Keys in which a job differs from the job of a run.
 struct sl_config_differences {
     uint32_t n;

@@ -38,6 +38,7 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FIXED          .change = SL_CHANGE_REFUSED
 #define FREE           .change = SL_CHANGE_FREE
 #define ONWARD         .change = SL_CHANGE_ONWARD
+#define MACHINE        .of_machine = true
 
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
 static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD) NULL};
@@ -191,7 +192,7 @@ const struct sl_key sl_keys[] = {
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_DEGREES,
      .doc = "Degrees that scale sums over neighbours: of the whole graph (sampled sums are "
             "unbiased), or of the sampled block. Only with " SL_MODEL_WITH_DEGREES "."},
-    {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD,
+    {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD, MACHINE,
      .fallback_note = "random, by seed",
      .doc = "A .safetensors file with the initial parameters."},
 
@@ -305,7 +306,7 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 1024, .fallback = "4",
      .only_key = "updates.mode", .only_word = "async",
      .doc = "How many updates old the parameters behind a gradient may be. Only with async."},
-    {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange), ONWARD,
+    {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange), ONWARD, MACHINE,
      .words = exchange_kinds, .fallback = "\"board\"",
      .only_key = "updates.mode", .only_word = "ordered",
      .doc = "Where gradients are summed: board in the machine's memory; nccl between GPUs, one "
@@ -340,28 +341,28 @@ const struct sl_key sl_keys[] = {
     {.path = "store.window", .type = SL_KEY_INTEGER, AT(store.window), FREE,
      .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "16",
      .doc = "Mini-batches drawn ahead whose rows that cache keeps; 0: none."},
-    {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement), FREE,
+    {.path = "store.placement", .type = SL_KEY_WORD, AT(store.placement), FREE, MACHINE,
      .words = sl_store_placement_words, .fallback = "\"auto\"",
      .doc = "How GPUs hold features (samplers: the graph) together: solver with few copies, by "
             "their links (XGNN), cliques in groups that reach one another, one_copy each row "
             "once, alone not. auto: solver where that caches more. Only of GPUs."},
-    {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE,
+    {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE, MACHINE,
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
      .doc = "Share of the vertices whose features all GPUs together hold, at most. auto: what "
             "fits. Only of GPUs, not with none."},
-    {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE,
+    {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE, MACHINE,
      .min = 0, .max = 1,
      .word = "auto", FLAG(store.graph_ratio_auto), .fallback = "\"auto\"",
      .doc = "Share of the edges that all sampling GPUs together hold, at most. auto: what fits. "
             "Only of GPUs."},
-    {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer), FREE,
+    {.path = "store.prefer", .type = SL_KEY_WORD, AT(store.prefer), FREE, MACHINE,
      .words = sl_store_preference_words, .fallback = "\"auto\"",
      .doc = "Memory of a GPU that samples and trains: graph leaves features a fifth, features "
             "leaves the graph three tenths. auto: least load of links and buses."},
 
-    {.path = "cache", .type = SL_KEY_OBJECT,
+    {.path = "cache", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "Which features a trainer keeps in its device's memory."},
     {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy), FREE,
      .words = sl_cache_words, .fallback = "\"auto\"", .doc = sl_cache_doc},
@@ -381,7 +382,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Whether the report has the best possible hit rate at this size; samplers then count "
             "every epoch. Not with none."},
 
-    {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices), ONWARD,
+    {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices), ONWARD, MACHINE,
      .min = 1, .max = SL_CONFIG_MAX_DEVICES, ENTRY(sl_device_config), .entries = "devices",
      .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
@@ -407,7 +408,7 @@ const struct sl_key sl_keys[] = {
      .fallback_note = "with cpu no limit; with cuda an equal part of what is free",
      .doc = "Memory budget; of a GPU, of its own memory."},
 
-    {.path = "allocation", .type = SL_KEY_OBJECT,
+    {.path = "allocation", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "How devices are split between the roles."},
     {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
@@ -431,7 +432,7 @@ const struct sl_key sl_keys[] = {
      .doc = "pool: measured times share all cores out, without standby trainers. fixed: a worker "
             "runs on its device's cores (of auto and cpu: one)."},
 
-    {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE,
+    {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE, MACHINE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
      .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",
      .fallback = "[]",
@@ -449,7 +450,7 @@ const struct sl_key sl_keys[] = {
      FIELD(sl_schedule_config, trainers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .doc = "Trainers from then on."},
 
-    {.path = "throttle", .type = SL_KEY_OBJECT,
+    {.path = "throttle", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "Stages made slow by sleeping, for tests of scheduling."},
     {.path = "throttle.sample", .type = SL_KEY_NUMBER, AT(throttle.sample), FREE,
      .min = 0, .max = 10, .fallback = "0",
@@ -461,7 +462,7 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 10, .fallback = "0",
      .doc = "The same of a standby trainer."},
 
-    {.path = "arena", .type = SL_KEY_OBJECT,
+    {.path = "arena", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "The shared memory that holds mini-batches on their way."},
     {.path = "arena.memory", .type = SL_KEY_SIZE, AT(arena_bytes), FREE,
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
@@ -535,7 +536,7 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 1000000, .fallback = "0",
      .doc = "How much better counts as better."},
 
-    {.path = "checkpoint", .type = SL_KEY_OBJECT,
+    {.path = "checkpoint", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "What a job saves to go on from after a stop or a crash. With both intervals 0: "
             "nothing."},
     {.path = "checkpoint.every_updates", .type = SL_KEY_INTEGER, AT(checkpoint.every_updates), FREE,

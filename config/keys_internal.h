@@ -50,6 +50,7 @@ struct sl_key {
     enum sl_key_type type;
     enum sl_key_change change; // of a list: as a whole
     bool required;
+    bool of_machine; // says where the job runs, not what it is: nothing to who asks for its model
     uint32_t offset, bytes; // of the field; bytes 0: there is none
     uint32_t companion;     // offset of the field beside it, see the types
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "common/base/bits.h"
 #include "common/device/cores.h"
 #include "common/text/units.h"
@@ -176,4 +178,17 @@ char *sl_config_to_json(const struct sl_config *config)
     put_members(&t, "", config, "\n  ");
     sl_text_printf(&t, "\n}\n");
     return sl_text_take(&t);
+}
+
+void sl_config_forget_machine(struct cJSON *job)
+{
+    char parent[SL_KEY_PATH_BYTES];
+    for (size_t i = 0; i < sl_n_keys; i++) {
+        const struct sl_key *key = &sl_keys[i];
+        if (!key->of_machine)
+            continue;
+        sl_key_parent(key, parent);
+        cJSON_DeleteItemFromObjectCaseSensitive(
+            *parent ? cJSON_GetObjectItemCaseSensitive(job, parent) : job, sl_key_leaf(key));
+    }
 }

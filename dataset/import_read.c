@@ -1,4 +1,4 @@
-// import_read.c - what importers read with: blocks of lines, edges on their way to the sort, errors.
+// import_read.c - what importers read with: blocks of lines, edges, errors.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

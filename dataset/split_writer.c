@@ -41,7 +41,7 @@ int sl_split_writer_close(struct sl_split_writer *s, int rc)
     return rc;
 }
 
-// --- a split by ratio and seed ----------------------------------------------------------------------------------
+// --- a split by ratio and seed -------------------------------------------------------------------
 
 enum { SCRAMBLE_OF_SPLIT = 1, VERTICES_PER_TICK = 65536 };
 

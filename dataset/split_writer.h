@@ -27,7 +27,7 @@ int sl_split_writer_put(struct sl_split_writer *s, enum sl_split split, uint64_t
 // As sl_npy_writer_close().
 int sl_split_writer_close(struct sl_split_writer *s, int rc);
 
-// --- a split by ratio and seed ----------------------------------------------------------------------------------
+// --- a split by ratio and seed -------------------------------------------------------------------
 
 struct sl_import;
 

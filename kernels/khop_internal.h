@@ -37,7 +37,7 @@
 
 #include <stdint.h>
 
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus

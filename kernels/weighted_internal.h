@@ -51,7 +51,7 @@
 
 #include <stdint.h>
 
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 #include "kernels/kernels.h"
 #include "kernels/khop_internal.h"
 

@@ -2,7 +2,7 @@
  * daemon.c - the daemon's life: its place, its loop, its end.
  *
  * One thread, one loop; nothing in it waits for a client, a broker or a GPU's driver
- * (pending_request.h), and what is read of run directories is read on the thread pool (archive.h).
+ * (pending_requests.h), and what is read of run directories is read on the thread pool (archive.h).
  * It does wait for the disk that records are on: what a record tells is told only once it is
  * durable. A slow one is complained of (transition.c). The page's server has threads of its own and
  * is a client like any other.
@@ -81,7 +81,7 @@ static void on_bus(void *ctx)
 
 static void on_doorbell(void *ctx) {}
 
-static void tell_status(struct sl_daemon *d)
+static void emit_status(struct sl_daemon *d)
 {
     uint32_t run = 0, wait = 0;
     char text[128];
@@ -107,7 +107,7 @@ static void on_tick(void *ctx)
     sl_daemon_save_rest(d);
     sl_daemon_forget_old(d);
     if (d->status_old)
-        tell_status(d);
+        emit_status(d);
     uint64_t refused = sl_bus_refused(d->bus);
     if (refused != d->refused_told)
         sl_log_debug("%llu messages of clients were refused so far", (unsigned long long)refused);
@@ -125,7 +125,7 @@ static void begin_stop(struct sl_daemon *d, const char *name)
     for (uint32_t i = 0; i < d->registry.n; i++)
         if (d->registry.entries[i]->process)
             sl_process_stop(d->registry.entries[i]->process, false, STOP_MS);
-    tell_status(d);
+    emit_status(d);
 }
 
 static void on_signal(void *ctx, int signum)
@@ -343,7 +343,7 @@ int sl_daemon_run(const struct sl_daemon_options *options)
         d->look_at_queue = true;
         hold_signals(false);
         sl_notify_send(&d->notify, "READY=1");
-        tell_status(d);
+        emit_status(d);
         sl_loop_run(&d->loop);
         sl_daemon_save_rest(d);
         sl_log_info("the daemon has ended");

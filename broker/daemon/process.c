@@ -306,7 +306,7 @@ static void conclude(struct sl_process *p)
 
 // --- messages of the broker ----------------------------------------------------------------------
 
-static void take_progress(struct sl_process *p, const Sl__Control__Progress *m)
+static void on_progress(struct sl_process *p, const Sl__Control__Progress *m)
 {
     struct sl_entry *e = p->entry;
     struct sl_entry_live *live = &e->live;
@@ -337,7 +337,7 @@ static void take_progress(struct sl_process *p, const Sl__Control__Progress *m)
 
 // What an epoch came to. Progress comes a few times a second, so the last epochs of a short job may
 // be over before any of it tells of them.
-static void take_epoch(struct sl_process *p, const char *json)
+static void on_epoch(struct sl_process *p, const char *json)
 {
     struct sl_entry_live *live = &p->entry->live;
     cJSON *j = cJSON_Parse(json);
@@ -351,7 +351,7 @@ static void take_epoch(struct sl_process *p, const char *json)
     cJSON_Delete(j);
 }
 
-static void take_pause(struct sl_process *p, bool paused)
+static void on_pause(struct sl_process *p, bool paused)
 {
     struct sl_entry *e = p->entry;
     enum sl_entry_state now = paused ? SL_ENTRY_PAUSED : SL_ENTRY_RUNNING;
@@ -371,7 +371,7 @@ static void read_word(const char *json, const char *key, char *out, size_t bytes
     cJSON_Delete(j);
 }
 
-static void take_stats(struct sl_process *p, const char *json)
+static void on_stats(struct sl_process *p, const char *json)
 {
     struct sl_entry *e = p->entry;
     char word[16], *copy = strdup(json);
@@ -381,16 +381,16 @@ static void take_stats(struct sl_process *p, const char *json)
     }
     read_word(json, "state", word, sizeof word);
     if (strcmp(word, "paused") == 0 || strcmp(word, "running") == 0)
-        take_pause(p, word[0] == 'p');
+        on_pause(p, word[0] == 'p');
     sl_publisher_send(p->daemon->publisher, "stats", e->name, json);
 }
 
-static void take_event(struct sl_process *p, const char *json)
+static void on_event(struct sl_process *p, const char *json)
 {
     char word[16];
     read_word(json, "kind", word, sizeof word);
     if (strcmp(word, "pause") == 0 || strcmp(word, "resume") == 0)
-        take_pause(p, word[0] == 'p');
+        on_pause(p, word[0] == 'p');
     sl_publisher_send(p->daemon->publisher, "event", p->entry->name, json);
 }
 
@@ -418,14 +418,14 @@ static bool take(struct sl_process *p, Sl__Control__Envelope *m)
     }
     unsigned wants = 0; // everybody hears of it
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: take_progress(p, m->progress); // fall through
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: on_progress(p, m->progress); // fall through
     case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: wants = SL_WANTS_PROGRESS; break;
     case SL__CONTROL__ENVELOPE__BODY_STATS:
-        take_stats(p, m->stats->json);
+        on_stats(p, m->stats->json);
         wants = SL_WANTS_STATS;
         break;
-    case SL__CONTROL__ENVELOPE__BODY_EVENT: take_event(p, m->event->json); break;
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: take_epoch(p, m->epoch_done->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT: on_event(p, m->event->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: on_epoch(p, m->epoch_done->json); break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED:
         if (p->last_word)
             return false;
@@ -450,7 +450,7 @@ static void receive(struct sl_process *p)
 
 // --- time ----------------------------------------------------------------------------------------
 
-static void look_for_end(struct sl_process *p)
+static void poll_end(struct sl_process *p)
 {
     struct sl_exit_status death;
     bool may_be = p->look || p->launch.pidfd < 0;
@@ -466,7 +466,7 @@ static void look_for_end(struct sl_process *p)
 
 void sl_process_poll(struct sl_process *p)
 {
-    look_for_end(p); // before what it said last is read
+    poll_end(p); // before what it said last is read
     receive(p);
     uint64_t now = sl_now_ns();
     if (!p->dead && p->kill_at_ns && now >= p->kill_at_ns) {

@@ -139,7 +139,7 @@ static bool lives(const struct sl_entry *e)
     return e->pid > 0 && e->pid_start && same_boot && sl_process_id_start(e->pid) == e->pid_start;
 }
 
-static void look_at(struct sl_daemon *d, struct sl_entry *e)
+static void poll_orphan(struct sl_daemon *d, struct sl_entry *e)
 {
     if (!lives(e)) {
         settle(d, e);
@@ -175,10 +175,10 @@ void sl_daemon_recover(struct sl_daemon *d)
         case SL_ENTRY_STARTING:
         case SL_ENTRY_RUNNING:
         case SL_ENTRY_PAUSED:
-        case SL_ENTRY_FINISHING: look_at(d, e); break;
+        case SL_ENTRY_FINISHING: poll_orphan(d, e); break;
         case SL_ENTRY_INTERRUPTED:
             if (e->pid)
-                look_at(d, e);
+                poll_orphan(d, e);
             else if (e->resumes)
                 go_on(d, e);
             break;

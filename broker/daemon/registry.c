@@ -8,28 +8,22 @@
 #include <string.h>
 
 #include "common/text/json.h"
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 
 enum { NAMED_MAX = 8 }; // jobs that an error lists
 
-static const char *const state_names[] = {
-#define NAME_OF(sym, name) name,
-    SL_ENTRY_STATE_MAP(NAME_OF)
-#undef NAME_OF
-};
-
 const char *sl_entry_state_name(enum sl_entry_state state)
 {
-    return state_names[state];
+    return sl_job_state_words[state];
 }
 
 bool sl_entry_state_parse(const char *name, enum sl_entry_state *out)
 {
     for (unsigned i = 0; i < SL_ENTRY_STATE_COUNT; i++) {
-        if (strcmp(name, state_names[i]) != 0)
+        if (strcmp(name, sl_job_state_words[i]) != 0)
             continue;
         *out = (enum sl_entry_state)i;
         return true;

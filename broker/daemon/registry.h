@@ -30,6 +30,7 @@
 #include "broker/sharding/gpus.h"
 #include "common/device/cores.h"
 #include "config/config.h"
+#include "common/schema/words.h"
 
 #define SL_JOBS_SCHEMA "sluice.jobs/1"
 
@@ -40,21 +41,9 @@ enum {
     SL_ENTRY_TITLE_BYTES = 160,
 };
 
-// X(symbol, name in files and messages)
-#define SL_ENTRY_STATE_MAP(X)                                                                      \
-    X(QUEUED, "queued")                                                                            \
-    X(STARTING, "starting")                                                                        \
-    X(RUNNING, "running")                                                                          \
-    X(PAUSED, "paused")                                                                            \
-    X(FINISHING, "finishing")                                                                      \
-    X(DONE, "done")                                                                                \
-    X(FAILED, "failed")                                                                            \
-    X(STOPPED, "stopped")                                                                          \
-    X(INTERRUPTED, "interrupted")
-
 enum sl_entry_state {
-#define SL_ENTRY_STATE_ENUM(sym, name) SL_ENTRY_##sym,
-    SL_ENTRY_STATE_MAP(SL_ENTRY_STATE_ENUM)
+#define SL_ENTRY_STATE_ENUM(sym, ...) SL_ENTRY_##sym,
+    SL_JOB_STATES(SL_ENTRY_STATE_ENUM)
 #undef SL_ENTRY_STATE_ENUM
         SL_ENTRY_STATE_COUNT,
 };

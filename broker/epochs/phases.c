@@ -533,7 +533,7 @@ void sl_phases_open_gates(struct sl_phases *p)
     }
 }
 
-static void tell_epoch(struct sl_phases *p)
+static void emit_epoch(struct sl_phases *p)
 {
     p->epoch_waits = false;
     p->told = p->epoch.epoch + 1;
@@ -546,7 +546,7 @@ static void on_optimum(void *ctx)
     if (!p->epoch_waits)
         return; // stopped meanwhile: the epoch has been told
     p->epoch.cache.optimal_hit_rate = p->optimum.hit_rate;
-    tell_epoch(p);
+    emit_epoch(p);
     sl_phases_poll(p); // what has been completed meanwhile was left unread
 }
 
@@ -572,13 +572,13 @@ static void epoch_is_over(struct sl_phases *p)
     if (f->evaluate_seconds + f->overlapped_seconds > 0)
         p->evaluate_seconds = f->evaluate_seconds + f->overlapped_seconds;
     if (!f->cache.ranked || !sl_ranking_reports_optimal(config)) {
-        tell_epoch(p);
+        emit_epoch(p);
         return;
     }
     f->has_optimal = true;
     f->cache.optimal_hit_rate = NAN;
     if (p->stopped) {
-        tell_epoch(p);
+        emit_epoch(p);
         return;
     }
     p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.plan.n_nodes,
@@ -586,7 +586,7 @@ static void epoch_is_over(struct sl_phases *p)
     if (p->epoch_waits)
         return;
     f->cache.optimal_hit_rate = p->optimum.hit_rate;
-    tell_epoch(p);
+    emit_epoch(p);
 }
 
 static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
@@ -764,7 +764,7 @@ void sl_phases_stop(struct sl_phases *p)
     sl_ranking_cancel(&p->ranking);
     if (p->epoch_waits) {
         p->epoch.cache.optimal_hit_rate = NAN;
-        tell_epoch(p);
+        emit_epoch(p);
     }
 }
 

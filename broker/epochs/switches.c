@@ -25,7 +25,7 @@ static void count(struct sl_switches *s, uint32_t epoch)
     }
 }
 
-static void tell(struct sl_switches *s, uint32_t epoch, uint64_t all)
+static void emit(struct sl_switches *s, uint32_t epoch, uint64_t all)
 {
     uint64_t batches = all - s->batches_told;
     uint32_t first = SL_MIN(s->since_epoch, epoch);
@@ -51,7 +51,7 @@ void sl_switches_watch(struct sl_switches *s, uint32_t epoch, uint64_t batches)
 {
     count(s, epoch);
     if (s->n > 0 && is_long_ago(s->told_at_ns) && is_long_ago(s->since_ns))
-        tell(s, epoch, batches);
+        emit(s, epoch, batches);
 }
 
 void sl_switches_end_epoch(struct sl_switches *s, uint32_t epoch, uint64_t batches)
@@ -59,7 +59,7 @@ void sl_switches_end_epoch(struct sl_switches *s, uint32_t epoch, uint64_t batch
     count(s, epoch);
     // Those of the next epoch, which may have begun, wait for its end.
     if (s->n > 0 && s->since_epoch <= epoch && is_long_ago(s->told_at_ns))
-        tell(s, epoch, batches);
+        emit(s, epoch, batches);
 }
 
 void sl_switches_end(struct sl_switches *s, uint32_t epoch, uint64_t batches)
@@ -68,5 +68,5 @@ void sl_switches_end(struct sl_switches *s, uint32_t epoch, uint64_t batches)
         return;
     count(s, epoch);
     if (s->n > 0)
-        tell(s, epoch, batches);
+        emit(s, epoch, batches);
 }

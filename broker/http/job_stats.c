@@ -6,6 +6,7 @@
 
 #include "common/base/bits.h"
 #include "common/text/json.h"
+#include "common/schema/words.h"
 
 // --- jobs ----------------------------------------------------------------------------------------
 
@@ -130,15 +131,6 @@ void sl_job_stats_end(struct sl_job_stats *s, const char *key)
 
 // --- states --------------------------------------------------------------------------------------
 
-static bool state_is_over(const char *state)
-{
-    static const char *const over[] = {"done", "failed", "stopped", "interrupted"};
-    for (size_t i = 0; i < SL_COUNT_OF(over); i++)
-        if (strcmp(state, over[i]) == 0)
-            return true;
-    return false;
-}
-
 static struct sl_job_stats_state *find_state(const struct sl_job_stats *s, const char *key)
 {
     for (uint32_t i = 0; i < s->n_states; i++)
@@ -157,7 +149,7 @@ const char *sl_job_stats_state(const struct sl_job_stats *s, const char *key)
 static void evict_state(struct sl_job_stats *s)
 {
     uint32_t i = 0;
-    while (i < s->n_states && !state_is_over(s->states[i].state))
+    while (i < s->n_states && !sl_job_state_has_ended(s->states[i].state))
         i++;
     if (i == s->n_states)
         i = 0;

@@ -11,10 +11,7 @@
 #include "common/base/version.h"
 #include "common/schema/stats.h"
 #include "common/text/json.h"
-
-// All of the daemon's list (broker/daemon/registry.h).
-static const char *const states[] = {"queued", "starting", "running", "paused",     "finishing",
-                                     "done",   "failed",   "stopped", "interrupted"};
+#include "common/schema/words.h"
 
 struct writer {
     const struct sl_job_stats *store;
@@ -126,9 +123,9 @@ static void put_states(const struct writer *w)
     put_family(w->out, "gauge", "sluice_job_state", "1 for the state that the job is in.");
     for (uint32_t k = 0; k < w->store->n_states; k++) {
         const struct sl_job_stats_state *job = &w->store->states[k];
-        for (size_t i = 0; i < SL_COUNT_OF(states); i++)
-            put_sample(w, "sluice_job_state", job, strcmp(job->state, states[i]) == 0, "state",
-                       states[i]);
+        for (const char *const *state = sl_job_state_words; *state; state++)
+            put_sample(w, "sluice_job_state", job, strcmp(job->state, *state) == 0, "state",
+                       *state);
     }
 }
 
@@ -144,10 +141,9 @@ static void put_facts(const struct writer *w)
     put_family(w->out, "gauge", "sluice_bottleneck", "1 for the role that limits the job now.");
     FOR_EACH_JOB(w, job)
     {
-        static const char *const roles[] = {"samplers", "trainers", "memory", "updates", "none"};
         const char *role = sl_json_string(job->stats, "bottleneck_role");
-        for (size_t i = 0; i < SL_COUNT_OF(roles); i++)
-            put_sample(w, "sluice_bottleneck", job, strcmp(role, roles[i]) == 0, "role", roles[i]);
+        for (const char *const *of = sl_bottleneck_words; *of; of++)
+            put_sample(w, "sluice_bottleneck", job, strcmp(role, *of) == 0, "role", *of);
     }
 }
 

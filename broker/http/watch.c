@@ -160,7 +160,7 @@ static void push_wrapped(struct sl_watch *w, const char *key, const char *kind, 
     sl_text_fini(&text);
 }
 
-static void tell_progress(struct sl_watch *w, const struct sl_control_call *q, const char *progress)
+static void emit_progress(struct sl_watch *w, const struct sl_control_call *q, const char *progress)
 {
     struct sl_text text = {0};
     sl_text_json_string(&text, progress);
@@ -227,7 +227,7 @@ static void see_to_questions(struct sl_watch *w)
 }
 
 // What answers a question: of a place, or the watch's own for the list.
-static void take_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
+static void on_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
 {
     struct sl_reply reply = {0};
     for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
@@ -235,7 +235,7 @@ static void take_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
         if (!p->running || p->request.id != m->request)
             continue;
         if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS && *m->scale_progress->text)
-            tell_progress(w, &p->question, m->scale_progress->text);
+            emit_progress(w, &p->question, m->scale_progress->text);
         if (sl_request_on_message(&p->request, m, &reply))
             answer(w, p, &reply);
         return;
@@ -269,7 +269,7 @@ static void ask_list(struct sl_watch *w)
                          w->bus);
 }
 
-static void take_stats(struct sl_watch *w, const char *key, const char *json)
+static void on_stats(struct sl_watch *w, const char *key, const char *json)
 {
     struct sl_job_stats_job *job = sl_job_stats_on_line(&w->store, key, json, sl_now_ns());
     if (job)
@@ -281,7 +281,7 @@ static const char *state_of_exit(int status)
     return status == 0 ? "done" : status == 130 ? "stopped" : "failed";
 }
 
-static void take_finished(struct sl_watch *w, const char *key, const Sl__Control__Finished *m)
+static void on_finished(struct sl_watch *w, const char *key, const Sl__Control__Finished *m)
 {
     struct sl_text text = {0};
     const struct sl_job_stats_job *job = w->daemon ? NULL : sl_job_stats_find(&w->store, key);
@@ -298,12 +298,12 @@ static void take_finished(struct sl_watch *w, const char *key, const Sl__Control
     sl_text_fini(&text);
 }
 
-static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
+static void on_message(struct sl_watch *w, const Sl__Control__Envelope *m)
 {
     const char *key = *m->job ? m->job : w->daemon ? "" : "0";
     pthread_mutex_lock(&w->lock);
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_STATS: take_stats(w, m->job, m->stats->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_STATS: on_stats(w, m->job, m->stats->json); break;
     case SL__CONTROL__ENVELOPE__BODY_EVENT:
         forget_kept(w);
         push_wrapped(w, key, "event", "event", m->event->json);
@@ -317,7 +317,7 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
         sl_job_stats_on_entry(&w->store, m->job_state->json);
         sl_feed_push(&w->feed, "", "state", m->job_state->json);
         break;
-    case SL__CONTROL__ENVELOPE__BODY_FINISHED: take_finished(w, key, m->finished); break;
+    case SL__CONTROL__ENVELOPE__BODY_FINISHED: on_finished(w, key, m->finished); break;
     default: break;
     }
     w->hooks.on_feed(w->hooks.ctx);
@@ -331,9 +331,9 @@ static void drain(struct sl_watch *w, int wait_ms)
     int rc;
     while ((rc = sl_bus_receive(w->bus, wait_ms, NULL, &m)) == SL_OK) {
         if (m->request) {
-            take_answer(w, m);
+            on_answer(w, m);
         } else {
-            take_message(w, m);
+            on_message(w, m);
             w->heard_ns = sl_now_ns();
         }
         sl_bus_message_free(m);

@@ -101,8 +101,8 @@ static void close_loop(struct sl_job *job)
     sl_loop_close(&job->loop);
 }
 
-static void take_message(struct sl_job *job, const struct sl_bus_peer *peer,
-                         const Sl__Control__Envelope *m)
+static void on_message(struct sl_job *job, const struct sl_bus_peer *peer,
+                       const Sl__Control__Envelope *m)
 {
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_HELLO: sl_job_on_hello(job, peer, m->hello); break;
@@ -125,7 +125,7 @@ static void on_bus(void *ctx)
     struct sl_bus_peer peer;
     Sl__Control__Envelope *m;
     while (job->bus && sl_bus_receive(job->bus, 0, &peer, &m) == SL_OK) {
-        take_message(job, &peer, m);
+        on_message(job, &peer, m);
         sl_bus_message_free(m);
     }
     if (job->state != SL_JOB_ENDED)

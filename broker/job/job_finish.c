@@ -1,8 +1,8 @@
 /*
  * job_finish.c - ends a job: writes parameters and report, sends the last message to the clients.
  *
- * What is left is written when no worker is, so nothing in the arena moves any more: the board's
- * version names a complete set of parameters, whatever was going on when the workers were stopped.
+ * What is left is written when no worker is, so nothing in the arena moves any more: its version
+ * names a complete set of parameters, whatever was going on when the workers were stopped.
  */
 #include "broker/job/job.h"
 
@@ -315,7 +315,7 @@ static void note_error(struct sl_job *job)
 }
 
 // Writing may take longer than clients wait for the end of a job.
-static void tell_saving(struct sl_job *job)
+static void emit_saving(struct sl_job *job)
 {
     Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -337,7 +337,7 @@ static void say_where_it_goes_on(struct sl_job *job)
 }
 
 // "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"
-static void tell_end(struct sl_job *job)
+static void emit_end(struct sl_job *job)
 {
     const struct sl_phases *p = &job->phases;
     char test[64] = "", value[SL_MEASURE_TEXT];
@@ -433,7 +433,7 @@ void sl_job_conclude(struct sl_job *job)
     // Without a run directory nothing has run, and nothing is left behind.
     if (job->rundir.path[0] && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
-        tell_saving(job);
+        emit_saving(job);
         const bool useful = save_checkpoint(job);
         if (job->outcome == SL_OUTCOME_STOPPED)
             say_where_it_goes_on(job);
@@ -445,7 +445,7 @@ void sl_job_conclude(struct sl_job *job)
             note_error(job);
         sl_live_log(&job->live);
         end_tensorboard(job);
-        tell_end(job);
+        emit_end(job);
         sl_run_files_flush(&job->files);
     }
     job->state = SL_JOB_ENDED;

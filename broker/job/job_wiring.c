@@ -175,7 +175,7 @@ const struct sl_worker_pool_events sl_job_pool_events = {
 
 // --- phases --------------------------------------------------------------------------------------
 
-static void tell_early_stop(struct sl_job *job, uint32_t epoch)
+static void emit_early_stop(struct sl_job *job, uint32_t epoch)
 {
     char reason[160];
     sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
@@ -186,7 +186,7 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
 }
 
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
-static void tell_epoch(struct sl_job *job, const struct sl_epoch *f)
+static void emit_epoch(struct sl_job *job, const struct sl_epoch *f)
 {
     char metric[64] = "", test[64] = "", value[SL_MEASURE_TEXT];
     enum sl_measure measure = job->phases.measure;
@@ -233,10 +233,10 @@ static void on_epoch(void *ctx, const struct sl_epoch *figures)
     e.epoch_done = &done;
     sl_clients_send(&job->clients, 0, &e);
     free(json);
-    tell_epoch(job, figures);
+    emit_epoch(job, figures);
     sl_switches_end_epoch(&job->switches, figures->epoch, job->meter.sums.standby_batches);
     if (job->phases.stopped_early)
-        tell_early_stop(job, figures->epoch);
+        emit_early_stop(job, figures->epoch);
     else if (job->state == SL_JOB_RUNNING)
         sl_split_on_epoch(&job->split, figures);
 }

@@ -22,7 +22,7 @@
 
 // --- to be told ----------------------------------------------------------------------------------
 
-static void tell_page(struct sl_job *job, const struct sl_bus_peer *peer)
+static void emit_page(struct sl_job *job, const struct sl_bus_peer *peer)
 {
     Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -48,7 +48,7 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     }
     if (subscribe->progress && job->options.page)
-        tell_page(job, peer);
+        emit_page(job, peer);
     const char *json = subscribe->stats ? sl_live_line(&job->live) : NULL;
     if (!json)
         return;
@@ -83,7 +83,7 @@ static void set_paused(struct sl_job *job, bool paused)
 }
 
 // Tells all clients that it has been done, and answers the one that asked.
-static void tell_pause(struct sl_job *job, const struct sl_bus_peer *peer, const char *kind,
+static void emit_pause(struct sl_job *job, const struct sl_bus_peer *peer, const char *kind,
                        const char *text)
 {
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s", text);
@@ -107,7 +107,7 @@ void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer)
         // What workers have in hand is finished, and may complete a later update.
         snprintf(text, sizeof text, "pausing at update %" PRIu64 ": batches in hand are finished",
                  sl_param_store_version(&job->arena));
-        tell_pause(job, peer, "pause", text);
+        emit_pause(job, peer, "pause", text);
     }
 }
 
@@ -125,7 +125,7 @@ void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer)
         set_paused(job, false);
         snprintf(text, sizeof text, "going on after update %" PRIu64 ", paused for %.1f s",
                  sl_param_store_version(&job->arena), seconds);
-        tell_pause(job, peer, "resume", text);
+        emit_pause(job, peer, "resume", text);
     }
 }
 

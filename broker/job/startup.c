@@ -78,7 +78,7 @@ static bool has_same_devices(const struct sl_job *job)
 }
 
 // A quota is time, not cores: a job that has used it up is stopped until the next period.
-static void tell_quota(struct sl_job *job)
+static void emit_quota(struct sl_job *job)
 {
     const double quota = sl_cores_quota();
     struct sl_cores used;
@@ -171,7 +171,7 @@ static int open_dataset(struct sl_job *job)
 }
 
 // For who samples by weight an edge of weight 0 is none.
-static void tell_weightless(struct sl_job *job)
+static void emit_weightless(struct sl_job *job)
 {
     const struct sl_dataset *ds = &job->dataset;
     char none[SL_UNITS_BYTES], all[SL_UNITS_BYTES], vertices[SL_UNITS_BYTES];
@@ -331,7 +331,7 @@ int sl_job_prepare(struct sl_job *job)
     sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %s%u %s%s%s", job->config.name,
                     pool ? "a pool of " : "", n, pool ? "core" : "device", n == 1 ? "" : "s",
                     job->split.scouting ? ", one sampler and one trainer measure first" : "");
-    tell_quota(job);
+    emit_quota(job);
     return SL_OK;
 }
 
@@ -599,8 +599,8 @@ static int make_arena(struct sl_job *job)
     return sl_saving_init(&job->saving);
 }
 
-static int take_hello(struct sl_job *job, const struct sl_pool_worker *w,
-                      const Sl__Control__Hello *hello)
+static int accept_hello(struct sl_job *job, const struct sl_pool_worker *w,
+                        const Sl__Control__Hello *hello)
 {
     bool trainer = w->role == SL_ROLE_TRAINER;
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
@@ -656,7 +656,7 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
     w->greeted = true;
     w->peer = *peer;
     note_memory(job, w);
-    if (take_hello(job, w, hello) < 0) {
+    if (accept_hello(job, w, hello) < 0) {
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
         return;
     }
@@ -684,7 +684,7 @@ static int make_rundir(struct sl_job *job)
     return rc;
 }
 
-static void tell_abandoned(struct sl_job *job)
+static void emit_abandoned(struct sl_job *job)
 {
     uint32_t n = job->rundir.n_abandoned;
     if (n)
@@ -713,13 +713,13 @@ static int begin(struct sl_job *job)
 {
     SL_TRY(make_rundir(job));
     SL_TRY(open_files(job));
-    tell_abandoned(job);
-    tell_weightless(job);
+    emit_abandoned(job);
+    emit_weightless(job);
     return SL_OK;
 }
 
 // "1 sampler and 3 trainers, ready after 0.21 s: why"
-static void tell_start(struct sl_job *job)
+static void emit_start(struct sl_job *job)
 {
     char where[128] = "";
     const cJSON *last =
@@ -738,7 +738,7 @@ static void tell_start(struct sl_job *job)
 }
 
 // What the labels do not define, once.
-static void tell_undefined(struct sl_job *job)
+static void emit_undefined(struct sl_job *job)
 {
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (*job->judging.warning[s])
@@ -776,8 +776,8 @@ static int start_work(struct sl_job *job)
     sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
-    tell_start(job);
-    tell_undefined(job);
+    emit_start(job);
+    emit_undefined(job);
     sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;
 }

@@ -81,7 +81,7 @@ static int level_of(const char *line, const char **text)
     return (int)(strchr(tags, line[13]) - tags);
 }
 
-static void take_line(struct sl_stream *s)
+static void on_line(struct sl_stream *s)
 {
     s->line[s->line_bytes] = '\0';
     if (s->file)
@@ -103,11 +103,11 @@ void sl_stream_feed(struct sl_stream *s, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] == '\n') {
-            take_line(s);
+            on_line(s);
             continue;
         }
         if (s->line_bytes == SL_STREAM_LINE_BYTES - 1)
-            take_line(s);
+            on_line(s);
         s->line[s->line_bytes++] = bytes[i] ? bytes[i] : '?';
     }
 }
@@ -115,7 +115,7 @@ void sl_stream_feed(struct sl_stream *s, const char *bytes, size_t n)
 void sl_stream_flush(struct sl_stream *s)
 {
     if (s->line_bytes)
-        take_line(s);
+        on_line(s);
 }
 
 int sl_stream_drain(struct sl_stream *s, int fd)

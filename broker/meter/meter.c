@@ -41,7 +41,7 @@ static void add_time(struct sl_meter *meter, enum sl_live_stage stage, uint64_t 
     meter->sums.ns[stage] += ns;
 }
 
-static void take_sampling(struct sl_meter *meter, const struct sl_batch_entry *e)
+static void add_sampling(struct sl_meter *meter, const struct sl_batch_entry *e)
 {
     add_time(meter, SL_LIVE_SAMPLE, e->sample_ns);
     add_time(meter, SL_LIVE_MARK, e->mark_ns);
@@ -50,8 +50,8 @@ static void take_sampling(struct sl_meter *meter, const struct sl_batch_entry *e
     meter->sums.block_bytes += e->payload_bytes;
 }
 
-static void take_extraction(struct sl_meter *meter, const struct sl_batch_entry *e,
-                            const struct sl_pauses *pauses)
+static void add_extraction(struct sl_meter *meter, const struct sl_batch_entry *e,
+                           const struct sl_pauses *pauses)
 {
     const struct sl_span queued = {e->ready_at_ns, e->claimed_at_ns};
     add_time(meter, SL_LIVE_EXTRACT, e->extract_ns);
@@ -70,7 +70,7 @@ static void take_extraction(struct sl_meter *meter, const struct sl_batch_entry 
 
 // A trainer's threads share the loops' work evenly, so what its own took beyond that cannot be
 // shared; of one thread nothing is known of it.
-static void take_cores(struct sl_meter *meter, const struct sl_batch_entry *e)
+static void add_cores(struct sl_meter *meter, const struct sl_batch_entry *e)
 {
     if (e->draw_cpu_ns)
         add_to_ring(&meter->draw_cpu, e->draw_cpu_ns);
@@ -81,15 +81,15 @@ static void take_cores(struct sl_meter *meter, const struct sl_batch_entry *e)
                     e->helpers_cpu_ns * e->train_threads / (e->train_threads - 1));
 }
 
-static void take_training(struct sl_meter *meter, const struct sl_batch_entry *e,
-                          const struct sl_update_entry *u, bool async)
+static void add_training(struct sl_meter *meter, const struct sl_batch_entry *e,
+                         const struct sl_update_entry *u, bool async)
 {
     uint64_t train_ns = e->train_ns + u->took_ns;
     add_time(meter, SL_LIVE_TRAIN, train_ns);
     add_to_ring(&meter->sampling, e->sample_ns + e->mark_ns + e->copy_ns);
     add_to_ring(e->standby ? &meter->standing_by : &meter->training,
                 SL_MAX(e->extract_ns, train_ns));
-    take_cores(meter, e);
+    add_cores(meter, e);
     meter->sums.batches++;
     meter->sums.standby_batches += e->standby;
     if (!async)
@@ -100,7 +100,7 @@ static void take_training(struct sl_meter *meter, const struct sl_batch_entry *e
     meter->staleness_max = SL_MAX(meter->staleness_max, stale);
 }
 
-static void take_cell(struct sl_meter *meter, const struct sl_open_phase *phase, uint32_t cell)
+static void add_cell(struct sl_meter *meter, const struct sl_open_phase *phase, uint32_t cell)
 {
     const struct sl_batch_entry *e = sl_ledger_entry(meter->arena, phase->seq, cell);
     const uint32_t kind = phase->spec.kind;
@@ -110,14 +110,14 @@ static void take_cell(struct sl_meter *meter, const struct sl_open_phase *phase,
     meter->sums.edges += e->n_edges;
     meter->sums.input_nodes += e->n_input;
     if (kind != SL_PHASE_INFER)
-        take_sampling(meter, e);
+        add_sampling(meter, e);
     if (kind == SL_PHASE_PRESAMPLE)
         return;
     if (kind != SL_PHASE_INFER)
-        take_extraction(meter, e, meter->pauses);
+        add_extraction(meter, e, meter->pauses);
     if (kind == SL_PHASE_TRAIN)
-        take_training(meter, e, sl_ledger_update(meter->arena, phase->seq, cell),
-                      meter->arena->h->spec.async);
+        add_training(meter, e, sl_ledger_update(meter->arena, phase->seq, cell),
+                     meter->arena->h->spec.async);
     else
         add_time(meter, SL_LIVE_EVALUATE, e->extract_ns + e->train_ns);
 }
@@ -142,7 +142,7 @@ void sl_meter_on_phase(struct sl_meter *meter, const struct sl_open_phase *phase
         meter->entries++;
         if (!is_over(meter, phase, (uint32_t)i))
             break;
-        take_cell(meter, phase, (uint32_t)i);
+        add_cell(meter, phase, (uint32_t)i);
     }
     meter->seen[slot].cells = i;
 }
@@ -159,7 +159,7 @@ static void add_figures(struct sl_meter_seat *s, const struct sl_worker_totals *
         s->sums.stage_ns[i] += now->stage_ns[i] - s->last.stage_ns[i];
 }
 
-static void look_at_seat(struct sl_meter *meter, const struct sl_pool_worker *w)
+static void poll_seat(struct sl_meter *meter, const struct sl_pool_worker *w)
 {
     struct sl_meter_seat *s = &meter->seat[w->slot];
     const struct sl_worker_slot *slot = sl_stats_slot(meter->arena, w->slot);
@@ -213,7 +213,7 @@ void sl_meter_read(struct sl_meter *meter)
 {
     sl_meter_poll_cells(meter);
     for (uint32_t i = 0; i < meter->workers->n; i++)
-        look_at_seat(meter, &meter->workers->list[i]);
+        poll_seat(meter, &meter->workers->list[i]);
     remember(meter);
 }
 
@@ -299,7 +299,7 @@ static uint64_t cpu_ns(pid_t pid)
     return (user + system) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
-static void look_at_process(struct sl_meter_process *p, pid_t pid, double seconds)
+static void poll_process(struct sl_meter_process *p, pid_t pid, double seconds)
 {
     uint64_t ns = pid > 0 ? cpu_ns(pid) : 0;
     bool same = pid > 0 && pid == p->pid && ns >= p->cpu_ns && seconds > 0;
@@ -313,10 +313,10 @@ void sl_meter_read_processes(struct sl_meter *meter)
     uint64_t now = sl_now_ns();
     double seconds = meter->processes_at_ns ? (double)(now - meter->processes_at_ns) * 1e-9 : 0;
     meter->processes_at_ns = now;
-    look_at_process(&meter->broker, getpid(), seconds);
+    poll_process(&meter->broker, getpid(), seconds);
     for (uint32_t i = 0; i < meter->workers->n; i++) {
         const struct sl_pool_worker *w = &meter->workers->list[i];
-        look_at_process(&meter->process[i], w->alive ? w->pid : 0, seconds);
+        poll_process(&meter->process[i], w->alive ? w->pid : 0, seconds);
     }
 }
 

@@ -41,31 +41,45 @@ static void parent_of(const char *path, char *out, size_t bytes)
 
 // --- what is there -------------------------------------------------------------------------------
 
-// What a run leaves from its beginning on, whatever becomes of it.
+#define REPORT "report.json"
+
+// BEGINS: it is there from the beginning of a run on, whatever becomes of it; RUN: it says that a
+// run has been there; WHOLE: it appears whole, so that a broker that is killed may leave a part.
+enum { BEGINS = 1, RUN = 2, WHOLE = 4 };
+
+static const struct {
+    const char *name;
+    unsigned is;
+} files[] = {
+    {"config.json", BEGINS | RUN | WHOLE},
+    {"metrics.jsonl", BEGINS | WHOLE},
+    {"events.jsonl", BEGINS},
+    {"log", BEGINS},
+    {"checkpoints", BEGINS},
+    {"tensorboard", BEGINS},
+    {REPORT, RUN | WHOLE},
+    {"model.safetensors", RUN | WHOLE},
+    {"model.best.safetensors", WHOLE},
+};
+
 static bool is_of_a_beginning(const char *name)
 {
-    static const char *const names[] = {"config.json", "metrics.jsonl", "events.jsonl",
-                                        "log",         "checkpoints",   "tensorboard"};
     size_t n = strlen(name);
-    for (size_t i = 0; i < SL_COUNT_OF(names); i++)
-        if (strcmp(name, names[i]) == 0)
+    for (size_t i = 0; i < SL_COUNT_OF(files); i++)
+        if (files[i].is & BEGINS && strcmp(name, files[i].name) == 0)
             return true;
     return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0; // atomic_file.h
 }
 
-#define REPORT "report.json"
-
 // A file of ours that a killed broker has not finished: ".report.json.4711-3.tmp".
 static bool is_half_written(const char *name)
 {
-    static const char *const names[] = {"config.json", "metrics.jsonl", "report.json",
-                                        "model.safetensors", "model.best.safetensors"};
-    for (size_t i = 0; i < SL_COUNT_OF(names); i++) {
-        size_t n = strlen(names[i]);
+    for (size_t i = 0; i < SL_COUNT_OF(files); i++) {
+        size_t n = strlen(files[i].name);
         long pid;
         unsigned serial;
         int end = 0;
-        if (name[0] == '.' && strncmp(name + 1, names[i], n) == 0 &&
+        if (files[i].is & WHOLE && name[0] == '.' && strncmp(name + 1, files[i].name, n) == 0 &&
             sscanf(name + 1 + n, ".%ld-%u.tmp%n", &pid, &serial, &end) == 2 && end > 0 &&
             name[1 + n + (size_t)end] == '\0')
             return true;
@@ -141,12 +155,11 @@ bool sl_rundir_is_reported(const char *path)
 
 static int check_empty(const char *path)
 {
-    static const char *const ours[] = {"config.json", "report.json", "model.safetensors"};
     char found[256];
     bool any;
-    for (size_t i = 0; i < SL_COUNT_OF(ours); i++)
-        if (has_file(path, ours[i]))
-            return refuse_earlier(path, ours[i]);
+    for (size_t i = 0; i < SL_COUNT_OF(files); i++)
+        if (files[i].is & RUN && has_file(path, files[i].name))
+            return refuse_earlier(path, files[i].name);
     SL_TRY(find_unexpected(path, NULL, found, &any));
     return any ? refuse_filled(path, found) : SL_OK;
 }

@@ -116,7 +116,7 @@ static void answer(struct sl_role_split *s, const struct sl_bus_peer *peer,
     free(json);
 }
 
-static void tell_progress(struct sl_role_split *s, const char *text, const char *json)
+static void emit_progress(struct sl_role_split *s, const char *text, const char *json)
 {
     Sl__Control__ScaleProgress progress = SL__CONTROL__SCALE_PROGRESS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -341,7 +341,7 @@ static void answer_at_once(struct sl_role_split *s, const struct sl_bus_peer *pe
     answer(s, peer, plan, &result);
 }
 
-static void tell_plan(struct sl_role_split *s, const struct sl_scale_plan *plan)
+static void emit_plan(struct sl_role_split *s, const struct sl_scale_plan *plan)
 {
     char text[SL_SCALE_TEXT_BYTES];
     const struct sl_scale_result result = {.job = s->config->name,
@@ -349,7 +349,7 @@ static void tell_plan(struct sl_role_split *s, const struct sl_scale_plan *plan)
                                            .took_seconds = -1,
                                            .message = sl_scale_plan_text(plan, text)};
     char *json = sl_scale_plan_json(plan, &result);
-    tell_progress(s, text, json);
+    emit_progress(s, text, json);
     free(json);
 }
 
@@ -373,7 +373,7 @@ void sl_split_on_request(struct sl_role_split *s, const struct sl_bus_peer *peer
         refuse(s, peer, to, false);
         return;
     }
-    tell_plan(s, &plan); // so the client knows that it is accepted
+    emit_plan(s, &plan); // so the client knows that it is accepted
     sl_split_poll(s);
 }
 
@@ -447,6 +447,6 @@ void sl_split_poll(struct sl_role_split *s)
         roll_back(s, text);
     } else if (sl_split_waiting_text(s, text, sizeof text) && strcmp(text, r->told) != 0) {
         snprintf(r->told, sizeof r->told, "%s", text);
-        tell_progress(s, text, NULL);
+        emit_progress(s, text, NULL);
     }
 }

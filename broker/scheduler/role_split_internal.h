@@ -1,6 +1,6 @@
 // role_split_internal.h - between the files of the split, each of which calls those behind it:
-// role_split_choose.c, role_split_change.c, worker_assign.c, role_split_pool.c and _store.c,
-// role_split.c.
+// role_split_choose.c, role_split_change.c, worker_assign.c, role_split_pool.c and
+// role_split_store.c, role_split_base.c.
 #ifndef SL_BROKER_SCHEDULER_ROLE_SPLIT_INTERNAL_H
 #define SL_BROKER_SCHEDULER_ROLE_SPLIT_INTERNAL_H
 
@@ -65,7 +65,7 @@ uint32_t sl_split_cache_sizes(struct sl_role_split *s, uint64_t rows[SL_SPLIT_SI
 int sl_split_change_to(struct sl_role_split *s, struct sl_roles to, enum sl_split_by by,
                        const struct sl_bus_peer *peer);
 
-// role_split.c
+// role_split_base.c
 // Mini-batches that the arena has room for; 0: there is none yet.
 uint64_t sl_split_batches_held(const struct sl_role_split *s);
 void sl_split_add_decision(struct sl_role_split *s, const struct sl_allocation *a, uint32_t epoch,

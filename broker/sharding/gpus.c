@@ -235,7 +235,7 @@ static void close_all(struct sl_gpus_asking *a)
 }
 
 // What its end says.
-static void take_end(struct sl_gpus_asking *a, int status)
+static void on_end(struct sl_gpus_asking *a, int status)
 {
     char reason[REASON_BYTES], *text = text_of(a->answer);
     struct sl_gpus *out = &a->known;
@@ -305,7 +305,7 @@ bool sl_gpus_poll(struct sl_gpus_asking *a)
     }
     if (!a->killed) {
         if (got > 0)
-            take_end(a, status);
+            on_end(a, status);
         else
             cannot(&a->known, "asking 'sluice-trainer --devices': its exit status is lost");
         a->known_ns = sl_now_ns();

@@ -43,16 +43,6 @@ void sl_live_advise(const struct sl_allocation_question *q, struct sl_live_advic
         out->to = q->now;
 }
 
-const char *sl_live_role_name(enum sl_live_role role)
-{
-    static const char *const names[] = {
-        [SL_LIVE_NOBODY] = "none",       [SL_LIVE_SAMPLERS] = "samplers",
-        [SL_LIVE_TRAINERS] = "trainers", [SL_LIVE_MEMORY] = "memory",
-        [SL_LIVE_UPDATES] = "updates",   [SL_LIVE_DRIVE] = "drive",
-    };
-    return names[role];
-}
-
 // "second", "11th"
 static const char *ordinal(uint32_t n, char buf[16])
 {

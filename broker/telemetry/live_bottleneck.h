@@ -20,14 +20,12 @@
 #include <stdint.h>
 
 #include "broker/scheduler/allocate.h"
+#include "common/schema/words.h"
 
 enum sl_live_role {
-    SL_LIVE_NOBODY,
-    SL_LIVE_SAMPLERS,
-    SL_LIVE_TRAINERS,
-    SL_LIVE_MEMORY,
-    SL_LIVE_UPDATES,
-    SL_LIVE_DRIVE,
+#define SL_LIVE_ROLE(symbol, word) SL_LIVE_##symbol,
+    SL_BOTTLENECKS(SL_LIVE_ROLE)
+#undef SL_LIVE_ROLE
 };
 
 // Where the time of the last seconds went; shares from 0 to 1.
@@ -60,7 +58,5 @@ void sl_live_advise(const struct sl_allocation_question *q, struct sl_live_advic
 // any. `advice` may be NULL.
 enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
                                           const struct sl_live_advice *advice, char *out);
-
-const char *sl_live_role_name(enum sl_live_role role); // "samplers", ..., "none"
 
 #endif

@@ -577,7 +577,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
     to->profile.t_train = positive(q.profile.t_train);
     to->profile.t_standby = positive(q.profile.t_standby);
     to->bottleneck = text;
-    to->bottleneck_role = sl_live_role_name(role);
+    to->bottleneck_role = sl_bottleneck_words[role];
     if (!advice.has)
         return;
     to->advice.samplers = advice.to.samplers;

@@ -209,7 +209,7 @@ static struct sl_trace_batch batch_of(const struct look *l, uint32_t cell,
 }
 
 // *entry is a copy that nobody is writing to.
-static void tell_draw(const struct look *l, uint32_t cell, const struct sl_batch_entry *entry)
+static void emit_draw(const struct look *l, uint32_t cell, const struct sl_batch_entry *entry)
 {
     int64_t device = device_of(l->trace, entry->sampler);
     l->view->told[cell].draw = draw_of(entry);
@@ -222,7 +222,7 @@ static void tell_draw(const struct look *l, uint32_t cell, const struct sl_batch
 }
 
 // True once the cell's draw has been told.
-static bool look_at_draw(const struct look *l, uint32_t cell)
+static bool poll_draw(const struct look *l, uint32_t cell)
 {
     const struct sl_arena *a = l->trace->job->arena;
     struct sl_batch_entry copy;
@@ -238,11 +238,11 @@ static bool look_at_draw(const struct look *l, uint32_t cell)
     if (copy.restored)
         l->view->told[cell].draw = draw_of(&copy);
     else
-        tell_draw(l, cell, &copy);
+        emit_draw(l, cell, &copy);
     return true;
 }
 
-static bool look_at_training(const struct look *l, uint32_t cell)
+static bool poll_training(const struct look *l, uint32_t cell)
 {
     struct told *told = &l->view->told[cell];
     struct sl_trace *trace = l->trace;
@@ -255,7 +255,7 @@ static bool look_at_training(const struct look *l, uint32_t cell)
     if (e->restored || e->done_at_ns <= trace->from_ns)
         return true;
     if (l->phase->spec.kind != SL_PHASE_INFER && told->draw != draw_of(e))
-        tell_draw(l, cell, e);
+        emit_draw(l, cell, e);
     int64_t device = device_of(trace, e->trainer);
     int64_t sampler = l->phase->spec.kind == SL_PHASE_INFER ? -1 : device_of(trace, e->sampler);
     if (device < 0)
@@ -267,7 +267,7 @@ static bool look_at_training(const struct look *l, uint32_t cell)
     return true;
 }
 
-static bool look_at_update(const struct look *l, uint32_t cell)
+static bool poll_update(const struct look *l, uint32_t cell)
 {
     struct sl_trace *trace = l->trace;
     const uint32_t per_update =
@@ -291,8 +291,8 @@ static bool look_at_update(const struct look *l, uint32_t cell)
 }
 
 // Looks at the cells from *told to `end`; moves *told over those at its beginning that are told.
-static void look_at_cells(const struct look *l, uint32_t *told, uint32_t end,
-                          bool (*look)(const struct look *l, uint32_t cell))
+static void poll_cells(const struct look *l, uint32_t *told, uint32_t end,
+                       bool (*look)(const struct look *l, uint32_t cell))
 {
     bool all = true;
     for (uint32_t cell = *told; cell < end; cell++) {
@@ -324,7 +324,7 @@ static uint32_t claimed_end(const struct sl_trace *trace, uint64_t seq, uint32_t
 }
 
 // complete: nothing will change any more, so the cursors are not asked.
-static void look_at_phase(struct sl_trace *trace, const struct sl_open_phase *phase, bool complete)
+static void poll_phase(struct sl_trace *trace, const struct sl_open_phase *phase, bool complete)
 {
     struct sl_phase *p = sl_ledger_phase(trace->job->arena, phase->seq);
     const uint32_t kind = phase->spec.kind;
@@ -333,20 +333,20 @@ static void look_at_phase(struct sl_trace *trace, const struct sl_open_phase *ph
     uint32_t sampled = complete ? n : SL_MIN((uint32_t)atomic_load(&p->sample_cursor), n);
     uint32_t claimed = complete ? n : claimed_end(trace, phase->seq, n);
     if (kind != SL_PHASE_INFER)
-        look_at_cells(&l, &l.view->drawn, sampled, look_at_draw);
+        poll_cells(&l, &l.view->drawn, sampled, poll_draw);
     if (kind != SL_PHASE_PRESAMPLE)
-        look_at_cells(&l, &l.view->trained, claimed, look_at_training);
+        poll_cells(&l, &l.view->trained, claimed, poll_training);
     if (kind == SL_PHASE_TRAIN)
-        look_at_cells(&l, &l.view->applied, claimed, look_at_update);
+        poll_cells(&l, &l.view->applied, claimed, poll_update);
 }
 
 void sl_trace_on_phase(struct sl_trace *trace, const struct sl_open_phase *phase)
 {
     if (trace->on)
-        look_at_phase(trace, phase, true);
+        poll_phase(trace, phase, true);
 }
 
-static void look_at_counters(struct sl_trace *trace)
+static void poll_counters(struct sl_trace *trace)
 {
     struct sl_tracing *t = trace->tracing;
     struct sl_ledger_depth depth;
@@ -398,8 +398,8 @@ static void look(struct sl_trace *trace)
 {
     sl_trace_on_seats(trace);
     for (uint32_t i = 0; i < trace->job->phases->n_open; i++)
-        look_at_phase(trace, sl_phases_at(trace->job->phases, i), false);
-    look_at_counters(trace);
+        poll_phase(trace, sl_phases_at(trace->job->phases, i), false);
+    poll_counters(trace);
 }
 
 // The last message: also to a client that has not read the rest.

@@ -78,9 +78,9 @@ static void tell(struct sl_crash_log *d, const struct sl_pool_worker *w,
     d->on_restart(d->ctx, &restart);
 }
 
-// The workers have been told to leave. It may be that one was dead before, and only heard of now: a job
+// All have been told to leave. It may be that one was dead before, and only heard of now: a job
 // can end within the time that a process takes to die.
-static void tell_at_the_end(struct sl_crash_log *d, const struct sl_pool_worker *w,
+static void emit_at_the_end(struct sl_crash_log *d, const struct sl_pool_worker *w,
                             const struct sl_exit_status *death)
 {
     const struct sl_reclaimed nothing = {0};
@@ -100,7 +100,7 @@ void sl_crash_log_emit(struct sl_crash_log *d, const struct sl_pool_worker *w,
 {
     // One that was asked to leave is no restart.
     if (d->workers->stopping)
-        tell_at_the_end(d, w, death);
+        emit_at_the_end(d, w, death);
     else if (w->leaving && (w->dismissed || (!death->signal && death->exit_status == 0)))
         sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) %s", w->name, (int)w->pid,
                         w->dismissed ? "was not needed any more" : "has left");

@@ -44,7 +44,8 @@ void sl_stalls_fini(struct sl_stalls *s)
 
 // The longest that a thread of it has not moved. One that has not begun does not count, but for the
 // one that works: the worker has said that it is ready.
-static uint64_t look_at(struct sl_stall *stall, const struct sl_worker_slot *slot, uint64_t passed)
+static uint64_t poll_slot(struct sl_stall *stall, const struct sl_worker_slot *slot,
+                          uint64_t passed)
 {
     uint64_t longest = 0;
     for (int t = 0; t < SL_THREAD_COUNT; t++) {
@@ -93,7 +94,7 @@ static void poll_worker(struct sl_stalls *s, struct sl_pool_worker *w, uint64_t 
                          "was not ready in time and was killed");
         return;
     }
-    uint64_t still_ns = look_at(stall, sl_stats_slot(s->arena, w->slot), passed);
+    uint64_t still_ns = poll_slot(stall, sl_stats_slot(s->arena, w->slot), passed);
     if (s->config->stall_seconds > 0 && still_ns > limit * SECOND_NS)
         kill_stalled(s, w, "has not moved", still_ns / SECOND_NS, "hung and was killed");
 }

@@ -79,7 +79,7 @@ static void close_death(struct sl_pool_process *p)
 
 // --- death ---------------------------------------------------------------------------------------
 
-static void tell_if_gone(struct sl_worker_pool *workers)
+static void emit_if_gone(struct sl_worker_pool *workers)
 {
     if (!workers->stopping)
         return;
@@ -136,7 +136,7 @@ static void handle_death(struct sl_pool_process *p, struct sl_exit_status *death
     bool worked = workers->setup.events.on_death(workers->setup.ctx, w, death);
     w->leaving = false;
     if (workers->stopping)
-        tell_if_gone(workers);
+        emit_if_gone(workers);
     else if (w->wanted && left)
         uv_timer_start(&w->respawn, on_respawn, 0, 0); // wanted again meanwhile
     else if (w->wanted)
@@ -436,7 +436,7 @@ static void on_patience(uv_timer_t *timer)
     struct sl_worker_pool *workers = timer->data;
     for (uint32_t i = 0; i < workers->n; i++)
         dismiss_if_overdue(&workers->list[i], workers->stopping_ns, workers->patience_ms);
-    tell_if_gone(workers);
+    emit_if_gone(workers);
 }
 
 void sl_worker_pool_stop(struct sl_worker_pool *workers, uint32_t patience_ms)

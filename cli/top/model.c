@@ -7,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/schema/words.h"
 
 enum { ROLE_MAX = 1024 };
 
@@ -39,19 +40,13 @@ static void copy(char *out, size_t n, const char *text)
 
 #define COPY(field, text) copy(field, sizeof(field), text)
 
-static bool is_over(const char *state)
-{
-    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped") ||
-           !strcmp(state, "interrupted");
-}
-
 void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const char *state)
 {
     COPY(m->name, name);
     COPY(m->id, id);
     COPY(m->state, state);
     m->said[0] = 0;
-    m->over = is_over(m->state);
+    m->over = sl_job_state_has_ended(m->state);
     m->have_stats = false;
     forget_stats(m);
     m->history = (struct sl_stats_history){0};
@@ -205,7 +200,7 @@ static void look_up(struct sl_top_model *m)
         const struct sl_top_job *j = &m->jobs.jobs[i];
         if (strcmp(j->id, m->id) != 0)
             continue;
-        bool over = is_over(j->state);
+        bool over = sl_job_state_has_ended(j->state);
         if (m->over && !over) { // it goes on: `sluice resume`
             m->over = false;
             m->said[0] = 0;

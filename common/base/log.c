@@ -15,11 +15,12 @@ static char process_name[32] = "sluice";
 static bool to_journal;
 static void (*sink)(int level, const char *text);
 
+const char *const sl_log_levels[] = {"error", "warn", "info", "debug", NULL};
+
 bool sl_log_find_level(const char *name, enum sl_log_level *out)
 {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-    for (size_t i = 0; i < SL_COUNT_OF(names); i++) {
-        if (strcmp(name, names[i]) != 0)
+    for (size_t i = 0; sl_log_levels[i]; i++) {
+        if (strcmp(name, sl_log_levels[i]) != 0)
             continue;
         *out = (enum sl_log_level)i;
         return true;

@@ -23,7 +23,8 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG };
 void sl_log_init(const char *who);
 
 void sl_log_set_level(enum sl_log_level level);
-// "error", "warn", "info", "debug"; false for other names, *out then stays.
+extern const char *const sl_log_levels[]; // "error", "warn", "info", "debug", NULL
+// False for other names, *out then stays.
 bool sl_log_find_level(const char *name, enum sl_log_level *out);
 enum sl_log_level sl_log_get_level(void);
 

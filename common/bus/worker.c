@@ -64,7 +64,8 @@ struct arguments {
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "worker", NUMBER(worker, 1, UINT16_MAX), .required = true, .help = "its id"},
-    {.name = "slot", NUMBER(slot, 0, UINT16_MAX), .required = true, .help = "its seat in the arena"},
+    {.name = "slot", NUMBER(slot, 0, UINT16_MAX), .required = true,
+     .help = "its seat in the arena"},
     {.name = "role-index", NUMBER(role_index, 0, UINT16_MAX), .required = true,
      .help = "its number among those of its role"},
     {.name = "device", NUMBER(device, 0, UINT16_MAX), .required = true,

@@ -26,6 +26,8 @@ enum sl_task {
     SL_TASK_REGRESSION, // (n_nodes) or (n_nodes, n_classes) numbers; NaN = unlabelled
 };
 
+extern const char *const sl_task_names[]; // by enum sl_task: "none", "multiclass", ...
+
 struct sl_vertex_list {
     uint64_t n;
     const uint32_t *ids; // (n)

@@ -103,7 +103,7 @@ static int get_count(const cJSON *json, const char *path, const char *key, bool 
     return SL_OK;
 }
 
-static const char *const task_names[] = {
+const char *const sl_task_names[] = {
     [SL_TASK_NONE] = "none",
     [SL_TASK_MULTICLASS] = "multiclass",
     [SL_TASK_MULTILABEL] = "multilabel",
@@ -122,8 +122,8 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
     const char *task = cJSON_GetStringValue(item);
     if (!task)
         return sl_fail(SL_EFORMAT, "%s: \"task\" is not a string: wanted " TASKS, path);
-    for (size_t t = 0; t < SL_COUNT_OF(task_names); t++) {
-        if (strcmp(task, task_names[t]) == 0) {
+    for (size_t t = 0; t < SL_COUNT_OF(sl_task_names); t++) {
+        if (strcmp(task, sl_task_names[t]) == 0) {
             ds->task = (enum sl_task)t;
             return SL_OK;
         }

@@ -42,7 +42,7 @@ struct sl_option {
     const char *const *choices; // CHOICE: NULL-terminated
     size_t given; // of a bool that is set when the user gave the option, not the struct's first; 0:
                   // there is none
-    // LIST of NAME=VALUE: whether a word that is no option is such a NAME, which it writes to `key`.
+    // LIST of NAME=VALUE: whether a word that is no option is such a NAME, written to `key`.
     bool (*find_key)(const char *word, char key[SL_OPTION_KEY_BYTES]);
     bool required;
     bool verbatim;   // any word is a value, the empty one and one like an option, too: of programs
@@ -81,6 +81,7 @@ struct sl_command {
     const char *help;    // a line in the list of commands; NULL: not in it
     const char *about;   // what it does, in a few lines
     const char *example; // complete command lines, one a line
+    bool of_ended_jobs;  // a JOB or RUN of it may be one that is over
     // Both end with an entry without a name or a table; options also where they are full.
     struct sl_operand operands[SL_COMMAND_OPERANDS_MAX + 1];
     struct sl_option_group options[SL_COMMAND_GROUPS_MAX];

@@ -1,4 +1,4 @@
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/isa.h"
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -21,7 +21,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 #include "common/data/cache_kind.h"
 #include "common/data/hotness.h"
 #include "kernels/kernels.h"
@@ -266,7 +266,8 @@ static const struct sl_option options[] = {
     ARGUMENT_CHOICE("kind", options, plan.kind, sl_sampler_words),
     ARGUMENT_NUMBER("paths", options, plan.paths, 1, 1000),
     ARGUMENT_NUMBER("length", options, plan.length, 1, 1000),
-    {.name = "restart", SL_OPTION_AT(REAL, options, restart), .placeholder = "R", .max = 1, .help = ""},
+    {.name = "restart", SL_OPTION_AT(REAL, options, restart), .placeholder = "R", .max = 1,
+     .help = ""},
     ARGUMENT_TEXT("fanout", options, fanout),
     ARGUMENT_NUMBER("batch", options, batch, 1, 1e9),
     ARGUMENT_NUMBER("epochs", options, epochs, 2, 1e6),

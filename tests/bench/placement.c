@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "common/base/clock.h"
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 #include "common/data/hotness.h"
 #include "common/store/placement.h"
 #include "sampler/topology.h"
@@ -216,7 +216,8 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("batch", options, batch, 1, 1e9),
     ARGUMENT_NUMBER("epochs", options, epochs, 2, 1e6),
     ARGUMENT_TEXT("ratios", options, of_ratios),
-    {.name = "host", SL_OPTION_AT(REAL, options, host), .placeholder = "R", .min = 0.001, .max = 1e6, .help = ""},
+    {.name = "host", SL_OPTION_AT(REAL, options, host), .placeholder = "R", .min = 0.001,
+     .max = 1e6, .help = ""},
     ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9e15),
     {0},
 };

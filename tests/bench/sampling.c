@@ -25,7 +25,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"

@@ -184,7 +184,7 @@ def test_what_can_not_be_resumed_is_refused_before_it_waits(box):
 
 def test_options_of_the_daemon_that_are_none(box):
     for arguments, said in (
-        (["--foo"], "'--foo' is not an option: see"),
+        (["--foo"], "unknown option --foo: 'sluice-broker --help' lists"),
         (["--htp", "1"], "did you mean --http?"),
         (["--http", "99999", "--cores", "4000"], "from 0 (any free one) to 65535"),
     ):

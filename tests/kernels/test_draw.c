@@ -8,7 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/philox.h"
+#include "tests/unit/suite.h"
 
 struct graph {
     struct sl_topology_view topology;

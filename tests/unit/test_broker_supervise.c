@@ -1,5 +1,4 @@
-// The worker pool: deaths are named, workers replaced with patience or given up, all stopped.
-#include "tests/unit/suite.h"
+// The worker pool: deaths are named, workers replaced, or given up, all stopped.
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>

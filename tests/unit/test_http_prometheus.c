@@ -139,6 +139,7 @@ TEST(states_are_told_one_by_one)
     expect("sluice_job_state{job=\"a\",id=\"1\",state=\"paused\"} 1\n");
     expect("sluice_job_state{job=\"a\",id=\"1\",state=\"running\"} 0\n");
     expect("sluice_bottleneck{job=\"a\",id=\"1\",role=\"samplers\"} 1\n");
+    expect("sluice_bottleneck{job=\"a\",id=\"1\",role=\"drive\"} 0\n");
     expect("sluice_worker_up{job=\"a\",id=\"1\",worker=\"sampler 0\",role=\"sampler\",device=\"0\"}"
            " 1\n");
     expect("sluice_worker_up{job=\"a\",id=\"1\",worker=\"trainer 0\",role=\"trainer\",device=\"1\"}"

@@ -1,5 +1,5 @@
 // Words that were meant.
-#include "common/text/suggest.h"
+#include "common/text/options.h"
 #include "tests/unit/suite.h"
 
 #include <stdlib.h>

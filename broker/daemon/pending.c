@@ -1,5 +1,4 @@
-#include "broker/daemon/pending_requests.h"
-
+// pending.c - requests that wait for the GPUs (pending_requests.h): the list, refusals, the wait.
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +134,7 @@ static void take_note(struct sl_daemon *d)
 // --- the wait ------------------------------------------------------------------------------------
 
 // False: it has gone.
-static bool tell(struct sl_daemon *d, const struct sl_pending_request *parked, const char *text)
+static bool emit(struct sl_daemon *d, const struct sl_pending_request *parked, const char *text)
 {
     Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
     Sl__Control__Envelope body = SL_ENVELOPE(WAITING, waiting, &waiting);
@@ -147,13 +146,13 @@ static bool tell(struct sl_daemon *d, const struct sl_pending_request *parked, c
 static bool is_dropped(struct sl_daemon *d, const struct sl_pending_request *parked,
                        const char *text)
 {
-    if (tell(d, parked, text) || parked->job)
+    if (emit(d, parked, text) || parked->job)
         return false;
     sl_log_info("a job is dropped: its client has gone before the GPUs were known");
     return true;
 }
 
-static void tell_all(struct sl_daemon *d)
+static void emit_waiting(struct sl_daemon *d)
 {
     uint64_t now = sl_now_ns();
     for (uint32_t i = d->parking.n; i-- > 0;) {
@@ -181,7 +180,7 @@ void sl_pending_requests_poll(struct sl_daemon *d, sl_pending_request_serve *ser
     if (p->asking && !waits)
         take_note(d);
     if (waits) {
-        tell_all(d);
+        emit_waiting(d);
         return;
     }
     for (int i = 0; i < SERVE_A_TURN && p->n > 0; i++) {

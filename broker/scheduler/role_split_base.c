@@ -1,6 +1,4 @@
-// role_split.c - what all files of the split ask of it.
-#include "broker/scheduler/role_split.h"
-
+// role_split_base.c - what all files of the split ask of it.
 #include "broker/scheduler/capacity.h"
 #include "broker/scheduler/role_split_internal.h"
 
