@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

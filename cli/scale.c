@@ -14,7 +14,7 @@
 #include "cli/output.h"
 #include "cli/command.h"
 #include "cli/session.h"
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "common/base/bits.h"
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 #include "common/text/text.h"
 
 static void shorten(const char *s, char out[SL_TEXT_QUOTE_BYTES], bool quotes)

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum sl_draw_purpose {
     SL_DRAW_SCRAMBLE = 1,   // item: which mapping; group: round

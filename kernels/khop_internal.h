@@ -37,7 +37,7 @@
 
 #include <stdint.h>
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus

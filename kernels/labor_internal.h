@@ -32,7 +32,7 @@
 #ifndef SL_KERNELS_LABOR_INTERNAL_H
 #define SL_KERNELS_LABOR_INTERNAL_H
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 #include "kernels/khop_internal.h"
 

@@ -8,7 +8,7 @@
 #ifndef SL_KERNELS_SPREAD_INTERNAL_H
 #define SL_KERNELS_SPREAD_INTERNAL_H
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 
 enum { SL_SPREAD_NEAR = SL_PARTS_MAX, SL_SPREAD_NOWHERE };

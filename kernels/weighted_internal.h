@@ -51,7 +51,7 @@
 
 #include <stdint.h>
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 #include "kernels/khop_internal.h"
 

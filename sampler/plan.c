@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/mempool.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum {
     PROBES = 4, // different sets of seeds

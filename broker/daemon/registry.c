@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/text/json.h"
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"

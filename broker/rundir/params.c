@@ -8,7 +8,7 @@
 
 #include "common/text/units.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum { TENSORS_MAX = 4096 };
 

@@ -24,7 +24,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum { DIGIT_BITS = 16, N_DIGITS = 1 << DIGIT_BITS, CANCEL_EVERY = 1 << 16, AHEAD_EDGES = 24 };
 

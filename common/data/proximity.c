@@ -4,7 +4,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/shuffle.h"
 
 enum {

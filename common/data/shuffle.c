@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum {
     // Draws do not depend on the swaps, so a group of them is made ahead and its targets

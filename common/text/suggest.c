@@ -1,4 +1,4 @@
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
 

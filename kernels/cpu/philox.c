@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/isa.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 
 // NULL and a rate of 0 mean that everything survives.

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
 #include "tests/arguments.h"

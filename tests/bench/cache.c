@@ -21,7 +21,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/cache_kind.h"
 #include "common/data/hotness.h"
 #include "kernels/kernels.h"

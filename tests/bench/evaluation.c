@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "common/base/bits.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/base/simd.h"
 #include "common/data/self_loops.h"
 #include "kernels/kernels.h"

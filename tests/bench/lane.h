@@ -10,7 +10,7 @@
 #include "common/data/order_kind.h"
 #include "kernels/kernels.h"
 #include "sampler/draw.h"
-#include "tests/arguments.h"
+#include "tests/bench/bench.h"
 
 enum { LANE_THREADS_MAX = 64, LANE_BLOCK_BYTES = 1 << 20 };
 
@@ -19,22 +19,6 @@ struct lane {
     struct sl_block *block; // the last batch
     uint64_t capacity;
 };
-
-static inline void must_ok(int code)
-{
-    if (code >= 0)
-        return;
-    fprintf(stderr, "%s: %s\n", program_invocation_short_name, sl_error_message());
-    exit(1);
-}
-
-static inline void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "%s: no memory\n", program_invocation_short_name);
-    exit(1);
-}
 
 // --fanout, a list of numbers.
 static inline void lane_fanout(const char *text, struct sl_draw_plan *plan)

@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "common/base/clock.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/hotness.h"
 #include "common/store/placement.h"
 #include "sampler/topology.h"

@@ -25,11 +25,11 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
-#include "tests/arguments.h"
+#include "tests/bench/bench.h"
 
 enum {
     LANES = 16,

@@ -19,7 +19,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
 #include "tests/bench/bench.h"

@@ -27,7 +27,7 @@
  * one JSON object.
  */
 
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/cache_kind.h"
 #include "common/data/hotness.h"
 #include "common/arena/row_cache.h"

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { INPUT_BYTES = 1 << 20, INPUTS_MAX = 4096, CHANGES_MAX = 4, PATH_BYTES = 4096 };

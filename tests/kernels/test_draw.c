@@ -8,7 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 struct graph {
     struct sl_topology_view topology;

@@ -7,7 +7,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/isa.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 
 static const uint32_t dims[] = {1, 3, 15, 16, 17, 31, 64, 100, 127, 128, 256, 257, 1025};

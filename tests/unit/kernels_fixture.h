@@ -13,7 +13,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "kernels/kernels.h"
 
 // In loops: a ck_assert that holds costs a system call.

@@ -13,7 +13,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/dataset_files.h"
 #include "common/data/weightless.h"
 #include "sampler/draw.h"

@@ -1,4 +1,5 @@
 // The worker pool: deaths are named, workers replaced, or given up, all stopped.
+#include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
 #include <fcntl.h>

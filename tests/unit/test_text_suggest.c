@@ -1,5 +1,5 @@
 // Words that were meant.
-#include "common/text/options.h"
+#include "common/text/suggest.h"
 #include "tests/unit/suite.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 #include "common/data/dataset.h"
 #include "common/arena/block.h"
 #include "config/config.h"

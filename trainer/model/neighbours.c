@@ -5,7 +5,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 bool sl_neighbours_walks(const struct sl_config *config)
 {

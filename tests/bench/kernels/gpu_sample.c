@@ -13,7 +13,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "tests/unit/suite.h"
+#include "common/base/philox.h"
 
 enum { PATHS = 4, LENGTH = 3, HOPS_MAX = 3 };
 
