@@ -8,10 +8,6 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 from harness import ROOT, whole
-from svg import SVG, sound
-
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
-from svg_page import text_width  # noqa: E402
 
 DRAWS = importlib.util.find_spec("matplotlib") is not None
 FIGURES = ["4b", "5", "T2", "10", "11", "T4", "T5", "13", "14", "16"]
