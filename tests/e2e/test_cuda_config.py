@@ -192,7 +192,7 @@ def test_more_memory_than_is_free_is_noted(box):
 
 # How the program that tells of GPUs fails, and the words for it.
 FAILURES = (
-    ("nothing", "exit 0\n", "no answer that can be read"),
+    ("nothing", "exit 0\n", "an answer that cannot be read"),
     ("status", "echo 'sluice: it broke' >&2\nexit 3\n", "ended with status 3: sluice: it broke"),
     ("driver", "printf '%s' '" + answer(problem="the driver is too old") + "'\n", "is too old"),
 )
