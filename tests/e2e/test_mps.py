@@ -7,7 +7,6 @@ A daemon that is left, or its folder, fails any of these tests: the box looks fo
 import json
 import os
 import shutil
-import signal
 import socket
 
 from fake_mps import FakeMps

@@ -292,7 +292,6 @@ def test_the_report_is_read_without_scripts(box):
             assert_fits(browser)
 
 
-@timeout(90)
 def test_what_only_a_report_knows_is_shown(box):
     """Warnings, what holds the caches, the best possible hit rate, who helped with an epoch."""
     epochs = epochs_of([2, 1], [0.5, 0.25], [1, 1])
