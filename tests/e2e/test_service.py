@@ -44,7 +44,7 @@ def test_the_unit_fits_the_daemon(box):
     program, *options = unit["ExecStart"].split()
     help_text = box.start("--help", program=os.path.basename(program)).wait().ok().out
     for option in options[::2]:
-        assert re.search(rf"^  {option} ", help_text, re.M), option
+        assert re.search(rf"^ +{option} ", help_text, re.M), option
 
 
 def seen_by_doctor(daemon):
