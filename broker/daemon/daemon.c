@@ -2,7 +2,7 @@
  * daemon.c - the daemon's life: its place, its loop, its end.
  *
  * One thread, one loop; nothing in it waits for a client, a broker or a GPU's driver
- * (pending_requests.h), and what is read of run directories is read on the thread pool (archive.h).
+ * (pending.c), and what is read of run directories is read on the thread pool (archive.h).
  * It does wait for the disk that records are on: what a record tells is told only once it is
  * durable. A slow one is complained of (transition.c). The page's server has threads of its own and
  * is a client like any other.

@@ -93,6 +93,23 @@ void sl_daemon_on_message(struct sl_daemon *d, const struct sl_bus_peer *peer,
 void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_pending_request *parked,
                             const struct sl_gpus *gpus);
 
+// pending.c: requests that wait for the GPUs. What may happen meanwhile is said there.
+// The GPUs, for a request that needs them; NULL: a child is being asked, park it.
+const struct sl_gpus *sl_pending_requests_gpus(struct sl_daemon *d);
+
+// Serves a request, as if it had come now, with the GPUs.
+typedef void sl_pending_request_serve(struct sl_daemon *d, const struct sl_pending_request *parked,
+                                      const struct sl_gpus *gpus);
+
+// From time to time: looks after the child, tells clients, serves what can be served.
+void sl_pending_requests_poll(struct sl_daemon *d, sl_pending_request_serve *serve);
+
+// Refuses what is parked for a job. False when there is nothing.
+bool sl_pending_requests_refuse(struct sl_daemon *d, const struct sl_entry *e, const char *why);
+
+// The daemon stops: refuses all, and ends the child.
+void sl_pending_requests_end(struct sl_daemon *d, const char *why);
+
 // answer.c
 void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int code,
                       const char *message, const char *json);

@@ -1,6 +1,36 @@
-// pending.c - requests that wait for the GPUs (pending_requests.h): the list, refusals, the wait.
-#include <stdlib.h>
-#include <string.h>
+/*
+ * pending.c - requests that wait until the GPUs of the machine are known: asking, telling,
+ * serving.
+ *
+ * PROBLEM. A job that asks for GPUs, by name or with "auto", can only be taken with their report,
+ * which a child gives (gpus.h): in milliseconds as a rule, in many seconds where a driver wakes its
+ * GPUs, never where it hangs. The daemon has one thread, whose sign of life a service manager
+ * counts on, and other jobs.
+ *
+ * DESIGN. The report is a thing that the daemon has or is getting. Where it is needed and is not
+ * fresh a child is asked, and the request (a submit, or a resume of a job that is over) is parked:
+ * it is kept as it came, and nothing is recorded or told. At every tick the child is looked at.
+ * Once there is an answer, or its time is over, which is one too, the parked requests are served in
+ * the order in which they came, as if they had come then, all with that answer; a request that
+ * comes while some are left waits behind them. Everything else is served meanwhile, jobs without
+ * GPUs too. A restart of the daemon needs no report: records have their jobs resolved.
+ *
+ * THE CLIENT is told once a second that it is being waited (Waiting in control.proto), so that its
+ * time-out begins anew.
+ *
+ * WHAT MAY HAPPEN MEANWHILE
+ *   the client goes away      a submit is dropped: nobody would learn its number. A resume is done:
+ *                             to stop waiting for one is not to take it back
+ *   another request waits     one child for all; two for one job, name or run directory are settled
+ *                             by the order in which they came
+ *   the job is stopped        a resume of it that is parked is refused, and the job stays as it is.
+ *                             (A submit has no number yet: its client's Ctrl-C takes it back.)
+ *   the job is forgotten, or has been put in the queue by somebody else      the resume says so
+ *   the daemon is to stop     all are refused, and the child is killed; nothing waits for it
+ *   the daemon is killed      the child dies with it, and nothing of a submit is left: its client
+ *                             says that it has no answer
+ *   too many                  more than SL_PENDING_REQUEST_MAX are refused, with SL_EAGAIN
+ */
 
 #include "broker/daemon/daemon_internal.h"
 #include "common/base/clock.h"
@@ -16,62 +46,6 @@ enum {
 
 static const char waiting_text[] =
     "the daemon first asks which GPUs there are, which takes a while when their driver wakes up";
-
-// --- the list ------------------------------------------------------------------------------------
-
-static int copy_request(const Sl__Control__Envelope *request, size_t bytes,
-                        Sl__Control__Envelope **out)
-{
-    if (bytes > SL_BUS_REQUEST_MAX)
-        return sl_fail(SL_ERANGE, "the request has %zu bytes, wanted at most %u", bytes,
-                       SL_BUS_REQUEST_MAX);
-    uint8_t *packed = malloc(bytes);
-    *out = NULL;
-    if (packed) {
-        sl__control__envelope__pack(request, packed);
-        *out = sl__control__envelope__unpack(NULL, bytes, packed);
-    }
-    free(packed);
-    return *out ? SL_OK : sl_fail(SL_ENOMEM, "no memory for a request of %zu bytes", bytes);
-}
-
-int sl_pending_requests_add(struct sl_pending_requests *p, const struct sl_bus_peer *peer,
-                            uint64_t job, const Sl__Control__Envelope *request)
-{
-    size_t bytes = sl__control__envelope__get_packed_size(request), all = bytes;
-    for (uint32_t i = 0; i < p->n; i++)
-        all += p->list[i].bytes;
-    if (p->n == SL_PENDING_REQUEST_MAX || all > SL_PENDING_REQUEST_BYTES_MAX)
-        return sl_fail(SL_EAGAIN,
-                       "%u jobs wait already until the daemon knows its GPUs: try again soon",
-                       p->n);
-    Sl__Control__Envelope *copy;
-    SL_TRY(copy_request(request, bytes, &copy));
-    p->list[p->n++] = (struct sl_pending_request){
-        .peer = *peer,
-        .request = copy,
-        .job = job,
-        .told_ns = sl_now_ns(),
-        .bytes = bytes,
-    };
-    return SL_OK;
-}
-
-struct sl_pending_request sl_pending_requests_take(struct sl_pending_requests *p, uint32_t i)
-{
-    struct sl_pending_request taken = p->list[i];
-    memmove(p->list + i, p->list + i + 1, (p->n - i - 1) * sizeof *p->list);
-    p->n--;
-    return taken;
-}
-
-void sl_pending_requests_fini(struct sl_pending_requests *p)
-{
-    for (uint32_t i = 0; i < p->n; i++)
-        sl_bus_message_free(p->list[i].request);
-    p->n = 0;
-    sl_gpus_fini(&p->gpus);
-}
 
 // --- refusals ------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@
  * TWO WAYS TO WAIT. Commands and the broker of one job have nothing else to do: sl_gpus_known()
  * returns once there is an answer. A daemon has others to serve: it asks, looks now and then
  * whether the child has answered, and keeps requests that need the answer until then
- * (daemon/pending_requests.h). It is the same child, the same limit and the same report.
+ * (daemon/pending.c). It is the same child, the same limit and the same report.
  *
  * AN ANSWER IS FRESH for good where it has a GPU. Without one it is for ten seconds, or as long as
  * it took to get where that was longer: a driver that hangs is waited for half of the time at most.
