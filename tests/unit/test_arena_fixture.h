@@ -1,4 +1,4 @@
-// What the tests of common/ipc share: an arena, and batches that go through it by hand.
+// What the tests of common/arena share: an arena, and batches that go through it by hand.
 #ifndef SL_TESTS_UNIT_TEST_ARENA_FIXTURE_H
 #define SL_TESTS_UNIT_TEST_ARENA_FIXTURE_H
 
