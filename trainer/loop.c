@@ -156,7 +156,7 @@ static int help(struct loop *t)
     return rc;
 }
 
-// Where a batch's parameters are and its gradient goes, on the board.
+// Where a batch's parameters are and its gradient goes, in the parameter store.
 struct batch_params {
     uint64_t version;
     const float *params;

@@ -63,7 +63,8 @@ enum { SL_PHASES_DIGEST_BYTES = 16 };
 struct sl_resume_point {
     uint32_t epoch; // those before it are complete, evaluations and all
     // Batches of it whose gradients are applied. Where it is being evaluated beside the next one,
-    // all of its batches and then those of the next; its parameters are on the board, pinned.
+    // all of its batches and then those of the next; its parameters are in the parameter store,
+    // pinned.
     uint32_t n_records;
     const struct sl_cell_record *records;
     struct sl_early_stopping best;

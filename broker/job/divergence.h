@@ -8,9 +8,9 @@
  * deaths.
  *
  * A checkpoint is from before where the loss on its parameters was not far above what can be had
- * without learning anything (baseline.h). The parameters that the board holds at the end are
- * finite, but the next update fails again: they are not written where that is so, so that no older
- * checkpoint has to make room for them.
+ * without learning anything (baseline.h). The parameters that the parameter store holds at the end
+ * are finite, but the next update fails again: they are not written where that is so, so that no
+ * older checkpoint has to make room for them.
  */
 #ifndef SL_BROKER_JOB_DIVERGENCE_H
 #define SL_BROKER_JOB_DIVERGENCE_H
@@ -27,7 +27,7 @@
 // Borrowed for the call.
 struct sl_divergence {
     const struct sl_config *config;
-    const struct sl_phases *phases; // with the data set, the arena and its board
+    const struct sl_phases *phases; // with the data set, the arena and its parameter store
     const cJSON *epochs;            // of the report so far
     const char *run;                // the run directory
     uint64_t version;               // whose update went wrong, or that was evaluated

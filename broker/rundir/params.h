@@ -2,9 +2,9 @@
  * params.h - the model's parameters as the broker knows them: names, shapes, initial values.
  *
  * The broker knows no model. A trainer's Hello lists the tensors in the order of the parameter
- * file; on the board they lie one after another in that order, without gaps. A counter (batch
- * norm's num_batches_tracked) has no place there: it is the number of batches trained, and becomes
- * an int64 scalar in the file.
+ * file; in the parameter store they lie one after another in that order, without gaps. A counter
+ * (batch norm's num_batches_tracked) has no place there: it is the number of batches trained, and
+ * becomes an int64 scalar in the file.
  */
 #ifndef SL_BROKER_RUNDIR_PARAMS_H
 #define SL_BROKER_RUNDIR_PARAMS_H

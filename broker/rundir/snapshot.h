@@ -4,11 +4,11 @@
  * PROBLEM. Trainers write parameters all the time, and a checkpoint must not hold them up: it has
  * to be a state that really was, of which it is known which mini-batches are in it.
  *
- * DESIGN. The broker takes the board's apply lock, if nobody has it (else it tries again at the
- * next tick), which takes as long as copying parameters and optimizer state does: no version is
- * made meanwhile, trainers go on computing gradients. Everything else is the broker's own or does
- * not change any more, and is copied afterwards; a thread of libuv's pool then writes the files
- * (checkpoint.h).
+ * DESIGN. The broker takes the parameter store's apply lock, if nobody has it (else it tries again
+ * at the next tick), which takes as long as copying parameters and optimizer state does: no version
+ * is made meanwhile, trainers go on computing gradients. Everything else is the broker's own or
+ * does not change any more, and is copied afterwards; a thread of libuv's pool then writes the
+ * files (checkpoint.h).
  *
  * A position is (epoch, the batches of it whose gradients are applied). Epochs before it are
  * complete, evaluation and all. In ordered mode these batches are a prefix, in async mode any set.

@@ -185,7 +185,7 @@ struct sl_allocation_question sl_split_question(const struct sl_role_split *s, s
 bool sl_split_may_begin(const struct sl_role_split *s, uint32_t epoch);
 // From time to time while the job runs: the schedule, and whether a change is done.
 void sl_split_poll(struct sl_role_split *s);
-// The member cannot be filled. True when that is because of the change of the split under way:
+// The worker cannot be started. True when that is because of the change of the split under way:
 // then the split before is the wanted one again, and the client has been told why.
 bool sl_split_roll_back(struct sl_role_split *s, struct sl_pool_worker *w, const char *why);
 // The job ends: a client that waits for a change is told that it will not happen.

@@ -50,7 +50,7 @@ void sl_crash_log_explain(struct sl_crash_log *d, const struct sl_pool_worker *w
 void sl_crash_log_emit(struct sl_crash_log *d, const struct sl_pool_worker *w,
                        const struct sl_exit_status *death, const struct sl_reclaimed *back);
 
-// The member's process is ready: logs which dead process it replaces, if any.
+// The worker's process is ready: logs which dead process it replaces, if any.
 void sl_crash_log_on_ready(struct sl_crash_log *d, const struct sl_pool_worker *w);
 
 // A worker that could not start while the job runs on: it is about to die, or has died just now,
