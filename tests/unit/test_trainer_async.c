@@ -212,16 +212,19 @@ static const char *const ASYNC_POINTS[] = {
     "trainer_apply:2",    "trainer_flipped:2",   "standby_woken:2",
 };
 
-// A process to be killed: on duty on the last device, or the standby trainer beside the sampler.
+// A process to be killed: on duty on the last device, or the standby trainer beside the sampler;
+// and the one that takes its place.
 struct victim {
-    pid_t pid;
-    uint32_t worker, device;
+    pid_t pid, next_pid;
+    uint32_t worker, next_worker, device;
     enum sl_duty duty;
 };
 
-static void replace(struct farm *f, struct victim *v, const char *failpoint)
+static void replace(struct farm *f, struct victim *v)
 {
-    v->pid = farm_fork(f, v->device, v->duty, failpoint, &v->worker);
+    v->pid = v->next_pid;
+    v->worker = v->next_worker;
+    farm_wake(f, v->pid, v->device, v->duty);
 }
 
 // Waits for the end of the phase, and buries and replaces the victim once it is dead. True if so.
@@ -236,7 +239,7 @@ static bool wait_and_replace(struct farm *f, struct victim *v, uint64_t seq)
             ck_assert(!died);
             died = true;
             farm_bury(f, v->worker, v->device);
-            replace(f, v, "");
+            replace(f, v);
         }
         farm_sleep_ms(1);
     }
@@ -273,7 +276,9 @@ static void kill_at(const char *point, const struct sl_config *config)
     atomic_store(&farm_seat(&f, v.device)->cache_rows, FARM_NODES / 2);
     if (strncmp(point, "trainer_cache", 13) == 0)
         farm_publish_order(&f, 1);
-    replace(&f, &v, point);
+    v.pid = farm_fork(&f, v.device, point, &v.worker);
+    v.next_pid = farm_fork(&f, v.device, "", &v.next_worker);
+    farm_wake(&f, v.pid, v.device, v.duty);
     farm_start_sampler(&f);
     for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
         uint64_t first = f.version, seq = farm_open_train(&f, epoch);

@@ -299,7 +299,8 @@ static void die(const char *failpoint, uint32_t n_threads)
     start(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     uint32_t worker, device = FARM_DEVICES - 1;
-    pid_t pid = farm_fork(&f, device, SL_DUTY_WORK, failpoint, &worker);
+    pid_t pid = farm_fork(&f, device, failpoint, &worker);
+    farm_wake(&f, pid, device, SL_DUTY_WORK);
     farm_start_sampler(&f);
     for (uint32_t i = 0; i < n_threads; i++)
         farm_start_trainer(&f);

@@ -11,6 +11,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -336,18 +337,24 @@ static inline void farm_stop_trainer(struct farm *f, struct farm_trainer *t)
     sl_seat_vacate(&f->arena, sl_seat_trainer(&f->arena, t->device));
 }
 
-// A process as the trainer of a device, with SLUICE_FAILPOINT; returns its id, *worker its number.
-static inline pid_t farm_fork(struct farm *f, uint32_t device, enum sl_duty duty,
-                              const char *failpoint, uint32_t *worker)
+/*
+ * A process that is to be the trainer of a device, with SLUICE_FAILPOINT: stopped until
+ * farm_wake(). Returns its id, *worker its number. It is made before the farm has threads: a child
+ * of a process with threads may inherit an allocator that one of them has locked (GCC 12's
+ * AddressSanitizer).
+ */
+static inline pid_t farm_fork(struct farm *f, uint32_t device, const char *failpoint,
+                              uint32_t *worker)
 {
+    ck_assert(!f->sampling && f->n_trainers == 0);
     struct farm_trainer t = {0};
     farm_prepare(f, &t, device);
     *worker = t.worker;
-    farm_set_duty(f, device, duty);
     fflush(NULL);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
+        raise(SIGSTOP);
         setenv("SLUICE_FAILPOINT", failpoint, 1);
         if (sl_failpoint_init() < 0)
             _exit(2);
@@ -356,8 +363,16 @@ static inline pid_t farm_fork(struct farm *f, uint32_t device, enum sl_duty duty
         sl_stats_begin(spec.stats, t.worker);
         _exit(sl_trainer_run(&spec) == SL_OK ? 0 : 1);
     }
+    int status;
+    ck_assert(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
     farm_release(&t);
     return pid;
+}
+
+static inline void farm_wake(struct farm *f, pid_t pid, uint32_t device, enum sl_duty duty)
+{
+    farm_set_duty(f, device, duty);
+    ck_assert_int_eq(kill(pid, SIGCONT), 0);
 }
 
 // What the broker does about a dead trainer.
