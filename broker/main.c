@@ -31,8 +31,8 @@
 enum { EXIT_USAGE = 2 };
 
 struct options {
-    bool private, version, checks, has_level;
-    uint32_t key_fd, config_fd;
+    bool private, version, checks, has_level, has_owner;
+    uint32_t key_fd, config_fd, owner_fd;
     int log_level; // enum sl_log_level
     const char *endpoint, *report, *resume, *job, *output, *id;
     struct sl_daemon_options daemon; // http, http_token_file, http_open: of a private one too
@@ -88,6 +88,9 @@ static const struct sl_option of_private[] = {
      .help = "descriptor with the key by which they and this process know one another"},
     {.name = "config-fd", FD(config_fd),
      .help = "descriptor with the resolved job file, and behind it what is known of its data set"},
+    {.name = "owner-fd", AT(UINT, owner_fd), .placeholder = "FD", .max = INT32_MAX,
+     .no_default = true, SL_OPTION_GIVEN(options, has_owner),
+     .help = "pidfd of the process with which the job ends"},
     {.name = "report", GIVEN(report, "FILE"), .help = "write the report here too"},
     {.name = "resume", GIVEN(resume, "NAME"),
      .help = "go on from this checkpoint of the job's output directory"},
@@ -144,9 +147,12 @@ static int run_private(const struct options *o, int *status)
         .resume = o->resume,
         .id = o->id,
         .checks = o->checks,
+        .owner_fd = o->has_owner ? (int)o->owner_fd : 0,
     };
     SL_TRY(sl_bus_key_read((int)o->key_fd, key));
     fcntl((int)o->key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else
+    if (job.owner_fd > 0)
+        fcntl(job.owner_fd, F_SETFD, FD_CLOEXEC);
     SL_TRY(sl_failpoint_init());
     SL_FAILPOINT(BROKER_START);
     // A client of the job's like any other; it connects once the job has bound.

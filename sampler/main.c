@@ -53,9 +53,9 @@ static int make_drawer(struct program *p)
         .share = sl_config_graph_shares[p->config.store.prefer],
         .shares = sl_config_gpus(&p->config) > 1,
         .most = p->config.store.graph_ratio,
-        .files = {.offsets = sl_worker_fd_shared(SL_SHARED_OFFSETS),
-                  .degrees = sl_worker_fd_shared(SL_SHARED_DEGREES),
-                  .neighbours = sl_worker_fd_shared(SL_SHARED_NEIGHBOURS)},
+        .files = {.offsets = p->worker.fd.shared[SL_SHARED_OFFSETS],
+                  .degrees = p->worker.fd.shared[SL_SHARED_DEGREES],
+                  .neighbours = p->worker.fd.shared[SL_SHARED_NEIGHBOURS]},
         .threads = (int)p->config.devices[p->worker.device].n_cores,
     };
     SL_TRY(sl_topology_expect_device(&p->topology));
@@ -112,7 +112,7 @@ static int prepare(struct program *p)
     const bool by_weight = sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(open_device(p));
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record, by_weight,
-                            sl_worker_fd_shared(SL_SHARED_SUMS), sl_kernels_cpu(), threads));
+                            p->worker.fd.shared[SL_SHARED_SUMS], sl_kernels_cpu(), threads));
     if (by_weight && sl_config_wants_degrees(&p->config))
         SL_TRY(sl_topology_drop_weightless(&p->topology, threads));
     if (sl_config_drops_self_loops(&p->config))

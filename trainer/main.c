@@ -125,7 +125,7 @@ static int place_features(struct program *p)
     const struct sl_store_plan plan = {
         .way = (enum sl_store_way)p->worker.arena.h->spec.store_way,
         .pins = p->access.part[0] != NULL,
-        .fd = sl_worker_fd_shared(SL_SHARED_FEATURES),
+        .fd = p->worker.fd.shared[SL_SHARED_FEATURES],
         .threads = (int)p->config.devices[p->worker.device].n_cores,
         .stops = &p->worker.stop,
     };

@@ -288,7 +288,7 @@ static int open_all(struct sl_daemon *d)
     if (d->wake_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "making an eventfd");
     SL_TRY(open_sockets(d));
-    SL_TRY(sl_loop_init(&d->loop, &events, d, sl_bus_fd(d->bus), d->wake_fd));
+    SL_TRY(sl_loop_init(&d->loop, &events, d, sl_bus_fd(d->bus), d->wake_fd, 0));
     SL_TRY(sl_record_read_all(d->state_dir, &d->registry));
     return SL_OK;
 }

@@ -192,6 +192,11 @@ static void on_signal(void *ctx, int signum)
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 
+static void on_owner(void *ctx)
+{
+    stop(ctx, false, "the end of the process whose job it is");
+}
+
 // --- life ----------------------------------------------------------------------------------------
 
 static void release(struct sl_job *job)
@@ -235,6 +240,7 @@ static int run(struct sl_job *job)
         .on_doorbell = on_doorbell,
         .on_tick = on_tick,
         .on_signal = on_signal,
+        .on_owner = on_owner,
     };
     job->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (job->doorbell_fd < 0)
@@ -243,7 +249,8 @@ static int run(struct sl_job *job)
     sl_clients_init(&job->clients, job->bus);
     sl_joblog_init(&job->log, &job->clients);
     SL_TRY(sl_timeline_init(&job->timeline));
-    SL_TRY(sl_loop_init(&job->loop, &events, job, sl_bus_fd(job->bus), job->doorbell_fd));
+    SL_TRY(sl_loop_init(&job->loop, &events, job, sl_bus_fd(job->bus), job->doorbell_fd,
+                        job->options.owner_fd));
     if (sl_job_prepare(job) < 0)
         sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
     sl_loop_run(&job->loop);

@@ -84,6 +84,7 @@ struct sl_job_options {
     const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
     bool checks;      // launch.h
     const char *page; // its address, NULL for none
+    int owner_fd;     // pidfd of the process with which the job ends; 0: none (launch.h)
 };
 
 struct sl_job {

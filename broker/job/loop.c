@@ -32,6 +32,13 @@ static void on_doorbell(uv_poll_t *handle, int status, int events)
     loop->events.on_doorbell(loop->ctx);
 }
 
+static void on_owner(uv_poll_t *handle, int status, int events)
+{
+    struct sl_loop *loop = handle->data;
+    uv_poll_stop(handle); // it stays readable
+    loop->events.on_owner(loop->ctx);
+}
+
 static void on_tick(uv_timer_t *handle)
 {
     struct sl_loop *loop = handle->data;
@@ -44,7 +51,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     loop->events.on_signal(loop->ctx, signum);
 }
 
-static int start(struct sl_loop *loop, int bus_fd)
+static int start(struct sl_loop *loop, int bus_fd, int owner_fd)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     int err = 0;
@@ -54,12 +61,16 @@ static int start(struct sl_loop *loop, int bus_fd)
     loop->before.data = loop->after.data = loop->tick.data = loop;
     err = err ? err : uv_poll_init(&loop->uv, &loop->bus, bus_fd);
     err = err ? err : uv_poll_init(&loop->uv, &loop->doorbell, loop->doorbell_fd);
-    loop->bus.data = loop->doorbell.data = loop;
+    if (owner_fd > 0)
+        err = err ? err : uv_poll_init(&loop->uv, &loop->owner, owner_fd);
+    loop->bus.data = loop->doorbell.data = loop->owner.data = loop;
     err = err ? err : uv_prepare_start(&loop->before, on_before);
     err = err ? err : uv_check_start(&loop->after, on_after);
     err = err ? err : uv_timer_start(&loop->tick, on_tick, SL_LOOP_TICK_MS, SL_LOOP_TICK_MS);
     err = err ? err : uv_poll_start(&loop->bus, UV_READABLE, on_bus_edge);
     err = err ? err : uv_poll_start(&loop->doorbell, UV_READABLE, on_doorbell);
+    if (owner_fd > 0)
+        err = err ? err : uv_poll_start(&loop->owner, UV_READABLE, on_owner);
     for (size_t i = 0; i < SL_COUNT_OF(signals) && !err; i++) {
         err = uv_signal_init(&loop->uv, &loop->signals[i]);
         loop->signals[i].data = loop;
@@ -69,7 +80,7 @@ static int start(struct sl_loop *loop, int bus_fd)
 }
 
 int sl_loop_init(struct sl_loop *loop, const struct sl_loop_events *events, void *ctx, int bus_fd,
-                 int doorbell_fd)
+                 int doorbell_fd, int owner_fd)
 {
     memset(loop, 0, sizeof *loop);
     loop->events = *events;
@@ -79,7 +90,7 @@ int sl_loop_init(struct sl_loop *loop, const struct sl_loop_events *events, void
     if (err)
         return sl_fail(SL_ESYS, "starting the event loop: %s", uv_strerror(err));
     loop->open = true;
-    err = start(loop, bus_fd);
+    err = start(loop, bus_fd, owner_fd);
     if (err)
         return sl_fail(SL_ESYS, "starting the event loop: %s", uv_strerror(err));
     return SL_OK;
@@ -102,6 +113,7 @@ void sl_loop_close(struct sl_loop *loop)
     close_if_used((uv_handle_t *)&loop->after);
     close_if_used((uv_handle_t *)&loop->bus);
     close_if_used((uv_handle_t *)&loop->doorbell);
+    close_if_used((uv_handle_t *)&loop->owner);
     close_if_used((uv_handle_t *)&loop->tick);
     for (size_t i = 0; i < SL_COUNT_OF(loop->signals); i++)
         close_if_used((uv_handle_t *)&loop->signals[i]);

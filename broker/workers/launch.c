@@ -19,10 +19,23 @@
 #include "common/bus/assignment.h"
 #include "common/bus/bus.h"
 
-enum { CONFIG_FD = 3, KEY_FD = 4, ASIDE_FD = 10 };
+enum { CONFIG_FD = 3, KEY_FD = 4, OWNER_FD = 5, ASIDE_FD = 10 };
+
+// What the broker gets of this process. error, owner: -1 = none.
+struct inherited {
+    int config, key, error, owner;
+};
+
+static void drop(const struct inherited *of)
+{
+    close(of->config);
+    close(of->key);
+    if (of->owner >= 0)
+        close(of->owner);
+}
 
 // In the child, between fork and exec: system calls only. Returns only on an error.
-static void become_broker(char **argv, pid_t parent, int config_fd, int key_fd, int error_fd)
+static void become_broker(char **argv, pid_t parent, const struct inherited *of)
 {
     // First out of the terminal's reach. What it sent to both of us until here is for the parent,
     // which has it too: ignoring a signal drops it while it is still blocked.
@@ -35,30 +48,33 @@ static void become_broker(char **argv, pid_t parent, int config_fd, int key_fd, 
     }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (prctl(PR_SET_PDEATHSIG, SL_LAUNCH_DEATH_SIGNAL) != 0 || getppid() != parent)
+    if (of->owner < 0 &&
+        (prctl(PR_SET_PDEATHSIG, SL_LAUNCH_DEATH_SIGNAL) != 0 || getppid() != parent))
         return;
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
         return;
-    if (error_fd >= 0 && dup2(error_fd, STDERR_FILENO) < 0)
+    if (of->error >= 0 && dup2(of->error, STDERR_FILENO) < 0)
         return;
     // Aside first: either may stand where the other belongs.
-    int config_at = fcntl(config_fd, F_DUPFD, ASIDE_FD), key_at = fcntl(key_fd, F_DUPFD, ASIDE_FD);
-    if (dup2(config_at, CONFIG_FD) < 0 || dup2(key_at, KEY_FD) < 0)
-        return;
+    int config_at = fcntl(of->config, F_DUPFD, ASIDE_FD),
+        key_at = fcntl(of->key, F_DUPFD, ASIDE_FD);
+    int owner_at = of->owner < 0 ? -1 : fcntl(of->owner, F_DUPFD, ASIDE_FD);
     close_range(KEY_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+    if (dup2(config_at, CONFIG_FD) < 0 || dup2(key_at, KEY_FD) < 0 ||
+        (owner_at >= 0 && dup2(owner_at, OWNER_FD) < 0))
+        return;
     execv(argv[0], argv);
 }
 
-// A broker by these words; config_fd and key_fd are its own from here on.
-static int start(char **argv, int config_fd, int key_fd, int error_fd, struct sl_launch *out)
+// A broker by these words; what it inherits is its own from here on.
+static int start(char **argv, const struct inherited *of, struct sl_launch *out)
 {
     int status[2];
     // Closed by a successful exec; else it brings the reason.
     if (pipe2(status, O_CLOEXEC) != 0) {
         int err = errno;
-        close(config_fd);
-        close(key_fd);
+        drop(of);
         return sl_fail_errno(SL_ESYS, err, "starting the broker: pipe");
     }
     pid_t parent = getpid();
@@ -66,15 +82,14 @@ static int start(char **argv, int config_fd, int key_fd, int error_fd, struct sl
     if (pid == 0) {
         // Away from the numbers that are about to be taken.
         int report = fcntl(status[1], F_DUPFD_CLOEXEC, ASIDE_FD);
-        become_broker(argv, parent, config_fd, key_fd, error_fd);
+        become_broker(argv, parent, of);
         int err = errno;
         ssize_t ignored = write(report, &err, sizeof err);
         (void)ignored;
         _exit(127);
     }
     int err = errno;
-    close(config_fd);
-    close(key_fd);
+    drop(of);
     close(status[1]);
     if (pid > 0) {
         ssize_t got = read(status[0], &err, sizeof err);
@@ -94,18 +109,22 @@ static int start(char **argv, int config_fd, int key_fd, int error_fd, struct sl
 
 int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
-    char program[4200], directory[4096], config[16], key[16];
+    char program[4200], directory[4096], config[16], key[16], owner[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
-    int config_fd, key_fd;
+    struct inherited of = {.error = job->error_fd, .owner = -1};
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
-    SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
-    snprintf(program, sizeof program, "%s/sluice-broker", directory);
+    if (!job->directory)
+        SL_TRY(sl_worker_pool_own_directory(directory, sizeof directory));
+    snprintf(program, sizeof program, "%s/sluice-broker",
+             job->directory ? job->directory : directory);
     SL_TRY(sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, out->key));
     snprintf(config, sizeof config, "%d", CONFIG_FD);
     snprintf(key, sizeof key, "%d", KEY_FD);
+    snprintf(owner, sizeof owner, "%d", OWNER_FD);
+    sl_attach_path(out->endpoint, out->attach);
     // execv() writes to none of them
-    char *argv[28] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
+    char *argv[30] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
                       key,        "--config-fd", config,       "--job",       (char *)job->name,
                       "--output", where};
     int n = 12;
@@ -117,6 +136,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
         {"--id", job->id},
         {"--http", job->http},
         {"--http-token", job->http_token_file},
+        {"--owner-fd", job->owner ? owner : NULL},
     };
     for (size_t i = 0; i < SL_COUNT_OF(optional); i++) {
         if (!optional[i].value)
@@ -131,14 +151,21 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
     bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
     snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);
-    config_fd = sl_assignment_make(job->config_json, job->dataset_record);
-    SL_TRY(config_fd);
-    key_fd = sl_bus_key_hand_over(out->key);
-    if (key_fd < 0) {
-        close(config_fd);
-        return key_fd;
+    of.config = sl_assignment_make(job->config_json, job->dataset_record);
+    SL_TRY(of.config);
+    of.key = sl_bus_key_hand_over(out->key);
+    if (of.key < 0) {
+        close(of.config);
+        return of.key;
     }
-    return start(argv, config_fd, key_fd, job->error_fd, out);
+    if (job->owner && (of.owner = sl_exit_status_open(job->owner)) < 0) {
+        int err = errno;
+        drop(&of);
+        return sl_fail_errno(SL_ESYS, err,
+                             "starting the broker: watching process %d, whose job it is",
+                             (int)job->owner);
+    }
+    return start(argv, &of, out);
 }
 
 void sl_launch_kill(const struct sl_launch *launch)

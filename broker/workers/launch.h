@@ -3,6 +3,9 @@
  *
  * The broker gets a session of its own, so that the terminal's signals reach this process alone,
  * and asks the kernel for a signal when this process dies: a killed command line stops its job.
+ * That signal goes by the thread that started it. Where this is a program of the user's, whose
+ * threads come and go (a library's), the job has an *owner* instead: the broker is given a pidfd of
+ * that process and ends the job once the whole process is gone.
  */
 #ifndef SL_BROKER_WORKERS_LAUNCH_H
 #define SL_BROKER_WORKERS_LAUNCH_H
@@ -13,6 +16,7 @@
 #include <sys/types.h>
 
 #include "broker/workers/exit_status.h"
+#include "common/bus/attach_protocol.h"
 #include "common/bus/bus_key.h"
 
 // What the broker gets when the process that started it dies. It may come more than once: threads
@@ -25,6 +29,7 @@ struct sl_launch {
     int pidfd;
     char endpoint[128];
     char key[SL_BUS_KEY_TEXT];
+    char attach[SL_ATTACH_PATH_BYTES]; // where external trainers of the job attach
 };
 
 // What a broker is told on its command line. Strings are borrowed.
@@ -39,9 +44,11 @@ struct sl_launch_job {
     bool checks;
     const char *id;              // the daemon's number of it, NULL for none
     int error_fd;                // its standard error; -1 = this process's
+    const char *directory;       // of sluice's programs; NULL: where this program is
     const char *http;            // "PORT" or "ADDRESS:PORT" to serve the page on; NULL for none
     const char *http_token_file; // NULL: the page is read-only
-    bool http_open;              // other users of this machine may see it
+    pid_t owner;    // the job ends when this process does; 0: when the thread that starts it does
+    bool http_open; // other users of this machine may see it
 };
 
 // Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.

@@ -9,7 +9,9 @@
  *
  * DEATH OF THE BROKER. The kernel sends SIGKILL to this process when its parent dies. The parent
  * may have died before that was armed, so we look afterwards whether it is still the one that
- * --broker names (or, without it, the one we had before).
+ * --broker names (or, without it, the one we had before). An external trainer is nobody's child
+ * here: the connection by which it attached ends with the broker, and the listener watches it. With
+ * its broker gone the arena is of no use to anybody, so the listener aborts it: all waits end.
  */
 #include "common/bus/worker.h"
 
@@ -31,11 +33,12 @@
 #include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/bus/attach_protocol.h"
 #include "common/text/options.h"
 
 enum {
     LEAVE_MS = 1000, // for a last message to reach the broker
-    LOOK_MS = 1000,
+    LOOK_MS = 100,
     END_MS = 60000, // for the broker to end a job that cannot go on
 };
 
@@ -46,6 +49,7 @@ struct sl_worker_thread {
     int poke; // eventfd: the socket was used by somebody else, or it is time to leave
     _Atomic bool leave;
     bool role_is_trainer;
+    char end[SL_ATTACH_TEXT]; // external: why the job ended; guarded by lock
 };
 
 // Reaches of fail-points while no arena is mapped; in between they are counted there.
@@ -115,11 +119,42 @@ static int arm_death_signal(pid_t broker)
 static int connect_to_broker(struct sl_worker *w, const char *endpoint)
 {
     char key[SL_BUS_KEY_TEXT];
-    int rc = sl_bus_key_read(SL_WORKER_FD_KEY, key);
+    int rc = sl_bus_key_read(w->fd.key, key);
     if (rc == SL_OK)
         rc = sl_bus_connect(endpoint, key, &w->bus);
     explicit_bzero(key, sizeof key);
     return rc;
+}
+
+int sl_worker_open(struct sl_worker *w, const char *role, const char *endpoint)
+{
+    struct sl_worker_thread *t = calloc(1, sizeof *t);
+    if (!t)
+        return sl_fail(SL_ENOMEM, "starting %s: no memory", w->name);
+    w->thread = t;
+    pthread_mutex_init(&t->lock, NULL);
+    t->role_is_trainer = strcmp(role, "trainer") == 0;
+    t->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->poke < 0)
+        return sl_fail_errno(SL_ESYS, errno, "starting %s: eventfd", w->name);
+    SL_TRY(sl_failpoint_init());
+    SL_TRY(sl_isa_init());
+    SL_TRY(connect_to_broker(w, endpoint));
+    return sl_assignment_read(w->fd.config, &w->told);
+}
+
+static struct sl_worker_fds inherited(void)
+{
+    struct sl_worker_fds fd = {
+        .arena = SL_WORKER_FD_ARENA,
+        .config = SL_WORKER_FD_CONFIG,
+        .doorbell = SL_WORKER_FD_DOORBELL,
+        .acts = SL_WORKER_FD_ACTS,
+        .key = SL_WORKER_FD_KEY,
+    };
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        fd.shared[i] = SL_WORKER_FD_SHARED + i;
+    return fd;
 }
 
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
@@ -127,7 +162,8 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     struct arguments a = {0};
     memset(w, 0, sizeof *w);
     w->start_ns = sl_now_ns();
-    w->arena.fd = w->arena.doorbell = -1;
+    w->arena.fd = w->arena.doorbell = w->broker_fd = -1;
+    w->fd = inherited();
     int rc = parse_arguments(role, argc, argv, &a);
     if (rc != SL_OK)
         return rc;
@@ -139,27 +175,13 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     snprintf(w->name, sizeof w->name, "%s %u", role, w->role_index);
     sl_log_init(w->name);
 
-    struct sl_worker_thread *t = calloc(1, sizeof *t);
-    if (!t)
-        return sl_fail(SL_ENOMEM, "starting %s: no memory", w->name);
-    w->thread = t;
-    t->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->poke < 0)
-        return sl_fail_errno(SL_ESYS, errno, "starting %s: eventfd", w->name);
-    pthread_mutex_init(&t->lock, NULL);
-    t->role_is_trainer = strcmp(role, "trainer") == 0;
-
     // A replacement does not fall over the fail-point at which the one before it died: until the
     // arena counts for all, the broker tells how many have started.
     early_reaches[SL_FAILPOINT_SAMPLER_START] = a.start;
     early_reaches[SL_FAILPOINT_TRAINER_START] = a.start;
     early_reaches[SL_FAILPOINT_SHARED_COPY] = (uint32_t)a.start;
     sl_failpoint_bind(early_reaches);
-    SL_TRY(sl_failpoint_init());
-    SL_TRY(sl_isa_init());
-
-    SL_TRY(connect_to_broker(w, a.endpoint));
-    return sl_assignment_read(SL_WORKER_FD_CONFIG, &w->told);
+    return sl_worker_open(w, role, a.endpoint);
 }
 
 // --- messages ------------------------------------------------------------------------------------
@@ -182,11 +204,43 @@ static int send_body(struct sl_worker *w, Sl__Control__Envelope *body)
     return rc;
 }
 
+// What the connection of an external trainer says, when something has come by it: only the end.
+static void hear_the_end(struct sl_worker *w)
+{
+    struct sl_worker_thread *t = w->thread;
+    char text[SL_ATTACH_TEXT] = "the job's broker is gone";
+    pthread_mutex_lock(&t->lock);
+    const int rc = sl_attach_read_end(w->broker_fd, text);
+    if (rc != SL_EAGAIN && !t->end[0])
+        snprintf(t->end, sizeof t->end, "%s", text);
+    pthread_mutex_unlock(&t->lock);
+    if (rc == SL_EAGAIN)
+        return;
+    atomic_store(&w->lost, rc < 0 && !atomic_load(&w->stop));
+    atomic_store(&w->stop, true);
+    if (w->arena.base)
+        sl_arena_abort(&w->arena, SL_ABORT_STOP);
+}
+
+char *sl_worker_end_text(struct sl_worker *w, char *buf, size_t bytes)
+{
+    // The abort word may be seen first: the words are on their way.
+    struct pollfd fd = {.fd = w->broker_fd, .events = POLLIN};
+    if (poll(&fd, 1, w->thread->end[0] ? 0 : LEAVE_MS) > 0)
+        hear_the_end(w);
+    pthread_mutex_lock(&w->thread->lock);
+    snprintf(buf, bytes, "%s", w->thread->end[0] ? w->thread->end : "the job ends");
+    pthread_mutex_unlock(&w->thread->lock);
+    return buf;
+}
+
 static void *listen_to_broker(void *arg)
 {
     struct sl_worker *w = arg;
     struct sl_worker_thread *t = w->thread;
-    struct pollfd fds[2] = {{.fd = t->poke, .events = POLLIN}, {.events = POLLIN}};
+    struct pollfd fds[3] = {{.fd = t->poke, .events = POLLIN},
+                            {.events = POLLIN},
+                            {.fd = w->broker_fd, .events = POLLIN}};
     pthread_mutex_lock(&t->lock);
     fds[1].fd = sl_bus_fd(w->bus);
     pthread_mutex_unlock(&t->lock);
@@ -202,7 +256,11 @@ static void *listen_to_broker(void *arg)
             sl_bus_message_free(m);
         }
         pthread_mutex_unlock(&t->lock);
-        poll(fds, 2, -1);
+        poll(fds, 3, -1);
+        if (fds[2].revents)
+            hear_the_end(w);
+        if (fds[2].revents & (POLLHUP | POLLNVAL | POLLERR))
+            fds[2].fd = -1; // nothing more comes
         uint64_t rung;
         ssize_t ignored = read(t->poke, &rung, sizeof rung);
         (void)ignored;
@@ -224,13 +282,30 @@ static int start_listener(struct sl_worker *w)
     return SL_OK;
 }
 
+// Whether an external trainer waits in vain.
+static int check_wait(struct sl_worker *w)
+{
+    char why[SL_ATTACH_TEXT];
+    if (!w->external)
+        return SL_OK; // it dies with the broker, who knows how long this may take
+    hear_the_end(w);
+    if (atomic_load(&w->stop))
+        return sl_fail(SL_EFAILED, "%s", sl_worker_end_text(w, why, sizeof why));
+    if (w->until_ns && sl_now_ns() >= w->until_ns)
+        return sl_fail(SL_ETIMEDOUT, "%s: the job has not started in time: its samplers still load",
+                       w->name);
+    return SL_OK;
+}
+
 static int wait_for_attach(struct sl_worker *w)
 {
     for (;;) {
         Sl__Control__Envelope *m;
         int rc = sl_bus_receive(w->bus, LOOK_MS, NULL, &m);
-        if (rc == SL_EAGAIN)
-            continue; // the broker knows how long this may take
+        if (rc == SL_EAGAIN) {
+            SL_TRY(check_wait(w));
+            continue;
+        }
         SL_TRY(rc);
         int what = (int)m->body_case;
         sl_bus_message_free(m);
@@ -263,10 +338,11 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
     SL_TRY(send_body(w, &e));
     SL_TRY(wait_for_attach(w));
 
-    SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
-    SL_TRY(sl_arena_map_acts(&w->arena, SL_WORKER_FD_ACTS));
-    w->arena.doorbell = SL_WORKER_FD_DOORBELL;
-    sl_memory_set_bound(memory_left, w);
+    SL_TRY(sl_arena_attach(w->fd.arena, &w->arena));
+    SL_TRY(sl_arena_map_acts(&w->arena, w->fd.acts));
+    w->arena.doorbell = w->fd.doorbell;
+    if (!w->external) // whose memory is its own affair
+        sl_memory_set_bound(memory_left, w);
     uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
     if (w->slot >= n_slots)
         return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot, n_slots);
@@ -304,7 +380,7 @@ void sl_worker_failed(struct sl_worker *w, int code)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_FAILED;
     e.failed = &failed;
-    if (send_body(w, &e) < 0)
+    if (send_body(w, &e) < 0 && !w->external)
         sl_log_error("%s", text); // the log is what is left
 }
 
@@ -317,11 +393,17 @@ void sl_worker_fini(struct sl_worker *w)
         pthread_join(t->thread, NULL);
     }
     sl_bus_close(w->bus, LEAVE_MS);
-    sl_memory_set_bound(NULL, NULL);
+    if (!w->external)
+        sl_memory_set_bound(NULL, NULL);
     if (w->stats)
         sl_stats_end(w->stats);
     sl_failpoint_bind(early_reaches);
     sl_arena_detach(&w->arena);
+    if (w->external && w->broker_fd >= 0) {
+        sl_attach_say_leave(w->broker_fd); // nothing of the job's is touched from here on
+        close(w->broker_fd);
+        sl_attach_close_fds(&w->fd);
+    }
     if (t) {
         if (t->poke >= 0)
             close(t->poke);

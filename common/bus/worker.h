@@ -17,6 +17,10 @@
  * A worker asks the kernel to kill it when its broker dies, says Hello, waits for Attach, maps the
  * arena, says Ready, and works until the abort word or a Stop message. A thread listens to the
  * broker meanwhile.
+ *
+ * An external trainer is a worker like these from its Hello on, in a process that is not the
+ * broker's: attach.h brings it its numbers and descriptors. It is left as it is: no signal is sent
+ * to it or ignored, nothing is written to its standard error.
  */
 #ifndef SL_BUS_WORKER_H
 #define SL_BUS_WORKER_H
@@ -29,32 +33,8 @@
 #include "common/arena/arena.h"
 #include "common/bus/assignment.h"
 #include "common/bus/bus.h"
+#include "common/bus/worker_fds.h"
 #include "common/arena/stats.h"
-
-enum {
-    SL_WORKER_FD_ARENA = 3,
-    SL_WORKER_FD_CONFIG = 4,
-    SL_WORKER_FD_DOORBELL = 5,
-    SL_WORKER_FD_ACTS = 6,
-    SL_WORKER_FD_KEY = 7,
-    SL_WORKER_FD_SHARED = 8,
-};
-
-// Arrays that workers share beside the arena.
-enum sl_shared {
-    SL_SHARED_SUMS, // of weights
-    // What GPUs read in the machine's memory where the data set's files cannot be pinned.
-    SL_SHARED_FEATURES,
-    SL_SHARED_OFFSETS,
-    SL_SHARED_DEGREES,
-    SL_SHARED_NEIGHBOURS,
-    SL_SHARED_COUNT,
-};
-
-static inline int sl_worker_fd_shared(enum sl_shared which)
-{
-    return SL_WORKER_FD_SHARED + (int)which;
-}
 
 // The longest that the slowest worker may take to load a data set from a cold disk and be ready.
 // It is the broker's to judge, for all of them: what a worker waits for meanwhile (the arena, a
@@ -68,6 +48,10 @@ struct sl_worker {
     uint32_t device;     // index into the configuration's devices
     char name[32];       // "sampler 0"
     struct sl_assignment told;
+    struct sl_worker_fds fd; // an external trainer's own
+    bool external;
+    int broker_fd;     // external: the connection to the broker, which ends with either of them
+    uint64_t until_ns; // external: it waits no longer for Attach; 0: without bound
     uint64_t start_ns;
     // trainers: measured on the probe block, before Ready
     uint64_t step_bytes, t_train_ns;
@@ -76,6 +60,7 @@ struct sl_worker {
     struct sl_bus *bus;
     bool ready;                      // has said so
     _Atomic bool stop;               // set by the listening thread
+    _Atomic bool lost;               // ... external trainers: the broker died and ended nothing
     struct sl_worker_thread *thread; // private
 };
 
@@ -83,8 +68,16 @@ struct sl_worker {
 // that was asked for: SL_OPTIONS_HELP.
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv);
 
+// What is left of it once numbers, name and descriptors are there: connects to the bus, reads the
+// job. sl_worker_fini() is needed after an error too.
+int sl_worker_open(struct sl_worker *w, const char *role, const char *endpoint);
+
+// External trainers: why the job ended, in the broker's words. Returns buf.
+char *sl_worker_end_text(struct sl_worker *w, char *buf, size_t bytes);
+
 // Sends Hello (role, worker, pid and load_ns are filled in here), waits for Attach (SL_EABORTED on
-// Stop), maps the arena and starts the listening thread.
+// Stop), maps the arena and starts the listening thread. External trainers: SL_EFAILED with the
+// broker's words when the job ends first, SL_ETIMEDOUT.
 int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello);
 
 // Says Ready, with what a trainer has measured.
