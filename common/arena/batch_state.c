@@ -80,7 +80,7 @@ bool sl_cell_is_unclaimed(uint32_t state)
 enum sl_cell_state sl_phase_trainable(const struct sl_arena *a, const struct sl_phase *phase)
 {
     uint32_t kind = atomic_load(&phase->kind);
-    bool fetched = kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL;
+    bool fetched = kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL || kind == SL_PHASE_LEND;
     return fetched && a->h->spec.rows.n_slots ? SL_CELL_STAGED : SL_CELL_READY;
 }
 

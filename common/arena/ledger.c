@@ -96,6 +96,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store(&phase->n_cells, (uint32_t)n_cells);
     atomic_store(&phase->kind, spec->kind);
     atomic_store(&phase->lane, spec->lane);
+    atomic_store(&phase->epoch, spec->epoch);
     atomic_store(&phase->first_version, spec->first_version);
     atomic_store(&phase->end_version,
                  spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
@@ -135,8 +136,8 @@ bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
 
 // --- claims ---
 
-static bool take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
-                 enum sl_cell_state to, struct sl_lease *out)
+bool sl_ledger_take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
+                    enum sl_cell_state to, struct sl_lease *out)
 {
     uint64_t mine = sl_cell_word(seq, sl_cell_attempt(word), worker, (uint32_t)to);
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &word, mine))
@@ -191,9 +192,12 @@ static int claim_sample(struct sl_arena *a, void *what)
         if (r == SL_SCAN_END) {
             seq++;
         } else if (r == SL_SCAN_FOUND &&
-                   take(a, seq, cell, word, c->worker, SL_CELL_SAMPLING, c->out)) {
+                   sl_ledger_take(a, seq, cell, word, c->worker, SL_CELL_SAMPLING, c->out)) {
             look_behind(a, c->out, n);
-            return SL_OK;
+            if (!sl_ledger_pass_left(a, c->out))
+                return SL_OK;
+            if (sl_arena_aborted(a))
+                return SL_EAGAIN;
         }
     }
     return SL_EAGAIN;
@@ -252,7 +256,7 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
  * leave the rest to the others
  * (trainer/feed/prefetch.h).
  */
-static void tell_claimed(struct sl_arena *a, const struct sl_lease *lease)
+void sl_ledger_tell_claimed(struct sl_arena *a, const struct sl_lease *lease)
 {
     bool last = !a->h->spec.async && (lease->cell + 1) % a->h->spec.batches_per_update == 0;
     bool fetched = a->h->spec.rows.n_slots != 0;
@@ -277,6 +281,7 @@ static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane
         struct sl_phase *phase = seq <= sl_ledger_opened(a) ? sl_ledger_find(a, seq) : NULL;
         // Of the other lane: whoever moves this one past it signals.
         if (!phase || atomic_load(&phase->lane) != (uint32_t)lane ||
+            atomic_load(&phase->kind) == SL_PHASE_LEND ||
             atomic_load_explicit(&phase->gate, memory_order_acquire))
             return false;
         uint32_t cell;
@@ -292,8 +297,8 @@ static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane
             return false;
         if (sl_cell_state(word) != sl_phase_trainable(a, phase) || is_later(a, phase, cell, latest))
             return false;
-        if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out)) {
-            tell_claimed(a, out);
+        if (sl_ledger_take(a, seq, cell, word, worker, SL_CELL_TRAINING, out)) {
+            sl_ledger_tell_claimed(a, out);
             return true;
         }
     }
@@ -336,7 +341,7 @@ static int claim_fetch(struct sl_arena *a, void *what)
         for (; cell < n && left > 0; cell++, left--) {
             word = sl_ledger_word(a, seq, cell);
             if (sl_cell_state(word) == SL_CELL_READY && sl_cell_seq(word) == seq &&
-                take(a, seq, cell, word, c->worker, SL_CELL_FETCHING, c->out))
+                sl_ledger_take(a, seq, cell, word, c->worker, SL_CELL_FETCHING, c->out))
                 return SL_OK;
         }
     }
@@ -377,6 +382,12 @@ static bool is_presample(const struct sl_arena *a, const struct sl_lease *lease)
 {
     return atomic_load(&lease->phase->kind) == SL_PHASE_PRESAMPLE &&
            sl_ledger_word(a, lease->seq, lease->cell) == lease->word;
+}
+
+// Whether a sampler's lease may be completed without anybody having trained it.
+static bool ends_sampled(const struct sl_arena *a, const struct sl_lease *lease)
+{
+    return is_presample(a, lease) || sl_ledger_is_left(a, lease->phase, lease->cell);
 }
 
 int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
@@ -425,7 +436,7 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 {
     bool sampled = sl_cell_state(lease->word) == SL_CELL_SAMPLING;
     bool held = sl_cell_state(lease->word) == SL_CELL_HELD; // gave its payload back before
-    if (sampled && !is_presample(a, lease))
+    if (sampled && !ends_sampled(a, lease))
         return sl_ledger_word(a, lease->seq, lease->cell) != lease->word
                    ? SL_ESTALE
                    : sl_fail(SL_EINVAL, "ledger: a sampled batch is not complete before it was "

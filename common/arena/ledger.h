@@ -21,6 +21,7 @@
  *                             ready -> training -> held -> done (train, where trainers sum
  *                                                                gradients themselves: group.h)
  *                             ready -> training -> done         (inference: nothing to sample)
+ *                 sampling or ready or staged -> done         (lent, and left by its trainer)
  *      pending -> sampling -------------------------> done         (pre-sampling: drawn to be
  *                                                                   counted, nothing is kept)
  *
@@ -51,6 +52,14 @@
  * its parameters before it opens them (SL_PARAMS_PINNED). A trainer takes a batch that it can train
  * at once, else a cell of the side lane, else a batch that has to wait (enum sl_occupation). A slot
  * is used again once both lanes are past it.
+ *
+ * LENDING. The batches of a LEND phase are for external trainers, processes of the user's. They are
+ * drawn, claimed and reclaimed as any others, and no parameters, updates or versions belong to them.
+ * Such a trainer has a rank, and where the arena has a *world*, cell k is rank k mod world's for
+ * good: what a dead one had waits for whoever takes its rank next, so that each rank sees the same
+ * batches whatever dies. A user may leave an epoch in the middle, or begin in one. So each rank has
+ * a position that only rises, and what of its cells stands before it is *left*: whoever comes upon
+ * such a cell, a sampler or any trainer, completes it as it is.
  *
  * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
  *
@@ -153,6 +162,27 @@ enum sl_occupation {
 // where the side lane has nothing. sl_ledger_claim_train() claims as SL_OCCUPATION_NONE.
 int sl_ledger_claim_beside(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
                            uint32_t timeout_ms, struct sl_lease *out);
+
+// What is lent right now.
+struct sl_ledger_lent {
+    uint64_t seq;
+    uint64_t n_items;
+    uint32_t epoch, n_cells, batch_size;
+};
+// False while no phase of that kind is the current one.
+bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out);
+/*
+ * Claims the lowest batch of this rank's in that epoch (with world 0: of anybody's) once it is
+ * ready, or staged where its rows come from the drive. What is left is completed on the way. Waits
+ * as above, also for the epoch before to be over for the others.
+ * SL_ERANGE: nothing of it is to be had any more. With a world: each batch of the rank's is claimed,
+ * done or left; with world 0: of everybody, and nobody else has one that might come back.
+ */
+int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uint32_t epoch,
+                         uint32_t timeout_ms, struct sl_lease *out);
+// The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that epoch,
+// batches in hand excepted. Nothing happens where it is further on already.
+void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell);
 // Whether this worker may claim a cell of the phase right now (its turn, in a group).
 bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
                        uint32_t cell);
@@ -164,8 +194,8 @@ bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct s
 bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease);
 // training -> held, then frees the payload; *lease is the held one from then on. SL_ESTALE.
 int sl_ledger_hold(struct sl_arena *a, struct sl_lease *lease);
-// training -> done, then frees the payload; held -> done; sampling -> done in a PRESAMPLE phase.
-// SL_ESTALE when the lease was taken away; SL_EINVAL for a sampler's lease of another phase.
+// training -> done, then frees the payload; held -> done; sampling -> done in a PRESAMPLE phase, or
+// where it is left. SL_ESTALE when the lease was taken away; SL_EINVAL for another sampler's lease.
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease);
 // Gives a lease back unused: sampling and held -> pending, fetching -> ready, training -> ready or
 // staged (payload kept).

@@ -42,6 +42,16 @@ struct sl_evicted {
 };
 int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted);
 
+// Whether the trainer of a cell of a LEND phase has left it.
+bool sl_ledger_is_left(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell);
+// Completes the lease if it is left. True when it was, whoever has completed it.
+bool sl_ledger_pass_left(struct sl_arena *a, const struct sl_lease *lease);
+// pending cells are sampled, others trained: *out is the lease. False when it is not `word` any more.
+bool sl_ledger_take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
+                    enum sl_cell_state to, struct sl_lease *out);
+// A trainer has this lease: tells who may wait for that.
+void sl_ledger_tell_claimed(struct sl_arena *a, const struct sl_lease *lease);
+
 // Moves both lanes past phases that are complete, and tells everybody who may wait for that.
 void sl_ledger_advance(struct sl_arena *a);
 

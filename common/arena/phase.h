@@ -39,6 +39,7 @@ enum sl_phase_kind {
     SL_PHASE_EVAL,      // sample with evaluate.fanout, forward, count correct ones
     SL_PHASE_INFER,     // one model layer over a range of vertices, all neighbours
     SL_PHASE_PRESAMPLE, // sample as TRAIN of the same epoch does, count visits, keep nothing
+    SL_PHASE_LEND,      // sample as TRAIN does; external trainers do what they like with it
 };
 
 // Whose vertices a phase walks through, batch_size at a time.
@@ -56,6 +57,8 @@ enum sl_param_set {
     SL_PARAMS_PINNED, // of the version that the broker has pinned (param_store.h)
 };
 
+enum { SL_RANKS_MAX = 64 }; // of external trainers
+
 enum sl_lane { SL_LANE_MAIN, SL_LANE_SIDE, SL_LANES };
 
 // Where the phases are. The slots of the phases stand behind it.
@@ -66,6 +69,8 @@ struct sl_ledger {
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
     _Alignas(64) _Atomic uint64_t evicted;  // ready batches given up for an older one's memory
     _Atomic uint64_t drawn; // batches of the phases opened so far that are drawn to be trained
+    // Of each external trainer: epoch << 32 | cell. What of its stands before is left (ledger.h).
+    _Alignas(64) _Atomic uint64_t left[SL_RANKS_MAX];
 };
 
 struct sl_phase_spec {
@@ -90,7 +95,7 @@ struct sl_phase {
     _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
     struct sl_phase_spec spec;         // stable while a lease on one of its cells is held
     _Atomic uint32_t n_cells;
-    _Atomic uint32_t kind, lane;                 // of spec, for readers without a lease
+    _Atomic uint32_t kind, lane, epoch;          // of spec, for readers without a lease
     _Atomic uint64_t first_version;              // likewise
     _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
     _Atomic uint64_t first_batch;                // number of its first batch in the whole job
@@ -149,6 +154,7 @@ struct sl_batch_entry {
     double weight;             // what the summed loss and its gradient are divided by (kernels.h)
     uint64_t correct, counted; // predictions
     uint32_t restored;         // 1: trained before the job was resumed; times are not known
+    uint32_t left;             // 1: LEND: done unseen, since its trainer had left it
     // What some of the batches took of a pool's cores (allocation.cores), by the clocks of the
     // threads; 0: not measured.
     uint64_t draw_cpu_ns;                  // the sampler's

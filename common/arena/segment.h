@@ -71,6 +71,7 @@ struct sl_arena_spec {
     uint32_t n_devices;             // two seats and two statistics slots each
     uint32_t n_cells;               // cells a phase may have
     uint64_t n_train;               // training vertices
+    uint32_t world;                 // LEND: cell k is rank k mod world's; 0: whoever's comes first
     uint64_t n_params;              // f32 parameters
     uint32_t n_state;               // optimizer arrays of n_params (adam 2, sgd 1)
     uint32_t async;                 // 1: gradients are applied as they come, within `staleness`

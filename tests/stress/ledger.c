@@ -27,6 +27,10 @@
  * --side has the inference in the side lane, gated with the epoch behind it until the epoch before
  * is complete and its parameters pinned; every cell of it must have seen just those.
  *
+ * --lend has phases of batches that are lent, with --dynamic to whoever comes first, else by rank,
+ * which a successor takes over. Some epochs are left half way. What must hold: of a rank's cells each
+ * was consumed once, by that rank, or is marked as left, and none is left that nobody left.
+ *
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
  */
@@ -67,7 +71,7 @@ struct options {
     uint32_t samplers, trainers, per_update;
     uint32_t kill_every; // mean claims of a worker's life, 0 = nobody dies
     uint32_t staleness;
-    bool async, standby, side, threads;
+    bool async, standby, side, lend, dynamic, threads;
     uint64_t seed;
 };
 
@@ -392,11 +396,62 @@ static void *trainer_body(void *arg)
     }
 }
 
+/*
+ * An external trainer: one batch in hand and the next one, epoch after epoch from the one that is
+ * lent when it comes. `correct` says who has consumed a cell, `counted` how often.
+ */
+static void *borrower_body(void *arg)
+{
+    struct worker *w = arg;
+    struct sl_arena *a = w->arena;
+    uint64_t random = mix(opt.seed + w->id);
+    struct mortal life = mortal_born(w->id, opt.kill_every, mix(random));
+    struct sl_ledger_lent lent = {0};
+    sl_ledger_look_lent(a, &lent);
+    for (uint32_t epoch = lent.epoch;; epoch++) {
+        // Leaving is a matter of the epoch alone, so that all ranks do, and their successors.
+        const uint64_t fate = mix(epoch + opt.seed);
+        const uint32_t last = fate % 4 ? CELLS : (uint32_t)(fate >> 8) % CELLS;
+        struct sl_lease held[HOLD];
+        uint32_t n = 0;
+        bool over = false;
+        while (!over || n > 0) {
+            int rc = over || n == HOLD
+                         ? SL_ETIMEDOUT
+                         : sl_ledger_claim_lent(a, w->id, w->device, epoch, n ? 0 : 20, &held[n]);
+            if (rc == SL_EABORTED)
+                return NULL;
+            over |= rc == SL_ERANGE;
+            if (rc == SL_OK) {
+                mortal_claims(&life);
+                if (held[n].cell >= last) {
+                    sl_ledger_return(a, &held[n]);
+                    sl_ledger_leave(a, w->device, epoch + 1, 0);
+                    over = true;
+                } else {
+                    n++;
+                }
+            }
+            if (n == 0 || (rc == SL_OK && n < HOLD && !over))
+                continue;
+            check_payload(a, held[0].entry);
+            held[0].entry->counted = 1;
+            held[0].entry->correct = 1 + w->device;
+            random = mix(random + 1);
+            if (random % 64 == 0 && !over)
+                sl_ledger_return(a, &held[0]); // consumed by whoever gets it next
+            else
+                sl_ledger_complete(a, &held[0]);
+            held[0] = held[--n];
+        }
+    }
+}
+
 // --- the broker's part ---
 
 static void start(struct worker *w)
 {
-    void *(*body)(void *) = w->trainer ? trainer_body : sampler_body;
+    void *(*body)(void *) = !w->trainer ? sampler_body : opt.lend ? borrower_body : trainer_body;
     if (opt.threads) {
         pthread_create(&w->thread, NULL, body, w);
         return;
@@ -486,9 +541,17 @@ static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tall
     uint32_t n = cells_of(kind), counted = 0, distinct = 0;
     uint64_t first = atomic_load(&sl_ledger_phase(a, seq)->first_version);
     static bool made[CELLS];
+    const uint64_t fate = mix(atomic_load(&sl_ledger_phase(a, seq)->epoch) + opt.seed);
+    const uint32_t left_from = fate % 4 ? CELLS : (uint32_t)(fate >> 8) % CELLS;
     memset(made, 0, sizeof made);
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = sl_ledger_entry(a, seq, i);
+        if (kind == SL_PHASE_LEND) { // what a dead one had that had left is left
+            const bool is_left = left_from < CELLS;
+            const bool own = opt.dynamic || e->correct == 1 + i % opt.trainers;
+            counted += e->left ? is_left : e->counted == 1 && own && i < left_from;
+            continue;
+        }
         counted +=
             e->counted == 1 && (!opt.side || kind != SL_PHASE_INFER || e->digest == t->pinned);
         if (!opt.async || kind != SL_PHASE_TRAIN)
@@ -553,6 +616,8 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("staleness", options, staleness, 0, 1000),
     ARGUMENT_FLAG("standby", options, standby),
     ARGUMENT_FLAG("side", options, side),
+    ARGUMENT_FLAG("lend", options, lend),
+    ARGUMENT_FLAG("dynamic", options, dynamic),
     {0},
 };
 // clang-format on
@@ -582,6 +647,7 @@ int main(int argc, char **argv)
         .n_cells = CELLS,
         .n_train = sizeof(struct findings) / sizeof(uint32_t),
         .n_params = PARAMS,
+        .world = opt.lend && !opt.dynamic ? opt.trainers : 0,
         .async = opt.async,
         .staleness = opt.staleness,
         .batches_per_update = opt.per_update,
@@ -625,8 +691,9 @@ int main(int argc, char **argv)
             harvest(&arena, closed, kinds[closed % SL_ARENA_PHASES], &t);
             open_gates(&arena, closed, seq, &t);
         }
-        uint32_t kind = cycle[n_opened % SL_COUNT_OF(cycle)];
-        bool more = opened_epochs < epochs || kind != SL_PHASE_TRAIN;
+        uint32_t kind = opt.lend ? SL_PHASE_LEND : cycle[n_opened % SL_COUNT_OF(cycle)];
+        bool epoch = kind == SL_PHASE_TRAIN || kind == SL_PHASE_LEND;
+        bool more = opened_epochs < epochs || !epoch;
         if (closed == seq && !more)
             break;
         if (seq - closed < SL_ARENA_PHASES - 1 && more) {
@@ -640,7 +707,7 @@ int main(int argc, char **argv)
             if (sl_ledger_open_phase(&arena, &p, &seq) == SL_OK) {
                 kinds[seq % SL_ARENA_PHASES] = p.kind;
                 open_gates(&arena, closed, seq, &t);
-                opened_epochs += kind == SL_PHASE_TRAIN;
+                opened_epochs += epoch;
                 n_opened++;
                 continue;
             }
@@ -682,7 +749,7 @@ int main(int argc, char **argv)
     if (opt.async)
         reference_async(epochs, want);
     else
-        reference_ordered(epochs, want);
+        reference_ordered(opt.lend ? 0 : epochs, want);
     const float *got = sl_param_store_params(&arena, sl_param_store_version(&arena));
     bool equal = memcmp(want, got, sizeof want) == 0;
     uint64_t least = mortal_least(epochs * CELLS, n_workers, opt.kill_every);
@@ -705,7 +772,7 @@ int main(int argc, char **argv)
                (unsigned long long)lost_wakes);
     failed += !equal + (bad_payloads != 0) + (left != 0) + (t.bad_phases != 0) + (t.late != 0) +
               (torn != 0) + (lost_wakes != 0) + (t.kills < least) +
-              (sl_param_store_version(&arena) != epochs * updates);
+              (sl_param_store_version(&arena) != (opt.lend ? 0 : epochs * updates));
     printf("ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu bad phases: %s\n",
            equal ? "equal" : "DIFFER", (unsigned long long)bad_payloads, (unsigned long long)left,
            (unsigned long long)t.bad_phases, failed ? "FAILED" : "ok");
