@@ -39,6 +39,8 @@ static int open_dataset(struct sl_job_check *r)
     unsigned need = SL_NEED_TRAINING;
     if (sl_sampler_flags[r->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
+    if (sl_config_is_external(&r->config) && r->config.input.split != SL_INPUT_TRAIN)
+        need &= ~(unsigned)SL_NEED_TRAIN;
     return sl_dataset_check_open(r->config.dataset, need, SL_CHECK_CACHED, r->quiet, &r->dataset);
 }
 
@@ -189,7 +191,9 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     if (r->report)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
     SL_TRY(open_dataset(r));
-    int rc = sl_judging_check(&r->config, &r->dataset);
+    int rc = sl_config_choose_vertices(&r->config, &r->dataset);
+    if (rc == SL_OK)
+        rc = sl_judging_check(&r->config, &r->dataset);
     if (rc < 0)
         return sl_fail_prefix(rc, "%s", r->job);
     SL_TRY(sl_judging_find(&r->judging, &r->config, &r->dataset));

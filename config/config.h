@@ -40,7 +40,7 @@ enum {
 };
 
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
-enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) };
+enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL };
 #undef SL_MODEL_KIND
 enum sl_aggregator { SL_AGGREGATOR_MEAN, SL_AGGREGATOR_MAX, SL_AGGREGATOR_GCN };
 enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
@@ -74,6 +74,9 @@ extern const char *const sl_store_preference_words[]; // the same in the job fil
 extern const char *const sl_store_placement_words[];  // the same in the job file, then NULL
 // Where an update's gradients are summed: in the arena's parameter store, or by NCCL between GPUs.
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
+// Whose vertices the batches of external trainers are of, and who gets which.
+enum sl_input_split { SL_INPUT_TRAIN, SL_INPUT_VAL, SL_INPUT_TEST, SL_INPUT_ALL };
+enum sl_balance { SL_BALANCE_FIXED, SL_BALANCE_DYNAMIC };
 // What a daemon does with a job that it finds interrupted.
 enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
 // TF32 exists on GPUs only; a CPU device computes it as fp32.
@@ -136,6 +139,10 @@ struct sl_config {
         uint32_t n_class_weights; // LIST
         double class_weight[SL_CONFIG_MAX_CLASS_WEIGHTS];
     } loss;
+
+    struct {
+        enum sl_input_split split; // external
+    } input;
 
     struct {
         enum sl_sampler_kind kind;
@@ -213,6 +220,7 @@ struct sl_config {
         // resolved: POOL for "auto" and "cpu" without GPUs. Each device then has all cores of the
         // pool, and there is a device for each worker that there may be.
         enum sl_core_policy cores;
+        enum sl_balance balance; // external
     } allocation;
 
     uint32_t n_schedule;
@@ -260,6 +268,24 @@ struct sl_config {
     enum sl_resume_policy resume;
     char output[SL_CONFIG_PATH_BYTES];
 };
+
+// Whether the batches are for programs that attach: the job has no model, no parameters and no
+// trainers of its own, and evaluates and keeps nothing. Its trainers are seats for those programs.
+static inline bool sl_config_is_external(const struct sl_config *c)
+{
+    return c->model.kind == SL_MODEL_EXTERNAL;
+}
+
+// Whether epochs follow one another until somebody ends the job.
+static inline bool sl_config_is_endless(const struct sl_config *c)
+{
+    return sl_config_is_external(c) && c->epochs_auto;
+}
+
+// Makes the vertices that the job walks through the data set's training vertices, as far as this
+// process is concerned. SL_EINVAL: there are none.
+struct sl_dataset;
+int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset);
 
 // How many trainers can work at the same time: ordered, the batches of an update; async, the
 // allowed staleness and one.

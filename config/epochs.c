@@ -44,7 +44,7 @@ char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates, bool finds_
                               char note[SL_CONFIG_EPOCHS_TEXT])
 {
     note[0] = '\0';
-    if (!c->epochs_auto)
+    if (!c->epochs_auto || sl_config_is_endless(c))
         return note;
     const uint64_t each = SL_MAX(updates, (uint64_t)1);
     const uint32_t wanted = (uint32_t)SL_MIN(sl_div_up(SL_EPOCHS_UPDATES, each), SL_EPOCHS_MOST);

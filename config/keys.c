@@ -39,9 +39,20 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FREE           .change = SL_CHANGE_FREE
 #define ONWARD         .change = SL_CHANGE_ONWARD
 #define MACHINE        .of_machine = true
+// Of training that sluice does itself, or of external trainers.
+#define OWN      .only_key = "model.kind", .only_word = "external", .only_not = true
+#define EXTERNAL .only_key = "model.kind", .only_word = "external"
 
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
-static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD) NULL};
+static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external",
+                                          NULL};
+static const char *const input_splits[] = {[SL_INPUT_TRAIN] = "train",
+                                           [SL_INPUT_VAL] = "val",
+                                           [SL_INPUT_TEST] = "test",
+                                           [SL_INPUT_ALL] = "all",
+                                           NULL};
+static const char *const balances[] = {
+    [SL_BALANCE_FIXED] = "fixed", [SL_BALANCE_DYNAMIC] = "dynamic", NULL};
 static const char *const aggregators[] = {
     [SL_AGGREGATOR_MEAN] = "mean", [SL_AGGREGATOR_MAX] = "max", [SL_AGGREGATOR_GCN] = "gcn", NULL};
 static const char *const activations[] = {[SL_CONFIG_RELU] = "relu",
@@ -132,29 +143,36 @@ const struct sl_key sl_keys[] = {
      .doc = "The network that is trained."},
     {.path = "model.kind", .type = SL_KEY_WORD, .required = true, AT(model.kind), FIXED,
      .words = model_kinds,
-     .doc = "Kind of layer, as PyTorch Geometric has it; pinsage as in its paper."},
+     .doc = "Kind of layer, as PyTorch Geometric has it; external: none, batches are for programs "
+            "that attach."},
     {.path = "model.layers", .type = SL_KEY_INTEGER, AT(model.layers), FIXED,
      .min = 1, .max = SL_CONFIG_MAX_LAYERS, .fallback = "3",
-     .doc = "Number of layers, and of sampled hops."},
+     .doc = "Number of layers, and of sampled hops. With external as many as sampler.fanout has."},
     {.path = "model.hidden", .type = SL_KEY_INTEGER, AT(model.hidden), FIXED,
      .min = 1, .max = 65536, .fallback = "256",
+     OWN,
      .doc = "Width of the hidden layers."},
     {.path = "model.dropout", .type = SL_KEY_NUMBER, AT(model.dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
+     OWN,
      .doc = "Dropout after each hidden layer."},
     {.path = "model.input_dropout", .type = SL_KEY_NUMBER, AT(model.input_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
+     OWN,
      .doc = "Dropout of the input features."},
     {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation), FIXED,
      .words = activations, .fallback = "\"relu\"",
+     OWN,
      .doc = "Activation after each hidden layer (and its norm)."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
      .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
+     OWN,
      .doc = "Normalisation before the activation: batch (running statistics for evaluation) or "
             "layer (each vertex by itself)."},
     {.path = "model.jumping", .type = SL_KEY_WORD, AT(model.jumping), FIXED,
      .words = jumpings, .fallback = "\"none\"",
+     OWN,
      .doc = "Jumping knowledge: a final linear layer on the last hidden layer, on all side by "
             "side (cat), or on their maximum."},
     {.path = "model.aggregator", .type = SL_KEY_WORD, AT(model.aggregator), FIXED,
@@ -194,6 +212,7 @@ const struct sl_key sl_keys[] = {
             "unbiased), or of the sampled block. Only with " SL_MODEL_WITH_DEGREES "."},
     {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD, MACHINE,
      .fallback_note = "random, by seed",
+     OWN,
      .doc = "A .safetensors file with the initial parameters."},
 
     {.path = "loss", .type = SL_KEY_OBJECT,
@@ -203,8 +222,15 @@ const struct sl_key sl_keys[] = {
      BESIDE(loss.n_class_weights), .min = 0, .max = 1000000,
      .choices = class_weights, .choice = offsetof(struct sl_config, loss.class_weights),
      .fallback = "\"none\"",
+     OWN,
      .doc = "Weight of each class in the loss (of several labels: of positives): a list, balanced "
             "(inverse of the frequency in the training set), or none."},
+
+    {.path = "input", .type = SL_KEY_OBJECT,
+     .doc = "What external trainers walk through."},
+    {.path = "input.split", .type = SL_KEY_WORD, AT(input.split), FIXED,
+     .words = input_splits, .fallback = "\"train\"", EXTERNAL,
+     .doc = "Whose vertices are the seeds of an epoch. Only with external."},
 
     {.path = "sampler", .type = SL_KEY_OBJECT,
      .doc = "How mini-batches are drawn."},
@@ -240,19 +266,24 @@ const struct sl_key sl_keys[] = {
      .doc = "How gradients change the parameters."},
     {.path = "optimizer.kind", .type = SL_KEY_WORD, AT(optimizer.kind), FIXED,
      .words = optimizer_kinds, .fallback = "\"adam\"",
+     OWN,
      .doc = "As in PyTorch."},
     {.path = "optimizer.lr", .type = SL_KEY_NUMBER, AT(optimizer.lr), FIXED,
      .min = 0, .above_min = true, .max = 1000, .fallback = "0.003",
+     OWN,
      .doc = "Learning rate."},
     {.path = "optimizer.weight_decay", .type = SL_KEY_NUMBER, AT(optimizer.weight_decay), FIXED,
      .min = 0, .max = 1000, .fallback = "0",
+     OWN,
      .doc = "L2 penalty, added to the gradient; adamw shrinks the parameters themselves."},
     {.path = "optimizer.decay_on", .type = SL_KEY_WORD, AT(optimizer.decay_on), FIXED,
      .words = decay_ons, .fallback = "\"all\"",
+     OWN,
      .doc = "Which parameters weight_decay is for: all, or the first layer's (as in the GCN "
             "paper)."},
     {.path = "optimizer.clip_norm", .type = SL_KEY_NUMBER, AT(optimizer.clip_norm), FIXED,
      .min = 0, .max = 1e9, .fallback = "0",
+     OWN,
      .doc = "Largest norm of an update's gradient; 0: no limit."},
     {.path = "optimizer.momentum", .type = SL_KEY_NUMBER, AT(optimizer.momentum), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
@@ -272,10 +303,12 @@ const struct sl_key sl_keys[] = {
      .doc = "Added to the divisor of a step. Not with sgd."},
     {.path = "optimizer.schedule", .type = SL_KEY_WORD, AT(optimizer.schedule), FIXED,
      .words = lr_schedules, .fallback = "\"constant\"",
+     OWN,
      .doc = "Learning rate over time: constant, times optimizer.gamma every "
             "optimizer.step_epochs, or half a cosine down to optimizer.min_lr."},
     {.path = "optimizer.warmup_epochs", .type = SL_KEY_NUMBER, AT(optimizer.warmup_epochs), FIXED,
      .min = 0, .max = 1000000, .fallback = "0",
+     OWN,
      .doc = "Epochs (or a part of one) in which the learning rate rises from 0."},
     {.path = "optimizer.step_epochs", .type = SL_KEY_INTEGER, AT(optimizer.step_epochs), FIXED,
      .min = 1, .max = 1000000, .fallback = "10",
@@ -294,6 +327,7 @@ const struct sl_key sl_keys[] = {
      .doc = "When parameters change."},
     {.path = "updates.mode", .type = SL_KEY_WORD, AT(updates.mode), FIXED,
      .words = update_modes, .fallback = "\"ordered\"",
+     OWN,
      .doc = "ordered adds gradients in batch order, so the number of trainers does not change the "
             "result; async applies each as it comes."},
     {.path = "updates.batches_per_update", .type = SL_KEY_INTEGER, AT(updates.batches_per_update),
@@ -419,7 +453,7 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
      .doc = "Devices that train, the last ones. auto: by measured times; none where one device "
-            "does both."},
+            "does both. With external: seats for trainers, auto 1."},
     {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching), FREE,
      .fallback = "true", .only_key = "allocation.cores", .only_word = "fixed",
      .doc = "Whether standby trainers on samplers' devices train where that helps; not with nccl. "
@@ -429,13 +463,19 @@ const struct sl_key sl_keys[] = {
      .words = core_policies,
      .fallback_note = "pool with auto or cpu devices, without GPUs and allocation.switching; else "
                       "fixed",
+     OWN,
      .doc = "pool: measured times share all cores out, without standby trainers. fixed: a worker "
             "runs on its device's cores (of auto and cpu: one)."},
+    {.path = "allocation.balance", .type = SL_KEY_WORD, AT(allocation.balance), FIXED,
+     .words = balances, .fallback = "\"fixed\"", EXTERNAL,
+     .doc = "Which external trainer gets which mini-batch. fixed: batch k is rank k mod trainers', "
+            "whatever dies. dynamic: whoever comes first gets the next. Only with external."},
 
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE, MACHINE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
      .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",
      .fallback = "[]",
+     OWN,
      .doc = "Changes of the role split while the job runs, in ascending order."},
     {.path = "schedule[].epoch", .type = SL_KEY_INTEGER, .required = true, FREE,
      FIELD(sl_schedule_config, epoch), .min = 0, .max = SL_CONFIG_MAX_EPOCHS - 1,
@@ -457,9 +497,11 @@ const struct sl_key sl_keys[] = {
      .doc = "Seconds that sampling a mini-batch takes at least, for tests."},
     {.path = "throttle.train", .type = SL_KEY_NUMBER, AT(throttle.train), FREE,
      .min = 0, .max = 10, .fallback = "0",
+     OWN,
      .doc = "The same of a trainer."},
     {.path = "throttle.standby", .type = SL_KEY_NUMBER, AT(throttle.standby), FREE,
      .min = 0, .max = 10, .fallback = "0",
+     OWN,
      .doc = "The same of a standby trainer."},
 
     {.path = "arena", .type = SL_KEY_OBJECT, MACHINE,
@@ -470,6 +512,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Shared memory for mini-batches. auto: a share of what is free."},
     {.path = "arena.activations", .type = SL_KEY_WORD, AT(activations), FREE,
      .words = activation_places, .fallback = "\"auto\"",
+     OWN,
      .doc = "Where a full evaluation keeps hidden activations: memory, an unnamed file beside "
             "output, or the file where memory is short (auto)."},
 
@@ -477,12 +520,13 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_EPOCHS,
      .word = "auto", FLAG(epochs_auto), .fallback = "\"auto\"",
      .doc = "Passes over the training vertices. auto: enough for 500 updates, but 10 to 200, or "
-            "what other keys need."},
+            "what other keys need; with external until the job is stopped."},
     {.path = "seed", .type = SL_KEY_INTEGER, AT(seed), FIXED,
      .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
      .doc = "Seed of all random numbers."},
     {.path = "precision", .type = SL_KEY_WORD, AT(precision), FIXED,
      .words = sl_precision_words, .fallback = "\"auto\"",
+     OWN,
      .doc = "Type of factors in matrix products; sums and parameters are fp32. auto: tf32 where "
             "only GPUs train, else fp32; cores compute tf32 as fp32."},
     {.path = "stall_seconds", .type = SL_KEY_INTEGER, AT(stall_seconds), FREE,
@@ -502,25 +546,31 @@ const struct sl_key sl_keys[] = {
      .doc = "Accuracy on the validation and test vertices."},
     {.path = "evaluate.every", .type = SL_KEY_INTEGER, AT(evaluate.every), ONWARD,
      .min = 0, .max = 1000000, .fallback = "1",
+     OWN,
      .doc = "Epochs between evaluations; 0: only at the end."},
     {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout), FIXED,
      BESIDE(evaluate.n_fanout), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
+     OWN,
      .doc = "full: layer by layer over all neighbours; a list samples as sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",
+     OWN,
      .doc = "Vertices in a mini-batch of a sampled evaluation."},
     {.path = "evaluate.metric", .type = SL_KEY_WORD, AT(evaluate.metric), FIXED,
      .words = sl_metric_words, .fallback = "\"auto\"",
+     OWN,
      .doc = "Decides which epoch is best. auto: accuracy; roc_auc where one of two classes has "
             "less than a third; micro_f1 with several labels; loss for numbers."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
+     OWN,
      .doc = "When the test set is evaluated: once, of the best epoch (final), beside each "
             "validation, or never."},
     {.path = "evaluate.overlap", .type = SL_KEY_BOOL, AT(evaluate.overlap), FREE,
      .fallback = "true",
+     OWN,
      .doc = "Whether waiting trainers may evaluate an epoch during the next one (full evaluation, "
             "fixed CPU cores, no early stopping)."},
 
@@ -529,11 +579,13 @@ const struct sl_key sl_keys[] = {
     {.path = "early_stopping.patience", .type = SL_KEY_INTEGER, AT(early_stopping.patience), ONWARD,
      .min = 0, .max = 1000000,
      .word = "auto", FLAG(early_stopping.patience_auto), .fallback = "\"auto\"",
+     OWN,
      .doc = "Evaluations without a better metric that end training; 0: never. auto: half of the "
             "epochs, or 0 where epochs is given or the least."},
     {.path = "early_stopping.min_delta", .type = SL_KEY_NUMBER, AT(early_stopping.min_delta),
      ONWARD,
      .min = 0, .max = 1000000, .fallback = "0",
+     OWN,
      .doc = "How much better counts as better."},
 
     {.path = "checkpoint", .type = SL_KEY_OBJECT, MACHINE,
@@ -541,17 +593,21 @@ const struct sl_key sl_keys[] = {
             "nothing."},
     {.path = "checkpoint.every_updates", .type = SL_KEY_INTEGER, AT(checkpoint.every_updates), FREE,
      .min = 0, .max = 9007199254740991.0, .fallback = "0",
+     OWN,
      .doc = "Updates between checkpoints; 0: by checkpoint.every_seconds alone."},
     {.path = "checkpoint.every_seconds", .type = SL_KEY_NUMBER, AT(checkpoint.every_seconds), FREE,
      .min = 0, .max = 1e9, .fallback = "300",
+     OWN,
      .doc = "Seconds between checkpoints; 0: by checkpoint.every_updates alone. Both 0: no "
             "checkpoints."},
     {.path = "checkpoint.keep", .type = SL_KEY_INTEGER, AT(checkpoint.keep), FREE,
      .min = 1, .max = 1000, .fallback = "2",
+     OWN,
      .doc = "How many of the newest checkpoints are kept."},
 
     {.path = "resume", .type = SL_KEY_WORD, AT(resume), FREE,
      .words = resume_policies, .fallback = "\"never\"",
+     OWN,
      .doc = "What a restarted daemon does with an interrupted job: auto goes on from the newest "
             "checkpoint, never waits for 'sluice resume'."},
     {.path = "output", .type = SL_KEY_STRING, AT(output), FREE,
@@ -637,11 +693,17 @@ bool sl_key_goes_with(const struct sl_key *key, unsigned word)
     return is_among(sl_key_find(key->only_key)->words[word], key->only_word) != key->only_not;
 }
 
-bool sl_key_applies(const struct sl_key *key, const void *base)
+const struct sl_key *sl_key_misfit(const struct sl_key *key, const void *base)
 {
     if (!key->only_key)
-        return true;
-    return sl_key_goes_with(key, index_of(sl_key_find(key->only_key), base));
+        return NULL;
+    const struct sl_key *other = sl_key_find(key->only_key), *deeper = sl_key_misfit(other, base);
+    return deeper ? deeper : sl_key_goes_with(key, index_of(other, base)) ? NULL : key;
+}
+
+bool sl_key_applies(const struct sl_key *key, const void *base)
+{
+    return !sl_key_misfit(key, base);
 }
 
 bool sl_key_is_needed(const struct sl_key *key, const void *base)

@@ -111,8 +111,10 @@ bool sl_key_is_in(const struct sl_key *key, const char *parent);
 // Whether a key that has an only_key has a meaning where only_key has that word (by index).
 bool sl_key_goes_with(const struct sl_key *key, unsigned word);
 
-// Whether the key has a meaning beside the value of its only_key in `base`, from which both keys'
-// offsets count.
+// The row that says why the key has no meaning beside the values in `base`, from which all offsets
+// count: its own, or that of its only_key where that key has none itself. NULL: it has a meaning.
+const struct sl_key *sl_key_misfit(const struct sl_key *key, const void *base);
+
 bool sl_key_applies(const struct sl_key *key, const void *base);
 
 // Whether the key has to be given, beside the other values in `base`.

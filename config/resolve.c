@@ -122,6 +122,32 @@ static int check_training(const struct sl_parse *p)
     return SL_OK;
 }
 
+/*
+ * A job for external trainers has no training of its own, so its keys are as if nobody had asked
+ * for anything.
+ */
+static void resolve_external(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    if (!sl_config_is_external(c))
+        return;
+    c->checkpoint.every_updates = 0;
+    c->checkpoint.every_seconds = 0;
+    c->evaluate.full = false; // no layer of anything is computed
+    c->evaluate.n_fanout = c->sampler.n_fanout;
+    memcpy(c->evaluate.fanout, c->sampler.fanout, sizeof c->evaluate.fanout);
+    c->evaluate.test = SL_TEST_NEVER;
+    c->early_stopping.patience = 0;
+    c->early_stopping.patience_auto = false;
+    c->allocation.cores = SL_CORES_FIXED;
+    c->allocation.switching = false;
+    if (c->allocation.trainers_auto)
+        c->allocation.trainers = 1;
+    c->allocation.trainers_auto = false;
+    if (c->epochs_auto)
+        c->epochs = SL_CONFIG_MAX_EPOCHS;
+}
+
 // One number for each layer.
 static int check_fanout(const struct sl_parse *p, const char *path, uint32_t found)
 {
@@ -142,6 +168,9 @@ static int resolve_fanouts(const struct sl_parse *p)
 {
     struct sl_config *c = p->out;
     static const int64_t usual[] = {15, 10, 5};
+    if (sl_config_is_external(c) && !sl_parse_find(p->root, "model.layers") &&
+        c->sampler.n_fanout > 0)
+        c->model.layers = c->sampler.n_fanout;
     if (!sl_parse_find(p->root, "sampler.fanout")) {
         if (c->model.layers != SL_COUNT_OF(usual))
             return sl_parse_fail(p, "sampler.fanout",
@@ -235,6 +264,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(resolve_fanouts(p));
     SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
+    resolve_external(p);
     SL_TRY(check_presampling(p));
     SL_TRY(check_foresight(p));
     SL_TRY(check_store(p));

@@ -19,6 +19,10 @@
  * whatever split is chosen or asked for while the job runs; more where the job file names a larger
  * one.
  *
+ * EXTERNAL TRAINERS are processes of the user's, which run where they like: their seats take the last
+ * devices, as trainers do, and "auto" and "cpu" have samplers on all devices and the seats beside
+ * them.
+ *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.
  */
@@ -65,7 +69,8 @@ int sl_parse_resolve_cores(const struct sl_parse *p)
     struct sl_config *c = p->out;
     char path[SL_KEY_PATH_BYTES];
     if (!sl_parse_find(p->root, "allocation.cores"))
-        c->allocation.cores = c->devices_auto && !sl_parse_find(p->root, "allocation.switching")
+        c->allocation.cores = c->devices_auto && !sl_config_is_external(c) &&
+                                      !sl_parse_find(p->root, "allocation.switching")
                                   ? SL_CORES_POOL
                                   : SL_CORES_FIXED;
     for (uint32_t d = 0; d < c->n_devices && sl_config_is_pool(c); d++) {
@@ -223,6 +228,8 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     bool pool = sl_config_is_pool(c);
     if (c->devices_auto || pool) {
         uint32_t most = least.samplers + least.trainers;
+        if (sl_config_is_external(c))
+            most = SL_MAX(most, c->n_devices + least.trainers);
         for (uint32_t i = 0; i < c->n_schedule; i++)
             most = SL_MAX(most, c->schedule[i].samplers + c->schedule[i].trainers);
         repeat_devices(c, most);
@@ -236,6 +243,10 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     SL_TRY(check_roles(p, "allocation", least, c->allocation.trainers_auto));
     SL_TRY(check_schedule(p));
 
+    if (sl_config_is_external(c) && c->allocation.samplers_auto) {
+        c->allocation.samplers = c->n_devices - c->allocation.trainers;
+        c->allocation.samplers_auto = false;
+    }
     bool both = c->allocation.samplers_auto && c->allocation.trainers_auto;
     if (both)
         SL_TRY(share_between_kinds(p));

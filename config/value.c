@@ -465,20 +465,21 @@ int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *
         if (!key->only_key || strncmp(key->path, scope, strlen(scope)) != 0 || strstr(name, "[]"))
             continue;
         const cJSON *item = sl_parse_find(node, name);
-        if (!item || sl_key_applies(key, base))
+        const struct sl_key *misfit = sl_key_misfit(key, base);
+        if (!item || !misfit)
             continue;
         cJSON *usual = cJSON_Parse(sl_key_fallback(key, base));
         bool harmless = usual && cJSON_Compare(usual, item, true);
         cJSON_Delete(usual);
         if (harmless)
             continue;
-        const struct sl_key *other = sl_key_find(key->only_key);
+        const struct sl_key *other = sl_key_find(misfit->only_key);
         char path[2 * SL_KEY_PATH_BYTES], beside[2 * SL_KEY_PATH_BYTES];
         char found[SL_PARSE_FOUND_BYTES], words[160];
         snprintf(path, sizeof path, "%s%s", shown, name);
         snprintf(beside, sizeof beside, "%s%s", shown, other->path + strlen(scope));
         sl_parse_found(item, found);
-        sl_key_words(other, key, words, sizeof words);
+        sl_key_words(other, misfit, words, sizeof words);
         return sl_parse_fail(p, path,
                              "found %s with %s \"%s\", wanted it only with %s: take it out, or "
                              "set %s to %s",

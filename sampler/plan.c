@@ -88,7 +88,7 @@ static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
 {
     uint64_t stride = list->n / batch;
     for (uint32_t s = 0; s < batch; s++)
-        p->seeds[s] = list->ids[s * stride + i * stride / PROBES];
+        p->seeds[s] = sl_vertex_at(list, s * stride + i * stride / PROBES);
     SL_TRY(draw_probe(p, plan, batch));
     uint64_t bytes = p->ranked ? sl_drawer_marked_bytes(p->block) : p->block->bytes;
     p->largest = SL_MAX(p->largest, bytes);

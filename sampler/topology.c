@@ -58,7 +58,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
                      int sums_fd, const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
-    unsigned need = SL_NEED_TOPOLOGY | SL_NEED_LABELS | SL_NEED_TRAIN;
+    unsigned need = SL_NEED_TOPOLOGY | SL_NEED_LABELS;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)

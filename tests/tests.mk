@@ -25,7 +25,11 @@ $(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(LIB)/libsl_text.a $(call libs_of,arena)
 TOOL_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/bench/*.c))
 $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))
 
-LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(TOOL_BIN)
+# What end-to-end tests run beside the programs: external trainers.
+E2E_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/e2e/*.c))
+$(E2E_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,bus)
+
+LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(E2E_BIN) $(TOOL_BIN)
 $(LINKED_TESTS):
 	$(link)
 

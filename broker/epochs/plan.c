@@ -207,7 +207,9 @@ static struct sl_phase_spec sampling_spec(const struct sl_plan *plan, struct sl_
     uint32_t order = sl_plan_order(plan, step);
     bool ranked = sl_plan_is_ranked(plan, step);
     struct sl_phase_spec spec = {
-        .kind = step.purpose == SL_PURPOSE_TRAIN ? SL_PHASE_TRAIN : SL_PHASE_PRESAMPLE,
+        .kind = step.purpose != SL_PURPOSE_TRAIN ? SL_PHASE_PRESAMPLE
+                : sl_config_is_external(config)  ? SL_PHASE_LEND
+                                                 : SL_PHASE_TRAIN,
         .set = SL_SET_TRAIN,
         .epoch = step.epoch,
         .order_bank = order & 1,
@@ -217,7 +219,7 @@ static struct sl_phase_spec sampling_spec(const struct sl_plan *plan, struct sl_
         .batch_size = (uint32_t)config->sampler.batch_size,
         .n_items = plan->split[SL_SPLIT_TRAIN].n,
     };
-    if (step.purpose == SL_PURPOSE_TRAIN)
+    if (spec.kind == SL_PHASE_TRAIN)
         spec.first_version = step.epoch * sl_phases_updates(config, spec.n_items);
     return spec;
 }

@@ -24,6 +24,9 @@
  * Pre-sampling draws the very batches of training once more: same epoch, same shuffled order.
  * Shuffled orders are numbered in the order of their phases, those of pre-sampling first.
  *
+ * The epochs of a job for external trainers are lent to them (ledger.h): nothing is evaluated, and
+ * where nobody says how many there are they end with the job.
+ *
  * A job that goes on from a checkpoint has the same plan from its epoch on; a cache begins anew:
  * presc counts its K epochs from the first one that is drawn as a whole, optimal pre-samples what
  * is left.

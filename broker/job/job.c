@@ -32,7 +32,9 @@ enum {
 
 static void stop(struct sl_job *job, bool kill, const char *who)
 {
-    sl_job_end(job, SL_OUTCOME_STOPPED, "stopped by %s", who);
+    // What external trainers do has no end that the job knows: whoever stops it says that it is done.
+    const bool done = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING && !kill;
+    sl_job_end(job, done ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED, "stopped by %s", who);
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
 }

@@ -45,6 +45,7 @@
 #include "broker/rundir/rundir.h"
 #include "broker/rundir/saving.h"
 #include "broker/scheduler/role_split.h"
+#include "broker/workers/external_desk.h"
 #include "broker/workers/stalls.h"
 #include "broker/workers/worker_pool.h"
 #include "broker/epochs/switches.h"
@@ -111,6 +112,7 @@ struct sl_job {
     struct sl_clients clients;
     struct sl_joblog log;
     struct sl_worker_pool workers;
+    struct sl_external_desk desk; // of a job for external trainers
     struct sl_crash_log deaths;
     bool workers_placed;
 

@@ -62,7 +62,10 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
         sl_job_conclude(job);
         return;
     }
+    sl_external_desk_close(&job->desk);
     send_stop(job);
+    sl_worker_pool_dismiss_external(
+        &job->workers, job->message[0] ? job->message : "the job is done: its epochs are over");
     sl_worker_pool_stop(&job->workers, SL_WORKER_STOP_MS);
     SL_FAILPOINT(BROKER_STOP);
 }
@@ -131,6 +134,8 @@ static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_
     char path[4200], note[96];
     const float *values = sl_param_store_params(&job->arena, sl_param_store_version(&job->arena));
     const struct sl_phases *p = &job->phases;
+    if (job->params.n == 0)
+        return SL_OK; // external trainers have theirs
     uint64_t per_epoch = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
     uint64_t batches = sl_phases_batches_of(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n,
                                             sl_param_store_version(&job->arena));
@@ -404,7 +409,7 @@ static int judge(struct sl_job *job)
                                  .measure = p->measure,
                                  .test = p->has_test ? &p->test : NULL};
     const cJSON *w;
-    if (job->outcome != SL_OUTCOME_DONE)
+    if (job->outcome != SL_OUTCOME_DONE || sl_config_is_external(&job->config))
         return SL_OK;
     cJSON *found = cJSON_CreateArray();
     int rc = sl_learned_judge(&l, found);

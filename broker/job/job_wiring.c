@@ -285,6 +285,7 @@ static void wire_workers(struct sl_job *job)
         .log = &job->log,
         .timeline = &job->timeline,
     };
+    job->desk = (struct sl_external_desk){.workers = &job->workers, .log = &job->log};
     job->deaths = (struct sl_crash_log){
         .start_ns = job->start_ns,
         .workers = &job->workers,

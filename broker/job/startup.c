@@ -103,6 +103,19 @@ static void choose_split(struct sl_job *job)
     sl_split_begin_with(&job->split, epoch, batch, asked);
 }
 
+// Where external trainers come.
+static int open_desk(struct sl_job *job)
+{
+    const uint32_t n = job->config.n_devices;
+    char path[SL_ATTACH_PATH_BYTES];
+    for (uint32_t d = n - job->config.allocation.trainers; d < n; d++)
+        sl_worker_pool_lend(&job->workers, n + d);
+    sl_attach_path(job->options.endpoint, path);
+    SL_TRY(sl_external_desk_open(&job->desk, path));
+    sl_joblog_write(&job->log, SL_LOG_INFO, "external trainers attach at %s", path);
+    return SL_OK;
+}
+
 static int place_workers(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
@@ -133,7 +146,7 @@ static int place_workers(struct sl_job *job)
                              sl_placement_role_index(n, SL_ROLE_TRAINER, d), d);
     }
     job->workers_placed = true;
-    return SL_OK;
+    return sl_config_is_external(config) ? open_desk(job) : SL_OK;
 }
 
 // Where a checkpoint says to go on; what it says of the job has been compared by whoever sent it.
@@ -163,6 +176,8 @@ static int open_dataset(struct sl_job *job)
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
     unsigned need = SL_NEED_TRAINING;
+    if (sl_config_is_external(config) && config->input.split != SL_INPUT_TRAIN)
+        need &= ~(unsigned)SL_NEED_TRAIN;
     if (record && record[0])
         return sl_dataset_open_recorded(config->dataset, need, record, 1, &job->dataset);
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
@@ -303,6 +318,7 @@ int sl_job_prepare(struct sl_job *job)
     job->warnings = cJSON_CreateArray();
     SL_TRY(open_dataset(job));
     SL_TRY(sl_dataset_hold(&job->dataset));
+    SL_TRY(sl_config_choose_vertices(&job->config, &job->dataset));
     SL_TRY(sl_judging_check(&job->config, &job->dataset));
     SL_TRY(sl_judging_find(&job->judging, &job->config, &job->dataset));
     SL_TRY(settle_epochs(job));
@@ -568,6 +584,10 @@ static int make_arena(struct sl_job *job)
         .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),
         .predict_words = sl_dataset_predict_words(&job->dataset),
         .n_cells = (uint32_t)cells,
+        .world = sl_config_is_external(&job->config) &&
+                         job->config.allocation.balance == SL_BALANCE_FIXED
+                     ? job->config.allocation.trainers
+                     : 0,
     };
     struct sl_arena_spec spec;
     // A device that cannot hold a mini-batch is known before anything is made for it.
@@ -603,6 +623,8 @@ static int accept_hello(struct sl_job *job, const struct sl_pool_worker *w,
                         const Sl__Control__Hello *hello)
 {
     bool trainer = w->role == SL_ROLE_TRAINER;
+    if (w->external)
+        return SL_OK; // whatever it does is its own affair
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
         return sl_fail(SL_EPROTO, "%s says that it is of another role", w->name);
     sl_split_on_hello(&job->split, w, hello);
@@ -641,7 +663,7 @@ static int attach_all(struct sl_job *job)
 {
     SL_TRY(make_arena(job));
     for (uint32_t i = 0; i < job->workers.n; i++)
-        if (job->workers.list[i].wanted)
+        if (job->workers.list[i].alive && job->workers.list[i].greeted)
             send_attach(job, &job->workers.list[i]);
     sl_phases_prepare(&job->phases); // while they map the arena
     return SL_OK;
@@ -655,7 +677,8 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
         return; // of a process that is dead by now, or that is being stopped
     w->greeted = true;
     w->peer = *peer;
-    note_memory(job, w);
+    if (!w->external)
+        note_memory(job, w);
     if (accept_hello(job, w, hello) < 0) {
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
         return;
@@ -804,7 +827,8 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     w->ready = true;
     sl_crash_log_on_ready(&job->deaths, w);
-    sl_split_on_ready(&job->split, w, ready);
+    if (!w->external)
+        sl_split_on_ready(&job->split, w, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
     go_on(job);

@@ -136,7 +136,8 @@ void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
     for (uint32_t i = 0; i < workers->n; i++) {
         struct sl_pool_worker *w = &workers->list[i];
         m->worker_bytes[i] = 0;
-        if (!w->alive || !sl_usage_read(w->pid, shared, &usage))
+        // An external trainer's memory is its own.
+        if (!w->alive || w->external || !sl_usage_read(w->pid, shared, &usage))
             continue;
         sl_usage_add(&total, w->role == SL_ROLE_SAMPLER ? SL_USAGE_SAMPLERS : SL_USAGE_TRAINERS,
                      &usage);

@@ -185,6 +185,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         .n_devices = config->n_devices,
         .n_cells = need->n_cells,
         .n_train = need->n_train,
+        .world = need->world,
         .n_params = need->n_params,
         .n_state = config->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2,
         .async = config->updates.mode == SL_UPDATE_ASYNC,

@@ -45,6 +45,7 @@ struct sl_capacity_need {
     uint64_t n_evaluated;   // vertices of the larger one of the sets that are
     uint32_t predict_words; // that an evaluation leaves for each of them
     uint32_t n_cells;       // of the largest phase
+    uint32_t world;         // (segment.h)
 };
 
 /*

@@ -242,6 +242,12 @@ static int check(struct sl_role_split *s, struct sl_roles to,
         return sl_fail(SL_EINVAL, "found samplers=0, wanted at least 1: nobody would draw batches");
     if (to.trainers == 0)
         return sl_fail(SL_EINVAL, "found trainers=0, wanted at least 1: nobody would train");
+    if (sl_config_is_external(s->config) && to.trainers != s->roles.trainers)
+        return sl_fail(SL_EINVAL,
+                       "found trainers=%u, wanted %u: trainers of this job are programs that "
+                       "attach, and allocation.trainers says how many may: start it again with "
+                       "another number",
+                       to.trainers, s->roles.trainers);
     bool more = to.samplers > n || to.trainers > n || to.samplers + to.trainers > n;
     if (more && sl_config_is_pool(s->config))
         return sl_fail(SL_EINVAL,

@@ -115,12 +115,15 @@ static int assign_device(struct sl_role_split *s, uint32_t device)
     enum sl_duty trains = sl_split_duty(s, SL_ROLE_TRAINER, device);
     bool arena = s->arena->base != NULL;
 
+    if (trainer->external && arena)
+        set_duty(s, trainer, trains); // whoever sits down there, when ever that is
     if (samples == SL_DUTY_NONE && sampler->wanted)
         let_go(s, sampler);
     if (trains == SL_DUTY_NONE && trainer->wanted)
         let_go(s, trainer);
 
-    if (trains == SL_DUTY_STANDBY || (trains == SL_DUTY_WORK && !sampler->alive)) {
+    if (!trainer->external &&
+        (trains == SL_DUTY_STANDBY || (trains == SL_DUTY_WORK && !sampler->alive))) {
         if (arena && atomic_load(&seat_of(s, trainer)->duty) != (uint32_t)trains)
             assign_trainer(s, trainer, trains);
         if (!trainer->wanted)
@@ -172,6 +175,8 @@ static bool is_assigned(const struct sl_role_split *s, enum sl_role role, uint32
 {
     const struct sl_pool_worker *w = sl_split_worker(s, role, device);
     enum sl_duty duty = sl_split_duty(s, role, device);
+    if (w->external)
+        return true; // nobody waits for those who come when they like
     if (duty == SL_DUTY_NONE)
         return !w->wanted && !w->alive;
     return sl_pool_worker_is_ready(w) && atomic_load(&seat_of(s, w)->duty) == (uint32_t)duty;

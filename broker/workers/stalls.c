@@ -105,6 +105,6 @@ void sl_stalls_poll(struct sl_stalls *s)
     const uint64_t passed = SL_MIN(now - s->looked_ns, SECOND_NS);
     s->looked_ns = now;
     for (uint32_t i = 0; i < s->workers->n; i++)
-        if (s->workers->list[i].alive)
+        if (s->workers->list[i].alive && !s->workers->list[i].external)
             poll_worker(s, &s->workers->list[i], passed);
 }

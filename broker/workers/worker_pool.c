@@ -1,4 +1,4 @@
-#include "broker/workers/worker_pool.h"
+#include "broker/workers/worker_pool_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,18 +15,6 @@ enum {
     ARGUMENT_BYTES = 32,
     STDIO_COUNT = SL_WORKER_FD_SHARED + SL_SHARED_COUNT,
     LOOK_MS = 100, // between two looks at who leaves
-};
-
-// One started program, from spawn to the closing of its last handle.
-struct sl_pool_process {
-    uv_process_t handle;
-    uv_poll_t death;               // pidfd
-    uv_poll_t output;              // read end of its standard error
-    struct sl_pool_worker *worker; // NULL once it has a newer process
-    pid_t pid;
-    int pidfd, output_fd; // -1 when closed or absent
-    int open_handles;
-    bool told; // the death has been handled
 };
 
 int sl_worker_pool_own_directory(char *out, size_t bytes)
@@ -51,18 +39,18 @@ static void on_handle_closed(uv_handle_t *handle)
         free(p);
 }
 
-static void close_handle(uv_handle_t *handle)
+void sl_pool_process_close(uv_handle_t *handle)
 {
     if (!uv_is_closing(handle))
         uv_close(handle, on_handle_closed);
 }
 
-static void close_output(struct sl_pool_process *p)
+void sl_pool_process_close_output(struct sl_pool_process *p)
 {
     if (p->output_fd < 0)
         return;
     uv_poll_stop(&p->output);
-    close_handle((uv_handle_t *)&p->output);
+    sl_pool_process_close((uv_handle_t *)&p->output);
     close(p->output_fd);
     p->output_fd = -1;
 }
@@ -72,7 +60,7 @@ static void close_death(struct sl_pool_process *p)
     if (p->pidfd < 0)
         return;
     uv_poll_stop(&p->death);
-    close_handle((uv_handle_t *)&p->death);
+    sl_pool_process_close((uv_handle_t *)&p->death);
     close(p->pidfd);
     p->pidfd = -1;
 }
@@ -111,17 +99,17 @@ static void schedule_replacement(struct sl_pool_worker *w, bool worked)
     uv_timer_start(&w->respawn, on_respawn, w->backoff_ms, 0);
 }
 
-static void handle_death(struct sl_pool_process *p, struct sl_exit_status *death)
+void sl_pool_process_end(struct sl_pool_process *p, struct sl_exit_status *death)
 {
     struct sl_pool_worker *w = p->worker;
     struct sl_worker_pool *workers = w->workers;
     if (p->told)
         return;
     p->told = true;
-    if (p->output_fd >= 0)
+    if (p->output_fd >= 0 && !w->external)
         sl_stream_drain(&w->log, p->output_fd);
     sl_stream_flush(&w->log);
-    close_output(p);
+    sl_pool_process_close_output(p);
     close_death(p);
 
     uint64_t oom_kills = sl_exit_status_oom_kills();
@@ -150,7 +138,7 @@ static void on_pidfd(uv_poll_t *handle, int status, int events)
     struct sl_pool_process *p = handle->data;
     struct sl_exit_status death = {0};
     if (sl_exit_status_read(p->pidfd, &death))
-        handle_death(p, &death);
+        sl_pool_process_end(p, &death);
     else
         close_death(p); // reaped already: libuv's callback knows how it ended
 }
@@ -160,15 +148,15 @@ static void on_exit_seen(uv_process_t *handle, int64_t exit_status, int term_sig
     struct sl_pool_process *p = handle->data;
     struct sl_exit_status death = {
         .known = true, .signal = term_signal, .exit_status = (int)exit_status};
-    handle_death(p, &death);
-    close_handle((uv_handle_t *)handle);
+    sl_pool_process_end(p, &death);
+    sl_pool_process_close((uv_handle_t *)handle);
 }
 
 static void on_output(uv_poll_t *handle, int status, int events)
 {
     struct sl_pool_process *p = handle->data;
     if (sl_stream_drain(&p->worker->log, p->output_fd))
-        close_output(p);
+        sl_pool_process_close_output(p);
 }
 
 static void on_stream_line(void *ctx, int level, const char *text)
@@ -179,8 +167,8 @@ static void on_stream_line(void *ctx, int level, const char *text)
 
 // --- start ---------------------------------------------------------------------------------------
 
-static int watch(uv_loop_t *loop, struct sl_pool_process *p, uv_poll_t *handle, int fd,
-                 uv_poll_cb callback)
+int sl_pool_process_watch(uv_loop_t *loop, struct sl_pool_process *p, uv_poll_t *handle, int fd,
+                          uv_poll_cb callback)
 {
     int err = uv_poll_init(loop, handle, fd);
     if (err)
@@ -189,6 +177,28 @@ static int watch(uv_loop_t *loop, struct sl_pool_process *p, uv_poll_t *handle, 
     p->open_handles++;
     err = uv_poll_start(handle, UV_READABLE | UV_DISCONNECT, callback);
     return err ? sl_fail(SL_ESYS, "watching a worker: %s", uv_strerror(err)) : SL_OK;
+}
+
+void sl_pool_process_begin(struct sl_pool_process *p, struct sl_pool_worker *w)
+{
+    w->worker = w->workers->next_worker++;
+    w->dismissed = false;
+    w->greeted = w->attached = w->ready = false;
+    w->peer.n = 0;
+    p->worker = w;
+    p->pidfd = -1;
+    p->output_fd = -1;
+}
+
+void sl_pool_process_runs(struct sl_pool_process *p)
+{
+    struct sl_pool_worker *w = p->worker;
+    w->starts++;
+    w->pid = p->pid;
+    w->alive = true;
+    w->since_ns = sl_now_ns();
+    w->process = p;
+    sl_stream_clear_last(&w->log);
 }
 
 // Starts the program; on success the process runs and libuv will tell its end.
@@ -250,7 +260,7 @@ static int spawn(struct sl_pool_worker *w, struct sl_pool_process *p, int output
     p->handle.data = p;
     p->open_handles++;
     if (err) {
-        close_handle((uv_handle_t *)&p->handle);
+        sl_pool_process_close((uv_handle_t *)&p->handle);
         return sl_fail(SL_ESYS, "starting %s: '%s': %s", w->name, program, uv_strerror(err));
     }
     return SL_OK;
@@ -273,13 +283,7 @@ static int start_worker(struct sl_pool_worker *w)
     }
     // Only our end: the worker's writes wait when we are slow.
     fcntl(pipe_fd[0], F_SETFL, O_NONBLOCK);
-    w->worker = workers->next_worker++;
-    w->dismissed = false;
-    w->greeted = w->attached = w->ready = false;
-    w->peer.n = 0;
-    p->worker = w;
-    p->pidfd = -1;
-    p->output_fd = -1;
+    sl_pool_process_begin(p, w);
 
     int rc = spawn(w, p, pipe_fd[1]);
     close(pipe_fd[1]);
@@ -287,19 +291,16 @@ static int start_worker(struct sl_pool_worker *w)
         close(pipe_fd[0]);
         return rc; // p goes with its handle
     }
-    w->starts++;
-    w->pid = p->pid = p->handle.pid;
-    w->alive = true;
-    w->since_ns = sl_now_ns();
-    w->process = p;
-    sl_stream_clear_last(&w->log);
+    p->pid = p->handle.pid;
+    sl_pool_process_runs(p);
     // It cannot have been reaped before the loop runs again, so the number still names it.
     int pidfd = sl_exit_status_open(p->pid);
-    if (pidfd >= 0 && watch(workers->setup.loop, p, &p->death, pidfd, on_pidfd) == SL_OK)
+    if (pidfd >= 0 &&
+        sl_pool_process_watch(workers->setup.loop, p, &p->death, pidfd, on_pidfd) == SL_OK)
         p->pidfd = pidfd;
     else if (pidfd >= 0)
         close(pidfd);
-    if (watch(workers->setup.loop, p, &p->output, pipe_fd[0], on_output) == SL_OK)
+    if (sl_pool_process_watch(workers->setup.loop, p, &p->output, pipe_fd[0], on_output) == SL_OK)
         p->output_fd = pipe_fd[0];
     else
         close(pipe_fd[0]);
@@ -366,7 +367,7 @@ void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl
 
 void sl_pool_worker_kill(struct sl_pool_worker *w)
 {
-    if (w->alive)
+    if (w->alive && !w->external)
         sl_exit_status_send(w->process->pidfd, w->pid, SIGKILL);
 }
 

@@ -17,6 +17,10 @@
  * The verdict falls when the back-off ends, not at the death: a message in which the worker says
  * why it failed may still be under way, and it explains more than an exit status does.
  *
+ * A seat of an external trainer is filled by nobody here: a process of the user's comes and goes
+ * (common/bus/attach_protocol.h). It is watched by its pidfd like the others and its leases go back
+ * like theirs, but it is neither started, nor replaced, nor killed.
+ *
  * Who is no longer wanted is asked to leave (by the caller, who knows the messages), be it one
  * worker or, when the job ends, all of them. A process that has not come out of its work within
  * SL_WORKER_LEAVE_MS (SL_WORKER_STOP_MS where the job ends) is killed. One that has gets
@@ -35,6 +39,7 @@
 #include "broker/workers/exit_status.h"
 #include "broker/log/stream.h"
 #include "broker/placement/placement.h"
+#include "common/bus/attach_protocol.h"
 #include "common/bus/bus.h"
 #include "common/bus/worker.h"
 
@@ -55,8 +60,9 @@ struct sl_pool_worker {
     uint32_t device;     // index into the configuration's devices
     uint32_t slot;       // seat, and slot of the arena's statistics
     char name[32];       // "sampler 0"
-    bool wanted;         // it is kept filled
-    bool leaving;        // it is not: its process has been told to go, ...
+    bool external; // never started: an external trainer sits down (external_desk.h), or nobody
+    bool wanted;   // it is kept filled
+    bool leaving;  // it is not: its process has been told to go, ...
     uint64_t leaving_ns; // ... then
     bool dismissed;      // killed by us, since it had not begun, did not leave or all stop
 
@@ -86,7 +92,7 @@ struct sl_pool_worker {
 // Its process has said that it is ready, and is to stay.
 static inline bool sl_pool_worker_is_ready(const struct sl_pool_worker *w)
 {
-    return w->wanted && w->alive && w->ready && !w->leaving;
+    return (w->wanted || w->external) && w->alive && w->ready && !w->leaving;
 }
 
 struct sl_worker_pool_events {
@@ -134,6 +140,17 @@ int sl_worker_pool_init(struct sl_worker_pool *workers, const struct sl_worker_p
 // Describes worker `slot`; before sl_worker_pool_start().
 void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl_role role,
                           uint32_t role_index, uint32_t device);
+
+// Makes it a seat for external trainers; likewise before.
+void sl_worker_pool_lend(struct sl_worker_pool *workers, uint32_t slot);
+/*
+ * An external trainer takes the seat, which is free: it gets its numbers and descriptors, and is
+ * watched from here on. It leaves by saying so or by dying, which is a death like any other, and is
+ * never killed. On success the peer's descriptors are the pool's.
+ */
+int sl_pool_worker_seat(struct sl_pool_worker *w, struct sl_attach_peer *peer);
+// The job ends: tells those who have attached why, and lets go of them.
+void sl_worker_pool_dismiss_external(struct sl_worker_pool *workers, const char *why);
 
 // Wants the worker from now on; starts its process unless one runs. One that is leaving is followed
 // by another. An error is that of the start; the worker is then not wanted.

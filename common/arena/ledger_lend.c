@@ -1,5 +1,6 @@
 // Batches that are lent to external trainers: whose turn they are, and which are left.
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/arena/arena.h"
 #include "common/arena/ledger.h"
 #include "common/arena/ledger_internal.h"
@@ -170,6 +171,8 @@ int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uin
 {
     struct borrower b = {.worker = worker, .rank = rank, .epoch = epoch, .out = out};
     const int rc = sl_arena_try(a, &a->h->progress, timeout_ms, claim_lent, &b);
+    if (rc == SL_OK)
+        SL_FAILPOINT(TRAINER_CLAIMED);
     // The job may end with its last epoch, before the trainer asks.
     return rc == SL_EABORTED && is_past(a, epoch) ? SL_ERANGE : rc;
 }

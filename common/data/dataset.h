@@ -30,8 +30,13 @@ extern const char *const sl_task_names[]; // by enum sl_task: "none", "multiclas
 
 struct sl_vertex_list {
     uint64_t n;
-    const uint32_t *ids; // (n)
+    const uint32_t *ids; // (n); NULL: 0, 1, ..., n - 1
 };
+
+static inline uint32_t sl_vertex_at(const struct sl_vertex_list *list, uint64_t i)
+{
+    return list->ids ? list->ids[i] : (uint32_t)i;
+}
 
 struct sl_dataset {
     char path[4096];

@@ -132,7 +132,7 @@ static int follow_hops(struct hop *h, const int64_t *fanout, uint32_t n_hops, do
 {
     const struct sl_vertex_list *train = &h->ds->split[SL_SPLIT_TRAIN];
     for (uint64_t i = 0; i < train->n; i++)
-        visits[train->ids[i]] = 1;
+        visits[sl_vertex_at(train, i)] = 1;
     for (uint32_t hop = 0; hop < n_hops; hop++) {
         h->fanout = fanout[hop];
         if (h->watch->on_hop)

@@ -15,6 +15,14 @@ static bool fill_shuffled(const struct sl_epoch_order *o, uint32_t epoch, uint32
     return sl_shuffle_order(f->seed, epoch, f->train.ids, f->train.n, f->cancel, out);
 }
 
+static bool fill_listed(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)
+{
+    (void)epoch;
+    for (uint64_t i = 0; i < o->facts.train.n; i++)
+        out[i] = sl_vertex_at(&o->facts.train, i);
+    return true;
+}
+
 // --- proximity (BGL 3.2.2) -----------------------------------------------------------------------
 
 static bool fill_proximity(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)

@@ -23,7 +23,8 @@
     X(SHUFFLED,  "shuffled",  "a uniform shuffle", .fill = fill_shuffled)                          \
     X(PROXIMITY, "proximity", "vertices that are near each other in the graph are in the same or " \
       "in neighbouring mini-batches, which then share more of what they read",                     \
-      .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)
+      .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)                         \
+    X(LISTED,    "listed",    "that of the list, the same in each epoch", .fill = fill_listed)
 // clang-format on
 
 #define SL_ORDER_NAME(name, ...) SL_ORDER_##name,

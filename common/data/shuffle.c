@@ -31,7 +31,10 @@ bool sl_shuffle_order(uint64_t seed, uint32_t epoch, const uint32_t *list, uint6
                       const atomic_bool *cancel, uint32_t *out)
 {
     uint32_t target[GROUP];
-    memcpy(out, list, n * sizeof *out);
+    for (uint64_t i = 0; !list && i < n; i++)
+        out[i] = (uint32_t)i;
+    if (list)
+        memcpy(out, list, n * sizeof *out);
     for (uint64_t left = n; left > 1;) {
         if (cancel && left % CANCEL_EVERY < GROUP && atomic_load(cancel))
             return false;

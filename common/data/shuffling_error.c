@@ -36,12 +36,12 @@ static void count_labels(struct sl_label_shares *s, uint32_t v)
         s->count[c] += s->target[c] > 0.5f;
 }
 
-static uint64_t count_all(struct sl_label_shares *s, const uint32_t *ids, uint64_t n)
+static uint64_t count_all(struct sl_label_shares *s, const struct sl_vertex_list *list)
 {
     uint64_t sum = 0;
     memset(s->count, 0, s->n_groups * sizeof *s->count);
-    for (uint64_t i = 0; i < n; i++)
-        count_labels(s, ids[i]);
+    for (uint64_t i = 0; i < list->n; i++)
+        count_labels(s, sl_vertex_at(list, i));
     for (uint32_t g = 0; g < s->n_groups; g++)
         sum += s->count[g];
     return sum;
@@ -60,7 +60,7 @@ static int find_sixteenths(struct sl_label_shares *s, const struct sl_vertex_lis
     if (!value)
         return sl_fail(SL_ENOMEM, "no memory for %llu targets", (unsigned long long)train->n);
     for (uint64_t i = 0; i < train->n; i++) {
-        sl_dataset_targets(s->dataset, train->ids[i], s->target);
+        sl_dataset_targets(s->dataset, sl_vertex_at(train, i), s->target);
         if (!isnan(s->target[0]))
             value[n++] = s->target[0];
     }
@@ -91,7 +91,7 @@ int sl_label_shares_open(struct sl_label_shares *s, const struct sl_dataset *ds,
         sl_label_shares_close(s);
         return rc;
     }
-    const uint64_t sum = count_all(s, train->ids, train->n);
+    const uint64_t sum = count_all(s, train);
     for (uint32_t g = 0; g < n_groups; g++)
         s->share[g] = (double)s->count[g] / (double)SL_MAX(sum, (uint64_t)1);
     return SL_OK;
@@ -111,7 +111,8 @@ double sl_shuffling_error(struct sl_label_shares *s, const uint32_t *order, uint
     const uint64_t n_batches = n / batch_size;
     double error = 0;
     for (uint64_t b = 0; b < n_batches; b++) {
-        const uint64_t sum = count_all(s, order + b * batch_size, batch_size);
+        const uint64_t sum =
+            count_all(s, &(struct sl_vertex_list){batch_size, order + b * batch_size});
         double distance = 0;
         for (uint32_t g = 0; g < s->n_groups; g++)
             distance += fabs((double)s->count[g] / (double)SL_MAX(sum, (uint64_t)1) - s->share[g]);

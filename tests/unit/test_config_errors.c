@@ -9,12 +9,15 @@
 #include "tests/unit/suite.h"
 
 // A job with `rest` behind the keys that must be there.
-#define JOB(rest)         "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
-#define MODEL(rest)       "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
-#define KIND(kind, rest)  "{\"dataset\": \"d\", \"model\": {\"kind\": \"" kind "\"" rest "}}"
-#define OPTIMIZER(rest)   JOB(", \"optimizer\": {" rest "}")
-#define CACHE(rest)       JOB(", \"cache\": {\"policy\": " rest "}")
-#define WALK(rest)        JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
+#define JOB(rest)        "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
+#define MODEL(rest)      "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
+#define KIND(kind, rest) "{\"dataset\": \"d\", \"model\": {\"kind\": \"" kind "\"" rest "}}"
+#define OPTIMIZER(rest)  JOB(", \"optimizer\": {" rest "}")
+#define CACHE(rest)      JOB(", \"cache\": {\"policy\": " rest "}")
+#define WALK(rest)       JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
+#define EXTERNAL(model, rest)                                                                      \
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"" model                                \
+    "}, \"sampler\": {\"fanout\": [5, 5]}" rest "}"
 #define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
@@ -80,7 +83,8 @@ static const struct mistake mistakes[] = {
     {"{}", SL_EINVAL, {"dataset: missing", "add it"}},
     {"{\"dataset\": \"d\"}",
      SL_EINVAL,
-     {"model.kind: missing", "\"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\" or \"pinsage\""}},
+     {"model.kind: missing",
+      "\"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\", \"pinsage\" or \"external\""}},
     {"{\"dataset\": \"d\", \"model\": {}}", SL_EINVAL, {"model.kind: missing"}},
     {JOB(", \"epocs\": 1"), SL_EINVAL, {"t.json: epocs: unknown key", "did you mean epochs?"}},
     {JOB(", \"Epochs\": 1"), SL_EINVAL, {"Epochs: unknown key", "did you mean epochs?"}},
@@ -184,12 +188,12 @@ static const struct mistake mistakes[] = {
     {"{\"dataset\": \"d\", \"model\": {\"kind\": \"grapsage\"}}",
      SL_EINVAL,
      {"model.kind: found string \"grapsage\"",
-      "wanted \"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\" or \"pinsage\"",
+      "wanted \"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\", \"pinsage\" or \"external\"",
       "did you mean \"graphsage\"?"}},
     {"{\"dataset\": \"d\", \"model\": {\"kind\": \"transformer\"}}",
      SL_EINVAL,
      {"found string \"transformer\"",
-      "wanted \"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\" or \"pinsage\""}},
+      "wanted \"graphsage\", \"gcn\", \"gat\", \"gatv2\", \"gin\", \"pinsage\" or \"external\""}},
     {JOB(", \"optimizer\": {\"kind\": \"Adam\"}"), SL_EINVAL, {"did you mean \"adam\"?"}},
     {JOB(", \"updates\": {\"mode\": \"asynch\"}"),
      SL_EINVAL,
@@ -278,7 +282,7 @@ static const struct mistake mistakes[] = {
       "only with \"presc\""}},
     {JOB(", \"order\": {\"kind\": \"near\"}"),
      SL_EINVAL,
-     {"order.kind: found string \"near\"", "\"shuffled\" or \"proximity\""}},
+     {"order.kind: found string \"near\"", "\"shuffled\", \"proximity\" or \"listed\""}},
     {JOB(", \"order\": {\"sequences\": 4}"),
      SL_EINVAL,
      {"order.sequences: found number 4 with order.kind \"shuffled\"", "only with \"proximity\""}},
@@ -451,6 +455,28 @@ static const struct mistake mistakes[] = {
          " \"allocation\": {\"cores\": \"pool\"}"),
      SL_EINVAL,
      {"devices[0].memory: found a budget with allocation.cores \"pool\"", "take it out"}},
+    {EXTERNAL(", \"hidden\": 64", ""),
+     SL_EINVAL,
+     {"model.hidden: found number 64 with model.kind \"external\"", "\"gcn\"", "take it out"}},
+    {EXTERNAL("", ", \"optimizer\": {\"kind\": \"sgd\", \"momentum\": 0.5}"),
+     SL_EINVAL,
+     {"optimizer.kind: found string \"sgd\" with model.kind \"external\""}},
+    {EXTERNAL("", ", \"optimizer\": {\"beta1\": 0.5}"), // whose only_key has the default
+     SL_EINVAL,
+     {"optimizer.beta1: found number 0.5 with model.kind \"external\"", "wanted it only with"}},
+    {EXTERNAL("", ", \"checkpoint\": {\"every_seconds\": 10}"),
+     SL_EINVAL,
+     {"checkpoint.every_seconds: found number 10 with model.kind \"external\""}},
+    {EXTERNAL("", ", \"allocation\": {\"switching\": false}"),
+     SL_EINVAL,
+     {"allocation.switching: found boolean false with model.kind \"external\""}},
+    {EXTERNAL(", \"layers\": 3", ""), SL_EINVAL, {"sampler.fanout: found 2 entries, wanted 3"}},
+    {JOB(", \"input\": {\"split\": \"val\"}"),
+     SL_EINVAL,
+     {"input.split: found string \"val\" with model.kind", "wanted it only with \"external\""}},
+    {JOB(", \"allocation\": {\"balance\": \"dynamic\"}"),
+     SL_EINVAL,
+     {"allocation.balance: found string \"dynamic\" with model.kind", "\"external\""}},
     {JOB(", \"allocation\": {\"cores\": \"pool\", \"switching\": false}"),
      SL_EINVAL,
      {"allocation.switching: found boolean false with allocation.cores \"pool\"", "\"fixed\""}},

@@ -584,6 +584,51 @@ LOOP_TEST(a_word_chooses_its_value, 0, sizeof words / sizeof words[0])
     ck_assert_uint_eq(value, words[_i].value);
 }
 
+// A sampler for each core and the seats beside them; what training would want is not there. The
+// resolved text says the same.
+TEST(a_job_for_external_trainers_has_no_training_of_its_own)
+{
+    struct sl_cores physical;
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    sl_cores_keep_quota(&physical, sl_cores_quota());
+    const uint32_t n = sl_cores_count(&physical);
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"},"
+          " \"sampler\": {\"fanout\": [15, 10]}, \"input\": {\"split\": \"all\"},"
+          " \"order\": {\"kind\": \"listed\"},"
+          " \"allocation\": {\"trainers\": 2, \"balance\": \"dynamic\"}}");
+    for (int again = 0; again < 2; again++) {
+        ck_assert(sl_config_is_external(&config) && sl_config_is_endless(&config));
+        ck_assert_uint_eq(config.epochs, SL_CONFIG_MAX_EPOCHS);
+        ck_assert_uint_eq(config.model.layers, 2);
+        ck_assert_int_eq(config.input.split, SL_INPUT_ALL);
+        ck_assert_int_eq(config.order.kind, SL_ORDER_LISTED);
+        ck_assert_int_eq(config.allocation.balance, SL_BALANCE_DYNAMIC);
+        ck_assert_uint_eq(config.allocation.samplers, n);
+        ck_assert_uint_eq(config.allocation.trainers, 2);
+        ck_assert_uint_eq(config.n_devices, n + 2);
+        ck_assert(!sl_config_is_pool(&config) && !config.allocation.switching);
+        ck_assert(config.checkpoint.every_updates == 0 && config.checkpoint.every_seconds == 0);
+        char *text = sl_config_to_json(&config);
+        ck_assert_ptr_null(strstr(text, "optimizer"));
+        parse(text);
+        free(text);
+    }
+}
+
+TEST(samplers_of_a_job_for_external_trainers_leave_room_for_more)
+{
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"external\", \"layers\": 3},"
+          " \"allocation\": {\"samplers\": 1}, \"epochs\": 7}");
+    ck_assert(!sl_config_is_endless(&config));
+    ck_assert_uint_eq(config.epochs, 7);
+    ck_assert_uint_eq(config.allocation.samplers, 1);
+    ck_assert_uint_eq(config.allocation.trainers, 1);
+    struct sl_cores physical;
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    sl_cores_keep_quota(&physical, sl_cores_quota());
+    ck_assert_uint_eq(config.n_devices, sl_cores_count(&physical) + 1); // scale may use them all
+}
+
 TEST(async_makes_an_update_of_each_batch)
 {
     parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
