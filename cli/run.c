@@ -260,12 +260,23 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
     printf("data set    %s: %s vertices, %s edges, %u features, %u classes\n", c->dataset,
            sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim,
            ds->n_classes);
-    printf("model       %s, layers %u, hidden %u: %s parameters\n",
-           sl_model_kind_name(c->model.kind), c->model.layers, c->model.hidden,
-           sl_units_grouped(a, n_params));
-    printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
-           sl_units_grouped(a, sl_phases_batches(c, n_train)),
-           sl_units_grouped(b, sl_phases_updates(c, n_train)));
+    if (sl_config_is_external(c))
+        printf("model       external: batches are for %s that attach\n",
+               SL_PLURAL(c->allocation.trainers, "trainer"));
+    else
+        printf("model       %s, layers %u, hidden %u: %s parameters\n",
+               sl_model_kind_name(c->model.kind), c->model.layers, c->model.hidden,
+               sl_units_grouped(a, n_params));
+    if (sl_config_is_endless(c))
+        printf("epochs      until it is stopped, of %s mini-batches\n",
+               sl_units_grouped(a, sl_phases_batches(c, n_train)));
+    else if (sl_config_is_external(c))
+        printf("epochs      %u of %s mini-batches\n", c->epochs,
+               sl_units_grouped(a, sl_phases_batches(c, n_train)));
+    else
+        printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
+               sl_units_grouped(a, sl_phases_batches(c, n_train)),
+               sl_units_grouped(b, sl_phases_updates(c, n_train)));
     printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
            SL_PLURAL(c->allocation.trainers, "trainer"),
            sl_placement_reason(c, reason, sizeof reason));
@@ -286,14 +297,16 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
-    printf("judged by   %s%s%s\n", sl_measure_name(r->check.judging.choice.measure),
-           isnan(r->check.judging.choice.share) ? "" : ", chosen automatically: ",
-           sl_measure_reason(&r->check.judging.choice, reason, sizeof reason));
+    if (!sl_config_is_external(c))
+        printf("judged by   %s%s%s\n", sl_measure_name(r->check.judging.choice.measure),
+               isnan(r->check.judging.choice.share) ? "" : ", chosen automatically: ",
+               sl_measure_reason(&r->check.judging.choice, reason, sizeof reason));
     for (int i = 0; i < SL_SPLIT_COUNT; i++)
         if (*r->check.judging.warning[i])
             printf("  %s\n", r->check.judging.warning[i]);
-    printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
-           c->precision == SL_CONFIG_PRECISION_AUTO ? ", chosen automatically" : "");
+    if (!sl_config_is_external(c))
+        printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
+               c->precision == SL_CONFIG_PRECISION_AUTO ? ", chosen automatically" : "");
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
@@ -360,6 +373,8 @@ static int count_params(const struct run *r, uint64_t *n)
 {
     struct sl_params params = {0};
     char *job = NULL;
+    if (sl_config_is_external(&r->check.config))
+        return SL_OK; // a model of the user's
     SL_TRY(sl_trainer_subprocess_fit(r->check.config_json, r->check.job, NULL, &job));
     int rc = sl_trainer_subprocess_describe(job, &r->check.dataset, &params);
     *n = params.n;

@@ -319,7 +319,7 @@ static void print_best(FILE *out, const struct sl_read_report *r)
 
 void sl_run_summary_so_far(FILE *out, const struct sl_read_report *r)
 {
-    if (r->last)
+    if (r->last && !isnan(r->last->loss))
         fprintf(out, "loss        %.4f after epoch %.0f, the last that was completed\n",
                 r->last->loss, r->last->epoch + 1);
     print_best(out, r);
@@ -381,7 +381,9 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
             sl_units_grouped(n, (uint64_t)all->batches.trained));
     if (r->last) {
         print_stages(out, r);
-        fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
+        fprintf(out, "\n");
+        if (!isnan(r->last->loss))
+            fprintf(out, "loss        %.4f after the last epoch\n", r->last->loss);
     }
     print_results(out, r);
     print_settings(out, r);

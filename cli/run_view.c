@@ -47,7 +47,7 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
         snprintf(brief, sizeof brief, "%s/s", units);
         sl_progress_add_field(p, KEEP_RATE, text, brief);
     }
-    if (m->done > 0) { // before the first batch there is none
+    if (m->done > 0 && !isnan(m->loss)) { // before the first batch there is none
         snprintf(text, sizeof text, "loss %.4f", m->loss);
         sl_progress_add_field(p, KEEP_LOSS, text, NULL);
     }
@@ -73,7 +73,8 @@ static void show_progress(struct sl_run_view *view, const Sl__Control__Progress 
     if (starts || strcmp(m->phase, "finish") == 0)
         snprintf(stage, sizeof stage, "%s", starts ? "starting workers" : "finishing");
     else if (strcmp(m->phase, "train") == 0)
-        snprintf(stage, sizeof stage, "epoch %*u/%u", digits(m->epochs), m->epoch + 1, m->epochs);
+        snprintf(stage, sizeof stage, m->epochs ? "epoch %*u/%u" : "epoch %*u", digits(m->epochs),
+                 m->epoch + 1, m->epochs);
     else if (strcmp(m->phase, "presample") == 0 || strcmp(m->phase, "rank") == 0)
         snprintf(stage, sizeof stage, "%s",
                  *m->phase == 'p' ? "pre-sampling" : "ordering vertices");
@@ -151,6 +152,14 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);
+    if (isnan(sl_json_number(e, "loss"))) { // of external trainers nothing is known
+        sl_progress_line(&view->progress, "epoch %.0f  %.0f batches  %s%s  bottleneck: %.*s",
+                         sl_json_number(e, "epoch") + 1, sl_json_number(e, "batches"),
+                         sl_units_seconds(time, sl_json_number(e, "seconds")), extras,
+                         (int)strcspn(bottleneck, ":"), bottleneck);
+        cJSON_Delete(e);
+        return;
+    }
     sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  bottleneck: %.*s",
                      n_epoch, sl_json_number(e, "epoch") + 1, view->epochs,
                      sl_json_number(e, "loss"), training, validation, test,

@@ -125,6 +125,8 @@ static void print_head(const struct sl_stats *s, FILE *out)
     fprintf(out, ": %s", s->state);
     if (s->epochs > 0)
         fprintf(out, ", epoch %.0f of %.0f", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
+    else if (isfinite(s->epoch)) // of a job that goes on until it is stopped
+        fprintf(out, ", epoch %.0f", s->epoch + 1);
     if (s->total > 0)
         fprintf(out, " (%s, %.0f of %.0f)", s->phase, s->done, s->total);
     if (s->seconds >= 0)

@@ -65,7 +65,7 @@ static void take_stage(struct sl_report_stage *stage, uint64_t *ns, uint64_t n)
     do {                                                                                           \
         uint64_t known = 0;                                                                        \
         for (uint64_t i = 0; i < n; i++)                                                           \
-            if (!entries[i].restored)                                                              \
+            if (sl_batch_is_timed(&entries[i]))                                                    \
                 scratch->a[known++] = (ns_of_i_);                                                  \
         take_stage(&f->stages.stage_, scratch->a, known);                                          \
     } while (0)
@@ -81,7 +81,7 @@ static void take_queue(struct sl_epoch *f, const struct sl_batch_entry *entries,
 {
     uint64_t lain = 0, known = 0, *ready = scratch->a, *claimed = scratch->b;
     for (uint64_t i = 0; i < n; i++) {
-        if (entries[i].restored)
+        if (!sl_batch_is_timed(&entries[i]))
             continue;
         uint64_t from = SL_MAX(entries[i].ready_at_ns, when.from_ns);
         if (entries[i].claimed_at_ns > from)
@@ -150,7 +150,7 @@ static void take_profile(struct sl_epoch *f, const struct sl_batch_entry *entrie
     uint64_t *warm = scratch->a, *cold = scratch->b, n_warm = 0, n_cold = 0;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t ns = sampling_ns(&entries[i]);
-        if (entries[i].restored)
+        if (!sl_batch_is_timed(&entries[i]))
             continue;
         if (warms_up(scratch, entries[i].sampler))
             cold[n_cold++] = ns;
@@ -165,7 +165,7 @@ static void take_profile(struct sl_epoch *f, const struct sl_batch_entry *entrie
     for (uint64_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = &entries[i];
         uint64_t ns = SL_MAX(e->extract_ns, training_ns(e, &updates[i]));
-        if (e->restored)
+        if (!sl_batch_is_timed(e))
             continue;
         bool is_cold = warms_up(scratch, e->trainer);
         if (e->standby && is_cold)
@@ -203,6 +203,9 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
     uint64_t correct = 0, counted = 0, staleness = 0;
     for (uint64_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = &entries[i];
+        f->left += e->left;
+        if (e->left)
+            continue;
         loss += e->loss;
         weight += e->weight;
         correct += e->correct;
@@ -234,8 +237,11 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
     }
     f->cache.misses = f->input_nodes - SL_MIN(f->cache.hits, f->input_nodes);
     f->bytes.features = f->cache.hit_bytes + f->cache.matched_bytes + f->cache.miss_bytes;
-    f->loss = weight > 0 ? loss / weight : 0;
-    f->train_accuracy = counted ? (double)correct / (double)counted : weight > 0 ? NAN : 0;
+    f->batches -= f->left;
+    f->loss = f->lent ? NAN : weight > 0 ? loss / weight : 0;
+    f->train_accuracy = counted                 ? (double)correct / (double)counted
+                        : weight > 0 || f->lent ? NAN
+                                                : 0;
     if (f->async && n > 0)
         f->updates.staleness_mean = (double)staleness / (double)n;
     else
@@ -358,6 +364,8 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch *f,
                         const struct sl_update_rule *rule, double waiting)
 {
     uint32_t hands = f->trainers + (f->switching.batches > 0 ? f->samplers : 0);
+    if (f->lent) // there are none
+        return false;
     if (f->queue.depth_mean < 1 || hands < 2)
         return false;
     if (rule->async) {
@@ -407,7 +415,18 @@ static void say_turns(struct sl_sentence *t, const struct sl_epoch *f, const str
 
 static void say_trainers(struct sl_sentence *t, const struct sl_epoch *f, const struct shares *s)
 {
-    if (s->extracting > s->training)
+    if (f->lent && s->training + s->extracting + s->waiting < 50)
+        sl_sentence_say(
+            t,
+            "trainers: external trainers asked for no batch most of the time; their own "
+            "code took %.0f %% of it",
+            s->training);
+    else if (f->lent)
+        sl_sentence_say(t,
+                        "trainers: the external trainers' own code took %.0f %% of the time, "
+                        "extraction %.0f %%",
+                        s->training, s->extracting);
+    else if (s->extracting > s->training)
         sl_sentence_say(
             t, "trainers: extraction took %.0f %% of the time, forward and backward %.0f %%",
             s->extracting, s->training);

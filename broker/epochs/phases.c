@@ -366,6 +366,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
     f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
+    f->lent = o->spec.kind == SL_PHASE_LEND;
     f->cache.ranked = o->spec.rank_generation != 0;
     f->cache.rows = f->cache.ranked ? cache_capacity(p) : 0;
     watch_switches(p);
@@ -374,7 +375,9 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     struct sl_learning_rate rate;
     sl_learning_rate_init(&rate, p->setup.plan.config, p->arena->h->spec.n_train);
     f->learning_rate =
-        sl_learning_rate_at(&rate, (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
+        f->lent ? NAN
+                : sl_learning_rate_at(&rate,
+                                      (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
     sl_epoch_add_training(f, entries, updates, n, when, &p->scratch);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);

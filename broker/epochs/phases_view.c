@@ -1,4 +1,5 @@
 // Phases that are open, and how they ended: what status messages say about them.
+#include <math.h>
 #include <stdio.h>
 
 #include "broker/epochs/phases.h"
@@ -104,7 +105,7 @@ static void view_epoch(const struct sl_phases *p, const struct sl_open_phase *o,
     if (o->step.purpose == SL_PURPOSE_TRAIN) {
         out->done = cells_done(p, o);
         out->total = sl_div_up(o->spec.n_items, o->spec.batch_size);
-        out->loss = running_loss(p, o, out->done, sum);
+        out->loss = o->spec.kind == SL_PHASE_LEND ? NAN : running_loss(p, o, out->done, sum);
         *within = p->train_share * (double)out->done / (double)out->total;
         return;
     }
@@ -138,8 +139,10 @@ static void view_epochs(const struct sl_phases *p, const struct sl_open_phase *o
 void sl_phases_view(const struct sl_phases *p, struct sl_loss_sum *sum, struct sl_phases_view *out)
 {
     uint32_t last = p->setup.plan.config->epochs - 1;
-    *out = (struct sl_phases_view){
-        .phase = "train", .epoch = SL_MIN(p->trained, last), .seconds_left = -1};
+    *out = (struct sl_phases_view){.phase = "train",
+                                   .epoch = SL_MIN(p->trained, last),
+                                   .loss = sl_config_is_external(p->setup.plan.config) ? NAN : 0,
+                                   .seconds_left = -1};
     const struct sl_open_phase *o = sl_phases_at(p, 0);
     if (p->n_open == 0 || o->step.purpose == SL_PURPOSE_PRESAMPLE) {
         if (p->n_open || p->ranking.state == SL_RANKING_BUSY)
@@ -161,7 +164,7 @@ void sl_phases_view(const struct sl_phases *p, struct sl_loss_sum *sum, struct s
     double fraction = (at - begun) / (p->setup.plan.config->epochs - begun);
     const struct sl_span since = {p->first_ns, sl_now_ns()};
     double elapsed = sl_pauses_seconds_without(p->setup.pauses, since);
-    if (fraction > 0 && elapsed > 0.5)
+    if (fraction > 0 && elapsed > 0.5 && !sl_config_is_endless(p->setup.plan.config))
         out->seconds_left = elapsed * (1 - fraction) / fraction + forecast_test(p);
 }
 
@@ -196,9 +199,9 @@ bool sl_phases_held_by(const struct sl_arena *a, uint32_t worker, char *out, siz
             uint64_t word = sl_ledger_word(a, seq, i);
             if (sl_cell_owner(word) != worker || !sl_cell_is_leased(word))
                 continue;
-            const char *what = phase->spec.kind == SL_PHASE_TRAIN  ? "batch"
-                               : phase->spec.kind == SL_PHASE_EVAL ? "evaluation batch"
-                                                                   : "inference chunk";
+            const char *what = phase->spec.kind == SL_PHASE_EVAL    ? "evaluation batch"
+                               : phase->spec.kind == SL_PHASE_INFER ? "inference chunk"
+                                                                    : "batch";
             snprintf(out, bytes, "%s %u of epoch %u", what, i, phase->spec.epoch + 1);
             return true;
         }

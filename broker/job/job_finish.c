@@ -350,6 +350,12 @@ static void emit_end(struct sl_job *job)
         snprintf(test, sizeof test, ", test %s %s", sl_measure_name(p->measure),
                  sl_measure_text(p->test.value[p->measure], value));
     bool done = job->outcome == SL_OUTCOME_DONE;
+    if (sl_config_is_endless(&job->config)) {
+        sl_timeline_emit(&job->timeline, "end", done, "%s: %u epochs in %.3g s; %s",
+                         status_word(job->outcome), p->trained,
+                         (double)(sl_now_ns() - job->start_ns) * 1e-9, job->message);
+        return;
+    }
     sl_timeline_emit(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
                      status_word(job->outcome), p->trained, job->config.epochs,
                      (double)(sl_now_ns() - job->start_ns) * 1e-9, test, done ? "" : "; ",

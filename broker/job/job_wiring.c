@@ -197,6 +197,12 @@ static void emit_epoch(struct sl_job *job, const struct sl_epoch *f)
     if (f->tested)
         snprintf(test, sizeof test, ", test %s %s", name,
                  sl_measure_text(f->on_test.value[measure], value));
+    if (f->lent) {
+        sl_timeline_emit_of(&job->timeline, f->epoch, "epoch", true,
+                            "epoch %.0f: %.0f batches consumed, %.0f left, %.3g s", f->epoch + 1,
+                            f->batches, f->left, f->seconds);
+        return;
+    }
     sl_timeline_emit_of(&job->timeline, f->epoch, "epoch", true,
                         "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);

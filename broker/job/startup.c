@@ -107,13 +107,9 @@ static void choose_split(struct sl_job *job)
 static int open_desk(struct sl_job *job)
 {
     const uint32_t n = job->config.n_devices;
-    char path[SL_ATTACH_PATH_BYTES];
     for (uint32_t d = n - job->config.allocation.trainers; d < n; d++)
         sl_worker_pool_lend(&job->workers, n + d);
-    sl_attach_path(job->options.endpoint, path);
-    SL_TRY(sl_external_desk_open(&job->desk, path));
-    sl_joblog_write(&job->log, SL_LOG_INFO, "external trainers attach at %s", path);
-    return SL_OK;
+    return sl_external_desk_open(&job->desk, job->options.endpoint);
 }
 
 static int place_workers(struct sl_job *job)
@@ -800,6 +796,10 @@ static int start_work(struct sl_job *job)
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     emit_start(job);
+    if (sl_config_is_external(&job->config))
+        sl_joblog_announce(&job->log, "%s may attach at %s",
+                           SL_PLURAL(job->config.allocation.trainers, "external trainer"),
+                           job->desk.path);
     emit_undefined(job);
     sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;

@@ -104,7 +104,7 @@ static void add_cell(struct sl_meter *meter, const struct sl_open_phase *phase, 
 {
     const struct sl_batch_entry *e = sl_ledger_entry(meter->arena, phase->seq, cell);
     const uint32_t kind = phase->spec.kind;
-    if (e->restored)
+    if (!sl_batch_is_timed(e))
         return;
     meter->sums.cells++;
     meter->sums.edges += e->n_edges;
@@ -115,7 +115,7 @@ static void add_cell(struct sl_meter *meter, const struct sl_open_phase *phase, 
         return;
     if (kind != SL_PHASE_INFER)
         add_extraction(meter, e, meter->pauses);
-    if (kind == SL_PHASE_TRAIN)
+    if (kind == SL_PHASE_TRAIN || kind == SL_PHASE_LEND)
         add_training(meter, e, sl_ledger_update(meter->arena, phase->seq, cell),
                      meter->arena->h->spec.async);
     else

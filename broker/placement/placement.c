@@ -94,7 +94,9 @@ char *sl_placement_reason(const struct sl_config *config, char *buf, size_t byte
     bool sa = config->allocation.samplers_auto, ta = config->allocation.trainers_auto;
     struct sl_cores cores;
     sl_config_cores(config, &cores);
-    if ((sa || ta) && sl_config_is_pool(config))
+    if (sl_config_is_external(config))
+        snprintf(buf, bytes, "as the job file says: trainers are programs that attach");
+    else if ((sa || ta) && sl_config_is_pool(config))
         snprintf(buf, bytes, "auto: decided by what the first batches take on %s",
                  SL_PLURAL(sl_cores_count(&cores), "core"));
     else if (!sa && !ta && splits_by_kind(config))

@@ -140,6 +140,18 @@ void sl_split_run(struct sl_role_split *s)
     s->stage = SL_SPLIT_RUNS;
 }
 
+// Why the split is what it is, and what the formula has to say to that; it is one of trainers that
+// are the job's own.
+static void say_fixed(const struct sl_role_split *s, const char *by, const struct sl_allocation *a,
+                      char *out, size_t bytes)
+{
+    if (sl_config_is_external(s->config)) {
+        snprintf(out, bytes, "%s", by);
+    } else {
+        snprintf(out, bytes, "%s; %s", by, a->reason);
+    }
+}
+
 int sl_split_choose_first(struct sl_role_split *s)
 {
     struct sl_allocation a;
@@ -157,8 +169,8 @@ int sl_split_choose_first(struct sl_role_split *s)
         snprintf(reason, sizeof reason, "%s", a.reason);
     } else {
         a.split = s->roles;
-        snprintf(reason, sizeof reason, "%s; %s",
-                 sl_placement_reason(s->config, fixed, sizeof fixed), a.reason);
+        say_fixed(s, sl_placement_reason(s->config, fixed, sizeof fixed), &a, reason,
+                  sizeof reason);
     }
     a.moves = false; // nothing was there before
     SL_TRY(sl_split_check_budgets(s, s->roles));
@@ -166,7 +178,8 @@ int sl_split_choose_first(struct sl_role_split *s)
     sl_joblog_write(s->log, SL_LOG_INFO, "split: %s: %s", split_text(s->roles, split), reason);
     if (may_choose(s) && !s->pool.guessed)
         sl_joblog_announce(s->log, "split: %s", sl_allocate_brief_text(&q, &a, brief));
-    if (*sl_allocate_idle_text(&q, s->roles, idle, sizeof idle))
+    if (!sl_config_is_external(s->config) &&
+        *sl_allocate_idle_text(&q, s->roles, idle, sizeof idle))
         sl_joblog_announce(s->log, "split: %s", idle);
     if (q.ordered && q.at_once > q.batches)
         sl_joblog_announce(s->log,
@@ -227,7 +240,7 @@ static void explain(struct sl_role_split *s, const struct sl_allocation_question
     struct sl_allocation a;
     char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192];
     sl_allocate_explain(q, &a);
-    snprintf(reason, sizeof reason, "%s; %s", fixed_by(s, fixed, sizeof fixed), a.reason);
+    say_fixed(s, fixed_by(s, fixed, sizeof fixed), &a, reason, sizeof reason);
     sl_split_add_decision(s, &a, epoch, reason);
 }
 

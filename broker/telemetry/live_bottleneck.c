@@ -104,7 +104,12 @@ static enum sl_live_role say_updates(struct sl_sentence *t, const struct sl_live
 // Trainers are what takes the time.
 static enum sl_live_role say_trainers(struct sl_sentence *t, const struct sl_live_shares *s)
 {
-    if (s->extracting > s->training)
+    if (s->lent)
+        sl_sentence_say(t,
+                        "the external trainers' own code takes %.0f %% of the time, gathering "
+                        "features %.0f %%",
+                        100 * s->training, 100 * s->extracting);
+    else if (s->extracting > s->training)
         sl_sentence_say(t, "trainers gather features %.0f %% of the time", 100 * s->extracting);
     else
         sl_sentence_say(t, "trainers compute %.0f %% of the time", 100 * s->training);
@@ -145,7 +150,7 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
         return SL_LIVE_DRIVE;
     }
     if (s->waiting >= SL_EPOCH_STARVED) {
-        if (s->queue >= 1 && hands > 1 &&
+        if (s->queue >= 1 && hands > 1 && !s->lent &&
             (s->async || s->in_turn || s->batches_per_update < 2 * hands))
             role = say_updates(&t, s);
         else if (s->blocked > s->sampling) {

@@ -40,6 +40,7 @@ struct sl_live_shares {
     double queue;                         // batches that lay ready, on average
     bool async;
     uint32_t batches_per_update, staleness; // ordered; async: the bound
+    bool lent;                              // to external trainers
     bool in_turn;                           // an update's batches are dealt out to trainers
 };
 

@@ -562,13 +562,15 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .async = async,
         .batches_per_update = config->updates.batches_per_update,
         .staleness = config->updates.staleness,
+        .lent = sl_config_is_external(config),
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
     struct sl_allocation_question q = sl_split_question(job->split, job->split->roles, 0);
     q.profile = live_profile(f);
     enum sl_live_role role = SL_LIVE_NOBODY;
     if (*job->state == SL_JOB_RUNNING && !sl_pauses_is_open(job->pauses)) {
-        sl_live_advise(&q, &advice);
+        if (!shares.lent) // whose trainers are not the job's to move
+            sl_live_advise(&q, &advice);
         role = sl_live_name_bottleneck(&shares, &advice, text);
     } else {
         snprintf(text, SL_LIVE_SENTENCE_BYTES, "the job is %s", sl_job_state_name(job));
@@ -602,7 +604,7 @@ static void find_where(const struct facts *f, struct sl_stats *s)
     s->state = sl_job_state_name(job);
     s->phase = view->phase;
     s->epoch = view->epoch;
-    s->epochs = job->config->epochs;
+    s->epochs = sl_config_is_endless(job->config) ? 0 : job->config->epochs;
     s->done = view->done;
     s->total = view->total;
     s->seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9;

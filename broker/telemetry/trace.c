@@ -235,7 +235,7 @@ static bool poll_draw(const struct look *l, uint32_t cell)
     atomic_thread_fence(memory_order_acquire);
     if (sl_cell_turn(sl_ledger_word(a, l->phase->seq, cell)) != sl_cell_turn(word))
         return false; // it is being drawn anew
-    if (copy.restored)
+    if (!sl_batch_is_timed(&copy))
         l->view->told[cell].draw = draw_of(&copy);
     else
         emit_draw(l, cell, &copy);
@@ -252,7 +252,7 @@ static bool poll_training(const struct look *l, uint32_t cell)
         return false;
     const struct sl_batch_entry *e = sl_ledger_entry(trace->job->arena, l->phase->seq, cell);
     told->trained = true;
-    if (e->restored || e->done_at_ns <= trace->from_ns)
+    if (!sl_batch_is_timed(e) || e->done_at_ns <= trace->from_ns)
         return true;
     if (l->phase->spec.kind != SL_PHASE_INFER && told->draw != draw_of(e))
         emit_draw(l, cell, e);

@@ -252,8 +252,8 @@ void sl_trace_add_trained(struct sl_trace_events *e, const struct sl_trace_batch
     if (entry->train_from_ns > entry->taken_at_ns + WAIT_MIN_NS)
         add_slice(e, b, SL_TRACE_TRAIN, "wait for version", entry->taken_at_ns,
                   entry->train_from_ns);
-    if (!begin_slice(e, b, SL_TRACE_TRAIN, trains ? "train" : "evaluate", entry->train_from_ns,
-                     entry->done_at_ns))
+    const char *what = trains ? "train" : b->spec->kind == SL_PHASE_LEND ? "own code" : "evaluate";
+    if (!begin_slice(e, b, SL_TRACE_TRAIN, what, entry->train_from_ns, entry->done_at_ns))
         return;
     sl_json_add_whole(&e->json, "seeds", entry->n_seeds);
     sl_json_add_whole(&e->json, "edges", entry->n_edges);

@@ -158,9 +158,9 @@ static void on_visitor(uv_poll_t *handle, int status, int events)
     }
 }
 
-int sl_external_desk_open(struct sl_external_desk *d, const char *path)
+int sl_external_desk_open(struct sl_external_desk *d, const char *endpoint)
 {
-    d->fd = sl_attach_listen(path);
+    d->fd = sl_attach_listen(sl_attach_path(endpoint, d->path));
     SL_TRY(d->fd);
     int err = uv_poll_init(d->workers->setup.loop, &d->listener, d->fd);
     d->open = err == 0;

@@ -20,14 +20,15 @@ struct sl_external_desk {
     struct sl_worker_pool *workers;
     struct sl_joblog *log;
 
-    int fd; // that it listens on
+    char path[SL_ATTACH_PATH_BYTES]; // of the socket
+    int fd;                          // that it listens on
     bool open;
     uv_poll_t listener;
     struct sl_visitor *visitors; // who have connected and asked for nothing yet
 };
 
-// SL_ESYS. path: sl_attach_path().
-int sl_external_desk_open(struct sl_external_desk *d, const char *path);
+// Of the job whose bus is there. SL_ESYS.
+int sl_external_desk_open(struct sl_external_desk *d, const char *endpoint);
 // Nobody is let in any more. The loop must run once more.
 void sl_external_desk_close(struct sl_external_desk *d); // safe where it is not open
 

@@ -10,6 +10,7 @@
  */
 #include "cli/top/view.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,8 +86,9 @@ static void draw_progress(const struct sl_stats *s, struct sl_area a)
     double share = s->total > 0 ? s->done / s->total : NAN;
     char percent[SL_UNITS_BYTES];
     int last = sl_view_count(s->epochs);
-    snprintf(epoch, sizeof epoch, "epoch %d of %d ",
-             SL_MIN(sl_view_count(s->epoch) + (isfinite(s->epoch) ? 1 : 0), SL_MAX(last, 1)), last);
+    snprintf(epoch, sizeof epoch, last ? "epoch %d of %d " : "epoch %d ",
+             SL_MIN(sl_view_count(s->epoch) + (isfinite(s->epoch) ? 1 : 0), last ? last : INT_MAX),
+             last);
     snprintf(phase, sizeof phase, " %s %.31s  %d/%d", sl_units_percent(percent, share), s->phase,
              sl_view_count(s->done), sl_view_count(s->total));
     snprintf(right, sizeof right, "%s an epoch  %s left",

@@ -184,6 +184,12 @@ struct sl_cell_record {
 };
 _Static_assert(sizeof(struct sl_cell_record) == 112, "checkpoints hold it as it lies");
 
+// Whether its times are known.
+static inline bool sl_batch_is_timed(const struct sl_batch_entry *e)
+{
+    return !e->restored && !e->left;
+}
+
 struct sl_lease {
     uint64_t seq; // phase
     uint32_t cell;

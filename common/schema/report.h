@@ -145,7 +145,8 @@
     X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
     END(store) \
-    X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */
+    X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */ \
+    X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
 #define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
@@ -211,10 +212,10 @@ SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
 SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
-// Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches,
+// Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an optimum is known, there are caches,
 // the order is that of a walk.
 #define SL_REPORT_EPOCH_MEMBERS \
-    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async;
+    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent;
 // clang-format on
 
 struct sl_report_epoch {

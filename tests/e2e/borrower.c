@@ -10,6 +10,7 @@
  *     lost TEXT              the broker is gone (3)
  *     refused TEXT           it did not get a seat (2)
  */
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,8 @@ enum { EXIT_REFUSED = 2, EXIT_LOST = 3, LOOK_MS = 60000 };
 struct options {
     const char *path;
     uint32_t rank, epochs, leave_at, from_epoch, from_cell;
-    bool any, step;
+    bool any;
+    const char *gate;
 };
 
 static struct options opt;
@@ -44,12 +46,15 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
     (void)ignored;
 }
 
-// With --step a byte of standard input allows a batch; behind its end all are.
-static void wait_for_leave_to_go_on(void)
+// With a gate, a FIFO, each byte lets a batch pass; behind its end all may.
+static void pass_gate(void)
 {
+    static int fd = -1;
     char c;
-    if (opt.step && read(STDIN_FILENO, &c, 1) <= 0)
-        opt.step = false;
+    if (opt.gate && fd < 0)
+        fd = open(opt.gate, O_RDONLY);
+    if (opt.gate && read(fd, &c, 1) <= 0)
+        opt.gate = NULL;
 }
 
 static int use(struct sl_worker *w, struct sl_worker_totals *figures, const struct sl_lease *lease,
@@ -62,7 +67,7 @@ static int use(struct sl_worker *w, struct sl_worker_totals *figures, const stru
     e->train_wait_ns = e->train_from_ns - asked_ns;
     figures->current_tag = lease->tag;
     sl_stats_publish(w->stats, figures);
-    wait_for_leave_to_go_on();
+    pass_gate();
     say("use %u %u %u", lease->phase->spec.epoch, lease->cell, block->n_seeds);
     e->done_at_ns = sl_now_ns();
     e->train_ns = e->done_at_ns - e->train_from_ns;
@@ -115,7 +120,7 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("leave-at", options, leave_at, 0, 1e6),
     ARGUMENT_NUMBER("from-epoch", options, from_epoch, 0, 1e6),
     ARGUMENT_NUMBER("from-cell", options, from_cell, 0, 1e6),
-    ARGUMENT_FLAG("step", options, step),
+    ARGUMENT_TEXT("gate", options, gate),
     {0},
 };
 // clang-format on
