@@ -31,7 +31,7 @@
 enum { EXIT_USAGE = 2 };
 
 struct options {
-    bool private, version, checks, has_level, has_owner;
+    bool private, version, checks, has_level, has_owner, no_output;
     uint32_t key_fd, config_fd, owner_fd;
     int log_level; // enum sl_log_level
     const char *endpoint, *report, *resume, *job, *output, *id;
@@ -99,6 +99,7 @@ static const struct sl_option of_private[] = {
     {.name = "id", GIVEN(id, "ID"), .help = "the daemon's number of the job"},
     {.name = "job", GIVEN(job, "NAME"), .help = "what clients find this process by"},
     {.name = "output", GIVEN(output, "DIR"), .help = "the same"},
+    {.name = "no-output", AT(FLAG, no_output), .help = "write no files: there is no run directory"},
     {0},
 };
 // clang-format on
@@ -147,6 +148,7 @@ static int run_private(const struct options *o, int *status)
         .resume = o->resume,
         .id = o->id,
         .checks = o->checks,
+        .no_output = o->no_output,
         .owner_fd = o->has_owner ? (int)o->owner_fd : 0,
     };
     SL_TRY(sl_bus_key_read((int)o->key_fd, key));

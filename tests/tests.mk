@@ -27,7 +27,7 @@ $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out htt
 
 # What end-to-end tests run beside the programs: external trainers.
 E2E_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/e2e/*.c))
-$(E2E_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,bus)
+$(E2E_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,workers)
 
 LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(E2E_BIN) $(TOOL_BIN)
 $(LINKED_TESTS):

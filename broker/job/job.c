@@ -134,7 +134,7 @@ static void on_bus(void *ctx)
         return;
     if (!job->told)
         sl_job_emit_finished(job);
-    if (job->told || sl_now_ns() - job->ended_ns > CLIENT_MS * 1000000ull)
+    if (job->told || job->orphaned || sl_now_ns() - job->ended_ns > CLIENT_MS * 1000000ull)
         close_loop(job);
 }
 
@@ -196,7 +196,9 @@ static void on_signal(void *ctx, int signum)
 
 static void on_owner(void *ctx)
 {
-    stop(ctx, false, "the end of the process whose job it is");
+    struct sl_job *job = ctx;
+    job->orphaned = true;
+    stop(job, false, "the end of the process whose job it is");
 }
 
 // --- life ----------------------------------------------------------------------------------------

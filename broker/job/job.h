@@ -85,6 +85,7 @@ struct sl_job_options {
     const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
     bool checks;      // launch.h
     const char *page; // its address, NULL for none
+    bool no_output;   // there is no run directory: nothing is kept but what clients are told
     int owner_fd;     // pidfd of the process with which the job ends; 0: none (launch.h)
 };
 
@@ -152,6 +153,7 @@ struct sl_job {
     cJSON *warnings;                     // of report.json (owned)
     char *report_text;                   // owned
     bool told;                           // a client has been sent Finished
+    bool orphaned;                       // its owner is gone: nobody waits to be told
     uint64_t ended_ns;
 };
 

@@ -302,8 +302,9 @@ static int write_report(struct sl_job *job, const char *sha256)
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
     if (!job->report_text)
         return sl_fail(SL_ENOMEM, "no memory for the report");
-    SL_TRY(sl_report_write(sl_rundir_file(&job->rundir, "report.json", path, sizeof path),
-                           job->report_text));
+    if (job->rundir.path[0])
+        SL_TRY(sl_report_write(sl_rundir_file(&job->rundir, "report.json", path, sizeof path),
+                               job->report_text));
     if (job->options.report_path)
         SL_TRY(sl_report_write(job->options.report_path, job->report_text));
     return SL_OK;
@@ -441,8 +442,8 @@ void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
-    // Without a run directory nothing has run, and nothing is left behind.
-    if (job->rundir.path[0] && job->running_ns) {
+    // Where there was to be a run directory and is none nothing has run, and nothing is left behind.
+    if ((job->rundir.path[0] || job->options.no_output) && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
         emit_saving(job);
         const bool useful = save_checkpoint(job);

@@ -133,7 +133,9 @@ static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
         return;
     }
     char text[SL_JOB_MESSAGE_BYTES];
-    sl_crash_log_sum_up(&job->deaths, w, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
+    sl_crash_log_sum_up(&job->deaths, w, why,
+                        job->rundir.path[0] && job->state == SL_JOB_RUNNING ? job->rundir.log
+                                                                            : NULL,
                         text, sizeof text);
     if (!sl_split_roll_back(&job->split, w, text))
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);

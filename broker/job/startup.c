@@ -306,6 +306,9 @@ int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
                            &job->config));
+    if (job->options.no_output && !sl_config_is_external(&job->config))
+        return sl_fail(SL_EINVAL, "--no-output: found it with a job that has something to keep, "
+                                  "wanted it only with model.kind \"external\"");
     if (job->config.memory_bytes)
         sl_memory_set_bound(sl_job_memory_left, job);
     SL_TRY(prepare_gpus(job));
@@ -730,8 +733,10 @@ static int open_files(struct sl_job *job)
 
 static int begin(struct sl_job *job)
 {
-    SL_TRY(make_rundir(job));
-    SL_TRY(open_files(job));
+    if (!job->options.no_output) {
+        SL_TRY(make_rundir(job));
+        SL_TRY(open_files(job));
+    }
     emit_abandoned(job);
     emit_weightless(job);
     return SL_OK;

@@ -127,7 +127,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     char *argv[30] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
                       key,        "--config-fd", config,       "--job",       (char *)job->name,
                       "--output", where};
-    int n = 12;
+    int n = job->output ? 12 : 10;
     const struct {
         const char *option, *value;
     } optional[] = {
@@ -146,11 +146,14 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     }
     if (job->checks)
         argv[n++] = "--checks";
+    if (!job->output)
+        argv[n++] = "--no-output";
     if (job->http_open)
         argv[n++] = "--http-open";
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
-    bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
-    snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);
+    const char *output = job->output ? job->output : "";
+    bool relative = output[0] != '/' && getcwd(here, sizeof here);
+    snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", output);
     of.config = sl_assignment_make(job->config_json, job->dataset_record);
     SL_TRY(of.config);
     of.key = sl_bus_key_hand_over(out->key);

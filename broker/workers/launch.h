@@ -36,9 +36,10 @@ struct sl_launch {
 struct sl_launch_job {
     const char *config_json;    // the resolved job
     const char *dataset_record; // of what was validated; NULL: the broker looks itself
-    const char *name, *output;  // what run_jobs.h finds it by
-    const char *report_path;    // NULL for none
-    const char *resume;         // the checkpoint to go on from, NULL for none
+    const char *name,
+        *output;             // what run_jobs.h finds it by. output NULL: there is no run directory
+    const char *report_path; // NULL for none
+    const char *resume;      // the checkpoint to go on from, NULL for none
     // The broker itself looks whether there is a checkpoint to go on from, and checks the data set
     // again: the job may have waited for long (the daemon).
     bool checks;

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 
-from harness import cases, cpu_devices, read_json
+from harness import cases, cpu_devices, gone, read_json
 
 BATCH = 48
 SEATS = {"trainers": 2, "samplers": 1}
@@ -132,6 +132,32 @@ def test_a_killed_command_ends_the_job(box):
     running.kill()
     assert waits.wait().rc == 0
     assert lines(waits, "end"), waits.output()
+
+
+def test_nothing_is_left_when_the_owner_is_killed(box):
+    path = box.job(job(box))
+    before = set(os.listdir(box.folder))
+    owner = box.start(path, box.programs, program="tests/e2e/owner")
+    said = owner.until(lambda: owner.output()[0].split(), "where to attach")
+    answered = []
+
+    def once():
+        answered.append(borrow(box, said[0], "--epochs", "1").wait())
+        return "seat" in answered[-1].out or None
+
+    owner.until(once, "a job that has started")  # until then nobody listens
+    assert answered[-1].rc == 0, str(answered[-1])
+    trainer = borrow(box, said[0])
+    seated(trainer)
+    owner.kill()
+    owner.wait()
+    assert trainer.wait().rc == 0
+    assert lines(trainer, "end"), trainer.output()
+    for what in ("broker", "sampler"):
+        for pid in box.processes(what):
+            gone(pid)
+    assert set(os.listdir(box.folder)) == before
+    assert not os.listdir(box.temp)
 
 
 def test_it_is_seen_and_samplers_are_scaled(box):

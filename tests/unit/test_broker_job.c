@@ -26,7 +26,8 @@ static struct {
     char endpoint[128];
     char key[SL_BUS_KEY_TEXT];
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
-    bool stop_at_start;
+    bool stop_at_start, no_output;
+    pid_t owner; // 0, or killed when that epoch is done
     bool kill;
     size_t grow_bytes; // that this process takes when the first epoch is done
     char *grown;
@@ -80,8 +81,12 @@ static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
     size_t n = strlen(client.lines);
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        if (client.epochs++ == client.stop_at_epoch)
+        if (client.epochs++ != client.stop_at_epoch) {
+        } else if (client.owner) {
+            kill(client.owner, SIGKILL);
+        } else {
             client_send(bus, true);
+        }
         if (client.grow_bytes && !client.grown) {
             // Not of the heap, which a sanitizer keeps after free().
             client.grown = mmap(NULL, client.grow_bytes, PROT_READ | PROT_WRITE,
@@ -137,6 +142,8 @@ static int run_job(const char *extra, const char *report)
         .report_path = report,
         .worker_directory = bin,
         .resume = client.resume,
+        .no_output = client.no_output,
+        .owner_fd = client.owner ? sl_exit_status_open(client.owner) : 0,
     };
     must(sl_bus_connect(client.endpoint, client.key, &client.bus));
     ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
@@ -519,6 +526,27 @@ TEST(a_stop_leaves_a_partial_report)
     ck_assert_double_ge(number(at(client.report, "batches"), "scheduled"), 10);
     ck_assert_uint_eq(strlen(words(client.report, "params_sha256")), 64);
     assert_nobody_lives();
+}
+
+TEST(a_job_ends_with_its_owner)
+{
+    client.owner = fork();
+    if (client.owner == 0)
+        for (;;)
+            pause();
+    client.stop_at_epoch = 1;
+    ck_assert_int_eq(run_job("\"epochs\": 1000", NULL), 130);
+    ck_assert_ptr_nonnull(strstr(client.message, "the end of the process whose job it is"));
+    assert_nobody_lives();
+    ck_assert_int_eq(waitpid(client.owner, NULL, 0), client.owner);
+}
+
+TEST(a_job_that_has_something_to_keep_needs_an_output)
+{
+    client.no_output = true;
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 2);
+    ck_assert_ptr_nonnull(strstr(client.message, "--no-output"));
+    ck_assert(!has_output());
 }
 
 TEST(a_stop_with_kill_waits_for_nobody)
