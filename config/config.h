@@ -37,6 +37,7 @@ enum {
     SL_CONFIG_MAX_WINDOW = 64, // batches that are looked ahead
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
     SL_CONFIG_MAX_EPOCHS = 1000000,
+    SL_CONFIG_EPOCHS_KEPT = 1000, // in the report, of a job for external trainers: the newest
 };
 
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,

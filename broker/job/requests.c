@@ -22,12 +22,14 @@
 
 // --- to be told ----------------------------------------------------------------------------------
 
-static void emit_page(struct sl_job *job, const struct sl_bus_peer *peer)
+// To one that has just come: what it needs to know from the start.
+static void emit_place(struct sl_job *job, const struct sl_bus_peer *peer, const char *what,
+                       const char *where)
 {
     Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     char text[256];
-    snprintf(text, sizeof text, "the page is at %s", job->options.page);
+    snprintf(text, sizeof text, "%s at %s", what, where);
     line.level = SL_LOG_INFO;
     line.text = text;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
@@ -48,7 +50,9 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     }
     if (subscribe->progress && job->options.page)
-        emit_page(job, peer);
+        emit_place(job, peer, "the page is", job->options.page);
+    if (subscribe->progress && job->desk.open)
+        emit_place(job, peer, "external trainers attach", job->desk.path);
     const char *json = subscribe->stats ? sl_live_line(&job->live) : NULL;
     if (!json)
         return;

@@ -801,10 +801,6 @@ static int start_work(struct sl_job *job)
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     emit_start(job);
-    if (sl_config_is_external(&job->config))
-        sl_joblog_announce(&job->log, "%s may attach at %s",
-                           SL_PLURAL(job->config.allocation.trainers, "external trainer"),
-                           job->desk.path);
     emit_undefined(job);
     sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;

@@ -137,9 +137,12 @@ static uint64_t of_trainer(const struct sl_budget_need *need, const struct sl_bu
     return m->trainer + GROWS + with_margin(need->step_bytes);
 }
 
-static uint64_t of_trainers(const struct sl_budget_need *need, const struct sl_budget_memory *m,
+static uint64_t of_trainers(const struct sl_config *config, const struct sl_budget_need *need,
+                            const struct sl_budget_memory *m,
                             const struct sl_budget_workers *workers)
 {
+    if (sl_config_is_external(config))
+        return 0; // not of the job's memory
     // A GPU's has the places of a batch's vertices in the machine's memory (trainer/feed/match.h).
     const uint64_t on_gpu = m->trainer + GROWS + need->n_nodes * sizeof(uint32_t);
     return (workers->trainers - workers->on_gpus) * of_trainer(need, m) +
@@ -150,8 +153,10 @@ static uint64_t of_trainers(const struct sl_budget_need *need, const struct sl_b
 static uint64_t of_others(const struct sl_config *config, const struct sl_budget_memory *m,
                           uint32_t samplers)
 {
-    return m->broker + GROWS + (uint64_t)config->epochs * EPOCH_BYTES +
-           samplers * (m->sampler + GROWS);
+    const uint64_t epochs = sl_config_is_external(config)
+                                ? SL_MIN(config->epochs, (uint32_t)SL_CONFIG_EPOCHS_KEPT)
+                                : config->epochs;
+    return m->broker + GROWS + epochs * EPOCH_BYTES + samplers * (m->sampler + GROWS);
 }
 
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
@@ -159,7 +164,7 @@ uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_
                                 const struct sl_budget_workers *workers)
 {
     const uint64_t others = of_others(config, m, workers->samplers) +
-                            of_trainers(need, m, workers) +
+                            of_trainers(config, need, m, workers) +
                             (1 + (uint64_t)workers->samplers + workers->trainers) * VARIES;
     uint64_t low = 0, high = 1; // in MiB: too little, and enough
     while (high < LEAST_MAX && !holds(m, high << 20, others))
@@ -179,7 +184,7 @@ uint64_t sl_budget_spare(const struct sl_config *config, const struct sl_budget_
 {
     const uint64_t bound = config->memory_bytes;
     const uint64_t taken =
-        m->shared + of_others(config, m, workers->samplers) + of_trainers(need, m, workers);
+        m->shared + of_others(config, m, workers->samplers) + of_trainers(config, need, m, workers);
     return bound == 0 ? UINT64_MAX : bound - SL_MIN(taken, bound);
 }
 
@@ -188,7 +193,7 @@ int sl_budget_check_memory(const struct sl_config *config, const struct sl_budge
                            const struct sl_budget_workers *workers)
 {
     const uint64_t bound = config->memory_bytes, others = of_others(config, m, workers->samplers);
-    const uint64_t training = of_trainers(need, m, workers);
+    const uint64_t training = of_trainers(config, need, m, workers);
     const uint64_t wanted = m->shared + others + training;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
     char e[SL_UNITS_BYTES];

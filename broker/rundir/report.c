@@ -149,7 +149,12 @@ char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch *f,
     if (f->tested)
         cJSON_ReplaceItemInObjectCaseSensitive(entry, "test", evaluation_tree(&f->on_test));
     add_to_sums(r, &e);
-    return sl_json_line(entry);
+    char *line = sl_json_line(entry);
+    if (f->lent && cJSON_GetArraySize(r->epochs) > SL_CONFIG_EPOCHS_KEPT) { // it may go on for ever
+        cJSON_DeleteItemFromArray(r->epochs, 0);
+        r->epochs_left_out++;
+    }
+    return line;
 }
 
 // --- the whole -----------------------------------------------------------------------------------
@@ -365,14 +370,18 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     settle_optimal(r);
     t.schema = "sluice.report/1";
     t.job = config->name;
+    t.lent = sl_config_is_external(config);
     t.config = cJSON_Parse(o->config_json);
     t.isa = sl_isa_name(sl_isa()); // workers inherit the limit
-    t.precision.asked = sl_precision_words[config->precision];
-    t.precision.used = sl_precision_words[sl_config_precision(config)];
+    if (!t.lent) {
+        t.precision.asked = sl_precision_words[config->precision];
+        t.precision.used = sl_precision_words[sl_config_precision(config)];
+    }
     t.devices = device_list(config, o);
     t.epochs = r->epochs;
     t.allocations = r->allocations;
     t.allocations_left_out = r->sums.allocations_left_out;
+    t.epochs_left_out = r->epochs_left_out;
     t.scales = r->scales;
     t.scales_left_out = r->sums.scales_left_out;
     t.restarts = r->restarts;

@@ -46,6 +46,7 @@ enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds
 struct sl_report {
     SL_REPORT_KEPT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) // lists: owned
     cJSON *processes;                                         // owned
+    double epochs_left_out;                                   // of a job for external trainers
 };
 
 extern const struct sl_fields sl_report_kept;

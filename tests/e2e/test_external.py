@@ -27,7 +27,7 @@ def job(box, **changes):
 def begin(box, **changes):
     """The job, and where its trainers attach."""
     running = box.start("run", box.job(job(box, **changes)))
-    said = lambda: re.search(r"may attach at (@\S+)", "".join(running.output()))
+    said = lambda: re.search(r"trainers attach at (@\S+)", "".join(running.output()))
     return running, running.until(said, "word of where to attach").group(1)
 
 
