@@ -19,9 +19,9 @@
  * whatever split is chosen or asked for while the job runs; more where the job file names a larger
  * one.
  *
- * EXTERNAL TRAINERS are processes of the user's, which run where they like: their seats take the last
- * devices, as trainers do, and "auto" and "cpu" have samplers on all devices and the seats beside
- * them.
+ * EXTERNAL TRAINERS are processes of the user's, which run where they like: their seats take the
+ * last devices, as trainers do, and "auto" and "cpu" have samplers on all devices and the seats
+ * beside them.
  *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.

@@ -442,7 +442,7 @@ void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
-    // Where there was to be a run directory and is none nothing has run, and nothing is left behind.
+    // Where there was to be a run directory and is none nothing has run, and nothing is left.
     if ((job->rundir.path[0] || job->options.no_output) && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
         emit_saving(job);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/workers/worker_pool.h"
 #include "broker/workers/worker_pool_internal.h"
 #include "common/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "broker/workers/worker_pool_internal.h"
+#include "broker/workers/worker_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/workers/worker_pool_internal.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"

@@ -3,7 +3,12 @@
 #ifndef SL_BROKER_WORKERS_WORKER_POOL_INTERNAL_H
 #define SL_BROKER_WORKERS_WORKER_POOL_INTERNAL_H
 
-#include "broker/workers/worker_pool.h"
+#include <stdbool.h>
+#include <sys/types.h>
+#include <uv.h>
+
+struct sl_exit_status;
+struct sl_pool_worker;
 
 // One process, from its start, or from when it attached, to the closing of its last handle.
 struct sl_pool_process {

@@ -54,7 +54,7 @@
  * is used again once both lanes are past it.
  *
  * LENDING. The batches of a LEND phase are for external trainers, processes of the user's. They are
- * drawn, claimed and reclaimed as any others, and no parameters, updates or versions belong to them.
+ * drawn, claimed and reclaimed as any others; no parameters, updates or versions belong to them.
  * Such a trainer has a rank, and where the arena has a *world*, cell k is rank k mod world's for
  * good: what a dead one had waits for whoever takes its rank next, so that each rank sees the same
  * batches whatever dies. A user may leave an epoch in the middle, or begin in one. So each rank has
@@ -175,13 +175,13 @@ bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out);
  * Claims the lowest batch of this rank's in that epoch (with world 0: of anybody's) once it is
  * ready, or staged where its rows come from the drive. What is left is completed on the way. Waits
  * as above, also for the epoch before to be over for the others.
- * SL_ERANGE: nothing of it is to be had any more. With a world: each batch of the rank's is claimed,
- * done or left; with world 0: of everybody, and nobody else has one that might come back.
+ * SL_ERANGE: nothing of it is to be had any more. With a world: each batch of the rank's is
+ * claimed, done or left; with world 0: of everybody, and nobody else has one that might come back.
  */
 int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uint32_t epoch,
                          uint32_t timeout_ms, struct sl_lease *out);
-// The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that epoch,
-// batches in hand excepted. Nothing happens where it is further on already.
+// The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that
+// epoch, batches in hand excepted. Nothing happens where it is further on already.
 void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell);
 // Whether this worker may claim a cell of the phase right now (its turn, in a group).
 bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,

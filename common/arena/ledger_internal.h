@@ -46,7 +46,7 @@ int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted
 bool sl_ledger_is_left(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell);
 // Completes the lease if it is left. True when it was, whoever has completed it.
 bool sl_ledger_pass_left(struct sl_arena *a, const struct sl_lease *lease);
-// pending cells are sampled, others trained: *out is the lease. False when it is not `word` any more.
+// pending cells are sampled, others trained: *out is the lease. False when it is not `word` by now.
 bool sl_ledger_take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
                     enum sl_cell_state to, struct sl_lease *out);
 // A trainer has this lease: tells who may wait for that.

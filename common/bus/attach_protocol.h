@@ -1,6 +1,6 @@
 /*
- * attach_protocol.h - how an external trainer takes a seat of a job that runs: what is said, by both
- * sides. (attach.h does it.)
+ * attach_protocol.h - how an external trainer takes a seat of a job that runs: what is said, by
+ * both sides. (attach.h does it.)
  *
  * PROBLEM. The trainer of a job with model.kind "external" is a process of the user's. It inherits
  * nothing, may come late, leave and be followed by another one, and is not the broker's child: so

@@ -1,6 +1,6 @@
 /*
- * worker_fds.h - the descriptors that a worker has of its job (worker.h): by these numbers where the
- * broker starts it, by whatever numbers it got where it attaches (attach.h).
+ * worker_fds.h - the descriptors that a worker has of its job (worker.h): by these numbers where
+ * the broker starts it, by whatever numbers it got where it attaches (attach.h).
  */
 #ifndef SL_BUS_WORKER_FDS_H
 #define SL_BUS_WORKER_FDS_H

@@ -212,8 +212,8 @@ SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
 SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
-// Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an optimum is known, there are caches,
-// the order is that of a walk.
+// Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an
+// optimum is known, there are caches, the order is that of a walk.
 #define SL_REPORT_EPOCH_MEMBERS \
     SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent;
 // clang-format on

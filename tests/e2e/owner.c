@@ -1,6 +1,6 @@
 /*
- * owner.c - a program of the user's that has a job of its own, as the library starts it: there is no
- * run directory, and the job ends with this process, however that ends.
+ * owner.c - a program of the user's that has a job of its own, as the library starts it: there is
+ * no run directory, and the job ends with this process, however that ends.
  *
  *     owner JOB.json PROGRAMS
  *

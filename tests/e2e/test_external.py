@@ -27,7 +27,10 @@ def job(box, **changes):
 def begin(box, **changes):
     """The job, and where its trainers attach."""
     running = box.start("run", box.job(job(box, **changes)))
-    said = lambda: re.search(r"trainers attach at (@\S+)", "".join(running.output()))
+
+    def said():
+        return re.search(r"trainers attach at (@\S+)", "".join(running.output()))
+
     return running, running.until(said, "word of where to attach").group(1)
 
 
@@ -166,8 +169,16 @@ def test_it_is_seen_and_samplers_are_scaled(box):
     held, let, _ = gate(box, "gate")
     trainer = borrow(box, path, "--gate", held)
     seated(trainer)
-    rows = lambda: {w["name"]: w for w in box.sluice("stats", name, "-o", "json").ok().json()["workers"]}
-    row = lambda: rows().get("external trainer 0", {})
+
+    def stats():
+        return box.sluice("stats", name, "-o", "json").ok().json()
+
+    def rows():
+        return {w["name"]: w for w in stats()["workers"]}
+
+    def row():
+        return rows().get("external trainer 0", {})
+
     running.until(lambda: row().get("batch") == "batch 0 of epoch 1", "the first batch in hand")
     let(2)
     running.until(lambda: row()["batches"] == 2 and row()["batch"] == "batch 2 of epoch 1", "two")
@@ -176,8 +187,9 @@ def test_it_is_seen_and_samplers_are_scaled(box):
     assert set(rows()) >= {"sampler 0", "sampler 1", "external trainer 0"}
     refused = box.sluice("scale", name, "trainers=2")
     assert refused.rc == 1 and "programs that attach" in refused.err, str(refused)
-    busy = lambda: "external trainers' own code" in box.sluice("stats", name, "-o", "json").json()["bottleneck"]
-    running.until(busy, "a bottleneck with a name")
+    running.until(
+        lambda: "external trainers' own code" in stats()["bottleneck"], "a bottleneck with a name"
+    )
     os.kill(trainer.process.pid, signal.SIGKILL)
     trainer.wait()
     running.until(lambda: "external trainer 0" not in rows(), "an empty seat")

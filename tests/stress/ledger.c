@@ -28,8 +28,8 @@
  * is complete and its parameters pinned; every cell of it must have seen just those.
  *
  * --lend has phases of batches that are lent, with --dynamic to whoever comes first, else by rank,
- * which a successor takes over. Some epochs are left half way. What must hold: of a rank's cells each
- * was consumed once, by that rank, or is marked as left, and none is left that nobody left.
+ * which a successor takes over. Some epochs are left half way. What must hold: of a rank's cells
+ * each was consumed once, by that rank, or is marked as left, and none is left that nobody left.
  *
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
