@@ -37,11 +37,13 @@ static uint32_t count_at(const struct sl_key *key, const void *base)
     return n;
 }
 
+static bool is_empty(const struct sl_key *object, const void *base);
+
 // Whether the key is left out: there is nowhere it is kept, it is not set, or it means nothing.
 static bool is_absent(const struct sl_key *key, const void *base)
 {
     if (key->type == SL_KEY_OBJECT)
-        return false;
+        return is_empty(key, base);
     if (key->bytes == 0)
         return true;
     if (key->type == SL_KEY_SIZE && !key->word &&
@@ -52,6 +54,14 @@ static bool is_absent(const struct sl_key *key, const void *base)
     if (key->type == SL_KEY_CORES && count_at(key, base) == 0)
         return true;
     return !sl_key_applies(key, base);
+}
+
+static bool is_empty(const struct sl_key *object, const void *base)
+{
+    for (size_t i = 0; i < sl_n_keys; i++)
+        if (sl_key_is_in(&sl_keys[i], object->path) && !is_absent(&sl_keys[i], base))
+            return false;
+    return true;
 }
 
 static bool is_word(const struct sl_key *key, const void *base)

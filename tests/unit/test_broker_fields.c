@@ -166,7 +166,11 @@ static void number(const struct sl_fields *r, void *into, double *next)
 
 TEST(an_epoch_is_read_as_it_was_written)
 {
-    struct sl_report_epoch written = {.has_optimal = true, .async = true, .bottleneck = "x"}, read;
+    struct sl_report_epoch written = {.has_optimal = true,
+                                      .async = true,
+                                      .lent = true,
+                                      .bottleneck = "x"},
+                           read;
     double next = 0;
     number(&sl_report_epoch_fields, &written, &next);
     ck_assert_double_gt(next, 40);
