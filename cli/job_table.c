@@ -58,9 +58,11 @@ enum { CELL_BYTES = 160 };
 static const char *epoch_cell(const cJSON *e, char out[CELL_BYTES])
 {
     double epoch = sl_json_number(e, "epoch"), epochs = sl_json_number(e, "epochs");
-    if (!isfinite(epochs))
+    if (!isfinite(epochs) && !isfinite(epoch))
         return "";
-    if (isfinite(epoch))
+    if (!(epochs > 0)) // it goes on until it is stopped
+        snprintf(out, CELL_BYTES, "%.0f", epoch + 1);
+    else if (isfinite(epoch))
         snprintf(out, CELL_BYTES, "%.0f/%.0f", SL_MIN(epoch + 1, epochs), epochs);
     else
         snprintf(out, CELL_BYTES, "-/%.0f", epochs);

@@ -283,6 +283,12 @@ static inline bool sl_config_is_endless(const struct sl_config *c)
     return sl_config_is_external(c) && c->epochs_auto;
 }
 
+// How many epochs there are, as people are told; 0: nobody knows.
+static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
+{
+    return sl_config_is_endless(c) ? 0 : c->epochs;
+}
+
 // Makes the vertices that the job walks through the data set's training vertices, as far as this
 // process is concerned. SL_EINVAL: there are none.
 struct sl_dataset;

@@ -165,7 +165,7 @@ int sl_entry_set_config(struct sl_entry *e, const char *config_json, const struc
         memcpy(e->output, c->output, sizeof e->output);
         memcpy(e->dataset, c->dataset, sizeof e->dataset);
         e->n_devices = sl_config_is_pool(c) ? 1 : c->n_devices;
-        e->epochs = c->epochs;
+        e->epochs = sl_config_told_epochs(c);
         e->resumes = c->resume == SL_RESUME_AUTO;
     }
     free(c);

@@ -67,7 +67,7 @@ static void send_progress(struct sl_job *job)
     if (!sl_clients_want(&job->clients, SL_WANTS_PROGRESS))
         return;
     progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
-    progress.epochs = sl_config_is_endless(&job->config) ? 0 : job->config.epochs;
+    progress.epochs = sl_config_told_epochs(&job->config);
     progress.samplers = job->split.roles.samplers;
     progress.trainers = job->split.roles.trainers;
     progress.seconds_left = -1;

@@ -326,7 +326,7 @@ static void emit_saving(struct sl_job *job)
     Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     progress.phase = "save";
-    progress.epochs = job->config.epochs;
+    progress.epochs = sl_config_told_epochs(&job->config);
     progress.seconds_left = -1;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
     e.progress = &progress;

@@ -604,7 +604,7 @@ static void find_where(const struct facts *f, struct sl_stats *s)
     s->state = sl_job_state_name(job);
     s->phase = view->phase;
     s->epoch = view->epoch;
-    s->epochs = sl_config_is_endless(job->config) ? 0 : job->config->epochs;
+    s->epochs = sl_config_told_epochs(job->config);
     s->done = view->done;
     s->total = view->total;
     s->seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9;

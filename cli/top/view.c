@@ -310,9 +310,11 @@ static void draw_small(const struct sl_top_model *m, struct sl_area all)
     if (!m->have_stats) {
         sl_area_wrap(sl_area_part(a, 0, 1, a.w, a.h - 1), SL_STYLE_PLAIN, m->said);
     } else {
-        sl_area_printf(a, 0, ++y, 0, "epoch %d of %d: %s %d/%d", sl_view_count(s->epoch) + 1,
-                       sl_view_count(s->epochs), s->phase, sl_view_count(s->done),
-                       sl_view_count(s->total));
+        char last[32] = "";
+        if (s->epochs > 0) // else it goes on until it is stopped
+            snprintf(last, sizeof last, " of %d", sl_view_count(s->epochs));
+        sl_area_printf(a, 0, ++y, 0, "epoch %d%s: %s %d/%d", sl_view_count(s->epoch) + 1, last,
+                       s->phase, sl_view_count(s->done), sl_view_count(s->total));
         if (isfinite(s->loss))
             sl_area_printf(a, 0, ++y, 0, "loss %.4f  %s batches/s", s->loss,
                            sl_units_brief_count(rate, s->rates.batches));

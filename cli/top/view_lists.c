@@ -340,7 +340,8 @@ static void draw_job(const struct sl_top_job *j, const struct column *c, struct 
         put(row, c, 5, style, sl_units_percent(number, j->progress));
     }
     if (isfinite(j->epoch)) {
-        snprintf(text, sizeof text, "%d/%d", sl_view_count(j->epoch) + 1, sl_view_count(j->epochs));
+        snprintf(text, sizeof text, j->epochs > 0 ? "%d/%d" : "%d", sl_view_count(j->epoch) + 1,
+                 sl_view_count(j->epochs));
         put(row, c, 6, style, text);
     }
     if (isfinite(j->samplers)) {

@@ -27,7 +27,7 @@ static double rare_share(const struct sl_dataset *ds, uint32_t *class_index)
     const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
     uint64_t n[2] = {0, 0};
     for (uint64_t i = 0; i < train->n; i++) {
-        int32_t label = ds->label[train->ids[i]];
+        int32_t label = ds->label[sl_vertex_at(train, i)];
         n[0] += label == 0;
         n[1] += label == 1;
     }

@@ -4,7 +4,8 @@
  * far it was:
  *
  *     seat RANK WORKER       it works
- *     use EPOCH CELL SEEDS   a batch was looked at; it is given back done just after
+ *     use EPOCH CELL SEEDS FIRST   a batch was looked at, FIRST is its first vertex; it is done
+ *                                  just after
  *     epoch EPOCH            there is no more of it for this rank
  *     end TEXT               the job ended, in its broker's words (exit status 0)
  *     lost TEXT              the broker is gone (3)
@@ -68,7 +69,8 @@ static int use(struct sl_worker *w, struct sl_worker_totals *figures, const stru
     figures->current_tag = lease->tag;
     sl_stats_publish(w->stats, figures);
     pass_gate();
-    say("use %u %u %u", lease->phase->spec.epoch, lease->cell, block->n_seeds);
+    say("use %u %u %u %u", lease->phase->spec.epoch, lease->cell, block->n_seeds,
+        sl_block_nodes(block)[0]);
     e->done_at_ns = sl_now_ns();
     e->train_ns = e->done_at_ns - e->train_from_ns;
     figures->batches++;

@@ -76,10 +76,10 @@ def test_each_batch_is_consumed_once_whoever_dies(box, point, used):
     assert second.wait().rc == 0 and other.wait().rc == 0
     report = read_json(box.path("runs/job/report.json"))
     n = report["epochs"][0]["batches"]
-    uses = [(int(e), int(c)) for r in (first, second, other) for e, c, _ in lines(r, "use")]
+    uses = [(int(e), int(c)) for r in (first, second, other) for e, c, *_ in lines(r, "use")]
     assert sorted(uses) == [(e, c) for e in range(2) for c in range(n)], uses
-    assert all(int(c) % 2 == 1 for r in (first, second) for _, c, _ in lines(r, "use"))
-    assert all(int(c) % 2 == 0 for _, c, _ in lines(other, "use"))
+    assert all(int(c) % 2 == 1 for r in (first, second) for _, c, *_ in lines(r, "use"))
+    assert all(int(c) % 2 == 0 for _, c, *_ in lines(other, "use"))
     assert report["status"] == "done" and report["batches"]["trained"] == 2 * n
     assert report["batches"]["retrained"] == (point.startswith("trainer_claimed"))
     assert report["params_sha256"] is None and report["num_params"] == 0
@@ -89,7 +89,10 @@ def test_each_batch_is_consumed_once_whoever_dies(box, point, used):
 
 
 def test_an_epoch_that_is_left_ends_at_once(box):
-    running, path = begin(box)
+    two = box.shared_dataset("two", classes=2)  # all of its vertices, in their order
+    running, path = begin(
+        box, dataset=two, input={"split": "all"}, order={"kind": "listed"}, digest=True
+    )
     trainer = borrow(box, path, "--leave-at", "3", "--epochs", "2")
     assert trainer.wait().rc == 0
     rest = borrow(box, path, "--from-epoch", "3", "--from-cell", "2", "--epochs", "1")
@@ -101,7 +104,9 @@ def test_an_epoch_that_is_left_ends_at_once(box):
     n = batches_of(report)
     assert [e["batches"] for e in epochs] == [3, 3, 0, n - 2]
     assert [e["left"] for e in epochs] == [n - 3, n - 3, n, 2]
-    assert [int(c) for _, c, _ in lines(rest, "use")] == list(range(2, n))
+    assert n == -(-1500 // BATCH)
+    seeds = [[int(x) for x in words[1:]] for words in lines(rest, "use")]
+    assert seeds == [[k, min(BATCH, 1500 - k * BATCH), k * BATCH] for k in range(2, n)], seeds
     assert report["status"] == "done"
 
 

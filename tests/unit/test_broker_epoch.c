@@ -275,6 +275,24 @@ TEST(restored_batches_have_losses_and_no_times)
     ck_assert_uint_eq(f.queue.depth_max, 3); // one comes every 10 ms and stays for 25
 }
 
+TEST(batches_that_are_left_are_not_consumed)
+{
+    struct sl_batch_entry e[100];
+    struct sl_epoch f = {.samplers = 1, .trainers = 1, .lent = true};
+    make_entries(e, 10);
+    for (int i = 0; i < 4; i++)
+        e[i].left = 1;
+    for (int i = 0; i < 10; i++)
+        e[i].weight = e[i].loss = e[i].counted = 0;
+    sl_epoch_add_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    ck_assert_uint_eq(f.batches, 6);
+    ck_assert_uint_eq(f.left, 4);
+    ck_assert_uint_eq(f.sampled_edges, 600 + 4 + 5 + 6 + 7 + 8 + 9);
+    ck_assert_uint_eq(f.stages.train.count, 6);
+    ck_assert_double_eq_tol(f.stages.train.p50, 0.007, 1e-9); // of 5 to 10 ms
+    ck_assert(isnan(f.loss) && isnan(f.train_accuracy));
+}
+
 TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
 {
     struct sl_epoch f = take_restored(10);
@@ -439,6 +457,21 @@ TEST(trainers_that_starve_accuse_the_samplers)
     f.normal_train = 0.35;
     f.queue.depth_mean = 0.1;
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
+}
+
+TEST(external_trainers_are_accused_of_their_own_code)
+{
+    struct sl_epoch f = one_second();
+    f.lent = true;
+    f.normal_train = 0.81;
+    f.normal_extract = 0.2;
+    expect(&f, 1, "trainers:", "own code took 81 % of the time, extraction 20 %");
+    f.normal_train = 0.1;
+    expect(&f, 1, "trainers:", "asked for no batch most of the time");
+    f.trainers = 2; // who waits for the other's turn waits for no gradient
+    f.normal_wait = 1.2;
+    f.queue.depth_mean = 3;
+    expect(&f, 1, "samplers:", "trainers waited 60 % of the time");
 }
 
 TEST(a_drive_that_is_always_read_is_accused_first)

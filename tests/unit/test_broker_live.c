@@ -176,6 +176,24 @@ static const struct sl_live_shares starved = {.split = {1, 3},
                                               .queue = 0.1,
                                               .batches_per_update = 4};
 
+TEST(external_trainers_are_named_by_their_own_code)
+{
+    const struct sl_live_shares own = {.split = {1, 2},
+                                       .sampling = 0.2,
+                                       .training = 0.9,
+                                       .extracting = 0.05,
+                                       .queue = 3,
+                                       .batches_per_update = 1,
+                                       .lent = true};
+    struct sl_live_shares turns = own;
+    expect(&own, NULL, SL_LIVE_TRAINERS,
+           "the external trainers' own code takes 90 % of the time, gathering features 5 %, "
+           "samplers draw 20 %, 3.0 batches lie ready");
+    turns.training = 0.1;
+    turns.waiting = 0.8;
+    expect(&turns, NULL, SL_LIVE_SAMPLERS, "trainers wait for samplers 80 % of the time");
+}
+
 TEST(trainers_that_wait_before_an_empty_queue_wait_for_samplers)
 {
     expect(&starved, NULL, SL_LIVE_SAMPLERS, "trainers wait for samplers 62 % of the time");

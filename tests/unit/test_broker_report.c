@@ -347,6 +347,34 @@ TEST(deaths_and_changes_are_kept_up_to_a_number)
     EXPECT("batches.retrained", N);
 }
 
+TEST(a_job_for_external_trainers_keeps_its_newest_epochs)
+{
+    struct sl_epoch f = {.bottleneck = "trainers", .lent = true, .loss = NAN, .left = 2};
+    config.model.kind = SL_MODEL_EXTERNAL;
+    for (int i = 0; i < SL_CONFIG_EPOCHS_KEPT + 3; i++) {
+        f.epoch = i;
+        cJSON_Delete(add_epoch(&f));
+    }
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "epochs")), SL_CONFIG_EPOCHS_KEPT);
+    EXPECT("epochs_left_out", 3);
+    EXPECT("epochs.0.epoch", 3);
+    EXPECT("epochs.0.left", 2);
+    EXPECT_NULL("epochs.0.loss");
+    EXPECT_NULL("precision.used");
+}
+
+TEST(a_job_of_its_own_training_keeps_all_and_says_nothing_of_the_others)
+{
+    const struct sl_epoch f = {.bottleneck = "trainers"};
+    for (int i = 0; i < SL_CONFIG_EPOCHS_KEPT + 3; i++)
+        cJSON_Delete(add_epoch(&f));
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "epochs")), SL_CONFIG_EPOCHS_KEPT + 3);
+    ck_assert(!cJSON_HasObjectItem(report, "epochs_left_out"));
+    ck_assert(!cJSON_HasObjectItem(at(report, "epochs.0"), "left"));
+}
+
 TEST(devices_name_who_sits_there)
 {
     with_cache(SL_CACHE_NONE);

@@ -106,6 +106,32 @@ static void find_distances(uint32_t root, uint32_t *distance)
     }
 }
 
+// A list without ids is that of all vertices.
+TEST(a_listed_order_is_the_list_and_one_without_ids_is_all_vertices)
+{
+    enum { N = 500 };
+    static uint32_t all[N], one[N], other[N];
+    struct sl_epoch_order listed, shuffled, of_ids;
+    make_graph(N);
+    for (uint32_t v = 0; v < N; v++)
+        all[v] = v;
+    struct sl_order_inputs facts = {
+        .dataset = &dataset, .train = dataset.split[SL_SPLIT_TRAIN], .seed = 3, .batch_size = 32};
+    must(sl_epoch_order_open(&listed, SL_ORDER_LISTED, &facts));
+    ck_assert(sl_epoch_order_fill(&listed, 7, one));
+    ck_assert_mem_eq(one, train, facts.train.n * sizeof *one);
+    facts.train = (struct sl_vertex_list){.n = N};
+    must(sl_epoch_order_open(&listed, SL_ORDER_LISTED, &facts));
+    ck_assert(sl_epoch_order_fill(&listed, 7, one));
+    ck_assert_mem_eq(one, all, sizeof all);
+    must(sl_epoch_order_open(&shuffled, SL_ORDER_SHUFFLED, &facts));
+    facts.train.ids = all;
+    must(sl_epoch_order_open(&of_ids, SL_ORDER_SHUFFLED, &facts));
+    ck_assert(sl_epoch_order_fill(&shuffled, 7, one) && sl_epoch_order_fill(&of_ids, 7, other));
+    ck_assert_mem_eq(one, other, sizeof one);
+    ck_assert(memcmp(one, all, sizeof all) != 0);
+}
+
 TEST(a_walk_goes_in_breadth)
 {
     static const uint32_t sizes[] = {2, 3, 64, 65, 700};
