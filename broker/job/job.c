@@ -46,6 +46,10 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
     const struct sl_pool_worker *w = sl_worker_pool_by_id(&job->workers, failed->worker);
     if (!w)
         w = sl_worker_pool_by_peer(&job->workers, peer);
+    if (w && w->external) { // whose troubles are its own
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s: %s", w->name, failed->message);
+        return;
+    }
     if (failed->code == SL_ENOTFINITE) { // whoever tries the update finds the same
         sl_job_end_broken(job, SL_NUMBERS_OF_UPDATE, failed->message);
         return;

@@ -29,6 +29,8 @@ void sl_crash_log_explain(struct sl_crash_log *d, const struct sl_pool_worker *w
     struct sl_worker_death *of = &d->of[w->slot];
     if (of->failed != w->worker && stalled && !d->workers->stopping)
         snprintf(of->cause, sizeof of->cause, "%s", stalled);
+    else if (w->external) // whose parent alone knows more
+        snprintf(of->cause, sizeof of->cause, "is gone");
     else if (of->failed != w->worker)
         sl_exit_status_describe(death, of->cause, sizeof of->cause);
     if (d->workers->stopping)
@@ -47,6 +49,7 @@ static void tell(struct sl_crash_log *d, const struct sl_pool_worker *w,
     char rest[192] = "";
     uint32_t n = back->resample + back->refetch + back->retrain;
     const char *again = back->resample  ? "drawn"
+                        : w->external   ? "lent"
                         : back->retrain ? "trained"
                                         : "fetched"; // a trainer does both of these
     if (d->workers->stopping)

@@ -75,16 +75,19 @@ def test_each_batch_is_consumed_once_whoever_dies(box, point, used):
     assert (ended := running.wait()).rc == 0, str(ended)
     assert second.wait().rc == 0 and other.wait().rc == 0
     report = read_json(box.path("runs/job/report.json"))
+    done = point.startswith("trainer_done")
     n = report["epochs"][0]["batches"]
     uses = [(int(e), int(c)) for r in (first, second, other) for e, c, *_ in lines(r, "use")]
     assert sorted(uses) == [(e, c) for e in range(2) for c in range(n)], uses
     assert all(int(c) % 2 == 1 for r in (first, second) for _, c, *_ in lines(r, "use"))
     assert all(int(c) % 2 == 0 for _, c, *_ in lines(other, "use"))
     assert report["status"] == "done" and report["batches"]["trained"] == 2 * n
-    assert report["batches"]["retrained"] == (point.startswith("trainer_claimed"))
+    assert report["batches"]["retrained"] == (not done)
     assert report["params_sha256"] is None and report["num_params"] == 0
     assert all(e["loss"] is None and e["left"] == 0 for e in report["epochs"])
-    assert [r["worker"] for r in report["restarts"]] == ["external trainer 1"]
+    gone = report["restarts"]
+    assert [(r["worker"], r["cause"]) for r in gone] == [("external trainer 1", "is gone")], gone
+    assert gone[0]["held"] == ("batch %d of epoch 1" % (2 * used + 1) if not done else None), gone
     assert not os.path.exists(box.path("runs/job/model.safetensors"))
 
 
