@@ -166,8 +166,7 @@ int sl_ledger_claim_beside(struct sl_arena *a, uint32_t worker, enum sl_occupati
 // What is lent right now.
 struct sl_ledger_lent {
     uint64_t seq;
-    uint64_t n_items;
-    uint32_t epoch, n_cells, batch_size;
+    uint32_t epoch, n_cells;
 };
 // False while no phase of that kind is the current one.
 bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out);

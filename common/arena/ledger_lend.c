@@ -59,8 +59,6 @@ bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out)
             return false;
         out->epoch = atomic_load(&phase->epoch);
         out->n_cells = atomic_load(&phase->n_cells);
-        out->n_items = phase->spec.n_items;
-        out->batch_size = phase->spec.batch_size;
         // A slot is used again only when its phase is over.
         if (sl_ledger_current(a, SL_LANE_MAIN) == out->seq)
             return true;
