@@ -89,6 +89,8 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+static int read_job(struct prediction *p, const char *dataset);
+
 // The best parameters where the run has them, else the last ones.
 static int choose_weights(struct prediction *p)
 {
@@ -111,12 +113,14 @@ static int choose_weights(struct prediction *p)
         return SL_OK;
     memcpy(p->weights, last, sizeof last);
     p->weights_are = "last";
-    if (!exists(p->weights))
+    if (!exists(p->weights)) {
+        SL_TRY(read_job(p, o->dataset)); // which may say that there never will be
         return sl_fail(SL_ENOENT,
                        "%s: run '%s' has no model.safetensors, so it is not finished: let it end, "
                        "or name parameters with --weights (those of a checkpoint, such as "
                        "%s/checkpoints/*/model.safetensors)",
                        command_name(p), o->run, o->run);
+    }
     return SL_OK;
 }
 
@@ -214,7 +218,14 @@ static int read_job(struct prediction *p, const char *dataset)
     p->job = NULL;
     snprintf(path, sizeof path, "%s/config.json", p->o.run);
     SL_TRY(sl_trainer_subprocess_job(path, dataset, &p->job));
-    return sl_config_parse(p->job, strlen(p->job), path, &p->config);
+    SL_TRY(sl_config_parse(p->job, strlen(p->job), path, &p->config));
+    if (sl_config_is_external(&p->config))
+        return sl_fail(
+            SL_EINVAL,
+            "%s: the model of run '%s' is \"external\", a program's of yours, and sluice "
+            "has no parameters of it: let that program predict",
+            command_name(p), p->o.run);
+    return SL_OK;
 }
 
 static int open_job(struct prediction *p)

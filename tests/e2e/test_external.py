@@ -88,7 +88,8 @@ def test_each_batch_is_consumed_once_whoever_dies(box, point, used):
     gone = report["restarts"]
     assert [(r["worker"], r["cause"]) for r in gone] == [("external trainer 1", "is gone")], gone
     assert gone[0]["held"] == ("batch %d of epoch 1" % (2 * used + 1) if not done else None), gone
-    assert not os.path.exists(box.path("runs/job/model.safetensors"))
+    refused = box.sluice("predict", "runs/job", "--out", "p.npy")
+    assert refused.rc == 2 and 'is "external", a program\'s of yours' in refused.err, str(refused)
 
 
 def test_an_epoch_that_is_left_ends_at_once(box):
