@@ -11,9 +11,9 @@ int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *data
                                            [SL_INPUT_TEST] = SL_SPLIT_TEST};
     if (!sl_config_is_external(c))
         return SL_OK;
-    const struct sl_vertex_list chosen = c->input.split == SL_INPUT_ALL
-                                             ? (struct sl_vertex_list){.n = dataset->n_nodes}
-                                             : dataset->split[splits[c->input.split]];
+    struct sl_vertex_list chosen = {.n = dataset->n_nodes};
+    if (c->input.split != SL_INPUT_ALL)
+        chosen = dataset->split[splits[c->input.split]];
     if (chosen.n == 0)
         return sl_fail(
             SL_EINVAL,
