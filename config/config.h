@@ -49,6 +49,8 @@ enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
 enum sl_jumping_kind { SL_JUMPING_NONE, SL_JUMPING_LAST, SL_JUMPING_CAT, SL_JUMPING_MAX };
 enum sl_degrees_kind { SL_DEGREES_GRAPH, SL_DEGREES_BLOCK };
 enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLASS_WEIGHTS_LIST };
+// Which vertices a hop draws neighbours of: all that its batch knows, or those that are new in it.
+enum sl_expand { SL_EXPAND_ALL, SL_EXPAND_NEW };
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW };
 enum sl_decay_on { SL_DECAY_ALL, SL_DECAY_FIRST_LAYER };
 enum sl_lr_schedule { SL_LR_CONSTANT, SL_LR_STEP, SL_LR_COSINE };
@@ -149,6 +151,7 @@ struct sl_config {
         enum sl_sampler_kind kind;
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
+        enum sl_expand expand;
         uint64_t batch_size;
         uint32_t paths, length; // walk
         double restart;

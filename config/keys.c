@@ -80,6 +80,7 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
+static const char *const expands[] = {[SL_EXPAND_ALL] = "all", [SL_EXPAND_NEW] = "new", NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
 static const char *const update_modes[] = {
@@ -246,6 +247,11 @@ const struct sl_key sl_keys[] = {
      .fallback_note = "[15, 10, 5] with 3 layers; needed with any other number",
      .doc = "Neighbours drawn for each vertex, a number for each layer, the hop next to the seeds "
             "first; -1 takes all. With walk: how many of the most visited vertices are kept."},
+    {.path = "sampler.expand", .type = SL_KEY_WORD, AT(sampler.expand), FIXED,
+     .words = expands, .fallback = "\"all\"",
+     .doc = "all: each hop draws neighbours of every vertex so far anew, as DGL does. new: a "
+            "vertex is drawn once, in the hop after the one that found it, and keeps its "
+            "neighbours in all layers, as PyTorch Geometric does; in sampled evaluations too."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},

@@ -396,14 +396,15 @@ struct sl_khop_args {
     uint32_t stream, epoch, batch, hop; // Philox counter words, see philox.h
     int64_t fanout;                     // > 0, or -1 for all neighbours
     uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
+    uint32_t first_row;                 // rows before it are there, in indptr and indices
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
     uint32_t *n_nodes;                  // in/out: how many are known
     uint32_t nodes_capacity;
     struct sl_idmap *map;      // holds nodes[0 .. *n_nodes)
-    uint32_t *indptr;          // out (n_dst + 1)
-    uint32_t *indices;         // out local ids
+    uint32_t *indptr;          // out (n_dst + 1); in: [0 .. first_row], where that is not 0
+    uint32_t *indices;         // out local ids, from indptr[first_row] on
     uint64_t indices_capacity; // elements
-    uint32_t *n_edges;         // out
+    uint32_t *n_edges;         // out: of all rows
     // Of kinds that count visits (SL_SAMPLER_VISITS):
     uint32_t paths, length;
     float restart; // probability of going back to the destination before each step but the first
@@ -442,7 +443,8 @@ struct sl_draw_args {
     const struct sl_topology_view *topology; // arrays on the device, or mapped
     uint32_t n_hops;
     int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
-    uint32_t paths, length;           // walk
+    bool expand_new; // hop h draws the rows that hop h - 1 found; the others are as they were
+    uint32_t paths, length; // walk
     float restart;
     uint64_t seed;
     uint32_t stream, epoch, batch;

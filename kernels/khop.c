@@ -25,6 +25,9 @@ int sl_check_khop_uniform(const struct sl_khop_args *args)
             "sampling hop %u: neighbour ids are of type %d, wanted 32 or 64-bit integers",
             args->hop, (int)args->topology->indices_dtype);
     }
+    if (args->first_row > args->n_dst)
+        return sl_fail(SL_EINVAL, "sampling hop %u: %u of %u rows are there", args->hop,
+                       args->first_row, args->n_dst);
     if (args->n_dst > *args->n_nodes || *args->n_nodes > args->nodes_capacity)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u rows, %u known vertices, room for %u",
                        args->hop, args->n_dst, *args->n_nodes, args->nodes_capacity);

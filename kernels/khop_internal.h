@@ -27,6 +27,10 @@
  * Sixteen bits of slot / 4 bound the fanout by 2^18 and three bits of hop bound the hops by 8. Rows
  * of 2^32 - 1 neighbours or more are refused.
  *
+ * Rows before first_row are there already, in a hop that expands new vertices alone
+ * (sampler/draw.h): a row is drawn in the hop that first has its vertex, by that hop's fanout and
+ * key. i is the vertex's local id then as well.
+ *
  * Local ids follow from first appearance: edges are taken row by row in the order above, and a
  * vertex that is not known yet becomes nodes[*n_nodes].
  *
@@ -71,6 +75,14 @@ static inline SL_HOST_DEVICE uint32_t sl_khop_draw(uint64_t seed, uint32_t strea
             break;
     }
     return x;
+}
+
+// Where the edges of the first row to draw begin.
+static inline uint64_t sl_khop_first_edge(const struct sl_khop_args *args)
+{
+    if (args->first_row == 0)
+        args->indptr[0] = 0;
+    return args->indptr[args->first_row];
 }
 
 // What both back ends verify before they begin: SL_OK, or SL_EINVAL with a message.

@@ -71,19 +71,19 @@ static inline uint64_t degree_of(const struct sl_drawer *d, uint32_t i, uint32_t
     return indptr[d->nodes[i] + 1] - indptr[d->nodes[i]];
 }
 
-// Edges that a hop can have at most.
+// Edges that rows first .. n_dst - 1 of a hop can have at most.
 static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
-                            uint32_t n_dst)
+                            uint32_t first, uint32_t n_dst)
 {
     int64_t fanout = plan->fanout[h];
     if (sl_draw_plan_has_visits(plan)) {
         uint64_t steps = (uint64_t)plan->paths * plan->length;
-        return (fanout < 0 ? steps : SL_MIN(steps, (uint64_t)fanout)) * n_dst;
+        return (fanout < 0 ? steps : SL_MIN(steps, (uint64_t)fanout)) * (n_dst - first);
     }
     if (fanout >= 0)
-        return (uint64_t)fanout * n_dst;
+        return (uint64_t)fanout * (n_dst - first);
     uint64_t edges = 0;
-    for (uint32_t i = 0; i < n_dst; i++)
+    for (uint32_t i = first; i < n_dst; i++)
         edges += degree_of(d, i, n_dst);
     return edges;
 }
@@ -114,13 +114,28 @@ static uint64_t pairs_in(uint64_t bytes)
     return bytes / (2 * SL_BLOCK_ALIGN) * (SL_BLOCK_ALIGN / sizeof(uint32_t));
 }
 
+// Rows and edges that a hop has from the hop before; h > 0.
+static void keep_rows(const struct sl_block *block, uint32_t h, uint32_t *indptr, uint32_t *indices,
+                      float *visits)
+{
+    const struct sl_block_view view = sl_block_here(block);
+    const struct sl_block_hop *from = &block->hop[h - 1];
+    const size_t bytes = (size_t)from->n_edges * sizeof *indices;
+    memcpy(indptr, sl_view_indptr(view, h - 1), ((size_t)from->n_dst + 1) * sizeof *indptr);
+    memcpy(indices, sl_view_indices(view, h - 1), bytes);
+    if (visits)
+        memcpy(visits, sl_view_weights(view, h - 1), bytes);
+}
+
 // SL_EAGAIN: the block's memory is too small.
 static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
                     struct sl_block *block, struct sl_block_cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h];
-    bool weights = sl_draw_plan_has_visits(plan);
+    const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
+    const bool keeps = h > 0 && plan->expand_new, weights = sl_draw_plan_has_visits(plan);
+    const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
     hop->n_dst = n_nodes;
     uint32_t *indptr =
         sl_block_place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
@@ -128,13 +143,16 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     if (!indices)
         return SL_EAGAIN;
     uint64_t left = c->capacity - c->at;
-    uint64_t bound = edges_bound(d, plan, h, n_nodes);
+    uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
     uint64_t room = SL_MIN(bound, weights ? pairs_in(left) : left / sizeof *indices);
     float *visits =
         (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN));
-    SL_TRY(reserve_nodes(d, n_nodes + bound, n_nodes));
+    if (room < kept)
+        return SL_EAGAIN;
+    if (keeps)
+        keep_rows(block, h, indptr, indices, weights ? visits : NULL);
+    SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
-    const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
     sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
     const struct sl_khop_args args = {
         .topology = &d->topology->view,
@@ -145,6 +163,7 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .hop = h,
         .fanout = plan->fanout[h],
         .n_dst = n_nodes,
+        .first_row = first,
         .nodes = d->nodes,
         .n_nodes = &n_nodes,
         .nodes_capacity = d->nodes_capacity,

@@ -13,6 +13,10 @@
  * block once, with the degrees behind it where the model wants them. The block ends where its last
  * array ends.
  *
+ * Where a vertex is drawn once (plan: expand_new), hop h draws rows n_nodes[h - 1] .. n_nodes[h]
+ * and begins with a copy of hop h - 1. So each hop has all its rows, whoever reads it, and the last
+ * one has every edge of the batch once, with those of hop h as its first ones.
+ *
  * The *sample* is complete then: it depends on its key alone and the digest covers it. Where there
  * is a hotness order, marking appends each input node's rank in it as one more array. Ranks depend
  * on what was hot in this job, and nothing in front of them does.

@@ -13,7 +13,9 @@ struct sl_draw_plan {
     enum sl_sampler_kind kind;
     uint32_t n_hops;
     int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
-    uint32_t stream;             // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
+    bool expand_new; // a vertex is drawn once, in the hop after the one that found it, and its row
+                     // is the same in all later hops; else each hop draws for all it knows
+    uint32_t stream; // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
     bool degrees;           // the block carries the in-degrees of its input nodes, without
                             // self-loops where the topology has looked for them

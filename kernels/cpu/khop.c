@@ -164,15 +164,15 @@ SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? 0 : (uint32_t)args->fanout;
-    hop.row = 0;
-    hop.offset = hop.n_edges = hop.pipe.n_done = 0;
+    hop.row = args->first_row;
+    hop.offset = 0;
+    hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.drawn.n = hop.pipe.n = hop.pipe.read = hop.pipe.n_fresh = 0;
     if (hop.k > SL_KHOP_LANE_FANOUT_MAX)
         SL_TRY(sl_idmap_distinct(args->map, hop.k, &hop.set));
-    args->indptr[0] = 0;
     for (uint32_t row = 0; row < OFFSETS_AHEAD; row++)
-        sl_khop_fetch_row(args, row);
-    for (bool last = args->n_dst == 0; !last;) {
+        sl_khop_fetch_row(args, (uint64_t)hop.row + row);
+    for (bool last = hop.row == args->n_dst; !last;) {
         SL_TRY(plan(&hop));
         last = hop.row == args->n_dst;
         SL_TRY(sl_khop_pipe_run(args, &hop.pipe, last));

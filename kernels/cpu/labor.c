@@ -181,7 +181,7 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
-    hop.n_edges = hop.pipe.n_done = 0;
+    hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     if (args->fanout > 0) {
         void *scratch;
@@ -191,10 +191,9 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
         hop.list = scratch;
         hop.copy = hop.list + hop.room;
     }
-    args->indptr[0] = 0;
     for (uint64_t row = 0; row < OFFSETS_AHEAD; row++)
-        sl_khop_fetch_row(args, row);
-    for (uint64_t row = 0; row < args->n_dst; row++) {
+        sl_khop_fetch_row(args, args->first_row + row);
+    for (uint64_t row = args->first_row; row < args->n_dst; row++) {
         sl_khop_fetch_row(args, row + OFFSETS_AHEAD);
         prefetch_row(args, row + ROWS_AHEAD);
         SL_TRY(sample_row(&hop, (uint32_t)row));

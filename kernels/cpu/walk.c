@@ -293,11 +293,10 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     w.args = args;
     w.steps = args->paths * args->length;
     w.take_max = args->fanout < 0 ? w.steps : (uint32_t)SL_MIN(args->fanout, (int64_t)w.steps);
-    w.n_edges = 0;
+    w.n_edges = sl_khop_first_edge(args);
     SL_TRY(take_scratch(&w));
-    args->indptr[0] = 0;
-    prefetch_rows(args, 0);
-    for (uint64_t row = 0; row < args->n_dst; row += ROWS) {
+    prefetch_rows(args, args->first_row);
+    for (uint64_t row = args->first_row; row < args->n_dst; row += ROWS) {
         uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, args->n_dst - row), n_chosen = 0;
         uint64_t before = w.n_edges;
         SL_TRY(walk(&w, (uint32_t)row, n));

@@ -305,7 +305,7 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
-    hop.n_edges = hop.pipe.n_done = 0;
+    hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;
     if (args->fanout > 0) {
@@ -317,12 +317,11 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
         for (uint32_t l = 0; l < hop.n_lanes; l++)
             sl_weighted_lane_init(&hop.lane[l], hop.k, (char *)scratch + l * bytes);
     }
-    args->indptr[0] = 0;
-    for (uint32_t l = 0; l < 2 * hop.n_lanes; l++)
-        sl_khop_fetch_row(args, l);
-    for (uint32_t l = 0; l < hop.n_lanes; l++)
-        prefetch_sums(args, hop.k, l);
-    for (uint64_t row = 0; row < args->n_dst; row += hop.n_lanes)
+    for (uint64_t l = 0; l < 2 * hop.n_lanes; l++)
+        sl_khop_fetch_row(args, args->first_row + l);
+    for (uint64_t l = 0; l < hop.n_lanes; l++)
+        prefetch_sums(args, hop.k, args->first_row + l);
+    for (uint64_t row = args->first_row; row < args->n_dst; row += hop.n_lanes)
         SL_TRY(sample_group(&hop, (uint32_t)row,
                             (uint32_t)SL_MIN((uint64_t)hop.n_lanes, args->n_dst - row)));
     SL_TRY(sl_khop_pipe_run(args, &hop.pipe, true));

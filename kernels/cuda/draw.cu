@@ -28,6 +28,11 @@
  * is that for each hop, and 2 copies, a memset and a launch for the seeds, and one for the degrees:
  * 17 to 23 commands for three uniform hops.
  *
+ * WHERE A VERTEX IS DRAWN ONCE (expand_new), a hop's rows and edges are those of the hop before
+ * with the new ones behind them. So all hops have the same arrays, each a longer part of them, and
+ * nothing is copied but on delivery. A hop begins at what the one before has come to (first_row,
+ * first_edge), on the GPU; counts, values and rooms of edges go on from hop to hop.
+ *
  * NUMBERS. FastGL's Fused-Map (section 4.3) numbers a vertex while it is put into the hash table,
  * by what an atomic add returns: one pass over the edges to fill, one to look up, no waiting
  * between. The numbers then depend on who came first. DGL's order of phases (fill; flag and number;
@@ -219,15 +224,22 @@ static uint64_t edges_room(const struct sl_draw_state *s, const struct sl_draw_a
                            const struct plan *p, uint32_t h)
 {
     const uint64_t rows = p->rows[h], most = (uint64_t)UINT32_MAX - 31;
+    const uint64_t kept = args->expand_new && h > 0 ? p->edges[h - 1] : 0; // at most
     uint64_t room;
     if (p->take[h] > 0 || args->fanout[h] > 0) {
         uint64_t each = p->take[h] > 0 ? p->take[h] : (uint64_t)args->fanout[h];
-        room = SL_MIN(rows * each, SL_MAX(s->wanted_edges[h], (uint64_t)FIRST_EDGES));
+        room = SL_MIN(kept + rows * each, SL_MAX(s->wanted_edges[h], (uint64_t)FIRST_EDGES));
     } else {
-        uint64_t first = SL_MIN(rows * ALL_ROWS_EDGES, (uint64_t)FIRST_EDGES);
+        uint64_t first = SL_MIN(kept + rows * ALL_ROWS_EDGES, (uint64_t)FIRST_EDGES);
         room = SL_MAX(s->wanted_edges[h], first);
     }
-    return SL_MAX(SL_MIN(room, most), 1ull);
+    return SL_MAX(SL_MIN(SL_MAX(room, kept), most), 1ull);
+}
+
+// A bound of what is known after hop h.
+static uint64_t rows_after(const struct sl_draw_args *args, const struct plan *p, uint32_t h)
+{
+    return p->rows[args->expand_new ? 0 : h] + p->edges[h];
 }
 
 static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *args, struct plan *p)
@@ -242,10 +254,11 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
     for (uint32_t h = 0; h < p->n_hops; h++) {
         p->take[h] = sampler->take ? sampler->take(args, args->fanout[h]) : 0;
         p->edges[h] = edges_room(s, args, p, h);
-        p->values += sl_align_up(p->edges[h], 32);
-        inserted = SL_MAX(inserted, p->rows[h] + p->edges[h]);
-        uint64_t rows =
-            SL_MIN(p->rows[h] + p->edges[h], SL_MAX(s->wanted_rows[h + 1], (uint64_t)FIRST_NODES));
+        if (!args->expand_new || h + 1 == p->n_hops)
+            p->values += sl_align_up(p->edges[h], 32);
+        const uint64_t known = rows_after(args, p, h);
+        inserted = SL_MAX(inserted, known);
+        uint64_t rows = SL_MIN(known, SL_MAX(s->wanted_rows[h + 1], (uint64_t)FIRST_NODES));
         p->rows[h + 1] = SL_MAX(SL_MIN(rows, n_nodes), p->rows[h]);
     }
     if (p->values >= UINT32_MAX)
@@ -281,6 +294,16 @@ static uint64_t cleared_bytes(const struct plan *p)
            p->values / 32 * sizeof(struct sl_rank_word);
 }
 
+// A hop's arrays, as large as those of hop `size`.
+static void place_hop(struct cursor *c, const struct sl_draw_args *args, const struct plan *p,
+                      uint32_t size, struct sl_draw_hop *hop)
+{
+    hop->indptr = (uint32_t *)place(c, p->rows[size] + 1, sizeof *hop->indptr);
+    hop->indices = (uint32_t *)place(c, p->edges[size], sizeof *hop->indices);
+    if (counts_visits(args))
+        hop->visits = (float *)place(c, p->edges[size], sizeof *hop->visits);
+}
+
 // What all hops share, and each hop's own, at their places; returns how much it is.
 static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, const struct plan *p,
                         struct sl_draw_batch *b, uint32_t **degrees, struct sl_draw_hop *hops)
@@ -296,12 +319,13 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
     *degrees = args->degree_of ? (uint32_t *)place(&c, p->rows[p->n_hops], 4) : NULL;
     for (uint32_t h = 0; h < p->n_hops; h++) {
         struct sl_draw_hop *hop = &hops[h];
-        hop->indptr = (uint32_t *)place(&c, p->rows[h] + 1, sizeof *hop->indptr);
-        hop->indices = (uint32_t *)place(&c, p->edges[h], sizeof *hop->indices);
-        if (counts_visits(args))
-            hop->visits = (float *)place(&c, p->edges[h], sizeof *hop->visits);
-        hop->first_value = (uint32_t)value;
-        value += sl_align_up(p->edges[h], 32);
+        if (args->expand_new && h > 0) {
+            *hop = hops[0];
+        } else {
+            place_hop(&c, args, p, args->expand_new ? p->n_hops - 1 : h, hop);
+            hop->first_value = (uint32_t)value;
+            value += sl_align_up(p->edges[h], 32);
+        }
         rows = SL_MAX(rows, p->rows[h]);
         padded = SL_MAX(padded, p->rows[h] * p->take[h]);
         if (sampler->scratch_bytes)
@@ -420,6 +444,10 @@ static int prepare(struct sl_draw_state *s, struct attempt *a)
         hop->b = a->batch;
         hop->hop = h;
         hop->fanout = args->fanout[h];
+        if (args->expand_new && h > 0) {
+            hop->first_row = &a->batch.control->rows[h - 1];
+            hop->first_edge = &a->batch.control->edges[h - 1];
+        }
         hop->rows_room = (uint32_t)a->plan.rows[h];
         hop->next_rows_room = (uint32_t)a->plan.rows[h + 1];
         hop->edges_room = (uint32_t)a->plan.edges[h];

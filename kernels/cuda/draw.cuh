@@ -76,6 +76,8 @@ struct sl_draw_hop {
     uint32_t hop;
     int64_t fanout;
     uint32_t rows_room, next_rows_room, edges_room;
+    // Rows and edges that are there from the hop before; NULL: none are, and all rows are drawn.
+    const uint32_t *first_row, *first_edge;
     uint32_t first_value; // of edge 0; a multiple of 32
     uint32_t *indptr;     // (rows_room + 1)
     uint32_t *indices;    // (edges_room)
@@ -105,6 +107,13 @@ struct sl_draw_sampler {
 #define SL_DRAW_SAMPLER(extra, constant, word, kernel, flags)                                      \
     extern const struct sl_draw_sampler sl_draw_##kernel;
 SL_SAMPLER_LIST(SL_DRAW_SAMPLER, )
+
+// --- what a hop draws ----------------------------------------------------------------------------
+
+static __device__ __forceinline__ uint32_t sl_first(const uint32_t *there)
+{
+    return there ? *there : 0;
+}
 
 // --- reading the graph ---------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_narrow(struct sl_
     const uint32_t slot = sl_group_lane<G>();
     const uint64_t stride = (uint64_t)gridDim.x * (SL_DRAW_THREADS / G);
     // Whole warps go round together.
-    uint64_t at =
-        (uint64_t)blockIdx.x * (SL_DRAW_THREADS / G) + threadIdx.x / SL_WARP * (SL_WARP / G);
+    uint64_t at = sl_first(hop.first_row) + (uint64_t)blockIdx.x * (SL_DRAW_THREADS / G) +
+                  threadIdx.x / SL_WARP * (SL_WARP / G);
     for (; at < rows; at += stride) {
         uint32_t row = (uint32_t)at + threadIdx.x % SL_WARP / G;
         bool live = at + threadIdx.x % SL_WARP / G < rows;
@@ -169,7 +169,8 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     const uint32_t warps = SL_DRAW_SCRATCH_THREADS / SL_WARP, warp = threadIdx.x / SL_WARP;
     const uint64_t at = (uint64_t)blockIdx.x * warps + warp, stride = (uint64_t)gridDim.x * warps;
     uint32_t *set = in_shared ? shared + warp * words : hop.scratch + at * words;
-    for (uint64_t row = at; row < hop.b.control->rows[hop.hop]; row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
+         row += stride)
         draw_wide_row(hop, (uint32_t)row, set, words - 1);
 }
 
@@ -209,12 +210,14 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_all(struct sl_dra
 {
     __shared__ uint32_t bounds[2]; // the first and the last row of the block's edges
     const uint32_t edges = hop.b.control->edges[hop.hop], rows = hop.b.control->rows[hop.hop];
+    const uint32_t first_row = sl_first(hop.first_row);
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
-    for (uint64_t at = (uint64_t)blockIdx.x * SL_DRAW_THREADS; at < edges; at += stride) {
+    uint64_t at = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS;
+    for (; at < edges; at += stride) {
         uint64_t last = SL_MIN(at + SL_DRAW_THREADS, (uint64_t)edges) - 1;
         if (threadIdx.x < 2)
-            bounds[threadIdx.x] =
-                row_of_edge(hop.indptr, 0, rows - 1, (uint32_t)(threadIdx.x == 0 ? at : last));
+            bounds[threadIdx.x] = row_of_edge(hop.indptr, first_row, rows - 1,
+                                              (uint32_t)(threadIdx.x == 0 ? at : last));
         __syncthreads();
         uint32_t e = (uint32_t)(at + threadIdx.x), vertex = 0;
         bool valid = at + threadIdx.x <= last;

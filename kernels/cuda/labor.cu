@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS) draw_labor(str
     if (hop.b.control->edges[hop.hop] == 0)
         return;
     const uint32_t warp = threadIdx.x / SL_WARP;
-    uint64_t row = (uint64_t)blockIdx.x * WARPS + warp;
+    uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * WARPS + warp;
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * WARPS)
         draw_row(hop, (uint32_t)row, count[warp]);
 }

@@ -41,8 +41,9 @@ int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds)
 struct uniform_count {
     struct sl_draw_hop hop;
 
-    __device__ __forceinline__ uint32_t operator()(uint64_t row) const
+    __device__ __forceinline__ uint32_t operator()(uint64_t i) const
     {
+        const uint64_t row = sl_first(hop.first_row) + i;
         uint64_t start;
         uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
         hop.start[row] = start;
@@ -52,12 +53,23 @@ struct uniform_count {
 };
 
 struct uniform_count_again {
-    const uint32_t *degree;
+    const uint32_t *degree, *first_row;
     int64_t fanout;
 
-    __device__ __forceinline__ uint32_t operator()(uint64_t row) const
+    __device__ __forceinline__ uint32_t operator()(uint64_t i) const
     {
+        const uint64_t row = sl_first(first_row) + i;
         return fanout < 0 ? degree[row] : (uint32_t)SL_MIN((int64_t)degree[row], fanout);
+    }
+};
+
+// What the kernel that drew has counted.
+struct drawn_count {
+    const uint32_t *count, *first_row;
+
+    __device__ __forceinline__ uint32_t operator()(uint64_t i) const
+    {
+        return count[sl_first(first_row) + i];
     }
 };
 
@@ -65,17 +77,19 @@ struct uniform_count_again {
 struct write_indptr {
     struct sl_draw_control *control;
     uint32_t *indptr;
+    const uint32_t *first_row, *first_edge;
     uint32_t hop, edges_room;
 
-    __device__ __forceinline__ void operator()(uint64_t row, uint32_t count, uint64_t before) const
+    __device__ __forceinline__ void operator()(uint64_t i, uint32_t count, uint64_t before) const
     {
         (void)count;
-        indptr[row] = (uint32_t)before;
+        indptr[sl_first(first_row) + i] = (uint32_t)(sl_first(first_edge) + before);
     }
 
-    __device__ __forceinline__ void end(uint64_t rows, uint64_t total) const
+    __device__ __forceinline__ void end(uint64_t n, uint64_t drawn) const
     {
-        indptr[rows] = (uint32_t)total;
+        const uint64_t total = sl_first(first_edge) + drawn;
+        indptr[sl_first(first_row) + n] = (uint32_t)total;
         control->wanted_edges[hop] = total;
         control->edges[hop] = total > edges_room ? 0 : (uint32_t)total;
     }
@@ -83,26 +97,28 @@ struct write_indptr {
 
 static struct sl_scan_length rows_of(const struct sl_draw_hop *hop)
 {
-    struct sl_scan_length rows = {hop->rows_room, &hop->b.control->rows[hop->hop], 1};
+    struct sl_scan_length rows = {hop->rows_room, &hop->b.control->rows[hop->hop], 1,
+                                  hop->first_row};
     return rows;
 }
 
 static struct write_indptr indptr_of(const struct sl_draw_hop *hop)
 {
-    struct write_indptr write = {hop->b.control, hop->indptr, hop->hop, hop->edges_room};
+    struct write_indptr write = {hop->b.control,  hop->indptr, hop->first_row,
+                                 hop->first_edge, hop->hop,    hop->edges_room};
     return write;
 }
 
 int sl_draw_indptr(const struct sl_draw_hop *hop)
 {
-    struct sl_scan_read read = {hop->count};
+    struct drawn_count read = {hop->count, hop->first_row};
     return sl_scan_launch(read, read, indptr_of(hop), rows_of(hop), hop->sums);
 }
 
 int sl_draw_uniform_indptr(const struct sl_draw_hop *hop)
 {
     struct uniform_count first = {*hop};
-    struct uniform_count_again again = {hop->degree, hop->fanout};
+    struct uniform_count_again again = {hop->degree, hop->first_row, hop->fanout};
     return sl_scan_launch(first, again, indptr_of(hop), rows_of(hop), hop->sums);
 }
 
@@ -116,7 +132,9 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) settle(struct sl_draw_
     const uint64_t places = (uint64_t)rows * hop.take;
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     // Whole warps go round together.
-    for (uint64_t at = (uint64_t)blockIdx.x * SL_DRAW_THREADS; at < places; at += stride) {
+    uint64_t at =
+        (uint64_t)sl_first(hop.first_row) * hop.take + (uint64_t)blockIdx.x * SL_DRAW_THREADS;
+    for (; at < places; at += stride) {
         uint64_t place = at + threadIdx.x;
         uint32_t e = 0, vertex = 0;
         bool valid = false;
@@ -148,8 +166,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) fill(struct sl_draw_ho
 {
     const uint32_t edges = hop.b.control->edges[hop.hop];
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
-    for (uint64_t e = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; e < edges;
-         e += stride) {
+    uint64_t e = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
+    for (; e < edges; e += stride) {
         bool mine;
         uint32_t displaced;
         hop.indices[e] =
@@ -157,18 +175,22 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) fill(struct sl_draw_ho
     }
 }
 
-// Three-phase, 2: which edges are first appearances.
+// Three-phase, 2: which edges are first appearances. The first word may have bits of the hop
+// before.
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) flag(struct sl_draw_hop hop)
 {
     const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
+    const uint32_t first_edge = sl_first(hop.first_edge);
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
-    for (uint64_t at = (uint64_t)blockIdx.x * SL_DRAW_THREADS; at < edges; at += stride) {
+    uint64_t at = first_edge / 32 * 32 + (uint64_t)blockIdx.x * SL_DRAW_THREADS;
+    for (; at < edges; at += stride) {
         uint64_t e = at + threadIdx.x;
         uint32_t value = hop.first_value + (uint32_t)e;
-        bool first = e < edges && (uint32_t)hop.b.table[hop.indices[e]] - hop.b.base == value;
+        bool first = e >= first_edge && e < edges &&
+                     (uint32_t)hop.b.table[hop.indices[e]] - hop.b.base == value;
         uint32_t bits = __ballot_sync(SL_FULL_MASK, first);
         if (threadIdx.x % SL_WARP == 0 && e < edges)
-            hop.b.words[value / 32].bits = bits;
+            hop.b.words[value / 32].bits |= bits;
     }
 }
 
@@ -186,17 +208,18 @@ struct write_ranks {
     struct sl_draw_control *control;
     struct sl_rank_word *words;
     uint32_t hop, edges_room, rows_room;
+    uint32_t from; // the hop whose edges the words begin with
 
     __device__ __forceinline__ void operator()(uint64_t i, uint32_t firsts, uint64_t before) const
     {
         (void)firsts;
-        words[i].before = control->wanted_rows[hop] + (uint32_t)before;
+        words[i].before = control->wanted_rows[from] + (uint32_t)before;
     }
 
     __device__ __forceinline__ void end(uint64_t n, uint64_t firsts) const
     {
         (void)n;
-        uint64_t rows = control->wanted_rows[hop] + firsts;
+        uint64_t rows = control->wanted_rows[from] + firsts;
         bool room = rows <= rows_room && control->wanted_edges[hop] <= edges_room &&
                     !control->full && control->wanted_rows[hop] == control->rows[hop];
         control->wanted_rows[hop + 1] = (uint32_t)rows;
@@ -209,8 +232,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) look_up(struct sl_draw
 {
     const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
-    for (uint64_t e = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; e < edges;
-         e += stride) {
+    uint64_t e = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
+    for (; e < edges; e += stride) {
         uint64_t entry = hop.b.table[hop.indices[e]];
         uint32_t value = (uint32_t)entry - hop.b.base;
         struct sl_rank_word word = hop.b.words[value / 32];
@@ -230,10 +253,12 @@ int sl_draw_number(const struct sl_draw_hop *hop)
     }
     struct sl_rank_word *words = hop->b.words + hop->first_value / 32;
     struct count_firsts read = {words};
-    struct write_ranks write = {hop->b.control, words, hop->hop, hop->edges_room,
-                                hop->next_rows_room};
+    // Edges that are there from hops before are counted with them, and keep their numbers.
+    const uint32_t from = hop->first_edge ? 0 : hop->hop;
+    struct write_ranks write = {hop->b.control,      words, hop->hop, hop->edges_room,
+                                hop->next_rows_room, from};
     struct sl_scan_length length = {((uint64_t)hop->edges_room + 31) / 32,
-                                    &hop->b.control->edges[hop->hop], 32};
+                                    &hop->b.control->edges[hop->hop], 32, NULL};
     SL_TRY(sl_scan_launch(read, read, write, length, hop->sums));
     SL_LAUNCH(look_up, grid, SL_DRAW_THREADS, 0, *hop);
     return SL_OK;

@@ -45,13 +45,14 @@ enum {
 // A number that the processor knows, or has a bound for: then it is in device memory.
 struct sl_scan_length {
     uint64_t bound;
-    const uint32_t *at; // NULL: the bound is the number
-    uint32_t per;       // one item for so many: there are ceil(*at / per)
+    const uint32_t *at;   // NULL: the bound is the number
+    uint32_t per;         // one item for so many: there are ceil(*at / per)
+    const uint32_t *less; // NULL: none; so many of *at have no item
 };
 
 static inline struct sl_scan_length sl_scan_all(uint64_t n)
 {
-    struct sl_scan_length length = {n, NULL, 1};
+    struct sl_scan_length length = {n, NULL, 1, NULL};
     return length;
 }
 
@@ -59,7 +60,8 @@ static __device__ __forceinline__ uint64_t sl_scan_n(struct sl_scan_length lengt
 {
     if (!length.at)
         return length.bound;
-    uint64_t items = ((uint64_t)*length.at + length.per - 1) / length.per;
+    uint64_t n = *length.at, less = length.less ? *length.less : 0;
+    uint64_t items = (SL_MAX(n, less) - less + length.per - 1) / length.per;
     return SL_MIN(items, length.bound);
 }
 

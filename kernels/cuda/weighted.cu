@@ -155,7 +155,8 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     t.shrunk = (double *)list;
     t.through = t.shrunk + hop.take;
     t.edge = (uint32_t *)(t.through + hop.take);
-    for (uint64_t row = at; row < hop.b.control->rows[hop.hop]; row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
+         row += stride)
         draw_row<G>(hop, (uint32_t)row, t);
 }
 
@@ -164,7 +165,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct sl_draw_hop hop)
 {
     const uint32_t warps = SL_DRAW_THREADS / SL_WARP, lane = threadIdx.x % SL_WARP;
-    uint64_t row = (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
+    uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         uint64_t start;
         const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
@@ -186,7 +187,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl
     const uint32_t warps = SL_DRAW_THREADS / SL_WARP, lane = threadIdx.x % SL_WARP;
     if (hop.b.control->edges[hop.hop] == 0)
         return;
-    uint64_t row = (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
+    uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         const uint64_t start = hop.start[row];
         const uint32_t degree = hop.degree[row];

@@ -54,9 +54,8 @@ int sl_ref_khop_uniform(const struct sl_khop_args *args)
         SL_TRY(sl_idmap_distinct(args->map, (uint32_t)args->fanout, &scratch));
         taken = scratch->drawn;
     }
-    uint64_t n_edges = 0;
-    args->indptr[0] = 0;
-    for (uint32_t row = 0; row < args->n_dst; row++) {
+    uint64_t n_edges = sl_khop_first_edge(args);
+    for (uint32_t row = args->first_row; row < args->n_dst; row++) {
         SL_TRY(sample_row(args, row, taken, &n_edges));
         args->indptr[row + 1] = (uint32_t)n_edges;
     }

@@ -53,9 +53,8 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint64_t *n
 int sl_ref_labor(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_labor(args));
-    uint64_t n_edges = 0;
-    args->indptr[0] = 0;
-    for (uint32_t row = 0; row < args->n_dst; row++) {
+    uint64_t n_edges = sl_khop_first_edge(args);
+    for (uint32_t row = args->first_row; row < args->n_dst; row++) {
         SL_TRY(sample_row(args, row, &n_edges));
         args->indptr[row + 1] = (uint32_t)n_edges;
     }

@@ -88,9 +88,8 @@ int sl_ref_random_walk(const struct sl_khop_args *args)
     SL_TRY(sl_idmap_scratch(args->map, steps * 2 * sizeof(uint32_t), &scratch));
     met.vertex = scratch;
     met.count = met.vertex + steps;
-    uint64_t n_edges = 0;
-    args->indptr[0] = 0;
-    for (uint32_t i = 0; i < args->n_dst; i++) {
+    uint64_t n_edges = sl_khop_first_edge(args);
+    for (uint32_t i = args->first_row; i < args->n_dst; i++) {
         SL_TRY(sample_row(args, i, &met, &n_edges));
         args->indptr[i + 1] = (uint32_t)n_edges;
     }

@@ -94,9 +94,8 @@ int sl_ref_khop_weighted(const struct sl_khop_args *args)
         row.drawn = scratch;
         row.sorted = row.drawn + args->fanout;
     }
-    uint64_t n_edges = 0;
-    args->indptr[0] = 0;
-    for (uint32_t i = 0; i < args->n_dst; i++) {
+    uint64_t n_edges = sl_khop_first_edge(args);
+    for (uint32_t i = args->first_row; i < args->n_dst; i++) {
         SL_TRY(sample_row(args, i, &row, &n_edges));
         args->indptr[i + 1] = (uint32_t)n_edges;
     }

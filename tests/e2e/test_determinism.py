@@ -35,6 +35,7 @@ def test_same_result_for_every_split(box, kind, batches_per_update, evaluate):
                 "model.input_dropout": 0.1,
                 "updates.batches_per_update": batches_per_update,
                 "evaluate.fanout": "full" if evaluate == "full" else [4, 4],
+                "sampler.expand": "all" if evaluate == "full" else "new",
                 "allocation": {"samplers": samplers, "trainers": trainers},
                 "sampler.batch_size": 48,
             },

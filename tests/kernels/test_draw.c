@@ -93,13 +93,13 @@ static uint32_t *make_seeds(struct suite *t, const struct graph *g, uint32_t n_s
 
 // ---- the reference ------------------------------------------------------------------------------
 
-static uint64_t edges_bound(const struct sl_draw_args *args, const uint32_t *nodes, uint32_t n_dst,
-                            uint32_t h)
+static uint64_t edges_bound(const struct sl_draw_args *args, const uint32_t *nodes, uint32_t first,
+                            uint32_t n_dst, uint32_t h)
 {
     if (args->kind == SL_SAMPLER_WALK)
-        return (uint64_t)n_dst * args->paths * args->length;
+        return (uint64_t)(n_dst - first) * args->paths * args->length;
     uint64_t edges = 0;
-    for (uint32_t i = 0; i < n_dst; i++) {
+    for (uint32_t i = first; i < n_dst; i++) {
         const uint64_t *indptr = args->topology->indptr + nodes[i];
         uint64_t degree = indptr[1] - indptr[0];
         edges += args->fanout[h] < 0 ? degree : SL_MIN(degree, (uint64_t)args->fanout[h]);
@@ -111,10 +111,17 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
                      struct sl_idmap *map, struct batch *b)
 {
     uint32_t n_dst = b->n_nodes[h], n_nodes = n_dst;
-    uint64_t bound = edges_bound(args, b->nodes, n_dst, h);
+    const bool keeps = args->expand_new && h > 0;
+    const uint32_t first = keeps ? b->n_nodes[h - 1] : 0, kept = keeps ? b->n_edges[h - 1] : 0;
+    uint64_t bound = kept + edges_bound(args, b->nodes, first, n_dst, h);
     b->indptr[h] = t_alloc(t, ((size_t)n_dst + 1) * sizeof(uint32_t), 0);
     b->indices[h] = t_alloc(t, bound * sizeof(uint32_t), 0);
     b->visits[h] = t_alloc(t, bound * sizeof(float), 0);
+    if (keeps) {
+        memcpy(b->indptr[h], b->indptr[h - 1], ((size_t)first + 1) * sizeof(uint32_t));
+        memcpy(b->indices[h], b->indices[h - 1], kept * sizeof(uint32_t));
+        memcpy(b->visits[h], b->visits[h - 1], kept * sizeof(float));
+    }
     const struct sl_khop_args hop = {
         .topology = args->topology,
         .seed = args->seed,
@@ -124,6 +131,7 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
         .hop = h,
         .fanout = args->fanout[h],
         .n_dst = n_dst,
+        .first_row = first,
         .nodes = b->nodes,
         .n_nodes = &n_nodes,
         .nodes_capacity = (uint32_t)args->topology->n_nodes,
@@ -366,14 +374,16 @@ static void fanouts(struct suite *t)
         for (size_t f = 0; f < SL_COUNT_OF(fanout); f++)
             for (size_t s = 0; s < SL_COUNT_OF(n_seeds); s++, turn++) {
                 int way = turn / 3 % 2, type = turn % 4;
-                t_begin(t, "draw %s fanout=%lld seeds=%u %s %s", sl_sampler_words[kind],
-                        (long long)fanout[f], n_seeds[s], dtypes[type].name, way_names[way]);
+                t_begin(t, "draw %s fanout=%lld seeds=%u %s %s%s", sl_sampler_words[kind],
+                        (long long)fanout[f], n_seeds[s], dtypes[type].name, way_names[way],
+                        turn / 2 % 2 ? ", new vertices" : "");
                 struct graph g = make_graph(t, 300, 12, 180, dtypes[type].dtype);
                 uint32_t *seeds = make_seeds(t, &g, n_seeds[s]);
                 struct sl_draw_args args =
                     args_of(&g, (enum sl_sampler_kind)kind, seeds, n_seeds[s]);
                 struct sl_draw_state *state = NULL;
                 args.renumbering = (enum sl_renumbering)way;
+                args.expand_new = turn / 2 % 2;
                 args.n_hops = 2;
                 args.fanout[0] = fanout[f];
                 args.degree_of = turn % 2 ? g.degree_of : NULL;
@@ -452,11 +462,13 @@ static void many_batches(struct suite *t)
             struct sl_draw_args *args = &all[i % BATCHES];
             if (i < BATCHES) {
                 uint32_t n_seeds = i % 5 == 4 ? 200 : 1 + t_random_below(t, 40);
-                enum sl_sampler_kind kind = (enum sl_sampler_kind)t_random_below(t, 3);
+                enum sl_sampler_kind kind =
+                    (enum sl_sampler_kind)t_random_below(t, SL_SAMPLER_KINDS);
                 *args = args_of(&g, kind, make_seeds(t, &g, n_seeds), n_seeds);
                 args->renumbering = (enum sl_renumbering)way;
                 args->batch = i;
                 args->epoch = i / 7;
+                args->expand_new = i % 2;
                 args->n_hops = 1 + t_random_below(t, 4);
                 for (uint32_t h = 0; h < args->n_hops; h++)
                     args->fanout[h] = t_random_below(t, 8) ? 1 + (int64_t)t_random_below(t, 6) : -1;
@@ -501,17 +513,20 @@ static void large_between(struct suite *t)
 {
     static const uint32_t n_seeds[] = {8, 32, 128};
     static const int64_t fanout[][3] = {{15, 10, 5}, {-1, -1, 1}, {2, 40, 1}};
-    for (size_t f = 0; f < SL_COUNT_OF(fanout); f++) {
-        t_begin(t, "draw fanouts of %lld, %lld and %lld, %s", (long long)fanout[f][0],
-                (long long)fanout[f][1], (long long)fanout[f][2], way_names[f % 2]);
+    for (size_t f = 0; f < 2 * SL_COUNT_OF(fanout); f++) {
+        const int64_t *each = fanout[f / 2];
+        t_begin(t, "draw fanouts of %lld, %lld and %lld, %s%s", (long long)each[0],
+                (long long)each[1], (long long)each[2], way_names[f / 2 % 2],
+                f % 2 ? ", new vertices" : "");
         struct graph g = make_graph(t, 12000, 30, 2000, SL_DTYPE_U32);
         struct sl_draw_state *kept = NULL;
         for (size_t s = 0; s < SL_COUNT_OF(n_seeds); s++) {
             uint32_t *seeds = make_seeds(t, &g, n_seeds[s]);
             struct sl_draw_args args = args_of(&g, SL_SAMPLER_KHOP, seeds, n_seeds[s]);
             args.n_hops = 3;
-            memcpy(args.fanout, fanout[f], sizeof fanout[f]);
-            args.renumbering = (enum sl_renumbering)(f % 2);
+            memcpy(args.fanout, each, 3 * sizeof *each);
+            args.renumbering = (enum sl_renumbering)(f / 2 % 2);
+            args.expand_new = f % 2;
             const struct batch want = draw_reference(t, &args);
             struct sl_draw_state *fresh = NULL;
             struct sl_drawn drawn;
@@ -538,6 +553,7 @@ static void corners(struct suite *t)
             struct sl_draw_args args = args_of(&g, (enum sl_sampler_kind)kind, seeds, n_seeds);
             struct sl_draw_state *state = NULL;
             args.n_hops = c == 3 ? SL_DRAW_HOPS_MAX : 2;
+            args.expand_new = kind % 2;
             args.degree_of = g.degree_of;
             for (int again = 0; again < 2; again++)
                 compare(t, &state, &args);
@@ -651,6 +667,7 @@ static void edges_in_parts(struct suite *t)
                 struct sl_draw_state *state = NULL;
                 struct sl_drawn drawn;
                 args.n_hops = fanout[f] < 0 ? 1 : 2;
+                args.expand_new = turn % 2;
                 args.fanout[0] = fanout[f];
                 const struct batch want = draw_reference(t, &args);
                 const struct sl_topology_view held = held_view(t, &g.topology, parts[p], shift);

@@ -76,6 +76,15 @@ static uint32_t allow_edges(const struct sl_draw_plan *plan, uint32_t v, uint32_
     return n;
 }
 
+// The fanout of row i of hop h: of the hop that drew it.
+static int64_t fanout_of(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
+                         uint32_t i)
+{
+    while (plan->expand_new && h > 0 && i < b->n_nodes[h - 1])
+        h--;
+    return plan->fanout[h];
+}
+
 static void expect_khop_row(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
                             uint32_t i)
 {
@@ -83,7 +92,7 @@ static void expect_khop_row(const struct sl_block *b, const struct sl_draw_plan 
     const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_view_indptr(sl_block_here(b), h);
     const uint32_t *indices = sl_view_indices(sl_block_here(b), h);
     uint32_t there = allow_edges(plan, nodes[i], budget, false);
-    int64_t fanout = plan->fanout[h];
+    int64_t fanout = fanout_of(b, plan, h, i);
     uint32_t take = fanout < 0 || there <= fanout ? there : (uint32_t)fanout;
     EXPECT(indptr[i + 1] - indptr[i] == take, "hop %u row %u: %u edges of %u", h, i,
            indptr[i + 1] - indptr[i], there);
@@ -118,7 +127,8 @@ static void expect_walk_row(const struct sl_block *b, const struct sl_draw_plan 
     stamp++;
     if (i < 100)
         mark_reachable(nodes[i], plan->length, stamp, reach);
-    EXPECT(n <= plan->paths * plan->length && (plan->fanout[h] < 0 || n <= plan->fanout[h]),
+    const int64_t fanout = fanout_of(b, plan, h, i);
+    EXPECT(n <= plan->paths * plan->length && (fanout < 0 || n <= fanout),
            "hop %u row %u: %u edges", h, i, n);
     EXPECT(n > 0 || i == 0 || plan->restart > 0 || degree_of(nodes[i]) == 0 || plan->length < 2,
            "hop %u row %u: none met", h, i);
@@ -354,6 +364,23 @@ LOOP_TEST(equal_batches_are_equal_bytes, 0, SL_COUNT_OF(fixture_plans))
     free(wide);
     free(memory);
     free(want);
+}
+
+// Computed before there was another way to expand: a change is one of every run's samples_digest.
+TEST(golden_blocks)
+{
+    static const uint64_t golden[] = {
+        UINT64_C(0x5c42604bc968ad93), UINT64_C(0x004ea94d7017e3ca), UINT64_C(0x03c16ba1d4bef99a),
+        UINT64_C(0x26a44efb88d8277d), UINT64_C(0x53dbf72a7c46c523), UINT64_C(0x87121bf86b322a5e),
+        UINT64_C(0x7f87af4c1a089465), UINT64_C(0x5d902ad519c91c00), UINT64_C(0x0873f70de2af45bc),
+        UINT64_C(0xf2d85e2b813b4d53), UINT64_C(0xef692c9e3ea1b122), UINT64_C(0x2d8b42e974aa6cfb),
+    };
+    for (size_t p = 0; p < SL_COUNT_OF(golden); p++) {
+        struct sl_block *b =
+            fixture_draw(&drawer, &fixture_plans[p], 3, 4, fx.split[SL_SPLIT_TRAIN], 100);
+        EXPECT(XXH3_64bits(b, b->bytes) == golden[p], "the block of plan %zu", p);
+        free(b);
+    }
 }
 
 TEST(other_batches_are_other_blocks)

@@ -1,0 +1,338 @@
+// Vertices that are drawn once a batch (sampler.expand new): whole blocks beside an oracle that
+// knows no hops' copies, and what follows for whoever reads them.
+#include "common/base/isa.h"
+#include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
+
+enum { N = 700, EPOCH = 3, BATCH = 4 };
+
+static struct fixture fx;
+static struct sl_drawer drawer;
+
+// Some rows have self-loops and edges that are there twice, next to each other.
+static void tangle(void)
+{
+    for (uint32_t v = 1; v < N; v += 4)
+        for (uint64_t e = fx.indptr[v] + 1; e < fx.indptr[v + 1]; e++)
+            if (e % 5 < 2)
+                fx.indices[e] = e % 5 ? (int32_t)v : fx.indices[e - 1];
+}
+
+static void setup(void)
+{
+    fx = fixture_graph(N);
+    tangle();
+    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
+}
+
+static void teardown(void)
+{
+    sl_drawer_fini(&drawer);
+    fixture_free(&fx);
+}
+
+// ---- the oracle: one list of rows, of which a hop draws those that the hop before has found -----
+
+// What it draws, with a graph of at most N vertices.
+struct oracle {
+    const struct sl_draw_plan *plan;
+    uint32_t n_nodes[SL_MAX_HOPS + 1]; // before each hop, and at the end
+    uint32_t indptr[N + 1], nodes[N], local_of[N];
+    bool known[N];
+    uint64_t *edge; // positions in the graph's list, of all rows
+    uint32_t *local;
+    uint32_t n_edges, n;
+    // Of the row in hand.
+    uint32_t hop, row, vertex, degree, taken[N];
+};
+
+static uint32_t word_of(const struct oracle *o, uint32_t tag, uint32_t group, uint32_t second,
+                        uint32_t which)
+{
+    return sl_philox(o->plan->seed, group | tag << 16 | o->plan->stream << 24, second, BATCH, EPOCH)
+        .w[which];
+}
+
+static bool is_taken(const struct oracle *o, uint32_t n, uint32_t position)
+{
+    for (uint32_t t = 0; t < n; t++)
+        if (o->taken[t] == position)
+            return true;
+    return false;
+}
+
+// Floyd's positions, in the order of the slots. Returns how many are taken.
+static uint32_t take_uniformly(struct oracle *o, uint32_t k)
+{
+    for (uint32_t slot = 0; slot < k; slot++) {
+        const uint32_t n = o->degree - k + slot + 1;
+        uint32_t x = 0;
+        for (uint32_t attempt = 0; attempt < 32; attempt++) {
+            const uint64_t product =
+                (uint64_t)word_of(o, o->hop | attempt << 3, slot / 4, o->row, slot % 4) * n;
+            x = (uint32_t)(product >> 32);
+            if ((uint32_t)product >= (UINT64_C(0x100000000) - n) % n)
+                break;
+        }
+        o->taken[slot] = is_taken(o, slot, x) ? n - 1 : x;
+    }
+    return k;
+}
+
+// Those with the smallest numbers of their vertices, in the order of the file.
+static uint32_t take_together(struct oracle *o, uint32_t k)
+{
+    static uint32_t number[N];
+    const int32_t *of = fx.indices + fx.indptr[o->vertex];
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < o->degree; j++)
+        number[j] = word_of(o, o->hop, 0, (uint32_t)of[j], 0);
+    for (uint32_t j = 0; j < o->degree; j++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < o->degree; i++)
+            before += number[i] < number[j] || (number[i] == number[j] && i < j);
+        if (before < k)
+            o->taken[n++] = j;
+    }
+    return n;
+}
+
+static double weight_of(const struct oracle *o, uint32_t j)
+{
+    const double *sums = fx.weight_prefix + fx.indptr[o->vertex];
+    return sums[j] - (j > 0 ? sums[j - 1] : 0.0);
+}
+
+static uint32_t all_of_weight(struct oracle *o)
+{
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < o->degree; j++)
+        if (weight_of(o, j) > 0)
+            o->taken[n++] = j;
+    return n;
+}
+
+// Along the edges that are left; all of them in the order of the file where they are no more.
+static uint32_t take_by_weight(struct oracle *o, uint32_t k)
+{
+    double left = 0;
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < o->degree; j++)
+        left += weight_of(o, j);
+    for (; n < k && left > 0; n++) {
+        const uint32_t high = word_of(o, o->hop, n / 2, o->row, 2 * (n % 2));
+        const uint32_t low = word_of(o, o->hop, n / 2, o->row, 2 * (n % 2) + 1);
+        const double u = (double)((uint64_t)(high >> 11) << 32 | low) / 9007199254740992.0;
+        const double x = u * left;
+        double end = 0;
+        uint32_t j = 0;
+        for (;; j++) {
+            end += is_taken(o, n, j) ? 0 : weight_of(o, j);
+            if (x < end)
+                break;
+        }
+        left -= weight_of(o, j);
+        o->taken[n] = j;
+    }
+    return left > 0 ? n : all_of_weight(o);
+}
+
+static uint32_t take(struct oracle *o)
+{
+    const int64_t fanout = o->plan->fanout[o->hop];
+    if (o->plan->kind == SL_SAMPLER_WEIGHTED)
+        return fanout < 0 ? all_of_weight(o) : take_by_weight(o, (uint32_t)fanout);
+    if (fanout >= 0 && o->degree > fanout)
+        return o->plan->kind == SL_SAMPLER_LABOR ? take_together(o, (uint32_t)fanout)
+                                                 : take_uniformly(o, (uint32_t)fanout);
+    for (uint32_t j = 0; j < o->degree; j++)
+        o->taken[j] = j;
+    return o->degree;
+}
+
+static void know(struct oracle *o, uint32_t vertex)
+{
+    if (o->known[vertex])
+        return;
+    o->known[vertex] = true;
+    o->local_of[vertex] = o->n;
+    o->nodes[o->n++] = vertex;
+}
+
+static struct oracle *ask_oracle(const struct sl_draw_plan *plan, const uint32_t *seeds,
+                                 uint32_t n_seeds)
+{
+    const uint64_t most = fx.topology.dataset.n_edges + 1;
+    struct oracle *o = calloc(1, sizeof *o);
+    o->plan = plan;
+    o->edge = malloc(most * sizeof *o->edge);
+    o->local = malloc(most * sizeof *o->local);
+    for (uint32_t i = 0; i < n_seeds; i++)
+        know(o, seeds[i]);
+    for (o->hop = 0; o->hop < plan->n_hops; o->hop++) {
+        o->n_nodes[o->hop] = o->n;
+        for (const uint32_t end = o->n; o->row < end; o->row++) {
+            o->vertex = o->nodes[o->row];
+            o->degree = (uint32_t)(fx.indptr[o->vertex + 1] - fx.indptr[o->vertex]);
+            const uint32_t n = take(o);
+            for (uint32_t t = 0; t < n; t++) {
+                const uint64_t e = fx.indptr[o->vertex] + o->taken[t];
+                know(o, (uint32_t)fx.indices[e]);
+                o->edge[o->n_edges] = e;
+                o->local[o->n_edges++] = o->local_of[fx.indices[e]];
+            }
+            o->indptr[o->row + 1] = o->n_edges;
+        }
+    }
+    o->n_nodes[plan->n_hops] = o->n;
+    return o;
+}
+
+static void free_oracle(struct oracle *o)
+{
+    free(o->edge);
+    free(o->local);
+    free(o);
+}
+
+// Each hop's rows are the first ones of the oracle's list.
+static void expect_oracle(const struct sl_block *b, const struct oracle *o)
+{
+    const struct sl_block_view view = sl_block_here(b);
+    ck_assert_mem_eq(b->n_nodes, o->n_nodes, (b->n_hops + 1) * sizeof *b->n_nodes);
+    ck_assert_mem_eq(sl_block_nodes(b), o->nodes, b->n_input * sizeof *o->nodes);
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        ck_assert_uint_eq(b->hop[h].n_dst, o->n_nodes[h]);
+        ck_assert_uint_eq(b->hop[h].n_edges, o->indptr[o->n_nodes[h]]);
+        ck_assert_mem_eq(sl_view_indptr(view, h), o->indptr,
+                         (b->hop[h].n_dst + 1) * sizeof *o->indptr);
+        ck_assert_mem_eq(sl_view_indices(view, h), o->local, b->hop[h].n_edges * sizeof *o->local);
+    }
+    ck_assert_uint_eq(b->hop[b->n_hops - 1].n_edges, o->n_edges);
+}
+
+static void compare(const struct sl_draw_plan *plan, const uint32_t *seeds, uint32_t n_seeds)
+{
+    struct oracle *o = ask_oracle(plan, seeds, n_seeds);
+    struct sl_block *b = fixture_draw(&drawer, plan, EPOCH, BATCH, seeds, n_seeds);
+    ck_assert_int_eq(sl_block_check(b, b->bytes), SL_OK);
+    expect_oracle(b, o);
+    free(b);
+    free_oracle(o);
+}
+
+static const enum sl_sampler_kind kinds[] = {SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED,
+                                             SL_SAMPLER_LABOR};
+
+static void compare_all(enum sl_sampler_kind kind)
+{
+    static const int64_t fanout[][4] = {{15, 10, 5, 0}, {-1, 2, 0}, {1, 70, 3, -1}, {2, 2, 2, 2}};
+    static const uint32_t n_hops[] = {3, 2, 4, 4};
+    // Sizes next to those of groups of rows.
+    static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 300};
+    for (size_t f = 0; f < SL_COUNT_OF(fanout); f++)
+        for (size_t c = 0; c < SL_COUNT_OF(counts); c++) {
+            struct sl_draw_plan plan = {.kind = kind,
+                                        .n_hops = n_hops[f],
+                                        .expand_new = true,
+                                        .stream = c % 2 ? SL_RNG_SAMPLE : SL_RNG_EVAL_SAMPLE,
+                                        .seed = (UINT64_C(1) << 40) + c};
+            memcpy(plan.fanout, fanout[f], plan.n_hops * sizeof *plan.fanout);
+            compare(&plan, fx.split[SL_SPLIT_TRAIN] + c, counts[c]);
+            const uint32_t odd[] = {5, 0, 11}; // a row without edges, the hub
+            if (c < 3)
+                compare(&plan, odd, (uint32_t)c + 1);
+        }
+}
+
+// With each instruction set, and the reference's kernels.
+LOOP_TEST(blocks_are_those_of_the_oracle, 0, SL_COUNT_OF(kinds))
+{
+    for (enum sl_isa isa = SL_ISA_BASELINE; isa <= SL_ISA_AVX512; isa++) {
+        sl_isa_limit(isa);
+        compare_all(kinds[_i]);
+    }
+    drawer.kernels = sl_kernels_ref();
+    compare_all(kinds[_i]);
+}
+
+LOOP_TEST(one_vertex_alone_or_with_loops, 0, SL_COUNT_OF(kinds))
+{
+    const uint32_t alone[] = {0};
+    const struct sl_draw_plan plan = {.kind = kinds[_i],
+                                      .n_hops = 3,
+                                      .expand_new = true,
+                                      .fanout = {2, 2, 2},
+                                      .stream = SL_RNG_SAMPLE};
+    for (uint64_t loops = 0; loops < 4; loops++) {
+        fx.topology.view.n_nodes = 1;
+        fx.indptr[1] = loops;
+        for (uint64_t e = 0; e < loops; e++) {
+            fx.indices[e] = 0;
+            fx.edge_weight[e] = 1.0f + (float)e;
+            fx.weight_prefix[e] = (e > 0 ? fx.weight_prefix[e - 1] : 0.0) + 1.0 + (double)e;
+        }
+        compare(&plan, alone, 1);
+    }
+}
+
+// ---- what follows for readers -------------------------------------------------------------------
+
+// The same numbers beside the edges of hop h and of the last hop, as far as hop h goes.
+static void expect_prefix(const struct sl_block *b, uint32_t h, const void *of, const void *last,
+                          size_t bytes_each)
+{
+    if (of)
+        ck_assert_mem_eq(of, last, b->hop[h].n_edges * bytes_each);
+}
+
+// Of all kinds, walks too: rows agree over hops, and the last hop has all edges.
+LOOP_TEST(a_row_is_the_same_in_all_hops, 0, SL_COUNT_OF(fixture_plans))
+{
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
+    if (!plan->expand_new)
+        return;
+    struct sl_block *b = fixture_draw(&drawer, plan, EPOCH, BATCH, fx.split[SL_SPLIT_TRAIN], 20);
+    const struct sl_block_view view = sl_block_here(b);
+    const uint32_t last = b->n_hops - 1;
+    uint32_t longer = 0; // rows than their hop's own fanout
+    for (uint32_t h = 0; h < last; h++) {
+        ck_assert_mem_eq(sl_view_indptr(view, h), sl_view_indptr(view, last),
+                         (b->hop[h].n_dst + 1) * sizeof(uint32_t));
+        expect_prefix(b, h, sl_view_indices(view, h), sl_view_indices(view, last), 4);
+        expect_prefix(b, h, sl_view_weights(view, h), sl_view_weights(view, last), 4);
+    }
+    for (uint32_t i = 0; plan->fanout[last] > 0 && i < b->hop[last].n_dst; i++)
+        longer +=
+            sl_view_indptr(view, last)[i + 1] - sl_view_indptr(view, last)[i] > plan->fanout[last];
+    if (plan->fanout[last] > 0 && plan->fanout[last] < plan->fanout[0])
+        ck_assert_uint_gt(longer, 0);
+    free(b);
+}
+
+// A hop of rows that are all there: nothing is new, and a block of the exact size is enough.
+TEST(a_batch_that_has_found_all_it_can)
+{
+    const struct sl_draw_plan plan = {.n_hops = SL_MAX_HOPS,
+                                      .expand_new = true,
+                                      .fanout = {-1, -1, -1, -1, -1, -1, -1, -1},
+                                      .stream = SL_RNG_SAMPLE};
+    const uint32_t hub[] = {0};
+    compare(&plan, hub, 1);
+    struct sl_block *b = fixture_draw(&drawer, &plan, EPOCH, BATCH, hub, 1), *again;
+    ck_assert_uint_eq(b->n_nodes[1], N);
+    ck_assert_uint_eq(b->hop[2].n_edges, fx.topology.dataset.n_edges);
+    again = fixture_alloc(b->bytes);
+    for (uint64_t less = 0; less < b->bytes; less += 1 + less * 2) {
+        uint64_t wanted = 0;
+        const int rc = fixture_draw_into(&drawer, &plan, EPOCH, BATCH, hub, 1, again,
+                                         b->bytes - less, &wanted);
+        ck_assert_int_eq(rc, less ? SL_ERANGE : SL_OK);
+        if (!less)
+            ck_assert_int_eq(memcmp(again, b, b->bytes), 0);
+    }
+    free(again);
+    free(b);
+}
+
+RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)
