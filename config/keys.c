@@ -252,6 +252,11 @@ const struct sl_key sl_keys[] = {
      .doc = "all: each hop draws neighbours of every vertex so far anew, as DGL does. new: a "
             "vertex is drawn once, in the hop after the one that found it, and keeps its "
             "neighbours in all layers, as PyTorch Geometric does; in sampled evaluations too."},
+    {.path = "sampler.edge_ids", .type = SL_KEY_BOOL, AT(sampler.edge_ids), .fallback = "false",
+     FIXED,
+     .only_key = "sampler.kind", .only_word = "walk", .only_not = true,
+     .doc = "Whether mini-batches carry the number of each edge in indices.npy, 8 bytes an edge, "
+            "for programs that read them. Not with walk."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},

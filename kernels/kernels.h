@@ -404,7 +404,10 @@ struct sl_khop_args {
     uint32_t *indptr;          // out (n_dst + 1); in: [0 .. first_row], where that is not 0
     uint32_t *indices;         // out local ids, from indptr[first_row] on
     uint64_t indices_capacity; // elements
-    uint32_t *n_edges;         // out: of all rows
+    // out (indices_capacity), from the same edge on: where in topology->indices each one stands;
+    // NULL: not wanted. Not of kinds that count visits.
+    uint64_t *edge_ids;
+    uint32_t *n_edges; // out: of all rows
     // Of kinds that count visits (SL_SAMPLER_VISITS):
     uint32_t paths, length;
     float restart; // probability of going back to the destination before each step but the first
@@ -423,9 +426,10 @@ enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64, SL_DRAW_PLACES = SL_PARTS_MAX +
 /*
  * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
  * the others at the next multiple of SL_DRAW_ALIGN. Of each hop indptr, indices and, of walks,
- * visits; then nodes, degrees where they are asked for, and ranks where there is an index. What is
- * between arrays is left as it is. Nothing at all is written where they do not fit. What fits the
- * second place as well is written there, too: the same bytes at the same distances.
+ * visits, or the edges' numbers; then nodes, degrees where they are asked for, and ranks where
+ * there is an index. What is between arrays is left as it is. Nothing at all is written where they
+ * do not fit. What fits the second place as well is written there, too: the same bytes at the same
+ * distances.
  */
 struct sl_draw_delivery {
     void *to;                          // device or mapped memory, aligned so; NULL: not wanted
@@ -444,6 +448,7 @@ struct sl_draw_args {
     uint32_t n_hops;
     int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
     bool expand_new; // hop h draws the rows that hop h - 1 found; the others are as they were
+    bool edge_ids;   // the edges' numbers are wanted; not of walks
     uint32_t paths, length; // walk
     float restart;
     uint64_t seed;
@@ -460,10 +465,11 @@ struct sl_drawn {
     uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1]; // [0] the seeds, then all that is known after each hop
     uint32_t n_edges[SL_DRAW_HOPS_MAX];
     const uint32_t *nodes; // (n_nodes[n_hops]) seeds first, then by first appearance
-    const uint32_t *indptr[SL_DRAW_HOPS_MAX];  // (n_nodes[h] + 1)
-    const uint32_t *indices[SL_DRAW_HOPS_MAX]; // (n_edges[h])
-    const float *visits[SL_DRAW_HOPS_MAX];     // (n_edges[h]), walks only
-    const uint32_t *degrees;                   // (n_nodes[n_hops]) where asked for
+    const uint32_t *indptr[SL_DRAW_HOPS_MAX];   // (n_nodes[h] + 1)
+    const uint32_t *indices[SL_DRAW_HOPS_MAX];  // (n_edges[h])
+    const float *visits[SL_DRAW_HOPS_MAX];      // (n_edges[h]), walks only
+    const uint64_t *edge_ids[SL_DRAW_HOPS_MAX]; // (n_edges[h]) where asked for
+    const uint32_t *degrees;                    // (n_nodes[n_hops]) where asked for
     uint64_t end; // where the last array of the delivery ends: it is there if that is in `capacity`
     // Bytes of neighbours and running sums that were read in each part, near, and in the arrays of
     // the topology; 0 where nobody asked (count_reads).

@@ -8,6 +8,11 @@ int sl_check_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_uniform(args));
     uint32_t hop = args->hop;
+    if (args->edge_ids)
+        return sl_fail(SL_EINVAL,
+                       "sampling hop %u by random walks: what they meet has no edge, and no number "
+                       "of one (edge_ids)",
+                       hop);
     if (args->paths < 1 || args->length < 1)
         return sl_fail(SL_EINVAL,
                        "sampling hop %u by random walks: %u paths of %u steps, wanted at least 1 "

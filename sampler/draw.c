@@ -107,24 +107,27 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     return SL_OK;
 }
 
-// Edges that fit `bytes` with two 4-byte arrays of them, the second one aligned. Whole lines are as
-// many as there can be, since the vertex list comes behind them.
-static uint64_t pairs_in(uint64_t bytes)
+// Edges that fit `bytes`, with `beside` bytes each in a second array, which is aligned. Whole lines
+// of that one are as many as there can be, since the vertex list comes behind them.
+static uint64_t edges_in(uint64_t bytes, uint64_t beside)
 {
-    return bytes / (2 * SL_BLOCK_ALIGN) * (SL_BLOCK_ALIGN / sizeof(uint32_t));
+    if (beside == 0)
+        return bytes / sizeof(uint32_t);
+    return bytes / SL_BLOCK_ALIGN * beside / (beside + sizeof(uint32_t)) *
+           (SL_BLOCK_ALIGN / beside);
 }
 
 // Rows and edges that a hop has from the hop before; h > 0.
 static void keep_rows(const struct sl_block *block, uint32_t h, uint32_t *indptr, uint32_t *indices,
-                      float *visits)
+                      void *second, uint32_t beside)
 {
     const struct sl_block_view view = sl_block_here(block);
     const struct sl_block_hop *from = &block->hop[h - 1];
-    const size_t bytes = (size_t)from->n_edges * sizeof *indices;
+    const size_t n = from->n_edges;
     memcpy(indptr, sl_view_indptr(view, h - 1), ((size_t)from->n_dst + 1) * sizeof *indptr);
-    memcpy(indices, sl_view_indices(view, h - 1), bytes);
-    if (visits)
-        memcpy(visits, sl_view_weights(view, h - 1), bytes);
+    memcpy(indices, sl_view_indices(view, h - 1), n * sizeof *indices);
+    if (beside)
+        memcpy(second, (const char *)block + from->beside_offset, n * beside);
 }
 
 // SL_EAGAIN: the block's memory is too small.
@@ -134,7 +137,8 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h];
     const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
-    const bool keeps = h > 0 && plan->expand_new, weights = sl_draw_plan_has_visits(plan);
+    const bool keeps = h > 0 && plan->expand_new;
+    const uint32_t beside = sl_draw_plan_beside(plan);
     const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
     hop->n_dst = n_nodes;
     uint32_t *indptr =
@@ -144,13 +148,12 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         return SL_EAGAIN;
     uint64_t left = c->capacity - c->at;
     uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
-    uint64_t room = SL_MIN(bound, weights ? pairs_in(left) : left / sizeof *indices);
-    float *visits =
-        (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN));
+    uint64_t room = SL_MIN(bound, edges_in(left, beside));
+    void *second = (char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN);
     if (room < kept)
         return SL_EAGAIN;
     if (keeps)
-        keep_rows(block, h, indptr, indices, weights ? visits : NULL);
+        keep_rows(block, h, indptr, indices, second, beside);
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
     sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
@@ -175,16 +178,17 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .paths = plan->paths,
         .length = plan->length,
         .restart = plan->restart,
-        .visits = weights ? visits : NULL,
+        .visits = sl_draw_plan_has_visits(plan) ? second : NULL,
+        .edge_ids = plan->edge_ids ? second : NULL,
     };
     int rc = d->kernels->sample[plan->kind](&args);
     if (rc == SL_ERANGE && room < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
-    uint64_t bytes = (uint64_t)hop->n_edges * sizeof *indices;
-    c->at += bytes;
-    if (weights) // fits: it has been there, or further back
-        memmove(sl_block_place(c, bytes, &hop->weights_offset), visits, bytes);
+    c->at += (uint64_t)hop->n_edges * sizeof *indices;
+    const uint64_t bytes = (uint64_t)hop->n_edges * beside;
+    if (beside) // fits: it has been there, or further back
+        memmove(sl_block_place(c, bytes, &hop->beside_offset), second, bytes);
     block->n_nodes[h + 1] = n_nodes;
     block->n_edges += hop->n_edges;
     return SL_OK;
@@ -223,6 +227,8 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
     SL_TRY(put_seeds(d, job->seeds, job->n_seeds));
     if (sl_draw_plan_has_visits(plan))
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
+    if (plan->edge_ids)
+        block->flags |= SL_BLOCK_HAS_EDGE_IDS;
     if (!sl_block_put_labels(d->topology, d->nodes, block, c))
         return SL_EAGAIN;
     for (uint32_t h = 0; h < plan->n_hops; h++)

@@ -7,11 +7,11 @@
  *
  * DESIGN. Before hop h its number of rows is known, so its indptr has its final place, and its
  * indices follow behind it with all the memory that is left; when the hop is drawn the next one
- * begins right behind. A hop of random walks has a second array of its edges, their visits: both
- * are given half of what is left, and the second is moved up to the first. Only the vertex list
- * grows over all hops: it stands in scratch memory of the drawer and is copied to the end of the
- * block once, with the degrees behind it where the model wants them. The block ends where its last
- * array ends.
+ * begins right behind. A hop may have a second array of its edges, the visits of random walks or
+ * the edges' numbers: both are given their share of what is left, and the second is moved up to the
+ * first. Only the vertex list grows over all hops: it stands in scratch memory of the drawer and is
+ * copied to the end of the block once, with the degrees behind it where the model wants them. The
+ * block ends where its last array ends.
  *
  * Where a vertex is drawn once (plan: expand_new), hop h draws rows n_nodes[h - 1] .. n_nodes[h]
  * and begins with a copy of hop h - 1. So each hop has all its rows, whoever reads it, and the last

@@ -92,6 +92,7 @@ static int ask(struct sl_device_drawer *d, const struct sl_draw_job *job,
         .topology = view,
         .n_hops = plan->n_hops,
         .expand_new = plan->expand_new,
+        .edge_ids = plan->edge_ids,
         .paths = plan->paths,
         .length = plan->length,
         .restart = plan->restart,
@@ -166,6 +167,10 @@ static void describe(const struct sl_drawn *drawn, struct sl_block *block,
         if (drawn->visits[h]) {
             block->flags |= SL_BLOCK_HAS_WEIGHTS;
             sl_block_place(c, edges, &hop->weights_offset);
+        }
+        if (drawn->edge_ids[h]) {
+            block->flags |= SL_BLOCK_HAS_EDGE_IDS;
+            sl_block_place(c, 2 * edges, &hop->edge_ids_offset);
         }
     }
     block->n_input = drawn->n_nodes[block->n_hops];

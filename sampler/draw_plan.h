@@ -17,6 +17,7 @@ struct sl_draw_plan {
                      // is the same in all later hops; else each hop draws for all it knows
     uint32_t stream; // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
+    bool edge_ids;          // the block carries its edges' numbers; not of walks
     bool degrees;           // the block carries the in-degrees of its input nodes, without
                             // self-loops where the topology has looked for them
     uint32_t paths, length; // random walks: of each vertex, steps of each
@@ -27,6 +28,12 @@ struct sl_draw_plan {
 static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
 {
     return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
+// Bytes of what a block has beside each edge's source.
+static inline uint32_t sl_draw_plan_beside(const struct sl_draw_plan *plan)
+{
+    return sl_draw_plan_has_visits(plan) ? sizeof(float) : plan->edge_ids ? sizeof(uint64_t) : 0;
 }
 
 #endif

@@ -5,11 +5,16 @@
 
 #include "common/base/error.h"
 
-// Whether an array of n elements of 4 bytes lies in the block, behind its header.
+// Whether an array of n elements of so many bytes lies in the block, behind its header.
+static bool holds_wide(const struct sl_block *b, uint64_t offset, uint64_t n, uint64_t bytes)
+{
+    return offset % bytes == 0 && offset >= sizeof *b && offset <= b->bytes &&
+           n <= (b->bytes - offset) / bytes;
+}
+
 static bool holds(const struct sl_block *b, uint64_t offset, uint64_t n)
 {
-    return offset % 4 == 0 && offset >= sizeof *b && offset <= b->bytes &&
-           n <= (b->bytes - offset) / 4;
+    return holds_wide(b, offset, n, sizeof(uint32_t));
 }
 
 // The first array that does not, or NULL.
@@ -32,6 +37,10 @@ static const char *find_misplaced(const struct sl_block *b)
             return "indices";
         if (b->flags & SL_BLOCK_HAS_WEIGHTS && !holds(b, hop->weights_offset, hop->n_edges))
             return "weights";
+        if (b->flags & SL_BLOCK_HAS_EDGE_IDS &&
+            (b->flags & SL_BLOCK_HAS_WEIGHTS ||
+             !holds_wide(b, hop->edge_ids_offset, hop->n_edges, sizeof(uint64_t))))
+            return "edge numbers";
     }
     return NULL;
 }

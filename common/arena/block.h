@@ -22,9 +22,10 @@
 #define SL_MAX_HOPS    8
 
 enum sl_block_flags {
-    SL_BLOCK_HAS_DEGREES = 1, // degree_offset is set
-    SL_BLOCK_HAS_WEIGHTS = 2, // every hop's weights_offset is set
-    SL_BLOCK_HAS_RANKS = 4,   // rank_offset is set
+    SL_BLOCK_HAS_DEGREES = 1,  // degree_offset is set
+    SL_BLOCK_HAS_WEIGHTS = 2,  // every hop's weights_offset is set
+    SL_BLOCK_HAS_RANKS = 4,    // rank_offset is set
+    SL_BLOCK_HAS_EDGE_IDS = 8, // every hop's edge_ids_offset is set; not beside weights
 };
 
 struct sl_block_hop {
@@ -32,7 +33,13 @@ struct sl_block_hop {
     uint32_t n_edges;        // sampled edges
     uint64_t indptr_offset;  // u32 (n_dst + 1), starts at 0
     uint64_t indices_offset; // u32 (n_edges), local ids
-    uint64_t weights_offset; // f32 (n_edges), when flagged: visit counts of random walks
+    // The second array of the edges, when flagged. There is one at most: what walks meet has no
+    // edge.
+    union {
+        uint64_t weights_offset;  // f32 (n_edges): visit counts of random walks
+        uint64_t edge_ids_offset; // u64 (n_edges), see sl_view_edge_ids()
+        uint64_t beside_offset;   // whichever it is
+    };
 };
 
 struct sl_block {
@@ -130,6 +137,19 @@ static inline const float *sl_view_weights(struct sl_block_view v, uint32_t hop)
     return v.header->flags & SL_BLOCK_HAS_WEIGHTS
                ? (const float *)(const void *)(v.base + v.header->hop[hop].weights_offset)
                : (const float *)0;
+}
+
+/*
+ * Where each edge of the hop stands in the data set's list of neighbours (indices.npy): at number k
+ * the source is indices[k], and k lies in the range that indptr.npy has for the row's vertex. What
+ * a job leaves out or adds (edges of weight 0, self-loops of a layer) changes no number, and each
+ * edge of a block is one of the data set. UINT64_MAX is the number of none.
+ */
+static inline const uint64_t *sl_view_edge_ids(struct sl_block_view v, uint32_t hop)
+{
+    return v.header->flags & SL_BLOCK_HAS_EDGE_IDS
+               ? (const uint64_t *)(const void *)(v.base + v.header->hop[hop].edge_ids_offset)
+               : (const uint64_t *)0;
 }
 
 static inline const uint32_t *sl_view_indptr(struct sl_block_view v, uint32_t hop)

@@ -13,6 +13,8 @@
  * are still in the pipeline when a group ends wait there while the next group is drawn. The order
  * of edges is kept.
  *
+ * Fresh edges are still positions, which is when their numbers are written where these are wanted.
+ *
  * Ids are below 2^32 in arrays of 8 bytes an id too, of which the first four are read.
  *
  * FAILURE. Near the end of nodes' room the slow way looks at each edge; on SL_ERANGE nothing beyond
@@ -171,6 +173,9 @@ SL_INLINE int sl_khop_advance_checked(const struct sl_khop_args *args, struct sl
 SL_INLINE int sl_khop_pipe_run(const struct sl_khop_args *args, struct sl_khop_pipe *pipe,
                                bool last)
 {
+    if (args->edge_ids)
+        memcpy(args->edge_ids + pipe->n_done + pipe->n, pipe->edge + pipe->n,
+               pipe->n_fresh * sizeof *args->edge_ids);
     SL_TRY(sl_khop_make_room(args, pipe));
     if (args->nodes_capacity - *args->n_nodes < pipe->n + pipe->n_fresh)
         SL_TRY(sl_khop_advance_checked(args, pipe));

@@ -27,7 +27,7 @@ enum {
 struct piece {
     const uint32_t *from;
     uint64_t at; // bytes, in the delivery
-    uint32_t words;
+    uint64_t words;
 };
 
 // What a kernel is given of it: device addresses.
@@ -35,9 +35,11 @@ struct source {
     struct sl_draw_control *control;
     const uint32_t *nodes;
     struct {
-        const uint32_t *indptr, *indices, *visits;
+        const uint32_t *indptr, *indices;
+        const uint32_t *beside; // visits or edges' numbers, or NULL
     } hop[SL_DRAW_HOPS_MAX];
     uint32_t n_hops;
+    uint32_t beside_words; // an edge
     const uint32_t *degrees;
     bool ranked;
     struct sl_rank_index ranks;
@@ -57,12 +59,12 @@ struct layout {
 
 } // namespace
 
-static __device__ void add(struct layout *l, const uint32_t *from, uint32_t words)
+static __device__ void add(struct layout *l, const uint32_t *from, uint64_t words)
 {
     uint64_t at = (l->at + SL_DRAW_ALIGN - 1) / SL_DRAW_ALIGN * SL_DRAW_ALIGN;
     l->piece[l->n] = {from, at, words};
     l->n++;
-    l->at = at + (uint64_t)words * sizeof(uint32_t);
+    l->at = at + words * sizeof(uint32_t);
 }
 
 // Of a batch that was drawn to its end.
@@ -72,8 +74,8 @@ static __device__ void lay_out(const struct source &s, struct layout *l)
     for (uint32_t h = 0; h < s.n_hops; h++) {
         add(l, s.hop[h].indptr, c->rows[h] + 1);
         add(l, s.hop[h].indices, c->edges[h]);
-        if (s.hop[h].visits)
-            add(l, s.hop[h].visits, c->edges[h]);
+        if (s.hop[h].beside)
+            add(l, s.hop[h].beside, (uint64_t)c->edges[h] * s.beside_words);
     }
     add(l, s.nodes, c->rows[s.n_hops]);
     if (s.degrees)
@@ -95,7 +97,7 @@ static __device__ void put(const struct source &s, const struct layout &l, uint6
 static __device__ void copy(const struct source &s, const struct layout &l, const struct piece &p,
                             uint64_t first, uint64_t stride)
 {
-    const uint32_t packs = p.words / PACK, rest = packs * PACK;
+    const uint64_t packs = p.words / PACK, rest = packs * PACK;
     for (uint64_t i = first; i < packs; i += stride)
         put(s, l, p.at, i, ((const uint4 *)(const void *)p.from)[i]);
     if (first < p.words % PACK)
@@ -138,10 +140,15 @@ static __global__ void __launch_bounds__(THREADS) deliver(const struct source s)
 
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d)
 {
-    struct source s = {b->control, b->nodes, {},    d->n_hops,   d->degrees, d->ranked,
-                       d->ranks,   d->to,    d->at, d->capacity, d->also,    d->also_capacity};
-    for (uint32_t h = 0; h < d->n_hops; h++)
-        s.hop[h] = {d->hops[h].indptr, d->hops[h].indices, (const uint32_t *)d->hops[h].visits};
+    const bool ids = d->n_hops > 0 && d->hops[0].edge_ids;
+    struct source s = {b->control,      b->nodes, {},    d->n_hops, ids ? 2u : 1u, d->degrees,
+                       d->ranked,       d->ranks, d->to, d->at,     d->capacity,   d->also,
+                       d->also_capacity};
+    for (uint32_t h = 0; h < d->n_hops; h++) {
+        const struct sl_draw_hop *hop = &d->hops[h];
+        const void *beside = ids ? (const void *)hop->edge_ids : hop->visits;
+        s.hop[h] = {hop->indptr, hop->indices, (const uint32_t *)beside};
+    }
     uint32_t blocks = (b->nodes_room + THREADS - 1) / THREADS;
     SL_LAUNCH(deliver, SL_MAX(SL_MIN(blocks, sl_cuda_processors()), 1u), THREADS, 0, s);
     return SL_OK;

@@ -155,6 +155,7 @@ static bool counts_visits(const struct sl_draw_args *args)
 static int check_hop(const struct sl_draw_args *args, uint32_t h)
 {
     uint32_t n = args->n_seeds;
+    uint64_t id;
     struct sl_khop_args hop;
     memset(&hop, 0, sizeof hop);
     hop.topology = args->topology;
@@ -166,6 +167,7 @@ static int check_hop(const struct sl_draw_args *args, uint32_t h)
     hop.paths = args->paths;
     hop.length = args->length;
     hop.restart = args->restart;
+    hop.edge_ids = args->edge_ids ? &id : NULL;
     return samplers[args->kind]->check(&hop);
 }
 
@@ -302,6 +304,8 @@ static void place_hop(struct cursor *c, const struct sl_draw_args *args, const s
     hop->indices = (uint32_t *)place(c, p->edges[size], sizeof *hop->indices);
     if (counts_visits(args))
         hop->visits = (float *)place(c, p->edges[size], sizeof *hop->visits);
+    if (args->edge_ids)
+        hop->edge_ids = (uint64_t *)place(c, p->edges[size], sizeof *hop->edge_ids);
 }
 
 // What all hops share, and each hop's own, at their places; returns how much it is.
@@ -337,6 +341,9 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
     uint64_t *sums = (uint64_t *)place(&c, 1, SL_SCAN_BYTES);
     uint32_t *places = (uint32_t *)place(&c, padded, sizeof *places);
     float *visits = (float *)place(&c, counts_visits(args) ? padded : 0, sizeof *visits);
+    uint64_t *ids = NULL;
+    if (args->edge_ids && padded > 0)
+        ids = (uint64_t *)place(&c, padded, sizeof *ids);
     uint32_t *more = (uint32_t *)place(&c, scratch, 1);
     for (uint32_t h = 0; h < p->n_hops; h++) {
         hops[h].start = start;
@@ -345,6 +352,7 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
         hops[h].sums = sums;
         hops[h].padded = places;
         hops[h].padded_visits = visits;
+        hops[h].padded_ids = ids;
         hops[h].scratch = more;
     }
     return c.at;
@@ -542,6 +550,7 @@ static void tell(const struct sl_draw_state *s, const struct attempt *a, struct 
         out->indptr[h] = a->hop[h].indptr;
         out->indices[h] = a->hop[h].indices;
         out->visits[h] = a->hop[h].visits;
+        out->edge_ids[h] = a->hop[h].edge_ids;
     }
     out->nodes = a->batch.nodes;
     out->degrees = a->degrees;

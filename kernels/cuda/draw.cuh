@@ -82,6 +82,7 @@ struct sl_draw_hop {
     uint32_t *indptr;     // (rows_room + 1)
     uint32_t *indices;    // (edges_room)
     float *visits;        // (edges_room), walks
+    uint64_t *edge_ids;   // (edges_room) places in the graph's list; NULL: not wanted
     uint64_t *start;      // (rows_room) where a row's neighbours begin
     uint32_t *degree;     // (rows_room)
     uint32_t *count;      // (rows_room) edges of a row
@@ -89,8 +90,9 @@ struct sl_draw_hop {
     uint32_t take;
     uint32_t *padded; // (rows_room, take) vertices
     float *padded_visits;
-    uint64_t *sums;    // of scans
-    uint32_t *scratch; // sets and lists that shared memory has no room for
+    uint64_t *padded_ids; // where edge_ids is
+    uint64_t *sums;       // of scans
+    uint32_t *scratch;    // sets and lists that shared memory has no room for
     struct sl_draw_walk walk;
 };
 
@@ -265,6 +267,14 @@ static __device__ __forceinline__ void sl_draw_turn(const struct sl_draw_batch &
     }
     if (displaced != SL_DRAW_NONE)
         atomicXor(&b.words[displaced / 32].bits, 1u << (displaced % 32));
+}
+
+// The hop's edge e is the graph's edge `at`, for who wants to know.
+static __device__ __forceinline__ void sl_draw_identify(const struct sl_draw_hop &hop, uint32_t e,
+                                                        uint64_t at)
+{
+    if (hop.edge_ids)
+        hop.edge_ids[e] = at;
 }
 
 /*

@@ -91,8 +91,10 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_narrow(struct sl_
             x = draw_slot(hop, row, slot, tail);
         x = floyd<G>(draws, x, tail, 0, false);
         if (valid) {
+            const uint64_t from = hop.start[row] + x;
             e = hop.indptr[row] + slot;
-            vertex = sl_neighbour(hop.b, hop.start[row] + x);
+            sl_draw_identify(hop, e, from);
+            vertex = sl_neighbour(hop.b, from);
         }
         sl_draw_put(hop, valid, e, vertex);
     }
@@ -153,8 +155,10 @@ static __device__ __forceinline__ void draw_wide_row(const struct sl_draw_hop &h
             if (valid)
                 set_add(set, mask, x);
         }
-        if (valid)
+        if (valid) {
+            sl_draw_identify(hop, first + slot, start + x);
             vertex = sl_neighbour(hop.b, start + x);
+        }
         sl_draw_put(hop, valid, first + slot, vertex);
     }
     __syncwarp();
@@ -223,7 +227,9 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_all(struct sl_dra
         bool valid = at + threadIdx.x <= last;
         if (valid) {
             uint32_t row = row_of_edge(hop.indptr, bounds[0], bounds[1], e);
-            vertex = sl_neighbour(hop.b, hop.start[row] + (e - hop.indptr[row]));
+            const uint64_t from = hop.start[row] + (e - hop.indptr[row]);
+            sl_draw_identify(hop, e, from);
+            vertex = sl_neighbour(hop.b, from);
         }
         sl_draw_put(hop, valid, e, vertex);
         __syncthreads(); // bounds are written again

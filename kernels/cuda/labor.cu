@@ -106,6 +106,8 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
         bool taken = valid && (number < bound.value || tie);
         uint32_t some = __ballot_sync(SL_FULL_MASK, taken);
         const uint32_t at = e + (uint32_t)__popc(some & before);
+        if (taken && at < end)
+            sl_draw_identify(hop, at, start + base + lane);
         sl_draw_put(hop, taken && at < end, at, vertex);
         e += (uint32_t)__popc(some);
         ties += (uint32_t)__popc(equal);

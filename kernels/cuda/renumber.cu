@@ -147,6 +147,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) settle(struct sl_draw_
             vertex = hop.padded[place];
             if (hop.visits)
                 hop.visits[e] = hop.padded_visits[place];
+            if (hop.padded_ids)
+                sl_draw_identify(hop, e, hop.padded_ids[place]);
         }
         sl_draw_put(hop, valid, e, vertex);
     }
@@ -208,18 +210,18 @@ struct write_ranks {
     struct sl_draw_control *control;
     struct sl_rank_word *words;
     uint32_t hop, edges_room, rows_room;
-    uint32_t from; // the hop whose edges the words begin with
+    const uint32_t *known; // vertices before the first word's
 
     __device__ __forceinline__ void operator()(uint64_t i, uint32_t firsts, uint64_t before) const
     {
         (void)firsts;
-        words[i].before = control->wanted_rows[from] + (uint32_t)before;
+        words[i].before = *known + (uint32_t)before;
     }
 
     __device__ __forceinline__ void end(uint64_t n, uint64_t firsts) const
     {
         (void)n;
-        uint64_t rows = control->wanted_rows[from] + firsts;
+        uint64_t rows = *known + firsts;
         bool room = rows <= rows_room && control->wanted_edges[hop] <= edges_room &&
                     !control->full && control->wanted_rows[hop] == control->rows[hop];
         control->wanted_rows[hop + 1] = (uint32_t)rows;
@@ -254,9 +256,9 @@ int sl_draw_number(const struct sl_draw_hop *hop)
     struct sl_rank_word *words = hop->b.words + hop->first_value / 32;
     struct count_firsts read = {words};
     // Edges that are there from hops before are counted with them, and keep their numbers.
-    const uint32_t from = hop->first_edge ? 0 : hop->hop;
+    const uint32_t *known = &hop->b.control->wanted_rows[hop->first_edge ? 0 : hop->hop];
     struct write_ranks write = {hop->b.control,      words, hop->hop, hop->edges_room,
-                                hop->next_rows_room, from};
+                                hop->next_rows_room, known};
     struct sl_scan_length length = {((uint64_t)hop->edges_room + 31) / 32,
                                     &hop->b.control->edges[hop->hop], 32, NULL};
     SL_TRY(sl_scan_launch(read, read, write, length, hop->sums));

@@ -109,13 +109,23 @@ static __device__ __forceinline__ void take(const struct taken &t, uint32_t n, u
     __syncwarp(sl_group_mask<G>());
 }
 
-template <int G>
+// Slot n of a row is the graph's edge `at`. A test of hop.padded_ids costs registers and blocks, so
+// that who wants no numbers has a kernel without.
+template <bool IDS>
+static __device__ __forceinline__ void pad(const struct sl_draw_hop &hop, uint32_t row, uint32_t n,
+                                           uint64_t at)
+{
+    if (IDS)
+        hop.padded_ids[(uint64_t)row * hop.take + n] = at;
+    hop.padded[(uint64_t)row * hop.take + n] = sl_neighbour(hop.b, at);
+}
+
+template <int G, bool IDS>
 static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, uint32_t row,
                                                 const struct taken &t)
 {
     uint64_t start;
     const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-    uint32_t *out = hop.padded + (uint64_t)row * hop.take;
     double left = degree > 0 ? sl_sum(hop.b, start + degree - 1) : 0.0;
     uint32_t n = 0;
     while (n < hop.take && left > 0) {
@@ -128,20 +138,20 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
         __syncwarp(sl_group_mask<G>()); // through has been read
         take<G>(t, n, p, edge, begin, w, gone);
         if (sl_group_lane<G>() == 0)
-            out[n] = sl_neighbour(hop.b, start + edge);
+            pad<IDS>(hop, row, n, start + edge);
         left -= w;
         n++;
     }
     __syncwarp(sl_group_mask<G>());
     if (!(left > 0)) // all there are: in the order of the file
         for (uint32_t r = sl_group_lane<G>(); r < n; r += G)
-            out[r] = sl_neighbour(hop.b, start + t.edge[r]);
+            pad<IDS>(hop, row, r, start + t.edge[r]);
     if (sl_group_lane<G>() == 0)
         hop.count[row] = n;
     __syncwarp(sl_group_mask<G>()); // the list is the next row's
 }
 
-template <int G>
+template <int G, bool IDS>
 static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     draw_weighted(struct sl_draw_hop hop, uint32_t list_bytes, bool in_shared)
 {
@@ -157,7 +167,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     t.edge = (uint32_t *)(t.through + hop.take);
     for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
          row += stride)
-        draw_row<G>(hop, (uint32_t)row, t);
+        draw_row<G, IDS>(hop, (uint32_t)row, t);
 }
 
 // --- all edges of positive weight ----------------------------------------------------------------
@@ -201,6 +211,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl
             uint32_t at = e + (uint32_t)__popc(some & ((1u << lane) - 1));
             if (valid)
                 vertex = sl_neighbour(hop.b, start + edge);
+            if (valid && at < end)
+                sl_draw_identify(hop, at, start + edge);
             sl_draw_put(hop, valid && at < end, at, vertex);
             e += (uint32_t)__popc(some);
         }
@@ -225,19 +237,24 @@ static uint32_t grid_of(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_
                                 fanout > 0 ? taken_bytes(fanout) : 0, shared, bytes);
 }
 
+template <int G, bool IDS> static int launch(const struct sl_draw_hop *hop)
+{
+    uint32_t shared, list = (uint32_t)taken_bytes(hop->fanout);
+    uint64_t bytes;
+    uint32_t grid = grid_of(hop->fanout, hop->rows_room, &shared, &bytes);
+    SL_LAUNCH((draw_weighted<G, IDS>), grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, list,
+              shared > 0);
+    return SL_OK;
+}
+
 static int draw(const struct sl_draw_hop *hop)
 {
     if (hop->fanout == SL_DRAW_ALL)
         return draw_positive(hop);
-    uint32_t shared, list = (uint32_t)taken_bytes(hop->fanout);
-    uint64_t bytes;
-    uint32_t grid = grid_of(hop->fanout, hop->rows_room, &shared, &bytes);
     if (hop->fanout <= SL_WARP)
-        SL_LAUNCH(draw_weighted<NARROW>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, list,
-                  shared > 0);
+        SL_TRY((hop->edge_ids ? launch<NARROW, true> : launch<NARROW, false>)(hop));
     else
-        SL_LAUNCH(draw_weighted<SL_WARP>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, list,
-                  shared > 0);
+        SL_TRY((hop->edge_ids ? launch<SL_WARP, true> : launch<SL_WARP, false>)(hop));
     SL_TRY(sl_draw_indptr(hop));
     return sl_draw_settle(hop);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "common/base/dtype.h"
+#include "common/base/error.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/khop_internal.h"
 
@@ -31,7 +32,11 @@ static inline int sl_ref_add_neighbour(const struct sl_khop_args *args, uint32_t
 static inline int sl_ref_add_edge(const struct sl_khop_args *args, uint64_t position,
                                   uint64_t *n_edges)
 {
-    return sl_ref_add_neighbour(args, sl_ref_neighbour(args->topology, position), n_edges);
+    const uint64_t e = *n_edges;
+    SL_TRY(sl_ref_add_neighbour(args, sl_ref_neighbour(args->topology, position), n_edges));
+    if (args->edge_ids)
+        args->edge_ids[e] = position;
+    return SL_OK;
 }
 
 #endif

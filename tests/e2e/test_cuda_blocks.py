@@ -9,9 +9,13 @@ NOT_UNDER = {"address": SANITIZED}
 CACHES = {"none": {"policy": "none"}, "degree": {"policy": "degree", "ratio": 0.2}}
 
 
+# Blocks with all arrays that they may have.
+SAMPLER = {"sampler.expand": "new", "sampler.edge_ids": True}
+
+
 def job_of(box, sampler, **changes):
     """Trained on GPU 0, sampled on the GPU of that number."""
-    return gpu_job(box, [gpu(sampler), gpu(0)], **{"epochs": 3, **changes})
+    return gpu_job(box, [gpu(sampler), gpu(0)], **{"epochs": 3, **SAMPLER, **changes})
 
 
 def train(box, sampler, output, cache="none", **env):
@@ -47,7 +51,7 @@ def test_blocks_stay_on_a_gpu_that_does_both(box, cache):
 
 def test_and_with_the_trainer_that_helps_out(box):
     """A single device, whose trainer is the sampler's standby trainer."""
-    alone = gpu_job(box, [gpu(0)], epochs=3, output="runs/one", cache=CACHES["none"])
+    alone = gpu_job(box, [gpu(0)], epochs=3, output="runs/one", cache=CACHES["none"], **SAMPLER)
     del alone["allocation"]
     result, report = run(box, alone, SLUICE_SIMT_DEVICES="1")
     result.ok()

@@ -16,7 +16,12 @@ KINDS = {
     "whole": {"sampler.fanout": [-1, 4]},
     "weighted": {"sampler.kind": "weighted"},
     "labor": {"sampler.kind": "labor", "sampler.fanout": [4, 3]},
-    "new": {"sampler.expand": "new", "sampler.fanout": [4, 6], "evaluate.fanout": [3, 3]},
+    "new": {
+        "sampler.expand": "new",
+        "sampler.edge_ids": True,
+        "sampler.fanout": [4, 6],
+        "evaluate.fanout": [3, 3],
+    },
     "walk": {
         "sampler.kind": "walk",
         "sampler.paths": 6,

@@ -28,6 +28,7 @@ struct batch {
     uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1], n_edges[SL_DRAW_HOPS_MAX];
     uint32_t *nodes, *indptr[SL_DRAW_HOPS_MAX], *indices[SL_DRAW_HOPS_MAX];
     float *visits[SL_DRAW_HOPS_MAX];
+    uint64_t *edge_ids[SL_DRAW_HOPS_MAX];
 };
 
 // ---- graphs -------------------------------------------------------------------------------------
@@ -117,6 +118,9 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
     b->indptr[h] = t_alloc(t, ((size_t)n_dst + 1) * sizeof(uint32_t), 0);
     b->indices[h] = t_alloc(t, bound * sizeof(uint32_t), 0);
     b->visits[h] = t_alloc(t, bound * sizeof(float), 0);
+    b->edge_ids[h] = args->edge_ids ? t_alloc(t, bound * sizeof(uint64_t), 0) : NULL;
+    if (keeps && args->edge_ids)
+        memcpy(b->edge_ids[h], b->edge_ids[h - 1], kept * sizeof(uint64_t));
     if (keeps) {
         memcpy(b->indptr[h], b->indptr[h - 1], ((size_t)first + 1) * sizeof(uint32_t));
         memcpy(b->indices[h], b->indices[h - 1], kept * sizeof(uint32_t));
@@ -144,6 +148,7 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
         .length = args->length,
         .restart = args->restart,
         .visits = b->visits[h],
+        .edge_ids = b->edge_ids[h],
     };
     int rc = t->ref->sample[args->kind](&hop);
     t_expect_ok(t, rc, "the reference");
@@ -230,7 +235,7 @@ static unsigned char *expect_delivery(struct suite *t, const struct sl_draw_args
     uint64_t bytes = DELIVERY_AT + DELIVERY_SLACK, at = DELIVERY_AT;
     for (uint32_t h = 0; h < args->n_hops; h++)
         bytes +=
-            4 * SL_DRAW_ALIGN + 4 * ((uint64_t)b->n_nodes[h] + 1 + 2 * (uint64_t)b->n_edges[h]);
+            4 * SL_DRAW_ALIGN + 4 * ((uint64_t)b->n_nodes[h] + 1 + 3 * (uint64_t)b->n_edges[h]);
     bytes += 3 * (SL_DRAW_ALIGN + 4 * (uint64_t)n);
     unsigned char *want = t_alloc(t, bytes, 0);
     memset(want, UNTOUCHED, bytes);
@@ -239,6 +244,8 @@ static unsigned char *expect_delivery(struct suite *t, const struct sl_draw_args
         append(want, &at, b->indices[h], b->n_edges[h]);
         if (args->kind == SL_SAMPLER_WALK)
             append(want, &at, b->visits[h], b->n_edges[h]);
+        if (args->edge_ids)
+            append(want, &at, b->edge_ids[h], 2 * (uint64_t)b->n_edges[h]);
     }
     append(want, &at, b->nodes, n);
     uint32_t *words = t_alloc(t, n * sizeof *words, 0);
@@ -328,6 +335,11 @@ static void compare_with(struct suite *t, struct sl_draw_state **state,
             same_words(t, "visits", h, got.visits[h], want.visits[h], want.n_edges[h]);
         else
             t_expect(t, !got.visits[h], "visits of what is no walk");
+        if (args->edge_ids)
+            same_words(t, "edge numbers", h, got.edge_ids[h], want.edge_ids[h],
+                       2 * (uint64_t)want.n_edges[h]);
+        else
+            t_expect(t, !got.edge_ids[h], "edge numbers that nobody asked for");
     }
     same_words(t, "vertices", args->n_hops, got.nodes, want.nodes, want.n_nodes[args->n_hops]);
     if (args->degree_of)
@@ -384,6 +396,7 @@ static void fanouts(struct suite *t)
                 struct sl_draw_state *state = NULL;
                 args.renumbering = (enum sl_renumbering)way;
                 args.expand_new = turn / 2 % 2;
+                args.edge_ids = kind != SL_SAMPLER_WALK && turn % 5 > 1;
                 args.n_hops = 2;
                 args.fanout[0] = fanout[f];
                 args.degree_of = turn % 2 ? g.degree_of : NULL;
@@ -438,6 +451,7 @@ static void large_fanouts(struct suite *t)
         struct sl_draw_args args = args_of(&g, large[l].kind, seeds, 9);
         struct sl_draw_state *state = NULL;
         args.fanout[0] = large[l].fanout;
+        args.edge_ids = true;
         compare(t, &state, &args);
         t->dev->draw_end(state);
         t_end(t);
@@ -469,6 +483,7 @@ static void many_batches(struct suite *t)
                 args->batch = i;
                 args->epoch = i / 7;
                 args->expand_new = i % 2;
+                args->edge_ids = kind != SL_SAMPLER_WALK && i % 3 > 0;
                 args->n_hops = 1 + t_random_below(t, 4);
                 for (uint32_t h = 0; h < args->n_hops; h++)
                     args->fanout[h] = t_random_below(t, 8) ? 1 + (int64_t)t_random_below(t, 6) : -1;
@@ -668,6 +683,7 @@ static void edges_in_parts(struct suite *t)
                 struct sl_drawn drawn;
                 args.n_hops = fanout[f] < 0 ? 1 : 2;
                 args.expand_new = turn % 2;
+                args.edge_ids = kind != SL_SAMPLER_WALK && turn % 3 < 2;
                 args.fanout[0] = fanout[f];
                 const struct batch want = draw_reference(t, &args);
                 const struct sl_topology_view held = held_view(t, &g.topology, parts[p], shift);
@@ -708,6 +724,7 @@ static void refused(struct suite *t)
     REFUSED(SL_EINVAL, "an unknown renumbering", bad.renumbering = (enum sl_renumbering)7);
     REFUSED(SL_EINVAL, "no seeds", bad.seeds = NULL);
     REFUSED(SL_EINVAL, "no paths", bad.kind = SL_SAMPLER_WALK; bad.paths = 0);
+    REFUSED(SL_EINVAL, "edges of walks", bad.kind = SL_SAMPLER_WALK; bad.edge_ids = true);
     REFUSED(SL_EINVAL, "restart", bad.kind = SL_SAMPLER_WALK; bad.restart = 1.5f);
     topology.weight_prefix = NULL;
     REFUSED(SL_EINVAL, "no weights", bad.kind = SL_SAMPLER_WEIGHTED; bad.topology = &topology);

@@ -44,6 +44,8 @@ static void expect_compact(const struct sl_block *b)
         arrays[n++] = (struct array){b->hop[h].indices_offset, b->hop[h].n_edges * 4ull};
         if (b->flags & SL_BLOCK_HAS_WEIGHTS)
             arrays[n++] = (struct array){b->hop[h].weights_offset, b->hop[h].n_edges * 4ull};
+        if (b->flags & SL_BLOCK_HAS_EDGE_IDS)
+            arrays[n++] = (struct array){b->hop[h].edge_ids_offset, b->hop[h].n_edges * 8ull};
     }
     arrays[n++] = (struct array){b->nodes_offset, b->n_input * 4ull};
     if (b->flags & SL_BLOCK_HAS_DEGREES)
@@ -147,6 +149,26 @@ static void expect_walk_row(const struct sl_block *b, const struct sl_draw_plan 
            (double)sum);
 }
 
+// Each number names an edge of the row's vertex, from the neighbour; no edge is there twice.
+static void expect_edge_ids(const struct sl_block *b, uint32_t h)
+{
+    static uint32_t row_of[N * 32], stamp;
+    const struct sl_block_view view = sl_block_here(b);
+    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_view_indptr(view, h);
+    const uint64_t *ids = sl_view_edge_ids(view, h);
+    for (uint32_t i = 0; ids && i < b->hop[h].n_dst; i++) {
+        stamp++;
+        for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            EXPECT(ids[e] >= fx.indptr[nodes[i]] && ids[e] < fx.indptr[nodes[i] + 1],
+                   "hop %u edge %u: not of its row", h, e);
+            EXPECT((uint32_t)fx.indices[ids[e]] == nodes[sl_view_indices(view, h)[e]],
+                   "hop %u edge %u: another source", h, e);
+            EXPECT(row_of[ids[e]] != stamp, "hop %u edge %u: twice", h, e);
+            row_of[ids[e]] = stamp;
+        }
+    }
+}
+
 static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h)
 {
     const uint32_t *indptr = sl_view_indptr(sl_block_here(b), h),
@@ -165,6 +187,7 @@ static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan
             expect_khop_row(b, plan, h, i);
     }
     EXPECT(indptr[b->hop[h].n_dst] == b->hop[h].n_edges, "hop %u: edges", h);
+    expect_edge_ids(b, h);
     EXPECT(seen == b->n_nodes[h + 1], "hop %u: vertices that nobody names", h);
 }
 
@@ -197,6 +220,7 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
     ck_assert_uint_eq(b->magic, SL_BLOCK_MAGIC);
     ck_assert_uint_eq(b->flags & ~(uint32_t)SL_BLOCK_HAS_RANKS,
                       (plan->degrees ? SL_BLOCK_HAS_DEGREES : 0) |
+                          (plan->edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0) |
                           (plan->kind == SL_SAMPLER_WALK ? SL_BLOCK_HAS_WEIGHTS : 0));
     ck_assert_uint_eq(b->batch, batch);
     ck_assert_uint_eq(b->epoch, epoch);
@@ -279,6 +303,7 @@ TEST(degrees_are_without_edges_of_weight_zero)
                                       .n_hops = 2,
                                       .fanout = {-1, 4},
                                       .stream = SL_RNG_SAMPLE,
+                                      .edge_ids = true,
                                       .degrees = true};
     for (uint32_t v = 0; v < N; v += 3)
         for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1] && e < fx.indptr[v] + v % 4; e++)
@@ -297,6 +322,8 @@ TEST(degrees_are_without_edges_of_weight_zero)
             different += wanted != degree_of(v);
         }
         ck_assert_uint_gt(different, 10);
+        for (uint32_t h = 0; h < plan.n_hops; h++)
+            expect_edge_ids(b, h);
         free(b);
     }
     sl_self_loops_free(&fx.topology.self_loops);
@@ -364,6 +391,44 @@ LOOP_TEST(equal_batches_are_equal_bytes, 0, SL_COUNT_OF(fixture_plans))
     free(wide);
     free(memory);
     free(want);
+}
+
+// Of few edges and of many: the two arrays of a hop's edges share what is left to the last line.
+TEST(edge_numbers_fit_a_block_of_the_exact_size)
+{
+    struct sl_draw_plan plan = {.n_hops = 1, .edge_ids = true, .stream = SL_RNG_SAMPLE};
+    char *memory = fixture_alloc(1 << 20);
+    for (plan.fanout[0] = 1; plan.fanout[0] < 70; plan.fanout[0]++) {
+        const uint32_t hub[] = {0};
+        struct sl_block *want = fixture_draw(&drawer, &plan, 0, 0, hub, 1);
+        uint64_t wanted;
+        ck_assert_int_eq(
+            fixture_draw_into(&drawer, &plan, 0, 0, hub, 1, (void *)memory, want->bytes, &wanted),
+            SL_OK);
+        ck_assert_uint_eq(want->n_edges, (uint64_t)plan.fanout[0]);
+        ck_assert_int_eq(memcmp(memory, want, want->bytes), 0);
+        free(want);
+    }
+    free(memory);
+}
+
+TEST(edge_numbers_that_lie_outside_a_block_are_found)
+{
+    const struct sl_draw_plan plan = {
+        .n_hops = 2, .edge_ids = true, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE};
+    struct sl_block *b = fixture_draw(&drawer, &plan, 0, 0, fx.split[SL_SPLIT_TRAIN], 10);
+    const uint64_t good = b->hop[1].edge_ids_offset, end = b->bytes - b->hop[1].n_edges * 8ull;
+    const uint64_t bad[] = {0, sizeof *b - 8, good + 4, end / 8 * 8 + 8, UINT64_MAX - 7};
+    ck_assert_int_eq(sl_block_check(b, b->bytes), SL_OK);
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
+        b->hop[1].edge_ids_offset = bad[i];
+        EXPECT(sl_block_check(b, b->bytes) == SL_EPROTO, "offset %zu", i);
+        ck_assert_ptr_nonnull(strstr(sl_error_message(), "edge numbers"));
+    }
+    b->hop[1].edge_ids_offset = good;
+    b->flags |= SL_BLOCK_HAS_WEIGHTS; // one array cannot be both
+    ck_assert_int_eq(sl_block_check(b, b->bytes), SL_EPROTO);
+    free(b);
 }
 
 // Computed before there was another way to expand: a change is one of every run's samples_digest.

@@ -207,6 +207,7 @@ static void expect_oracle(const struct sl_block *b, const struct oracle *o)
         ck_assert_mem_eq(sl_view_indptr(view, h), o->indptr,
                          (b->hop[h].n_dst + 1) * sizeof *o->indptr);
         ck_assert_mem_eq(sl_view_indices(view, h), o->local, b->hop[h].n_edges * sizeof *o->local);
+        ck_assert_mem_eq(sl_view_edge_ids(view, h), o->edge, b->hop[h].n_edges * sizeof *o->edge);
     }
     ck_assert_uint_eq(b->hop[b->n_hops - 1].n_edges, o->n_edges);
 }
@@ -214,7 +215,9 @@ static void expect_oracle(const struct sl_block *b, const struct oracle *o)
 static void compare(const struct sl_draw_plan *plan, const uint32_t *seeds, uint32_t n_seeds)
 {
     struct oracle *o = ask_oracle(plan, seeds, n_seeds);
-    struct sl_block *b = fixture_draw(&drawer, plan, EPOCH, BATCH, seeds, n_seeds);
+    struct sl_draw_plan with = *plan;
+    with.edge_ids = true;
+    struct sl_block *b = fixture_draw(&drawer, &with, EPOCH, BATCH, seeds, n_seeds);
     ck_assert_int_eq(sl_block_check(b, b->bytes), SL_OK);
     expect_oracle(b, o);
     free(b);
@@ -301,6 +304,7 @@ LOOP_TEST(a_row_is_the_same_in_all_hops, 0, SL_COUNT_OF(fixture_plans))
                          (b->hop[h].n_dst + 1) * sizeof(uint32_t));
         expect_prefix(b, h, sl_view_indices(view, h), sl_view_indices(view, last), 4);
         expect_prefix(b, h, sl_view_weights(view, h), sl_view_weights(view, last), 4);
+        expect_prefix(b, h, sl_view_edge_ids(view, h), sl_view_edge_ids(view, last), 8);
     }
     for (uint32_t i = 0; plan->fanout[last] > 0 && i < b->hop[last].n_dst; i++)
         longer +=
