@@ -1,13 +1,14 @@
 # sluice - `make` builds, `make demo` shows it working, `make check` tests it.
 #
-#   make                 build/bin/{sluice,sluice-broker,sluice-sampler,sluice-trainer}
+#   make                 build/bin/{sluice,sluice-broker,sluice-sampler,sluice-trainer}, build/lib/libsluice.so.0
 #   make demo            install what is missing, build, generate a graph, train on it
 #   make check           install what is missing, build, run the tests    [SAN=address|undefined|thread]
 #   make check-all       the same with every case of every test
-#   make install         programs, manual pages, completion, the daemon's unit  [PREFIX=/usr/local, DESTDIR]
+#   make install         programs, libsluice, manual pages, completion, the daemon's unit  [PREFIX=/usr/local, DESTDIR]
 #   make uninstall       takes them away
 #   make deb             the same as a Debian package in build
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
+#   make wheel           the Python package with programs and libraries inside, for pip
 #   make bench           ceilings of this machine and what sluice reaches of them
 #   make fuzz, make soak what reads foreign bytes, and a daemon, for hours  [FUZZ_SECONDS, SOAK]
 #   make coverage        lines that the tests run, by folder
@@ -83,7 +84,10 @@ endif
 # A program is linked with what it calls alone: of an archive the objects, of those the functions, and
 # of the libraries those that anything is left of.
 SECTIONS := -ffunction-sections -fdata-sections
-CFLAGS   = $(CSTD) $(OPT) $(SECTIONS) $(WARN) $(SANFLAGS) -I. -I$(GEN) $(PKG_CFLAGS)
+# Objects are for programs and for libsluice alike: what is hidden is called and inlined as ever, and
+# in a program the linker turns the rest back into direct addresses.
+PIC      := -fPIC -fvisibility=hidden
+CFLAGS   = $(CSTD) $(OPT) $(SECTIONS) $(WARN) $(SANFLAGS) -I. -Iinclude -I$(GEN) $(PKG_CFLAGS)
 ifeq ($(shell uname -m),x86_64)
 OPT += -mprefer-vector-width=512
 endif
@@ -123,7 +127,7 @@ $(foreach l,$(LIBS),$(eval $(call library,$(l))))
 $(OBJ)/%.o: %.c | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC      $<")
-	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
 
 # Files that are in an object through .incbin, which the compiler's dependencies do not know of.
 $(OBJ)/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
@@ -135,7 +139,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 
 $(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) -O2 $(SECTIONS) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CSTD) -O2 $(SECTIONS) $(PIC) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
 
 # ---- programs -----------------------------------------------------------------------------------
 # A rule says what a program is made of; all are linked alike. FROM_<program> is for those that are
@@ -157,14 +161,36 @@ endef
 $(PROGRAMS):
 	$(link)
 
+# ---- libsluice: include/sluice.h for programs of others (loader/README.md) ------------------------
+# Nothing of it is seen but what the map names. It stays loaded until the process ends: its threads are
+# in it.
+SONAME    := libsluice.so.0
+LIBSLUICE := $(LIB)/$(SONAME)
+OF_LIBSLUICE := loader/libsluice.map $(OBJ_loader) $(call libs_of,loader)
+# What is left of the libraries below it needs these and no others: -z defs would say so.
+LIBSLUICE_PKGS := liburing libzmq libprotobuf-c libcjson hwloc libxxhash
+ifneq ($(GOALS),)
+LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) -lm -lpthread -ldl
+endif
+LIBSLUICE_LINK := -shared -fno-openmp -Wl,-soname,$(SONAME),--version-script=loader/libsluice.map,--exclude-libs,ALL \
+                  -Wl,-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs)
+define link_libsluice
+@mkdir -p $(@D)
+@$(if $(V),,echo "  LD      $@")
+$(Q)$(CC) $(LDFLAGS) $(LIBSLUICE_LINK) $(LINK_MORE) $(filter %.o %.a,$^) $(LIBSLUICE_LIBS) -o $@
+$(Q)ln -sf $(SONAME) $(@D)/libsluice.so
+endef
+$(LIBSLUICE): $(OF_LIBSLUICE)
+	$(link_libsluice)
+
 .PHONY: all tests check check-all coverage bench demo lint man clean help
-all: $(PROGRAMS)
+all: $(PROGRAMS) $(LIBSLUICE)
 
 include kernels/cuda/plugin.mk tests/tests.mk tests/simt/simt.mk tests/fuzz/fuzz.mk \
         tests/sanitizers/thread.mk scripts/packaging.mk
 
 # ---- what one does with it ----------------------------------------------------------------------
-tests: $(PROGRAMS) $(TEST_PROGRAMS) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
+tests: $(PROGRAMS) $(TEST_PROGRAMS) $(FUZZ_BIN) $(SIMT) $(LIBSLUICE) $(if $(SAN),,$(BUNDLE_BIN) $(BUNDLE_LIB))
 
 check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check

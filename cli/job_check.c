@@ -36,12 +36,8 @@ const struct sl_option sl_job_check_options[] = {
 
 static int open_dataset(struct sl_job_check *r)
 {
-    unsigned need = SL_NEED_TRAINING;
-    if (sl_sampler_flags[r->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
-        need |= SL_NEED_WEIGHTS;
-    if (sl_config_is_external(&r->config) && r->config.input.split != SL_INPUT_TRAIN)
-        need &= ~(unsigned)SL_NEED_TRAIN;
-    return sl_dataset_check_open(r->config.dataset, need, SL_CHECK_CACHED, r->quiet, &r->dataset);
+    return sl_dataset_check_open(r->config.dataset, sl_config_needs(&r->config), SL_CHECK_CACHED,
+                                 r->quiet, &r->dataset);
 }
 
 // --- the job -------------------------------------------------------------------------------------

@@ -101,7 +101,9 @@ static const char *names_text(const struct sl_job_lookup *list, char out[NAMES_B
             continue;
         }
         at += (size_t)snprintf(out + at, NAMES_BYTES - at, "%s'%.64s' (", n ? ", " : "", job->name);
-        if (job->found)
+        if (job->found && !job->output[0])
+            at += (size_t)snprintf(out + at, NAMES_BYTES - at, "process %d)", (int)job->found->pid);
+        else if (job->found)
             at += (size_t)snprintf(out + at, NAMES_BYTES - at, "of 'sluice run', in '%.160s')",
                                    job->output);
         else

@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "cli/run_jobs.h"
+#include "broker/workers/run_jobs.h"
 
 // One of both kinds. Strings are borrowed from what the list was made of.
 struct sl_listed_job {

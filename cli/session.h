@@ -19,7 +19,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/job_end.h"
-#include "cli/run_jobs.h"
+#include "broker/workers/run_jobs.h"
 #include "common/bus/bus.h"
 #include "common/bus/request.h"
 #include "common/text/options.h"

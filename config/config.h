@@ -287,6 +287,10 @@ static inline bool sl_config_is_endless(const struct sl_config *c)
     return sl_config_is_external(c) && c->epochs_auto;
 }
 
+// What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do
+// without labels and features.
+unsigned sl_config_needs(const struct sl_config *c);
+
 // How many epochs there are, as people are told; 0: nobody knows.
 static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
 {

@@ -1,8 +1,26 @@
-// input.c - which vertices a job for external trainers walks through.
+// input.c - what a job needs of its data set, and which vertices one for external trainers walks
+// through.
 #include "common/base/error.h"
+#include "common/base/sampler_kind.h"
 #include "common/data/dataset.h"
+#include "common/data/order_kind.h"
 #include "config/config.h"
 #include "config/keys_internal.h"
+
+unsigned sl_config_needs(const struct sl_config *c)
+{
+    unsigned need = SL_NEED_TRAINING;
+    if (sl_config_is_external(c)) {
+        need = SL_NEED_TOPOLOGY;
+        if (c->input.split == SL_INPUT_TRAIN)
+            need |= SL_NEED_TRAIN;
+        if (sl_order_kinds[c->order.kind].walks) // by shares of labels
+            need |= SL_NEED_LABELS;
+    }
+    if (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        need |= SL_NEED_WEIGHTS;
+    return need;
+}
 
 int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset)
 {

@@ -21,7 +21,7 @@ static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, stru
     int32_t *labels =
         sl_block_place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
     for (uint32_t i = 0; labels && i < block->n_seeds; i++)
-        labels[i] = ds->label[seeds[i]];
+        labels[i] = ds->label ? ds->label[seeds[i]] : -1;
     return labels != NULL;
 }
 

@@ -58,7 +58,8 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
                      int sums_fd, const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
-    unsigned need = SL_NEED_TOPOLOGY | SL_NEED_LABELS;
+    // Whether labels are there where the job needs some has been seen by who started it.
+    unsigned need = SL_NEED_TOPOLOGY;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)

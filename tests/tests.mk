@@ -44,4 +44,15 @@ $(FAKES): $(LIB)/%.so: tests/unit/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
 
-TEST_PROGRAMS := $(LINKED_TESTS) $(FAKES)
+# Programs of others, which see include/sluice.h and the library alone: the examples in C, and its
+# header in C++.
+EXAMPLES := $(patsubst %.c,$(BIN)/%,$(wildcard examples/*.c))
+HEADER_IN_CPP := $(OBJ)/tests/sluice_in_cpp.o
+$(EXAMPLES): $(BIN)/%: %.c include/sluice.h $(LIBSLUICE)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 -Wall -Wextra -pedantic $(SANFLAGS) -Iinclude $< -L$(LIB) -lsluice -Wl,-rpath,'$$ORIGIN/../../lib' -lm -o $@
+$(HEADER_IN_CPP): include/sluice.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -pedantic -Werror -x c++ -c $< -o $@
+
+TEST_PROGRAMS := $(LINKED_TESTS) $(FAKES) $(EXAMPLES) $(HEADER_IN_CPP)

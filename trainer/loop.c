@@ -48,45 +48,23 @@ static void publish(struct loop *t, uint64_t current_tag)
         sl_stats_publish(t->spec->stats, &t->figures);
 }
 
-// When a batch was computed, and how long nothing could be computed before.
-struct times {
-    uint64_t taken_ns, from_ns, to_ns;
-    uint64_t wait_ns;
-};
-
 // Fills the cell's entry in, and counts what it took.
 static void record(struct loop *t, const struct sl_work *work, const struct sl_loss_result *result,
-                   const struct times *when)
+                   const struct sl_work_times *when)
 {
     struct sl_batch_entry *entry = work->lease.entry;
-    uint64_t compute_ns = when->to_ns - when->from_ns;
-    entry->claimed_at_ns = work->claimed_at_ns;
-    entry->train_wait_ns = when->wait_ns;
-    entry->extract_from_ns = work->gathered.from_ns;
-    entry->extract_ns = work->gathered.ns;
-    entry->taken_at_ns = when->taken_ns;
-    entry->train_from_ns = when->from_ns;
-    entry->done_at_ns = when->to_ns;
-    entry->hits = work->gathered.hits;
-    entry->matched = work->gathered.matched;
-    entry->hit_bytes = work->gathered.hit_bytes;
-    entry->matched_bytes = work->gathered.matched_bytes;
-    entry->near_bytes = work->gathered.near_bytes;
-    entry->miss_bytes = work->gathered.miss_bytes;
-    entry->standby = work->standby;
-    entry->train_ns = compute_ns;
+    sl_work_record(work, t->spec->worker, when);
     entry->loss = result->loss;
     entry->weight = result->weight;
     entry->correct = result->correct;
     entry->counted = result->counted;
-    entry->trainer = t->spec->worker;
 
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
     t->figures.edges += entry->n_edges;
     t->figures.bytes += work->gathered.hit_bytes + work->gathered.matched_bytes;
     t->figures.bytes += work->gathered.miss_bytes;
     t->figures.stage_ns[SL_STAGE_EXTRACT] += work->gathered.ns;
-    t->figures.stage_ns[trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE] += compute_ns;
+    t->figures.stage_ns[trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE] += entry->train_ns;
     t->figures.stage_ns[SL_STAGE_WAIT] += when->wait_ns;
 }
 
@@ -236,7 +214,7 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     const struct sl_config *config = t->spec->config;
     double least_seconds = work->standby ? config->throttle.standby : config->throttle.train;
     sl_heartbeat_sleep(&t->pulse, began + (uint64_t)(least_seconds * 1e9));
-    const struct times when = {
+    const struct sl_work_times when = {
         .taken_ns = start,
         .from_ns = began,
         .to_ns = sl_now_ns(),
@@ -322,7 +300,7 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         sl_phase_range(work->lease.phase, work->lease.cell, &entry->n_seeds);
         entry->n_edges = edges;
     }
-    const struct times when = {
+    const struct sl_work_times when = {
         .taken_ns = began, .from_ns = began, .to_ns = sl_now_ns(), .wait_ns = wait_ns};
     record(t, work, result, &when);
     return complete(t, work);
@@ -397,7 +375,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .arena = spec->arena,
         .worker = spec->worker,
         .device = spec->device,
-        .kernels = sl_compute_on_host(&t.compute),
+        .kernels = t.compute.host,
         .memory = t.compute.device,
         .pulse = &t.pulse,
     };

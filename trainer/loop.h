@@ -55,7 +55,11 @@ struct sl_trainer_spec {
 static inline struct sl_compute sl_trainer_compute(const struct sl_trainer_spec *spec)
 {
     const struct sl_layer_env *env = &spec->model->env;
-    return (struct sl_compute){.device = env->device, .kernels = env->kernels};
+    return (struct sl_compute){
+        .device = env->device,
+        .kernels = env->kernels,
+        .host = env->device->is_host ? env->kernels : sl_kernels_cpu(),
+    };
 }
 
 // Works until the job is aborted or *stop is set: SL_OK. Anything else is an error.

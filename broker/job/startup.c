@@ -171,13 +171,9 @@ static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
-    unsigned need = SL_NEED_TRAINING;
-    if (sl_config_is_external(config) && config->input.split != SL_INPUT_TRAIN)
-        need &= ~(unsigned)SL_NEED_TRAIN;
+    const unsigned need = sl_config_needs(config);
     if (record && record[0])
         return sl_dataset_open_recorded(config->dataset, need, record, 1, &job->dataset);
-    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
-        need |= SL_NEED_WEIGHTS;
     return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
 }
 
@@ -221,6 +217,8 @@ static int find_checkpoint(struct sl_job *job)
 {
     struct sl_resume found;
     const struct sl_config *config = &job->config;
+    if (job->options.no_output)
+        return SL_OK;
     if (!job->options.checks)
         return job->options.resume
                    ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)

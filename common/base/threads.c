@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,16 @@ int sl_threads_default(void)
     // More cores than a cpu_set_t can name.
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : (int)SL_MIN(n, (long)INT_MAX);
+}
+
+int sl_thread_start(pthread_t *out, void *(*body)(void *), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int err = pthread_create(out, NULL, body, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
 }
 
 static void *run_lane(void *arg)

@@ -7,11 +7,16 @@
 #ifndef SL_BASE_THREADS_H
 #define SL_BASE_THREADS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 // Threads that this process may run at once (its CPU affinity), at least 1.
 int sl_threads_default(void);
+
+// pthread_create(), for a thread that no signal interrupts: signals are for the threads of whoever
+// uses this code. Its code: 0, or an errno.
+int sl_thread_start(pthread_t *out, void *(*body)(void *), void *context);
 
 /*
  * Calls body(context, thread) on `n_threads` threads, the caller's being thread 0, and waits for

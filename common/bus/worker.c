@@ -216,7 +216,8 @@ static void hear_the_end(struct sl_worker *w)
     pthread_mutex_unlock(&t->lock);
     if (rc == SL_EAGAIN)
         return;
-    atomic_store(&w->lost, rc < 0 && !atomic_load(&w->stop));
+    if (rc < 0 && !atomic_load(&w->stop)) // also when its end is looked at once more
+        atomic_store(&w->lost, true);
     atomic_store(&w->stop, true);
     if (w->arena.base)
         sl_arena_abort(&w->arena, SL_ABORT_STOP);

@@ -3,6 +3,7 @@
 #ifndef SL_DATA_DATASET_FILES_H
 #define SL_DATA_DATASET_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ struct sl_dataset_files {
     void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
     int held[SL_DATASET_PARTS_MAX];   // of the first n_held parts: their files, held open
     uint32_t n_held;
+    bool temporary;         // the directory goes away soon
     uint64_t metadata_hash; // of the text of metadata.json
     uint64_t opened_ns;     // wall clock (CLOCK_REALTIME) just before they were mapped
 };

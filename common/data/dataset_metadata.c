@@ -1,6 +1,7 @@
 /*
- * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task"}. Further
- * keys are the user's own (source, licence, ...) and are left alone.
+ * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
+ * "feat_stripes", "temporary"}. Further keys are the user's own (source, licence, ...) and are left
+ * alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -149,6 +150,16 @@ static int get_splits(const cJSON *json, const char *path, struct sl_dataset *ds
     return rc;
 }
 
+// Whether the directory goes away soon, so that nothing is remembered of it.
+static int get_temporary(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "temporary");
+    ds->files->temporary = cJSON_IsTrue(item);
+    if (!item || cJSON_IsBool(item))
+        return SL_OK;
+    return sl_fail(SL_EFORMAT, "%s: \"temporary\" is neither true nor false", path);
+}
+
 static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
 {
     const cJSON *item = get(json, "name");
@@ -209,6 +220,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_task(json, path, ds, m));
     SL_TRY(get_splits(json, path, ds));
     SL_TRY(get_stripes(json, path, ds));
+    SL_TRY(get_temporary(json, path, ds));
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.
     if (ds->n_nodes >= UINT32_MAX)

@@ -293,12 +293,13 @@ static int make_dirs(char *dir)
 void sl_dataset_record_save(const struct sl_dataset *ds)
 {
     char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
-    char *text = path ? sl_dataset_record(ds) : NULL;
+    char *text = path && !ds->files->temporary ? sl_dataset_record(ds) : NULL;
     int rc;
     if (is_racy(ds))
         sl_log_debug("data set %s: changed a moment ago: validation not remembered", ds->path);
     else if (!text)
-        sl_log_debug("data set %s: no cache directory: validation not remembered", ds->path);
+        sl_log_debug("data set %s: %s: validation not remembered", ds->path,
+                     ds->files->temporary ? "temporary" : "no cache directory");
     else if ((rc = make_dirs(dir)) < 0 || (rc = sl_atomic_file_write(path, text, strlen(text))) < 0)
         sl_log_debug("data set %s: validation not remembered: %s", ds->path, sl_error_message());
     free(text);

@@ -88,6 +88,17 @@ static int find(const char *program, char out[PLUGIN_PATH_BYTES])
     return sl_fail_errno(SL_ENOENT, errno, "SLUICE_CUDA_PLUGIN names %s", named);
 }
 
+// What this process opens. Where this code is in a library of another program, libsluice, the
+// plug-in is beside that.
+static int find_own(char out[PLUGIN_PATH_BYTES])
+{
+    Dl_info info;
+    const int rc = find("/proc/self/exe", out);
+    const bool in_library =
+        dladdr((void *)find_own, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
+    return rc == SL_ENOENT && in_library ? find(info.dli_fname, out) : rc;
+}
+
 int sl_plugin_look(const char *program)
 {
     char file[PLUGIN_PATH_BYTES];
@@ -155,7 +166,7 @@ static int open_locked(void)
     const struct sl_plugin *found = NULL;
     if (opened)
         return SL_OK;
-    SL_TRY(find("/proc/self/exe", file));
+    SL_TRY(find_own(file));
     SL_TRY(load(file, &found));
     if (!realpath(file, opened_path))
         snprintf(opened_path, sizeof opened_path, "%s", file);

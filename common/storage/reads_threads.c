@@ -7,6 +7,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/threads.h"
 #include "common/storage/reads.h"
 
 // More of them cost more than they hide: each is a stack, and a switch a read.
@@ -141,7 +142,7 @@ static int open_threads(struct sl_row_reader *r)
     for (; s->n < THREADS_MAX; s->n++) {
         s->threads[s->n].r = r;
         s->threads[s->n].number = s->n;
-        int err = pthread_create(&s->threads[s->n].thread, NULL, read_runs_of, &s->threads[s->n]);
+        int err = sl_thread_start(&s->threads[s->n].thread, read_runs_of, &s->threads[s->n]);
         if (err && s->n == 0)
             return sl_fail_errno(SL_ESYS, err, "%s: no thread to read it", r->path[0]);
         if (err)

@@ -26,6 +26,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/threads.h"
 #include "common/device/cores.h"
 
 enum {
@@ -195,7 +196,7 @@ static void start_helpers(uint32_t wanted)
     while (!no_more && atomic_load(&n_helpers) < SL_MIN(wanted, (uint32_t)HELPERS_MAX)) {
         pthread_t thread;
         uintptr_t of_it = atomic_load(&n_helpers) + 1;
-        no_more = pthread_create(&thread, NULL, help, (void *)of_it) != 0;
+        no_more = sl_thread_start(&thread, help, (void *)of_it) != 0;
         if (no_more)
             break;
         pthread_detach(thread);

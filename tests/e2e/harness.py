@@ -630,6 +630,14 @@ def fingerprint(report):
     }
 
 
+def python_with(module):
+    """A Python that has a module: $SLUICE_TEST_PYG, else python3. Skips where it has not."""
+    python = os.environ.get("SLUICE_TEST_PYG", "python3")
+    if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode:
+        raise Skip(f"{python} has no {module} (SLUICE_TEST_PYG names one that has)")
+    return python
+
+
 # ---- data sets ----------------------------------------------------------------------------------
 
 

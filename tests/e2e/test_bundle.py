@@ -16,6 +16,7 @@ from harness import BIN, CORES, ROOT, SHARED_DATA, Skip, cases, not_under
 
 BUILD = os.path.dirname(BIN)
 PROGRAMS = os.path.join(BUILD, "bundle", "programs")
+LIBSLUICE = os.path.join(BUILD, "bundle", "lib", "libsluice.so.0")
 PLUGIN = os.path.join(BUILD, "lib", "libsluice_cuda.so")
 EMULATED = os.path.join(BUILD, "lib", "libsluice_cuda_simt.so")
 LIMIT_BYTES = 60 << 20
@@ -46,7 +47,7 @@ def packed(box):
         if os.path.exists(PLUGIN):
             shutil.copy(PLUGIN, plugin)
         done = subprocess.run(
-            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, plugin, out],
+            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, LIBSLUICE, plugin, out],
             capture_output=True,
             text=True,
         )
@@ -202,7 +203,7 @@ def packed_with_the_emulation(box):
         out, none = os.path.join(box.suite, "emulated"), os.path.join(box.suite, "none")
         os.makedirs(out)
         done = subprocess.run(
-            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, EMULATED, out],
+            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, LIBSLUICE, EMULATED, out],
             capture_output=True,
             text=True,
             env=dict(os.environ, SLUICE_TEST_DATA=none),

@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 
-from harness import ROOT, Skip, cases, read_json
+from harness import ROOT, cases, python_with, read_json
 from test_bad_input import refused
 from test_data_tools import check_dataset, leftovers
 from test_predict import write_tensors
@@ -201,10 +201,9 @@ def test_npz_points_here(box):
 
 def run_pyg(box, program):
     """Python with PyTorch Geometric, in the box."""
-    python = os.environ.get("SLUICE_TEST_PYG", "python3")
-    if subprocess.run([python, "-c", "import torch_geometric"], capture_output=True).returncode:
-        raise Skip(f"{python} has no torch_geometric (SLUICE_TEST_PYG names one that has)")
-    subprocess.run([python, "-c", program], cwd=box.folder, check=True)
+    subprocess.run(
+        [python_with("torch_geometric"), "-c", program], cwd=box.folder, check=True
+    )
 
 
 BEFORE = """

@@ -14,6 +14,7 @@ from harness import BIN, ROOT, SAN, Skip, read_json, small_job, whole
 PREFIX = "/opt/sluice"
 PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda.so")
+LIBSLUICE = os.path.join(os.path.dirname(BIN), "lib", "libsluice.so.0")
 
 
 def do(box, *command, **more):
@@ -27,12 +28,14 @@ def make(box, *arguments):
     out = box.path("build")
     if not os.path.exists(out):
         os.makedirs(os.path.join(out, "bin"))
+        os.makedirs(os.path.join(out, "lib"))
         for name in PROGRAMS:
             shutil.copy(os.path.join(BIN, name), os.path.join(out, "bin"))
+        shutil.copy(LIBSLUICE, os.path.join(out, "lib"))
         if os.path.exists(PLUGIN):
-            os.makedirs(os.path.join(out, "lib"))
             shutil.copy(PLUGIN, os.path.join(out, "lib"))
     there = [f"--old-file={out}/bin/{name}" for name in PROGRAMS]
+    there.append(f"--old-file={out}/lib/libsluice.so.0")
     return do(box, "make", "--no-print-directory", *there, f"O={out}", "CUDA=0", *arguments)
 
 
@@ -74,6 +77,7 @@ def test_installed_programs_work_and_go_away(box):
     folder = installed(box)
     files = files_in(folder)
     assert {f"bin/{name}" for name in PROGRAMS} <= files, files
+    assert {"include/sluice.h", "lib/libsluice.so", "lib/pkgconfig/sluice.pc"} <= files, files
     assert ("lib/libsluice_cuda.so" in files) == os.path.exists(PLUGIN)
     with open(os.path.join(folder, "share/sluice/files"), encoding="utf-8") as file:
         assert set(file.read().splitlines()) == files - {"share/sluice/files"}
@@ -98,6 +102,27 @@ def test_installed_programs_work_and_go_away(box):
     assert not os.path.exists(os.path.join(folder, "share", "sluice"))
 
 
+def test_a_program_is_built_with_what_is_installed(box):
+    """By pkg-config, and finds the programs beside the library."""
+    for tool in ("cc", "pkg-config"):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed")
+    if SAN:
+        raise Skip("it would have to be built with the sanitizer, too")
+    folder, program = installed(box), box.path("lease")
+    there = {
+        "PKG_CONFIG_PATH": os.path.join(folder, "lib/pkgconfig"),
+        "PKG_CONFIG_SYSROOT_DIR": box.path("root"),
+    }
+    flags = do(box, "pkg-config", "--cflags", "--libs", "sluice", **there).split()
+    source = os.path.join(folder, "share/doc/sluice/examples/lease.c")
+    do(box, "cc", source, *flags, "-lm", "-o", program)
+    env = {"LD_LIBRARY_PATH": os.path.join(folder, "lib")}
+    graph = box.shared_dataset("small")
+    said = box.start(graph, 1, program=program, env=env).wait().ok().out
+    assert re.match(r"epoch 1: \d+ vertices, loss ", said), said
+
+
 def test_completion_is_installed(box):
     folder = installed(box)
     line = (
@@ -118,8 +143,8 @@ def test_man_shows_an_installed_page(box):
 def test_programs_name_no_library_that_they_do_not_use(box):
     if SAN:
         raise Skip("a sanitizer brings libraries of its own")
-    for name in PROGRAMS:
-        assert do(box, "ldd", "-u", os.path.join(BIN, name)) == ""
+    for path in [*[os.path.join(BIN, name) for name in PROGRAMS], LIBSLUICE]:
+        assert do(box, "ldd", "-u", path) == ""
 
 
 def package(box):
@@ -180,6 +205,7 @@ def test_the_package_says_what_it_needs(box):
     control = box.path("control")
     do(box, "dpkg-deb", "-e", deb, control)
     # No conffiles: nothing is in /etc.
-    assert set(os.listdir(control)) == {"control", "md5sums", "postinst", "prerm", "postrm"}
-    for script in ("postinst", "prerm", "postrm"):
+    scripts = ["postinst", "prerm", "postrm"]
+    assert set(os.listdir(control)) == {"control", "md5sums", "triggers", *scripts}
+    for script in scripts:
         do(box, "sh", "-n", os.path.join(control, script))

@@ -1,5 +1,5 @@
 // Which processes are jobs of `sluice run`: shells that have a broker's arguments.
-#include "cli/run_jobs.h"
+#include "broker/workers/run_jobs.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

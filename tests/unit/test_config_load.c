@@ -10,6 +10,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/dataset.h"
 #include "common/device/cores.h"
 #include "config/parse_internal.h"
 #include "tests/unit/suite.h"
@@ -741,6 +742,29 @@ TEST(the_words_have_names)
     ck_assert_str_eq(sl_model_kind_name((enum sl_model_kind)77), "unknown");
     ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CPU), "cpu");
     ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CUDA), "cuda");
+}
+
+static const struct {
+    const char *keys;
+    unsigned need;
+} needs[] = {
+    {"\"model\": {\"kind\": \"gcn\"}", SL_NEED_TRAINING},
+    {"\"model\": {\"kind\": \"gcn\"}, \"sampler\": {\"kind\": \"weighted\"}",
+     SL_NEED_TRAINING | SL_NEED_WEIGHTS},
+    {"\"model\": {\"kind\": \"external\"}", SL_NEED_TOPOLOGY | SL_NEED_TRAIN},
+    {"\"model\": {\"kind\": \"external\"}, \"input\": {\"split\": \"all\"}", SL_NEED_TOPOLOGY},
+    {"\"model\": {\"kind\": \"external\"}, \"sampler\": {\"kind\": \"weighted\"}",
+     SL_NEED_TOPOLOGY | SL_NEED_TRAIN | SL_NEED_WEIGHTS},
+    {"\"model\": {\"kind\": \"external\"}, \"order\": {\"kind\": \"proximity\"}",
+     SL_NEED_TOPOLOGY | SL_NEED_TRAIN | SL_NEED_LABELS},
+};
+
+LOOP_TEST(what_a_job_needs_of_its_data_set, 0, SL_COUNT_OF(needs))
+{
+    char text[256];
+    snprintf(text, sizeof text, "{\"dataset\": \"data/x\", %s}", needs[_i].keys);
+    parse(text);
+    ck_assert_uint_eq(sl_config_needs(&config), needs[_i].need);
 }
 
 RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 20)

@@ -337,6 +337,26 @@ TEST(changed_metadata_is_validated_again)
     sl_dataset_close(&b);
 }
 
+#define TEMPORARY(word)                                                                            \
+    "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, \"num_classes\": 2, "                   \
+    "\"temporary\": " word "}"
+
+TEST(a_temporary_data_set_is_not_remembered)
+{
+    struct sl_dataset ds;
+    write_text("metadata.json", TEMPORARY("true"));
+    settle();
+    ck_assert(validates());
+    ck_assert(validates());
+    write_text("metadata.json", TEMPORARY("\"yes\""));
+    ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 1, &ds), SL_EFORMAT);
+    assert_message_has("\"temporary\" is neither true nor false");
+    write_text("metadata.json", TEMPORARY("false"));
+    settle();
+    ck_assert(validates());
+    ck_assert(!validates());
+}
+
 TEST(files_that_have_just_changed_are_not_remembered)
 {
     // Whether two opens so shortly after a write fall into the same tick is chance; that the second

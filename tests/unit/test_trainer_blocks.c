@@ -124,7 +124,7 @@ struct message {
 static void serve(uint32_t device, uint64_t on_gpu, uint32_t gpu, int orders, int answers)
 {
     struct reader r = {.plugin = gpu_open_one(gpu, 0)};
-    const struct sl_compute compute = {r.plugin->device, r.plugin->kernels};
+    const struct sl_compute compute = {r.plugin->device, r.plugin->kernels, sl_kernels_cpu()};
     struct message m;
     char *mirror = NULL;
     sl_gather_init(&r.gather, &compute, &s.g.ds, SL_GATHER_STAGED);

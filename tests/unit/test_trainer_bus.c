@@ -77,7 +77,7 @@ LOOP_TEST(a_hit_costs_the_processor_nothing, 0, 6)
     s.cache.compute.device = &device;
     farm_publish_order(&s.f, 1);
     ask(&s, rows);
-    const struct sl_compute compute = {&device, s.gpu.kernels};
+    const struct sl_compute compute = {&device, s.gpu.kernels, sl_kernels_cpu()};
     sl_gather_init(&g, &compute, &s.g.ds, SL_GATHER_STAGED);
     for (uint32_t i = 0; i < BATCHES; i++) {
         struct sl_block *b = block_of(&s, i);

@@ -39,7 +39,7 @@ static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint3
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, kernels);
     s->seat = farm_seat(&s->f, DEVICE);
-    s->compute = (struct sl_compute){sl_device_host(), kernels};
+    s->compute = (struct sl_compute){sl_device_host(), kernels, kernels};
     s->pulse = (struct sl_heartbeat){.arena = &s->f.arena};
     sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds,
                   &s->compute, &s->pulse);

@@ -129,7 +129,7 @@ static void expect(const struct self *t, const struct sl_block *b, uint64_t near
 static void same_features(const struct self *t, const struct sl_block *b, const void *found)
 {
     const struct sl_dataset *ds = &t->s->g.ds;
-    const struct sl_compute host = {sl_device_host(), sl_kernels_cpu()};
+    const struct sl_compute host = {sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()};
     struct sl_gather gather;
     struct sl_batch_buffer wanted = {0};
     struct sl_gathered ignored;
@@ -217,7 +217,7 @@ static void work(void *ctx, const struct crew_post *post)
     struct self *t = ctx;
     struct scene *s = t->s;
     t->plugin = gpu_open_one(t->d, s->budget);
-    const struct sl_compute gpu = {t->plugin->device, t->plugin->kernels};
+    const struct sl_compute gpu = {t->plugin->device, t->plugin->kernels, sl_kernels_cpu()};
     sl_cache_init(&t->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, t->d), &s->g.ds, &gpu,
                   &t->pulse);
     sl_gather_init(&t->gather, &gpu, &s->g.ds, s->way);

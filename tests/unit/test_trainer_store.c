@@ -30,7 +30,7 @@ static void scene_init(struct scene *s)
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, sl_kernels_ref());
     const struct sl_plugin *plugin = gpu_open(0);
-    s->gpu = (struct sl_compute){plugin->device, plugin->kernels};
+    s->gpu = (struct sl_compute){plugin->device, plugin->kernels, sl_kernels_cpu()};
     s->fd = sl_shared_array_file();
     ck_assert_int_ge(s->fd, 0);
     s->file =

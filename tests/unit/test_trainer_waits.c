@@ -62,7 +62,7 @@ static struct found train(const struct sl_config *c, enum sl_gather_way way, boo
     static const struct sl_plugin *plugin;
     if (!plugin)
         plugin = gpu_open(0);
-    const struct sl_compute gpu = {plugin->device, plugin->kernels};
+    const struct sl_compute gpu = {plugin->device, plugin->kernels, sl_kernels_cpu()};
     struct farm f;
     struct farm_trainer t = {.farm = &f, .worker = 1, .device = DEVICE};
     struct sl_arena_access access;

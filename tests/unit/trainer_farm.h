@@ -274,7 +274,9 @@ static inline void *farm_train(void *arg)
 
 static inline void farm_prepare(struct farm *f, struct farm_trainer *t, uint32_t device)
 {
-    const struct sl_compute compute = {f->device ? f->device : sl_device_host(), f->kernels};
+    const struct sl_device *memory = f->device ? f->device : sl_device_host();
+    const struct sl_compute compute = {memory, f->kernels,
+                                       memory->is_host ? f->kernels : sl_kernels_cpu()};
     t->farm = f;
     t->worker = ++f->n_workers;
     t->device = device;

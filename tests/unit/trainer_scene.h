@@ -38,8 +38,8 @@ static inline void scene_init(struct scene *s, uint32_t nodes, uint32_t features
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, sl_kernels_ref());
     const struct sl_plugin *plugin = gpu_open(budget_bytes);
-    s->host = (struct sl_compute){sl_device_host(), sl_kernels_cpu()};
-    s->gpu = (struct sl_compute){plugin->device, plugin->kernels};
+    s->host = (struct sl_compute){sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()};
+    s->gpu = (struct sl_compute){plugin->device, plugin->kernels, sl_kernels_cpu()};
     s->seat = farm_seat(&s->f, DEVICE);
     s->pulse = (struct sl_heartbeat){.arena = &s->f.arena};
     sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds, &s->gpu,

@@ -135,7 +135,7 @@ static uint32_t allocate(struct sl_cache *c, uint32_t rows)
 static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n, char *to)
 {
     const struct sl_device *device = c->compute.device;
-    const struct sl_kernels *kernels = sl_compute_on_host(&c->compute);
+    const struct sl_kernels *kernels = c->compute.host;
     if (device->is_host)
         return sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, to);
     SL_TRY(

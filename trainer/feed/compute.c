@@ -13,6 +13,7 @@ static int open_gpu(const struct sl_device_config *config, struct sl_compute *ou
     SL_TRY(out->device->space(&free_bytes, &total_bytes));
     sl_log_info("computes on GPU %" PRIu32 ": %" PRIu64 " of %" PRIu64 " MiB may be taken",
                 config->index, free_bytes >> 20, total_bytes >> 20);
+    out->host = sl_kernels_cpu();
     return SL_OK;
 }
 
@@ -20,7 +21,8 @@ int sl_compute_open(const struct sl_device_config *config, struct sl_compute *ou
 {
     if (config->kind == SL_DEVICE_CUDA)
         return open_gpu(config, out);
-    *out = (struct sl_compute){.device = sl_device_host(), .kernels = sl_kernels_cpu()};
+    *out = (struct sl_compute){
+        .device = sl_device_host(), .kernels = sl_kernels_cpu(), .host = sl_kernels_cpu()};
     return SL_OK;
 }
 

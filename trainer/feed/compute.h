@@ -17,6 +17,9 @@
 struct sl_compute {
     const struct sl_device *device;
     const struct sl_kernels *kernels; // on the device's memory
+    // On this process's own memory: those of the device where that is the same. Whoever opens the
+    // device names them, so that a program which only moves rows is not linked with what computes.
+    const struct sl_kernels *host;
 };
 
 // Opens the device of a trainer. A GPU gives at most the budget of the configuration. SL_ENOENT,
@@ -27,13 +30,6 @@ int sl_compute_open(const struct sl_device_config *config, struct sl_compute *ou
 // Takes the cores that the seat of a trainer on that device was given since *seen (seat.h), for the
 // calling thread and those that its operations run on.
 int sl_compute_follow_cores(const struct sl_arena *arena, uint32_t device, uint32_t *seen);
-
-// The operations on this process's own memory, for what a trainer does there whatever its device
-// is: those of the device where that is the same.
-static inline const struct sl_kernels *sl_compute_on_host(const struct sl_compute *c)
-{
-    return c->device->is_host ? c->kernels : sl_kernels_cpu();
-}
 
 // --- buffer --------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/threads.h"
 #include "common/arena/arena.h"
 #include "common/arena/block.h"
 #include "common/arena/payload_alloc.h"
@@ -176,7 +177,7 @@ int sl_fetch_start(struct sl_fetch *f, const struct sl_fetch_spec *spec)
     f->pulse = *spec->pulse;
     f->pulse.thread = SL_THREAD_FETCH;
     pthread_mutex_init(&f->lock, NULL);
-    int err = pthread_create(&f->thread, NULL, run, f);
+    int err = sl_thread_start(&f->thread, run, f);
     if (err) {
         pthread_mutex_destroy(&f->lock);
         return sl_fail_errno(SL_ESYS, err, "trainer: starting the thread that fetches features");

@@ -102,7 +102,7 @@ static int place_read(struct job *j, const struct sl_row_split *s)
     struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
     const struct sl_dataset *ds = g->source.dataset;
-    if (ds->feat_dtype == SL_DTYPE_F32)
+    if (j->dtype == SL_DTYPE_F32)
         return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses,
                             j->block->n_input, j->to->x);
     SL_TRY(sl_buffer_grow(&g->rows, g->compute.device, SL_BUFFER_HOST,
@@ -122,18 +122,18 @@ static int on_host(struct job *j)
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
     if (!is_held(&j->spread) && !g->source.reader)
-        return kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                    sl_block_nodes(block), n, j->to->x);
+        return kernels->gather_rows(ds->feat, j->dtype, ds->n_nodes, j->dim, sl_block_nodes(block),
+                                    n, j->to->x);
     struct sl_row_split s = {0};
     SL_TRY(list_rows(j, &s));
     j->hits = s.n_hits;
     if (s.n_hits)
-        SL_TRY(kernels->gather_rows_to(j->spread.near, ds->feat_dtype, j->spread.n_near,
-                                       ds->feat_dim, s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
+        SL_TRY(kernels->gather_rows_to(j->spread.near, j->dtype, j->spread.n_near, j->dim,
+                                       s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
     if (g->source.reader)
         return place_read(j, &s);
-    return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim, s.miss_row,
-                                   s.miss_to, s.n_misses, n, j->to->x);
+    return kernels->gather_rows_to(ds->feat, j->dtype, ds->n_nodes, j->dim, s.miss_row, s.miss_to,
+                                   s.n_misses, n, j->to->x);
 }
 
 // --- on a GPU ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, 
     for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
         uint32_t rows = SL_MIN(piece, n - at);
         char *from = (char *)g->rows.p + at * row_bytes;
-        SL_TRY(sl_rows_copy(&g->source, sl_kernels_cpu(), vertices + at, NULL, rows, rows, from));
+        SL_TRY(sl_rows_copy(&g->source, g->compute.host, vertices + at, NULL, rows, rows, from));
         SL_TRY(device->copy(to + at * row_bytes, from, rows * row_bytes));
     }
     return SL_OK;

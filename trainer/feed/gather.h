@@ -100,7 +100,7 @@ struct sl_batch_buffer {
 struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
-    bool half;                   // GPU: f16 stays as it is; of an even width. Set before use
+    bool half;                   // f16 stays as it is; of an even width. Set before use
     enum sl_gather_way way;      // GPU; becomes what was found
     bool counts_loops;           // GPU: blocks come with their loops counted (to->block.n_loops)
     struct sl_near_block near;   // GPU; to be set before each block

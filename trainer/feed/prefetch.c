@@ -7,8 +7,8 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/threads.h"
 #include "common/arena/param_store.h"
-#include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
 
 // What the extracting thread waits for changed, under the lock.
@@ -177,12 +177,9 @@ static int wait_for_turn(struct sl_prefetch *x)
 
 static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
 {
-    const struct sl_batch_entry *entry = work->lease.entry;
-    SL_TRY(sl_payload_check(x->spec.arena, entry->payload_offset, entry->payload_bytes));
-    const struct sl_block *block =
-        (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
-    SL_TRY(sl_block_check_shape(block, entry->payload_bytes, x->spec.shape));
-    x->spec.gather->near = sl_near_block_find(&x->near, entry);
+    const struct sl_block *block;
+    SL_TRY(sl_work_block(x->spec.arena, &work->lease, x->spec.shape, &block));
+    x->spec.gather->near = sl_near_block_find(&x->near, work->lease.entry);
     SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block,
                            x->spec.keeps_rows ? &x->buffer[1 - buffer] : NULL, &x->buffer[buffer],
                            &work->gathered));
@@ -217,9 +214,15 @@ static int fetch(struct sl_prefetch *x, int buffer)
     SL_TRY(sl_compute_follow_cores(x->spec.arena, x->spec.device, &x->cores_seen));
     // Aside there was something: if others have it, all is to be looked at anew.
     uint32_t wait_ms = x->does == SL_OCCUPATION_ASIDE ? 0 : SL_ARENA_WAIT_MS;
-    int rc = sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, wait_ms, &work.lease);
+    int rc = x->spec.claim ? x->spec.claim(x->spec.claim_ctx, wait_ms, &work)
+                           : sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, wait_ms,
+                                                    &work.lease);
     if (rc < 0)
         return rc;
+    if (work.ended) {
+        offer(x, &work);
+        return SL_OK;
+    }
     work.claimed_at_ns = sl_now_ns();
     SL_FAILPOINT(TRAINER_CLAIMED);
     if (work.lease.phase->spec.kind == SL_PHASE_TRAIN)
@@ -276,7 +279,7 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
     const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->fetches, &x->pulse};
     SL_TRY(sl_fetch_start(&x->fetch, &fetches));
     pthread_mutex_init(&x->lock, NULL);
-    int err = pthread_create(&x->thread, NULL, run, x);
+    int err = sl_thread_start(&x->thread, run, x);
     if (err) {
         pthread_mutex_destroy(&x->lock);
         sl_fetch_stop(&x->fetch);
@@ -319,7 +322,7 @@ int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work 
     } else if (x->offered) {
         *out = x->work;
         x->offered = false;
-        x->aside = out->lease.phase->spec.lane == SL_LANE_SIDE;
+        x->aside = !out->ended && out->lease.phase->spec.lane == SL_LANE_SIDE;
         tell_thread(x);
         rc = SL_OK;
     }
@@ -343,7 +346,8 @@ void sl_prefetch_release(struct sl_prefetch *x, const struct sl_work *work)
 
 static void return_offer_locked(struct sl_prefetch *x)
 {
-    sl_ledger_return(x->spec.arena, &x->work.lease);
+    if (!x->work.ended)
+        sl_ledger_return(x->spec.arena, &x->work.lease);
     x->offered = false;
     free_buffer_locked(x, &x->work);
 }

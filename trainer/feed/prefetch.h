@@ -53,26 +53,13 @@
 #include <stdint.h>
 
 #include "common/data/dataset.h"
-#include "common/arena/block.h"
 #include "common/arena/ledger.h"
 #include "trainer/feed/cache.h"
 #include "trainer/feed/fetch.h"
-#include "trainer/feed/gather.h"
 #include "trainer/feed/standby.h"
+#include "trainer/feed/work.h"
 
 enum { SL_PREFETCH_BUFFERS = 2, SL_PREFETCH_NO_BUFFER = -1 };
-
-// One claimed cell, ready to compute.
-struct sl_work {
-    struct sl_lease lease;
-    struct sl_block_view block; // its header is in the arena; zeroed for inference
-    void *x;                    // (n_input, feat_dim), of the buffer; NULL for inference
-    int buffer;
-    uint64_t claimed_at_ns;
-    uint64_t woken_at_ns; // when a standby trainer was last switched on, 0 = never
-    struct sl_gathered gathered;
-    bool standby; // claimed on duty STANDBY
-};
 
 struct sl_prefetch_spec {
     struct sl_arena *arena;
@@ -82,8 +69,12 @@ struct sl_prefetch_spec {
     struct sl_compute compute;
     uint64_t on_gpu; // bit d: device d of the job is the same GPU; 0 on cores
     struct sl_gather *gather;
-    struct sl_row_reader *fetches;    // of another thread, which fetches (fetch.h); NULL: none
-    struct sl_block_shape shape;      // of the job's blocks
+    struct sl_row_reader *fetches; // of another thread, which fetches (fetch.h); NULL: none
+    struct sl_block_shape shape;   // of the job's blocks
+    // Claims in place of the ledger's own order (external trainers); NULL: nobody does. Codes of
+    // sl_ledger_claim_beside(). Called by the thread.
+    int (*claim)(void *ctx, uint32_t timeout_ms, struct sl_work *out);
+    void *claim_ctx;
     bool keeps_rows;                  // a batch's rows are whole once it is trained (match.h)
     const struct sl_heartbeat *pulse; // of the computing thread
 };

@@ -1,10 +1,9 @@
-#include "cli/run_jobs.h"
+#include "broker/workers/run_jobs.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "broker/workers/process_id.h"
 #include "common/base/error.h"
+#include "common/text/sentence.h"
 
 // More than a broker's arguments come to, of which four are paths.
 enum { COMMAND_BYTES = 5 * PATH_MAX };
@@ -76,7 +76,7 @@ static bool take_key(const char *pid, const char *number, char key[SL_BUS_KEY_TE
     return taken;
 }
 
-// A broker of `sluice run` of this user and scope from the arguments of process `pid`; false for
+// A broker of a job of this user and scope from the arguments of process `pid`; false for
 // anything else.
 static bool read_job(const char *pid, struct sl_run_job *out)
 {
@@ -101,7 +101,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         if (value >= text + n)
             break;
         if (strcmp(at, "--id") == 0)
-            return false; // a daemon's
+            out->of_daemon = true;
         if (strcmp(at, "--job") == 0)
             take(out->name, sizeof out->name, value);
         else if (strcmp(at, "--output") == 0)
@@ -111,7 +111,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         else if (strcmp(at, "--key-fd") == 0)
             has_key = take_key(pid, value, out->key);
     }
-    return has_key && out->name[0] && out->output[0] && out->endpoint[0] && in_scope(pid);
+    return has_key && out->name[0] && out->endpoint[0] && in_scope(pid);
 }
 
 // When the system started, in Unix seconds; 0 when it does not say.
@@ -151,7 +151,7 @@ static size_t drop_forked(struct sl_run_job *jobs, size_t n)
     return kept;
 }
 
-int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
+static int find(bool of_daemon_too, struct sl_run_job **jobs, size_t *n)
 {
     struct sl_run_job found;
     double boot = boot_time();
@@ -161,7 +161,8 @@ int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
     if (!dir)
         return sl_fail(SL_ESYS, "looking for running jobs: /proc cannot be read");
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
-        if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found))
+        if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found) ||
+            (found.of_daemon && !of_daemon_too))
             continue;
         double since_boot = (double)sl_process_id_start(found.pid) / (double)sysconf(_SC_CLK_TCK);
         found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
@@ -181,4 +182,54 @@ int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
         *n = drop_forked(*jobs, *n);
     }
     return SL_OK;
+}
+
+int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
+{
+    return find(false, jobs, n);
+}
+
+static bool same_directory(const char *a, const char *b)
+{
+    char real_a[PATH_MAX], real_b[PATH_MAX];
+    return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
+}
+
+// Of n jobs the one that is meant; its message else.
+static int choose(const char *word, const struct sl_run_job *jobs, size_t n,
+                  const struct sl_run_job **out)
+{
+    char names[1024];
+    struct sl_sentence s = {names, sizeof names};
+    size_t n_meant = 0;
+    names[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(jobs[i].name, word) == 0 || same_directory(jobs[i].output, word)) {
+            *out = &jobs[i];
+            n_meant++;
+        }
+        sl_sentence_say(&s, "%s'%s'", i ? ", " : "", jobs[i].name);
+        if (jobs[i].output[0])
+            sl_sentence_say(&s, " (in '%.160s')", jobs[i].output);
+    }
+    if (n_meant > 1)
+        return sl_fail(SL_EINVAL, "job '%s': %zu jobs are called so: name it by its run directory",
+                       word, n_meant);
+    return n_meant
+               ? SL_OK
+               : sl_fail(SL_ENOENT, "job '%s': no running job has this name or run directory: %s%s",
+                         word, n ? "there is " : "none is running", names);
+}
+
+int sl_run_jobs_find_one(const char *word, struct sl_run_job *out)
+{
+    struct sl_run_job *jobs;
+    const struct sl_run_job *meant;
+    size_t n;
+    SL_TRY(find(true, &jobs, &n));
+    const int rc = choose(word, jobs, n, &meant);
+    if (rc == SL_OK)
+        *out = *meant;
+    free(jobs);
+    return rc;
 }

@@ -8,12 +8,14 @@
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
  * one, and no others.
  *
- * The brokers that a daemon starts are found in the same way and left out: they are the daemon's
- * (an --id tells), and it answers for them.
+ * The brokers that a daemon starts are found in the same way. For commands they are left out: they
+ * are the daemon's (an --id tells), and it answers for them. Who attaches to a job, which no daemon
+ * can do for him, finds them too.
  */
-#ifndef SL_CLI_RUN_JOBS_H
-#define SL_CLI_RUN_JOBS_H
+#ifndef SL_BROKER_WORKERS_RUN_JOBS_H
+#define SL_BROKER_WORKERS_RUN_JOBS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,15 +24,20 @@
 
 struct sl_run_job {
     char name[128];
-    char output[4096]; // run directory
+    char output[4096]; // run directory; "": it has none
     char endpoint[128];
     char key[SL_BUS_KEY_TEXT];
     pid_t pid;      // of the broker
     double started; // Unix seconds; 0 = not known
+    bool of_daemon;
 };
 
 // All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc cannot be read,
 // SL_ENOMEM.
 int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n);
+
+// The one with this name or run directory, a daemon's too. SL_ENOENT with the names that there are;
+// SL_EINVAL: several are called so.
+int sl_run_jobs_find_one(const char *word, struct sl_run_job *out);
 
 #endif

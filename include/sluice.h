@@ -1,0 +1,270 @@
+/*
+ * sluice.h - mini-batches for a training loop of your own: samplers, queue, caches and statistics
+ * are processes of sluice, the model is yours.
+ *
+ *     struct sluice_options o = {.size = sizeof o, .job = "{\"dataset\": \"data/products\", ...}"};
+ *     struct sluice_batch b = {.size = sizeof b};
+ *     sluice_loader *loader;
+ *     if (sluice_open(&o, &loader) < 0)
+ *         fprintf(stderr, "%s\n", sluice_error());
+ *     for (int epoch = 0; epoch < 10; epoch++)
+ *         while ((rc = sluice_next(loader, 1000, &b)) != SLUICE_END) {
+ *             ...                                    // SLUICE_TIMEOUT; below 0: an error
+ *             sluice_features(loader, &b, x, bytes); // (n_nodes, feat_dim)
+ *             ...                                    // forward, backward, update
+ *             sluice_done(loader, b.id);
+ *         }
+ *     sluice_close(loader);
+ *
+ * RESULTS. A function returns SLUICE_OK, one of the other values from 0 on that it names, or an
+ * error below 0, whose sentence is sluice_error(): what was being done, what was found, what was
+ * wanted, what to do; the words of the command line.
+ *
+ * STRUCTURES begin with `size`: the caller writes its sizeof there. A later version may append
+ * fields and knows by `size` which of them the caller has. Fields that are not set are 0.
+ *
+ * LIFETIMES. A batch is lent to the caller from sluice_next() until sluice_done() or
+ * sluice_return() of it, or sluice_close(); so long its arrays may be read. They lie in memory that
+ * samplers write to, and are read-only. Any number may be held while that memory lasts (the key
+ * "arena.memory" of the job): then sluice_next() says so. A batch that was lent and never done,
+ * since its process has died or has closed the loader, is lent again, to whoever comes next.
+ *
+ * THREADS AND PROCESSES. A loader may be used by any thread, by one at a time: a second one gets an
+ * error. Several loaders in a process work side by side. After fork() the loader is the parent's:
+ * in the child every call says so, and sluice_close() does nothing.
+ *
+ * The library installs no signal handler, writes nothing to standard output or error, changes
+ * neither the working directory nor the cores that a thread may run on, and never ends the process.
+ * What it starts ends with the loader or, however that may come about, with the process.
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SLUICE_API __attribute__((visibility("default")))
+#else
+#define SLUICE_API
+#endif
+
+// Functions and structures of this header since; a library that has them is of this version or a
+// later one (sluice_version()).
+#define SLUICE_API_VERSION 1
+
+enum { SLUICE_MAX_HOPS = 8 };
+
+enum sluice_result {
+    SLUICE_OK = 0,
+    SLUICE_TIMEOUT = 1, // nothing yet: call again
+    SLUICE_END = 2,     // of the epoch
+
+    SLUICE_EINVAL = -1,     // an argument or the job is wrong
+    SLUICE_EFORMAT = -2,    // a file is not what it should be
+    SLUICE_ENOENT = -3,     // data set, job or program is not there
+    SLUICE_EACCESS = -4,    // ... may not be used
+    SLUICE_EEXIST = -5,     // the output directory is taken
+    SLUICE_ENOMEM = -6,     // of the machine, or all of the arena is in the caller's hands
+    SLUICE_EIO = -7,        // reading failed
+    SLUICE_ESYS = -8,       // another call of the system failed
+    SLUICE_ERANGE = -9,     // a number, or a buffer, is too small or too large
+    SLUICE_ETIMEDOUT = -10, // the job did not start, or no seat was free, within the bound
+    SLUICE_EABORTED = -11,  // the job was stopped
+    SLUICE_EBUSY = -12,     // all seats are taken, or another thread is in the loader
+    SLUICE_ESTALE = -13,    // the batch is not, or no longer, lent to this loader
+    SLUICE_EUNSUPPORTED = -14,
+    SLUICE_EPROTO = -15,  // library and job are of different versions
+    SLUICE_EFAILED = -16, // the job, or its broker, is gone
+    SLUICE_EDEVICE = -17,
+    SLUICE_ECHANGED = -19, // the data set was changed under the job
+};
+
+enum sluice_type {
+    SLUICE_NONE = 0,
+    SLUICE_F32 = 1,
+    SLUICE_F16 = 2, // IEEE half
+    SLUICE_I32 = 3,
+};
+
+typedef struct sluice_loader sluice_loader;
+
+// --- opening -------------------------------------------------------------------------------------
+
+struct sluice_options {
+    size_t size;
+    /*
+     * Either: a job, as JSON text (config/README.md has its keys). model.kind is "external", also
+     * where nothing is said of it. Paths are relative to the working directory. A broker and
+     * samplers are started for this loader alone. Files are left only where "output" names a
+     * directory for them.
+     */
+    const char *job;
+    const char *origin; // what messages call that text, such as the name of its file; NULL: "job"
+    // Or: the output directory, or the name, of a job of this user that runs.
+    const char *attach;
+    int32_t rank;              // the seat to take, from 0; -1: any that is free. With `job`: also 0
+    uint32_t start_timeout_ms; // until the first batch can be waited for; 0: 120 s
+    /*
+     * 1: a thread gathers the features of the next batch while the caller works on this one, in one
+     * of two buffers of the library's (sluice_features_view()): of the GPU's memory where the
+     * seat's device is one, of which a process can have one. At most two batches can be held then.
+     * 0: sluice_features() gathers, in the thread that calls it. Features of float16 and an odd
+     * width are never gathered ahead.
+     */
+    uint32_t prefetch;
+    // Folder of the program sluice-broker; NULL: $SLUICE_PROGRAMS, else the library's own folder,
+    // ../bin and ../../bin from there, else PATH.
+    const char *programs;
+};
+
+// Starts or attaches. Nothing is left behind when it fails. Takes as long as the samplers take to
+// load the graph.
+SLUICE_API int sluice_open(const struct sluice_options *options, sluice_loader **out);
+
+// Gives back what is held, and leaves the seat; the loader's own job is stopped and waited for.
+// NULL is allowed. Views are invalid afterwards.
+SLUICE_API void sluice_close(sluice_loader *loader);
+
+// --- what the batches are like -------------------------------------------------------------------
+
+struct sluice_info {
+    size_t size;
+    uint64_t n_nodes, n_edges; // of the graph
+    uint64_t n_items;          // seed vertices in an epoch
+    uint64_t n_batches;        // mini-batches in an epoch, of all ranks
+    uint64_t n_own_batches;    // ... of this rank. Without fixed shares: all of them
+    uint64_t seed;
+    uint32_t batch_size; // seeds; the last batch may have fewer
+    uint32_t n_hops;
+    int64_t fanout[SLUICE_MAX_HOPS]; // (n_hops) next to the seeds first; -1: all neighbours
+    uint32_t feat_dim;               // 0: the data set has no features
+    uint32_t feat_type;              // enum sluice_type: F32 or F16, as the data set has them
+    uint64_t feat_row_bytes;
+    uint32_t label_type; // I32: classes; F32: n_targets numbers; NONE: the data set has no labels
+    uint32_t n_targets;  // numbers a seed; 0 where labels are classes
+    uint32_t n_classes;
+    uint32_t world, rank; // seats of the job; which of them this loader has
+    uint32_t has_edge_ids, has_weights;
+    uint32_t prefetch;    // features are gathered ahead
+    int64_t broker;       // process number
+    const char *dataset;  // directory; strings are valid until sluice_close()
+    const char *job_name; // what `sluice stats` and `sluice scale` know the job by
+    const char *output;   // the job's directory; "": it has none, and leaves no files
+    // The CUDA device that features are gathered into the memory of, ahead; -1: this process's own.
+    int32_t feat_device;
+};
+
+SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
+
+// --- batches -------------------------------------------------------------------------------------
+
+/*
+ * The sampled edges of a hop, by destination. Vertices have local numbers: positions in `nodes` of
+ * the batch. Destinations are 0 .. n_dst - 1; neighbours of destination i are
+ * indices[indptr[i] .. indptr[i + 1]). With "sampler.expand" "new" hop h + 1 has the edges of hop h
+ * too, in front: the last hop has all of the batch, each once.
+ */
+struct sluice_hop {
+    uint32_t n_dst, n_edges;
+    const uint32_t *indptr;   // (n_dst + 1)
+    const uint32_t *indices;  // (n_edges) local
+    const uint64_t *edge_ids; // (n_edges) places in indices.npy, or NULL ("sampler.edge_ids")
+    const float *weights;     // (n_edges) visits of random walks, or NULL
+};
+
+struct sluice_batch {
+    size_t size;
+    uint64_t id;         // for sluice_done(), sluice_return()
+    uint64_t number;     // in its epoch, from 0
+    uint64_t first_item; // place of its first seed in the epoch's order
+    uint32_t epoch;      // from 0
+    uint32_t n_seeds;
+    uint32_t n_nodes; // input vertices: those whose features are wanted
+    uint32_t n_hops;
+    uint64_t n_edges;              // of all hops
+    const uint32_t *nodes;         // (n_nodes) vertices of the data set, seeds first, then by hop
+    const uint32_t *n_nodes_after; // (n_hops + 1): of `nodes`, those met after so many hops; [0] is
+                                   // n_seeds, the last one n_nodes
+    // Of seeds: (n_seeds) int32, -1 unlabelled; or (n_seeds, n_targets) float, NaN unlabelled.
+    // NULL: the data set has none.
+    const void *labels;
+    struct sluice_hop hop[SLUICE_MAX_HOPS]; // (n_hops) hop[0] is next to the seeds
+};
+
+/*
+ * Waits up to timeout_ms for the next batch of the epoch. SLUICE_OK; SLUICE_TIMEOUT; SLUICE_END
+ * when this loader has had its last one (those that are held stay so): the next call begins the
+ * next epoch. SLUICE_ENOMEM when the batches that the caller holds leave no memory for another, and
+ * nothing has come for some seconds. SLUICE_EABORTED when the job is over, SLUICE_EFAILED when its
+ * broker has died, with the reason: no batch comes any more.
+ */
+SLUICE_API int sluice_next(sluice_loader *loader, uint32_t timeout_ms, struct sluice_batch *out);
+
+// The batch has been trained on: nobody gets it again. Once: SLUICE_ESTALE for one that is not
+// held.
+SLUICE_API int sluice_done(sluice_loader *loader, uint64_t id);
+
+// The batch has not been used: it is lent again, perhaps to this loader; after the end of its epoch
+// it is the first of what comes then. SLUICE_ESTALE.
+SLUICE_API int sluice_return(sluice_loader *loader, uint64_t id);
+
+/*
+ * The next batch will be that of this number in `epoch`, or this rank's first from there: to go on
+ * where another loader was, or to leave an epoch. This rank's batches before it are never lent
+ * (without fixed shares: nobody's), but for those that are held. Nothing happens where it is the
+ * one that would come anyway. This only goes forward: SLUICE_EINVAL for a place that is behind.
+ */
+SLUICE_API int sluice_start(sluice_loader *loader, uint32_t epoch, uint64_t number);
+SLUICE_API int sluice_start_epoch(sluice_loader *loader, uint32_t epoch); // ... of number 0
+
+// --- features ------------------------------------------------------------------------------------
+
+/*
+ * Copies the features of the batch's vertices to `to`, in their order: (n_nodes, feat_dim) of
+ * feat_type, bit for bit those of the data set. `bytes` is the room there: SLUICE_ERANGE when it is
+ * less than n_nodes * feat_row_bytes.
+ */
+SLUICE_API int sluice_features(sluice_loader *loader, const struct sluice_batch *batch, void *to,
+                               size_t bytes);
+
+// With `prefetch`: the same rows where they were gathered, which is the memory of a GPU where the
+// loader's seat is on one (feat_device), to be read until the batch is done or returned; what the
+// caller's GPU does with them must be over then, too. Without it *rows is NULL.
+SLUICE_API int sluice_features_view(sluice_loader *loader, const struct sluice_batch *batch,
+                                    const void **rows);
+
+// --- statistics ----------------------------------------------------------------------------------
+
+// Since the loader was opened.
+struct sluice_stats {
+    size_t size;
+    uint64_t batches;  // done
+    uint64_t returned; // given back
+    uint64_t held;     // now
+    uint64_t edges;
+    uint64_t feature_bytes; // gathered
+    uint64_t wait_ns;       // in sluice_next(), for a batch
+    uint64_t gather_ns;     // gathering features, in whichever thread
+    uint64_t user_ns;       // between sluice_next() and sluice_done(), but for gathering
+    uint32_t epoch;         // of the last batch
+};
+
+SLUICE_API int sluice_stats(sluice_loader *loader, struct sluice_stats *out);
+
+// --- errors --------------------------------------------------------------------------------------
+
+// The sentence of this thread's last error. Valid until its next one.
+SLUICE_API const char *sluice_error(void);
+
+SLUICE_API const char *sluice_version(void); // such as "0.2.0"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,294 @@
+// batches.c - the calls on an open loader.
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/version.h"
+#include "loader/loader.h"
+
+#define SAME(code) _Static_assert((int)SLUICE_##code == (int)SL_##code, "codes are promised")
+SAME(OK);
+SAME(EINVAL);
+SAME(EFORMAT);
+SAME(ENOENT);
+SAME(EACCESS);
+SAME(EEXIST);
+SAME(ENOMEM);
+SAME(EIO);
+SAME(ESYS);
+SAME(ERANGE);
+SAME(ETIMEDOUT);
+SAME(EABORTED);
+SAME(ESTALE);
+SAME(EUNSUPPORTED);
+SAME(EPROTO);
+SAME(EFAILED);
+SAME(EDEVICE);
+SAME(ECHANGED);
+_Static_assert((int)SLUICE_EBUSY == (int)SL_EAGAIN, "codes are promised");
+_Static_assert((int)SLUICE_MAX_HOPS == (int)SL_MAX_HOPS, "a batch has room for all hops");
+
+// --- in and out of a loader ----------------------------------------------------------------------
+
+static int enter(struct sluice_loader *l, const char *call)
+{
+    if (!l)
+        return sl_fail(SL_EINVAL, "%s: found no loader", call);
+    if (l->pid != getpid())
+        return sl_fail(SL_EINVAL,
+                       "%s: the loader is of process %d, of which this one was forked: open one "
+                       "here, after the fork",
+                       call, (int)l->pid);
+    if (atomic_exchange(&l->busy, true))
+        return sl_fail(SL_EAGAIN, "%s: another thread is in this loader: one at a time may use it",
+                       call);
+    return SL_OK;
+}
+
+static int leave(struct sluice_loader *l, int rc)
+{
+    atomic_store(&l->busy, false);
+    return rc;
+}
+
+// Fills what the caller's version of a structure has of *from; its size stays as it is.
+static int hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least)
+{
+    size_t size;
+    if (!to)
+        return sl_fail(SL_EINVAL, "%s: found no structure to fill", call);
+    memcpy(&size, to, sizeof size);
+    if (size < least)
+        return sl_fail(SL_EINVAL,
+                       "%s: size of the structure: found %zu, wanted its sizeof, %zu here", call,
+                       size, bytes);
+    memcpy((char *)to + sizeof size, (const char *)from + sizeof size,
+           SL_MIN(size, bytes) - sizeof size);
+    return SL_OK;
+}
+
+// The job has ended: why, from now on.
+static int note_end(struct sluice_loader *l)
+{
+    char words[2048];
+    sl_worker_end_text(&l->worker, words, sizeof words);
+    l->over = atomic_load(&l->worker.lost) ? SL_EFAILED : SL_EABORTED;
+    snprintf(l->why, sizeof l->why, "%s", words);
+    return sl_fail(l->over, "%s", l->why);
+}
+
+// --- batches -------------------------------------------------------------------------------------
+
+static void describe(const struct sluice_loader *l, const struct sl_lent *lent,
+                     struct sluice_batch *b)
+{
+    const struct sl_block *h = lent->work.block.header;
+    const struct sl_block_view block = sl_block_here(h); // a GPU has a copy of it
+    uint32_t n_seeds;
+    *b = (struct sluice_batch){
+        .id = lent->work.lease.tag,
+        .number = lent->work.lease.cell,
+        .first_item = sl_phase_range(lent->work.lease.phase, lent->work.lease.cell, &n_seeds),
+        .epoch = lent->work.lease.phase->spec.epoch,
+        .n_seeds = h->n_seeds,
+        .n_nodes = h->n_input,
+        .n_hops = h->n_hops,
+        .n_edges = h->n_edges,
+        .nodes = sl_view_nodes(block),
+        .n_nodes_after = h->n_nodes,
+        .labels = l->dataset.label || l->dataset.target ? sl_view_targets(block) : NULL,
+    };
+    for (uint32_t i = 0; i < h->n_hops; i++)
+        b->hop[i] = (struct sluice_hop){
+            .n_dst = h->hop[i].n_dst,
+            .n_edges = h->hop[i].n_edges,
+            .indptr = sl_view_indptr(block, i),
+            .indices = sl_view_indices(block, i),
+            .edge_ids = sl_view_edge_ids(block, i),
+            .weights = sl_view_weights(block, i),
+        };
+}
+
+static int next(struct sluice_loader *l, uint32_t timeout_ms, struct sluice_batch *out)
+{
+    struct sluice_batch batch;
+    const struct sl_lent *lent;
+    // Before a batch is taken.
+    batch = (struct sluice_batch){0};
+    SL_TRY(hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch));
+    if (l->over)
+        return sl_fail(l->over, "%s", l->why);
+    const int rc = sl_lending_next(&l->lending, timeout_ms, &lent);
+    if (rc == SL_OK) {
+        describe(l, lent, &batch);
+        return hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch);
+    }
+    switch (rc) {
+    case SL_ETIMEDOUT: return SLUICE_TIMEOUT;
+    case SL_LENDING_END: return SLUICE_END;
+    case SL_EABORTED: return note_end(l);
+    default: return rc;
+    }
+}
+
+int sluice_next(sluice_loader *l, uint32_t timeout_ms, struct sluice_batch *out)
+{
+    SL_TRY(enter(l, "sluice_next"));
+    return leave(l, next(l, timeout_ms, out));
+}
+
+int sluice_done(sluice_loader *l, uint64_t id)
+{
+    SL_TRY(enter(l, "sluice_done"));
+    return leave(l, sl_lending_done(&l->lending, id));
+}
+
+int sluice_return(sluice_loader *l, uint64_t id)
+{
+    SL_TRY(enter(l, "sluice_return"));
+    return leave(l, sl_lending_return(&l->lending, id));
+}
+
+int sluice_start(sluice_loader *l, uint32_t epoch, uint64_t number)
+{
+    SL_TRY(enter(l, "sluice_start"));
+    const uint32_t cell = (uint32_t)SL_MIN(number, (uint64_t)UINT32_MAX);
+    return leave(l, sl_lending_start(&l->lending, epoch, cell));
+}
+
+int sluice_start_epoch(sluice_loader *l, uint32_t epoch)
+{
+    return sluice_start(l, epoch, 0);
+}
+
+// --- features ------------------------------------------------------------------------------------
+
+static int check_features(const struct sluice_loader *l, const char *call, const void *batch,
+                          const void *to)
+{
+    if (!batch || !to)
+        return sl_fail(SL_EINVAL, "%s: found no %s", call, batch ? "place for them" : "batch");
+    if (l->dataset.feat_dim == 0)
+        return sl_fail(SL_EUNSUPPORTED, "%s: the data set '%s' has no features", call,
+                       l->dataset.path);
+    return SL_OK;
+}
+
+static int features(struct sluice_loader *l, const struct sluice_batch *batch, void *to, size_t n)
+{
+    SL_TRY(check_features(l, "sluice_features", batch, to));
+    return sl_lending_features(&l->lending, batch->id, to, n);
+}
+
+int sluice_features(sluice_loader *l, const struct sluice_batch *batch, void *to, size_t bytes)
+{
+    SL_TRY(enter(l, "sluice_features"));
+    return leave(l, features(l, batch, to, bytes));
+}
+
+static int features_view(struct sluice_loader *l, const struct sluice_batch *batch,
+                         const void **rows)
+{
+    SL_TRY(check_features(l, "sluice_features_view", batch, rows));
+    const struct sl_lent *lent = sl_lending_find(&l->lending, batch->id);
+    if (!lent)
+        return SL_ESTALE;
+    *rows = lent->work.x;
+    return SL_OK;
+}
+
+int sluice_features_view(sluice_loader *l, const struct sluice_batch *batch, const void **rows)
+{
+    SL_TRY(enter(l, "sluice_features_view"));
+    return leave(l, features_view(l, batch, rows));
+}
+
+// --- what is known -------------------------------------------------------------------------------
+
+static uint32_t label_type(const struct sl_dataset *ds)
+{
+    return ds->label ? SLUICE_I32 : ds->target ? SLUICE_F32 : SLUICE_NONE;
+}
+
+static int get_info(const struct sluice_loader *l, struct sluice_info *out)
+{
+    const struct sl_config *c = &l->config;
+    const struct sl_dataset *ds = &l->dataset;
+    const uint64_t n_items = ds->split[SL_SPLIT_TRAIN].n;
+    const uint64_t n_batches = sl_div_up(n_items, c->sampler.batch_size);
+    const uint32_t world = l->worker.arena.h->spec.world, rank = l->worker.role_index;
+    struct sluice_info info = {
+        .n_nodes = ds->n_nodes,
+        .n_edges = ds->n_edges,
+        .n_items = n_items,
+        .n_batches = n_batches,
+        .n_own_batches = world ? (n_batches + world - 1 - rank) / world : n_batches,
+        .seed = c->seed,
+        .batch_size = (uint32_t)c->sampler.batch_size,
+        .n_hops = c->sampler.n_fanout,
+        .feat_dim = ds->feat_dim,
+        .feat_type = ds->feat_dim == 0                ? SLUICE_NONE
+                     : ds->feat_dtype == SL_DTYPE_F16 ? SLUICE_F16
+                                                      : SLUICE_F32,
+        .feat_row_bytes = sl_rows_bytes(ds),
+        .label_type = label_type(ds),
+        .n_targets = l->lending.spec.shape.n_targets,
+        .n_classes = ds->n_classes,
+        .world = c->allocation.trainers,
+        .rank = rank,
+        .has_edge_ids = c->sampler.edge_ids,
+        .has_weights = (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS) != 0,
+        .prefetch = l->prefetch,
+        .broker = l->broker,
+        .dataset = ds->path,
+        .job_name = c->name,
+        .output = l->output,
+        .feat_device =
+            l->compute.device->is_host ? -1 : (int32_t)c->devices[l->worker.device].index,
+    };
+    memcpy(info.fanout, c->sampler.fanout, sizeof info.fanout);
+    return hand_over("sluice_get_info", out, &info, sizeof info,
+                     offsetof(struct sluice_info, feat_device));
+}
+
+int sluice_get_info(sluice_loader *l, struct sluice_info *out)
+{
+    SL_TRY(enter(l, "sluice_get_info"));
+    return leave(l, get_info(l, out));
+}
+
+static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
+{
+    const struct sl_lending *from = &l->lending;
+    const struct sluice_stats stats = {
+        .batches = from->figures.batches,
+        .returned = from->returned,
+        .held = from->n_held,
+        .edges = from->figures.edges,
+        .feature_bytes = from->figures.bytes,
+        .wait_ns = from->figures.stage_ns[SL_STAGE_WAIT],
+        .gather_ns = from->figures.stage_ns[SL_STAGE_EXTRACT],
+        .user_ns = from->figures.stage_ns[SL_STAGE_TRAIN],
+        .epoch = from->epoch,
+    };
+    return hand_over("sluice_stats", out, &stats, sizeof stats, sizeof stats);
+}
+
+int sluice_stats(sluice_loader *l, struct sluice_stats *out)
+{
+    SL_TRY(enter(l, "sluice_stats"));
+    return leave(l, get_stats(l, out));
+}
+
+const char *sluice_error(void)
+{
+    return sl_error_message();
+}
+
+const char *sluice_version(void)
+{
+    return SL_VERSION;
+}
