@@ -1,0 +1,368 @@
+"""Data sets as arrays: from and to PyTorch Geometric, SciPy and NumPy. The files are those of
+common/data/README.md; what is checked here is what makes them, the contents are checked by the job
+that opens them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ._errors import UsageError
+
+SPLITS = ("train", "val", "test")
+# Arrays that a data set may have: files NAME.npy of its directory.
+NAMES = ("indptr", "indices", "edge_weight", "node_feat", "node_label")
+NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map",)
+
+
+class Dataset:
+    """A graph with features, labels and lists of vertices.
+
+    metadata   what metadata.json says: num_nodes, num_edges, feat_dim, num_classes, task, ...
+    arrays     by the names of the files: indptr (num_nodes + 1), indices (num_edges; the sources of
+               v's in-edges are indices[indptr[v]:indptr[v + 1]]), and where there are such
+               edge_weight (num_edges), node_feat (num_nodes, feat_dim), node_label, train_idx,
+               val_idx, test_idx, vertex_map
+    path       its directory, or None where it is in memory
+    edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        path: Optional[str] = None,
+        edge_map: Optional[np.ndarray] = None,
+    ) -> None:
+        self.metadata, self.arrays = dict(metadata), dict(arrays)
+        self.path, self.edge_map = path, edge_map
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.arrays["indptr"]) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.arrays["indices"])
+
+    def __repr__(self) -> str:
+        where = self.path or "in memory"
+        return f"Dataset({where}: num_nodes={self.num_nodes}, num_edges={self.num_edges})"
+
+    # ---- ways out -------------------------------------------------------------------------------
+
+    def to_numpy(self) -> Dict[str, np.ndarray]:
+        """The arrays by the names of their files. Those of a directory are mapped: what is written
+        to one of them stays in this process."""
+        return dict(self.arrays)
+
+    def to_scipy(self) -> Any:
+        """A scipy.sparse.csc_matrix (num_nodes, num_nodes): row u, column v is the edge u -> v, and
+        its value the weight, else 1. Edges stand in the order of the data set."""
+        import scipy.sparse
+
+        weight = self.arrays.get("edge_weight")
+        values = np.ones(self.num_edges, np.float32) if weight is None else weight
+        n = self.num_nodes
+        indptr, indices = self.arrays["indptr"], self.arrays["indices"]
+        return scipy.sparse.csc_matrix((values, indices, indptr), shape=(n, n))
+
+    def to_pyg(self) -> Any:
+        """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
+        of the data set, so that e_id of a batch is a column of it; and where the data set has them
+        x, y, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is written to
+        x stays in this process."""
+        import torch
+        from torch_geometric.data import Data
+
+        indptr = np.asarray(self.arrays["indptr"]).astype(np.int64)
+        edges = np.empty((2, self.num_edges), np.int64)
+        edges[0] = self.arrays["indices"]
+        edges[1] = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(indptr))
+        data = Data(edge_index=torch.from_numpy(edges), num_nodes=self.num_nodes)
+        if "node_feat" in self.arrays:
+            data.x = torch.from_numpy(np.asarray(self.arrays["node_feat"]))
+        if "node_label" in self.arrays:
+            data.y = torch.from_numpy(self.labels())
+        if "edge_weight" in self.arrays:
+            data.edge_weight = torch.from_numpy(np.asarray(self.arrays["edge_weight"]))
+        for split in SPLITS:
+            if f"{split}_idx" in self.arrays:
+                mask = np.zeros(self.num_nodes, bool)
+                mask[self.arrays[f"{split}_idx"]] = True
+                data[f"{split}_mask"] = torch.from_numpy(mask)
+        return data
+
+    def labels(self) -> np.ndarray:
+        """int64 (num_nodes) classes, -1 unlabelled; of other tasks float32 (num_nodes,
+        num_classes), NaN unlabelled."""
+        label = np.asarray(self.arrays["node_label"])
+        if self.metadata.get("task", "multiclass") == "multiclass":
+            label = label.reshape(-1)
+            if label.dtype.kind == "f":
+                label = np.where(np.isnan(label), -1, label)
+            return np.maximum(label.astype(np.int64), -1)
+        known = label.reshape(self.num_nodes, -1).astype(np.float32)
+        if self.metadata["task"] == "multilabel":
+            known[known < 0] = np.nan
+        return known
+
+    def save(self, path: str) -> str:
+        """Writes the data set to a new directory, whole or not at all, and returns its path."""
+        path = os.path.abspath(os.fspath(path))
+        if os.path.lexists(path):
+            raise UsageError(f"{path}: exists: choose another directory, or remove that one")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        staging = tempfile.mkdtemp(
+            prefix=f".{os.path.basename(path)}.", suffix=".tmp", dir=os.path.dirname(path)
+        )
+        try:
+            for name, array in self.arrays.items():
+                np.save(os.path.join(staging, f"{name}.npy"), np.ascontiguousarray(array))
+            with open(os.path.join(staging, "metadata.json"), "w", encoding="utf-8") as file:
+                kept = {k: v for k, v in self.metadata.items() if k != "temporary"}
+                json.dump(kept, file, indent=2)
+            os.chmod(staging, 0o777 & ~_umask())
+            os.rename(staging, path)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return path
+
+
+def _umask() -> int:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return int(next(line for line in file if line.startswith("Umask:")).split()[1], 8)
+
+
+# ---- ways in ------------------------------------------------------------------------------------
+
+
+def open_dataset(path: str) -> Dataset:
+    """The data set in a directory; its arrays are mapped, not read. Errors are UsageError."""
+    path = os.fspath(path)
+    try:
+        with open(os.path.join(path, "metadata.json"), encoding="utf-8") as file:
+            metadata = json.load(file)
+    except FileNotFoundError:
+        why = "has no metadata.json" if os.path.isdir(path) else "no such directory"
+        raise UsageError(
+            f"data set {path}: {why}: correct the path, or make one with `sluice generate`, "
+            "`sluice import` or sluice.from_pyg(data).save(path)"
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path}/metadata.json: is not valid JSON: {error}") from None
+    arrays = {}
+    for name in NAMES:
+        file_path = os.path.join(path, f"{name}.npy")
+        if not os.path.exists(file_path):
+            continue
+        try:
+            # Copy on write: PyTorch wants memory that may be written to.
+            arrays[name] = np.load(file_path, mmap_mode="c")
+        except ValueError as error:
+            raise UsageError(f"{file_path}: {error}") from None
+    for name in ("indptr", "indices"):
+        if name not in arrays:
+            raise UsageError(f"data set {path}: has no {name}.npy")
+    return Dataset(metadata, arrays, path=os.path.abspath(path))
+
+
+def from_scipy(
+    matrix: Any,
+    x: Any = None,
+    y: Any = None,
+    train: Any = None,
+    val: Any = None,
+    test: Any = None,
+    weights: bool = False,
+    task: Optional[str] = None,
+    name: str = "graph",
+) -> Dataset:
+    """A data set of a SciPy sparse matrix (num_nodes, num_nodes): an entry in row u, column v is
+    the edge u -> v.
+
+    x          features (num_nodes, feat_dim)
+    y          labels, by `task` as in from_pyg
+    train, val, test   vertices: ids (n) or masks (num_nodes)
+    weights    whether the entries are the edges' weights
+    """
+    csc = matrix.tocsc()
+    n = csc.shape[1]
+    if csc.shape[0] != n:
+        raise UsageError(f"matrix: is {csc.shape[0]} x {n}, wanted as many rows as columns")
+    arrays = {"indptr": csc.indptr.astype(np.int64), "indices": _ids(csc.indices, n)}
+    if weights:
+        arrays["edge_weight"] = csc.data.astype(np.float32)
+    _add_vertices(arrays, n, x, y, {"train": train, "val": val, "test": test})
+    return Dataset(_metadata(arrays, y, task, name), arrays)
+
+
+def from_pyg(
+    data: Any, weight_attr: Optional[str] = None, task: Optional[str] = None, labels: bool = True
+) -> Dataset:
+    """A data set of a torch_geometric.data.Data.
+
+    edge_index  (2, num_edges) sources, then destinations; the data set has them by destination, and
+                edges of one destination in their order
+    x           features (num_nodes, feat_dim); float16 stays
+    y           labels. Integers (num_nodes) are classes, a matrix of integers or bools is one
+                column a label; floats are numbers. `task` ("multiclass", "multilabel",
+                "regression") says otherwise
+    train_mask, val_mask, test_mask   (num_nodes) bool, or ids
+    weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one
+    labels      whether y is taken
+
+    What else `data` has is not stored.
+    """
+    if not hasattr(data, "edge_index") or hasattr(data, "edge_types"):
+        raise UsageError(
+            f"from_pyg: is {type(data).__name__}, wanted a torch_geometric.data.Data with "
+            "edge_index: graphs of one kind of vertices and edges are supported"
+        )
+    if data.edge_index is None:
+        raise UsageError(
+            "data.edge_index: is missing: where there is an adj_t, use "
+            "edge_index = torch.stack(adj_t.t().coo()[:2])"
+        )
+    edges = _array(data.edge_index, "data.edge_index")
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        raise UsageError(
+            f"data.edge_index: is {edges.dtype} {list(edges.shape)}, wanted int64 [2, num_edges]"
+        )
+    n = int(data.num_nodes)
+    if edges.size and (edges.min() < 0 or edges.max() >= n):
+        bad = int(edges.max() if edges.max() >= n else edges.min())
+        raise UsageError(
+            f"data.edge_index: has vertex {bad}, wanted 0 to {n - 1}: data.num_nodes is {n}"
+        )
+    order = np.argsort(edges[1], kind="stable")
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(edges[1], minlength=n), out=indptr[1:])
+    arrays = {"indptr": indptr, "indices": _ids(edges[0][order], n)}
+    name = weight_attr or "edge_weight"
+    weight = data[name] if name in data else None
+    if weight is None and weight_attr:
+        raise UsageError(f"weight_attr: data has no '{weight_attr}'")
+    if weight is not None:
+        values = _array(weight, f"data.{name}").reshape(-1).astype(np.float32)
+        if len(values) != edges.shape[1]:
+            raise UsageError(
+                f"data.{name}: has {len(values)} elements, wanted one an edge: {edges.shape[1]}"
+            )
+        arrays["edge_weight"] = values[order]
+    masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in SPLITS}
+    y = data.y if labels and "y" in data else None
+    _add_vertices(arrays, n, data.x if "x" in data else None, y, masks)
+    return Dataset(_metadata(arrays, y, task, "graph"), arrays, edge_map=order)
+
+
+def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
+    """int64 ids of a list of vertices or of a mask of n. UsageError for ids out of range, and for
+    vertices that are listed twice."""
+    array = _array(ids, what)
+    if array.ndim != 1:
+        raise UsageError(
+            f"{what}: has {array.ndim} dimensions, wanted one: choose a column, such as [:, 0]"
+        )
+    if array.dtype == bool:
+        if len(array) != n:
+            raise UsageError(f"{what}: is a mask of {len(array)}, wanted {n}: one for each vertex")
+        return np.flatnonzero(array)
+    if len(array) == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise UsageError(f"{what}: is of type {array.dtype}, wanted integers or bools")
+    array = array.astype(np.int64)
+    if array.min() < 0 or array.max() >= n:
+        bad = int(array.max() if array.max() >= n else array.min())
+        raise UsageError(f"{what}: has vertex {bad}, wanted 0 to {n - 1}")
+    order = np.sort(array)
+    twice = order[1:][order[1:] == order[:-1]]
+    if len(twice):
+        raise UsageError(
+            f"{what}: lists vertex {int(twice[0])} more than once: each vertex is a seed once "
+            "in an epoch; numpy.unique() leaves repetitions out"
+        )
+    return array
+
+
+def _array(value: Any, what: str) -> np.ndarray:
+    if hasattr(value, "detach"):
+        if str(value.layout) != "torch.strided":
+            raise UsageError(f"{what}: is sparse ({value.layout}), wanted a dense tensor")
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise UsageError(f"{what}: is {type(value).__name__}, wanted an array of numbers")
+    return array
+
+
+def _ids(array: np.ndarray, n: int) -> np.ndarray:
+    return array.astype(np.int32 if n < 1 << 31 else np.int64)
+
+
+def _add_vertices(
+    arrays: Dict[str, np.ndarray], n: int, x: Any, y: Any, lists: Mapping[str, Any]
+) -> None:
+    for value, what, name in (x, "x", "node_feat"), (y, "y", "node_label"):
+        if value is None:
+            continue
+        array = _array(value, what)
+        if array.ndim == 0 or array.shape[0] != n:
+            raise UsageError(
+                f"{what}: is {list(array.shape)}, wanted {n} rows: one for each vertex"
+            )
+        arrays[name] = array
+    if x is not None:
+        feat = arrays["node_feat"]
+        if feat.ndim != 2 or feat.dtype.kind not in "fiub" or not feat.shape[1]:
+            raise UsageError(
+                f"x: is {feat.dtype} {list(feat.shape)}, wanted float32 [num_nodes, feat_dim]"
+            )
+        arrays["node_feat"] = feat if feat.dtype == np.float16 else feat.astype(np.float32)
+    for split, value in lists.items():
+        if value is not None:
+            arrays[f"{split}_idx"] = vertex_ids(value, n, f"{split} vertices")
+
+
+def _label_task(label: np.ndarray, task: Optional[str]) -> Tuple[str, np.ndarray]:
+    """The task, and the labels as the file of such a task has them."""
+    columns = label.shape[1] if label.ndim == 2 else 1
+    if task is None:
+        whole = label.dtype.kind in "iub"
+        task = "regression" if not whole else "multilabel" if columns > 1 else "multiclass"
+    if task == "multiclass":
+        label = label.reshape(-1)
+        return task, label if label.dtype.kind in "fub" else np.maximum(label, -1)
+    label = label.reshape(len(label), -1)
+    return task, label.astype(np.uint8) if label.dtype == bool else label
+
+
+def _metadata(
+    arrays: Dict[str, np.ndarray], y: Any, task: Optional[str], name: str
+) -> Dict[str, Any]:
+    out: Dict[str, Any] = {
+        "name": name,
+        "num_nodes": len(arrays["indptr"]) - 1,
+        "num_edges": len(arrays["indices"]),
+        "task": "none",
+    }
+    if "node_feat" in arrays:
+        out["feat_dim"] = arrays["node_feat"].shape[1]
+    if y is not None:
+        out["task"], label = _label_task(arrays["node_label"], task)
+        arrays["node_label"] = label
+        known = label[np.isfinite(label)] if label.dtype.kind == "f" else label
+        classes = max(1, int(known.max()) + 1) if known.size else 1
+        out["num_classes"] = classes if out["task"] == "multiclass" else label.shape[1]
+    lists = [arrays[f"{s}_idx"] for s in SPLITS if f"{s}_idx" in arrays]
+    if lists and len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
+        out["splits"] = "overlap"
+    return out

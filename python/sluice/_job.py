@@ -1,0 +1,307 @@
+"""From a loader's arguments to the job that its samplers work for: what is checked here is what the
+job file has no word for; everything else is checked, and said, by the job's own reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+import numpy as np
+
+from . import _dataset
+from ._dataset import Dataset
+from ._errors import UsageError
+from ._staged import StagedDataset, stage
+from ._world import World
+
+# Arguments of torch_geometric's and torch's loaders that are not there, and what to use.
+REFUSED = {
+    "replace": "neighbours are drawn without replacement: leave it out",
+    "disjoint": "vertices that several seeds reach are there once: leave it out, or use "
+    "batch_size=1",
+    "time_attr": "there is no sampling by time: take the edges up to a time into a data set",
+    "input_time": "there is no sampling by time: take the edges up to a time into a data set",
+    "temporal_strategy": "there is no sampling by time: leave it out",
+    "transform_sampler_output": "samplers are other processes: use transform, of the batch",
+    "neighbor_sampler": "sluice samples: use torch_geometric.loader.NodeLoader for a sampler of "
+    "your own",
+    "custom_cls": "batches are torch_geometric.data.Data: use transform",
+    "collate_fn": "batches come whole: use transform",
+    "sampler": "the order is the job's: use input_nodes, shuffle and seed",
+    "batch_sampler": "the order is the job's: use input_nodes, shuffle, seed and batch_size",
+    "generator": "the order is the job's: use seed",
+    "dataset": "use data",
+}
+# Those that mean nothing here: what is given is said, and does no harm.
+NEEDLESS = {
+    "num_workers": "samplers are processes of their own: samplers=N",
+    "persistent_workers": "samplers last as long as the loader",
+    "prefetch_factor": "a batch ahead is gathered: prefetch=True",
+    "multiprocessing_context": "samplers are processes of their own",
+    "worker_init_fn": "samplers are processes of their own",
+    "filter_per_worker": "features are gathered a batch ahead: prefetch=True",
+    "is_sorted": "data sets are by destination",
+    "directed": "subgraph_type is 'directional'",
+}
+# Values that say what is the case anyway.
+HARMLESS = {
+    "replace": (False,),
+    "disjoint": (False,),
+    "temporal_strategy": ("uniform",),
+    "num_workers": (0,),
+    "persistent_workers": (False,),
+    "directed": (True,),
+}
+SUBGRAPHS = {
+    "bidirectional": "use 'directional' and torch_geometric.utils.to_undirected(batch.edge_index)",
+    "induced": "use 'directional' and loader.data.subgraph(batch.n_id)",
+}
+
+
+def refuse(arguments: Mapping[str, Any]) -> None:
+    """Raises UsageError for an argument that is not there, by its name and with what to use; warns
+    of one that means nothing."""
+    for name, value in arguments.items():
+        harmless = HARMLESS.get(name, ())
+        if value is None or any(value is known or value == known for known in harmless):
+            continue
+        if name in REFUSED:
+            raise UsageError(f"{name}={value!r}: {REFUSED[name]}")
+        if name not in NEEDLESS:
+            raise TypeError(f"NeighborLoader() got an unexpected keyword argument '{name}'")
+        warnings.warn(f"sluice: {name}={value!r} has no effect: {NEEDLESS[name]}", stacklevel=4)
+
+
+def check_subgraph(subgraph_type: Any) -> None:
+    word = str(getattr(subgraph_type, "value", subgraph_type))
+    if word in SUBGRAPHS:
+        raise UsageError(f"subgraph_type='{word}': is not there: {SUBGRAPHS[word]}")
+    if word != "directional":
+        raise UsageError(f"subgraph_type='{word}': wanted 'directional'")
+
+
+class Source(NamedTuple):
+    """What a loader is made of: dataset (arrays), a job (dictionary), or a text that is none."""
+
+    dataset: Optional[Dataset] = None
+    job: Optional[Dict[str, Any]] = None
+    job_text: Optional[str] = None  # no JSON object: the job's reader says why
+    origin: Optional[str] = None
+    pyg: Any = None  # the Data that `dataset` was made of
+
+
+def source_of(data: Any, weight_attr: Optional[str]) -> Source:
+    """What the loader's first argument is. UsageError for anything else."""
+    if isinstance(data, (str, os.PathLike)):
+        path = os.fspath(data)
+        if not path.endswith(".json") and not os.path.isfile(path):
+            return Source(job={"dataset": path}, origin="NeighborLoader")
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                text = file.read()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        return _job_of(text, path)
+    if isinstance(data, Mapping):
+        return Source(job=json.loads(json.dumps(data)), origin="job")
+    if isinstance(data, Dataset):
+        # Of a directory its own files are used, and its validation is remembered.
+        return source_of(data.path, None) if data.path else Source(dataset=data)
+    if hasattr(data, "tocsc"):
+        return Source(dataset=_dataset.from_scipy(data, weights=weight_attr is not None))
+    if hasattr(data, "edge_index"):
+        return Source(dataset=_dataset.from_pyg(data, weight_attr, labels=False), pyg=data)
+    raise UsageError(
+        f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "
+        "torch_geometric.data.Data, a SciPy sparse matrix or a sluice.Dataset"
+    )
+
+
+SPLITS_AND_ALL = (*_dataset.SPLITS, "all")
+COMMON = {"model.kind": "external", "sampler.expand": "new"}
+
+
+class _Twice(ValueError):
+    pass
+
+
+def _job_of(text: str, origin: str) -> Source:
+    def once(pairs: List[Any]) -> Dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise _Twice
+        return found
+
+    try:
+        job = json.loads(text, object_pairs_hook=once)
+    except ValueError:
+        job = None
+    if isinstance(job, dict):
+        return Source(job=job, origin=origin)
+    return Source(job_text=text, origin=origin)
+
+
+def put(job: Dict[str, Any], key: str, value: Any, argument: str) -> None:
+    """Says `value` in the job. UsageError where the job says another one."""
+    *folders, name = key.split(".")
+    at: Any = job
+    for folder in folders:
+        at = at.setdefault(folder, {})
+        if not isinstance(at, dict):
+            return  # which the job's reader refuses
+    found = at.setdefault(name, value)
+    if found != value:
+        raise UsageError(
+            f"{argument}={value!r}: the job says {key} {json.dumps(found)}: say it in one place"
+        )
+
+
+def get(job: Mapping[str, Any], key: str) -> Any:
+    at: Any = job
+    for name in key.split("."):
+        at = at.get(name) if isinstance(at, Mapping) else None
+    return at
+
+
+def fanout_of(num_neighbors: Any) -> Optional[List[int]]:
+    """The fanout of num_neighbors: a list of ints, the hop next to the seeds first."""
+    if num_neighbors is None:
+        return None
+    if isinstance(num_neighbors, Mapping):
+        raise UsageError(
+            "num_neighbors: is a dictionary by edge type, wanted a list: graphs of one kind of "
+            "edges are supported"
+        )
+    values = getattr(num_neighbors, "values", num_neighbors)
+    if isinstance(values, (int, np.integer)) or isinstance(values, str):
+        raise UsageError(f"num_neighbors={values!r}: wanted a list, a number for each hop")
+    return [int(value) for value in values]
+
+
+class Plan(NamedTuple):
+    """What a loader opens, and what it has to know of it."""
+
+    text: str  # the job
+    origin: str  # what messages call it
+    staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
+    split: Optional[str] = None  # whose vertices are the seeds
+    seeds: Optional[np.ndarray] = None  # the caller's own list
+    shuffle: bool = True
+    edge_map: Optional[np.ndarray] = None
+    pyg: Any = None
+
+
+LISTED = "listed"  # order.kind of an epoch in the list's own order
+SHUFFLES = {False: LISTED, True: "shuffled"}
+# Arguments that are keys of the job.
+KEYS = {
+    "num_neighbors": "sampler.fanout",
+    "batch_size": "sampler.batch_size",
+    "seed": "seed",
+    "balance": "allocation.balance",
+    "samplers": "allocation.samplers",
+}
+
+
+def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
+    """The job of a loader, by its arguments (None: not given). The data set in memory is that of
+    rank 0, which starts the job."""
+    weight_attr, input_nodes = asked["weight_attr"], asked["input_nodes"]
+    source = source_of(data, weight_attr)
+    if source.job_text is not None:
+        return Plan(source.job_text, source.origin or "job")
+    job: Dict[str, Any] = source.job if source.job is not None else {}
+    whole = source.origin not in (None, "NeighborLoader")  # a job, not a data set
+    asked = {**asked, "num_neighbors": fanout_of(asked["num_neighbors"])}
+    if not whole:
+        if asked["num_neighbors"] is None:
+            raise UsageError("num_neighbors: is needed: a number for each hop, such as [15, 10, 5]")
+        asked["batch_size"] = 1 if asked["batch_size"] is None else asked["batch_size"]
+        asked["shuffle"] = bool(asked["shuffle"])
+        asked["seed"] = 0 if asked["seed"] is None else asked["seed"]
+        input_nodes = "all" if input_nodes is None else input_nodes
+    for argument, key in KEYS.items():
+        if asked[argument] is not None:
+            put(job, key, plain(asked[argument]), argument)
+    if asked["shuffle"] is False or (asked["shuffle"] and get(job, "order.kind") == LISTED):
+        put(job, "order.kind", SHUFFLES[asked["shuffle"]], "shuffle")
+    if weight_attr is not None:
+        if not source.dataset and weight_attr != "edge_weight":
+            raise UsageError(
+                f"weight_attr={weight_attr!r}: wanted 'edge_weight': a data set directory has its "
+                "weights in edge_weight.npy"
+            )
+        put(job, "sampler.kind", "weighted", "weight_attr")
+    if world.size > 1:
+        put(job, "allocation.trainers", world.size, "world")
+    own_list = not (input_nodes is None or isinstance(input_nodes, str))
+    seeds = None
+    if isinstance(input_nodes, str):
+        if input_nodes not in SPLITS_AND_ALL:
+            raise UsageError(
+                f"input_nodes={input_nodes!r}: wanted 'train', 'val', 'test', 'all', ids or a mask"
+            )
+        put(job, "input.split", input_nodes, "input_nodes")
+    elif own_list:
+        put(job, "input.split", "train", "input_nodes")
+    complete(job)
+    staged = None
+    if source.dataset or own_list:
+        dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
+        if own_list:
+            seeds = _dataset.vertex_ids(input_nodes, dataset.num_nodes, "input_nodes")
+        if world.rank == 0:
+            staged = stage(dataset, seeds)
+            job["dataset"] = staged.path
+        if source.dataset:
+            put(job, "store.features", "memory", "data")
+    return Plan(
+        json.dumps(job),
+        source.origin or "NeighborLoader",
+        staged,
+        get(job, "input.split") or "train",
+        seeds,
+        get(job, "order.kind") != LISTED,
+        source.dataset.edge_map if source.dataset else None,
+        source.pyg,
+    )
+
+
+def plan_of_running(output: Optional[str]) -> Plan:
+    """What a loader has to know of the job that it attached to, from the job's directory."""
+    if not output:
+        return Plan("", "")
+    with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    split = get(job, "input.split") or "train"
+    return Plan("", output, split=split, shuffle=get(job, "order.kind") != LISTED)
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's, which JSON knows."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def complete(job: Dict[str, Any]) -> None:
+    """What every loader's job says. UsageError for a job whose batches are no single edge_index."""
+    if get(job, "sampler.expand") == "all":
+        raise UsageError(
+            'sampler.expand: is "all", which draws each vertex anew in each hop, so that no single '
+            'edge_index has the batch: wanted "new"; blocks hop by hop are what '
+            "include/sluice.h has"
+        )
+    kind = get(job, "model.kind")
+    if kind not in (None, "external"):
+        raise UsageError(
+            f'model.kind: is {json.dumps(kind)}, wanted "external" or no model: the model is yours '
+            "here; `sluice run` trains models of sluice's"
+        )
+    walks = get(job, "sampler.kind") == "walk"  # neighbours of a walk are no edges
+    for key, value in {**COMMON, **({} if walks else {"sampler.edge_ids": True})}.items():
+        folders, name = key.split(".")
+        at = job.setdefault(folders, {})
+        if isinstance(at, dict):
+            at.setdefault(name, value)
+    job.setdefault("epochs", "auto")

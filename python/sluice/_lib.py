@@ -1,0 +1,269 @@
+"""libsluice through ctypes. The tables here mirror include/sluice.h, field by field; a test of the
+project compares the two. Nothing else of the package knows ctypes.
+
+Pointers are plain addresses (c_void_p): an array is made of one by `array_at`, which costs two
+microseconds and makes no type for each length, as arrays of ctypes would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ._errors import CLASSES, Error
+
+API_VERSION = 1
+MAX_HOPS = 8
+SONAME = "libsluice.so.0"
+
+RESULTS: Dict[str, int] = {
+    "OK": 0,
+    "TIMEOUT": 1,
+    "END": 2,
+    "EINVAL": -1,
+    "EFORMAT": -2,
+    "ENOENT": -3,
+    "EACCESS": -4,
+    "EEXIST": -5,
+    "ENOMEM": -6,
+    "EIO": -7,
+    "ESYS": -8,
+    "ERANGE": -9,
+    "ETIMEDOUT": -10,
+    "EABORTED": -11,
+    "EBUSY": -12,
+    "ESTALE": -13,
+    "EUNSUPPORTED": -14,
+    "EPROTO": -15,
+    "EFAILED": -16,
+    "EDEVICE": -17,
+    "ECHANGED": -19,
+}
+OK, TIMEOUT, END = (RESULTS[name] for name in ("OK", "TIMEOUT", "END"))
+ESTALE = RESULTS["ESTALE"]
+
+TYPES: Dict[str, int] = {"NONE": 0, "F32": 1, "F16": 2, "I32": 3}
+DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i4")}
+
+_i32, _i64 = ctypes.c_int32, ctypes.c_int64
+_u32, _u64, _size = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
+_int, _text, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("size", _size),
+        ("job", _text),
+        ("origin", _text),
+        ("attach", _text),
+        ("rank", _i32),
+        ("start_timeout_ms", _u32),
+        ("prefetch", _u32),
+        ("programs", _text),
+    ]
+
+
+class Info(ctypes.Structure):
+    _fields_ = [
+        ("size", _size),
+        ("n_nodes", _u64),
+        ("n_edges", _u64),
+        ("n_items", _u64),
+        ("n_batches", _u64),
+        ("n_own_batches", _u64),
+        ("seed", _u64),
+        ("batch_size", _u32),
+        ("n_hops", _u32),
+        ("fanout", _i64 * MAX_HOPS),
+        ("feat_dim", _u32),
+        ("feat_type", _u32),
+        ("feat_row_bytes", _u64),
+        ("label_type", _u32),
+        ("n_targets", _u32),
+        ("n_classes", _u32),
+        ("world", _u32),
+        ("rank", _u32),
+        ("has_edge_ids", _u32),
+        ("has_weights", _u32),
+        ("prefetch", _u32),
+        ("broker", _i64),
+        ("dataset", _text),
+        ("job_name", _text),
+        ("output", _text),
+        ("feat_device", _i32),
+    ]
+
+
+class Hop(ctypes.Structure):
+    _fields_ = [
+        ("n_dst", _u32),
+        ("n_edges", _u32),
+        ("indptr", _pointer),
+        ("indices", _pointer),
+        ("edge_ids", _pointer),
+        ("weights", _pointer),
+    ]
+
+
+class Batch(ctypes.Structure):
+    _fields_ = [
+        ("size", _size),
+        ("id", _u64),
+        ("number", _u64),
+        ("first_item", _u64),
+        ("epoch", _u32),
+        ("n_seeds", _u32),
+        ("n_nodes", _u32),
+        ("n_hops", _u32),
+        ("n_edges", _u64),
+        ("nodes", _pointer),
+        ("n_nodes_after", _pointer),
+        ("labels", _pointer),
+        ("hop", Hop * MAX_HOPS),
+    ]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [
+        ("size", _size),
+        ("batches", _u64),
+        ("returned", _u64),
+        ("held", _u64),
+        ("edges", _u64),
+        ("feature_bytes", _u64),
+        ("wait_ns", _u64),
+        ("gather_ns", _u64),
+        ("user_ns", _u64),
+        ("epoch", _u32),
+    ]
+
+
+STRUCTURES = {
+    "sluice_options": Options,
+    "sluice_info": Info,
+    "sluice_hop": Hop,
+    "sluice_batch": Batch,
+    "sluice_stats": Stats,
+}
+
+# Name -> (result, arguments). A loader is an address.
+FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
+    "sluice_open": (_int, [ctypes.POINTER(Options), ctypes.POINTER(_pointer)]),
+    "sluice_close": (None, [_pointer]),
+    "sluice_get_info": (_int, [_pointer, ctypes.POINTER(Info)]),
+    "sluice_next": (_int, [_pointer, _u32, ctypes.POINTER(Batch)]),
+    "sluice_done": (_int, [_pointer, _u64]),
+    "sluice_return": (_int, [_pointer, _u64]),
+    "sluice_start": (_int, [_pointer, _u32, _u64]),
+    "sluice_start_epoch": (_int, [_pointer, _u32]),
+    "sluice_features": (_int, [_pointer, ctypes.POINTER(Batch), _pointer, _size]),
+    "sluice_features_view": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(_pointer)]),
+    "sluice_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
+    "sluice_error": (_text, []),
+    "sluice_version": (_text, []),
+}
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Folders that programs and the library stand in: of a wheel, then of a tree that was built.
+_PLACES = [HERE, os.path.join(HERE, "..", "..", "build")]
+
+
+def places(kind: str, name: str) -> List[str]:
+    """Where a file of `kind` ("lib", "bin") may stand, the likeliest first."""
+    found = [os.path.normpath(os.path.join(place, kind, name)) for place in _PLACES]
+    return [path for path in found if os.path.exists(path)]
+
+
+class Library:
+    """libsluice, loaded. Its functions are called by `call`, which raises what they report."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            raise Error(
+                f"{path}: cannot be loaded: {error}: `make` builds it; SLUICE_LIBRARY names "
+                "another place"
+            ) from None
+        for name, (result, arguments) in FUNCTIONS.items():
+            try:
+                function = getattr(library, name)
+            except AttributeError:
+                raise Error(
+                    f"{path}: has no {name}: it is older than this package: build both from the "
+                    "same sources, or install the package again"
+                ) from None
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name[len("sluice_") :], function)
+        self.version_text = str(self.version().decode())  # type: ignore[attr-defined]
+
+    def fail(self, code: int) -> Error:
+        """The error that a function of this thread has just reported."""
+        text = self.error().decode("utf-8", "replace")  # type: ignore[attr-defined]
+        name = next((n for n, value in RESULTS.items() if value == code), "")
+        if text.startswith("sluice: "):
+            text = text[len("sluice: ") :]
+        return CLASSES.get(name, Error)(text or f"libsluice: error {code}", code)
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """A function's result from 0 on; errors are raised."""
+        code = getattr(self, name)(*arguments)
+        if code < 0:
+            raise self.fail(code)
+        return code
+
+
+_loaded: Optional[Library] = None
+
+
+def library() -> Library:
+    """The library: $SLUICE_LIBRARY, else beside the package, else of the tree's build, else where
+    the system's loader finds it. Loaded once."""
+    global _loaded
+    if _loaded is None:
+        if sys.platform != "linux":
+            raise Error(f"sluice runs on Linux, this is {sys.platform}")
+        named = os.environ.get("SLUICE_LIBRARY")
+        _prefer_the_systems(os.path.join(HERE, "lib", "gcc"))
+        _loaded = Library(named or next(iter(places("lib", SONAME)), SONAME))
+    return _loaded
+
+
+def _prefer_the_systems(folder: str) -> None:
+    """A wheel brings the compiler's run-time libraries along, for machines without. The first ones
+    in a process serve everybody in it, so where the machine has its own, perhaps newer ones that
+    PyTorch needs, those are loaded."""
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            pass
+
+
+class Memory:
+    """An array interface of memory that somebody else owns."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, shape: Tuple[int, ...], kind: str, read_only: bool) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": kind,
+            "data": (address, read_only),
+        }
+
+
+def array_at(
+    address: Optional[int], shape: Tuple[int, ...], kind: str, read_only: bool = True
+) -> np.ndarray:
+    """A view of `shape` and type `kind` ("<u4") of memory that outlives its use. An empty array
+    needs no memory."""
+    if not address or 0 in shape:
+        return np.empty(shape, kind)
+    return np.asarray(Memory(address, shape, kind, read_only))

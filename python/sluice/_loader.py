@@ -1,0 +1,589 @@
+"""The loader: epochs of mini-batches from a job's samplers, leased and completed through libsluice.
+
+Of a batch that user code has, one lease is held: it is completed when the next batch is asked for,
+and given back when the iteration is left instead. `_lent` is the structure that the library writes
+to, and the only note of that lease, so that an interrupt at any instruction loses none.
+
+One lock guards the library's loader. Waiting is done in slices, between which Python handles
+signals and another thread may close the loader.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+import types
+import weakref
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _batch, _dataset, _job, _lib, _world
+from ._errors import Error, LoaderTimeoutError, UsageError
+from ._staged import StagedDataset
+
+WAIT_SLICE_MS = 100
+# What two loaders have in common whose batches are the same.
+SAME = ("seed", "n_nodes", "n_edges", "n_items", "n_batches", "batch_size", "world", "rank")
+
+
+class _Handle:
+    """The library's loader, and what goes away with it. Owned by the process that opened it."""
+
+    def __init__(self, library: "_lib.Library") -> None:
+        self.library, self.owner = library, os.getpid()
+        self.lock = threading.RLock()
+        self.address: Optional[int] = None
+        self.staged: Optional[StagedDataset] = None
+        self.closed = False
+
+    def open(self, options: "_lib.Options") -> None:
+        address = ctypes.c_void_p()
+        self.library.call("open", ctypes.byref(options), ctypes.byref(address))
+        self.address = address.value
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """A function of the library, of this loader."""
+        if self.address is None:
+            raise Error("the loader is closed")
+        return self.library.call(name, self.address, *arguments)
+
+    def __enter__(self) -> "_Handle":
+        self.lock.acquire()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.lock.release()
+
+    def shut(self) -> None:
+        """Ends the job, or leaves it; the data set stays."""
+        with self.lock:
+            address, self.address = self.address, None
+            if address:
+                self.library.close(address)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        if os.getpid() != self.owner:
+            return
+        self.closed = True
+        self.shut()
+        if self.staged:
+            self.staged.close()
+
+
+class _Iteration:
+    """One pass over an epoch. Another one of the same loader ends it."""
+
+    def __init__(self, loader: "Loader", number: int) -> None:
+        self._loader, self.number, self.ended = loader, number, False
+
+    def __iter__(self) -> "_Iteration":
+        return self
+
+    def __next__(self) -> Any:
+        return self._loader._next(self)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def close(self) -> None:
+        """Leaves the epoch; the batch that was handed out last is given back."""
+        self._loader._leave(self)
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # at the interpreter's end there is nobody left to tell
+            pass
+
+
+class Loader:
+    """Mini-batches of a large graph, sampled by processes of sluice, in the manner of
+    torch_geometric.loader.NeighborLoader, of which this is a subclass where that is installed.
+
+    data            a data set directory (str or path; common/data/README.md has its files); or a
+                    job file (.json) or dictionary, whose sampler, store, cache, devices, order,
+                    memory mean what they mean to `sluice run`; or a torch_geometric.data.Data, a
+                    SciPy sparse matrix, a sluice.Dataset, which go to the samplers in shared memory
+    num_neighbors   list of int: neighbours sampled of each vertex, the hop next to the seeds first;
+                    -1 takes all
+    batch_size      seeds of a batch; the last one of an epoch may have fewer. 1, or the job's
+    input_nodes     seeds: "train", "val", "test", "all" (None), or ids (n) or a mask (num_nodes) as
+                    an array or tensor, each vertex at most once. Of a job None is what it says
+    shuffle         whether each epoch has an order of its own; else that of input_nodes
+    seed            int: everything random is a function of it, whatever the number of samplers
+    drop_last       whether a last batch with fewer seeds is left out
+    weight_attr     sample by the edges' weights: "edge_weight" of a data set directory, the name of
+                    an attribute of a Data; a vertex without positive weights has no neighbours
+    transform       called with each batch, returns what the loop gets
+    samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
+    rank, world     of several training processes; default: torch.distributed's, else 0 of 1
+    even            whether every rank gets the same number of batches, for which what is left of an
+                    epoch after its last full round is left out. Default: as shuffle
+    balance         "fixed": batch k is of rank k mod world; "dynamic": of whoever comes first
+    attach          instead of data: name or output directory of a running job with model.kind
+                    "external"
+    copy            False: x of a batch is a view of the loader's buffer, valid until the next
+                    batch, where that buffer is no GPU's
+    prefetch        gather features of the next batch in a thread while this one is worked on
+    pin_memory      tensors in page-locked memory, for copies to a GPU
+    timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound
+    start_timeout   seconds that the samplers may take to load the graph
+    arrays          "pyg" (torch_geometric.data.Data), "torch" or "numpy" (objects with the same
+                    names); default: the first that is installed
+
+    A batch has
+        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit
+        y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
+                    numbers). Of a Data its y of all n_nodes vertices, as everything else it has
+        edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
+        n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
+        e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
+                    data.edge_index
+        batch_size  int: number of seeds
+        input_id    int64 (batch_size): places of the seeds in input_nodes (not of a job that was
+                    attached to and has no directory)
+        num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
+
+    Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
+    consumed when the next one is asked for. The loader is used in the process that opened it, by
+    any thread, in one iteration at a time. It ends with close(), at the end of a `with`, when it is
+    collected, and with the process, in whatever way; nothing is left behind.
+
+    Raises UsageError for what is wrong with arguments, job or data set (nothing has started then),
+    JobError when the job is over, LoaderTimeoutError, OutOfMemoryError; all are sluice.Error.
+    """
+
+    def __init__(
+        self,
+        data: Any = None,
+        num_neighbors: Optional[Sequence[int]] = None,
+        batch_size: Optional[int] = None,
+        input_nodes: Any = None,
+        shuffle: Optional[bool] = None,
+        seed: Optional[int] = None,
+        drop_last: bool = False,
+        *,
+        weight_attr: Optional[str] = None,
+        subgraph_type: Any = "directional",
+        transform: Optional[Callable[[Any], Any]] = None,
+        samplers: Union[int, str] = "auto",
+        rank: Optional[int] = None,
+        world: Optional[int] = None,
+        even: Optional[bool] = None,
+        balance: Optional[str] = None,
+        attach: Optional[str] = None,
+        copy: bool = True,
+        prefetch: bool = True,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        start_timeout: float = 120,
+        arrays: Optional[str] = None,
+        **others: Any,
+    ) -> None:
+        _job.refuse(others)
+        _job.check_subgraph(subgraph_type)
+        if arrays not in (None, "pyg", "torch", "numpy"):
+            raise UsageError(f"arrays={arrays!r}: wanted 'pyg', 'torch' or 'numpy'")
+        if (data is None) == (attach is None):
+            raise UsageError("NeighborLoader: wanted data, or attach=NAME of a running job")
+        asked = {
+            "num_neighbors": num_neighbors,
+            "batch_size": batch_size,
+            "input_nodes": input_nodes,
+            "shuffle": shuffle,
+            "seed": seed,
+            "weight_attr": weight_attr,
+            "balance": balance,
+            "samplers": None if samplers == "auto" else samplers,
+        }
+        kind = arrays or _batch.best_kind()
+        self._make = _batch.maker(kind)
+        self._is_numpy = kind == "numpy"
+        if self._is_numpy:
+            self._empty = _batch.empty_numpy()
+        else:
+            self._empty = _batch.empty_pinned() if pin_memory else _batch.empty_torch()
+        self.transform, self.timeout = transform, float(timeout)
+        self._copy = bool(copy)
+        self._options = {"prefetch": int(prefetch), "start_timeout_ms": int(start_timeout * 1000)}
+        self._world = _world.find(rank, world)
+        self._handle = _Handle(_lib.library())
+        self._finalizer = weakref.finalize(self, self._handle.close)
+        try:
+            self._attach = attach
+            if attach is not None:
+                _refuse_beside_attach(asked)
+                self._open()
+                self._plan = _job.plan_of_running(self.output)
+            else:
+                self._plan = _job.plan(data, asked, self._world)
+                self._handle.staged = self._plan.staged
+                self._open()
+        except BaseException:
+            self.close()
+            raise
+        self.drop_last = bool(drop_last)
+        self._even = self._plan.shuffle if even is None else bool(even)
+        self._data: Any = None
+        self._places: Optional[_batch.Places] = None
+        self._iterations = 0
+        self._current = 0  # number of the iteration that may go on
+        # Epoch and number of the batch that comes next: all before it have come, or were left.
+        self._position: Tuple[int, int] = (0, 0)
+        self._under_way = False  # some batches of the epoch have come, and not its end
+        self._wanted: Optional[Tuple[int, int]] = None  # position that the next iteration begins at
+
+    # ---- the job --------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Starts the job, or takes a seat of one that runs."""
+        if self._attach is not None:
+            self._take_seat(self._attach)
+        elif self._world.size == 1:
+            self._start()
+        elif self._world.distributed:
+            address = _world.started_by_the_first(self._world, self._start)
+            if self._world.rank > 0:
+                self._take_seat(address)
+        elif self._world.rank == 0:
+            self._start()
+        else:
+            raise UsageError(
+                f"rank={self._world.rank}: rank 0 starts the job, and its loader's `job_name` "
+                "is what the others attach to: attach=...; or call "
+                "torch.distributed.init_process_group() before"
+            )
+        self._lent = _lib.Batch(size=ctypes.sizeof(_lib.Batch))
+
+    def _start(self) -> str:
+        self._open_with(
+            job=self._plan.text.encode("utf-8", "surrogateescape"),
+            origin=self._plan.origin.encode("utf-8", "surrogateescape"),
+            rank=self._world.rank,
+        )
+        return self.job_name
+
+    def _take_seat(self, address: str) -> None:
+        rank = self._world.rank if self._world.size > 1 else -1
+        self._open_with(attach=os.fsencode(address), rank=rank)
+
+    def _open_with(self, **options: Any) -> None:
+        size = ctypes.sizeof(_lib.Options)
+        handle = self._handle
+        handle.open(_lib.Options(size=size, **self._options, **options))
+        self._info = _lib.Info(size=ctypes.sizeof(_lib.Info))
+        handle.call("get_info", ctypes.byref(self._info))
+
+    def _start_again(self, epoch: int) -> None:
+        """The job from its first epoch: epochs only rise while it runs."""
+        if self._attach is not None or self._world.size > 1:
+            raise UsageError(
+                f"epoch {epoch}: was begun, and the epochs of a job with several loaders only "
+                "rise: load_state_dict() and set_epoch() of an earlier one are for a new loader"
+            )
+        self._handle.shut()
+        self._open()
+        self._position, self._under_way = (0, 0), False
+
+    # ---- what it is like ------------------------------------------------------------------------
+
+    @property
+    def output(self) -> Optional[str]:
+        """The job's directory; None: the job has none and leaves no files."""
+        return self._info.output.decode("utf-8", "surrogateescape") or None
+
+    @property
+    def job_name(self) -> str:
+        """What `sluice stats`, `sluice scale` and attach=... know the job by."""
+        return self._info.job_name.decode("utf-8", "surrogateescape")
+
+    @property
+    def batch_size(self) -> int:
+        return self._info.batch_size
+
+    @property
+    def num_neighbors(self) -> list:
+        return list(self._info.fanout[: self._info.n_hops])
+
+    @property
+    def dataset(self) -> range:
+        """As of torch's loaders: one for each seed."""
+        return range(self._info.n_items)
+
+    @property
+    def data(self) -> Any:
+        """The whole graph as a torch_geometric.data.Data: the one given, or of the data set, whose
+        features stay mapped."""
+        if self._data is None:
+            given = self._plan.pyg
+            self._data = given if given is not None else self._dataset().to_pyg()
+        return self._data
+
+    @property
+    def node_sampler(self) -> Any:
+        """What torch_geometric asks a loader's sampler for: num_neighbors."""
+        return types.SimpleNamespace(num_neighbors=self.num_neighbors, edge_permutation=None)
+
+    def _dataset(self) -> _dataset.Dataset:
+        return _dataset.open_dataset(self._info.dataset.decode("utf-8", "surrogateescape"))
+
+    def __len__(self) -> int:
+        """Batches of this rank in an epoch."""
+        info, ranks = self._info, self._info.world
+        partial = self.drop_last and info.n_items % info.batch_size != 0
+        if ranks == 1 or info.n_own_batches == info.n_batches:
+            return info.n_own_batches - partial
+        whole = info.n_batches - partial
+        if self._even:
+            return whole // ranks
+        return len(range(info.rank, whole, ranks))
+
+    def stats(self) -> Dict[str, int]:
+        """Since it was opened: batches done and returned, held now, edges, feature_bytes gathered,
+        nanoseconds waiting for batches (wait_ns), gathering (gather_ns), in user code (user_ns)."""
+        stats = _lib.Stats(size=ctypes.sizeof(_lib.Stats))
+        with self._usable() as handle:
+            handle.call("stats", ctypes.byref(stats))
+        return {name: int(getattr(stats, name)) for name, _ in _lib.Stats._fields_[1:]}
+
+    def __repr__(self) -> str:
+        if self._handle.closed:
+            return "NeighborLoader(closed)"
+        info = self._info
+        return (
+            f"NeighborLoader({info.dataset.decode(errors='replace')}, "
+            f"num_neighbors={self.num_neighbors}, batch_size={info.batch_size}, "
+            f"{info.n_items} seeds, {len(self)} batches)"
+        )
+
+    # ---- its end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the job and its processes, or leaves the job that was attached to."""
+        self._finalizer()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise Error(
+            "a loader cannot be pickled or copied: its batches are leased by this process: open "
+            "one where it is used"
+        )
+
+    def __call__(self, index: Any) -> Any:
+        raise UsageError(
+            "a loader cannot be called: samplers work ahead on the job's seeds: open one with "
+            "these vertices as input_nodes"
+        )
+
+    def _usable(self) -> "_Handle":
+        """The handle, whose lock the caller enters. Error where the loader cannot be used here."""
+        handle = self._handle
+        if os.getpid() != handle.owner:
+            raise Error(
+                f"the loader was opened by process {handle.owner}; after fork() it is that "
+                "process's: open one in the process that uses it"
+            )
+        if handle.closed:
+            raise Error("the loader is closed")
+        return handle
+
+    # ---- epochs ---------------------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        with self._usable():
+            self._give_back()
+            self._turn_to(self._coming())
+            self._wanted = None
+            self._iterations += 1
+            self._current = self._iterations
+            return _Iteration(self, self._current)
+
+    def _coming(self) -> Tuple[int, int]:
+        """Position that the next iteration begins at."""
+        return self._wanted or ((self._position[0] + 1, 0) if self._under_way else self._position)
+
+    def _turn_to(self, position: Tuple[int, int]) -> None:
+        if position < self._position:
+            self._start_again(position[0])
+        if position != self._position:
+            self._handle.call("start", *position)
+        self._position, self._under_way = position, False
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration will be of this epoch, from 0."""
+        if epoch < 0:
+            raise UsageError(f"set_epoch({epoch}): wanted an epoch from 0")
+        with self._usable():
+            if epoch != self._coming()[0]:
+                self._wanted = (int(epoch), 0)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What load_state_dict() of a loader with the same arguments needs to go on with the very
+        next batch: its epoch and number, and what tells loaders apart. Plain numbers."""
+        self._refuse_dynamic()
+        with self._usable():
+            epoch, number = self._wanted or self._position
+            return {"epoch": epoch, "number": number, "same": self._same()}
+
+    def _same(self) -> Dict[str, Any]:
+        same: Dict[str, Any] = {name: int(getattr(self._info, name)) for name in SAME}
+        return {**same, "fanout": self.num_neighbors}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration goes on where state_dict() was called. UsageError for a state of a
+        loader whose batches are others."""
+        self._refuse_dynamic()
+        with self._usable():
+            try:
+                theirs, position = dict(state["same"]), (int(state["epoch"]), int(state["number"]))
+            except (KeyError, TypeError, ValueError):
+                raise UsageError("load_state_dict: wanted what state_dict() has returned") from None
+            for name, value in self._same().items():
+                if theirs.get(name) != value:
+                    raise UsageError(
+                        f"load_state_dict: {name}: the state is of a loader with "
+                        f"{theirs.get(name)}, this one has {value}: its batches are others"
+                    )
+            self._wanted = position
+
+    def _refuse_dynamic(self) -> None:
+        info = self._info
+        if info.world > 1 and info.n_own_batches == info.n_batches:
+            raise UsageError(
+                "state_dict: with balance='dynamic' no rank knows what the others have had: use "
+                "balance='fixed'"
+            )
+
+    # ---- batches --------------------------------------------------------------------------------
+
+    def _give_back(self) -> None:
+        self._finish_lease("return")
+
+    def _finish_lease(self, how: str) -> None:
+        """Ends the lease of the batch that user code has, if there is one."""
+        lent = self._lent
+        if lent.n_hops == 0:
+            return
+        try:
+            self._handle.call(how, lent.id)
+        except Error as error:
+            if error.code != _lib.ESTALE:  # which an interrupted call has ended already
+                raise
+        lent.n_hops = 0
+
+    def _leave(self, iteration: _Iteration) -> None:
+        handle = self._handle
+        if os.getpid() != handle.owner or handle.closed:
+            return
+        with handle.lock:
+            if handle.address and iteration.number == self._current:
+                self._current = 0
+                self._give_back()
+
+    def _next(self, iteration: _Iteration) -> Any:
+        if iteration.ended:
+            raise StopIteration
+        end = time.monotonic() + self.timeout if self.timeout > 0 else None
+        fields = None
+        while fields is None:
+            with self._usable():
+                if iteration.number != self._current:
+                    raise Error(
+                        "another iteration of this loader has begun, or this one was closed: a "
+                        "loader is iterated once at a time: open a second loader"
+                    )
+                self._finish_lease("done")
+                code = self._handle.call("next", WAIT_SLICE_MS, ctypes.byref(self._lent))
+                if code == _lib.END:
+                    iteration.ended, self._current = True, 0
+                    self._position, self._under_way = (self._position[0] + 1, 0), False
+                    raise StopIteration
+                if code == _lib.OK and self._take():
+                    fields = self._fields()
+            if fields is None and code == _lib.TIMEOUT and end and time.monotonic() > end:
+                raise LoaderTimeoutError(
+                    f"no batch has come within {self.timeout:g} s: `sluice stats {self.job_name}` "
+                    "shows what the samplers do; timeout=0 waits without a bound"
+                )
+        batch = self._make(fields)
+        return batch if self.transform is None else self.transform(batch)
+
+    def _take(self) -> bool:
+        """Notes that the batch has come; whether it is for the user."""
+        lent, info = self._lent, self._info
+        if (lent.epoch, lent.number) < self._position:
+            return False  # had been handed out, and went back when its iteration was left
+        self._position, self._under_way = (lent.epoch, lent.number + 1), True
+        if self.drop_last and lent.n_seeds < info.batch_size:
+            return False
+        if not self._even or info.world == 1 or info.n_own_batches == info.n_batches:
+            return True
+        return lent.number < len(self) * info.world
+
+    def _fields(self) -> Dict[str, Any]:
+        """The batch as user code gets it, under PyG's names."""
+        block = _batch.block_of(self._lent, self._info)
+        plan = self._plan
+        out: Dict[str, Any] = {}
+        if self._info.feat_dim:
+            out["x"] = self._features()
+        out.update(_batch.index_fields(block, self._empty, plan.edge_map))
+        if self._places is None and plan.split:
+            self._places = self._seed_places(plan)
+        if self._places:
+            seeds = block.nodes[: self._lent.n_seeds]
+            out["input_id"], places = self._empty(seeds.shape, np.int64)
+            places[:] = self._places.of(seeds)
+        if plan.pyg is not None:
+            out.update(_batch.of_whole_graph(plan.pyg, out))
+        return out
+
+    def _features(self) -> Any:
+        info, lent = self._info, self._lent
+        shape, dtype = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
+        # Views of a GPU's memory are none that NumPy or a tensor of the processor can be.
+        if not self._copy and info.feat_device < 0:
+            rows = ctypes.c_void_p()
+            self._handle.call("features_view", ctypes.byref(lent), ctypes.byref(rows))
+            if rows.value:
+                view = _lib.array_at(rows.value, shape, dtype.str, read_only=False)
+                return view if self._is_numpy else _batch.as_tensor(view)
+        x, memory = self._empty(shape, dtype)
+        address = memory.__array_interface__["data"][0]
+        self._handle.call("features", ctypes.byref(lent), address, memory.nbytes)
+        return x
+
+    def _seed_places(self, plan: _job.Plan) -> _batch.Places:
+        if plan.seeds is not None:
+            return _batch.Places(plan.seeds)
+        if plan.split == "all":
+            return _batch.Places(None)
+        return _batch.Places(np.asarray(self._dataset().arrays[f"{plan.split}_idx"]))
+
+
+def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"{given[0]}={asked[given[0]]!r}: is the running job's to say: leave it out"
+        )
+
+
+def neighbor_loader() -> type:
+    """The class NeighborLoader; a subclass of torch_geometric's where that is installed, which
+    BasicGNN.inference() and others ask for."""
+    bases: tuple = (Loader,)
+    if _batch.best_kind() == "pyg":
+        from torch_geometric.loader import NeighborLoader as Base
+
+        # Its constructor is not called: what makes such a loader work is overridden.
+        bases = (Loader, Base)
+    return type("NeighborLoader", bases, {"__doc__": Loader.__doc__, "__module__": "sluice"})

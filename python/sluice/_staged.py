@@ -1,0 +1,143 @@
+"""A data set directory for one loader: arrays in memory, and files of another directory.
+
+A data set is a directory with names, since the job's processes open its files at any time (a
+sampler that is added later, too). Memory without names serves such a directory: each array is a
+memfd of this process, and the directory has a symbolic link /proc/PID/fd/N to it. So no array is
+copied to a disk, all of them are gone with this process however it ends, and what could stay is a
+folder of links. It is removed by `close()`; when this process dies, by a shell that waits for the
+end of a pipe that only this process holds; and when that shell was killed as well, by the next
+loader (whoever still uses a folder holds a lock in it).
+
+Files of another data set directory are linked by their paths, so that a list of seeds of the
+caller's stands beside a graph on disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Union
+
+import numpy as np
+
+from ._dataset import NAMES, SPLITS, Dataset
+
+PREFIX = "sluice-data-"
+REMOVER = 'trap "" INT TERM HUP; read -r _; rm -rf -- "$1"'
+
+
+class StagedDataset:
+    """A directory (`path`) with these arrays, or links to files where a path stands for an array.
+    Removed by close(), and when it is collected."""
+
+    def __init__(
+        self, metadata: Mapping[str, Any], arrays: Mapping[str, Union[np.ndarray, str]]
+    ) -> None:
+        base = _base()
+        sweep(base)
+        self.path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
+        held: List[int] = []
+        self._finalizer = weakref.finalize(self, _remove, self.path, held, os.getpid(), [])
+        remover = subprocess.Popen(
+            ["/bin/sh", "-c", REMOVER, "sluice-data", self.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+        self._finalizer.peek()[2][3].append(remover)  # type: ignore[index]
+        try:
+            held.append(_lock(self.path))
+            for name, array in arrays.items():
+                target = array if isinstance(array, str) else _memory(name, array, held)
+                os.symlink(target, os.path.join(self.path, f"{name}.npy"))
+            with open(os.path.join(self.path, "metadata.json"), "w", encoding="utf-8") as file:
+                json.dump({**metadata, "temporary": True}, file)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
+    """A data set for one loader, with `seeds` (n) as its training vertices; None: as they are."""
+    arrays: Dict[str, Union[np.ndarray, str]] = dict(dataset.arrays)
+    metadata = dict(dataset.metadata)
+    if dataset.path:
+        arrays = {
+            name: os.path.realpath(os.path.join(dataset.path, f"{name}.npy")) for name in arrays
+        }
+        stripes = metadata.get("feat_stripes")
+        if isinstance(stripes, dict) and isinstance(stripes.get("files"), list):
+            files = [os.path.join(os.path.realpath(dataset.path), f) for f in stripes["files"]]
+            metadata["feat_stripes"] = {**stripes, "files": files}
+    if seeds is not None:
+        for split in SPLITS:
+            arrays.pop(f"{split}_idx", None)
+        arrays["train_idx"] = seeds
+    assert set(arrays) <= set(NAMES)
+    return StagedDataset(metadata, arrays)
+
+
+def _base() -> str:
+    """The user's own folder in memory where the machine has one, else where temporary files are."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = os.path.isabs(folder) and os.access(folder, os.W_OK | os.X_OK)
+    return folder if usable else tempfile.gettempdir()
+
+
+def _lock(path: str) -> int:
+    """A locked file `path`/lock, under that name only when it is locked."""
+    fd = os.open(os.path.join(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.rename(os.path.join(path, ".lock"), os.path.join(path, "lock"))
+    return fd
+
+
+def sweep(base: str) -> None:
+    """Removes folders whose owner was killed together with its remover."""
+    for entry in os.listdir(base):
+        path = os.path.join(base, entry)
+        if not entry.startswith(PREFIX):
+            continue
+        try:
+            fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # just being made, being removed, or somebody else's
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+
+def _memory(name: str, array: np.ndarray, held: List[int]) -> str:
+    """A memfd with the array as a .npy file, which nobody can change any more; its path."""
+    fd = os.memfd_create(f"sluice-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    held.append(fd)
+    with open(os.dup(fd), "wb") as file:
+        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+    add_seals, no_shrink, no_grow, no_write = 1033, 2, 4, 8  # linux/fcntl.h
+    fcntl.fcntl(fd, add_seals, no_shrink | no_grow | no_write)
+    return f"/proc/{os.getpid()}/fd/{fd}"
+
+
+def _remove(path: str, held: List[int], owner: int, removers: List[Any]) -> None:
+    if os.getpid() != owner:  # a child that was forked: the folder is its parent's
+        return
+    for remover in removers:
+        remover.stdin.close()  # which makes it remove the folder
+        remover.wait()
+    shutil.rmtree(path, ignore_errors=True)
+    while held:
+        os.close(held.pop())

@@ -1,0 +1,449 @@
+"""The package python/sluice without a job: its tables are those of the header, blocks become
+batches, data sets go in and out, what is not there is refused by name, and nothing of memory
+stays."""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+
+import numpy as np
+from harness import ROOT, Running, cases, planted, python_with, write_dataset
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+import sluice  # noqa: E402
+from sluice import _batch, _job, _lib, _memory, _staged, _world  # noqa: E402
+
+# ---- the header ---------------------------------------------------------------------------------
+
+PLAIN = {
+    "size_t": ctypes.c_size_t,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+    "int": ctypes.c_int,
+    "void": None,
+}
+
+
+def ctype_of(text):
+    """The ctypes type of a C type: "const uint32_t *" is an address, "const char *" is text."""
+    words = re.sub(r"\b(const|struct)\b", "", text)
+    name, stars = words.replace("*", "").strip(), words.count("*")
+    if name == "char" and stars:
+        return ctypes.c_char_p
+    if stars == 2:
+        return ctypes.POINTER(ctypes.c_void_p)
+    if name in _lib.STRUCTURES:
+        kind = _lib.STRUCTURES[name]
+        return ctypes.POINTER(kind) if stars else kind
+    return ctypes.c_void_p if stars else PLAIN[name]
+
+
+def declared(text):
+    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8]"."""
+    first, *others = text.split(",")
+    kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[\w+\])?)", first.strip(), re.S).groups()
+    base = kind.replace("*", "")
+    found = [(kind, name)]
+    for other in others:
+        stars, name = re.fullmatch(r"(\**)(\w+)", other.strip()).groups()
+        found.append((base + stars, name))
+    out = []
+    for kind, name in found:
+        name, _, count = name.partition("[")
+        out.append((name, ctype_of(kind) * _lib.MAX_HOPS if count else ctype_of(kind)))
+    return out
+
+
+def tables_of(header):
+    """What a header declares, in the form of the package's tables."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", header, flags=re.S)
+    structures = {
+        name: [field for line in body.split(";")[:-1] for field in declared(line)]
+        for name, body in re.findall(r"\nstruct (sluice_\w+) \{(.*?)\};", text, re.S)
+    }
+    functions = {}
+    for result, name, body in re.findall(r"\nSLUICE_API (.+?)(\w+)\((.*?)\);", text, re.S):
+        parts = [] if body.strip() == "void" else body.split(",")
+        kinds = [re.sub(r"\w+\s*$", "", part) for part in parts]
+        functions[name] = (ctype_of(result), [ctype_of(kind) for kind in kinds])
+    values = {}
+    for enum in "sluice_result", "sluice_type":
+        (body,) = re.findall(rf"enum {enum} \{{(.*?)\}};", text, re.S)
+        values[enum] = {n: int(v) for n, v in re.findall(r"SLUICE_(\w+) = (-?\d+)", body)}
+    hops = re.search(r"SLUICE_MAX_HOPS = (\d+)", text)[1]
+    version = re.search(r"define SLUICE_API_VERSION (\d+)", text)[1]
+    return structures, functions, values, (int(hops), int(version))
+
+
+def own_tables():
+    structures = {name: list(kind._fields_) for name, kind in _lib.STRUCTURES.items()}
+    functions = {name: (result, list(kinds)) for name, (result, kinds) in _lib.FUNCTIONS.items()}
+    values = {"sluice_result": _lib.RESULTS, "sluice_type": _lib.TYPES}
+    return structures, functions, values, (_lib.MAX_HOPS, _lib.API_VERSION)
+
+
+def test_tables_are_those_of_the_header(box):
+    with open(os.path.join(ROOT, "include", "sluice.h"), encoding="utf-8") as file:
+        header = file.read()
+    for mine, theirs in zip(own_tables(), tables_of(header)):
+        assert mine == theirs, f"python/sluice/_lib.py has {mine}, include/sluice.h {theirs}"
+    for change in (
+        ("uint64_t n_nodes, n_edges;", "uint64_t n_edges, n_nodes;"),
+        ("uint32_t epoch;      // from 0", "uint64_t epoch;"),
+        ("SLUICE_ECHANGED = -19", "SLUICE_ECHANGED = -18"),
+        ("sluice_done(sluice_loader *loader, uint64_t id)", "sluice_done(sluice_loader *loader)"),
+        ("SLUICE_MAX_HOPS = 8", "SLUICE_MAX_HOPS = 9"),
+    ):
+        assert header.count(change[0]) == 1, change
+        assert tables_of(header.replace(*change)) != tables_of(header), change
+
+
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+def random_block(rng, edge_ids=True, targets=0):
+    """A block as sampler.expand "new" makes it, and its edges as a list [(source, target, id)]: by
+    loops over edges, not over CSR arrays."""
+    n_hops = int(rng.integers(1, 5))
+    n, begin, edges, after, counts = int(rng.integers(1, 9)), 0, [], [], []
+    after.append(n)
+    for _ in range(n_hops):
+        end = n
+        for target in range(begin, end):
+            for _ in range(int(rng.integers(0, 4))):
+                if rng.random() < 0.5:
+                    source, n = n, n + 1
+                else:
+                    source = int(rng.integers(0, n))
+                edges.append((source, target, int(rng.integers(0, 1 << 40))))
+        begin = end
+        after.append(n)
+        counts.append(len(edges))
+    hops = []
+    for rows, count in zip(after, counts):
+        indptr = [sum(target < row for _, target, _ in edges[:count]) for row in range(rows + 1)]
+        hops.append(
+            _batch.Hop(
+                np.array(indptr, np.uint32),
+                np.array([source for source, _, _ in edges[:count]], np.uint32),
+                np.array([number for _, _, number in edges[:count]], np.uint64)
+                if edge_ids
+                else None,
+                np.array([number % 1000 for _, _, number in edges[:count]], np.float32),
+            )
+        )
+    shape = (after[0], targets) if targets else (after[0],)
+    labels = rng.random(shape).astype("f4") if targets else rng.integers(-1, 5, shape, "i4")
+    nodes = rng.choice(10**9, n, replace=False).astype(np.uint32)
+    return _batch.Block(nodes, np.array(after, np.uint32), hops, labels), edges, after, counts
+
+
+def test_blocks_become_batches(box):
+    rng = np.random.default_rng(5)
+    for case in range(200):
+        block, edges, after, counts = random_block(rng, targets=case % 3)
+        fields = _batch.index_fields(block, _batch.empty_numpy())
+        pairs = [(source, target) for source, target, _ in edges]
+        assert fields["edge_index"].T.tolist() == [list(pair) for pair in pairs]
+        assert fields["edge_index"].dtype == fields["n_id"].dtype == np.int64
+        assert (np.diff(fields["edge_index"][1]) >= 0).all()
+        assert fields["e_id"].tolist() == [number for _, _, number in edges]
+        assert fields["edge_weight"].tolist() == [number % 1000 for _, _, number in edges]
+        assert fields["n_id"].tolist() == block.nodes.tolist()
+        assert (fields["y"] == block.labels).all()
+        assert fields["y"].dtype == (np.float32 if case % 3 else np.int64)
+        assert fields["batch_size"] == after[0]
+        nodes, kept = fields["num_sampled_nodes"], fields["num_sampled_edges"]
+        assert np.cumsum(nodes).tolist() == after and np.cumsum(kept).tolist() == counts
+        assert all(type(value) is int for value in [*nodes, *kept, fields["batch_size"]])
+        for name in ("edge_index", "n_id", "e_id", "y", "edge_weight"):
+            parts = [*block[:2], *block.hops[-1], block.labels]
+            assert not any(np.shares_memory(fields[name], part) for part in parts), name
+
+
+def test_edges_have_the_numbers_of_where_they_came_from(box):
+    rng = np.random.default_rng(6)
+    block, edges, _, _ = random_block(rng)
+    ids = [i for i, _ in enumerate(edges)]
+    hop = block.hops[-1]._replace(edge_ids=np.array(ids, np.uint64))
+    edge_map = rng.permutation(len(edges))
+    fields = _batch.index_fields(
+        block._replace(hops=[*block.hops[:-1], hop]), _batch.empty_numpy(), edge_map
+    )
+    assert fields["e_id"].tolist() == edge_map.tolist()
+    without, _, _, _ = random_block(rng, edge_ids=False)
+    assert "e_id" not in _batch.index_fields(without, _batch.empty_numpy())
+
+
+def test_places_of_seeds(box):
+    rng = np.random.default_rng(7)
+    for ids in (np.arange(50), rng.permutation(200)[:60], np.sort(rng.permutation(200)[:60])):
+        at = rng.integers(0, len(ids), 30)
+        found = _batch.Places(ids).of(ids[at].astype(np.uint32))
+        assert found.tolist() == at.tolist() and found.dtype == np.int64
+    assert _batch.Places(None).of(np.array([4, 2], np.uint32)).tolist() == [4, 2]
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+NO_ARGUMENTS = dict.fromkeys(
+    "num_neighbors batch_size input_nodes shuffle seed weight_attr balance samplers".split()
+)
+ONE = _world.World(0, 1, False)
+
+
+def refusal(function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except sluice.Error as error:
+        return str(error)
+    raise AssertionError(f"{function.__name__}{arguments}{named} was accepted")
+
+
+REFUSED = (
+    ({"replace": True}, "replace=True: neighbours are drawn without replacement: leave it out"),
+    ({"disjoint": True}, "disjoint=True: "),
+    ({"time_attr": "t"}, "time_attr='t': there is no sampling by time: "),
+    ({"batch_sampler": [1]}, "batch_sampler=[1]: the order is the job's: use input_nodes"),
+)
+
+
+def test_arguments_that_are_not_there(box):
+    for given, words in REFUSED:
+        assert refusal(_job.refuse, given).startswith(words)
+    _job.refuse({"replace": False, "disjoint": False, "num_workers": 0, "time_attr": None})
+    said = refusal(_job.check_subgraph, "induced")
+    assert "subgraph_type='induced'" in said and "'directional'" in said, said
+    try:
+        _job.refuse({"bogus": 1})
+    except TypeError as error:
+        assert "bogus" in str(error)
+    else:
+        raise AssertionError("an argument that nobody knows was accepted")
+
+
+BAD = (
+    ({"num_neighbors": None}, "num_neighbors: is needed"),
+    ({"num_neighbors": 5}, "num_neighbors=5: wanted a list"),
+    ({"num_neighbors": {}}, "num_neighbors: is a dictionary by edge type"),
+    ({"input_nodes": "trian"}, "input_nodes='trian': wanted 'train', 'val', 'test', 'all'"),
+    ({"input_nodes": [4, 1, 4]}, "input_nodes: lists vertex 4 more than once"),
+    ({"input_nodes": [4, 1500]}, "input_nodes: has vertex 1500, wanted 0 to 1499"),
+    ({"input_nodes": [-1]}, "input_nodes: has vertex -1, wanted 0 to 1499"),
+    ({"input_nodes": np.ones(7, bool)}, "input_nodes: is a mask of 7, wanted 1500"),
+    ({"input_nodes": [0.5]}, "input_nodes: is of type float64, wanted integers or bools"),
+    ({"weight_attr": "w"}, "weight_attr='w': wanted 'edge_weight'"),
+)
+
+
+def test_bad_arguments(box):
+    path = box.shared_dataset("planted")
+    for change, words in BAD:
+        said = refusal(_job.plan, path, {**NO_ARGUMENTS, "num_neighbors": [5], **change}, ONE)
+        assert said.startswith(words), said
+    for data in (5, object(), [1]):
+        assert refusal(_job.plan, data, NO_ARGUMENTS, ONE).startswith("data: is "), data
+
+
+JOB = {"dataset": "d", "sampler": {"fanout": [5, 5], "batch_size": 64}}
+
+
+def test_what_a_job_says_is_said_once(box):
+    same = {**NO_ARGUMENTS, "batch_size": np.int64(64), "num_neighbors": (5, 5)}
+    job = json.loads(_job.plan(JOB, same, ONE).text)
+    assert job["sampler"] == {**JOB["sampler"], "expand": "new", "edge_ids": True}
+    said = refusal(_job.plan, JOB, {**NO_ARGUMENTS, "batch_size": 32}, ONE)
+    assert said == "batch_size=32: the job says sampler.batch_size 64: say it in one place"
+    for key, words in (
+        ({"sampler": {"expand": "all"}}, 'sampler.expand: is "all"'),
+        ({"model": {"kind": "gcn"}}, 'model.kind: is "gcn", wanted "external"'),
+    ):
+        assert refusal(_job.plan, {**JOB, **key}, NO_ARGUMENTS, ONE).startswith(words)
+
+
+# ---- data sets ----------------------------------------------------------------------------------
+
+
+def test_a_data_set_is_saved_and_opened(box):
+    path = write_dataset(box.path("first"), planted(n=200))
+    first = sluice.open(path)
+    assert first.num_nodes == 200 and first.path == path
+    first.save(box.path("deep", "second"))
+    second = sluice.open(box.path("deep", "second"))
+    assert second.metadata == first.metadata and list(second.arrays) == list(first.arrays)
+    for name, array in first.to_numpy().items():
+        assert (second.arrays[name] == array).all() and second.arrays[name].dtype == array.dtype
+    box.sluice("inspect", box.path("deep", "second")).ok()
+    assert "exists: choose another" in refusal(first.save, path)
+    assert os.listdir(box.path("deep")) == ["second"]
+    second.arrays["node_feat"][0] = 7  # stays in this process
+    assert (sluice.open(second.path).arrays["node_feat"][0] == first.arrays["node_feat"][0]).all()
+
+
+def test_no_data_set(box):
+    assert "no such directory" in refusal(sluice.open, box.path("nowhere"))
+    assert "has no metadata.json" in refusal(sluice.open, box.folder)
+    for name, text in (("a", "{"), ("b", "{}")):
+        os.makedirs(box.path(name))
+        with open(box.path(name, "metadata.json"), "w") as file:
+            file.write(text)
+    assert "is not valid JSON" in refusal(sluice.open, box.path("a"))
+    assert "has no indptr.npy" in refusal(sluice.open, box.path("b"))
+
+
+# ---- data sets in memory ------------------------------------------------------------------------
+
+STAGE = """
+import os, signal, sys
+sys.path.insert(0, {package!r})
+import numpy as np, sluice
+from sluice import _staged
+dataset = sluice.open({path!r})
+staged = _staged.stage(sluice.Dataset(dataset.metadata, dataset.to_numpy()), np.array([3, 1]))
+print(staged.path, flush=True)
+{then}
+"""
+
+
+def python(box, program, **values):
+    package = os.path.join(ROOT, "python")
+    text = program.format(package=package, **values)
+    return Running(box, [sys.executable, "-c", text], box.environment())
+
+
+def staged_folder(running):
+    return running.until(lambda: running.output()[0].strip(), "the folder's name")
+
+
+def test_an_array_in_memory_is_a_file_for_others(box):
+    path = box.shared_dataset("planted")
+    running = python(box, STAGE, path=path, then="signal.pause()")
+    folder = staged_folder(running)
+    box.sluice("inspect", folder).ok()
+    assert np.load(os.path.join(folder, "train_idx.npy")).tolist() == [3, 1]
+    assert not os.path.exists(os.path.join(folder, "val_idx.npy"))
+    for name in ("indptr", "node_feat"):
+        file = f"{name}.npy"
+        assert (np.load(os.path.join(folder, file)) == np.load(os.path.join(path, file))).all()
+    running.kill()
+    running.wait()
+    box.until_gone()
+    assert not os.path.exists(folder)
+
+
+ENDS = {
+    "returns": "",
+    "closes": "staged.close(); assert not os.path.exists(staged.path)",
+    "is-collected": "p = staged.path; del staged; assert not os.path.exists(p)",
+    "raises": "raise KeyError('user')",
+    "exits": "os._exit(0)",
+    "is-killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "forks": "if os.fork() == 0: sys.exit()\nos.wait(); assert os.path.exists(staged.path)",
+}
+
+
+@cases(*ENDS)
+def test_nothing_of_memory_stays_when_its_process(box, end):
+    running = python(box, STAGE, path=box.shared_dataset("planted"), then=ENDS[end])
+    result = running.wait()
+    wanted = {"raises": 1, "is-killed": -signal.SIGKILL}.get(end, 0)
+    assert result.rc == wanted, str(result)
+    box.until_gone()  # the remover, too
+    assert not os.path.exists(result.out.strip())
+
+
+def test_the_next_one_removes_what_nobody_could(box):
+    """Everything was killed at once: process and remover."""
+    running = python(box, STAGE, path=box.shared_dataset("planted"), then="signal.pause()")
+    folder = staged_folder(running)
+    living = python(box, STAGE, path=box.shared_dataset("planted"), then="signal.pause()")
+    other = staged_folder(living)
+    remover = [pid for pid, line in box.processes().items() if folder in line]
+    assert len(remover) == 1
+    for pid in (*remover, running.process.pid):
+        os.kill(pid, signal.SIGKILL)
+    running.wait()
+    assert os.path.exists(folder)
+    _staged.sweep(box.temp)
+    assert not os.path.exists(folder) and os.path.exists(other)
+    living.kill()
+    living.wait()
+
+
+def test_the_command_line(box):
+    running = Running(
+        box,
+        [sys.executable, "-m", "sluice", "--version"],
+        box.environment(
+            {"PYTHONPATH": os.path.join(ROOT, "python"), "SLUICE_PROGRAMS": box.programs}
+        ),
+    )
+    assert running.wait().ok().out == box.sluice("--version").out
+
+
+SCIPY = """
+import sys
+sys.path.insert(0, {package!r})
+import numpy as np, scipy.sparse, sluice
+first = sluice.open({path!r})
+matrix = first.to_scipy()
+assert scipy.sparse.issparse(matrix) and matrix.shape == (first.num_nodes,) * 2
+dense = np.zeros(matrix.shape, np.float32)
+for v in range(first.num_nodes):
+    for u in first.arrays["indices"][first.arrays["indptr"][v] : first.arrays["indptr"][v + 1]]:
+        dense[u, v] += 1
+assert (matrix.toarray() == dense).all()
+arrays = first.to_numpy()
+x, y, train = arrays["node_feat"], arrays["node_label"], arrays["train_idx"]
+for same in matrix, matrix.tocoo(), matrix.tocsr():
+    again = sluice.from_scipy(same, x, y, train, weights=True)
+    assert (again.to_scipy() != matrix).nnz == 0 and again.metadata["num_classes"] == 4
+    for name in "node_feat", "node_label", "train_idx":
+        assert (again.arrays[name] == arrays[name]).all()
+again.save("saved")
+try:
+    sluice.from_scipy(matrix[:5])
+except sluice.UsageError as error:
+    assert str(error).startswith("matrix: is 5 x 60"), error
+"""
+
+
+def test_scipy(box):
+    path = write_dataset(box.path("first"), planted(n=60))
+    package = os.path.join(ROOT, "python")
+    program = SCIPY.format(package=package, path=path)
+    Running(box, [python_with("scipy"), "-c", program], box.environment()).wait().ok()
+    box.sluice("inspect", "saved").ok()
+
+
+# ---- memory of batches --------------------------------------------------------------------------
+
+
+def test_memory_is_used_again_once_nobody_has_it(box):
+    pool, n = _memory.Pool(), _memory.LEAST
+
+    def address(array):
+        return array.__array_interface__["data"][0]
+
+    first = pool.empty((n,), np.float32)
+    first[:] = 1
+    row, at = first[5:9], address(first)
+    assert at % _memory.ALIGNMENT == 0 and first.flags.writeable
+    del first
+    second = pool.empty((n,), np.float32)  # a view still has the first one's memory
+    second[:] = 2
+    assert address(second) != at and row.tolist() == [1] * 4
+    del row
+    third = pool.empty((2, n // 2), np.int32)  # nearly as many bytes
+    assert address(third) == at and third.shape == (2, n // 2) and third.dtype == np.int32
+    # Memory far too large for an array is kept for another.
+    del third
+    assert address(pool.empty((n // 3,), np.float32)) != at
+    many = [pool.empty((n,), np.uint8) if i % 2 else pool.empty((n,), np.int64) for i in range(40)]
+    del many, second
+    assert len(pool._free) <= _memory.KEPT

@@ -1,0 +1,393 @@
+"""sluice.NeighborLoader with NumPy alone: programs of a user, against real jobs. Afterwards the box
+proves that they have left nothing."""
+
+import json
+import os
+import signal
+import sys
+
+from harness import ROOT, Running, cases, gone
+
+LIBRARY = os.path.join(os.path.dirname(os.environ.get("BIN") or f"{ROOT}/build/bin"), "lib")
+NOT_UNDER = {
+    "address": "libsluice would need the sanitizer's run-time library in Python",
+    "thread": "libsluice would need the sanitizer's run-time library in Python",
+    "undefined": "libsluice would need the sanitizer's run-time library in Python",
+}
+HEAD = """
+import json, os, signal, sys, threading
+import numpy as np
+import sluice
+
+def open_loader(data, num_neighbors=(4, 3), batch_size=64, **more):
+    more = dict(dict(input_nodes="train", shuffle=True, seed=7, arrays="numpy", samplers=1), **more)
+    return sluice.NeighborLoader(data, num_neighbors, batch_size, **more)
+
+def seeds(batches):
+    return [b.n_id[:b.batch_size].tolist() for b in batches]
+
+def refused(function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except sluice.Error as error:
+        return str(error)
+    raise AssertionError("accepted")
+
+path = sys.argv[1]
+graph = sluice.open(path).to_numpy()
+"""
+
+
+def start(box, program, *arguments, python=sys.executable, env=None):
+    """A user's program, running."""
+    env = box.environment(
+        {
+            "PYTHONPATH": os.path.join(ROOT, "python"),
+            "SLUICE_LIBRARY": os.path.join(LIBRARY, "libsluice.so.0"),
+            "SLUICE_PROGRAMS": box.programs,
+            "PYTHONUNBUFFERED": "1",
+            **(env or {}),
+        }
+    )
+    arguments = arguments or [box.shared_dataset("planted")]
+    return Running(box, [python, "-c", HEAD + program, *arguments], env)
+
+
+def run(box, program, *arguments, **named):
+    return start(box, program, *arguments, **named).wait().ok().out
+
+
+def until_line(running, word):
+    """Waits for a line of output that begins with the word; what is behind it."""
+
+    def found():
+        lines = running.output()[0].splitlines()
+        return next((line for line in lines if line.startswith(word)), None)
+
+    return running.until(found, f"line '{word}'")[len(word) :].strip()
+
+
+# ---- batches ------------------------------------------------------------------------------------
+
+EPOCH = """
+def check(batch, fanout, loader):
+    nodes, edges = batch.num_sampled_nodes, batch.num_sampled_edges
+    assert len(nodes) == len(fanout) + 1 and len(edges) == len(fanout)
+    assert sum(nodes) == len(batch.n_id) == len(np.unique(batch.n_id)) == len(batch.x)
+    assert nodes[0] == batch.batch_size == len(batch.y) == len(batch.input_id)
+    assert sum(edges) == batch.edge_index.shape[1] == len(batch.e_id) == len(np.unique(batch.e_id))
+    assert batch.edge_index.dtype == batch.n_id.dtype == batch.e_id.dtype == np.int64
+    assert (batch.x == graph["node_feat"][batch.n_id]).all()
+    assert (batch.y == graph["node_label"][batch.n_id[:batch.batch_size]]).all()
+    assert (graph["train_idx"][batch.input_id] == batch.n_id[:batch.batch_size]).all()
+    source, target = batch.n_id[batch.edge_index]
+    assert (graph["indices"][batch.e_id] == source).all()
+    at = graph["indptr"][target]
+    assert ((at <= batch.e_id) & (batch.e_id < graph["indptr"][target + 1])).all()
+    assert (np.diff(batch.edge_index[1]) >= 0).all()
+    # Who is new in a hop is expanded in the next one, in full or up to the fanout.
+    degrees = np.diff(graph["indptr"])[batch.n_id]
+    found = np.bincount(batch.edge_index[1], minlength=len(batch.n_id))
+    begins = np.cumsum([0, *nodes])
+    for hop, most in enumerate(fanout):
+        rows = slice(begins[hop], begins[hop + 1])
+        wanted = degrees[rows] if most < 0 else np.minimum(degrees[rows], most)
+        assert (found[rows] == wanted).all() and found[rows].sum() == edges[hop]
+    assert not found[begins[len(fanout)]:].any()
+    new = batch.edge_index[0] >= begins[1]
+    assert set(batch.edge_index[0][new]) == set(range(begins[1], len(batch.n_id)))
+
+with open_loader(path) as loader:
+    assert len(loader) == 12 and loader.dataset == range(750)
+    epochs = [list(loader) for _ in range(2)]
+    for epoch in epochs:
+        assert len(epoch) == len(loader)
+        for batch in epoch:
+            check(batch, [4, 3], loader)
+        assert sorted(sum(seeds(epoch), [])) == sorted(graph["train_idx"].tolist())
+    assert seeds(epochs[0]) != seeds(epochs[1])
+    assert loader.stats()["batches"] == 24 and loader.stats()["held"] == 0
+with open_loader(path, samplers=2, prefetch=False, copy=False) as other:
+    for one, two in zip(epochs[0], other):
+        assert one.keys() == two.keys()
+        assert all(np.array_equal(one[key], two[key]) for key in one.keys())
+with open_loader(path, [-1], batch_size=200, shuffle=False, drop_last=True, copy=False) as loader:
+    assert len(loader) == 3
+    for number, batch in enumerate(loader):
+        check(batch, [-1], loader)
+        assert batch.input_id.tolist() == list(range(200 * number, 200 * number + 200))
+    assert number == 2
+"""
+
+
+def test_an_epoch(box):
+    """Every seed once, rows and labels of the data set, edges that e_id names, hops as PyG has
+    them; the same batches in the same order with another number of samplers."""
+    run(box, EPOCH)
+
+
+SEEDS = """
+mask = np.arange(1500) % 7 == 0
+ids = np.flatnonzero(mask)[::-1].copy()
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+for data, nodes, wanted in (
+    (path, ids, ids), (path, mask, ids[::-1]), (memory, ids, ids),
+    (memory, "val", graph["val_idx"]),
+    (path, "test", graph["test_idx"]), (path, None, np.arange(1500)),
+    ({"dataset": path, "sampler": {"fanout": [4], "batch_size": 64}, "order": {"kind": "listed"}},
+     "val", graph["val_idx"]),
+):
+    job = isinstance(data, dict)
+    arguments = dict(shuffle=None, seed=None) if job else dict(shuffle=False)
+    with open_loader(data, None if job else [4], None if job else 64, input_nodes=nodes,
+                     **arguments) as loader:
+        batches = list(loader)
+        assert sum(seeds(batches), []) == list(wanted), (type(data), nodes)
+        assert np.concatenate([b.input_id for b in batches]).tolist() == list(range(len(wanted)))
+        assert all((b.x == graph["node_feat"][b.n_id]).all() for b in batches)
+"""
+
+
+BARE = """
+arrays = {name: graph[name] for name in ("indptr", "indices")}
+bare = sluice.Dataset(dict(num_nodes=1500, num_edges=len(graph["indices"])), arrays)
+with open_loader(bare, input_nodes=None) as loader:
+    for batch in loader:
+        assert "x" not in batch and "y" not in batch and "edge_index" in batch
+    assert batch.n_id.max() < 1500
+job = {"dataset": path, "sampler": {"kind": "walk", "fanout": [3, 3], "batch_size": 64}}
+with sluice.NeighborLoader(job, arrays="numpy") as loader:
+    for batch in loader:
+        assert "e_id" not in batch and len(batch.edge_weight) == batch.edge_index.shape[1]
+    assert batch.edge_weight.min() >= 1
+"""
+
+
+def test_what_is_not_there(box):
+    """A graph without features, labels and lists; neighbours of walks, which are no edges."""
+    run(box, BARE)
+
+
+def test_whose_vertices_are_seeds(box):
+    """Lists of the data set, of the caller's, of a job; from a directory and from memory."""
+    run(box, SEEDS)
+
+
+# ---- epochs -------------------------------------------------------------------------------------
+
+EPOCHS = """
+with open_loader(path) as loader:
+    whole = [seeds(loader) for _ in range(4)]
+with open_loader(path) as loader:
+    for number, batch in enumerate(loader):
+        if number == 2:
+            break
+    assert seeds(loader) == whole[1]
+    loader.set_epoch(3)
+    assert seeds(loader) == whole[3]
+    loader.set_epoch(0)  # of a job that starts again
+    assert seeds(loader) == whole[0]
+    iteration = iter(loader)
+    next(iteration)
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert seeds(loader) == whole[2]  # which has ended the first one
+    assert "another iteration" in refused(next, iteration)
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    assert seeds(loader) == whole[1][1:]
+    assert seeds(loader) == whole[2]
+with open_loader(path, samplers=2) as loader:
+    loader.load_state_dict(state)
+    loader.set_epoch(1)  # as scripts do that also run without a state
+    assert seeds(loader) == whole[1][1:]
+    assert loader.state_dict()["epoch"] == 2
+with open_loader(path, seed=8) as loader:
+    said = refused(loader.load_state_dict, state)
+    assert said.startswith("load_state_dict: seed: the state is of a loader with 7"), said
+    assert "wanted what state_dict() has returned" in refused(loader.load_state_dict, {})
+"""
+
+
+def test_epochs_begin_again_and_go_on(box):
+    run(box, EPOCHS)
+
+
+# ---- how a program ends -------------------------------------------------------------------------
+
+ENDS = {
+    "returns": "next(iter(loader))",
+    "ends-the-epoch": "list(loader)",
+    "raises": "for batch in loader: raise KeyError('user')",
+    "raises-in-a-transform": "loader.transform = lambda batch: 1 / 0\nnext(iter(loader))",
+    "is-interrupted": "for batch in loader: os.kill(os.getpid(), signal.SIGINT)",
+    "leaves-at-once": "batch = next(iter(loader)); os._exit(0)",
+    "is-killed": "batch = next(iter(loader)); os.kill(os.getpid(), signal.SIGKILL)",
+    "collects": "i = iter(loader); next(i); loader.i = i; del loader, i; import gc; gc.collect()",
+    "forks": "if os.fork() == 0: sys.exit()\nos.wait(); next(iter(loader))",
+    "closes-twice": "loader.close(); loader.close(); assert 'closed' in refused(iter, loader)",
+}
+
+
+@cases(*ENDS)
+def test_nothing_stays_when_a_program(box, end):
+    result = start(box, f"loader = open_loader(path)\n{ENDS[end]}\n").wait()
+    wanted = {"raises": 1, "raises-in-a-transform": 1, "is-interrupted": -signal.SIGINT}
+    wanted["is-killed"] = -signal.SIGKILL
+    assert result.rc == wanted.get(end, 0), str(result)
+    box.until_gone()
+    assert os.listdir(box.folder) == [] or not os.path.exists(box.path("runs")), os.listdir(
+        box.folder
+    )
+
+
+@cases("broker", "sampler")
+def test_somebody_is_killed(box, role):
+    """A sampler is replaced; without its broker the job is over, and says so."""
+    program = """
+loader = open_loader(path)
+iteration = iter(loader)
+found = [next(iteration)]
+print("ready", flush=True)
+sys.stdin.readline() if False else signal.sigwait([signal.SIGUSR1])
+try:
+    found += iteration
+    assert sorted(sum(seeds(found), [])) == sorted(graph["train_idx"].tolist())
+    print("epoch")
+except sluice.JobError as error:
+    print("over", error)
+"""
+    block = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+    running = start(box, block + program)
+    until_line(running, "ready")
+    (pid,) = box.processes(role)
+    os.kill(pid, signal.SIGKILL)
+    gone(pid)
+    os.kill(running.process.pid, signal.SIGUSR1)
+    said = running.wait().ok().out
+    assert ("over" in said) == (role == "broker"), said
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+USES = """
+import copy, pickle
+loader = open_loader(path)
+for function in pickle.dumps, copy.copy, copy.deepcopy:
+    assert "cannot be pickled or copied" in refused(function, loader)
+assert "cannot be called" in refused(loader, [1])
+iteration = iter(loader)
+next(iteration)
+if os.fork() == 0:
+    said = [refused(next, iteration), refused(iter, loader), refused(loader.stats)]
+    os._exit(0 if all("after fork()" in words for words in said) else 1)
+assert os.wait()[1] == 0
+rest = []
+thread = threading.Thread(target=lambda: rest.extend(iteration))
+thread.start()
+thread.join()
+assert len(rest) == len(loader) - 1
+with open_loader(path, seed=9) as other:  # two in a process
+    assert seeds(other) != seeds(loader)
+loader.close()
+assert "closed" in refused(loader.stats) and "closed" in repr(loader)
+"""
+
+
+def test_uses(box):
+    """Pickling, copying, calling and use after fork() are refused with a sentence; a thread may."""
+    run(box, USES)
+
+
+def test_errors_have_the_words_of_the_command_line(box):
+    path = box.shared_dataset("planted")
+    good = {"dataset": path, "model": {"kind": "external"}, "output": "runs/x"}
+    good["sampler"] = {"fanout": [5]}
+    bad = {
+        "key": {**good, "sampler": {"fanuot": [5]}},
+        "value": {**good, "sampler": {"fanout": [5], "batch_size": 0}},
+        "dataset": {**good, "dataset": "nowhere"},
+        "text": "{",
+        "twice": '{"seed": 1, "seed": 2}',
+    }
+    for name, job in bad.items():
+        file = box.path(f"{name}.json")
+        with open(file, "w") as out:
+            out.write(job if isinstance(job, str) else json.dumps(job))
+    program = """
+for name in sys.argv[2:]:
+    try:
+        sluice.NeighborLoader(name, arrays="numpy")
+    except sluice.UsageError as error:
+        print(error)
+"""
+    names = [f"{name}.json" for name in bad]
+    said = run(box, program, path, *names).splitlines()
+    for name, line in zip(names, said):
+        theirs = box.sluice("run", name)
+        assert theirs.rc == 2 and theirs.errors() == [f"sluice: {line}"], (line, str(theirs))
+    assert len(said) == len(names)
+    box.assert_no_run()
+
+
+# ---- a job that runs ----------------------------------------------------------------------------
+
+ATTACHED = """
+name = sys.argv[2]
+for how in name, "runs/lent":
+    with sluice.NeighborLoader(attach=how, arrays="numpy") as loader:
+        assert (loader.job_name, loader.batch_size) == (name, 64)
+        for batch in loader:
+            assert (graph["val_idx"][batch.input_id] == batch.n_id[:batch.batch_size]).all()
+            assert (batch.x == graph["node_feat"][batch.n_id]).all()
+with sluice.NeighborLoader(attach=name, arrays="numpy") as loader:
+    next(iter(loader))
+    assert "epochs of a job with several loaders only rise" in refused(
+        lambda: (loader.set_epoch(0), iter(loader)))
+said = refused(sluice.NeighborLoader, attach=name, batch_size=5, arrays="numpy")
+assert said == "batch_size=5: is the running job's to say: leave it out", said
+assert "nobody" in refused(sluice.NeighborLoader, attach="nobody", arrays="numpy")
+"""
+
+
+def test_a_job_that_runs(box):
+    """It lends to one loader after the other, and goes on without them."""
+    path, name = box.shared_dataset("planted"), box.unique("lent")
+    config = {"name": name, "dataset": path, "model": {"kind": "external"}, "output": "runs/lent"}
+    config["sampler"] = {"fanout": [4, 3], "batch_size": 64, "expand": "new", "edge_ids": True}
+    config["input"] = {"split": "val"}
+    running = box.start("run", box.job(config))
+    running.until(lambda: box.processes("sampler"), "sampler")
+    run(box, ATTACHED, path, name)
+    running.interrupt()
+    running.wait().ok()
+
+
+LATE = """
+loader = open_loader(path, timeout=0.2, prefetch=False)
+iteration = iter(loader)
+print("first", next(iteration).batch_size, flush=True)
+signal.sigwait([signal.SIGUSR1])
+try:
+    while True:
+        next(iteration)
+except sluice.LoaderTimeoutError as error:
+    print(error, flush=True)
+signal.sigwait([signal.SIGUSR1])
+loader.timeout = 0
+print("rest", len(list(iteration)) > 0)
+"""
+
+
+def test_a_batch_that_does_not_come(box):
+    """The samplers stand still: a bound that the user has set is kept to, and the loader goes on
+    when they do."""
+    block = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+    failpoint = {"SLUICE_FAILPOINT": "sampler_claimed:5:stop"}
+    running = start(box, block + LATE, env=failpoint)
+    until_line(running, "first")
+    pid = box.until_stopped(running, "sampler")
+    os.kill(running.process.pid, signal.SIGUSR1)
+    assert "has come within 0.2 s: `sluice stats loader-" in until_line(running, "no batch")
+    os.kill(pid, signal.SIGCONT)
+    os.kill(running.process.pid, signal.SIGUSR1)
+    assert "rest True" in running.wait().ok().out

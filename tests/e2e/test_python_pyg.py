@@ -1,0 +1,243 @@
+"""sluice.NeighborLoader beside PyTorch Geometric: models of a user train, and what that library's
+own functions expect of a loader and its batches holds."""
+
+import json
+import os
+import re
+
+from harness import ROOT, python_with, whole
+from test_python_loader import NOT_UNDER, start  # noqa: F401
+
+HEAD = """
+import warnings
+import torch, torch_geometric
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphSAGE
+warnings.simplefilter("error")
+torch.manual_seed(3)
+full = sluice.open(path).to_pyg()
+full.validate()
+
+def batches_of(loader, model, **more):
+    for batch in loader:
+        yield batch, model(batch.x, batch.edge_index, **more)[:batch.batch_size]
+"""
+
+
+# PyTorch Geometric leaves sources that it has made among the temporary files. One thread: many on
+# busy cores wait for each other.
+ENV = {"TMPDIR": "sources-of-pyg", "OMP_NUM_THREADS": "1"}
+
+
+def start_pyg(box, program, *arguments, env=None):
+    os.makedirs(box.path(ENV["TMPDIR"]), exist_ok=True)
+    env = {**ENV, "TMPDIR": box.path(ENV["TMPDIR"]), **(env or {})}
+    return start(box, HEAD + program, *arguments, python=python_with("torch_geometric"), env=env)
+
+
+def with_pyg(box, program, *arguments):
+    return start_pyg(box, program, *arguments).wait().ok().out
+
+
+TRAIN = """
+import torch_geometric.loader
+loader = sluice.NeighborLoader(path, [10, 10], 64, "train", shuffle=True, seed=7)
+assert isinstance(loader, torch_geometric.loader.NeighborLoader)
+assert isinstance(loader, torch.utils.data.DataLoader)
+model = GraphSAGE(full.num_features, 32, 2, 4, dropout=0.3)
+optimizer = torch.optim.Adam(model.parameters(), 0.02)
+for epoch in range(8):
+    for batch in loader:
+        assert isinstance(batch, Data) and batch.validate() and batch.is_sorted(sort_by_row=False)
+        optimizer.zero_grad()
+        out = model(batch.x, batch.edge_index,
+                    num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+                    num_sampled_edges_per_hop=batch.num_sampled_edges)[:batch.batch_size]
+        torch.nn.functional.cross_entropy(out, batch.y[:batch.batch_size]).backward()
+        optimizer.step()
+loader.close()
+model.eval()
+with torch.no_grad(), sluice.NeighborLoader(path, [4, 3], 50, "val") as loader:
+    for batch in loader:
+        outs = [model(batch.x, batch.edge_index, num_sampled_nodes_per_hop=n,
+                      num_sampled_edges_per_hop=e)[:batch.batch_size]
+                for n, e in ((None, None), (batch.num_sampled_nodes, batch.num_sampled_edges))]
+        assert torch.allclose(*outs, atol=1e-6)
+        # A transposed prefix would be other edges.
+        kept = batch.edge_index[:, :batch.num_sampled_edges[0]]
+        assert bool((kept[1] < batch.batch_size).all())
+    hits = total = 0
+with torch.no_grad(), sluice.NeighborLoader(path, [-1, -1], 50, "test") as loader:
+    for batch, out in batches_of(loader, model):
+        wanted = model(full.x, full.edge_index)[batch.n_id[:batch.batch_size]]
+        assert torch.allclose(out, wanted, atol=1e-5)
+        hits += int((out.argmax(1) == batch.y).sum())
+        total += batch.batch_size
+with sluice.NeighborLoader(path, [-1], 100) as loader:
+    everything = model.inference(loader)
+    assert loader.data.x.shape == full.x.shape
+assert torch.allclose(everything, model(full.x, full.edge_index), atol=1e-5)
+print(json.dumps([hits, total]))
+"""
+
+
+def test_graphsage_trains(box):
+    """To what the structure tells; trim_to_layer() changes nothing, all neighbours give what the
+    whole graph gives, and BasicGNN.inference() works."""
+    hits, total = map(int, re.findall(r"\d+", with_pyg(box, TRAIN)))
+    assert total == 375 and hits / total > 0.75, (hits, total)
+
+
+MEMORY = """
+order = torch.randperm(full.num_edges)
+data = Data(
+    x=full.x.double(), y=torch.rand(full.num_nodes, 3), edge_index=full.edge_index[:, order],
+    edge_attr=torch.rand(full.num_edges, 2), train_mask=full.train_mask, name="mine",
+    importance=torch.rand(full.num_edges))
+for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
+    with sluice.NeighborLoader(
+            data, [4, 3], 64, nodes, shuffle=True, weight_attr="importance") as loader:
+        found = []
+        for batch in loader:
+            assert (batch.x == data.x[batch.n_id].float()).all() and batch.name == "mine"
+            assert (batch.y == data.y[batch.n_id]).all()
+            assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
+            assert (data.edge_attr[batch.e_id] == batch.edge_attr).all()
+            assert (data.importance[batch.e_id] == batch.importance).all()
+            seeds = batch.n_id[:batch.batch_size]
+            listed = nodes if torch.is_tensor(nodes) and nodes.dtype == torch.long else (
+                data.train_mask.nonzero()[:, 0])
+            assert (listed[batch.input_id] == seeds).all()
+            found += seeds.tolist()
+        assert sorted(found) == data.train_mask.nonzero()[:, 0].tolist() and loader.data is data
+sluice.from_pyg(full).save("saved")
+again = sluice.open("saved").to_pyg()
+assert set(again.keys()) == set(full.keys())
+for key in full.keys():
+    assert np.array_equal(again[key], full[key]), key
+for change, words in (
+    (dict(edge_index=torch.tensor([[0], [9999]])), "data.edge_index: has vertex 9999, wanted 0 to"),
+    (dict(edge_index=torch.rand(2, 5)), "data.edge_index: is float32 [2, 5], wanted int64"),
+    (dict(edge_index=None), "data.edge_index: is missing"),
+    (dict(x=full.x[:5], num_nodes=1500), "x: is [5, 16], wanted 1500 rows"),
+    (dict(train_mask=torch.ones(1500, 2)), "train vertices: has 2 dimensions, wanted one"),
+):
+    bad = full.clone()
+    for key, value in change.items():
+        bad[key] = value
+    said = refused(sluice.from_pyg, bad)
+    assert said.startswith(words), said
+assert "wanted a torch_geometric.data.Data" in refused(
+    sluice.from_pyg, torch_geometric.data.HeteroData())
+"""
+
+
+def test_a_data_in_memory(box):
+    """Everything a Data has by vertex and by edge comes along; e_id is a column of its
+    edge_index."""
+    with_pyg(box, MEMORY)
+    box.sluice("inspect", "saved").ok()
+
+
+PLAIN = """
+sluice.Dataset.to_pyg
+with sluice.NeighborLoader(path, [4, 3], 64, "train", arrays="torch") as one:
+    with sluice.NeighborLoader(path, [4, 3], 64, "train", arrays="numpy") as two:
+        for tensors, arrays in zip(one, two):
+            assert type(tensors).__name__ == "Batch" and tensors.keys() == arrays.keys()
+            for key in arrays.keys():
+                value = getattr(tensors, key)
+                assert torch.is_tensor(value) == isinstance(arrays[key], np.ndarray), key
+                assert np.array_equal(value, arrays[key]), key
+with sluice.NeighborLoader(path, [4, 3], 64, "train", copy=False) as loader:
+    for batch in loader:
+        assert (batch.x == full.x[batch.n_id]).all()
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    sluice.NeighborLoader(path, [4], num_workers=4, persistent_workers=True).close()
+assert "num_workers=4 has no effect: samplers are" in str(said[0].message)
+"""
+
+
+def test_batches_without_pytorch_geometric(box):
+    with_pyg(box, PLAIN)
+
+
+RANK = """
+import torch.distributed as dist
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meet", rank=rank, world_size=2)
+with sluice.NeighborLoader(path, [4, 3], 64, "train", shuffle=True) as loader:
+    assert len(loader) == 6
+    epochs = [[], []]
+    for found in epochs:
+        for batch in loader:
+            found += batch.n_id[:batch.batch_size].tolist()
+            dist.all_reduce(torch.ones(1))
+    state = loader.state_dict()
+    assert state["epoch"] == 2 and state["same"]["rank"] == rank
+    dist.barrier()
+dist.destroy_process_group()
+print(json.dumps(epochs))
+"""
+
+
+def test_two_ranks_share_a_job(box):
+    """The same number of batches for each, whatever is over is left out, and no vertex twice."""
+    both = [start_pyg(box, RANK, env={"RANK": str(rank)}) for rank in range(2)]
+    first, second = (json.loads(rank.wait().ok().out) for rank in both)
+    for one, two in zip(first, second):
+        assert not set(one) & set(two)
+        assert len(one) == 6 * 64 and len(two) == 5 * 64 + 750 % 64
+
+
+def test_the_lines_of_the_page(box):
+    """What python/README.md and README.md show."""
+    for page in ("python/README.md", "README.md"):
+        with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+            blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
+        (lines,) = [block for block in blocks if "NeighborLoader" in block]
+        os.makedirs(box.path("data"), exist_ok=True)
+        if not os.path.exists(box.path("data", "first")):
+            os.symlink(box.shared_dataset("planted"), box.path("data", "first"))
+        with_pyg(box, f"model = GraphSAGE(16, 8, 2, 4)\n{lines}")
+
+
+# Lines of the example that the test changes: it says each batch's first seed, has a state every
+# second batch, and dies behind the one where it is told to.
+CHANGES = (
+    ("number % 20 == 0", "number % 2 == 0"),
+    ("optimizer.zero_grad()", "print('seed', int(batch.n_id[0])); optimizer.zero_grad()"),
+    (
+        "                    save(o.state)\n",
+        "                    save(o.state)\n"
+        "                    if os.environ['DIE'] == f'{epoch} {number}':\n"
+        "                        os.kill(os.getpid(), 9)\n",
+    ),
+)
+
+
+@whole
+def test_the_example_goes_on_after_a_kill(box):
+    """examples/graphsage.py: what a run that was killed in mid-epoch has done is not done again,
+    and the batches that follow are those of a run that was not."""
+    path = box.shared_dataset("planted")
+    with open(os.path.join(ROOT, "examples", "graphsage.py"), encoding="utf-8") as file:
+        source = file.read()
+    for change in CHANGES:
+        assert source.count(change[0]) == 1, change
+        source = source.replace(*change)
+    options = ["--epochs", "3", "--batch-size", "64", "--lr", "0.02", "--hidden", "16"]
+
+    def lines(state, die=""):
+        program = f"sys.argv[1:] = {[path, *options, '--state', state]!r}\n__doc__ = ''\n{source}"
+        result = start_pyg(box, program, path, env={"DIE": die}).wait()
+        assert result.rc == (-9 if die else 0), str(result)
+        return result.out.splitlines()
+
+    undisturbed, cut, rest = lines("whole"), lines("cut", die="1 4"), lines("cut")
+    seeds = [
+        [line for line in part if line.startswith("seed")] for part in (undisturbed, cut, rest)
+    ]
+    assert len(seeds[0]) == 36 and seeds[1] + seeds[2] == seeds[0]
+    assert float(undisturbed[-1].split()[1]) > 0.7 and float(rest[-1].split()[1]) > 0.7
