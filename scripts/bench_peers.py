@@ -21,7 +21,9 @@ from benchlib import (
 )
 
 FOLDER = os.path.join(ROOT, "build", "peers")
-PYTHON = os.path.join(FOLDER, "env", "bin", "python")
+# Where one is named nothing is installed.
+NAMED = os.environ.get("SLUICE_TEST_PYG")
+PYTHON = NAMED or os.path.join(FOLDER, "env", "bin", "python")
 PROGRAM = os.path.join(ROOT, "scripts", "peers.py")
 # DGL 2.1 is the newest on PyPI for Linux, and its GraphBolt is built for torch up to 2.2.1. There
 # is no pyg-lib; torch-sparse is compiled here, for the torch that stands there already.
@@ -29,6 +31,7 @@ PACKAGES = ["torch==2.2.1", "dgl==2.1.0", "torchdata==0.7.1", "numpy<2", "pandas
 PACKAGES += ["pyyaml", "torch_geometric==2.8.1", "setuptools<80", "wheel", "ninja"]
 COMPILED = ["torch-scatter==2.1.2", "torch-sparse==0.6.18"]
 NAMES = {"dgl": "DGL DataLoader", "graphbolt": "DGL GraphBolt", "pyg": "PyG NeighborLoader"}
+LOADERS = {**NAMES, "loader": "sluice.NeighborLoader"}  # of python/sluice: the part `door`
 
 FANOUT, BATCH, HIDDEN = ([3, 3, 3], 4096, 16) if QUICK else ([15, 10, 5], 1024, 256)
 ROUNDS = 1 if QUICK else 3
@@ -68,6 +71,9 @@ def install(stamp, what, *options):
 
 def set_up():
     """What cannot be installed shows in the answer of peers.py."""
+    os.makedirs(FOLDER, exist_ok=True)
+    if NAMED:
+        return
     if not os.path.exists(PYTHON):
         run(sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(PYTHON)))
     install("installed", PACKAGES)
@@ -178,7 +184,8 @@ class Peers:
         return self.servers[name, workers]
 
     def choose(self, what):
-        """Tries all numbers of workers, once."""
+        """Tries all numbers of workers, once (of the loader of sluice: of samplers, 0: as it
+        chooses)."""
         for name in self.paths:
             seconds, problem = {}, None
             for workers in WORKERS:
@@ -186,13 +193,13 @@ class Peers:
                     seconds[workers] = self.server(name, workers).ask(what)["seconds"]
                 except Failed as why:
                     problem = str(why)
-                    print(f"  {NAMES[name]}, {what}, {workers} workers: {why}", flush=True)
+                    print(f"  {LOADERS[name]}, {what}, {workers} workers: {why}", flush=True)
             if not seconds:
                 self.problems[name, what] = problem
             else:
                 self.best[name, what] = min(seconds, key=seconds.get)
                 tried = ", ".join(f"{s:.2f} s with {w}" for w, s in seconds.items())
-                print(f"  {NAMES[name]}, {what}, workers: {tried}", flush=True)
+                print(f"  {LOADERS[name]}, {what}, workers: {tried}", flush=True)
 
     def able(self, what):
         return [name for name in self.paths if (name, what) in self.best]
@@ -214,10 +221,11 @@ def sluice_job(dataset, **changes):
     return epoch_job(dataset, **{"model": model, "sampler": sampler, **changes})
 
 
-def sluice_batches(dataset):
+def sluice_batches(dataset, *more):
     """Seconds of an epoch that is drawn, and of one that is drawn and gathered."""
     shape = ["--fanout", ",".join(map(str, FANOUT)), "--batch", str(BATCH)]
-    return found_by("batches", dataset, *shape, "--threads", str(len(CORES)), quiet=True)
+    shape += ["--threads", str(len(CORES)), *more]
+    return found_by("batches", dataset, *shape, quiet=True)
 
 
 def sluice_until(jobs, dataset, wanted, epochs):
@@ -248,7 +256,7 @@ class Figures:
     def add(self, what, who, value):
         self.of.setdefault(what, {}).setdefault(who, []).append(value)
         shown = f"{value / 2**20:.0f} MiB" if what == "memory" else f"{value:.3f} s"
-        print(f"  {what:12} {NAMES.get(who, who):20} {shown}", flush=True)
+        print(f"  {what:12} {LOADERS.get(who, who):22} {shown}", flush=True)
 
     def medians(self, what):
         return {who: statistics.median(values) for who, values in self.of.get(what, {}).items()}

@@ -61,7 +61,7 @@ def serve(name, path, job):
         try:
             torch.cuda.synchronize()
             begin = time.monotonic()
-            _, edges = train_epoch(peer, model, optimizer)
+            _, edges, _ = train_epoch(peer, model, optimizer)
             torch.cuda.synchronize()
             say(seconds=time.monotonic() - begin, edges=edges)
         except Exception as error:  # noqa: BLE001 - the peer's own, which the table then says

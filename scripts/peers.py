@@ -5,11 +5,13 @@
     peers.py serve PEER FILE JOB         a measurement for each line of standard input
     peers.py versions                    of what can be imported, and why the rest cannot
 
-PEER is dgl (its DataLoader), graphbolt or pyg (NeighborLoader); those of GPUs alone, cugraph and
-wholegraph, are served by gpu_peer.py. JOB is JSON: fanout (the hop next
-to the seeds first), batch, hidden, workers. Lines are `sample`, `gather`, `epoch PRECISION`,
-`first PRECISION` (an epoch that says when its first update is over) and `accuracy VALUE EPOCHS`;
-each is answered with one line of JSON, or several where there is something to say meanwhile.
+PEER is dgl (its DataLoader), graphbolt or pyg (NeighborLoader), or loader (that of python/sluice);
+those of GPUs alone, cugraph and wholegraph, are served by gpu_peer.py. JOB is JSON: fanout (the hop
+next to the seeds first), batch, hidden, workers. Lines are `sample`, `gather`, `epoch PRECISION`,
+`first PRECISION` (an epoch that says when its first update is over), `accuracy VALUE EPOCHS`,
+`open` (seconds from a loader's constructor to its first batch), `memory` (what an epoch of batches
+adds to the process) and, of loader, `python` (what its package takes of each batch); each is
+answered with one line of JSON, or several where there is something to say meanwhile.
 
 The model is GraphSAGE with a hidden layer a hop, mean aggregation, dropout 0.5 and Adam, written
 with the peer's own layers. Needs torch and the peer, which sluice itself does not.
@@ -18,6 +20,7 @@ with the peer's own layers. Needs torch and the peer, which sluice itself does n
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -38,6 +41,7 @@ def arrays(path):
         return torch.from_numpy(np.array(np.load(os.path.join(path, name + ".npy")), dtype=dtype))
 
     tensors = {name: array(name, np.int64) for name in ("indptr", "indices")}
+    tensors["path"] = os.path.abspath(path)
     tensors["x"] = array("node_feat", np.float32)
     tensors["y"] = array("node_label", np.int64).reshape(-1)
     for split in ("train", "val"):
@@ -215,6 +219,8 @@ class PyG(Peer):
     """`device` "cuda" pins batches and moves them there."""
 
     def __init__(self, saved, job, device="cpu"):
+        import torch_geometric.loader  # noqa: F401 - here, so that no measurement has it
+
         super().__init__(saved, job)
         self.device = torch.device(device)
         indptr = saved["indptr"]
@@ -286,6 +292,75 @@ class PyG(Peer):
 
     def predict(self, model):
         return model((self.edge_index, None, None), self.x)
+
+
+def package():
+    """python/sluice of this tree."""
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+    import sluice
+
+    return sluice
+
+
+class Loader(PyG):
+    """python/sluice: PyG's model on batches of sluice's processes. Of no worker, it chooses itself
+    how many samplers there are."""
+
+    def __init__(self, saved, job):
+        Peer.__init__(self, saved, job)
+        self.device, self.path = torch.device("cpu"), saved["path"]
+        self.package = package()
+        assert self.package.NeighborLoader  # which imports PyG, so that no measurement has it
+
+    @classmethod
+    def convert(cls, tensors, path):
+        os.symlink(tensors["path"], path)
+
+    @classmethod
+    def read(cls, path):
+        x = torch.from_numpy(np.load(os.path.join(path, "node_feat.npy"), mmap_mode="c"))
+        y = torch.from_numpy(np.load(os.path.join(path, "node_label.npy")).reshape(-1))
+        return {"path": path, "x": x, "y": y, "train": None, "val": None}  # of x the shape is used
+
+    def make_loader(self, gathers):
+        return self.package.NeighborLoader(
+            self.path, self.job.fanout, self.job.batch, "train", shuffle=True, seed=7,
+            samplers=self.job.workers or "auto",
+        )
+
+    def python(self):
+        """Microseconds of each batch of a second epoch, from the call of next() to the user's line:
+        in libsluice, by function ("next" is the wait for the batch), in Python otherwise, and what
+        that is of the processor's time ("cpu")."""
+        loader, calls, took = self.loader(True), [], []
+        library, names = loader._handle.library, ("next", "done", "features")
+
+        def clocks():
+            return np.array([time.perf_counter(), time.thread_time()]) * 1e6
+
+        def clocked(function):
+            def call(*arguments):
+                begin = clocks()
+                result = function(*arguments)
+                name = function.__name__.removeprefix("sluice_")
+                calls[-1][name] = calls[-1].get(name, 0) + clocks() - begin
+                return result
+
+            return call
+
+        for name in names:
+            setattr(library, name, clocked(getattr(library, name)))
+        for _ in range(2):
+            batches = iter(loader)
+            calls, took = [{}], []
+            begin = clocks()
+            for _ in batches:
+                took.append(clocks() - begin)
+                calls.append({})
+                begin = clocks()
+        own = [whole - sum(parts.values()) for whole, parts in zip(took, calls)]
+        inside = {name: [parts.get(name, [0])[0] for parts in calls[:-1]] for name in names}
+        return {"python": [us for us, _ in own], "cpu": [us for _, us in own], **inside}
 
 
 def alone_on_the_gpu():
@@ -374,19 +449,36 @@ class WholeGraph(PyG):
         return model
 
 
-PEERS = {"dgl": Dgl, "graphbolt": GraphBolt, "pyg": PyG}
+PEERS = {"dgl": Dgl, "graphbolt": GraphBolt, "pyg": PyG, "loader": Loader}
 PEERS_OF_GPUS = {"pyg": PyG, "cugraph": CuGraph, "wholegraph": WholeGraph}
 
 
 # ---- measurements -------------------------------------------------------------------------------
 
 
+class Loading:
+    """An iteration; `seconds` is what its user has waited for it."""
+
+    def __init__(self, batches):
+        self.batches, self.seconds = batches, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        begin = time.monotonic()
+        try:
+            return next(self.batches)
+        finally:
+            self.seconds += time.monotonic() - begin
+
+
 def train_epoch(peer, model, optimizer, precision="fp32", first=None):
-    """Seconds and edges; calls first() behind the first update."""
+    """Seconds, edges, and seconds that the loader took; calls first() behind the first update."""
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
     model.train()
-    edges, begin = 0, time.monotonic()
-    for n, graph, x, y in peer.batches(True):
+    edges, begin, batches = 0, time.monotonic(), Loading(peer.batches(True))
+    for n, graph, x, y in batches:
         optimizer.zero_grad(set_to_none=True)
         with bf16:
             out = model(graph, x)
@@ -396,7 +488,37 @@ def train_epoch(peer, model, optimizer, precision="fp32", first=None):
         if first:
             first()
             first = None
-    return time.monotonic() - begin, edges
+    return time.monotonic() - begin, edges, batches.seconds
+
+
+def first_batch(peer):
+    """Seconds of a loader's constructor, and until its first batch has come."""
+    begin = time.monotonic()
+    peer.loader(True)
+    opened = time.monotonic()
+    batches = peer.batches(True)
+    next(batches)
+    came = time.monotonic()
+    batches.close()
+    return {"opened": opened - begin, "seconds": came - begin}
+
+
+def own_memory():
+    """Bytes of this process that are in no file, shared ones divided among those who share them."""
+    with open("/proc/self/smaps_rollup") as file:
+        found = re.findall(r"^Pss_(?:Anon|Shmem): +(\d+)", file.read(), re.M)
+    return sum(int(n) << 10 for n in found)
+
+
+def memory(peer):
+    """Bytes of the process before a loader is opened, and at most in an epoch of it; of its largest
+    batch (features, labels, edges)."""
+    before, peak, largest = own_memory(), 0, 0
+    for _, graph, x, y in peer.batches(True):
+        arrays_of = [a for a in (x, y, *graph) if torch.is_tensor(a)]
+        largest = max(largest, sum(a.numel() * a.element_size() for a in arrays_of))
+        peak = max(peak, own_memory())
+    return {"before": before, "peak": peak, "batch": largest}
 
 
 def start(peer):
@@ -427,8 +549,14 @@ def measure(peer, what, *words):
         return {"seconds": time.monotonic() - begin, "batches": batches, "edges": edges}
     if what in ("epoch", "first"):
         first = (lambda: say(first=time.monotonic())) if what == "first" else None
-        seconds, edges = train_epoch(peer, *start(peer), words[0], first)
-        return {"seconds": seconds, "edges": edges}
+        seconds, edges, loading = train_epoch(peer, *start(peer), words[0], first)
+        return {"seconds": seconds, "edges": edges, "loading": loading}
+    if what == "open":
+        return first_batch(peer)
+    if what == "memory":
+        return memory(peer)
+    if what == "python":
+        return {"us": peer.python()}
     if what == "accuracy":
         return accuracy(peer, float(words[0]), int(words[1]))
     raise ValueError(f"'{what}' is no measurement")
@@ -456,6 +584,7 @@ def serve(name, path, job):
 
 def versions():
     facts = {"torch": torch.__version__, "threads": torch.get_num_threads(), "absent": {}}
+    facts["loader"] = package().version()
     try:
         import dgl
         import dgl.graphbolt  # noqa: F401 - its library is of one version of torch

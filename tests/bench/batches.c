@@ -2,7 +2,7 @@
  * batches.c - mini-batches a second of all cores, drawn alone and drawn and gathered.
  *
  *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
- *           [--order shuffled|proximity] [--sequences N]
+ *           [--order shuffled|proximity] [--sequences N] [--expand-new]
  *
  * What a sampler and the extracting half of a trainer do for a batch, without the queue between
  * them and with nothing to train: the order of the epoch, the sampler's drawer, the features of the
@@ -143,6 +143,7 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("threads", options, threads, 1, LANE_THREADS_MAX),
     ARGUMENT_CHOICE("order", options, order, sl_order_words),
     ARGUMENT_NUMBER("sequences", options, sequences, 0, 1000000),
+    ARGUMENT_FLAG("expand-new", options, plan.expand_new),
     {0},
 };
 // clang-format on
