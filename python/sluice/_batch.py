@@ -104,6 +104,15 @@ def empty_pinned() -> Empty:
     return empty
 
 
+def can_pin(kind: str) -> bool:
+    """Whether tensors of batches of that kind can be in page-locked memory here."""
+    if kind == "numpy":
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def best_kind() -> str:
     """What batches are made of: "pyg" (torch_geometric.data.Data), "torch" or "numpy"."""
     if not importlib.util.find_spec("torch"):

@@ -297,8 +297,13 @@ def _array(value: Any, what: str) -> np.ndarray:
     if hasattr(value, "detach"):
         if str(value.layout) != "torch.strided":
             raise UsageError(f"{what}: is sparse ({value.layout}), wanted a dense tensor")
+        if str(value.dtype) == "torch.bfloat16":
+            raise UsageError(f"{what}: is bfloat16, which data sets have not: use .float()")
         value = value.detach().cpu().numpy()
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, object)
     if array.dtype == object:
         raise UsageError(f"{what}: is {type(value).__name__}, wanted an array of numbers")
     return array

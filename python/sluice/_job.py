@@ -4,9 +4,10 @@ job file has no word for; everything else is checked, and said, by the job's own
 from __future__ import annotations
 
 import json
+import operator
 import os
 import warnings
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -98,6 +99,11 @@ def source_of(data: Any, weight_attr: Optional[str]) -> Source:
         path = os.fspath(data)
         if not path.endswith(".json") and not os.path.isfile(path):
             return Source(job={"dataset": path}, origin="NeighborLoader")
+        if path.endswith(".npy") or os.path.basename(path) == "metadata.json":
+            raise UsageError(
+                f"{path}: is a file of a data set, wanted its directory, "
+                f"{os.path.dirname(path) or '.'}"
+            )
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 text = file.read()
@@ -105,7 +111,10 @@ def source_of(data: Any, weight_attr: Optional[str]) -> Source:
             raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
         return _job_of(text, path)
     if isinstance(data, Mapping):
-        return Source(job=json.loads(json.dumps(data)), origin="job")
+        try:
+            return Source(job=json.loads(json.dumps(data, default=plain)), origin="job")
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"job: cannot be written as JSON: {error}") from None
     if isinstance(data, Dataset):
         # Of a directory its own files are used, and its validation is remembered.
         return source_of(data.path, None) if data.path else Source(dataset=data)
@@ -120,6 +129,7 @@ def source_of(data: Any, weight_attr: Optional[str]) -> Source:
 
 
 SPLITS_AND_ALL = (*_dataset.SPLITS, "all")
+HOPS_MAX = 8
 COMMON = {"model.kind": "external", "sampler.expand": "new"}
 
 
@@ -174,10 +184,25 @@ def fanout_of(num_neighbors: Any) -> Optional[List[int]]:
             "num_neighbors: is a dictionary by edge type, wanted a list: graphs of one kind of "
             "edges are supported"
         )
-    values = getattr(num_neighbors, "values", num_neighbors)
-    if isinstance(values, (int, np.integer)) or isinstance(values, str):
+    values = num_neighbors
+    if hasattr(values, "tolist"):  # a tensor or an array
+        values = values.tolist()
+    values = getattr(values, "values", values)
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
         raise UsageError(f"num_neighbors={values!r}: wanted a list, a number for each hop")
-    return [int(value) for value in values]
+    if not 1 <= len(values) <= HOPS_MAX:
+        raise UsageError(
+            f"num_neighbors: has {len(values)} hops, wanted 1 to {HOPS_MAX}: a number for each"
+        )
+    return [whole(value, f"num_neighbors[{hop}]") for hop, value in enumerate(values)]
+
+
+def whole(value: Any, what: str) -> int:
+    """The whole number that an argument is. UsageError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UsageError(f"{what}={value!r}: wanted a whole number") from None
 
 
 class Plan(NamedTuple):
@@ -252,6 +277,8 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
         if own_list:
             seeds = _dataset.vertex_ids(input_nodes, dataset.num_nodes, "input_nodes")
+            if len(seeds) == 0:
+                raise UsageError("input_nodes: is empty, wanted a vertex or more")
         if world.rank == 0:
             staged = stage(dataset, seeds)
             job["dataset"] = staged.path
@@ -280,8 +307,10 @@ def plan_of_running(output: Optional[str]) -> Plan:
 
 
 def plain(value: Any) -> Any:
-    """A number of NumPy's as one of Python's, which JSON knows."""
-    return value.item() if isinstance(value, np.generic) else value
+    """A number, array or path as what JSON knows; anything else as it is."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def complete(job: Dict[str, Any]) -> None:

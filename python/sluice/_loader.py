@@ -25,6 +25,7 @@ from ._errors import Error, LoaderTimeoutError, UsageError
 from ._staged import StagedDataset
 
 WAIT_SLICE_MS = 100
+SECONDS_MAX = 1000000
 # What two loaders have in common whose batches are the same.
 SAME = ("seed", "n_nodes", "n_edges", "n_items", "n_batches", "batch_size", "world", "rank")
 
@@ -126,7 +127,7 @@ class Loader:
     attach          instead of data: name or output directory of a running job with model.kind
                     "external"
     copy            False: x of a batch is a view of the loader's buffer, valid until the next
-                    batch, where that buffer is no GPU's
+                    batch and close(), where that buffer is no GPU's
     prefetch        gather features of the next batch in a thread while this one is worked on
     pin_memory      tensors in page-locked memory, for copies to a GPU
     timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound
@@ -199,7 +200,14 @@ class Loader:
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }
+        for name, seconds in (("timeout", timeout), ("start_timeout", start_timeout)):
+            if not isinstance(seconds, (int, float, np.number)) or not 0 <= seconds < SECONDS_MAX:
+                raise UsageError(f"{name}={seconds!r}: wanted seconds from 0 to {SECONDS_MAX - 1}")
+        if transform is not None and not callable(transform):
+            raise UsageError(f"transform={transform!r}: wanted a function of the batch")
         kind = arrays or _batch.best_kind()
+        if pin_memory and not _batch.can_pin(kind):
+            raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
         self._make = _batch.maker(kind)
         self._is_numpy = kind == "numpy"
         if self._is_numpy:

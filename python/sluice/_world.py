@@ -3,6 +3,7 @@ the job that the first one starts."""
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -25,6 +26,10 @@ def find(rank: Optional[int], size: Optional[int]) -> World:
         if not running:
             return World(0, 1, False)
         return World(distributed.get_rank(), distributed.get_world_size(), True)
+    try:
+        rank, size = operator.index(rank), operator.index(size)
+    except TypeError:
+        raise UsageError(f"rank={rank!r}, world={size!r}: wanted whole numbers") from None
     if not 0 <= rank < size:
         raise UsageError(f"rank={rank}, world={size}: wanted a rank from 0 to {size - 1}")
     return World(rank, size, running and distributed.get_world_size() == size)

@@ -231,6 +231,14 @@ BAD = (
     ({"num_neighbors": None}, "num_neighbors: is needed"),
     ({"num_neighbors": 5}, "num_neighbors=5: wanted a list"),
     ({"num_neighbors": {}}, "num_neighbors: is a dictionary by edge type"),
+    ({"num_neighbors": []}, "num_neighbors: has 0 hops, wanted 1 to 8"),
+    ({"num_neighbors": [5] * 9}, "num_neighbors: has 9 hops, wanted 1 to 8"),
+    ({"num_neighbors": [5, 5.5]}, "num_neighbors[1]=5.5: wanted a whole number"),
+    ({"num_neighbors": [None]}, "num_neighbors[0]=None: wanted a whole number"),
+    ({"input_nodes": []}, "input_nodes: is empty, wanted a vertex or more"),
+    ({"input_nodes": np.zeros(1500, bool)}, "input_nodes: is empty, wanted a vertex or more"),
+    ({"input_nodes": [[1], [2, 3]]}, "input_nodes: is list, wanted an array of numbers"),
+    ({"input_nodes": ("paper", [1])}, "input_nodes: is tuple, wanted an array of numbers"),
     ({"input_nodes": "trian"}, "input_nodes='trian': wanted 'train', 'val', 'test', 'all'"),
     ({"input_nodes": [4, 1, 4]}, "input_nodes: lists vertex 4 more than once"),
     ({"input_nodes": [4, 1500]}, "input_nodes: has vertex 1500, wanted 0 to 1499"),
@@ -248,6 +256,21 @@ def test_bad_arguments(box):
         assert said.startswith(words), said
     for data in (5, object(), [1]):
         assert refusal(_job.plan, data, NO_ARGUMENTS, ONE).startswith("data: is "), data
+    said = refusal(_job.plan, os.path.join(path, "metadata.json"), NO_ARGUMENTS, ONE)
+    assert said.endswith(f"is a file of a data set, wanted its directory, {path}"), said
+    said = refusal(_job.plan, {"dataset": path, "seed": object()}, NO_ARGUMENTS, ONE)
+    assert said.startswith("job: cannot be written as JSON"), said
+    asked = {**NO_ARGUMENTS, "num_neighbors": np.array([5, 3])}
+    assert json.loads(_job.plan(path, asked, ONE).text)["sampler"]["fanout"] == [5, 3]
+    for change, words in (
+        ({"timeout": -1}, "timeout=-1: wanted seconds"),
+        ({"start_timeout": "a"}, "start_timeout='a': wanted seconds"),
+        ({"transform": 5}, "transform=5: wanted a function"),
+        ({"pin_memory": True, "arrays": "numpy"}, "pin_memory=True: needs PyTorch"),
+        ({"rank": "0", "world": 1}, "rank='0', world=1: wanted whole numbers"),
+    ):
+        said = refusal(lambda kept=change: sluice.NeighborLoader(path, [5], **kept))
+        assert said.startswith(words), said
 
 
 JOB = {"dataset": "d", "sampler": {"fanout": [5, 5], "batch_size": 64}}
