@@ -3,7 +3,8 @@
 
     PYTHONPATH=python examples/graphsage.py data/first --epochs 5
 
-Prints loss and validation accuracy after each epoch, and the accuracy on the test set at the end.
+Prints loss and validation accuracy after each epoch, and at the end the test accuracy of the epoch
+that was best in validation.
 With --state FILE the run goes on where it was, if it was killed.
 """
 
@@ -21,6 +22,8 @@ def options():
     parser.add_argument("--fanout", type=int, nargs="+", default=[10, 10])
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--norm", help="such as batch_norm")
     parser.add_argument("--lr", type=float, default=0.003)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
@@ -54,7 +57,14 @@ def main():
     o = options()
     torch.manual_seed(o.seed)
     graph = sluice.open(o.dataset).metadata
-    model = GraphSAGE(graph["feat_dim"], o.hidden, len(o.fanout), graph["num_classes"], dropout=0.3)
+    model = GraphSAGE(
+        graph["feat_dim"],
+        o.hidden,
+        len(o.fanout),
+        graph["num_classes"],
+        dropout=o.dropout,
+        norm=o.norm,
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=o.lr)
 
     def loader(nodes, shuffle=False):
@@ -62,19 +72,19 @@ def main():
             o.dataset, o.fanout, o.batch_size, nodes, shuffle=shuffle, seed=o.seed
         )
 
-    def save(path):
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    def save(path, best):
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best}
         torch.save({**state, "loader": train.state_dict()}, f"{path}.part")
         os.replace(f"{path}.part", path)
 
     with loader("train", shuffle=True) as train, loader("val") as val, loader("test") as test:
-        first = 0
+        first, best = 0, (0.0, 0.0)  # accuracy of validation, and of the test then
         if o.state and os.path.exists(o.state):
             state = torch.load(o.state)
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
             train.load_state_dict(state["loader"])
-            first = state["loader"]["epoch"]
+            first, best = state["loader"]["epoch"], state["best"]
         for epoch in range(first, o.epochs):
             model.train()
             total, number = 0.0, 0
@@ -87,12 +97,14 @@ def main():
                 optimizer.step()
                 total += loss.item()
                 if o.state and number % 20 == 0:
-                    save(o.state)
-            mean = total / max(1, number)
-            print(f"epoch {epoch + 1}/{o.epochs}  loss {mean:.4f}  val {accuracy(model, val):.4f}")
+                    save(o.state, best)
+            mean, found = total / max(1, number), accuracy(model, val)
+            if found >= best[0]:
+                best = found, accuracy(model, test)
+            print(f"epoch {epoch + 1}/{o.epochs}  loss {mean:.4f}  val {found:.4f}")
             if o.state:
-                save(o.state)
-        print(f"test {accuracy(model, test):.4f}")
+                save(o.state, best)
+        print(f"test {best[1]:.4f}")
 
 
 if __name__ == "__main__":

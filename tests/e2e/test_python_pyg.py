@@ -209,8 +209,8 @@ CHANGES = (
     ("number % 20 == 0", "number % 2 == 0"),
     ("optimizer.zero_grad()", "print('seed', int(batch.n_id[0])); optimizer.zero_grad()"),
     (
-        "                    save(o.state)\n",
-        "                    save(o.state)\n"
+        "                    save(o.state, best)\n",
+        "                    save(o.state, best)\n"
         "                    if os.environ['DIE'] == f'{epoch} {number}':\n"
         "                        os.kill(os.getpid(), 9)\n",
     ),
