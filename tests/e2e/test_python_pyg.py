@@ -241,3 +241,17 @@ def test_the_example_goes_on_after_a_kill(box):
     ]
     assert len(seeds[0]) == 36 and seeds[1] + seeds[2] == seeds[0]
     assert float(undisturbed[-1].split()[1]) > 0.7 and float(rest[-1].split()[1]) > 0.7
+
+
+@whole
+def test_the_example_of_two_processes(box):
+    """examples/ddp.py under torchrun."""
+    program = (
+        "from torch.distributed.run import main\n"
+        "main(['--standalone', '--nproc-per-node', '2', "
+        f"{os.path.join(ROOT, 'examples', 'ddp.py')!r}, *{{options!r}}])"
+    )
+    path = box.shared_dataset("planted")
+    options = [path, "--epochs", "3", "--batch-size", "32", "--lr", "0.02", "--hidden", "16"]
+    out = start_pyg(box, program.format(options=options), path).wait().ok().out.splitlines()
+    assert len(out) == 3 and float(out[-1].split()[-1]) > 0.7, out
