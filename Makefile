@@ -167,10 +167,11 @@ $(PROGRAMS):
 SONAME    := libsluice.so.0
 LIBSLUICE := $(LIB)/$(SONAME)
 OF_LIBSLUICE := loader/libsluice.map $(OBJ_loader) $(call libs_of,loader)
-# What is left of the libraries below it needs these and no others: -z defs would say so.
+# What is left of the libraries below it needs these and no others: -z defs would say so. Nothing is
+# left out under a sanitizer, which registers each object's variables.
 LIBSLUICE_PKGS := liburing libzmq libprotobuf-c libcjson hwloc libxxhash
 ifneq ($(GOALS),)
-LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) -lm -lpthread -ldl
+LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) $(if $(SAN),-ldnnl -lgomp) -lm -lpthread -ldl
 endif
 LIBSLUICE_LINK := -shared -fno-openmp -Wl,-soname,$(SONAME),--version-script=loader/libsluice.map,--exclude-libs,ALL \
                   -Wl,-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs)
