@@ -6,7 +6,7 @@
  * batch whether it was used, or who has it.
  *
  * DESIGN. A batch that is lent is a lease on its cell, as any trainer's. It is claimed either by
- * the caller (sl_ledger_claim_train), and then its features are gathered when they are asked for,
+ * the caller (sl_ledger_claim_lent), and then its features are gathered when they are asked for,
  * into memory of the caller's; or a batch ahead, by the thread that does so for trainers
  * (prefetch.h), into one of its two buffers.
  *

@@ -13,6 +13,7 @@
 #include "loader/lending.h"
 #include "loader/own_job.h"
 #include "trainer/feed/arena_access.h"
+#include "trainer/feed/reading.h"
 
 struct sluice_loader {
     pid_t pid;         // of the process that opened it
@@ -30,10 +31,7 @@ struct sluice_loader {
     struct sl_compute compute;
     struct sl_gather gather;
     struct sl_arena_access access; // of a GPU
-    struct sl_loader_reading {
-        struct sl_heartbeat pulse; // of the thread that reads
-        struct sl_row_reader *reader;
-    } extracts, fetches; // rows from the drive
+    struct sl_reading extracts, fetches;
     struct sl_lending lending;
 };
 

@@ -97,21 +97,14 @@ static int attach_to_running(struct sluice_loader *l, const struct sluice_option
 
 // --- what is read --------------------------------------------------------------------------------
 
-static bool stops_reading(void *ctx)
-{
-    return sl_heartbeat_stopping(ctx);
-}
-
 static int open_reader(struct sluice_loader *l, enum sl_thread thread, uint32_t depth,
-                       struct sl_loader_reading *out)
+                       struct sl_reading *out)
 {
-    out->pulse = (struct sl_heartbeat){.arena = &l->worker.arena,
+    const struct sl_heartbeat pulse = {.arena = &l->worker.arena,
                                        .stop = &l->worker.stop,
                                        .slot = l->worker.stats,
                                        .thread = thread};
-    const struct sl_row_options options = {
-        .depth = depth, .stopping = stops_reading, .ctx = &out->pulse};
-    return sl_row_reader_open(&l->dataset, &options, &out->reader);
+    return sl_reading_open(out, &l->dataset, &pulse, depth);
 }
 
 // Rows are gathered ahead where the seat's device is, and in this process's memory otherwise.
@@ -130,7 +123,6 @@ static int open_compute(struct sluice_loader *l)
                                &l->compute.kernels);
 }
 
-// Where a GPU reads what its cache has not.
 static int place_features(struct sluice_loader *l)
 {
     struct sl_worker *w = &l->worker;
@@ -141,11 +133,8 @@ static int place_features(struct sluice_loader *l)
         .threads = (int)SL_MAX(l->config.devices[w->device].n_cores, 1u),
         .stops = &w->stop,
     };
-    l->gather.store.told = &sl_seat(&w->arena, sl_seat_trainer(&w->arena, w->device))->store_way;
-    SL_TRY(sl_store_place(&l->gather.store, &l->dataset, &plan));
-    if (!l->gather.store.there && plan.way != SL_STORE_WAY_CACHED)
-        l->gather.way = SL_GATHER_STAGED;
-    return SL_OK;
+    struct sl_seat *seat = sl_seat(&w->arena, sl_seat_trainer(&w->arena, w->device));
+    return sl_gather_place(&l->gather, seat, &l->dataset, &plan);
 }
 
 static int open_features(struct sluice_loader *l)

@@ -19,6 +19,7 @@
 #include "trainer/feed/compute.h"
 #include "trainer/feed/devices.h"
 #include "trainer/feed/gather.h"
+#include "trainer/feed/reading.h"
 #include "trainer/loop.h"
 #include "trainer/model/neighbours.h"
 #include "trainer/predict.h"
@@ -34,10 +35,7 @@ struct program {
     struct sl_neighbours neighbours;
     struct sl_model model;
     struct sl_gather gather;
-    struct reading {
-        struct sl_heartbeat pulse; // of the thread that reads
-        struct sl_row_reader *reader;
-    } extracts, fetches, infers;   // rows from the drive
+    struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
     struct sl_arena_access access;
 };
@@ -68,21 +66,14 @@ static int attach(struct program *p)
     return sl_worker_attach(&p->worker, &hello);
 }
 
-static bool stops_reading(void *ctx)
-{
-    return sl_heartbeat_stopping(ctx);
-}
-
 static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,
-                       struct reading *out)
+                       struct sl_reading *out)
 {
-    out->pulse = (struct sl_heartbeat){.arena = &p->worker.arena,
+    const struct sl_heartbeat pulse = {.arena = &p->worker.arena,
                                        .stop = &p->worker.stop,
                                        .slot = p->worker.stats,
                                        .thread = thread};
-    const struct sl_row_options options = {
-        .depth = depth, .stopping = stops_reading, .ctx = &out->pulse};
-    return sl_row_reader_open(&p->dataset, &options, &out->reader);
+    return sl_reading_open(out, &p->dataset, &pulse, depth);
 }
 
 // Rows are read by the thread that fetches, by the one that extracts those that found no place in
@@ -119,7 +110,6 @@ static int open_store(struct program *p)
     return SL_OK;
 }
 
-// Where a GPU reads what its cache has not. What is read from the drive is staged.
 static int place_features(struct program *p)
 {
     const struct sl_store_plan plan = {
@@ -131,13 +121,10 @@ static int place_features(struct program *p)
     };
     if (p->compute.device->is_host)
         return SL_OK;
-    p->gather.store.told =
-        &sl_seat(&p->worker.arena, sl_seat_trainer(&p->worker.arena, p->worker.device))->store_way;
-    SL_TRY(sl_store_place(&p->gather.store, &p->dataset, &plan));
+    const struct sl_arena *a = &p->worker.arena;
+    SL_TRY(sl_gather_place(&p->gather, sl_seat(a, sl_seat_trainer(a, p->worker.device)),
+                           &p->dataset, &plan));
     p->model.resident.stays = p->gather.store.copy.data;
-    // A cache that is expected to have every row may miss some all the same.
-    if (!p->gather.store.there && plan.way != SL_STORE_WAY_CACHED)
-        p->gather.way = SL_GATHER_STAGED;
     return SL_OK;
 }
 

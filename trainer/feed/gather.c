@@ -41,6 +41,17 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
     sl_store_init(&g->store, compute->device, dataset);
 }
 
+int sl_gather_place(struct sl_gather *g, struct sl_seat *seat, struct sl_dataset *dataset,
+                    const struct sl_store_plan *plan)
+{
+    g->store.told = &seat->store_way;
+    SL_TRY(sl_store_place(&g->store, dataset, plan));
+    // A cache that is expected to have every row may miss some all the same.
+    if (!g->store.there && plan->way != SL_STORE_WAY_CACHED)
+        g->way = SL_GATHER_STAGED;
+    return SL_OK;
+}
+
 static bool is_held(const struct sl_spread *s)
 {
     return s->n_near > 0 || s->n_parts > 0;

@@ -129,6 +129,12 @@ struct sl_gathered {
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way);
 
+// Of a GPU's trainer, before anything is gathered: where the GPU reads what its cache has not
+// (sl_store_place(), whose errors these are). What it cannot read in place is staged.
+struct sl_seat;
+int sl_gather_place(struct sl_gather *g, struct sl_seat *seat, struct sl_dataset *dataset,
+                    const struct sl_store_plan *plan);
+
 /*
  * Fills to->block and to->x; both are there for every thread when it returns. The block is the
  * processor's and stays as it is for as long as to->block is used. cache may be NULL. `before` is
