@@ -220,7 +220,6 @@ SLUICE_API int sluice_return(sluice_loader *loader, uint64_t id);
  * one that would come anyway. This only goes forward: SLUICE_EINVAL for a place that is behind.
  */
 SLUICE_API int sluice_start(sluice_loader *loader, uint32_t epoch, uint64_t number);
-SLUICE_API int sluice_start_epoch(sluice_loader *loader, uint32_t epoch); // ... of number 0
 
 // --- features ------------------------------------------------------------------------------------
 

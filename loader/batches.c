@@ -159,11 +159,6 @@ int sluice_start(sluice_loader *l, uint32_t epoch, uint64_t number)
     return leave(l, sl_lending_start(&l->lending, epoch, cell));
 }
 
-int sluice_start_epoch(sluice_loader *l, uint32_t epoch)
-{
-    return sluice_start(l, epoch, 0);
-}
-
 // --- features ------------------------------------------------------------------------------------
 
 static int check_features(const struct sluice_loader *l, const char *call, const void *batch,

@@ -159,7 +159,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_done": (_int, [_pointer, _u64]),
     "sluice_return": (_int, [_pointer, _u64]),
     "sluice_start": (_int, [_pointer, _u32, _u64]),
-    "sluice_start_epoch": (_int, [_pointer, _u32]),
     "sluice_features": (_int, [_pointer, ctypes.POINTER(Batch), _pointer, _size]),
     "sluice_features_view": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(_pointer)]),
     "sluice_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),

@@ -107,7 +107,7 @@ def load(path=LIBRARY):
     lib.sluice_features_view.argtypes = c.c_void_p, c.c_void_p, c.c_void_p
     for name in ("done", "return"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_uint64
-    lib.sluice_start_epoch.argtypes = c.c_void_p, c.c_uint32
+    lib.sluice_start.argtypes = c.c_void_p, c.c_uint32, c.c_uint64
     for name in ("get_info", "stats"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_void_p
     lib.sluice_open.argtypes = c.c_void_p, c.c_void_p
@@ -172,7 +172,7 @@ class Loader:
         self.check(self.lib.sluice_return(self.at, batch.id))
 
     def start_epoch(self, epoch):
-        self.check(self.lib.sluice_start_epoch(self.at, epoch))
+        self.check(self.lib.sluice_start(self.at, epoch, 0))
 
     def epoch(self):
         """Its batches; each is done before the next is asked for."""
