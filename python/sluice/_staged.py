@@ -136,8 +136,11 @@ def _remove(path: str, held: List[int], owner: int, removers: List[Any]) -> None
     if os.getpid() != owner:  # a child that was forked: the folder is its parent's
         return
     for remover in removers:
-        remover.stdin.close()  # which makes it remove the folder
-        remover.wait()
+        # A line, since processes that were forked hold the other end of the pipe, too.
+        try:
+            remover.communicate(b"\n")
+        except OSError:  # it was killed
+            pass
     shutil.rmtree(path, ignore_errors=True)
     while held:
         os.close(held.pop())

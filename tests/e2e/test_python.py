@@ -366,6 +366,8 @@ ENDS = {
     "raises": "raise KeyError('user')",
     "exits": "os._exit(0)",
     "is-killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "closes-beside-a-child": "child = os.fork()\nif child == 0: signal.pause()\nstaged.close()\n"
+    "assert not os.path.exists(staged.path); os.kill(child, 9); os.waitpid(child, 0)",
     "forks": "if os.fork() == 0: sys.exit()\nos.wait(); assert os.path.exists(staged.path)",
 }
 
