@@ -124,7 +124,16 @@ endef
 .PHONY: always
 $(foreach l,$(LIBS),$(eval $(call library,$(l))))
 
-$(OBJ)/%.o: %.c | $(GEN_HDR)
+# Objects of other flags than these cannot be linked with new ones: all are made again.
+OF_OBJECTS := $(CSTD) $(OPT) $(SECTIONS) $(SANFLAGS) $(PIC)
+ifneq ($(strip $(file <$(OBJ)/flags)),$(strip $(OF_OBJECTS)))
+$(OBJ)/flags: always
+endif
+$(OBJ)/flags:
+	@mkdir -p $(@D)
+	@echo '$(OF_OBJECTS)' >$@
+
+$(OBJ)/%.o: %.c $(OBJ)/flags | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC      $<")
 	$(Q)$(CC) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
@@ -137,7 +146,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
 	$(Q)protoc-c --proto_path=. --c_out=$(GEN) $<
 
-$(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c
+$(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c $(OBJ)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) -O2 $(SECTIONS) $(PIC) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
 
