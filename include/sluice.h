@@ -206,7 +206,7 @@ struct sluice_batch {
 SLUICE_API int sluice_next(sluice_loader *loader, uint32_t timeout_ms, struct sluice_batch *out);
 
 // The batch has been trained on: nobody gets it again. Once: SLUICE_ESTALE for one that is not
-// held.
+// held. SLUICE_EABORTED or SLUICE_EFAILED, as of sluice_next, where the job has ended meanwhile.
 SLUICE_API int sluice_done(sluice_loader *loader, uint64_t id);
 
 // The batch has not been used: it is lent again, perhaps to this loader; after the end of its epoch

@@ -140,10 +140,16 @@ int sluice_next(sluice_loader *l, uint32_t timeout_ms, struct sluice_batch *out)
     return leave(l, next(l, timeout_ms, out));
 }
 
+static int done(struct sluice_loader *l, uint64_t id)
+{
+    const int rc = sl_lending_done(&l->lending, id);
+    return rc == SL_EABORTED ? note_end(l) : rc;
+}
+
 int sluice_done(sluice_loader *l, uint64_t id)
 {
     SL_TRY(enter(l, "sluice_done"));
-    return leave(l, sl_lending_done(&l->lending, id));
+    return leave(l, done(l, id));
 }
 
 int sluice_return(sluice_loader *l, uint64_t id)

@@ -328,9 +328,11 @@ int sl_lending_done(struct sl_lending *l, uint64_t tag)
     release(l, &gone.work);
     const int rc = sl_ledger_complete(l->spec.arena, &gone.work.lease);
     publish(l);
-    return rc == SL_ESTALE
-               ? sl_fail(rc, "batch %" PRIu64 " was taken back by the job meanwhile", tag)
-               : rc;
+    if (rc != SL_ESTALE)
+        return rc;
+    if (sl_heartbeat_stopping(&l->pulse)) // a job that ends takes all batches back
+        return SL_EABORTED;
+    return sl_fail(rc, "batch %" PRIu64 " was taken back by the job meanwhile", tag);
 }
 
 int sl_lending_return(struct sl_lending *l, uint64_t tag)

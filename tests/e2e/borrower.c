@@ -81,6 +81,8 @@ static int use(struct sl_worker *w, struct sl_worker_totals *figures, const stru
     figures->current_tag = 0;
     int rc = sl_ledger_complete(&w->arena, lease);
     sl_stats_publish(w->stats, figures);
+    if (rc == SL_ESTALE && sl_arena_aborted(&w->arena)) // a job that ends takes all batches back
+        return SL_EABORTED;
     return rc;
 }
 

@@ -136,14 +136,19 @@ def test_a_broker_that_is_killed_is_an_error_and_no_signal(box):
 
 
 def test_a_killed_command_ends_the_job(box):
+    """Also for who holds a batch then, which the job has taken back before it is done."""
     running, path = begin(box)
-    trainer = borrow(box, path, "--epochs", "1")
-    assert trainer.wait().rc == 0
-    waits = borrow(box, path)
-    seated(waits)
+    assert borrow(box, path, "--epochs", "1").wait().rc == 0
+    held, let_pass, let_go = gate(box, "gate")
+    holds = borrow(box, path, "--gate", held)
+    let_pass(1)
+    holds.until(lambda: lines(holds, "use"), "a batch")
+    (broker,) = box.processes("broker")
     running.kill()
-    assert waits.wait().rc == 0
-    assert lines(waits, "end"), waits.output()
+    gone(broker)
+    let_go()
+    assert holds.wait().rc == 0, str(holds.output())
+    assert lines(holds, "end"), holds.output()
 
 
 def test_nothing_is_left_when_the_owner_is_killed(box):
@@ -193,7 +198,8 @@ def test_it_is_seen_and_samplers_are_scaled(box):
     running.until(lambda: row()["batches"] == 2 and row()["batch"] == "batch 2 of epoch 1", "two")
     assert row()["pid"] == trainer.process.pid and row()["role"] == "trainer", row()
     box.sluice("scale", name, "samplers=2").ok()
-    assert set(rows()) >= {"sampler 0", "sampler 1", "external trainer 0"}
+    names = {"sampler 0", "sampler 1", "external trainer 0"}
+    running.until(lambda: set(rows()) >= names, "the second sampler")
     refused = box.sluice("scale", name, "trainers=2")
     assert refused.rc == 1 and "programs that attach" in refused.err, str(refused)
     running.until(

@@ -317,6 +317,24 @@ def test_a_running_job_is_attached_to(box):
     assert done.rc == 0, done
 
 
+def test_a_batch_is_held_when_its_job_is_stopped(box):
+    """The job takes it back: its loader hears why, whatever it calls next."""
+    config = job(box)
+    with opened(box, config) as loader:
+        loader.done(loader.next())
+        held = loader.next()
+        (broker,) = box.processes("broker")
+        box.sluice("stop", config["name"]).ok()
+        gone(broker)
+        for call in (lambda: loader.done(held), loader.next):
+            try:
+                call()
+            except s.Failed as error:
+                assert error.code == s.EABORTED and "stopped" in str(error), error
+            else:
+                raise AssertionError("the job is over")
+
+
 def test_the_example_learns(box):
     program = os.path.join(BIN, "examples", "lease")
     graph = box.shared_dataset("easy", noise=1.0)
