@@ -211,13 +211,14 @@ static void hear_the_end(struct sl_worker *w)
     char text[SL_ATTACH_TEXT] = "the job's broker is gone";
     pthread_mutex_lock(&t->lock);
     const int rc = sl_attach_read_end(w->broker_fd, text);
-    if (rc != SL_EAGAIN && !t->end[0])
+    if (rc != SL_EAGAIN && !t->end[0]) { // what was heard first is it: then the connection ends
         snprintf(t->end, sizeof t->end, "%s", text);
+        if (rc < 0 && !atomic_load(&w->stop))
+            atomic_store(&w->lost, true);
+    }
     pthread_mutex_unlock(&t->lock);
     if (rc == SL_EAGAIN)
         return;
-    if (rc < 0 && !atomic_load(&w->stop)) // also when its end is looked at once more
-        atomic_store(&w->lost, true);
     atomic_store(&w->stop, true);
     if (w->arena.base)
         sl_arena_abort(&w->arena, SL_ABORT_STOP);
@@ -225,9 +226,12 @@ static void hear_the_end(struct sl_worker *w)
 
 char *sl_worker_end_text(struct sl_worker *w, char *buf, size_t bytes)
 {
+    pthread_mutex_lock(&w->thread->lock);
+    const bool heard = w->thread->end[0];
+    pthread_mutex_unlock(&w->thread->lock);
     // The abort word may be seen first: the words are on their way.
     struct pollfd fd = {.fd = w->broker_fd, .events = POLLIN};
-    if (poll(&fd, 1, w->thread->end[0] ? 0 : LEAVE_MS) > 0)
+    if (!heard && poll(&fd, 1, LEAVE_MS) > 0)
         hear_the_end(w);
     pthread_mutex_lock(&w->thread->lock);
     snprintf(buf, bytes, "%s", w->thread->end[0] ? w->thread->end : "the job ends");
