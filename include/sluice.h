@@ -120,6 +120,8 @@ struct sluice_options {
     // Folder of the program sluice-broker; NULL: $SLUICE_PROGRAMS, else the library's own folder,
     // ../bin and ../../bin from there, else PATH.
     const char *programs;
+    // 1: with `prefetch`, what sluice_take() gives is made ahead, too. 0: when it is called.
+    uint32_t arrays;
 };
 
 // Starts or attaches. Nothing is left behind when it fails. Takes as long as the samplers take to
@@ -236,6 +238,37 @@ SLUICE_API int sluice_features(sluice_loader *loader, const struct sluice_batch 
 // caller's GPU does with them must be over then, too. Without it *rows is NULL.
 SLUICE_API int sluice_features_view(sluice_loader *loader, const struct sluice_batch *batch,
                                     const void **rows);
+
+// --- arrays to keep ------------------------------------------------------------------------------
+
+/*
+ * A batch as PyTorch wants it, of a job with "sampler.expand" "new": numbers of 64 bits, and the
+ * rows, in memory that is the caller's until sluice_free(), whatever becomes of batch and loader.
+ * It may be written to. Arrays begin at multiples of 64 bytes.
+ */
+struct sluice_arrays {
+    size_t size;
+    void *memory;      // for sluice_free()
+    uint64_t n_edges;  // of all hops, each once
+    int64_t *nodes;    // (n_nodes)
+    int64_t *edges;    // (2, n_edges): sources, then destinations; local, by destination
+    int64_t *edge_ids; // (n_edges), or NULL
+    float *weights;    // (n_edges), or NULL
+    void *labels;      // (n_seeds) int64, or (n_seeds, n_targets) float, or NULL
+    // (n_nodes, feat_dim) of feat_type. NULL: the data set has none, or they are in a GPU's memory
+    // (sluice_features_view()).
+    void *features;
+};
+
+// Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that
+// were gathered ahead, and the batch holds none of the two buffers any more; sluice_features() has
+// none of it then. SLUICE_EUNSUPPORTED for a job with other edges in each hop.
+SLUICE_API int sluice_take(sluice_loader *loader, const struct sluice_batch *batch,
+                           struct sluice_arrays *out);
+
+// By any thread, also after sluice_close(). NULL is allowed. Nothing happens in a process that was
+// forked from the loader's.
+SLUICE_API void sluice_free(void *memory);
 
 // --- statistics ----------------------------------------------------------------------------------
 

@@ -207,6 +207,47 @@ int sluice_features_view(sluice_loader *l, const struct sluice_batch *batch, con
     return leave(l, features_view(l, batch, rows));
 }
 
+// --- arrays --------------------------------------------------------------------------------------
+
+static int take(struct sluice_loader *l, const struct sluice_batch *batch,
+                struct sluice_arrays *out)
+{
+    struct sluice_arrays arrays = {0};
+    struct sl_arrays *taken;
+    void *rows;
+    // Before anything is taken.
+    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays));
+    if (!batch)
+        return sl_fail(SL_EINVAL, "sluice_take: found no batch");
+    if (l->config.sampler.expand != SL_EXPAND_NEW && batch->n_hops > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "sluice_take: sampler.expand: found \"all\", whose hops have edges of their "
+                       "own, wanted \"new\": read batch.hop, or start the job with that");
+    SL_TRY(sl_lending_take(&l->lending, batch->id, &taken, &rows));
+    arrays = (struct sluice_arrays){
+        .memory = taken,
+        .n_edges = taken->n_edges,
+        .nodes = taken->nodes,
+        .edges = taken->edges,
+        .edge_ids = taken->edge_ids,
+        .weights = taken->weights,
+        .labels = l->dataset.label || l->dataset.target ? taken->targets : NULL,
+        .features = rows,
+    };
+    return hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays);
+}
+
+int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluice_arrays *out)
+{
+    SL_TRY(enter(l, "sluice_take"));
+    return leave(l, take(l, batch, out));
+}
+
+void sluice_free(void *memory)
+{
+    sl_arrays_free(memory);
+}
+
 // --- what is known -------------------------------------------------------------------------------
 
 static uint32_t label_type(const struct sl_dataset *ds)

@@ -99,6 +99,16 @@ static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work
     return rc;
 }
 
+// By the thread that gathers, into what the buffer has of an earlier batch where nobody took it.
+static int fill_ahead(void *ctx, const struct sl_work *work)
+{
+    struct sl_lending *l = ctx;
+    struct sl_arrays **made = &l->made[work->buffer];
+    if (!*made)
+        SL_TRY(sl_arrays_get(l->pool, made));
+    return sl_arrays_fill(*made, work->block.header);
+}
+
 int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
 {
     *l = (struct sl_lending){.spec = *spec};
@@ -117,8 +127,10 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
         .shape = spec->shape,
         .pulse = &l->pulse,
         .claim = claim_lent,
-        .claim_ctx = l,
+        .gathered = spec->arrays ? fill_ahead : NULL,
+        .ctx = l,
     };
+    SL_TRY(sl_arrays_pool_open(&l->pool));
     return spec->ahead ? sl_prefetch_start(&l->prefetch, &prefetch)
                        : sl_fetch_start(&l->fetch, &fetch);
 }
@@ -132,6 +144,9 @@ void sl_lending_fini(struct sl_lending *l)
     if (l->spec.ahead)
         sl_prefetch_stop(&l->prefetch);
     sl_fetch_stop(&l->fetch);
+    for (uint32_t i = 0; i < SL_PREFETCH_BUFFERS; i++)
+        sl_arrays_free(l->made[i]);
+    sl_arrays_pool_close(l->pool);
     free(l->held);
     *l = (struct sl_lending){0};
 }
@@ -203,6 +218,15 @@ static int take(struct sl_lending *l, const struct sl_work *work)
 
 // --- waiting -------------------------------------------------------------------------------------
 
+// Batches that have one of the buffers for features.
+static uint32_t in_buffers(const struct sl_lending *l)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n_held; i++)
+        n += l->held[i].work.buffer != SL_PREFETCH_NO_BUFFER;
+    return n;
+}
+
 // Why nothing can come while the caller keeps what he has: SL_OK where nobody knows that.
 static int check_stuck(struct sl_lending *l)
 {
@@ -221,11 +245,11 @@ static int check_stuck(struct sl_lending *l)
             "no batch for %u s: the next epoch cannot begin while %u batches of epoch %u "
             "are held: give them back with sluice_done() or sluice_return()",
             seconds, l->n_held, oldest->phase->spec.epoch);
-    if (l->spec.ahead && l->n_held >= SL_PREFETCH_BUFFERS)
+    if (in_buffers(l) >= SL_PREFETCH_BUFFERS)
         return sl_fail(SL_ENOMEM,
                        "no batch for %u s: %u batches are held, and there are %d buffers for "
-                       "features: give one back with sluice_done(), or open the loader without "
-                       "prefetch",
+                       "features: give one back with sluice_done(), take its arrays with "
+                       "sluice_take(), or open the loader without prefetch",
                        seconds, l->n_held, SL_PREFETCH_BUFFERS);
     if (atomic_load(&sl_ledger_of(a)->starving) == 0)
         return SL_OK;
@@ -355,6 +379,8 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
     if (!lent)
         return SL_ESTALE;
     struct sl_work *work = &lent->work;
+    if (lent->taken && !work->x)
+        return sl_fail(SL_EINVAL, "batch %" PRIu64 ": its features went with its arrays", tag);
     const struct sl_block *block = work->block.header;
     const uint64_t wanted = block->n_input * sl_rows_bytes(l->spec.dataset);
     if (bytes < wanted)
@@ -375,5 +401,56 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
                         block->n_input, block->n_input, to));
     work->gathered =
         (struct sl_gathered){.from_ns = from, .ns = sl_now_ns() - from, .miss_bytes = wanted};
+    return SL_OK;
+}
+
+// --- arrays --------------------------------------------------------------------------------------
+
+// The batch's rows: those that were gathered ahead, or gathered now.
+static int take_rows(struct sl_lending *l, struct sl_lent *lent, struct sl_arrays *a)
+{
+    struct sl_work *work = &lent->work;
+    if (work->x) {
+        sl_prefetch_swap_rows(&l->prefetch, work, &a->features);
+        sl_prefetch_release(&l->prefetch, work);
+        work->buffer = SL_PREFETCH_NO_BUFFER;
+        work->x = NULL;
+        return SL_OK;
+    }
+    const size_t bytes = work->block.header->n_input * sl_rows_bytes(l->spec.dataset);
+    SL_TRY(
+        sl_buffer_grow(&a->features, sl_device_host(), SL_BUFFER_DEVICE, bytes, "input features"));
+    return sl_lending_features(l, work->lease.tag, a->features.p, bytes);
+}
+
+int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, void **rows)
+{
+    struct sl_lent *lent = sl_lending_find(l, tag);
+    if (!lent)
+        return SL_ESTALE;
+    if (lent->taken)
+        return sl_fail(SL_EINVAL, "batch %" PRIu64 ": its arrays were taken before", tag);
+    struct sl_work *work = &lent->work;
+    struct sl_arrays *a = NULL;
+    int rc = SL_OK;
+    if (work->buffer != SL_PREFETCH_NO_BUFFER) {
+        a = l->made[work->buffer];
+        l->made[work->buffer] = NULL;
+    }
+    if (!a) {
+        SL_TRY(sl_arrays_get(l->pool, &a));
+        rc = sl_arrays_fill(a, work->block.header);
+    }
+    const bool has_rows =
+        l->spec.dataset->feat_dim && (!work->x || l->spec.compute.device->is_host);
+    if (rc == SL_OK && has_rows)
+        rc = take_rows(l, lent, a);
+    if (rc < 0) {
+        sl_arrays_free(a);
+        return rc;
+    }
+    lent->taken = true;
+    *rows = has_rows ? a->features.p : NULL;
+    *out = a;
     return SL_OK;
 }

@@ -12,6 +12,9 @@
  *
  *      claim -> lent -> done (the cell is complete) or returned (somebody else gets it)
  *
+ * Its arrays (arrays.h) may be taken meanwhile. The rows in a buffer become part of them by an
+ * exchange of memory, and the buffer is free again.
+ *
  * EPOCHS are phases, and begin and end by what the ledger says of this loader's rank. Where a
  * loader is, is a position that only rises: the next batch that was never lent to it. What stands
  * before it may come again (given back), but for what was left: the ledger completes that unseen.
@@ -29,6 +32,7 @@
 #include <stdint.h>
 
 #include "common/arena/heartbeat.h"
+#include "loader/arrays.h"
 #include "trainer/feed/fetch.h"
 #include "trainer/feed/prefetch.h"
 #include "trainer/feed/work.h"
@@ -48,6 +52,7 @@ struct sl_lending_spec {
     struct sl_block_shape shape;
     uint64_t on_gpu; // as in struct sl_prefetch_spec
     bool ahead;      // features of the next batch are gathered while the caller works
+    bool arrays;     // ... and what sl_lending_take() gives is made then
     const _Atomic bool *stop;
     struct sl_worker_slot *stats;
 };
@@ -55,6 +60,7 @@ struct sl_lending_spec {
 struct sl_lent {
     struct sl_work work;
     uint64_t given_ns, wait_ns;
+    bool taken; // its arrays are the caller's
 };
 
 struct sl_lending {
@@ -62,7 +68,9 @@ struct sl_lending {
     struct sl_heartbeat pulse;
     struct sl_prefetch prefetch; // where spec.ahead
     struct sl_fetch fetch;       // where not
-    struct sl_lent *held;        // (n_held) of (room)
+    struct sl_arrays_pool *pool;
+    struct sl_arrays *made[SL_PREFETCH_BUFFERS]; // of what each buffer has; NULL: nothing yet
+    struct sl_lent *held;                        // (n_held) of (room)
     uint32_t n_held, room;
 
     _Atomic uint64_t from; // epoch << 32 | number: of the next one that was never lent
@@ -100,5 +108,10 @@ int sl_lending_start(struct sl_lending *l, uint32_t epoch, uint32_t number);
 // Rows of the batch's nodes in the store's type, in their order. SL_ERANGE: they are more than
 // `bytes`.
 int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t bytes);
+
+// The batch's arrays, the caller's from now on: once for each batch. *rows: (n_input, feat_dim) in
+// them; NULL where there are none, or where they were gathered into a GPU's memory. SL_EINVAL,
+// SL_ENOMEM.
+int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, void **rows);
 
 #endif

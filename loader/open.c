@@ -187,6 +187,7 @@ static int begin(struct sluice_loader *l)
         .on_gpu = sl_config_on_gpu(&l->config, w->device),
         .shape = {.n_hops = l->config.sampler.n_fanout, .n_targets = block_targets(&l->dataset)},
         .ahead = l->prefetch,
+        .arrays = l->arrays,
         .stop = &w->stop,
         .stats = w->stats,
     };
@@ -218,9 +219,9 @@ static int check_options(const struct sluice_options *given, struct sluice_optio
     if (o->rank < -1)
         return sl_fail(SL_EINVAL, "sluice_open: options.rank: found %d, wanted one from 0, or -1",
                        o->rank);
-    if (o->prefetch > 1)
-        return sl_fail(SL_EINVAL, "sluice_open: options.prefetch: found %u, wanted 0 or 1",
-                       o->prefetch);
+    if (o->prefetch > 1 || o->arrays > 1)
+        return sl_fail(SL_EINVAL, "sluice_open: options.%s: found %u, wanted 0 or 1",
+                       o->prefetch > 1 ? "prefetch" : "arrays", SL_MAX(o->prefetch, o->arrays));
     return SL_OK;
 }
 
@@ -266,6 +267,7 @@ int sluice_open(const struct sluice_options *options, sluice_loader **out)
         return sl_fail(SL_ENOMEM, "sluice_open: no memory");
     l->pid = getpid();
     l->prefetch = o.prefetch;
+    l->arrays = o.arrays;
     l->own.log_fd = l->own.launch.pidfd = -1;
     const int rc = open_loader(l, &o);
     if (rc < 0) {

@@ -19,6 +19,7 @@ EINVAL, ENOENT, ENOMEM, ERANGE, ETIMEDOUT, EABORTED, EBUSY, ESTALE, EFAILED = (
 )  # fmt: skip
 F32, F16, I32 = 1, 2, 3
 U32P, U64P, F32P = c.POINTER(c.c_uint32), c.POINTER(c.c_uint64), c.POINTER(c.c_float)
+I64P = c.POINTER(c.c_int64)
 
 
 class Sized(c.Structure):
@@ -36,6 +37,7 @@ class Options(Sized):
         ("start_timeout_ms", c.c_uint32),
         ("prefetch", c.c_uint32),
         ("programs", c.c_char_p),
+        ("arrays", c.c_uint32),
     ]
 
 
@@ -81,6 +83,17 @@ class Batch(Sized):
     ]
 
 
+class Arrays(Sized):
+    _fields_ = [
+        ("size", c.c_size_t),
+        ("memory", c.c_void_p),
+        ("n_edges", c.c_uint64),
+        *[(n, I64P) for n in "nodes edges edge_ids".split()],
+        ("weights", F32P),
+        *[(n, c.c_void_p) for n in "labels features".split()],
+    ]
+
+
 class Stats(Sized):
     _fields_ = [
         ("size", c.c_size_t),
@@ -110,6 +123,8 @@ def load(path=LIBRARY):
     lib.sluice_start.argtypes = c.c_void_p, c.c_uint32, c.c_uint64
     for name in ("get_info", "stats"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_void_p
+    lib.sluice_take.argtypes = c.c_void_p, c.c_void_p, c.c_void_p
+    lib.sluice_free.argtypes, lib.sluice_free.restype = (c.c_void_p,), None
     lib.sluice_open.argtypes = c.c_void_p, c.c_void_p
     lib.sluice_close.argtypes = (c.c_void_p,)
     lib.sluice_close.restype = None
@@ -167,6 +182,12 @@ class Loader:
 
     def done(self, batch):
         self.check(self.lib.sluice_done(self.at, batch.id))
+
+    def take(self, batch):
+        """Its arrays; who has them frees them."""
+        arrays = Arrays()
+        self.check(self.lib.sluice_take(self.at, c.byref(batch), c.byref(arrays)))
+        return arrays
 
     def give_back(self, batch):
         self.check(self.lib.sluice_return(self.at, batch.id))

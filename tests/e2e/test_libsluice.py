@@ -211,6 +211,52 @@ def test_views_stay_as_they_are_until_done(box):
         assert loader.stats.held == 0 and loader.stats.batches == 4
 
 
+@cases((0, 0), (1, 0), (1, 1))
+def test_arrays_are_the_callers(box, prefetch, made):
+    """More of them than there are buffers, also once the loader is closed."""
+    data, taken = arrays(), []
+    config = job(box, **{"sampler.edge_ids": True, "sampler.expand": "new"})
+    loader = opened(box, config, prefetch=prefetch, arrays=made)
+    dim = loader.info.feat_dim
+    for _ in range(5):
+        batch = loader.next()
+        last = batch.hop[batch.n_hops - 1]
+        rows = np.repeat(np.arange(last.n_dst), np.diff(s.array(last.indptr, last.n_dst + 1)))
+        edges = [s.array(last.indices, last.n_edges).copy(), rows]
+        ids = s.array(last.edge_ids, last.n_edges).copy()
+        seen = (s.nodes(batch).copy(), np.array(edges), ids, s.labels(batch).copy())
+        taken.append((loader.take(batch), seen, batch.n_nodes, batch.n_seeds))
+        for call in (lambda b: loader.take(b), loader.features):
+            try:
+                call(batch)
+            except s.Failed as error:
+                assert error.code == s.EINVAL, error
+            else:
+                raise AssertionError("its arrays are somebody else's")
+        loader.done(batch)
+    lib = loader.lib
+    loader.close()
+    for a, (nodes, edges, ids, labels), n_nodes, n_seeds in taken:
+        assert np.array_equal(s.array(a.nodes, n_nodes), nodes)
+        assert np.array_equal(s.array(a.edges, 2 * a.n_edges).reshape(2, -1), edges)
+        assert np.array_equal(s.array(a.edge_ids, a.n_edges), ids)
+        classes = ctypes.cast(a.labels, s.I64P)
+        assert np.array_equal(s.array(classes, n_seeds), labels)
+        x = s.array(ctypes.cast(a.features, s.F32P), n_nodes * dim).reshape(n_nodes, dim)
+        assert np.array_equal(x, data["node_feat"][nodes])
+        lib.sluice_free(a.memory)
+
+
+def test_arrays_are_of_one_hop_that_has_all_edges(box):
+    with opened(box, job(box, **{"sampler.expand": "all"})) as loader:
+        try:
+            loader.take(loader.next())
+        except s.Failed as error:
+            assert "sampler.expand" in str(error), error
+        else:
+            raise AssertionError("each hop has edges of its own")
+
+
 def test_a_batch_that_is_given_back_comes_again(box):
     with opened(box) as loader:
         first, second = loader.next(), loader.next()
@@ -437,6 +483,7 @@ def test_wrong_arguments_are_refused(box):
         (s.Options(job=b"{}", attach=b"x"), "both"),
         (s.Options(job=b"{}", rank=-2), "options.rank"),
         (s.Options(job=b"{}", prefetch=2), "options.prefetch"),
+        (s.Options(job=b"{}", arrays=2), "options.arrays"),
         (s.Options(job=b"{}", programs=b"/nowhere"), "sluice-broker"),
         (s.Options(attach=b"no-such-job"), "no running job"),
     ]

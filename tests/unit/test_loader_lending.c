@@ -46,7 +46,7 @@ static void setup_world(void)
     make(2);
 }
 
-static void start(bool ahead)
+static void start_with(bool ahead, bool made)
 {
     sl_gather_init(&gather, &compute, &ds, SL_GATHER_STAGED);
     gather.half = ds.feat_dtype == SL_DTYPE_F16;
@@ -60,8 +60,14 @@ static void start(bool ahead)
         .gather = &gather,
         .shape = {.n_hops = 1},
         .ahead = ahead,
+        .arrays = made,
     };
     ck_assert_msg(sl_lending_init(&lending, &spec) == SL_OK, "%s", sl_error_message());
+}
+
+static void start(bool ahead)
+{
+    start_with(ahead, false);
 }
 
 static void teardown(void)
@@ -484,6 +490,61 @@ TEST(there_are_two_buffers)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "without prefetch"));
     done(first);
     lent(2);
+}
+
+// What a loop takes has no buffer, so it may keep what it likes.
+LOOP_TEST(arrays_are_the_callers, 0, 3)
+{
+    struct sl_arrays *taken[CELLS];
+    void *x[CELLS];
+    uint64_t tag[CELLS];
+    start_with(_i > 0, _i > 1);
+    open_epoch(0);
+    draw(CELLS);
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        tag[cell] = lent(cell);
+        ck_assert_msg(sl_lending_take(&lending, tag[cell], &taken[cell], &x[cell]) == SL_OK, "%s",
+                      sl_error_message());
+    }
+    expect(SL_LENDING_END, SOON);
+    for (uint32_t cell = 0; cell < CELLS; cell++)
+        done(tag[cell]);
+    sl_lending_fini(&lending);
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        const uint32_t n = cell == CELLS - 1 ? BATCH - 3 : BATCH;
+        const float *rows_of = x[cell];
+        for (uint32_t i = 0; i < n + EXTRA; i++) {
+            ck_assert_int_eq(taken[cell]->nodes[i], vertex(cell, n, i));
+            ck_assert_mem_eq(rows_of + i * WIDTH, rows[vertex(cell, n, i)], sizeof rows[0]);
+        }
+        sl_arrays_free(taken[cell]);
+    }
+}
+
+LOOP_TEST(arrays_are_taken_once, 0, 2)
+{
+    struct sl_arrays *a, *again;
+    void *x;
+    float out[BATCH + EXTRA][WIDTH];
+    start_with(_i > 0, _i > 0);
+    open_epoch(0);
+    draw(CELLS);
+    const uint64_t tag = lent(0);
+    ck_assert_int_eq(sl_lending_take(&lending, tag, &a, &x), SL_OK);
+    ck_assert_int_eq(sl_lending_take(&lending, tag, &again, &x), SL_EINVAL);
+    ck_assert_int_eq(sl_lending_features(&lending, tag, out, sizeof out), SL_EINVAL);
+    ck_assert_int_eq(sl_lending_return(&lending, tag), SL_OK);
+    ck_assert_int_eq(sl_lending_take(&lending, tag, &again, &x), SL_ESTALE);
+    // Somebody's again, with arrays of its own; where one was gathered ahead that comes first.
+    if (_i > 0)
+        done(lent(1));
+    const uint64_t second = lent(0);
+    ck_assert_int_eq(sl_lending_take(&lending, second, &again, &x), SL_OK);
+    ck_assert_ptr_ne(again, a);
+    ck_assert_mem_eq(x, rows[vertex(0, BATCH, 0)], sizeof rows[0]);
+    done(second);
+    sl_arrays_free(a);
+    sl_arrays_free(again);
 }
 
 TEST(an_epoch_is_left_while_its_next_batch_is_gathered)

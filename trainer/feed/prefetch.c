@@ -214,7 +214,7 @@ static int fetch(struct sl_prefetch *x, int buffer)
     SL_TRY(sl_compute_follow_cores(x->spec.arena, x->spec.device, &x->cores_seen));
     // Aside there was something: if others have it, all is to be looked at anew.
     uint32_t wait_ms = x->does == SL_OCCUPATION_ASIDE ? 0 : SL_ARENA_WAIT_MS;
-    int rc = x->spec.claim ? x->spec.claim(x->spec.claim_ctx, wait_ms, &work)
+    int rc = x->spec.claim ? x->spec.claim(x->spec.ctx, wait_ms, &work)
                            : sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, wait_ms,
                                                     &work.lease);
     if (rc < 0)
@@ -229,6 +229,8 @@ static int fetch(struct sl_prefetch *x, int buffer)
         count_share(x, &work.lease);
     if (work.lease.phase->spec.kind != SL_PHASE_INFER) {
         rc = gather(x, buffer, &work);
+        if (rc == SL_OK && x->spec.gathered)
+            rc = x->spec.gathered(x->spec.ctx, &work);
         if (rc < 0) {
             sl_ledger_return(x->spec.arena, &work.lease);
             return rc;
@@ -328,6 +330,15 @@ int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work 
     }
     pthread_mutex_unlock(&x->lock);
     return rc;
+}
+
+void sl_prefetch_swap_rows(struct sl_prefetch *x, const struct sl_work *work,
+                           struct sl_buffer *with)
+{
+    struct sl_batch_buffer *of = &x->buffer[work->buffer];
+    const struct sl_buffer rows = of->features;
+    of->features = *with;
+    *with = rows;
 }
 
 static void free_buffer_locked(struct sl_prefetch *x, const struct sl_work *work)

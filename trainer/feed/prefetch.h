@@ -74,7 +74,9 @@ struct sl_prefetch_spec {
     // Claims in place of the ledger's own order (external trainers); NULL: nobody does. Codes of
     // sl_ledger_claim_beside(). Called by the thread.
     int (*claim)(void *ctx, uint32_t timeout_ms, struct sl_work *out);
-    void *claim_ctx;
+    // Called by the thread once a batch is there, before it is on offer; its error is the thread's.
+    int (*gathered)(void *ctx, const struct sl_work *work);
+    void *ctx;                        // of both
     bool keeps_rows;                  // a batch's rows are whole once it is trained (match.h)
     const struct sl_heartbeat *pulse; // of the computing thread
 };
@@ -124,6 +126,11 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 // has a group, as soon as `progress` is signalled after `looked`), or the thread's error
 // (SL_EABORTED when the job stops).
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out);
+
+// Exchanges the memory that the work's rows are in for other memory of the same device. By whoever
+// has the work.
+void sl_prefetch_swap_rows(struct sl_prefetch *x, const struct sl_work *work,
+                           struct sl_buffer *with);
 
 // Gives the work's buffer back, once no operation on the device uses it any more.
 void sl_prefetch_release(struct sl_prefetch *x, const struct sl_work *work);

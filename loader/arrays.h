@@ -1,0 +1,52 @@
+/*
+ * arrays.h - a batch as PyTorch wants it: numbers of 64 bits and rows, in memory that outlives it.
+ *
+ * PROBLEM. A block has numbers of 32 bits, and its memory is the arena's: PyTorch asks for 64 bits,
+ * and a training loop keeps what it likes for as long as it likes. A copy made in the loop's own
+ * thread costs more than the rest of the loader does there, most of all of the rows.
+ *
+ * DESIGN. Each batch has a piece of memory of its own. Whoever gathers its rows (the thread that
+ * does so a batch ahead, or the caller) fills in the numbers beside them, and the caller takes all
+ * of it. What comes back (sluice_free) waits for one of the next batches: memory that is new to a
+ * process costs a page fault each 4 KiB, together more than filling it.
+ *
+ * OWNERSHIP. A piece belongs to whoever took it. The pool is the loader's and its pieces': it goes
+ * when the loader has let go of it and the last piece is back, so a tensor outlives its loader.
+ * Pieces may come back in any thread. In a forked process they are left alone.
+ */
+#ifndef SL_LOADER_ARRAYS_H
+#define SL_LOADER_ARRAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/arena/block.h"
+#include "trainer/feed/compute.h"
+
+struct sl_arrays_pool;
+
+struct sl_arrays {
+    struct sl_arrays_pool *pool;
+    struct sl_arrays *next; // of those that wait
+    struct sl_buffer numbers;
+    struct sl_buffer features; // (n_input, feat_dim); its owner fills it in
+    uint64_t n_edges;
+    // In `numbers`:
+    int64_t *nodes;    // (n_input)
+    int64_t *edges;    // (2, n_edges) of the last hop: sources, then destinations
+    int64_t *edge_ids; // (n_edges); NULL: the block has none
+    float *weights;    // likewise
+    void *targets;     // (n_seeds) int64, or (n_seeds, n_targets) float
+};
+
+int sl_arrays_pool_open(struct sl_arrays_pool **out); // SL_ENOMEM
+void sl_arrays_pool_close(struct sl_arrays_pool *p);  // NULL is allowed
+
+int sl_arrays_get(struct sl_arrays_pool *p, struct sl_arrays **out); // SL_ENOMEM
+void sl_arrays_free(struct sl_arrays *a);                            // NULL is allowed
+
+// The block's numbers. SL_ENOMEM.
+int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block);
+
+#endif
