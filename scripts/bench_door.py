@@ -113,7 +113,7 @@ def add_python(door):
         )
         row(
             "  of the processor's time", f"{us['cpu']:.0f} us",
-            f"in libsluice: features {us['features']:.0f} us, done {us['done']:.0f} us",
+            f"in libsluice: take {us['take']:.0f} us, done {us['done']:.0f} us",
         )
 
 

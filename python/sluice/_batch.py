@@ -1,107 +1,36 @@
-"""From a block to what user code gets.
+"""From what the library took of a batch to what user code gets.
 
-A block has the sampled edges of each hop in CSR form by destination, in local numbers (include/
-sluice.h). With sampler.expand "new" a vertex is expanded once, in the hop after the one that it is
-new in, and rows only follow: so the CSR of hop h is a prefix of the CSR of hop h + 1, and the last
-one is the whole edge_index, each edge once, by destination. What PyG calls the edges of a hop is
-the difference of two prefixes.
+With sampler.expand "new" a vertex is expanded once, in the hop after the one that it is new in, and
+rows only follow: so the edges of hop h are a prefix of those of hop h + 1, and the last hop has the
+whole edge_index, each edge once, by destination. What PyG calls the edges of a hop is the
+difference of two prefixes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from . import _lib
-from ._memory import Pool
 
 
-class Hop(NamedTuple):
-    """Edges of one hop: neighbours of destination i are indices[indptr[i]:indptr[i + 1]]."""
-
-    indptr: np.ndarray  # uint32 (n_dst + 1)
-    indices: np.ndarray  # uint32 (n_edges), local
-    edge_ids: Optional[np.ndarray] = None  # uint64 (n_edges), places in the data set's indices.npy
-    weights: Optional[np.ndarray] = None  # float32 (n_edges), visits of random walks
+# From an array as the library made it to what the user gets.
+Finish = Callable[[np.ndarray], Any]
 
 
-class Block(NamedTuple):
-    """Views of a mini-batch in the arena, valid as long as its lease."""
-
-    nodes: np.ndarray  # uint32 (n_nodes), seeds first, then by hop
-    n_nodes_after: np.ndarray  # uint32 (n_hops + 1)
-    hops: Sequence[Hop]  # (n_hops), the one next to the seeds first
-    labels: Optional[np.ndarray]  # int32 (n_seeds), or float32 (n_seeds, n_targets)
-
-
-def block_of(batch: "_lib.Batch", info: "_lib.Info") -> Block:
-    """Views of a batch that the library has lent."""
-    at = _lib.array_at
-    n_hops, n_seeds = batch.n_hops, batch.n_seeds
-    hops = [
-        Hop(
-            at(hop.indptr, (hop.n_dst + 1,), "<u4"),
-            at(hop.indices, (hop.n_edges,), "<u4"),
-            at(hop.edge_ids, (hop.n_edges,), "<u8") if hop.edge_ids else None,
-            at(hop.weights, (hop.n_edges,), "<f4") if hop.weights else None,
-        )
-        for hop in batch.hop[:n_hops]
-    ]
-    labels = None
-    if batch.labels:
-        shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
-        labels = at(batch.labels, shape, "<f4" if info.n_targets else "<i4")
-    return Block(
-        at(batch.nodes, (batch.n_nodes,), "<u4"),
-        at(batch.n_nodes_after, (n_hops + 1,), "<u4"),
-        hops,
-        labels,
-    )
-
-
-# An array of a shape and NumPy type, as the user gets it and as NumPy writes to it.
-Empty = Callable[[Tuple[int, ...], Any], Tuple[Any, np.ndarray]]
-
-
-def empty_numpy() -> Empty:
-    pool = Pool()
-
-    def empty(shape: Tuple[int, ...], dtype: Any) -> Tuple[np.ndarray, np.ndarray]:
-        array = pool.empty(shape, dtype)
-        return array, array
-
-    return empty
-
-
-def empty_torch() -> Empty:
+def finish(kind: str, pin: bool) -> Finish:
+    """Arrays as they are, tensors of the same memory, or copies in page-locked memory, which torch
+    keeps for the next tensor by itself."""
+    if kind == "numpy":
+        return lambda array: array
     import torch
 
-    pool = Pool()
-
-    def empty(shape: Tuple[int, ...], dtype: Any) -> Tuple[Any, np.ndarray]:
-        array = pool.empty(shape, dtype)
-        return torch.from_numpy(array), array
-
-    return empty
-
-
-def empty_pinned() -> Empty:
-    """In page-locked memory, which torch keeps for the next tensor by itself."""
-    import torch
-
-    types = {
-        np.dtype(np.int64): torch.int64,
-        np.dtype(np.float32): torch.float32,
-        np.dtype(np.float16): torch.float16,
-    }
-
-    def empty(shape: Tuple[int, ...], dtype: Any) -> Tuple[Any, np.ndarray]:
-        tensor = torch.empty(shape, dtype=types[np.dtype(dtype)], pin_memory=True)
-        return tensor, tensor.numpy()
-
-    return empty
+    if pin:
+        return lambda array: torch.from_numpy(array).pin_memory()
+    return torch.from_numpy
 
 
 def can_pin(kind: str) -> bool:
@@ -129,11 +58,16 @@ def maker(kind: str) -> Callable[[Dict[str, Any]], Any]:
     return lambda fields: Data(**fields)
 
 
-def index_fields(
-    block: Block, empty: Empty, edge_map: Optional[np.ndarray] = None
+def fields_of(
+    lent: "_lib.Batch",
+    info: "_lib.Info",
+    taken: "_lib.Taken",
+    finish: Finish,
+    edge_map: Optional[np.ndarray] = None,
 ) -> Dict[str, Any]:
-    """What a batch says of vertices and edges, under PyG's names. All arrays are copies.
+    """What a batch says of vertices and edges, under PyG's names.
 
+    x           (n_nodes, feat_dim), where there are features in this process's memory
     edge_index  int64 (2, n_edges): sources, then destinations, in local numbers, by destination
     n_id        int64 (n_nodes): vertices of the data set; the first n_seeds are the seeds in order
     e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
@@ -141,33 +75,32 @@ def index_fields(
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them
     """
-    last = block.hops[-1]
+    arrays, view = taken.arrays, taken.view
+    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, lent.n_hops
     out: Dict[str, Any] = {}
-    out["edge_index"], edges = empty((2, len(last.indices)), np.int64)
-    edges[0] = last.indices
-    degrees = np.diff(last.indptr)
-    edges[1] = np.repeat(np.arange(len(degrees), dtype=np.int64), degrees)
-    out["n_id"], nodes = empty(block.nodes.shape, np.int64)
-    nodes[:] = block.nodes
-    if last.edge_ids is not None:
-        out["e_id"], edge_ids = empty(last.edge_ids.shape, np.int64)
-        edge_ids[:] = last.edge_ids if edge_map is None else edge_map[last.edge_ids]
-    if last.weights is not None:
-        out["edge_weight"], weights = empty(last.weights.shape, np.float32)
-        weights[:] = last.weights
-    if block.labels is not None:
-        dtype = np.int64 if block.labels.ndim == 1 else np.float32
-        out["y"], labels = empty(block.labels.shape, dtype)
-        labels[:] = block.labels
-    out["batch_size"] = int(block.n_nodes_after[0])
-    out["num_sampled_nodes"] = differences(block.n_nodes_after)
-    out["num_sampled_edges"] = differences([len(hop.indices) for hop in block.hops])
+    if arrays.features:
+        kind = _lib.DTYPES[info.feat_type].str
+        out["x"] = finish(view(arrays.features, (n_nodes, info.feat_dim), kind))
+    out["edge_index"] = finish(view(arrays.edges, (2, n_edges), "<i8"))
+    out["n_id"] = finish(view(arrays.nodes, (n_nodes,), "<i8"))
+    if arrays.edge_ids:
+        edge_ids = view(arrays.edge_ids, (n_edges,), "<i8")
+        out["e_id"] = finish(edge_ids if edge_map is None else edge_map[edge_ids])
+    if arrays.weights:
+        out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
+    if arrays.labels:
+        shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
+        out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
+    after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
+    out["batch_size"] = n_seeds
+    out["num_sampled_nodes"] = differences(after[:])
+    out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
     return out
 
 
 def differences(totals: Sequence[int]) -> List[int]:
     """[3, 5, 9] -> [3, 2, 4], as plain ints."""
-    return [int(t) - int(before) for before, t in zip([0, *totals[:-1]], totals)]
+    return [t - before for before, t in zip([0, *totals[:-1]], totals)]
 
 
 class Places:
@@ -202,13 +135,6 @@ def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:
         else:
             out[name] = value
     return out
-
-
-def as_tensor(array: np.ndarray) -> Any:
-    """A tensor of the same memory."""
-    import torch
-
-    return torch.from_numpy(array)
 
 
 class Batch:

@@ -1,7 +1,7 @@
 """libsluice through ctypes. The tables here mirror include/sluice.h, field by field; a test of the
 project compares the two. Nothing else of the package knows ctypes.
 
-Pointers are plain addresses (c_void_p): an array is made of one by `array_at`, which costs two
+Pointers are plain addresses (c_void_p): an array is made of one by Taken.view(), which costs two
 microseconds and makes no type for each length, as arrays of ctypes would.
 """
 
@@ -64,6 +64,7 @@ class Options(ctypes.Structure):
         ("start_timeout_ms", _u32),
         ("prefetch", _u32),
         ("programs", _text),
+        ("arrays", _u32),
     ]
 
 
@@ -127,6 +128,20 @@ class Batch(ctypes.Structure):
     ]
 
 
+class Arrays(ctypes.Structure):
+    _fields_ = [
+        ("size", _size),
+        ("memory", _pointer),
+        ("n_edges", _u64),
+        ("nodes", _pointer),
+        ("edges", _pointer),
+        ("edge_ids", _pointer),
+        ("weights", _pointer),
+        ("labels", _pointer),
+        ("features", _pointer),
+    ]
+
+
 class Stats(ctypes.Structure):
     _fields_ = [
         ("size", _size),
@@ -147,6 +162,7 @@ STRUCTURES = {
     "sluice_info": Info,
     "sluice_hop": Hop,
     "sluice_batch": Batch,
+    "sluice_arrays": Arrays,
     "sluice_stats": Stats,
 }
 
@@ -161,6 +177,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_start": (_int, [_pointer, _u32, _u64]),
     "sluice_features": (_int, [_pointer, ctypes.POINTER(Batch), _pointer, _size]),
     "sluice_features_view": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(_pointer)]),
+    "sluice_take": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Arrays)]),
+    "sluice_free": (None, [_pointer]),
     "sluice_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
     "sluice_error": (_text, []),
     "sluice_version": (_text, []),
@@ -244,25 +262,36 @@ def _prefer_the_systems(folder: str) -> None:
             pass
 
 
-class Memory:
-    """An array interface of memory that somebody else owns."""
+class Taken:
+    """Memory of a batch, filled in by "take"; it goes back when this and all views are gone."""
 
-    __slots__ = ("__array_interface__",)
+    __slots__ = ("arrays", "_free")
 
-    def __init__(self, address: int, shape: Tuple[int, ...], kind: str, read_only: bool) -> None:
+    def __init__(self, library: Library) -> None:
+        self.arrays = Arrays(size=ctypes.sizeof(Arrays))
+        self._free = library.free  # type: ignore[attr-defined]
+
+    def __del__(self) -> None:
+        if self.arrays.memory:
+            self._free(self.arrays.memory)
+
+    def view(self, address: Optional[int], shape: Tuple[int, ...], kind: str) -> np.ndarray:
+        """An array of `shape` and type `kind` ("<i8") there. An empty one needs no memory."""
+        if not address or 0 in shape:
+            return np.empty(shape, kind)
+        return np.asarray(_View(self, address, shape, kind))
+
+
+class _View:
+    """What NumPy makes an array of, and keeps with it."""
+
+    __slots__ = ("__array_interface__", "_owner")
+
+    def __init__(self, owner: Taken, address: int, shape: Tuple[int, ...], kind: str) -> None:
+        self._owner = owner
         self.__array_interface__ = {
             "version": 3,
             "shape": shape,
             "typestr": kind,
-            "data": (address, read_only),
+            "data": (address, False),
         }
-
-
-def array_at(
-    address: Optional[int], shape: Tuple[int, ...], kind: str, read_only: bool = True
-) -> np.ndarray:
-    """A view of `shape` and type `kind` ("<u4") of memory that outlives its use. An empty array
-    needs no memory."""
-    if not address or 0 in shape:
-        return np.empty(shape, kind)
-    return np.asarray(Memory(address, shape, kind, read_only))

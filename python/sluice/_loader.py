@@ -126,8 +126,6 @@ class Loader:
     balance         "fixed": batch k is of rank k mod world; "dynamic": of whoever comes first
     attach          instead of data: name or output directory of a running job with model.kind
                     "external"
-    copy            False: x of a batch is a view of the loader's buffer, valid until the next
-                    batch and close(), where that buffer is no GPU's
     prefetch        gather features of the next batch in a thread while this one is worked on
     pin_memory      tensors in page-locked memory, for copies to a GPU
     timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound
@@ -157,6 +155,8 @@ class Loader:
     JobError when the job is over, LoaderTimeoutError, OutOfMemoryError; all are sluice.Error.
     """
 
+    __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
+
     def __init__(
         self,
         data: Any = None,
@@ -176,7 +176,6 @@ class Loader:
         even: Optional[bool] = None,
         balance: Optional[str] = None,
         attach: Optional[str] = None,
-        copy: bool = True,
         prefetch: bool = True,
         pin_memory: bool = False,
         timeout: float = 0,
@@ -209,14 +208,13 @@ class Loader:
         if pin_memory and not _batch.can_pin(kind):
             raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
         self._make = _batch.maker(kind)
-        self._is_numpy = kind == "numpy"
-        if self._is_numpy:
-            self._empty = _batch.empty_numpy()
-        else:
-            self._empty = _batch.empty_pinned() if pin_memory else _batch.empty_torch()
+        self._finish = _batch.finish(kind, pin_memory)
         self.transform, self.timeout = transform, float(timeout)
-        self._copy = bool(copy)
-        self._options = {"prefetch": int(prefetch), "start_timeout_ms": int(start_timeout * 1000)}
+        self._options = {
+            "prefetch": int(prefetch),
+            "arrays": int(prefetch),
+            "start_timeout_ms": int(start_timeout * 1000),
+        }
         self._world = _world.find(rank, world)
         self._handle = _Handle(_lib.library())
         self._finalizer = weakref.finalize(self, self._handle.close)
@@ -538,35 +536,26 @@ class Loader:
 
     def _fields(self) -> Dict[str, Any]:
         """The batch as user code gets it, under PyG's names."""
-        block = _batch.block_of(self._lent, self._info)
-        plan = self._plan
-        out: Dict[str, Any] = {}
-        if self._info.feat_dim:
-            out["x"] = self._features()
-        out.update(_batch.index_fields(block, self._empty, plan.edge_map))
+        lent, plan, finish = self._lent, self._plan, self._finish
+        taken = _lib.Taken(self._handle.library)
+        self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
+        out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
+        if self._info.feat_device >= 0:
+            out["x"] = finish(self._features())
         if self._places is None and plan.split:
             self._places = self._seed_places(plan)
         if self._places:
-            seeds = block.nodes[: self._lent.n_seeds]
-            out["input_id"], places = self._empty(seeds.shape, np.int64)
-            places[:] = self._places.of(seeds)
+            seeds = taken.view(taken.arrays.nodes, (lent.n_seeds,), "<i8")
+            out["input_id"] = finish(self._places.of(seeds))
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out
 
-    def _features(self) -> Any:
+    def _features(self) -> np.ndarray:
+        """Out of a GPU's memory."""
         info, lent = self._info, self._lent
-        shape, dtype = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
-        # Views of a GPU's memory are none that NumPy or a tensor of the processor can be.
-        if not self._copy and info.feat_device < 0:
-            rows = ctypes.c_void_p()
-            self._handle.call("features_view", ctypes.byref(lent), ctypes.byref(rows))
-            if rows.value:
-                view = _lib.array_at(rows.value, shape, dtype.str, read_only=False)
-                return view if self._is_numpy else _batch.as_tensor(view)
-        x, memory = self._empty(shape, dtype)
-        address = memory.__array_interface__["data"][0]
-        self._handle.call("features", ctypes.byref(lent), address, memory.nbytes)
+        x = np.empty((lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type])
+        self._handle.call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
         return x
 
     def _seed_places(self, plan: _job.Plan) -> _batch.Places:

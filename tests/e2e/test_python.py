@@ -14,7 +14,7 @@ from harness import ROOT, Running, cases, planted, python_with, write_dataset
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import sluice  # noqa: E402
-from sluice import _batch, _job, _lib, _memory, _staged, _world  # noqa: E402
+from sluice import _batch, _job, _lib, _staged, _world  # noqa: E402
 
 # ---- the header ---------------------------------------------------------------------------------
 
@@ -106,78 +106,93 @@ def test_tables_are_those_of_the_header(box):
 # ---- blocks -------------------------------------------------------------------------------------
 
 
-def random_block(rng, edge_ids=True, targets=0):
-    """A block as sampler.expand "new" makes it, and its edges as a list [(source, target, id)]: by
-    loops over edges, not over CSR arrays."""
+class Freed:
+    """A library whose memory is NumPy's: what has come back, and how often."""
+
+    def __init__(self):
+        self.memory, self.count = {}, 0
+
+    def keep(self, array):
+        at = array.__array_interface__["data"][0]
+        self.memory[at] = array
+        return at
+
+    def free(self, _):
+        self.count += 1
+        self.memory.clear()
+
+
+def taken_batch(rng, freed, targets=0, beside="edge_ids"):
+    """A batch as the library hands it over, and its edges as a list [(source, target, id)]."""
     n_hops = int(rng.integers(1, 5))
-    n, begin, edges, after, counts = int(rng.integers(1, 9)), 0, [], [], []
-    after.append(n)
-    for _ in range(n_hops):
-        end = n
-        for target in range(begin, end):
-            for _ in range(int(rng.integers(0, 4))):
-                if rng.random() < 0.5:
-                    source, n = n, n + 1
-                else:
-                    source = int(rng.integers(0, n))
-                edges.append((source, target, int(rng.integers(0, 1 << 40))))
-        begin = end
-        after.append(n)
-        counts.append(len(edges))
-    hops = []
-    for rows, count in zip(after, counts):
-        indptr = [sum(target < row for _, target, _ in edges[:count]) for row in range(rows + 1)]
-        hops.append(
-            _batch.Hop(
-                np.array(indptr, np.uint32),
-                np.array([source for source, _, _ in edges[:count]], np.uint32),
-                np.array([number for _, _, number in edges[:count]], np.uint64)
-                if edge_ids
-                else None,
-                np.array([number % 1000 for _, _, number in edges[:count]], np.float32),
-            )
-        )
-    shape = (after[0], targets) if targets else (after[0],)
-    labels = rng.random(shape).astype("f4") if targets else rng.integers(-1, 5, shape, "i4")
-    nodes = rng.choice(10**9, n, replace=False).astype(np.uint32)
-    return _batch.Block(nodes, np.array(after, np.uint32), hops, labels), edges, after, counts
+    after = np.cumsum(rng.integers(1, 9, n_hops + 1)).astype(np.uint32)
+    counts = np.cumsum(rng.integers(0, 20, n_hops)).astype(np.uint32)
+    n, n_edges, n_seeds = int(after[-1]), int(counts[-1]), int(after[0])
+    drawn = zip(rng.integers(0, n, n_edges).tolist(), rng.integers(0, 1 << 40, n_edges).tolist())
+    edges = [(source, k // 3, number) for k, (source, number) in enumerate(drawn)]
+    lent = _lib.Batch(n_seeds=n_seeds, n_nodes=n, n_hops=n_hops, n_nodes_after=freed.keep(after))
+    for k in range(n_hops):
+        lent.hop[k].n_edges = int(counts[k])
+    taken, numbers = _lib.Taken(freed), np.array([e[:2] for e in edges], np.int64).reshape(-1, 2)
+    a = taken.arrays
+    a.memory, a.n_edges = 1, n_edges
+    a.nodes = freed.keep(rng.choice(10**9, n, replace=False))
+    a.edges = freed.keep(np.ascontiguousarray(numbers.T))
+    if beside == "edge_ids":
+        a.edge_ids = freed.keep(np.array([e[2] for e in edges], np.int64))
+    else:
+        a.weights = freed.keep(np.array([e[2] % 1000 for e in edges], np.float32))
+    shape = (n_seeds, targets) if targets else (n_seeds,)
+    a.labels = freed.keep(rng.random(shape).astype("f4") if targets else rng.integers(-1, 5, shape))
+    return lent, taken, edges, after.tolist(), counts.tolist()
 
 
-def test_blocks_become_batches(box):
-    rng = np.random.default_rng(5)
-    for case in range(200):
-        block, edges, after, counts = random_block(rng, targets=case % 3)
-        fields = _batch.index_fields(block, _batch.empty_numpy())
-        pairs = [(source, target) for source, target, _ in edges]
-        assert fields["edge_index"].T.tolist() == [list(pair) for pair in pairs]
+def test_what_was_taken_becomes_a_batch(box):
+    rng, freed = np.random.default_rng(5), Freed()
+    for case in range(100):
+        beside = ("edge_ids", "weights")[case % 2]
+        lent, taken, edges, after, counts = taken_batch(rng, freed, case % 3, beside)
+        labels, nodes = freed.memory[taken.arrays.labels], freed.memory[taken.arrays.nodes]
+        info = _lib.Info(n_targets=case % 3)
+        fields = _batch.fields_of(lent, info, taken, _batch.finish("numpy", False))
+        assert fields["edge_index"].T.tolist() == [[a, b] for a, b, _ in edges]
         assert fields["edge_index"].dtype == fields["n_id"].dtype == np.int64
-        assert (np.diff(fields["edge_index"][1]) >= 0).all()
-        assert fields["e_id"].tolist() == [number for _, _, number in edges]
-        assert fields["edge_weight"].tolist() == [number % 1000 for _, _, number in edges]
-        assert fields["n_id"].tolist() == block.nodes.tolist()
-        assert (fields["y"] == block.labels).all()
+        if beside == "edge_ids":
+            assert fields["e_id"].tolist() == [number for _, _, number in edges]
+        else:
+            assert fields["edge_weight"].tolist() == [number % 1000 for _, _, number in edges]
+        assert ("e_id" in fields) == (beside == "edge_ids") != ("edge_weight" in fields)
+        assert fields["n_id"].tolist() == nodes.tolist() and (fields["y"] == labels).all()
         assert fields["y"].dtype == (np.float32 if case % 3 else np.int64)
-        assert fields["batch_size"] == after[0]
+        assert fields["batch_size"] == after[0] and "x" not in fields
         nodes, kept = fields["num_sampled_nodes"], fields["num_sampled_edges"]
         assert np.cumsum(nodes).tolist() == after and np.cumsum(kept).tolist() == counts
         assert all(type(value) is int for value in [*nodes, *kept, fields["batch_size"]])
-        for name in ("edge_index", "n_id", "e_id", "y", "edge_weight"):
-            parts = [*block[:2], *block.hops[-1], block.labels]
-            assert not any(np.shares_memory(fields[name], part) for part in parts), name
+
+
+def test_memory_goes_back_when_nobody_has_it(box):
+    rng, freed = np.random.default_rng(8), Freed()
+    lent, taken, *_ = taken_batch(rng, freed)
+    fields = _batch.fields_of(lent, _lib.Info(), taken, _batch.finish("numpy", False))
+    del taken
+    part = fields["n_id"][1:]
+    assert freed.count == 0 and part.flags.writeable
+    fields.clear()
+    assert freed.count == 0
+    del part
+    assert freed.count == 1
+    _lib.Taken(freed)  # of a batch that was not taken in the end
+    assert freed.count == 1
 
 
 def test_edges_have_the_numbers_of_where_they_came_from(box):
-    rng = np.random.default_rng(6)
-    block, edges, _, _ = random_block(rng)
-    ids = [i for i, _ in enumerate(edges)]
-    hop = block.hops[-1]._replace(edge_ids=np.array(ids, np.uint64))
+    rng, freed = np.random.default_rng(6), Freed()
+    lent, taken, edges, *_ = taken_batch(rng, freed)
+    edge_ids = freed.memory[taken.arrays.edge_ids]
+    edge_ids[:] = np.arange(len(edges))
     edge_map = rng.permutation(len(edges))
-    fields = _batch.index_fields(
-        block._replace(hops=[*block.hops[:-1], hop]), _batch.empty_numpy(), edge_map
-    )
+    fields = _batch.fields_of(lent, _lib.Info(), taken, _batch.finish("numpy", False), edge_map)
     assert fields["e_id"].tolist() == edge_map.tolist()
-    without, _, _, _ = random_block(rng, edge_ids=False)
-    assert "e_id" not in _batch.index_fields(without, _batch.empty_numpy())
 
 
 def test_places_of_seeds(box):
@@ -447,28 +462,3 @@ def test_scipy(box):
 
 
 # ---- memory of batches --------------------------------------------------------------------------
-
-
-def test_memory_is_used_again_once_nobody_has_it(box):
-    pool, n = _memory.Pool(), _memory.LEAST
-
-    def address(array):
-        return array.__array_interface__["data"][0]
-
-    first = pool.empty((n,), np.float32)
-    first[:] = 1
-    row, at = first[5:9], address(first)
-    assert at % _memory.ALIGNMENT == 0 and first.flags.writeable
-    del first
-    second = pool.empty((n,), np.float32)  # a view still has the first one's memory
-    second[:] = 2
-    assert address(second) != at and row.tolist() == [1] * 4
-    del row
-    third = pool.empty((2, n // 2), np.int32)  # nearly as many bytes
-    assert address(third) == at and third.shape == (2, n // 2) and third.dtype == np.int32
-    # Memory far too large for an array is kept for another.
-    del third
-    assert address(pool.empty((n // 3,), np.float32)) != at
-    many = [pool.empty((n,), np.uint8) if i % 2 else pool.empty((n,), np.int64) for i in range(40)]
-    del many, second
-    assert len(pool._free) <= _memory.KEPT

@@ -107,11 +107,11 @@ with open_loader(path) as loader:
         assert sorted(sum(seeds(epoch), [])) == sorted(graph["train_idx"].tolist())
     assert seeds(epochs[0]) != seeds(epochs[1])
     assert loader.stats()["batches"] == 24 and loader.stats()["held"] == 0
-with open_loader(path, samplers=2, prefetch=False, copy=False) as other:
+with open_loader(path, samplers=2, prefetch=False) as other:
     for one, two in zip(epochs[0], other):
         assert one.keys() == two.keys()
         assert all(np.array_equal(one[key], two[key]) for key in one.keys())
-with open_loader(path, [-1], batch_size=200, shuffle=False, drop_last=True, copy=False) as loader:
+with open_loader(path, [-1], batch_size=200, shuffle=False, drop_last=True) as loader:
     assert len(loader) == 3
     for number, batch in enumerate(loader):
         check(batch, [-1], loader)
