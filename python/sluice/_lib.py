@@ -54,7 +54,14 @@ _u32, _u64, _size = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
 _int, _text, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 
 
-class Options(ctypes.Structure):
+class Sized(ctypes.Structure):
+    """Says what the caller's version of it has, in its first field."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(size=ctypes.sizeof(self), **fields)
+
+
+class Options(Sized):
     _fields_ = [
         ("size", _size),
         ("job", _text),
@@ -68,7 +75,7 @@ class Options(ctypes.Structure):
     ]
 
 
-class Info(ctypes.Structure):
+class Info(Sized):
     _fields_ = [
         ("size", _size),
         ("n_nodes", _u64),
@@ -110,7 +117,7 @@ class Hop(ctypes.Structure):
     ]
 
 
-class Batch(ctypes.Structure):
+class Batch(Sized):
     _fields_ = [
         ("size", _size),
         ("id", _u64),
@@ -128,7 +135,7 @@ class Batch(ctypes.Structure):
     ]
 
 
-class Arrays(ctypes.Structure):
+class Arrays(Sized):
     _fields_ = [
         ("size", _size),
         ("memory", _pointer),
@@ -142,7 +149,7 @@ class Arrays(ctypes.Structure):
     ]
 
 
-class Stats(ctypes.Structure):
+class Stats(Sized):
     _fields_ = [
         ("size", _size),
         ("batches", _u64),
@@ -268,7 +275,7 @@ class Taken:
     __slots__ = ("arrays", "_free")
 
     def __init__(self, library: Library) -> None:
-        self.arrays = Arrays(size=ctypes.sizeof(Arrays))
+        self.arrays = Arrays()
         self._free = library.free  # type: ignore[attr-defined]
 
     def __del__(self) -> None:

@@ -262,7 +262,7 @@ class Loader:
                 "is what the others attach to: attach=...; or call "
                 "torch.distributed.init_process_group() before"
             )
-        self._lent = _lib.Batch(size=ctypes.sizeof(_lib.Batch))
+        self._lent = _lib.Batch()
 
     def _start(self) -> str:
         self._open_with(
@@ -277,10 +277,9 @@ class Loader:
         self._open_with(attach=os.fsencode(address), rank=rank)
 
     def _open_with(self, **options: Any) -> None:
-        size = ctypes.sizeof(_lib.Options)
         handle = self._handle
-        handle.open(_lib.Options(size=size, **self._options, **options))
-        self._info = _lib.Info(size=ctypes.sizeof(_lib.Info))
+        handle.open(_lib.Options(**self._options, **options))
+        self._info = _lib.Info()
         handle.call("get_info", ctypes.byref(self._info))
 
     def _start_again(self, epoch: int) -> None:
@@ -350,7 +349,7 @@ class Loader:
     def stats(self) -> Dict[str, int]:
         """Since it was opened: batches done and returned, held now, edges, feature_bytes gathered,
         nanoseconds waiting for batches (wait_ns), gathering (gather_ns), in user code (user_ns)."""
-        stats = _lib.Stats(size=ctypes.sizeof(_lib.Stats))
+        stats = _lib.Stats()
         with self._usable() as handle:
             handle.call("stats", ctypes.byref(stats))
         return {name: int(getattr(stats, name)) for name, _ in _lib.Stats._fields_[1:]}

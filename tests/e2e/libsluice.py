@@ -13,102 +13,17 @@ import time
 
 import numpy as np
 
-OK, TIMEOUT, END = 0, 1, 2
-EINVAL, ENOENT, ENOMEM, ERANGE, ETIMEDOUT, EABORTED, EBUSY, ESTALE, EFAILED = (
-    -1, -3, -6, -9, -10, -11, -12, -13, -16,
-)  # fmt: skip
-F32, F16, I32 = 1, 2, 3
-U32P, U64P, F32P = c.POINTER(c.c_uint32), c.POINTER(c.c_uint64), c.POINTER(c.c_float)
-I64P = c.POINTER(c.c_int64)
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
 
+from sluice._lib import END, OK, RESULTS, Arrays, Batch, Info, Options, Stats  # noqa: E402
 
-class Sized(c.Structure):
-    def __init__(self, **fields):
-        super().__init__(size=c.sizeof(self), **fields)
+EINVAL, ENOENT, ENOMEM, ERANGE = (RESULTS[n] for n in "EINVAL ENOENT ENOMEM ERANGE".split())
+ETIMEDOUT, EABORTED, EBUSY = (RESULTS[n] for n in "ETIMEDOUT EABORTED EBUSY".split())
+ESTALE, EFAILED = (RESULTS[n] for n in "ESTALE EFAILED".split())
+TIMEOUT = RESULTS["TIMEOUT"]
 
-
-class Options(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        ("job", c.c_char_p),
-        ("origin", c.c_char_p),
-        ("attach", c.c_char_p),
-        ("rank", c.c_int32),
-        ("start_timeout_ms", c.c_uint32),
-        ("prefetch", c.c_uint32),
-        ("programs", c.c_char_p),
-        ("arrays", c.c_uint32),
-    ]
-
-
-class Info(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        *[(n, c.c_uint64) for n in "n_nodes n_edges n_items n_batches n_own_batches seed".split()],
-        ("batch_size", c.c_uint32),
-        ("n_hops", c.c_uint32),
-        ("fanout", c.c_int64 * 8),
-        ("feat_dim", c.c_uint32),
-        ("feat_type", c.c_uint32),
-        ("feat_row_bytes", c.c_uint64),
-        *[(n, c.c_uint32) for n in "label_type n_targets n_classes world rank".split()],
-        *[(n, c.c_uint32) for n in "has_edge_ids has_weights prefetch".split()],
-        ("broker", c.c_int64),
-        *[(n, c.c_char_p) for n in "dataset job_name output".split()],
-        ("feat_device", c.c_int32),
-    ]
-
-
-class Hop(c.Structure):
-    _fields_ = [
-        ("n_dst", c.c_uint32),
-        ("n_edges", c.c_uint32),
-        ("indptr", U32P),
-        ("indices", U32P),
-        ("edge_ids", U64P),
-        ("weights", F32P),
-    ]
-
-
-class Batch(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        *[(n, c.c_uint64) for n in "id number first_item".split()],
-        *[(n, c.c_uint32) for n in "epoch n_seeds n_nodes n_hops".split()],
-        ("n_edges", c.c_uint64),
-        ("nodes", U32P),
-        ("n_nodes_after", U32P),
-        ("labels", c.c_void_p),
-        ("hop", Hop * 8),
-    ]
-
-
-class Arrays(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        ("memory", c.c_void_p),
-        ("n_edges", c.c_uint64),
-        *[(n, I64P) for n in "nodes edges edge_ids".split()],
-        ("weights", F32P),
-        *[(n, c.c_void_p) for n in "labels features".split()],
-    ]
-
-
-class Stats(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        *[
-            (n, c.c_uint64)
-            for n in "batches returned held edges feature_bytes wait_ns gather_ns user_ns".split()
-        ],
-        ("epoch", c.c_uint32),
-    ]
-
-
-LIBRARY = os.environ.get("LIBSLUICE") or os.path.join(
-    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
-    "build/lib/libsluice.so.0",
-)
+LIBRARY = os.environ.get("LIBSLUICE") or os.path.join(ROOT, "build/lib/libsluice.so.0")
 
 
 def load(path=LIBRARY):
@@ -209,18 +124,18 @@ class Loader:
         )
         return rows
 
-    def features_view(self, batch, dtype=np.float32):
+    def features_view(self, batch, kind="<f4"):
         at, dim = c.c_void_p(), self.info.feat_dim
         self.check(self.lib.sluice_features_view(self.at, c.byref(batch), c.byref(at)))
-        if not at.value:
-            return None
-        n = batch.n_nodes * dim * np.dtype(dtype).itemsize
-        raw = (c.c_char * n).from_address(at.value)
-        return np.frombuffer(raw, dtype).reshape(batch.n_nodes, dim)
+        return array(at.value, (batch.n_nodes, dim), kind) if at.value else None
 
 
-def array(pointer, n):
-    return np.ctypeslib.as_array(pointer, (n,)) if n else np.empty(0, np.uint32)
+def array(address, shape, kind="<u4"):
+    """A view of the library's memory."""
+    n_bytes = np.dtype(kind).itemsize * int(np.prod(shape))
+    if not n_bytes:
+        return np.empty(shape, kind)
+    return np.frombuffer((c.c_char * n_bytes).from_address(address), kind).reshape(shape)
 
 
 def nodes(batch):
@@ -232,7 +147,7 @@ def seeds(batch):
 
 
 def labels(batch):
-    return array(c.cast(batch.labels, c.POINTER(c.c_int32)), batch.n_seeds)
+    return array(batch.labels, batch.n_seeds, "<i4")
 
 
 def edges(batch):

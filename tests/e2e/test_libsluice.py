@@ -117,7 +117,7 @@ def test_edges_have_their_numbers(box, expand):
     with opened(box, config) as loader:
         assert loader.info.has_edge_ids
         for batch in loader.epoch():
-            numbers = [s.array(h.edge_ids, h.n_edges) for h in batch.hop[: batch.n_hops]]
+            numbers = [s.array(h.edge_ids, h.n_edges, "<u8") for h in batch.hop[: batch.n_hops]]
             for at, (source, destination) in zip(numbers, s.edges(batch)):
                 assert np.array_equal(data["indices"][at], source)
                 assert (data["indptr"][destination] <= at).all()
@@ -223,7 +223,7 @@ def test_arrays_are_the_callers(box, prefetch, made):
         last = batch.hop[batch.n_hops - 1]
         rows = np.repeat(np.arange(last.n_dst), np.diff(s.array(last.indptr, last.n_dst + 1)))
         edges = [s.array(last.indices, last.n_edges).copy(), rows]
-        ids = s.array(last.edge_ids, last.n_edges).copy()
+        ids = s.array(last.edge_ids, last.n_edges, "<u8").copy()
         seen = (s.nodes(batch).copy(), np.array(edges), ids, s.labels(batch).copy())
         taken.append((loader.take(batch), seen, batch.n_nodes, batch.n_seeds))
         for call in (lambda b: loader.take(b), loader.features):
@@ -237,12 +237,11 @@ def test_arrays_are_the_callers(box, prefetch, made):
     lib = loader.lib
     loader.close()
     for a, (nodes, edges, ids, labels), n_nodes, n_seeds in taken:
-        assert np.array_equal(s.array(a.nodes, n_nodes), nodes)
-        assert np.array_equal(s.array(a.edges, 2 * a.n_edges).reshape(2, -1), edges)
-        assert np.array_equal(s.array(a.edge_ids, a.n_edges), ids)
-        classes = ctypes.cast(a.labels, s.I64P)
-        assert np.array_equal(s.array(classes, n_seeds), labels)
-        x = s.array(ctypes.cast(a.features, s.F32P), n_nodes * dim).reshape(n_nodes, dim)
+        assert np.array_equal(s.array(a.nodes, n_nodes, "<i8"), nodes)
+        assert np.array_equal(s.array(a.edges, (2, a.n_edges), "<i8"), edges)
+        assert np.array_equal(s.array(a.edge_ids, a.n_edges, "<i8"), ids)
+        assert np.array_equal(s.array(a.labels, n_seeds, "<i8"), labels)
+        x = s.array(a.features, (n_nodes, dim), "<f4")
         assert np.array_equal(x, data["node_feat"][nodes])
         lib.sluice_free(a.memory)
 
