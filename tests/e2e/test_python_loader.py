@@ -248,7 +248,7 @@ loader = open_loader(path)
 iteration = iter(loader)
 found = [next(iteration)]
 print("ready", flush=True)
-sys.stdin.readline() if False else signal.sigwait([signal.SIGUSR1])
+signal.sigwait([signal.SIGUSR1])
 try:
     found += iteration
     assert sorted(sum(seeds(found), [])) == sorted(graph["train_idx"].tolist())
@@ -265,6 +265,26 @@ except sluice.JobError as error:
     os.kill(running.process.pid, signal.SIGUSR1)
     said = running.wait().ok().out
     assert ("over" in said) == (role == "broker"), said
+
+
+CHANGED = """
+import shutil
+shutil.copytree(path, "copy")  # times of its own
+loader = open_loader("copy")
+next(iter(loader))
+with open("copy/node_feat.npy", "r+b") as file:
+    file.write(file.read(1))
+while True:
+    try:
+        list(loader)
+    except sluice.JobError as error:
+        assert "copy/node_feat.npy" in str(error), error
+        break
+"""
+
+
+def test_a_data_set_that_changes_ends_the_job(box):
+    run(box, CHANGED)
 
 
 # ---- what is refused ----------------------------------------------------------------------------
