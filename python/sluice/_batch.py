@@ -49,13 +49,22 @@ def best_kind() -> str:
     return "pyg" if importlib.util.find_spec("torch_geometric") else "torch"
 
 
-def maker(kind: str) -> Callable[[Dict[str, Any]], Any]:
-    """What makes a batch of its fields."""
+def maker(kind: str, csc: bool) -> Callable[[Dict[str, Any]], Any]:
+    """What makes a batch of its fields; csc: its edge_index tells PyG by what it is sorted."""
     if kind != "pyg":
         return Batch
     from torch_geometric.data import Data
 
-    return lambda fields: Data(**fields)
+    if not csc:
+        return lambda fields: Data(**fields)
+    from torch_geometric import EdgeIndex
+
+    def make(fields: Dict[str, Any]) -> Any:
+        size = (len(fields["n_id"]),) * 2
+        edges = EdgeIndex(fields["edge_index"], sparse_size=size, sort_order="col")
+        return Data(**{**fields, "edge_index": edges})
+
+    return make
 
 
 def fields_of(

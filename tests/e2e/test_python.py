@@ -278,6 +278,8 @@ def test_bad_arguments(box):
     asked = {**NO_ARGUMENTS, "num_neighbors": np.array([5, 3])}
     assert json.loads(_job.plan(path, asked, ONE).text)["sampler"]["fanout"] == [5, 3]
     for change, words in (
+        ({"adj": "csr"}, "adj='csr': wanted 'csc'"),
+        ({"adj": "csc", "arrays": "numpy"}, "adj='csc': wanted 'csc', with batches of"),
         ({"timeout": -1}, "timeout=-1: wanted seconds"),
         ({"start_timeout": "a"}, "start_timeout='a': wanted seconds"),
         ({"transform": 5}, "transform=5: wanted a function"),

@@ -57,6 +57,17 @@ for epoch in range(8):
         optimizer.step()
 loader.close()
 model.eval()
+with sluice.NeighborLoader(path, [4, 3], 50, "val") as one:
+    with sluice.NeighborLoader(path, [4, 3], 50, "val", adj="csc") as two:
+        for (a, plain), (b, sparse) in zip(batches_of(one, model), batches_of(two, model)):
+            assert type(b.edge_index).__name__ == "EdgeIndex"
+            b.edge_index.validate()
+            assert b.edge_index.is_sorted_by_col and b.validate()
+            assert torch.equal(a.edge_index, b.edge_index.as_tensor())
+            assert torch.allclose(plain, sparse, atol=1e-5)
+            trimmed = model(b.x, b.edge_index, num_sampled_nodes_per_hop=b.num_sampled_nodes,
+                            num_sampled_edges_per_hop=b.num_sampled_edges)[:b.batch_size]
+            assert torch.allclose(plain, trimmed, atol=1e-5)
 with torch.no_grad(), sluice.NeighborLoader(path, [4, 3], 50, "val") as loader:
     for batch in loader:
         outs = [model(batch.x, batch.edge_index, num_sampled_nodes_per_hop=n,
