@@ -19,10 +19,8 @@ from torch_geometric.nn import GraphSAGE
 
 try:
     import lightning
-    from lightning.pytorch.callbacks import ModelCheckpoint
 except ImportError:  # its older name
     import pytorch_lightning as lightning
-    from pytorch_lightning.callbacks import ModelCheckpoint
 
 
 def options():
@@ -128,30 +126,41 @@ class Model(lightning.LightningModule):
         )
 
 
+class Saver(lightning.Callback):
+    """Saves within epochs and at their ends, not behind an epoch's last batch: ModelCheckpoint does,
+    and Lightning counts wrong when it goes on there for the second time."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def save(self, trainer):
+        trainer.save_checkpoint(f"{self.path}.part")
+        os.replace(f"{self.path}.part", self.path)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, number):
+        if (number + 1) % 20 == 0 and not trainer.is_last_batch:
+            self.save(trainer)
+
+    def on_train_epoch_end(self, trainer, module):
+        self.save(trainer)
+
+
 def main():
     o = options()
     lightning.seed_everything(o.seed)
-    callbacks, resume = [], None
-    if o.state:
-        folder, file = os.path.split(os.path.abspath(o.state))
-        name, ending = os.path.splitext(file)
-        saver = ModelCheckpoint(folder, name, every_n_train_steps=20, enable_version_counter=False)
-        saver.FILE_EXTENSION = ending
-        callbacks.append(saver)
-        if os.path.exists(o.state):
-            resume = os.path.abspath(o.state)
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=o.devices,
         max_epochs=o.epochs,
-        callbacks=callbacks,
+        callbacks=[Saver(o.state)] if o.state else [],
         logger=False,
-        enable_checkpointing=bool(o.state),
+        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
     # It looks at the loader alone, whose state the data module has.
     warnings.filterwarnings("ignore", ".*your dataloader is not resumable")
+    resume = o.state if o.state and os.path.exists(o.state) else None
     trainer.fit(Model(o), datamodule=Graph(o), ckpt_path=resume)
 
 
