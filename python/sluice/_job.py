@@ -307,8 +307,8 @@ def plan_of_running(output: Optional[str]) -> Plan:
 
 
 def plain(value: Any) -> Any:
-    """A number, array or path as what JSON knows; anything else as it is."""
-    if isinstance(value, (np.generic, np.ndarray)):
+    """A number, array, tensor or path as what JSON knows; anything else as it is."""
+    if isinstance(value, (np.generic, np.ndarray)) or hasattr(value, "detach"):
         return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
