@@ -127,8 +127,8 @@ class Model(lightning.LightningModule):
 
 
 class Saver(lightning.Callback):
-    """Saves within epochs and at their ends, but not behind an epoch's last batch as ModelCheckpoint
-    does: Lightning counts wrong when it goes on there for the second time."""
+    """Saves within epochs and at their ends, but not behind an epoch's last batch, where
+    ModelCheckpoint does: Lightning counts wrong when it goes on there for the second time."""
 
     def __init__(self, path):
         self.path = path
