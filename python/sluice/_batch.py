@@ -131,18 +131,27 @@ class Places:
 
 
 def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:
-    """What else a torch_geometric Data has: rows of its tensors by vertex or by edge for those of
-    the batch, and the rest as it is. `fields` are those of the batch."""
+    """What else a torch_geometric Data has: rows of its tensors, arrays and lists by vertex or by
+    edge for those of the batch, and the rest as it is. `fields` are those of the batch, which has
+    them under these names whatever the Data has; but for y."""
+    import torch
+
     out: Dict[str, Any] = {}
     for name, value in data.to_dict().items():
-        if name in ("x", "edge_index", "num_nodes", "adj_t"):
+        if name in ("x", "edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
             continue
         by_vertex = data.is_node_attr(name)
-        if by_vertex or data.is_edge_attr(name):
-            ids = fields["n_id" if by_vertex else "e_id"]
-            out[name] = value.index_select(data.__cat_dim__(name, value), ids.to(value.device))
-        else:
+        if not by_vertex and not data.is_edge_attr(name):
             out[name] = value
+            continue
+        ids = torch.as_tensor(fields["n_id" if by_vertex else "e_id"])
+        along = data.__cat_dim__(name, value)
+        if isinstance(value, torch.Tensor):
+            out[name] = value.index_select(along, ids.to(value.device))
+        elif isinstance(value, np.ndarray):
+            out[name] = value.take(ids.numpy(), along)
+        else:
+            out[name] = [value[i] for i in ids.tolist()]
     return out
 
 

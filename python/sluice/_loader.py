@@ -26,6 +26,14 @@ from ._staged import StagedDataset
 
 WAIT_SLICE_MS = 100
 SECONDS_MAX = 1000000
+# What others look for in a DataLoader of torch, as in one that works in its own process.
+OF_TORCH = {
+    **dict.fromkeys("sampler batch_sampler generator worker_init_fn prefetch_factor".split()),
+    "num_workers": 0,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+}
 # What two loaders have in common whose batches are the same.
 SAME = ("seed", "n_nodes", "n_edges", "n_items", "n_batches", "batch_size", "world", "rank")
 
@@ -587,4 +595,5 @@ def neighbor_loader() -> type:
 
         # Its constructor is not called: what makes such a loader work is overridden.
         bases = (Loader, Base)
-    return type("NeighborLoader", bases, {"__doc__": Loader.__doc__, "__module__": "sluice"})
+    body = {**OF_TORCH, "__doc__": Loader.__doc__, "__module__": "sluice"}
+    return type("NeighborLoader", bases, body)

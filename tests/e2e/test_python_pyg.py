@@ -44,6 +44,7 @@ import torch_geometric.loader
 loader = sluice.NeighborLoader(path, [10, 10], 64, "train", shuffle=True, seed=7)
 assert isinstance(loader, torch_geometric.loader.NeighborLoader)
 assert isinstance(loader, torch.utils.data.DataLoader)
+assert loader.num_workers == 0 and loader.sampler is loader.multiprocessing_context is None
 model = GraphSAGE(full.num_features, 32, 2, 4, dropout=0.3)
 optimizer = torch.optim.Adam(model.parameters(), 0.02)
 for epoch in range(8):
@@ -104,7 +105,8 @@ order = torch.randperm(full.num_edges)
 data = Data(
     x=full.x.double(), y=torch.rand(full.num_nodes, 3), edge_index=full.edge_index[:, order],
     edge_attr=torch.rand(full.num_edges, 2), train_mask=full.train_mask, name="mine",
-    importance=torch.rand(full.num_edges))
+    importance=torch.rand(full.num_edges), names=[f"v{i}" for i in range(full.num_nodes)],
+    places=np.arange(2 * full.num_nodes).reshape(-1, 2), batch_size=99, input_id=torch.zeros(5))
 for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
     with sluice.NeighborLoader(
             data, [4, 3], 64, nodes, shuffle=True, weight_attr="importance") as loader:
@@ -114,6 +116,9 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
             assert (batch.y == data.y[batch.n_id]).all()
             assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
             assert (data.edge_attr[batch.e_id] == batch.edge_attr).all()
+            assert batch.names == [f"v{i}" for i in batch.n_id.tolist()]
+            assert (data.places[batch.n_id] == batch.places).all()
+            assert batch.batch_size == len(batch.input_id) == batch.num_sampled_nodes[0] < 99
             assert (data.importance[batch.e_id] == batch.importance).all()
             seeds = batch.n_id[:batch.batch_size]
             listed = nodes if torch.is_tensor(nodes) and nodes.dtype == torch.long else (
