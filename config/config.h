@@ -152,6 +152,7 @@ struct sl_config {
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
         enum sl_expand expand;
+        bool replace;
         bool edge_ids; // false with walk
         uint64_t batch_size;
         uint32_t paths, length; // walk

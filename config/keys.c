@@ -237,8 +237,8 @@ const struct sl_key sl_keys[] = {
      .doc = "How mini-batches are drawn."},
     {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind), FIXED,
      .words = sl_sampler_words, .fallback = "\"khop\"",
-     .doc = "How neighbours are drawn: khop uniformly, without replacement; weighted by "
-            "edge_weight.npy (edges of weight 0 are left out, in evaluation too); walk by random "
+     .doc = "How neighbours are drawn: khop uniformly; weighted by edge_weight.npy "
+            "(edges of weight 0 are left out, in evaluation too); walk by random "
             "walks (PinSAGE); labor like khop, but vertices of a hop share neighbours (LABOR), "
             "and a repeated edge counts once."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
@@ -252,6 +252,13 @@ const struct sl_key sl_keys[] = {
      .doc = "all: each hop draws neighbours of every vertex so far anew, as DGL does. new: a "
             "vertex is drawn once, in the hop after the one that found it, and keeps its "
             "neighbours in all layers, as PyTorch Geometric does; in sampled evaluations too."},
+    {.path = "sampler.replace", .type = SL_KEY_BOOL, AT(sampler.replace), .fallback = "false",
+     FIXED,
+     .only_key = "sampler.kind", .only_word = "khop or weighted",
+     .doc = "Whether neighbours are drawn with replacement, as replace does in PyTorch Geometric: "
+            "a vertex with neighbours gets exactly as many edges as the fanout says, each drawn "
+            "among all of its neighbours, so that an edge can be there several times; -1 takes "
+            "each once. Only with khop or weighted."},
     {.path = "sampler.edge_ids", .type = SL_KEY_BOOL, AT(sampler.edge_ids), .fallback = "false",
      FIXED,
      .only_key = "sampler.kind", .only_word = "walk", .only_not = true,

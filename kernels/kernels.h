@@ -389,12 +389,13 @@ struct sl_topology_view {
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
-// One hop of k-hop uniform sampling without replacement, fused with renumbering (FGNN 5.2, 7.3).
+// One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
 struct sl_khop_args {
     const struct sl_topology_view *topology;
     uint64_t seed;
     uint32_t stream, epoch, batch, hop; // Philox counter words, see philox.h
     int64_t fanout;                     // > 0, or -1 for all neighbours
+    bool replace;                       // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
     uint32_t first_row;                 // rows before it are there, in indptr and indices
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
@@ -448,6 +449,7 @@ struct sl_draw_args {
     uint32_t n_hops;
     int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
     bool expand_new; // hop h draws the rows that hop h - 1 found; the others are as they were
+    bool replace;    // as struct sl_khop_args has it
     bool edge_ids;   // the edges' numbers are wanted; not of walks
     uint32_t paths, length; // walk
     float restart;
@@ -637,11 +639,14 @@ struct sl_kernels {
     /*
      * One hop, by kind (common/base/sampler_kind.h says where each is defined).
      *
-     *   khop      `fanout` of a row's neighbours, each subset as likely; all where there are fewer
+     *   khop      `fanout` of a row's neighbours, each subset as likely; all where there are fewer.
+     *             With replacement `fanout` draws, each neighbour as likely in each, whatever their
+     *             number; none where there is no neighbour
      *   weighted  one after the other, each with probability proportional to its weight among those
      *             that are left (FGNN 7.1, k-hop weighted). An edge of weight 0 is never drawn; a
      *             row with no more than `fanout` edges of positive weight gives all of these, in
-     *             the order of the file. Needs topology->weight_prefix.
+     *             the order of the file. With replacement each draw is among all of them, and a row
+     *             that has any gives `fanout`. Needs topology->weight_prefix.
      *   walk      PinSAGE (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination start
      *             `paths` random walks of `length` steps over in-edges; the neighbours are the
      *             `fanout` vertices met most often, all that were met with -1. The destination

@@ -34,6 +34,16 @@ int sl_check_khop_uniform(const struct sl_khop_args *args)
     return SL_OK;
 }
 
+int sl_khop_check_keeps(const struct sl_khop_args *args)
+{
+    if (args->replace)
+        return sl_fail(SL_EINVAL,
+                       "sampling hop %u: with replacement, which this kind does not draw: wanted "
+                       "khop or weighted, or replace false",
+                       args->hop);
+    return SL_OK;
+}
+
 int sl_khop_fail_degree(const struct sl_khop_args *args, uint32_t row, uint64_t degree)
 {
     return sl_fail(SL_EUNSUPPORTED,

@@ -15,6 +15,10 @@
  *                       k positions is equally likely and the cost depends on k alone. The
  *                       neighbours stand in the order of the slots.
  *
+ * With replacement (`replace`) a row of d > 0 neighbours that asks for k >= 0 gets k of them, each
+ * drawn from all d: n is d for each slot, whose position is x whatever earlier slots have. All
+ * else, -1 included, is as above.
+ *
  * The draw of a slot is word (slot & 3) of the Philox block with the counter
  *
  *   { sl_rng_word0(stream, hop | attempt << 3, slot / 4), i, batch, epoch }      key: seed
@@ -39,6 +43,7 @@
 #ifndef SL_KERNELS_KHOP_INTERNAL_H
 #define SL_KERNELS_KHOP_INTERNAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/philox.h"
@@ -77,6 +82,25 @@ static inline SL_HOST_DEVICE uint32_t sl_khop_draw(uint64_t seed, uint32_t strea
     return x;
 }
 
+// Whether a row of this degree is drawn: otherwise it has all its neighbours, in their order.
+static inline SL_HOST_DEVICE bool sl_khop_draws(uint64_t degree, int64_t fanout, bool replace)
+{
+    return fanout >= 0 && (replace ? degree > 0 : degree > (uint64_t)fanout);
+}
+
+// Edges of a row.
+static inline SL_HOST_DEVICE uint64_t sl_khop_take(uint64_t degree, int64_t fanout, bool replace)
+{
+    return sl_khop_draws(degree, fanout, replace) ? (uint64_t)fanout : degree;
+}
+
+// n of a slot's draw from 0 .. n - 1.
+static inline SL_HOST_DEVICE uint32_t sl_khop_range(uint32_t degree, uint32_t k, uint32_t slot,
+                                                    bool replace)
+{
+    return replace ? degree : degree - k + slot + 1;
+}
+
 // Where the edges of the first row to draw begin.
 static inline uint64_t sl_khop_first_edge(const struct sl_khop_args *args)
 {
@@ -84,6 +108,9 @@ static inline uint64_t sl_khop_first_edge(const struct sl_khop_args *args)
         args->indptr[0] = 0;
     return args->indptr[args->first_row];
 }
+
+// For kinds that draw without replacement alone: SL_OK, or SL_EINVAL with a message.
+int sl_khop_check_keeps(const struct sl_khop_args *args);
 
 // What both back ends verify before they begin: SL_OK, or SL_EINVAL with a message.
 int sl_check_khop_uniform(const struct sl_khop_args *args);

@@ -43,10 +43,11 @@ static inline SL_HOST_DEVICE uint32_t sl_labor_number(uint64_t seed, uint32_t st
     return sl_philox(seed, sl_rng_word0(stream, hop, 0), vertex, batch, epoch).w[0];
 }
 
-// What is asked of a hop's arguments is what khop asks.
+// What is asked of a hop's arguments is what khop asks, and no replacement.
 static inline int sl_check_labor(const struct sl_khop_args *args)
 {
-    return sl_check_khop_uniform(args);
+    const int rc = sl_khop_check_keeps(args);
+    return rc < 0 ? rc : sl_check_khop_uniform(args);
 }
 
 #endif

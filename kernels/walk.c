@@ -6,6 +6,7 @@
 
 int sl_check_random_walk(const struct sl_khop_args *args)
 {
+    SL_TRY(sl_khop_check_keeps(args));
     SL_TRY(sl_check_khop_uniform(args));
     uint32_t hop = args->hop;
     if (args->edge_ids)

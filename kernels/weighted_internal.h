@@ -32,6 +32,9 @@
  * k edges of positive weight, which is to say that R is 0 in the end: then it gives all of
  * these in the order of the file, as a fanout of -1 always does.
  *
+ * With replacement (`replace`) nothing is taken away: R is the row's sum for each of its k slots,
+ * and a row of positive sum has k neighbours in the order of the slots.
+ *
  * u of a slot is (high >> 11 << 32 | low) 2^-53 where high and low are the words 2 (slot & 1) and
  * 2 (slot & 1) + 1 of the Philox block with the counter
  *

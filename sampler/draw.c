@@ -165,6 +165,7 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .batch = (uint32_t)block->batch,
         .hop = h,
         .fanout = plan->fanout[h],
+        .replace = plan->replace,
         .n_dst = n_nodes,
         .first_row = first,
         .nodes = d->nodes,

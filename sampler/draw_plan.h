@@ -15,6 +15,7 @@ struct sl_draw_plan {
     int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
     bool expand_new; // a vertex is drawn once, in the hop after the one that found it, and its row
                      // is the same in all later hops; else each hop draws for all it knows
+    bool replace;    // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t stream; // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
     bool edge_ids;          // the block carries its edges' numbers; not of walks

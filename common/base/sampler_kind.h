@@ -19,20 +19,21 @@ enum {
     SL_SAMPLER_BY_WEIGHT = 1, // needs the data set's edge weights
     SL_SAMPLER_VISITS = 2,    // a row has at most paths * length edges, which carry visits
     SL_SAMPLER_UNIFORM = 4,   // each of a row's edges is as likely to be taken
+    SL_SAMPLER_REPLACES = 8,  // can draw with replacement (sampler.replace)
 };
 
 /*
  * X(extra, constant, word, kernel, flags). Kernel K is sl_ref_K, sl_cpu_K, what sl_check_K wants of
  * a hop's arguments, and on a GPU sl_draw_K. Exactly which integers it draws is a definition:
  *
- *   khop_uniform    kernels/khop_internal.h       uniformly, without replacement
- *   khop_weighted   kernels/weighted_internal.h   by weight, without replacement
+ *   khop_uniform    kernels/khop_internal.h       uniformly
+ *   khop_weighted   kernels/weighted_internal.h   by weight
  *   random_walk     kernels/walk_internal.h       PinSAGE's short random walks
  *   labor           kernels/labor_internal.h      uniformly; rows that share neighbours agree
  */
 #define SL_SAMPLER_LIST(X, extra)                                                                  \
-    X(extra, KHOP, "khop", khop_uniform, SL_SAMPLER_UNIFORM)                                       \
-    X(extra, WEIGHTED, "weighted", khop_weighted, SL_SAMPLER_BY_WEIGHT)                            \
+    X(extra, KHOP, "khop", khop_uniform, SL_SAMPLER_UNIFORM | SL_SAMPLER_REPLACES)                 \
+    X(extra, WEIGHTED, "weighted", khop_weighted, SL_SAMPLER_BY_WEIGHT | SL_SAMPLER_REPLACES)      \
     X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)                                         \
     X(extra, LABOR, "labor", labor, SL_SAMPLER_UNIFORM)
 

@@ -74,7 +74,6 @@ const struct sl_synonym sl_synonyms[] = {
      "what training does stands in optimizer, updates, epochs and early_stopping"},
     {KEY, "shuffle", NULL,
      "training vertices are shuffled unless order.kind says otherwise: leave it out"},
-    {KEY, "replace", NULL, "neighbours are drawn without replacement: leave it out"},
     {KEY, "pin_memory persistent_workers prefetch_factor drop_last non_blocking", NULL,
      "it is of another tool's loader, and there is nothing to set here: leave it out"},
 

@@ -9,7 +9,8 @@
  * DESIGN. Edges flow through a pipeline. A group of rows is planned: their offsets, asked for
  * OFFSETS_AHEAD rows earlier, are read and the positions of their edges are drawn, sixteen rows at
  * once (khop_lanes.h). Then the pipeline of khop_pipe.h moves on by as many edges as the group has.
- * Fanouts above SL_KHOP_LANE_FANOUT_MAX test membership with a hash set instead of lanes.
+ * Fanouts above SL_KHOP_LANE_FANOUT_MAX test membership with a hash set instead of lanes; with
+ * replacement nothing is tested.
  *
  * FIGURES. build/bin/tests/bench/sampling prints edges a second against half the random 4-byte
  * reads of the same memory. On a Cascade Lake, one thread: 1.3, where groups of 32 rows whose
@@ -61,21 +62,21 @@ struct hop {
 
 // ---- plan: which edges --------------------------------------------------------------------------
 
-// Robert Floyd's method for one row with a large fanout: the set's drawn[0 .. k) in their order.
+// One row with a large fanout: the set's drawn[0 .. k) in their order.
 static void draw_many(const struct sl_khop_args *args, uint32_t k, uint32_t row, uint32_t degree,
                       struct sl_distinct *set)
 {
     sl_distinct_reset(set);
     struct sl_rng_block block;
     for (uint32_t slot = 0; slot < k; slot++) {
-        uint32_t n = degree - k + slot + 1, x;
+        uint32_t n = sl_khop_range(degree, k, slot, args->replace), x;
         if ((slot & 3) == 0)
             block = sl_philox(args->seed, sl_khop_word0(args->stream, args->hop, slot, 0), row,
                               args->batch, args->epoch);
         if (!sl_rng_below(block.w[slot & 3], n, &x))
             x = sl_khop_draw(args->seed, args->stream, args->epoch, args->batch, args->hop, row,
                              slot, 1, n);
-        if (!sl_distinct_add(set, x)) {
+        if (!args->replace && !sl_distinct_add(set, x)) {
             x = n - 1;
             sl_distinct_add(set, x);
         }
@@ -100,11 +101,11 @@ SL_INLINE void draw_rows(struct hop *hop)
 
 // Hands out edges of the current row, which takes `take` of them, as far as the group has room.
 // Returns whether it is finished.
-SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, uint64_t take,
+SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool draws, uint64_t take,
                         uint32_t room, uint64_t *edge, uint32_t *n)
 {
     uint32_t some = (uint32_t)SL_MIN(take - hop->offset, (uint64_t)room);
-    if (take == degree) {
+    if (!draws) {
         for (uint32_t j = 0; j < some; j++)
             edge[j] = first + hop->offset + j;
     } else {
@@ -125,19 +126,19 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, uint64
 SL_INLINE int plan(struct hop *hop)
 {
     const struct sl_khop_args *args = hop->args;
-    const uint64_t limit = args->fanout < 0 ? UINT64_MAX : (uint64_t)args->fanout;
     const uint64_t room = SL_MIN(args->indices_capacity, (uint64_t)UINT32_MAX);
     uint64_t *edge = hop->pipe.edge + hop->pipe.n;
     uint32_t n = 0;
     while (hop->row < args->n_dst && hop->drawn.n < SL_KHOP_LANES) {
         const uint64_t *indptr = &args->topology->indptr[args->nodes[hop->row]];
         uint64_t first = indptr[0], degree = indptr[1] - first;
-        uint64_t take = SL_MIN(degree, limit);
+        const bool draws = sl_khop_draws(degree, args->fanout, args->replace);
+        uint64_t take = draws ? hop->k : degree;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, hop->row, degree);
         if (__builtin_expect(hop->n_edges + take > room, 0))
             return sl_khop_fail_indices(args, hop->n_edges + take);
-        if (take < degree && limit <= SL_KHOP_LANE_FANOUT_MAX) {
+        if (draws && hop->k <= SL_KHOP_LANE_FANOUT_MAX) {
             if (GROUP_EDGES - n < take)
                 break;
             uint32_t l = hop->drawn.n++;
@@ -146,7 +147,7 @@ SL_INLINE int plan(struct hop *hop)
             hop->drawn.first[l] = first;
             hop->drawn.edge[l] = edge + n;
             n += (uint32_t)take;
-        } else if (!hand_out(hop, first, degree, take, GROUP_EDGES - n, edge + n, &n)) {
+        } else if (!hand_out(hop, first, degree, draws, take, GROUP_EDGES - n, edge + n, &n)) {
             break;
         }
         sl_khop_fetch_row(args, (uint64_t)hop->row + OFFSETS_AHEAD);

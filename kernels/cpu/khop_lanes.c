@@ -23,16 +23,22 @@ static void draw_exact(const struct sl_khop_args *args, uint32_t k, struct sl_kh
                        uint32_t lane)
 {
     for (uint32_t slot = 0; slot < k; slot++) {
-        uint32_t n = lanes->degree[lane] - k + slot + 1;
+        uint32_t n = sl_khop_range(lanes->degree[lane], k, slot, args->replace);
         uint32_t x = sl_khop_draw(args->seed, args->stream, args->epoch, args->batch, args->hop,
                                   lanes->row[lane], slot, 0, n);
-        for (uint32_t earlier = 0; earlier < slot; earlier++)
+        for (uint32_t earlier = 0; earlier < slot && !args->replace; earlier++)
             if (lanes->x[earlier][lane] == x) {
                 x = n - 1;
                 break;
             }
         lanes->x[slot][lane] = x;
     }
+}
+
+// Earlier slots whose positions a slot may not have.
+static inline uint32_t before(const struct sl_khop_args *args, uint32_t slot)
+{
+    return args->replace ? 0 : slot;
 }
 
 // Four words for each lane.
@@ -61,12 +67,12 @@ SL_SIMD_VOID(draw_plain, (const struct sl_khop_args *args, uint32_t k, struct sl
         uint32_t *x = lanes->x[slot];
         uint32_t taken[LANES] = {0};
         for (int l = 0; l < LANES; l++) {
-            uint32_t n = lanes->degree[l] - k + slot + 1;
+            uint32_t n = sl_khop_range(lanes->degree[l], k, slot, args->replace);
             uint64_t product = (uint64_t)word[l] * n;
             x[l] = (uint32_t)(product >> 32);
             doubt[l] |= (uint32_t)product < n;
         }
-        for (uint32_t earlier = 0; earlier < slot; earlier++)
+        for (uint32_t earlier = 0; earlier < before(args, slot); earlier++)
             for (int l = 0; l < LANES; l++)
                 taken[l] |= lanes->x[earlier][l] == x[l];
         for (int l = 0; l < LANES; l++)
@@ -145,8 +151,10 @@ AVX512 static void draw_avx512(const struct sl_khop_args *args, uint32_t k,
         _mm512_cvtepu32_epi64(_mm256_load_si256((const __m256i *)(lanes->row + 8))),
     };
     const __m512i one = _mm512_set1_epi32(1);
+    const __m512i step = _mm512_set1_epi32(args->replace ? 0 : 1);
     // last = n - 1: what a slot takes when its draw is there already.
-    __m512i last = _mm512_sub_epi32(_mm512_load_si512(lanes->degree), _mm512_set1_epi32((int)k));
+    __m512i last = _mm512_sub_epi32(_mm512_load_si512(lanes->degree),
+                                    _mm512_set1_epi32(args->replace ? 1 : (int)k));
     __m512i w[4];
     __mmask16 doubt = 0;
     for (uint32_t slot = 0; slot < k; slot++) {
@@ -158,10 +166,10 @@ AVX512 static void draw_avx512(const struct sl_khop_args *args, uint32_t k,
         product(w[slot & 3], n, &x, &low);
         doubt |= _mm512_cmplt_epu32_mask(low, n);
         __mmask16 taken = 0;
-        for (uint32_t earlier = 0; earlier < slot; earlier++)
+        for (uint32_t earlier = 0; earlier < before(args, slot); earlier++)
             taken |= _mm512_cmpeq_epi32_mask(x, _mm512_load_si512(lanes->x[earlier]));
         _mm512_store_si512(lanes->x[slot], _mm512_mask_blend_epi32(taken, x, last));
-        last = n;
+        last = _mm512_add_epi32(last, step);
     }
     for (uint32_t l = 0; doubt; l++, doubt >>= 1)
         if (doubt & 1)
@@ -228,8 +236,9 @@ AVX2 static uint32_t draw_eight(const struct sl_khop_args *args, uint32_t k,
         _mm256_cvtepu32_epi64(_mm_load_si128((const __m128i *)(lanes->row + first + 4))),
     };
     const __m256i one = _mm256_set1_epi32(1);
+    const __m256i step = _mm256_set1_epi32(args->replace ? 0 : 1);
     __m256i last = _mm256_sub_epi32(_mm256_load_si256((const __m256i *)(lanes->degree + first)),
-                                    _mm256_set1_epi32((int)k));
+                                    _mm256_set1_epi32(args->replace ? 1 : (int)k));
     __m256i w[4], sure = _mm256_set1_epi32(-1);
     for (uint32_t slot = 0; slot < k; slot++) {
         if ((slot & 3) == 0) {
@@ -240,12 +249,12 @@ AVX2 static uint32_t draw_eight(const struct sl_khop_args *args, uint32_t k,
         product8(w[slot & 3], n, &x, &low);
         // low >= n, of numbers without a sign
         sure = _mm256_and_si256(sure, _mm256_cmpeq_epi32(_mm256_max_epu32(low, n), low));
-        for (uint32_t earlier = 0; earlier < slot; earlier++) {
+        for (uint32_t earlier = 0; earlier < before(args, slot); earlier++) {
             __m256i there = _mm256_load_si256((const __m256i *)(lanes->x[earlier] + first));
             taken = _mm256_or_si256(taken, _mm256_cmpeq_epi32(x, there));
         }
         _mm256_store_si256((__m256i *)(lanes->x[slot] + first), _mm256_blendv_epi8(x, last, taken));
-        last = n;
+        last = _mm256_add_epi32(last, step);
     }
     return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(sure)) & 0xFFu;
 }

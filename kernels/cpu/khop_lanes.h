@@ -1,5 +1,5 @@
 /*
- * khop_lanes.h - Floyd's distinct draws for sixteen rows at once, one row a lane.
+ * khop_lanes.h - the draws of sixteen rows at once, one row a lane: Floyd's, or with replacement.
  *
  * The integers are those of kernels/khop_internal.h. Philox and the membership tests run in
  * vectors: a test costs one comparison an earlier slot for all lanes together, which is why this is
@@ -19,11 +19,12 @@ enum {
 
 struct sl_khop_lanes {
     _Alignas(64) uint32_t row[SL_KHOP_LANES];                        // in: local ids
-    _Alignas(64) uint32_t degree[SL_KHOP_LANES];                     // in: each above k
+    _Alignas(64) uint32_t degree[SL_KHOP_LANES];                     // in: see below
     _Alignas(64) uint32_t x[SL_KHOP_LANE_FANOUT_MAX][SL_KHOP_LANES]; // out: (k, lanes) positions
 };
 
-// Draws k positions (1 .. SL_KHOP_LANE_FANOUT_MAX) for all lanes. Idle lanes need any degree > k.
+// Draws k positions (1 .. SL_KHOP_LANE_FANOUT_MAX) for all lanes. Each lane, idle ones
+// too, needs a degree above k, or above 0 with replacement.
 void sl_khop_lanes_draw(const struct sl_khop_args *args, uint32_t k, struct sl_khop_lanes *lanes);
 
 #endif

@@ -12,13 +12,14 @@
  *     few edges    weighted_short.h   the sums are copied and closed up, no search
  *     many edges   weighted_long.h    a window where the edge should be, next to where it was not
  *     a large fanout                  weighted_lane.h   halving, each row with its own list
+ *     with replacement                weighted_lane.h   halving, the list stays empty
  *
  * The sums of rows of few edges are asked for one group earlier, of others the last one, and their
  * windows for all rows before the first is looked at. The words of a slot are drawn for all lanes
  * at once (philox.c). Edges then go through the pipeline of khop_pipe.h.
  *
- * Rows of at most `fanout` edges, and all rows when it is -1, are not drawn: they give the edges
- * that have a weight, which is what the definition comes to. Whether a longer row has more such
+ * Rows of at most `fanout` edges, unless it is with replacement, and all rows when it is -1, are
+ * not drawn: they give the edges that have a weight, which is what the definition comes to. Whether a longer row has more such
  * edges than its fanout is not known ahead and need not be: its draws end when nothing is left.
  *
  * With large fanouts fewer lanes take turns, so that they stay in the second-level cache.
@@ -48,6 +49,7 @@ enum {
 struct hop {
     const struct sl_khop_args *args;
     uint32_t k;       // fanout, or UINT32_MAX for all
+    bool replaces;    // rows are drawn with replacement
     uint32_t n_lanes; // rows of a group
     uint64_t n_edges;
     struct sl_khop_pipe pipe;
@@ -224,8 +226,12 @@ SL_INLINE void draw(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
             }
             n_searching = still;
         }
-        for (uint32_t i = 0; i < n; i++)
-            sl_weighted_lane_take(&hop->lane[drawn[i]]);
+        for (uint32_t i = 0; i < n; i++) {
+            if (hop->replaces)
+                sl_weighted_lane_note(&hop->lane[drawn[i]]);
+            else
+                sl_weighted_lane_take(&hop->lane[drawn[i]]);
+        }
     }
 }
 
@@ -234,6 +240,8 @@ enum way { ALL, SHORT, LONG, LANE };
 
 SL_INLINE enum way way_of(const struct hop *hop, uint64_t degree)
 {
+    if (hop->replaces)
+        return degree > 0 ? LANE : ALL;
     if (degree <= hop->k)
         return ALL;
     if (degree <= SL_WEIGHTED_SHORT)
@@ -305,6 +313,7 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
+    hop.replaces = args->replace && args->fanout >= 0;
     hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;

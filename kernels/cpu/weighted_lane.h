@@ -171,7 +171,13 @@ static inline void sl_weighted_lane_split(struct sl_weighted_lane *lane, uint32_
     lane->n_chunks++;
 }
 
-// Takes away the edge that the search has come to.
+// Notes the edge that the search has come to, which stays.
+SL_INLINE void sl_weighted_lane_note(struct sl_weighted_lane *lane)
+{
+    lane->drawn[lane->n_drawn++] = lane->low;
+}
+
+// Notes it and takes it away.
 SL_INLINE void sl_weighted_lane_take(struct sl_weighted_lane *lane)
 {
     uint32_t edge = lane->low, c = lane->chunk, slot = lane->slot;
@@ -193,7 +199,7 @@ SL_INLINE void sl_weighted_lane_take(struct sl_weighted_lane *lane)
     chunk->at[slot] = edge;
     chunk->start[slot] = begin - chunk->gone[slot];
     chunk->n++;
-    lane->drawn[lane->n_drawn++] = edge;
+    sl_weighted_lane_note(lane);
     lane->left -= weight;
 }
 

@@ -17,7 +17,8 @@
  *
  * A HOP, uniform:
  *
- *     indptr     a scan of min(degree, fanout) over the rows (scan.cuh); keeps starts and degrees
+ *     indptr     a scan of what rows take (scan.cuh): min(degree, fanout), or with replacement
+ *                the fanout of those that have neighbours; keeps starts and degrees
  *     draw       each row's positions, its neighbours, their places in the table    pass 1 of edges
  *     rank       a scan of one bit an edge
  *     look_up    from places to numbers; the list of vertices                       pass 2 of edges
@@ -161,6 +162,7 @@ static int check_hop(const struct sl_draw_args *args, uint32_t h)
     hop.topology = args->topology;
     hop.hop = h;
     hop.fanout = args->fanout[h];
+    hop.replace = args->replace;
     hop.n_dst = n;
     hop.n_nodes = &n;
     hop.nodes_capacity = n;
@@ -452,6 +454,7 @@ static int prepare(struct sl_draw_state *s, struct attempt *a)
         hop->b = a->batch;
         hop->hop = h;
         hop->fanout = args->fanout[h];
+        hop->replace = args->replace;
         if (args->expand_new && h > 0) {
             hop->first_row = &a->batch.control->rows[h - 1];
             hop->first_edge = &a->batch.control->edges[h - 1];

@@ -75,6 +75,7 @@ struct sl_draw_hop {
     struct sl_draw_batch b;
     uint32_t hop;
     int64_t fanout;
+    bool replace;
     uint32_t rows_room, next_rows_room, edges_room;
     // Rows and edges that are there from the hop before; NULL: none are, and all rows are drawn.
     const uint32_t *first_row, *first_edge;

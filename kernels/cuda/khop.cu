@@ -21,6 +21,8 @@
  *                    section 5), behind that in scratch memory
  *   all neighbours   a thread an edge, whatever the rows: a hub costs as much as its edges
  *
+ * With replacement a slot's position is its draw, and there is nothing to follow.
+ *
  * A row with no more neighbours than the fanout is copied by its lanes. Cost is by fanout
  * throughout, never by degree. Each lane makes a Philox block of its own and uses one word of it:
  * four slots share a block, but sharing it out would take as many shuffles, and arithmetic is not
@@ -62,10 +64,15 @@ static __device__ __forceinline__ uint32_t floyd(bool draws, uint32_t x, uint32_
 }
 
 static __device__ __forceinline__ uint32_t draw_slot(const struct sl_draw_hop &hop, uint32_t row,
-                                                     uint32_t slot, uint32_t tail)
+                                                     uint32_t slot, uint32_t degree)
 {
     return sl_khop_draw(hop.b.seed, hop.b.stream, hop.b.epoch, hop.b.batch, hop.hop, row, slot, 0,
-                        tail + slot + 1);
+                        sl_khop_range(degree, (uint32_t)hop.fanout, slot, hop.replace));
+}
+
+static __device__ __forceinline__ bool draws_row(const struct sl_draw_hop &hop, uint32_t degree)
+{
+    return sl_khop_draws(degree, hop.fanout, hop.replace);
 }
 
 // --- fanout up to 32 -----------------------------------------------------------------------------
@@ -85,11 +92,13 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_narrow(struct sl_
         uint32_t row = (uint32_t)at + threadIdx.x % SL_WARP / G;
         bool live = at + threadIdx.x % SL_WARP / G < rows;
         uint32_t degree = live ? hop.degree[row] : 0;
-        bool valid = slot < SL_MIN(degree, fanout), draws = valid && degree > fanout;
+        bool draws = draws_row(hop, degree), valid = slot < (draws ? fanout : degree);
+        draws = draws && valid;
         uint32_t tail = degree - fanout, x = slot, e = 0, vertex = 0;
         if (draws)
-            x = draw_slot(hop, row, slot, tail);
-        x = floyd<G>(draws, x, tail, 0, false);
+            x = draw_slot(hop, row, slot, degree);
+        if (!hop.replace) // of the launch
+            x = floyd<G>(draws, x, tail, 0, false);
         if (valid) {
             const uint64_t from = hop.start[row] + x;
             e = hop.indptr[row] + slot;
@@ -136,20 +145,21 @@ static __device__ __forceinline__ void draw_wide_row(const struct sl_draw_hop &h
                                                      uint32_t *set, uint32_t mask)
 {
     const uint32_t lane = threadIdx.x % SL_WARP, fanout = (uint32_t)hop.fanout;
-    const uint32_t degree = hop.degree[row], count = SL_MIN(degree, fanout);
+    const uint32_t degree = hop.degree[row];
     const uint32_t tail = degree - fanout, first = hop.indptr[row];
     const uint64_t start = hop.start[row];
-    const bool draws_any = degree > fanout;
-    if (draws_any)
+    const bool draws_any = draws_row(hop, degree), is_set = draws_any && !hop.replace;
+    const uint32_t count = draws_any ? fanout : degree;
+    if (is_set)
         for (uint32_t w = lane; w <= mask; w += SL_WARP)
             set[w] = TAKEN_NONE;
     for (uint32_t base = 0; base < count; base += SL_WARP) {
         uint32_t slot = base + lane, x = slot, vertex = 0;
         bool valid = slot < count;
-        if (draws_any) { // of the whole warp
+        if (valid && draws_any)
+            x = draw_slot(hop, row, slot, degree);
+        if (is_set) { // of the whole warp
             __syncwarp();
-            if (valid)
-                x = draw_slot(hop, row, slot, tail);
             x = floyd<SL_WARP>(valid, x, tail, base, valid && set_has(set, mask, x));
             __syncwarp();
             if (valid)

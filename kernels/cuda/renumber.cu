@@ -2,6 +2,7 @@
  * renumber.cu - local numbers by first appearance; how and why is on top of draw.cu.
  */
 #include "kernels/cuda/draw.cuh"
+#include "kernels/khop_internal.h"
 
 // --- the seeds -----------------------------------------------------------------------------------
 
@@ -48,18 +49,18 @@ struct uniform_count {
         uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
         hop.start[row] = start;
         hop.degree[row] = degree;
-        return hop.fanout < 0 ? degree : (uint32_t)SL_MIN((int64_t)degree, hop.fanout);
+        return (uint32_t)sl_khop_take(degree, hop.fanout, hop.replace);
     }
 };
 
 struct uniform_count_again {
     const uint32_t *degree, *first_row;
     int64_t fanout;
+    bool replace;
 
     __device__ __forceinline__ uint32_t operator()(uint64_t i) const
     {
-        const uint64_t row = sl_first(first_row) + i;
-        return fanout < 0 ? degree[row] : (uint32_t)SL_MIN((int64_t)degree[row], fanout);
+        return (uint32_t)sl_khop_take(degree[sl_first(first_row) + i], fanout, replace);
     }
 };
 
@@ -118,7 +119,7 @@ int sl_draw_indptr(const struct sl_draw_hop *hop)
 int sl_draw_uniform_indptr(const struct sl_draw_hop *hop)
 {
     struct uniform_count first = {*hop};
-    struct uniform_count_again again = {hop->degree, hop->first_row, hop->fanout};
+    struct uniform_count_again again = {hop->degree, hop->first_row, hop->fanout, hop->replace};
     return sl_scan_launch(first, again, indptr_of(hop), rows_of(hop), hop->sums);
 }
 

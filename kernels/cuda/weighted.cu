@@ -14,6 +14,8 @@
  * place and are shrunk by its weight. All of these numbers are multiples of the row's unit below
  * 2^53 of them, so sums and differences are exact in whatever order.
  *
+ * With replacement the list stays empty.
+ *
  * Groups have 8 lanes to fanout 32, which makes four rows a warp and an eighth of the length a
  * step, and 32 lanes for larger ones. A row's searches begin at the same places, which stay in the
  * first-level cache. Lists are in shared memory, and in scratch memory where they are too long.
@@ -131,15 +133,17 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
     while (n < hop.take && left > 0) {
         double x = sl_weighted_draw(hop.b.seed, hop.b.stream, hop.b.epoch, hop.b.batch, hop.hop,
                                     row, n, left);
-        uint32_t p = passed<G>(t, n, x);
+        uint32_t p = passed<G>(t, hop.replace ? 0 : n, x);
         double gone = p > 0 ? t.through[p - 1] : 0.0, begin;
         uint32_t edge = search<G>(hop.b, start, degree, x, gone);
-        double w = weight_of(hop.b, start, edge, &begin);
-        __syncwarp(sl_group_mask<G>()); // through has been read
-        take<G>(t, n, p, edge, begin, w, gone);
+        if (!hop.replace) { // of the launch
+            double w = weight_of(hop.b, start, edge, &begin);
+            __syncwarp(sl_group_mask<G>()); // through has been read
+            take<G>(t, n, p, edge, begin, w, gone);
+            left -= w;
+        }
         if (sl_group_lane<G>() == 0)
             pad<IDS>(hop, row, n, start + edge);
-        left -= w;
         n++;
     }
     __syncwarp(sl_group_mask<G>());

@@ -13,14 +13,14 @@
 #include "kernels/khop_internal.h"
 #include "kernels/ref/edge.h"
 
-// Floyd's position of `slot`; taken[0 .. slot) are those of the slots before.
+// The position of `slot`; taken[0 .. slot) are those of the slots before.
 static uint32_t draw_position(const struct sl_khop_args *args, uint32_t row, uint32_t slot,
                               uint32_t degree, const uint32_t *taken)
 {
-    uint32_t n = degree - (uint32_t)args->fanout + slot + 1;
+    uint32_t n = sl_khop_range(degree, (uint32_t)args->fanout, slot, args->replace);
     uint32_t x = sl_khop_draw(args->seed, args->stream, args->epoch, args->batch, args->hop, row,
                               slot, 0, n);
-    for (uint32_t earlier = 0; earlier < slot; earlier++)
+    for (uint32_t earlier = 0; earlier < slot && !args->replace; earlier++)
         if (taken[earlier] == x)
             return n - 1;
     return x;
@@ -33,7 +33,7 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *t
     uint64_t degree = indptr[1] - indptr[0];
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, row, degree);
-    if (args->fanout == -1 || degree <= (uint64_t)args->fanout) {
+    if (!sl_khop_draws(degree, args->fanout, args->replace)) {
         for (uint64_t j = 0; j < degree; j++)
             SL_TRY(sl_ref_add_edge(args, indptr[0] + j, n_edges));
         return SL_OK;

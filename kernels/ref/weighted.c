@@ -18,9 +18,9 @@
 struct row {
     const double *prefix; // (degree)
     uint32_t degree;
-    uint32_t n_drawn;
+    uint32_t n_drawn, n_gone;
     uint32_t *drawn;  // (k) positions in the order of the slots
-    uint32_t *sorted; // (k) the same in the order of the file
+    uint32_t *sorted; // (k) those that were taken away, in the order of the file
 };
 
 static double weight_of(const struct row *row, uint32_t edge)
@@ -34,7 +34,7 @@ static uint32_t edge_at(const struct row *row, double x)
     double end = 0;
     uint32_t next = 0;
     for (uint32_t edge = 0; edge < row->degree; edge++) {
-        if (next < row->n_drawn && row->sorted[next] == edge) {
+        if (next < row->n_gone && row->sorted[next] == edge) {
             next++;
             continue;
         }
@@ -45,13 +45,12 @@ static uint32_t edge_at(const struct row *row, double x)
     return row->degree - 1; // not reached: x is below the length
 }
 
-static void take(struct row *row, uint32_t edge)
+static void take_away(struct row *row, uint32_t edge)
 {
-    uint32_t at = row->n_drawn;
+    uint32_t at = row->n_gone++;
     for (; at > 0 && row->sorted[at - 1] > edge; at--)
         row->sorted[at] = row->sorted[at - 1];
     row->sorted[at] = edge;
-    row->drawn[row->n_drawn++] = edge;
 }
 
 static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *row,
@@ -63,7 +62,7 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
         return sl_khop_fail_degree(args, i, degree);
     row->prefix = args->topology->weight_prefix + first;
     row->degree = (uint32_t)degree;
-    row->n_drawn = 0;
+    row->n_drawn = row->n_gone = 0;
     if (args->fanout == -1) {
         for (uint32_t edge = 0; edge < row->degree; edge++)
             if (weight_of(row, edge) > 0)
@@ -75,7 +74,10 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
         double x = sl_weighted_draw(args->seed, args->stream, args->epoch, args->batch, args->hop,
                                     i, slot, left);
         uint32_t edge = edge_at(row, x);
-        take(row, edge);
+        row->drawn[row->n_drawn++] = edge;
+        if (args->replace)
+            continue;
+        take_away(row, edge);
         left -= weight_of(row, edge);
     }
     const uint32_t *order = left > 0 ? row->drawn : row->sorted;

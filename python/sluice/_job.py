@@ -19,7 +19,6 @@ from ._world import World
 
 # Arguments of torch_geometric's and torch's loaders that are not there, and what to use.
 REFUSED = {
-    "replace": "neighbours are drawn without replacement: leave it out",
     "disjoint": "vertices that several seeds reach are there once: leave it out, or use "
     "batch_size=1",
     "time_attr": "there is no sampling by time: take the edges up to a time into a data set",
@@ -48,7 +47,6 @@ NEEDLESS = {
 }
 # Values that say what is the case anyway.
 HARMLESS = {
-    "replace": (False,),
     "disjoint": (False,),
     "temporal_strategy": ("uniform",),
     "num_workers": (0,),
@@ -252,6 +250,8 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
             put(job, key, plain(asked[argument]), argument)
     if asked["shuffle"] is False or (asked["shuffle"] and get(job, "order.kind") == LISTED):
         put(job, "order.kind", SHUFFLES[asked["shuffle"]], "shuffle")
+    if asked["replace"] or (asked["replace"] is False and get(job, "sampler.replace")):
+        put(job, "sampler.replace", plain(asked["replace"]), "replace")
     if weight_attr is not None:
         if not source.dataset and weight_attr != "edge_weight":
             raise UsageError(

@@ -126,6 +126,9 @@ class Loader:
     drop_last       whether a last batch with fewer seeds is left out
     weight_attr     sample by the edges' weights: "edge_weight" of a data set directory, the name of
                     an attribute of a Data; a vertex without positive weights has no neighbours
+    replace         whether neighbours are drawn with replacement: as many edges as num_neighbors
+                    says of each vertex that has any, each drawn among all of them; -1 takes each
+                    once. Default: False, or what the job says
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -178,6 +181,7 @@ class Loader:
         drop_last: bool = False,
         *,
         weight_attr: Optional[str] = None,
+        replace: Optional[bool] = None,
         subgraph_type: Any = "directional",
         transform: Optional[Callable[[Any], Any]] = None,
         samplers: Union[int, str] = "auto",
@@ -207,6 +211,7 @@ class Loader:
             "shuffle": shuffle,
             "seed": seed,
             "weight_attr": weight_attr,
+            "replace": replace,
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }

@@ -103,7 +103,8 @@ static uint64_t edges_bound(const struct sl_draw_args *args, const uint32_t *nod
     for (uint32_t i = first; i < n_dst; i++) {
         const uint64_t *indptr = args->topology->indptr + nodes[i];
         uint64_t degree = indptr[1] - indptr[0];
-        edges += args->fanout[h] < 0 ? degree : SL_MIN(degree, (uint64_t)args->fanout[h]);
+        const uint64_t most = args->replace ? UINT64_MAX : degree;
+        edges += args->fanout[h] < 0 ? degree : SL_MIN(most, (uint64_t)args->fanout[h]);
     }
     return edges;
 }
@@ -134,6 +135,7 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
         .batch = args->batch,
         .hop = h,
         .fanout = args->fanout[h],
+        .replace = args->replace,
         .n_dst = n_dst,
         .first_row = first,
         .nodes = b->nodes,
@@ -374,6 +376,11 @@ static struct sl_draw_args args_of(const struct graph *g, enum sl_sampler_kind k
                                  .n_seeds = n_seeds};
 }
 
+static bool replaces(enum sl_sampler_kind kind)
+{
+    return sl_sampler_flags[kind] & SL_SAMPLER_REPLACES;
+}
+
 // ---- cases --------------------------------------------------------------------------------------
 
 // Two hops of every kind, with all fanouts at which another kernel or another width begins.
@@ -397,6 +404,7 @@ static void fanouts(struct suite *t)
                 args.renumbering = (enum sl_renumbering)way;
                 args.expand_new = turn / 2 % 2;
                 args.edge_ids = kind != SL_SAMPLER_WALK && turn % 5 > 1;
+                args.replace = replaces(args.kind) && (f + s) % 3 > 0;
                 args.n_hops = 2;
                 args.fanout[0] = fanout[f];
                 args.degree_of = turn % 2 ? g.degree_of : NULL;

@@ -221,6 +221,23 @@ static const struct sl_draw_plan fixture_plans[] = {
      .fanout = {5, 10, 15},
      .stream = SL_RNG_SAMPLE,
      .seed = 7},
+    // With replacement.
+    {.n_hops = 3, .replace = true, .fanout = {15, 70, 1}, .stream = SL_RNG_SAMPLE, .seed = 7},
+    {.n_hops = 3,
+     .replace = true,
+     .expand_new = true,
+     .edge_ids = true,
+     .fanout = {5, -1, 10},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .degrees = true},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 3,
+     .replace = true,
+     .edge_ids = true,
+     .fanout = {15, -1, 70},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7},
 };
 
 static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_plan *plan,

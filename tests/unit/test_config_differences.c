@@ -44,6 +44,7 @@ static const struct other {
     {.path = "sampler.kind", .value = "labor"},
     {.path = "sampler.fanout", .value = "[5,5,4]"},
     {.path = "sampler.expand", .value = "new"},
+    {.path = "sampler.replace", .value = "true"},
     {.path = "sampler.edge_ids", .value = "true"},
     {.path = "sampler.batch_size", .value = "32"},
     {.path = "sampler.paths", .value = "4"},

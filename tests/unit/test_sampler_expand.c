@@ -65,7 +65,7 @@ static bool is_taken(const struct oracle *o, uint32_t n, uint32_t position)
 static uint32_t take_uniformly(struct oracle *o, uint32_t k)
 {
     for (uint32_t slot = 0; slot < k; slot++) {
-        const uint32_t n = o->degree - k + slot + 1;
+        const uint32_t n = o->plan->replace ? o->degree : o->degree - k + slot + 1;
         uint32_t x = 0;
         for (uint32_t attempt = 0; attempt < 32; attempt++) {
             const uint64_t product =
@@ -74,7 +74,7 @@ static uint32_t take_uniformly(struct oracle *o, uint32_t k)
             if ((uint32_t)product >= (UINT64_C(0x100000000) - n) % n)
                 break;
         }
-        o->taken[slot] = is_taken(o, slot, x) ? n - 1 : x;
+        o->taken[slot] = !o->plan->replace && is_taken(o, slot, x) ? n - 1 : x;
     }
     return k;
 }
@@ -127,11 +127,11 @@ static uint32_t take_by_weight(struct oracle *o, uint32_t k)
         double end = 0;
         uint32_t j = 0;
         for (;; j++) {
-            end += is_taken(o, n, j) ? 0 : weight_of(o, j);
+            end += !o->plan->replace && is_taken(o, n, j) ? 0 : weight_of(o, j);
             if (x < end)
                 break;
         }
-        left -= weight_of(o, j);
+        left -= o->plan->replace ? 0 : weight_of(o, j);
         o->taken[n] = j;
     }
     return left > 0 ? n : all_of_weight(o);
@@ -142,7 +142,7 @@ static uint32_t take(struct oracle *o)
     const int64_t fanout = o->plan->fanout[o->hop];
     if (o->plan->kind == SL_SAMPLER_WEIGHTED)
         return fanout < 0 ? all_of_weight(o) : take_by_weight(o, (uint32_t)fanout);
-    if (fanout >= 0 && o->degree > fanout)
+    if (fanout >= 0 && (o->degree > fanout || (o->plan->replace && o->degree > 0)))
         return o->plan->kind == SL_SAMPLER_LABOR ? take_together(o, (uint32_t)fanout)
                                                  : take_uniformly(o, (uint32_t)fanout);
     for (uint32_t j = 0; j < o->degree; j++)
@@ -162,7 +162,7 @@ static void know(struct oracle *o, uint32_t vertex)
 static struct oracle *ask_oracle(const struct sl_draw_plan *plan, const uint32_t *seeds,
                                  uint32_t n_seeds)
 {
-    const uint64_t most = fx.topology.dataset.n_edges + 1;
+    const uint64_t most = fx.topology.dataset.n_edges + 100 * N; // fanouts are below 100
     struct oracle *o = calloc(1, sizeof *o);
     o->plan = plan;
     o->edge = malloc(most * sizeof *o->edge);
@@ -227,7 +227,7 @@ static void compare(const struct sl_draw_plan *plan, const uint32_t *seeds, uint
 static const enum sl_sampler_kind kinds[] = {SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED,
                                              SL_SAMPLER_LABOR};
 
-static void compare_all(enum sl_sampler_kind kind)
+static void compare_all(enum sl_sampler_kind kind, bool replace)
 {
     static const int64_t fanout[][4] = {{15, 10, 5, 0}, {-1, 2, 0}, {1, 70, 3, -1}, {2, 2, 2, 2}};
     static const uint32_t n_hops[] = {3, 2, 4, 4};
@@ -238,6 +238,7 @@ static void compare_all(enum sl_sampler_kind kind)
             struct sl_draw_plan plan = {.kind = kind,
                                         .n_hops = n_hops[f],
                                         .expand_new = true,
+                                        .replace = replace,
                                         .stream = c % 2 ? SL_RNG_SAMPLE : SL_RNG_EVAL_SAMPLE,
                                         .seed = (UINT64_C(1) << 40) + c};
             memcpy(plan.fanout, fanout[f], plan.n_hops * sizeof *plan.fanout);
@@ -248,25 +249,37 @@ static void compare_all(enum sl_sampler_kind kind)
         }
 }
 
+static bool replaces(enum sl_sampler_kind kind)
+{
+    return sl_sampler_flags[kind] & SL_SAMPLER_REPLACES;
+}
+
+static void compare_ways(enum sl_sampler_kind kind)
+{
+    compare_all(kind, false);
+    if (replaces(kind))
+        compare_all(kind, true);
+}
+
 // With each instruction set, and the reference's kernels.
 LOOP_TEST(blocks_are_those_of_the_oracle, 0, SL_COUNT_OF(kinds))
 {
     for (enum sl_isa isa = SL_ISA_BASELINE; isa <= SL_ISA_AVX512; isa++) {
         sl_isa_limit(isa);
-        compare_all(kinds[_i]);
+        compare_ways(kinds[_i]);
     }
     drawer.kernels = sl_kernels_ref();
-    compare_all(kinds[_i]);
+    compare_ways(kinds[_i]);
 }
 
 LOOP_TEST(one_vertex_alone_or_with_loops, 0, SL_COUNT_OF(kinds))
 {
     const uint32_t alone[] = {0};
-    const struct sl_draw_plan plan = {.kind = kinds[_i],
-                                      .n_hops = 3,
-                                      .expand_new = true,
-                                      .fanout = {2, 2, 2},
-                                      .stream = SL_RNG_SAMPLE};
+    struct sl_draw_plan plan = {.kind = kinds[_i],
+                                .n_hops = 3,
+                                .expand_new = true,
+                                .fanout = {2, 2, 2},
+                                .stream = SL_RNG_SAMPLE};
     for (uint64_t loops = 0; loops < 4; loops++) {
         fx.topology.view.n_nodes = 1;
         fx.indptr[1] = loops;
@@ -275,7 +288,72 @@ LOOP_TEST(one_vertex_alone_or_with_loops, 0, SL_COUNT_OF(kinds))
             fx.edge_weight[e] = 1.0f + (float)e;
             fx.weight_prefix[e] = (e > 0 ? fx.weight_prefix[e - 1] : 0.0) + 1.0 + (double)e;
         }
-        compare(&plan, alone, 1);
+        for (int way = 0; way <= (int)replaces(plan.kind); way++) {
+            plan.replace = way;
+            compare(&plan, alone, 1);
+        }
+    }
+}
+
+// How often each of a row's edges comes, beside its share: the sum of squares over variances lies
+// within six deviations. The keys are fixed, so that it does so always or never.
+LOOP_TEST(draws_with_replacement_follow_their_shares, 0, SL_COUNT_OF(kinds))
+{
+    enum { FANOUT = 64, BATCHES = 400 };
+    static uint32_t count[N];
+    const struct sl_draw_plan plan = {.kind = kinds[_i],
+                                      .n_hops = 1,
+                                      .replace = true,
+                                      .edge_ids = true,
+                                      .fanout = {FANOUT},
+                                      .stream = SL_RNG_SAMPLE,
+                                      .seed = 7};
+    if (!replaces(plan.kind))
+        return;
+    uint32_t v = 1; // longer than a few edges, shorter than the fanout
+    while (fx.indptr[v + 1] - fx.indptr[v] < 20 || v % 7 == 4)
+        v++;
+    const uint64_t first = fx.indptr[v];
+    const uint32_t degree = (uint32_t)(fx.indptr[v + 1] - first);
+    const double *sums = fx.weight_prefix + first;
+    memset(count, 0, sizeof count);
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        struct sl_block *b = fixture_draw(&drawer, &plan, EPOCH, batch, &v, 1);
+        ck_assert_uint_eq(b->n_edges, FANOUT);
+        for (uint32_t e = 0; e < FANOUT; e++)
+            count[sl_view_edge_ids(sl_block_here(b), 0)[e] - first]++;
+        free(b);
+    }
+    double chi2 = 0, free_ones = -1;
+    for (uint32_t j = 0; j < degree; j++) {
+        double share = 1.0 / degree;
+        if (plan.kind == SL_SAMPLER_WEIGHTED)
+            share = (sums[j] - (j > 0 ? sums[j - 1] : 0.0)) / sums[degree - 1];
+        const double wanted = share * FANOUT * BATCHES, off = count[j] - wanted;
+        EXPECT(share > 0 || count[j] == 0, "edge %u of weight 0", j);
+        chi2 += share > 0 ? off * off / wanted : 0;
+        free_ones += share > 0;
+    }
+    const double over = chi2 - free_ones;
+    EXPECT(over * over < 36 * 2 * free_ones, "chi-square %g of %g", chi2, free_ones);
+}
+
+// Walks, and labor, whose vertices have one number in a hop.
+TEST(kinds_that_keep_what_they_drew_refuse_replacement)
+{
+    for (int kind = 0; kind < SL_SAMPLER_KINDS; kind++) {
+        const struct sl_draw_plan plan = {.kind = (enum sl_sampler_kind)kind,
+                                          .n_hops = 1,
+                                          .replace = true,
+                                          .fanout = {2},
+                                          .paths = 1,
+                                          .length = 1};
+        const uint32_t seed[] = {1};
+        struct sl_block *b = fixture_alloc(1 << 16);
+        uint64_t wanted;
+        const int rc = fixture_draw_into(&drawer, &plan, 0, 0, seed, 1, b, 1 << 16, &wanted);
+        ck_assert_int_eq(rc, replaces(plan.kind) ? SL_OK : SL_EINVAL);
+        free(b);
     }
 }
 
