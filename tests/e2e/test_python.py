@@ -221,7 +221,6 @@ def refusal(function, *arguments, **named):
 
 
 REFUSED = (
-    ({"replace": True}, "replace=True: neighbours are drawn without replacement: leave it out"),
     ({"disjoint": True}, "disjoint=True: "),
     ({"time_attr": "t"}, "time_attr='t': there is no sampling by time: "),
     ({"batch_sampler": [1]}, "batch_sampler=[1]: the order is the job's: use input_nodes"),
@@ -231,7 +230,7 @@ REFUSED = (
 def test_arguments_that_are_not_there(box):
     for given, words in REFUSED:
         assert refusal(_job.refuse, given).startswith(words)
-    _job.refuse({"replace": False, "disjoint": False, "num_workers": 0, "time_attr": None})
+    _job.refuse({"disjoint": False, "num_workers": 0, "time_attr": None})
     said = refusal(_job.check_subgraph, "induced")
     assert "subgraph_type='induced'" in said and "'directional'" in said, said
     try:

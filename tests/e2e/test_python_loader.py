@@ -117,6 +117,19 @@ with open_loader(path, [-1], batch_size=200, shuffle=False, drop_last=True) as l
         check(batch, [-1], loader)
         assert batch.input_id.tolist() == list(range(200 * number, 200 * number + 200))
     assert number == 2
+with open_loader(path, [40], batch_size=200, replace=True) as loader:
+    batch = next(iter(loader))
+    degrees = np.diff(graph["indptr"])[batch.n_id[:batch.batch_size]]
+    found = np.bincount(batch.edge_index[1], minlength=batch.batch_size)
+    assert (found == np.where(degrees > 0, 40, 0)).all()
+    assert len(np.unique(batch.e_id)) < len(batch.e_id)
+    target = batch.n_id[batch.edge_index[1]]
+    assert (graph["indices"][batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+    assert (graph["indptr"][target] <= batch.e_id).all()
+    assert (batch.e_id < graph["indptr"][target + 1]).all()
+walks = {"dataset": path, "sampler": {"kind": "walk"}}
+said = refused(open_loader, walks, replace=True)
+assert "sampler.replace" in said and "khop or weighted" in said, said
 """
 
 
