@@ -207,7 +207,7 @@ def test_places_of_seeds(box):
 # ---- what is refused ----------------------------------------------------------------------------
 
 NO_ARGUMENTS = dict.fromkeys(
-    "num_neighbors batch_size input_nodes shuffle seed weight_attr balance samplers".split()
+    "num_neighbors batch_size input_nodes shuffle seed weight_attr replace balance samplers".split()
 )
 ONE = _world.World(0, 1, False)
 
