@@ -436,7 +436,8 @@ TEST(edge_numbers_that_lie_outside_a_block_are_found)
     free(b);
 }
 
-// Computed before there was replacement, most before there was another way to expand: a change is one of every run's samples_digest.
+// Computed before there was replacement, most before there was another way to expand: a change is
+// one of every run's samples_digest.
 TEST(golden_blocks)
 {
     static const uint64_t golden[] = {
