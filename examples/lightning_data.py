@@ -43,7 +43,7 @@ def options():
 
 class Epochs:
     """A loader as Lightning takes any iterable. Of a torch DataLoader, which NeighborLoader is, it
-    wants to know the workers, and to replace the sampler."""
+    replaces the sampler where several processes train."""
 
     def __init__(self, loader):
         self.loader = loader

@@ -112,7 +112,8 @@ struct sluice_options {
     /*
      * 1: a thread gathers the features of the next batch while the caller works on this one, in one
      * of two buffers of the library's (sluice_features_view()): of the GPU's memory where the
-     * seat's device is one, of which a process can have one. At most two batches can be held then.
+     * seat's device is one, of which a process can have one. At most two batches can be held then
+     * whose arrays were not taken (sluice_take()).
      * 0: sluice_features() gathers, in the thread that calls it. Features of float16 and an odd
      * width are never gathered ahead.
      */

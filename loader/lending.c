@@ -245,12 +245,13 @@ static int check_stuck(struct sl_lending *l)
             "no batch for %u s: the next epoch cannot begin while %u batches of epoch %u "
             "are held: give them back with sluice_done() or sluice_return()",
             seconds, l->n_held, oldest->phase->spec.epoch);
-    if (in_buffers(l) >= SL_PREFETCH_BUFFERS)
+    const uint32_t n_buffers = in_buffers(l);
+    if (n_buffers >= SL_PREFETCH_BUFFERS)
         return sl_fail(SL_ENOMEM,
-                       "no batch for %u s: %u batches are held, and there are %d buffers for "
+                       "no batch for %u s: %u batches are held in the %d buffers for "
                        "features: give one back with sluice_done(), take its arrays with "
                        "sluice_take(), or open the loader without prefetch",
-                       seconds, l->n_held, SL_PREFETCH_BUFFERS);
+                       seconds, n_buffers, SL_PREFETCH_BUFFERS);
     if (atomic_load(&sl_ledger_of(a)->starving) == 0)
         return SL_OK;
     return sl_fail(SL_ENOMEM,

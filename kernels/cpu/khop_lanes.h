@@ -23,8 +23,8 @@ struct sl_khop_lanes {
     _Alignas(64) uint32_t x[SL_KHOP_LANE_FANOUT_MAX][SL_KHOP_LANES]; // out: (k, lanes) positions
 };
 
-// Draws k positions (1 .. SL_KHOP_LANE_FANOUT_MAX) for all lanes. Each lane, idle ones
-// too, needs a degree above k, or above 0 with replacement.
+// Draws k positions (1 .. SL_KHOP_LANE_FANOUT_MAX) for all lanes. Each lane, idle ones too, needs a
+// degree above k, or above 0 with replacement.
 void sl_khop_lanes_draw(const struct sl_khop_args *args, uint32_t k, struct sl_khop_lanes *lanes);
 
 #endif

@@ -20,8 +20,8 @@
  *
  * Rows of at most `fanout` edges, unless it is with replacement, and all rows when it is -1, are
  * not drawn: they give the edges that have a weight, which is what the definition comes to.
- * Whether a longer row has more such
- * edges than its fanout is not known ahead and need not be: its draws end when nothing is left.
+ * Whether a longer row has more such edges than its fanout is not known ahead and need not be: its
+ * draws end when nothing is left.
  *
  * With large fanouts fewer lanes take turns, so that they stay in the second-level cache.
  *

@@ -30,7 +30,6 @@ SECONDS_MAX = 1000000
 OF_TORCH = {
     **dict.fromkeys("sampler batch_sampler generator worker_init_fn prefetch_factor".split()),
     "num_workers": 0,
-    "pin_memory": False,
     "persistent_workers": False,
     "multiprocessing_context": None,
 }
@@ -249,7 +248,7 @@ class Loader:
         except BaseException:
             self.close()
             raise
-        self.drop_last = bool(drop_last)
+        self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
         self._even = self._plan.shuffle if even is None else bool(even)
         self._data: Any = None
         self._places: Optional[_batch.Places] = None

@@ -189,11 +189,15 @@ def test_features_in_a_gpus_memory(box, policy):
     data = arrays()
     os.environ.update({"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"})
     config = job(box, cache={"policy": policy, "ratio": 0.5} if policy != "none" else {})
-    config["devices"] = [CPU, gpu()]
-    with opened(box, config, prefetch=1, env=dict(os.environ)) as loader:
+    config["devices"], config["sampler"]["expand"] = [CPU, gpu()], "new"
+    with opened(box, config, prefetch=1, arrays=1, env=dict(os.environ)) as loader:
         assert loader.info.feat_device == 0
         for _ in range(2):
             for batch in loader.epoch():
+                taken = loader.take(batch)  # the rows stay where they are
+                assert taken.features is None
+                assert np.array_equal(s.array(taken.nodes, batch.n_nodes, "<i8"), s.nodes(batch))
+                loader.lib.sluice_free(taken.memory)
                 assert np.array_equal(loader.features(batch), data["node_feat"][s.nodes(batch)])
     with opened(box, {**config, "output": "runs/again"}, env=dict(os.environ)) as loader:
         assert loader.info.feat_device == -1

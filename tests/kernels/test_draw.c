@@ -451,15 +451,19 @@ static void large_fanouts(struct suite *t)
                  {SL_SAMPLER_KHOP, 1300},     {SL_SAMPLER_KHOP, 2499},
                  {SL_SAMPLER_WEIGHTED, 300},  {SL_SAMPLER_WEIGHTED, 700},
                  {SL_SAMPLER_WEIGHTED, 2000}, {SL_SAMPLER_KHOP, 262144}};
-    for (size_t l = 0; l < SL_COUNT_OF(large); l++) {
-        t_begin(t, "draw %s fanout=%lld of a hub of 2500", sl_sampler_words[large[l].kind],
-                (long long)large[l].fanout);
+    // Then again with replacement, but for the last one, which would be millions of edges.
+    for (size_t i = 0; i < 2 * SL_COUNT_OF(large) - 1; i++) {
+        const size_t l = i % SL_COUNT_OF(large);
+        const bool replace = i >= SL_COUNT_OF(large);
+        t_begin(t, "draw %s fanout=%lld of a hub of 2500%s", sl_sampler_words[large[l].kind],
+                (long long)large[l].fanout, replace ? ", with replacement" : "");
         struct graph g = make_graph(t, 400, 5, 2500, dtypes[l % 4].dtype);
         uint32_t *seeds = make_seeds(t, &g, 9);
         struct sl_draw_args args = args_of(&g, large[l].kind, seeds, 9);
         struct sl_draw_state *state = NULL;
         args.fanout[0] = large[l].fanout;
         args.edge_ids = true;
+        args.replace = replace;
         compare(t, &state, &args);
         t->dev->draw_end(state);
         t_end(t);
