@@ -466,7 +466,7 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
      .doc = "Devices that sample, the first ones. auto: by measured times; with cores and GPUs in "
-            "one list, the cores."},
+            "one list, the cores; with external a quarter of the cores, or all other devices."},
     {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
