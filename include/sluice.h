@@ -259,6 +259,7 @@ struct sluice_arrays {
     // (n_nodes, feat_dim) of feat_type. NULL: the data set has none, or they are in a GPU's memory
     // (sluice_features_view()).
     void *features;
+    int64_t *places; // (n_seeds) of the seeds in the list that an epoch goes through
 };
 
 // Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that

@@ -852,6 +852,10 @@ struct sl_core_time {
 void sl_kernels_measure(bool on); // helpers are only counted while it is on
 struct sl_core_time sl_kernels_core_time(void);
 
+// Work that is no operation: body(context, part) for every part below n_parts, in no stated order,
+// by the calling thread and those that help it in operations of the cpu back end.
+void sl_kernels_run(uint32_t n_parts, void (*body)(void *context, uint32_t part), void *context);
+
 struct sl_cores; // common/device/cores.h
 
 // From now on the calling thread, and the process's threads that help it, have exactly these cores,

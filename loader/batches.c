@@ -233,6 +233,7 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
         .weights = taken->weights,
         .labels = l->dataset.label || l->dataset.target ? taken->targets : NULL,
         .features = rows,
+        .places = taken->places,
     };
     return hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays);
 }

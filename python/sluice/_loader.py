@@ -154,8 +154,7 @@ class Loader:
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
         batch_size  int: number of seeds
-        input_id    int64 (batch_size): places of the seeds in input_nodes (not of a job that was
-                    attached to and has no directory)
+        input_id    int64 (batch_size): places of the seeds in input_nodes
         num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
@@ -251,7 +250,6 @@ class Loader:
         self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
         self._even = self._plan.shuffle if even is None else bool(even)
         self._data: Any = None
-        self._places: Optional[_batch.Places] = None
         self._iterations = 0
         self._current = 0  # number of the iteration that may go on
         # Epoch and number of the batch that comes next: all before it have come, or were left.
@@ -558,11 +556,6 @@ class Loader:
         out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
         if self._info.feat_device >= 0:
             out["x"] = finish(self._features())
-        if self._places is None and plan.split:
-            self._places = self._seed_places(plan)
-        if self._places:
-            seeds = taken.view(taken.arrays.nodes, (lent.n_seeds,), "<i8")
-            out["input_id"] = finish(self._places.of(seeds))
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out
@@ -573,13 +566,6 @@ class Loader:
         x = np.empty((lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type])
         self._handle.call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
         return x
-
-    def _seed_places(self, plan: _job.Plan) -> _batch.Places:
-        if plan.seeds is not None:
-            return _batch.Places(plan.seeds)
-        if plan.split == "all":
-            return _batch.Places(None)
-        return _batch.Places(np.asarray(self._dataset().arrays[f"{plan.split}_idx"]))
 
 
 def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:
