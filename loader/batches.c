@@ -209,6 +209,9 @@ int sluice_features_view(sluice_loader *l, const struct sluice_batch *batch, con
 
 // --- arrays --------------------------------------------------------------------------------------
 
+// Of callers that were compiled before the structure had more.
+#define SIZE_BEFORE_PLACES offsetof(struct sluice_arrays, places)
+
 static int take(struct sluice_loader *l, const struct sluice_batch *batch,
                 struct sluice_arrays *out)
 {
@@ -216,7 +219,7 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
     struct sl_arrays *taken;
     void *rows;
     // Before anything is taken.
-    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays));
+    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, SIZE_BEFORE_PLACES));
     if (!batch)
         return sl_fail(SL_EINVAL, "sluice_take: found no batch");
     if (l->config.sampler.expand != SL_EXPAND_NEW && batch->n_hops > 1)
@@ -235,7 +238,7 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
         .features = rows,
         .places = taken->places,
     };
-    return hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays);
+    return hand_over("sluice_take", out, &arrays, sizeof arrays, SIZE_BEFORE_PLACES);
 }
 
 int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluice_arrays *out)

@@ -497,7 +497,7 @@ def test_wrong_arguments_are_refused(box):
         assert rc < 0 and words in lib.sluice_error().decode(), lib.sluice_error()
         assert not at.value
     lib.sluice_close(None)
-    with opened(box) as loader:
+    with opened(box, job(box, **{"sampler.expand": "new"})) as loader:
         for call in (loader.lib.sluice_next, loader.lib.sluice_get_info, loader.lib.sluice_stats):
             arguments = [1] if call is loader.lib.sluice_next else []
             assert call(None, *arguments, None) == s.EINVAL
@@ -510,6 +510,12 @@ def test_wrong_arguments_are_refused(box):
         rows = np.empty(3, np.float32)
         rc = lib.sluice_features(loader.at, ctypes.byref(batch), rows.ctypes.data, rows.nbytes)
         assert rc == s.ERANGE and "room for 12 bytes" in lib.sluice_error().decode()
+        # A caller of before the structure had its last field gets the others.
+        arrays = s.Arrays()
+        arrays.size = s.Arrays.places.offset
+        rc = lib.sluice_take(loader.at, ctypes.byref(batch), ctypes.byref(arrays))
+        assert rc == s.OK and arrays.nodes and not arrays.places
+        lib.sluice_free(arrays.memory)
 
 
 def test_a_fork_and_a_second_thread_are_told_off(box):
