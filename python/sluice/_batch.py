@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,13 +33,36 @@ def finish(kind: str, pin: bool) -> Finish:
     return torch.from_numpy
 
 
-def can_pin(kind: str) -> bool:
-    """Whether tensors of batches of that kind can be in page-locked memory here."""
+def has_gpu(kind: str) -> bool:
+    """Whether tensors of batches of that kind can be in a GPU's memory, or page-locked, here."""
     if kind == "numpy":
         return False
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+class _OnGpu:
+    """What torch makes a tensor of, without a copy."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, address: int, shape: Tuple[int, ...], kind: str) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": shape, "typestr": kind, "data": (address, True), "stream": None,
+        }  # fmt: skip
+
+
+def rows_on_gpu(address: int, shape: Tuple[int, ...], kind: str, device: int) -> Tuple[Any, Any]:
+    """A tensor of its own of the rows at `address` in that GPU's memory, and the event behind which
+    they may change there."""
+    import torch
+
+    with torch.cuda.device(device):
+        rows = torch.as_tensor(_OnGpu(address, shape, kind), device=f"cuda:{device}").clone()
+        copied = torch.cuda.Event()
+        copied.record()
+    return rows, copied
 
 
 def best_kind() -> str:

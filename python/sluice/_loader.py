@@ -146,7 +146,8 @@ class Loader:
                     layers of PyG that multiply by sparse matrices, such as SAGEConv, are faster
 
     A batch has
-        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit
+        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; a tensor
+                    in the GPU's memory where the job's trainers are on one that torch sees
         y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
                     numbers). Of a Data its y of all n_nodes vertices, as everything else it has
         edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
@@ -221,7 +222,8 @@ class Loader:
         kind = arrays or _batch.best_kind()
         if adj not in (None, "csc") or (adj and kind != "pyg"):
             raise UsageError(f"adj={adj!r}: wanted 'csc', with batches of arrays='pyg'")
-        if pin_memory and not _batch.can_pin(kind):
+        self._on_gpu = _batch.has_gpu(kind)
+        if pin_memory and not self._on_gpu:
             raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
         self._make = _batch.maker(kind, adj is not None)
         self._finish = _batch.finish(kind, pin_memory)
@@ -250,6 +252,7 @@ class Loader:
         self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
         self._even = self._plan.shuffle if even is None else bool(even)
         self._data: Any = None
+        self._copied: Any = None  # event of a GPU: the batch's rows have been copied
         self._iterations = 0
         self._current = 0  # number of the iteration that may go on
         # Epoch and number of the batch that comes next: all before it have come, or were left.
@@ -492,6 +495,9 @@ class Loader:
         lent = self._lent
         if lent.n_hops == 0:
             return
+        if self._copied is not None:  # the library's memory is still read
+            self._copied.synchronize()
+            self._copied = None
         try:
             self._handle.call(how, lent.id)
         except Error as error:
@@ -555,16 +561,22 @@ class Loader:
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
         out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
         if self._info.feat_device >= 0:
-            out["x"] = finish(self._features())
+            out["x"] = self._features()
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out
 
-    def _features(self) -> np.ndarray:
-        """Out of a GPU's memory."""
-        info, lent = self._info, self._lent
-        x = np.empty((lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type])
-        self._handle.call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
+    def _features(self) -> Any:
+        """From the GPU that gathered them: in its memory where the tensors can be."""
+        info, lent, call = self._info, self._lent, self._handle.call
+        shape, kind = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
+        if not self._on_gpu:
+            x = np.empty(shape, kind)
+            call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
+            return self._finish(x)
+        rows = ctypes.c_void_p()
+        call("features_view", ctypes.byref(lent), ctypes.byref(rows))
+        x, self._copied = _batch.rows_on_gpu(rows.value or 0, shape, kind.str, info.feat_device)
         return x
 
 
