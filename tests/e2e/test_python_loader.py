@@ -428,8 +428,8 @@ def test_a_batch_that_does_not_come(box):
 
 
 FAKE_TORCH = """
-# As much of PyTorch as the loader asks for. The emulated GPU's memory is not the processor's to read,
-# so that a copy of a tensor is made by the library.
+# As much of PyTorch as the loader asks for. The processor cannot read the emulated GPU's memory, so
+# that the library copies a tensor.
 import ctypes, importlib.machinery, types
 
 class Tensor:
