@@ -822,7 +822,8 @@ enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
 
 const struct sl_kernels *sl_kernels_ref(void);
 const struct sl_kernels *sl_kernels_cpu(void);
-// Of the cpu back end gather_rows, split_rows and gather_rows_to alone (kernels/rows.c).
+// Of the cpu back end gather_rows, split_rows, gather_rows_to, sample and weight_prefix alone
+// (kernels/rows.c).
 const struct sl_kernels *sl_kernels_rows(void);
 
 struct sl_device; // common/device/device.h
