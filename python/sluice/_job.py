@@ -209,8 +209,7 @@ class Plan(NamedTuple):
     text: str  # the job
     origin: str  # what messages call it
     staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
-    split: Optional[str] = None  # whose vertices are the seeds
-    seeds: Optional[np.ndarray] = None  # the caller's own list
+    by_mask: bool = False  # a seed's place in input_nodes is the vertex itself
     shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
@@ -288,8 +287,7 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
         json.dumps(job),
         source.origin or "NeighborLoader",
         staged,
-        get(job, "input.split") or "train",
-        seeds,
+        own_list and _dataset.is_mask(input_nodes),
         get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,

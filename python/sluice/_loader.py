@@ -146,8 +146,8 @@ class Loader:
                     layers of PyG that multiply by sparse matrices, such as SAGEConv, are faster
 
     A batch has
-        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; a tensor
-                    in the GPU's memory where the job's trainers are on one that torch sees
+        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; in
+                    the GPU's memory where the job's trainers are on one that torch sees
         y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
                     numbers). Of a Data its y of all n_nodes vertices, as everything else it has
         edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
@@ -155,7 +155,7 @@ class Loader:
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
         batch_size  int: number of seeds
-        input_id    int64 (batch_size): places of the seeds in input_nodes
+        input_id    int64 (batch_size): places of the seeds in input_nodes, of a mask the vertices
         num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
@@ -562,6 +562,8 @@ class Loader:
         out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
         if self._info.feat_device >= 0:
             out["x"] = self._features()
+        if plan.by_mask:
+            out["input_id"] = out["n_id"][: lent.n_seeds]
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out

@@ -41,9 +41,10 @@ graph = sluice.open(path).to_numpy()
 
 def start(box, program, *arguments, python=sys.executable, env=None):
     """A user's program, running."""
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     env = box.environment(
         {
-            "PYTHONPATH": os.path.join(ROOT, "python"),
+            "PYTHONPATH": os.pathsep.join([os.path.join(ROOT, "python"), *filter(None, others)]),
             "SLUICE_LIBRARY": os.path.join(LIBRARY, "libsluice.so.0"),
             "SLUICE_PROGRAMS": box.programs,
             "PYTHONUNBUFFERED": "1",
