@@ -167,6 +167,7 @@ class Loader:
     JobError when the job is over, LoaderTimeoutError, OutOfMemoryError; all are sluice.Error.
     """
 
+    EXPAND = "new"  # sampler.expand of its jobs
     __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
 
     def __init__(
@@ -230,7 +231,7 @@ class Loader:
         self.transform, self.timeout = transform, float(timeout)
         self._options = {
             "prefetch": int(prefetch),
-            "arrays": int(prefetch),
+            "arrays": int(prefetch and self.EXPAND == "new"),
             "start_timeout_ms": int(start_timeout * 1000),
         }
         self._world = _world.find(rank, world)
@@ -243,7 +244,7 @@ class Loader:
                 self._open()
                 self._plan = _job.plan_of_running(self.output)
             else:
-                self._plan = _job.plan(data, asked, self._world)
+                self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged = self._plan.staged
                 self._open()
         except BaseException:
