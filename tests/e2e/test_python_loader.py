@@ -158,7 +158,8 @@ for data, nodes, wanted in (
                      **arguments) as loader:
         batches = list(loader)
         assert sum(seeds(batches), []) == list(wanted), (type(data), nodes)
-        assert np.concatenate([b.input_id for b in batches]).tolist() == list(range(len(wanted)))
+        places = np.concatenate([b.input_id for b in batches]).tolist()
+        assert places == list(wanted if nodes is mask else range(len(wanted)))
         assert all((b.x == graph["node_feat"][b.n_id]).all() for b in batches)
 """
 
