@@ -297,7 +297,7 @@ SLUICE_API void sluice_sampler_close(sluice_sampler *sampler); // NULL is allowe
  * Draws the batch of `seeds` (n_seeds), different vertices. It is a function of the job's seed,
  * epoch, number and the seeds: those of a batch of the job's training give that very batch.
  * *batch has id 0, and views of the sampler's memory until its next draw or its end. *arrays, which
- * may be NULL, is as of sluice_take(). SLUICE_EINVAL for a seed that is no vertex or is there twice.
+ * may be NULL, is as of sluice_take(). SLUICE_EINVAL for a seed that is no vertex, or twice there.
  */
 SLUICE_API int sluice_sampler_draw(sluice_sampler *sampler, uint32_t epoch, uint32_t number,
                                    const uint32_t *seeds, uint32_t n_seeds,

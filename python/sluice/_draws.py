@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from . import _job, _lib
-from ._errors import UsageError
+from . import _batch, _job, _lib
+from ._errors import Error, UsageError
 
 
 class Draws:
@@ -21,7 +21,7 @@ class Draws:
 
     def __init__(self, plan: "_job.Plan", features: bool = False) -> None:
         """features: whether the arrays of a batch have the rows of its vertices."""
-        self._library, self._plan = _lib.library(), plan
+        self._library, self._edge_map = _lib.library(), plan.edge_map
         self._lock = threading.Lock()
         options = _lib.SamplerOptions(
             job=plan.text.encode("utf-8", "surrogateescape"),
@@ -36,34 +36,36 @@ class Draws:
                 plan.staged.close()
             raise
         self._address = address.value
-        self._finalizer = weakref.finalize(self, _end, self._library, self._address, plan.staged)
+        self._finalizer = weakref.finalize(self, _end, self._library, address, plan.staged)
 
-    def draw(self, key: Tuple[int, int], seeds: Any) -> Tuple["_lib.Batch", "_lib.Taken"]:
-        """The batch of `seeds` (n), different vertices. It is a function of the job's seed, the
-        key (two numbers below 2^32) and the seeds. What the first result points to lasts until the
-        next draw. UsageError for what is no vertex."""
+    def draw(
+        self, key: Tuple[int, int], seeds: Any, info: "_lib.Info", finish: "_batch.Finish"
+    ) -> Dict[str, Any]:
+        """The batch of `seeds` (n), different vertices, as _batch.fields_of() has it: a function of
+        the job's seed, the key (two numbers below 2^32) and the seeds. UsageError for what is no
+        vertex, and for one that is there twice."""
         ids = np.ascontiguousarray(seeds, np.int64)
         if ids.ndim != 1 or (len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << 32):
             raise UsageError("seeds: wanted vertices of the graph, a list of them")
         ids = ids.astype(np.uint32)
         batch, taken = _lib.Batch(), _lib.Taken(self._library)
-        with self._lock:
-            self._library.call(
-                "sampler_draw",
-                self._address,
-                *key,
-                ids.ctypes.data,
-                len(ids),
-                ctypes.byref(batch),
-                ctypes.byref(taken.arrays),
-            )
-        return batch, taken
+        to = ctypes.byref(batch), ctypes.byref(taken.arrays)
+        # `batch` has views of what the next draw writes to. Never waited for: in a process that
+        # was forked while another thread drew, the lock stays taken.
+        if not self._lock.acquire(blocking=False):
+            raise Error("another thread is in this sampler: one at a time may use it")
+        try:
+            self._library.call("sampler_draw", self._address, *key, ids.ctypes.data, len(ids), *to)
+            return _batch.fields_of(batch, info, taken, finish, self._edge_map)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
+        self._address = None
         self._finalizer()
 
 
-def _end(library: "_lib.Library", address: int, staged: Any) -> None:
+def _end(library: "_lib.Library", address: Any, staged: Any) -> None:
     library.sampler_close(address)  # type: ignore[attr-defined]
     if staged:
         staged.close()

@@ -8,13 +8,14 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from . import _batch, _job, _lib
+from . import _job, _lib
 from ._draws import Draws
 from ._errors import UsageError
 from ._world import World
 
 __all__ = ["Sampler"]
 
+# Of features and labels, which the loader takes from its data, nothing needs to be known.
 NOTHING = _lib.Info()
 # What a loader's job is asked for, and a sampler has no use for.
 OF_LOADERS = ("batch_size", "input_nodes", "shuffle", "balance", "samplers")
@@ -63,7 +64,6 @@ class Sampler(BaseSampler):
         )
         asked = {**dict.fromkeys(OF_LOADERS), **self._arguments[1]}
         plan = _job.plan(_topology(data, weight_attr), asked, World(0, 1, False))
-        self._edge_map = plan.edge_map
         self._draws = Draws(plan)
 
     def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
@@ -81,11 +81,12 @@ class Sampler(BaseSampler):
         if index.time is not None:
             raise UsageError(f"input_time: {_job.REFUSED['input_time']}")
         if index.input_type is not None:
-            raise UsageError("input_nodes: have a type: graphs of one kind of vertices are supported")
+            raise UsageError(
+                "input_nodes: have a type: graphs of one kind of vertices are supported"
+            )
         number = int(torch.randint(1 << 62, ()))
-        batch, taken = self._draws.draw((number >> 32, number & 0xFFFFFFFF), index.node.numpy())
-        # Of features and labels, which the loader takes from its data, nothing needs to be known.
-        fields = _batch.fields_of(batch, NOTHING, taken, torch.from_numpy, self._edge_map)
+        key = number >> 32, number & 0xFFFFFFFF
+        fields = self._draws.draw(key, index.node.numpy(), NOTHING, torch.from_numpy)
         row, col = fields["edge_index"]
         return SamplerOutput(
             node=fields["n_id"],

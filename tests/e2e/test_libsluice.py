@@ -306,9 +306,10 @@ def test_given_seeds_that_cannot_be(box):
         ({"sampler": {"fanout": [0]}}, "sampler.fanout"),
         ({"model": {"kind": "sage"}}, 'model.kind: found "sage", wanted "external"'),
         ({"sampler": {"kind": "weighted"}}, "edge_weight.npy"),
+        ({}, "options.features: found another number, wanted 0 or 1"),
     ):
         try:
-            s.Sampler({**config, **changes}, lib)
+            s.Sampler({**config, **changes}, lib, features=0 if changes else 2)
         except s.Failed as error:
             assert words in str(error), error
         else:

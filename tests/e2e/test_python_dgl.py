@@ -1,5 +1,5 @@
-"""sluice.dgl beside DGL: its blocks are those that DGL makes where nothing is random, else what both
-promise holds, and layers of DGL compute on them."""
+"""sluice.dgl beside DGL: its blocks are those that DGL makes where nothing is random, else what
+both promise holds, and layers of DGL compute on them."""
 
 from harness import python_with
 from test_python_loader import NOT_UNDER, start  # noqa: F401

@@ -212,6 +212,11 @@ for words, function, *arguments in (
 ):
     said = refused(function, *arguments)
     assert words in said, said
+# By one thread at a time.
+with sampler._draws._lock:
+    assert "another thread is in this sampler" in refused(sampler.sample_from_nodes, seeds(1))
+sampler.close()
+assert "found no sampler" in refused(sampler.sample_from_nodes, seeds(1))
 """
 
 
