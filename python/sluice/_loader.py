@@ -570,10 +570,10 @@ class Loader:
         return out
 
     def _features(self) -> Any:
-        """From the GPU that gathered them: in its memory where the tensors can be."""
+        """A copy of the rows; in the memory of the GPU that gathered them, where tensors can be."""
         info, lent, call = self._info, self._lent, self._handle.call
         shape, kind = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
-        if not self._on_gpu:
+        if not self._on_gpu or info.feat_device < 0:
             x = np.empty(shape, kind)
             call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
             return self._finish(x)

@@ -79,7 +79,7 @@ class NeighborLoader(Loader):
         nodes = view(lent.nodes, (lent.n_nodes,), "<u4").astype(np.int64)
         out: Dict[str, Any] = {"hops": hops, "nodes": finish(nodes)}
         if info.feat_dim:
-            out["x"] = finish(self._features())
+            out["x"] = self._features()
         if lent.labels:
             shape = (lent.n_seeds, info.n_targets) if info.n_targets else (lent.n_seeds,)
             y = view(lent.labels, shape, "<f4" if info.n_targets else "<i4")
