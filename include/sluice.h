@@ -170,7 +170,8 @@ SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
  * The sampled edges of a hop, by destination. Vertices have local numbers: positions in `nodes` of
  * the batch. Destinations are 0 .. n_dst - 1; neighbours of destination i are
  * indices[indptr[i] .. indptr[i + 1]). With "sampler.expand" "new" hop h + 1 has the edges of hop h
- * too, in front: the last hop has all of the batch, each once.
+ * too, in front: the last hop has all of the batch, each once. With "sampler.subgraph" there is one
+ * hop more than `n_hops` of sluice_info: it has the subgraph's edges, and a row for each vertex.
  */
 struct sluice_hop {
     uint32_t n_dst, n_edges;

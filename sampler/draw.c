@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "sampler/block_layout.h"
+#include "sampler/subgraph.h"
 
 enum { OFFSETS_AHEAD = 16 }; // vertices
 
@@ -107,16 +108,6 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     return SL_OK;
 }
 
-// Edges that fit `bytes`, with `beside` bytes each in a second array, which is aligned. Whole lines
-// of that one are as many as there can be, since the vertex list comes behind them.
-static uint64_t edges_in(uint64_t bytes, uint64_t beside)
-{
-    if (beside == 0)
-        return bytes / sizeof(uint32_t);
-    return bytes / SL_BLOCK_ALIGN * beside / (beside + sizeof(uint32_t)) *
-           (SL_BLOCK_ALIGN / beside);
-}
-
 // Rows and edges that a hop has from the hop before; h > 0.
 static void keep_rows(const struct sl_block *block, uint32_t h, uint32_t *indptr, uint32_t *indices,
                       void *second, uint32_t beside)
@@ -135,25 +126,17 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
                     struct sl_block *block, struct sl_block_cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
-    uint32_t n_nodes = block->n_nodes[h];
+    uint32_t n_nodes = block->n_nodes[h], n_edges;
     const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
     const bool keeps = h > 0 && plan->expand_new;
     const uint32_t beside = sl_draw_plan_beside(plan);
     const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
-    hop->n_dst = n_nodes;
-    uint32_t *indptr =
-        sl_block_place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
-    uint32_t *indices = indptr ? sl_block_place(c, 0, &hop->indices_offset) : NULL;
-    if (!indices)
-        return SL_EAGAIN;
-    uint64_t left = c->capacity - c->at;
-    uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
-    uint64_t room = SL_MIN(bound, edges_in(left, beside));
-    void *second = (char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN);
-    if (room < kept)
+    const uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
+    struct sl_hop_room room;
+    if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room) || room.edges < kept)
         return SL_EAGAIN;
     if (keeps)
-        keep_rows(block, h, indptr, indices, second, beside);
+        keep_rows(block, h, room.indptr, room.indices, room.second, beside);
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
     sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
@@ -172,26 +155,23 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .n_nodes = &n_nodes,
         .nodes_capacity = d->nodes_capacity,
         .map = d->map,
-        .indptr = indptr,
-        .indices = indices,
-        .indices_capacity = room,
-        .n_edges = &hop->n_edges,
+        .indptr = room.indptr,
+        .indices = room.indices,
+        .indices_capacity = room.edges,
+        .n_edges = &n_edges,
         .paths = plan->paths,
         .length = plan->length,
         .restart = plan->restart,
-        .visits = sl_draw_plan_has_visits(plan) ? second : NULL,
-        .edge_ids = plan->edge_ids ? second : NULL,
+        .visits = sl_draw_plan_has_visits(plan) ? room.second : NULL,
+        .edge_ids = plan->edge_ids ? room.second : NULL,
     };
     int rc = d->kernels->sample[plan->kind](&args);
-    if (rc == SL_ERANGE && room < bound)
+    if (rc == SL_ERANGE && room.edges < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
-    c->at += (uint64_t)hop->n_edges * sizeof *indices;
-    const uint64_t bytes = (uint64_t)hop->n_edges * beside;
-    if (beside) // fits: it has been there, or further back
-        memmove(sl_block_place(c, bytes, &hop->beside_offset), second, bytes);
+    sl_block_end_hop(c, hop, n_edges, beside, &room);
     block->n_nodes[h + 1] = n_nodes;
-    block->n_edges += hop->n_edges;
+    block->n_edges += n_edges;
     return SL_OK;
 }
 
@@ -235,6 +215,8 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
     block->n_input = block->n_nodes[plan->n_hops];
+    if (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL)
+        SL_TRY(sl_subgraph_add(d->topology, plan, d->map, d->nodes, block, c));
     d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
     uint64_t t0 = sl_now_ns();
     bool fits = put_nodes(d, block, c);
@@ -256,7 +238,7 @@ static void begin_block(const struct sl_draw_job *job)
     block->magic = SL_BLOCK_MAGIC;
     block->epoch = job->epoch;
     block->batch = job->batch;
-    block->n_hops = job->plan->n_hops;
+    block->n_hops = sl_draw_plan_hops(job->plan);
     block->n_seeds = block->n_nodes[0] = job->n_seeds;
 }
 

@@ -18,6 +18,8 @@ struct sl_draw_plan {
     bool replace;    // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t stream; // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
+    enum sl_subgraph subgraph; // others than directional: one hop more; with expand_new, not of
+                               // walks
     bool edge_ids;          // the block carries its edges' numbers; not of walks
     bool degrees;           // the block carries the in-degrees of its input nodes, without
                             // self-loops where the topology has looked for them
@@ -29,6 +31,12 @@ struct sl_draw_plan {
 static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
 {
     return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
+// Hops of a block: those drawn, and the subgraph of its vertices.
+static inline uint32_t sl_draw_plan_hops(const struct sl_draw_plan *plan)
+{
+    return plan->n_hops + (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL);
 }
 
 // Bytes of what a block has beside each edge's source.

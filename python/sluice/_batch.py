@@ -82,10 +82,11 @@ def fields_of(
     e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
-    num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them
+    num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
+                latter is None where a hop behind those drawn has the edges (sampler.subgraph)
     """
     arrays, view = taken.arrays, taken.view
-    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, lent.n_hops
+    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, info.n_hops
     out: Dict[str, Any] = {}
     if arrays.features:
         kind = _lib.DTYPES[info.feat_type].str
@@ -103,7 +104,8 @@ def fields_of(
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
     out["batch_size"] = n_seeds
     out["num_sampled_nodes"] = differences(after[:])
-    out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
+    counts = [hop.n_edges for hop in lent.hop[:n_hops]]
+    out["num_sampled_edges"] = differences(counts) if lent.n_hops == n_hops else None
     return out
 
 

@@ -33,6 +33,7 @@ REFUSED = {
     "batch_sampler": "the order is the job's: use input_nodes, shuffle, seed and batch_size",
     "generator": "the order is the job's: use seed",
     "dataset": "use data",
+    "directed": "use subgraph_type='induced'",
 }
 # Those that mean nothing here: what is given is said, and does no harm.
 NEEDLESS = {
@@ -43,7 +44,6 @@ NEEDLESS = {
     "worker_init_fn": "samplers are processes of their own",
     "filter_per_worker": "features are gathered a batch ahead: prefetch=True",
     "is_sorted": "data sets are by destination",
-    "directed": "subgraph_type is 'directional'",
 }
 # Values that say what is the case anyway.
 HARMLESS = {
@@ -52,10 +52,6 @@ HARMLESS = {
     "num_workers": (0,),
     "persistent_workers": (False,),
     "directed": (True,),
-}
-SUBGRAPHS = {
-    "bidirectional": "use 'directional' and torch_geometric.utils.to_undirected(batch.edge_index)",
-    "induced": "use 'directional' and loader.data.subgraph(batch.n_id)",
 }
 
 
@@ -71,14 +67,6 @@ def refuse(arguments: Mapping[str, Any]) -> None:
         if name not in NEEDLESS:
             raise TypeError(f"NeighborLoader() got an unexpected keyword argument '{name}'")
         warnings.warn(f"sluice: {name}={value!r} has no effect: {NEEDLESS[name]}", stacklevel=4)
-
-
-def check_subgraph(subgraph_type: Any) -> None:
-    word = str(getattr(subgraph_type, "value", subgraph_type))
-    if word in SUBGRAPHS:
-        raise UsageError(f"subgraph_type='{word}': is not there: {SUBGRAPHS[word]}")
-    if word != "directional":
-        raise UsageError(f"subgraph_type='{word}': wanted 'directional'")
 
 
 class Source(NamedTuple):
@@ -226,6 +214,11 @@ KEYS = {
     "balance": "allocation.balance",
     "samplers": "allocation.samplers",
 }
+# Those that are only said where they are not what a job does anyway.
+UNUSUAL = {
+    "replace": ("sampler.replace", False),
+    "subgraph_type": ("sampler.subgraph", "directional"),
+}
 
 
 def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
@@ -250,8 +243,10 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
             put(job, key, plain(asked[argument]), argument)
     if asked["shuffle"] is False or (asked["shuffle"] and get(job, "order.kind") == LISTED):
         put(job, "order.kind", SHUFFLES[asked["shuffle"]], "shuffle")
-    if asked["replace"] or (asked["replace"] is False and get(job, "sampler.replace")):
-        put(job, "sampler.replace", plain(asked["replace"]), "replace")
+    for argument, (key, usual) in UNUSUAL.items():
+        value = plain(asked[argument])
+        if value is not None and (value != usual or get(job, key) not in (None, usual)):
+            put(job, key, value, argument)
     if weight_attr is not None:
         if not source.dataset and weight_attr != "edge_weight":
             raise UsageError(

@@ -128,6 +128,9 @@ class Loader:
     replace         whether neighbours are drawn with replacement: as many edges as num_neighbors
                     says of each vertex that has any, each drawn among all of them; -1 takes each
                     once. Default: False, or what the job says
+    subgraph_type   which edges between its vertices a batch has: "directional", those that were
+                    sampled; "induced", all there are in the graph. Default: "directional", or
+                    what the job says
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -156,7 +159,9 @@ class Loader:
         batch_size  int: number of seeds
         input_id    int64 (batch_size): places of the seeds in input_nodes (not of a job that was
                     attached to and has no directory)
-        num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
+        num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them;
+                    where subgraph_type is not "directional" edges are of no hop, and the latter
+                    is None
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
     consumed when the next one is asked for. The loader is used in the process that opened it, by
@@ -181,7 +186,7 @@ class Loader:
         *,
         weight_attr: Optional[str] = None,
         replace: Optional[bool] = None,
-        subgraph_type: Any = "directional",
+        subgraph_type: Any = None,
         transform: Optional[Callable[[Any], Any]] = None,
         samplers: Union[int, str] = "auto",
         rank: Optional[int] = None,
@@ -198,7 +203,6 @@ class Loader:
         **others: Any,
     ) -> None:
         _job.refuse(others)
-        _job.check_subgraph(subgraph_type)
         if arrays not in (None, "pyg", "torch", "numpy"):
             raise UsageError(f"arrays={arrays!r}: wanted 'pyg', 'torch' or 'numpy'")
         if (data is None) == (attach is None):
@@ -211,6 +215,7 @@ class Loader:
             "seed": seed,
             "weight_attr": weight_attr,
             "replace": replace,
+            "subgraph_type": getattr(subgraph_type, "value", subgraph_type),
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }

@@ -139,6 +139,35 @@ def test_an_epoch(box):
     run(box, EPOCH)
 
 
+SUBGRAPHS = """
+sources, indptr = graph["indices"], graph["indptr"]
+targets = np.repeat(np.arange(1500), np.diff(indptr))
+
+def induced(plain):
+    among = np.isin(sources, plain.n_id) & np.isin(targets, plain.n_id)
+    return set(np.flatnonzero(among).tolist())
+
+with open_loader(path) as one, open_loader(path, subgraph_type="induced", samplers=2) as two:
+    for plain, batch in zip(one, two):
+        assert (plain.n_id == batch.n_id).all() and (plain.x == batch.x).all()
+        assert plain.num_sampled_nodes == batch.num_sampled_nodes
+        assert batch.num_sampled_edges is None
+        assert (np.diff(batch.edge_index[1]) >= 0).all()
+        assert (sources[batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+        assert (targets[batch.e_id] == batch.n_id[batch.edge_index[1]]).all()
+        assert set(batch.e_id.tolist()) == induced(plain) > set(plain.e_id.tolist())
+        assert len(set(batch.e_id.tolist())) == len(batch.e_id)
+walks = {"dataset": path, "sampler": {"kind": "walk"}}
+said = refused(open_loader, walks, subgraph_type="induced")
+assert 'sampler.subgraph: found "induced" with sampler.kind "walk"' in said, said
+"""
+
+
+def test_subgraphs(box):
+    """Beside batches of the same loader without: their vertices, and all edges between them."""
+    run(box, SUBGRAPHS)
+
+
 SEEDS = """
 mask = np.arange(1500) % 7 == 0
 ids = np.flatnonzero(mask)[::-1].copy()
