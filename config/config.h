@@ -155,6 +155,7 @@ struct sl_config {
         bool replace;
         bool edge_ids; // false with walk
         enum sl_subgraph subgraph;
+        bool disjoint;
         uint64_t batch_size;
         uint32_t paths, length; // walk
         double restart;
@@ -298,7 +299,7 @@ static inline uint32_t sl_config_block_hops(const struct sl_config *c)
 // Whether samplers draw on cores, also those of a GPU, for what only cores can make.
 static inline bool sl_config_draws_on_cores(const struct sl_config *c)
 {
-    return c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL;
+    return c->sampler.disjoint || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL;
 }
 
 // What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do

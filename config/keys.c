@@ -80,8 +80,8 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
-static const char *const subgraphs[] = {[SL_SUBGRAPH_DIRECTIONAL] = "directional",
-                                        [SL_SUBGRAPH_INDUCED] = "induced", NULL};
+static const char *const subgraphs[] = {
+    [SL_SUBGRAPH_DIRECTIONAL] = "directional", [SL_SUBGRAPH_INDUCED] = "induced", NULL};
 static const char *const expands[] = {[SL_EXPAND_ALL] = "all", [SL_EXPAND_NEW] = "new", NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
@@ -272,6 +272,11 @@ const struct sl_key sl_keys[] = {
             "were drawn; induced all edges of the graph between its vertices, each once, as one "
             "hop more. Others than directional need sampler.expand new and 7 hops at most, not "
             "with walk, and are made on cores. Only with external."},
+    {.path = "sampler.disjoint", .type = SL_KEY_BOOL, AT(sampler.disjoint), .fallback = "false",
+     FIXED, EXTERNAL,
+     .doc = "Whether each seed of a batch has vertices and edges of its own, as disjoint in PyTorch "
+            "Geometric: they are drawn as if each were a batch alone, on cores. Only with "
+            "external."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},

@@ -215,8 +215,9 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
     struct sluice_arrays arrays = {0};
     struct sl_arrays *taken;
     void *rows;
+    const size_t least = offsetof(struct sluice_arrays, seed_of);
     // Before anything is taken.
-    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays));
+    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, least));
     if (!batch)
         return sl_fail(SL_EINVAL, "sluice_take: found no batch");
     if (l->config.sampler.expand != SL_EXPAND_NEW && batch->n_hops > 1)
@@ -233,8 +234,9 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
         .weights = taken->weights,
         .labels = l->dataset.label || l->dataset.target ? taken->targets : NULL,
         .features = rows,
+        .seed_of = taken->seed_of,
     };
-    return hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays);
+    return hand_over("sluice_take", out, &arrays, sizeof arrays, least);
 }
 
 int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluice_arrays *out)

@@ -38,6 +38,7 @@
 #include "common/arena/block.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
+#include "sampler/forest.h"
 #include "sampler/graph_placement.h"
 #include "sampler/topology.h"
 
@@ -47,7 +48,8 @@ struct sl_drawer {
     struct sl_idmap *map;
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
-    uint32_t largest_batch;         // input nodes of the largest batch so far
+    uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
+    struct sl_forest forest;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };
 

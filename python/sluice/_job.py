@@ -19,8 +19,6 @@ from ._world import World
 
 # Arguments of torch_geometric's and torch's loaders that are not there, and what to use.
 REFUSED = {
-    "disjoint": "vertices that several seeds reach are there once: leave it out, or use "
-    "batch_size=1",
     "time_attr": "there is no sampling by time: take the edges up to a time into a data set",
     "input_time": "there is no sampling by time: take the edges up to a time into a data set",
     "temporal_strategy": "there is no sampling by time: leave it out",
@@ -47,7 +45,6 @@ NEEDLESS = {
 }
 # Values that say what is the case anyway.
 HARMLESS = {
-    "disjoint": (False,),
     "temporal_strategy": ("uniform",),
     "num_workers": (0,),
     "persistent_workers": (False,),
@@ -218,6 +215,7 @@ KEYS = {
 UNUSUAL = {
     "replace": ("sampler.replace", False),
     "subgraph_type": ("sampler.subgraph", "directional"),
+    "disjoint": ("sampler.disjoint", False),
 }
 
 

@@ -146,6 +146,7 @@ class Arrays(Sized):
         ("weights", _pointer),
         ("labels", _pointer),
         ("features", _pointer),
+        ("seed_of", _pointer),
     ]
 
 

@@ -131,6 +131,8 @@ class Loader:
     subgraph_type   which edges between its vertices a batch has: "directional", those that were
                     sampled; "induced", all there are in the graph. Default: "directional", or
                     what the job says
+    disjoint        whether each seed has vertices and edges of its own, whatever others reach: those
+                    of a batch of that seed alone. Default: False, or what the job says
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -156,6 +158,7 @@ class Loader:
         n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
+        batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
         batch_size  int: number of seeds
         input_id    int64 (batch_size): places of the seeds in input_nodes (not of a job that was
                     attached to and has no directory)
@@ -187,6 +190,7 @@ class Loader:
         weight_attr: Optional[str] = None,
         replace: Optional[bool] = None,
         subgraph_type: Any = None,
+        disjoint: Optional[bool] = None,
         transform: Optional[Callable[[Any], Any]] = None,
         samplers: Union[int, str] = "auto",
         rank: Optional[int] = None,
@@ -216,6 +220,7 @@ class Loader:
             "weight_attr": weight_attr,
             "replace": replace,
             "subgraph_type": getattr(subgraph_type, "value", subgraph_type),
+            "disjoint": disjoint,
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }

@@ -216,8 +216,8 @@ def test_places_of_seeds(box):
 # ---- what is refused ----------------------------------------------------------------------------
 
 NO_ARGUMENTS = dict.fromkeys(
-    "num_neighbors batch_size input_nodes shuffle seed weight_attr replace subgraph_type balance "
-    "samplers".split()
+    "num_neighbors batch_size input_nodes shuffle seed weight_attr replace subgraph_type disjoint "
+    "balance samplers".split()
 )
 ONE = _world.World(0, 1, False)
 
@@ -231,7 +231,7 @@ def refusal(function, *arguments, **named):
 
 
 REFUSED = (
-    ({"disjoint": True}, "disjoint=True: "),
+    ({"directed": False}, "directed=False: use subgraph_type='induced'"),
     ({"time_attr": "t"}, "time_attr='t': there is no sampling by time: "),
     ({"batch_sampler": [1]}, "batch_sampler=[1]: the order is the job's: use input_nodes"),
 )
@@ -240,7 +240,7 @@ REFUSED = (
 def test_arguments_that_are_not_there(box):
     for given, words in REFUSED:
         assert refusal(_job.refuse, given).startswith(words)
-    _job.refuse({"disjoint": False, "num_workers": 0, "time_attr": None})
+    _job.refuse({"directed": True, "num_workers": 0, "time_attr": None})
     try:
         _job.refuse({"bogus": 1})
     except TypeError as error:

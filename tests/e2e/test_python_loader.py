@@ -168,6 +168,43 @@ def test_subgraphs(box):
     run(box, SUBGRAPHS)
 
 
+DISJOINT = """
+def parts(batch):  # of each seed its vertices and edges, in their order
+    for seed in range(batch.batch_size):
+        mine = batch.batch == seed
+        local = np.cumsum(mine) - 1
+        edges = mine[batch.edge_index[1]]
+        assert (mine[batch.edge_index[0]] == edges).all()
+        yield (batch.n_id[mine].tolist(), local[batch.edge_index[:, edges]].tolist(),
+               batch.e_id[edges].tolist(), int(batch.input_id[seed]))
+
+nodes = np.arange(70)
+for kind in "directional", "induced":
+    more = dict(num_neighbors=[20, 20], input_nodes=nodes, disjoint=True, subgraph_type=kind)
+    with open_loader(path, batch_size=64, samplers=2, **more) as one:
+        with open_loader(path, batch_size=1, **{**more, "disjoint": False}) as two:
+            found, wanted = [], list(two)
+            for batch in one:
+                assert batch.batch[:batch.batch_size].tolist() == list(range(batch.batch_size))
+                assert sum(batch.num_sampled_nodes) == len(batch.batch)
+                assert (batch.x == graph["node_feat"][batch.n_id]).all()
+                assert len(batch.batch) > 1500 or batch.batch_size < 64
+                assert (np.diff(batch.edge_index[1]) >= 0).all()
+                found += parts(batch)
+            assert len(found) == len(wanted) == 70
+            for part, batch in zip(found, wanted):
+                assert "batch" not in batch
+                assert part == (batch.n_id.tolist(), batch.edge_index.tolist(),
+                                batch.e_id.tolist(), int(batch.input_id[0]))
+"""
+
+
+def test_disjoint(box):
+    """Each seed's part of a batch, which has more vertices than the graph, is a batch of that seed
+    alone."""
+    run(box, DISJOINT)
+
+
 SEEDS = """
 mask = np.arange(1500) % 7 == 0
 ids = np.flatnonzero(mask)[::-1].copy()

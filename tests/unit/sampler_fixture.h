@@ -259,6 +259,7 @@ static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_pl
                               .batch = batch,
                               .seeds = seeds,
                               .n_seeds = n_seeds,
+                              .first_seed = batch * n_seeds,
                               .block = block,
                               .capacity = capacity};
     return sl_drawer_draw(d, &job, wanted);
