@@ -80,8 +80,10 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
-static const char *const subgraphs[] = {
-    [SL_SUBGRAPH_DIRECTIONAL] = "directional", [SL_SUBGRAPH_INDUCED] = "induced", NULL};
+static const char *const subgraphs[] = {[SL_SUBGRAPH_DIRECTIONAL] = "directional",
+                                        [SL_SUBGRAPH_INDUCED] = "induced",
+                                        [SL_SUBGRAPH_BIDIRECTIONAL] = "bidirectional",
+                                        NULL};
 static const char *const expands[] = {[SL_EXPAND_ALL] = "all", [SL_EXPAND_NEW] = "new", NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
@@ -269,8 +271,9 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.subgraph", .type = SL_KEY_WORD, AT(sampler.subgraph), FIXED,
      .words = subgraphs, .fallback = "\"directional\"", EXTERNAL,
      .doc = "Which edges a batch has, as subgraph_type in PyTorch Geometric: directional those that "
-            "were drawn; induced all edges of the graph between its vertices, each once, as one "
-            "hop more. Others than directional need sampler.expand new and 7 hops at most, not "
+            "were drawn; induced all edges of the graph between its vertices, each once; "
+            "bidirectional those that were drawn, and back. It is one hop more, for which others "
+            "than directional need sampler.expand new and 7 hops at most, not "
             "with walk, and are made on cores. Only with external."},
     {.path = "sampler.disjoint", .type = SL_KEY_BOOL, AT(sampler.disjoint), .fallback = "false",
      FIXED, EXTERNAL,

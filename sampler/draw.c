@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "sampler/block_layout.h"
-#include "sampler/subgraph.h"
 
 enum { OFFSETS_AHEAD = 16 }; // vertices
 
@@ -30,6 +29,7 @@ void sl_drawer_fini(struct sl_drawer *d)
 {
     sl_device_drawer_fini(&d->device);
     sl_forest_fini(&d->forest);
+    sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
     sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
     memset(d, 0, sizeof *d);
@@ -44,7 +44,7 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
 {
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
-    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + d->forest.bytes +
+    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + d->forest.bytes + d->subgraph.bytes +
            (d->map ? sl_idmap_bytes(d->map) : 0);
 }
 
@@ -235,7 +235,7 @@ static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const
         SL_TRY(draw_hop(d, plan, h, block, c));
     block->n_input = block->n_nodes[plan->n_hops];
     if (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL)
-        SL_TRY(sl_subgraph_add(d->topology, plan, d->map, d->nodes, block, c));
+        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->map, d->nodes, block, c));
     d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
     return SL_OK;
 }

@@ -40,6 +40,7 @@
 #include "sampler/draw_plan.h"
 #include "sampler/forest.h"
 #include "sampler/graph_placement.h"
+#include "sampler/subgraph.h"
 #include "sampler/topology.h"
 
 struct sl_drawer {
@@ -50,6 +51,7 @@ struct sl_drawer {
     uint32_t nodes_capacity;
     uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
     struct sl_forest forest;
+    struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };
 

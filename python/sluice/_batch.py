@@ -84,7 +84,7 @@ def fields_of(
     batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
-                latter is None where a hop behind those drawn has the edges (sampler.subgraph)
+                latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
     """
     arrays, view = taken.arrays, taken.view
     n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, info.n_hops
@@ -107,8 +107,8 @@ def fields_of(
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
     out["batch_size"] = n_seeds
     out["num_sampled_nodes"] = differences(after[:])
-    counts = [hop.n_edges for hop in lent.hop[:n_hops]]
-    out["num_sampled_edges"] = differences(counts) if lent.n_hops == n_hops else None
+    if lent.n_hops == n_hops:
+        out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
     return out
 
 

@@ -129,8 +129,8 @@ class Loader:
                     says of each vertex that has any, each drawn among all of them; -1 takes each
                     once. Default: False, or what the job says
     subgraph_type   which edges between its vertices a batch has: "directional", those that were
-                    sampled; "induced", all there are in the graph. Default: "directional", or
-                    what the job says
+                    sampled; "induced", all there are in the graph; "bidirectional", those that
+                    were sampled, and back. Default: "directional", or what the job says
     disjoint        whether each seed has vertices and edges of its own, whatever others reach: those
                     of a batch of that seed alone. Default: False, or what the job says
     transform       called with each batch, returns what the loop gets
@@ -164,7 +164,7 @@ class Loader:
                     attached to and has no directory)
         num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them;
                     where subgraph_type is not "directional" edges are of no hop, and the latter
-                    is None
+                    is missing
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
     consumed when the next one is asked for. The loader is used in the process that opened it, by

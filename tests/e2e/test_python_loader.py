@@ -142,21 +142,30 @@ def test_an_epoch(box):
 SUBGRAPHS = """
 sources, indptr = graph["indices"], graph["indptr"]
 targets = np.repeat(np.arange(1500), np.diff(indptr))
+pairs = list(zip(sources.tolist(), targets.tolist()))
+number = {pair: e for e, pair in reversed(list(enumerate(pairs)))}
 
+# The edges of a batch: source, target, number.
 def induced(plain):
     among = np.isin(sources, plain.n_id) & np.isin(targets, plain.n_id)
-    return set(np.flatnonzero(among).tolist())
+    return {(*pairs[e], e) for e in np.flatnonzero(among).tolist()}
 
-with open_loader(path) as one, open_loader(path, subgraph_type="induced", samplers=2) as two:
-    for plain, batch in zip(one, two):
-        assert (plain.n_id == batch.n_id).all() and (plain.x == batch.x).all()
-        assert plain.num_sampled_nodes == batch.num_sampled_nodes
-        assert batch.num_sampled_edges is None
-        assert (np.diff(batch.edge_index[1]) >= 0).all()
-        assert (sources[batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
-        assert (targets[batch.e_id] == batch.n_id[batch.edge_index[1]]).all()
-        assert set(batch.e_id.tolist()) == induced(plain) > set(plain.e_id.tolist())
-        assert len(set(batch.e_id.tolist())) == len(batch.e_id)
+def bidirectional(plain):
+    drawn = {(*pairs[e], e) for e in plain.e_id.tolist()}
+    known = {pair[:2] for pair in drawn}
+    return drawn | {(b, a, number.get((b, a), e)) for a, b, e in drawn if (b, a) not in known}
+
+with open_loader(path) as loader:
+    without = list(loader)
+for kind in induced, bidirectional:
+    with open_loader(path, subgraph_type=kind.__name__, samplers=2) as loader:
+        for plain, batch in zip(without, loader):
+            assert (plain.n_id == batch.n_id).all() and (plain.x == batch.x).all()
+            assert plain.num_sampled_nodes == batch.num_sampled_nodes
+            assert "num_sampled_edges" not in batch
+            assert (np.diff(batch.edge_index[1]) >= 0).all()
+            found = list(zip(*batch.n_id[batch.edge_index].tolist(), batch.e_id.tolist()))
+            assert set(found) == kind(plain) and len(set(found)) == len(found) > len(plain.e_id)
 walks = {"dataset": path, "sampler": {"kind": "walk"}}
 said = refused(open_loader, walks, subgraph_type="induced")
 assert 'sampler.subgraph: found "induced" with sampler.kind "walk"' in said, said
@@ -164,7 +173,8 @@ assert 'sampler.subgraph: found "induced" with sampler.kind "walk"' in said, sai
 
 
 def test_subgraphs(box):
-    """Beside batches of the same loader without: their vertices, and all edges between them."""
+    """Beside batches of the same loader without: their vertices, and all edges between them, or
+    theirs and back."""
     run(box, SUBGRAPHS)
 
 

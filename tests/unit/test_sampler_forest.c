@@ -112,12 +112,14 @@ LOOP_TEST(each_seed_has_the_tree_of_a_batch_of_its_own, 0, SL_COUNT_OF(fixture_p
 
 TEST(subgraphs_are_those_of_the_trees)
 {
-    const struct sl_draw_plan plan = {.n_hops = 2,
-                                      .expand_new = true,
-                                      .edge_ids = true,
-                                      .fanout = {5, 4},
-                                      .subgraph = SL_SUBGRAPH_INDUCED,
-                                      .stream = SL_RNG_SAMPLE};
+    struct sl_draw_plan plan = {.n_hops = 2,
+                                .expand_new = true,
+                                .edge_ids = true,
+                                .fanout = {5, 4},
+                                .subgraph = SL_SUBGRAPH_INDUCED,
+                                .stream = SL_RNG_SAMPLE};
+    compare(&plan, fx.split[SL_SPLIT_TRAIN], 40);
+    plan.subgraph = SL_SUBGRAPH_BIDIRECTIONAL;
     compare(&plan, fx.split[SL_SPLIT_TRAIN], 40);
 }
 

@@ -52,6 +52,51 @@ static void induce(struct edges *o, const struct sl_draw_plan *plan, const struc
     }
 }
 
+static bool has(const struct sl_block *b, uint32_t row, uint32_t source, uint32_t *edge)
+{
+    const struct sl_block_view view = sl_block_here(b);
+    const uint32_t last = b->n_hops - 1;
+    for (uint32_t e = 0; row < b->hop[last].n_dst && e < b->hop[last].n_edges; e++)
+        if (sl_view_indptr(view, last)[row] <= e && e < sl_view_indptr(view, last)[row + 1] &&
+            sl_view_indices(view, last)[e] == source) {
+            *edge = e;
+            return true;
+        }
+    return false;
+}
+
+static bool has_number(const struct sl_draw_plan *plan, uint32_t vertex, uint32_t source,
+                       uint64_t *id)
+{
+    for (uint64_t e = fx.indptr[vertex]; e < fx.indptr[vertex + 1]; e++)
+        if ((uint32_t)fx.indices[e] == source && weighs(plan, e)) {
+            *id = e;
+            return true;
+        }
+    return false;
+}
+
+static void go_back(struct edges *o, const struct sl_draw_plan *plan, const struct sl_block *b)
+{
+    const struct sl_block_view view = sl_block_here(b);
+    const uint32_t *nodes = sl_block_nodes(b), last = b->n_hops - 1, n_dst = b->hop[last].n_dst;
+    for (uint32_t row = 0; row < b->n_input; row++) {
+        const uint32_t *indptr = sl_view_indptr(view, last) + row;
+        for (uint32_t e = row < n_dst ? indptr[0] : 0; row < n_dst && e < indptr[1]; e++)
+            add(o, sl_view_indices(view, last)[e], sl_view_edge_ids(view, last)[e]);
+        for (uint32_t i = 0; i < n_dst; i++) {
+            uint32_t e, other;
+            uint64_t id;
+            if (i == row || !has(b, i, row, &e) || has(b, row, i, &other))
+                continue;
+            if (!has_number(plan, nodes[row], nodes[i], &id))
+                id = sl_view_edge_ids(view, last)[e];
+            add(o, i, id);
+        }
+        o->indptr[row + 1] = o->n;
+    }
+}
+
 // Of a block without a subgraph.
 static struct edges *ask_oracle(const struct sl_draw_plan *plan, const struct sl_block *b)
 {
@@ -59,7 +104,7 @@ static struct edges *ask_oracle(const struct sl_draw_plan *plan, const struct sl
     struct edges *o = calloc(1, sizeof *o);
     o->source = malloc(most * sizeof *o->source);
     o->id = malloc(most * sizeof *o->id);
-    induce(o, plan, b);
+    (plan->subgraph == SL_SUBGRAPH_INDUCED ? induce : go_back)(o, plan, b);
     return o;
 }
 
@@ -131,7 +176,7 @@ static const struct sl_draw_plan plans[] = {
     {.kind = SL_SAMPLER_LABOR, .n_hops = 2, .fanout = {5, 5}, .edge_ids = true},
 };
 
-static const enum sl_subgraph subgraphs[] = {SL_SUBGRAPH_INDUCED};
+static const enum sl_subgraph subgraphs[] = {SL_SUBGRAPH_INDUCED, SL_SUBGRAPH_BIDIRECTIONAL};
 
 static struct sl_draw_plan plan_of(const struct sl_draw_plan *base, enum sl_subgraph subgraph)
 {
