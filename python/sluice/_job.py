@@ -289,6 +289,18 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
     )
 
 
+# What a job has that is for one of many batches, or for somebody to look at.
+LASTING = "name output resume epochs input order cache allocation schedule".split()
+
+
+def job_of_one_batch(plan: Plan, dataset: str, n_seeds: int) -> Dict[str, Any]:
+    """The job of a plan for one batch of so many seeds of the caller's own, in their order."""
+    job = json.loads(plan.text)
+    job = {key: value for key, value in job.items() if key not in LASTING}
+    job["sampler"] = {**job["sampler"], "batch_size": n_seeds}
+    return {**job, "dataset": dataset, "order": {"kind": LISTED}, "allocation": {"samplers": 1}}
+
+
 def plan_of_running(output: Optional[str]) -> Plan:
     """What a loader has to know of the job that it attached to, from the job's directory."""
     if not output:

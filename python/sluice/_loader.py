@@ -131,8 +131,8 @@ class Loader:
     subgraph_type   which edges between its vertices a batch has: "directional", those that were
                     sampled; "induced", all there are in the graph; "bidirectional", those that
                     were sampled, and back. Default: "directional", or what the job says
-    disjoint        whether each seed has vertices and edges of its own, whatever others reach: those
-                    of a batch of that seed alone. Default: False, or what the job says
+    disjoint        whether each seed has vertices and edges of its own: those of a batch of that
+                    seed alone. Default: False, or what the job says
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -410,10 +410,35 @@ class Loader:
         )
 
     def __call__(self, index: Any) -> Any:
-        raise UsageError(
-            "a loader cannot be called: samplers work ahead on the job's seeds: open one with "
-            "these vertices as input_nodes"
-        )
+        """The batch of input_nodes[index] alone, as torch_geometric's loaders have it; index (n):
+        ints or a mask, each place once. The same for the same vertices.
+
+        Samplers of this loader work ahead on its own seeds, so each call starts a job of its own
+        and takes as long as opening a loader. For many batches, open one with input_nodes.
+
+        Raises UsageError for a bad index, and for a loader that has attached to a job."""
+        with self._usable():
+            plan = self._plan
+        if self._attach is not None:
+            raise UsageError(
+                "a loader that has attached to a job cannot be called: open one with the job's "
+                "dataset as data, and these vertices as input_nodes"
+            )
+        places = _dataset.vertex_ids(index, self._info.n_items, "index")
+        if len(places) == 0:
+            raise UsageError("index: is empty, wanted a place in input_nodes or more")
+        seeds = self._seed_list(plan)
+        dataset = self._info.dataset.decode("utf-8", "surrogateescape")
+        job = _job.job_of_one_batch(plan, dataset, len(places))
+        nodes = places if seeds is None else seeds[places]
+        with Loader(job, input_nodes=nodes, rank=0, world=1, arrays="numpy", prefetch=False) as one:
+            one._plan = one._plan._replace(edge_map=plan.edge_map, pyg=plan.pyg)
+            one._make, one._finish, one.timeout = self._make, self._finish, self.timeout
+            (batch,) = one
+        batch.input_id = self._finish(places)
+        return batch if self.transform is None else self.transform(batch)
+
+    collate_fn = __call__
 
     def _usable(self) -> "_Handle":
         """The handle, whose lock the caller enters. Error where the loader cannot be used here."""
@@ -569,7 +594,7 @@ class Loader:
         if self._info.feat_device >= 0:
             out["x"] = finish(self._features())
         if self._places is None and plan.split:
-            self._places = self._seed_places(plan)
+            self._places = _batch.Places(self._seed_list(plan))
         if self._places:
             seeds = taken.view(taken.arrays.nodes, (lent.n_seeds,), "<i8")
             out["input_id"] = finish(self._places.of(seeds))
@@ -584,12 +609,11 @@ class Loader:
         self._handle.call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
         return x
 
-    def _seed_places(self, plan: _job.Plan) -> _batch.Places:
-        if plan.seeds is not None:
-            return _batch.Places(plan.seeds)
-        if plan.split == "all":
-            return _batch.Places(None)
-        return _batch.Places(np.asarray(self._dataset().arrays[f"{plan.split}_idx"]))
+    def _seed_list(self, plan: _job.Plan) -> Optional[np.ndarray]:
+        """input_nodes (n_items); None: all vertices."""
+        if plan.seeds is not None or plan.split == "all":
+            return plan.seeds
+        return np.asarray(self._dataset().arrays[f"{plan.split}_idx"])
 
 
 def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:

@@ -215,6 +215,40 @@ def test_disjoint(box):
     run(box, DISJOINT)
 
 
+CALLED = """
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+places = np.array([70, 3, 9])
+job = dict(dataset=path, output="out", cache=dict(policy="degree"), allocation=dict(trainers=2))
+for data, nodes, wanted in (
+    (path, "val", graph["val_idx"][places]), (path, None, places),
+    (memory, [5, *range(100, 200)], [169, 102, 108]),
+    (job, "val", graph["val_idx"][places]),
+):
+    with open_loader(data, input_nodes=nodes, disjoint=True) as loader:
+        first = next(iter(loader))
+        batch, again = loader(places), loader.collate_fn(places.tolist())
+        assert batch.n_id[:batch.batch_size].tolist() == list(wanted)
+        assert batch.input_id.tolist() == places.tolist()
+        assert (batch.x == graph["node_feat"][batch.n_id]).all() and len(batch.batch) > 3
+        assert (graph["indices"][batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+        assert batch.keys() == first.keys() and len(batch.num_sampled_edges) == 2
+        assert all(np.array_equal(batch[key], again[key]) for key in batch.keys())
+        for bad, words in (
+            ([], "index: is empty"), ([1500], "index: has vertex 1500, wanted 0 to"),
+            ([3, 3], "index: lists vertex 3 more than once"),
+        ):
+            assert refused(loader, bad).startswith(words)
+        if data is job:
+            with sluice.NeighborLoader(attach="out", arrays="numpy") as other:
+                assert "has attached to a job cannot be called" in refused(other, [1])
+"""
+
+
+def test_a_loader_is_called(box):
+    """With places in input_nodes: the batch of these, whose list and data may be the caller's."""
+    run(box, CALLED)
+
+
 SEEDS = """
 mask = np.arange(1500) % 7 == 0
 ids = np.flatnonzero(mask)[::-1].copy()
@@ -383,7 +417,6 @@ import copy, pickle
 loader = open_loader(path)
 for function in pickle.dumps, copy.copy, copy.deepcopy:
     assert "cannot be pickled or copied" in refused(function, loader)
-assert "cannot be called" in refused(loader, [1])
 iteration = iter(loader)
 next(iteration)
 if os.fork() == 0:
@@ -403,7 +436,7 @@ assert "closed" in refused(loader.stats) and "closed" in repr(loader)
 
 
 def test_uses(box):
-    """Pickling, copying, calling and use after fork() are refused with a sentence; a thread may."""
+    """Pickling, copying and use after fork() are refused with a sentence; a thread may."""
     run(box, USES)
 
 

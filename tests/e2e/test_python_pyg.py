@@ -125,6 +125,10 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
                 data.train_mask.nonzero()[:, 0])
             assert (listed[batch.input_id] == seeds).all()
             found += seeds.tolist()
+        batch = loader(torch.tensor([7, 2]))
+        assert torch.equal(batch.n_id[:2], listed[[7, 2]]) and batch.input_id.tolist() == [7, 2]
+        assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
+        assert (batch.y == data.y[batch.n_id]).all() and batch.validate()
         assert sorted(found) == data.train_mask.nonzero()[:, 0].tolist() and loader.data is data
 sluice.from_pyg(full).save("saved")
 again = sluice.open("saved").to_pyg()
