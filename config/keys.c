@@ -270,15 +270,15 @@ const struct sl_key sl_keys[] = {
             "for programs that read them. Not with walk."},
     {.path = "sampler.subgraph", .type = SL_KEY_WORD, AT(sampler.subgraph), FIXED,
      .words = subgraphs, .fallback = "\"directional\"", EXTERNAL,
-     .doc = "Which edges a batch has, as subgraph_type in PyTorch Geometric: directional those that "
-            "were drawn; induced all edges of the graph between its vertices, each once; "
+     .doc = "Which edges a batch has, as subgraph_type in PyTorch Geometric: directional those "
+            "that were drawn; induced all edges of the graph between its vertices, each once; "
             "bidirectional those that were drawn, and back. It is one hop more, for which others "
             "than directional need sampler.expand new and 7 hops at most, not "
             "with walk, and are made on cores. Only with external."},
     {.path = "sampler.disjoint", .type = SL_KEY_BOOL, AT(sampler.disjoint), .fallback = "false",
      FIXED, EXTERNAL,
-     .doc = "Whether each seed of a batch has vertices and edges of its own, as disjoint in PyTorch "
-            "Geometric: they are drawn as if each were a batch alone, on cores. Only with "
+     .doc = "Whether each seed of a batch has vertices and edges of its own, as disjoint in "
+            "PyTorch Geometric: they are drawn as if each were a batch alone, on cores. Only with "
             "external."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",

@@ -3,9 +3,9 @@
  *
  * Each seed has a subgraph of its own, its tree, whatever other seeds reach: a vertex is in a block
  * as often as trees have it. A tree is drawn as a batch of that seed alone, whose number is the
- * seed's place in the epoch: so it is the one that a job with batches of one seed draws, and depends
- * on nothing else in the batch. Drawing wants vertices of one tree in a row, a block those of one
- * hop: trees are blocks in scratch memory, from which the batch's block is put together.
+ * seed's place in the epoch: so it is the one that a job with batches of one seed draws, and
+ * depends on nothing else in the batch. Drawing wants vertices of one tree in a row, a block those
+ * of one hop: trees are blocks in scratch memory, from which the batch's block is put together.
  *
  * Vertices of a hop stand tree by tree, so those of the hops before are a prefix, as in any block.
  * Edges join vertices of one tree: whoever wants to know which tree a vertex is of follows them.

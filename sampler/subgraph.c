@@ -15,6 +15,12 @@ struct hop {
     uint64_t n_edges;
 };
 
+// Where the list of a vertex begins.
+static uint64_t first_edge(const struct hop *hop, uint64_t vertex)
+{
+    return hop->topology->dataset.indptr[vertex];
+}
+
 // Whether edge e of the graph comes from a vertex of the batch, and from which.
 static bool comes_from_batch(const struct hop *hop, uint64_t e, uint32_t *local)
 {
@@ -40,9 +46,9 @@ static int add_edge(struct hop *hop, uint32_t source, uint64_t edge_id)
 
 static int induce_row(struct hop *hop, uint32_t row)
 {
-    const uint64_t *indptr = &hop->topology->dataset.indptr[hop->nodes[row]];
+    const uint64_t end = first_edge(hop, hop->nodes[row] + 1);
     uint32_t source;
-    for (uint64_t e = indptr[0]; e < indptr[1]; e++)
+    for (uint64_t e = first_edge(hop, hop->nodes[row]); e < end; e++)
         if (comes_from_batch(hop, e, &source))
             SL_TRY(add_edge(hop, source, e));
     return SL_OK;
@@ -114,11 +120,11 @@ static int turn_edges(struct sl_subgraph_room *s, const struct sl_block *block, 
 static void find_numbers(const struct hop *hop, struct back *b, uint32_t row,
                          const uint32_t *sources, uint32_t n)
 {
-    const uint64_t *indptr = &hop->topology->dataset.indptr[hop->nodes[row]];
+    const uint64_t end = first_edge(hop, hop->nodes[row] + 1);
     uint32_t source, left = n;
     for (uint32_t i = 0; i < n; i++)
         b->edge[sources[i]] = WANTED;
-    for (uint64_t e = indptr[0]; e < indptr[1] && left > 0; e++)
+    for (uint64_t e = first_edge(hop, hop->nodes[row]); e < end && left > 0; e++)
         if (comes_from_batch(hop, e, &source) && b->edge[source] == WANTED) {
             b->edge[source] = e;
             left--;

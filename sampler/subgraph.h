@@ -5,8 +5,8 @@
  * so a block keeps its format, and its last hop has all of the batch's edges, as PyTorch Geometric
  * wants them. Nothing is random in it.
  *
- *   induced         of each vertex the edges of the graph from vertices of the batch, in the graph's
- *                   order
+ *   induced         of each vertex the edges of the graph from vertices of the batch, in their
+ *                   order there
  *   bidirectional   the edges that were drawn, in their order, and behind them one from each vertex
  *                   that an edge was drawn to and none from, by rising local number. It has the
  *                   number of the first such edge in the graph; where the graph has none, that of
@@ -30,9 +30,9 @@ struct sl_subgraph_room {
 
 void sl_subgraph_fini(struct sl_subgraph_room *s); // safe on a zeroed struct
 
-// Adds the hop of the plan's subgraph behind the plan's hops of a block whose vertices, `nodes`, are
-// what the map has. SL_EAGAIN: the block's memory is too small; SL_EUNSUPPORTED: too many edges;
-// SL_ENOMEM.
+// Adds the hop of the plan's subgraph behind the plan's hops of a block whose vertices, `nodes`,
+// are what the map has. SL_EAGAIN: the block's memory is too small; SL_EUNSUPPORTED: too many
+// edges; SL_ENOMEM.
 int sl_subgraph_add(struct sl_subgraph_room *s, const struct sl_topology *topology,
                     const struct sl_draw_plan *plan, const struct sl_idmap *map,
                     const uint32_t *nodes, struct sl_block *block, struct sl_block_cursor *c);

@@ -19,7 +19,7 @@
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"" model                                \
     "}, \"sampler\": {\"fanout\": [5, 5]}" rest "}"
 #define SUBGRAPH(sampler)                                                                          \
-    "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {"                      \
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {"                     \
     "\"subgraph\": \"induced\", " sampler "}}"
 #define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \

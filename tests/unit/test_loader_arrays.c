@@ -84,8 +84,8 @@ static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
     }
 }
 
-// Makes the block's edges those of trees: each vertex behind the seeds is a source of one row before
-// it first, and then of later rows of the same tree.
+// Makes the block's edges those of trees: each vertex behind the seeds is a source of one row
+// before it first, and then of later rows of the same tree.
 static void make_disjoint(void)
 {
     make(2, SL_BLOCK_DISJOINT, 0);
