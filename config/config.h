@@ -154,6 +154,8 @@ struct sl_config {
         enum sl_expand expand;
         bool replace;
         bool edge_ids; // false with walk
+        enum sl_subgraph subgraph;
+        bool disjoint;
         uint64_t batch_size;
         uint32_t paths, length; // walk
         double restart;
@@ -287,6 +289,18 @@ static inline bool sl_config_is_external(const struct sl_config *c)
 static inline bool sl_config_is_endless(const struct sl_config *c)
 {
     return sl_config_is_external(c) && c->epochs_auto;
+}
+
+// Hops that its blocks have: one more than are drawn for a subgraph of a batch's vertices.
+static inline uint32_t sl_config_block_hops(const struct sl_config *c)
+{
+    return c->sampler.n_fanout + (c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL);
+}
+
+// Whether samplers draw on cores, also those of a GPU, for what only cores can make.
+static inline bool sl_config_draws_on_cores(const struct sl_config *c)
+{
+    return c->sampler.disjoint || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL;
 }
 
 // What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do

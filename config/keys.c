@@ -80,6 +80,10 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
+static const char *const subgraphs[] = {[SL_SUBGRAPH_DIRECTIONAL] = "directional",
+                                        [SL_SUBGRAPH_INDUCED] = "induced",
+                                        [SL_SUBGRAPH_BIDIRECTIONAL] = "bidirectional",
+                                        NULL};
 static const char *const expands[] = {[SL_EXPAND_ALL] = "all", [SL_EXPAND_NEW] = "new", NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
@@ -263,6 +267,15 @@ const struct sl_key sl_keys[] = {
      .only_key = "sampler.kind", .only_word = "walk", .only_not = true,
      .doc = "Whether mini-batches carry each edge's number in indices.npy, 8 bytes an edge. Not "
             "with walk."},
+    {.path = "sampler.subgraph", .type = SL_KEY_WORD, AT(sampler.subgraph), FIXED,
+     .words = subgraphs, .fallback = "\"directional\"", EXTERNAL,
+     .doc = "Which edges a batch has: directional those drawn; induced all of the graph between "
+            "its vertices; bidirectional those drawn, and back. The last two need sampler.expand "
+            "new and at most 7 hops, not walk, and are made on cores. Only with external."},
+    {.path = "sampler.disjoint", .type = SL_KEY_BOOL, AT(sampler.disjoint), .fallback = "false",
+     FIXED, EXTERNAL,
+     .doc = "Whether each seed has vertices and edges of its own, drawn as if it were a batch "
+            "alone, on cores. Only with external."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},

@@ -188,6 +188,31 @@ static int resolve_fanouts(const struct sl_parse *p)
     return SL_OK;
 }
 
+// What else a subgraph needs.
+static int check_subgraph(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    const char *word = sl_key_word(sl_key_find("sampler.subgraph"), c);
+    if (c->sampler.subgraph == SL_SUBGRAPH_DIRECTIONAL)
+        return SL_OK;
+    if (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS)
+        return sl_parse_fail(p, "sampler.subgraph",
+                             "found \"%s\" with sampler.kind \"%s\", wanted \"directional\": what "
+                             "walks meet are no edges of the graph; take it out",
+                             word, sl_key_word(sl_key_find("sampler.kind"), c));
+    if (c->sampler.expand != SL_EXPAND_NEW)
+        return sl_parse_fail(p, "sampler.subgraph",
+                             "found \"%s\" with sampler.expand \"all\", whose hops have edges of "
+                             "their own: set sampler.expand to \"new\"",
+                             word);
+    if (c->sampler.n_fanout == SL_CONFIG_MAX_LAYERS)
+        return sl_parse_fail(p, "sampler.subgraph",
+                             "found \"%s\" with %u hops, wanted at most %d: it is one more; take "
+                             "an entry out of sampler.fanout",
+                             word, c->sampler.n_fanout, SL_CONFIG_MAX_LAYERS - 1);
+    return SL_OK;
+}
+
 // The cache serves the epochs after pre-sampling: there must be one.
 static int check_presampling(const struct sl_parse *p)
 {
@@ -265,6 +290,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     resolve_external(p);
+    SL_TRY(check_subgraph(p));
     SL_TRY(check_presampling(p));
     SL_TRY(check_foresight(p));
     SL_TRY(check_store(p));

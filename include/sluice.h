@@ -170,7 +170,8 @@ SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
  * The sampled edges of a hop, by destination. Vertices have local numbers: positions in `nodes` of
  * the batch. Destinations are 0 .. n_dst - 1; neighbours of destination i are
  * indices[indptr[i] .. indptr[i + 1]). With "sampler.expand" "new" hop h + 1 has the edges of hop h
- * too, in front: the last hop has all of the batch, each once.
+ * too, in front: the last hop has all of the batch, each once. With "sampler.subgraph" there is one
+ * hop more than `n_hops` of sluice_info: it has the subgraph's edges, and a row for each vertex.
  */
 struct sluice_hop {
     uint32_t n_dst, n_edges;
@@ -189,8 +190,10 @@ struct sluice_batch {
     uint32_t n_seeds;
     uint32_t n_nodes; // input vertices: those whose features are wanted
     uint32_t n_hops;
-    uint64_t n_edges;              // of all hops
-    const uint32_t *nodes;         // (n_nodes) vertices of the data set, seeds first, then by hop
+    uint64_t n_edges; // of all hops
+    // (n_nodes) vertices of the data set, seeds first, then by hop; with "sampler.disjoint" each as
+    // often as seeds reach it
+    const uint32_t *nodes;
     const uint32_t *n_nodes_after; // (n_hops + 1): of `nodes`, those met after so many hops; [0] is
                                    // n_seeds, the last one n_nodes
     // Of seeds: (n_seeds) int32, -1 unlabelled; or (n_seeds, n_targets) float, NaN unlabelled.
@@ -259,7 +262,8 @@ struct sluice_arrays {
     // (n_nodes, feat_dim) of feat_type. NULL: the data set has none, or they are in a GPU's memory
     // (sluice_features_view()).
     void *features;
-    int64_t *places; // (n_seeds) of the seeds in the list that an epoch goes through
+    int64_t *places;  // (n_seeds) of the seeds in the list that an epoch goes through
+    int64_t *seed_of; // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
 };
 
 // Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that

@@ -148,6 +148,14 @@ int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint
     return SL_OK;
 }
 
+bool sl_idmap_lookup(const struct sl_idmap *map, uint32_t global, uint32_t *local)
+{
+    bool found;
+    const uint64_t *slot = sl_idmap_find(map, global, sl_idmap_hash(global, map->shift), &found);
+    *local = (uint32_t)*slot - map->base;
+    return found;
+}
+
 size_t sl_idmap_bytes(const struct sl_idmap *map)
 {
     return slot_bytes(map) + map->distinct.bytes + map->scratch_bytes;

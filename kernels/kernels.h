@@ -874,6 +874,8 @@ int sl_idmap_reset(struct sl_idmap *map, uint32_t expected_nodes);
 // Local id of `global`; appends it to nodes[*n_nodes] when new. SL_ERANGE when nodes is full.
 int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint32_t *n_nodes,
                     uint32_t capacity, uint32_t *local);
+// Whether `global` has a local id, and which.
+bool sl_idmap_lookup(const struct sl_idmap *map, uint32_t global, uint32_t *local);
 size_t sl_idmap_bytes(const struct sl_idmap *map);
 
 #ifdef __cplusplus

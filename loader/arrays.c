@@ -266,6 +266,17 @@ static void fill_part(void *context, uint32_t part)
         a->places[i] = place_of(&a->pool->places, sl_view_nodes(v)[i]);
 }
 
+// A vertex is of its seed's tree, or of the row's that has found it, which stands before it.
+static void follow_trees(int64_t *seed_of, struct sl_block_view block, uint32_t hop)
+{
+    const uint32_t *indptr = sl_view_indptr(block, hop), *indices = sl_view_indices(block, hop);
+    for (uint32_t i = 0; i < block.header->n_seeds; i++)
+        seed_of[i] = i;
+    for (uint32_t row = 0; row < block.header->hop[hop].n_dst; row++)
+        for (uint32_t edge = indptr[row]; edge < indptr[row + 1]; edge++)
+            seed_of[indices[edge]] = seed_of[row];
+}
+
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
 {
     const struct sl_block_view v = sl_block_here(block);
@@ -274,11 +285,13 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     const uint64_t n_edges = hop->n_edges;
     const uint64_t *edge_ids = sl_view_edge_ids(v, last);
     const float *weights = sl_view_weights(v, last);
+    const bool disjoint = block->flags & SL_BLOCK_DISJOINT;
     size_t bytes = 0;
     const size_t nodes = place(&bytes, sizeof(int64_t) * block->n_input),
                  edges = place(&bytes, sizeof(int64_t) * 2 * n_edges),
                  beside = place(&bytes, sizeof(int64_t) * (edge_ids || weights ? n_edges : 0)),
                  places = place(&bytes, sizeof(int64_t) * block->n_seeds),
+                 seed_of = place(&bytes, sizeof(int64_t) * (disjoint ? block->n_input : 0)),
                  targets = place(&bytes, sizeof(int64_t) * SL_MAX(block->n_targets, 1u) *
                                              (uint64_t)block->n_seeds);
     SL_TRY(sl_buffer_grow(&a->numbers, sl_device_host(), SL_BUFFER_DEVICE, bytes + ALIGNMENT,
@@ -290,9 +303,12 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     a->edge_ids = edge_ids ? (int64_t *)(void *)(base + beside) : NULL;
     a->weights = weights ? (float *)(void *)(base + beside) : NULL;
     a->places = (int64_t *)(void *)(base + places);
+    a->seed_of = disjoint ? (int64_t *)(void *)(base + seed_of) : NULL;
     a->targets = base + targets;
     struct fill fill = {a, v, (uint32_t)(n_edges / PART_EDGES) + 1};
     sl_kernels_run(fill.n_parts, fill_part, &fill);
+    if (disjoint)
+        follow_trees(a->seed_of, v, last);
     fill_targets(a->targets, v);
     return SL_OK;
 }

@@ -49,6 +49,7 @@ struct sl_arrays {
     int64_t *edge_ids; // (n_edges); NULL: the block has none
     float *weights;    // likewise
     int64_t *places;   // (n_seeds) of the seeds in spec.seeds
+    int64_t *seed_of;  // (n_input) number of the seed in whose tree each is; NULL: not disjoint
     void *targets;     // (n_seeds) int64, or (n_seeds, n_targets) float
 };
 

@@ -237,6 +237,7 @@ struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void
         .labels = has_labels ? a->targets : NULL,
         .features = rows,
         .places = a->places,
+        .seed_of = a->seed_of,
     };
 }
 

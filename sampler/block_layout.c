@@ -15,6 +15,41 @@ void *sl_block_place(struct sl_block_cursor *c, uint64_t bytes, uint64_t *offset
     return c->base + at;
 }
 
+// Edges that fit `bytes`, with `beside` bytes each in a second array, which is aligned. Whole lines
+// of that one are as many as there can be, since the vertex list comes behind them.
+static uint64_t edges_in(uint64_t bytes, uint64_t beside)
+{
+    if (beside == 0)
+        return bytes / sizeof(uint32_t);
+    return bytes / SL_BLOCK_ALIGN * beside / (beside + sizeof(uint32_t)) *
+           (SL_BLOCK_ALIGN / beside);
+}
+
+bool sl_block_begin_hop(struct sl_block_cursor *c, struct sl_block_hop *hop, uint32_t n_dst,
+                        uint64_t most, uint32_t beside, struct sl_hop_room *out)
+{
+    hop->n_dst = n_dst;
+    out->indptr =
+        sl_block_place(c, ((uint64_t)n_dst + 1) * sizeof *out->indptr, &hop->indptr_offset);
+    out->indices = out->indptr ? sl_block_place(c, 0, &hop->indices_offset) : NULL;
+    if (!out->indices)
+        return false;
+    out->edges = SL_MIN(most, edges_in(c->capacity - c->at, beside));
+    out->second = (char *)out->indices +
+                  sl_align_up(out->edges * sizeof *out->indices, (uint64_t)SL_BLOCK_ALIGN);
+    return true;
+}
+
+void sl_block_end_hop(struct sl_block_cursor *c, struct sl_block_hop *hop, uint32_t n_edges,
+                      uint32_t beside, const struct sl_hop_room *room)
+{
+    const uint64_t bytes = (uint64_t)n_edges * beside;
+    hop->n_edges = n_edges;
+    c->at += (uint64_t)n_edges * sizeof *room->indices;
+    if (beside) // fits: it has been there, or further back
+        memmove(sl_block_place(c, bytes, &hop->beside_offset), room->second, bytes);
+}
+
 static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
                         struct sl_block_cursor *c)
 {

@@ -28,6 +28,8 @@ void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
 void sl_drawer_fini(struct sl_drawer *d)
 {
     sl_device_drawer_fini(&d->device);
+    sl_forest_fini(&d->forest);
+    sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
     sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
     memset(d, 0, sizeof *d);
@@ -42,7 +44,8 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
 {
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
-    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + (d->map ? sl_idmap_bytes(d->map) : 0);
+    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + d->forest.bytes + d->subgraph.bytes +
+           (d->map ? sl_idmap_bytes(d->map) : 0);
 }
 
 // Room for `n` vertices in scratch, keeping the first `keep`.
@@ -64,11 +67,12 @@ static int reserve_nodes(struct sl_drawer *d, uint64_t n, uint32_t keep)
 }
 
 // In-degree of nodes[i] of n; asks for that of a later one.
-static inline uint64_t degree_of(const struct sl_drawer *d, uint32_t i, uint32_t n)
+static inline uint64_t degree_of(const struct sl_drawer *d, const uint32_t *nodes, uint32_t i,
+                                 uint32_t n)
 {
     const uint64_t *indptr = d->topology->view.indptr;
-    __builtin_prefetch(&indptr[d->nodes[SL_MIN(i + OFFSETS_AHEAD, n - 1)]]);
-    return indptr[d->nodes[i] + 1] - indptr[d->nodes[i]];
+    __builtin_prefetch(&indptr[nodes[SL_MIN(i + OFFSETS_AHEAD, n - 1)]]);
+    return indptr[nodes[i] + 1] - indptr[nodes[i]];
 }
 
 // Edges that rows first .. n_dst - 1 of a hop can have at most.
@@ -84,8 +88,23 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
         return (uint64_t)fanout * (n_dst - first);
     uint64_t edges = 0;
     for (uint32_t i = first; i < n_dst; i++)
-        edges += degree_of(d, i, n_dst);
+        edges += degree_of(d, d->nodes, i, n_dst);
     return edges;
+}
+
+static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
+{
+    const uint64_t n_nodes = d->topology->view.n_nodes;
+    for (uint32_t i = 0; i < job->n_seeds; i++)
+        if (job->seeds[i] >= n_nodes)
+            return sl_fail(SL_EPROTO,
+                           "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
+                           job->seeds[i], n_nodes);
+    if (d->device.residence && sl_draw_plan_on_cores(job->plan))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "sampling: a subgraph or disjoint trees on a device: wanted "
+                       "a drawer of the processor");
+    return SL_OK;
 }
 
 static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seeds)
@@ -93,28 +112,13 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     uint32_t n_nodes = 0, local;
     SL_TRY(sl_idmap_reset(d->map, SL_MAX(d->largest_batch, n_seeds)));
     SL_TRY(reserve_nodes(d, n_seeds, 0));
-    for (uint32_t i = 0; i < n_seeds; i++) {
-        if (seeds[i] >= d->topology->view.n_nodes)
-            return sl_fail(SL_EPROTO,
-                           "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
-                           seeds[i], d->topology->view.n_nodes);
+    for (uint32_t i = 0; i < n_seeds; i++)
         SL_TRY(sl_idmap_insert(d->map, seeds[i], d->nodes, &n_nodes, d->nodes_capacity, &local));
-    }
     if (n_nodes != n_seeds)
         return sl_fail(SL_EPROTO,
                        "sampling: %u seeds, only %u of them different: wanted no vertex twice",
                        n_seeds, n_nodes);
     return SL_OK;
-}
-
-// Edges that fit `bytes`, with `beside` bytes each in a second array, which is aligned. Whole lines
-// of that one are as many as there can be, since the vertex list comes behind them.
-static uint64_t edges_in(uint64_t bytes, uint64_t beside)
-{
-    if (beside == 0)
-        return bytes / sizeof(uint32_t);
-    return bytes / SL_BLOCK_ALIGN * beside / (beside + sizeof(uint32_t)) *
-           (SL_BLOCK_ALIGN / beside);
 }
 
 // Rows and edges that a hop has from the hop before; h > 0.
@@ -135,25 +139,17 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
                     struct sl_block *block, struct sl_block_cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
-    uint32_t n_nodes = block->n_nodes[h];
+    uint32_t n_nodes = block->n_nodes[h], n_edges;
     const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
     const bool keeps = h > 0 && plan->expand_new;
     const uint32_t beside = sl_draw_plan_beside(plan);
     const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
-    hop->n_dst = n_nodes;
-    uint32_t *indptr =
-        sl_block_place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
-    uint32_t *indices = indptr ? sl_block_place(c, 0, &hop->indices_offset) : NULL;
-    if (!indices)
-        return SL_EAGAIN;
-    uint64_t left = c->capacity - c->at;
-    uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
-    uint64_t room = SL_MIN(bound, edges_in(left, beside));
-    void *second = (char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN);
-    if (room < kept)
+    const uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
+    struct sl_hop_room room;
+    if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room) || room.edges < kept)
         return SL_EAGAIN;
     if (keeps)
-        keep_rows(block, h, indptr, indices, second, beside);
+        keep_rows(block, h, room.indptr, room.indices, room.second, beside);
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
     sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
@@ -172,26 +168,23 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .n_nodes = &n_nodes,
         .nodes_capacity = d->nodes_capacity,
         .map = d->map,
-        .indptr = indptr,
-        .indices = indices,
-        .indices_capacity = room,
-        .n_edges = &hop->n_edges,
+        .indptr = room.indptr,
+        .indices = room.indices,
+        .indices_capacity = room.edges,
+        .n_edges = &n_edges,
         .paths = plan->paths,
         .length = plan->length,
         .restart = plan->restart,
-        .visits = sl_draw_plan_has_visits(plan) ? second : NULL,
-        .edge_ids = plan->edge_ids ? second : NULL,
+        .visits = sl_draw_plan_has_visits(plan) ? room.second : NULL,
+        .edge_ids = plan->edge_ids ? room.second : NULL,
     };
     int rc = d->kernels->sample[plan->kind](&args);
-    if (rc == SL_ERANGE && room < bound)
+    if (rc == SL_ERANGE && room.edges < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
-    c->at += (uint64_t)hop->n_edges * sizeof *indices;
-    const uint64_t bytes = (uint64_t)hop->n_edges * beside;
-    if (beside) // fits: it has been there, or further back
-        memmove(sl_block_place(c, bytes, &hop->beside_offset), second, bytes);
+    sl_block_end_hop(c, hop, n_edges, beside, &room);
     block->n_nodes[h + 1] = n_nodes;
-    block->n_edges += hop->n_edges;
+    block->n_edges += n_edges;
     return SL_OK;
 }
 
@@ -207,16 +200,73 @@ static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_blo
 static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
                         struct sl_block_cursor *c)
 {
-    uint32_t n = block->n_input;
+    const uint32_t n = block->n_input, *nodes = sl_block_nodes(block);
     uint32_t *degrees = sl_block_place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
     const struct sl_self_loops *loops = &d->topology->self_loops;
     for (uint32_t i = 0; degrees && i < n; i++) {
-        uint64_t degree = degree_of(d, i, n);
+        uint64_t degree = degree_of(d, nodes, i, n);
         if (loops->has || d->topology->dataset.present)
-            degree = sl_topology_degree(d->topology, d->nodes[i]);
+            degree = sl_topology_degree(d->topology, nodes[i]);
         degrees[i] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
     return degrees != NULL;
+}
+
+static void begin_block(const struct sl_draw_job *job, uint32_t batch, uint32_t n_seeds,
+                        struct sl_block *block)
+{
+    memset(block, 0, sizeof *block);
+    block->magic = SL_BLOCK_MAGIC;
+    block->epoch = job->epoch;
+    block->batch = batch;
+    block->n_hops = sl_draw_plan_hops(job->plan);
+    block->n_seeds = block->n_nodes[0] = n_seeds;
+    block->flags = (sl_draw_plan_has_visits(job->plan) ? SL_BLOCK_HAS_WEIGHTS : 0) |
+                   (job->plan->edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0) |
+                   (job->plan->disjoint ? SL_BLOCK_DISJOINT : 0);
+}
+
+// The hops, whose vertices are then in scratch. SL_EAGAIN: the block's memory is too small.
+static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
+                     struct sl_block *block, struct sl_block_cursor *c)
+{
+    SL_TRY(put_seeds(d, seeds, block->n_seeds));
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        SL_TRY(draw_hop(d, plan, h, block, c));
+    block->n_input = block->n_nodes[plan->n_hops];
+    if (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL)
+        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->map, d->nodes, block, c));
+    d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
+    return SL_OK;
+}
+
+// The tree of seed s, as the next one of the forest.
+static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_t s)
+{
+    for (;;) {
+        struct sl_block_cursor c;
+        struct sl_block *tree = sl_forest_next(&d->forest, &c);
+        int rc = SL_EAGAIN;
+        if (tree) {
+            begin_block(job, job->first_seed + s, 1, tree);
+            rc = draw_hops(d, job->plan, &job->seeds[s], tree, &c);
+        }
+        if (rc == SL_OK && put_nodes(d, tree, &c)) {
+            sl_forest_keep(&d->forest, &c);
+            return SL_OK;
+        }
+        if (rc != SL_OK && rc != SL_EAGAIN)
+            return rc;
+        SL_TRY(sl_forest_grow(&d->forest));
+    }
+}
+
+static int draw_trees(struct sl_drawer *d, const struct sl_draw_job *job)
+{
+    SL_TRY(sl_forest_reset(&d->forest, job->n_seeds));
+    for (uint32_t s = 0; s < job->n_seeds; s++)
+        SL_TRY(draw_tree(d, job, s));
+    return SL_OK;
 }
 
 // SL_EAGAIN: the block's memory is too small.
@@ -225,39 +275,22 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
     const struct sl_draw_plan *plan = job->plan;
     struct sl_block *block = job->block;
     struct sl_block_cursor *c = &job->cursor;
-    SL_TRY(put_seeds(d, job->seeds, job->n_seeds));
-    if (sl_draw_plan_has_visits(plan))
-        block->flags |= SL_BLOCK_HAS_WEIGHTS;
-    if (plan->edge_ids)
-        block->flags |= SL_BLOCK_HAS_EDGE_IDS;
-    if (!sl_block_put_labels(d->topology, d->nodes, block, c))
+    if (!sl_block_put_labels(d->topology, job->seeds, block, c))
         return SL_EAGAIN;
-    for (uint32_t h = 0; h < plan->n_hops; h++)
-        SL_TRY(draw_hop(d, plan, h, block, c));
-    block->n_input = block->n_nodes[plan->n_hops];
-    d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
-    uint64_t t0 = sl_now_ns();
-    bool fits = put_nodes(d, block, c);
+    SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
+    const uint64_t t0 = sl_now_ns();
+    if (plan->disjoint) {
+        SL_TRY(sl_forest_join(&d->forest, sl_draw_plan_beside(plan), block, c));
+    } else if (!put_nodes(d, block, c)) {
+        return SL_EAGAIN;
+    }
     job->copy_ns = sl_now_ns() - t0;
-    if (!fits)
-        return SL_EAGAIN;
     if (plan->degrees) {
         block->flags |= SL_BLOCK_HAS_DEGREES;
         if (!put_degrees(d, block, c))
             return SL_EAGAIN;
     }
     return SL_OK;
-}
-
-static void begin_block(const struct sl_draw_job *job)
-{
-    struct sl_block *block = job->block;
-    memset(block, 0, sizeof *block);
-    block->magic = SL_BLOCK_MAGIC;
-    block->epoch = job->epoch;
-    block->batch = job->batch;
-    block->n_hops = job->plan->n_hops;
-    block->n_seeds = block->n_nodes[0] = job->n_seeds;
 }
 
 static struct sl_block_cursor behind_header(const struct sl_draw_job *job)
@@ -281,9 +314,10 @@ int sl_drawer_begin(struct sl_drawer *d, struct sl_draw_job *job)
 {
     job->copy_ns = 0;
     job->is_mirrored = false;
+    SL_TRY(check_job(d, job));
     if (!has_header(job))
         return SL_OK;
-    begin_block(job);
+    begin_block(job, job->batch, job->n_seeds, job->block);
     job->cursor = behind_header(job);
     return d->device.residence ? sl_device_drawer_begin(&d->device, job) : SL_OK;
 }

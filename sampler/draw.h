@@ -38,7 +38,9 @@
 #include "common/arena/block.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
+#include "sampler/forest.h"
 #include "sampler/graph_placement.h"
+#include "sampler/subgraph.h"
 #include "sampler/topology.h"
 
 struct sl_drawer {
@@ -47,7 +49,9 @@ struct sl_drawer {
     struct sl_idmap *map;
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
-    uint32_t largest_batch;         // input nodes of the largest batch so far
+    uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
+    struct sl_forest forest;
+    struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };
 

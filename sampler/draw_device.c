@@ -1,6 +1,5 @@
 #include "sampler/draw_device.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -11,16 +10,6 @@
 _Static_assert((int)SL_DRAW_HOPS_MAX == (int)SL_MAX_HOPS, "a block's hops can be drawn");
 _Static_assert((int)SL_DRAW_ALIGN == (int)SL_BLOCK_ALIGN,
                "what is delivered is laid out as blocks");
-
-static int check_seeds(const struct sl_device_drawer *d, const struct sl_draw_job *job)
-{
-    for (uint32_t i = 0; i < job->n_seeds; i++)
-        if (job->seeds[i] >= d->topology->view.n_nodes)
-            return sl_fail(SL_EPROTO,
-                           "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
-                           job->seeds[i], d->topology->view.n_nodes);
-    return SL_OK;
-}
 
 static uint64_t label_bytes(const struct sl_dataset *ds, uint32_t n_seeds)
 {
@@ -116,7 +105,6 @@ int sl_device_drawer_begin(struct sl_device_drawer *d, struct sl_draw_job *job)
     const struct sl_graph_placement *r = d->residence;
     SL_TRY(take_slot(d, job));
     r->device->use_queue(job->slot);
-    SL_TRY(check_seeds(d, job));
     SL_TRY(find_place(d, job, &job->delivery));
     SL_TRY(ask(d, job, &r->view));
     d->slot[job->slot].is_busy = true;
@@ -165,14 +153,10 @@ static void describe(const struct sl_drawn *drawn, struct sl_block *block,
         block->n_edges += drawn->n_edges[h];
         sl_block_place(c, ((uint64_t)hop->n_dst + 1) * sizeof(uint32_t), &hop->indptr_offset);
         sl_block_place(c, edges, &hop->indices_offset);
-        if (drawn->visits[h]) {
-            block->flags |= SL_BLOCK_HAS_WEIGHTS;
+        if (drawn->visits[h])
             sl_block_place(c, edges, &hop->weights_offset);
-        }
-        if (drawn->edge_ids[h]) {
-            block->flags |= SL_BLOCK_HAS_EDGE_IDS;
+        if (drawn->edge_ids[h])
             sl_block_place(c, 2 * edges, &hop->edge_ids_offset);
-        }
     }
     block->n_input = drawn->n_nodes[block->n_hops];
     uint64_t nodes = (uint64_t)block->n_input * sizeof(uint32_t);

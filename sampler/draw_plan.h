@@ -18,17 +18,32 @@ struct sl_draw_plan {
     bool replace;    // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t stream; // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
-    bool edge_ids;          // the block carries its edges' numbers; not of walks
-    bool degrees;           // the block carries the in-degrees of its input nodes, without
-                            // self-loops where the topology has looked for them
-    uint32_t paths, length; // random walks: of each vertex, steps of each
-    float restart;          // ... probability of starting over
+    enum sl_subgraph subgraph; // others than directional: one hop more; with expand_new, not of
+                               // walks
+    bool disjoint;             // each seed has a tree of its own (forest.h)
+    bool edge_ids;             // the block carries its edges' numbers; not of walks
+    bool degrees;              // the block carries the in-degrees of its input nodes, without
+                               // self-loops where the topology has looked for them
+    uint32_t paths, length;    // random walks: of each vertex, steps of each
+    float restart;             // ... probability of starting over
 };
 
 // Whether each edge of a block carries how often it was walked.
 static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
 {
     return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
+// Whether only the processor can draw it.
+static inline bool sl_draw_plan_on_cores(const struct sl_draw_plan *plan)
+{
+    return plan->disjoint || plan->subgraph != SL_SUBGRAPH_DIRECTIONAL;
+}
+
+// Hops of a block: those drawn, and the subgraph of its vertices.
+static inline uint32_t sl_draw_plan_hops(const struct sl_draw_plan *plan)
+{
+    return plan->n_hops + (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL);
 }
 
 // Bytes of what a block has beside each edge's source.

@@ -97,6 +97,7 @@ static int find_seeds(const struct sl_sampler *s, struct task *t)
                        (unsigned long long)first, (unsigned long long)(first + t->job.n_seeds),
                        spec->set, (unsigned long long)size);
     t->job.seeds += first;
+    t->job.first_seed = (uint32_t)first;
     return SL_OK;
 }
 

@@ -33,7 +33,9 @@ struct program {
 static int open_device(struct program *p)
 {
     const struct sl_device_config *d = &p->config.devices[p->worker.device];
-    if (d->kind == SL_DEVICE_CPU) {
+    if (d->kind == SL_DEVICE_CPU || sl_config_draws_on_cores(&p->config)) {
+        if (d->kind != SL_DEVICE_CPU)
+            sl_log_info("sampling: on cores, for sampler.subgraph and sampler.disjoint");
         p->device = sl_device_host();
         p->kernels = sl_kernels_cpu();
         return SL_OK;
@@ -67,6 +69,8 @@ static int make_drawer(struct program *p)
 // What stays on the device, or stands for it on a CPU device.
 static uint64_t resident_bytes(const struct program *p)
 {
+    if (p->device->is_host && p->config.devices[p->worker.device].kind != SL_DEVICE_CPU)
+        return 0; // the device has nothing of it
     uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
                                         : sl_graph_placement_bytes(&p->residence);
     return graph + sl_drawer_bytes(&p->drawer) + p->mirror.bytes;

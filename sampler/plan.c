@@ -25,6 +25,8 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
         .edge_ids = config->sampler.edge_ids,
         .expand_new = config->sampler.expand == SL_EXPAND_NEW,
         .replace = config->sampler.replace,
+        .subgraph = config->sampler.subgraph,
+        .disjoint = config->sampler.disjoint,
         .stream = eval ? SL_RNG_EVAL_SAMPLE : SL_RNG_SAMPLE,
         .seed = config->seed,
         .degrees = sl_config_wants_degrees(config),

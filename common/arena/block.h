@@ -26,6 +26,9 @@ enum sl_block_flags {
     SL_BLOCK_HAS_WEIGHTS = 2,  // every hop's weights_offset is set
     SL_BLOCK_HAS_RANKS = 4,    // rank_offset is set
     SL_BLOCK_HAS_EDGE_IDS = 8, // every hop's edge_ids_offset is set; not beside weights
+    // Each seed has vertices of its own, a tree, and edges join those of one tree: a vertex of the
+    // graph may be there several times.
+    SL_BLOCK_DISJOINT = 16,
 };
 
 struct sl_block_hop {

@@ -37,6 +37,10 @@ enum {
     X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)                                         \
     X(extra, LABOR, "labor", labor, SL_SAMPLER_UNIFORM)
 
+// Which edges between a batch's vertices it has (sampler.subgraph): those that were drawn; all
+// there are in the graph; those that were drawn, and back.
+enum sl_subgraph { SL_SUBGRAPH_DIRECTIONAL, SL_SUBGRAPH_INDUCED, SL_SUBGRAPH_BIDIRECTIONAL };
+
 #define SL_SAMPLER_CONSTANT(extra, constant, word, kernel, flags) SL_SAMPLER_##constant,
 enum sl_sampler_kind { SL_SAMPLER_LIST(SL_SAMPLER_CONSTANT, ) SL_SAMPLER_KINDS };
 #undef SL_SAMPLER_CONSTANT

@@ -104,12 +104,14 @@ def fields_of(
     n_id        int64 (n_nodes): vertices of the data set; the first n_seeds are the seeds in order
     e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
+    batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
     input_id    int64 (n_seeds): places of the seeds among all
-    num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them
+    num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
+                latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
     """
     arrays, view = taken.arrays, taken.view
-    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, lent.n_hops
+    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, info.n_hops
     out: Dict[str, Any] = {}
     if arrays.features:
         kind = _lib.DTYPES[info.feat_type].str
@@ -121,6 +123,8 @@ def fields_of(
         out["e_id"] = finish(edge_ids if edge_map is None else edge_map[edge_ids])
     if arrays.weights:
         out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
+    if arrays.seed_of:
+        out["batch"] = finish(view(arrays.seed_of, (n_nodes,), "<i8"))
     if arrays.labels:
         shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
         out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
@@ -128,7 +132,8 @@ def fields_of(
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
     out["batch_size"] = n_seeds
     out["num_sampled_nodes"] = differences(after[:])
-    out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
+    if lent.n_hops == n_hops:
+        out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
     return out
 
 

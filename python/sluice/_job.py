@@ -19,8 +19,6 @@ from ._world import World
 
 # Arguments of torch_geometric's and torch's loaders that are not there, and what to use.
 REFUSED = {
-    "disjoint": "vertices that several seeds reach are there once: leave it out, or use "
-    "batch_size=1",
     "time_attr": "there is no sampling by time: take the edges up to a time into a data set",
     "input_time": "there is no sampling by time: take the edges up to a time into a data set",
     "temporal_strategy": "there is no sampling by time: leave it out",
@@ -33,6 +31,7 @@ REFUSED = {
     "batch_sampler": "the order is the job's: use input_nodes, shuffle, seed and batch_size",
     "generator": "the order is the job's: use seed",
     "dataset": "use data",
+    "directed": "use subgraph_type='induced'",
 }
 # Those that mean nothing here: what is given is said, and does no harm.
 NEEDLESS = {
@@ -43,19 +42,13 @@ NEEDLESS = {
     "worker_init_fn": "samplers are processes of their own",
     "filter_per_worker": "features are gathered a batch ahead: prefetch=True",
     "is_sorted": "data sets are by destination",
-    "directed": "subgraph_type is 'directional'",
 }
 # Values that say what is the case anyway.
 HARMLESS = {
-    "disjoint": (False,),
     "temporal_strategy": ("uniform",),
     "num_workers": (0,),
     "persistent_workers": (False,),
     "directed": (True,),
-}
-SUBGRAPHS = {
-    "bidirectional": "use 'directional' and torch_geometric.utils.to_undirected(batch.edge_index)",
-    "induced": "use 'directional' and loader.data.subgraph(batch.n_id)",
 }
 
 
@@ -71,14 +64,6 @@ def refuse(arguments: Mapping[str, Any]) -> None:
         if name not in NEEDLESS:
             raise TypeError(f"NeighborLoader() got an unexpected keyword argument '{name}'")
         warnings.warn(f"sluice: {name}={value!r} has no effect: {NEEDLESS[name]}", stacklevel=4)
-
-
-def check_subgraph(subgraph_type: Any) -> None:
-    word = str(getattr(subgraph_type, "value", subgraph_type))
-    if word in SUBGRAPHS:
-        raise UsageError(f"subgraph_type='{word}': is not there: {SUBGRAPHS[word]}")
-    if word != "directional":
-        raise UsageError(f"subgraph_type='{word}': wanted 'directional'")
 
 
 class Source(NamedTuple):
@@ -216,6 +201,7 @@ class Plan(NamedTuple):
     text: str  # the job
     origin: str  # what messages call it
     staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
+    split: str = "train"  # input_nodes, in the data set; "all": every vertex
     by_mask: bool = False  # a seed's place in input_nodes is the vertex itself
     shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
@@ -231,6 +217,13 @@ KEYS = {
     "seed": "seed",
     "balance": "allocation.balance",
     "samplers": "allocation.samplers",
+}
+DEFAULT_FANOUT = (15, 10, 5)
+# Those that are only said where they are not what a job does anyway.
+UNUSUAL = {
+    "replace": ("sampler.replace", False),
+    "subgraph_type": ("sampler.subgraph", "directional"),
+    "disjoint": ("sampler.disjoint", False),
 }
 
 
@@ -256,8 +249,10 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
             put(job, key, plain(asked[argument]), argument)
     if asked["shuffle"] is False or (asked["shuffle"] and get(job, "order.kind") == LISTED):
         put(job, "order.kind", SHUFFLES[asked["shuffle"]], "shuffle")
-    if asked["replace"] or (asked["replace"] is False and get(job, "sampler.replace")):
-        put(job, "sampler.replace", plain(asked["replace"]), "replace")
+    for argument, (key, usual) in UNUSUAL.items():
+        value = plain(asked[argument])
+        if value is not None and (value != usual or get(job, key) not in (None, usual)):
+            put(job, key, value, argument)
     if weight_attr is not None:
         if not source.dataset and weight_attr != "edge_weight":
             raise UsageError(
@@ -294,11 +289,17 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         json.dumps(job),
         source.origin or "NeighborLoader",
         staged,
+        get(job, "input.split") or "train",
         own_list and _dataset.is_mask(input_nodes),
         get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
     )
+
+
+def n_hops_of(plan: Plan) -> int:
+    """Hops that are drawn; without a sampler.fanout as many as model.layers has by default."""
+    return len(get(json.loads(plan.text), "sampler.fanout") or DEFAULT_FANOUT)
 
 
 def plan_of_running(output: Optional[str]) -> Plan:

@@ -147,6 +147,7 @@ class Arrays(Sized):
         ("labels", _pointer),
         ("features", _pointer),
         ("places", _pointer),
+        ("seed_of", _pointer),
     ]
 
 

@@ -11,6 +11,7 @@ signals and another thread may close the loader.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 
 import numpy as np
 
-from . import _batch, _dataset, _job, _lib, _world
+from . import _batch, _dataset, _draws, _job, _lib, _world
 from ._errors import Error, LoaderTimeoutError, UsageError
 from ._staged import StagedDataset
 
@@ -128,6 +129,11 @@ class Loader:
     replace         whether neighbours are drawn with replacement: as many edges as num_neighbors
                     says of each vertex that has any, each drawn among all of them; -1 takes each
                     once. Default: False, or what the job says
+    subgraph_type   which edges between its vertices a batch has: "directional", those that were
+                    sampled; "induced", all there are in the graph; "bidirectional", those that
+                    were sampled, and back. Default: "directional", or what the job says
+    disjoint        whether each seed has vertices and edges of its own: those of a batch of that
+                    seed alone. Default: False, or what the job says
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -154,9 +160,12 @@ class Loader:
         n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
+        batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
         batch_size  int: number of seeds
         input_id    int64 (batch_size): places of the seeds in input_nodes, of a mask the vertices
-        num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
+        num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them;
+                    where subgraph_type is not "directional" edges are of no hop, and the latter
+                    is missing
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
     consumed when the next one is asked for. The loader is used in the process that opened it, by
@@ -182,7 +191,8 @@ class Loader:
         *,
         weight_attr: Optional[str] = None,
         replace: Optional[bool] = None,
-        subgraph_type: Any = "directional",
+        subgraph_type: Any = None,
+        disjoint: Optional[bool] = None,
         transform: Optional[Callable[[Any], Any]] = None,
         samplers: Union[int, str] = "auto",
         rank: Optional[int] = None,
@@ -199,7 +209,6 @@ class Loader:
         **others: Any,
     ) -> None:
         _job.refuse(others)
-        _job.check_subgraph(subgraph_type)
         if arrays not in (None, "pyg", "torch", "numpy"):
             raise UsageError(f"arrays={arrays!r}: wanted 'pyg', 'torch' or 'numpy'")
         if (data is None) == (attach is None):
@@ -212,6 +221,8 @@ class Loader:
             "seed": seed,
             "weight_attr": weight_attr,
             "replace": replace,
+            "subgraph_type": getattr(subgraph_type, "value", subgraph_type),
+            "disjoint": disjoint,
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }
@@ -226,6 +237,7 @@ class Loader:
         self._on_gpu = _batch.has_gpu(kind)
         if pin_memory and not self._on_gpu:
             raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
+        self._draws: Optional[_draws.Draws] = None
         self._make = _batch.maker(kind, adj is not None)
         self._finish = _batch.finish(kind, pin_memory)
         self.transform, self.timeout = transform, float(timeout)
@@ -388,6 +400,8 @@ class Loader:
     def close(self) -> None:
         """Ends the job and its processes, or leaves the job that was attached to."""
         self._finalizer()
+        if self._draws is not None:
+            self._draws.close()
 
     def __enter__(self) -> "Loader":
         return self
@@ -402,10 +416,36 @@ class Loader:
         )
 
     def __call__(self, index: Any) -> Any:
-        raise UsageError(
-            "a loader cannot be called: samplers work ahead on the job's seeds: open one with "
-            "these vertices as input_nodes"
-        )
+        """The batch of input_nodes[index] alone, as torch_geometric's loaders have it; index (n):
+        ints or a mask, each place once. Drawn in this thread while the call lasts, whereas the
+        loader's samplers work ahead. The same for the same vertices.
+
+        Raises UsageError for a bad index, and for a loader that has attached to a job."""
+        with self._usable():
+            plan = self._plan
+        if self._attach is not None:
+            raise UsageError(
+                "a loader that has attached to a job cannot be called: open one with the job's "
+                "dataset as data, and these vertices as input_nodes"
+            )
+        places = _dataset.vertex_ids(index, self._info.n_items, "index")
+        if len(places) == 0:
+            raise UsageError("index: is empty, wanted a place in input_nodes or more")
+        nodes = places
+        if plan.split != "all":
+            nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
+        if self._draws is None:
+            dataset = self._info.dataset.decode("utf-8", "surrogateescape")
+            text = json.dumps({**json.loads(plan.text), "dataset": dataset})
+            self._draws = _draws.Draws(plan._replace(text=text, staged=None), features=True)
+        fields = self._draws.draw((0, 0), nodes, self._info, self._finish)
+        fields["input_id"] = self._finish(nodes if plan.by_mask else places)
+        if plan.pyg is not None:
+            fields.update(_batch.of_whole_graph(plan.pyg, fields))
+        batch = self._make(fields)
+        return batch if self.transform is None else self.transform(batch)
+
+    collate_fn = __call__
 
     def _usable(self) -> "_Handle":
         """The handle, whose lock the caller enters. Error where the loader cannot be used here."""
@@ -564,7 +604,7 @@ class Loader:
         if self._info.feat_device >= 0:
             out["x"] = self._features()
         if plan.by_mask:
-            out["input_id"] = out["n_id"][: lent.n_seeds]
+            out["input_id"][:] = out["n_id"][: lent.n_seeds]
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out

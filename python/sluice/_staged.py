@@ -73,7 +73,7 @@ def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
     metadata = dict(dataset.metadata)
     if dataset.path:
         arrays = {
-            name: os.path.realpath(os.path.join(dataset.path, f"{name}.npy")) for name in arrays
+            name: _file_of(os.path.join(dataset.path, f"{name}.npy")) for name in arrays
         }
         stripes = metadata.get("feat_stripes")
         if isinstance(stripes, dict) and isinstance(stripes.get("files"), list):
@@ -85,6 +85,12 @@ def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
         arrays["train_idx"] = seeds
     assert set(arrays) <= set(NAMES)
     return StagedDataset(metadata, arrays)
+
+
+def _file_of(path: str) -> str:
+    """The file that a path leads to. Memory of a process has no other name than the link to it."""
+    target = os.readlink(path) if os.path.islink(path) else ""
+    return target if target.startswith("/proc/") else os.path.realpath(path)
 
 
 def _base() -> str:

@@ -16,7 +16,6 @@ from ._world import World
 __all__ = ["Sampler"]
 
 # Of features and labels, which the loader takes from its data, nothing needs to be known.
-NOTHING = _lib.Info()
 # What a loader's job is asked for, and a sampler has no use for.
 OF_LOADERS = ("batch_size", "input_nodes", "shuffle", "balance", "samplers")
 
@@ -37,7 +36,7 @@ class Sampler(BaseSampler):
                     -1 takes all. Of a job file or dictionary None is what that says
     seed            int. A batch is a function of it, of the seeds, and of torch's random state, of
                     which each batch takes one number, as torch_geometric's own sampler does
-    weight_attr, replace, subgraph_type   as of sluice.NeighborLoader
+    weight_attr, replace, subgraph_type, disjoint   as of sluice.NeighborLoader
 
     Raises UsageError for what is wrong with arguments, job or data set.
     """
@@ -50,9 +49,9 @@ class Sampler(BaseSampler):
         *,
         weight_attr: Optional[str] = None,
         replace: Optional[bool] = None,
-        subgraph_type: Any = "directional",
+        subgraph_type: Any = None,
+        disjoint: Optional[bool] = None,
     ) -> None:
-        _job.check_subgraph(subgraph_type)
         self._arguments: Tuple[Any, Dict[str, Any]] = (
             data,
             {
@@ -60,10 +59,14 @@ class Sampler(BaseSampler):
                 "seed": seed,
                 "weight_attr": weight_attr,
                 "replace": replace,
+                "subgraph_type": getattr(subgraph_type, "value", subgraph_type),
+                "disjoint": disjoint,
             },
         )
         asked = {**dict.fromkeys(OF_LOADERS), **self._arguments[1]}
         plan = _job.plan(_topology(data, weight_attr), asked, World(0, 1, False))
+        # Of features and labels, which the loader takes from its data, nothing needs to be known.
+        self._info = _lib.Info(n_hops=_job.n_hops_of(plan))
         self._draws = Draws(plan)
 
     def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
@@ -74,6 +77,7 @@ class Sampler(BaseSampler):
         edge        int64 (n_edges): column of data.edge_index; of a directory the place in
                     indices.npy. None with sampler.kind "walk"
         num_sampled_nodes, num_sampled_edges   lists of int by hop
+        batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
         metadata    (input_id, None) as torch_geometric's loaders want it
 
         UsageError for seeds that are no vertices or are there twice, and for sampling by time.
@@ -86,7 +90,7 @@ class Sampler(BaseSampler):
             )
         number = int(torch.randint(1 << 62, ()))
         key = number >> 32, number & 0xFFFFFFFF
-        fields = self._draws.draw(key, index.node.numpy(), NOTHING, torch.from_numpy)
+        fields = self._draws.draw(key, index.node.numpy(), self._info, torch.from_numpy)
         row, col = fields["edge_index"]
         return SamplerOutput(
             node=fields["n_id"],
@@ -94,7 +98,8 @@ class Sampler(BaseSampler):
             col=col,
             edge=fields.get("e_id"),
             num_sampled_nodes=fields["num_sampled_nodes"],
-            num_sampled_edges=fields["num_sampled_edges"],
+            num_sampled_edges=fields.get("num_sampled_edges"),
+            batch=fields.get("batch"),
             metadata=(index.input_id, None),
         )
 

@@ -206,6 +206,30 @@ def test_features_in_a_gpus_memory(box, policy):
         assert np.array_equal(loader.features(batch), data["node_feat"][s.nodes(batch)])
 
 
+@cases("sampler.subgraph=induced", "sampler.disjoint=true")
+def test_samplers_on_a_gpu_make_what_only_cores_can(box, asked):
+    """The batches of a job without GPUs, with ranks for the trainer's cache."""
+    if not os.path.exists(PLUGIN):
+        raise Skip(f"{PLUGIN} is not there: make tests builds it")
+    data, found = arrays(), []
+    key, value = asked.split("=")
+    os.environ.update({"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"})
+    cache = {"policy": "degree", "ratio": 0.5}
+    config = job(box, cache=cache, **{key: True if value == "true" else value})
+    config["sampler"]["expand"] = "new"
+    for devices in [gpu(), gpu()], [CPU, CPU]:
+        config["devices"], config["output"] = devices, f"runs/{len(found)}"
+        with opened(box, config, prefetch=1, env=dict(os.environ)) as loader:
+            assert (loader.info.feat_device == 0) == (devices[0] != CPU)
+            batches = []
+            for batch in loader.epoch():
+                nodes, last = s.nodes(batch), batch.hop[batch.n_hops - 1]
+                assert np.array_equal(loader.features(batch), data["node_feat"][nodes])
+                batches.append([nodes.tolist(), s.array(last.indices, last.n_edges).tolist()])
+            found.append(batches)
+    assert found[0] == found[1] and len(found[0]) == 12
+
+
 def test_views_stay_as_they_are_until_done(box):
     with opened(box) as loader:
         held = [(b, s.everything(b)) for b in (loader.next() for _ in range(4))]

@@ -153,7 +153,9 @@ def test_what_was_taken_becomes_a_batch(box):
         beside = ("edge_ids", "weights")[case % 2]
         lent, taken, edges, after, counts = taken_batch(rng, freed, case % 3, beside)
         labels, nodes = freed.memory[taken.arrays.labels], freed.memory[taken.arrays.nodes]
-        info = _lib.Info(n_targets=case % 3)
+        # Every third time the last hop is a subgraph of the vertices.
+        hops = lent.n_hops - (case % 3 == 2 and lent.n_hops > 1)
+        info = _lib.Info(n_targets=case % 3, n_hops=hops)
         fields = _batch.fields_of(lent, info, taken, _batch.finish("numpy", False))
         assert fields["edge_index"].T.tolist() == [[a, b] for a, b, _ in edges]
         assert fields["edge_index"].dtype == fields["n_id"].dtype == np.int64
@@ -165,15 +167,22 @@ def test_what_was_taken_becomes_a_batch(box):
         assert fields["n_id"].tolist() == nodes.tolist() and (fields["y"] == labels).all()
         assert fields["y"].dtype == (np.float32 if case % 3 else np.int64)
         assert fields["batch_size"] == after[0] and "x" not in fields
-        nodes, kept = fields["num_sampled_nodes"], fields["num_sampled_edges"]
-        assert np.cumsum(nodes).tolist() == after and np.cumsum(kept).tolist() == counts
-        assert all(type(value) is int for value in [*nodes, *kept, fields["batch_size"]])
+        nodes, kept = fields["num_sampled_nodes"], fields.get("num_sampled_edges")
+        assert np.cumsum(nodes).tolist() == after[: hops + 1]
+        if hops == lent.n_hops:
+            assert np.cumsum(kept).tolist() == counts
+        assert (kept is None) == (hops < lent.n_hops)
+        assert all(type(value) is int for value in [*nodes, *(kept or []), fields["batch_size"]])
+
+
+def info_of(lent):
+    return _lib.Info(n_hops=lent.n_hops)
 
 
 def test_memory_goes_back_when_nobody_has_it(box):
     rng, freed = np.random.default_rng(8), Freed()
     lent, taken, *_ = taken_batch(rng, freed)
-    fields = _batch.fields_of(lent, _lib.Info(), taken, _batch.finish("numpy", False))
+    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False))
     del taken
     part = fields["n_id"][1:]
     assert freed.count == 0 and part.flags.writeable
@@ -191,14 +200,15 @@ def test_edges_have_the_numbers_of_where_they_came_from(box):
     edge_ids = freed.memory[taken.arrays.edge_ids]
     edge_ids[:] = np.arange(len(edges))
     edge_map = rng.permutation(len(edges))
-    fields = _batch.fields_of(lent, _lib.Info(), taken, _batch.finish("numpy", False), edge_map)
+    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False), edge_map)
     assert fields["e_id"].tolist() == edge_map.tolist()
 
 
 # ---- what is refused ----------------------------------------------------------------------------
 
 NO_ARGUMENTS = dict.fromkeys(
-    "num_neighbors batch_size input_nodes shuffle seed weight_attr replace balance samplers".split()
+    "num_neighbors batch_size input_nodes shuffle seed weight_attr replace subgraph_type disjoint "
+    "balance samplers".split()
 )
 ONE = _world.World(0, 1, False)
 
@@ -212,7 +222,7 @@ def refusal(function, *arguments, **named):
 
 
 REFUSED = (
-    ({"disjoint": True}, "disjoint=True: "),
+    ({"directed": False}, "directed=False: use subgraph_type='induced'"),
     ({"time_attr": "t"}, "time_attr='t': there is no sampling by time: "),
     ({"batch_sampler": [1]}, "batch_sampler=[1]: the order is the job's: use input_nodes"),
 )
@@ -221,9 +231,7 @@ REFUSED = (
 def test_arguments_that_are_not_there(box):
     for given, words in REFUSED:
         assert refusal(_job.refuse, given).startswith(words)
-    _job.refuse({"disjoint": False, "num_workers": 0, "time_attr": None})
-    said = refusal(_job.check_subgraph, "induced")
-    assert "subgraph_type='induced'" in said and "'directional'" in said, said
+    _job.refuse({"directed": True, "num_workers": 0, "time_attr": None})
     try:
         _job.refuse({"bogus": 1})
     except TypeError as error:

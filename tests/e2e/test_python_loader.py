@@ -141,6 +141,116 @@ def test_an_epoch(box):
     run(box, EPOCH)
 
 
+SUBGRAPHS = """
+sources, indptr = graph["indices"], graph["indptr"]
+targets = np.repeat(np.arange(1500), np.diff(indptr))
+pairs = list(zip(sources.tolist(), targets.tolist()))
+number = {pair: e for e, pair in reversed(list(enumerate(pairs)))}
+
+# The edges of a batch: source, target, number.
+def induced(plain):
+    among = np.isin(sources, plain.n_id) & np.isin(targets, plain.n_id)
+    return {(*pairs[e], e) for e in np.flatnonzero(among).tolist()}
+
+def bidirectional(plain):
+    drawn = {(*pairs[e], e) for e in plain.e_id.tolist()}
+    known = {pair[:2] for pair in drawn}
+    return drawn | {(b, a, number.get((b, a), e)) for a, b, e in drawn if (b, a) not in known}
+
+with open_loader(path) as loader:
+    without = list(loader)
+for kind in induced, bidirectional:
+    with open_loader(path, subgraph_type=kind.__name__, samplers=2) as loader:
+        for plain, batch in zip(without, loader):
+            assert (plain.n_id == batch.n_id).all() and (plain.x == batch.x).all()
+            assert plain.num_sampled_nodes == batch.num_sampled_nodes
+            assert "num_sampled_edges" not in batch
+            assert (np.diff(batch.edge_index[1]) >= 0).all()
+            found = list(zip(*batch.n_id[batch.edge_index].tolist(), batch.e_id.tolist()))
+            assert set(found) == kind(plain) and len(set(found)) == len(found) > len(plain.e_id)
+walks = {"dataset": path, "sampler": {"kind": "walk"}}
+said = refused(open_loader, walks, subgraph_type="induced")
+assert 'sampler.subgraph: found "induced" with sampler.kind "walk"' in said, said
+"""
+
+
+def test_subgraphs(box):
+    """Beside batches of the same loader without: their vertices, and all edges between them, or
+    theirs and back."""
+    run(box, SUBGRAPHS)
+
+
+DISJOINT = """
+def parts(batch):  # of each seed its vertices and edges, in their order
+    for seed in range(batch.batch_size):
+        mine = batch.batch == seed
+        local = np.cumsum(mine) - 1
+        edges = mine[batch.edge_index[1]]
+        assert (mine[batch.edge_index[0]] == edges).all()
+        yield (batch.n_id[mine].tolist(), local[batch.edge_index[:, edges]].tolist(),
+               batch.e_id[edges].tolist(), int(batch.input_id[seed]))
+
+nodes = np.arange(70)
+for kind in "directional", "induced":
+    more = dict(num_neighbors=[20, 20], input_nodes=nodes, disjoint=True, subgraph_type=kind)
+    with open_loader(path, batch_size=64, samplers=2, **more) as one:
+        with open_loader(path, batch_size=1, **{**more, "disjoint": False}) as two:
+            found, wanted = [], list(two)
+            for batch in one:
+                assert batch.batch[:batch.batch_size].tolist() == list(range(batch.batch_size))
+                assert sum(batch.num_sampled_nodes) == len(batch.batch)
+                assert (batch.x == graph["node_feat"][batch.n_id]).all()
+                assert len(batch.batch) > 1500 or batch.batch_size < 64
+                assert (np.diff(batch.edge_index[1]) >= 0).all()
+                found += parts(batch)
+            assert len(found) == len(wanted) == 70
+            for part, batch in zip(found, wanted):
+                assert "batch" not in batch
+                assert part == (batch.n_id.tolist(), batch.edge_index.tolist(),
+                                batch.e_id.tolist(), int(batch.input_id[0]))
+"""
+
+
+def test_disjoint(box):
+    """Each seed's part of a batch, which has more vertices than the graph, is a batch of that seed
+    alone."""
+    run(box, DISJOINT)
+
+
+CALLED = """
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+places = np.array([70, 3, 9])
+job = dict(dataset=path, output="out", cache=dict(policy="degree"), allocation=dict(trainers=2))
+for data, nodes, wanted in (
+    (path, "val", graph["val_idx"][places]), (path, None, places),
+    (memory, [5, *range(100, 200)], [169, 102, 108]),
+    (job, "val", graph["val_idx"][places]),
+):
+    with open_loader(data, input_nodes=nodes, disjoint=True) as loader:
+        first = next(iter(loader))
+        batch, again = loader(places), loader.collate_fn(places.tolist())
+        assert batch.n_id[:batch.batch_size].tolist() == list(wanted)
+        assert batch.input_id.tolist() == places.tolist()
+        assert (batch.x == graph["node_feat"][batch.n_id]).all() and len(batch.batch) > 3
+        assert (graph["indices"][batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+        assert batch.keys() == first.keys() and len(batch.num_sampled_edges) == 2
+        assert all(np.array_equal(batch[key], again[key]) for key in batch.keys())
+        for bad, words in (
+            ([], "index: is empty"), ([1500], "index: has vertex 1500, wanted 0 to"),
+            ([3, 3], "index: lists vertex 3 more than once"),
+        ):
+            assert refused(loader, bad).startswith(words)
+        if data is job:
+            with sluice.NeighborLoader(attach="out", arrays="numpy") as other:
+                assert "has attached to a job cannot be called" in refused(other, [1])
+"""
+
+
+def test_a_loader_is_called(box):
+    """With places in input_nodes: the batch of these, whose list and data may be the caller's."""
+    run(box, CALLED)
+
+
 SEEDS = """
 mask = np.arange(1500) % 7 == 0
 ids = np.flatnonzero(mask)[::-1].copy()
@@ -310,7 +420,6 @@ import copy, pickle
 loader = open_loader(path)
 for function in pickle.dumps, copy.copy, copy.deepcopy:
     assert "cannot be pickled or copied" in refused(function, loader)
-assert "cannot be called" in refused(loader, [1])
 iteration = iter(loader)
 next(iteration)
 if os.fork() == 0:
@@ -330,7 +439,7 @@ assert "closed" in refused(loader.stats) and "closed" in repr(loader)
 
 
 def test_uses(box):
-    """Pickling, copying, calling and use after fork() are refused with a sentence; a thread may."""
+    """Pickling, copying and use after fork() are refused with a sentence; a thread may."""
     run(box, USES)
 
 

@@ -126,6 +126,13 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
                 data.train_mask.nonzero()[:, 0])
             assert (listed[batch.input_id] == seeds).all()
             found += seeds.tolist()
+        batch = loader(torch.tensor([7, 2]))
+        seeds = data.train_mask.nonzero()[:, 0] if isinstance(nodes, str) else (
+            nodes.nonzero()[:, 0] if nodes.dtype == torch.bool else nodes)
+        assert torch.equal(batch.n_id[:2], seeds[[7, 2]])
+        assert torch.equal(listed[batch.input_id], seeds[[7, 2]])
+        assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
+        assert (batch.y == data.y[batch.n_id]).all() and batch.validate()
         assert sorted(found) == data.train_mask.nonzero()[:, 0].tolist() and loader.data is data
 sluice.from_pyg(full).save("saved")
 again = sluice.open("saved").to_pyg()
@@ -154,6 +161,57 @@ def test_a_data_in_memory(box):
     edge_index."""
     with_pyg(box, MEMORY)
     box.sluice("inspect", "saved").ok()
+
+
+SUBGRAPHS = """
+from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.utils import to_bidirectional
+from torch_geometric.utils import subgraph
+
+kept = torch.rand(full.num_edges) < 0.6  # mostly without their way back
+data = Data(x=full.x, edge_index=full.edge_index[:, kept], edge_attr=torch.rand(int(kept.sum()), 2))
+ids = torch.arange(data.num_edges)
+edges = set(map(tuple, data.edge_index.t().tolist()))
+
+def open_kind(kind, **more):
+    return sluice.NeighborLoader(data, [4, 3], 64, range(300), subgraph_type=kind, **more)
+
+with open_kind("directional") as one, open_kind(SubgraphType.induced) as two:
+    for plain, batch in zip(one, two):
+        wanted, number = subgraph(plain.n_id, data.edge_index, ids, relabel_nodes=True)
+        assert torch.equal(plain.n_id, batch.n_id) and "num_sampled_edges" not in batch
+        assert torch.equal(batch.e_id.sort().values, number)
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        assert torch.equal(data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index])
+own = 0
+with open_kind("directional") as one, open_kind("bidirectional", adj="csc") as two:
+    for plain, batch in zip(one, two):
+        row, col = plain.edge_index
+        wanted = to_bidirectional(row, col, row, col, plain.e_id, plain.e_id)
+        found = batch.edge_index.as_tensor()
+        assert sorted(zip(*found.tolist())) == sorted(zip(wanted[0].tolist(), wanted[1].tolist()))
+        assert bool(batch.edge_index.is_sorted_by_col) and batch.validate()
+        # An edge that is there has its own number; else it is the one that was sampled, turned.
+        pairs, named = batch.n_id[found], data.edge_index[:, batch.e_id]
+        there = torch.tensor([pair in edges for pair in map(tuple, pairs.t().tolist())])
+        assert torch.equal(pairs[:, there], named[:, there])
+        assert torch.equal(pairs[:, ~there].flip(0), named[:, ~there])
+        assert set(batch.e_id[~there].tolist()) <= set(plain.e_id.tolist())
+        own += int(there.sum()) - plain.num_edges
+        assert int((~there).sum()) > 0
+assert own > 0
+with open_kind("directional", disjoint=True) as loader:
+    for batch in loader:
+        assert batch.batch.shape == batch.n_id.shape and batch.validate()
+        assert torch.equal(batch.batch[batch.edge_index[0]], batch.batch[batch.edge_index[1]])
+        out = torch_geometric.nn.global_add_pool(batch.x, batch.batch)
+        assert len(out) == batch.batch_size
+"""
+
+
+def test_subgraphs(box):
+    """Beside that library's own functions of the same sampled edges."""
+    with_pyg(box, SUBGRAPHS)
 
 
 PLAIN = """

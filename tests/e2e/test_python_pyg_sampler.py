@@ -28,6 +28,16 @@ def ours(data, fanout, **named):
 def ours_in_theirs(data, fanout, replace=False, **named):
     return NodeLoader(data, sluice.pyg.Sampler(data, fanout, replace=replace), **named)
 
+def as_ours(data, seeds, **kind):
+    # All neighbours, so that nothing is drawn: the sampler's batches are the loader's.
+    named = dict(input_nodes=seeds, batch_size=5)
+    theirs = NodeLoader(data, sluice.pyg.Sampler(data, [-1, -1], **kind), **named)
+    for a, b in zip(theirs, ours(data, [-1, -1], **named, **kind), strict=True):
+        for key in "n_id", "e_id", "edge_index", "x", "y", "edge_attr", "input_id":
+            assert torch.equal(a[key], b[key]), (kind, key)
+        assert ("batch" in a) == ("disjoint" in kind) and (
+            "batch" not in a or torch.equal(a.batch, b.batch))
+
 def check(data, batch, fanout, replace):
     # What holds of any batch: of every vertex that is new in a hop as many edges as there are to
     # be, in that hop, each one of the data's.
@@ -96,6 +106,11 @@ for seed in range(4):
                         assert torch.equal(a[key], b[key]), (seed, key, a[key], b[key])
 """
 
+KINDS = """
+for kind in dict(subgraph_type="induced"), dict(disjoint=True):
+    as_ours(random_graph(2), torch.tensor([7, 2, 11, 5, 3, 1, 0]), **kind)
+"""
+
 MAKERS = """
 MAKERS = ours, ours_in_theirs, NeighborLoader
 for replace, make in itertools.product((False, True), MAKERS):
@@ -144,7 +159,7 @@ def test_batches_are_those_of_pyg(box):
     is to have, each as likely, with and without replacement. On graphs with self-loops, edges that
     are there twice, and vertices without any."""
     python_with("pyg_lib")
-    start_pyg(box, HEAD + EQUAL + FANOUTS + LIKELY).wait().ok()
+    start_pyg(box, HEAD + EQUAL + KINDS + FANOUTS + LIKELY).wait().ok()
 
 
 SAMPLER = """

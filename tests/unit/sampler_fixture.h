@@ -99,6 +99,15 @@ static inline struct fixture fixture_graph(uint32_t n)
     return f;
 }
 
+// Some rows get self-loops and edges that are there twice, next to each other.
+static inline void fixture_tangle(struct fixture *f)
+{
+    for (uint32_t v = 1; v < f->topology.view.n_nodes; v += 4)
+        for (uint64_t e = f->indptr[v] + 1; e < f->indptr[v + 1]; e++)
+            if (e % 5 < 2)
+                f->indices[e] = e % 5 ? (int32_t)v : f->indices[e - 1];
+}
+
 static inline void fixture_free(struct fixture *f)
 {
     if (f->topology.dataset.files)
@@ -250,6 +259,7 @@ static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_pl
                               .batch = batch,
                               .seeds = seeds,
                               .n_seeds = n_seeds,
+                              .first_seed = batch * n_seeds,
                               .block = block,
                               .capacity = capacity};
     return sl_drawer_draw(d, &job, wanted);

@@ -46,6 +46,8 @@ static const struct other {
     {.path = "sampler.expand", .value = "new"},
     {.path = "sampler.replace", .value = "true"},
     {.path = "sampler.edge_ids", .value = "true"},
+    {.path = "sampler.subgraph", .value = "induced", .beside = "sampler.expand=new"},
+    {.path = "sampler.disjoint", .value = "true"},
     {.path = "sampler.batch_size", .value = "32"},
     {.path = "sampler.paths", .value = "4"},
     {.path = "sampler.length", .value = "4"},

@@ -18,6 +18,9 @@
 #define EXTERNAL(model, rest)                                                                      \
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"" model                                \
     "}, \"sampler\": {\"fanout\": [5, 5]}" rest "}"
+#define SUBGRAPH(sampler)                                                                          \
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {"                     \
+    "\"subgraph\": \"induced\", " sampler "}}"
 #define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
@@ -474,6 +477,18 @@ static const struct mistake mistakes[] = {
     {JOB(", \"input\": {\"split\": \"val\"}"),
      SL_EINVAL,
      {"input.split: found string \"val\" with model.kind", "wanted it only with \"external\""}},
+    {JOB(", \"sampler\": {\"subgraph\": \"induced\", \"fanout\": [5, 5, 5]}"),
+     SL_EINVAL,
+     {"sampler.subgraph: found string \"induced\" with model.kind", "\"external\""}},
+    {SUBGRAPH("\"kind\": \"walk\", \"expand\": \"new\", \"fanout\": [5, 5]"),
+     SL_EINVAL,
+     {"sampler.subgraph: found \"induced\" with sampler.kind \"walk\"", "take it out"}},
+    {SUBGRAPH("\"fanout\": [5, 5]"),
+     SL_EINVAL,
+     {"sampler.subgraph: found \"induced\" with sampler.expand \"all\"", "to \"new\""}},
+    {SUBGRAPH("\"expand\": \"new\", \"fanout\": [1, 1, 1, 1, 1, 1, 1, 1]"),
+     SL_EINVAL,
+     {"sampler.subgraph: found \"induced\" with 8 hops, wanted at most 7", "take an entry out"}},
     {JOB(", \"allocation\": {\"balance\": \"dynamic\"}"),
      SL_EINVAL,
      {"allocation.balance: found string \"dynamic\" with model.kind", "\"external\""}},

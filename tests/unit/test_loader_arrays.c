@@ -38,6 +38,7 @@ struct edge {
 };
 static struct edge edges[MAX_EDGES];
 static uint32_t n_edges;
+static uint32_t tree_of[MAX_NODES]; // of vertices, of a disjoint block
 
 static void make_with(uint32_t hops, uint32_t flags, uint32_t n_targets, uint32_t degree)
 {
@@ -87,6 +88,32 @@ static void make_with(uint32_t hops, uint32_t flags, uint32_t n_targets, uint32_
 static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
 {
     make_with(hops, flags, n_targets, 4);
+}
+
+// Makes the block's edges those of trees: each vertex behind the seeds is a source of one row
+// before it first, and then of later rows of the same tree.
+static void make_disjoint(void)
+{
+    make(2, SL_BLOCK_DISJOINT, 0);
+    struct sl_block_hop *hop = &block->hop[1];
+    uint32_t *indptr = (uint32_t *)(void *)((char *)block + hop->indptr_offset);
+    uint32_t found_by[MAX_NODES];
+    n_edges = 0;
+    for (uint32_t i = 0; i < block->n_input; i++) {
+        found_by[i] = i < block->n_seeds ? UINT32_MAX : below(SL_MIN(i, hop->n_dst));
+        tree_of[i] = i < block->n_seeds ? i : tree_of[found_by[i]];
+    }
+    for (uint32_t row = 0; row < hop->n_dst; row++) {
+        for (uint32_t i = 0; i < block->n_input; i++)
+            if (found_by[i] == row || (tree_of[i] == tree_of[row] && i < row))
+                edges[n_edges++] = (struct edge){.source = i, .row = row};
+        indptr[row + 1] = n_edges;
+    }
+    hop->n_edges = n_edges;
+    hop->indices_offset = ROOM / 2;
+    uint32_t *indices = (uint32_t *)(void *)((char *)block + hop->indices_offset);
+    for (uint32_t e = 0; e < n_edges; e++)
+        indices[e] = edges[e].source;
 }
 
 static void check_filled(const struct sl_arrays *a)
@@ -197,6 +224,22 @@ TEST(places_are_those_in_the_list)
             sl_arrays_pool_close(of_list);
         }
     }
+}
+
+TEST(vertices_are_of_the_seed_whose_tree_has_them)
+{
+    struct sl_arrays *a = get();
+    for (uint32_t n = 0; n < 100; n++) {
+        make_disjoint();
+        ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+        check_filled(a);
+        for (uint32_t i = 0; i < block->n_input; i++)
+            ck_assert_int_eq(a->seed_of[i], tree_of[i]);
+    }
+    make(2, 0, 0);
+    ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+    ck_assert_ptr_null(a->seed_of);
+    sl_arrays_free(a);
 }
 
 CASE(.name = "memory", .setup = setup, .teardown = teardown)

@@ -9,19 +9,10 @@ enum { N = 700, EPOCH = 3, BATCH = 4 };
 static struct fixture fx;
 static struct sl_drawer drawer;
 
-// Some rows have self-loops and edges that are there twice, next to each other.
-static void tangle(void)
-{
-    for (uint32_t v = 1; v < N; v += 4)
-        for (uint64_t e = fx.indptr[v] + 1; e < fx.indptr[v + 1]; e++)
-            if (e % 5 < 2)
-                fx.indices[e] = e % 5 ? (int32_t)v : fx.indices[e - 1];
-}
-
 static void setup(void)
 {
     fx = fixture_graph(N);
-    tangle();
+    fixture_tangle(&fx);
     ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
 }
 

@@ -1,0 +1,46 @@
+/*
+ * forest.h - the seeds' trees of a disjoint batch, drawn one after the other and put together.
+ *
+ * Each seed has a subgraph of its own, its tree, whatever other seeds reach: a vertex is in a block
+ * as often as trees have it. A tree is drawn as a batch of that seed alone, whose number is the
+ * seed's place in the epoch: so it is the one that a job with batches of one seed draws, and
+ * depends on nothing else in the batch. Drawing wants vertices of one tree in a row, a block those
+ * of one hop: trees are blocks in scratch memory, from which the batch's block is put together.
+ *
+ * Vertices of a hop stand tree by tree, so those of the hops before are a prefix, as in any block.
+ * Edges join vertices of one tree: whoever wants to know which tree a vertex is of follows them.
+ */
+#ifndef SL_SAMPLER_FOREST_H
+#define SL_SAMPLER_FOREST_H
+
+#include "sampler/block_layout.h"
+
+struct sl_tree {
+    uint64_t offset;                 // of its block
+    uint32_t shift[SL_MAX_HOPS + 1]; // from its vertices' numbers, by the hop that found them
+};
+
+struct sl_forest {
+    char *memory; // grown to the largest batch
+    uint64_t bytes, used;
+    struct sl_tree *tree;
+    uint32_t n_trees, trees_capacity;
+};
+
+// No trees, and room to note n of them. SL_ENOMEM.
+int sl_forest_reset(struct sl_forest *f, uint32_t n);
+void sl_forest_fini(struct sl_forest *f); // safe on a zeroed struct
+
+// Where the next tree's block goes, with *c behind its header; NULL: it has no room for that.
+struct sl_block *sl_forest_next(const struct sl_forest *f, struct sl_block_cursor *c);
+// Half as much memory again; the trees stay. SL_ENOMEM.
+int sl_forest_grow(struct sl_forest *f);
+// The tree in the next place, which ends at c, stays.
+void sl_forest_keep(struct sl_forest *f, const struct sl_block_cursor *c);
+
+// The trees' hops and vertices in a block that has its number of hops, with `beside` bytes beside
+// each edge. SL_EAGAIN: the block's memory is too small; SL_EUNSUPPORTED: too many of them.
+int sl_forest_join(struct sl_forest *f, uint32_t beside, struct sl_block *block,
+                   struct sl_block_cursor *c);
+
+#endif
