@@ -297,6 +297,9 @@ SLUICE_API int sluice_sampler_open(const struct sluice_sampler_options *options,
                                    sluice_sampler **out);
 SLUICE_API void sluice_sampler_close(sluice_sampler *sampler); // NULL is allowed
 
+// Of a run and a seat of the job (n_items, n_batches, world, rank, broker, ...) nothing is set.
+SLUICE_API int sluice_sampler_get_info(sluice_sampler *sampler, struct sluice_info *out);
+
 /*
  * Draws the batch of `seeds` (n_seeds), different vertices. It is a function of the job's seed,
  * epoch, number and the seeds: those of a batch of the job's training give that very batch.

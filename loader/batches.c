@@ -275,19 +275,11 @@ static uint32_t label_type(const struct sl_dataset *ds)
     return ds->label ? SLUICE_I32 : ds->target ? SLUICE_F32 : SLUICE_NONE;
 }
 
-static int get_info(const struct sluice_loader *l, struct sluice_info *out)
+void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct sluice_info *out)
 {
-    const struct sl_config *c = &l->config;
-    const struct sl_dataset *ds = &l->dataset;
-    const uint64_t n_items = ds->split[SL_SPLIT_TRAIN].n;
-    const uint64_t n_batches = sl_div_up(n_items, c->sampler.batch_size);
-    const uint32_t world = l->worker.arena.h->spec.world, rank = l->worker.role_index;
-    struct sluice_info info = {
+    *out = (struct sluice_info){
         .n_nodes = ds->n_nodes,
         .n_edges = ds->n_edges,
-        .n_items = n_items,
-        .n_batches = n_batches,
-        .n_own_batches = world ? (n_batches + world - 1 - rank) / world : n_batches,
         .seed = c->seed,
         .batch_size = (uint32_t)c->sampler.batch_size,
         .n_hops = c->sampler.n_fanout,
@@ -297,21 +289,32 @@ static int get_info(const struct sluice_loader *l, struct sluice_info *out)
                                                       : SLUICE_F32,
         .feat_row_bytes = sl_rows_bytes(ds),
         .label_type = label_type(ds),
-        .n_targets = l->lending.spec.shape.n_targets,
+        .n_targets = ds->target ? ds->n_classes : 0,
         .n_classes = ds->n_classes,
-        .world = c->allocation.trainers,
-        .rank = rank,
         .has_edge_ids = c->sampler.edge_ids,
         .has_weights = (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS) != 0,
-        .prefetch = l->prefetch,
-        .broker = l->broker,
         .dataset = ds->path,
-        .job_name = c->name,
-        .output = l->output,
-        .feat_device =
-            l->compute.device->is_host ? -1 : (int32_t)c->devices[l->worker.device].index,
+        .feat_device = -1,
     };
-    memcpy(info.fanout, c->sampler.fanout, sizeof info.fanout);
+    memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
+}
+
+static int get_info(const struct sluice_loader *l, struct sluice_info *out)
+{
+    struct sluice_info info;
+    const uint32_t world = l->worker.arena.h->spec.world, rank = l->worker.role_index;
+    sl_info_of(&l->config, &l->dataset, &info);
+    info.n_items = l->dataset.split[SL_SPLIT_TRAIN].n;
+    info.n_batches = sl_div_up(info.n_items, info.batch_size);
+    info.n_own_batches = world ? (info.n_batches + world - 1 - rank) / world : info.n_batches;
+    info.world = l->config.allocation.trainers;
+    info.rank = rank;
+    info.prefetch = l->prefetch;
+    info.broker = l->broker;
+    info.job_name = l->config.name;
+    info.output = l->output;
+    if (!l->compute.device->is_host)
+        info.feat_device = (int32_t)l->config.devices[l->worker.device].index;
     return sl_hand_over("sluice_get_info", out, &info, sizeof info,
                         offsetof(struct sluice_info, feat_device));
 }

@@ -83,6 +83,15 @@ void sluice_sampler_close(sluice_sampler *s)
     free(s);
 }
 
+int sluice_sampler_get_info(sluice_sampler *s, struct sluice_info *out)
+{
+    struct sluice_info info;
+    if (!s)
+        return sl_fail(SL_EINVAL, "sluice_sampler_get_info: found no sampler");
+    sl_info_of(&s->config, &s->topology.dataset, &info);
+    return sl_hand_over("sluice_sampler_get_info", out, &info, sizeof info, sizeof info);
+}
+
 // --- draw ----------------------------------------------------------------------------------------
 
 static int make_room(struct sluice_sampler *s, uint64_t bytes)
@@ -172,8 +181,13 @@ int sluice_sampler_draw(sluice_sampler *s, uint32_t epoch, uint32_t number, cons
         return sl_fail(SL_EAGAIN,
                        "sluice_sampler_draw: another thread is in this sampler: one at a "
                        "time may use it");
-    struct sl_draw_job job = {
-        .plan = &s->plan, .epoch = epoch, .batch = number, .seeds = seeds, .n_seeds = n_seeds};
+    struct sl_draw_job job = {.plan = &s->plan,
+                              .epoch = epoch,
+                              .batch = number,
+                              .first_seed =
+                                  (uint32_t)((uint64_t)number * s->config.sampler.batch_size),
+                              .seeds = seeds,
+                              .n_seeds = n_seeds};
     const int rc = draw(s, &job, batch, arrays);
     atomic_store(&s->busy, false);
     return rc;

@@ -46,6 +46,9 @@ static inline bool sl_has_labels(const struct sl_dataset *ds)
 // Fills what the caller's version of a structure has of *from; its size stays as it is.
 int sl_hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least);
 
+// What is known of a job's batches without a run of it; the rest is 0, feat_device -1.
+void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct sluice_info *out);
+
 // What the caller is told of a block, whose memory the pointers lead to; id and first_item are 0.
 void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_batch *b);
 

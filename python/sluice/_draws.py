@@ -31,6 +31,8 @@ class Draws:
         address = ctypes.c_void_p()
         try:
             self._library.call("sampler_open", ctypes.byref(options), ctypes.byref(address))
+            self.info = _lib.Info()
+            self._library.call("sampler_get_info", address, ctypes.byref(self.info))
         except BaseException:
             if plan.staged:
                 plan.staged.close()
@@ -39,7 +41,7 @@ class Draws:
         self._finalizer = weakref.finalize(self, _end, self._library, address, plan.staged)
 
     def draw(
-        self, key: Tuple[int, int], seeds: Any, info: "_lib.Info", finish: "_batch.Finish"
+        self, key: Tuple[int, int], seeds: Any, finish: "_batch.Finish"
     ) -> Dict[str, Any]:
         """The batch of `seeds` (n), different vertices, as _batch.fields_of() has it: a function of
         the job's seed, the key (two numbers below 2^32) and the seeds. UsageError for what is no
@@ -56,7 +58,7 @@ class Draws:
             raise Error("another thread is in this sampler: one at a time may use it")
         try:
             self._library.call("sampler_draw", self._address, *key, ids.ctypes.data, len(ids), *to)
-            return _batch.fields_of(batch, info, taken, finish, self._edge_map)
+            return _batch.fields_of(batch, self.info, taken, finish, self._edge_map)
         finally:
             self._lock.release()
 

@@ -218,7 +218,6 @@ KEYS = {
     "balance": "allocation.balance",
     "samplers": "allocation.samplers",
 }
-DEFAULT_FANOUT = (15, 10, 5)
 # Those that are only said where they are not what a job does anyway.
 UNUSUAL = {
     "replace": ("sampler.replace", False),
@@ -295,11 +294,6 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
     )
-
-
-def n_hops_of(plan: Plan) -> int:
-    """Hops that are drawn; without a sampler.fanout as many as model.layers has by default."""
-    return len(get(json.loads(plan.text), "sampler.fanout") or DEFAULT_FANOUT)
 
 
 def plan_of_running(output: Optional[str]) -> Plan:

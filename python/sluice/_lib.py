@@ -200,6 +200,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_free": (None, [_pointer]),
     "sluice_sampler_open": (_int, [ctypes.POINTER(SamplerOptions), ctypes.POINTER(_pointer)]),
     "sluice_sampler_close": (None, [_pointer]),
+    "sluice_sampler_get_info": (_int, [_pointer, ctypes.POINTER(Info)]),
     "sluice_sampler_draw": (
         _int,
         [_pointer, _u32, _u32, _pointer, _u32, ctypes.POINTER(Batch), ctypes.POINTER(Arrays)],

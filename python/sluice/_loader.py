@@ -438,7 +438,7 @@ class Loader:
             dataset = self._info.dataset.decode("utf-8", "surrogateescape")
             text = json.dumps({**json.loads(plan.text), "dataset": dataset})
             self._draws = _draws.Draws(plan._replace(text=text, staged=None), features=True)
-        fields = self._draws.draw((0, 0), nodes, self._info, self._finish)
+        fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:
             fields.update(_batch.of_whole_graph(plan.pyg, fields))

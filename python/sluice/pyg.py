@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch_geometric.data import Data
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from . import _job, _lib
+from . import _job
 from ._draws import Draws
 from ._errors import UsageError
 from ._world import World
 
 __all__ = ["Sampler"]
 
-# Of features and labels, which the loader takes from its data, nothing needs to be known.
 # What a loader's job is asked for, and a sampler has no use for.
 OF_LOADERS = ("batch_size", "input_nodes", "shuffle", "balance", "samplers")
 
@@ -65,8 +64,6 @@ class Sampler(BaseSampler):
         )
         asked = {**dict.fromkeys(OF_LOADERS), **self._arguments[1]}
         plan = _job.plan(_topology(data, weight_attr), asked, World(0, 1, False))
-        # Of features and labels, which the loader takes from its data, nothing needs to be known.
-        self._info = _lib.Info(n_hops=_job.n_hops_of(plan))
         self._draws = Draws(plan)
 
     def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
@@ -90,7 +87,7 @@ class Sampler(BaseSampler):
             )
         number = int(torch.randint(1 << 62, ()))
         key = number >> 32, number & 0xFFFFFFFF
-        fields = self._draws.draw(key, index.node.numpy(), self._info, torch.from_numpy)
+        fields = self._draws.draw(key, index.node.numpy(), torch.from_numpy)
         row, col = fields["edge_index"]
         return SamplerOutput(
             node=fields["n_id"],
@@ -108,6 +105,11 @@ class Sampler(BaseSampler):
             "sample_from_edges: batches begin at vertices: use NodeLoader, or LinkNeighborLoader "
             "with torch_geometric's own sampler"
         )
+
+    @property
+    def num_neighbors(self) -> List[int]:
+        info = self._draws.info
+        return list(info.fanout[: info.n_hops])
 
     def close(self) -> None:
         """Lets go of the data set, which otherwise goes with the sampler."""

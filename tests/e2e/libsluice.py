@@ -46,7 +46,7 @@ def load(path=LIBRARY):
     for name in ("done", "return"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_uint64
     lib.sluice_start.argtypes = c.c_void_p, c.c_uint32, c.c_uint64
-    for name in ("get_info", "stats"):
+    for name in ("get_info", "stats", "sampler_get_info"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_void_p
     lib.sluice_take.argtypes = c.c_void_p, c.c_void_p, c.c_void_p
     lib.sluice_free.argtypes, lib.sluice_free.restype = (c.c_void_p,), None
@@ -74,6 +74,12 @@ class Sampler:
     def check(self, rc):
         if rc < 0:
             raise Failed(rc, self.lib.sluice_error().decode())
+
+    @property
+    def info(self):
+        info = Info()
+        self.check(self.lib.sluice_sampler_get_info(self.at, c.byref(info)))
+        return info
 
     def draw(self, epoch, number, seeds, arrays=True):
         """The batch, and its arrays where they are wanted."""

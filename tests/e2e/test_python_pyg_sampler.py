@@ -181,6 +181,7 @@ def epochs(sampler, **named):
     for epoch in range(2):
         yield list(loader)
 
+assert all(other.num_neighbors == [4, 3] for other in same.values())
 first, second = epochs(sampler)
 assert sorted(v for b in first for v in b.n_id[:b.batch_size].tolist()) == (
     data.train_mask.nonzero()[:, 0].tolist())
