@@ -306,7 +306,7 @@ def test_given_seeds_have_the_batch_that_a_job_gives_them(box, more):
                 assert (drawn.epoch, drawn.number) == key[:2]
                 kept.append((drawn, own, wanted, s.nodes(drawn).copy()))
             told, same = sampler.info, loader.info
-            for name in "n_nodes n_edges seed batch_size n_hops feat_dim feat_type n_classes".split():
+            for name in "n_nodes n_edges seed batch_size n_hops feat_dim feat_type".split():
                 assert getattr(told, name) == getattr(same, name), name
             assert told.fanout[:] == same.fanout[:] and told.n_items == told.broker == 0
             child = os.fork()
