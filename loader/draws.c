@@ -181,13 +181,10 @@ int sluice_sampler_draw(sluice_sampler *s, uint32_t epoch, uint32_t number, cons
         return sl_fail(SL_EAGAIN,
                        "sluice_sampler_draw: another thread is in this sampler: one at a "
                        "time may use it");
-    struct sl_draw_job job = {.plan = &s->plan,
-                              .epoch = epoch,
-                              .batch = number,
-                              .first_seed =
-                                  (uint32_t)((uint64_t)number * s->config.sampler.batch_size),
-                              .seeds = seeds,
-                              .n_seeds = n_seeds};
+    const uint64_t first = (uint64_t)number * s->config.sampler.batch_size;
+    struct sl_draw_job job = {
+        .plan = &s->plan, .epoch = epoch, .batch = number, .seeds = seeds, .n_seeds = n_seeds};
+    job.first_seed = (uint32_t)first; // where it would stand in an epoch
     const int rc = draw(s, &job, batch, arrays);
     atomic_store(&s->busy, false);
     return rc;
