@@ -132,6 +132,7 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
         .gathered = spec->arrays ? fill_ahead : NULL,
         .ctx = l,
     };
+    sl_ledger_sit(spec->arena, spec->rank, spec->worker);
     SL_TRY(sl_arrays_pool_open(&l->pool));
     return spec->ahead ? sl_prefetch_start(&l->prefetch, &prefetch)
                        : sl_fetch_start(&l->fetch, &fetch);
@@ -150,6 +151,7 @@ void sl_lending_fini(struct sl_lending *l)
         sl_arrays_free(l->made[i]);
     sl_arrays_pool_close(l->pool);
     free(l->held);
+    sl_ledger_stand_up(l->spec.arena, l->spec.worker);
     *l = (struct sl_lending){0};
 }
 

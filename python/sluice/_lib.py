@@ -161,6 +161,7 @@ class Stats(Sized):
         ("gather_ns", _u64),
         ("user_ns", _u64),
         ("epoch", _u32),
+        ("absent", _i32),
     ]
 
 
