@@ -222,6 +222,7 @@ struct sl_config {
         uint32_t samplers; // resolved: at least 1; where both are auto, a first guess
         uint32_t trainers; // resolved: 0 only on a single device, whose standby trainer trains
         bool samplers_auto, trainers_auto; // the job leaves the number to the broker
+        bool by_cores;  // external, no key: how many samplers follows from the cores of "auto"
         bool switching; // false unless given, with updates.exchange "nccl"; with a pool false
         // resolved: POOL for "auto" and "cpu" without GPUs. Each device then has all cores of the
         // pool, and there is a device for each worker that there may be.

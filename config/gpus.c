@@ -73,6 +73,7 @@ static void take_auto(const struct sl_gpu_report *report, struct sl_config *c)
 {
     memset(c->devices, 0, sizeof c->devices);
     c->allocation.cores = SL_CORES_FIXED;
+    c->allocation.samplers_auto |= c->allocation.by_cores;
     c->n_devices = SL_MIN(report->n, (uint32_t)SL_CONFIG_MAX_DEVICES);
     for (uint32_t i = 0; i < c->n_devices; i++)
         c->devices[i] = (struct sl_device_config){.kind = SL_DEVICE_CUDA, .index = i};

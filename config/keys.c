@@ -249,21 +249,20 @@ const struct sl_key sl_keys[] = {
             "first; -1 takes all. With walk: how many of the most visited vertices are kept."},
     {.path = "sampler.expand", .type = SL_KEY_WORD, AT(sampler.expand), FIXED,
      .words = expands, .fallback = "\"all\"",
-     .doc = "all: each hop draws neighbours of every vertex so far anew, as DGL does. new: a "
-            "vertex is drawn once, in the hop after the one that found it, and keeps its "
-            "neighbours in all layers, as PyTorch Geometric does; in sampled evaluations too."},
+     .doc = "all: each hop draws neighbours of every vertex so far anew (as DGL). new: a vertex "
+            "is drawn once, in the hop after the one that found it, and keeps its neighbours in "
+            "all layers (as PyTorch Geometric)."},
     {.path = "sampler.replace", .type = SL_KEY_BOOL, AT(sampler.replace), .fallback = "false",
      FIXED,
      .only_key = "sampler.kind", .only_word = "khop or weighted",
-     .doc = "Whether neighbours are drawn with replacement, as replace does in PyTorch Geometric: "
-            "a vertex with neighbours gets exactly as many edges as the fanout says, each drawn "
-            "among all of its neighbours, so that an edge can be there several times; -1 takes "
-            "each once. Only with khop or weighted."},
+     .doc = "Whether neighbours are drawn with replacement: a vertex with neighbours gets exactly "
+            "fanout edges, maybe one several times; -1 takes each once. Only with khop or "
+            "weighted."},
     {.path = "sampler.edge_ids", .type = SL_KEY_BOOL, AT(sampler.edge_ids), .fallback = "false",
      FIXED,
      .only_key = "sampler.kind", .only_word = "walk", .only_not = true,
-     .doc = "Whether mini-batches carry the number of each edge in indices.npy, 8 bytes an edge, "
-            "for programs that read them. Not with walk."},
+     .doc = "Whether mini-batches carry each edge's number in indices.npy, 8 bytes an edge. Not "
+            "with walk."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},
@@ -379,7 +378,7 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 1, .fallback = "0.02",
      .only_key = "order.kind", .only_of = walks,
      .doc = "How much more than a shuffle's the label shares of mini-batches may differ from the "
-            "training set's (mean total variation). Only with proximity."},
+            "training set's. Only with proximity."},
 
     {.path = "store", .type = SL_KEY_OBJECT,
      .doc = "What of the data set is where."},
@@ -440,7 +439,7 @@ const struct sl_key sl_keys[] = {
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
      .also_word = "cpu", .also_flag = offsetof(struct sl_config, devices_cpu),
      .doc = "What samplers (the first devices) and trainers (the last) run on; CPU devices stand "
-            "before GPUs. auto: every GPU, or without any as cpu: all physical cores."},
+            "before GPUs. auto: every GPU; without any, as cpu: all physical cores."},
     {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true, ONWARD,
      FIELD(sl_device_config, kind), .words = device_kinds,
      .doc = "Cores, or a GPU (cuda)."},
@@ -466,7 +465,7 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
      .doc = "Devices that sample, the first ones. auto: by measured times; with cores and GPUs in "
-            "one list, the cores."},
+            "one list, the cores; with external a quarter of the cores, or all other devices."},
     {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers), FREE,
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
@@ -616,8 +615,7 @@ const struct sl_key sl_keys[] = {
     {.path = "checkpoint.every_seconds", .type = SL_KEY_NUMBER, AT(checkpoint.every_seconds), FREE,
      .min = 0, .max = 1e9, .fallback = "300",
      OWN,
-     .doc = "Seconds between checkpoints; 0: by checkpoint.every_updates alone. Both 0: no "
-            "checkpoints."},
+     .doc = "Seconds between checkpoints; 0: by checkpoint.every_updates alone. Both 0: none."},
     {.path = "checkpoint.keep", .type = SL_KEY_INTEGER, AT(checkpoint.keep), FREE,
      .min = 1, .max = 1000, .fallback = "2",
      OWN,

@@ -20,8 +20,10 @@
  * one.
  *
  * EXTERNAL TRAINERS are processes of the user's, which run where they like: their seats take the
- * last devices, as trainers do, and "auto" and "cpu" have samplers on all devices and the seats
- * beside them.
+ * last devices, as trainers do. With "auto" and "cpu" samplers have a core each and may be as many
+ * as there are cores; a quarter of that is where a job begins, since rows are gathered by the
+ * trainers' threads, which takes most of a loader's time. The seats stand beside them and have all
+ * cores.
  *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.
@@ -62,6 +64,19 @@ static void repeat_devices(struct sl_config *c, uint32_t n)
     n = SL_MIN(n, (uint32_t)SL_CONFIG_MAX_DEVICES);
     for (; c->n_devices < n; c->n_devices++)
         c->devices[c->n_devices] = c->devices[c->n_devices - turn];
+}
+
+// Seats for external trainers behind the devices that are there; of CPU devices with all the cores.
+static void add_seats(struct sl_config *c, uint32_t seats)
+{
+    struct sl_cores set;
+    const uint32_t first = c->n_devices;
+    sl_config_cores(c, &set);
+    repeat_devices(c, first + seats);
+    for (struct sl_device_config *seat = &c->devices[first]; seat < &c->devices[c->n_devices];
+         seat++)
+        if (seat->kind == SL_DEVICE_CPU)
+            seat->n_cores = sl_cores_list(&set, seat->cores, SL_CONFIG_MAX_CORES);
 }
 
 int sl_parse_resolve_cores(const struct sl_parse *p)
@@ -225,14 +240,14 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     struct sl_config *c = p->out;
     struct roles least = roles_of_allocation(c);
     uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
-    bool pool = sl_config_is_pool(c);
+    const bool pool = sl_config_is_pool(c), external = sl_config_is_external(c);
     if (c->devices_auto || pool) {
         uint32_t most = least.samplers + least.trainers;
-        if (sl_config_is_external(c))
-            most = SL_MAX(most, c->n_devices + least.trainers);
         for (uint32_t i = 0; i < c->n_schedule; i++)
             most = SL_MAX(most, c->schedule[i].samplers + c->schedule[i].trainers);
-        repeat_devices(c, most);
+        repeat_devices(c, external ? most - least.trainers : most);
+        if (external)
+            add_seats(c, least.trainers);
     } else if (c->n_devices == 1 && !c->allocation.switching && least.samplers == 1 &&
                c->allocation.trainers_auto) {
         return sl_parse_fail(p, "allocation.switching",
@@ -243,16 +258,18 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     SL_TRY(check_roles(p, "allocation", least, c->allocation.trainers_auto));
     SL_TRY(check_schedule(p));
 
-    if (sl_config_is_external(c) && c->allocation.samplers_auto) {
-        c->allocation.samplers = c->n_devices - c->allocation.trainers;
-        c->allocation.samplers_auto = false;
-    }
     bool both = c->allocation.samplers_auto && c->allocation.trainers_auto;
     if (both)
         SL_TRY(share_between_kinds(p));
     uint32_t n = c->n_devices;
     if (c->allocation.samplers_auto)
         *samplers = pool ? 1 : both ? SL_MAX(1u, n / 4) : n - *trainers;
+    if (external && c->allocation.samplers_auto) {
+        c->allocation.samplers_auto = false; // the broker decides nothing here
+        c->allocation.by_cores = c->devices_auto && c->devices[0].kind == SL_DEVICE_CPU;
+        if (c->allocation.by_cores)
+            *samplers = SL_MAX(1u, *samplers / 4);
+    }
     if (c->allocation.trainers_auto)
         *trainers = pool ? 1 : n - *samplers;
     return SL_OK;

@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 1
+#define SLUICE_API_VERSION 2
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -259,6 +259,7 @@ struct sluice_arrays {
     // (n_nodes, feat_dim) of feat_type. NULL: the data set has none, or they are in a GPU's memory
     // (sluice_features_view()).
     void *features;
+    int64_t *places; // (n_seeds) of the seeds in the list that an epoch goes through
 };
 
 // Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that
@@ -270,6 +271,37 @@ SLUICE_API int sluice_take(sluice_loader *loader, const struct sluice_batch *bat
 // By any thread, also after sluice_close(). NULL is allowed. Nothing happens in a process that was
 // forked from the loader's.
 SLUICE_API void sluice_free(void *memory);
+
+// --- batches of given seeds ----------------------------------------------------------------------
+
+/*
+ * Draws batches of seeds that the caller names, when it asks and in its own thread: no process is
+ * started, nothing is drawn ahead. For loops that another library orders, and for a batch beside an
+ * epoch. One thread at a time. A process that was forked uses its copy as the parent does its own.
+ */
+typedef struct sluice_sampler sluice_sampler;
+
+struct sluice_sampler_options {
+    size_t size;
+    const char *job;    // as of struct sluice_options: "dataset", "sampler" and "seed" of it count
+    const char *origin; // what messages call that text; NULL: "job"
+    uint32_t features;  // 1: sluice_arrays.features of a batch are gathered
+};
+
+// Maps the data set. The errors of a job file and of a data set.
+SLUICE_API int sluice_sampler_open(const struct sluice_sampler_options *options,
+                                   sluice_sampler **out);
+SLUICE_API void sluice_sampler_close(sluice_sampler *sampler); // NULL is allowed
+
+/*
+ * Draws the batch of `seeds` (n_seeds), different vertices. It is a function of the job's seed,
+ * epoch, number and the seeds: those of a batch of the job's training give that very batch.
+ * *batch has id 0, and views of the sampler's memory until its next draw or its end. *arrays, which
+ * may be NULL, is as of sluice_take(). SLUICE_EINVAL for a seed that is no vertex, or twice there.
+ */
+SLUICE_API int sluice_sampler_draw(sluice_sampler *sampler, uint32_t epoch, uint32_t number,
+                                   const uint32_t *seeds, uint32_t n_seeds,
+                                   struct sluice_batch *batch, struct sluice_arrays *arrays);
 
 // --- statistics ----------------------------------------------------------------------------------
 

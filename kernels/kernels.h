@@ -822,7 +822,8 @@ enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
 
 const struct sl_kernels *sl_kernels_ref(void);
 const struct sl_kernels *sl_kernels_cpu(void);
-// Of the cpu back end gather_rows, split_rows and gather_rows_to alone (kernels/rows.c).
+// Of the cpu back end gather_rows, split_rows, gather_rows_to, sample and weight_prefix alone
+// (kernels/rows.c).
 const struct sl_kernels *sl_kernels_rows(void);
 
 struct sl_device; // common/device/device.h
@@ -851,6 +852,10 @@ struct sl_core_time {
 };
 void sl_kernels_measure(bool on); // helpers are only counted while it is on
 struct sl_core_time sl_kernels_core_time(void);
+
+// Work that is no operation: body(context, part) for every part below n_parts, in no stated order,
+// by the calling thread and those that help it in operations of the cpu back end.
+void sl_kernels_run(uint32_t n_parts, void (*body)(void *context, uint32_t part), void *context);
 
 struct sl_cores; // common/device/cores.h
 

@@ -1,5 +1,6 @@
 #include "loader/arrays.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +9,89 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/device/device.h"
+#include "kernels/kernels.h"
 
 enum {
-    WAITING = 3, // pieces that may wait: the two of a loop that lets one go late, and one ahead
+    PIECES = 2, // the loop's, and the one ahead
     ALIGNMENT = 64,
+    PART_EDGES = 1 << 14, // of a batch, that a thread fills in at a time
+};
+
+// Places of vertices in a list, by search in one that ascends.
+struct places {
+    const uint32_t *vertex; // (n) ascending; NULL: 0, 1, ..., n - 1
+    const uint32_t *place;  // (n) of each in the list; NULL: their own
+    uint64_t n;
+    uint32_t *owned; // both, where the list does not ascend
 };
 
 struct sl_arrays_pool {
     pid_t pid;
+    struct places places;
     pthread_mutex_t lock;
     // Below: guarded by lock.
-    uint32_t users; // the loader, and pieces that are out
+    void (*freed)(void *ctx);
+    void *ctx;
+    uint32_t users;           // the loader, and pieces that are out
+    uint32_t n_pieces, limit; // that there are, and may be while nobody waits for one
     uint32_t n_free;
     struct sl_arrays *free;
 };
+
+// --- places --------------------------------------------------------------------------------------
+
+static bool ascends(const struct sl_vertex_list *list)
+{
+    for (uint64_t i = 1; list->ids && i < list->n; i++)
+        if (list->ids[i - 1] >= list->ids[i])
+            return false;
+    return true;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int open_places(struct places *p, const struct sl_vertex_list *list)
+{
+    *p = (struct places){.vertex = list->ids, .n = list->n};
+    if (ascends(list))
+        return SL_OK;
+    uint64_t *keys = malloc(list->n * sizeof *keys);
+    p->owned = malloc(2 * list->n * sizeof *p->owned);
+    if (!keys || !p->owned) {
+        free(keys);
+        return sl_fail(SL_ENOMEM, "places of %" PRIu64 " seeds: no memory", list->n);
+    }
+    for (uint64_t i = 0; i < list->n; i++)
+        keys[i] = (uint64_t)list->ids[i] << 32 | i;
+    qsort(keys, list->n, sizeof *keys, compare_keys);
+    for (uint64_t i = 0; i < list->n; i++) {
+        p->owned[i] = (uint32_t)(keys[i] >> 32);
+        p->owned[list->n + i] = (uint32_t)keys[i];
+    }
+    free(keys);
+    p->vertex = p->owned;
+    p->place = p->owned + list->n;
+    return SL_OK;
+}
+
+static int64_t place_of(const struct places *p, uint32_t vertex)
+{
+    uint64_t low = 0, n = p->n;
+    if (!p->vertex)
+        return vertex;
+    while (n > 1) { // without a branch that is often guessed wrong
+        const uint64_t half = n / 2;
+        low += p->vertex[low + half] <= vertex ? half : 0;
+        n -= half;
+    }
+    return (int64_t)(p->place ? p->place[low] : low);
+}
+
+// --- pieces --------------------------------------------------------------------------------------
 
 static void delete (struct sl_arrays *a)
 {
@@ -30,16 +100,34 @@ static void delete (struct sl_arrays *a)
     free(a);
 }
 
-int sl_arrays_pool_open(struct sl_arrays_pool **out)
+static void end(struct sl_arrays_pool *p)
+{
+    for (struct sl_arrays *a = p->free, *next; a; a = next) {
+        next = a->next;
+        delete (a);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p->places.owned);
+    free(p);
+}
+
+int sl_arrays_pool_open(const struct sl_arrays_spec *spec, struct sl_arrays_pool **out)
 {
     struct sl_arrays_pool *p = calloc(1, sizeof *p);
     if (!p)
         return sl_fail(SL_ENOMEM, "a loader's arrays: no memory");
     p->pid = getpid();
     p->users = 1;
+    p->limit = PIECES;
+    p->freed = spec->freed;
+    p->ctx = spec->ctx;
     pthread_mutex_init(&p->lock, NULL);
-    *out = p;
-    return SL_OK;
+    const int rc = open_places(&p->places, &spec->seeds);
+    if (rc < 0)
+        end(p);
+    else
+        *out = p;
+    return rc;
 }
 
 // One user less. The last one ends it.
@@ -48,39 +136,44 @@ static void leave(struct sl_arrays_pool *p)
     pthread_mutex_lock(&p->lock);
     const bool last = --p->users == 0;
     pthread_mutex_unlock(&p->lock);
-    if (!last)
-        return;
-    for (struct sl_arrays *a = p->free, *next; a; a = next) {
-        next = a->next;
-        delete (a);
-    }
-    pthread_mutex_destroy(&p->lock);
-    free(p);
+    if (last)
+        end(p);
 }
 
 void sl_arrays_pool_close(struct sl_arrays_pool *p)
 {
-    if (p && p->pid == getpid())
-        leave(p);
+    if (!p || p->pid != getpid())
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->freed = NULL;
+    pthread_mutex_unlock(&p->lock);
+    leave(p);
 }
 
-int sl_arrays_get(struct sl_arrays_pool *p, struct sl_arrays **out)
+int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out)
 {
+    int rc = SL_OK;
     pthread_mutex_lock(&p->lock);
     struct sl_arrays *a = p->free;
     if (a) {
         p->free = a->next;
         p->n_free--;
+    } else if (p->n_pieces >= p->limit && !wanted) {
+        rc = SL_EAGAIN;
     } else {
         a = calloc(1, sizeof *a);
+        if (p->n_pieces >= p->limit)
+            p->limit *= 2;
+        p->n_pieces += a != NULL;
+        rc = a ? SL_OK : SL_ENOMEM;
     }
     p->users += a != NULL;
     pthread_mutex_unlock(&p->lock);
-    if (!a)
-        return sl_fail(SL_ENOMEM, "a batch's arrays: no memory");
-    a->pool = p;
-    *out = a;
-    return SL_OK;
+    if (a) {
+        a->pool = p;
+        *out = a;
+    }
+    return rc == SL_ENOMEM ? sl_fail(rc, "a batch's arrays: no memory") : rc;
 }
 
 void sl_arrays_free(struct sl_arrays *a)
@@ -89,12 +182,17 @@ void sl_arrays_free(struct sl_arrays *a)
     if (!p || p->pid != getpid()) // a lock that another thread had at the fork stays locked
         return;
     pthread_mutex_lock(&p->lock);
-    const bool waits = p->n_free < WAITING;
+    const bool waits = p->n_free < PIECES;
     if (waits) {
         a->next = p->free;
         p->free = a;
         p->n_free++;
+    } else {
+        p->n_pieces--;
+        p->limit = SL_MAX(p->n_pieces, (uint32_t)PIECES);
     }
+    if (p->freed)
+        p->freed(p->ctx);
     pthread_mutex_unlock(&p->lock);
     if (!waits)
         delete (a);
@@ -111,17 +209,21 @@ static size_t place(size_t *used, uint64_t bytes)
     return at;
 }
 
-static void widen(int64_t *to, const uint32_t *from, uint64_t n)
+static void widen(int64_t *to, const uint32_t *from, uint64_t begin, uint64_t end)
 {
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = begin; i < end; i++)
         to[i] = from[i];
 }
 
-// The row that each edge is of.
-static void spread_rows(int64_t *to, const uint32_t *indptr, uint32_t n_rows)
+// The row that each of the edges begin .. end is of.
+static void spread_rows(int64_t *to, const uint32_t *indptr, uint32_t n_rows, uint64_t begin,
+                        uint64_t end)
 {
-    for (uint32_t row = 0; row < n_rows; row++)
-        for (uint32_t edge = indptr[row]; edge < indptr[row + 1]; edge++)
+    uint32_t row = 0;
+    for (uint32_t n = n_rows; n > 1; n -= n / 2) // the last one that begins at or before `begin`
+        row += indptr[row + n / 2] <= begin ? n / 2 : 0;
+    for (uint64_t edge = begin; edge < end; row++)
+        for (const uint64_t stop = SL_MIN((uint64_t)indptr[row + 1], end); edge < stop; edge++)
             to[edge] = row;
 }
 
@@ -136,6 +238,34 @@ static void fill_targets(void *to, struct sl_block_view block)
         ((int64_t *)to)[i] = class[i];
 }
 
+struct fill {
+    struct sl_arrays *a;
+    struct sl_block_view block;
+    uint32_t n_parts;
+};
+
+static void fill_part(void *context, uint32_t part)
+{
+    const struct fill *f = context;
+    struct sl_arrays *a = f->a;
+    const struct sl_block_view v = f->block;
+    const uint32_t last = v.header->n_hops - 1;
+    const uint64_t n = a->n_edges, n_nodes = v.header->n_input, n_seeds = v.header->n_seeds;
+    const uint64_t begin = n * part / f->n_parts, end = n * (part + 1) / f->n_parts;
+    widen(a->nodes, sl_view_nodes(v), n_nodes * part / f->n_parts,
+          n_nodes * (part + 1) / f->n_parts);
+    widen(a->edges, sl_view_indices(v, last), begin, end);
+    spread_rows(a->edges + n, sl_view_indptr(v, last), v.header->hop[last].n_dst, begin, end);
+    if (a->edge_ids)
+        memcpy(a->edge_ids + begin, sl_view_edge_ids(v, last) + begin,
+               (end - begin) * sizeof *a->edge_ids);
+    if (a->weights)
+        memcpy(a->weights + begin, sl_view_weights(v, last) + begin,
+               (end - begin) * sizeof *a->weights);
+    for (uint64_t i = n_seeds * part / f->n_parts; i < n_seeds * (part + 1) / f->n_parts; i++)
+        a->places[i] = place_of(&a->pool->places, sl_view_nodes(v)[i]);
+}
+
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
 {
     const struct sl_block_view v = sl_block_here(block);
@@ -148,6 +278,7 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     const size_t nodes = place(&bytes, sizeof(int64_t) * block->n_input),
                  edges = place(&bytes, sizeof(int64_t) * 2 * n_edges),
                  beside = place(&bytes, sizeof(int64_t) * (edge_ids || weights ? n_edges : 0)),
+                 places = place(&bytes, sizeof(int64_t) * block->n_seeds),
                  targets = place(&bytes, sizeof(int64_t) * SL_MAX(block->n_targets, 1u) *
                                              (uint64_t)block->n_seeds);
     SL_TRY(sl_buffer_grow(&a->numbers, sl_device_host(), SL_BUFFER_DEVICE, bytes + ALIGNMENT,
@@ -158,14 +289,10 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     a->edges = (int64_t *)(void *)(base + edges);
     a->edge_ids = edge_ids ? (int64_t *)(void *)(base + beside) : NULL;
     a->weights = weights ? (float *)(void *)(base + beside) : NULL;
+    a->places = (int64_t *)(void *)(base + places);
     a->targets = base + targets;
-    widen(a->nodes, sl_view_nodes(v), block->n_input);
-    widen(a->edges, sl_view_indices(v, last), n_edges);
-    spread_rows(a->edges + n_edges, sl_view_indptr(v, last), hop->n_dst);
-    if (edge_ids)
-        memcpy(a->edge_ids, edge_ids, n_edges * sizeof *edge_ids);
-    if (weights)
-        memcpy(a->weights, weights, n_edges * sizeof *weights);
+    struct fill fill = {a, v, (uint32_t)(n_edges / PART_EDGES) + 1};
+    sl_kernels_run(fill.n_parts, fill_part, &fill);
     fill_targets(a->targets, v);
     return SL_OK;
 }

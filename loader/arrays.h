@@ -10,6 +10,10 @@
  * of it. What comes back (sluice_free) waits for one of the next batches: memory that is new to a
  * process costs a page fault each 4 KiB, together more than filling it.
  *
+ * There are two pieces, the loop's and the one ahead, as long as that will do: a `for` of Python
+ * lets its batch go just behind the moment when it gets the next one, and whoever is ahead waits
+ * for that. A loop that keeps more asks for a batch while all are out, and there are twice as many.
+ *
  * OWNERSHIP. A piece belongs to whoever took it. The pool is the loader's and its pieces': it goes
  * when the loader has let go of it and the last piece is back, so a tensor outlives its loader.
  * Pieces may come back in any thread. In a forked process they are left alone.
@@ -22,9 +26,16 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "common/data/dataset.h"
 #include "trainer/feed/compute.h"
 
 struct sl_arrays_pool;
+
+struct sl_arrays_spec {
+    struct sl_vertex_list seeds; // of all epochs, each once; borrowed
+    void (*freed)(void *ctx);    // a piece is back, by any thread until the pool is closed; or NULL
+    void *ctx;
+};
 
 struct sl_arrays {
     struct sl_arrays_pool *pool;
@@ -37,16 +48,20 @@ struct sl_arrays {
     int64_t *edges;    // (2, n_edges) of the last hop: sources, then destinations
     int64_t *edge_ids; // (n_edges); NULL: the block has none
     float *weights;    // likewise
+    int64_t *places;   // (n_seeds) of the seeds in spec.seeds
     void *targets;     // (n_seeds) int64, or (n_seeds, n_targets) float
 };
 
-int sl_arrays_pool_open(struct sl_arrays_pool **out); // SL_ENOMEM
+int sl_arrays_pool_open(const struct sl_arrays_spec *spec,
+                        struct sl_arrays_pool **out); // SL_ENOMEM
 void sl_arrays_pool_close(struct sl_arrays_pool *p);  // NULL is allowed
 
-int sl_arrays_get(struct sl_arrays_pool *p, struct sl_arrays **out); // SL_ENOMEM
-void sl_arrays_free(struct sl_arrays *a);                            // NULL is allowed
+// wanted: a batch waits for it. SL_EAGAIN without a message where it is not, and one is soon to
+// come back; SL_ENOMEM.
+int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out);
+void sl_arrays_free(struct sl_arrays *a); // NULL is allowed
 
-// The block's numbers. SL_ENOMEM.
+// The block's numbers, whose seeds are of spec.seeds. SL_ENOMEM.
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block);
 
 #endif

@@ -54,8 +54,7 @@ static int leave(struct sluice_loader *l, int rc)
     return rc;
 }
 
-// Fills what the caller's version of a structure has of *from; its size stays as it is.
-static int hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least)
+int sl_hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least)
 {
     size_t size;
     if (!to)
@@ -82,24 +81,19 @@ static int note_end(struct sluice_loader *l)
 
 // --- batches -------------------------------------------------------------------------------------
 
-static void describe(const struct sluice_loader *l, const struct sl_lent *lent,
-                     struct sluice_batch *b)
+void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_batch *b)
 {
-    const struct sl_block *h = lent->work.block.header;
     const struct sl_block_view block = sl_block_here(h); // a GPU has a copy of it
-    uint32_t n_seeds;
     *b = (struct sluice_batch){
-        .id = lent->work.lease.tag,
-        .number = lent->work.lease.cell,
-        .first_item = sl_phase_range(lent->work.lease.phase, lent->work.lease.cell, &n_seeds),
-        .epoch = lent->work.lease.phase->spec.epoch,
+        .number = h->batch,
+        .epoch = h->epoch,
         .n_seeds = h->n_seeds,
         .n_nodes = h->n_input,
         .n_hops = h->n_hops,
         .n_edges = h->n_edges,
         .nodes = sl_view_nodes(block),
         .n_nodes_after = h->n_nodes,
-        .labels = l->dataset.label || l->dataset.target ? sl_view_targets(block) : NULL,
+        .labels = has_labels ? sl_view_targets(block) : NULL,
     };
     for (uint32_t i = 0; i < h->n_hops; i++)
         b->hop[i] = (struct sluice_hop){
@@ -112,19 +106,31 @@ static void describe(const struct sluice_loader *l, const struct sl_lent *lent,
         };
 }
 
+static void describe(const struct sluice_loader *l, const struct sl_lent *lent,
+                     struct sluice_batch *b)
+{
+    const struct sl_lease *lease = &lent->work.lease;
+    uint32_t n_seeds;
+    sl_batch_describe(lent->work.block.header, sl_has_labels(&l->dataset), b);
+    b->id = lease->tag;
+    b->number = lease->cell;
+    b->first_item = sl_phase_range(lease->phase, lease->cell, &n_seeds);
+    b->epoch = lease->phase->spec.epoch;
+}
+
 static int next(struct sluice_loader *l, uint32_t timeout_ms, struct sluice_batch *out)
 {
     struct sluice_batch batch;
     const struct sl_lent *lent;
     // Before a batch is taken.
     batch = (struct sluice_batch){0};
-    SL_TRY(hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch));
+    SL_TRY(sl_hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch));
     if (l->over)
         return sl_fail(l->over, "%s", l->why);
     const int rc = sl_lending_next(&l->lending, timeout_ms, &lent);
     if (rc == SL_OK) {
         describe(l, lent, &batch);
-        return hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch);
+        return sl_hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch);
     }
     switch (rc) {
     case SL_ETIMEDOUT: return SLUICE_TIMEOUT;
@@ -209,6 +215,31 @@ int sluice_features_view(sluice_loader *l, const struct sluice_batch *batch, con
 
 // --- arrays --------------------------------------------------------------------------------------
 
+int sl_check_one_graph(const char *call, const struct sl_config *config)
+{
+    if (config->sampler.expand == SL_EXPAND_NEW || config->sampler.n_fanout == 1)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "%s: sampler.expand: found \"all\", whose hops have edges of their own, wanted "
+                   "\"new\": read batch.hop, or start the job with that",
+                   call);
+}
+
+struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void *rows)
+{
+    return (struct sluice_arrays){
+        .memory = a,
+        .n_edges = a->n_edges,
+        .nodes = a->nodes,
+        .edges = a->edges,
+        .edge_ids = a->edge_ids,
+        .weights = a->weights,
+        .labels = has_labels ? a->targets : NULL,
+        .features = rows,
+        .places = a->places,
+    };
+}
+
 static int take(struct sluice_loader *l, const struct sluice_batch *batch,
                 struct sluice_arrays *out)
 {
@@ -216,25 +247,13 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
     struct sl_arrays *taken;
     void *rows;
     // Before anything is taken.
-    SL_TRY(hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays));
+    SL_TRY(sl_hand_over("sluice_take", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST));
     if (!batch)
         return sl_fail(SL_EINVAL, "sluice_take: found no batch");
-    if (l->config.sampler.expand != SL_EXPAND_NEW && batch->n_hops > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "sluice_take: sampler.expand: found \"all\", whose hops have edges of their "
-                       "own, wanted \"new\": read batch.hop, or start the job with that");
+    SL_TRY(sl_check_one_graph("sluice_take", &l->config));
     SL_TRY(sl_lending_take(&l->lending, batch->id, &taken, &rows));
-    arrays = (struct sluice_arrays){
-        .memory = taken,
-        .n_edges = taken->n_edges,
-        .nodes = taken->nodes,
-        .edges = taken->edges,
-        .edge_ids = taken->edge_ids,
-        .weights = taken->weights,
-        .labels = l->dataset.label || l->dataset.target ? taken->targets : NULL,
-        .features = rows,
-    };
-    return hand_over("sluice_take", out, &arrays, sizeof arrays, sizeof arrays);
+    arrays = sl_arrays_public(taken, sl_has_labels(&l->dataset), rows);
+    return sl_hand_over("sluice_take", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST);
 }
 
 int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluice_arrays *out)
@@ -292,8 +311,8 @@ static int get_info(const struct sluice_loader *l, struct sluice_info *out)
             l->compute.device->is_host ? -1 : (int32_t)c->devices[l->worker.device].index,
     };
     memcpy(info.fanout, c->sampler.fanout, sizeof info.fanout);
-    return hand_over("sluice_get_info", out, &info, sizeof info,
-                     offsetof(struct sluice_info, feat_device));
+    return sl_hand_over("sluice_get_info", out, &info, sizeof info,
+                        offsetof(struct sluice_info, feat_device));
 }
 
 int sluice_get_info(sluice_loader *l, struct sluice_info *out)
@@ -319,8 +338,8 @@ static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
         .epoch = from->epoch,
         .absent = waits ? (int32_t)absent : -1,
     };
-    return hand_over("sluice_stats", out, &stats, sizeof stats,
-                     offsetof(struct sluice_stats, absent));
+    return sl_hand_over("sluice_stats", out, &stats, sizeof stats,
+                        offsetof(struct sluice_stats, absent));
 }
 
 int sluice_stats(sluice_loader *l, struct sluice_stats *out)

@@ -101,14 +101,26 @@ static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work
     return rc;
 }
 
-// By the thread that gathers, into what the buffer has of an earlier batch where nobody took it.
-static int fill_ahead(void *ctx, const struct sl_work *work)
+// By the thread that gathers: rows are to go to the memory that is taken with the numbers. What the
+// buffer has of an earlier batch stays where nobody took it.
+static int fill_ahead(void *ctx, const struct sl_work *work, bool wanted)
 {
     struct sl_lending *l = ctx;
     struct sl_arrays **made = &l->made[work->buffer];
-    if (!*made)
-        SL_TRY(sl_arrays_get(l->pool, made));
+    if (!*made) {
+        const int rc = sl_arrays_get(l->pool, wanted, made);
+        if (rc != SL_OK)
+            return rc;
+        if (l->spec.compute.device->is_host)
+            sl_prefetch_swap_rows(&l->prefetch, work, &(*made)->features);
+    }
     return sl_arrays_fill(*made, work->block.header);
+}
+
+// A piece of memory is back.
+static void on_freed(void *ctx)
+{
+    sl_prefetch_look_again(ctx);
 }
 
 int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
@@ -117,6 +129,11 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
     l->pulse = (struct sl_heartbeat){
         .arena = spec->arena, .stop = spec->stop, .slot = spec->stats, .thread = SL_THREAD_WORK};
     const struct sl_fetch_spec fetch = {spec->arena, spec->worker, spec->fetches, &l->pulse};
+    const struct sl_arrays_spec arrays = {
+        .seeds = spec->dataset->split[SL_SPLIT_TRAIN],
+        .freed = spec->ahead ? on_freed : NULL,
+        .ctx = &l->prefetch,
+    };
     const struct sl_prefetch_spec prefetch = {
         .arena = spec->arena,
         .worker = spec->worker,
@@ -129,11 +146,11 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
         .shape = spec->shape,
         .pulse = &l->pulse,
         .claim = claim_lent,
-        .gathered = spec->arrays ? fill_ahead : NULL,
+        .begins = spec->arrays ? fill_ahead : NULL,
         .ctx = l,
     };
     sl_ledger_sit(spec->arena, spec->rank, spec->worker);
-    SL_TRY(sl_arrays_pool_open(&l->pool));
+    SL_TRY(sl_arrays_pool_open(&arrays, &l->pool));
     return spec->ahead ? sl_prefetch_start(&l->prefetch, &prefetch)
                        : sl_fetch_start(&l->fetch, &fetch);
 }
@@ -443,7 +460,7 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
         l->made[work->buffer] = NULL;
     }
     if (!a) {
-        SL_TRY(sl_arrays_get(l->pool, &a));
+        SL_TRY(sl_arrays_get(l->pool, true, &a));
         rc = sl_arrays_fill(a, work->block.header);
     }
     const bool has_rows =

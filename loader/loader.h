@@ -35,4 +35,26 @@ struct sluice_loader {
     struct sl_lending lending;
 };
 
+// Log lines are dropped from now on, in this process.
+void sl_loader_be_silent(void);
+
+static inline bool sl_has_labels(const struct sl_dataset *ds)
+{
+    return ds->label || ds->target;
+}
+
+// Fills what the caller's version of a structure has of *from; its size stays as it is.
+int sl_hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least);
+
+// What the caller is told of a block, whose memory the pointers lead to; id and first_item are 0.
+void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_batch *b);
+
+// SL_EUNSUPPORTED for a job whose batches have other edges in each hop.
+int sl_check_one_graph(const char *call, const struct sl_config *config);
+
+// Of callers that were compiled before the structure had more.
+#define SL_ARRAYS_SIZE_LEAST offsetof(struct sluice_arrays, places)
+
+struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void *rows);
+
 #endif

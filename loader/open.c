@@ -32,6 +32,12 @@ static void be_silent(void)
     sl_log_set_sink(drop_line);
 }
 
+void sl_loader_be_silent(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, be_silent);
+}
+
 // --- the seat ------------------------------------------------------------------------------------
 
 static void pause_a_moment(void)
@@ -254,9 +260,8 @@ static int open_loader(struct sluice_loader *l, const struct sluice_options *o)
 
 int sluice_open(const struct sluice_options *options, sluice_loader **out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct sluice_options o;
-    pthread_once(&once, be_silent);
+    sl_loader_be_silent();
     if (out)
         *out = NULL;
     SL_TRY(check_options(options, &o));

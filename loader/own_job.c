@@ -57,13 +57,12 @@ static void set_name(cJSON *job)
     cJSON_AddStringToObject(job, "name", name);
 }
 
-// The resolved job (owned: free()).
-static int resolve(const struct sl_own_job_spec *spec, struct sl_config *config, bool *has_output,
-                   char **out)
+int sl_own_job_read(const char *given, const char *origin, struct sl_config *config,
+                    bool *has_output)
 {
     char *text = NULL;
-    cJSON *job = cJSON_Parse(spec->text);
-    int rc = cJSON_IsObject(job) ? set_kind(job, spec->origin) : SL_OK;
+    cJSON *job = cJSON_Parse(given);
+    int rc = cJSON_IsObject(job) ? set_kind(job, origin) : SL_OK;
     if (rc == SL_OK && cJSON_IsObject(job)) {
         set_name(job);
         text = sl_json_line(job);
@@ -71,11 +70,18 @@ static int resolve(const struct sl_own_job_spec *spec, struct sl_config *config,
     *has_output = cJSON_HasObjectItem(job, "output");
     cJSON_Delete(job);
     // What is no JSON is for the reader of job files to complain of.
-    const char *read = text ? text : spec->text;
+    const char *read = text ? text : given;
     if (rc == SL_OK)
-        rc = sl_config_parse(read, strlen(read), spec->origin, config);
+        rc = sl_config_parse(read, strlen(read), origin, config);
     free(text);
-    SL_TRY(rc);
+    return rc;
+}
+
+// The resolved job (owned: free()).
+static int resolve(const struct sl_own_job_spec *spec, struct sl_config *config, bool *has_output,
+                   char **out)
+{
+    SL_TRY(sl_own_job_read(spec->text, spec->origin, config, has_output));
     *out = sl_config_to_json(config);
     return *out ? SL_OK : sl_fail(SL_ENOMEM, "%s: no memory for the configuration", spec->origin);
 }

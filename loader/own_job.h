@@ -28,6 +28,10 @@ struct sl_own_job_spec {
     const char *programs;      // folder, or NULL (programs.h)
 };
 
+// Reads a job's text, which `origin` is what messages call. Errors as the command line has them.
+int sl_own_job_read(const char *given, const char *origin, struct sl_config *config,
+                    bool *has_output);
+
 // Reads the job and starts its broker, which checks the rest. Errors of the job file as the command
 // line has them; SL_ENOENT, SL_ESYS. sl_own_job_stop() afterwards, whatever comes of it.
 int sl_own_job_start(struct sl_own_job *j, const struct sl_own_job_spec *spec);

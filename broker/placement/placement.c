@@ -95,7 +95,8 @@ char *sl_placement_reason(const struct sl_config *config, char *buf, size_t byte
     struct sl_cores cores;
     sl_config_cores(config, &cores);
     if (sl_config_is_external(config))
-        snprintf(buf, bytes, "as the job file says: trainers are programs that attach");
+        snprintf(buf, bytes, "%s: trainers are programs that attach",
+                 config->allocation.by_cores ? "a sampler for four cores" : "as the job file says");
     else if ((sa || ta) && sl_config_is_pool(config))
         snprintf(buf, bytes, "auto: decided by what the first batches take on %s",
                  SL_PLURAL(sl_cores_count(&cores), "core"));

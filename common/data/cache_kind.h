@@ -53,15 +53,14 @@ struct sl_cache_kind {
     X(NONE,    "none",    "no cache", .hotness = NULL)                                             \
     X(RANDOM,  "random",  "random ones", .hotness = by_chance)                                     \
     X(DEGREE,  "degree",  "the highest out-degrees", .hotness = by_degree)                         \
-    X(EXPECTED, "expected", "the most expected visits of uniform sampling, computed beforehand "   \
-      "(only with sampler.kind khop or labor)",                                                    \
+    X(EXPECTED, "expected", "the most expected visits of uniform sampling (khop or labor)",        \
       .hotness = by_expected_visits, .is_visits = true, .uniform_only = true)                    \
     X(PRESC,   "presc",   "the most visits in the first epochs",                                   \
       .counts = SL_VISITS_FIRST)                                                                   \
-    X(OPTIMAL, "optimal", "the most visits of the whole job, whose samples are drawn twice, for "  \
-      "comparison", .counts = SL_VISITS_ALL)                                                       \
-    X(AUTO,    "auto",    "where GPUs train or features are read from the drive, expected (or "    \
-      "degree where sampling is not uniform); else none", .hotness = NULL)
+    X(OPTIMAL, "optimal", "the most visits of the job, which is drawn twice, for comparison",      \
+      .counts = SL_VISITS_ALL)                                                                     \
+    X(AUTO,    "auto",    "where GPUs train or features are on the drive, expected (or degree "    \
+      "where sampling is not uniform); else none", .hotness = NULL)
 // clang-format on
 
 #define SL_CACHE_NAME(name, ...) SL_CACHE_##name,

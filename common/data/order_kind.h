@@ -21,10 +21,10 @@
 // clang-format off
 #define SL_ORDER_KINDS(X)                                                                          \
     X(SHUFFLED,  "shuffled",  "a uniform shuffle", .fill = fill_shuffled)                          \
-    X(PROXIMITY, "proximity", "vertices that are near each other in the graph are in the same or " \
-      "in neighbouring mini-batches, which then share more of what they read",                     \
+    X(PROXIMITY, "proximity", "neighbouring vertices are in the same mini-batch and share what "   \
+      "they read",                                                                                 \
       .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)                         \
-    X(LISTED,    "listed",    "that of the list, the same in each epoch", .fill = fill_listed)
+    X(LISTED,    "listed",    "that of the list", .fill = fill_listed)
 // clang-format on
 
 #define SL_ORDER_NAME(name, ...) SL_ORDER_##name,

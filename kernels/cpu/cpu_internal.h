@@ -23,8 +23,9 @@ void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_
 uint32_t sl_cpu_thread_number(void);
 
 /*
- * Splits 0 .. n into one contiguous range a thread, each a multiple of `align` long (but the last)
- * and of at least `grain`, so that small work stays on the calling thread.
+ * Splits 0 .. n into some contiguous ranges a thread, each a multiple of `align` long (but the
+ * last) and of at least `grain`: small work stays on the calling thread, and of large work a thread
+ * whose core is taken away keeps the others waiting for one range at most.
  */
 void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
                            void (*body)(void *context, uint64_t begin, uint64_t end),

@@ -25,8 +25,10 @@ void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
 {
     if (n == 0)
         return;
-    uint64_t threads = SL_MAX(SL_MIN((uint64_t)sl_cpu_threads(), n / SL_MAX(grain, 1)), 1);
-    uint64_t step = sl_div_up(sl_div_up(n, threads), align) * align;
+    uint64_t threads = (uint64_t)sl_cpu_threads(), parts = 1;
+    if (threads > 1)
+        parts = SL_MAX(SL_MIN(threads * PARTS_PER_THREAD, n / SL_MAX(grain, 1)), 1);
+    uint64_t step = sl_div_up(sl_div_up(n, parts), align) * align;
     struct range range = {.body = body, .context = context, .n = n, .step = step};
     sl_cpu_parallel_parts((uint32_t)sl_div_up(n, step), run_range, &range);
 }

@@ -319,3 +319,8 @@ void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_
     if (slot)
         take_back(slot);
 }
+
+void sl_kernels_run(uint32_t n_parts, void (*body)(void *context, uint32_t part), void *context)
+{
+    sl_cpu_parallel_parts(n_parts, body, context);
+}

@@ -10,6 +10,7 @@
 Samplers, queue and caches are processes of sluice, which end with the loader, however that ends.
 
     NeighborLoader                         help(sluice.NeighborLoader)
+    pyg.Sampler, dgl.NeighborLoader        for PyG's NodeLoader; blocks of DGL (import sluice.pyg)
     open, from_pyg, from_scipy, Dataset    data sets from and to PyTorch Geometric, SciPy, NumPy
     Error, UsageError, JobError, ...       what goes wrong, in the words of the command line
     python -m sluice                       the command line

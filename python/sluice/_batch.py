@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,13 +33,36 @@ def finish(kind: str, pin: bool) -> Finish:
     return torch.from_numpy
 
 
-def can_pin(kind: str) -> bool:
-    """Whether tensors of batches of that kind can be in page-locked memory here."""
+def has_gpu(kind: str) -> bool:
+    """Whether tensors of batches of that kind can be in a GPU's memory, or page-locked, here."""
     if kind == "numpy":
         return False
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+class _OnGpu:
+    """What torch makes a tensor of, without a copy."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, address: int, shape: Tuple[int, ...], kind: str) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": shape, "typestr": kind, "data": (address, True), "stream": None,
+        }  # fmt: skip
+
+
+def rows_on_gpu(address: int, shape: Tuple[int, ...], kind: str, device: int) -> Tuple[Any, Any]:
+    """A tensor of its own of the rows at `address` in that GPU's memory, and the event behind which
+    they may change there."""
+    import torch
+
+    with torch.cuda.device(device):
+        rows = torch.as_tensor(_OnGpu(address, shape, kind), device=f"cuda:{device}").clone()
+        copied = torch.cuda.Event()
+        copied.record()
+    return rows, copied
 
 
 def best_kind() -> str:
@@ -82,6 +105,7 @@ def fields_of(
     e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
+    input_id    int64 (n_seeds): places of the seeds among all
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them
     """
     arrays, view = taken.arrays, taken.view
@@ -100,6 +124,7 @@ def fields_of(
     if arrays.labels:
         shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
         out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
+    out["input_id"] = finish(view(arrays.places, (n_seeds,), "<i8"))
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
     out["batch_size"] = n_seeds
     out["num_sampled_nodes"] = differences(after[:])
@@ -110,24 +135,6 @@ def fields_of(
 def differences(totals: Sequence[int]) -> List[int]:
     """[3, 5, 9] -> [3, 2, 4], as plain ints."""
     return [t - before for before, t in zip([0, *totals[:-1]], totals)]
-
-
-class Places:
-    """Where vertices stand in a list of distinct ones, in memory of the list's size."""
-
-    def __init__(self, ids: Optional[np.ndarray]) -> None:
-        """ids (n): the list; None: 0, 1, 2, ..."""
-        self.ids, self.order = ids, None
-        if ids is not None and len(ids) and not bool(np.all(ids[:-1] < ids[1:])):
-            self.order = np.argsort(ids, kind="stable")
-            self.ids = ids[self.order]
-
-    def of(self, nodes: np.ndarray) -> np.ndarray:
-        """int64 (n) places of vertices that are all in the list."""
-        if self.ids is None:
-            return nodes.astype(np.int64)
-        at = np.searchsorted(self.ids, nodes)
-        return (at if self.order is None else self.order[at]).astype(np.int64)
 
 
 def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:

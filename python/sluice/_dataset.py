@@ -350,6 +350,10 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
     return array
 
 
+def is_mask(ids: Any) -> bool:
+    return bool(_array(ids, "ids").dtype == bool)
+
+
 def _array(value: Any, what: str) -> np.ndarray:
     if hasattr(value, "detach"):
         if str(value.layout) != "torch.strided":

@@ -150,7 +150,14 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
 SPLITS_AND_ALL = (*_dataset.SPLITS, "all")
 HOPS_MAX = 8
 BATCH_SIZE_MAX = 1 << 31
-COMMON = {"model.kind": "external", "sampler.expand": "new"}
+# By sampler.expand, what a job says that has the other one.
+EXPANDS = {
+    "new": 'sampler.expand: is "all", which draws each vertex anew in each hop, so that no single '
+    'edge_index has the batch: wanted "new"; blocks hop by hop are what sluice.dgl and '
+    "include/sluice.h have",
+    "all": 'sampler.expand: is "new", which draws a vertex once: blocks, as DGL has them, draw it '
+    'anew in each hop: wanted "all"',
+}
 
 
 class _Twice(ValueError):
@@ -250,8 +257,7 @@ class Plan(NamedTuple):
     text: str  # the job
     origin: str  # what messages call it
     staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
-    split: Optional[str] = None  # whose vertices are the seeds
-    seeds: Optional[np.ndarray] = None  # the caller's own list
+    by_mask: bool = False  # a seed's place in input_nodes is the vertex itself
     shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
@@ -270,7 +276,7 @@ KEYS = {
 }
 
 
-def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
+def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") -> Plan:
     """The job of a loader, by its arguments (None: not given). The data set in memory is that of
     rank 0, which starts the job."""
     weight_attr, input_nodes = asked["weight_attr"], asked["input_nodes"]
@@ -317,7 +323,7 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
         put(job, "input.split", input_nodes, "input_nodes")
     elif own_list:
         put(job, "input.split", "train", "input_nodes")
-    complete(job)
+    complete(job, expand)
     staged = None
     if source.dataset or own_list:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
@@ -335,8 +341,7 @@ def plan(data: Any, asked: Dict[str, Any], world: World) -> Plan:
         json.dumps(job),
         origin,
         staged,
-        get(job, "input.split") or "train",
-        seeds,
+        own_list and _dataset.is_mask(input_nodes),
         get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
@@ -354,8 +359,7 @@ def plan_of_running(output: Optional[str]) -> Plan:
         return Plan("", "")
     with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
         job = json.load(file)
-    split = get(job, "input.split") or "train"
-    return Plan("", output, split=split, shuffle=get(job, "order.kind") != LISTED)
+    return Plan("", output, shuffle=get(job, "order.kind") != LISTED)
 
 
 def plain(value: Any) -> Any:
@@ -373,14 +377,11 @@ def _for_json(value: Any) -> Any:
     return found
 
 
-def complete(job: Dict[str, Any]) -> None:
-    """What every loader's job says. UsageError for a job whose batches are no single edge_index."""
-    if get(job, "sampler.expand") == "all":
-        raise UsageError(
-            'sampler.expand: is "all", which draws each vertex anew in each hop, so that no single '
-            'edge_index has the batch: wanted "new"; blocks hop by hop are what '
-            "include/sluice.h has"
-        )
+def complete(job: Dict[str, Any], expand: str = "new") -> None:
+    """What every loader's job says. UsageError for a job whose batches are of the other kind."""
+    said = get(job, "sampler.expand")
+    if said in EXPANDS and said != expand:
+        raise UsageError(EXPANDS[expand])
     kind = get(job, "model.kind")
     if kind not in (None, "external"):
         raise UsageError(
@@ -388,7 +389,8 @@ def complete(job: Dict[str, Any]) -> None:
             "here; `sluice run` trains models of sluice's"
         )
     walks = get(job, "sampler.kind") == "walk"  # neighbours of a walk are no edges
-    for key, value in {**COMMON, **({} if walks else {"sampler.edge_ids": True})}.items():
+    common = {"model.kind": "external", "sampler.expand": expand}
+    for key, value in {**common, **({} if walks else {"sampler.edge_ids": True})}.items():
         folders, name = key.split(".")
         at = job.setdefault(folders, {})
         if isinstance(at, dict):

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 1
+API_VERSION = 2
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -146,6 +146,16 @@ class Arrays(Sized):
         ("weights", _pointer),
         ("labels", _pointer),
         ("features", _pointer),
+        ("places", _pointer),
+    ]
+
+
+class SamplerOptions(Sized):
+    _fields_ = [
+        ("size", _size),
+        ("job", _text),
+        ("origin", _text),
+        ("features", _u32),
     ]
 
 
@@ -171,6 +181,7 @@ STRUCTURES = {
     "sluice_hop": Hop,
     "sluice_batch": Batch,
     "sluice_arrays": Arrays,
+    "sluice_sampler_options": SamplerOptions,
     "sluice_stats": Stats,
 }
 
@@ -187,6 +198,12 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_features_view": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(_pointer)]),
     "sluice_take": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Arrays)]),
     "sluice_free": (None, [_pointer]),
+    "sluice_sampler_open": (_int, [ctypes.POINTER(SamplerOptions), ctypes.POINTER(_pointer)]),
+    "sluice_sampler_close": (None, [_pointer]),
+    "sluice_sampler_draw": (
+        _int,
+        [_pointer, _u32, _u32, _pointer, _u32, ctypes.POINTER(Batch), ctypes.POINTER(Arrays)],
+    ),
     "sluice_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
     "sluice_error": (_text, []),
     "sluice_version": (_text, []),

@@ -161,7 +161,8 @@ class Loader:
                     layers of PyG that multiply by sparse matrices, such as SAGEConv, are faster
 
     A batch has
-        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit
+        x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; in
+                    the GPU's memory where the job's trainers are on one that torch sees
         y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
                     numbers). Of a Data its y of all n_nodes vertices, as everything else it has
         edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
@@ -169,8 +170,7 @@ class Loader:
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
         batch_size  int: number of seeds
-        input_id    int64 (batch_size): places of the seeds in input_nodes (not of a job that was
-                    attached to and has no directory)
+        input_id    int64 (batch_size): places of the seeds in input_nodes, of a mask the vertices
         num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
@@ -183,6 +183,7 @@ class Loader:
     JobError when the job is over, LoaderTimeoutError, OutOfMemoryError; all are sluice.Error.
     """
 
+    EXPAND = "new"  # sampler.expand of its jobs
     __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
 
     def __init__(
@@ -248,14 +249,15 @@ class Loader:
         kind = arrays or _batch.best_kind()
         if adj not in (None, "csc") or (adj and kind != "pyg"):
             raise UsageError(f"adj={adj!r}: wanted 'csc', with batches of arrays='pyg'")
-        if pin_memory and not _batch.can_pin(kind):
+        self._on_gpu = _batch.has_gpu(kind)
+        if pin_memory and not self._on_gpu:
             raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
         self._make = _batch.maker(kind, adj is not None)
         self._finish = _batch.finish(kind, pin_memory)
         self.transform, self.timeout = transform, float(timeout)
         self._options = {
             "prefetch": int(prefetch),
-            "arrays": int(prefetch),
+            "arrays": int(prefetch and self.EXPAND == "new"),
             "start_timeout_ms": int(start_timeout * 1000),
         }
         self._world = _world.find(rank, world)
@@ -268,7 +270,7 @@ class Loader:
                 self._open()
                 self._plan = _job.plan_of_running(self.output)
             else:
-                self._plan = _job.plan(data, asked, self._world)
+                self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
                 self._open()
         except BaseException:
@@ -277,7 +279,7 @@ class Loader:
         self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
         self._even = self._plan.shuffle if even is None else bool(even)
         self._data: Any = None
-        self._places: Optional[_batch.Places] = None
+        self._copied: Any = None  # event of a GPU: the batch's rows have been copied
         self._iterations = 0
         self._current = 0  # number of the iteration that may go on
         # Epoch and number of the batch that comes next: all before it have come, or were left.
@@ -551,6 +553,9 @@ class Loader:
         lent = self._lent
         if lent.n_hops == 0:
             return
+        if self._copied is not None:  # the library's memory is still read
+            self._copied.synchronize()
+            self._copied = None
         try:
             self._handle.call(how, lent.id)
         except Error as error:
@@ -640,29 +645,25 @@ class Loader:
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
         out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
         if self._info.feat_device >= 0:
-            out["x"] = finish(self._features())
-        if self._places is None and plan.split:
-            self._places = self._seed_places(plan)
-        if self._places:
-            seeds = taken.view(taken.arrays.nodes, (lent.n_seeds,), "<i8")
-            out["input_id"] = finish(self._places.of(seeds))
+            out["x"] = self._features()
+        if plan.by_mask:
+            out["input_id"] = out["n_id"][: lent.n_seeds]
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out
 
-    def _features(self) -> np.ndarray:
-        """Out of a GPU's memory."""
-        info, lent = self._info, self._lent
-        x = np.empty((lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type])
-        self._handle.call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
+    def _features(self) -> Any:
+        """A copy of the rows; in the memory of the GPU that gathered them, where tensors can be."""
+        info, lent, call = self._info, self._lent, self._handle.call
+        shape, kind = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
+        if not self._on_gpu or info.feat_device < 0:
+            x = np.empty(shape, kind)
+            call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
+            return self._finish(x)
+        rows = ctypes.c_void_p()
+        call("features_view", ctypes.byref(lent), ctypes.byref(rows))
+        x, self._copied = _batch.rows_on_gpu(rows.value or 0, shape, kind.str, info.feat_device)
         return x
-
-    def _seed_places(self, plan: _job.Plan) -> _batch.Places:
-        if plan.seeds is not None:
-            return _batch.Places(plan.seeds)
-        if plan.split == "all":
-            return _batch.Places(None)
-        return _batch.Places(np.asarray(self._dataset().arrays[f"{plan.split}_idx"]))
 
 
 def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:

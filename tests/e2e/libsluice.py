@@ -16,7 +16,17 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from sluice._lib import END, OK, RESULTS, Arrays, Batch, Info, Options, Stats  # noqa: E402
+from sluice._lib import (  # noqa: E402
+    END,
+    OK,
+    RESULTS,
+    Arrays,
+    Batch,
+    Info,
+    Options,
+    SamplerOptions,
+    Stats,
+)
 
 EINVAL, ENOENT, ENOMEM, ERANGE = (RESULTS[n] for n in "EINVAL ENOENT ENOMEM ERANGE".split())
 ETIMEDOUT, EABORTED, EBUSY = (RESULTS[n] for n in "ETIMEDOUT EABORTED EBUSY".split())
@@ -40,9 +50,12 @@ def load(path=LIBRARY):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_void_p
     lib.sluice_take.argtypes = c.c_void_p, c.c_void_p, c.c_void_p
     lib.sluice_free.argtypes, lib.sluice_free.restype = (c.c_void_p,), None
-    lib.sluice_open.argtypes = c.c_void_p, c.c_void_p
-    lib.sluice_close.argtypes = (c.c_void_p,)
-    lib.sluice_close.restype = None
+    lib.sluice_open.argtypes = lib.sluice_sampler_open.argtypes = c.c_void_p, c.c_void_p
+    lib.sluice_sampler_draw.argtypes = (c.c_void_p, c.c_uint32, c.c_uint32) + (
+        (c.c_void_p, c.c_uint32) + (c.c_void_p,) * 2
+    )
+    for close in lib.sluice_close, lib.sluice_sampler_close:
+        close.argtypes, close.restype = (c.c_void_p,), None
     return lib
 
 
@@ -50,6 +63,34 @@ class Failed(Exception):
     def __init__(self, code, text):
         super().__init__(text)
         self.code = code
+
+
+class Sampler:
+    def __init__(self, job, lib, features=0):
+        self.lib, self.at = lib, c.c_void_p()
+        o = SamplerOptions(job=json.dumps(job).encode(), features=features)
+        self.check(lib.sluice_sampler_open(c.byref(o), c.byref(self.at)))
+
+    def check(self, rc):
+        if rc < 0:
+            raise Failed(rc, self.lib.sluice_error().decode())
+
+    def draw(self, epoch, number, seeds, arrays=True):
+        """The batch, and its arrays where they are wanted."""
+        seeds, batch, taken = np.asarray(seeds, np.uint32), Batch(), Arrays()
+        to = c.byref(taken) if arrays else None
+        at = seeds.ctypes.data if len(seeds) else None
+        rc = self.lib.sluice_sampler_draw(
+            self.at, epoch, number, at, len(seeds), c.byref(batch), to
+        )
+        self.check(rc)
+        return batch, taken
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.lib.sluice_sampler_close(self.at)
 
 
 class Loader:

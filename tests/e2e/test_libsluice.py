@@ -23,6 +23,7 @@ from harness import (
     read_json,
     small_job,
     whole,
+    write_dataset,
 )
 from test_cuda import CPU, PLUGIN, gpu
 
@@ -248,6 +249,86 @@ def test_arrays_are_the_callers(box, prefetch, made):
         x = s.array(a.features, (n_nodes, dim), "<f4")
         assert np.array_equal(x, data["node_feat"][nodes])
         lib.sluice_free(a.memory)
+
+
+def parts(batch, arrays):
+    """All that a batch has, as lists."""
+    numbers = [s.array(getattr(arrays, a), n, "<i8").tolist() for a, n in (
+        ("nodes", batch.n_nodes), ("edges", 2 * arrays.n_edges), ("edge_ids", arrays.n_edges),
+        ("labels", batch.n_seeds))]  # fmt: skip
+    after = s.array(batch.n_nodes_after, batch.n_hops + 1).tolist()
+    return [*numbers, after, [h.n_edges for h in batch.hop[: batch.n_hops]]]
+
+
+@cases({}, {"kind": "labor"}, {"kind": "weighted", "replace": True}, {"fanout": [-1, 400]})
+def test_given_seeds_have_the_batch_that_a_job_gives_them(box, more):
+    """Number by number, also where the memory of the first draw is too small for the next one, and
+    in a process that was forked. Views are of the last draw; arrays stay."""
+    data = arrays()
+    config = job(box)
+    config["sampler"].update({"expand": "new", "edge_ids": True, **more})
+    if more.get("kind") == "weighted":
+        weight = np.random.default_rng(3).random(len(data["indices"]), np.float32)
+        config["dataset"] = write_dataset(box.path("data"), {**data, "edge_weight": weight})
+    kept = []
+    with opened(box, config) as loader:
+        with s.Sampler(config, loader.lib, features=1) as sampler:
+            for batch in loader.epoch():
+                key = batch.epoch, batch.number, s.seeds(batch).copy()
+                wanted = parts(batch, taken := loader.take(batch))
+                loader.lib.sluice_free(taken.memory)
+                drawn, own = sampler.draw(*key)
+                assert parts(drawn, own) == wanted, batch.number
+                assert (drawn.epoch, drawn.number) == key[:2]
+                kept.append((drawn, own, wanted, s.nodes(drawn).copy()))
+            child = os.fork()
+            if child == 0:
+                drawn, own = sampler.draw(*key)
+                os._exit(0 if parts(drawn, own) == wanted else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            assert parts(*sampler.draw(*key))[0] == wanted[0]
+            other = sampler.draw(key[0], key[1] + 1, key[2], arrays=False)[0]
+            nodes = s.nodes(other).tolist()
+            assert nodes != wanted[0] or more.get("fanout") == [-1, 400]
+        lib = loader.lib
+    for drawn, own, wanted, nodes in kept:
+        assert s.array(own.nodes, drawn.n_nodes, "<i8").tolist() == wanted[0] == nodes.tolist()
+        x = s.array(own.features, (drawn.n_nodes, data["node_feat"].shape[1]), "<f4")
+        assert np.array_equal(x, data["node_feat"][nodes])
+        lib.sluice_free(own.memory)
+
+
+def test_given_seeds_that_cannot_be(box):
+    """Each is refused, and the sampler goes on."""
+    lib, config = s.load(LIBRARY), job(box)
+    for changes, words in (
+        ({"dataset": "nowhere"}, "nowhere: no such directory"),
+        ({"sampler": {"fanout": [0]}}, "sampler.fanout"),
+        ({"model": {"kind": "sage"}}, 'model.kind: found "sage", wanted "external"'),
+        ({"sampler": {"kind": "weighted"}}, "edge_weight.npy"),
+        ({}, "options.features: found another number, wanted 0 or 1"),
+    ):
+        try:
+            s.Sampler({**config, **changes}, lib, features=0 if changes else 2)
+        except s.Failed as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(changes)
+    with s.Sampler(config, lib) as sampler:
+        for seeds, words in (
+            ([], "found no seeds"), ([3, 5, 3], "3 seeds, only 2 of them different"),
+            ([1500], "seed 1500 is no vertex of a graph with 1500"),
+            ([4], 'sampler.expand: found "all"'),
+        ):  # fmt: skip
+            try:
+                sampler.draw(0, 0, seeds, arrays=seeds == [4])
+            except s.Failed as error:
+                assert words in str(error), error
+            else:
+                raise AssertionError(seeds)
+        batch, _ = sampler.draw(0, 0, [4, 2], arrays=False)
+        assert s.seeds(batch).tolist() == [4, 2] and batch.n_hops == 2
+    lib.sluice_sampler_close(None)
 
 
 def test_arrays_are_of_one_hop_that_has_all_edges(box):
@@ -497,7 +578,7 @@ def test_wrong_arguments_are_refused(box):
         assert rc < 0 and words in lib.sluice_error().decode(), lib.sluice_error()
         assert not at.value
     lib.sluice_close(None)
-    with opened(box) as loader:
+    with opened(box, job(box, **{"sampler.expand": "new"})) as loader:
         for call in (loader.lib.sluice_next, loader.lib.sluice_get_info, loader.lib.sluice_stats):
             arguments = [1] if call is loader.lib.sluice_next else []
             assert call(None, *arguments, None) == s.EINVAL
@@ -510,6 +591,12 @@ def test_wrong_arguments_are_refused(box):
         rows = np.empty(3, np.float32)
         rc = lib.sluice_features(loader.at, ctypes.byref(batch), rows.ctypes.data, rows.nbytes)
         assert rc == s.ERANGE and "room for 12 bytes" in lib.sluice_error().decode()
+        # A caller of before the structure had its last field gets the others.
+        arrays = s.Arrays()
+        arrays.size = s.Arrays.places.offset
+        rc = lib.sluice_take(loader.at, ctypes.byref(batch), ctypes.byref(arrays))
+        assert rc == s.OK and arrays.nodes and not arrays.places
+        lib.sluice_free(arrays.memory)
 
 
 def test_a_fork_and_a_second_thread_are_told_off(box):
@@ -577,7 +664,9 @@ def test_the_library_has_the_headers_functions_and_no_others(box):
     with open(HEADER) as file:
         promised = set(re.findall(r"^SLUICE_API .*?(sluice_\w+)\(", file.read(), re.M))
     names = re.findall(r" T (\S+)", output_of("nm", "-D", "--defined-only", LIBRARY))
-    assert set(names) == {f"{name}@@SLUICE_0" for name in promised}, names
+    versions = dict(name.split("@@SLUICE_") for name in names)
+    assert set(versions) == promised, names
+    assert {v for n, v in versions.items() if not n.startswith("sluice_sampler_")} == {"0"}
     dynamic = output_of("objdump", "-p", LIBRARY)
     needed = set(re.findall(r"NEEDED\s+(\S+?)\.so", dynamic))
     assert needed <= {

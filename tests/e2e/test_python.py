@@ -195,15 +195,6 @@ def test_edges_have_the_numbers_of_where_they_came_from(box):
     assert fields["e_id"].tolist() == edge_map.tolist()
 
 
-def test_places_of_seeds(box):
-    rng = np.random.default_rng(7)
-    for ids in (np.arange(50), rng.permutation(200)[:60], np.sort(rng.permutation(200)[:60])):
-        at = rng.integers(0, len(ids), 30)
-        found = _batch.Places(ids).of(ids[at].astype(np.uint32))
-        assert found.tolist() == at.tolist() and found.dtype == np.int64
-    assert _batch.Places(None).of(np.array([4, 2], np.uint32)).tolist() == [4, 2]
-
-
 # ---- what is refused ----------------------------------------------------------------------------
 
 NO_ARGUMENTS = dict.fromkeys(

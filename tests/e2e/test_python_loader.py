@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 
-from harness import ROOT, Running, cases, gone
+from harness import ROOT, Running, Skip, cases, gone
+from test_cuda import CPU, PLUGIN, gpu
 
 LIBRARY = os.path.join(os.path.dirname(os.environ.get("BIN") or f"{ROOT}/build/bin"), "lib")
 NOT_UNDER = {
@@ -40,9 +41,10 @@ graph = sluice.open(path).to_numpy()
 
 def start(box, program, *arguments, python=sys.executable, env=None):
     """A user's program, running."""
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     env = box.environment(
         {
-            "PYTHONPATH": os.path.join(ROOT, "python"),
+            "PYTHONPATH": os.pathsep.join([os.path.join(ROOT, "python"), *filter(None, others)]),
             "SLUICE_LIBRARY": os.path.join(LIBRARY, "libsluice.so.0"),
             "SLUICE_PROGRAMS": box.programs,
             "PYTHONUNBUFFERED": "1",
@@ -156,7 +158,8 @@ for data, nodes, wanted in (
                      **arguments) as loader:
         batches = list(loader)
         assert sum(seeds(batches), []) == list(wanted), (type(data), nodes)
-        assert np.concatenate([b.input_id for b in batches]).tolist() == list(range(len(wanted)))
+        places = np.concatenate([b.input_id for b in batches]).tolist()
+        assert places == list(wanted if nodes is mask else range(len(wanted)))
         assert all((b.x == graph["node_feat"][b.n_id]).all() for b in batches)
 """
 
@@ -531,3 +534,72 @@ def test_a_batch_that_does_not_come(box):
     os.kill(pid, signal.SIGCONT)
     os.kill(running.process.pid, signal.SIGUSR1)
     assert "rest True" in running.wait().ok().out
+
+
+FAKE_TORCH = """
+# As much of PyTorch as the loader asks for. The processor cannot read the emulated GPU's memory, so
+# that the library copies a tensor.
+import ctypes, importlib.machinery, types
+
+class Tensor:
+    def __init__(self, address, shape, kind):
+        self.address, self.values = address, np.empty(shape, kind)
+    def clone(self):
+        call, lent, at = loader._handle.call, ctypes.byref(loader._lent), ctypes.c_void_p()
+        call("features_view", lent, ctypes.byref(at))
+        assert at.value == self.address
+        call("features", lent, self.values.ctypes.data, self.values.nbytes)
+        return self
+
+class Event:
+    recorded, waited = 0, 0
+    def record(self):
+        Event.recorded += 1
+    def synchronize(self):
+        assert Event.waited < Event.recorded
+        Event.waited += 1
+
+class Device:
+    def __init__(self, index):
+        assert index == 0
+    def __enter__(self):
+        pass
+    def __exit__(self, *_):
+        pass
+
+def as_tensor(there, device):
+    of = there.__cuda_array_interface__
+    assert device == "cuda:0" and of["stream"] is None
+    return Tensor(of["data"][0], of["shape"], of["typestr"])
+
+torch = types.ModuleType("torch")
+torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+torch.cuda = types.SimpleNamespace(is_available=lambda: True, device=Device, Event=Event)
+torch.from_numpy, torch.as_tensor, torch.distributed = lambda a: a, as_tensor, None
+sys.modules["torch"] = torch
+"""
+
+
+def test_rows_stay_on_the_gpu_for_torch(box):
+    """Where the trainers' device is one (emulated): a tensor of its own, copied before the rows
+    that it is of may change."""
+    if not os.path.exists(PLUGIN):
+        raise Skip(f"{PLUGIN} is not there: make tests builds it")
+    job = {
+        "dataset": box.shared_dataset("planted"),
+        "devices": [CPU, gpu()],
+        "model": {"kind": "external"},
+    }
+    program = """
+kept = []
+with open_loader(json.loads(sys.argv[2]), arrays="torch", samplers=None) as loader:
+    for batch in loader:
+        assert type(batch.x) is Tensor, type(batch.x)
+        kept.append((batch.x, batch.n_id))
+        assert Event.recorded == len(kept) and Event.waited == len(kept) - 1
+    assert len(kept) == len(loader) == Event.waited
+for x, n_id in kept:
+    assert np.array_equal(x.values, graph["node_feat"][n_id])
+"""
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"}
+    run(box, FAKE_TORCH + program, box.shared_dataset("planted"), json.dumps(job), env=env)

@@ -125,6 +125,7 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
             assert (data.edge_weight[batch.e_id] == batch.edge_weight).all()
             seeds = batch.n_id[:batch.batch_size]
             listed = nodes if torch.is_tensor(nodes) and nodes.dtype == torch.long else (
+                torch.arange(len(nodes)) if torch.is_tensor(nodes) else
                 data.train_mask.nonzero()[:, 0])
             assert (listed[batch.input_id] == seeds).all()
             found += seeds.tolist()

@@ -120,6 +120,19 @@ LOOP_TEST(auto_is_every_gpu, 0, sizeof autos / sizeof autos[0])
 }
 
 // The text that workers read says the same.
+// Samplers of external trainers' jobs go by the GPUs, where there are any, and not by the cores.
+TEST(external_trainers_have_their_seats_beside_the_gpus)
+{
+    gpus(3, 80 * GIB, 70 * GIB);
+    use("{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"},"
+        " \"allocation\": {\"trainers\": 2}}",
+        false);
+    ck_assert_uint_eq(config.n_devices, 5);
+    ck_assert_uint_eq(config.allocation.samplers, 3);
+    ck_assert_int_eq(config.devices[4].kind, SL_DEVICE_CUDA);
+    ck_assert_uint_eq(config.devices[4].index, 1);
+}
+
 TEST(what_is_resolved_parses_back_to_the_same)
 {
     static struct sl_config again;

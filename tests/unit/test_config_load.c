@@ -585,8 +585,8 @@ LOOP_TEST(a_word_chooses_its_value, 0, sizeof words / sizeof words[0])
     ck_assert_uint_eq(value, words[_i].value);
 }
 
-// A sampler for each core and the seats beside them; what training would want is not there. The
-// resolved text says the same.
+// A sampler for four cores, room for one on each, and beside them the seats, which have all cores;
+// what training would want is not there. The resolved text says the same.
 TEST(a_job_for_external_trainers_has_no_training_of_its_own)
 {
     struct sl_cores physical;
@@ -604,9 +604,11 @@ TEST(a_job_for_external_trainers_has_no_training_of_its_own)
         ck_assert_int_eq(config.input.split, SL_INPUT_ALL);
         ck_assert_int_eq(config.order.kind, SL_ORDER_LISTED);
         ck_assert_int_eq(config.allocation.balance, SL_BALANCE_DYNAMIC);
-        ck_assert_uint_eq(config.allocation.samplers, n);
+        ck_assert_uint_eq(config.allocation.samplers, SL_MAX(n / 4, 1u));
         ck_assert_uint_eq(config.allocation.trainers, 2);
         ck_assert_uint_eq(config.n_devices, n + 2);
+        ck_assert_uint_eq(config.devices[n - 1].n_cores, 1);
+        ck_assert_uint_eq(config.devices[n + 1].n_cores, n);
         ck_assert(!sl_config_is_pool(&config) && !config.allocation.switching);
         ck_assert(config.checkpoint.every_updates == 0 && config.checkpoint.every_seconds == 0);
         char *text = sl_config_to_json(&config);

@@ -8,9 +8,10 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "kernels/kernels.h"
 #include "loader/arrays.h"
 
-enum { ROOM = 1 << 16, MAX_NODES = 60, MAX_EDGES = 200, TARGETS = 3 };
+enum { ROOM = 1 << 21, MAX_NODES = 60, MAX_EDGES = 70000, TARGETS = 3 };
 
 static struct sl_arrays_pool *pool;
 static uint64_t memory[ROOM / sizeof(uint64_t)];
@@ -38,10 +39,10 @@ struct edge {
 static struct edge edges[MAX_EDGES];
 static uint32_t n_edges;
 
-static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
+static void make_with(uint32_t hops, uint32_t flags, uint32_t n_targets, uint32_t degree)
 {
     size_t used = sl_align_up(sizeof *block, 64);
-    memset(memory, 0x5a, sizeof memory);
+    memset(memory, 0x5a, ROOM / 16);
     *block = (struct sl_block){.magic = SL_BLOCK_MAGIC,
                                .flags = flags,
                                .bytes = ROOM,
@@ -66,7 +67,7 @@ static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
     uint32_t *indptr = array(&used, &hop->indptr_offset, sizeof *indptr * (hop->n_dst + 1));
     n_edges = indptr[0] = 0;
     for (uint32_t row = 0; row < hop->n_dst; row++) {
-        for (uint32_t k = below(3) ? below(4) : 0; k; k--)
+        for (uint32_t k = below(3) ? below(degree) : 0; k; k--)
             edges[n_edges++] = (struct edge){below(block->n_input), row,
                                              (uint64_t)lrand48() << 30 | (uint64_t)lrand48()};
         indptr[row + 1] = n_edges;
@@ -81,6 +82,11 @@ static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
         else
             ((float *)(void *)beside)[i] = (float)(edges[i].id % 1000);
     }
+}
+
+static void make(uint32_t hops, uint32_t flags, uint32_t n_targets)
+{
+    make_with(hops, flags, n_targets, 4);
 }
 
 static void check_filled(const struct sl_arrays *a)
@@ -109,7 +115,7 @@ static void check_filled(const struct sl_arrays *a)
 static void setup(void)
 {
     srand48(7);
-    ck_assert_int_eq(sl_arrays_pool_open(&pool), SL_OK);
+    ck_assert_int_eq(sl_arrays_pool_open(&(struct sl_arrays_spec){0}, &pool), SL_OK);
 }
 
 static void teardown(void)
@@ -120,7 +126,7 @@ static void teardown(void)
 static struct sl_arrays *get(void)
 {
     struct sl_arrays *a;
-    ck_assert_msg(sl_arrays_get(pool, &a) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_arrays_get(pool, true, &a) == SL_OK, "%s", sl_error_message());
     return a;
 }
 
@@ -141,6 +147,58 @@ TEST(they_are_those_of_the_block)
     sl_arrays_free(a);
 }
 
+// Enough edges for several threads' parts.
+TEST(they_are_those_of_a_large_block)
+{
+    static const uint32_t degrees[] = {300, 3000};
+    struct sl_arrays *a = get();
+    sl_kernels_set_threads(3);
+    for (uint32_t i = 0; i < 12; i++) {
+        make_with(3, i % 3 ? SL_BLOCK_HAS_EDGE_IDS : SL_BLOCK_HAS_WEIGHTS, 0, degrees[i % 2]);
+        ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+        check_filled(a);
+    }
+    sl_kernels_set_threads(1);
+    sl_arrays_free(a);
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+    const uint32_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+// Of the seeds in a list that ascends, in one that does not, and in that of all vertices.
+TEST(places_are_those_in_the_list)
+{
+    uint32_t ids[500];
+    for (uint32_t kind = 0; kind < 3; kind++) {
+        for (uint32_t n = 1; n <= SL_COUNT_OF(ids); n = 2 * n + 1) {
+            struct sl_arrays_pool *of_list;
+            struct sl_arrays *a;
+            for (uint32_t i = 0; i < n; i++)
+                ids[i] = kind == 0 ? i : 3 * i + 1;
+            for (uint32_t i = n; i-- > 1 && kind == 2;)
+                swap(&ids[i], &ids[below(i)]);
+            const struct sl_arrays_spec spec = {.seeds = {n, kind ? ids : NULL}};
+            ck_assert_int_eq(sl_arrays_pool_open(&spec, &of_list), SL_OK);
+            ck_assert_int_eq(sl_arrays_get(of_list, true, &a), SL_OK);
+            make(1, 0, 0);
+            uint32_t place[MAX_NODES];
+            for (uint32_t i = 0; i < block->n_seeds; i++) {
+                place[i] = below(n);
+                ((uint32_t *)(void *)((char *)memory + block->nodes_offset))[i] = ids[place[i]];
+            }
+            ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+            for (uint32_t i = 0; i < block->n_seeds; i++)
+                ck_assert_int_eq(a->places[i], place[i]);
+            sl_arrays_free(a);
+            sl_arrays_pool_close(of_list);
+        }
+    }
+}
+
 CASE(.name = "memory", .setup = setup, .teardown = teardown)
 
 TEST(it_is_used_again_once_it_is_back)
@@ -157,6 +215,34 @@ TEST(it_is_used_again_once_it_is_back)
     check_filled(one);
     sl_arrays_free(one);
     sl_arrays_free(two);
+}
+
+static void count(void *n)
+{
+    ++*(int *)n;
+}
+
+// Whoever is ahead waits for one of the two pieces, as long as nobody waits for a batch.
+TEST(there_are_more_only_for_a_loop_that_keeps_more)
+{
+    int n_freed = 0;
+    struct sl_arrays_pool *p;
+    struct sl_arrays *a[4], *more;
+    const struct sl_arrays_spec spec = {.freed = count, .ctx = &n_freed};
+    ck_assert_int_eq(sl_arrays_pool_open(&spec, &p), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, false, &a[0]), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, false, &a[1]), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, false, &more), SL_EAGAIN);
+    sl_arrays_free(a[0]);
+    ck_assert_int_eq(n_freed, 1);
+    ck_assert_int_eq(sl_arrays_get(p, false, &a[0]), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, true, &a[2]), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, false, &a[3]), SL_OK);
+    ck_assert_int_eq(sl_arrays_get(p, false, &more), SL_EAGAIN);
+    sl_arrays_pool_close(p);
+    for (int i = 0; i < 4; i++)
+        sl_arrays_free(a[i]);
+    ck_assert_int_eq(n_freed, 1); // nobody is told any more
 }
 
 TEST(it_outlives_the_loader)
@@ -185,7 +271,7 @@ TEST(more_than_may_wait_is_freed)
     int waited = 0;
     for (int i = 0; i < 8; i++)
         waited += (many[i] = get())->numbers.p != NULL;
-    ck_assert_int_eq(waited, 3);
+    ck_assert_int_eq(waited, 2);
     for (int i = 0; i < 8; i++)
         sl_arrays_free(many[i]);
 }
@@ -209,7 +295,7 @@ static void *free_many(void *arg)
 {
     for (int i = 0; i < 2000; i++) {
         struct sl_arrays *a;
-        if (sl_arrays_get(pool, &a) == SL_OK)
+        if (sl_arrays_get(pool, true, &a) == SL_OK)
             sl_arrays_free(a);
     }
     return arg;

@@ -535,6 +535,29 @@ LOOP_TEST(arrays_are_the_callers, 0, 3)
     }
 }
 
+// A loop that lets a batch go behind the next one has two pieces of memory, whoever is faster.
+TEST(a_usual_loop_has_two_pieces)
+{
+    struct sl_arrays *before = NULL, *piece[2] = {NULL, NULL}, *a;
+    void *x;
+    start_with(true, true);
+    const uint64_t seq = open_epoch(0);
+    draw(CELLS);
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        const uint64_t tag = lent(cell);
+        ck_assert_int_eq(sl_lending_take(&lending, tag, &a, &x), SL_OK);
+        UNTIL(cell + 1 == CELLS || state(seq, cell + 1) == SL_CELL_TRAINING);
+        if (cell < 2)
+            piece[cell] = a;
+        ck_assert_ptr_eq(a, piece[cell % 2]);
+        ck_assert_mem_eq(x, rows[vertex(cell, BATCH, 0)], sizeof rows[0]);
+        sl_arrays_free(before);
+        before = a;
+        done(tag);
+    }
+    sl_arrays_free(before);
+}
+
 LOOP_TEST(arrays_are_taken_once, 0, 2)
 {
     struct sl_arrays *a, *again;

@@ -175,17 +175,37 @@ static int wait_for_turn(struct sl_prefetch *x)
     return buffer;
 }
 
+// What the other side does before rows are gathered; SL_EABORTED: the thread is to end meanwhile.
+static int begin(struct sl_prefetch *x, const struct sl_work *work)
+{
+    int rc = x->spec.begins ? SL_EAGAIN : SL_OK;
+    while (rc == SL_EAGAIN) {
+        pthread_mutex_lock(&x->lock);
+        const uint32_t seen = sl_event_read(&x->changed);
+        const bool wanted = x->wanted, ends = x->quit || sl_heartbeat_stopping(&x->pulse);
+        pthread_mutex_unlock(&x->lock);
+        if (ends)
+            return SL_EABORTED;
+        rc = x->spec.begins(x->spec.ctx, work, wanted);
+        if (rc == SL_EAGAIN)
+            sl_event_wait(&x->changed, seen, SL_ARENA_WAIT_MS);
+    }
+    return rc;
+}
+
 static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
 {
     const struct sl_block *block;
     SL_TRY(sl_work_block(x->spec.arena, &work->lease, x->spec.shape, &block));
+    work->block = sl_block_here(block);
+    work->buffer = buffer;
+    SL_TRY(begin(x, work));
     x->spec.gather->near = sl_near_block_find(&x->near, work->lease.entry);
     SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block,
                            x->spec.keeps_rows ? &x->buffer[1 - buffer] : NULL, &x->buffer[buffer],
                            &work->gathered));
     work->block = x->buffer[buffer].block;
     work->x = x->buffer[buffer].x;
-    work->buffer = buffer;
     return SL_OK;
 }
 
@@ -229,8 +249,6 @@ static int fetch(struct sl_prefetch *x, int buffer)
         count_share(x, &work.lease);
     if (work.lease.phase->spec.kind != SL_PHASE_INFER) {
         rc = gather(x, buffer, &work);
-        if (rc == SL_OK && x->spec.gathered)
-            rc = x->spec.gathered(x->spec.ctx, &work);
         if (rc < 0) {
             sl_ledger_return(x->spec.arena, &work.lease);
             return rc;
@@ -392,6 +410,11 @@ bool sl_prefetch_must_yield(struct sl_prefetch *x, const struct sl_work *work)
     }
     pthread_mutex_unlock(&x->lock);
     return yield;
+}
+
+void sl_prefetch_look_again(struct sl_prefetch *x)
+{
+    sl_event_signal(&x->changed);
 }
 
 void sl_prefetch_stop(struct sl_prefetch *x)

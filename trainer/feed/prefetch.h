@@ -74,8 +74,10 @@ struct sl_prefetch_spec {
     // Claims in place of the ledger's own order (external trainers); NULL: nobody does. Codes of
     // sl_ledger_claim_beside(). Called by the thread.
     int (*claim)(void *ctx, uint32_t timeout_ms, struct sl_work *out);
-    // Called by the thread once a batch is there, before it is on offer; its error is the thread's.
-    int (*gathered)(void *ctx, const struct sl_work *work);
+    // Called by the thread before the batch's rows are gathered: whether its caller waits for one
+    // now. SL_EAGAIN: is to be asked again once that has changed, or sl_prefetch_look_again() was
+    // called; another error is the thread's.
+    int (*begins)(void *ctx, const struct sl_work *work, bool wanted);
     void *ctx;                        // of both
     bool keeps_rows;                  // a batch's rows are whole once it is trained (match.h)
     const struct sl_heartbeat *pulse; // of the computing thread
@@ -128,7 +130,7 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out);
 
 // Exchanges the memory that the work's rows are in for other memory of the same device. By whoever
-// has the work.
+// has the work: the thread in begins(), later whoever took it.
 void sl_prefetch_swap_rows(struct sl_prefetch *x, const struct sl_work *work,
                            struct sl_buffer *with);
 
@@ -142,6 +144,9 @@ void sl_prefetch_release(struct sl_prefetch *x, const struct sl_work *work);
  * batch on offer has been given back already.
  */
 bool sl_prefetch_must_yield(struct sl_prefetch *x, const struct sl_work *work);
+
+// What begins() waits for has changed. By any thread.
+void sl_prefetch_look_again(struct sl_prefetch *x);
 
 // Ends the thread, gives what it has claimed back to the ledger and frees buffers and cache. Safe
 // on a zeroed struct.
