@@ -138,12 +138,13 @@ static int goes_on(void *ctx, uint64_t n)
 static int forecast(const struct sl_config *c, const struct sl_dataset *ds, struct store *out)
 {
     const struct sl_visits_watch watch = {.on_vertices = goes_on};
+    const struct sl_visits_sampling sampling = sl_config_sampling(c);
     if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
         return SL_OK;
     uint32_t *visits = malloc(SL_MAX(ds->n_nodes, (uint64_t)1) * sizeof *visits);
     if (!visits)
         return sl_fail(SL_ENOMEM, "no memory for the expected visits of the vertices");
-    int rc = sl_visits_expect(ds, c->sampler.fanout, c->sampler.n_fanout, &watch, visits);
+    int rc = sl_visits_expect(ds, &sampling, &watch, visits);
     if (rc == SL_OK)
         rc = sl_visits_forecast(visits, ds->n_nodes,
                                 sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),

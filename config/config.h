@@ -317,6 +317,8 @@ static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
 // process is concerned. SL_EINVAL: there are none.
 struct sl_dataset;
 int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset);
+// What decides how often training meets a vertex. Its fanout is the config's.
+struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
 
 // How many trainers can work at the same time: ordered, the batches of an update; async, the
 // allowed staleness and one.

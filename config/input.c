@@ -22,6 +22,14 @@ unsigned sl_config_needs(const struct sl_config *c)
     return need;
 }
 
+struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
+{
+    return (struct sl_visits_sampling){.fanout = c->sampler.fanout,
+                                       .n_hops = c->sampler.n_fanout,
+                                       .expands_new = c->sampler.expand == SL_EXPAND_NEW,
+                                       .replaces = c->sampler.replace};
+}
+
 int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset)
 {
     static const enum sl_split splits[] = {[SL_INPUT_TRAIN] = SL_SPLIT_TRAIN,

@@ -324,6 +324,9 @@ struct sluice_stats {
     uint64_t gather_ns;     // gathering features, in whichever thread
     uint64_t user_ns;       // between sluice_next() and sluice_done(), but for gathering
     uint32_t epoch;         // of the last batch
+    // With fixed shares: the lowest rank whose batches this epoch still needs, and whose seat
+    // nobody has. -1: none.
+    int32_t absent;
 };
 
 SLUICE_API int sluice_stats(sluice_loader *loader, struct sluice_stats *out);

@@ -328,6 +328,8 @@ int sluice_get_info(sluice_loader *l, struct sluice_info *out)
 static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
 {
     const struct sl_lending *from = &l->lending;
+    uint32_t absent;
+    const bool waits = sl_ledger_rank_is_absent(&l->worker.arena, &absent);
     const struct sluice_stats stats = {
         .batches = from->figures.batches,
         .returned = from->returned,
@@ -338,8 +340,10 @@ static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
         .gather_ns = from->figures.stage_ns[SL_STAGE_EXTRACT],
         .user_ns = from->figures.stage_ns[SL_STAGE_TRAIN],
         .epoch = from->epoch,
+        .absent = waits ? (int32_t)absent : -1,
     };
-    return sl_hand_over("sluice_stats", out, &stats, sizeof stats, sizeof stats);
+    return sl_hand_over("sluice_stats", out, &stats, sizeof stats,
+                        offsetof(struct sluice_stats, absent));
 }
 
 int sluice_stats(sluice_loader *l, struct sluice_stats *out)

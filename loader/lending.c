@@ -35,15 +35,17 @@ static uint64_t position(uint32_t epoch, uint32_t number)
     return (uint64_t)epoch << 32 | number;
 }
 
-// The epoch to claim of first: the one that is lent now. False while none is, after a wait.
+// The epoch to claim of first: the one that the caller has begun in, perhaps at its very end, which
+// is told; else the one that is lent now. False while none is, after a wait.
 static bool find_epoch(struct sl_lending *l, uint32_t timeout_ms)
 {
     struct sl_ledger_lent now;
     struct sl_event *work = &l->spec.arena->h->work;
     const uint32_t seen = sl_event_read(work);
     l->found = sl_ledger_look_lent(l->spec.arena, &now);
+    const uint64_t from = atomic_load(&l->from);
     if (l->found)
-        l->claims = now.epoch;
+        l->claims = from ? (uint32_t)(from >> 32) : now.epoch;
     else if (timeout_ms)
         sl_event_wait(work, seen, timeout_ms);
     return l->found;
@@ -147,6 +149,7 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
         .begins = spec->arrays ? fill_ahead : NULL,
         .ctx = l,
     };
+    sl_ledger_sit(spec->arena, spec->rank, spec->worker);
     SL_TRY(sl_arrays_pool_open(&arrays, &l->pool));
     return spec->ahead ? sl_prefetch_start(&l->prefetch, &prefetch)
                        : sl_fetch_start(&l->fetch, &fetch);
@@ -165,6 +168,7 @@ void sl_lending_fini(struct sl_lending *l)
         sl_arrays_free(l->made[i]);
     sl_arrays_pool_close(l->pool);
     free(l->held);
+    sl_ledger_stand_up(l->spec.arena, l->spec.worker);
     *l = (struct sl_lending){0};
 }
 

@@ -68,8 +68,7 @@ static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
     const struct sl_cache_inputs facts = {
         .dataset = r->setup.dataset,
         .seed = config->seed,
-        .n_hops = config->sampler.n_fanout,
-        .fanout = config->sampler.fanout,
+        .sampling = sl_config_sampling(config),
         .cancel = &r->cancel,
     };
     return r->kind->hotness(&facts, hotness);

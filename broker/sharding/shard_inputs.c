@@ -153,6 +153,7 @@ bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *
 struct foresight {
     const struct sl_dataset *ds;
     double n_batches;
+    bool replaces;              // neighbours are drawn with replacement
     float *visits, *edge_reads; // (n_nodes)
     uint32_t *hotness;          // (n_nodes)
 };
@@ -164,13 +165,14 @@ static double batches_of(double visits, double n_batches)
 }
 
 // A mini-batch that knows a vertex reads as many of its edges as it samples.
-static void add_edges(void *ctx, int64_t fanout, const double *visits)
+static void add_edges(void *ctx, int64_t fanout, const double *drawn_for)
 {
     const struct foresight *f = ctx;
     for (uint64_t v = 0; v < f->ds->n_nodes; v++) {
         const double degree = (double)sl_dataset_degree(f->ds, v);
-        const double edges = fanout < 0 ? degree : SL_MIN((double)fanout, degree);
-        f->edge_reads[v] += (float)(batches_of(visits[v], f->n_batches) * edges);
+        const bool all = fanout < 0 || (!f->replaces && (double)fanout > degree);
+        const double edges = all || degree == 0 ? degree : (double)fanout;
+        f->edge_reads[v] += (float)(batches_of(drawn_for[v], f->n_batches) * edges);
     }
 }
 
@@ -187,8 +189,7 @@ static int foresee(const struct sl_config *c, struct foresight *f, const atomic_
     const struct sl_cache_inputs facts = {
         .dataset = f->ds,
         .seed = c->seed,
-        .n_hops = c->sampler.n_fanout,
-        .fanout = c->sampler.fanout,
+        .sampling = sl_config_sampling(c),
         .cancel = cancel,
         .on_hop = add_edges,
         .ctx = f,
@@ -221,6 +222,7 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     const uint64_t n = SL_MAX(ds->n_nodes, 1u);
     struct foresight f = {
         .ds = ds,
+        .replaces = config->sampler.replace,
         .n_batches = (double)sl_phases_batches(config, ds->split[SL_SPLIT_TRAIN].n),
         .visits = malloc(n * sizeof *f.visits),
         .edge_reads = calloc(n, sizeof *f.edge_reads),

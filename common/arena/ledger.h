@@ -182,6 +182,12 @@ int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uin
 // The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that
 // epoch, batches in hand excepted. Nothing happens where it is further on already.
 void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell);
+// The worker has that rank from now on, and until it says otherwise or is reclaimed.
+void sl_ledger_sit(struct sl_arena *a, uint32_t rank, uint32_t worker);
+void sl_ledger_stand_up(struct sl_arena *a, uint32_t worker);
+// Whether the epoch that is lent waits for a batch that nobody has the rank of; *rank: the lowest
+// such one. Where no rank has batches of its own: false. O(batches).
+bool sl_ledger_rank_is_absent(const struct sl_arena *a, uint32_t *rank);
 // Whether this worker may claim a cell of the phase right now (its turn, in a group).
 bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
                        uint32_t cell);

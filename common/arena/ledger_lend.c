@@ -65,6 +65,40 @@ bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out)
     }
 }
 
+// --- who is there --------------------------------------------------------------------------------
+
+void sl_ledger_sit(struct sl_arena *a, uint32_t rank, uint32_t worker)
+{
+    atomic_store(&sl_ledger_of(a)->seated[rank], worker);
+}
+
+void sl_ledger_stand_up(struct sl_arena *a, uint32_t worker)
+{
+    for (uint32_t rank = 0; rank < SL_RANKS_MAX; rank++) {
+        uint32_t of = worker; // a successor may have sat down
+        atomic_compare_exchange_strong(&sl_ledger_of(a)->seated[rank], &of, 0);
+    }
+}
+
+bool sl_ledger_rank_is_absent(const struct sl_arena *a, uint32_t *rank)
+{
+    const uint32_t world = a->h->spec.world;
+    uint64_t seq;
+    const struct sl_phase *phase = world ? lent_phase(a, &seq) : NULL;
+    uint32_t lowest = world;
+    for (uint32_t i = 0, n = phase ? atomic_load(&phase->n_cells) : 0; i < n; i++) {
+        if (i % world < lowest && !atomic_load(&sl_ledger_of(a)->seated[i % world]) &&
+            sl_cell_state(sl_ledger_word(a, seq, i)) != SL_CELL_DONE &&
+            !sl_ledger_is_left(a, phase, i))
+            lowest = i % world;
+    }
+    *rank = lowest;
+    // What was seen of a slot that has been reused meanwhile means nothing.
+    return lowest < world && sl_ledger_current(a, SL_LANE_MAIN) == seq;
+}
+
+// --- claims --------------------------------------------------------------------------------------
+
 struct borrower {
     uint32_t worker, rank, epoch;
     struct sl_lease *out;

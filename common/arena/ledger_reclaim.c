@@ -57,6 +57,7 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
         sl_cursor_rewind(&phase->sample_cursor, 0);
         sl_cursor_rewind(&phase->train_cursor, 0);
     }
+    sl_ledger_stand_up(a, worker);
     sl_payload_sweep(a);
     // After the leases: a gradient counts when its cell is done, and now that is settled.
     sl_param_store_reclaim(a, worker);

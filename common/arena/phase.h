@@ -71,6 +71,7 @@ struct sl_ledger {
     _Atomic uint64_t drawn; // batches of the phases opened so far that are drawn to be trained
     // Of each external trainer: epoch << 32 | cell. What of its stands before is left (ledger.h).
     _Alignas(64) _Atomic uint64_t left[SL_RANKS_MAX];
+    _Atomic uint32_t seated[SL_RANKS_MAX]; // the worker that has that rank; 0: nobody
 };
 
 struct sl_phase_spec {

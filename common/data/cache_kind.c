@@ -1,7 +1,6 @@
 #include "common/data/cache_kind.h"
 
 #include "common/base/error.h"
-#include "common/data/expected_visits.h"
 #include "common/data/hotness.h"
 
 static int by_chance(const struct sl_cache_inputs *f, uint32_t *hotness)
@@ -24,10 +23,10 @@ static int stop_on_request(void *facts, uint64_t n)
     return SL_OK;
 }
 
-static void tell_hop(void *facts, int64_t fanout, const double *visits)
+static void tell_hop(void *facts, int64_t fanout, const double *drawn_for)
 {
     const struct sl_cache_inputs *f = facts;
-    f->on_hop(f->ctx, fanout, visits);
+    f->on_hop(f->ctx, fanout, drawn_for);
 }
 
 static int by_expected_visits(const struct sl_cache_inputs *facts, uint32_t *hotness)
@@ -35,7 +34,7 @@ static int by_expected_visits(const struct sl_cache_inputs *facts, uint32_t *hot
     struct sl_cache_inputs f = *facts;
     const struct sl_visits_watch watch = {
         .on_vertices = stop_on_request, .ctx = &f, .on_hop = f.on_hop ? tell_hop : NULL};
-    return sl_visits_expect(f.dataset, f.fanout, f.n_hops, &watch, hotness);
+    return sl_visits_expect(f.dataset, &f.sampling, &watch, hotness);
 }
 
 #define ROW(name, word_, kept, ...)      [SL_CACHE_##name] = {.word = word_, __VA_ARGS__},

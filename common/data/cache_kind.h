@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/data/dataset.h"
+#include "common/data/expected_visits.h"
 
 // Which epochs' visits are a policy's metric.
 enum sl_visit_count {
@@ -28,13 +29,12 @@ enum sl_visit_count {
 
 // What a metric can be computed from before the first batch.
 struct sl_cache_inputs {
-    const struct sl_dataset *dataset; // topology and training vertices
-    uint64_t seed;                    // the job's
-    uint32_t n_hops;
-    const int64_t *fanout;     // (n_hops) of training, from the seeds outwards; -1 = all
-    const atomic_bool *cancel; // SL_EABORTED once it is set; may be NULL
+    const struct sl_dataset *dataset;   // topology and training vertices
+    uint64_t seed;                      // the job's
+    struct sl_visits_sampling sampling; // of training
+    const atomic_bool *cancel;          // SL_EABORTED once it is set; may be NULL
     // May be NULL: what metrics that are visits find on the way (sl_visits_watch).
-    void (*on_hop)(void *ctx, int64_t fanout, const double *visits);
+    void (*on_hop)(void *ctx, int64_t fanout, const double *drawn_for);
     void *ctx;
 };
 

@@ -28,8 +28,9 @@ enum {
 // One hop, for all threads.
 struct hop {
     const struct sl_dataset *ds;
+    const struct sl_visits_sampling *sampling;
     int64_t fanout;
-    const double *visits;
+    const double *visits;   // that it draws for
     _Atomic uint64_t *next; // relaxed: the pass's end orders it
     double units;           // of one visit
     bool alone;             // there is no other thread
@@ -44,8 +45,18 @@ struct hop {
 static double share_of(const struct hop *h, uint64_t v)
 {
     const uint64_t degree = sl_dataset_degree(h->ds, v);
-    const bool all = h->fanout < 0 || (uint64_t)h->fanout >= degree;
+    if (h->fanout < 0 || degree == 0)
+        return h->visits[v];
+    if (h->sampling->replaces)
+        return h->visits[v] * (1 - pow(1 - 1 / (double)degree, (double)h->fanout));
+    const bool all = (uint64_t)h->fanout >= degree;
     return all ? h->visits[v] : h->visits[v] * (double)h->fanout / (double)degree;
+}
+
+// How often the next hop draws for v again.
+static double kept_of(const struct hop *h, uint64_t v)
+{
+    return h->sampling->expands_new ? 0 : h->visits[v];
 }
 
 static bool sum_block(void *ctx, uint64_t block)
@@ -55,7 +66,7 @@ static bool sum_block(void *ctx, uint64_t block)
     const uint64_t end = SL_MIN(first + BLOCK_VERTICES, h->ds->n_nodes);
     double sum = 0;
     for (uint64_t v = first; v < end; v++)
-        sum += h->visits[v] + share_of(h, v) * (double)sl_dataset_degree(h->ds, v);
+        sum += kept_of(h, v) + share_of(h, v) * (double)sl_dataset_degree(h->ds, v);
     h->passed[block] = sum;
     return false;
 }
@@ -96,7 +107,7 @@ static bool pass_block(void *ctx, uint64_t block)
     for (uint64_t v = first; v < end; v++) {
         if (h->visits[v] == 0)
             continue;
-        add(h, v, (uint64_t)(h->visits[v] * h->units));
+        add(h, v, (uint64_t)(kept_of(h, v) * h->units));
         const uint64_t units = (uint64_t)(share_of(h, v) * h->units);
         for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
             if (e + AHEAD < ds->n_edges)
@@ -107,7 +118,7 @@ static bool pass_block(void *ctx, uint64_t block)
     return false;
 }
 
-// visits[v] becomes that after one more hop.
+// visits[v] becomes how often the next hop draws for v.
 static int pass_on(struct hop *h, double *visits)
 {
     const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(n, BLOCK_VERTICES);
@@ -126,30 +137,43 @@ static int pass_on(struct hop *h, double *visits)
     return SL_OK;
 }
 
-// visits (n_nodes) is scratch, zeroed.
-static int follow_hops(struct hop *h, const int64_t *fanout, uint32_t n_hops, double *visits,
-                       uint32_t *hotness)
+// hotness (n_nodes): in all, which hops that draw for all carry with them.
+static void note_visits(const struct hop *h, uint32_t *hotness)
 {
+    for (uint64_t v = 0; v < h->ds->n_nodes; v++) {
+        float before;
+        memcpy(&before, &hotness[v], sizeof before);
+        const float sum = (float)h->visits[v] + (h->sampling->expands_new ? before : 0);
+        memcpy(&hotness[v], &sum, sizeof sum);
+    }
+}
+
+// visits (n_nodes) is scratch, zeroed.
+static int follow_hops(struct hop *h, double *visits, uint32_t *hotness)
+{
+    const struct sl_visits_sampling *s = h->sampling;
     const struct sl_vertex_list *train = &h->ds->split[SL_SPLIT_TRAIN];
     for (uint64_t i = 0; i < train->n; i++)
         visits[sl_vertex_at(train, i)] = 1;
-    for (uint32_t hop = 0; hop < n_hops; hop++) {
-        h->fanout = fanout[hop];
+    memset(hotness, 0, h->ds->n_nodes * sizeof *hotness);
+    note_visits(h, hotness);
+    for (uint32_t hop = 0; hop < s->n_hops; hop++) {
+        h->fanout = s->fanout[hop];
         if (h->watch->on_hop)
             h->watch->on_hop(h->watch->ctx, h->fanout, visits);
         SL_TRY(pass_on(h, visits));
+        note_visits(h, hotness);
     }
-    for (uint64_t v = 0; v < h->ds->n_nodes; v++)
-        memcpy(&hotness[v], &(float){(float)visits[v]}, sizeof *hotness);
     return SL_OK;
 }
 
-int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+int sl_visits_expect(const struct sl_dataset *ds, const struct sl_visits_sampling *sampling,
                      const struct sl_visits_watch *watch, uint32_t *hotness)
 {
     double *visits = calloc(ds->n_nodes + 1, sizeof *visits);
     struct hop h = {
         .ds = ds,
+        .sampling = sampling,
         .visits = visits,
         .next = malloc((ds->n_nodes + 1) * sizeof *h.next),
         .alone = sl_threads_default() == 1,
@@ -161,7 +185,7 @@ int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_
     if (!visits || !h.next || !h.passed)
         rc = sl_fail(SL_ENOMEM, "expected visits: no memory for %" PRIu64 " vertices", ds->n_nodes);
     if (rc == SL_OK)
-        rc = follow_hops(&h, fanout, n_hops, visits, hotness);
+        rc = follow_hops(&h, visits, hotness);
     free(visits);
     free((void *)h.next);
     free(h.passed);

@@ -1,35 +1,44 @@
 /*
  * expected_visits.h - how often sampling is expected to meet a vertex, without drawing anything.
  *
- * Of an epoch of uniform sampling, in which every hop draws for all vertices that its batch knows:
- * p_0 is 1 for training vertices, p_(l+1)(u) is p_l(u) and the sum over the edges u -> v of
- * p_l(v) * min(1, fanout[l] / in-degree(v)); a vertex's expected visits are those after the last
- * hop. A closed form: a vertex that several neighbours in one batch lead to counts as often as
- * there are of them, where a batch gathers it once.
+ * Of an epoch of uniform sampling. f_0 is 1 for training vertices; hop l finds u as often as the
+ * sum, over the edges u -> v, of f_l(v) * the chance that an edge of v is drawn. That chance is
+ * min(1, fanout[l] / in-degree(v)); with replacement 1 - (1 - 1 / in-degree(v))^fanout[l]. Where
+ * every hop draws for all vertices that its batch knows, f_(l+1) is f_l and what hop l finds; where
+ * it draws for the new ones, what hop l finds alone. A vertex's expected visits are how often it is
+ * a seed or found. A closed form: a vertex that several neighbours in one batch lead to counts as
+ * often as there are of them, where a batch gathers it once.
  */
 #ifndef SL_DATA_EXPECTED_VISITS_H
 #define SL_DATA_EXPECTED_VISITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
+
+struct sl_visits_sampling {
+    const int64_t *fanout; // (n_hops) from the seeds outwards; -1 = all
+    uint32_t n_hops;
+    bool expands_new; // a hop draws for the vertices that are new in the one before, not for all
+    bool replaces;    // draws with replacement
+};
 
 struct sl_visits_watch {
     // Called before so many more vertices of a hop are processed, by one thread at a time; what is
     // not SL_OK ends it.
     int (*on_vertices)(void *ctx, uint64_t n);
     void *ctx;
-    // May be NULL. Before a hop of this fanout: visits (n_nodes) so far, which it draws for.
-    void (*on_hop)(void *ctx, int64_t fanout, const double *visits);
+    // May be NULL. Before a hop of this fanout: how often it draws for each vertex (n_nodes).
+    void (*on_hop)(void *ctx, int64_t fanout, const double *drawn_for);
 };
 
 /*
  * hotness (n_nodes): as a hotness (hotness.h), the bits of a float; those of floats that are not
- * negative are ordered as their values. fanout (n_hops) from the seeds outwards, -1 = all. On all
- * cores of this process, the same bits on any number of them; O(n_hops E), 16 bytes a vertex beside
- * hotness. SL_ENOMEM, or what the watch says.
+ * negative are ordered as their values. On all cores of this process, the same bits on any number
+ * of them; O(n_hops E), 16 bytes a vertex beside hotness. SL_ENOMEM, or what the watch says.
  */
-int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+int sl_visits_expect(const struct sl_dataset *ds, const struct sl_visits_sampling *sampling,
                      const struct sl_visits_watch *watch, uint32_t *hotness);
 
 /*

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Dataset:
                val_idx, test_idx, vertex_map
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
+    words      what messages call its arrays, by their names: that where they came from
     """
 
     def __init__(
@@ -39,9 +40,12 @@ class Dataset:
         arrays: Mapping[str, np.ndarray],
         path: Optional[str] = None,
         edge_map: Optional[np.ndarray] = None,
+        words: Optional[Mapping[str, str]] = None,
     ) -> None:
         self.metadata, self.arrays = dict(metadata), dict(arrays)
         self.path, self.edge_map = path, edge_map
+        own = {name: f"data.arrays['{name}']" for name in NAMES}
+        self.words = own if words is None else dict(words)
 
     @property
     def num_nodes(self) -> int:
@@ -144,18 +148,28 @@ def _umask() -> int:
 # ---- ways in ------------------------------------------------------------------------------------
 
 
+def check_directory(path: str) -> None:
+    """UsageError where no data set is there, with the ways to make one."""
+    if os.path.exists(os.path.join(path, "metadata.json")):
+        return
+    why = "has no metadata.json" if os.path.isdir(path) else "no such directory"
+    if os.path.isfile(path):
+        why = "is a file, wanted a data set's directory"
+    raise UsageError(
+        f"data set {path}: {why}: correct the path, or make one with `sluice generate`, "
+        "`sluice import` or sluice.from_pyg(data).save(path)"
+    )
+
+
 def open_dataset(path: str) -> Dataset:
     """The data set in a directory; its arrays are mapped, not read. Errors are UsageError."""
     path = os.fspath(path)
+    check_directory(path)
     try:
         with open(os.path.join(path, "metadata.json"), encoding="utf-8") as file:
             metadata = json.load(file)
-    except FileNotFoundError:
-        why = "has no metadata.json" if os.path.isdir(path) else "no such directory"
-        raise UsageError(
-            f"data set {path}: {why}: correct the path, or make one with `sluice generate`, "
-            "`sluice import` or sluice.from_pyg(data).save(path)"
-        ) from None
+    except OSError as error:
+        raise UsageError(f"{path}/metadata.json: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}/metadata.json: is not valid JSON: {error}") from None
     arrays = {}
@@ -193,19 +207,34 @@ def from_scipy(
     train, val, test   vertices: ids (n) or masks (num_nodes)
     weights    whether the entries are the edges' weights
     """
+    if not hasattr(matrix, "tocsc"):
+        raise UsageError(
+            f"matrix: is {type(matrix).__name__}, wanted a sparse matrix, such as "
+            "scipy.sparse.csc_matrix(matrix)"
+        )
     csc = matrix.tocsc()
     n = csc.shape[1]
     if csc.shape[0] != n:
         raise UsageError(f"matrix: is {csc.shape[0]} x {n}, wanted as many rows as columns")
     arrays = {"indptr": csc.indptr.astype(np.int64), "indices": _ids(csc.indices, n)}
     if weights:
-        arrays["edge_weight"] = csc.data.astype(np.float32)
-    _add_vertices(arrays, n, x, y, {"train": train, "val": val, "test": test})
-    return Dataset(_metadata(arrays, y, task, name), arrays)
+
+        def entry(at: int) -> str:
+            column = int(np.searchsorted(csc.indptr, at, side="right")) - 1
+            return f"entry ({csc.indices[at]}, {column})"
+
+        arrays["edge_weight"] = _weights(csc.data, "matrix", entry)
+    words = {**dict(zip(NAMES, ("matrix",) * 3 + ("x", "y"))), **{f"{s}_idx": s for s in SPLITS}}
+    _add_vertices(arrays, n, words, x, y, {"train": train, "val": val, "test": test})
+    return Dataset(_metadata(arrays, y, task, name), arrays, words=words)
 
 
 def from_pyg(
-    data: Any, weight_attr: Optional[str] = None, task: Optional[str] = None, labels: bool = True
+    data: Any,
+    weight_attr: Union[str, bool, None] = None,
+    task: Optional[str] = None,
+    labels: bool = True,
+    splits: Sequence[str] = SPLITS,
 ) -> Dataset:
     """A data set of a torch_geometric.data.Data.
 
@@ -216,15 +245,20 @@ def from_pyg(
                 column a label; floats are numbers. `task` ("multiclass", "multilabel",
                 "regression") says otherwise
     train_mask, val_mask, test_mask   (num_nodes) bool, or ids
-    weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one
+    weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
+                False: without
     labels      whether y is taken
+    splits      which of "train", "val", "test" are taken, where there are such masks
 
     What else `data` has is not stored.
     """
-    if not hasattr(data, "edge_index") or hasattr(data, "edge_types"):
+    if holds_graphs(data) or not hasattr(data, "edge_index") or hasattr(data, "edge_types"):
+        advice = "use data[0]" if holds_graphs(data) else (
+            "graphs of one kind of vertices and edges are supported"
+        )
         raise UsageError(
-            f"from_pyg: is {type(data).__name__}, wanted a torch_geometric.data.Data with "
-            "edge_index: graphs of one kind of vertices and edges are supported"
+            f"data: is {type(data).__name__}, wanted a torch_geometric.data.Data with "
+            f"edge_index: {advice}"
         )
     if data.edge_index is None:
         raise UsageError(
@@ -233,8 +267,11 @@ def from_pyg(
         )
     edges = _array(data.edge_index, "data.edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        turned = edges.ndim == 2 and edges.shape[1] == 2 != edges.shape[0]
+        advice = ": use edge_index.t()" if turned else ": use edge_index.long()"
         raise UsageError(
             f"data.edge_index: is {edges.dtype} {list(edges.shape)}, wanted int64 [2, num_edges]"
+            f"{advice if turned or edges.shape[:1] == (2,) else ''}"
         )
     n = int(data.num_nodes)
     if edges.size and (edges.min() < 0 or edges.max() >= n):
@@ -247,26 +284,40 @@ def from_pyg(
     np.cumsum(np.bincount(edges[1], minlength=n), out=indptr[1:])
     arrays = {"indptr": indptr, "indices": _ids(edges[0][order], n)}
     name = weight_attr or "edge_weight"
-    weight = data[name] if name in data else None
+    weight = data[name] if name in data and weight_attr is not False else None
     if weight is None and weight_attr:
         raise UsageError(f"weight_attr: data has no '{weight_attr}'")
     if weight is not None:
-        values = _array(weight, f"data.{name}").reshape(-1).astype(np.float32)
-        if len(values) != edges.shape[1]:
+        values = _array(weight, f"data.{name}")
+        if values.shape not in ((edges.shape[1],), (edges.shape[1], 1)):
             raise UsageError(
-                f"data.{name}: has {len(values)} elements, wanted one an edge: {edges.shape[1]}"
+                f"data.{name}: is {list(values.shape)}, wanted a weight an edge: "
+                f"[{edges.shape[1]}]"
             )
-        arrays["edge_weight"] = values[order]
-    masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in SPLITS}
+        arrays["edge_weight"] = _weights(values.reshape(-1), f"data.{name}")[order]
+    words = dict(zip(NAMES, ("data.edge_index",) * 2 + (f"data.{name}", "data.x", "data.y")))
+    words.update({f"{s}_idx": f"data.{s}_mask" for s in SPLITS})
+    masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in splits}
     y = data.y if labels and "y" in data else None
-    _add_vertices(arrays, n, data.x if "x" in data else None, y, masks)
-    return Dataset(_metadata(arrays, y, task, "graph"), arrays, edge_map=order)
+    _add_vertices(arrays, n, words, data.x if "x" in data else None, y, masks)
+    return Dataset(_metadata(arrays, y, task, "graph"), arrays, edge_map=order, words=words)
+
+
+def holds_graphs(data: Any) -> bool:
+    """Whether it is a list or a torch_geometric.data.Dataset of graphs, instead of one."""
+    kind = type(data)
+    return isinstance(data, (list, tuple)) or (hasattr(kind, "indices") and hasattr(kind, "get"))
 
 
 def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
     """int64 ids of a list of vertices or of a mask of n. UsageError for ids out of range, and for
     vertices that are listed twice."""
     array = _array(ids, what)
+    if array.ndim == 0:
+        raise UsageError(
+            f"{what}={ids!r}: is one number, wanted a list or array of vertices, such as "
+            f"[{array}], or a mask"
+        )
     if array.ndim != 1:
         raise UsageError(
             f"{what}: has {array.ndim} dimensions, wanted one: choose a column, such as [:, 0]"
@@ -279,6 +330,7 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise UsageError(f"{what}: is of type {array.dtype}, wanted integers or bools")
+    dtype = array.dtype
     array = array.astype(np.int64)
     if array.min() < 0 or array.max() >= n:
         bad = int(array.max() if array.max() >= n else array.min())
@@ -286,6 +338,11 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
     order = np.sort(array)
     twice = order[1:][order[1:] == order[:-1]]
     if len(twice):
+        if order[-1] <= 1:
+            raise UsageError(
+                f"{what}: has {dtype} zeros and ones: a mask is bool: use .bool() of a "
+                "tensor, .astype(bool) of an array"
+            )
         raise UsageError(
             f"{what}: lists vertex {int(twice[0])} more than once: each vertex is a seed once "
             "in an epoch; numpy.unique() leaves repetitions out"
@@ -313,16 +370,48 @@ def _array(value: Any, what: str) -> np.ndarray:
     return array
 
 
+def _float32(array: np.ndarray, what: str, place: Callable[..., str]) -> np.ndarray:
+    """As float32. UsageError for a finite number that would be infinite there."""
+    most = float(np.finfo(np.float32).max)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 4 and array.size:
+        if max(np.fmax.reduce(array, axis=None), -np.fmin.reduce(array, axis=None)) > most:
+            above = np.argwhere(np.isfinite(array) & (np.abs(array) > most))
+            if len(above):
+                raise UsageError(
+                    f"{what}: {place(*above[0])} is {array[tuple(above[0])]:g}, wanted numbers "
+                    f"that float32 has, up to {most:g}: data sets have float32"
+                )
+    return array.astype(np.float32)
+
+
+def _weights(array: np.ndarray, what: str, place: Callable[..., str] = "element {}".format) -> Any:
+    """Weights of edges, float32 (n), finite and not negative. UsageError."""
+    if array.dtype.kind not in "fiub":
+        raise UsageError(f"{what}: is of type {array.dtype}, wanted numbers")
+    out = _float32(array, what, place)
+    good = np.isfinite(out) & (out >= 0)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise UsageError(f"{what}: {place(at)} is {out[at]:g}, wanted a finite number from 0 on")
+    return out
+
+
 def _ids(array: np.ndarray, n: int) -> np.ndarray:
     return array.astype(np.int32 if n < 1 << 31 else np.int64)
 
 
 def _add_vertices(
-    arrays: Dict[str, np.ndarray], n: int, x: Any, y: Any, lists: Mapping[str, Any]
+    arrays: Dict[str, np.ndarray],
+    n: int,
+    words: Mapping[str, str],
+    x: Any,
+    y: Any,
+    lists: Mapping[str, Any],
 ) -> None:
-    for value, what, name in (x, "x", "node_feat"), (y, "y", "node_label"):
+    for value, name in (x, "node_feat"), (y, "node_label"):
         if value is None:
             continue
+        what = words[name]
         array = _array(value, what)
         if array.ndim == 0 or array.shape[0] != n:
             raise UsageError(
@@ -330,15 +419,18 @@ def _add_vertices(
             )
         arrays[name] = array
     if x is not None:
-        feat = arrays["node_feat"]
+        feat, what = arrays["node_feat"], words["node_feat"]
         if feat.ndim != 2 or feat.dtype.kind not in "fiub" or not feat.shape[1]:
+            advice = f": use {what}[:, None]" if feat.ndim == 1 else ""
             raise UsageError(
-                f"x: is {feat.dtype} {list(feat.shape)}, wanted float32 [num_nodes, feat_dim]"
+                f"{what}: is {feat.dtype} {list(feat.shape)}, wanted float32 [num_nodes, feat_dim]"
+                f"{advice}"
             )
-        arrays["node_feat"] = feat if feat.dtype == np.float16 else feat.astype(np.float32)
+        if feat.dtype != np.float16:
+            arrays["node_feat"] = _float32(feat, what, "row {}, column {}".format)
     for split, value in lists.items():
         if value is not None:
-            arrays[f"{split}_idx"] = vertex_ids(value, n, f"{split} vertices")
+            arrays[f"{split}_idx"] = vertex_ids(value, n, words[f"{split}_idx"])
 
 
 def _label_task(label: np.ndarray, task: Optional[str]) -> Tuple[str, np.ndarray]:

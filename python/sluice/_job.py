@@ -3,11 +3,12 @@ job file has no word for; everything else is checked, and said, by the job's own
 
 from __future__ import annotations
 
+import difflib
 import json
 import operator
 import os
 import warnings
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -52,9 +53,9 @@ HARMLESS = {
 }
 
 
-def refuse(arguments: Mapping[str, Any]) -> None:
+def refuse(arguments: Mapping[str, Any], known: Sequence[str] = ()) -> None:
     """Raises UsageError for an argument that is not there, by its name and with what to use; warns
-    of one that means nothing."""
+    of one that means nothing. `known` are those that are there."""
     for name, value in arguments.items():
         harmless = HARMLESS.get(name, ())
         if value is None or any(value is known or value == known for known in harmless):
@@ -62,7 +63,11 @@ def refuse(arguments: Mapping[str, Any]) -> None:
         if name in REFUSED:
             raise UsageError(f"{name}={value!r}: {REFUSED[name]}")
         if name not in NEEDLESS:
-            raise TypeError(f"NeighborLoader() got an unexpected keyword argument '{name}'")
+            near = difflib.get_close_matches(name, known, 1)
+            raise TypeError(
+                f"NeighborLoader() got an unexpected keyword argument '{name}'"
+                + (f": did you mean {near[0]}?" if near else "")
+            )
         warnings.warn(f"sluice: {name}={value!r} has no effect: {NEEDLESS[name]}", stacklevel=4)
 
 
@@ -76,11 +81,13 @@ class Source(NamedTuple):
     pyg: Any = None  # the Data that `dataset` was made of
 
 
-def source_of(data: Any, weight_attr: Optional[str]) -> Source:
-    """What the loader's first argument is. UsageError for anything else."""
+def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -> Source:
+    """What the loader's first argument is; `split`: whose vertices are wanted. UsageError for
+    anything else."""
     if isinstance(data, (str, os.PathLike)):
         path = os.fspath(data)
         if not path.endswith(".json") and not os.path.isfile(path):
+            _dataset.check_directory(path)
             return Source(job={"dataset": path}, origin="NeighborLoader")
         if path.endswith(".npy") or os.path.basename(path) == "metadata.json":
             raise UsageError(
@@ -95,16 +102,30 @@ def source_of(data: Any, weight_attr: Optional[str]) -> Source:
         return _job_of(text, path)
     if isinstance(data, Mapping):
         try:
-            return Source(job=json.loads(json.dumps(data, default=plain)), origin="job")
+            return Source(job=json.loads(json.dumps(data, default=_for_json)), origin="job")
         except (TypeError, ValueError) as error:
             raise UsageError(f"job: cannot be written as JSON: {error}") from None
     if isinstance(data, Dataset):
         # Of a directory its own files are used, and its validation is remembered.
-        return source_of(data.path, None) if data.path else Source(dataset=data)
+        if data.path:
+            return source_of(data.path)
+        if weight_attr not in (None, "edge_weight") or (
+            weight_attr and weight_attr not in data.arrays
+        ):
+            raise UsageError(
+                f"weight_attr={weight_attr!r}: wanted 'edge_weight', and weights in "
+                f"{data.words['edge_weight']}"
+            )
+        return Source(dataset=data)
     if hasattr(data, "tocsc"):
-        return Source(dataset=_dataset.from_scipy(data, weights=weight_attr is not None))
-    if hasattr(data, "edge_index"):
-        return Source(dataset=_dataset.from_pyg(data, weight_attr, labels=False), pyg=data)
+        dataset = _dataset.from_scipy(data, weights=weight_attr is not None)
+        dataset.words.update({f"{s}_idx": f"list {s!r} of a matrix" for s in _dataset.SPLITS})
+        return Source(dataset=dataset)
+    if hasattr(data, "edge_index") or hasattr(data, "edge_types") or _dataset.holds_graphs(data):
+        # Weights that nobody samples by, and masks that nobody asks for, are like any attribute.
+        splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
+        dataset = _dataset.from_pyg(data, weight_attr or False, labels=False, splits=splits)
+        return Source(dataset=dataset, pyg=data)
     raise UsageError(
         f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "
         "torch_geometric.data.Data, a SciPy sparse matrix or a sluice.Dataset"
@@ -113,6 +134,7 @@ def source_of(data: Any, weight_attr: Optional[str]) -> Source:
 
 SPLITS_AND_ALL = (*_dataset.SPLITS, "all")
 HOPS_MAX = 8
+BATCH_SIZE_MAX = 1 << 31
 # By sampler.expand, what a job says that has the other one.
 EXPANDS = {
     "new": 'sampler.expand: is "all", which draws each vertex anew in each hop, so that no single '
@@ -187,6 +209,25 @@ def fanout_of(num_neighbors: Any) -> Optional[List[int]]:
     return [whole(value, f"num_neighbors[{hop}]") for hop, value in enumerate(values)]
 
 
+def check_split(name: str, source: Source) -> None:
+    """UsageError where `name` is none of the lists of seeds that there are."""
+    if name not in SPLITS_AND_ALL:
+        meant = next((s for s in _dataset.SPLITS if name.lower().startswith(s)), None)
+        advice = f": use {meant!r}" if meant else ""
+        raise UsageError(
+            f"input_nodes={name!r}: wanted 'train', 'val', 'test', 'all', ids or a mask{advice}"
+        )
+    if source.dataset is None or name == "all":
+        return
+    found = source.dataset.arrays.get(f"{name}_idx")
+    if found is None or len(found) == 0:
+        what = source.dataset.words[f"{name}_idx"]
+        raise UsageError(
+            f"input_nodes={name!r}: {what} is {'missing' if found is None else 'empty'}: give ids "
+            "or a mask as input_nodes, or None for all vertices"
+        )
+
+
 def whole(value: Any, what: str) -> int:
     """The whole number that an argument is. UsageError."""
     try:
@@ -206,6 +247,7 @@ class Plan(NamedTuple):
     shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
+    says: Sequence[Tuple[str, str]] = ()  # replacements in messages: arguments for keys
 
 
 LISTED = "listed"  # order.kind of an epoch in the list's own order
@@ -230,13 +272,20 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
     """The job of a loader, by its arguments (None: not given). The data set in memory is that of
     rank 0, which starts the job."""
     weight_attr, input_nodes = asked["weight_attr"], asked["input_nodes"]
-    source = source_of(data, weight_attr)
+    source = source_of(data, weight_attr, input_nodes)
     if source.job_text is not None:
         return Plan(source.job_text, source.origin or "job")
     job: Dict[str, Any] = source.job if source.job is not None else {}
-    whole = source.origin not in (None, "NeighborLoader")  # a job, not a data set
+    is_job = source.origin not in (None, "NeighborLoader")  # not a data set
     asked = {**asked, "num_neighbors": fanout_of(asked["num_neighbors"])}
-    if not whole:
+    if asked["batch_size"] is not None:
+        asked["batch_size"] = whole(asked["batch_size"], "batch_size")
+        if not 1 <= asked["batch_size"] <= BATCH_SIZE_MAX:
+            raise UsageError(
+                f"batch_size={asked['batch_size']}: wanted a whole number from 1 to "
+                f"{BATCH_SIZE_MAX}"
+            )
+    if not is_job:
         if asked["num_neighbors"] is None:
             raise UsageError("num_neighbors: is needed: a number for each hop, such as [15, 10, 5]")
         asked["batch_size"] = 1 if asked["batch_size"] is None else asked["batch_size"]
@@ -264,10 +313,7 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
     own_list = not (input_nodes is None or isinstance(input_nodes, str))
     seeds = None
     if isinstance(input_nodes, str):
-        if input_nodes not in SPLITS_AND_ALL:
-            raise UsageError(
-                f"input_nodes={input_nodes!r}: wanted 'train', 'val', 'test', 'all', ids or a mask"
-            )
+        check_split(input_nodes, source)
         put(job, "input.split", input_nodes, "input_nodes")
     elif own_list:
         put(job, "input.split", "train", "input_nodes")
@@ -284,15 +330,21 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
             job["dataset"] = staged.path
         if source.dataset:
             put(job, "store.features", "memory", "data")
+    origin = source.origin or "NeighborLoader"
     return Plan(
         json.dumps(job),
-        source.origin or "NeighborLoader",
+        origin,
         staged,
         get(job, "input.split") or "train",
         own_list and _dataset.is_mask(input_nodes),
         get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
+        [
+            (f"{origin}: {key}: ", f"{argument}: ")
+            for argument, key in KEYS.items()
+            if asked[argument] is not None
+        ],
     )
 
 
@@ -307,9 +359,17 @@ def plan_of_running(output: Optional[str]) -> Plan:
 
 def plain(value: Any) -> Any:
     """A number, array, tensor or path as what JSON knows; anything else as it is."""
-    if isinstance(value, (np.generic, np.ndarray)) or hasattr(value, "detach"):
+    if hasattr(value, "tolist"):
         return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _for_json(value: Any) -> Any:
+    found = plain(value)
+    if found is value:
+        advice = ": give it as data, without a job" if hasattr(value, "edge_index") else ""
+        raise TypeError(f"it has a {type(value).__name__}{advice}")
+    return found
 
 
 def complete(job: Dict[str, Any], expand: str = "new") -> None:

@@ -172,6 +172,7 @@ class Stats(Sized):
         ("gather_ns", _u64),
         ("user_ns", _u64),
         ("epoch", _u32),
+        ("absent", _i32),
     ]
 
 

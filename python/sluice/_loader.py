@@ -11,11 +11,13 @@ signals and another thread may close the loader.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import json
 import os
 import threading
 import time
 import types
+import warnings
 import weakref
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
@@ -26,7 +28,9 @@ from ._errors import Error, LoaderTimeoutError, UsageError
 from ._staged import StagedDataset
 
 WAIT_SLICE_MS = 100
+ABSENT_WARNING_S = 60  # without a batch, while a rank is absent and there is no bound
 SECONDS_MAX = 1000000
+EPOCH_MAX = (1 << 32) - 2
 # What others look for in a DataLoader of torch, as in one that works in its own process.
 OF_TORCH = {
     **dict.fromkeys("sampler batch_sampler generator worker_init_fn prefetch_factor".split()),
@@ -46,18 +50,28 @@ class _Handle:
         self.lock = threading.RLock()
         self.address: Optional[int] = None
         self.staged: Optional[StagedDataset] = None
+        self.says: Sequence[Tuple[str, str]] = ()  # replacements in messages: the user's own words
         self.closed = False
 
     def open(self, options: "_lib.Options") -> None:
         address = ctypes.c_void_p()
-        self.library.call("open", ctypes.byref(options), ctypes.byref(address))
+        self._call("open", ctypes.byref(options), ctypes.byref(address))
         self.address = address.value
 
     def call(self, name: str, *arguments: Any) -> int:
         """A function of the library, of this loader."""
         if self.address is None:
             raise Error("the loader is closed")
-        return self.library.call(name, self.address, *arguments)
+        return self._call(name, self.address, *arguments)
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        try:
+            return self.library.call(name, *arguments)
+        except Error as error:
+            text = str(error)
+            for theirs, word in [*self.says, *(self.staged.says if self.staged else ())]:
+                text = text.replace(theirs, word)
+            raise type(error)(text, error.code) from None
 
     def __enter__(self) -> "_Handle":
         self.lock.acquire()
@@ -144,7 +158,8 @@ class Loader:
                     "external"
     prefetch        gather features of the next batch in a thread while this one is worked on
     pin_memory      tensors in page-locked memory, for copies to a GPU
-    timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound
+    timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound,
+                    but a warning after 60 when another rank is absent
     start_timeout   seconds that the samplers may take to load the graph
     arrays          "pyg" (torch_geometric.data.Data), "torch" or "numpy" (objects with the same
                     names); default: the first that is installed
@@ -168,9 +183,10 @@ class Loader:
                     is missing
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
-    consumed when the next one is asked for. The loader is used in the process that opened it, by
-    any thread, in one iteration at a time. It ends with close(), at the end of a `with`, when it is
-    collected, and with the process, in whatever way; nothing is left behind.
+    consumed when the next one is asked for. What transform raises reaches the loop; the batch was
+    handed out by then, and next() goes on behind it. The loader is used in the process that opened
+    it, by any thread, in one iteration at a time. It ends with close(), at the end of a `with`,
+    when it is collected, and with the process, in whatever way; nothing is left behind.
 
     Raises UsageError for what is wrong with arguments, job or data set (nothing has started then),
     JobError when the job is over, LoaderTimeoutError, OutOfMemoryError; all are sluice.Error.
@@ -208,7 +224,7 @@ class Loader:
         adj: Optional[str] = None,
         **others: Any,
     ) -> None:
-        _job.refuse(others)
+        _job.refuse(others, inspect.signature(Loader).parameters)
         if arrays not in (None, "pyg", "torch", "numpy"):
             raise UsageError(f"arrays={arrays!r}: wanted 'pyg', 'torch' or 'numpy'")
         if (data is None) == (attach is None):
@@ -226,6 +242,16 @@ class Loader:
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }
+        for name, value in (
+            ("shuffle", shuffle),
+            ("replace", replace),
+            ("drop_last", drop_last),
+            ("even", even),
+            ("prefetch", prefetch),
+            ("pin_memory", pin_memory),
+        ):
+            if not isinstance(value, (bool, np.bool_, type(None))) and value not in (0, 1):
+                raise UsageError(f"{name}={value!r}: wanted True or False")
         for name, seconds in (("timeout", timeout), ("start_timeout", start_timeout)):
             if not isinstance(seconds, (int, float, np.number)) or not 0 <= seconds < SECONDS_MAX:
                 raise UsageError(f"{name}={seconds!r}: wanted seconds from 0 to {SECONDS_MAX - 1}")
@@ -257,7 +283,7 @@ class Loader:
                 self._plan = _job.plan_of_running(self.output)
             else:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
-                self._handle.staged = self._plan.staged
+                self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
                 self._open()
         except BaseException:
             self.close()
@@ -270,6 +296,7 @@ class Loader:
         self._current = 0  # number of the iteration that may go on
         # Epoch and number of the batch that comes next: all before it have come, or were left.
         self._position: Tuple[int, int] = (0, 0)
+        self._warned = False  # of a rank that is absent
         self._under_way = False  # some batches of the epoch have come, and not its end
         self._wanted: Optional[Tuple[int, int]] = None  # position that the next iteration begins at
 
@@ -312,6 +339,12 @@ class Loader:
         handle.open(_lib.Options(**self._options, **options))
         self._info = _lib.Info()
         handle.call("get_info", ctypes.byref(self._info))
+        # Texts are the library's until it closes the loader, whose name may be asked for later.
+        info = self._info
+        self._dataset_path, self._job_name, self._output = (
+            text.decode("utf-8", "surrogateescape")
+            for text in (info.dataset, info.job_name, info.output)
+        )
 
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
@@ -329,12 +362,12 @@ class Loader:
     @property
     def output(self) -> Optional[str]:
         """The job's directory; None: the job has none and leaves no files."""
-        return self._info.output.decode("utf-8", "surrogateescape") or None
+        return self._output or None
 
     @property
     def job_name(self) -> str:
         """What `sluice stats`, `sluice scale` and attach=... know the job by."""
-        return self._info.job_name.decode("utf-8", "surrogateescape")
+        return self._job_name
 
     @property
     def batch_size(self) -> int:
@@ -364,7 +397,9 @@ class Loader:
         return types.SimpleNamespace(num_neighbors=self.num_neighbors, edge_permutation=None)
 
     def _dataset(self) -> _dataset.Dataset:
-        return _dataset.open_dataset(self._info.dataset.decode("utf-8", "surrogateescape"))
+        if self._handle.closed and self._handle.staged:
+            raise Error("the loader is closed")
+        return _dataset.open_dataset(self._dataset_path)
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch."""
@@ -379,7 +414,9 @@ class Loader:
 
     def stats(self) -> Dict[str, int]:
         """Since it was opened: batches done and returned, held now, edges, feature_bytes gathered,
-        nanoseconds waiting for batches (wait_ns), gathering (gather_ns), in user code (user_ns)."""
+        nanoseconds waiting for batches (wait_ns), gathering (gather_ns), in user code (user_ns);
+        and now: epoch, the lowest rank that the others wait for and that is not there, or -1
+        (absent)."""
         stats = _lib.Stats()
         with self._usable() as handle:
             handle.call("stats", ctypes.byref(stats))
@@ -388,9 +425,10 @@ class Loader:
     def __repr__(self) -> str:
         if self._handle.closed:
             return "NeighborLoader(closed)"
-        info = self._info
+        info, staged = self._info, self._handle.staged
+        what = staged.what if staged else self._dataset_path
         return (
-            f"NeighborLoader({info.dataset.decode(errors='replace')}, "
+            f"NeighborLoader({what}, "
             f"num_neighbors={self.num_neighbors}, batch_size={info.batch_size}, "
             f"{info.n_items} seeds, {len(self)} batches)"
         )
@@ -447,6 +485,12 @@ class Loader:
 
     collate_fn = __call__
 
+    def __getitem__(self, index: Any) -> Any:
+        raise UsageError(
+            "a loader has no batch by number: it is a DataLoader itself, which samples ahead: "
+            "`for batch in loader`; put no torch.utils.data.DataLoader around it"
+        )
+
     def _usable(self) -> "_Handle":
         """The handle, whose lock the caller enters. Error where the loader cannot be used here."""
         handle = self._handle
@@ -483,15 +527,27 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration will be of this epoch, from 0."""
-        if epoch < 0:
-            raise UsageError(f"set_epoch({epoch}): wanted an epoch from 0")
+        epoch = _job.whole(epoch, "set_epoch: epoch")
         with self._usable():
+            self._check_position("set_epoch", epoch, 0)
             if epoch != self._coming()[0]:
-                self._wanted = (int(epoch), 0)
+                self._wanted = (epoch, 0)
+
+    def _check_position(self, call: str, epoch: int, number: int) -> None:
+        for name, value, most in (
+            ("epoch", epoch, EPOCH_MAX),
+            ("number", number, self._info.n_batches),
+        ):
+            if not 0 <= value <= most:
+                raise UsageError(f"{call}: {name}: is {value}, wanted 0 to {most}")
 
     def state_dict(self) -> Dict[str, Any]:
         """What load_state_dict() of a loader with the same arguments needs to go on with the very
-        next batch: its epoch and number, and what tells loaders apart. Plain numbers."""
+        next batch: its epoch and number, and what tells loaders apart. Plain numbers.
+
+        While the loop has an epoch's last batch, that is the epoch's end: the next iteration has
+        nothing left of it, as with torchdata's StatefulDataLoader, and the one after is of the next
+        epoch. Behind the loop it is the next epoch's first batch."""
         self._refuse_dynamic()
         with self._usable():
             epoch, number = self._wanted or self._position
@@ -516,6 +572,7 @@ class Loader:
                         f"load_state_dict: {name}: the state is of a loader with "
                         f"{theirs.get(name)}, this one has {value}: its batches are others"
                     )
+            self._check_position("load_state_dict", *position)
             self._wanted = position
 
     def _refuse_dynamic(self) -> None:
@@ -558,11 +615,13 @@ class Loader:
     def _next(self, iteration: _Iteration) -> Any:
         if iteration.ended:
             raise StopIteration
-        end = time.monotonic() + self.timeout if self.timeout > 0 else None
+        since = time.monotonic()
         fields = None
         while fields is None:
             with self._usable():
                 if iteration.number != self._current:
+                    if iteration.ended:  # by another thread
+                        raise StopIteration
                     raise Error(
                         "another iteration of this loader has begun, or this one was closed: a "
                         "loader is iterated once at a time: open a second loader"
@@ -575,13 +634,37 @@ class Loader:
                     raise StopIteration
                 if code == _lib.OK and self._take():
                     fields = self._fields()
-            if fields is None and code == _lib.TIMEOUT and end and time.monotonic() > end:
-                raise LoaderTimeoutError(
-                    f"no batch has come within {self.timeout:g} s: `sluice stats {self.job_name}` "
-                    "shows what the samplers do; timeout=0 waits without a bound"
-                )
+            if fields is None and code == _lib.TIMEOUT:
+                self._check_wait(since)
         batch = self._make(fields)
         return batch if self.transform is None else self.transform(batch)
+
+    def _check_wait(self, since: float) -> None:
+        """After a slice without a batch: who is waited for. LoaderTimeoutError past the bound."""
+        late = time.monotonic() - since > (self.timeout or ABSENT_WARNING_S)
+        if not late or (self.timeout == 0 and self._warned):
+            return
+        absent = self.stats()["absent"]
+        if absent >= 0:
+            why = (
+                f"rank {absent} of {self._info.world} is absent, and with balance='fixed' its "
+                "batches are waited for: start it (again), or use balance='dynamic'"
+            )
+        elif self.timeout == 0:
+            return
+        else:
+            why = f"`sluice stats {self.job_name}` shows what the samplers do"
+        if self.timeout > 0:
+            raise LoaderTimeoutError(
+                f"no batch has come within {self.timeout:g} s: {why}; timeout=0 waits without a "
+                "bound"
+            )
+        self._warned = True
+        warnings.warn(
+            f"sluice: no batch has come for {ABSENT_WARNING_S:g} s: {why}; timeout=SECONDS makes "
+            "this an error",
+            stacklevel=4,
+        )
 
     def _take(self) -> bool:
         """Notes that the batch has come; whether it is for the user."""

@@ -26,6 +26,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 import numpy as np
 
 from ._dataset import NAMES, SPLITS, Dataset
+from ._errors import UsageError
 
 PREFIX = "sluice-data-"
 REMOVER = 'trap "" INT TERM HUP; read -r _; rm -rf -- "$1"'
@@ -33,14 +34,24 @@ REMOVER = 'trap "" INT TERM HUP; read -r _; rm -rf -- "$1"'
 
 class StagedDataset:
     """A directory (`path`) with these arrays, or links to files where a path stands for an array.
-    Removed by close(), and when it is collected."""
+    Removed by close(), and when it is collected. words: what messages call arrays, by their names,
+    and under "" the whole. The user has never seen the directory, of which others' messages speak:
+    `says` are replacements in them."""
 
     def __init__(
-        self, metadata: Mapping[str, Any], arrays: Mapping[str, Union[np.ndarray, str]]
+        self,
+        metadata: Mapping[str, Any],
+        arrays: Mapping[str, Union[np.ndarray, str]],
+        words: Optional[Mapping[str, str]] = None,
     ) -> None:
         base = _base()
         sweep(base)
-        self.path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
+        self.path = path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
+        words = words or {}
+        self.what = words.get("", "the data set")
+        self.says = [(f"{path}/{name}.npy", word) for name, word in words.items() if name]
+        self.says += [(f"{path}/metadata.json", f"{self.what}.metadata")]
+        self.says += [(f"data set {path}", self.what), (path, self.what)]
         held: List[int] = []
         self._finalizer = weakref.finalize(self, _remove, self.path, held, os.getpid(), [])
         remover = subprocess.Popen(
@@ -71,10 +82,13 @@ def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
     """A data set for one loader, with `seeds` (n) as its training vertices; None: as they are."""
     arrays: Dict[str, Union[np.ndarray, str]] = dict(dataset.arrays)
     metadata = dict(dataset.metadata)
+    words = {**dataset.words, "": "data"}
     if dataset.path:
         arrays = {
             name: _file_of(os.path.join(dataset.path, f"{name}.npy")) for name in arrays
         }
+        words = {name: os.path.join(dataset.path, f"{name}.npy") for name in arrays}
+        words[""] = f"data set {dataset.path}"
         stripes = metadata.get("feat_stripes")
         if isinstance(stripes, dict) and isinstance(stripes.get("files"), list):
             files = [os.path.join(os.path.realpath(dataset.path), f) for f in stripes["files"]]
@@ -82,9 +96,14 @@ def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
     if seeds is not None:
         for split in SPLITS:
             arrays.pop(f"{split}_idx", None)
-        arrays["train_idx"] = seeds
-    assert set(arrays) <= set(NAMES)
-    return StagedDataset(metadata, arrays)
+        arrays["train_idx"], words["train_idx"] = seeds, "input_nodes"
+    for name in arrays:
+        if name not in NAMES:
+            raise UsageError(f"data.arrays: has {name!r}, wanted some of {', '.join(NAMES)}")
+    for name in "indptr", "indices":
+        if name not in arrays:
+            raise UsageError(f"data.arrays: has no {name!r}: it is the graph's")
+    return StagedDataset(metadata, arrays, words)
 
 
 def _file_of(path: str) -> str:

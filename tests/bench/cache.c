@@ -144,8 +144,7 @@ static const uint32_t *find_hotness(const struct options *o, const struct sl_top
     const struct sl_cache_inputs facts = {
         .dataset = &t->dataset,
         .seed = o->plan.seed,
-        .n_hops = o->plan.n_hops,
-        .fanout = o->plan.fanout,
+        .sampling = {.n_hops = o->plan.n_hops, .fanout = o->plan.fanout},
     };
     switch (kind->counts) {
     case SL_VISITS_FIRST: return c->presample;

@@ -473,10 +473,10 @@ static void find_next(struct trace *t)
 static void rank_by(const struct options *o, const struct sl_topology *t, unsigned metric,
                     struct trace *trace)
 {
-    const struct sl_cache_inputs facts = {.dataset = &t->dataset,
-                                          .seed = o->plan.seed,
-                                          .n_hops = o->plan.n_hops,
-                                          .fanout = o->plan.fanout};
+    const struct sl_cache_inputs facts = {
+        .dataset = &t->dataset,
+        .seed = o->plan.seed,
+        .sampling = {.n_hops = o->plan.n_hops, .fanout = o->plan.fanout}};
     uint32_t *hotness = must(calloc(trace->n_rows, sizeof *hotness));
     uint32_t *order = must(malloc(trace->n_rows * sizeof *order));
     if (sl_cache_kinds[metric].hotness)

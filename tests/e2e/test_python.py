@@ -233,9 +233,9 @@ def test_arguments_that_are_not_there(box):
         assert refusal(_job.refuse, given).startswith(words)
     _job.refuse({"directed": True, "num_workers": 0, "time_attr": None})
     try:
-        _job.refuse({"bogus": 1})
+        _job.refuse({"num_neighbours": 1}, ["num_neighbors"])
     except TypeError as error:
-        assert "bogus" in str(error)
+        assert "'num_neighbours': did you mean num_neighbors?" in str(error)
     else:
         raise AssertionError("an argument that nobody knows was accepted")
 
@@ -258,6 +258,16 @@ BAD = (
     ({"input_nodes": [-1]}, "input_nodes: has vertex -1, wanted 0 to 1499"),
     ({"input_nodes": np.ones(7, bool)}, "input_nodes: is a mask of 7, wanted 1500"),
     ({"input_nodes": [0.5]}, "input_nodes: is of type float64, wanted integers or bools"),
+    ({"input_nodes": "train_mask"}, "input_nodes='train_mask': wanted 'train', 'val', 'test', 'all'"
+     ", ids or a mask: use 'train'"),
+    ({"input_nodes": "Validation"}, "input_nodes='Validation': wanted 'train', 'val', 'test', 'all'"
+     ", ids or a mask: use 'val'"),
+    ({"input_nodes": 5}, "input_nodes=5: is one number, wanted a list or array of vertices"),
+    ({"input_nodes": np.array(5)}, "input_nodes=array(5): is one number, wanted a list or array"),
+    ({"input_nodes": (np.arange(1500) % 2).astype(np.uint8)},
+     "input_nodes: has uint8 zeros and ones: a mask is bool: use .bool()"),
+    ({"batch_size": 0}, "batch_size=0: wanted a whole number from 1 to 2147483648"),
+    ({"batch_size": 16.0}, "batch_size=16.0: wanted a whole number"),
     ({"weight_attr": "w"}, "weight_attr='w': wanted 'edge_weight'"),
 )
 
@@ -269,13 +279,20 @@ def test_bad_arguments(box):
         assert said.startswith(words), said
     for data in (5, object(), [1]):
         assert refusal(_job.plan, data, NO_ARGUMENTS, ONE).startswith("data: is "), data
+    said = refusal(_job.plan, box.path("nowhere"), NO_ARGUMENTS, ONE)
+    assert "no such directory" in said and "sluice.from_pyg(data).save(path)" in said, said
     said = refusal(_job.plan, os.path.join(path, "metadata.json"), NO_ARGUMENTS, ONE)
     assert said.endswith(f"is a file of a data set, wanted its directory, {path}"), said
-    said = refusal(_job.plan, {"dataset": path, "seed": object()}, NO_ARGUMENTS, ONE)
-    assert said.startswith("job: cannot be written as JSON"), said
+    for job, words in (
+        ({"dataset": path, "seed": object()}, "job: cannot be written as JSON: it has a object"),
+        ({"dataset": Graph()}, "job: cannot be written as JSON: it has a Graph: give it as data"),
+    ):
+        said = refusal(_job.plan, job, NO_ARGUMENTS, ONE)
+        assert said.startswith(words), said
     asked = {**NO_ARGUMENTS, "num_neighbors": np.array([5, 3])}
     assert json.loads(_job.plan(path, asked, ONE).text)["sampler"]["fanout"] == [5, 3]
     for change, words in (
+        ({"shuffle": "no"}, "shuffle='no': wanted True or False"),
         ({"adj": "csr"}, "adj='csr': wanted 'csc'"),
         ({"adj": "csc", "arrays": "numpy"}, "adj='csc': wanted 'csc', with batches of"),
         ({"timeout": -1}, "timeout=-1: wanted seconds"),
@@ -285,6 +302,85 @@ def test_bad_arguments(box):
         ({"rank": "0", "world": 1}, "rank='0', world=1: wanted whole numbers"),
     ):
         said = refusal(lambda kept=change: sluice.NeighborLoader(path, [5], **kept))
+        assert said.startswith(words), said
+
+
+class Graph:
+    """What the package looks at of a torch_geometric.data.Data."""
+
+    def __init__(self, **change):
+        ring = np.arange(100)
+        self.x, self.edge_index = np.ones((100, 4)), np.stack([ring, np.roll(ring, 1)])
+        self.train_mask, self.num_nodes = ring < 60, 100
+        self.__dict__.update(change)
+
+    def __contains__(self, name):
+        return self.__dict__.get(name) is not None
+
+    def __getitem__(self, name):
+        return self.__dict__[name]
+
+
+def changed(array, at, value):
+    array = np.array(array, float)
+    array[at] = value
+    return array
+
+
+ONES = np.ones(100)
+# What is wrong with a Data, further arguments, what is said.
+BAD_DATA = (
+    ({"train_mask": None}, {"input_nodes": "train"},
+     "input_nodes='train': data.train_mask is missing: give ids or a mask as input_nodes"),
+    ({"train_mask": ONES < 0}, {"input_nodes": "train"},
+     "input_nodes='train': data.train_mask is empty: give ids or a mask as input_nodes"),
+    ({"train_mask": ONES.astype(np.uint8)}, {"input_nodes": "train"},
+     "data.train_mask: has uint8 zeros and ones: a mask is bool"),
+    ({"train_mask": np.ones((100, 2), bool)}, {"input_nodes": "train"},
+     "data.train_mask: has 2 dimensions, wanted one: choose a column"),
+    ({"x": changed(np.ones((100, 4)), (7, 2), -1e300)}, {},
+     "data.x: row 7, column 2 is -1e+300, wanted numbers that float32 has, up to 3.40282e+38"),
+    ({"x": ONES}, {},
+     "data.x: is float64 [100], wanted float32 [num_nodes, feat_dim]: use data.x[:, None]"),
+    ({"w": changed(ONES, 8, -2)}, {"weight_attr": "w"},
+     "data.w: element 8 is -2, wanted a finite number from 0 on"),
+    ({"w": changed(ONES, 9, np.nan)}, {"weight_attr": "w"}, "data.w: element 9 is nan, wanted"),
+    ({"w": changed(ONES, 3, 1e300)}, {"weight_attr": "w"}, "data.w: element 3 is 1e+300, wanted n"),
+    ({"w": np.ones((100, 2))}, {"weight_attr": "w"},
+     "data.w: is [100, 2], wanted a weight an edge: [100]"),
+    ({"edge_index": np.zeros((100, 2), int)}, {},
+     "data.edge_index: is int64 [100, 2], wanted int64 [2, num_edges]: use edge_index.t()"),
+    ({"edge_index": np.zeros((2, 5))}, {},
+     "data.edge_index: is float64 [2, 5], wanted int64 [2, num_edges]: use edge_index.long()"),
+)
+
+
+def test_a_bad_data(box):
+    for change, more, words in BAD_DATA:
+        asked = {**NO_ARGUMENTS, "num_neighbors": [5], **more}
+        said = refusal(_job.plan, Graph(**change), asked, ONE)
+        assert said.startswith(words), said
+        assert box.temp not in said and os.listdir(box.temp) == [], said
+    assert refusal(_job.plan, [Graph()], NO_ARGUMENTS, ONE).endswith("edge_index: use data[0]")
+    # What nobody asks for is an attribute like any other.
+    for change in (
+        {"edge_weight": np.ones((100, 2))},
+        {"edge_weight": -ONES},
+        {"train_mask": np.ones((100, 2), bool)},
+    ):
+        plan = _job.plan(Graph(**change), {**NO_ARGUMENTS, "num_neighbors": [5]}, ONE)
+        assert not os.path.exists(os.path.join(plan.staged.path, "edge_weight.npy"))
+        plan.staged.close()
+    arrays = {"indptr": np.arange(6), "indices": np.arange(5)}
+    for change, more, words in (
+        ({"bogus": 1}, {}, "data.arrays: has 'bogus', wanted some of indptr, "),
+        ({"edge_weight": 1}, {"weight_attr": "w"}, "weight_attr='w': wanted 'edge_weight'"),
+        ({}, {"weight_attr": "edge_weight"}, "weight_attr='edge_weight': wanted 'edge_weight', and "
+         "weights in data.arrays['edge_weight']"),
+        ({}, {"input_nodes": "val"}, "input_nodes='val': data.arrays['val_idx'] is missing"),
+    ):
+        asked = {**NO_ARGUMENTS, "num_neighbors": [5], **more}
+        said = refusal(_job.plan, sluice.Dataset({}, {**arrays, **change}), asked, ONE)
         assert said.startswith(words), said
 
 

@@ -331,6 +331,44 @@ with open_loader(path, seed=8) as loader:
     said = refused(loader.load_state_dict, state)
     assert said.startswith("load_state_dict: seed: the state is of a loader with 7"), said
     assert "wanted what state_dict() has returned" in refused(loader.load_state_dict, {})
+    for change, words in (
+        (dict(number=13), "load_state_dict: number: is 13, wanted 0 to 12"),
+        (dict(epoch=-1), "load_state_dict: epoch: is -1, wanted 0 to 4294967294"),
+    ):
+        said = refused(loader.load_state_dict, {**loader.state_dict(), **change})
+        assert said == words, said
+    assert "wanted a whole number" in refused(loader.set_epoch, 1.5)
+    for number, batch in enumerate(loader, 1):
+        if number == 1:
+            first = loader.state_dict()
+    last = loader.state_dict()
+    assert last["epoch"] == 1
+    end = {**first, "number": number}  # what the loop had with the last batch
+    second = seeds(loader)
+# Nothing is left of that epoch, and then comes the next one, whatever the samplers have done.
+with open_loader(path, seed=8) as loader:
+    for prepare in ((lambda: None), (lambda: next(iter(loader)))):
+        prepare()
+        loader.load_state_dict(end)
+        assert loader.state_dict() == end
+        assert seeds(loader) == [] and seeds(loader) == second
+with open_loader(path, seed=8) as loader:
+    loader.load_state_dict(last)
+    assert seeds(loader) == second
+# What user code raises about a batch that it has been given.
+failing = [True]
+def transform(batch):
+    if failing.pop() if failing else False:
+        raise KeyError("user")
+    return batch
+with open_loader(path, seed=8, transform=transform) as loader:
+    iteration = iter(loader)
+    try:
+        next(iteration)
+        raise AssertionError("no error")
+    except KeyError:
+        assert loader.state_dict()["number"] == 1
+    assert len(list(iteration)) == 11 and loader.stats()["batches"] == 12
 """
 
 
@@ -420,6 +458,7 @@ import copy, pickle
 loader = open_loader(path)
 for function in pickle.dumps, copy.copy, copy.deepcopy:
     assert "cannot be pickled or copied" in refused(function, loader)
+assert "it is a DataLoader itself" in refused(loader.__getitem__, 0)
 iteration = iter(loader)
 next(iteration)
 if os.fork() == 0:
@@ -427,14 +466,37 @@ if os.fork() == 0:
     os._exit(0 if all("after fork()" in words for words in said) else 1)
 assert os.wait()[1] == 0
 rest = []
-thread = threading.Thread(target=lambda: rest.extend(iteration))
-thread.start()
-thread.join()
-assert len(rest) == len(loader) - 1
+errors = []
+def take():
+    try:
+        rest.extend(iteration)
+    except sluice.Error as error:
+        errors.append(error)
+threads = [threading.Thread(target=take) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(rest) == len(loader) - 1 and not errors, errors
 with open_loader(path, seed=9) as other:  # two in a process
     assert seeds(other) != seeds(loader)
+name = loader.job_name
 loader.close()
 assert "closed" in refused(loader.stats) and "closed" in repr(loader)
+assert loader.job_name == name and loader.output is None
+# The words of the job's processes are the caller's own.
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+for change, named, words in (
+    (dict(node_feat=graph["node_feat"] * np.nan), {}, "data.arrays['node_feat']: row 0"),
+    (dict(indices=graph["indices"] + 1500), {}, "data.arrays['indices']: "),
+    (dict(node_feat=graph["node_feat"][:5]), dict(input_nodes=[1]), "data.arrays['node_feat']: "),
+    ({}, dict(num_neighbors=[-2]), "num_neighbors: entry 0: found number -2, wanted -1 (all"),
+    ({}, dict(seed=-1), "seed: found number -1, wanted a whole number from 0"),
+):
+    data = sluice.Dataset(memory.metadata, {**graph, **change})
+    said = refused(open_loader, data, **named)
+    assert said.startswith(words), said
+with open_loader(memory) as loader:
+    assert repr(loader).startswith("NeighborLoader(data, "), loader
+assert "closed" in refused(lambda: loader.data)
 """
 
 
@@ -505,6 +567,51 @@ def test_a_job_that_runs(box):
     run(box, ATTACHED, path, name)
     running.interrupt()
     running.wait().ok()
+
+
+ABSENT = """
+import warnings
+from sluice import _loader
+one = open_loader(path, rank=0, world=2, timeout=0.1, prefetch=False)
+def second():
+    return sluice.NeighborLoader(attach=one.job_name, rank=1, world=2, arrays="numpy")
+def waits_for_rank_1():
+    while True:
+        said = refused(list, one)
+        if "rank 1 of 2 is absent" in said:
+            return said
+        assert "`sluice stats" in said, said
+assert len(list(one)) == 6 and one.stats()["absent"] == 1
+waits_for_rank_1()
+if os.fork() == 0:
+    batches = iter(second())
+    next(batches)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.wait()
+assert waits_for_rank_1().endswith("or use balance='dynamic'; timeout=0 waits without a bound")
+# Without a bound: rank 1 comes when it is missed.
+one.timeout, _loader.ABSENT_WARNING_S = 0, 0
+said, found = [], []
+def serve():
+    with second() as two:
+        found.extend(seeds(two) + seeds(two))
+def come(message, *_):
+    said.append(str(message))
+    threads.append(threading.Thread(target=serve))
+    threads[0].start()
+warnings.simplefilter("always")
+warnings.showwarning, threads = come, []
+assert len(list(one)) == 6
+threads[0].join()
+assert len(found) == 12 and len(said) == 1, said
+assert "no batch has come for 0 s: rank 1 of 2 is absent" in said[0], said
+"""
+
+
+def test_a_rank_that_is_absent(box):
+    """Its batches are waited for: who it is says the error, or a warning where there is no
+    bound."""
+    run(box, ABSENT)
 
 
 LATE = """

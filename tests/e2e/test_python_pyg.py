@@ -44,6 +44,7 @@ import torch_geometric.loader
 loader = sluice.NeighborLoader(path, [10, 10], 64, "train", shuffle=True, seed=7)
 assert isinstance(loader, torch_geometric.loader.NeighborLoader)
 assert isinstance(loader, torch.utils.data.DataLoader)
+assert "it is a DataLoader itself" in refused(lambda: list(torch.utils.data.DataLoader(loader)))
 assert loader.num_workers == 0 and loader.sampler is loader.multiprocessing_context is None
 model = GraphSAGE(full.num_features, 32, 2, 4, dropout=0.3)
 optimizer = torch.optim.Adam(model.parameters(), 0.02)
@@ -105,7 +106,8 @@ order = torch.randperm(full.num_edges)
 data = Data(
     x=full.x.double(), y=torch.rand(full.num_nodes, 3), edge_index=full.edge_index[:, order],
     edge_attr=torch.rand(full.num_edges, 2), train_mask=full.train_mask, name="mine",
-    importance=torch.rand(full.num_edges), names=[f"v{i}" for i in range(full.num_nodes)],
+    importance=torch.rand(full.num_edges), edge_weight=-torch.rand(full.num_edges, 2),
+    names=[f"v{i}" for i in range(full.num_nodes)],
     places=np.arange(2 * full.num_nodes).reshape(-1, 2), batch_size=99, input_id=torch.zeros(5))
 for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
     with sluice.NeighborLoader(
@@ -120,6 +122,7 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
             assert (data.places[batch.n_id] == batch.places).all()
             assert batch.batch_size == len(batch.input_id) == batch.num_sampled_nodes[0] < 99
             assert (data.importance[batch.e_id] == batch.importance).all()
+            assert (data.edge_weight[batch.e_id] == batch.edge_weight).all()
             seeds = batch.n_id[:batch.batch_size]
             listed = nodes if torch.is_tensor(nodes) and nodes.dtype == torch.long else (
                 torch.arange(len(nodes)) if torch.is_tensor(nodes) else
@@ -143,8 +146,8 @@ for change, words in (
     (dict(edge_index=torch.tensor([[0], [9999]])), "data.edge_index: has vertex 9999, wanted 0 to"),
     (dict(edge_index=torch.rand(2, 5)), "data.edge_index: is float32 [2, 5], wanted int64"),
     (dict(edge_index=None), "data.edge_index: is missing"),
-    (dict(x=full.x[:5], num_nodes=1500), "x: is [5, 16], wanted 1500 rows"),
-    (dict(train_mask=torch.ones(1500, 2)), "train vertices: has 2 dimensions, wanted one"),
+    (dict(x=full.x[:5], num_nodes=1500), "data.x: is [5, 16], wanted 1500 rows"),
+    (dict(train_mask=torch.ones(1500, 2)), "data.train_mask: has 2 dimensions, wanted one"),
 ):
     bad = full.clone()
     for key, value in change.items():

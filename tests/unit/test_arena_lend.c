@@ -149,6 +149,36 @@ TEST(the_successor_gets_what_a_dead_rank_had)
     ck_assert_uint_eq(l.cell, 1);
 }
 
+// -1: nobody is.
+static int absent(void)
+{
+    uint32_t rank;
+    return sl_ledger_rank_is_absent(&arena, &rank) ? (int)rank : -1;
+}
+
+TEST(who_is_absent_is_known)
+{
+    struct sl_reclaimed r;
+    ck_assert_int_eq(absent(), -1); // nothing is lent
+    lend(0, 4);
+    ck_assert_int_eq(absent(), 0);
+    sl_ledger_sit(&arena, 0, FIRST);
+    ck_assert_int_eq(absent(), 1);
+    sl_ledger_sit(&arena, 1, SECOND);
+    ck_assert_int_eq(absent(), -1);
+    sl_ledger_reclaim(&arena, SECOND, &r);
+    ck_assert_int_eq(absent(), 1);
+    sl_ledger_sit(&arena, 1, SECOND + 1);
+    sl_ledger_stand_up(&arena, SECOND); // long after
+    ck_assert_int_eq(absent(), -1);
+    sl_ledger_stand_up(&arena, SECOND + 1);
+    draw(4);
+    complete(borrow(SECOND, 0, 1));
+    ck_assert_int_eq(absent(), 1);
+    sl_ledger_leave(&arena, 1, 1, 0); // nothing of it is waited for
+    ck_assert_int_eq(absent(), -1);
+}
+
 TEST(a_batch_that_is_given_back_comes_again)
 {
     lend(0, 2);
@@ -234,6 +264,7 @@ CASE(.setup = dynamic, .teardown = destroy_arena)
 TEST(whoever_comes_first_gets_the_lowest)
 {
     lend(0, 4);
+    ck_assert_int_eq(absent(), -1); // whoever it is
     draw(4);
     struct sl_lease first = borrow(FIRST, 0, 0), second = borrow(SECOND, 0, 1);
     complete(borrow(FIRST, 0, 2));

@@ -24,7 +24,7 @@ static const struct sl_dataset dataset = {
     .split = {{TRAINED, train}},
 };
 static struct sl_cache_inputs facts = {
-    .dataset = &dataset, .seed = 3, .n_hops = SL_COUNT_OF(fanout), .fanout = fanout};
+    .dataset = &dataset, .seed = 3, .sampling = {.n_hops = SL_COUNT_OF(fanout), .fanout = fanout}};
 
 static void setup(void)
 {

@@ -18,6 +18,7 @@ static uint32_t narrow[EDGES_MAX], train[NODES_MAX], hotness[NODES_MAX + 1];
 static struct sl_dataset dataset;
 static uint64_t seen; // by the watch
 static int verdict;   // of the watch
+static bool expands_new, replaces;
 
 static int on_vertices(void *ctx, uint64_t n)
 {
@@ -41,9 +42,16 @@ static float visits_of(uint32_t v)
     return visits;
 }
 
+static int find(const int64_t *fanout, uint32_t n_hops, const struct sl_visits_watch *w)
+{
+    const struct sl_visits_sampling sampling = {
+        .fanout = fanout, .n_hops = n_hops, .expands_new = expands_new, .replaces = replaces};
+    return sl_visits_expect(&dataset, &sampling, w, hotness);
+}
+
 static void expect(const int64_t *fanout, uint32_t n_hops, const float *want)
 {
-    must(sl_visits_expect(&dataset, fanout, n_hops, &watch, hotness));
+    must(find(fanout, n_hops, &watch));
     for (uint32_t v = 0; v < dataset.n_nodes; v++)
         ck_assert_float_eq_tol(visits_of(v), want[v], 1e-6f);
 }
@@ -68,6 +76,17 @@ TEST(visits_by_hand)
     expect((int64_t[]){1}, 1, (float[]){1, .25f, .25f, .5f, 2});
     // The second hop draws for 0 and 4 again, and for what the first drew: 3, 1.5 times.
     expect((int64_t[]){3, 1}, 2, (float[]){2.5f, 1, 1, 2, 4});
+    // Or for what the first drew alone: 0 is drawn for once, and found again from 3, 1.5 times.
+    expands_new = true;
+    expect((int64_t[]){3, 1}, 2, (float[]){2.5f, .75f, .75f, 1.5f, 3});
+    // With replacement each of four edges is missed with a chance of (3/4)^3.
+    expands_new = false;
+    replaces = true;
+    const float chance = 1 - 27.0f / 64;
+    expect((int64_t[]){3}, 1, (float[]){1, chance, chance, 2 * chance, 2});
+    expect((int64_t[]){-1}, 1, (float[]){1, 1, 1, 2, 2});
+    expect((int64_t[]){0}, 1, (float[]){1, 0, 0, 0, 1});
+    replaces = false;
     dataset.split[SL_SPLIT_TRAIN].n = 0;
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
@@ -94,31 +113,34 @@ static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
     };
 }
 
-// How often what v leads to in `left` hops meets each vertex: of each hop, v and what it draws.
+// How often what v leads to in `left` hops meets each vertex: of each hop, v and what it draws; or
+// of the first hop that, and of each other one what the hop before has drawn.
 static void walk(uint32_t v, double weight, const int64_t *fanout, uint32_t left, double *sum)
 {
-    if (!left) {
+    if (!left || expands_new)
         sum[v] += weight;
+    if (!left)
         return;
-    }
     uint64_t degree = indptr[v + 1] - indptr[v];
     double share =
         *fanout >= 0 && (uint64_t)*fanout < degree ? (double)*fanout / (double)degree : 1;
-    walk(v, weight, fanout + 1, left - 1, sum);
+    if (!expands_new)
+        walk(v, weight, fanout + 1, left - 1, sum);
     for (uint64_t e = indptr[v]; e < indptr[v + 1]; e++)
         walk(narrow[e], weight * share, fanout + 1, left - 1, sum);
 }
 
 // The sizes are around that of a thread's blocks, 4096.
-LOOP_TEST(visits_are_those_of_all_walks, 0, 7)
+LOOP_TEST(visits_are_those_of_all_walks, 0, 14)
 {
     static const uint32_t sizes[] = {1, 2, 100, 4095, 4096, 4097, NODES_MAX};
     static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
     static const int64_t fanout[] = {2, -1, 1};
     static double want[NODES_MAX];
-    make_graph(sizes[_i], types[_i % SL_COUNT_OF(types)]);
+    make_graph(sizes[_i % SL_COUNT_OF(sizes)], types[_i % SL_COUNT_OF(types)]);
+    expands_new = _i >= (int)SL_COUNT_OF(sizes);
     hotness[dataset.n_nodes] = 0xfeedface;
-    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    must(find(fanout, SL_COUNT_OF(fanout), &watch));
     ck_assert_uint_eq(hotness[dataset.n_nodes], 0xfeedface);
     ck_assert_uint_eq(seen, SL_COUNT_OF(fanout) * dataset.n_nodes);
     for (uint32_t i = 0; i < dataset.split[SL_SPLIT_TRAIN].n; i++)
@@ -133,25 +155,25 @@ TEST(visits_are_the_same_on_one_core)
     static uint32_t on_all[NODES_MAX];
     cpu_set_t one;
     make_graph(NODES_MAX, SL_DTYPE_U32);
-    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    must(find(fanout, SL_COUNT_OF(fanout), &watch));
     memcpy(on_all, hotness, sizeof on_all);
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
-    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    must(find(fanout, SL_COUNT_OF(fanout), &watch));
     ck_assert(memcmp(on_all, hotness, sizeof on_all) == 0);
 }
 
 static int64_t fanouts[2];
-static double drawn_for[2]; // visits before each hop, of all vertices
+static double drawn_for[2]; // before each hop, of all vertices
 static uint32_t hops;
 
-static void on_hop(void *ctx, int64_t fanout, const double *visits)
+static void on_hop(void *ctx, int64_t fanout, const double *draws)
 {
     ck_assert_ptr_eq(ctx, &dataset);
     fanouts[hops] = fanout;
     for (uint32_t v = 0; v < dataset.n_nodes; v++)
-        drawn_for[hops] += visits[v];
+        drawn_for[hops] += draws[v];
     hops++;
 }
 
@@ -168,23 +190,28 @@ TEST(the_watch_sees_what_each_hop_draws_for)
                                   .indices = sources,
                                   .indices_dtype = SL_DTYPE_I32,
                                   .split[SL_SPLIT_TRAIN] = {.ids = trained, .n = 1}};
-    must(sl_visits_expect(&dataset, (int64_t[]){2, -1}, 2, &sees, hotness));
+    must(find((int64_t[]){2, -1}, 2, &sees));
     ck_assert_uint_eq(hops, 2);
     ck_assert_int_eq(fanouts[0], 2);
     ck_assert_int_eq(fanouts[1], -1);
     ck_assert_double_eq_tol(drawn_for[0], 1, 1e-9); // the seed
     ck_assert_double_eq_tol(drawn_for[1], 3, 1e-9); // and two neighbours
+    expands_new = true;
+    hops = 0;
+    drawn_for[1] = 0;
+    must(find((int64_t[]){2, -1}, 2, &sees));
+    ck_assert_double_eq_tol(drawn_for[1], 2, 1e-9); // alone
 }
 
 TEST(the_watch_ends_it)
 {
     make_graph(100, SL_DTYPE_U32);
     verdict = SL_EABORTED;
-    ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
+    ck_assert_int_eq(find((int64_t[]){1}, 1, &watch), SL_EABORTED);
     ck_assert_uint_eq(seen, 100);
     make_graph(NODES_MAX, SL_DTYPE_U32); // several threads
     seen = 0;
-    ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
+    ck_assert_int_eq(find((int64_t[]){1}, 1, &watch), SL_EABORTED);
     ck_assert_uint_eq(seen, 4096);
 }
 

@@ -318,6 +318,20 @@ TEST(a_loader_goes_on_where_another_one_was)
     ck_assert_uint_eq(lending.figures.batches, 2);
 }
 
+// The epoch's end comes once, also where it is over before the loader looks.
+TEST(a_loader_goes_on_at_the_end_of_an_epoch)
+{
+    start(false);
+    const uint64_t seq = open_epoch(0);
+    open_epoch(1);
+    ck_assert_int_eq(sl_lending_start(&lending, 0, CELLS), SL_OK);
+    draw(1); // samplers complete what is left
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+    expect(SL_LENDING_END, NOW);
+    done(lent(0));
+    ck_assert_uint_eq(lending.epoch, 1);
+}
+
 TEST(it_goes_forward_alone)
 {
     start(false);
