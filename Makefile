@@ -70,12 +70,12 @@ OPT     := -O3 -g -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp
 SANFLAGS :=
 ifeq ($(SAN),address)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DSL_SANITIZED
-OPT := -O1 -g -fno-math-errno -fopenmp
+OPT := -O1 -g1 -fno-math-errno -fopenmp
 else ifeq ($(SAN),undefined)
 SANFLAGS := -fsanitize=undefined -fno-sanitize-recover=undefined -DSL_SANITIZED
 else ifeq ($(SAN),thread)
 SANFLAGS := -fsanitize=thread -DSL_SANITIZED
-OPT := -O1 -g -fno-math-errno -fopenmp
+OPT := -O1 -g1 -fno-math-errno -fopenmp
 else ifeq ($(SAN),coverage)
 SANFLAGS := --coverage -fprofile-update=atomic
 else ifneq ($(SAN),)

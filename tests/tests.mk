@@ -9,7 +9,7 @@ $(foreach t,$(UNIT_NAMES),$(eval $(call unit_test,$(t))))
 $(call made_in,$(BIN),$(UNIT_NAMES))
 $(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
 # A test runs for a moment: its compilation is what takes time.
-$(OBJ)/tests/unit/%.o: OPT := $(patsubst -O%,$(if $(SAN),-O0,-O1),$(OPT))
+$(OBJ)/tests/unit/%.o: OPT := $(patsubst -O%,-O0,$(OPT))
 
 # kernels, bench/kernels: one driver each, the latter with what jobs share memory by; stress: one program a file, of the arena alone; bench: one
 # program a file, linked with everything a sampler and a trainer may see.

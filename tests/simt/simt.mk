@@ -9,10 +9,12 @@ SIMT_RUNTIME  := $(patsubst %.cc,$(SIMT_OBJ)/%.o,$(wildcard tests/simt/*.cc))
 SIMT_HOST     := $(PLUGIN_CC:%.cc=$(SIMT_OBJ)/%.cc.o) $(PLUGIN_C_OBJ)
 SIMT_PLUGIN   := $(PLAIN)/lib/libsluice_cuda_simt.so
 SIMT_CHECKED  := $(PLAIN)/lib/libsluice_cuda_simt_checked.so
-SIMT_CXXFLAGS := -std=c++17 -g -fPIC -fno-gnu-unique -fdata-sections -fvisibility=hidden -fno-math-errno -Wall -Wextra \
+# Where the processor multiplies and adds at once, fmaf() is that instruction and not a call; nothing else is fused.
+SIMT_FMA      := $(if $(shell grep -m1 -w fma /proc/cpuinfo),-mfma -ffp-contract=off)
+SIMT_CXXFLAGS := -std=c++17 -O1 -g1 $(SIMT_FMA) -fPIC -fno-gnu-unique -fdata-sections -fvisibility=hidden -fno-math-errno -Wall -Wextra \
                  -Wno-unused-parameter -Wno-unknown-pragmas -Wno-maybe-uninitialized \
                  $(if $(CI),-Werror) -DSL_SIMT -I.
-SIMT_WATCH    := -O1 -fsanitize=thread --param=tsan-distinguish-volatile=1 \
+SIMT_WATCH    := -fsanitize=thread --param=tsan-distinguish-volatile=1 \
                  --param=tsan-instrument-func-entry-exit=0 -DSIMT_CHECKED
 SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclude-libs,ALL \
                  -Wl,--no-undefined -Wl,-T,tests/simt/shared.ld
@@ -20,7 +22,7 @@ SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclu
 $(SIMT_OBJ)/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  SIMT    $<")
-	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)-checked/%.o: %.cu
 	@mkdir -p $(@D)
@@ -30,12 +32,12 @@ $(SIMT_OBJ)-checked/%.o: %.cu
 $(SIMT_OBJ)/%.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(SIMT_OBJ)/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
 $(SIMT_CHECKED): $(SIMT_CU:%.cu=$(SIMT_OBJ)-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)

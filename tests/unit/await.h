@@ -2,8 +2,9 @@
 #ifndef SL_TESTS_UNIT_AWAIT_H
 #define SL_TESTS_UNIT_AWAIT_H
 
-#include <check.h>
 #include <unistd.h>
+
+#include "tests/unit/asserts.h"
 
 enum {
     AWAIT_MS = 60000,

@@ -5,7 +5,6 @@
 #ifndef SL_TESTS_UNIT_CREW_H
 #define SL_TESTS_UNIT_CREW_H
 
-#include <check.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +15,7 @@
 
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "tests/unit/asserts.h"
 
 struct crew_answer {
     uint64_t a, b;

@@ -2,7 +2,6 @@
 #ifndef SL_TESTS_UNIT_DAEMON_FIXTURE_H
 #define SL_TESTS_UNIT_DAEMON_FIXTURE_H
 
-#include <check.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "broker/daemon/registry.h"
 #include "common/base/error.h"
+#include "tests/unit/asserts.h"
 
 static char dir[256]; // of the test
 

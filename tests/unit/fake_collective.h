@@ -8,13 +8,13 @@
 #ifndef SL_TESTS_UNIT_FAKE_COLLECTIVE_H
 #define SL_TESTS_UNIT_FAKE_COLLECTIVE_H
 
-#include <check.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "common/base/error.h"
 #include "common/device/plugin.h"
+#include "tests/unit/asserts.h"
 
 enum { FAKE_GROUPS = 256, FAKE_MEMBERS = 4, FAKE_FLOATS = 2048 };
 

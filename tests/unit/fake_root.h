@@ -2,12 +2,13 @@
 #ifndef SL_TESTS_UNIT_FAKE_ROOT_H
 #define SL_TESTS_UNIT_FAKE_ROOT_H
 
-#include <check.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "tests/unit/asserts.h"
 
 static char root[64];
 

@@ -8,7 +8,6 @@
 #ifndef SL_TESTS_UNIT_GPU_FIXTURE_H
 #define SL_TESTS_UNIT_GPU_FIXTURE_H
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "common/device/plugin.h"
 #include "kernels/kernels.h"
 #include "tests/simt/counts.h"
+#include "tests/unit/asserts.h"
 
 // BIN/tests/this program -> BIN/../lib.
 static inline bool gpu_find(char *out, size_t bytes)

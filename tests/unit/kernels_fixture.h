@@ -5,7 +5,6 @@
 #ifndef SL_TESTS_UNIT_KERNELS_FIXTURE_H
 #define SL_TESTS_UNIT_KERNELS_FIXTURE_H
 
-#include <check.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 #include "kernels/kernels.h"
+#include "tests/unit/asserts.h"
 
 // In loops: a ck_assert that holds costs a system call.
 #define EXPECT(cond, ...)                                                                          \

@@ -5,7 +5,6 @@
 #ifndef SL_TESTS_UNIT_SAMPLER_FIXTURE_H
 #define SL_TESTS_UNIT_SAMPLER_FIXTURE_H
 
-#include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "common/data/dataset_files.h"
 #include "common/data/weightless.h"
 #include "sampler/draw.h"
+#include "tests/unit/asserts.h"
 
 // In loops: a ck_assert that holds costs a system call.
 #define EXPECT(cond, ...)                                                                          \

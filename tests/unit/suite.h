@@ -10,13 +10,13 @@
 #ifndef SL_TESTS_UNIT_SUITE_H
 #define SL_TESTS_UNIT_SUITE_H
 
-#include <check.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "common/base/log.h"
+#include "tests/unit/asserts.h"
 
 struct unit_case {
     const char *name;

@@ -2,7 +2,6 @@
 #ifndef SL_TESTS_UNIT_TEST_ARENA_FIXTURE_H
 #define SL_TESTS_UNIT_TEST_ARENA_FIXTURE_H
 
-#include <check.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
@@ -10,6 +9,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/ledger.h"
+#include "tests/unit/asserts.h"
 
 static struct sl_arena arena;
 static int arena_fd;

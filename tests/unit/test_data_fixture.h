@@ -6,7 +6,6 @@
 #ifndef SL_TESTS_UNIT_TEST_DATA_FIXTURE_H
 #define SL_TESTS_UNIT_TEST_DATA_FIXTURE_H
 
-#include <check.h>
 #include <dirent.h>
 #include <ftw.h>
 #include <stdint.h>
@@ -19,6 +18,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/npy.h"
+#include "tests/unit/asserts.h"
 
 static char scratch[256]; // of the program
 static char dir[512];     // of the test: the data set

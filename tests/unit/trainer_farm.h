@@ -9,7 +9,6 @@
 #ifndef SL_TESTS_UNIT_TRAINER_FARM_H
 #define SL_TESTS_UNIT_TRAINER_FARM_H
 
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,6 +23,7 @@
 #include "common/arena/payload_alloc.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/seat.h"
+#include "tests/unit/asserts.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/loop.h"
 #include "trainer/model/sync.h"

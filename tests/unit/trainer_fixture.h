@@ -5,7 +5,6 @@
 #ifndef SL_TESTS_UNIT_TRAINER_FIXTURE_H
 #define SL_TESTS_UNIT_TRAINER_FIXTURE_H
 
-#include <check.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +19,7 @@
 #include "common/arena/block.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
+#include "tests/unit/asserts.h"
 #include "trainer/model/model.h"
 
 static inline void *fixture_alloc_aligned(size_t bytes, size_t alignment)
