@@ -3,8 +3,9 @@
 #
 #   $(FUZZ_BIN)      with driver.c, by $(CC): their corpus runs in the ordinary checks
 #   make fuzz        with libFuzzer, AddressSanitizer and UBSan where clang has them, else with
-#                    driver.c; each for FUZZ_SECONDS, as many at once as there are cores
+#                    driver.c; each for FUZZ_SECONDS or FUZZ_RUNS inputs, as many at once as there are cores
 FUZZ_SECONDS ?= 3600
+FUZZ_RUNS    ?= 0
 FUZZ_SRC   := $(filter-out tests/fuzz/fuzz.c tests/fuzz/driver.c,$(wildcard tests/fuzz/*.c))
 FUZZ_NAMES := $(patsubst tests/fuzz/%.c,%,$(FUZZ_SRC))
 FUZZ_BIN   := $(patsubst %,$(BIN)/tests/fuzz/%,$(FUZZ_NAMES))
@@ -19,7 +20,7 @@ $(FUZZ_BIN):
 # The same with clang's eyes, from one archive: whole folders, and of the large ones what is needed.
 CLANG ?= $(firstword $(shell command -v clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14))
 FUZZ_O      := build/fuzz
-FUZZ_FLAGS  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
+FUZZ_FLAGS  := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined \
                -fno-sanitize-recover=undefined -DSL_SANITIZED
 FUZZ_CFLAGS  = $(CSTD) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Wall -Wextra -Wno-unused-parameter \
                -I. -I$(GEN) $(PKG_CFLAGS)
@@ -57,7 +58,7 @@ FUZZ_PROGRAMS = $(if $(HAS_LIBFUZZER),$(patsubst %,$(FUZZ_O)/bin/%,$(FUZZ_NAMES)
 fuzz-programs: $(FUZZ_BIN)
 
 fuzz: $(if $(filter fuzz,$(MAKECMDGOALS)),$(FUZZ_PROGRAMS))
-	@tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --folder $(FUZZ_O) $(FUZZ_PROGRAMS)
+	@tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --runs $(FUZZ_RUNS) --folder $(FUZZ_O) $(FUZZ_PROGRAMS)
 
 soak: $(PROGRAMS)
 	@BIN=$(abspath $(BIN)) tests/crash/soak.py $(SOAK)

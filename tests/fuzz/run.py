@@ -5,8 +5,8 @@ Each program starts from tests/fuzz/corpus/TARGET and from what earlier runs hav
 keeping (FOLDER/corpus/TARGET, where libFuzzer adds to it). An input that ends a program is left in
 FOLDER/found: when the fault is mended it belongs into tests/fuzz/corpus.
 
-The seconds are how long a program looks, and not part of any verdict: it fails when an input ended
-it.
+The seconds or runs (--runs 20000: the same inputs each time) are how long a program looks, and not
+part of any verdict: it fails when an input ended it.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def run(program, options):
     os.makedirs(found, exist_ok=True)
     command = [
         os.path.abspath(program),
-        f"-max_total_time={options.seconds}",
+        f"-runs={options.runs}" if options.runs else f"-max_total_time={options.seconds}",
         f"-seed={options.seed}",
         f"-timeout={ENDLESS_S}",
         f"-artifact_prefix={os.path.abspath(found)}/{target}-",
@@ -71,6 +71,7 @@ def run(program, options):
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("--seconds", type=int, default=10, help="of each target")
+    options.add_argument("--runs", type=int, default=0, help="inputs of each target, not seconds")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--folder", default=os.path.join(ROOT, "build", "fuzz"))
     options.add_argument("--jobs", type=int, default=os.cpu_count())

@@ -7,7 +7,7 @@
 #include "common/arena/arena.h"
 #include "sampler/share.h"
 
-enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, SEEDS = 40, EPOCH = 2 };
+enum { N = 900, DEVICES = 8, SHIFT = 4, RUN = 1 << SHIFT, SEEDS = 12, EPOCH = 2 };
 enum { TURNS = 4 }; // in which a sampler draws each kind of batch once
 #define KIND SL_PEER_MEMORY_GRAPH
 
