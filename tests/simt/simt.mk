@@ -32,12 +32,12 @@ $(SIMT_OBJ)-checked/%.o: %.cu
 $(SIMT_OBJ)/%.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
 $(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(SIMT_OBJ)/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
 $(SIMT_CHECKED): $(SIMT_CU:%.cu=$(SIMT_OBJ)-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
