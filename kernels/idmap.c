@@ -15,7 +15,7 @@
  * counts as empty: forgetting is one addition. Once in 2^32 keys base comes to its end and the
  * slots are cleared.
  *
- * The alternatives, measured as tests/bench/sampling does (R-MAT scale 23; edges a second against
+ * The alternatives, measured on samples (R-MAT scale 23; edges a second against
  * half the random reads, on a Cascade Lake): this layout 1.33; slots of 16 bytes with a stamp of
  * their own 1.22, since they are twice the cache lines; slots of 8 bytes cleared as a whole after
  * each batch about 4 % below this, and cleared by walking the batch's keys a quarter. At most half

@@ -1,8 +1,6 @@
 """The part `cache` of scripts/bench: hit rates of the cache policies, by tests/bench/cache."""
 
-import os
-
-from benchlib import BIN, Jobs, derive, found_by, part, real_graph, row, run, year_weights
+from benchlib import Jobs, derive, found_by, part, real_graph, row, year_weights
 
 # What FGNN trains with each sampling algorithm (7.1), in smaller batches: its graphs are larger.
 CACHE_KINDS = [
@@ -91,13 +89,3 @@ def part_window():
             window_rows(graph, jobs.generate(graph.split()[0], arguments))
         if arxiv := real_graph():
             window_rows("ogbn_arxiv", arxiv)
-
-
-@part
-def part_placement():
-    program = os.path.join(BIN, "tests", "bench", "placement")
-    with Jobs() as jobs:
-        power_law = "rmat --scale 18 --classes 2 --feat-dim 128 --train-ratio 0.1 --val-ratio 0"
-        run(program, jobs.generate("power", power_law))
-        if arxiv := real_graph():
-            run(program, arxiv, "--batch", "256")

@@ -12,10 +12,10 @@
  * Fanouts above SL_KHOP_LANE_FANOUT_MAX test membership with a hash set instead of lanes; with
  * replacement nothing is tested.
  *
- * FIGURES. build/bin/tests/bench/sampling prints edges a second against half the random 4-byte
- * reads of the same memory. On a Cascade Lake, one thread: 1.3, where groups of 32 rows whose
- * stages follow each other without overlap reach 0.95 and ref 0.17. Lags of 16 to 32 edges are
- * equally good, longer ones slowly get worse.
+ * FIGURES. Edges a second against half the random 4-byte reads of the same memory
+ * (build/bin/tests/bench/kernels khop_uniform). On a Cascade Lake, one thread: 1.3, where groups of
+ * 32 rows whose stages follow each other without overlap reach 0.95 and ref 0.17. Lags of 16 to 32
+ * edges are equally good, longer ones slowly get worse.
  *
  * INVARIANTS. Edges keep the order of the definition in kernels/khop_internal.h, so the result
  * equals ref's integer for integer. A group has at most GROUP_EDGES edges; a row that is longer

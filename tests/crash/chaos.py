@@ -6,8 +6,8 @@ peace on one sampler and one trainer, and again on a random split, with standby 
 and changes of the split, while random workers are killed from outside and at failpoints.
 Parameters, samples and accuracies must be equal, every batch must have been trained exactly once,
 and nothing may be left. Prints a line a round; a failing round
-prints the command line that repeats it. `make check` has the chosen cases (test_workers.py); this
-looks for those that nobody thought of.
+prints the command line that repeats it. `make check` has the chosen cases (test_workers.py,
+test_failpoints.py); this looks for those that nobody thought of.
 """
 
 import argparse

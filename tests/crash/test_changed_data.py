@@ -76,38 +76,3 @@ def test_replaced_before_the_broker_opens_it(box):
     result = running.wait()
     assert result.rc == 2 and os.path.join(data, "indptr.npy") in result.err, str(result)
     box.assert_no_run()
-
-
-@cases("labels", "features", "neighbours")
-def test_written_to_in_place(box, what):
-    """The same file, of the same size, with other contents: what came of it does not count."""
-    name = {"labels": "node_label", "features": "node_feat", "neighbours": "indices"}[what]
-    data = write_dataset(box.path("data"), planted(n=1200))
-    path, report = os.path.join(data, f"{name}.npy"), box.path("report.json")
-    job = box.job(small_job(data))
-    env = {"SLUICE_FAILPOINT": "trainer_extracted:9:stop"}
-    running = box.start("run", job, "--report", report, env=env)
-    pid = box.until_stopped(running, "trainer")
-    array = np.load(path, mmap_mode="r+")
-    array[:] = array[::-1].copy()
-    array.flush()
-    go_on(pid)
-    refused(running.wait(), read_json(report), path)
-    checkpoints = box.path("runs/job/checkpoints")
-    assert not os.path.exists(checkpoints) or not os.listdir(checkpoints), "one is kept of it"
-
-
-@cases("labels", "features")
-def test_cut_short_in_place(box, what):
-    """Whoever reads behind the new end dies of SIGBUS; which file it was is said."""
-    arrays = planted(n=6000)
-    arrays["node_label"] = arrays["node_label"].astype(np.int32)  # mapped by broker and trainers
-    data = write_dataset(box.path("data"), arrays)
-    path = os.path.join(data, {"labels": "node_label.npy", "features": "node_feat.npy"}[what])
-    env = {"SLUICE_FAILPOINT": "trainer_extracted:9:stop"}
-    running = box.start("run", box.job(small_job(data)), env=env)
-    pid = box.until_stopped(running, "trainer")
-    os.truncate(path, 200)
-    go_on(pid)
-    result = running.wait()
-    assert result.rc == 1 and path in result.err, str(result)

@@ -5,8 +5,7 @@ import json
 import os
 import signal
 
-from harness import (CORES, Daemon, Skip, cases, fingerprint, go_on, gone, read_json, small_job,
-                     text_of)
+from harness import CORES, Daemon, cases, fingerprint, go_on, gone, read_json, small_job, text_of
 
 # Some seconds, whatever trains, with checkpoints all along.
 LONG = {
@@ -70,52 +69,6 @@ def test_killed_again_and_again_a_job_gives_the_same(box):
     assert jobs["one"]["resumed"] >= 3, jobs["one"]
     assert jobs["next"]["started"] >= jobs["one"]["ended"], "it was overtaken"
     assert result(box, "one") == want
-    daemon.stop().ok()
-
-
-def test_what_waited_waits_in_the_same_order(box):
-    daemon = Daemon(box)
-    names = ["first", "second", "third"]
-    submit(daemon, "long", **LONG)
-    for name in names:
-        submit(daemon, name)
-    folder = box.path("runs/long/checkpoints")
-    daemon.until(lambda: os.path.isdir(folder) and os.listdir(folder), "a checkpoint")
-    daemon.kill()
-    daemon.start()
-    daemon.do("wait", *names).ok()
-    jobs = daemon.jobs()
-    assert jobs["long"]["state"] == "interrupted", jobs["long"]
-    assert "sluice resume" in jobs["long"]["message"], jobs["long"]
-    started = [jobs[name]["started"] for name in names]
-    assert started == sorted(started), started
-    # One that does not resume by itself goes on when it is asked to.
-    daemon.do("resume", "long").ok()
-    daemon.do("wait", "long", seconds=60).ok()
-    assert read_json(box.path("runs/long/report.json"))["resumes"]
-    daemon.stop().ok()
-
-
-def test_cores_are_free_only_once_the_old_broker_is_gone(box):
-    """The next daemon comes up at once; what the dead one has started still saves."""
-    daemon = Daemon(box)
-    submit(daemon, "one", resume="auto", **LONG)
-    daemon.until_state("one", "running")
-    broker = daemon.jobs()["one"]["pid"]
-    os.kill(broker, signal.SIGSTOP)
-    daemon.kill()
-    daemon.start()
-    job = daemon.jobs()["one"]
-    assert job["state"] == "interrupted" and "still saving" in job["message"], job
-    submit(daemon, "two")
-    why = daemon.jobs()["two"]["why"]
-    assert "which job 1 'one' has" in why, why
-    assert daemon.do("scale", "one", "samplers=1").rc == 1
-    assert "still saving" in daemon.do("resume", "one").err
-    os.kill(broker, signal.SIGCONT)
-    daemon.do("wait", "one", "two", seconds=60).ok()
-    jobs = daemon.jobs()
-    assert jobs["two"]["started"] >= jobs["one"]["ended"], jobs
     daemon.stop().ok()
 
 
@@ -212,99 +165,3 @@ def test_two_daemons_never_share_a_state_directory(box):
     second = Daemon(box, "--state-dir", box.path("state"), folder="other")
     assert second.jobs()["one"]["state"] == "done"
     second.stop().ok()
-
-
-def test_a_damaged_record_is_set_aside(box):
-    daemon = Daemon(box)
-    submit(daemon, "one")
-    submit(daemon, "two")
-    daemon.do("wait", "one", "two").ok()
-    daemon.stop().ok()
-    with open(box.path("rt/jobs/2.json"), "r+") as file:
-        file.truncate(100)
-    daemon.start()
-    assert list(daemon.jobs()) == ["one"]
-    assert "2.json' is damaged" in daemon.running.output()[1]
-    assert daemon.listed()[0]["damaged_records"] == 1
-    assert "1 damaged record was set aside" in daemon.do("ps", "--all").ok().out
-    submit(daemon, "three")  # its number is not that of the damaged one
-    assert daemon.jobs()["three"]["id"] == "3"
-    daemon.do("wait", "three").ok()
-    daemon.stop().ok()
-
-
-def test_records_of_an_older_daemon_are_read(box):
-    """Without the keys that came into the schema later."""
-    daemon = Daemon(box)
-    submit(daemon, "one")
-    daemon.do("wait", "one").ok()
-    daemon.kill()
-    path = box.path("rt/jobs/1.json")
-    record = read_json(path)
-    for key in ("boot", "began", "came_to"):
-        del record[key]
-    with open(path, "w") as file:
-        json.dump(record, file)
-    daemon.start()
-    assert daemon.jobs()["one"]["state"] == "done"
-    assert daemon.listed()[0]["damaged_records"] == 0
-    daemon.stop().ok()
-
-
-def test_a_run_directory_that_is_gone_is_not_begun_anew(box):
-    daemon = Daemon(box)
-    submit(daemon, "one", resume="auto", **LONG)
-    daemon.until_state("one", "running")
-    daemon.stop().ok()
-    os.rename(box.path("runs/one"), box.path("runs/away"))
-    daemon.start()
-    job = daemon.jobs()["one"]
-    assert job["state"] == "interrupted" and "is gone" in job["message"], job
-    os.rename(box.path("runs/away"), box.path("runs/one"))
-    daemon.do("resume", "one").ok()
-    daemon.until_state("one", "running")
-    daemon.do("stop", "one").ok()
-    assert read_json(box.path("runs/one/report.json"))["resumes"]
-    daemon.stop().ok()
-
-
-def test_a_state_directory_that_can_not_be_written_to(box):
-    """What was accepted runs to its end, and is recorded once that is possible; no new job is."""
-    daemon = Daemon(box, "--state-dir", box.path("state"))
-    submit(daemon, "one", **LONG)
-    submit(daemon, "two", epochs=1)
-    daemon.until_state("one", "running")
-    os.rename(box.path("state"), box.path("away"))
-    refused = daemon.do("submit", write_job(box, "three"), "--detach")
-    assert refused.rc != 0 and "cannot record the job" in refused.err, refused
-    daemon.do("stop", "one").ok()
-    daemon.until_state("two", "done")  # without a log of its own
-    os.rename(box.path("away"), box.path("state"))
-    said = lambda: daemon.running.output()[1].count("record is written now")  # noqa: E731
-    daemon.until(lambda: said() >= 2, "the records")
-    daemon.kill()
-    daemon.start()
-    jobs = daemon.jobs()
-    assert [(name, job["state"]) for name, job in jobs.items()] == [
-        ("one", "stopped"),
-        ("two", "done"),
-    ], jobs
-    daemon.stop().ok()
-
-
-def test_jobs_of_cores_that_are_not_given_away_any_more(box):
-    if CORES[0] == CORES[1]:
-        raise Skip("there is one core only")
-    daemon = Daemon(box)
-    submit(daemon, "runs", cores=CORES[1:], **LONG)
-    submit(daemon, "waits", cores=CORES[1:])
-    daemon.stop().ok()
-    daemon.arguments = ("--cores", str(CORES[0]))
-    daemon.start()
-    waits = daemon.jobs()["waits"]
-    assert waits["state"] == "failed" and f"core {CORES[1]}" in waits["message"], waits
-    refused = daemon.do("resume", "runs")
-    assert refused.rc == 1 and f"core {CORES[1]}" in refused.err, refused
-    refused = daemon.do("submit", write_job(box, "new", cores=CORES[1:]), "--detach")
-    assert refused.rc != 0 and "this daemon's" in refused.err, refused
-    daemon.stop().ok()

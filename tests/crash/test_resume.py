@@ -191,27 +191,6 @@ def test_stopped_by_a_signal(box, number):
     assert fingerprint(report) == wanted
 
 
-def test_stopped_again_and_again(box):
-    wanted = undisturbed(box, "four_a_update", **CASES["four_a_update"])
-    config = resume_job(
-        box.shared_dataset("small"),
-        **{**CASES["four_a_update"], "checkpoint": {"every_seconds": 1000}},
-    )
-    path = box.job(config)
-    for _ in range(3):  # three of twelve updates in each
-        running = box.start("run", path, env={"SLUICE_FAILPOINT": "trainer_flipped:3:stop"})
-        trainer = box.until_stopped(running, "trainer")
-        running.process.send_signal(signal.SIGUSR1)
-        box.until_gone("sampler")
-        go_on(trainer)
-        result = running.wait()
-        assert result.rc == 130, str(result)
-    result, report = box.run(config)
-    result.ok()
-    assert len(report["resumes"]) == 3, report["resumes"]
-    assert fingerprint(report) == wanted
-
-
 def test_async_updates_go_on_and_train_every_batch_once(box):
     config = resume_job(
         box.shared_dataset("small"),
@@ -229,37 +208,6 @@ def test_async_updates_go_on_and_train_every_batch_once(box):
         assert found[key] == wanted[key], key
     version = int(checkpoints(box)[-1])
     assert version == EPOCHS * BATCHES, version
-
-
-@cases("broker_checkpoint", "broker_checkpoint_named")
-def test_killed_while_a_checkpoint_is_written(box, point):
-    wanted = undisturbed(box, "each")
-    config = resume_job(
-        box.shared_dataset("small"), **{"checkpoint": {"every_updates": 1}, **ALONE}
-    )
-    path = box.job(config)
-    held = held_after_update(5, 10)["SLUICE_FAILPOINT"]
-    for _ in range(3):
-        before = int((checkpoints(box) or "0")[-1])
-        running = box.start("run", path, env={"SLUICE_FAILPOINT": f"{point}:2,{held}"})
-
-        def died_or_saved(update):
-            last = checkpoints(box)
-            return running.finished() or (last and int(last[-1]) == update)
-
-        # Whatever checkpoints it comes to in five updates, it comes to a second one in ten.
-        running.until(lambda: died_or_saved(before + 5), "checkpoint")
-        trainer = box.stopped("trainer")
-        if trainer:
-            go_on(trainer)
-        result = running.wait()
-        assert result.rc == 1 and "the broker was killed by SIGKILL" in result.err, str(result)
-        box.until_gone()
-    result, report = box.run(config)
-    result.ok()
-    assert fingerprint(report) == wanted
-    hidden = [n for n in os.listdir(box.path("runs/job/checkpoints")) if n.startswith(".")]
-    assert not hidden, hidden
 
 
 def test_a_full_disk_is_a_warning(box):

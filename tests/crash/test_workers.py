@@ -98,45 +98,6 @@ def test_failpoint_while_everything_changes(box, point):
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
-def test_the_only_workers_die(box):
-    """One sampler and one trainer: nobody else carries on meanwhile."""
-    wanted = undisturbed(box)
-    config = crash_job(box.shared_dataset("small"), allocation={"samplers": 1, "trainers": 1})
-    points = "sampler_drawn:4,sampler_published:20,trainer_gradient:6,trainer_done:22"
-    result, report = box.run(config, env={"SLUICE_FAILPOINT": points})
-    survived(box, result, report, wanted)
-
-
-def test_deaths_in_sampled_evaluation(box):
-    changes = {"evaluate.fanout": [4, 4]}
-    wanted = undisturbed(box, "crash-sampled", **changes)
-    points = ",".join(
-        f"{name}:{BATCHES + 2 + 5 * i}"
-        for i, name in enumerate(["sampler_drawn", "trainer_extracted", "trainer_done"])
-    )
-    result, report = box.run(
-        crash_job(box.shared_dataset("small"), **changes), env={"SLUICE_FAILPOINT": points}
-    )
-    survived(box, result, report, wanted)
-
-
-def long_job(box, **changes):
-    """About 8 seconds of training in a few epochs, so that kills from outside meet it."""
-    return small_job(
-        box.shared_dataset("middle", n=20000, degree=12, feat_dim=64),
-        **{
-            "epochs": 4,
-            "model.hidden": 192,
-            "sampler.fanout": [15, 10],
-            "sampler.batch_size": 32,
-            "throttle": {"train": 0.008},
-            "allocation": {"samplers": 2, "trainers": 2},
-            "updates.batches_per_update": 2,
-            **changes,
-        },
-    )
-
-
 SAMPLER = ("sampler_claimed", "sampler_allocated", "sampler_drawn", "sampler_published")
 TRAINER = ("trainer_claimed", "trainer_extracted", "trainer_gradient", "trainer_done")
 
@@ -209,22 +170,6 @@ def test_segmentation_fault_is_named(box):
     assert re.search(r"(?m)^validation  accuracy 0\.\d+, .*the best by accuracy", result.out)
 
 
-def many(name, count=12):
-    return ",".join(f"{name}:{i + 1}" for i in range(count))
-
-
-@cases("sampler_start", "trainer_claimed", "trainer_infer")
-def test_a_worker_that_keeps_dying_ends_the_job(box, name):
-    """Every replacement falls at once: the job gives up, says why, and leaves nothing."""
-    config = crash_job(box.shared_dataset("small"), allocation={"samplers": 1, "trainers": 1})
-    result, _ = box.run(config, env={"SLUICE_FAILPOINT": many(name, 40)})
-    box.nothing_runs()
-    assert result.rc == 1, str(result)
-    (error,) = result.errors()
-    assert f"{name.split('_')[0]} 0 died 5 times in a row" in error, error
-    assert "was killed by SIGKILL" in error, error
-
-
 def test_stopping_while_a_worker_is_being_replaced(box):
     """Who has just been started in its place does not know of the job yet, and holds up nothing."""
     config = small_job(
@@ -271,34 +216,3 @@ def test_a_death_while_the_job_ends_is_told(box, killer):
     assert [r["worker"] for r in report["restarts"]] == wanted, report["restarts"]
     told = re.search(rf"sampler 0 \(process {sampler}\) was killed by SIGKILL.* job ended", log)
     assert bool(told) == bool(wanted), log
-
-
-def stalling(box, **changes):
-    """A job that is running, and whose workers are given up as soon as may be. None stands by: it
-    would sleep for longer."""
-    split = {"samplers": 2, "trainers": 2, "switching": False}
-    job = long_job(box, **{"stall_seconds": 3, "allocation": split, **changes})
-    env = {"SLUICE_STALL_LEAST": "0"}
-    running = box.start("run", box.job(job), "--report", box.path("report.json"), env=env)
-    metrics = box.path("runs/job/metrics.jsonl")
-    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "an epoch", 60)
-    return running
-
-
-@cases("sampler", "trainer")
-def test_a_worker_that_hangs_is_killed_and_replaced(box, role):
-    """Stopped, it keeps what it has in hand, and everybody comes to wait for it. On a busy machine
-    others may be taken for dead in so short a time, too: how exactly time is counted is shown by
-    tests/unit/test_broker_stalls.c, where it is the test's."""
-    running = stalling(box, epochs=100000)
-    pid = next(iter(box.processes(role)))
-    os.kill(pid, signal.SIGSTOP)
-    gone(pid)
-    running.until(lambda: f"(process {pid}) has not moved for" in log_text(box), "a verdict", 60)
-    metrics = box.path("runs/job/metrics.jsonl")
-    before = os.path.getsize(metrics)
-    running.until(lambda: os.path.getsize(metrics) > before + 2000, "further epochs", 120)
-    running.interrupt()
-    assert running.wait(60).rc == 130
-    restarts = read_json(box.path("report.json"))["restarts"]
-    assert ["hung and was killed"] == [r["cause"] for r in restarts if r["pid"] == pid], restarts

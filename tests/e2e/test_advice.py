@@ -74,19 +74,6 @@ def until_checkpoint(box, running, output="runs/job"):
 # ---- the broker was killed -----------------------------------------------------------------------
 
 
-@cases("broker_start", "broker_checkpoint_named", "broker_report")
-def test_the_same_command_after_the_broker_was_killed(box, point):
-    config = job(box)
-    error = killed(box, config, point)
-    then = advised(error, r": the same command (goes on from update \d+|begins it anew)")[1]
-    assert then.startswith("goes") == (point in ("broker_checkpoint_named", "broker_report"))
-    result, report = box.run(config)
-    if then.startswith("goes"):
-        assert result.ok().err.startswith(then.replace("goes", "going") + ","), str(result)
-    assert len(report["resumes"]) == then.startswith("goes"), report["resumes"]
-    assert fingerprint(report) == undisturbed(box)
-
-
 def test_the_same_command_without_the_checkpoint_that_it_named(box):
     config = job(box)
     killed(box, config, "broker_checkpoint_named")
@@ -169,21 +156,6 @@ def unfinished(box, **changes):
     config = job(box, **changes)
     killed(box, config, "broker_report")
     return config
-
-
-def test_the_values_that_the_run_has(box):
-    config = unfinished(box)
-    other = job(box, **{"seed": 8, "model.hidden": 8, "sampler.fanout": [5, 4]})
-    error = refused(box, other)
-    assert "give the same values to go on with it" in error, error
-    had = re.findall(r"([a-z_.]+): found [^;]*?, the run has ([^;:]+)", error)
-    assert len(had) == 3, had
-    settings = [word for key, value in had for word in ("--set", f"{key}={value}")]
-    result, report = box.run(other, *settings)
-    assert "going on from update 36," in result.ok().err, str(result)
-    assert fingerprint(report) == undisturbed(box)
-    assert refused(box, dict(other, output=config["output"]), "--dry-run")
-    take_output(box, other, error)[0].ok()
 
 
 def test_at_least_as_many_epochs_as_were_trained(box):

@@ -116,30 +116,6 @@ def test_output_of_an_earlier_run(box):
     assert read_json(box.path("runs/job/report.json")) == before
 
 
-def test_output_is_a_file(box):
-    with open(box.path("occupied"), "w") as file:
-        file.write("precious")
-    config = small_job(box.shared_dataset("small"), output="occupied")
-    refuse_job(box, config, "occupied", output=None)
-    with open(box.path("occupied")) as file:
-        assert file.read() == "precious"
-
-
-def test_folder_with_something_else_in_it_is_kept(box):
-    os.makedirs(box.path("mine"))
-    with open(box.path("mine/thesis.txt"), "w") as file:
-        file.write("precious")
-    refuse_job(box, small_job(box.shared_dataset("small"), output="mine"), "mine", output=None)
-    assert os.listdir(box.path("mine")) == ["thesis.txt"]
-
-
-def test_no_permission_to_write_the_output(box):
-    config = small_job(box.shared_dataset("small"), output="locked/run")
-    os.makedirs(box.path("locked"), mode=0o555)
-    box.without_privileges()
-    refuse_job(box, config, "locked", ("permission", "denied"), output="locked/run")
-
-
 def test_no_permission_to_write_the_report(box):
     config = small_job(box.shared_dataset("small"))
     os.makedirs(box.path("locked"), mode=0o555)

@@ -43,7 +43,7 @@ def test_nobody_runs_programs_from_where_only_root_may_go(box):
     copy_programs(box.path("secret"))
     os.chmod(box.path("secret"), 0o700)
     done = subprocess.run(
-        [os.path.join(ROOT, "tests", "e2e", "run.py"), "data_tools.inspect_in_a_folder"],
+        [os.path.join(ROOT, "tests", "e2e", "run.py"), "data_tools.help"],
         env=box.environment({"BIN": box.path("secret", "bin")}),
         capture_output=True,
         text=True,

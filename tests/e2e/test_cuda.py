@@ -8,10 +8,8 @@ import os
 import shutil
 import re
 
-import numpy as np
 
-from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, planted, small_job,
-                     write_dataset)
+from harness import BIN, CORES, Skip, accuracies, cases, fingerprint, small_job
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -170,30 +168,6 @@ def test_what_a_gpu_does_by_itself(box):
     assert "precision   tf32, chosen automatically\n" in said, said
 
 
-@cases("gcn", "gat")
-def test_features_of_two_bytes_have_the_bits_of_four(box, kind):
-    """They stay so on the GPU where the first layer sums them up; the cache has them so."""
-    arrays, found = planted(n=400, feat_dim=70), {}
-    halves = arrays["node_feat"].astype(np.float16)
-    for name, features in {"half": halves, "wide": halves.astype(np.float32)}.items():
-        arrays["node_feat"] = features
-        write_dataset(box.path(name), arrays)
-        changes = {"dataset": box.path(name), "model.kind": kind}
-        changes["cache"] = {"policy": "degree", "ratio": 0.3}
-        if kind == "gat":
-            changes["model.heads"] = 2
-        result, report = run(box, gpu_job(box, [CPU, gpu()], **changes), fail="noregister")
-        result.ok()
-        found[name] = fingerprint(report)
-        stays = "rows stay float16" in trainer_log(box)
-        assert stays == (name == "half" and kind != "gat"), trainer_log(box)
-        wanted = [e["input_nodes"] * 70 * features.itemsize for e in report["epochs"]]
-        assert [e["bytes"]["features"] for e in report["epochs"]] == wanted, report["epochs"]
-        assert sum(of_epochs(report, "hits")) > 0, report["epochs"]
-        shutil.rmtree(box.path("runs"))
-    assert found["half"] == found["wide"], found
-
-
 def test_two_gpus_train_what_one_does(box):
     changes = {"updates.batches_per_update": 4}
     wanted = undisturbed(box, "updates-4", **changes)
@@ -202,15 +176,6 @@ def test_two_gpus_train_what_one_does(box):
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
     result.ok()
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
-
-
-def test_killed_trainer_is_replaced(box):
-    wanted = undisturbed(box)
-    job = gpu_job(box, [CPU, gpu()])
-    result, report = run(box, job, SLUICE_FAILPOINT="trainer_gradient:5")
-    result.ok()
-    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
-    assert len(report["restarts"]) == 1, report["restarts"]
 
 
 def test_trainer_of_a_faulting_gpu_is_replaced(box):
@@ -269,27 +234,6 @@ def test_one_gpu_samples_and_trains(box):
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
-def test_async_updates(box):
-    split = {"samplers": 1, "trainers": 2, "switching": False}
-    job = gpu_job(box, [CPU, gpu(0), gpu(0)], allocation=split, **{"updates.mode": "async"})
-    result, report = run(box, job)
-    result.ok()
-    batches = report["batches"]
-    assert batches["trained"] == batches["scheduled"], batches
-    assert report["samples_digest"] == on_cores(box, "graphsage")["samples_digest"]
-
-
-def test_cores_and_a_gpu_train_together(box):
-    split = {"samplers": 1, "trainers": 2, "switching": False}
-    job = gpu_job(box, [CPU, CPU, gpu()], allocation=split, **{"updates.batches_per_update": 4})
-    result, report = run(box, job)
-    result.ok()
-    wanted = on_cores(box, "updates-4", **{"updates.batches_per_update": 4})
-    assert report["samples_digest"] == wanted["samples_digest"]
-    for found, expected in zip(accuracies(report), accuracies(wanted)):
-        assert abs(found - expected) <= 0.02, (accuracies(report), accuracies(wanted))
-
-
 def test_features_from_the_drive_are_those_of_memory(box):
     """By the machine's cache and pinned memory to the GPU, which may cache some of them itself."""
     cache = {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}
@@ -330,25 +274,3 @@ def test_rows_of_the_batch_before_stay_on_the_gpu(box):
     wanted = [(a - b) * row for a, b in zip(misses, matched)]
     assert of_epochs(report, "miss_bytes") == wanted, epochs
     assert [e["bytes"]["features"] for e in epochs] == [e["input_nodes"] * row for e in epochs]
-
-
-@cases(
-    ("drive", {"store": {"features": "storage"}}, ""),
-    ("killed", {}, "trainer_extracted:5"),
-    ("masked", {"model.input_dropout": 0.2}, ""),
-)
-def test_rows_of_the_batch_before_change_no_bit(box, name, changes, killed):
-    """Beside a cache of all rows, which leaves nothing to be looked for."""
-    job = gpu_job(box, [CPU, gpu()], cache={"policy": "none"}, **wide(box), **changes)
-    cached = gpu_job(box, [CPU, gpu()], output="runs/cached", **wide(box), **changes)
-    cached["cache"] = {"policy": "degree", "ratio": 1.0}
-    env = {"SLUICE_FAILPOINT": killed} if killed else {}
-    result, report = run(box, job, fail="noregister", **env)  # so that rows are staged
-    result.ok()
-    result, other = run(box, cached)
-    result.ok()
-    assert fingerprint(report) == fingerprint(other), (fingerprint(report), fingerprint(other))
-    matched = sum(of_epochs(report, "matched"))
-    assert (matched == 0) == (name == "masked"), (matched, report["epochs"])
-    assert matched < sum(e["input_nodes"] for e in report["epochs"]), report["epochs"]
-    assert len(report["restarts"]) == bool(killed), report["restarts"]

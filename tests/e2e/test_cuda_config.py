@@ -119,14 +119,6 @@ def test_jobs_on_cores_ask_for_no_gpu(box):
     assert machine.asked() == 0
 
 
-def test_a_bare_word_chooses_the_cores(box):
-    machine = Machine.with_gpus(box, gpu(0))
-    path = box.job(small_job(box.shared_dataset("small"), allocation={}, devices="auto"))
-    result = machine.sluice("run", path, "--dry-run", "-o", "json", "--set", "devices=cpu")
-    assert {d["kind"] for d in devices_of(result)} == {"cpu"}
-    assert machine.asked() == 0
-
-
 def test_without_a_driver_auto_is_the_cores_and_nothing_is_said(box):
     machine = Machine.with_gpus(box, problem="no NVIDIA driver was found", driver=0)
     result = machine.plan(devices="auto")
@@ -170,88 +162,15 @@ def test_trainers_of_two_kinds_are_warned_of(box):
 # ---- what cannot run ---------------------------------------------------------------------------
 
 
-@cases(
-    ("no such GPU", {"index": 3}, "devices[0].index: found GPU 3", "GPU 1 (Pretend 1, 16.0 GiB)"),
-    ("too much memory", {"index": 0, "memory": "17GiB"}, "at most 16GiB", "GPU 0 (Pretend 0)"),
-)
-def test_what_the_machine_lacks_is_refused(box, what, keys, *words):
-    machine = Machine.with_gpus(box, gpu(0), gpu(1))
-    job = small_job(box.shared_dataset("small"), devices=[{"kind": "cuda", **keys}], allocation={})
-    result = machine.sluice("run", box.job(job), "--report", box.path("report.json"))
-    assert result.rc == 2 and len(result.errors()) == 1, result
-    for word in words:
-        assert word in result.err, result
-    assert not os.path.exists(box.path("runs")), "a run directory was made"
-
-
 def test_more_memory_than_is_free_is_noted(box):
     machine = Machine.with_gpus(box, gpu(0, free=GIB))
     result = machine.plan(devices=[{"kind": "cuda", "index": 0, "memory": "8GiB"}]).ok()
     assert "the devices on GPU 0 may take 8589934592 bytes (8.0 GiB)" in result.err, result
 
 
-# How the program that tells of GPUs fails, and the words for it.
-FAILURES = (
-    ("nothing", "exit 0\n", "an answer that cannot be read"),
-    ("status", "echo 'sluice: it broke' >&2\nexit 3\n", "ended with status 3: sluice: it broke"),
-    ("driver", "printf '%s' '" + answer(problem="the driver is too old") + "'\n", "is too old"),
-)
-
-
-@cases(*FAILURES)
-def test_a_gpu_that_can_not_be_asked_for_is_explained(box, what, script, words):
-    machine = Machine(box, script)
-    result = machine.plan(devices=[{"kind": "cuda", "index": 0}])
-    assert result.rc == 2 and len(result.errors()) == 1, result
-    assert "devices[0].index: found GPU 0" in result.err and words in result.err, result
-    assert {d["kind"] for d in devices_of(machine.plan(devices="auto"))} == {"cpu"}
-
-
 # ---- gradients from GPU to GPU ------------------------------------------------------------------
 
 SUMMED = {"exchange": "nccl", "batches_per_update": 4}
-LOST = "none: libnccl.so.2 is not here: name its file in SLUICE_NCCL"
-
-
-@cases((1, [0], [1]), (3, [0], [1, 2]))
-def test_trainers_that_sum_sit_on_gpus_of_their_own(box, n, samplers, trainers):
-    machine = Machine.with_gpus(box, *(gpu(i) for i in range(n)))
-    plan = machine.plan(devices="auto", updates=SUMMED).ok()
-    shared = "note: several devices are on GPU 0" in plan.err
-    assert shared if n == 1 else "note" not in plan.err, plan
-    config, allocation = plan.json()["config"], plan.json()["allocation"]
-    assert config["updates"]["exchange"] == "nccl" and not config["allocation"]["switching"]
-    assert allocation["sampler_devices"] == samplers, allocation
-    assert allocation["trainer_devices"] == trainers, allocation
-    assert allocation["standby_devices"] == [], allocation
-
-
-@cases(
-    ("no library", {"nccl": LOST}, {}, "NCCL to do it (none: libnccl.so.2 is not", "SLUICE_NCCL"),
-    ("one GPU for two", {}, {"devices": "auto", "allocation": {"trainers": 3, "samplers": 1}},
-     "as many as 3 trainers", "device 1 and device 3 are both on GPU 1"),
-)
-def test_what_can_not_sum_is_refused(box, what, more, changes, *words):
-    machine = Machine.with_gpus(box, gpu(0), gpu(1), **more)
-    job = {"devices": "auto", "updates": SUMMED, "allocation": {}, **changes}
-    path = box.job(small_job(box.shared_dataset("small"), **job))
-    result = machine.sluice("run", path, "--report", box.path("report.json"))
-    assert result.rc == 2 and len(result.errors()) == 1, result
-    for word in words:
-        assert word in result.err, result
-    assert not os.path.exists(box.path("runs")), "a run directory was made"
-    # What else it says is no concern of a job that sums in memory.
-    job["updates"] = {"batches_per_update": 4}
-    path = box.job(small_job(box.shared_dataset("small"), **job))
-    machine.sluice("run", path, "--dry-run").ok()
-
-
-def test_without_gpus_nobody_sums_from_gpu_to_gpu(box):
-    machine = Machine.with_gpus(box, problem="no NVIDIA driver was found", driver=0, nccl="")
-    result = machine.plan(devices="auto", updates=SUMMED)
-    assert result.rc == 2 and len(result.errors()) == 1, result
-    assert "updates.exchange: found \"nccl\", wanted GPUs for the trainers" in result.err, result
-    assert "no NVIDIA driver was found" in result.err, result
 
 
 def test_trainers_without_a_batch_are_noted(box):
@@ -327,12 +246,6 @@ def test_a_dry_run_says_how_features_get_to_gpus(box, name, maps_files, changes,
     path = box.job(small_job(box.shared_dataset("small"), allocation={}, **job))
     text = machine.sluice("run", path, "--dry-run").ok().out
     assert ("  GPUs " in text) == bool(way) and (why or "") in text, text
-
-
-def test_doctor_does_not_wait_for_a_driver_that_hangs(box):
-    machine = Machine(box, "exec sleep 1000\n")
-    _, checks = doctor(machine, seconds=60, env={"SLUICE_GPU_SECONDS": "1"})
-    assert "did not answer within 1 s" in checks["gpus"]["advice"], checks["gpus"]
 
 
 # ---- the programs together with the emulated plug-in --------------------------------------------

@@ -69,14 +69,6 @@ def test_a_gpu_draws_what_cores_do(box, name):
             assert found[key] == expected[key], (found, expected)
 
 
-def test_killed_sampler_is_replaced(box):
-    job = weighted_job(box, [gpu(), CPU], **KINDS["presc"])
-    result, report = run(box, job, SLUICE_FAILPOINT="sampler_marked:4")
-    result.ok()
-    assert fingerprint(report) == fingerprint(on_cores(box, "presc"))
-    assert len(report["restarts"]) == 1, report["restarts"]
-
-
 def test_sampler_of_a_faulting_gpu_is_replaced(box):
     result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS["whole"]), fail="sync:32")
     result.ok()

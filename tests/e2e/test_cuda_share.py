@@ -115,15 +115,6 @@ def test_nor_does_a_sampler_that_dies(box, point):
     assert fingerprint(report) == alone(box)[0]
 
 
-def test_readers_that_fault_at_the_memory_of_the_dead_are_replaced(box):
-    env = {"SLUICE_FAILPOINT": "lent_drawing:5", "SLUICE_SIMT_DEAD": "fault"}
-    report = train(box, share_job(box, 3), **env)
-    workers = [death["worker"] for death in report["restarts"]]
-    assert workers and all(w.startswith("sampler") for w in workers), report["restarts"]
-    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
-    assert fingerprint(report) == alone(box)[0]
-
-
 def test_nor_does_another_split(box):
     """The plan is another one from the second epoch on."""
     job = share_job(box, 3, idle=1)

@@ -127,20 +127,6 @@ def test_the_copier_is_killed_half_way(box):
     assert report["store"]["copy_bytes"] > BYTES, report["store"]
 
 
-def test_a_job_is_stopped_while_one_copies(box):
-    """Who waits for the copy leaves; who stands still is killed."""
-    env = {
-        "SLUICE_CUDA_PLUGIN": PLUGIN,
-        "CUDA_VISIBLE_DEVICES": "0,1",
-        "SLUICE_SIMT_DEVICES": "2",
-        "SLUICE_FAILPOINT": "shared_copy:1:stop",
-    }
-    running = box.start("run", box.job(wide_job(box, 2)), env=env)
-    box.until_stopped(running, "trainer")
-    running.interrupt()
-    assert running.wait().rc != 0
-
-
 @whole
 def test_a_bound_without_room_for_the_copy_stages(box):
     """With the least that a job may have it runs as ever; with enough more it has the copy."""
@@ -224,14 +210,3 @@ def test_a_graph_that_does_not_fit_is_copied_once(box, name, files):
 def sampler_log(box, number):
     with open(box.path("runs", "job", "log", f"sampler-{number}.log")) as file:
         return file.read()
-
-
-def test_the_sampler_that_copies_is_killed_half_way(box):
-    """Whichever of the two that start first it is, and the other when it goes on with it."""
-    point = "shared_copy:1,shared_copy:2"  # counted from how many have started before
-    _, report = train(box, small_gpus(box), SLUICE_FAILPOINT=point)
-    assert fingerprint(report) == sampled_on_cores(box, "khop")
-    assert report["restarts"] and all(
-        d["worker"].startswith("sampler") and "SIGKILL" in d["cause"] for d in report["restarts"]
-    ), report["restarts"]
-    assert report["store"]["graph_copy_bytes"] > 0, report["store"]

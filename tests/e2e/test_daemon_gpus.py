@@ -3,12 +3,11 @@
 SLUICE_SIMT_HOLD holds the emulated driver as long as a file is there.
 """
 
-import contextlib
 import os
 import socket
 import threading
 
-from harness import BIN, CORES, Daemon, Skip, gone, read_json, small_job
+from harness import BIN, CORES, Daemon, Skip, read_json, small_job
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -130,73 +129,3 @@ def test_slow_gpus_hold_up_only_who_needs_them(box):
     daemon.stop().ok()
     pings.end()
     assert any("asking for the GPUs" in said for said in pings.said), pings.said
-
-
-def test_a_submit_that_is_given_up_is_not_taken(box):
-    held = Held(box)
-    command = held.submit("one", [CPU, GPU])
-    held.until_waiting(1)
-    command.interrupt()
-    result = command.wait(10)
-    assert result.rc == 130 and "may have been taken" in result.err, result
-    held.until_waiting(0)
-    held.let_go()
-    again = held.submit("two", [CPU, GPU], "--detach").wait(30).ok()
-    assert list(held.daemon.jobs()) == ["two"], again
-    held.daemon.do("wait", "two").ok()
-    held.daemon.stop().ok()
-
-
-def test_a_daemon_that_ends_meanwhile_leaves_no_job_behind(box):
-    held = Held(box)
-    daemon = held.daemon
-    command = held.submit("one", [CPU, GPU])
-    held.until_waiting(1)
-    daemon.running.process.terminate()
-    ended, result = daemon.running.wait(10), command.wait(10)
-    ended.ok()
-    assert result.rc == 2 and "the daemon is stopping, and has not taken" in result.err, result
-    for pid in held.children():
-        with contextlib.suppress(ProcessLookupError):
-            gone(pid)
-    held.let_go()
-    daemon.start()
-    assert daemon.jobs() == {}
-    daemon.stop().ok()
-
-
-def test_a_driver_that_hangs_is_said_to(box):
-    held = Held(box, SLUICE_GPU_SECONDS="2")
-    result = held.submit("one", [CPU, GPU], "--detach").wait(20)
-    assert result.rc == 2 and "did not answer within 2 s" in result.err, result
-    assert "may have been taken" not in result.err, result
-    again = held.submit("two", [CPU, GPU], "--detach").wait(20)
-    assert again.rc == 2, again
-    asked = held.daemon.running.output()[1].count("GPUs: found none")
-    assert asked == 1, "the answer holds for a while"
-    # On cores, as the daemon has found out.
-    held.submit("auto", "auto", "--detach").wait(20).ok()
-    held.daemon.do("wait", "auto", seconds=40).ok()
-    assert held.daemon.jobs()["auto"]["state"] == "done"
-    held.daemon.stop().ok()
-
-
-def test_a_job_is_gone_on_with_once_the_gpus_are_known(box):
-    """A daemon that was started anew does not know them."""
-    held = Held(box)
-    daemon = held.daemon
-    held.let_go()
-    daemon.do("submit", held.job("one", [CPU, GPU], **LONG), "--detach").ok()
-    daemon.until_state("one", "running")
-    daemon.do("stop", "one").ok()
-    daemon.stop().ok()
-    held.hold()
-    daemon.start()
-    command = daemon.background("resume", "one")
-    held.until_waiting(1)
-    assert daemon.state("one") == "stopped"
-    held.let_go()
-    command.wait(20).ok()
-    daemon.until_state("one", "running")
-    daemon.do("stop", "one").ok()
-    daemon.stop().ok()

@@ -6,11 +6,10 @@ test_cli_import.c."""
 import hashlib
 import json
 import os
-import signal
 
 import numpy as np
 
-from harness import cases, go_on, planted, read_json, small_job, write_dataset
+from harness import planted, read_json, small_job
 
 
 def digest_of(folder):
@@ -62,60 +61,8 @@ def test_generate_trains(box):
     assert report["test_accuracy"] > 0.5
 
 
-PLANTED = ["planted", "--feat-dim", "64", "--nodes", "4000", "--edges", "60000", "--out", "big"]
-
-
-@cases(("SIGINT", 130), ("SIGKILL", -9))
-def test_generate_killed_in_the_middle_leaves_nothing_under_the_name(box, name, status):
-    for moment in (1, 6):
-        env = {"SLUICE_FAILPOINT": f"command_staged:{moment}:stop"}
-        running = box.start("generate", *PLANTED, env=env)
-        pid = box.until_stopped(running)
-        assert leftovers(box), "it stands still before it has begun"
-        os.kill(pid, getattr(signal, name))
-        go_on(pid)
-        result = running.wait()
-        assert result.rc == status, str(result)
-        assert not os.path.exists(box.path("big")), os.listdir(box.path("big"))
-        if name != "SIGKILL":
-            assert not leftovers(box), leftovers(box)
-    # Killed at the point, and what that left beside it does not disturb the next one.
-    killed = box.sluice("generate", *PLANTED, env={"SLUICE_FAILPOINT": "command_staged:2"})
-    assert killed.rc == -signal.SIGKILL, str(killed)
-    box.sluice("generate", *PLANTED).ok()
-    check_dataset(box.path("big"))
-    assert not leftovers(box, "big"), leftovers(box)
-
-
-def test_inspect_in_a_folder_that_can_not_be_written(box):
-    dataset = write_dataset(box.path("data"), planted(n=300))
-    os.chmod(dataset, 0o555)
-    box.without_privileges()
-    for _ in range(2):
-        box.sluice("inspect", dataset).ok()
-
-
 def test_help(box):
     for command in ("", "run", "generate", "generate planted", "import", "inspect", "doctor"):
         result = box.sluice(*command.split(), "--help").ok()
         assert not result.err and "sluice" in result.out, str(result)
         assert not command or "xample" in result.out, f"no example\n{result}"
-
-
-def test_large_features_are_checked_in_a_sample(box):
-    """1.2 GB of zeros, which take no room, and a NaN that only a look at all of them finds."""
-    dataset = write_dataset(box.path("wide"), planted(n=300, feat_dim=4))
-    features = os.path.join(dataset, "node_feat.npy")
-    os.remove(features)
-    wide = np.lib.format.open_memmap(features, mode="w+", dtype=np.float32, shape=(300, 1000000))
-    metadata = read_json(os.path.join(dataset, "metadata.json"))
-    with open(os.path.join(dataset, "metadata.json"), "w") as file:
-        json.dump(dict(metadata, feat_dim=1000000), file)
-    said = box.sluice("inspect", dataset).ok().out
-    assert "of the features 256 MiB of 1.12 GiB, a sample: --full checks all" in said, said
-    assert "a sample" not in box.sluice("inspect", dataset, "--full").ok().out
-    wide.reshape(-1)[2 * (1 << 18)] = np.nan
-    wide.flush()
-    box.sluice("inspect", dataset).ok()
-    refused = box.sluice("inspect", dataset, "--full")
-    assert refused.rc == 2 and "node_feat.npy: row 0, column 524288 is NaN" in refused.err, refused

@@ -46,16 +46,6 @@ def test_same_result_for_every_split(box, kind, batches_per_update, evaluate):
         assert value == first, f"samplers, trainers = {split}: {value}, but {SPLITS[0]}: {first}"
 
 
-def test_eight_devices_on_two_cores(box):
-    from harness import cpu_devices
-
-    dataset = box.shared_dataset("small")
-    one = digests(box, "one", small_job(dataset))
-    many = small_job(dataset, **{"allocation": {"samplers": 3, "trainers": 5}})
-    many["devices"] = cpu_devices(8)
-    assert digests(box, "many", many) == one
-
-
 def test_proximity_order_does_not_depend_on_the_split(box):
     """And is another order than the shuffled one, of the same vertices."""
     dataset = box.shared_dataset("small")

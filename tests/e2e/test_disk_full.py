@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 
-from harness import BIN, Skip, cases, planted, write_dataset
+from harness import BIN, cases, planted, write_dataset
 from test_data_tools import leftovers
 from test_import_igb import write_igb
 from test_import_options import write_npz
@@ -77,25 +77,6 @@ def test_a_file_that_may_not_grow(box, what):
     )
     assert_failed_cleanly(box, done.returncode, done.stderr, box.path("disk"))
     assert "too large" in done.stderr.lower(), done.stderr
-
-
-@cases(*SOURCES)
-def test_a_full_disk(box, what):
-    if os.geteuid() != 0:
-        raise Skip("only root may mount a small file system")
-    make, command = SOURCES[what]
-    make(box)
-    disk = box.path("disk")
-    os.makedirs(disk)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", disk]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        raise Skip("no file system may be mounted here")
-    try:
-        result = box.sluice(*command, "--out", "disk/made")
-        assert_failed_cleanly(box, result.rc, result.err, disk)
-        assert "No space left on device" in result.err, result
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @cases("igb", "reorder")

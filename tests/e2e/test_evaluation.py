@@ -3,9 +3,8 @@
 import os
 import subprocess
 
-import numpy as np
 
-from harness import Skip, cases, planted, small_job, text_of, write_dataset
+from harness import Skip, cases, small_job, text_of
 
 
 def ran(box, dataset, test, **changes):
@@ -44,52 +43,6 @@ def test_the_test_changes_nothing_else(box, fanout):
     assert "test        accuracy" in runs["final"][0].out
     if fanout == "full":  # the best epoch's own test is the test of its parameters
         assert runs["each"][1]["epochs"][final["best_epoch"]]["test"] == final["test"]
-
-
-def test_tests_follow_evaluate_every_and_need_no_validation(box):
-    arrays = planted(n=600)
-    write_dataset(box.path("a"), arrays)
-    _, report = ran(box, box.path("a"), "each", **{"evaluate.every": 2})
-    assert [e["test"] is not None for e in report["epochs"]] == [False, True, True]
-    del arrays["val_idx"]
-    write_dataset(box.path("b"), arrays)
-    _, alone = ran(box, box.path("b"), "each", **{"evaluate.every": 2})
-    assert [e["test"] is not None for e in alone["epochs"]] == [False, True, True]
-    assert [e["test"] for e in alone["epochs"]] == [e["test"] for e in report["epochs"]]
-    assert alone["best_epoch"] is None and alone["test"] == alone["epochs"][-1]["test"]
-
-
-def test_a_test_set_that_is_never_evaluated_takes_no_memory(box):
-    arrays = planted(n=3000)
-    order = np.random.default_rng(5).permutation(3000)
-    arrays["train_idx"], arrays["val_idx"], rest = np.split(order, [100, 150])
-    arrays["test_idx"] = rest
-    write_dataset(box.path("large"), arrays)
-    del arrays["test_idx"]
-    write_dataset(box.path("none"), arrays)
-    changes = {"arena.memory": "8MiB", "epochs": 1}
-    changes |= {"evaluate.fanout": [5, 5], "evaluate.batch_size": 2}
-    _, none = ran(box, box.path("none"), "final", **changes)
-    _, never = ran(box, box.path("large"), "never", **changes)
-    _, final = ran(box, box.path("large"), "final", **changes)
-    assert never["params_sha256"] == final["params_sha256"] == none["params_sha256"]
-    assert none["test"] is None and never["test"] is None and final["test"] is not None
-    assert never["arena"]["bytes"] == none["arena"]["bytes"] < final["arena"]["bytes"]
-
-
-def test_a_trainer_that_dies_in_either_evaluation_changes_nothing(box):
-    dataset = box.shared_dataset("small")
-    changes = {"evaluate.test": "each", "arena.activations": "file"}
-    _, whole = ran(box, dataset, "each")
-    for count in (2, 3):  # the last layer of the first epoch's test, and its validation
-        config = small_job(dataset, output=f"runs/died-{count}", **changes)
-        result, report = box.run(config, env={"SLUICE_FAILPOINT": f"trainer_infer:{count}"})
-        result.ok()
-        assert len(report["restarts"]) == 1, report["restarts"]
-        assert report["params_sha256"] == whole["params_sha256"]
-        for key in ("val", "test"):
-            assert [e[key] for e in report["epochs"]] == [e[key] for e in whole["epochs"]]
-        assert report["test"] == whole["test"]
 
 
 MODELS = {

@@ -64,15 +64,6 @@ def test_bits_depend_on_the_number_of_trainers(box):
     assert fingerprint(late) == fingerprint(first), (fingerprint(late), fingerprint(first))
 
 
-@cases(("trainer_claimed:5", 1), ("trainer_reduce:3", 2), ("trainer_counted:3", 2))
-def test_a_trainer_may_die_anywhere(box, point, trainers):
-    report = train(box, trainers, SLUICE_FAILPOINT=point)
-    assert len(report["restarts"]) == 1, report["restarts"]
-    if trainers == 1:
-        assert fingerprint(report) == board(box), (fingerprint(report), board(box))
-    assert_near(report, board(box))
-
-
 def test_peers_that_hear_of_a_death_before_the_broker_wait_for_it(box):
     report = train(box, 3, SLUICE_FAILPOINT="trainer_reduce:4", SLUICE_SIMT_NCCL="remote_error")
     assert len(report["restarts"]) == 1, report["restarts"]

@@ -70,16 +70,6 @@ def test_a_finished_run_is_refused(box):
             "more epochs", "--set output=DIR")
 
 
-def test_the_end_alone_is_done_again(box):
-    config = unfinished(box)
-    result, report = box.run(config)
-    result.ok()
-    assert "going on from update 36, after epoch 3" in result.err, str(result)
-    alone, wanted = box.run(dict(config, output="runs/alone"), name="alone")
-    alone.ok()
-    assert fingerprint(report) == fingerprint(wanted)
-
-
 def test_more_epochs_go_on_with_a_finished_run(box):
     config = job(box)
     box.run(config)[0].ok()
@@ -133,38 +123,6 @@ def test_a_checkpoint_that_is_not_there(box):
             arguments=("--checkpoint", "000000000099"))
 
 
-def test_a_directory_in_use_is_refused(box):
-    config = job(box, epochs=1000000, **{"checkpoint": {"every_updates": 5, "keep": 1}})
-    running = box.start("run", box.job(config))
-    running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")), "a checkpoint")
-    (broker,) = box.processes("broker")
-    result, _ = box.run(config)
-    assert result.rc == 2, str(result)
-    assert "waiting for" not in result.err, str(result)  # nobody waits for a job that runs
-    error = result.errors()[0]
-    assert re.search(rf"in use by a job that is running, job 'test' .process {broker}.*"
-                     "sluice stop test", error), error
-    running.interrupt()
-    assert running.wait().rc == 130
-    result, _ = box.run(dict(config, epochs=100000), "--dry-run")
-    result.ok()
-
-
-def test_a_job_that_is_ending_is_waited_for(box):
-    config = job(box, epochs=1000000, **{"checkpoint": {"every_updates": 5, "keep": 1}})
-    running = box.start("run", box.job(config), env={"SLUICE_FAILPOINT": "broker_report:stop"})
-    running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")), "a checkpoint")
-    running.interrupt()
-    broker = box.until_stopped(running, "broker")
-    next_one = box.start("run", box.job(dict(config, epochs=100000), "next.json"), "--dry-run")
-    next_one.until(lambda: "waiting for 'runs/job', which job 'test' " in next_one.output()[1],
-                   "for whom it waits")
-    assert not next_one.finished()
-    go_on(broker)
-    assert running.wait().rc == 130
-    next_one.wait().ok()
-
-
 def test_the_summary_is_of_all_runs(box):
     """Seconds of stages are of all of them, and so is what they are shares of."""
     config = job(box)
@@ -183,13 +141,6 @@ def test_the_summary_is_of_all_runs(box):
     wanted = 100 * float(seconds) / lived
     rounded = 100 * 0.005 / lived + 0.5
     assert abs(int(share) - wanted) <= rounded, (wanted, result.out)
-
-
-def test_without_checkpoints_nothing_is_left_to_go_on_from(box):
-    config = job(box, **{"checkpoint": {"every_updates": 0, "every_seconds": 0}})
-    box.run(config)[0].ok()
-    assert not os.path.exists(box.path("runs/job/checkpoints"))
-    refused(box, dict(config, epochs=5), "holds an earlier run")
 
 
 # ---- initial parameters -------------------------------------------------------------------------

@@ -5,11 +5,9 @@ machine may lack, are left to the real one.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 
 from harness import BIN, ROOT, Skip, whole
 
@@ -45,13 +43,6 @@ def kept(box, name):
             return file.read()
     except FileNotFoundError:
         return ""
-
-
-def write_program(path, text):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("#!/bin/sh\n" + text)
-    os.chmod(path, 0o755)
 
 
 def packed(box, name):
@@ -90,57 +81,3 @@ def test_no_gpu_is_a_failure(box):
     assert done.returncode == 1 and "<== machine: failed: there is no GPU" in done.stdout, done
     assert done.stdout.endswith("0 passed, 1 failed, 0 skipped\n"), done.stdout
     assert "| device |" not in kept(box, "table.md"), done
-
-
-# Measurements of kernels that say two figures and then no more.
-STUCK = """
-cat <<'END'
-back end cuda
-
-ceilings: 1 MiB
-  copy of 1 MiB over the device           0.100 ms      21.00 GB/s
-  random words of 16 KiB, first          12.000 ms       3.50 GB/s     16.7 % of copy
-END
-exec sleep 1000
-"""
-
-
-def test_the_time_is_over(box):
-    """What there is by then is in the table and in the archive; what was not begun is skipped."""
-    write_program(box.path("bin", "tests", "bench", "kernels"), STUCK)
-    for name in ("sluice", "sluice-trainer"):
-        os.symlink(os.path.join(BIN, name), box.path("bin", name))
-    process = start(box, "machine", "figures", "faults", BIN=box.path("bin"))
-    while "first" not in kept(box, "log.txt"):
-        assert process.poll() is None, done_of(process)
-        time.sleep(0.02)
-    process.send_signal(signal.SIGALRM)
-    done, table = done_of(process), kept(box, "table.md")
-    assert done.returncode == 1 and "1 passed, 1 failed, 1 skipped" in done.stdout, done
-    assert "ended with the suite's time" in done.stdout, done
-    assert "<== faults: skipped: the time is over" in done.stdout, done
-    assert "| device | Emulated GPU 0 |" in table, table
-    assert "| ceilings: 1 MiB: random words of 16 KiB, first | 3.50 GB/s" in table, table
-    assert packed(box, "table.md") == table
-    left = [name for name in os.listdir(box.path("")) if name.startswith("gpu_suite-")]
-    assert not left, left
-
-
-# One that finds something.
-FINDS = """
-echo '========= Invalid __global__ write of size 4 bytes'
-echo '========= ERROR SUMMARY: 1 error'
-exit 9
-"""
-
-
-def test_what_the_sanitizer_finds_marks_the_figures_that_follow(box):
-    write_program(box.path("bin", "tests", "bench", "kernels"), STUCK.replace("exec sleep", ": "))
-    write_program(box.path("cuda", "bin", "compute-sanitizer"), FINDS)
-    for name in ("sluice", "sluice-trainer", "tests/kernels"):
-        os.symlink(os.path.join(BIN, name), box.path("bin", name))
-    env = {"CUDA_HOME": box.path("cuda"), "PATH": "/usr/bin:/bin", "BIN": box.path("bin")}
-    for steps, doubted in (["figures"], False), (["sanitizer"], False), (["figures"], True):
-        done_of(start(box, *steps, **env))
-        assert ("not to be trusted" in kept(box, "table.md")) == doubted, kept(box, "table.md")
-    assert "Checks: sanitizer failed: " in kept(box, "table.md")

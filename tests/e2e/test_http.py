@@ -340,20 +340,6 @@ def events(port, n, query=""):
     return found
 
 
-def test_events_come_as_they_happen(box):
-    run, port = start(box)
-    found = events(port, 12)
-    kinds = [kind for kind, _ in found]
-    assert kinds[0] == "hello" and found[0][1]["daemon"] is False, found[0]
-    stats = [data for kind, data in found if kind == "stats"]
-    seconds = [s["seconds"] for s in stats]
-    assert len(stats) >= 2 and seconds == sorted(seconds), seconds
-    epochs = [data["epoch"] for kind, data in found if kind == "epoch"]
-    assert epochs and all(e["loss"] > 0 for e in epochs), kinds
-    assert any(kind == "event" for kind in kinds), kinds
-    finish(run)
-
-
 def test_the_end_is_the_last_event(box):
     run, port = start(box)
     found = []
@@ -367,25 +353,6 @@ def test_the_end_is_the_last_event(box):
 
 
 # ---- what it puts up with -----------------------------------------------------------------------
-
-
-def test_hanging_clients_do_not_stop_the_job_or_the_page(box):
-    run, port = start(box, epochs=4)
-    sockets = []
-    for i in range(230):  # connections that say nothing, or the half of a request
-        s = socket.create_connection(("127.0.0.1", port), timeout=10)
-        if i % 2:
-            s.sendall(b"GET / HTTP/1.1\r\nHost: localh")
-        sockets.append(s)
-    for _ in range(10):  # streams that nobody reads
-        s = socket.create_connection(("127.0.0.1", port), timeout=10)
-        s.sendall(f"GET /api/stream HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
-        sockets.append(s)
-    assert ask(port, "/metrics")[0] == 200
-    result = run.wait(60)
-    assert result.rc == 0, result
-    for s in sockets:
-        s.close()
 
 
 def test_a_taken_port_and_a_bad_address_are_told(box):

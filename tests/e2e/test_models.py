@@ -170,27 +170,6 @@ def test_learns_with_every_sampler(box, kind):
         assert report["test_accuracy"] >= 0.6, f"{sampler}: {report['test_accuracy']}"
 
 
-# With the degrees of the block it matters which vertices are in it.
-EVALUATED = [name for name in MODELS if name not in ("gcn-of-the-block", "pinsage-walk")]
-
-
-@whole
-@cases(*EVALUATED)
-def test_layer_by_layer_or_by_mini_batches(box, name):
-    """An evaluation of all neighbours finds the same either way."""
-    config = small_job(box.shared_dataset("small"), epochs=2, **MODELS[name][0])
-    found = []
-    for fanout in ("full", [-1] * config["model"]["layers"]):
-        config["evaluate"] = {"every": 1, "fanout": fanout, "batch_size": 100}
-        report, _ = train(box, f"e{len(found)}", config)
-        found.append(report)
-    assert found[0]["params_sha256"] == found[1]["params_sha256"]
-    for one, other in zip(found[0]["epochs"], found[1]["epochs"]):
-        a, b = one["val"]["loss"], other["val"]["loss"]
-        assert abs(a - b) < 1e-5 * a, (a, b)
-        assert abs(one["val_accuracy"] - other["val_accuracy"]) < 0.003  # a tie or two
-
-
 # ---- bits ---------------------------------------------------------------------------------------
 
 
@@ -221,33 +200,6 @@ def test_same_bits_whoever_computes(box, name):
 
 
 # ---- optimizers ---------------------------------------------------------------------------------
-
-
-def test_every_option_of_an_optimizer_has_an_effect(box):
-    plain = {"kind": "adam", "lr": 0.01, "weight_decay": 0.02}
-    changes = [
-        {},
-        {"kind": "adamw"},
-        {"decay_on": "first_layer"},
-        {"clip_norm": 0.05},
-        {"schedule": "cosine"},
-        {"schedule": "cosine", "min_lr": 0.005},
-        {"schedule": "step", "step_epochs": 1},
-        {"schedule": "step", "step_epochs": 1, "gamma": 0.5},
-        {"warmup_epochs": 0.5},
-        {"beta1": 0.8},
-        {"kind": "sgd"},
-        {"kind": "sgd", "momentum": 0.5},
-    ]
-    seen = {}
-    for number, change in enumerate(changes):
-        config = small_job(
-            box.shared_dataset("tiny", n=200), epochs=2, optimizer=plain | change, digest=False,
-            **{"sampler.batch_size": 16},
-        )
-        report, _ = train(box, f"o{number}", config)
-        twin = seen.setdefault(report["params_sha256"], change)
-        assert twin is change, f"{change} computes what {twin} does"
 
 
 # ---- what the user sees -------------------------------------------------------------------------

@@ -76,15 +76,6 @@ def test_a_job_goes_on_with_both(box, how):
     expect_the_same(report, one_after_the_other(box, config))
 
 
-@cases("trainer_infer:3", f"trainer_applied:{EPOCH + 2}", "sampler_drawn:20")
-def test_deaths_change_nothing(box, point):
-    config = job(box, **{"evaluate.test": "each"})
-    result, report = box.run(config, env={"SLUICE_FAILPOINT": point})
-    result.ok()
-    assert len(report["restarts"]) == 1, report["restarts"]
-    expect_the_same(report, one_after_the_other(box, config))
-
-
 def test_a_standby_trainer_evaluates_to_the_last_chunk(box):
     config = job(box, devices=cpu_devices(2), allocation={"samplers": 1, "trainers": 1})
     points = {"SLUICE_FAILPOINT": f"trainer_gradient:{EPOCH + 1}:stop"}

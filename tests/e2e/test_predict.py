@@ -134,19 +134,6 @@ def test_a_relative_data_set_is_found_from_elsewhere(box):
         box.folder = here
 
 
-@cases("gat", "pinsage")
-def test_bits_depend_neither_on_chunks_nor_on_memory_nor_on_threads(box, kind):
-    dataset = box.shared_dataset("large", **LARGE)
-    changes = {"model.kind": kind, "epochs": 1, "model.jumping": "max" if kind == "gat" else "none"}
-    if kind == "gat":
-        changes["model.heads"] = 2
-    run, _ = trained(box, dataset=dataset, **changes)
-    whole, _ = rows(box, run, "--threads", 1)
-    for arguments in (["--chunk", 1], ["--memory", "1MiB", "--chunk", 9000, "--threads", 3]):
-        again, _ = rows(box, run, *arguments)
-        assert (again == whole).all(), f"{arguments}: {np.abs(again - whole).max()}"
-
-
 def test_some_vertices_are_rows_of_all(box):
     dataset = box.shared_dataset("large", **LARGE)
     run, _ = trained(box, dataset=dataset, epochs=1)
@@ -182,23 +169,6 @@ def test_what_is_predicted(box):
     assert summary["test"]["accuracy"] == again["test"]["accuracy"]
 
 
-def test_rows_as_text(box):
-    run = shared_run(box)
-    for command, column in (("predict", "output"), ("embed", "hidden")):
-        wanted, summary = rows(box, run, "--set", "test", command=command)
-        out = box.path("out", f"{command}.csv")
-        os.makedirs(os.path.dirname(out), exist_ok=True)
-        result = box.sluice(command, run, "--set", "test", "--out", out, "-o", "json").ok()
-        with open(out) as file:
-            assert file.readline().startswith(f"vertex,{column}_0,{column}_1,")
-        found = np.loadtxt(out, delimiter=",", skiprows=1)
-        vertices = np.load(f"{box.shared_dataset('small')}/test_idx.npy")
-        assert (found[:, 0] == vertices).all()
-        assert (found[:, 1:].astype(np.float32) == wanted).all()
-        assert json.loads(result.out).get("test") == summary.get("test")
-    assert sorted(os.listdir(box.path("out"))) == ["embed.csv", "predict.csv"]
-
-
 def multilabel(n=1500):
     arrays = planted(n=n)
     label = np.zeros((n, 3), np.int8)
@@ -212,18 +182,6 @@ def multilabel(n=1500):
         "task": "multilabel",
     }
     return {**arrays, "node_label": label}, metadata
-
-
-def test_labels(box):
-    arrays, metadata = multilabel()
-    dataset = write_dataset(box.path("labels"), arrays, metadata=metadata)
-    run, report = trained(box, dataset=dataset)
-    logits, summary = rows(box, run)
-    assert abs(summary["test"]["micro_f1"] - report["test"]["micro_f1"]) < 1e-9, summary
-    classes, _ = rows(box, run, "--classes")
-    assert classes.dtype == np.int8 and (classes == (logits > 0)).all()
-    share, _ = rows(box, run, "--probabilities")
-    np.testing.assert_allclose(share, 1 / (1 + np.exp(-logits.astype(float))), atol=1e-6)
 
 
 def broken_features(arrays):
@@ -267,19 +225,6 @@ def test_rows_that_are_not_finite_are_right_for_nothing(box, name):
     assert warning in result.ok().err and "holds -1 for them" in result.err, str(result)
     test = broken[arrays["test_idx"]].sum()
     assert f"({test} of 75 labelled rows are not finite)" in result.out, str(result)
-
-
-def test_numbers(box):
-    arrays, metadata = multilabel()
-    arrays["node_label"] = arrays["node_feat"][:, :1].copy()
-    metadata.update(task="regression", num_classes=1)
-    dataset = write_dataset(box.path("numbers"), arrays, metadata=metadata)
-    run, report = trained(box, dataset=dataset)
-    found, summary = rows(box, run)
-    assert found.shape == (1500, 1)
-    assert abs(summary["test"]["loss"] - report["test"]["loss"]) < 1e-4, summary
-    result = box.sluice("predict", run, "--out", box.path("c.npy"), "--classes")
-    refused(box, result, "regression", "--classes", output="c.npy")
 
 
 def test_a_reordered_data_set_has_the_same_rows(box):
@@ -399,43 +344,6 @@ def test_imported_weights_predict(box):
     np.testing.assert_allclose(again, found, atol=1e-3)
 
 
-def test_weights_of_a_batch_norm_need_no_counter(box):
-    run, _ = trained(box, **{"model.kind": "gin", "model.norm": "batch"})
-    tensors = {
-        k: v
-        for k, v in read_tensors(f"{run}/model.best.safetensors").items()
-        if v.dtype == np.float32
-    }
-    file = write_tensors(box.path("w.safetensors"), tensors)
-    box.sluice(
-        "import-weights", file, "--job", f"{run}/config.json", "--out", box.path("imported")
-    ).ok()
-    assert (rows(box, box.path("imported"))[0] == rows(box, run)[0]).all()
-
-
-def test_weights_of_another_model(box):
-    run = shared_run(box)
-    tensors = dict(read_tensors(f"{run}/model.safetensors"))
-    tensors["convs.0.lin_r.weight"] = tensors["convs.0.lin_r.weight"][:, 1:].copy()
-    tensors["convs.7.bias"] = tensors.pop("convs.1.lin_l.bias")
-    file = write_tensors(box.path("w.safetensors"), tensors)
-    result = box.sluice(
-        "import-weights", file, "--job", f"{run}/config.json", "--out", box.path("imported")
-    )
-    refused(
-        box,
-        result,
-        "3 differences",
-        "convs.0.lin_r.weight",
-        "(16, 15)",
-        "convs.7.bias",
-        "convs.1.lin_l.bias",
-        output="imported",
-    )
-    box.sluice("import-weights", file, "--job", f"{run}/config.json", "--out", run)
-    assert os.path.exists(f"{run}/report.json")
-
-
 def import_weights(box, file, run, *options, out="imported"):
     job = f"{run}/config.json"
     return box.sluice("import-weights", file, "--job", job, "--out", box.path(out), *options)
@@ -454,20 +362,6 @@ def test_weights_behind_a_prefix(box):
     refused(box, result, "model.weights", told)
     import_weights(box, file, run, "--strip-prefix", "_orig_mod.module").ok()
     assert (rows(box, box.path("imported"))[0] == rows(box, run, "--last")[0]).all()
-
-
-@cases("nan", "1e300", "negative variance")
-def test_weights_that_are_no_numbers(box, kind):
-    run, _ = trained(box, **{"model.norm": "batch"})
-    tensors = dict(read_tensors(f"{run}/model.safetensors"))
-    name = "norms.0.module.running_var" if kind == "negative variance" else "convs.1.lin_l.weight"
-    dtype = np.float64 if kind == "1e300" else np.float32
-    tensors = {k: v.astype(dtype) for k, v in tensors.items() if v.dtype == np.float32}
-    tensors[name].flat[2] = -1 if kind == "negative variance" else float(kind)
-    file = write_tensors(box.path("w.safetensors"), tensors)
-    place = "[2]" if kind == "negative variance" else "[0, 2]"
-    found = {"1e300": "found 1e+300", "negative variance": "found -1"}.get(kind, f"found {kind}")
-    refused(box, import_weights(box, file, run), name, place, found, output="imported")
 
 
 def test_imported_weights_are_checked(box):

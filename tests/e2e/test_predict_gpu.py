@@ -6,7 +6,6 @@ compares those with numpy), and of one GPU with itself under other memory: there
 
 import json
 import os
-import signal
 
 import numpy as np
 
@@ -167,19 +166,6 @@ def test_a_gpu_that_faults_ends_it(box, fail):
     assert result.rc == 1 and len(result.errors()) == 1, result
     assert "GPU 0" in result.errors()[0], result
     assert os.listdir(box.path("out")) == [], "something is left"
-
-
-def test_an_interrupt_leaves_nothing(box):
-    run = wide(box)
-    os.mkdir(box.path("out"))
-    out = box.path("out", "rows.npy")
-    p = box.start("predict", run, "--out", out, "--device", "cuda", "--chunk", 1, env=GPU)
-    p.until(lambda: os.listdir(box.path("out")), "temporary file", 60)
-    os.kill(p.process.pid, signal.SIGINT)
-    result = p.wait()
-    assert result.rc == 130, result
-    box.until_gone()
-    assert os.listdir(box.path("out")) == []
 
 
 # ---- which device -------------------------------------------------------------------------------

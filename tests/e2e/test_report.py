@@ -120,17 +120,6 @@ def test_a_run_under_way_is_told_so_far(box):
     assert f"{name}: stopped in " in box.sluice("report", "runs/job").ok().out
 
 
-def test_a_run_that_was_killed_is_told_so_far(box):
-    config = small_job(box.shared_dataset("small"), **{"checkpoint": {"every_updates": 5}})
-    result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
-    assert result.rc == 1
-    box.until_gone()
-    result = box.sluice("report", "runs/job").ok()
-    for words in ("test: interrupted in ", "Decisions on the split"):
-        assert words in result.out, str(result)
-    assert box.sluice("report", "runs/job", "-o", "json").ok().json()["status"] == "interrupted"
-
-
 def cut_short(box):
     path = box.path("runs/job/report.json")
     os.truncate(path, os.path.getsize(path) // 2)

@@ -213,17 +213,6 @@ def test_dry_run_leaves_nothing(box):
     assert f"{plan['num_params']:,} parameters" in said, said
 
 
-def test_evaluate_every_second_epoch(box):
-    result, report = box.run(
-        small_job(
-            box.shared_dataset("small"), **{"evaluate": {"every": 2, "fanout": "full"}, "epochs": 4}
-        )
-    )
-    result.ok()
-    have = [e["epoch"] for e in report["epochs"] if e.get("val_accuracy") is not None]
-    assert len(have) == 2 and have[1] - have[0] == 2, have
-
-
 def test_batch_larger_than_the_training_set_is_allowed_and_said(box):
     result, report = box.run(
         small_job(box.shared_dataset("small"), **{"sampler.batch_size": 100000})
@@ -245,19 +234,6 @@ def test_bf16_learns_as_fp32_does(box):
     assert abs(half["test_accuracy"] - plain["test_accuracy"]) < 0.05
 
 
-def test_more_seeds_more_results(box):
-    dataset = box.shared_dataset("small")
-    seen = set()
-    for seed in (1, 2, 1):
-        result, report = box.run(
-            small_job(dataset, output=f"runs/{os.urandom(4).hex()}", seed=seed, epochs=1),
-            name=f"seed{seed}",
-        )
-        result.ok()
-        seen.add((report["params_sha256"], report["samples_digest"]))
-    assert len(seen) == 2, seen
-
-
 def test_isolated_and_hub_vertices(box):
     """Rows without in-edges, one row with every vertex, a last batch of one seed."""
     import numpy as np
@@ -276,70 +252,6 @@ def test_isolated_and_hub_vertices(box):
     result, report = box.run(small_job(dataset, **{"sampler.batch_size": 4}))
     result.ok()
     assert all(e["batches"] == 2 for e in report["epochs"])
-
-
-def test_graph_without_edges(box):
-    """Nothing to draw: every block has its seeds alone."""
-    import numpy as np
-
-    from harness import planted, write_dataset
-
-    arrays = planted(n=600)
-    arrays["indptr"] = np.zeros(601, np.int64)
-    arrays["indices"] = np.zeros(0, np.int32)
-    result, report = box.run(small_job(write_dataset(box.path("empty"), arrays)))
-    result.ok()
-    assert all(e["sampled_edges"] == 0 for e in report["epochs"])
-    assert all(e["input_nodes"] == 300 for e in report["epochs"])
-
-
-def test_ids_of_64_bits_and_offsets_of_32(box):
-    import numpy as np
-
-    from harness import planted, write_dataset
-
-    arrays = planted()
-    wide = dict(arrays, indices=arrays["indices"].astype(np.int64))
-    wide["indptr"] = arrays["indptr"].astype(np.int32)
-    wide["train_idx"] = arrays["train_idx"].astype(np.int32)
-    narrow = box.shared_dataset("small")
-    dataset = write_dataset(box.path("wide"), wide)
-    result, a = box.run(small_job(dataset, output="runs/wide"), name="wide")
-    result.ok()
-    result, b = box.run(small_job(narrow, output="runs/narrow"), name="narrow")
-    result.ok()
-    assert a["params_sha256"] == b["params_sha256"]
-    assert a["samples_digest"] == b["samples_digest"]
-
-
-def test_features_of_16_bits(box):
-    import numpy as np
-
-    from harness import planted, write_dataset
-
-    arrays = planted()
-    arrays["node_feat"] = arrays["node_feat"].astype(np.float16)
-    result, report = box.run(small_job(write_dataset(box.path("half"), arrays), **{"epochs": 10}))
-    result.ok()
-    assert report["test_accuracy"] > 0.8
-
-
-def test_small_arena_pushes_back_and_changes_nothing(box):
-    """Payload for a few blocks only: samplers wait, nothing is lost, the result is the same."""
-    dataset = box.shared_dataset("small")
-    result, free = box.run(small_job(dataset, output="runs/free"), name="free")
-    result.ok()
-    result, tight = box.run(
-        small_job(
-            dataset,
-            output="runs/tight",
-            **{"arena": {"memory": "512KiB"}, "allocation": {"samplers": 2, "trainers": 2}},
-        ),
-        name="tight",
-    )
-    result.ok()
-    assert tight["params_sha256"] == free["params_sha256"]
-    assert tight["samples_digest"] == free["samples_digest"]
 
 
 def test_a_second_start_validates_nothing(box):

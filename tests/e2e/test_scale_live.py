@@ -85,30 +85,6 @@ def test_a_dry_run_changes_nothing(box):
     assert len(scales) == 1, "a dry run stands in the report"
 
 
-def test_what_is_expected_is_what_statistics_advise(box):
-    """While a trainer stands still nothing new is measured: both say the same, of what was."""
-    changes = {"allocation.switching": False, "throttle": {"train": 0.05}}
-    running = start(box, job(box, **changes), "trainer_gradient:40:stop")
-    pid = box.until_stopped(running, "trainer")
-
-    def advised():
-        line = box.sluice("stats", me(box), "-o", "json").ok().json()
-        return line["totals"]["epochs"] == 2 and line
-
-    line = running.until(advised, "a line after two epochs", 60)
-    advice = line["advice"]
-    split = [f"samplers={advice['samplers']}", f"trainers={advice['trainers']}"]
-    dry = scale(box, me(box), *split, "--dry-run")
-    for key in ("epoch_seconds_now", "epoch_seconds_then"):
-        assert abs(dry[key] - advice[key]) < 1e-6, (key, dry, advice)
-    last = json.loads(text_of(box.path("runs/job/metrics.jsonl")).splitlines()[-1])
-    measured = last["seconds"] + last["evaluate_seconds"]
-    assert abs(line["epoch_seconds"] - measured) < 1e-6, (line["epoch_seconds"], last)
-    assert dry["epoch_seconds_now"] == line["epoch_seconds"], (dry, line["epoch_seconds"])
-    go_on(pid)
-    stop(box, running)
-
-
 def test_undo(box):
     running = start(box, job(box))
     refused(box.sluice("scale", me(box), "--undo"), 1, "nothing to undo")
@@ -213,18 +189,6 @@ def test_refusals(box):
     assert report["scales"] == [] and report["status"] == "stopped", report["scales"]
     refused(box.sluice("scale", box.path("runs/job"), "trainers=2"), 1, "it is over")
     refused(box.sluice("scale", me(box), "trainers=2"), 2, me(box))
-
-
-def test_nothing_is_lost(box):
-    """A change, its undoing and the undoing of that, in the middle of epochs: the same result."""
-    config = job(box)
-    running = start(box, config)
-    scale(box, me(box), "samplers=3")
-    scale(box, me(box), "--undo")
-    scale(box, me(box), "--undo")
-    _, found, wanted = box.bring_to_an_end(running, config)
-    for key in ("params_sha256", "samples_digest", "test_accuracy"):
-        assert found[key] == wanted[key], key
 
 
 def test_through_the_daemon(box):

@@ -1,6 +1,5 @@
 """Allocation, standby trainers, switching, scaling, caches, sampling algorithms, async updates."""
 
-import math
 import os
 import re
 
@@ -11,16 +10,12 @@ from harness import (
     cpu_devices,
     fingerprint,
     go_on,
-    json_lines,
     planted,
     read_json,
     small_job,
     text_of,
     write_dataset,
 )
-
-STANDBY_WAIT_S = 10  # SL_STANDBY_WAIT_MS: how long a standby trainer sleeps at most
-
 
 def job(box, /, **changes):
     return small_job(
@@ -160,75 +155,6 @@ def helps(box, stopped):
     )
 
 
-def test_a_sleeping_standby_trainer_wakes_for_nothing(box):
-    """Updates of one batch: a second trainer could only wait. It looks up for phases, not for
-    batches, and never works."""
-    config = job(
-        box,
-        name=box.unique("sleepy"),
-        epochs=100000,
-        devices=cpu_devices(2),
-        throttle={"train": 0.01},
-        **{"updates.batches_per_update": 1, "evaluate.every": 0},
-    )
-    running = box.start("run", box.job(config))
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-    follower = box.start("stats", box.unique("sleepy"), "--follow", "-o", "json")
-
-    def standby(line):
-        return next((w for w in line["workers"] if w["role"] == "standby"), {"state": None})
-
-    def asleep():
-        return [line for line in json_lines(follower) if standby(line)["state"] == "asleep"]
-
-    follower.until(lambda: len(asleep()) >= 4, "lines of a standby trainer that sleeps", 60)
-    running.interrupt()
-    assert running.wait().rc == 130
-    follower.wait()
-    first, *_, last = asleep()
-    assert last["totals"]["switches"] == standby(last)["batches"] == 0, last["totals"]
-    epochs = last["totals"]["epochs"] - first["totals"]["epochs"] + 1
-    waits = (last["seconds"] - first["seconds"]) / STANDBY_WAIT_S + 1
-    rounds = standby(last)["rounds"] - standby(first)["rounds"]
-    # Two threads, which are told of a phase that begins, is drawn and is over.
-    assert rounds <= 2 * (3 * epochs + waits), (rounds, epochs, waits)
-
-
-def test_a_standby_trainer_that_dies_asleep_is_replaced(box):
-    config = job(
-        box, devices=cpu_devices(2), epochs=100000, **{"updates.batches_per_update": 1}
-    )
-    points = {"SLUICE_FAILPOINT": "standby_asleep:1,standby_asleep:2:stop"}
-    running = box.start("run", box.job(config), "--report", box.path("report.json"), env=points)
-    go_on(box.until_stopped(running, "trainer"))  # the second one
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-    running.interrupt()
-    assert running.wait().rc == 130
-    restarts = read_json(box.path("report.json"))["restarts"]
-    assert [r["resampled"] + r["retrained"] for r in restarts] == [0], restarts
-
-
-def test_the_formula_chooses_the_split(box):
-    """Of the times that were measured; what it makes of given times is a unit test."""
-    sample_ms, train_ms = 10, 40
-    config = job(
-        box,
-        epochs=1,
-        devices=cpu_devices(8),
-        throttle={"sample": sample_ms / 1e3, "train": train_ms / 1e3, "standby": train_ms / 1e3},
-        **{"allocation": AUTO, "evaluate.every": 0, "updates.batches_per_update": 8},
-    )
-    result, report = box.run(config)
-    result.ok()
-    first = report["allocations"][0]
-    t_sample, t_train = first["t_sample"], first["t_train"]
-    assert t_sample >= sample_ms * 0.999e-3 and t_train >= train_ms * 0.999e-3, first
-    assert abs(first["k"] - t_train / t_sample) < 1e-6 * first["k"], first
-    samplers = min(max(math.ceil(8 / (first["k"] + 1)), 1), 7)
-    assert (first["samplers"], first["trainers"]) == (samplers, 8 - samplers), first
-    assert "K = " in first["reason"], first
-
-
 def test_trainers_that_could_never_work_are_not_started(box):
     config = job(
         box,
@@ -274,28 +200,6 @@ def test_presampling_is_near_the_optimum(box):
     assert found["presc"] > 0.8 * found["optimal"], found
     assert found["optimal"] >= found["expected"] > found["random"], found
     assert found["expected"] > 0.8 * found["optimal"], found
-
-
-def test_no_hits_before_presampling_is_over(box):
-    cache = {"policy": "presc", "presample_epochs": 2, "ratio": 1.0}
-    result, report = box.run(job(box, cache=cache))
-    result.ok()
-    rates = [e["cache"]["hit_rate"] for e in report["epochs"]]
-    assert rates[0] == rates[1] == 0, rates
-    assert rates[3] == 1, rates
-    assert report["cache"]["presample_cost_epochs"] is not None, report["cache"]
-
-
-def test_expected_visits_serve_the_first_epoch(box):
-    cache = {"policy": "expected", "ratio": 0.2, "report_optimal": True}
-    changes = {"sampler.fanout": [3, 3], "allocation.switching": False}
-    result, report = box.run(job(box, cache=cache, **changes))
-    result.ok()
-    summary, rates = report["cache"], [e["cache"]["hit_rate"] for e in report["epochs"]]
-    assert summary["policy"] == "expected" and summary["presample_epochs"] == 0, summary
-    assert 0 < summary["hit_rate"] <= summary["optimal_hit_rate"] < 1, summary
-    # The order may come between a look for it and the first batch, which then finds no cache.
-    assert rates[0] > 0 and all(0.2 < rate < 1 for rate in rates[1:]), rates  # a fifth is kept
 
 
 # ---- sampling algorithms ------------------------------------------------------------------------
@@ -356,22 +260,3 @@ def test_async_updates(box, staleness, samplers, trainers):
     for e in report["epochs"]:
         assert e["updates"]["staleness_max"] <= staleness, e["updates"]
     assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
-
-
-@cases("trainer_offered", "trainer_apply", "standby_woken")
-def test_async_survives(box, point):
-    config = job(
-        box,
-        updates={"mode": "async", "staleness": 3},
-        allocation={"samplers": 1, "trainers": 2},
-        throttle={"train": 0.005},
-    )
-    points = ",".join(f"{point}:{1 + 9 * i}" for i in range(4))
-    if point == "standby_woken":
-        points = "standby_woken:1,standby_woken:3"
-    result, report = box.run(config, env={"SLUICE_FAILPOINT": points})
-    result.ok()
-    fingerprint(report)
-    assert len(report["restarts"]) >= 1, report["restarts"]
-    for e in report["epochs"]:
-        assert e["updates"]["staleness_max"] <= 3, e["updates"]

@@ -7,12 +7,10 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import time
 import urllib.request
 
-from harness import (BIN, CORES, PATIENCE, SLOW, Daemon, go_on, json_lines, read_json, small_job,
-                     stop_process, text_of)
+from harness import BIN, CORES, Daemon, go_on, json_lines, read_json, small_job, text_of
 from terminal import Terminal
 
 CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
@@ -102,25 +100,6 @@ def test_following_ends_with_the_job(box):
     assert lines[1]["time"] > lines[0]["time"] and lines[1]["seconds"] > lines[0]["seconds"]
 
 
-def test_a_reader_that_leaves_ends_it_silently(box):
-    running = start_run(box, "piped")
-    for command in ("stats piped --follow", "logs piped --follow"):
-        shell = subprocess.run(
-            ["/bin/sh", "-c", f"'{BIN}/sluice' {command} | head -n 1"],
-            cwd=box.folder,
-            env=box.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * SLOW,
-            check=False,
-            # A parent that ignores SIGPIPE hands that on.
-            preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN),
-        )
-        assert len(shell.stdout.splitlines()) == 1 and not shell.stderr, (command, shell)
-    running.interrupt()
-    running.wait()
-
-
 def test_stop_waits_until_it_is_over(box):
     running = start_run(box, "stopped")
     answer = box.sluice("stop", "stopped", "-o", "json").ok().json()
@@ -139,17 +118,6 @@ def test_stop_waits_until_it_is_over(box):
         assert waited.rc == 130 and "stopped" in waited.out, waited
         assert "broker: checkpoint" in box.sluice("logs", name).ok().out
         assert "stopped" in box.sluice("report", name).ok().out
-
-
-def test_stop_kills_workers_that_do_not_answer(box):
-    running = start_run(box, "frozen")
-    trainers = list(box.processes("trainer"))
-    for pid in trainers:
-        stop_process(pid)
-    box.sluice("stop", "frozen", "--kill").ok()
-    assert running.wait().rc == 130
-    killed = box.killed_after("runs/frozen")
-    assert all(killed[pid] == 0 for pid in trainers), (killed, trainers)
 
 
 def test_pause_and_resume(box):
@@ -216,22 +184,6 @@ def test_wait_has_the_jobs_exit_status(box):
     running.wait()
 
 
-def test_nearest_names(box):
-    running = start_run(box, "products-sage")
-    for command in ("stats", "wait"):
-        error = one_error(
-            box.sluice(command, "prodcts-sage"), 2, "did you mean 'products-sage'"
-        )
-        assert "sluice-broker" not in error, error
-    other = start_run(box, "products-sage", output="runs/other")
-    error = one_error(box.sluice("pause", "products-sage"), 2, "2 jobs are called so")
-    assert "runs/products-sage" in error and "runs/other" in error, error
-    box.sluice("pause", "runs/other").ok()
-    for each in (running, other):
-        each.interrupt()
-        each.wait()
-
-
 def test_keys_are_needed_over_a_network(box):
     there = ("--connect", "tcp://127.0.0.1:1")
     one_error(box.sluice("ps", *there), 2, "--key.*sluice keygen")
@@ -293,22 +245,6 @@ def test_a_bar_that_fits_the_terminal(box):
         terminal.signal(signal.SIGINT)
         assert terminal.wait() == 130
         assert "\x1b[3" not in terminal.raw and bool(terminal.bars()) == (name == "mono")
-
-
-def test_the_list_on_a_narrow_terminal(box):
-    daemon = Daemon(box)
-    for name in ("first", "second"):
-        daemon.do("submit", job(box, name), "-d").ok()
-    terminal = Terminal(box, "ps", env=daemon.env)
-    assert terminal.wait() == 0
-    text = terminal.raw.replace("\r", "")
-    waits = r"^ *2 +second +queued.*\n     number 1 in the queue: waits for core"
-    assert re.search(waits, text, re.M), text
-    assert "'first' has" in " ".join(text.split()) and max(map(len, text.splitlines())) <= 80, text
-    rule = re.search(r"^-+$", daemon.do("ps").ok().out, re.M).group()
-    assert len(rule) < 80, rule
-    daemon.do("stop", "first", "second").ok()
-    assert daemon.stop().rc == 0
 
 
 def test_words_that_are_nearly_right(box):
@@ -476,27 +412,6 @@ def test_a_daemon_that_was_killed_and_one_that_does_not_answer(box):
     assert "sluice-broker" in error, error
     daemon.start()
     assert daemon.stop().rc == 0
-
-
-def test_a_scope_keeps_runs_apart(box):
-    """Two jobs of one name: each scope has its own, and who is in another one has neither."""
-
-    def told(scope):
-        listed = box.sluice("ps", "-o", "json", env={"SLUICE_SCOPE": scope}).json()
-        return [entry["output"] for entry in listed["jobs"]]
-
-    runs = {}
-    for scope in ("a", "b"):
-        path = job(box, "twin", f"runs/{scope}")
-        runs[scope] = box.start("run", path, env={"SLUICE_SCOPE": scope})
-    for scope, running in runs.items():
-        (only,) = running.until(lambda scope=scope: told(scope), "job in its scope")
-        assert only.endswith(f"runs/{scope}"), only
-    assert not told("c")
-    for scope, running in runs.items():
-        box.sluice("stop", "twin", env={"SLUICE_SCOPE": scope}).ok()
-        running.wait()
-        assert not told(scope)
 
 
 def test_a_daemon_over_the_network(box):

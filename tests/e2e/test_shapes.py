@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import CORES, Skip, cpu_devices, fingerprint, read_json, small_job, text_of
+from harness import CORES, Skip, cpu_devices, fingerprint, small_job, text_of
 
 
 def job(box, /, **changes):
@@ -126,33 +126,3 @@ def test_an_epoch_too_short_to_tell_decides_nothing(box):
     assert "after the first batches" not in result.ok().err, result
     (guess,) = report["allocations"]
     assert "until the first batches have been measured" in guess["reason"], guess
-
-
-def test_a_number_that_is_given_is_kept(box):
-    config = job(box, epochs=1, **{"allocation": {"samplers": 2}})
-    result, report = box.run(config)
-    result.ok()
-    assert [a["samplers"] for a in report["allocations"]] == [2] * len(report["allocations"])
-    samplers = [w for w in report["devices"][0]["workers"] if w.startswith("sampler")]
-    assert len(samplers) == 2, report["devices"]
-
-
-def test_an_update_wider_than_an_epoch_is_told(box):
-    config = job(box, epochs=1, **{"updates.batches_per_update": 50})
-    result, report = box.run(config)
-    batches = report["epochs"][0]["batches"]
-    said = f"found 50, and an epoch has {batches} mini-batches: each epoch is one update"
-    assert said in result.ok().err, result
-    result, _ = box.run({**job(box), "output": "runs/narrow"}, name="narrow")
-    assert "each epoch is one update" not in result.ok().err, result
-
-
-def test_a_list_may_be_a_pool(box):
-    devices = [{"kind": "cpu", "cores": str(core)} for core in CORES]
-    config = job(box, epochs=1, devices=devices, allocation={"cores": "pool"})
-    result, report = box.run(config)
-    result.ok()
-    resolved = read_json(box.path("runs/job/config.json"))
-    assert resolved["allocation"]["cores"] == "pool", resolved["allocation"]
-    assert len(resolved["devices"]) == 1, resolved["devices"]
-    assert "cores" in report["allocations"][0]["reason"], report["allocations"]

@@ -97,21 +97,6 @@ def test_third_ctrl_c_kills_the_broker(box):
     box.until_gone()
 
 
-def test_one_ctrl_c_is_enough_for_frozen_workers(box):
-    """A worker that does not answer is killed when its time is over."""
-    running = start_training(box)
-    trainers = list(box.processes("trainer"))
-    for pid in trainers:
-        stop_process(pid)
-    running.interrupt()
-    result = running.wait()
-    box.nothing_runs()
-    assert result.rc == 130, str(result)
-    killed = box.killed_after()
-    assert all(killed.get(pid, 0) > 0 for pid in trainers), (trainers, killed)
-    stopped(box)
-
-
 def test_kill_9_of_the_command_stops_the_job(box):
     """The broker notices, stops the job cleanly and writes the report."""
     running = start_training(box)
@@ -141,14 +126,3 @@ def test_a_hang_up_is_no_second_signal(box):
     running.wait()
     assert box.killed_after()[trainer] > 0, box.killed_after()
     assert "SIGHUP" in stopped(box)["message"]
-
-
-def test_kill_9_of_the_broker_takes_the_workers_with_it(box):
-    running = start_training(box, **TWO)
-    (broker,) = box.processes("broker")
-    os.kill(broker, signal.SIGKILL)
-    result = running.wait()
-    assert result.rc == 1, str(result)
-    errors = result.errors()
-    assert len(errors) == 1 and "broker" in errors[0], str(result)
-    box.until_gone()

@@ -4,7 +4,6 @@ import glob
 import json
 import os
 import re
-import signal
 
 import numpy as np
 
@@ -60,57 +59,7 @@ def test_results_are_those_of_memory(box, data, cache):
     assert any("rows are read from the drive" in text_of(log) for log in logs), logs
 
 
-@cases("trainer_fetching:1", "trainer_fetched:5")
-def test_a_killed_trainer_changes_nothing(box, point):
-    config = small_job(
-        box.shared_dataset("small"), **{"store": {"features": "storage"}, "cache": PRESC}
-    )
-    result, report = box.run(dict(config, output="runs/calm"), name="calm")
-    result.ok()
-    killed, after = box.run(dict(config, output="runs/killed"), env={"SLUICE_FAILPOINT": point})
-    killed.ok()
-    assert len(after["restarts"]) == 1, after["restarts"]
-    if point == "trainer_fetching:1":  # nothing else can be in hand
-        assert "in hand, which will be fetched again" in killed.err, str(killed)
-    assert fingerprint(after) == fingerprint(report)
-
-
-def test_predictions_are_those_of_memory(box):
-    dataset = half(box)
-    found = {}
-    for store in ("memory", "storage"):
-        config = small_job(dataset, output=f"runs/{store}", store={"features": store}, epochs=1)
-        box.run(config, name=store)[0].ok()
-        out = box.path(f"{store}.npy")
-        box.sluice("predict", box.path("runs", store), "--out", out).ok()
-        found[store] = np.load(out)
-    assert np.array_equal(found["memory"], found["storage"])
-
-
 TWO = {"allocation": {"samplers": 1, "trainers": 2, "switching": False}}
-
-
-def test_whoever_fetches_is_killed_ten_times(box):
-    """Batches are fetched again, by others, and nothing else changes."""
-    config = small_job(
-        box.shared_dataset("small"),
-        devices=cpu_devices(2),
-        allocation={"samplers": 1, "trainers": 1, "switching": False},
-        **{"store": {"features": "storage", "window": 1}, "epochs": 20},
-    )
-    result, report = box.run(dict(config, output="runs/calm"), name="calm")
-    result.ok()
-    rows = [e["store"] for e in report["epochs"]]  # all fit, and one fetches: each comes once
-    assert sum(r["read"] for r in rows) <= report["store"]["cache_rows"], rows
-    assert sum(r["beside"] for r in rows) == 0
-    # Of what is fetched between two deaths more is trained than may lie ahead.
-    kills = [f"trainer_fetching:{5 + 24 * i},trainer_fetched:{17 + 24 * i}" for i in range(5)]
-    killed, after = box.run(
-        dict(config, output="runs/killed"), env={"SLUICE_FAILPOINT": ",".join(kills)}
-    )
-    killed.ok()
-    assert len(after["restarts"]) == 10, after["restarts"]
-    assert fingerprint(after) == fingerprint(report)
 
 
 def test_a_small_cache_changes_nothing_but_time(box):
@@ -193,38 +142,3 @@ def test_a_dry_run_foresees_what_a_cache_is_worth(box):
     assert 0.7 * store["input_nodes"] < inputs <= store["input_nodes"], (store, last)
     hit_rate = last["store"]["cached"] / last["input_nodes"]
     assert abs(store["hit_rate"] - hit_rate) < 0.2, (store, last)
-
-
-def test_a_dry_run_says_what_the_drive_has_to_do(box):
-    """Measured where the file is large enough: a block or two for each row that is not cached."""
-    dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=1500))
-    path = box.job(small_job(dataset, store={"features": "storage", "cache": 1 << 20}))
-    plan = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)["store"]
-    blocks = plan["drive_seconds"] * plan["reads_per_second"]
-    misses = plan["input_nodes"] * (1 - plan["hit_rate"])
-    row_bytes = 1500 * 4
-    assert plan["reads_per_second"] > 0, plan
-    assert misses <= blocks <= misses * (2 + row_bytes / 4096), plan
-    said = box.sluice("run", path, "--dry-run").ok().out
-    assert "blocks of 4 KiB a second, measured now: at most about" in said, said
-
-
-def test_features_that_are_cut_end_the_job(box):
-    """A file that becomes shorter while it is read is told, with its name and where it ends."""
-    arrays = planted(n=4000, feat_dim=64)
-    dataset = write_dataset(box.path("data"), arrays)
-    config = small_job(  # one trainer: another one might open the file when it is cut already
-        dataset,
-        devices=cpu_devices(2),
-        allocation={"samplers": 1, "trainers": 1, "switching": False},
-        store={"features": "storage"},
-        epochs=500,
-        **{"evaluate.fanout": [3, 3]},
-    )
-    running = box.start("run", box.job(config), env={"SLUICE_FAILPOINT": "trainer_claimed:30:stop"})
-    trainer = box.until_stopped(running, "trainer")
-    os.truncate(os.path.join(dataset, "node_feat.npy"), 4096)
-    os.kill(trainer, signal.SIGCONT)
-    result = running.wait()
-    assert result.rc != 0, str(result)
-    assert "node_feat.npy: ends at byte 4096, wanted" in result.err, str(result)

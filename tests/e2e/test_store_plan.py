@@ -92,28 +92,6 @@ def test_what_is_read_over_which_way_is_told_and_changes_no_bit(box):
 
 
 @not_under("address", SANITIZED)
-def test_a_change_of_the_split_changes_the_plan_once(box):
-    before, after = (2, 2), (1, 3)
-    job = gpu_job(
-        box,
-        [gpu(i) for i in range(4)],
-        epochs=3,
-        allocation={"samplers": before[0], "trainers": before[1]},
-        schedule=[{"epoch": 1, "samplers": after[0], "trainers": after[1]}],
-        cache={"policy": "degree", "ratio": ROOM},
-    )
-    _, report = train(box, job, 4)
-    store, room = report["store"], int(ROOM * NODES)
-    assert (store["parts"], store["plans"]) == (PARTS, 2), store
-    each = PARTS // after[1]
-    for device, (rows, parts) in held_by(store).items():
-        if device < after[0]:  # standby trainers hold no part, but what they have room for
-            assert (rows, parts) == (room, 0), store
-        else:
-            assert room - each - 1 < rows <= room and parts in (each, each + 1), store
-
-
-@not_under("address", SANITIZED)
 def test_no_gpu_holds_more_than_its_budget_leaves(box):
     budgets = [5000, 5400, 5800]  # KiB; a step takes more than 3.4 MB
     devices = [CPU] + [gpu(i, memory=kib * 1024) for i, kib in enumerate(budgets)]

@@ -162,34 +162,6 @@ def test_training_stops_when_patience_runs_out(box):
     assert read_json(box.path("runs", "job", "report.json")) == report
 
 
-def test_patience_survives_a_stop(box):
-    data, _ = dataset(box, some_unlabelled, "multiclass", 4, noise=3.5)
-    job = one_layer(
-        data,
-        **{
-            "epochs": 200,
-            "early_stopping.patience": 6,
-            "optimizer.lr": 0.05,
-            "throttle.train": 0.01,
-        },
-    )
-    whole = finished(box, dict(job, output="runs/whole"))
-    n = len(whole["epochs"])
-    assert n < 200
-    # Stopped shortly before patience runs out, when it is half gone.
-    running = box.start("run", box.job(job))
-    running.until(lambda: f"epoch {n - 3:3}/200  loss" in running.output()[1], f"epoch {n - 3}")
-    running.interrupt()
-    assert running.wait(20).rc == 130
-    rest = finished(box, job)
-    assert rest["resumes"], "it did not go on"
-    for key in ("best_metric", "stopped_early", "test", "params_sha256"):
-        assert rest[key] == whole[key], (key, rest[key], whole[key])
-    assert [e["val"] for e in rest["epochs"]] == [e["val"] for e in whole["epochs"]]
-    result, _ = box.run(job)
-    refused(box, result, "finished", "stopped early", output=None)
-
-
 def test_a_metric_that_is_not_defined_has_no_best(box):
     """Validation of one class has no ROC-AUC: it is said once, and decides nothing."""
     arrays = planted(classes=2)
@@ -220,17 +192,6 @@ def test_a_metric_that_is_not_defined_has_no_best(box):
         told.append(text_of(box.path("runs/job", name)))
     for text in told:
         assert not re.search(r"\b-?nan\b", text, re.I), text
-
-
-def test_a_key_for_vertices_that_are_not_there_is_refused(box):
-    arrays = planted()
-    arrays["val_idx"] = arrays["val_idx"][:0]
-    data = write_dataset(box.path("data"), arrays)
-    job = small_job(data, **{"early_stopping.patience": 3})
-    result, _ = box.run(job)
-    refused(box, result, "job.json: early_stopping.patience", "found 3", "no validation vertices")
-    assert "take it out" in result.err, str(result)
-    box.sluice("run", box.job(job), "--dry-run", "--set", "early_stopping.patience=0").ok()
 
 
 @cases(

@@ -132,38 +132,6 @@ def test_keys_scale_the_job(box):
     ], scales
 
 
-def test_keys_pause_and_change_the_view(box):
-    running = start(box)
-    top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
-    top.until("╭─ 1 sampler ")
-    assert top.grid.alternate, "curses uses the other screen"
-    top.press("p")
-    top.until(" paused ")
-    top.press("p")
-    top.until(" running ")
-    top.press("2")
-    top.until("trainer 0")
-    top.press("3")
-    top.until("evaluate")
-    top.press("4")
-    top.until("what happened")
-    top.press("1")
-    top.until(lambda s: re.search(r"\d resume ", s))  # the newest event that is no epoch's
-    top.press("4")
-    top.until("what happened")
-    top.press("\t")
-    top.until("sluice run")
-    top.press("h")
-    top.until("any key goes back")
-    top.press("x")
-    top.until(lambda s: "any key goes back" not in s)
-    top.press("q")
-    assert top.wait() == 0
-    top.assert_restored()
-    top.close()
-    stop(box, running)
-
-
 def test_the_picture_follows_the_size(box):
     running = start(box)
     top = Terminal(box, "top", live(box))
@@ -184,21 +152,6 @@ def test_the_picture_follows_the_size(box):
     assert top.wait() == 0
     top.assert_restored()
     top.close()
-    stop(box, running)
-
-
-def test_no_color_has_no_colours(box):
-    running = start(box)
-    for options, env, coloured in (
-        ([], {}, True),
-        ([], {"NO_COLOR": "1"}, False),
-    ):
-        top = Terminal(box, "top", live(box), *options, term="xterm-256color", env={**UTF8, **env})
-        top.until("1 sampler")
-        top.press("q")
-        assert top.wait() == 0
-        assert ("\x1b[38;5;33m" in top.raw) == coloured, (options, env)
-        top.close()
     stop(box, running)
 
 

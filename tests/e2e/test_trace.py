@@ -45,13 +45,6 @@ def trace(box, start, path):
     return tracing
 
 
-def length(done, wanted):
-    """The seconds that a trace that is over says to be of, rounded up."""
-    seconds = float(re.search(r" events of ([\d.]+) s in ", done.out).group(1))
-    assert seconds >= wanted, done
-    return seconds + 0.05
-
-
 def stats(box):
     return box.sluice("stats", me(box), "-o", "json").ok().json()
 
@@ -143,19 +136,6 @@ def test_a_trace_until_the_job_ends(box, kind):
         assert 0 < sum(rates) / len(rates) < 1, rates
 
 
-def test_a_trace_of_some_seconds(box):
-    """In the middle of a long job: the threads are busy as the throttle says."""
-    running = start(box, job(box, epochs=100000, throttle=THROTTLE, **{"evaluate.every": 0}))
-    done = box.sluice("trace", me(box), "-s", "1", "--out", "t.json").ok()
-    found = check_trace(box.path("t.json"), length(done, 1))
-    assert all(e["dur"] >= 19e3 for e in found["X", "train"] if e["ts"] > 0)
-    # Another one follows; the job is none the worse.
-    done = box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json").ok()
-    check_trace(box.path("u.json"), length(done, 0.2))
-    running.interrupt()
-    assert running.wait().rc == 130
-
-
 def test_interrupted_it_keeps_what_there_is(box):
     running = start(box, job(box, epochs=100000, throttle=THROTTLE))
     tracing = trace(box, box.start, "t.json")
@@ -218,45 +198,6 @@ def test_a_file_that_may_not_grow(box):
     box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json").ok()
     running.interrupt()
     assert running.wait().rc == 130
-
-
-def test_a_client_that_is_killed(box):
-    """The trace ends, some time later; until then another one is refused."""
-    running = start(box, job(box, epochs=100000, throttle=THROTTLE))
-    tracing = trace(box, box.start, "t.json")
-    tracing.kill()
-    tracing.wait()
-
-    def another():
-        done = box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json")
-        return done.rc == 0 and done
-
-    done = running.until(another, "the end of the first trace", 90)
-    check_trace(box.path("u.json"), length(done, 0.2))
-    running.interrupt()
-    assert running.wait().rc == 130
-    for name in os.listdir(box.folder):
-        if name.endswith(".tmp"):  # a process that is killed cannot remove it
-            os.remove(box.path(name))
-
-
-def test_a_worker_that_dies_while_traced(box):
-    """Its batch is there once, of whoever trained it; so is the death."""
-    points = "trainer_gradient:5:stop,sampler_drawn:60,trainer_extracted:40"
-    running = start(box, job(box, epochs=8), points)
-    pid = box.until_stopped(running, "trainer")
-    tracing = trace(box, box.start, "t.json")
-    go_on(pid)
-    tracing.wait().ok()
-    running.wait().ok()
-    report = read_json(box.path("report.json"))
-    found = check_trace(box.path("t.json"), LONG)
-    expect_epochs(found, report, [7])
-    trained = collections.Counter(batch_of(e) for e in found["X", "train"])
-    assert max(trained.values()) == 1, trained
-    for epoch in range(1, 8):
-        assert sum(e == epoch for e, _ in trained) == BATCHES, (epoch, trained)
-    assert len(found["i", "death"]) == 2, [k for k in found if k[0] == "i"]
 
 
 def test_through_the_daemon(box):

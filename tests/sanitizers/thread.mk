@@ -22,4 +22,4 @@ THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases bro
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\
                 $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_$(f)_*.c)))) $(THREAD_ADDED)
 .PHONY: thread-tests
-thread-tests: $(THREAD_NAMES:%=$(BIN)/tests/test_%) $(BIN)/tests/stress/ledger $(BIN)/tests/stress/group
+thread-tests: $(THREAD_NAMES:%=$(BIN)/tests/test_%) $(BIN)/tests/stress/ledger

@@ -16,11 +16,12 @@ namespace {
 bool give(cudaStream_t stream, void (*step)(void *), void *context)
 {
     std::shared_ptr<void> kept(context, free);
-    return give_waiting(stream, [step, kept] {
+    give_waiting(stream, [step, kept] {
         window open;
         step(kept.get());
         return true;
     });
+    return true;
 }
 
 bool is_reached(const void *p, size_t bytes)

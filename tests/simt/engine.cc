@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #ifndef __x86_64__
@@ -60,9 +59,8 @@ struct alignas(64) fibre {
     enum state state;
     warp_kind warp;
     unsigned mask, argument;
-    int width, predicate;
+    int width;
     place at;
-    barrier_kind barrier;
     bool counted; // in its warp's gathering
 
     unsigned char *stack;
@@ -226,11 +224,8 @@ void give_way()
 }
 
 const char *const WARP_NAMES[] = {
-    "__syncwarp",        "__shfl_sync",       "__shfl_up_sync",    "__shfl_down_sync",
-    "__shfl_xor_sync",   "__ballot_sync",     "__all_sync",        "__any_sync",
-    "__match_any_sync",  "__match_all_sync",  "__reduce_add_sync", "__reduce_min_sync",
-    "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
-    "__reduce_or_sync",  "__reduce_xor_sync",
+    "__syncwarp",    "__shfl_sync", "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",
+    "__ballot_sync", "__any_sync",  "__match_any_sync", "__reduce_add_sync", "__reduce_or_sync",
 };
 
 const char *base_name(const char *path)
@@ -374,12 +369,6 @@ struct block_order {
     }
 };
 
-std::unordered_map<const void *, int> &dynamic_limits()
-{
-    static std::unordered_map<const void *, int> limits;
-    return limits;
-}
-
 } // namespace
 
 uint64_t random_word()
@@ -398,12 +387,7 @@ cudaError_t validate(const call &k)
     if (k.grid.x == 0 || k.grid.y == 0 || k.grid.z == 0 || k.grid.x > 0x7fffffffu ||
         k.grid.y > 65535 || k.grid.z > 65535)
         return cudaErrorInvalidConfiguration;
-    if (k.shared > (48u << 10)) {
-        auto found = dynamic_limits().find(k.function);
-        if (found == dynamic_limits().end() || k.shared > (size_t)found->second)
-            return cudaErrorInvalidValue;
-    }
-    return cudaSuccess;
+    return k.shared > (48u << 10) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 void execute(call &k)
@@ -492,39 +476,29 @@ void trap(place at)
     report("TRAP", "the kernel called __trap() at %s:%d", at.file, at.line);
 }
 
-int barrier(barrier_kind kind, int predicate, place at)
+void barrier(place at)
 {
     fibre *self = current;
-    self->barrier = kind;
-    self->predicate = predicate != 0;
     self->at = at;
     self->state = AT_BARRIER;
     if (++n_at_barrier < n_threads) {
         leave();
-        return (int)self->result;
+        return;
     }
-    int count = 0;
     for (unsigned i = 0; i < n_threads; i++) {
         const fibre *f = &fibres[i];
-        if (f->barrier != kind || f->at.line != at.line ||
-            (f->at.file != at.file && strcmp(f->at.file, at.file) != 0))
+        if (f->at.line != at.line || (f->at.file != at.file && strcmp(f->at.file, at.file) != 0))
             report("DIVERGENT BARRIER", "waits at %s:%d, thread %u at %s:%d", base_name(at.file),
                    at.line, i, base_name(f->at.file), f->at.line);
-        count += f->predicate;
     }
-    uint64_t result = kind == BARRIER_COUNT ? (uint64_t)count
-                      : kind == BARRIER_AND ? (uint64_t)(count == (int)n_threads)
-                                            : (uint64_t)(count > 0);
     n_at_barrier = 0;
     running.block_epoch++;
     bool reverse = settings().order == ORDER_REVERSE;
     for (unsigned i = 0; i < n_threads; i++) {
         fibre *f = &fibres[reverse ? n_threads - 1 - i : i];
-        f->result = result;
         push_ready(f);
     }
     leave();
-    return (int)result;
 }
 
 // Where a lane's shuffle reads from; itself where that is out of its part of the warp.
@@ -543,16 +517,7 @@ static unsigned shuffle_source(const fibre *f, unsigned lane)
 static uint64_t reduce(warp_kind kind, uint64_t a, uint64_t b)
 {
     uint32_t x = (uint32_t)a, y = (uint32_t)b;
-    switch (kind) {
-    case WARP_ADD: return x + y;
-    case WARP_MIN: return x < y ? x : y;
-    case WARP_MAX: return x > y ? x : y;
-    case WARP_MIN_SIGNED: return (uint32_t)((int32_t)x < (int32_t)y ? x : y);
-    case WARP_MAX_SIGNED: return (uint32_t)((int32_t)x > (int32_t)y ? x : y);
-    case WARP_AND: return x & y;
-    case WARP_OR: return x | y;
-    default: return x ^ y;
-    }
+    return kind == WARP_ADD ? x + y : x | y;
 }
 
 static bool is_shuffle(warp_kind kind)
@@ -574,20 +539,16 @@ static uint64_t common_result(const fibre *warp, warp_kind kind, unsigned mask)
 {
     unsigned first = (unsigned)__builtin_ctz(mask), ballot = 0;
     uint64_t value = warp[first].value;
-    bool equal = true;
     for (unsigned rest = mask; rest; rest &= rest - 1) {
         unsigned lane = (unsigned)__builtin_ctz(rest);
         ballot |= (unsigned)(warp[lane].value & 1) << lane;
-        equal = equal && warp[lane].value == warp[first].value;
         if (lane != first && kind >= WARP_ADD)
             value = reduce(kind, value, warp[lane].value);
     }
     switch (kind) {
     case WARP_SYNC: return 0;
     case WARP_BALLOT: return ballot;
-    case WARP_ALL: return ballot == mask;
     case WARP_ANY: return ballot != 0;
-    case WARP_MATCH_ALL: return equal ? mask : 0;
     default: return value;
     }
 }
@@ -695,16 +656,6 @@ uint64_t warp(warp_kind kind, unsigned mask, uint64_t value, unsigned argument, 
     return self->result;
 }
 
-// Lanes that could run now; on a GPU those that happen to run together.
-unsigned active_mask()
-{
-    unsigned lane = current->linear % 32, base = current->linear - lane, mask = 1u << lane;
-    for (unsigned i = 0; i < 32; i++)
-        if (base + i < n_threads && fibres[base + i].state == READY && random_word() & 1)
-            mask |= 1u << i;
-    return mask;
-}
-
 void pause()
 {
     give_way();
@@ -725,10 +676,9 @@ static void after_atomic()
         give_way();
 }
 
-void fence(fence_kind kind)
+void fence()
 {
-    if (kind == FENCE_DEVICE)
-        check_fence();
+    check_fence();
 }
 
 // Real atomic operations: mapped memory is shared with other processes.
@@ -753,14 +703,9 @@ template <class T, class S> static T atomic(atomic_kind kind, void *p, T value, 
         case ATOMIC_EXCHANGE: next = value; break;
         case ATOMIC_CAS: next = old == compare ? value : old; break;
         case ATOMIC_MIN: next = old < value ? old : value; break;
-        case ATOMIC_MAX: next = old > value ? old : value; break;
         case ATOMIC_MIN_SIGNED: next = a < b ? old : value; break;
-        case ATOMIC_MAX_SIGNED: next = a > b ? old : value; break;
-        case ATOMIC_AND: next = old & value; break;
         case ATOMIC_OR: next = old | value; break;
         case ATOMIC_XOR: next = old ^ value; break;
-        case ATOMIC_INC: next = old >= value ? 0 : old + 1; break;
-        case ATOMIC_DEC: next = old == 0 || old > value ? value : old - 1; break;
         }
     } while (
         !__atomic_compare_exchange_n(word, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
@@ -791,17 +736,6 @@ void simt::note_loaded(const void *function, const char *name)
     char what[200];
     snprintf(what, sizeof what, "loading %.160s", name);
     refuse_in_a_sum(what);
-}
-
-cudaError_t simt_func_set_attribute(const void *function, cudaFuncAttribute which, int value)
-{
-    std::lock_guard<simt::big_lock> hold(simt::lock());
-    if (which != cudaFuncAttributeMaxDynamicSharedMemorySize)
-        return cudaSuccess;
-    if (value < 0 || value > simt::SHARED_MAX)
-        return cudaErrorInvalidValue;
-    simt::dynamic_limits()[function] = value;
-    return cudaSuccess;
 }
 
 cudaError_t simt_func_get_attributes(cudaFuncAttributes *out, const void *function)

@@ -79,10 +79,9 @@ simt_counts &counts(); // under the lock
 
 /*
  * An operation that may have to wait for other processes: it is asked again and again, under the
- * lock, until it says that it is over, and all behind it in the stream waits. False when the stream
- * is being captured.
+ * lock, until it says that it is over, and all behind it in the stream waits.
  */
-bool give_waiting(cudaStream_t stream, std::function<bool()> step);
+void give_waiting(cudaStream_t stream, std::function<bool()> step);
 // cudaDeviceSynchronize(), for what waits for the whole device besides.
 cudaError_t wait_for_device();
 

@@ -204,11 +204,3 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     *can = reaches(device, peer);
     return cudaSuccess;
 }
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
-{
-    SIMT_ENTRY();
-    if (peer < 0 || peer >= settings().devices || peer == current_device())
-        return failed(cudaErrorInvalidDevice);
-    return reaches(current_device(), peer) ? cudaSuccess : failed(cudaErrorPeerAccessUnsupported);
-}

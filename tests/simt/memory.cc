@@ -252,12 +252,6 @@ cudaError_t cudaSetDevice(int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = chosen_device;
-    return cudaSuccess;
-}
-
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     SIMT_ENTRY();
@@ -347,11 +341,6 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
                               false,        ++h.numbers};
     *out = p;
     return cudaSuccess;
-}
-
-cudaError_t cudaMallocHost(void **out, size_t bytes)
-{
-    return cudaHostAlloc(out, bytes, 0);
 }
 
 cudaError_t cudaFreeHost(void *p)

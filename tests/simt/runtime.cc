@@ -1,5 +1,5 @@
 /*
- * runtime.cc - streams, events, copies, launches and errors of the emulated runtime.
+ * runtime.cc - streams, copies, launches and errors of the emulated runtime.
  *
  * A stream is a list of what it has been given. A stream of an eager run does it at once; a lazy one
  * (SLUICE_SIMT_SEED odd) when something waits for it, which is as late as a GPU may be: a host that
@@ -18,37 +18,21 @@
 #include <deque>
 #include <functional>
 #include <set>
-#include <vector>
 
 using namespace simt;
 
 // Returns whether it is over; asked again when not.
 typedef std::function<bool()> work;
 
-struct simt_graph {
-    std::vector<work> list;
-};
-struct simt_graph_exec {
-    std::vector<work> list;
-};
-
 struct simt_stream {
     bool waits_for_default; // a blocking stream
     std::deque<work> queue;
     uint64_t given, done;
-    simt_graph *capture;
-};
-
-struct simt_event {
-    simt_stream *stream; // NULL: never recorded
-    uint64_t at;         // what the stream had been given by then
-    bool happened;
-    double ms;
 };
 
 namespace {
 
-simt_stream default_stream = {true, {}, 0, 0, NULL};
+simt_stream default_stream = {true, {}, 0, 0};
 std::set<simt_stream *> streams;
 thread_local cudaError_t last_error;
 long launch_calls, sync_calls;
@@ -114,10 +98,6 @@ void wait_for_stream(simt_stream *s, uint64_t until)
 
 void give(simt_stream *s, work w)
 {
-    if (s->capture) {
-        s->capture->list.push_back(std::move(w));
-        return;
-    }
     s->queue.push_back(std::move(w));
     s->given++;
     if (!settings().lazy)
@@ -229,11 +209,6 @@ cudaError_t cudaGetLastError()
     return device_is_lost() ? device_error() : error;
 }
 
-cudaError_t cudaPeekAtLastError()
-{
-    return device_is_lost() ? device_error() : last_error;
-}
-
 const char *cudaGetErrorName(cudaError_t error)
 {
     switch (error) {
@@ -268,11 +243,6 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 {
     *version = CUDART_VERSION;
     return cudaSuccess;
-}
-
-cudaError_t cudaInitDevice(int device, unsigned, unsigned)
-{
-    return cudaSetDevice(device);
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned)
@@ -317,49 +287,12 @@ cudaError_t cudaDeviceGetAttribute(int *out, cudaDeviceAttr attribute, int devic
     if (rc != cudaSuccess)
         return rc;
     switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: *out = p.maxThreadsPerBlock; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *out = (int)p.sharedMemPerBlock; break;
-    case cudaDevAttrMultiProcessorCount: *out = p.multiProcessorCount; break;
     case cudaDevAttrGlobalMemoryBusWidth: *out = p.memoryBusWidth; break;
-    case cudaDevAttrL2CacheSize: *out = p.l2CacheSize; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *out = p.maxThreadsPerMultiProcessor; break;
-    case cudaDevAttrComputeCapabilityMajor: *out = p.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *out = p.minor; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *out = (int)p.sharedMemPerMultiprocessor;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *out = (int)p.sharedMemPerBlockOptin; break;
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrCanUseHostPointerForRegisteredMem:
-    case cudaDevAttrHostRegisterSupported: *out = 1; break;
     case cudaDevAttrHostRegisterReadOnlySupported: *out = p.hostRegisterReadOnlySupported; break;
-    case cudaDevAttrClockRate:
     case cudaDevAttrMemoryClockRate: *out = 1000000; break;
     default: *out = 0;
     }
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int device)
-{
-    SIMT_ENTRY();
-    if (device < 0 || device >= settings().devices || bytes < 13)
-        return failed(cudaErrorInvalidValue);
-    snprintf(out, (size_t)bytes, "0000:%02X:00.0", 1 + device);
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    *least = 0;
-    *greatest = -5;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceSetLimit(cudaLimit, size_t)
-{
-    SIMT_ENTRY();
     return cudaSuccess;
 }
 
@@ -376,30 +309,15 @@ cudaError_t cudaDeviceSynchronize()
     return wait_for_device();
 }
 
-cudaError_t cudaDeviceReset()
-{
-    return cudaDeviceSynchronize();
-}
-
 // ---- streams ------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     *out = NULL;
     SIMT_ENTRY();
-    *out = new simt_stream{flags != cudaStreamNonBlocking, {}, 0, 0, NULL};
+    *out = new simt_stream{flags != cudaStreamNonBlocking, {}, 0, 0};
     streams.insert(*out);
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *out)
-{
-    return cudaStreamCreateWithFlags(out, cudaStreamDefault);
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
-{
-    return cudaStreamCreateWithFlags(out, flags);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
@@ -416,8 +334,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     SIMT_ENTRY();
-    if (stream_of(s)->capture)
-        return failed(cudaErrorStreamCaptureUnsupported);
     if (!s)
         wait_for(run_blocking);
     wait_for_stream(stream_of(s), UINT64_MAX);
@@ -437,91 +353,6 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     return idle ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned)
-{
-    SIMT_ENTRY();
-    if (!event->stream)
-        return cudaSuccess;
-    simt_stream *other = event->stream;
-    uint64_t at = event->at;
-    if (other != stream_of(s))
-        give(stream_of(s), [other, at] {
-            if (other == &default_stream || streams.count(other))
-                return run_stream(other, at);
-            return true;
-        });
-    return cudaSuccess;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data)
-{
-    SIMT_ENTRY();
-    give_quick(stream_of(s), [function, data] { function(data); });
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
-{
-    *out = NULL;
-    SIMT_ENTRY();
-    *out = new simt_event{NULL, 0, true, 0};
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *out)
-{
-    return cudaEventCreateWithFlags(out, 0);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    std::lock_guard<big_lock> hold(lock());
-    if (event->stream && (event->stream == &default_stream || streams.count(event->stream)))
-        wait_for_stream(event->stream, event->at); // what is queued names the event
-    delete event;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s)
-{
-    SIMT_ENTRY();
-    simt_stream *stream = stream_of(s);
-    event->happened = false;
-    event->stream = stream;
-    event->at = stream->given + 1;
-    give_quick(stream, [event] {
-        event->happened = true;
-        event->ms = (double)simt::clock() * 1e-6;
-    });
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    SIMT_ENTRY();
-    if (event->stream)
-        wait_for_stream(event->stream, event->at);
-    return after_sync();
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    SIMT_ENTRY();
-    bool happened = event->happened;
-    if (!happened && (event->stream == &default_stream || streams.count(event->stream)))
-        run_stream(event->stream, event->at);
-    return happened ? cudaSuccess : failed(cudaErrorNotReady);
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-    SIMT_ENTRY();
-    if (!from->happened || !to->happened)
-        return failed(cudaErrorNotReady);
-    *ms = (float)(to->ms - from->ms);
-    return cudaSuccess;
-}
-
 // ---- copies -------------------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -536,7 +367,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     if (cudaError_t bad = check_copy(to, from, n_to, n_from, kind))
         return failed(bad);
     simt_stream *stream = stream_of(s);
-    bool now = (is_pageable(to) || is_pageable(from)) && !stream->capture;
+    bool now = is_pageable(to) || is_pageable(from);
     count_copy(to, from, (uint64_t)width * height);
     give_quick(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, width, height); });
     if (now)
@@ -550,24 +381,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, s);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes, cudaStream_t s)
-{
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s);
-}
-
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                         size_t width, size_t height, cudaMemcpyKind kind)
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
     SIMT_ENTRY();
     wait_for(run_blocking);
-    cudaError_t rc = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+    cudaError_t rc = cudaMemcpyAsync(to, from, bytes, kind, NULL);
     wait_for(run_blocking);
     return rc ? rc : after_sync();
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
-{
-    return cudaMemcpy2D(to, bytes, from, bytes, bytes, 1, kind);
 }
 
 cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t s)
@@ -596,16 +416,6 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes)
     return cudaMemsetAsync(p, byte, bytes, NULL);
 }
 
-cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t)
-{
-    return cudaMalloc(out, bytes);
-}
-
-cudaError_t cudaFreeAsync(void *p, cudaStream_t)
-{
-    return cudaFree(p);
-}
-
 // ---- launches -----------------------------------------------------------------------------------
 
 void simt::submit(std::shared_ptr<call> kernel, cudaStream_t s)
@@ -630,68 +440,8 @@ void simt::submit(std::shared_ptr<call> kernel, cudaStream_t s)
     give_quick(stream_of(s), [kernel] { execute(*kernel); });
 }
 
-bool simt::give_waiting(cudaStream_t s, std::function<bool()> step)
+void simt::give_waiting(cudaStream_t s, std::function<bool()> step)
 {
     std::lock_guard<big_lock> hold(lock());
-    if (stream_of(s)->capture)
-        return false;
     give(stream_of(s), std::move(step));
-    return true;
-}
-
-// ---- graphs -------------------------------------------------------------------------------------
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
-{
-    SIMT_ENTRY();
-    if (!s || s->capture)
-        return failed(cudaErrorStreamCaptureUnsupported);
-    s->capture = new simt_graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
-{
-    *out = NULL;
-    SIMT_ENTRY();
-    if (!s || !s->capture)
-        return failed(cudaErrorInvalidValue);
-    *out = s->capture;
-    s->capture = NULL;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus *out)
-{
-    SIMT_ENTRY();
-    *out = stream_of(s)->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
-{
-    *out = NULL;
-    SIMT_ENTRY();
-    *out = new simt_graph_exec{graph->list};
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
-{
-    SIMT_ENTRY();
-    for (const work &w : exec->list)
-        give(stream_of(s), w);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    delete graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    delete exec;
-    return cudaSuccess;
 }

@@ -35,8 +35,6 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
-#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -64,8 +62,7 @@ uint3 get_block_idx();
 dim3 get_block_dim();
 dim3 get_grid_dim();
 
-enum barrier_kind { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
-int barrier(barrier_kind kind, int predicate, place at);
+void barrier(place at);
 
 enum warp_kind {
     WARP_SYNC,
@@ -74,22 +71,13 @@ enum warp_kind {
     WARP_SHFL_DOWN,
     WARP_SHFL_XOR,
     WARP_BALLOT,
-    WARP_ALL,
     WARP_ANY,
     WARP_MATCH_ANY,
-    WARP_MATCH_ALL,
     WARP_ADD,
-    WARP_MIN,
-    WARP_MAX,
-    WARP_MIN_SIGNED,
-    WARP_MAX_SIGNED,
-    WARP_AND,
     WARP_OR,
-    WARP_XOR,
 };
 uint64_t warp(warp_kind kind, unsigned mask, uint64_t value, unsigned argument, int width,
               place at);
-unsigned active_mask();
 
 enum atomic_kind {
     ATOMIC_ADD,
@@ -98,21 +86,15 @@ enum atomic_kind {
     ATOMIC_EXCHANGE,
     ATOMIC_CAS,
     ATOMIC_MIN,
-    ATOMIC_MAX,
     ATOMIC_MIN_SIGNED,
-    ATOMIC_MAX_SIGNED,
-    ATOMIC_AND,
     ATOMIC_OR,
     ATOMIC_XOR,
-    ATOMIC_INC,
-    ATOMIC_DEC,
 };
 uint32_t atomic32(atomic_kind kind, void *p, uint32_t value, uint32_t compare);
 uint64_t atomic64(atomic_kind kind, void *p, uint64_t value, uint64_t compare);
 uint16_t atomic16(atomic_kind kind, void *p, uint16_t value, uint16_t compare);
 
-enum fence_kind { FENCE_BLOCK, FENCE_DEVICE };
-void fence(fence_kind kind);
+void fence();
 void pause(); // lets others run: __nanosleep
 [[noreturn]] void trap(place at);
 void *dynamic_shared();
@@ -198,31 +180,11 @@ static constexpr int warpSize = 32;
 
 static inline void __syncthreads(SIMT_AT)
 {
-    simt::barrier(simt::BARRIER_PLAIN, 0, at);
-}
-static inline int __syncthreads_count(int predicate, SIMT_AT)
-{
-    return simt::barrier(simt::BARRIER_COUNT, predicate, at);
-}
-static inline int __syncthreads_and(int predicate, SIMT_AT)
-{
-    return simt::barrier(simt::BARRIER_AND, predicate, at);
-}
-static inline int __syncthreads_or(int predicate, SIMT_AT)
-{
-    return simt::barrier(simt::BARRIER_OR, predicate, at);
-}
-static inline void __threadfence_block()
-{
-    simt::fence(simt::FENCE_BLOCK);
+    simt::barrier(at);
 }
 static inline void __threadfence()
 {
-    simt::fence(simt::FENCE_DEVICE);
-}
-static inline void __threadfence_system()
-{
-    simt::fence(simt::FENCE_DEVICE);
+    simt::fence();
 }
 static inline void __nanosleep(unsigned)
 {
@@ -232,28 +194,15 @@ static inline void __trap(SIMT_AT)
 {
     simt::trap(at);
 }
-static inline long long clock64()
-{
-    return simt::clock();
-}
-
 // ---- warps --------------------------------------------------------------------------------------
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, SIMT_AT)
 {
     simt::warp(simt::WARP_SYNC, mask, 0, 0, 32, at);
 }
-static inline unsigned __activemask()
-{
-    return simt::active_mask();
-}
 static inline unsigned __ballot_sync(unsigned mask, int predicate, SIMT_AT)
 {
     return (unsigned)simt::warp(simt::WARP_BALLOT, mask, predicate != 0, 0, 32, at);
-}
-static inline int __all_sync(unsigned mask, int predicate, SIMT_AT)
-{
-    return (int)simt::warp(simt::WARP_ALL, mask, predicate != 0, 0, 32, at);
 }
 static inline int __any_sync(unsigned mask, int predicate, SIMT_AT)
 {
@@ -293,28 +242,13 @@ template <class T> static inline unsigned __match_any_sync(unsigned mask, T v, S
 {
     return (unsigned)simt::warp(simt::WARP_MATCH_ANY, mask, simt::to_word(v), 0, 32, at);
 }
-template <class T>
-static inline unsigned __match_all_sync(unsigned mask, T v, int *predicate, SIMT_AT)
-{
-    unsigned all = (unsigned)simt::warp(simt::WARP_MATCH_ALL, mask, simt::to_word(v), 0, 32, at);
-    *predicate = all != 0;
-    return all;
-}
-
 #define SIMT_REDUCE(name, type, kind)                                                              \
     static inline type name(unsigned mask, type v, SIMT_AT)                                        \
     {                                                                                              \
         return (type)simt::warp(kind, mask, (uint64_t)(int64_t)v, 0, 32, at);                      \
     }
 SIMT_REDUCE(__reduce_add_sync, unsigned, simt::WARP_ADD)
-SIMT_REDUCE(__reduce_add_sync, int, simt::WARP_ADD)
-SIMT_REDUCE(__reduce_min_sync, unsigned, simt::WARP_MIN)
-SIMT_REDUCE(__reduce_max_sync, unsigned, simt::WARP_MAX)
-SIMT_REDUCE(__reduce_min_sync, int, simt::WARP_MIN_SIGNED)
-SIMT_REDUCE(__reduce_max_sync, int, simt::WARP_MAX_SIGNED)
-SIMT_REDUCE(__reduce_and_sync, unsigned, simt::WARP_AND)
 SIMT_REDUCE(__reduce_or_sync, unsigned, simt::WARP_OR)
-SIMT_REDUCE(__reduce_xor_sync, unsigned, simt::WARP_XOR)
 #undef SIMT_REDUCE
 
 // ---- atomics ------------------------------------------------------------------------------------
@@ -330,8 +264,6 @@ SIMT_REDUCE(__reduce_xor_sync, unsigned, simt::WARP_XOR)
     SIMT_ATOMIC(name, long long, uint64_t, simt::atomic64, kind_signed)                            \
     SIMT_ATOMIC(name, unsigned long long, uint64_t, simt::atomic64, kind)
 SIMT_ATOMIC_INTS(atomicMin, ATOMIC_MIN, ATOMIC_MIN_SIGNED)
-SIMT_ATOMIC_INTS(atomicMax, ATOMIC_MAX, ATOMIC_MAX_SIGNED)
-SIMT_ATOMIC_INTS(atomicAnd, ATOMIC_AND, ATOMIC_AND)
 SIMT_ATOMIC_INTS(atomicOr, ATOMIC_OR, ATOMIC_OR)
 SIMT_ATOMIC_INTS(atomicXor, ATOMIC_XOR, ATOMIC_XOR)
 SIMT_ATOMIC(atomicAdd, int, uint32_t, simt::atomic32, ATOMIC_ADD)
@@ -343,19 +275,9 @@ SIMT_ATOMIC(atomicExch, int, uint32_t, simt::atomic32, ATOMIC_EXCHANGE)
 SIMT_ATOMIC(atomicExch, unsigned, uint32_t, simt::atomic32, ATOMIC_EXCHANGE)
 SIMT_ATOMIC(atomicExch, float, uint32_t, simt::atomic32, ATOMIC_EXCHANGE)
 SIMT_ATOMIC(atomicExch, unsigned long long, uint64_t, simt::atomic64, ATOMIC_EXCHANGE)
-SIMT_ATOMIC(atomicInc, unsigned, uint32_t, simt::atomic32, ATOMIC_INC)
-SIMT_ATOMIC(atomicDec, unsigned, uint32_t, simt::atomic32, ATOMIC_DEC)
 #undef SIMT_ATOMIC_INTS
 #undef SIMT_ATOMIC
 
-static inline int atomicSub(int *p, int v)
-{
-    return (int)simt::atomic32(simt::ATOMIC_ADD, p, 0u - (uint32_t)v, 0);
-}
-static inline unsigned atomicSub(unsigned *p, unsigned v)
-{
-    return simt::atomic32(simt::ATOMIC_ADD, p, 0u - v, 0);
-}
 static inline int atomicCAS(int *p, int compare, int v)
 {
     return (int)simt::atomic32(simt::ATOMIC_CAS, p, (uint32_t)v, (uint32_t)compare);

@@ -46,28 +46,9 @@ struct uint3 {
         return {x, y, z, w};                                                                       \
     }
 
-SIMT_VECTORS(signed char, char, 1, 2, 4)
-SIMT_VECTORS(unsigned char, uchar, 1, 2, 4)
-SIMT_VECTORS(short, short, 2, 4, 8)
 SIMT_VECTORS(unsigned short, ushort, 2, 4, 8)
-SIMT_VECTORS(int, int, 4, 8, 16)
 SIMT_VECTORS(unsigned, uint, 4, 8, 16)
-SIMT_VECTORS(long long, longlong, 8, 16, 16)
-SIMT_VECTORS(unsigned long long, ulonglong, 8, 16, 16)
 SIMT_VECTORS(float, float, 4, 8, 16)
-SIMT_VECTORS(double, double, 8, 16, 16)
-
-struct float3 {
-    float x, y, z;
-};
-static inline float3 make_float3(float x, float y, float z)
-{
-    return {x, y, z};
-}
-static inline uint3 make_uint3(unsigned x, unsigned y, unsigned z)
-{
-    return {x, y, z};
-}
 
 // ---- half ---------------------------------------------------------------------------------------
 
@@ -92,53 +73,12 @@ struct __half {
 };
 typedef __half half;
 
-struct alignas(4) __half2 {
-    __half x, y;
-
-    __half2() = default;
-    __half2(__half a, __half b) : x(a), y(b) {}
-};
-typedef __half2 half2;
-
 static inline float __half2float(__half h)
 {
     return sl_half_to_float(h.bits);
-}
-static inline __half __float2half(float f)
-{
-    return __half(f);
-}
-static inline __half __float2half_rn(float f)
-{
-    return __half(f);
-}
-static inline float2 __half22float2(__half2 h)
-{
-    return {sl_half_to_float(h.x.bits), sl_half_to_float(h.y.bits)};
-}
-static inline __half2 __floats2half2_rn(float a, float b)
-{
-    return __half2(__half(a), __half(b));
-}
-static inline __half2 __float22half2_rn(float2 f)
-{
-    return __half2(__half(f.x), __half(f.y));
 }
 static inline __half __ushort_as_half(unsigned short bits)
 {
     return __half(__half_raw{bits});
 }
-static inline unsigned short __half_as_ushort(__half h)
-{
-    return h.bits;
-}
-static inline float __low2float(__half2 h)
-{
-    return sl_half_to_float(h.x.bits);
-}
-static inline float __high2float(__half2 h)
-{
-    return sl_half_to_float(h.y.bits);
-}
-
 #endif

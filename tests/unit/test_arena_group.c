@@ -102,15 +102,6 @@ TEST(ranks_follow_the_list)
     ck_assert_uint_eq(look(4).rank, 3); // a device is no worker
 }
 
-TEST(the_same_list_changes_nothing)
-{
-    ck_assert(form(3));
-    uint32_t seen = sl_event_read(&arena.h->progress);
-    ck_assert(!form(3));
-    ck_assert_uint_eq(look(worker_of(0)).generation, 1);
-    ck_assert(!rang(&arena.h->progress, &seen));
-}
-
 TEST(every_other_list_is_another_generation_and_wakes_everybody)
 {
     const struct sl_group_member turned[] = {{11, 1}, {10, 0}}, moved[] = {{11, 1}, {10, 2}},
@@ -235,39 +226,6 @@ TEST(half_a_list_or_name_is_never_seen)
 }
 
 // --- the word ---
-
-TEST(an_update_is_reduced_when_all_have_written)
-{
-    ck_assert(form(3));
-    uint32_t seen = sl_event_read(&arena.h->progress);
-    for (uint32_t i = 0; i < 3; i++) {
-        ck_assert(!sl_group_is_reduced(&arena, 0));
-        ck_assert(!rang(&arena.h->progress, &seen));
-        ck_assert_int_eq(count(worker_of(i), 0), SL_OK);
-    }
-    ck_assert(rang(&arena.h->progress, &seen));
-    ck_assert(sl_group_is_reduced(&arena, 0));
-    ck_assert(!sl_group_is_reduced(&arena, 1));
-    ck_assert_int_eq(count(worker_of(1), 1), SL_OK); // the next one begins
-    ck_assert(!sl_group_is_reduced(&arena, 0));
-    ck_assert(!sl_group_is_reduced(&arena, 1));
-    ck_assert_int_eq(count(worker_of(0), 1), SL_OK);
-    ck_assert_int_eq(count(worker_of(2), 1), SL_OK);
-    ck_assert(sl_group_is_reduced(&arena, 1));
-}
-
-TEST(a_member_of_an_older_generation_can_not_count)
-{
-    ck_assert(form(2));
-    struct sl_group_view old = look(worker_of(0));
-    ck_assert(form(1));
-    ck_assert_int_eq(sl_group_count_written(&arena, &old, 0), SL_ESTALE);
-    ck_assert(!sl_group_is_reduced(&arena, 0));
-    ck_assert_int_eq(count(worker_of(0), 0), SL_OK);
-    ck_assert(sl_group_is_reduced(&arena, 0));
-    ck_assert_int_eq(sl_group_count_written(&arena, &old, 1), SL_ESTALE);
-    ck_assert(sl_group_is_reduced(&arena, 0)); // and it has not begun another one
-}
 
 TEST(versions_do_not_end_with_24_bits)
 {

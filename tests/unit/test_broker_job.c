@@ -332,25 +332,6 @@ TEST(the_best_epochs_parameters_are_tested)
     ck_assert_int_eq(access(file, R_OK), 0);
 }
 
-TEST(sampled_evaluation_finds_the_same)
-{
-    ck_assert_int_eq(
-        run_job("\"epochs\": 4, \"evaluate\": {\"fanout\": [2, 2], \"batch_size\": 100}", NULL), 0);
-    ck_assert_double_eq(number(client.report, "best_epoch"), 1);
-    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 6.0 / N_TEST, 1e-12);
-}
-
-TEST(evaluation_only_at_the_end)
-{
-    ck_assert_int_eq(run_job("\"epochs\": 9, \"evaluate\": {\"every\": 0}", NULL), 0);
-    const cJSON *epochs = at(client.report, "epochs");
-    for (int i = 0; i < 8; i++)
-        ck_assert(cJSON_IsNull(at(cJSON_GetArrayItem(epochs, i), "val_accuracy")));
-    ck_assert(cJSON_IsNumber(at(cJSON_GetArrayItem(epochs, 8), "val_accuracy")));
-    ck_assert_double_eq(number(client.report, "best_epoch"), 8);
-    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 27.0 / N_TEST, 1e-12);
-}
-
 TEST(many_epochs_go_through_the_ring_of_phases)
 {
     ck_assert_int_eq(run_job("\"epochs\": 60", NULL), 0);

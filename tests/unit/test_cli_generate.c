@@ -30,6 +30,9 @@ static void generated(int rc)
         ck_abort_msg("%d: %s", rc, sl_error_message());
 }
 
+#define MAKE(name, ...)                                                                            \
+    generated(RUN(sl_command_generate, "generate", __VA_ARGS__, "--out", in_dir(name), "-q"))
+
 static void open_dataset(const char *name, unsigned need, struct sl_dataset *ds)
 {
     must(sl_dataset_open(in_dir(name), need, SL_CHECK_FULL, 2, ds));
@@ -58,43 +61,35 @@ static const struct {
 
 LOOP_TEST(planted_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
-                  "2"));
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("b"), "--nodes",
-                  "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
-                  ways[_i].threads, "--memory", ways[_i].memory));
+    MAKE("a", "planted", "--nodes", "20011", "--degree", "12", "--feat-dim", "5", "--name", "x",
+         "--threads", "2");
+    MAKE("b", "planted", "--nodes", "20011", "--degree", "12", "--feat-dim", "5", "--name", "x",
+         "--threads", ways[_i].threads, "--memory", ways[_i].memory);
     same_datasets("a", "b", SL_COUNT_OF(all_files) - 1, all_files);
 }
 
 LOOP_TEST(rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
-    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--nodes", "10000",
-                  "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
-                  "--weights", "--threads", "2"));
-    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("b"), "--nodes", "10000",
-                  "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
-                  "--weights", "--threads", ways[_i].threads, "--memory", ways[_i].memory));
+    MAKE("a", "rmat", "--nodes", "10000", "--edges", "300k", "--feat-dim", "3", "--classes", "4",
+         "--name", "x", "--weights", "--threads", "2");
+    MAKE("b", "rmat", "--nodes", "10000", "--edges", "300k", "--feat-dim", "3", "--classes", "4",
+         "--name", "x", "--weights", "--threads", ways[_i].threads, "--memory", ways[_i].memory);
     same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
 
 LOOP_TEST(citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
 {
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "20011", "--topics", "17", "--feat-dim", "5", "--name", "x", "-q", "--weights",
-                  "--threads", "2"));
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
-                  "20011", "--topics", "17", "--feat-dim", "5", "--name", "x", "-q", "--weights",
-                  "--threads", ways[_i].threads, "--memory", ways[_i].memory));
+    MAKE("a", "citation", "--nodes", "20011", "--topics", "17", "--feat-dim", "5", "--name", "x",
+         "--weights", "--threads", "2");
+    MAKE("b", "citation", "--nodes", "20011", "--topics", "17", "--feat-dim", "5", "--name", "x",
+         "--weights", "--threads", ways[_i].threads, "--memory", ways[_i].memory);
     same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
 
 TEST(another_seed_makes_another_graph)
 {
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "1000", "-q"));
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("b"), "--nodes",
-                  "1000", "-q", "--seed", "2"));
+    MAKE("a", "planted", "--nodes", "1000");
+    MAKE("b", "planted", "--nodes", "1000", "--seed", "2");
     ck_assert(!same_file("a/indices.npy", "b/indices.npy"));
     ck_assert(!same_file("a/node_feat.npy", "b/node_feat.npy"));
     ck_assert(!same_file("a/node_label.npy", "b/node_label.npy"));
@@ -108,10 +103,8 @@ LOOP_TEST(no_edges_leave_the_vertices_as_they_are, 0, (int)sl_generator_n_kinds)
                                         "val_idx.npy", "test_idx.npy"};
     const char *kind = sl_generator_kinds[_i]->name;
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", kind, "--out", in_dir("a"), "--nodes", "3000",
-                  "--classes", "5", "--feat-dim", "7", "-q"));
-    generated(RUN(sl_command_generate, "generate", kind, "--out", in_dir("b"), "--nodes", "3000",
-                  "--classes", "5", "--feat-dim", "7", "-q", "--edges", "0"));
+    MAKE("a", kind, "--nodes", "3000", "--classes", "5", "--feat-dim", "7");
+    MAKE("b", kind, "--nodes", "3000", "--classes", "5", "--feat-dim", "7", "--edges", "0");
     same_datasets("a", "b", SL_COUNT_OF(files), files);
     open_dataset("a", SL_NEED_TRAINING, &ds);
     ck_assert_uint_gt(ds.n_edges, 3000);
@@ -146,8 +139,7 @@ static double top_percent(const struct sl_dataset *ds)
 TEST(rmat_degrees_are_skewed)
 {
     struct sl_dataset ds;
-    generated(
-        RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "14", "-q"));
+    MAKE("a", "rmat", "--scale", "14");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_eq(ds.n_nodes, 1 << 14);
     ck_assert_uint_eq(ds.n_edges, 16 << 14);
@@ -156,8 +148,7 @@ TEST(rmat_degrees_are_skewed)
     sl_dataset_close(&ds);
 
     // The four quadrants alike: no skew beyond chance.
-    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("b"), "--scale", "14",
-                  "-q", "--a", "0.25", "--b", "0.25", "--c", "0.25"));
+    MAKE("b", "rmat", "--scale", "14", "--a", "0.25", "--b", "0.25", "--c", "0.25");
     open_dataset("b", SL_NEED_TOPOLOGY, &ds);
     double even = top_percent(&ds);
     ck_assert_msg(even < 0.025, "the top hundredth has %.3f of the edges", even);
@@ -167,8 +158,7 @@ TEST(rmat_degrees_are_skewed)
 TEST(rmat_ids_tell_nothing_about_degrees)
 {
     struct sl_dataset ds;
-    generated(
-        RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "14", "-q"));
+    MAKE("a", "rmat", "--scale", "14");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     // Without scrambling the lower half of the ids would have three quarters of the edges.
     double low = (double)ds.indptr[ds.n_nodes / 2] / (double)ds.n_edges;
@@ -185,8 +175,7 @@ TEST(rmat_takes_any_number_of_vertices)
     static const char *const sizes[] = {"1", "2", "3", "1000", "1025"};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
         struct sl_dataset ds;
-        generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--force",
-                      "--nodes", sizes[i], "--edges", "5000", "-q"));
+        MAKE("a", "rmat", "--force", "--nodes", sizes[i], "--edges", "5000");
         open_dataset("a", SL_NEED_TOPOLOGY, &ds); // which checks that ids are in range
         ck_assert_uint_eq(ds.n_nodes, strtoul(sizes[i], NULL, 10));
         ck_assert_uint_eq(ds.n_edges, 5000);
@@ -197,8 +186,7 @@ TEST(rmat_takes_any_number_of_vertices)
 TEST(rmat_dedup_keeps_each_edge_once)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "8",
-                  "--edges", "100k", "--dedup", "-q"));
+    MAKE("a", "rmat", "--scale", "8", "--edges", "100k", "--dedup");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_lt(ds.n_edges, 65536);
     for (uint64_t v = 0; v < ds.n_nodes; v++)
@@ -213,8 +201,7 @@ TEST(rmat_weights_belong_to_sources)
     struct sl_dataset ds;
     float of[1 << 10] = {0};
     uint32_t n_of_year[SL_GENERATE_YEARS] = {0};
-    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "10",
-                  "--edge-factor", "200", "-q", "--weights"));
+    MAKE("a", "rmat", "--scale", "10", "--edge-factor", "200", "--weights");
     open_dataset("a", SL_NEED_WEIGHTS, &ds);
     for (uint64_t e = 0; e < ds.n_edges; e++) {
         uint32_t u = source_of(&ds, e);
@@ -248,8 +235,7 @@ TEST(year_weights_double_every_four_years)
 TEST(papers_cite_earlier_ones_once)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "30000", "--topics", "30", "--feat-dim", "0", "-q"));
+    MAKE("a", "citation", "--nodes", "30000", "--topics", "30", "--feat-dim", "0");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     for (uint64_t v = 0; v < ds.n_nodes; v++) {
         for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
@@ -268,8 +254,8 @@ LOOP_TEST(papers_cite_their_topic_as_often_as_asked_for, 0, 4)
     static const char *const wanted[] = {"0", "0.5", "0.8", "1"};
     struct sl_dataset ds;
     uint64_t same = 0, near = 0, all = 0;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "100k", "--topics", "20", "--feat-dim", "0", "--homophily", wanted[_i], "-q"));
+    MAKE("a", "citation", "--nodes", "100k", "--topics", "20", "--feat-dim", "0", "--homophily",
+         wanted[_i]);
     open_dataset("a", SL_NEED_LABELS, &ds);
     // From the middle on, where few are dropped as duplicates.
     for (uint64_t v = ds.n_nodes / 2; v < ds.n_nodes; v++) {
@@ -291,8 +277,8 @@ LOOP_TEST(papers_cite_their_topic_as_often_as_asked_for, 0, 4)
 TEST(papers_cite_recent_and_famous_ones)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "100k", "--topics", "10", "--feat-dim", "0", "--homophily", "1", "-q"));
+    MAKE("a", "citation", "--nodes", "100k", "--topics", "10", "--feat-dim", "0", "--homophily",
+         "1");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     uint64_t *cited = calloc(ds.n_nodes, sizeof *cited), top = 0;
     double age = 0, n_late = 0;
@@ -324,9 +310,8 @@ TEST(only_papers_of_the_training_topics_are_listed)
     enum { NODES = 10050, TOPICS = 25, ROUNDS = 402 };
     struct sl_dataset ds;
     uint32_t last[SL_SPLIT_COUNT] = {0}, first[SL_SPLIT_COUNT], of_topic[TOPICS] = {0};
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "10050", "--topics", "25", "--train-topics", "3", "--train-ratio", "0.5",
-                  "--val-ratio", "0.25", "--feat-dim", "4", "-q"));
+    MAKE("a", "citation", "--nodes", "10050", "--topics", "25", "--train-topics", "3",
+         "--train-ratio", "0.5", "--val-ratio", "0.25", "--feat-dim", "4");
     open_dataset("a", SL_NEED_TRAINING, &ds);
     ck_assert_uint_eq(ds.n_classes, TOPICS);
     for (uint32_t v = 0; v < NODES; v++)
@@ -352,14 +337,12 @@ TEST(only_papers_of_the_training_topics_are_listed)
 TEST(newer_papers_weigh_more)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "3200", "--topics", "4", "--feat-dim", "0", "--weights", "-q"));
+    MAKE("a", "citation", "--nodes", "3200", "--topics", "4", "--feat-dim", "0", "--weights");
     open_dataset("a", SL_NEED_WEIGHTS, &ds);
     for (uint64_t e = 0; e < ds.n_edges; e++)
         ck_assert_float_eq(ds.edge_weight[e], sl_generate_year_weight(source_of(&ds, e) / 100));
     sl_dataset_close(&ds);
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
-                  "3200", "--topics", "4", "--feat-dim", "0", "-q"));
+    MAKE("b", "citation", "--nodes", "3200", "--topics", "4", "--feat-dim", "0");
     ck_assert(!exists("b/edge_weight.npy"));
     ck_assert(same_file("a/indices.npy", "b/indices.npy"));
 }
@@ -367,10 +350,8 @@ TEST(newer_papers_weigh_more)
 TEST(classes_group_topics)
 {
     struct sl_dataset one, some;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "1000", "--topics", "20", "-q"));
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
-                  "1000", "--topics", "20", "--classes", "6", "-q"));
+    MAKE("a", "citation", "--nodes", "1000", "--topics", "20");
+    MAKE("b", "citation", "--nodes", "1000", "--topics", "20", "--classes", "6");
     open_dataset("a", SL_NEED_TRAINING, &one);
     open_dataset("b", SL_NEED_TRAINING, &some);
     ck_assert_uint_eq(some.n_classes, 6);
@@ -386,9 +367,8 @@ TEST(citation_works_at_its_smallest)
     static const char *const sizes[][2] = {{"2", "1"}, {"4", "2"}, {"5", "2"}, {"40", "20"}};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
         struct sl_dataset ds;
-        generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--force",
-                      "--nodes", sizes[i][0], "--topics", sizes[i][1], "--train-topics", "1",
-                      "--edges", "500", "--weights", "-q"));
+        MAKE("a", "citation", "--force", "--nodes", sizes[i][0], "--topics", sizes[i][1],
+             "--train-topics", "1", "--edges", "500", "--weights");
         open_dataset("a", SL_NEED_TRAINING | SL_NEED_WEIGHTS, &ds);
         for (uint64_t v = 0; v < ds.n_nodes; v++)
             for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++)
@@ -405,8 +385,8 @@ LOOP_TEST(planted_homophily_is_what_was_asked_for, 0, 4)
     static const char *const wanted[] = {"0", "0.3", "0.6", "1"};
     struct sl_dataset ds;
     uint64_t same = 0;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "20000", "--homophily", wanted[_i], "--multi-edges", "--feat-dim", "0", "-q"));
+    MAKE("a", "planted", "--nodes", "20000", "--homophily", wanted[_i], "--multi-edges",
+         "--feat-dim", "0");
     open_dataset("a", SL_NEED_LABELS, &ds);
     ck_assert_uint_eq(ds.n_edges, 20000 * 18);
     for (uint64_t v = 0; v < ds.n_nodes; v++)
@@ -421,8 +401,7 @@ LOOP_TEST(planted_homophily_is_what_was_asked_for, 0, 4)
 TEST(planted_degrees_follow_a_power_law)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "100000", "--multi-edges", "--feat-dim", "0", "-q"));
+    MAKE("a", "planted", "--nodes", "100000", "--multi-edges", "--feat-dim", "0");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     // Exponent 2.5: the number of vertices above d falls as d^-1.5, so by 2^4.5 = 22.6 from 32 to
     // 256.
@@ -441,8 +420,7 @@ TEST(planted_is_undirected_and_simple)
 {
     struct sl_dataset ds;
     uint64_t forward = 0, backward = 0;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "3000", "--degree", "40", "--feat-dim", "0", "-q"));
+    MAKE("a", "planted", "--nodes", "3000", "--degree", "40", "--feat-dim", "0");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     for (uint64_t v = 0; v < ds.n_nodes; v++) {
         for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
@@ -462,8 +440,7 @@ TEST(planted_is_undirected_and_simple)
 TEST(planted_directed_stores_one_direction)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "2000", "--edges", "10000", "--directed", "--multi-edges", "-q"));
+    MAKE("a", "planted", "--nodes", "2000", "--edges", "10000", "--directed", "--multi-edges");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_eq(ds.n_edges, 10000);
     sl_dataset_close(&ds);
@@ -472,8 +449,8 @@ TEST(planted_directed_stores_one_direction)
 TEST(planted_works_at_its_smallest)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes", "4",
-                  "--classes", "2", "--edges", "100", "--homophily", "1", "-q", "--multi-edges"));
+    MAKE("a", "planted", "--nodes", "4", "--classes", "2", "--edges", "100", "--homophily", "1",
+         "--multi-edges");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_eq(ds.n_edges, 200);
     for (uint64_t v = 0; v < 4; v++)
@@ -533,8 +510,7 @@ static float *neighbour_mean(const struct sl_dataset *ds, const float *x)
 TEST(citation_topics_are_learnt_better_with_structure)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
-                  "40000", "--topics", "12", "--train-topics", "12", "-q"));
+    MAKE("a", "citation", "--nodes", "40000", "--topics", "12", "--train-topics", "12");
     open_dataset("a", SL_NEED_TRAINING, &ds);
     float *one = neighbour_mean(&ds, ds.feat);
     double alone = nearest_mean_accuracy(&ds, ds.feat), with = nearest_mean_accuracy(&ds, one);
@@ -547,8 +523,7 @@ TEST(citation_topics_are_learnt_better_with_structure)
 TEST(split_has_the_sizes_asked_for_and_no_overlap)
 {
     struct sl_dataset ds;
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
-                  "1000", "--train-ratio", "0.6", "--val-ratio", "0.1", "-q"));
+    MAKE("a", "planted", "--nodes", "1000", "--train-ratio", "0.6", "--val-ratio", "0.1");
     open_dataset("a", SL_NEED_TRAINING, &ds);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 600);
     ck_assert_uint_eq(ds.split[SL_SPLIT_VAL].n, 100);
@@ -610,8 +585,7 @@ LOOP_TEST(bad_arguments_are_refused_before_anything_is_made, 0, SL_COUNT_OF(refu
 
 TEST(an_existing_data_set_is_replaced_only_by_force)
 {
-    generated(
-        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("a"), "-q"));
+    MAKE("a", "rmat", "--scale", "4");
     ck_assert_int_eq(
         RUN(sl_command_generate, "generate", "rmat", "--scale", "5", "--out", in_dir("a"), "-q"),
         SL_EEXIST);
@@ -620,8 +594,7 @@ TEST(an_existing_data_set_is_replaced_only_by_force)
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_eq(ds.n_nodes, 16);
     sl_dataset_close(&ds);
-    generated(RUN(sl_command_generate, "generate", "rmat", "--scale", "5", "--out", in_dir("a"),
-                  "-q", "--force"));
+    MAKE("a", "rmat", "--scale", "5", "--force");
     open_dataset("a", SL_NEED_TOPOLOGY, &ds);
     ck_assert_uint_eq(ds.n_nodes, 32);
     sl_dataset_close(&ds);
@@ -694,8 +667,7 @@ TEST(what_a_killed_process_left_is_removed_by_the_next)
 {
     pid_t pid = generate_until("command_staged:1:stop");
     // While it lives its directory is locked and stays.
-    generated(
-        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("b"), "-q"));
+    MAKE("b", "rmat", "--scale", "4");
     struct sl_staging st;
     must(sl_staging_open(in_dir("a"), false, &st));
     ck_assert_int_eq(count_hidden(), 2);
@@ -704,8 +676,7 @@ TEST(what_a_killed_process_left_is_removed_by_the_next)
     waitpid(pid, NULL, 0);
     ck_assert(!exists("a"));
     ck_assert_int_eq(count_hidden(), 1);
-    generated(
-        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("a"), "-q"));
+    MAKE("a", "rmat", "--scale", "4");
     ck_assert_int_eq(count_hidden(), 0);
     ck_assert(exists("a/metadata.json"));
 }
@@ -777,8 +748,7 @@ TEST(a_malformed_fanout_is_refused)
 TEST(the_summary_is_json_when_asked)
 {
     capture_begin();
-    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("d"), "--nodes",
-                  "1000", "--feat-dim", "3", "-q", "-o", "json"));
+    MAKE("d", "planted", "--nodes", "1000", "--feat-dim", "3", "-o", "json");
     char *text = capture_end();
     cJSON *made = cJSON_Parse(text);
     ck_assert_msg(made != NULL, "no JSON: %s", text);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "tests/unit/fake_root.h"
 #include "tests/unit/suite.h"
@@ -256,82 +257,73 @@ TEST(a_core_that_is_not_there_can_not_be_had)
 
 // --- the quota, of made-up machines --------------------------------------------------------------
 
-static void put_v2(const char *path)
-{
-    char line[128];
-    snprintf(line, sizeof line, "0::%s\n", path);
-    put("/proc/self/cgroup", line);
-    put("/proc/self/mountinfo", "40 30 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
-}
-
-static void put_v1(void)
-{
-    put("/proc/self/cgroup", "4:memory:/\n3:cpuset:/docker\n2:cpu,cpuacct:/docker/abc\n0::/\n");
-    put("/proc/self/mountinfo",
-        "31 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-        "32 30 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n");
-}
-
+#define CGROUP_V2(path)                                                                            \
+    {"/proc/self/cgroup", "0::" path "\n"},                                                        \
+    {                                                                                              \
+        "/proc/self/mountinfo", "40 30 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"     \
+    }
+#define CGROUP_V1                                                                                  \
+    {"/proc/self/cgroup", "4:memory:/\n3:cpuset:/docker\n2:cpu,cpuacct:/docker/abc\n0::/\n"},      \
+    {                                                                                              \
+        "/proc/self/mountinfo",                                                                    \
+            "31 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"          \
+            "32 30 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"                    \
+    }
 #define CPU_V1 "/sys/fs/cgroup/cpu,cpuacct"
 
 CASE(.name = "quota", .setup = make_root, .teardown = remove_root, .timeout_s = 20)
 
-TEST(without_a_control_group_there_is_no_quota)
-{
-    ck_assert(isinf(sl_cores_quota_below(root)));
-}
+static const struct {
+    const char *what;
+    double quota;
+    struct {
+        const char *path, *text;
+    } file[7];
+} machines[] = {
+    {"without a control group there is none", INFINITY, {{NULL, NULL}}},
+    {"a quota is cores' worth of time",
+     1.5,
+     {CGROUP_V2("/job"), {"/sys/fs/cgroup/job/cpu.max", "150000 100000\n"}}},
+    {"max is none", INFINITY, {CGROUP_V2("/job"), {"/sys/fs/cgroup/job/cpu.max", "max 100000\n"}}},
+    {"the tightest one above counts",
+     2,
+     {CGROUP_V2("/a/b/c"),
+      {"/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n"},
+      {"/sys/fs/cgroup/a/cpu.max", "100000 50000\n"}}},
+    {"also between two others",
+     0.5,
+     {CGROUP_V2("/a/b/c"),
+      {"/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n"},
+      {"/sys/fs/cgroup/a/cpu.max", "100000 50000\n"},
+      {"/sys/fs/cgroup/a/b/cpu.max", "25000 50000\n"}}},
+    {"version one has it, too",
+     3,
+     {CGROUP_V1,
+      {CPU_V1 "/docker/abc/cpu.cfs_quota_us", "300000\n"},
+      {CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n"},
+      {CPU_V1 "/docker/cpu.cfs_quota_us", "-1\n"},
+      {CPU_V1 "/docker/cpu.cfs_period_us", "100000\n"}}},
+    {"a nested group of version one can not have more than its parent",
+     2.5,
+     {CGROUP_V1,
+      {CPU_V1 "/docker/abc/cpu.cfs_quota_us", "-1\n"},
+      {CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n"},
+      {CPU_V1 "/docker/cpu.cfs_quota_us", "250000\n"},
+      {CPU_V1 "/docker/cpu.cfs_period_us", "100000\n"}}},
+    {"a file that says nothing is none",
+     INFINITY,
+     {CGROUP_V2("/job"), {"/sys/fs/cgroup/job/cpu.max", "soon\n"}}},
+    {"nor one of no period",
+     INFINITY,
+     {CGROUP_V2("/job"), {"/sys/fs/cgroup/job/cpu.max", "100000 0\n"}}},
+};
 
-TEST(a_quota_is_cores_worth_of_time)
+LOOP_TEST(a_quota_is_what_the_files_say, 0, SL_COUNT_OF(machines))
 {
-    put_v2("/job");
-    put("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
-    ck_assert_double_eq(sl_cores_quota_below(root), 1.5);
-}
-
-TEST(max_is_no_quota)
-{
-    put_v2("/job");
-    put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
-    ck_assert(isinf(sl_cores_quota_below(root)));
-}
-
-TEST(the_tightest_quota_above_counts)
-{
-    put_v2("/a/b/c");
-    put("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
-    put("/sys/fs/cgroup/a/cpu.max", "100000 50000\n");
-    ck_assert_double_eq(sl_cores_quota_below(root), 2);
-    put("/sys/fs/cgroup/a/b/cpu.max", "25000 50000\n");
-    ck_assert_double_eq(sl_cores_quota_below(root), 0.5);
-}
-
-TEST(version_one_has_a_quota_too)
-{
-    put_v1();
-    put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "300000\n");
-    put(CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n");
-    put(CPU_V1 "/docker/cpu.cfs_quota_us", "-1\n");
-    put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
-    ck_assert_double_eq(sl_cores_quota_below(root), 3);
-}
-
-TEST(a_nested_group_of_version_one_can_not_have_more_than_its_parent)
-{
-    put_v1();
-    put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "-1\n");
-    put(CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n");
-    put(CPU_V1 "/docker/cpu.cfs_quota_us", "250000\n");
-    put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
-    ck_assert_double_eq(sl_cores_quota_below(root), 2.5);
-}
-
-TEST(files_that_say_nothing_are_no_quota)
-{
-    put_v2("/job");
-    put("/sys/fs/cgroup/job/cpu.max", "soon\n");
-    ck_assert(isinf(sl_cores_quota_below(root)));
-    put("/sys/fs/cgroup/job/cpu.max", "100000 0\n");
-    ck_assert(isinf(sl_cores_quota_below(root)));
+    for (size_t i = 0; machines[_i].file[i].path; i++)
+        put(machines[_i].file[i].path, machines[_i].file[i].text);
+    const double found = sl_cores_quota_below(root);
+    ck_assert_msg(found == machines[_i].quota, "%s: found %g", machines[_i].what, found);
 }
 
 static const struct {

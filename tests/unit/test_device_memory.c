@@ -1,5 +1,6 @@
 // Memory that is left to the process, against made-up machines: a tree of files that looks like
 // /proc and /sys/fs/cgroup.
+#include "common/base/bits.h"
 #include "common/base/memory.h"
 #include "tests/unit/fake_root.h"
 #include "tests/unit/suite.h"
@@ -27,125 +28,100 @@ static void put_meminfo(void)
     "31 30 0:28 / /sys/fs/cgroup/cpu rw shared:2 - cgroup cgroup rw,cpu\n"                         \
     "32 30 0:29 / /sys/fs/cgroup/memory rw shared:3 - cgroup cgroup rw,memory\n"
 
-TEST(without_cgroups_the_kernels_figure_counts)
-{
-    put_meminfo();
-    ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
-}
+// Files that a made-up machine has, and what is available on it. All have put_meminfo()'s 8000 MiB.
+#define CGROUP_V2(path)                                                                            \
+    {"/proc/self/cgroup", "0::" path "\n"},                                                        \
+    {                                                                                              \
+        "/proc/self/mountinfo", MOUNT_V2                                                           \
+    }
+#define V1 "/sys/fs/cgroup/memory/"
 
-TEST(a_cgroup_leaves_its_limit_less_its_use)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/job/memory.max", "1048576000\n");    // 1000 MiB
-    put("/sys/fs/cgroup/job/memory.current", "314572800\n"); // 300 MiB
-    ck_assert_uint_eq(sl_memory_available_below(root), 700 * MIB);
-}
-
-TEST(page_cache_is_not_use)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/job/memory.max", "1048576000\n");
-    put("/sys/fs/cgroup/job/memory.current", "838860800\n"); // 800 MiB, of which
-    put("/sys/fs/cgroup/job/memory.stat", "anon 104857600\nfile 734003200\n"
-                                          "inactive_anon 1\nactive_anon 2\n"
-                                          "inactive_file 524288000\n" // 500 MiB
-                                          "active_file 209715200\n"); // 200 MiB
-    ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
-}
-
-TEST(a_cgroup_without_a_limit_does_not_count)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/job/memory.max", "max\n");
-    put("/sys/fs/cgroup/job/memory.current", "314572800\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
-}
-
-TEST(the_high_mark_is_a_limit)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/job/memory.max", "max\n");
-    put("/sys/fs/cgroup/job/memory.high", "419430400\n"); // 400 MiB
-    put("/sys/fs/cgroup/job/memory.current", "104857600\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 300 * MIB);
-}
-
-TEST(the_tightest_ancestor_counts)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/a/b/c\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/a/memory.max", "524288000\n"); // 500 MiB
-    put("/sys/fs/cgroup/a/memory.current", "419430400\n");
-    put("/sys/fs/cgroup/a/b/c/memory.max", "1048576000\n");
-    put("/sys/fs/cgroup/a/b/c/memory.current", "0\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
-}
-
-TEST(use_beyond_the_limit_leaves_nothing)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/proc/self/mountinfo", MOUNT_V2);
-    put("/sys/fs/cgroup/job/memory.max", "1048576\n");
-    put("/sys/fs/cgroup/job/memory.current", "2097152\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 0);
-}
-
-TEST(version_one_is_read_too)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/abc\n0::/\n");
-    put("/proc/self/mountinfo", MOUNT_V1);
-    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // none
-    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "99999999\n");
-    put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1048576000\n");
-    put("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "314572800\n");
-    put("/sys/fs/cgroup/memory/docker/abc/memory.stat",
-        "inactive_file 1\nactive_file 1\ntotal_inactive_file 104857600\ntotal_active_file 0\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
-}
-
-TEST(a_container_that_sees_only_its_own_part_is_found)
-{
-    put_meminfo();
+static const struct {
+    const char *what;
+    uint64_t mib;
+    struct {
+        const char *path, *text;
+    } file[8];
+} machines[] = {
+    {"without cgroups the kernel's figure counts", 8000, {{NULL, NULL}}},
+    {"a cgroup leaves its limit of 1000 MiB less its use",
+     700,
+     {CGROUP_V2("/job"),
+      {"/sys/fs/cgroup/job/memory.max", "1048576000\n"},
+      {"/sys/fs/cgroup/job/memory.current", "314572800\n"}}},
+    {"page cache, here 500 and 200 MiB, is not use",
+     800,
+     {CGROUP_V2("/job"),
+      {"/sys/fs/cgroup/job/memory.max", "1048576000\n"},
+      {"/sys/fs/cgroup/job/memory.current", "838860800\n"},
+      {"/sys/fs/cgroup/job/memory.stat",
+       "anon 104857600\nfile 734003200\ninactive_anon 1\nactive_anon 2\n"
+       "inactive_file 524288000\nactive_file 209715200\n"}}},
+    {"a cgroup without a limit does not count",
+     8000,
+     {CGROUP_V2("/job"),
+      {"/sys/fs/cgroup/job/memory.max", "max\n"},
+      {"/sys/fs/cgroup/job/memory.current", "314572800\n"}}},
+    {"the high mark is a limit",
+     300,
+     {CGROUP_V2("/job"),
+      {"/sys/fs/cgroup/job/memory.max", "max\n"},
+      {"/sys/fs/cgroup/job/memory.high", "419430400\n"},
+      {"/sys/fs/cgroup/job/memory.current", "104857600\n"}}},
+    {"the tightest ancestor counts",
+     100,
+     {CGROUP_V2("/a/b/c"),
+      {"/sys/fs/cgroup/a/memory.max", "524288000\n"},
+      {"/sys/fs/cgroup/a/memory.current", "419430400\n"},
+      {"/sys/fs/cgroup/a/b/c/memory.max", "1048576000\n"},
+      {"/sys/fs/cgroup/a/b/c/memory.current", "0\n"}}},
+    {"use beyond the limit leaves nothing",
+     0,
+     {CGROUP_V2("/job"),
+      {"/sys/fs/cgroup/job/memory.max", "1048576\n"},
+      {"/sys/fs/cgroup/job/memory.current", "2097152\n"}}},
+    {"version one is read, too, whose root has no limit",
+     800,
+     {{"/proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/abc\n0::/\n"},
+      {"/proc/self/mountinfo", MOUNT_V1},
+      {V1 "memory.limit_in_bytes", "9223372036854771712\n"},
+      {V1 "memory.usage_in_bytes", "99999999\n"},
+      {V1 "docker/abc/memory.limit_in_bytes", "1048576000\n"},
+      {V1 "docker/abc/memory.usage_in_bytes", "314572800\n"},
+      {V1 "docker/abc/memory.stat", "inactive_file 1\nactive_file 1\n"
+                                    "total_inactive_file 104857600\ntotal_active_file 0\n"}}},
     // The path is the host's, the mount's root is the container's own group.
-    put("/proc/self/cgroup", "4:memory:/docker/abc/job\n");
-    put("/proc/self/mountinfo",
-        "32 30 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
-    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "524288000\n");
-    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
-    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "209715200\n");
-    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "0\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 200 * MIB);
-}
+    {"a container that sees only its own part is found",
+     200,
+     {{"/proc/self/cgroup", "4:memory:/docker/abc/job\n"},
+      {"/proc/self/mountinfo",
+       "32 30 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"},
+      {V1 "memory.limit_in_bytes", "524288000\n"},
+      {V1 "memory.usage_in_bytes", "0\n"},
+      {V1 "job/memory.limit_in_bytes", "209715200\n"},
+      {V1 "job/memory.usage_in_bytes", "0\n"}}},
+    {"a path that is not visible falls back to the mount",
+     400,
+     {{"/proc/self/cgroup", "4:memory:/docker/abc\n"},
+      {"/proc/self/mountinfo", MOUNT_V1},
+      {V1 "memory.limit_in_bytes", "524288000\n"},
+      {V1 "memory.usage_in_bytes", "104857600\n"}}},
+    {"a mount with a blank in its path is found",
+     100,
+     {{"/proc/self/cgroup", "0::/\n"},
+      {"/proc/self/mountinfo", "40 30 0:28 / /my\\040cgroups rw - cgroup2 cgroup2 rw\n"},
+      {"/my cgroups/memory.max", "104857600\n"},
+      {"/my cgroups/memory.current", "0\n"}}},
+};
 
-TEST(a_path_that_is_not_visible_falls_back_to_the_mount)
+LOOP_TEST(what_is_available_is_what_the_files_say, 0, SL_COUNT_OF(machines))
 {
     put_meminfo();
-    put("/proc/self/cgroup", "4:memory:/docker/abc\n");
-    put("/proc/self/mountinfo", MOUNT_V1);
-    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "524288000\n");
-    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 400 * MIB);
-}
-
-TEST(a_mount_with_a_blank_in_its_path_is_found)
-{
-    put_meminfo();
-    put("/proc/self/cgroup", "0::/\n");
-    put("/proc/self/mountinfo", "40 30 0:28 / /my\\040cgroups rw - cgroup2 cgroup2 rw\n");
-    put("/my cgroups/memory.max", "104857600\n");
-    put("/my cgroups/memory.current", "0\n");
-    ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
+    for (size_t i = 0; machines[_i].file[i].path; i++)
+        put(machines[_i].file[i].path, machines[_i].file[i].text);
+    const uint64_t found = sl_memory_available_below(root);
+    ck_assert_msg(found == machines[_i].mib * MIB, "%s: found %llu bytes", machines[_i].what,
+                  (unsigned long long)found);
 }
 
 TEST(without_any_file_there_is_still_an_answer)

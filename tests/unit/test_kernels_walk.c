@@ -295,28 +295,6 @@ TEST(rejected_words_are_drawn_again)
 
 // ---- what it depends on, and limits -------------------------------------------------------------
 
-LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
-{
-    struct graph g = random_graph(2000, 1);
-    struct ask ask = ask_of(_i, &g, 500, 5, 4, 3, 0.25f);
-    struct hop want = draw(ask);
-    struct ask others[5];
-    for (uint32_t batch = 0; batch < 5; batch++) {
-        others[batch] = ask_of(_i, &g, 700, 7, 3 + batch, 4, 0.5f);
-        others[batch].key.batch = batch;
-    }
-    expect_same_after(ask, &want, others, 5);
-    hop_free(&want);
-    graph_free(&g);
-}
-
-LOOP_TEST(capacities_are_kept, 0, 4)
-{
-    struct graph g = random_graph(3000, 4);
-    expect_capacities_are_kept(ask_of(_i % 2, &g, 200, _i / 2 ? -1 : 3, 5, 4, 0.1f));
-    graph_free(&g);
-}
-
 LOOP_TEST(what_can_not_be_is_refused, 0, 2)
 {
     static const struct {

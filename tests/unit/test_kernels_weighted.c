@@ -307,29 +307,6 @@ LOOP_TEST(a_row_that_is_nearly_one_edge, 0, 2)
 
 // ---- what it depends on, and limits -------------------------------------------------------------
 
-LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
-{
-    struct graph g = random_graph(2000, 1);
-    struct ask ask = ask_of(_i, &g, 500, 10);
-    struct hop want = draw(ask);
-    struct ask others[5];
-    for (uint32_t batch = 0; batch < 5; batch++) {
-        others[batch] = ask_of(_i, &g, 700, 7 + 100 * (int64_t)batch);
-        others[batch].key.batch = batch;
-    }
-    expect_same_after(ask, &want, others, 5);
-    hop_free(&want);
-    graph_free(&g);
-}
-
-LOOP_TEST(capacities_are_kept, 0, 10)
-{
-    static const int64_t some[] = {1, 5, 40, 200, -1};
-    struct graph g = random_graph(3000, 4);
-    expect_capacities_are_kept(ask_of(_i % 2, &g, 200, some[_i / 2]));
-    graph_free(&g);
-}
-
 LOOP_TEST(what_can_not_be_is_refused, 0, 2)
 {
     static const float weight[] = {1, 2, 3};

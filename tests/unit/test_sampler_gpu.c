@@ -568,22 +568,6 @@ TEST(a_batch_is_dropped)
     gpu->device->host_free(second.block, BYTES);
 }
 
-TEST(seeds_that_can_not_be)
-{
-    static const uint32_t twice[] = {5, 9, 5}, outside[] = {5, N};
-    uint64_t wanted;
-    char *memory = fixture_alloc(1 << 20);
-    struct sl_block *b = (struct sl_block *)memory;
-    bring(0.6);
-    const struct sl_draw_plan *plan = &fixture_plans[0];
-    ck_assert_int_ne(fixture_draw_into(&gpu_drawer, plan, 0, 0, twice, 3, b, 1 << 20, &wanted),
-                     SL_OK);
-    ck_assert_int_eq(fixture_draw_into(&gpu_drawer, plan, 0, 0, outside, 2, b, 1 << 20, &wanted),
-                     SL_EPROTO);
-    compare(plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS); // it goes on
-    free(memory);
-}
-
 TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];

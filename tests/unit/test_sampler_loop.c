@@ -319,7 +319,6 @@ START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
     ck_assert_uint_gt(edges, batches * BATCH);
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 START_TEST(evaluation_draws_the_lists_with_its_own_fanout)
 {
@@ -336,7 +335,6 @@ START_TEST(evaluation_draws_the_lists_with_its_own_fanout)
     ck_assert_uint_gt(f.batches, 0);
     ck_assert_uint_eq(f.training, 0);
 }
-END_TEST
 
 START_TEST(a_first_guess_that_is_too_small_grows)
 {
@@ -349,7 +347,6 @@ START_TEST(a_first_guess_that_is_too_small_grows)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_gt(runners[0].sampler.guess_bytes, SL_ARENA_CHUNK_BYTES); // it was needed
 }
-END_TEST
 
 START_TEST(a_small_arena_holds_the_sampler_back_and_nothing_is_lost)
 {
@@ -362,7 +359,6 @@ START_TEST(a_small_arena_holds_the_sampler_back_and_nothing_is_lost)
     ck_assert_int_eq(stop(&runners[1]), SL_OK);
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 START_TEST(a_block_that_can_never_fit_is_an_error_with_the_numbers)
 {
@@ -375,7 +371,6 @@ START_TEST(a_block_that_can_never_fit_is_an_error_with_the_numbers)
     ck_assert_uint_eq(used_bytes(), 0);
     sl_drawer_fini(&runners[0].drawer);
 }
-END_TEST
 
 START_TEST(a_phase_of_vertices_that_are_not_there_is_refused)
 {
@@ -386,7 +381,6 @@ START_TEST(a_phase_of_vertices_that_are_not_there_is_refused)
     ck_assert_int_eq(sl_sampler_run(&runners[0].sampler), SL_EPROTO);
     sl_drawer_fini(&runners[0].drawer);
 }
-END_TEST
 
 START_TEST(an_abort_ends_the_loop_wherever_it_is)
 {
@@ -403,7 +397,6 @@ START_TEST(an_abort_ends_the_loop_wherever_it_is)
     sl_arena_abort(&arena, SL_ABORT_STOP);
     ck_assert_int_eq(join(&runners[0]), SL_OK);
 }
-END_TEST
 
 // Every chunk belongs to another batch, so that a sampler has to wait with its lease.
 static struct sl_lease occupy(struct sl_extent *extent)
@@ -432,7 +425,6 @@ START_TEST(a_stopped_sampler_gives_its_batch_back)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_eq(state_of(seq, 1), SL_CELL_PENDING);
 }
-END_TEST
 
 START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
 {
@@ -453,7 +445,6 @@ START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 START_TEST(a_sampler_without_memory_turns_to_an_older_batch_that_came_back)
 {
@@ -476,7 +467,6 @@ START_TEST(a_sampler_without_memory_turns_to_an_older_batch_that_came_back)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 // --- counting and marking ------------------------------------------------------------------------
 
@@ -518,7 +508,6 @@ START_TEST(a_pre_sampled_epoch_is_counted_and_not_kept)
     sl_drawer_fini(&d);
     expect_visits();
 }
-END_TEST
 
 START_TEST(a_batch_that_is_drawn_again_is_not_counted_again)
 {
@@ -544,7 +533,6 @@ START_TEST(a_batch_that_is_drawn_again_is_not_counted_again)
     ck_assert_int_eq(stop(&runners[1]), SL_OK);
     expect_visits();
 }
-END_TEST
 
 START_TEST(a_sampler_killed_after_counting_has_counted)
 {
@@ -576,7 +564,6 @@ START_TEST(a_sampler_killed_after_counting_has_counted)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     expect_visits();
 }
-END_TEST
 
 START_TEST(blocks_carry_ranks_once_there_is_an_order)
 {
@@ -601,7 +588,6 @@ START_TEST(blocks_carry_ranks_once_there_is_an_order)
     ck_assert_uint_gt(f.stage_ns[SL_STAGE_MARK], 0);
     ck_assert_uint_gt(f.stage_ns[SL_STAGE_COPY], 0);
 }
-END_TEST
 
 START_TEST(a_block_that_fits_without_its_ranks_only_is_drawn_again)
 {
@@ -629,7 +615,6 @@ START_TEST(a_block_that_fits_without_its_ranks_only_is_drawn_again)
     expect_visits(); // that, too, was counted once
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 START_TEST(what_the_arena_does_not_have_is_refused)
 {
@@ -653,7 +638,6 @@ START_TEST(what_the_arena_does_not_have_is_refused)
     ck_assert_uint_eq(used_bytes(), 0);
     sl_drawer_fini(&runners[0].drawer);
 }
-END_TEST
 
 // --- the device and its other user ---------------------------------------------------------------
 
@@ -690,7 +674,6 @@ START_TEST(nothing_ahead_is_drawn_while_the_standby_trainer_is_awake)
     wait_sampled(next, n_cells);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
 }
-END_TEST
 
 START_TEST(other_trainers_do_not_hold_a_sampler_back)
 {
@@ -707,7 +690,6 @@ START_TEST(other_trainers_do_not_hold_a_sampler_back)
     wait_sampled(next, n_cells);
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
 }
-END_TEST
 
 START_TEST(a_seat_says_what_its_sampler_does)
 {
@@ -729,7 +711,6 @@ START_TEST(a_seat_says_what_its_sampler_does)
     ck_assert_int_eq(stop(&runners[2]), SL_OK);
     wait_activity(2, SL_ACTIVITY_NONE);
 }
-END_TEST
 
 enum { TIMEOUT_S = 90 };
 
@@ -750,7 +731,6 @@ START_TEST(a_throttled_batch_takes_so_long_at_least)
     }
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
 }
-END_TEST
 
 START_TEST(a_stop_does_not_wait_for_the_throttle)
 {
@@ -763,7 +743,6 @@ START_TEST(a_stop_does_not_wait_for_the_throttle)
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_uint_eq(state_of(seq, 0), SL_CELL_READY); // it was drawn, so it is handed on
 }
-END_TEST
 
 START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
 {
@@ -784,7 +763,6 @@ START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
     sl_block_estimate_fini(&e);
     sl_drawer_fini(&d);
 }
-END_TEST
 
 // --- two batches in hand -------------------------------------------------------------------------
 
@@ -802,7 +780,6 @@ START_TEST(of_two_batches_that_turn_out_too_large_one_goes_back)
     ck_assert_uint_le(runners[0].sampler.guess_bytes, 2 * SL_ARENA_CHUNK_BYTES);
     ck_assert_uint_eq(used_bytes(), 0);
 }
-END_TEST
 
 // What an epoch of ranked batches takes when buffers have grown, each as the processor's.
 START_TEST(a_batch_is_waited_for_once)
@@ -842,7 +819,6 @@ START_TEST(a_batch_is_waited_for_once)
            (double)(after.launches - before.launches) / n_cells,
            (double)(after.fills - before.fills) / n_cells);
 }
-END_TEST
 
 // What differs by where it is drawn.
 static TCase *make_case(const char *name, SFun prepare_case)

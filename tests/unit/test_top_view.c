@@ -101,30 +101,6 @@ TEST(a_large_terminal_shows_more)
     has("2 samplers and 2 trainers: K = 0.9");
 }
 
-TEST(boxes_line_up)
-{
-    draw(80, 24, false);
-    // The frames' corners of all three boxes stand in one column from top to bottom.
-    const char *top = strstr(text, "╭─ 1 sampler"), *end = strstr(text, "╰");
-    ck_assert_ptr_nonnull(top);
-    ck_assert_ptr_nonnull(end);
-    int sides = 0;
-    for (const char *line = strchr(top, '\n') + 1; line < end; line = strchr(line, '\n') + 1) {
-        static const int columns[] = {0, 24, 29, 50, 55, 79};
-        const char *at = line;
-        size_t next = 0;
-        for (int x = 0; *at != '\n'; x++) {
-            uint32_t g = sl_utf8_next(&at);
-            if (next < 6 && x == columns[next]) {
-                ck_assert_msg(g == 0x2502, "no side in column %d of\n%s", x, text);
-                next++;
-                sides++;
-            }
-        }
-    }
-    ck_assert_int_eq(sides, 7 * 6);
-}
-
 TEST(a_small_terminal_gets_words)
 {
     draw(40, 10, false);
@@ -191,21 +167,6 @@ TEST(many_devices_and_workers_are_counted_not_lost)
     draw(80, 24, false);
     has("sampler 0");
     has("standby 0");
-}
-
-TEST(a_device_without_a_role_is_free)
-{
-    struct sample s = usual_sample();
-    struct line l = {.n = 0};
-    s.second = 90;
-    add(&l, "%s", stats_line(&s));
-    char *at = strstr(l.text, "[\"trainer\"]");
-    memcpy(at, "[         ]", 11);
-    sl_top_on_stats(m, l.text);
-    draw(80, 24, false);
-    has("1 free ");
-    draw(160, 50, false);
-    has("cpu 1    free ");
 }
 
 // Of a device with a GPU the load is the GPU's, where it is known.
@@ -320,17 +281,6 @@ TEST(blocks_that_stay_on_a_gpu_have_a_row)
     has("blocks near/s ");
 }
 
-TEST(a_name_of_wide_characters_keeps_the_columns)
-{
-    struct sample s = usual_sample();
-    s.name = "図書館の大規模グラフ学習の実験";
-    run_for(m, &s, 3);
-    draw(80, 24, false);
-    fits(80, 24);
-    has(" running ");
-    has("1 overview");
-}
-
 TEST(hostile_text_does_not_reach_the_terminal)
 {
     sl_top_on_event(m, event_line(30, "scale", true, "a\\u001b[2Jb\\u0007"));
@@ -362,26 +312,6 @@ TEST(the_overview_leaves_out_what_every_epoch_brings)
     m->view = SL_TOP_EVENTS_VIEW;
     draw(80, 24, false);
     has("epoch 7 of 20: loss");
-}
-
-TEST(long_events_are_broken_where_they_can_be_read)
-{
-    const char *why = "1 sampler and 3 trainers: a batch takes 4 ms to sample and 20 ms to train, "
-                      "so K is five";
-    sl_top_on_event(m, event_line(40, "split", true, why));
-    draw(80, 24, false);
-    has_not("is five");
-    draw(80, 40, false); // where there is room
-    has("20 ms to train, so K is five\n");
-    m->view = SL_TOP_EVENTS_VIEW;
-    draw(80, 24, false);
-    has("   0:40 split       1 sampler and 3 trainers: a batch takes 4 ms to sample and\n"
-        "                    20 ms to train, so K is five\n");
-    for (int i = 0; i < 50; i++)
-        sl_top_on_event(m, event_line(50 + i, "split", true, why));
-    draw(80, 24, false);
-    fits(80, 24);
-    has("1:39 split");
 }
 
 TEST(jobs_are_listed_with_what_they_wait_for)

@@ -286,22 +286,6 @@ LOOP_TEST(features_are_the_same_wherever_they_lie, 0, 24)
     scene_fini(&s);
 }
 
-TEST(without_a_plan_each_has_its_own)
-{
-    struct scene s;
-    struct crew t[2];
-    scene_init(&s, 0);
-    for (uint32_t d = 0; d < 2; d++) {
-        atomic_store(&farm_seat(&s.f, d)->cache_rows, 50 + 100 * d);
-        t[d] = start(&s, d, "");
-        crew_ask(&t[d], REFRESH);
-        ck_assert_uint_eq(loaded(&s, d), 50 + 100 * d);
-        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
-    }
-    leave_all(&s, t, 2);
-    scene_fini(&s);
-}
-
 TEST(a_new_order_is_laid_out_anew)
 {
     struct scene s;
@@ -442,46 +426,6 @@ TEST(a_lender_may_die_amid_its_moves)
     scene_fini(&s);
 }
 
-// By the new rows and the old plan it would be laid out once more in between.
-TEST(a_plan_that_is_half_written_moves_nothing)
-{
-    struct scene s;
-    struct crew t[2];
-    int status;
-    scene_init(&s, 0);
-    for (uint32_t d = 0; d < 2; d++)
-        t[d] = start(&s, d, "");
-    publish_dealt(&s, 2, 80);
-    crew_ask_all(t, 2, REFRESH);
-    pid_t broker = fork();
-    if (broker == 0) {
-        setenv("SLUICE_FAILPOINT", "lent_planning:1:stop", 1);
-        if (sl_failpoint_init() == SL_OK)
-            publish(&s, 2, 10, 20);
-        _exit(0);
-    }
-    ck_assert_int_eq(waitpid(broker, &status, WUNTRACED), broker);
-    ck_assert(WIFSTOPPED(status));
-    for (uint32_t i = 0; i < 2; i++)
-        crew_ask_all(t, 2, REFRESH);
-    for (uint32_t d = 0; d < 2; d++) {
-        ck_assert_uint_eq(loaded(&s, d), 80);
-        ck_assert_uint_eq(crew_ask(&t[d], BROUGHT).a, 80);
-        ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
-    }
-    kill(broker, SIGCONT);
-    ck_assert_int_eq(waitpid(broker, &status, 0), broker);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    for (uint32_t i = 0; i < 2; i++)
-        crew_ask_all(t, 2, REFRESH);
-    for (uint32_t d = 0; d < 2; d++) {
-        ck_assert_uint_eq(loaded(&s, d), 30);
-        ck_assert_uint_eq(crew_ask(&t[d], BROUGHT).a, 100);
-    }
-    leave_all(&s, t, 2);
-    scene_fini(&s);
-}
-
 static const char *const lender_dies[] = {"lent_filling", "lent_offered", "lent_withdrawn"};
 
 LOOP_TEST(a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies))
@@ -511,29 +455,6 @@ LOOP_TEST(a_lender_may_die_at_any_step, 0, SL_COUNT_OF(lender_dies))
         ck_assert_uint_eq(crew_ask(&t[d], GATHER).b, 0);
     }
     leave_all(&s, t, 2);
-    scene_fini(&s);
-}
-
-static const char *const reader_dies[] = {"lent_opened", "lent_gathering"};
-
-LOOP_TEST(a_dead_reader_is_in_nobodys_way, 0, SL_COUNT_OF(reader_dies))
-{
-    struct scene s;
-    struct crew t[2];
-    scene_init(&s, 0);
-    publish(&s, 2, 10, 100);
-    t[0] = start(&s, 0, "");
-    t[1] = start(&s, 1, reader_dies[_i]);
-    crew_ask_all(t, 2, REFRESH);
-    crew_tell(&t[1], GATHER);
-    crew_await_death(&t[1]);
-    publish(&s, 1, 0, 80);
-    crew_ask(&t[0], REFRESH);
-    ck_assert_uint_eq(loaded(&s, 0), 110); // nobody has proved its death
-    bury(&s, 1);
-    crew_ask(&t[0], REFRESH);
-    ck_assert_uint_eq(loaded(&s, 0), 80);
-    leave_all(&s, t, 1);
     scene_fini(&s);
 }
 

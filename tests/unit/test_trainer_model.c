@@ -1,5 +1,5 @@
-// Whole models with everything around their layers: gradients along random directions through
-// sampled blocks, the order of tensors, masks and statistics.
+// Whole models with everything around their layers: the order of tensors, masks and statistics.
+// Their gradients: test_trainer_golden and test_trainer_kinds.
 
 #include "common/base/error.h"
 #include "tests/unit/suite.h"
@@ -53,101 +53,6 @@ static void train(struct scene *s, float *gradient, struct sl_loss_result *resul
                       SL_OK,
                   "%s", sl_error_message());
     free(x);
-}
-
-// Loss in training mode, in double precision from the outputs on.
-static double loss_at(struct scene *s, const float *params)
-{
-    float *x = fixture_input(&s->g.ds, s->block), *outputs;
-    ck_assert_int_eq(sl_model_forward(&s->m, params, sl_block_here(s->block), x, true, &outputs),
-                     SL_OK);
-    struct sl_loss_result result;
-    ck_assert_int_eq(sl_objective_loss(s->m.objective, sl_kernels_ref(),
-                                       sl_view_targets(sl_block_here(s->block)), s->block->n_seeds,
-                                       outputs, NULL, &result),
-                     SL_OK);
-    free(x);
-    return result.loss;
-}
-
-// The loss's derivative at params along `direction` (n_params), by differences of that step.
-static double slope(struct scene *s, const float *direction, float step)
-{
-    float *at = fixture_alloc(s->m.n_params * sizeof *at);
-    double loss[2];
-    for (int side = 0; side < 2; side++) {
-        for (uint64_t i = 0; i < s->m.n_params; i++)
-            at[i] = s->params[i] + (side ? step : -step) * direction[i];
-        loss[side] = loss_at(s, at);
-    }
-    free(at);
-    return (loss[1] - loss[0]) / (2 * (double)step);
-}
-
-/*
- * Along random directions in which one tensor moves. Where two steps do not agree there
- * is a kink (a relu, a maximum) between, and another direction is taken: it says nothing.
- */
-static void check_tensor(struct scene *s, const char *name, const struct sl_tensor *tensor)
-{
-    enum { DIRECTIONS = 24 };
-    struct fixture_rng r = {.seed = tensor->offset};
-    float *direction = fixture_alloc(s->m.n_params * sizeof *direction);
-    bool smooth = false;
-    for (int k = 0; k < DIRECTIONS && !smooth; k++) {
-        double wanted = 0, norm = 0;
-        for (uint64_t i = tensor->offset; i < tensor->offset + sl_tensor_count(tensor); i++) {
-            direction[i] = fixture_float(&r, 1);
-            wanted += (double)direction[i] * (double)s->gradient[i];
-            norm += (double)s->gradient[i] * (double)s->gradient[i];
-        }
-        const double tolerance = 0.02 * (1 + sqrt(norm));
-        double found = slope(s, direction, 1.0f / 16384);
-        smooth = fabs(found - slope(s, direction, 1.0f / 8192)) <= tolerance / 2;
-        ck_assert_msg(!smooth || fabs(found - wanted) <= tolerance,
-                      "%s, %s: %.6g by differences, %.6g by backward", name, tensor->name, found,
-                      wanted);
-    }
-    ck_assert_msg(smooth, "%s, %s: kinks in all directions", name, tensor->name);
-    free(direction);
-}
-
-static void check_gradient(const struct sl_config *c, const struct sl_kernels *kernels)
-{
-    char name[96];
-    snprintf(name, sizeof name, "kind %d layers %u norm %d activation %d jumping %d residual %d",
-             (int)c->model.kind, c->model.layers, (int)c->model.norm, (int)c->model.activation,
-             (int)c->model.jumping, c->model.residual);
-    struct scene s;
-    struct sl_loss_result result;
-    scene_init(&s, c, SEEDS, kernels);
-    train(&s, s.gradient, &result);
-    ck_assert_double_eq_tol(result.loss, loss_at(&s, s.params), 1e-4);
-    for (uint32_t t = 0; t < s.m.n_tensors; t++)
-        if (s.m.tensor[t].role == SL_TENSOR_LEARNED)
-            check_tensor(&s, name, &s.m.tensor[t]);
-    scene_free(&s);
-}
-
-// One kind a loop: every norm, activation, jumping knowledge and depth, with dropout.
-LOOP_TEST(gradient_is_that_of_finite_differences, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1)
-{
-    for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++)
-        for (int activation = SL_CONFIG_RELU; activation <= SL_CONFIG_LEAKY_RELU; activation++)
-            for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++)
-                for (uint32_t layers = 1; layers <= 3; layers++) {
-                    struct sl_config c = config_of(_i, layers);
-                    c.model.norm = (enum sl_norm_kind)norm;
-                    c.model.activation = (enum sl_activation_kind)activation;
-                    c.model.jumping = (enum sl_jumping_kind)jumping;
-                    c.model.residual = layers % 2;
-                    c.model.train_eps = true;
-                    c.model.dropout = 0.3;
-                    c.model.input_dropout = 0.1;
-                    c.model.attention_dropout = 0.2;
-                    c.model.aggregator = (enum sl_aggregator)(jumping % 3);
-                    check_gradient(&c, layers == 2 ? sl_kernels_cpu() : sl_kernels_ref());
-                }
 }
 
 // Where a running statistic belongs the gradient holds the batch's own, however often it is asked.

@@ -32,16 +32,6 @@ LOOP_TEST(any_number_of_trainers_gives_the_same_bits, 1, FARM_TRAINERS + 1)
     }
 }
 
-TEST(cpu_kernels_gcn_and_sgd_too)
-{
-    sl_kernels_set_threads(1);
-    struct sl_config c = farm_job(2);
-    c.model.kind = SL_MODEL_GCN;
-    c.optimizer.kind = SL_OPTIMIZER_SGD;
-    c.optimizer.momentum = 0.9;
-    train_like_plain(&c, sl_kernels_cpu(), 2);
-}
-
 // Running statistics are chained in the order of the batches, whoever trains them.
 LOOP_TEST(running_statistics_too, 0, 3)
 {
@@ -50,26 +40,6 @@ LOOP_TEST(running_statistics_too, 0, 3)
     c.model.norm = SL_NORM_BATCH;
     c.optimizer.kind = SL_OPTIMIZER_ADAMW;
     train_like_plain(&c, _i ? sl_kernels_cpu() : sl_kernels_ref(), 1 + (uint32_t)_i);
-}
-
-TEST(trainer_that_joins_half_way_changes_nothing)
-{
-    struct sl_config c = farm_job(2);
-    struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
-    float *wanted = oracle_train(&f);
-    farm_start_sampler(&f);
-    farm_start_trainer(&f);
-    uint64_t seq = farm_open_train(&f, 0);
-    farm_wait(&f, seq);
-    seq = farm_open_train(&f, 1);
-    farm_start_trainer(&f);
-    farm_wait(&f, seq);
-    farm_start_trainer(&f);
-    farm_wait(&f, farm_open_train(&f, 2));
-    oracle_compare(&f, wanted);
-    farm_fini(&f);
-    free(wanted);
 }
 
 // A trainer dies with a lease on the first batch while the only other one already holds the next
