@@ -8,7 +8,6 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
-#include "common/text/layout.h"
 #include "cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/error.h"

@@ -28,7 +28,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "broker/rundir/run_reader.h"
 #include "broker/rundir/resume.h"
 #include "cli/job_lookup.h"
 #include "cli/daemon_probe.h"

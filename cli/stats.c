@@ -18,7 +18,6 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
-#include "common/text/json.h"
 #include "common/schema/words.h"
 
 enum { FIRST_LINE_MS = 5000, SLICE_MS = 1000 };

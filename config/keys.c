@@ -16,7 +16,6 @@
 
 #include "common/base/bits.h"
 #include "common/data/cache_kind.h"
-#include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
 #include "common/data/features_kind.h"
 #include "common/device/cores.h"

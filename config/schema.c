@@ -11,7 +11,6 @@
 
 #include "config/keys_internal.h"
 #include "common/text/text.h"
-#include "config/text_internal.h"
 
 // A line of its own, indented.
 static void put_line(struct sl_text *t, int depth)

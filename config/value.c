@@ -18,7 +18,6 @@
 #include "common/device/plugin.h"
 #include "common/text/synonyms.h"
 #include "common/text/units.h"
-#include "common/text/text.h"
 #include "config/text_internal.h"
 
 enum { WANTED_BYTES = 320, ADVICE_BYTES = 256 };

@@ -16,7 +16,6 @@
 #include "common/text/units.h"
 #include "config/keys_internal.h"
 #include "common/text/text.h"
-#include "config/text_internal.h"
 
 static uint64_t integer_at(const struct sl_key *key, const char *field)
 {

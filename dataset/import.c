@@ -1,8 +1,5 @@
 #include "dataset/import.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/interrupt.h"
 #include "common/base/json_print.h"
-#include "common/base/narrow.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"

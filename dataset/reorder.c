@@ -31,7 +31,6 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/memory.h"
-#include "common/base/open_file.h"
 #include "common/data/dataset.h"
 #include "common/data/dataset_files.h"
 #include "common/data/names.h"

@@ -1,7 +1,5 @@
 #include "trainer/loop.h"
 
-#include <time.h>
-
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"

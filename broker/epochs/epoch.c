@@ -1,7 +1,6 @@
 #include "broker/epochs/epoch.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -39,7 +39,6 @@
 #include <unistd.h>
 
 #include "broker/http/http_internal.h"
-#include "broker/http/peer.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"

@@ -5,7 +5,6 @@
  * description, everything that changes a job) is asked on the control bus: the connection is
  * suspended meanwhile, and this file is entered a second time with the reply.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

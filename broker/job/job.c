@@ -1,10 +1,8 @@
 #include "broker/job/job.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +16,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory.h"
 #include "common/arena/param_store.h"
-#include "common/arena/peer_memory.h"
-#include "common/arena/stats.h"
 
 enum {
     PROGRESS_TICKS = 2,

@@ -1,6 +1,5 @@
 #include "broker/job/loop.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

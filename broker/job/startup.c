@@ -16,7 +16,6 @@
  */
 #include "broker/job/job.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <math.h>

@@ -1,6 +1,5 @@
 #include "broker/rundir/history.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "common/base/error.h"

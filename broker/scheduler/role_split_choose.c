@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "broker/scheduler/capacity.h"
 #include "broker/log/joblog.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"

@@ -12,7 +12,6 @@
 #include "common/base/sampler_kind.h"
 #include "common/data/cache_kind.h"
 #include "common/data/expected_visits.h"
-#include "common/data/hotness.h"
 
 _Static_assert((int)SL_CONFIG_MAX_DEVICES == (int)SL_PEER_MEMORY_DEVICES_MAX,
                "every device may lend");

@@ -1,6 +1,5 @@
 #include "broker/workers/exit_status.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 // Batches that are lent to external trainers: whose turn they are, and which are left.
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/arena/arena.h"
 #include "common/arena/ledger.h"
 #include "common/arena/ledger_internal.h"
 

@@ -1,7 +1,6 @@
 #include "common/base/failpoint.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 #include "common/data/file_id.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 
 #include "common/base/error.h"
 
