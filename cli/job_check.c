@@ -65,7 +65,7 @@ static int take_gpus(struct sl_job_check *r, bool away)
     char note[SL_GPUS_NOTE_BYTES];
     if (away)
         return SL_OK;
-    SL_TRY(sl_gpus_resolve(&r->config, true, r->job, note));
+    SL_TRY(sl_gpus_resolve(&r->config, r->job, note));
     if (note[0] && !r->quiet)
         fprintf(stderr, "sluice: note: %s\n", note);
     return SL_OK;

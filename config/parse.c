@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/error.h"
+#include "common/text/json.h"
 #include "config/text_internal.h"
 
 // Whether an override that was given as "path=value" decides the value at `path`.
@@ -46,12 +47,5 @@ int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, .
 
 cJSON *sl_parse_find(const cJSON *node, const char *path)
 {
-    char name[SL_KEY_PATH_BYTES];
-    while (node && *path) {
-        size_t n = strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        node = cJSON_GetObjectItemCaseSensitive(node, name);
-        path += n + (path[n] == '.');
-    }
-    return (cJSON *)node;
+    return (cJSON *)sl_json_at(node, path);
 }

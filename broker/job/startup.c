@@ -244,7 +244,7 @@ static int prepare_gpus(struct sl_job *job)
         open |= c->devices[d].kind == SL_DEVICE_CUDA && c->devices[d].memory_bytes == 0;
     if (c->devices_auto || !open)
         return SL_OK;
-    SL_TRY(sl_gpus_resolve(c, true, "the job", note));
+    SL_TRY(sl_gpus_resolve(c, "the job", note));
     if (note[0])
         sl_joblog_write(&job->log, SL_LOG_WARN, "%s", note);
     return SL_OK;

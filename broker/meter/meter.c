@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
+#include "broker/workers/process_id.h"
 
 enum { PACE_BATCHES = 5, PACE_READINGS = 10 };
 
@@ -282,21 +283,10 @@ double sl_meter_pace(const struct sl_meter *meter, uint64_t since_ns)
 // CPU time of a process, all threads; 0 when it is gone.
 static uint64_t cpu_ns(pid_t pid)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
+    struct sl_process_stat stat;
+    if (!sl_process_id_stat(pid, &stat))
         return 0;
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    // The name in parentheses may have anything in it; utime and stime are fields 14 and 15.
-    const char *at = strrchr(text, ')');
-    unsigned long long user, system;
-    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-                      &system) != 2)
-        return 0;
-    return (user + system) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+    return stat.cpu_ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static void poll_process(struct sl_meter_process *p, pid_t pid, double seconds)

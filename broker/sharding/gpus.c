@@ -508,11 +508,10 @@ int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, b
     return SL_OK;
 }
 
-int sl_gpus_resolve(struct sl_config *config, bool budgets, const char *origin,
-                    char note[SL_GPUS_NOTE_BYTES])
+int sl_gpus_resolve(struct sl_config *config, const char *origin, char note[SL_GPUS_NOTE_BYTES])
 {
     note[0] = '\0';
     if (!sl_config_asks_for_gpus(config))
         return SL_OK;
-    return sl_gpus_resolve_with(config, sl_gpus_known(), budgets, origin, note);
+    return sl_gpus_resolve_with(config, sl_gpus_known(), true, origin, note);
 }

@@ -94,8 +94,7 @@ int sl_gpus_read(const char *text, struct sl_gpus *out);
  * where updates.exchange wants NCCL and there is none.
  */
 enum { SL_GPUS_NOTE_BYTES = 1024 };
-int sl_gpus_resolve(struct sl_config *config, bool budgets, const char *origin,
-                    char note[SL_GPUS_NOTE_BYTES]);
+int sl_gpus_resolve(struct sl_config *config, const char *origin, char note[SL_GPUS_NOTE_BYTES]);
 int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, bool budgets,
                          const char *origin, char note[SL_GPUS_NOTE_BYTES]);
 

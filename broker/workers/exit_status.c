@@ -1,13 +1,15 @@
 #include "broker/workers/exit_status.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "common/base/cgroup.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -49,55 +51,34 @@ void sl_exit_status_send(int pidfd, pid_t pid, int signal)
 
 // --- the out-of-memory killer --------------------------------------------------------------------
 
-static bool read_count(const char *path, const char *key, uint64_t *out)
+static bool read_count(const char *dir, const char *name, uint64_t *count)
 {
-    char line[256];
-    bool found = false;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    size_t n = strlen(key);
-    while (!found && fgets(line, sizeof line, f)) {
-        if (strncmp(line, key, n) == 0 && line[n] == ' ') {
-            *out = strtoull(line + n, NULL, 10);
-            found = true;
-        }
-    }
-    fclose(f);
-    return found;
+    char text[SL_CGROUP_TEXT_BYTES];
+    const char *at = sl_cgroup_read(dir, name, text) ? strstr(text, "oom_kill ") : NULL;
+    return at && sscanf(at, "oom_kill %" SCNu64, count) == 1;
+}
+
+struct oom_kills {
+    uint64_t n;
+    bool known;
+};
+
+// Of the innermost group that keeps a count.
+static void take_count(void *ctx, const char *dir, enum sl_cgroup_version version)
+{
+    struct oom_kills *kills = ctx;
+    const char *name = version == SL_CGROUP_V2 ? "memory.events" : "memory.oom_control";
+    kills->known = kills->known || read_count(dir, name, &kills->n);
 }
 
 uint64_t sl_exit_status_oom_kills(void)
 {
-    char line[4096], path[4608];
-    uint64_t count = 0;
-    bool found = false;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && !found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        // hierarchy:controllers:path; version 2 has hierarchy 0 and no controllers.
-        char *controllers = strchr(line, ':');
-        char *where = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!where)
-            continue;
-        *where++ = '\0';
-        controllers++;
-        if (strcmp(where, "/") == 0)
-            where = "";
-        if (*controllers == '\0') {
-            snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", where);
-            found = read_count(path, "oom_kill", &count);
-        } else if (strstr(controllers, "memory")) {
-            snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.oom_control", where);
-            found = read_count(path, "oom_kill", &count);
-        }
-    }
-    if (f)
-        fclose(f);
+    struct oom_kills kills = {0};
+    sl_cgroup_each("", "memory", take_count, &kills);
     // The root group keeps no count: then the machine's.
-    if (!found)
-        read_count("/proc/vmstat", "oom_kill", &count);
-    return count;
+    if (!kills.known)
+        read_count("/proc", "vmstat", &kills.n);
+    return kills.n;
 }
 
 // --- words ---------------------------------------------------------------------------------------

@@ -19,25 +19,33 @@ char *sl_process_id_boot(char buf[SL_BOOT_ID_BYTES])
     return buf;
 }
 
-uint64_t sl_process_id_start(pid_t pid)
+bool sl_process_id_stat(pid_t pid, struct sl_process_stat *out)
 {
-    char path[64], text[1024], state = 'X';
-    uint64_t start = 0;
+    char path[64], text[1024];
+    uint64_t user, system;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *f = pid > 0 ? fopen(path, "re") : NULL;
     if (!f)
-        return 0;
+        return false;
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
     // The second field is a name in brackets, which may hold anything, brackets and blanks too.
     const char *at = strrchr(text, ')');
     if (!at || sscanf(at + 1,
-                      " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                      "%" SCNu64,
-                      &state, &start) != 2)
-        return 0;
-    return state == 'Z' || state == 'X' ? 0 : start;
+                      " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64 " %" SCNu64
+                      " %*s %*s %*s %*s %*s %*s %" SCNu64,
+                      &out->state, &user, &system, &out->start_ticks) != 4)
+        return false;
+    out->cpu_ticks = user + system;
+    return true;
+}
+
+uint64_t sl_process_id_start(pid_t pid)
+{
+    struct sl_process_stat stat;
+    bool there = sl_process_id_stat(pid, &stat) && stat.state != 'Z' && stat.state != 'X';
+    return there ? stat.start_ticks : 0;
 }
 
 bool sl_process_id_kill(pid_t pid, uint64_t start)

@@ -33,6 +33,7 @@
 #include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/base/threads.h"
 #include "common/bus/attach_protocol.h"
 #include "common/text/options.h"
 
@@ -275,12 +276,7 @@ static void *listen_to_broker(void *arg)
 
 static int start_listener(struct sl_worker *w)
 {
-    // Signals are the main thread's business.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&w->thread->thread, NULL, listen_to_broker, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = sl_thread_start(&w->thread->thread, listen_to_broker, w);
     if (err)
         return sl_fail_errno(SL_ESYS, err, "%s: starting a thread", w->name);
     w->thread->running = true;

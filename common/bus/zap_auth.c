@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "common/base/error.h"
+#include "common/base/threads.h"
 #include "common/bus/curve_keys.h"
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
@@ -105,12 +106,7 @@ static void *serve(void *arg)
 
 static int start_thread(struct sl_zap_auth *gate)
 {
-    // Signals are for the thread that runs the loop.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&gate->thread, NULL, serve, gate);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = sl_thread_start(&gate->thread, serve, gate);
     if (err)
         return sl_fail_errno(SL_ESYS, err,
                              "TCP: starting the thread that checks the clients' keys");
