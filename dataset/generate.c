@@ -20,13 +20,15 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/json_print.h"
+#include "common/data/npy.h"
 #include "dataset/edge_sort.h"
 #include "dataset/metadata.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
-#include "dataset/vertex_writer.h"
+#include "dataset/permutation.h"
+#include "dataset/split_writer.h"
 
-enum { EDGES_PER_CHUNK = 16384 };
+enum { EDGES_PER_CHUNK = 16384, VERTICES_PER_TICK = 65536 };
 
 const struct sl_generator_kind *const sl_generator_kinds[] = {
     &sl_generate_citation,
@@ -146,6 +148,124 @@ static int make_topology(struct sl_generate *run, int threads)
     return rc;
 }
 
+// ---- vertices: rows computed in parallel, written in order --------------------------------------
+
+struct block {
+    struct sl_generate *run;
+    int threads;
+    void (*row)(const void *context, uint64_t vertex, void *out); // from several threads
+    size_t row_bytes;
+    uint64_t first, n; // vertices of this block
+    char *rows;        // (n, row_bytes)
+};
+
+static int fill_lane(void *context, int lane)
+{
+    struct block *b = context;
+    uint64_t per_lane = sl_div_up(b->n, (uint64_t)b->threads);
+    uint64_t begin = SL_MIN(per_lane * (uint64_t)lane, b->n);
+    uint64_t end = SL_MIN(begin + per_lane, b->n);
+    for (uint64_t i = begin; i < end; i++) {
+        b->row(b->run->context, b->first + i, b->rows + i * b->row_bytes);
+        if (i % 4096 == 4095)
+            sl_progress_add(&b->run->making.progress, 4096);
+    }
+    return SL_OK;
+}
+
+static int write_blocks(struct block *b, struct sl_npy_writer *w)
+{
+    struct sl_generate *run = b->run;
+    const uint64_t n_nodes = run->generator.n_nodes;
+    const uint64_t bytes =
+        SL_MAX(SL_MIN(run->memory_bytes / 16, UINT64_C(64) << 20), UINT64_C(65536));
+    const uint64_t rows = SL_MIN(SL_MAX(bytes / b->row_bytes, UINT64_C(1)), n_nodes);
+    b->rows = malloc(rows * b->row_bytes);
+    if (!b->rows)
+        return sl_fail(SL_ENOMEM, "write %s: no memory for a block of vertices",
+                       run->making.st.final);
+    int rc = SL_OK;
+    for (b->first = 0; rc == SL_OK && b->first < n_nodes; b->first += b->n) {
+        b->n = SL_MIN(rows, n_nodes - b->first);
+        rc = sl_threads_run(b->threads, fill_lane, b);
+        if (rc == SL_OK)
+            rc = sl_npy_writer_append(w, b->rows, b->n * b->row_bytes);
+        if (rc == SL_OK)
+            rc = sl_interrupt_check();
+        sl_progress_set(&run->making.progress, b->first + b->n);
+    }
+    free(b->rows);
+    return rc;
+}
+
+// The file `name` with a row of n_columns for each vertex (0: a number each); `what` names the
+// stage.
+static int write_rows(struct sl_generate *run, int threads, const char *what, const char *name,
+                      enum sl_dtype dtype, uint32_t n_columns,
+                      void (*row)(const void *context, uint64_t vertex, void *out))
+{
+    char path[SL_STAGING_PATH_BYTES];
+    const uint64_t shape[2] = {run->generator.n_nodes, n_columns};
+    struct block b = {.run = run,
+                      .threads = threads,
+                      .row = row,
+                      .row_bytes = SL_MAX(n_columns, 1u) * sl_dtype_bytes(dtype)};
+    struct sl_npy_writer *w;
+    sl_progress_begin(&run->making.progress, what, run->generator.n_nodes, "vertices");
+    SL_TRY(sl_npy_writer_open(sl_staging_file(&run->making.st, name, path), dtype,
+                              n_columns ? 2 : 1, shape, &w));
+    return sl_npy_writer_close(&w, write_blocks(&b, w));
+}
+
+// ---- the split ----------------------------------------------------------------------------------
+
+// list(context, vertex): the list that a vertex is in, or SL_SPLIT_COUNT for none.
+static int write_lists(struct sl_generate *run,
+                       enum sl_split (*list)(const void *context, uint64_t vertex),
+                       const void *context)
+{
+    struct sl_split_writer lists = {0};
+    struct sl_progress *progress = &run->making.progress;
+    const uint64_t n_nodes = run->generator.n_nodes;
+    sl_progress_begin(progress, "split", n_nodes, "vertices");
+    int rc = sl_split_writer_open(&lists, &run->making.st, n_nodes);
+    for (uint64_t v = 0; rc == SL_OK && v < n_nodes; v++) {
+        rc = sl_split_writer_put(&lists, list(context, v), v);
+        if (rc == SL_OK && v % VERTICES_PER_TICK == VERTICES_PER_TICK - 1) {
+            rc = sl_interrupt_check();
+            sl_progress_set(progress, v);
+        }
+    }
+    sl_progress_set(progress, n_nodes);
+    return sl_split_writer_close(&lists, rc);
+}
+
+// A seeded permutation; who comes first in it trains.
+struct random_split {
+    struct sl_permutation permutation;
+    uint64_t n_train, n_val;
+};
+
+static enum sl_split list_of(const void *context, uint64_t vertex)
+{
+    const struct random_split *s = context;
+    uint64_t place = sl_permutation_apply(&s->permutation, vertex);
+    return place < s->n_train              ? SL_SPLIT_TRAIN
+           : place < s->n_train + s->n_val ? SL_SPLIT_VAL
+                                           : SL_SPLIT_TEST;
+}
+
+// round(ratio * n_nodes) vertices each; the test set gets the rest.
+static int write_split(struct sl_generate *run)
+{
+    struct random_split s;
+    const uint64_t n = run->generator.n_nodes;
+    s.n_train = SL_MIN((uint64_t)llround(run->train_ratio * (double)n), n);
+    s.n_val = SL_MIN((uint64_t)llround(run->val_ratio * (double)n), n - s.n_train);
+    sl_permutation_init(&s.permutation, n, run->seed, 1);
+    return write_lists(run, list_of, &s);
+}
+
 // ---- metadata and summary -----------------------------------------------------------------------
 
 static int write_metadata(const struct sl_generate *run)
@@ -200,24 +320,13 @@ static int make_all(void *context)
     const struct sl_generator *g = &run->generator;
     int threads =
         run->threads ? (int)run->threads : SL_MIN(sl_threads_default(), SL_GENERATE_THREADS_MAX);
-    const struct sl_vertex_job job = {
-        .st = &run->making.st,
-        .n_nodes = g->n_nodes,
-        .threads = threads,
-        .block_bytes = SL_MAX(SL_MIN(run->memory_bytes / 16, UINT64_C(64) << 20), UINT64_C(65536)),
-        .progress = &run->making.progress,
-    };
     SL_TRY(make_topology(run, threads));
     if (g->feat_dim)
-        SL_TRY(sl_vertex_write_rows(&job, "features", "node_feat.npy", SL_DTYPE_F32, g->feat_dim,
-                                    g->features, run->context));
+        SL_TRY(write_rows(run, threads, "features", "node_feat.npy", SL_DTYPE_F32, g->feat_dim,
+                          g->features));
     if (g->n_classes) {
-        SL_TRY(sl_vertex_write_rows(&job, "labels", "node_label.npy", SL_DTYPE_I32, 0, g->label,
-                                    run->context));
-        if (g->list)
-            SL_TRY(sl_vertex_write_lists(&job, g->list, run->context));
-        else
-            SL_TRY(sl_vertex_write_split(&job, run->seed, run->train_ratio, run->val_ratio));
+        SL_TRY(write_rows(run, threads, "labels", "node_label.npy", SL_DTYPE_I32, 0, g->label));
+        SL_TRY(g->list ? write_lists(run, g->list, run->context) : write_split(run));
     }
     return write_metadata(run);
 }

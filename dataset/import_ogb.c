@@ -7,8 +7,14 @@
  *   SRC/raw/node-label.csv.gz                            one row of labels a vertex    (optional)
  *   SRC/split/SCHEME/{train,valid,test}.csv.gz           one vertex a line             (optional)
  *
- * or, in place of the csv files in raw/, data.npz and node-label.npz (import_ogb_binary.c). Each
- * csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes are
+ * or, in place of the csv files in raw/, the binary layout (ogbn-papers100M, and what OGB's
+ * DatasetSaver writes):
+ *
+ *   SRC/raw/data.npz        num_nodes_list, num_edges_list (1 each), edge_index (2, edges),
+ *                           node_feat (vertices, columns; optional), further node_* and edge_*
+ *   SRC/raw/node-label.npz  node_label (vertices, 1 or more; optional)
+ *
+ * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes are
  * checked against what the files hold, so an incomplete download is found here.
  *
  * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
@@ -16,12 +22,12 @@
  * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. Labels
  * of several columns are a 0/1 matrix (ogbn-proteins).
  */
-#include "dataset/import_ogb.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +37,29 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/narrow.h"
+#include "dataset/array_sink.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
+#include "dataset/vertex_sink.h"
 
 enum { PATH_BYTES = 4352 };
+
+struct ogb {
+    // Options.
+    const char *split; // scheme, NULL = the only one
+    bool inverse, inverse_given;
+    int task; // enum sl_task, NONE = by the labels' columns
+
+    bool binary;       // raw/data.npz
+    const char *known; // the data set's name in OGB, NULL = none of its own
+    uint64_t n_nodes, n_edges;
+    char scheme[256];
+
+    struct sl_feature_sink features;
+    struct sl_label_sink labels;
+    struct sl_list_sink list;
+};
 
 static const char *const split_files[SL_SPLIT_COUNT] = {"train", "valid", "test"};
 
@@ -114,25 +138,25 @@ static int parse_size(struct sl_csv *c, const char **p, uint64_t limit, uint64_t
 
 static int parse_n_nodes(struct sl_csv *c, const char **p)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     return parse_size(c, p, (uint64_t)SL_IMPORT_MAX_ID + 2, &ogb->n_nodes);
 }
 
 static int parse_n_edges(struct sl_csv *c, const char **p)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     return parse_size(c, p, UINT64_C(1) << 50, &ogb->n_edges);
 }
 
 static int parse_edge(struct sl_csv *c, const char **p)
 {
-    const struct sl_ogb *ogb = c->context;
+    const struct ogb *ogb = c->context;
     return sl_csv_put_edge(c, p, ogb->n_nodes);
 }
 
 static int read_topology(struct sl_csv *c)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     SL_TRY(need_csv(c, "raw/num-node-list"));
     SL_TRY(sl_csv_read(c, "sizes", parse_n_nodes));
     if (ogb->n_nodes == 0)
@@ -155,7 +179,7 @@ static int read_topology(struct sl_csv *c)
 
 static int check_rows(const struct sl_csv *c, uint64_t n_rows)
 {
-    const struct sl_ogb *ogb = c->context;
+    const struct ogb *ogb = c->context;
     if (n_rows == ogb->n_nodes)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
@@ -195,7 +219,7 @@ static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, cons
 // The first row says how many columns there are.
 static int parse_features(struct sl_csv *c, const char **p)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     struct sl_feature_sink *in = &ogb->features;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
@@ -209,7 +233,7 @@ static int parse_features(struct sl_csv *c, const char **p)
 
 static int read_features(struct sl_csv *c)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     if (!find_csv(c, "raw/node-feat"))
         return SL_OK;
     int rc = sl_csv_read(c, "features", parse_features);
@@ -220,7 +244,7 @@ static int read_features(struct sl_csv *c)
 
 static int parse_label(struct sl_csv *c, const char **p)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     struct sl_label_sink *in = &ogb->labels;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
@@ -240,7 +264,7 @@ static int parse_label(struct sl_csv *c, const char **p)
 
 static int read_labels(struct sl_csv *c)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     if (!find_csv(c, "raw/node-label"))
         return SL_OK;
     int rc = sl_csv_read(c, "labels", parse_label);
@@ -249,10 +273,98 @@ static int read_labels(struct sl_csv *c)
     return sl_label_sink_close(&ogb->labels, rc, c->path);
 }
 
+// ---- the binary layout --------------------------------------------------------------------------
+
+// A list with the one number of the one graph.
+static int get_size(const struct sl_zip *zip, const char *key, uint64_t *out)
+{
+    const struct sl_array_place place = {.zip = zip, .key = key};
+    int64_t x[1];
+    uint64_t n = 0;
+    int rc = sl_array_get_numbers(&place, 1, x, &n);
+    if (rc == SL_EFORMAT && n > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: %s: %" PRIu64 " graphs: wanted a node property prediction data "
+                       "set, which has one",
+                       sl_zip_path(zip), key, n);
+    SL_TRY(rc);
+    if (x[0] < 0)
+        return sl_fail(SL_EFORMAT, "import %s: %s: found %" PRId64 ": wanted a size",
+                       sl_zip_path(zip), key, x[0]);
+    *out = (uint64_t)x[0];
+    return SL_OK;
+}
+
+static int read_sizes(struct ogb *ogb, const struct sl_zip *zip)
+{
+    SL_TRY(get_size(zip, "num_nodes_list", &ogb->n_nodes));
+    SL_TRY(get_size(zip, "num_edges_list", &ogb->n_edges));
+    if (ogb->n_nodes == 0)
+        return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them",
+                       sl_zip_path(zip));
+    if (ogb->n_nodes > (uint64_t)SL_IMPORT_MAX_ID + 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: num_nodes_list: found %" PRIu64 " vertices: wanted at most "
+                       "%" PRIu32,
+                       sl_zip_path(zip), ogb->n_nodes, SL_IMPORT_MAX_ID + 1);
+    return SL_OK;
+}
+
+static void list_left_out_members(struct sl_import *im, const struct sl_zip *zip)
+{
+    static const char *const used[] = {"edge_index.npy", "num_nodes_list.npy", "num_edges_list.npy",
+                                       "node_feat.npy"};
+    for (size_t i = 0; i < sl_zip_count(zip); i++) {
+        const char *name = sl_zip_name(zip, i);
+        bool is_used = false;
+        for (size_t k = 0; k < SL_COUNT_OF(used); k++)
+            is_used |= strcmp(name, used[k]) == 0;
+        if (!is_used)
+            sl_import_leave_out(im, "%s", name);
+    }
+}
+
+static int read_zipped_graph(struct sl_import *im, struct ogb *ogb, const struct sl_zip *zip)
+{
+    const struct sl_array_place edges = {.zip = zip, .key = "edge_index"};
+    const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
+    SL_TRY(read_sizes(ogb, zip));
+    list_left_out_members(im, zip);
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
+    if (im->edge_sink.n_read != ogb->n_edges)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
+                       " (num_edges_list): get the data set again",
+                       sl_zip_path(zip), im->edge_sink.n_read, ogb->n_edges);
+    SL_TRY(sl_import_finish_edges(im, ogb->n_nodes));
+    if (!sl_array_has_member(zip, features.key))
+        return SL_OK;
+    return sl_array_put_features(im, &features, ogb->n_nodes, false);
+}
+
+static int read_binary(struct sl_import *im, struct ogb *ogb)
+{
+    char path[PATH_BYTES];
+    struct sl_zip *zip;
+    snprintf(path, sizeof path, "%s/raw/data.npz", im->source);
+    SL_TRY(sl_zip_open(path, &zip));
+    int rc = read_zipped_graph(im, ogb, zip);
+    sl_zip_close(zip);
+    SL_TRY(rc);
+    snprintf(path, sizeof path, "%s/raw/node-label.npz", im->source);
+    if (access(path, F_OK) != 0)
+        return SL_OK;
+    SL_TRY(sl_zip_open(path, &zip));
+    const struct sl_array_place labels = {.zip = zip, .key = "node_label"};
+    rc = sl_array_put_labels(im, &labels, ogb->n_nodes, (enum sl_task)ogb->task);
+    sl_zip_close(zip);
+    return rc;
+}
+
 // ---- the split ----------------------------------------------------------------------------------
 
 // The scheme's directory below split/: the one asked for, or the only one there is.
-static int choose_scheme(struct sl_import *im, struct sl_ogb *ogb)
+static int choose_scheme(struct sl_import *im, struct ogb *ogb)
 {
     char path[PATH_BYTES], found[512] = "";
     int n = 0;
@@ -281,7 +393,7 @@ static int choose_scheme(struct sl_import *im, struct sl_ogb *ogb)
 
 static int parse_split(struct sl_csv *c, const char **p)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     uint64_t v;
     SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
     SL_TRY(sl_csv_end_line(c, p, "one vertex"));
@@ -290,7 +402,7 @@ static int parse_split(struct sl_csv *c, const char **p)
 
 static int read_split(struct sl_csv *c)
 {
-    struct sl_ogb *ogb = c->context;
+    struct ogb *ogb = c->context;
     for (int i = 0; i < SL_SPLIT_COUNT && ogb->scheme[0]; i++) {
         char name[320], torch[320];
         snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
@@ -321,7 +433,7 @@ static const struct {
  * Looks SRC's name up: ogbn_products, ogbn-products, products, and with the suffixes that OGB gives
  * (ogbn_products_pyg, papers100M-bin).
  */
-static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
+static void decide_inverse(struct sl_import *im, struct ogb *ogb)
 {
     char *path = realpath(im->source, NULL);
     const char *name = path ? basename(path) : im->source;
@@ -351,7 +463,7 @@ static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
 
 static void describe(const struct sl_import *im, const void *context, cJSON *source)
 {
-    const struct sl_ogb *ogb = context;
+    const struct ogb *ogb = context;
     cJSON_AddStringToObject(source, "layout", ogb->binary ? "binary" : "csv");
     cJSON_AddBoolToObject(source, "add_inverse_edge", ogb->inverse);
     if (ogb->scheme[0])
@@ -360,7 +472,7 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
 
 static int read_ogb(struct sl_import *im, void *context)
 {
-    struct sl_ogb *ogb = context;
+    struct ogb *ogb = context;
     struct sl_csv *c = calloc(1, sizeof *c);
     if (!c)
         return sl_fail(SL_ENOMEM, "import ogb: no memory");
@@ -372,7 +484,7 @@ static int read_ogb(struct sl_import *im, void *context)
         SL_TRY_OUT(choose_scheme(im, ogb));
     decide_inverse(im, ogb);
     if (ogb->binary) {
-        SL_TRY_OUT(sl_ogb_read_binary(im, ogb));
+        SL_TRY_OUT(read_binary(im, ogb));
     } else {
         SL_TRY_OUT(read_topology(c));
         SL_TRY_OUT(read_features(c));
@@ -389,7 +501,7 @@ out:
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
-    const struct sl_ogb *ogb = context;
+    const struct ogb *ogb = context;
     sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
     sl_import_summarise_vertices(&im->vertices, t);
     if (ogb->scheme[0])
@@ -398,8 +510,8 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "left out|%s", im->left_out);
 }
 
-#define AT(kind, field) SL_OPTION_AT(kind, sl_ogb, field)
-#define GIVEN(field)    SL_OPTION_GIVEN(sl_ogb, field)
+#define AT(kind, field) SL_OPTION_AT(kind, ogb, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(ogb, field)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "add-inverse-edge", AT(FLAG, inverse), GIVEN(inverse_given), .no_default = true,
@@ -420,7 +532,7 @@ static const struct sl_option split[] = {
 
 static int check(struct sl_import *im, void *context)
 {
-    struct sl_ogb *ogb = context;
+    struct ogb *ogb = context;
     if (im->split && isalpha((unsigned char)im->split[0])) {
         ogb->split = im->split;
         im->split = NULL;
@@ -442,7 +554,7 @@ const struct sl_import_format sl_import_ogb = {
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
     .split = split,
     .has_features = true,
-    .context_bytes = sizeof(struct sl_ogb),
+    .context_bytes = sizeof(struct ogb),
     .options = options,
     .check = check,
     .read = read_ogb,

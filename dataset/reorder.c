@@ -1,5 +1,5 @@
 /*
- *   data set -> order (vertex_order.h) -> every array permuted -> directory of its own
+ *   data set -> order -> every array permuted -> directory of its own
  *
  * The order of ids is the order of rows in memory: vertices that are visited often, or together,
  * share cache lines, pages and what a disk reads at once when their ids are near.
@@ -9,7 +9,7 @@
  * same seed makes mini-batches of the same vertices. vertex_map.npy leads back to the ids of the
  * data set that was first reordered, however often that was done.
  *
- * Memory: 8 bytes a vertex beside what the order takes (vertex_order.h); arrays go from mapped
+ * Memory: 8 bytes a vertex beside what the order takes; arrays go from mapped
  * files to mapped files, whose pages the kernel writes and drops when it needs memory. Threads take
  * blocks of new vertices, each with a place of its own in the output.
  */
@@ -33,14 +33,15 @@
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
 #include "common/data/dataset_files.h"
+#include "common/data/expected_visits.h"
+#include "common/data/hotness.h"
 #include "common/data/names.h"
 #include "common/data/npy.h"
 #include "dataset/metadata.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
-#include "dataset/vertex_order.h"
 
-enum { BLOCK_VERTICES = 4096, MAX_THREADS = SL_REORDER_THREADS_MAX };
+enum { BLOCK_VERTICES = 4096, VERTICES_PER_TICK = 65536, MAX_THREADS = SL_REORDER_THREADS_MAX };
 
 const char *const sl_reorder_kinds[] = {"degree", "hotness", "reads", "bfs", NULL};
 
@@ -353,6 +354,139 @@ static void summarise(void *context, struct sl_table *t)
     list_left_out(r, t);
 }
 
+// ---- orders -------------------------------------------------------------------------------------
+
+// Each fills order (n_nodes) with all vertices; order[new id] = present id. An order is a function
+// of the data set alone: ties go to the lower id. One thread.
+
+static int fail_memory(const struct sl_dataset *ds)
+{
+    return sl_fail(SL_ENOMEM, "reorder %s: no memory for a few words a vertex", ds->path);
+}
+
+// By falling out-degree: how often a vertex is the source of an edge, which is how often it is
+// drawn when every vertex is expanded. O(E), 4 bytes a vertex.
+static int by_degree(const struct sl_dataset *ds, uint32_t *order)
+{
+    uint32_t *degree = calloc(ds->n_nodes + 1, sizeof *degree);
+    if (!degree)
+        return fail_memory(ds);
+    int rc =
+        sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, NULL, degree);
+    if (rc == SL_OK)
+        rc = sl_hotness_order(degree, ds->n_nodes, NULL, order, NULL);
+    free(degree);
+    return rc;
+}
+
+static int on_vertices(void *progress, uint64_t n)
+{
+    SL_TRY(sl_interrupt_check());
+    sl_progress_add(progress, n);
+    return SL_OK;
+}
+
+// hotness[v] *= the share of its list that a hop reads.
+static void by_entry(const struct sl_dataset *ds, int64_t fanout, uint32_t *hotness)
+{
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        const uint64_t degree = sl_dataset_degree(ds, v);
+        float visits;
+        memcpy(&visits, &hotness[v], sizeof visits);
+        if (fanout >= 0 && degree > (uint64_t)fanout)
+            visits *= (float)fanout / (float)degree;
+        memcpy(&hotness[v], &visits, sizeof visits);
+    }
+}
+
+/*
+ * By falling number of visits that an epoch of uniform sampling is expected to make
+ * (common/data/expected_visits.h). fanout (n_hops) from the seeds outwards, -1 = all. O(n_hops E),
+ * 20 bytes a vertex.
+ *
+ * `last`, or NULL: the fanout of one more hop, which does nearly all reads. Then by reads of each
+ * entry of a vertex's list: visits before that hop, times min(1, fanout / in-degree). A GPU that
+ * holds the first rows then serves as many reads as possible; by hotness these rows are hubs, of
+ * whose long lists few entries are read.
+ */
+static int by_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                     const int64_t *last, struct sl_progress *progress, uint32_t *order)
+{
+    if (ds->split[SL_SPLIT_TRAIN].n == 0)
+        return sl_fail(SL_EINVAL,
+                       "reorder %s: --by %s starts from the training vertices, and the data set "
+                       "has none: add train_idx.npy, or take --by degree or bfs",
+                       ds->path, last ? "reads" : "hotness");
+    uint32_t *hotness = malloc((ds->n_nodes + 1) * sizeof *hotness);
+    if (!hotness)
+        return fail_memory(ds);
+    const struct sl_visits_watch watch = {.on_vertices = on_vertices, .ctx = progress};
+    sl_progress_begin(progress, "hotness", ds->n_nodes * n_hops, "vertices");
+    int rc = sl_visits_expect(ds, fanout, n_hops, &watch, hotness);
+    if (rc == SL_OK && last)
+        by_entry(ds, *last, hotness);
+    if (rc == SL_OK)
+        rc = sl_hotness_order(hotness, ds->n_nodes, NULL, order, NULL);
+    free(hotness);
+    return rc;
+}
+
+// In-degrees are below 2^32 (validation).
+static int by_in_degree(const struct sl_dataset *ds, uint32_t *degree, uint32_t *starts)
+{
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        degree[v] = (uint32_t)sl_dataset_degree(ds, v);
+    return sl_hotness_order(degree, ds->n_nodes, NULL, starts, NULL);
+}
+
+static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *seen,
+                  struct sl_progress *progress, uint32_t *order)
+{
+    // The order is its own queue: vertices from `head` on are to be expanded.
+    uint64_t n = 0, head = 0, next_start = 0;
+    while (head < ds->n_nodes) {
+        if (head == n) {
+            while (seen[starts[next_start]])
+                next_start++;
+            seen[starts[next_start]] = 1;
+            order[n++] = starts[next_start];
+        }
+        uint32_t v = order[head++];
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+            uint32_t u = sl_dataset_source(ds, e);
+            if (!seen[u]) {
+                seen[u] = 1;
+                order[n++] = u;
+            }
+        }
+        if (head % VERTICES_PER_TICK == 0) {
+            SL_TRY(sl_interrupt_check());
+            sl_progress_set(progress, head);
+        }
+    }
+    return SL_OK;
+}
+
+// Breadth first against the edges, as sampling goes: from the vertex of the largest in-degree to its
+// in-neighbours in their order, and so on; then from the largest that is left. O(E), 8 bytes a
+// vertex.
+static int breadth_first(const struct sl_dataset *ds, struct sl_progress *progress, uint32_t *order)
+{
+    uint32_t *starts = calloc(ds->n_nodes + 1, sizeof *starts);
+    uint32_t *degree = calloc(ds->n_nodes + 1, sizeof *degree);
+    uint8_t *seen = NULL;
+    int rc = starts && degree ? by_in_degree(ds, degree, starts) : fail_memory(ds);
+    free(degree);
+    if (rc == SL_OK && !(seen = calloc(ds->n_nodes + 1, 1)))
+        rc = fail_memory(ds);
+    sl_progress_begin(progress, "search", ds->n_nodes, "vertices");
+    if (rc == SL_OK)
+        rc = search(ds, starts, seen, progress, order);
+    free(starts);
+    free(seen);
+    return rc;
+}
+
 // ---- the command --------------------------------------------------------------------------------
 
 static int make_order(struct pass *r)
@@ -364,15 +498,17 @@ static int make_order(struct pass *r)
         return sl_fail(SL_ENOMEM, "reorder %s: no memory for two ids a vertex", ds->path);
     const struct sl_batch_estimate *hops = &r->run->hops;
     struct sl_progress *progress = &r->run->making.progress;
+    const uint32_t n_hops = hops->n_hops;
     switch ((enum sl_reorder_kind)r->run->by) {
-    case SL_REORDER_BY_DEGREE: SL_TRY(sl_vertex_order_degree(ds, r->order)); break;
+    case SL_REORDER_BY_DEGREE: SL_TRY(by_degree(ds, r->order)); break;
     case SL_REORDER_BY_HOTNESS:
-        SL_TRY(sl_vertex_order_hotness(ds, hops->fanout, hops->n_hops, progress, r->order));
+        SL_TRY(by_visits(ds, hops->fanout, n_hops, NULL, progress, r->order));
         break;
     case SL_REORDER_BY_READS:
-        SL_TRY(sl_vertex_order_reads(ds, hops->fanout, hops->n_hops, progress, r->order));
+        SL_TRY(
+            by_visits(ds, hops->fanout, n_hops - 1, &hops->fanout[n_hops - 1], progress, r->order));
         break;
-    case SL_REORDER_BY_BFS: SL_TRY(sl_vertex_order_bfs(ds, progress, r->order)); break;
+    case SL_REORDER_BY_BFS: SL_TRY(breadth_first(ds, progress, r->order)); break;
     }
     for (uint64_t v = 0; v < ds->n_nodes; v++)
         r->rank[r->order[v]] = (uint32_t)v;
