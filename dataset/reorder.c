@@ -422,7 +422,8 @@ static int by_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_
         return fail_memory(ds);
     const struct sl_visits_watch watch = {.on_vertices = on_vertices, .ctx = progress};
     sl_progress_begin(progress, "hotness", ds->n_nodes * n_hops, "vertices");
-    int rc = sl_visits_expect(ds, fanout, n_hops, &watch, hotness);
+    const struct sl_visits_sampling sampling = {.fanout = fanout, .n_hops = n_hops};
+    int rc = sl_visits_expect(ds, &sampling, &watch, hotness);
     if (rc == SL_OK && last)
         by_entry(ds, *last, hotness);
     if (rc == SL_OK)
