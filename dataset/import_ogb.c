@@ -14,8 +14,8 @@
  *                           node_feat (vertices, columns; optional), further node_* and edge_*
  *   SRC/raw/node-label.npz  node_label (vertices, 1 or more; optional)
  *
- * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes are
- * checked against what the files hold, so an incomplete download is found here.
+ * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
+ * are checked against what the files hold, so an incomplete download is found here.
  *
  * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
  * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this

@@ -468,8 +468,8 @@ static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *
     return SL_OK;
 }
 
-// Breadth first against the edges, as sampling goes: from the vertex of the largest in-degree to its
-// in-neighbours in their order, and so on; then from the largest that is left. O(E), 8 bytes a
+// Breadth first against the edges, as sampling goes: from the vertex of the largest in-degree to
+// its in-neighbours in their order, and so on; then from the largest that is left. O(E), 8 bytes a
 // vertex.
 static int breadth_first(const struct sl_dataset *ds, struct sl_progress *progress, uint32_t *order)
 {
