@@ -8,10 +8,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "broker/log/stream.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { DAY_MS = 86400000, STAMP_BYTES = 15, NAME_BYTES = 64 };
+enum { DAY_MS = 86400000, NAME_BYTES = 64 };
 
 struct sl_log_file {
     char path[4480];
@@ -104,22 +105,12 @@ static int find_files(struct sl_log_merge *m)
 // The time of day in ms and the level of "12:34:56.789 W text"; false for a line without them.
 static bool read_stamp(const char *line, size_t n, int64_t *ms, int *level)
 {
-    static const char shape[] = "00:00:00.000 L ";
-    static const char tags[] = "EWID";
-    if (n < STAMP_BYTES)
+    *level = sl_stream_level(line, n);
+    if (*level < 0)
         return false;
-    for (size_t i = 0; i < STAMP_BYTES; i++) {
-        char c = line[i];
-        bool fits = shape[i] == '0'   ? c >= '0' && c <= '9'
-                    : shape[i] == 'L' ? c != '\0' && strchr(tags, c) != NULL
-                                      : c == shape[i];
-        if (!fits)
-            return false;
-    }
 #define TWO(at) (10 * (line[at] - '0') + (line[(at) + 1] - '0'))
     *ms = ((TWO(0) * 60 + TWO(3)) * 60 + TWO(6)) * 1000ll + 100 * (line[9] - '0') + TWO(10);
 #undef TWO
-    *level = (int)(strchr(tags, line[13]) - tags);
     return true;
 }
 

@@ -63,21 +63,18 @@ static void hold(struct sl_stream *s, const char *line, size_t n)
     s->held_bytes += n + 1;
 }
 
-// "12:34:56.789 W sampler 0: text" (common/base/log.c): the level, and where the text starts.
-static int level_of(const char *line, const char **text)
+int sl_stream_level(const char *line, size_t n)
 {
-    static const char shape[] = "00:00:00.000 L ";
+    static const char shape[SL_STREAM_STAMP_BYTES + 1] = "00:00:00.000 L ";
     static const char tags[] = "EWID";
-    *text = line;
-    for (size_t i = 0; i + 1 < sizeof shape; i++) {
-        char c = line[i];
+    for (size_t i = 0; i < SL_STREAM_STAMP_BYTES; i++) {
+        char c = i < n ? line[i] : '\0';
         bool fits = shape[i] == '0'   ? c >= '0' && c <= '9'
                     : shape[i] == 'L' ? c != '\0' && strchr(tags, c) != NULL
                                       : c == shape[i];
         if (!fits)
             return -1;
     }
-    *text = line + sizeof shape - 1;
     return (int)(strchr(tags, line[13]) - tags);
 }
 
@@ -88,8 +85,8 @@ static void on_line(struct sl_stream *s)
         sl_writer_add_line(s->file, s->line);
     else
         hold(s, s->line, s->line_bytes);
-    const char *text;
-    int level = level_of(s->line, &text);
+    const int level = sl_stream_level(s->line, s->line_bytes);
+    const char *text = s->line + (level < 0 ? 0 : SL_STREAM_STAMP_BYTES);
     if (*text) {
         char *last = s->last[s->n_last++ % SL_STREAM_LAST_LINES];
         snprintf(last, sizeof s->last[0], "%.255s", text);

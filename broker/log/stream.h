@@ -16,7 +16,12 @@ enum {
     SL_STREAM_LINE_BYTES = 2560,
     SL_STREAM_LAST_LINES = 8,
     SL_STREAM_HELD_BYTES = 64 << 10,
+    SL_STREAM_STAMP_BYTES = 15, // of a line's "12:34:56.789 W "
 };
+
+// The level of a line as common/base/log.c writes it, "12:34:56.789 W sampler 0: text"; -1: it is
+// none.
+int sl_stream_level(const char *line, size_t n);
 
 // A complete line, without its newline and without the time that sl_log_write() put there. `level`
 // is -1 for a line of another origin (a sanitizer's, an assertion's).
