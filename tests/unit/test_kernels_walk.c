@@ -251,22 +251,6 @@ LOOP_TEST(every_outcome_has_its_probability, 0, SL_COUNT_OF(fair_cases))
 
 // ---- rows as a whole ----------------------------------------------------------------------------
 
-// Empty rows, short ones, hubs, self loops and edges that are there twice.
-static struct graph random_graph(uint32_t n, uint32_t salt)
-{
-    struct graph g = graph_of_random_degrees(n, salt, 10);
-    for (uint32_t v = 0; v < n; v++)
-        for (uint64_t e = g.indptr[v]; e < g.indptr[v + 1]; e++) {
-            uint32_t r = random_word((uint32_t)e, salt + 1);
-            // Most edges lead to few vertices, so that these are met again.
-            set_neighbour(&g, e,
-                          r % 11 == 0 ? v
-                          : r % 3     ? (r >> 8) % SL_MIN(n, 20u)
-                                      : (r >> 8) % n);
-        }
-    return g;
-}
-
 // Words that are rejected: degrees at which that happens in more than a quarter of the draws.
 TEST(rejected_words_are_drawn_again)
 {

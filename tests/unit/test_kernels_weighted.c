@@ -245,23 +245,6 @@ LOOP_TEST(every_order_of_draws_has_its_probability, 0, SL_COUNT_OF(fair_cases))
 
 // ---- rows as a whole ----------------------------------------------------------------------------
 
-// Empty rows, short ones, hubs, rows without weight, weights over all scales, edges twice.
-static struct graph random_graph(uint32_t n, uint32_t salt)
-{
-    struct graph g = graph_of_random_degrees(n, salt, 40);
-    for (uint32_t v = 0; v < n; v++)
-        for (uint64_t e = g.indptr[v]; e < g.indptr[v + 1]; e++) {
-            uint32_t r = random_word((uint32_t)e, salt + 1), kind = random_word(v, salt + 2) % 5;
-            set_neighbour(&g, e, r % 13 == 0 && e > g.indptr[v] ? g.narrow[e - 1] : (r >> 4) % n);
-            g.weight[e] = kind == 0   ? 0.0f
-                          : kind == 1 ? weight_over_all_scales((uint32_t)e)
-                          : kind == 2 ? (float)(r % 9 == 0)
-                                      : (float)(r >> 8) * 0x1p-24f;
-        }
-    sum_weights(&g);
-    return g;
-}
-
 TEST(the_largest_fanout_takes_every_edge_once)
 {
     const uint32_t degree = SL_KHOP_FANOUT_MAX + 5000;
