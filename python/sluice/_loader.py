@@ -473,8 +473,7 @@ class Loader:
         if plan.split != "all":
             nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
         if self._draws is None:
-            dataset = self._info.dataset.decode("utf-8", "surrogateescape")
-            text = json.dumps({**json.loads(plan.text), "dataset": dataset})
+            text = json.dumps({**json.loads(plan.text), "dataset": self._dataset_path})
             self._draws = _draws.Draws(plan._replace(text=text, staged=None), features=True)
         fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
