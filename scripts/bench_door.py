@@ -133,12 +133,13 @@ def add_epochs(door):
 
 def add_memory(door):
     for name, found_of in door.memory.items():
-        more, two = found_of["peak"] - found_of["before"], 2 * found_of["batch"]
-        own = name == OURS
+        two = 2 * found_of["batch"]
+        own, shared = (found_of[key] / MIB for key in ("own", "shared"))
         row(
-            f"memory that loading adds to the process{'' if own else f', {LOADERS[name]}'}",
-            f"{more / MIB:.0f} MiB", f"{two / MIB:.0f} MiB: two batches", more / two,
-            1.1 if own else None, own,
+            f"memory that loading adds to the process{'' if name == OURS else f', {LOADERS[name]}'}",
+            f"{own:.0f} MiB, and {shared:.0f} of what processes share",
+            f"{two / MIB:.0f} MiB: two batches", found_of["own"] / two,
+            1.1 if name == OURS else None, name == OURS,
         )
     beside = f"{door.family[PYG] / MIB:.0f} MiB {LOADERS[PYG]}" if PYG in door.family else ""
     row(

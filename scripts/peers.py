@@ -504,21 +504,22 @@ def first_batch(peer):
 
 
 def own_memory():
-    """Bytes of this process that are in no file, shared ones divided among those who share them."""
+    """Bytes of this process that are in no file: its own, and its part of what others have too."""
     with open("/proc/self/smaps_rollup") as file:
-        found = re.findall(r"^Pss_(?:Anon|Shmem): +(\d+)", file.read(), re.M)
-    return sum(int(n) << 10 for n in found)
+        found = dict(re.findall(r"^Pss_(Anon|Shmem): +(\d+)", file.read(), re.M))
+    return np.array([int(found[kind]) << 10 for kind in ("Anon", "Shmem")])
 
 
 def memory(peer):
-    """Bytes of the process before a loader is opened, and at most in an epoch of it; of its largest
-    batch (features, labels, edges)."""
-    before, peak, largest = own_memory(), 0, 0
-    for _, graph, x, y in peer.batches(True):
-        arrays_of = [a for a in (x, y, *graph) if torch.is_tensor(a)]
-        largest = max(largest, sum(a.numel() * a.element_size() for a in arrays_of))
-        peak = max(peak, own_memory())
-    return {"before": before, "peak": peak, "batch": largest}
+    """Bytes that an epoch adds to the process, its own and shared, at most; and of all tensors of
+    its largest batch."""
+    before, most, largest = own_memory(), 0, 0
+    for batch in peer.loader(True):
+        tensors = [value for _, value in batch if torch.is_tensor(value)]
+        largest = max(largest, sum(t.numel() * t.element_size() for t in tensors))
+        most = np.maximum(most, own_memory() - before)
+    own, shared = most.tolist()
+    return {"own": own, "shared": shared, "batch": largest}
 
 
 def start(peer):
