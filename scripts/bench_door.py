@@ -135,8 +135,9 @@ def add_memory(door):
     for name, found_of in door.memory.items():
         two = 2 * found_of["batch"]
         own, shared = (found_of[key] / MIB for key in ("own", "shared"))
+        of = "" if name == OURS else f", {LOADERS[name]}"
         row(
-            f"memory that loading adds to the process{'' if name == OURS else f', {LOADERS[name]}'}",
+            "memory that loading adds to the process" + of,
             f"{own:.0f} MiB, and {shared:.0f} of what processes share",
             f"{two / MIB:.0f} MiB: two batches", found_of["own"] / two,
             1.1 if name == OURS else None, name == OURS,
