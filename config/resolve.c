@@ -237,6 +237,12 @@ static int check_foresight(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
     const struct sl_cache_kind *kind = &sl_cache_kinds[c->cache.policy];
+    if (kind->counts == SL_VISITS_ALL && sl_config_is_endless(c))
+        return sl_parse_fail(p, "cache.policy",
+                             "found \"%s\" in a job without an end, wanted one with a number of "
+                             "epochs: all of them are drawn before the first; give epochs, or "
+                             "choose another cache.policy",
+                             kind->word);
     if (!kind->uniform_only || sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM)
         return SL_OK;
     return sl_parse_fail(

@@ -175,6 +175,10 @@ static const struct mistake mistakes[] = {
      SL_EINVAL,
      {"cache.ratio: found number 0, wanted a number above 0 and at most 1, or \"auto\""}},
     {CACHE("\"random\", \"ratio\": 1.01"), SL_EINVAL, {"cache.ratio: found number 1.01"}},
+    {"{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"},"
+     " \"cache\": {\"policy\": \"optimal\"}}",
+     SL_EINVAL,
+     {"cache.policy: found \"optimal\" in a job without an end", "give epochs"}},
     {CACHE("\"optimal\", \"ratio\": -0.1"), SL_EINVAL, {"cache.ratio: found number -0.1"}},
     {CACHE("\"optimal\", \"report_optimal\": 1"), SL_EINVAL, {"cache.report_optimal", "true or"}},
     {JOB(", \"throttle\": {\"sample\": 10.5}"),
