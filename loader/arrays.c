@@ -27,9 +27,11 @@ struct places {
 
 struct sl_arrays_pool {
     pid_t pid;
-    struct places places;
+    struct sl_vertex_list seeds;
     pthread_mutex_t lock;
     // Below: guarded by lock.
+    bool has_places;      // since the first piece was asked for
+    struct places places; // then only read
     void (*freed)(void *ctx);
     void *ctx;
     uint32_t users;           // the loader, and pieces that are out
@@ -63,6 +65,8 @@ static int open_places(struct places *p, const struct sl_vertex_list *list)
     p->owned = malloc(2 * list->n * sizeof *p->owned);
     if (!keys || !p->owned) {
         free(keys);
+        free(p->owned);
+        p->owned = NULL;
         return sl_fail(SL_ENOMEM, "places of %" PRIu64 " seeds: no memory", list->n);
     }
     for (uint64_t i = 0; i < list->n; i++)
@@ -100,17 +104,6 @@ static void delete (struct sl_arrays *a)
     free(a);
 }
 
-static void end(struct sl_arrays_pool *p)
-{
-    for (struct sl_arrays *a = p->free, *next; a; a = next) {
-        next = a->next;
-        delete (a);
-    }
-    pthread_mutex_destroy(&p->lock);
-    free(p->places.owned);
-    free(p);
-}
-
 int sl_arrays_pool_open(const struct sl_arrays_spec *spec, struct sl_arrays_pool **out)
 {
     struct sl_arrays_pool *p = calloc(1, sizeof *p);
@@ -121,13 +114,21 @@ int sl_arrays_pool_open(const struct sl_arrays_spec *spec, struct sl_arrays_pool
     p->limit = PIECES;
     p->freed = spec->freed;
     p->ctx = spec->ctx;
+    p->seeds = spec->seeds;
     pthread_mutex_init(&p->lock, NULL);
-    const int rc = open_places(&p->places, &spec->seeds);
-    if (rc < 0)
-        end(p);
-    else
-        *out = p;
-    return rc;
+    *out = p;
+    return SL_OK;
+}
+
+static void end(struct sl_arrays_pool *p)
+{
+    for (struct sl_arrays *a = p->free, *next; a; a = next) {
+        next = a->next;
+        delete (a);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p->places.owned);
+    free(p);
 }
 
 // One user less. The last one ends it.
@@ -150,30 +151,38 @@ void sl_arrays_pool_close(struct sl_arrays_pool *p)
     leave(p);
 }
 
-int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out)
+static int get_locked(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out)
 {
-    int rc = SL_OK;
-    pthread_mutex_lock(&p->lock);
     struct sl_arrays *a = p->free;
+    if (!p->has_places)
+        SL_TRY(open_places(&p->places, &p->seeds));
+    p->has_places = true;
+    if (!a && p->n_pieces >= p->limit) {
+        if (!wanted)
+            return SL_EAGAIN;
+        p->limit *= 2;
+    }
     if (a) {
         p->free = a->next;
         p->n_free--;
-    } else if (p->n_pieces >= p->limit && !wanted) {
-        rc = SL_EAGAIN;
     } else {
         a = calloc(1, sizeof *a);
-        if (p->n_pieces >= p->limit)
-            p->limit *= 2;
-        p->n_pieces += a != NULL;
-        rc = a ? SL_OK : SL_ENOMEM;
+        if (!a)
+            return sl_fail(SL_ENOMEM, "a batch's arrays: no memory");
+        p->n_pieces++;
     }
-    p->users += a != NULL;
+    p->users++;
+    a->pool = p;
+    *out = a;
+    return SL_OK;
+}
+
+int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out)
+{
+    pthread_mutex_lock(&p->lock);
+    const int rc = get_locked(p, wanted, out);
     pthread_mutex_unlock(&p->lock);
-    if (a) {
-        a->pool = p;
-        *out = a;
-    }
-    return rc == SL_ENOMEM ? sl_fail(rc, "a batch's arrays: no memory") : rc;
+    return rc;
 }
 
 void sl_arrays_free(struct sl_arrays *a)

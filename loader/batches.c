@@ -289,7 +289,7 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
                                                       : SLUICE_F32,
         .feat_row_bytes = sl_rows_bytes(ds),
         .label_type = label_type(ds),
-        .n_targets = ds->target ? ds->n_classes : 0,
+        .n_targets = sl_block_targets(ds),
         .n_classes = ds->n_classes,
         .has_edge_ids = c->sampler.edge_ids,
         .has_weights = (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS) != 0,

@@ -43,6 +43,12 @@ static inline bool sl_has_labels(const struct sl_dataset *ds)
     return ds->label || ds->target;
 }
 
+// Numbers a seed's label is of; 0: it is a class.
+static inline uint32_t sl_block_targets(const struct sl_dataset *ds)
+{
+    return ds->target ? ds->n_classes : 0;
+}
+
 // Fills what the caller's version of a structure has of *from; its size stays as it is.
 int sl_hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least);
 

@@ -162,12 +162,6 @@ static int open_features(struct sluice_loader *l)
                        &l->fetches);
 }
 
-// Numbers a seed's label is of; 0: it is a class.
-static uint32_t block_targets(const struct sl_dataset *ds)
-{
-    return ds->target ? ds->n_classes : 0;
-}
-
 static int begin(struct sluice_loader *l)
 {
     struct sl_worker *w = &l->worker;
@@ -192,7 +186,7 @@ static int begin(struct sluice_loader *l)
         .fetches = l->fetches.reader,
         .on_gpu = sl_config_on_gpu(&l->config, w->device),
         .shape = {.n_hops = sl_config_block_hops(&l->config),
-                  .n_targets = block_targets(&l->dataset)},
+                  .n_targets = sl_block_targets(&l->dataset)},
         .ahead = l->prefetch,
         .arrays = l->arrays,
         .stop = &w->stop,

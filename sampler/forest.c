@@ -77,6 +77,14 @@ static uint32_t before(const struct sl_block *tree, uint32_t level)
     return level > 0 ? tree->n_nodes[level - 1] : 0;
 }
 
+static int refuse(const struct sl_block *block, const char *what)
+{
+    return sl_fail(SL_EUNSUPPORTED,
+                   "sampling: the trees of batch %" PRIu64
+                   " have more than %u %s: choose a smaller sampler.batch_size or sampler.fanout",
+                   block->batch, UINT32_MAX, what);
+}
+
 // Gives the trees' vertices their numbers in the batch.
 static int number(struct sl_forest *f, struct sl_block *block)
 {
@@ -88,11 +96,7 @@ static int number(struct sl_forest *f, struct sl_block *block)
             n += tree->n_nodes[level] - before(tree, level);
         }
         if (n > UINT32_MAX)
-            return sl_fail(SL_EUNSUPPORTED,
-                           "sampling: the trees of batch %" PRIu64
-                           " have more than %u vertices: choose a smaller sampler.batch_size or "
-                           "sampler.fanout",
-                           block->batch, UINT32_MAX);
+            return refuse(block, "vertices");
         block->n_nodes[level] = (uint32_t)n;
     }
     block->n_input = (uint32_t)n;
@@ -136,11 +140,7 @@ static int join_hop(const struct sl_forest *f, uint32_t h, uint32_t beside, stru
     for (uint32_t t = 0; t < f->n_trees; t++)
         n_edges += block_of(f, t)->hop[h].n_edges;
     if (n_edges > UINT32_MAX)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: the trees of batch %" PRIu64
-                       " have more than %u edges: choose a smaller sampler.batch_size or "
-                       "sampler.fanout",
-                       block->batch, UINT32_MAX);
+        return refuse(block, "edges");
     if (!sl_block_begin_hop(c, &block->hop[h], block->n_nodes[h], n_edges, beside, &hop.room) ||
         hop.room.edges < n_edges)
         return SL_EAGAIN;

@@ -1,26 +1,11 @@
 // Vertices that are drawn once a batch (sampler.expand new): whole blocks beside an oracle that
 // knows no hops' copies, and what follows for whoever reads them.
 #include "common/base/isa.h"
-#include "tests/unit/sampler_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { N = 700, EPOCH = 3, BATCH = 4 };
 
-static struct fixture fx;
-static struct sl_drawer drawer;
-
-static void setup(void)
-{
-    fx = fixture_graph(N);
-    fixture_tangle(&fx);
-    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
-}
-
-static void teardown(void)
-{
-    sl_drawer_fini(&drawer);
-    fixture_free(&fx);
-}
+#include "tests/unit/sampler_tangle.h"
 
 // ---- the oracle: one list of rows, of which a hop draws those that the hop before has found -----
 

@@ -1,24 +1,9 @@
 // Disjoint batches (sampler.disjoint): whole blocks beside batches of one seed each.
-#include "tests/unit/sampler_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { N = 400, EPOCH = 3, BATCH = 4 };
 
-static struct fixture fx;
-static struct sl_drawer drawer;
-
-static void setup(void)
-{
-    fx = fixture_graph(N);
-    fixture_tangle(&fx);
-    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
-}
-
-static void teardown(void)
-{
-    sl_drawer_fini(&drawer);
-    fixture_free(&fx);
-}
+#include "tests/unit/sampler_tangle.h"
 
 // A vertex of a block: of which tree, and which one there.
 struct vertex {

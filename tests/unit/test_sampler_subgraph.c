@@ -1,25 +1,10 @@
 // Edges between a batch's vertices (sampler.subgraph): whole blocks beside an oracle that looks at
 // each edge of the graph.
-#include "tests/unit/sampler_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { N = 400, EPOCH = 3, BATCH = 4 };
 
-static struct fixture fx;
-static struct sl_drawer drawer;
-
-static void setup(void)
-{
-    fx = fixture_graph(N);
-    fixture_tangle(&fx);
-    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
-}
-
-static void teardown(void)
-{
-    sl_drawer_fini(&drawer);
-    fixture_free(&fx);
-}
+#include "tests/unit/sampler_tangle.h"
 
 // ---- the oracle ---------------------------------------------------------------------------------
 
