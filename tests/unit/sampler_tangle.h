@@ -1,4 +1,4 @@
-// A tangled graph of N vertices, which whoever includes this has said, and a drawer on cores.
+// A tangled graph, and a drawer on cores.
 #ifndef SL_TESTS_UNIT_SAMPLER_TANGLE_H
 #define SL_TESTS_UNIT_SAMPLER_TANGLE_H
 
@@ -7,14 +7,14 @@
 static struct fixture fx;
 static struct sl_drawer drawer;
 
-static void setup(void)
+static inline void tangle(uint32_t n_nodes)
 {
-    fx = fixture_graph(N);
+    fx = fixture_graph(n_nodes);
     fixture_tangle(&fx);
     ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
 }
 
-static void teardown(void)
+static inline void teardown(void)
 {
     sl_drawer_fini(&drawer);
     fixture_free(&fx);

@@ -1,11 +1,15 @@
 // Vertices that are drawn once a batch (sampler.expand new): whole blocks beside an oracle that
 // knows no hops' copies, and what follows for whoever reads them.
 #include "common/base/isa.h"
+#include "tests/unit/sampler_tangle.h"
 #include "tests/unit/suite.h"
 
 enum { N = 700, EPOCH = 3, BATCH = 4 };
 
-#include "tests/unit/sampler_tangle.h"
+static void setup(void)
+{
+    tangle(N);
+}
 
 // ---- the oracle: one list of rows, of which a hop draws those that the hop before has found -----
 

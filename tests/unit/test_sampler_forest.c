@@ -1,9 +1,13 @@
 // Disjoint batches (sampler.disjoint): whole blocks beside batches of one seed each.
+#include "tests/unit/sampler_tangle.h"
 #include "tests/unit/suite.h"
 
 enum { N = 400, EPOCH = 3, BATCH = 4 };
 
-#include "tests/unit/sampler_tangle.h"
+static void setup(void)
+{
+    tangle(N);
+}
 
 // A vertex of a block: of which tree, and which one there.
 struct vertex {

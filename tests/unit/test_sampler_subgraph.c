@@ -1,10 +1,14 @@
 // Edges between a batch's vertices (sampler.subgraph): whole blocks beside an oracle that looks at
 // each edge of the graph.
+#include "tests/unit/sampler_tangle.h"
 #include "tests/unit/suite.h"
 
 enum { N = 400, EPOCH = 3, BATCH = 4 };
 
-#include "tests/unit/sampler_tangle.h"
+static void setup(void)
+{
+    tangle(N);
+}
 
 // ---- the oracle ---------------------------------------------------------------------------------
 
