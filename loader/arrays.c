@@ -8,6 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/simd.h"
 #include "common/device/device.h"
 #include "kernels/kernels.h"
 
@@ -15,6 +16,7 @@ enum {
     PIECES = 2, // the loop's, and the one ahead
     ALIGNMENT = 64,
     PART_EDGES = 1 << 14, // of a batch, that a thread fills in at a time
+    AT_ONCE = 16,
 };
 
 // Places of vertices in a list, by search in one that ascends.
@@ -218,20 +220,36 @@ static size_t place(size_t *used, uint64_t bytes)
     return at;
 }
 
-static void widen(int64_t *to, const uint32_t *from, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(widen, (int64_t *to, const uint32_t *from, uint64_t begin, uint64_t end),
+             (to, from, begin, end))
 {
     for (uint64_t i = begin; i < end; i++)
         to[i] = from[i];
 }
 
-// The row that each of the edges begin .. end is of.
-static void spread_rows(int64_t *to, const uint32_t *indptr, uint32_t n_rows, uint64_t begin,
-                        uint64_t end)
+// The row that each of the edges begin .. end is of. A row's number is written AT_ONCE times, for
+// most rows have fewer edges and a loop of a few steps is mostly guessed wrong; the next row writes
+// over what was too much.
+SL_SIMD_VOID(spread_rows,
+             (int64_t *to, const uint32_t *indptr, uint32_t n_rows, uint64_t begin, uint64_t end),
+             (to, indptr, n_rows, begin, end))
 {
     uint32_t row = 0;
     for (uint32_t n = n_rows; n > 1; n -= n / 2) // the last one that begins at or before `begin`
         row += indptr[row + n / 2] <= begin ? n / 2 : 0;
-    for (uint64_t edge = begin; edge < end; row++)
+    uint64_t edge = begin;
+    for (; edge + AT_ONCE <= end; row++) {
+        const uint64_t stop = SL_MIN((uint64_t)indptr[row + 1], end);
+        do {
+            for (uint32_t i = 0; i < AT_ONCE; i++)
+                to[edge + i] = row;
+            edge += AT_ONCE;
+        } while (edge < stop && edge + AT_ONCE <= end);
+        edge = SL_MIN(edge, stop);
+        if (edge < stop)
+            break;
+    }
+    for (; edge < end; row++)
         for (const uint64_t stop = SL_MIN((uint64_t)indptr[row + 1], end); edge < stop; edge++)
             to[edge] = row;
 }

@@ -2,10 +2,10 @@
  * Extraction: rows of the feature table, in the order of a block's input nodes, as f32; or rows of
  * two tables, a cache and the store, each to its places in that order.
  *
- * Source rows are random. Rows are taken in groups: all lines of a group are prefetched, then the
- * group is copied, so the line-fill buffers are always full and copying never waits for one row at
- * a time. The output is written once, front to back, and is larger than the caches: streaming
- * stores save reading its lines first. (Figures: README.md.)
+ * Source rows are random. The row that is AHEAD_BYTES behind the one being copied is prefetched,
+ * into the second-level cache: it has room for more lines on their way than the first, whose few
+ * fill buffers the streaming stores need. The output is written once, front to back, and is larger
+ * than the caches: streaming stores save reading its lines first. (Figures: README.md.)
  *
  * Ids are compared with the table in one vector pass ahead of the copy, so the copying loop has no
  * branch for them and nothing is written before they are known to be good.
@@ -22,8 +22,8 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    GROUP_ROWS = 16,
-    GROUP_BYTES = 16 << 10,     // half of a first-level cache
+    AHEAD_BYTES = 16 << 10,
+    AHEAD_ROWS = 64, // at most
     STREAM_MIN_BYTES = 1 << 20, // output below this stays in the cache for its reader
     GRAIN_BYTES = 1 << 16,
 };
@@ -36,7 +36,7 @@ struct job {
     uint64_t n;
     uint32_t dim;
     int half;
-    int stream;
+    uint32_t stream; // floats of a streaming store, 0 for ordinary ones
 };
 
 SL_SIMD(uint32_t, largest_of, (const uint32_t *rows, uint64_t n), (rows, n))
@@ -62,17 +62,22 @@ SL_INLINE float *row_of_out(const struct job *job, uint64_t i)
     return job->out + (job->to ? job->to[i] : i) * job->dim;
 }
 
-SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
+SL_INLINE void copy_row_f32(const struct job *job, enum sl_isa simd, uint64_t i)
 {
     uint64_t dim = job->dim;
     const float *from = (const float *)job->table + row_of_table(job, i) * dim;
     float *to = row_of_out(job, i);
-    if (!job->stream) {
+    if (job->stream == SL_LANES) {
+        for (uint64_t c = 0; c < dim; c += SL_LANES) {
+            const sl_v16 x = *(const sl_v16_at *)(from + c);
+            sl_stream_v16(simd, to + c, &x);
+        }
+    } else if (job->stream) {
+        for (uint64_t c = 0; c < dim; c += 4)
+            sl_stream_v4(to + c, from + c);
+    } else {
         memcpy(to, from, dim * sizeof *to);
-        return;
     }
-    for (uint64_t c = 0; c < dim; c += 4) // streams only where dim is a multiple of 4
-        sl_stream_v4(to + c, from + c);
 }
 
 // The last vector ends at the last column and overlaps the one before it.
@@ -88,31 +93,39 @@ SL_INLINE void copy_row_f16(const struct job *job, enum sl_isa simd, uint64_t i)
         uint64_t c = SL_MIN(end, dim) - SL_LANES_8;
         sl_v8 x;
         sl_v8_from_half(simd, from + c, &x);
-        if (job->stream)
-            sl_stream_v8(to + c, &x);
-        else
+        if (job->stream == SL_LANES) {
+            sl_stream_v8(simd, to + c, &x);
+        } else if (job->stream) {
+            sl_stream_v4(to + c, (const float *)&x);
+            sl_stream_v4(to + c + 4, (const float *)&x + 4);
+        } else {
             *(sl_v8_at *)(to + c) = x;
+        }
     }
+}
+
+SL_INLINE void ask_for_row(const struct job *job, uint64_t row_bytes, uint64_t i)
+{
+    const char *p = (const char *)job->table + row_of_table(job, i) * row_bytes;
+    for (uint64_t b = 0; b < row_bytes; b += SL_CACHE_LINE)
+        __builtin_prefetch(p + b, 0, 2);
 }
 
 SL_INLINE void copy_rows(const struct job *job, int half, enum sl_isa simd, uint64_t begin,
                          uint64_t end)
 {
-    uint64_t row_bytes = (uint64_t)job->dim * (half ? 2 : 4);
-    uint64_t group = SL_MAX(SL_MIN(GROUP_BYTES / row_bytes, (uint64_t)GROUP_ROWS), 1);
-    for (uint64_t first = begin; first < end; first += group) {
-        uint64_t last = SL_MIN(first + group, end);
-        for (uint64_t i = first; i < last; i++) {
-            const char *p = (const char *)job->table + row_of_table(job, i) * row_bytes;
-            for (uint64_t b = 0; b < row_bytes; b += SL_CACHE_LINE)
-                __builtin_prefetch(p + b, 0, 3);
-        }
-        for (uint64_t i = first; i < last; i++) {
-            if (half)
-                copy_row_f16(job, simd, i);
-            else
-                copy_row_f32(job, i);
-        }
+    const uint64_t row_bytes = (uint64_t)job->dim * (half ? 2 : 4);
+    const uint64_t ahead = SL_MAX(SL_MIN(AHEAD_BYTES / row_bytes, (uint64_t)AHEAD_ROWS), 1);
+    uint64_t asked = begin;
+    for (; asked < SL_MIN(begin + ahead, end); asked++)
+        ask_for_row(job, row_bytes, asked);
+    for (uint64_t i = begin; i < end; i++) {
+        if (asked < end)
+            ask_for_row(job, row_bytes, asked++);
+        if (half)
+            copy_row_f16(job, simd, i);
+        else
+            copy_row_f32(job, simd, i);
     }
     if (job->stream)
         sl_stream_fence();
@@ -144,9 +157,11 @@ static void plan(struct job *job, enum sl_dtype dtype)
 {
     uint32_t dim = job->dim;
     job->half = dtype == SL_DTYPE_F16;
-    job->stream = SL_STREAM_BYTES > 0 && dim >= SL_LANES && dim % 4 == 0 &&
-                  (uintptr_t)job->out % 16 == 0 &&
-                  job->n * dim * sizeof *job->out >= STREAM_MIN_BYTES;
+    job->stream = 0;
+    if (SL_STREAM_BYTES == 0 || dim < SL_LANES || dim % 4 != 0 || (uintptr_t)job->out % 16 != 0 ||
+        job->n * dim * sizeof *job->out < STREAM_MIN_BYTES)
+        return;
+    job->stream = dim % SL_LANES == 0 && (uintptr_t)job->out % SL_CACHE_LINE == 0 ? SL_LANES : 4;
 }
 
 static uint64_t grain_of(uint32_t dim)

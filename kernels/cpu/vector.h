@@ -111,19 +111,15 @@ SL_INLINE uint16_t sl_float_to_bf16(float x)
 
 /*
  * Stores that go around the caches, for output that is larger than they are and whose lines would
- * otherwise be read only to be overwritten. 16 bytes at a time is what every x86-64 has; the
- * write-combining buffer makes whole lines of them.
+ * otherwise be read only to be overwritten. 16 bytes at a time is what every x86-64 has; a whole
+ * line at a time takes less of the write-combining buffers (README.md has the figures). `to` is a
+ * multiple of the stored bytes. `simd` is that of the function that this is inlined in.
  */
 #if defined(__SSE2__)
 #define SL_STREAM_BYTES 16
 SL_INLINE void sl_stream_v4(float *to, const float *from)
 {
     _mm_stream_ps(to, _mm_loadu_ps(from));
-}
-SL_INLINE void sl_stream_v8(float *to, const sl_v8 *from)
-{
-    sl_stream_v4(to, (const float *)from);
-    sl_stream_v4(to + 4, (const float *)from + 4);
 }
 // Streaming stores are weakly ordered: fence before another thread may read them.
 SL_INLINE void sl_stream_fence(void)
@@ -136,12 +132,32 @@ SL_INLINE void sl_stream_v4(float *to, const float *from)
 {
     memcpy(to, from, 4 * sizeof *to);
 }
-SL_INLINE void sl_stream_v8(float *to, const sl_v8 *from)
-{
-    *(sl_v8_at *)to = *from;
-}
 SL_INLINE void sl_stream_fence(void) {}
 #endif
+
+SL_INLINE void sl_stream_v8(enum sl_isa simd, float *to, const sl_v8 *from)
+{
+#if defined(__x86_64__) && !defined(SL_SANITIZED)
+    if (simd >= SL_ISA_AVX2) {
+        __asm__("vmovntps %1, %0" : "=m"(*(sl_v8 *)to) : "x"(*from));
+        return;
+    }
+#endif
+    sl_stream_v4(to, (const float *)from);
+    sl_stream_v4(to + 4, (const float *)from + 4);
+}
+
+SL_INLINE void sl_stream_v16(enum sl_isa simd, float *to, const sl_v16 *from)
+{
+#if defined(__x86_64__) && !defined(SL_SANITIZED)
+    if (simd >= SL_ISA_AVX512) {
+        __asm__("vmovntps %1, %0" : "=m"(*(sl_v16 *)to) : "v"(*from));
+        return;
+    }
+#endif
+    sl_stream_v8(simd, to, (const sl_v8 *)from);
+    sl_stream_v8(simd, to + SL_LANES_8, (const sl_v8 *)from + 1);
+}
 
 // Asks for n elements of a row from element `at` of x on; all but `at` are constants.
 SL_INLINE void sl_prefetch_row(const void *x, int half, uint64_t at, uint32_t n)
