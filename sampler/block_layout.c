@@ -50,6 +50,15 @@ void sl_block_end_hop(struct sl_block_cursor *c, struct sl_block_hop *hop, uint3
         memmove(sl_block_place(c, bytes, &hop->beside_offset), room->second, bytes);
 }
 
+void sl_block_share_hops(struct sl_block *block, uint32_t n_hops, const struct sl_block_hop *last)
+{
+    for (uint32_t h = 0; h < n_hops; h++) {
+        block->hop[h].indptr_offset = last->indptr_offset;
+        block->hop[h].indices_offset = last->indices_offset;
+        block->hop[h].beside_offset = last->beside_offset;
+    }
+}
+
 static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
                         struct sl_block_cursor *c)
 {

@@ -35,6 +35,9 @@ bool sl_block_begin_hop(struct sl_block_cursor *c, struct sl_block_hop *hop, uin
 void sl_block_end_hop(struct sl_block_cursor *c, struct sl_block_hop *hop, uint32_t n_edges,
                       uint32_t beside, const struct sl_hop_room *room);
 
+// The first n_hops hops of a block have the arrays of `last`, each a part of them.
+void sl_block_share_hops(struct sl_block *block, uint32_t n_hops, const struct sl_block_hop *last);
+
 // The seeds' labels or targets, as the first array. False when they do not fit.
 bool sl_block_put_labels(const struct sl_topology *topology, const uint32_t *seeds,
                          struct sl_block *block, struct sl_block_cursor *c);

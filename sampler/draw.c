@@ -31,7 +31,8 @@ void sl_drawer_fini(struct sl_drawer *d)
     sl_forest_fini(&d->forest);
     sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
-    sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
+    for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
+        sl_pages_free(d->scratch[i].p, d->scratch[i].bytes);
     memset(d, 0, sizeof *d);
 }
 
@@ -44,26 +45,44 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
 {
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
-    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + d->forest.bytes + d->subgraph.bytes +
-           (d->map ? sl_idmap_bytes(d->map) : 0);
+    uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
+    for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
+        bytes += d->scratch[i].bytes;
+    return bytes;
 }
 
-// Room for `n` vertices in scratch, keeping the first `keep`.
+// Room for n elements of `each` bytes, keeping the first `keep`; there are never more than `most`.
+static int reserve(struct sl_drawer *d, enum sl_scratch which, uint64_t n, uint64_t keep,
+                   uint64_t most, uint64_t each)
+{
+    struct sl_drawer_array *a = &d->scratch[which];
+    n = SL_MIN(n, most);
+    if (n * each <= a->bytes)
+        return SL_OK;
+    n = SL_MIN(n + n / 4, most);
+    void *fresh = sl_pages_alloc(n * each);
+    if (!fresh)
+        return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " bytes of a batch", n * each);
+    if (keep)
+        memcpy(fresh, a->p, keep * each);
+    sl_pages_free(a->p, a->bytes);
+    *a = (struct sl_drawer_array){fresh, n * each};
+    return SL_OK;
+}
+
+static uint32_t *nodes_of(const struct sl_drawer *d)
+{
+    return d->scratch[SL_SCRATCH_NODES].p;
+}
+
+static uint32_t nodes_capacity(const struct sl_drawer *d)
+{
+    return (uint32_t)(d->scratch[SL_SCRATCH_NODES].bytes / sizeof(uint32_t));
+}
+
 static int reserve_nodes(struct sl_drawer *d, uint64_t n, uint32_t keep)
 {
-    n = SL_MIN(n, d->topology->view.n_nodes);
-    if (n <= d->nodes_capacity)
-        return SL_OK;
-    n = SL_MIN(n + n / 4, d->topology->view.n_nodes);
-    uint32_t *fresh = sl_pages_alloc(n * sizeof *fresh);
-    if (!fresh)
-        return sl_fail(SL_ENOMEM, "sampling: no memory for the %" PRIu64 " vertices of a batch", n);
-    if (keep)
-        memcpy(fresh, d->nodes, keep * sizeof *fresh);
-    sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
-    d->nodes = fresh;
-    d->nodes_capacity = (uint32_t)n;
-    return SL_OK;
+    return reserve(d, SL_SCRATCH_NODES, n, keep, d->topology->view.n_nodes, sizeof(uint32_t));
 }
 
 // In-degree of nodes[i] of n; asks for that of a later one.
@@ -88,7 +107,7 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
         return (uint64_t)fanout * (n_dst - first);
     uint64_t edges = 0;
     for (uint32_t i = first; i < n_dst; i++)
-        edges += degree_of(d, d->nodes, i, n_dst);
+        edges += degree_of(d, nodes_of(d), i, n_dst);
     return edges;
 }
 
@@ -113,7 +132,7 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     SL_TRY(sl_idmap_reset(d->map, SL_MAX(d->largest_batch, n_seeds)));
     SL_TRY(reserve_nodes(d, n_seeds, 0));
     for (uint32_t i = 0; i < n_seeds; i++)
-        SL_TRY(sl_idmap_insert(d->map, seeds[i], d->nodes, &n_nodes, d->nodes_capacity, &local));
+        SL_TRY(sl_idmap_insert(d->map, seeds[i], nodes_of(d), &n_nodes, nodes_capacity(d), &local));
     if (n_nodes != n_seeds)
         return sl_fail(SL_EPROTO,
                        "sampling: %u seeds, only %u of them different: wanted no vertex twice",
@@ -121,17 +140,45 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     return SL_OK;
 }
 
-// Rows and edges that a hop has from the hop before; h > 0.
-static void keep_rows(const struct sl_block *block, uint32_t h, uint32_t *indptr, uint32_t *indices,
-                      void *second, uint32_t beside)
+// Room in scratch for the rows of a hop of expand_new, behind the edges that it has already; for no
+// more edges than fit the block.
+static int begin_shared(struct sl_drawer *d, uint32_t n_dst, uint32_t known, uint32_t kept,
+                        uint64_t bound, uint32_t beside, const struct sl_block_cursor *c,
+                        struct sl_hop_room *out)
 {
-    const struct sl_block_view view = sl_block_here(block);
-    const struct sl_block_hop *from = &block->hop[h - 1];
-    const size_t n = from->n_edges;
-    memcpy(indptr, sl_view_indptr(view, h - 1), ((size_t)from->n_dst + 1) * sizeof *indptr);
-    memcpy(indices, sl_view_indices(view, h - 1), n * sizeof *indices);
+    const uint64_t fit = c->capacity / (sizeof *out->indices + beside);
+    const uint64_t rows = (uint64_t)n_dst + 1, edges = SL_MIN(bound, fit);
+    if (edges < kept)
+        return SL_EAGAIN;
+    SL_TRY(reserve(d, SL_SCRATCH_INDPTR, rows, known ? (uint64_t)known + 1 : 0, UINT64_MAX,
+                   sizeof *out->indptr));
+    SL_TRY(reserve(d, SL_SCRATCH_INDICES, edges, kept, fit, sizeof *out->indices));
     if (beside)
-        memcpy(second, (const char *)block + from->beside_offset, n * beside);
+        SL_TRY(reserve(d, SL_SCRATCH_BESIDE, edges, kept, fit, beside));
+    *out = (struct sl_hop_room){edges, d->scratch[SL_SCRATCH_INDPTR].p,
+                                d->scratch[SL_SCRATCH_INDICES].p, d->scratch[SL_SCRATCH_BESIDE].p};
+    return SL_OK;
+}
+
+// The arrays that all hops share, to their places.
+static bool put_shared(const struct sl_drawer *d, struct sl_block *block, uint32_t n_hops,
+                       uint32_t beside, struct sl_block_cursor *c)
+{
+    const struct sl_block_hop *last = &block->hop[n_hops - 1];
+    struct sl_hop_room room;
+    struct sl_block_hop all = {0};
+    if (!sl_block_begin_hop(c, &all, last->n_dst, last->n_edges, beside, &room) ||
+        room.edges < last->n_edges)
+        return false;
+    memcpy(room.indptr, d->scratch[SL_SCRATCH_INDPTR].p,
+           ((size_t)last->n_dst + 1) * sizeof *room.indptr);
+    memcpy(room.indices, d->scratch[SL_SCRATCH_INDICES].p,
+           (size_t)last->n_edges * sizeof *room.indices);
+    if (beside)
+        memcpy(room.second, d->scratch[SL_SCRATCH_BESIDE].p, (size_t)last->n_edges * beside);
+    sl_block_end_hop(c, &all, last->n_edges, beside, &room);
+    sl_block_share_hops(block, n_hops, &all);
+    return true;
 }
 
 // SL_EAGAIN: the block's memory is too small.
@@ -141,18 +188,18 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h], n_edges;
     const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
-    const bool keeps = h > 0 && plan->expand_new;
+    const bool shares = plan->expand_new, keeps = h > 0 && shares;
     const uint32_t beside = sl_draw_plan_beside(plan);
     const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
     const uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
     struct sl_hop_room room;
-    if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room) || room.edges < kept)
+    if (shares)
+        SL_TRY(begin_shared(d, n_nodes, first, kept, bound, beside, c, &room));
+    else if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room))
         return SL_EAGAIN;
-    if (keeps)
-        keep_rows(block, h, room.indptr, room.indices, room.second, beside);
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
+    sl_topology_read_ahead(d->topology, nodes_of(d) + known, n_nodes - known);
     const struct sl_khop_args args = {
         .topology = &d->topology->view,
         .seed = plan->seed,
@@ -164,9 +211,9 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .replace = plan->replace,
         .n_dst = n_nodes,
         .first_row = first,
-        .nodes = d->nodes,
+        .nodes = nodes_of(d),
         .n_nodes = &n_nodes,
-        .nodes_capacity = d->nodes_capacity,
+        .nodes_capacity = nodes_capacity(d),
         .map = d->map,
         .indptr = room.indptr,
         .indices = room.indices,
@@ -182,7 +229,10 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     if (rc == SL_ERANGE && room.edges < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
-    sl_block_end_hop(c, hop, n_edges, beside, &room);
+    if (shares)
+        hop->n_dst = block->n_nodes[h], hop->n_edges = n_edges;
+    else
+        sl_block_end_hop(c, hop, n_edges, beside, &room);
     block->n_nodes[h + 1] = n_nodes;
     block->n_edges += n_edges;
     return SL_OK;
@@ -190,10 +240,10 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
 
 static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_block_cursor *c)
 {
-    uint64_t bytes = (uint64_t)block->n_input * sizeof *d->nodes;
+    const uint64_t bytes = (uint64_t)block->n_input * sizeof(uint32_t);
     uint32_t *nodes = sl_block_place(c, bytes, &block->nodes_offset);
     if (nodes)
-        memcpy(nodes, d->nodes, bytes);
+        memcpy(nodes, nodes_of(d), bytes);
     return nodes != NULL;
 }
 
@@ -233,9 +283,11 @@ static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const
     SL_TRY(put_seeds(d, seeds, block->n_seeds));
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
+    if (plan->expand_new && !put_shared(d, block, plan->n_hops, sl_draw_plan_beside(plan), c))
+        return SL_EAGAIN;
     block->n_input = block->n_nodes[plan->n_hops];
     if (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL)
-        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->map, d->nodes, block, c));
+        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->map, nodes_of(d), block, c));
     d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
     return SL_OK;
 }

@@ -13,9 +13,11 @@
  * copied to the end of the block once, with the degrees behind it where the model wants them. The
  * block ends where its last array ends.
  *
- * Where a vertex is drawn once (plan: expand_new), hop h draws rows n_nodes[h - 1] .. n_nodes[h]
- * and begins with a copy of hop h - 1. So each hop has all its rows, whoever reads it, and the last
- * one has every edge of the batch once, with those of hop h as its first ones.
+ * Where a vertex is drawn once (plan: expand_new), hop h draws rows n_nodes[h - 1] .. n_nodes[h],
+ * and has those of hop h - 1 before them. So all hops have the same arrays, each a longer part of
+ * them: every edge is in the block once, and each hop has all its rows, whoever reads it. How long
+ * they become is known at the end, so they stand in scratch memory until then as the vertex list
+ * does.
  *
  * The *sample* is complete then: it depends on its key alone and the digest covers it. Where there
  * is a hotness order, marking appends each input node's rank in it as one more array. Ranks depend
@@ -43,12 +45,25 @@
 #include "sampler/subgraph.h"
 #include "sampler/topology.h"
 
+// Memory that grows and keeps what is in it.
+struct sl_drawer_array {
+    void *p;
+    uint64_t bytes;
+};
+
+enum sl_scratch {
+    SL_SCRATCH_NODES,
+    SL_SCRATCH_INDPTR, // this one and the rest: what the hops of expand_new share
+    SL_SCRATCH_INDICES,
+    SL_SCRATCH_BESIDE,
+    SL_SCRATCH_ARRAYS,
+};
+
 struct sl_drawer {
     const struct sl_kernels *kernels;
     const struct sl_topology *topology;
     struct sl_idmap *map;
-    uint32_t *nodes; // scratch, grown to the largest batch
-    uint32_t nodes_capacity;
+    struct sl_drawer_array scratch[SL_SCRATCH_ARRAYS]; // grown to the largest batch
     uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
     struct sl_forest forest;
     struct sl_subgraph_room subgraph;

@@ -141,7 +141,7 @@ static int fetch(const struct sl_device_drawer *d, const struct sl_draw_job *job
 }
 
 // The header's part of it, and the zeros between: all of it has been seen to fit.
-static void describe(const struct sl_drawn *drawn, struct sl_block *block,
+static void describe(const struct sl_drawn *drawn, bool shared, struct sl_block *block,
                      struct sl_block_cursor *c)
 {
     for (uint32_t h = 0; h < block->n_hops; h++) {
@@ -151,6 +151,8 @@ static void describe(const struct sl_drawn *drawn, struct sl_block *block,
         hop->n_edges = drawn->n_edges[h];
         block->n_nodes[h + 1] = drawn->n_nodes[h + 1];
         block->n_edges += drawn->n_edges[h];
+        if (shared && h + 1 < block->n_hops)
+            continue;
         sl_block_place(c, ((uint64_t)hop->n_dst + 1) * sizeof(uint32_t), &hop->indptr_offset);
         sl_block_place(c, edges, &hop->indices_offset);
         if (drawn->visits[h])
@@ -158,6 +160,8 @@ static void describe(const struct sl_drawn *drawn, struct sl_block *block,
         if (drawn->edge_ids[h])
             sl_block_place(c, 2 * edges, &hop->edge_ids_offset);
     }
+    if (shared)
+        sl_block_share_hops(block, block->n_hops, &block->hop[block->n_hops - 1]);
     block->n_input = drawn->n_nodes[block->n_hops];
     uint64_t nodes = (uint64_t)block->n_input * sizeof(uint32_t);
     sl_block_place(c, nodes, &block->nodes_offset);
@@ -181,7 +185,7 @@ int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
     uint64_t t0 = sl_now_ns();
     if (job->is_staged)
         SL_TRY(fetch(d, job, drawn.end));
-    describe(&drawn, job->block, &job->cursor);
+    describe(&drawn, job->plan->expand_new, job->block, &job->cursor);
     job->is_mirrored = job->also && drawn.end <= job->also_bytes;
     job->copy_ns = sl_now_ns() - t0;
     return SL_OK;

@@ -39,6 +39,7 @@ struct source {
         const uint32_t *beside; // visits or edges' numbers, or NULL
     } hop[SL_DRAW_HOPS_MAX];
     uint32_t n_hops;
+    bool shared;           // all hops have the arrays of the last one
     uint32_t beside_words; // an edge
     const uint32_t *degrees;
     bool ranked;
@@ -71,7 +72,7 @@ static __device__ void add(struct layout *l, const uint32_t *from, uint64_t word
 static __device__ void lay_out(const struct source &s, struct layout *l)
 {
     const struct sl_draw_control *c = s.control;
-    for (uint32_t h = 0; h < s.n_hops; h++) {
+    for (uint32_t h = s.shared ? s.n_hops - 1 : 0; h < s.n_hops; h++) {
         add(l, s.hop[h].indptr, c->rows[h] + 1);
         add(l, s.hop[h].indices, c->edges[h]);
         if (s.hop[h].beside)
@@ -141,9 +142,9 @@ static __global__ void __launch_bounds__(THREADS) deliver(const struct source s)
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d)
 {
     const bool ids = d->n_hops > 0 && d->hops[0].edge_ids;
-    struct source s = {b->control,      b->nodes, {},    d->n_hops, ids ? 2u : 1u, d->degrees,
-                       d->ranked,       d->ranks, d->to, d->at,     d->capacity,   d->also,
-                       d->also_capacity};
+    struct source s = {b->control,    b->nodes,    {},        d->n_hops,       d->shared,
+                       ids ? 2u : 1u, d->degrees,  d->ranked, d->ranks,        d->to,
+                       d->at,         d->capacity, d->also,   d->also_capacity};
     for (uint32_t h = 0; h < d->n_hops; h++) {
         const struct sl_draw_hop *hop = &d->hops[h];
         const void *beside = ids ? (const void *)hop->edge_ids : hop->visits;

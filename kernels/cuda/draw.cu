@@ -31,7 +31,7 @@
  *
  * WHERE A VERTEX IS DRAWN ONCE (expand_new), a hop's rows and edges are those of the hop before
  * with the new ones behind them. So all hops have the same arrays, each a longer part of them, and
- * nothing is copied but on delivery. A hop begins at what the one before has come to (first_row,
+ * so they are delivered. A hop begins at what the one before has come to (first_row,
  * first_edge), on the GPU; counts, values and rooms of edges go on from hop to hop.
  *
  * NUMBERS. FastGL's Fused-Map (section 4.3) numbers a vertex while it is put into the hash table,
@@ -494,6 +494,7 @@ static int run(struct sl_draw_state *s, const struct attempt *a)
     if (args->deliver.to) {
         const struct sl_delivery delivery = {a->hop,
                                              args->n_hops,
+                                             args->expand_new,
                                              a->degrees,
                                              args->deliver.ranks != NULL,
                                              a->ranks,

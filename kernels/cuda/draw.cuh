@@ -333,6 +333,7 @@ int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32
 struct sl_delivery {
     const struct sl_draw_hop *hops; // (n_hops) of the host
     uint32_t n_hops;
+    bool shared;                // the last hop's arrays are those of all
     const uint32_t *degrees;    // or NULL
     bool ranked;                // with ranks, of
     struct sl_rank_index ranks; // ... this index

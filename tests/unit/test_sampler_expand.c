@@ -182,6 +182,7 @@ static void expect_oracle(const struct sl_block *b, const struct oracle *o)
     ck_assert_mem_eq(b->n_nodes, o->n_nodes, (b->n_hops + 1) * sizeof *b->n_nodes);
     ck_assert_mem_eq(sl_block_nodes(b), o->nodes, b->n_input * sizeof *o->nodes);
     for (uint32_t h = 0; h < b->n_hops; h++) {
+        ck_assert_uint_eq(b->hop[h].indices_offset, b->hop[0].indices_offset); // there once
         ck_assert_uint_eq(b->hop[h].n_dst, o->n_nodes[h]);
         ck_assert_uint_eq(b->hop[h].n_edges, o->indptr[o->n_nodes[h]]);
         ck_assert_mem_eq(sl_view_indptr(view, h), o->indptr,
@@ -192,6 +193,22 @@ static void expect_oracle(const struct sl_block *b, const struct oracle *o)
     ck_assert_uint_eq(b->hop[b->n_hops - 1].n_edges, o->n_edges);
 }
 
+// Memory of its size is enough, and a byte less is not.
+static void expect_exact_room(const struct sl_draw_plan *plan, const uint32_t *seeds,
+                              uint32_t n_seeds, const struct sl_block *same)
+{
+    struct sl_block *b = fixture_alloc(same->bytes);
+    uint64_t wanted;
+    ck_assert_int_eq(fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b,
+                                       same->bytes - 1, &wanted),
+                     SL_ERANGE);
+    ck_assert_int_eq(fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b, same->bytes,
+                                       &wanted),
+                     SL_OK);
+    ck_assert_mem_eq(b, same, same->bytes);
+    free(b);
+}
+
 static void compare(const struct sl_draw_plan *plan, const uint32_t *seeds, uint32_t n_seeds)
 {
     struct oracle *o = ask_oracle(plan, seeds, n_seeds);
@@ -200,6 +217,7 @@ static void compare(const struct sl_draw_plan *plan, const uint32_t *seeds, uint
     struct sl_block *b = fixture_draw(&drawer, &with, EPOCH, BATCH, seeds, n_seeds);
     ck_assert_int_eq(sl_block_check(b, b->bytes), SL_OK);
     expect_oracle(b, o);
+    expect_exact_room(&with, seeds, n_seeds, b);
     free(b);
     free_oracle(o);
 }
