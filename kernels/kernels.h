@@ -427,8 +427,9 @@ enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64, SL_DRAW_PLACES = SL_PARTS_MAX +
 /*
  * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
  * the others at the next multiple of SL_DRAW_ALIGN. Of each hop indptr, indices and, of walks,
- * visits, or the edges' numbers; then nodes, degrees where they are asked for, and ranks where
- * there is an index. With expand_new the last hop's arrays are those of all. What is between arrays is left as it is. Nothing at all is written where they
+ * visits, or the edges' numbers (with expand_new of the last hop alone, of whose arrays those of
+ * the others are the first part); then nodes, degrees where they are asked for, and ranks where
+ * there is an index. What is between arrays is left as it is. Nothing at all is written where they
  * do not fit. What fits the second place as well is written there, too: the same bytes at the same
  * distances.
  */

@@ -220,7 +220,7 @@ static size_t place(size_t *used, uint64_t bytes)
     return at;
 }
 
-SL_SIMD_VOID(widen, (int64_t *to, const uint32_t *from, uint64_t begin, uint64_t end),
+SL_SIMD_VOID(widen, (int64_t * to, const uint32_t *from, uint64_t begin, uint64_t end),
              (to, from, begin, end))
 {
     for (uint64_t i = begin; i < end; i++)
@@ -231,7 +231,7 @@ SL_SIMD_VOID(widen, (int64_t *to, const uint32_t *from, uint64_t begin, uint64_t
 // most rows have fewer edges and a loop of a few steps is mostly guessed wrong; the next row writes
 // over what was too much.
 SL_SIMD_VOID(spread_rows,
-             (int64_t *to, const uint32_t *indptr, uint32_t n_rows, uint64_t begin, uint64_t end),
+             (int64_t * to, const uint32_t *indptr, uint32_t n_rows, uint64_t begin, uint64_t end),
              (to, indptr, n_rows, begin, end))
 {
     uint32_t row = 0;

@@ -23,7 +23,7 @@
 
 enum {
     AHEAD_BYTES = 16 << 10,
-    AHEAD_ROWS = 64, // at most
+    AHEAD_ROWS = 64,            // at most
     STREAM_MIN_BYTES = 1 << 20, // output below this stays in the cache for its reader
     GRAIN_BYTES = 1 << 16,
 };

@@ -199,12 +199,12 @@ static void expect_exact_room(const struct sl_draw_plan *plan, const uint32_t *s
 {
     struct sl_block *b = fixture_alloc(same->bytes);
     uint64_t wanted;
-    ck_assert_int_eq(fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b,
-                                       same->bytes - 1, &wanted),
-                     SL_ERANGE);
-    ck_assert_int_eq(fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b, same->bytes,
-                                       &wanted),
-                     SL_OK);
+    ck_assert_int_eq(
+        fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b, same->bytes - 1, &wanted),
+        SL_ERANGE);
+    ck_assert_int_eq(
+        fixture_draw_into(&drawer, plan, EPOCH, BATCH, seeds, n_seeds, b, same->bytes, &wanted),
+        SL_OK);
     ck_assert_mem_eq(b, same, same->bytes);
     free(b);
 }
