@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 2
+#define SLUICE_API_VERSION 3
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -121,7 +121,9 @@ struct sluice_options {
     // Folder of the program sluice-broker; NULL: $SLUICE_PROGRAMS, else the library's own folder,
     // ../bin and ../../bin from there, else PATH.
     const char *programs;
-    // 1: with `prefetch`, what sluice_take() gives is made ahead, too. 0: when it is called.
+    // 1: with `prefetch`, what sluice_take() gives is made ahead, too. 0: when it is called. 2: as 1,
+    // and sluice_next() does not wait for the features, if they are gathered into this process's
+    // memory: those of sluice_take() are there after sluice_wait().
     uint32_t arrays;
 };
 
@@ -271,6 +273,10 @@ struct sluice_arrays {
 // none of it then. SLUICE_EUNSUPPORTED for a job with other edges in each hop.
 SLUICE_API int sluice_take(sluice_loader *loader, const struct sluice_batch *batch,
                            struct sluice_arrays *out);
+
+// Waits up to timeout_ms for the features of a batch that is held, with `arrays` 2. SLUICE_OK;
+// SLUICE_TIMEOUT; SLUICE_ESTALE; otherwise there will be none, and sluice_error() says why.
+SLUICE_API int sluice_wait(sluice_loader *loader, uint64_t id, uint32_t timeout_ms);
 
 // By any thread, also after sluice_close(). NULL is allowed. Nothing happens in a process that was
 // forked from the loader's.

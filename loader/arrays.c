@@ -175,6 +175,7 @@ static int get_locked(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **
     }
     p->users++;
     a->pool = p;
+    atomic_store(&a->holders, 1);
     *out = a;
     return SL_OK;
 }
@@ -187,10 +188,17 @@ int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out)
     return rc;
 }
 
+void sl_arrays_hold(struct sl_arrays *a)
+{
+    atomic_fetch_add(&a->holders, 1);
+}
+
 void sl_arrays_free(struct sl_arrays *a)
 {
     struct sl_arrays_pool *p = a ? a->pool : NULL;
     if (!p || p->pid != getpid()) // a lock that another thread had at the fork stays locked
+        return;
+    if (atomic_fetch_sub(&a->holders, 1) > 1)
         return;
     pthread_mutex_lock(&p->lock);
     const bool waits = p->n_free < PIECES;

@@ -14,13 +14,15 @@
  * lets its batch go just behind the moment when it gets the next one, and whoever is ahead waits
  * for that. A loop that keeps more asks for a batch while all are out, and there are twice as many.
  *
- * OWNERSHIP. A piece belongs to whoever took it. The pool is the loader's and its pieces': it goes
+ * OWNERSHIP. A piece belongs to whoever took it, and while rows are being written to it to the
+ * writer, too. The pool is the loader's and its pieces': it goes
  * when the loader has let go of it and the last piece is back, so a tensor outlives its loader.
  * Pieces may come back in any thread. In a forked process they are left alone.
  */
 #ifndef SL_LOADER_ARRAYS_H
 #define SL_LOADER_ARRAYS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +41,8 @@ struct sl_arrays_spec {
 
 struct sl_arrays {
     struct sl_arrays_pool *pool;
-    struct sl_arrays *next; // of those that wait
+    struct sl_arrays *next;   // of those that wait
+    _Atomic uint32_t holders; // who took it, and who still writes its rows
     struct sl_buffer numbers;
     struct sl_buffer features; // (n_input, feat_dim); its owner fills it in
     uint64_t n_edges;
@@ -61,6 +64,8 @@ void sl_arrays_pool_close(struct sl_arrays_pool *p);  // NULL is allowed
 // come back; SL_ENOMEM.
 int sl_arrays_get(struct sl_arrays_pool *p, bool wanted, struct sl_arrays **out);
 void sl_arrays_free(struct sl_arrays *a); // NULL is allowed
+// One holder more, who frees it as well: it is back with the last one.
+void sl_arrays_hold(struct sl_arrays *a);
 
 // The block's numbers, whose seeds are of spec.seeds. SL_ENOMEM.
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block);

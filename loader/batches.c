@@ -200,9 +200,10 @@ static int features_view(struct sluice_loader *l, const struct sluice_batch *bat
                          const void **rows)
 {
     SL_TRY(check_features(l, "sluice_features_view", batch, rows));
-    const struct sl_lent *lent = sl_lending_find(&l->lending, batch->id);
+    struct sl_lent *lent = sl_lending_find(&l->lending, batch->id);
     if (!lent)
         return SL_ESTALE;
+    SL_TRY(sl_lending_settle(&l->lending, lent));
     *rows = lent->work.x;
     return SL_OK;
 }
@@ -261,6 +262,18 @@ int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluic
 {
     SL_TRY(enter(l, "sluice_take"));
     return leave(l, take(l, batch, out));
+}
+
+static int wait_for(struct sluice_loader *l, uint64_t id, uint32_t timeout_ms)
+{
+    const int rc = sl_lending_wait(&l->lending, id, timeout_ms);
+    return rc == SL_ETIMEDOUT ? SLUICE_TIMEOUT : rc == SL_EABORTED ? note_end(l) : rc;
+}
+
+int sluice_wait(sluice_loader *l, uint64_t id, uint32_t timeout_ms)
+{
+    SL_TRY(enter(l, "sluice_wait"));
+    return leave(l, wait_for(l, id, timeout_ms));
 }
 
 void sluice_free(void *memory)

@@ -28,6 +28,34 @@ static void give_back(struct sl_lending *l, const struct sl_work *work)
     sl_ledger_return(l->spec.arena, &work->lease);
 }
 
+// The features of a batch that was lent without them are there, or never will be: then what reads
+// them has ended.
+static int settle(struct sl_lending *l, struct sl_lent *lent, uint32_t timeout_ms)
+{
+    if (!lent->comes)
+        return SL_OK;
+    const int rc = sl_prefetch_wait(&l->prefetch, timeout_ms, &lent->work);
+    if (rc == SL_ETIMEDOUT)
+        return rc;
+    lent->comes = false;
+    if (lent->filled) {
+        sl_arrays_free(lent->filled);
+        lent->filled = NULL;
+        release(l, &lent->work);
+        lent->work.buffer = SL_PREFETCH_NO_BUFFER;
+        lent->work.x = NULL;
+    }
+    return rc;
+}
+
+int sl_lending_settle(struct sl_lending *l, struct sl_lent *lent)
+{
+    int rc;
+    while ((rc = settle(l, lent, SL_ARENA_WAIT_MS)) == SL_ETIMEDOUT) {
+    }
+    return rc;
+}
+
 // --- claims --------------------------------------------------------------------------------------
 
 static uint64_t position(uint32_t epoch, uint32_t number)
@@ -147,6 +175,7 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
         .pulse = &l->pulse,
         .claim = claim_lent,
         .begins = spec->arrays ? fill_ahead : NULL,
+        .early = spec->early,
         .ctx = l,
     };
     sl_ledger_sit(spec->arena, spec->rank, spec->worker);
@@ -159,8 +188,10 @@ void sl_lending_fini(struct sl_lending *l)
 {
     if (!l->spec.arena)
         return;
-    for (uint32_t i = 0; i < l->n_held; i++)
+    for (uint32_t i = 0; i < l->n_held; i++) {
+        sl_lending_settle(l, &l->held[i]);
         give_back(l, &l->held[i].work);
+    }
     if (l->spec.ahead)
         sl_prefetch_stop(&l->prefetch);
     sl_fetch_stop(&l->fetch);
@@ -224,16 +255,18 @@ static int take(struct sl_lending *l, const struct sl_work *work)
         l->begun = false;
         return SL_LENDING_END;
     }
+    struct sl_lent lent = {.work = *work, .given_ns = sl_now_ns(), .comes = l->spec.early};
     int rc = position(work->epoch, work->lease.cell) < l->left ? SL_EAGAIN : grow(l);
     if (rc < 0) {
-        give_back(l, work);
+        sl_lending_settle(l, &lent);
+        give_back(l, &lent.work);
         return rc;
     }
     l->epoch = work->epoch;
     l->begun = true;
     // One that comes again lies before others that have come.
     atomic_store(&l->from, SL_MAX(from, position(work->epoch, work->lease.cell + 1)));
-    l->held[l->n_held++] = (struct sl_lent){.work = *work, .given_ns = sl_now_ns()};
+    l->held[l->n_held++] = lent;
     return SL_OK;
 }
 
@@ -281,9 +314,17 @@ static int check_stuck(struct sl_lending *l)
                    seconds, sl_units_exact_bytes(bytes, a->h->spec.payload_bytes), l->n_held);
 }
 
+// Buffers of batches whose rows have come to the caller's arrays are free.
+static void settle_held(struct sl_lending *l)
+{
+    for (uint32_t i = 0; i < l->n_held; i++)
+        settle(l, &l->held[i], 0);
+}
+
 static int next(struct sl_lending *l, uint64_t until_ns)
 {
     struct sl_work work;
+    settle_held(l);
     for (uint32_t slice_ms = 0;;) {
         int rc = claim(l, slice_ms, &work);
         if (rc == SL_OK)
@@ -317,6 +358,19 @@ int sl_lending_next(struct sl_lending *l, uint32_t timeout_ms, const struct sl_l
     }
     if (waited > 1000000 || rc == SL_OK)
         publish(l);
+    return rc;
+}
+
+int sl_lending_wait(struct sl_lending *l, uint64_t tag, uint32_t timeout_ms)
+{
+    struct sl_lent *lent = sl_lending_find(l, tag);
+    if (!lent)
+        return SL_ESTALE;
+    const uint64_t from = sl_now_ns();
+    const int rc = settle(l, lent, timeout_ms);
+    const uint64_t waited = sl_now_ns() - from;
+    lent->wait_ns += waited;
+    l->figures.stage_ns[SL_STAGE_WAIT] += waited;
     return rc;
 }
 
@@ -369,6 +423,7 @@ int sl_lending_done(struct sl_lending *l, uint64_t tag)
     struct sl_lent *lent = sl_lending_find(l, tag);
     if (!lent)
         return SL_ESTALE;
+    sl_lending_settle(l, lent);
     const struct sl_lent gone = take_out(l, lent);
     record(l, &gone);
     release(l, &gone.work);
@@ -386,6 +441,7 @@ int sl_lending_return(struct sl_lending *l, uint64_t tag)
     struct sl_lent *lent = sl_lending_find(l, tag);
     if (!lent)
         return SL_ESTALE;
+    sl_lending_settle(l, lent);
     const struct sl_lent gone = take_out(l, lent);
     l->returned++;
     give_back(l, &gone.work);
@@ -401,6 +457,7 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
     if (!lent)
         return SL_ESTALE;
     struct sl_work *work = &lent->work;
+    SL_TRY(sl_lending_settle(l, lent));
     if (lent->taken && !work->x)
         return sl_fail(SL_EINVAL, "batch %" PRIu64 ": its features went with its arrays", tag);
     const struct sl_block *block = work->block.header;
@@ -429,11 +486,17 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
 // --- arrays --------------------------------------------------------------------------------------
 
 // The batch's rows: those that were gathered ahead, or gathered now.
-static int take_rows(struct sl_lending *l, struct sl_lent *lent, struct sl_arrays *a)
+static int take_rows(struct sl_lending *l, struct sl_lent *lent, struct sl_arrays *a, void **rows)
 {
     struct sl_work *work = &lent->work;
     if (work->x) {
+        *rows = work->x;
         sl_prefetch_swap_rows(&l->prefetch, work, &a->features);
+        if (lent->comes) {
+            sl_arrays_hold(a);
+            lent->filled = a;
+            return SL_OK;
+        }
         sl_prefetch_release(&l->prefetch, work);
         work->buffer = SL_PREFETCH_NO_BUFFER;
         work->x = NULL;
@@ -442,6 +505,7 @@ static int take_rows(struct sl_lending *l, struct sl_lent *lent, struct sl_array
     const size_t bytes = work->block.header->n_input * sl_rows_bytes(l->spec.dataset);
     SL_TRY(
         sl_buffer_grow(&a->features, sl_device_host(), SL_BUFFER_DEVICE, bytes, "input features"));
+    *rows = a->features.p;
     return sl_lending_features(l, work->lease.tag, a->features.p, bytes);
 }
 
@@ -455,6 +519,7 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
     struct sl_work *work = &lent->work;
     struct sl_arrays *a = NULL;
     int rc = SL_OK;
+    *rows = NULL;
     if (work->buffer != SL_PREFETCH_NO_BUFFER) {
         a = l->made[work->buffer];
         l->made[work->buffer] = NULL;
@@ -466,13 +531,12 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
     const bool has_rows =
         l->spec.dataset->feat_dim && (!work->x || l->spec.compute.device->is_host);
     if (rc == SL_OK && has_rows)
-        rc = take_rows(l, lent, a);
+        rc = take_rows(l, lent, a, rows);
     if (rc < 0) {
         sl_arrays_free(a);
         return rc;
     }
     lent->taken = true;
-    *rows = has_rows ? a->features.p : NULL;
     *out = a;
     return SL_OK;
 }

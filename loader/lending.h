@@ -53,6 +53,7 @@ struct sl_lending_spec {
     uint64_t on_gpu; // as in struct sl_prefetch_spec
     bool ahead;      // features of the next batch are gathered while the caller works
     bool arrays;     // ... and what sl_lending_take() gives is made then
+    bool early;      // ... and a batch is lent before its features are there: sl_lending_wait()
     const _Atomic bool *stop;
     struct sl_worker_slot *stats;
 };
@@ -60,7 +61,9 @@ struct sl_lending_spec {
 struct sl_lent {
     struct sl_work work;
     uint64_t given_ns, wait_ns;
-    bool taken; // its arrays are the caller's
+    bool taken;               // its arrays are the caller's
+    bool comes;               // its features are on their way
+    struct sl_arrays *filled; // ... to these, which the caller has
 };
 
 struct sl_lending {
@@ -96,6 +99,12 @@ void sl_lending_fini(struct sl_lending *l);
 // SL_LENDING_END; SL_ENOMEM when the caller keeps what the next batch needs; SL_EABORTED.
 int sl_lending_next(struct sl_lending *l, uint32_t timeout_ms, const struct sl_lent **out);
 
+// Waits for the batch's features, where it was lent before they were there. SL_OK; SL_ETIMEDOUT;
+// SL_ESTALE; why there are none. The other calls on the batch wait themselves.
+int sl_lending_wait(struct sl_lending *l, uint64_t tag, uint32_t timeout_ms);
+// The same for as long as it takes: the thread that gathers looks at the abort word itself.
+int sl_lending_settle(struct sl_lending *l, struct sl_lent *lent);
+
 // By the lease's tag; NULL, with a message, where it is not held. The others then say SL_ESTALE.
 struct sl_lent *sl_lending_find(struct sl_lending *l, uint64_t tag);
 int sl_lending_done(struct sl_lending *l, uint64_t tag);
@@ -110,7 +119,7 @@ int sl_lending_start(struct sl_lending *l, uint32_t epoch, uint32_t number);
 int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t bytes);
 
 // The batch's arrays, the caller's from now on: once for each batch. *rows: (n_input, feat_dim) in
-// them; NULL where there are none, or where they were gathered into a GPU's memory. SL_EINVAL,
+// them, perhaps still on their way (sl_lending_wait()); NULL where there are none, or where they were gathered into a GPU's memory. SL_EINVAL,
 // SL_ENOMEM.
 int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, void **rows);
 

@@ -18,7 +18,7 @@
 struct sluice_loader {
     pid_t pid;         // of the process that opened it
     _Atomic bool busy; // a thread is in it
-    bool prefetch, arrays;
+    bool prefetch, arrays, early;
     int over;                          // code of why no batch comes any more; 0: they come
     char why[2048];                    // ... its words
     struct sl_own_job own;             // launch.pid 0: attached to somebody's

@@ -189,6 +189,7 @@ static int begin(struct sluice_loader *l)
                   .n_targets = sl_block_targets(&l->dataset)},
         .ahead = l->prefetch,
         .arrays = l->arrays,
+        .early = l->early && l->compute.device->is_host,
         .stop = &w->stop,
         .stats = w->stats,
     };
@@ -220,9 +221,12 @@ static int check_options(const struct sluice_options *given, struct sluice_optio
     if (o->rank < -1)
         return sl_fail(SL_EINVAL, "sluice_open: options.rank: found %d, wanted one from 0, or -1",
                        o->rank);
-    if (o->prefetch > 1 || o->arrays > 1)
-        return sl_fail(SL_EINVAL, "sluice_open: options.%s: found %u, wanted 0 or 1",
-                       o->prefetch > 1 ? "prefetch" : "arrays", SL_MAX(o->prefetch, o->arrays));
+    if (o->prefetch > 1)
+        return sl_fail(SL_EINVAL, "sluice_open: options.prefetch: found %u, wanted 0 or 1",
+                       o->prefetch);
+    if (o->arrays > 2)
+        return sl_fail(SL_EINVAL, "sluice_open: options.arrays: found %u, wanted 0 to 2",
+                       o->arrays);
     return SL_OK;
 }
 
@@ -268,6 +272,7 @@ int sluice_open(const struct sluice_options *options, sluice_loader **out)
     l->pid = getpid();
     l->prefetch = o.prefetch;
     l->arrays = o.arrays;
+    l->early = l->prefetch && o.arrays == 2;
     l->own.log_fd = l->own.launch.pidfd = -1;
     const int rc = open_loader(l, &o);
     if (rc < 0) {

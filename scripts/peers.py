@@ -333,7 +333,7 @@ class Loader(PyG):
         in libsluice, by function ("next" is the wait for the batch), in Python otherwise, and what
         that is of the processor's time ("cpu")."""
         loader, calls, took = self.loader(True), [], []
-        library, names = loader._handle.library, ("next", "done", "take")
+        library, names = loader._handle.library, ("next", "done", "take", "wait")
 
         def clocks():
             return np.array([time.perf_counter(), time.thread_time()]) * 1e6

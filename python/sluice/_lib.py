@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 2
+API_VERSION = 3
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -198,6 +198,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_features": (_int, [_pointer, ctypes.POINTER(Batch), _pointer, _size]),
     "sluice_features_view": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(_pointer)]),
     "sluice_take": (_int, [_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Arrays)]),
+    "sluice_wait": (_int, [_pointer, _u64, _u32]),
     "sluice_free": (None, [_pointer]),
     "sluice_sampler_open": (_int, [ctypes.POINTER(SamplerOptions), ctypes.POINTER(_pointer)]),
     "sluice_sampler_close": (None, [_pointer]),

@@ -269,7 +269,8 @@ class Loader:
         self.transform, self.timeout = transform, float(timeout)
         self._options = {
             "prefetch": int(prefetch),
-            "arrays": int(prefetch and self.EXPAND == "new"),
+            # 2: the batch is made while its rows are gathered; a page-locked copy wants them first.
+            "arrays": (1 if pin_memory else 2) if prefetch and self.EXPAND == "new" else 0,
             "start_timeout_ms": int(start_timeout * 1000),
         }
         self._world = _world.find(rank, world)
@@ -615,8 +616,8 @@ class Loader:
         if iteration.ended:
             raise StopIteration
         since = time.monotonic()
-        fields = None
-        while fields is None:
+        batch = None
+        while batch is None:
             with self._usable():
                 if iteration.number != self._current:
                     if iteration.ended:  # by another thread
@@ -632,10 +633,10 @@ class Loader:
                     self._position, self._under_way = (self._position[0] + 1, 0), False
                     raise StopIteration
                 if code == _lib.OK and self._take():
-                    fields = self._fields()
-            if fields is None and code == _lib.TIMEOUT:
+                    batch = self._make(self._fields())
+                    self._wait_for_rows()
+            if batch is None and code == _lib.TIMEOUT:
                 self._check_wait(since)
-        batch = self._make(fields)
         return batch if self.transform is None else self.transform(batch)
 
     def _check_wait(self, since: float) -> None:
@@ -690,6 +691,10 @@ class Loader:
         if plan.pyg is not None:
             out.update(_batch.of_whole_graph(plan.pyg, out))
         return out
+
+    def _wait_for_rows(self) -> None:
+        while self._handle.call("wait", self._lent.id, WAIT_SLICE_MS) == _lib.TIMEOUT:
+            pass
 
     def _features(self) -> Any:
         """A copy of the rows; in the memory of the GPU that gathered them, where tensors can be."""

@@ -2,6 +2,9 @@
 #include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "common/arena/seat.h"
 #include "common/base/clock.h"
 #include "loader/lending.h"
@@ -46,7 +49,7 @@ static void setup_world(void)
     make(2);
 }
 
-static void start_with(bool ahead, bool made)
+static void start_with(bool ahead, bool made, bool early)
 {
     sl_gather_init(&gather, &compute, &ds, SL_GATHER_STAGED);
     gather.half = ds.feat_dtype == SL_DTYPE_F16;
@@ -61,13 +64,14 @@ static void start_with(bool ahead, bool made)
         .shape = {.n_hops = 1},
         .ahead = ahead,
         .arrays = made,
+        .early = early,
     };
     ck_assert_msg(sl_lending_init(&lending, &spec) == SL_OK, "%s", sl_error_message());
 }
 
 static void start(bool ahead)
 {
-    start_with(ahead, false);
+    start_with(ahead, false, false);
 }
 
 static void teardown(void)
@@ -507,12 +511,12 @@ TEST(there_are_two_buffers)
 }
 
 // What a loop takes has no buffer, so it may keep what it likes.
-LOOP_TEST(arrays_are_the_callers, 0, 3)
+LOOP_TEST(arrays_are_the_callers, 0, 4)
 {
     struct sl_arrays *taken[CELLS];
     void *x[CELLS];
     uint64_t tag[CELLS];
-    start_with(_i > 0, _i > 1);
+    start_with(_i > 0, _i > 1, _i > 2);
     open_epoch(0);
     draw(CELLS);
     for (uint32_t cell = 0; cell < CELLS; cell++) {
@@ -536,16 +540,17 @@ LOOP_TEST(arrays_are_the_callers, 0, 3)
 }
 
 // A loop that lets a batch go behind the next one has two pieces of memory, whoever is faster.
-TEST(a_usual_loop_has_two_pieces)
+LOOP_TEST(a_usual_loop_has_two_pieces, 0, 2)
 {
     struct sl_arrays *before = NULL, *piece[2] = {NULL, NULL}, *a;
     void *x;
-    start_with(true, true);
+    start_with(true, true, _i);
     const uint64_t seq = open_epoch(0);
     draw(CELLS);
     for (uint32_t cell = 0; cell < CELLS; cell++) {
         const uint64_t tag = lent(cell);
         ck_assert_int_eq(sl_lending_take(&lending, tag, &a, &x), SL_OK);
+        ck_assert_int_eq(sl_lending_wait(&lending, tag, SOON), SL_OK);
         UNTIL(cell + 1 == CELLS || state(seq, cell + 1) == SL_CELL_TRAINING);
         if (cell < 2)
             piece[cell] = a;
@@ -558,12 +563,12 @@ TEST(a_usual_loop_has_two_pieces)
     sl_arrays_free(before);
 }
 
-LOOP_TEST(arrays_are_taken_once, 0, 2)
+LOOP_TEST(arrays_are_taken_once, 0, 3)
 {
     struct sl_arrays *a, *again;
     void *x;
     float out[BATCH + EXTRA][WIDTH];
-    start_with(_i > 0, _i > 0);
+    start_with(_i > 0, _i > 0, _i > 1);
     open_epoch(0);
     draw(CELLS);
     const uint64_t tag = lent(0);
@@ -581,6 +586,7 @@ LOOP_TEST(arrays_are_taken_once, 0, 2)
         second = lent(0);
     }
     ck_assert_int_eq(sl_lending_take(&lending, second, &again, &x), SL_OK);
+    ck_assert_int_eq(sl_lending_wait(&lending, second, SOON), SL_OK);
     ck_assert_ptr_ne(again, a);
     ck_assert_mem_eq(x, rows[vertex(0, BATCH, 0)], sizeof rows[0]);
     done(second);
@@ -602,6 +608,122 @@ TEST(an_epoch_is_left_while_its_next_batch_is_gathered)
     draw(1);
     lent(0);
     ck_assert_uint_eq(lending.epoch, 1);
+}
+
+// --- lent before the rows are there --------------------------------------------------------------
+
+static struct sl_kernels gated;
+static _Atomic bool open_gate;
+static _Atomic int gather_rc, gathering;
+
+// Stands still until the gate is open, or fails.
+static int gather_behind_gate(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                              const uint32_t *which, uint64_t n, float *out)
+{
+    atomic_fetch_add(&gathering, 1);
+    while (!atomic_load(&open_gate))
+        sched_yield();
+    if (atomic_load(&gather_rc) != SL_OK)
+        return sl_fail(atomic_load(&gather_rc), "no rows today");
+    return sl_kernels_rows()->gather_rows(table, dtype, n_rows, dim, which, n, out);
+}
+
+static uint64_t start_gated(void)
+{
+    gated = *sl_kernels_rows();
+    gated.gather_rows = gather_behind_gate;
+    compute.kernels = compute.host = &gated;
+    start_with(true, true, true);
+    const uint64_t seq = open_epoch(0);
+    draw(CELLS);
+    return seq;
+}
+
+// The next batch, whose rows are not there.
+static uint64_t lent_early(uint32_t cell, struct sl_arrays **a, void **x)
+{
+    const uint64_t tag = lent(cell);
+    UNTIL(atomic_load(&gathering) > 0);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, NOW), SL_ETIMEDOUT);
+    ck_assert_int_eq(sl_lending_take(&lending, tag, a, x), SL_OK);
+    for (uint32_t i = 0; i < BATCH + EXTRA; i++)
+        ck_assert_int_eq((*a)->nodes[i], vertex(cell, BATCH, i));
+    ck_assert_ptr_nonnull(*x);
+    return tag;
+}
+
+static void *let_through(void *unused)
+{
+    UNTIL(atomic_load(&gathering) > 0);
+    atomic_store(&open_gate, true);
+    return unused;
+}
+
+TEST(a_batch_is_lent_before_its_rows_are_there)
+{
+    struct sl_arrays *a;
+    void *x;
+    const uint64_t seq = start_gated(), tag = lent_early(0, &a, &x);
+    expect(SL_ETIMEDOUT, NOW); // its rows come first
+    atomic_store(&open_gate, true);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, SOON), SL_OK);
+    for (uint32_t i = 0; i < BATCH + EXTRA; i++)
+        ck_assert_mem_eq((float *)x + i * WIDTH, rows[vertex(0, BATCH, i)], sizeof rows[0]);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, NOW), SL_OK);
+    done(tag);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, NOW), SL_ESTALE);
+    ck_assert_uint_eq(sl_ledger_entry(&arena, seq, 0)->miss_bytes,
+                      (BATCH + EXTRA) * sizeof rows[0]);
+    sl_arrays_free(a);
+    done(lent(1));
+}
+
+// The memory stays until nobody writes to it any more, and the batch does not go before.
+LOOP_TEST(arrays_go_while_their_rows_come, 0, 3)
+{
+    struct sl_arrays *a;
+    void *x;
+    pthread_t other;
+    const uint64_t seq = start_gated(), tag = lent_early(0, &a, &x);
+    sl_arrays_free(a);
+    ck_assert_int_eq(state(seq, 0), SL_CELL_TRAINING);
+    ck_assert_int_eq(pthread_create(&other, NULL, let_through, NULL), 0);
+    if (_i == 0)
+        done(tag);
+    else if (_i == 1)
+        ck_assert_int_eq(sl_lending_return(&lending, tag), SL_OK);
+    else
+        sl_lending_fini(&lending);
+    ck_assert(atomic_load(&open_gate)); // it has waited
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+    ck_assert_int_eq(state(seq, 0), _i == 0 ? SL_CELL_DONE : SL_CELL_READY);
+}
+
+TEST(what_is_asked_of_the_features_waits_for_them)
+{
+    float out[BATCH + EXTRA][WIDTH];
+    pthread_t other;
+    start_gated();
+    const uint64_t tag = lent(0);
+    ck_assert_int_eq(pthread_create(&other, NULL, let_through, NULL), 0);
+    ck_assert_int_eq(sl_lending_features(&lending, tag, out, sizeof out), SL_OK);
+    ck_assert_mem_eq(out[0], rows[vertex(0, BATCH, 0)], sizeof rows[0]);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+}
+
+TEST(rows_that_never_come)
+{
+    struct sl_arrays *a;
+    void *x;
+    atomic_store(&gather_rc, SL_EIO);
+    const uint64_t seq = start_gated(), tag = lent_early(0, &a, &x);
+    atomic_store(&open_gate, true);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, SOON), SL_EIO);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "no rows today"));
+    sl_arrays_free(a);
+    expect(SL_EIO, SOON);
+    ck_assert_int_eq(sl_lending_return(&lending, tag), SL_OK);
+    ck_assert_int_eq(state(seq, 0), SL_CELL_READY);
 }
 
 RUN_TESTS(.timeout_s = 60)

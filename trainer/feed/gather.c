@@ -451,18 +451,38 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
+// Words of a row as it is moved.
+static uint32_t width_of(const struct sl_gather *g)
+{
+    const uint32_t dim = g->source.dataset->feat_dim;
+    return g->half ? dim / 2 : dim;
+}
+
+int sl_gather_reserve(const struct sl_gather *g, const struct sl_block *block,
+                      struct sl_batch_buffer *to)
+{
+    to->matchable.n = 0; // until all of x is there
+    SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE,
+                          (size_t)block->n_input * width_of(g) * sizeof(float), "input features"));
+    to->x = to->features.p;
+    return SL_OK;
+}
+
 int sl_gather_block(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
                     const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
                     struct sl_gathered *out)
 {
+    SL_TRY(sl_gather_reserve(g, block, to));
+    return sl_gather_rows(g, cache, block, before, to, out);
+}
+
+int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
+                   const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
+                   struct sl_gathered *out)
+{
     const struct sl_dataset *ds = g->source.dataset;
-    to->matchable.n = 0; // until all of x is there
-    struct job job = {.g = g, .cache = cache, .block = block, .to = to};
+    struct job job = {.g = g, .cache = cache, .block = block, .to = to, .dim = width_of(g)};
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
-    job.dim = g->half ? ds->feat_dim / 2 : ds->feat_dim;
-    SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE,
-                          (size_t)block->n_input * job.dim * sizeof(float), "input features"));
-    to->x = to->features.p;
     job.before = matches(g) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     if (cache)

@@ -145,6 +145,12 @@ int sl_gather_place(struct sl_gather *g, struct sl_seat *seat, struct sl_dataset
 int sl_gather_block(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
                     const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
                     struct sl_gathered *out);
+// The same in two steps: to->x is where the rows will be; and they are there.
+int sl_gather_reserve(const struct sl_gather *g, const struct sl_block *block,
+                      struct sl_batch_buffer *to);
+int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_block *block,
+                   const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
+                   struct sl_gathered *out);
 
 void sl_batch_buffer_fini(struct sl_batch_buffer *b); // safe on a zeroed struct
 void sl_gather_fini(struct sl_gather *g);             // safe on a zeroed struct

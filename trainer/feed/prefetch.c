@@ -193,6 +193,32 @@ static int begin(struct sl_prefetch *x, const struct sl_work *work)
     return rc;
 }
 
+static void offer(struct sl_prefetch *x, const struct sl_work *work, bool early)
+{
+    pthread_mutex_lock(&x->lock);
+    if (work->buffer != SL_PREFETCH_NO_BUFFER) {
+        x->busy[work->buffer] = true;
+        if (!x->spec.compute.device->is_host) // on cores the memory that is warm is as good
+            x->next = 1 - work->buffer;
+    }
+    if (early)
+        x->gathers = work->buffer;
+    x->work = *work;
+    x->offered = true;
+    tell_compute(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
+// The rows of what was offered before are there.
+static void settle(struct sl_prefetch *x, const struct sl_work *work)
+{
+    pthread_mutex_lock(&x->lock);
+    x->gathered[work->buffer] = work->gathered;
+    x->gathers = SL_PREFETCH_NO_BUFFER;
+    tell_compute(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
 static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
 {
     const struct sl_block *block;
@@ -201,26 +227,21 @@ static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
     work->buffer = buffer;
     SL_TRY(begin(x, work));
     x->spec.gather->near = sl_near_block_find(&x->near, work->lease.entry);
-    SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block,
-                           x->spec.keeps_rows ? &x->buffer[1 - buffer] : NULL, &x->buffer[buffer],
-                           &work->gathered));
-    work->block = x->buffer[buffer].block;
+    SL_TRY(sl_gather_reserve(x->spec.gather, block, &x->buffer[buffer]));
     work->x = x->buffer[buffer].x;
+    if (x->spec.early)
+        offer(x, work, true);
+    SL_TRY(sl_gather_rows(x->spec.gather, &x->cache, block,
+                          x->spec.keeps_rows ? &x->buffer[1 - buffer] : NULL, &x->buffer[buffer],
+                          &work->gathered));
+    work->block = x->buffer[buffer].block;
     return SL_OK;
 }
 
-static void offer(struct sl_prefetch *x, const struct sl_work *work)
+// Whether the batch is the compute thread's already.
+static bool is_offered_early(const struct sl_prefetch *x, const struct sl_work *work)
 {
-    pthread_mutex_lock(&x->lock);
-    if (work->buffer != SL_PREFETCH_NO_BUFFER) {
-        x->busy[work->buffer] = true;
-        if (!x->spec.compute.device->is_host) // on cores the memory that is warm is as good
-            x->next = 1 - work->buffer;
-    }
-    x->work = *work;
-    x->offered = true;
-    tell_compute(x);
-    pthread_mutex_unlock(&x->lock);
+    return x->spec.early && x->gathers != SL_PREFETCH_NO_BUFFER && x->gathers == work->buffer;
 }
 
 // One claim; SL_ETIMEDOUT when there was nothing to claim.
@@ -240,7 +261,7 @@ static int fetch(struct sl_prefetch *x, int buffer)
     if (rc < 0)
         return rc;
     if (work.ended) {
-        offer(x, &work);
+        offer(x, &work, false);
         return SL_OK;
     }
     work.claimed_at_ns = sl_now_ns();
@@ -250,12 +271,16 @@ static int fetch(struct sl_prefetch *x, int buffer)
     if (work.lease.phase->spec.kind != SL_PHASE_INFER) {
         rc = gather(x, buffer, &work);
         if (rc < 0) {
-            sl_ledger_return(x->spec.arena, &work.lease);
+            if (!is_offered_early(x, &work))
+                sl_ledger_return(x->spec.arena, &work.lease);
             return rc;
         }
         SL_FAILPOINT(TRAINER_EXTRACTED);
     }
-    offer(x, &work);
+    if (is_offered_early(x, &work))
+        settle(x, &work);
+    else
+        offer(x, &work, false);
     return SL_OK;
 }
 
@@ -288,6 +313,7 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 {
     memset(x, 0, sizeof *x);
     x->spec = *spec;
+    x->gathers = SL_PREFETCH_NO_BUFFER;
     x->pulse = *spec->pulse;
     x->pulse.thread = SL_THREAD_EXTRACT;
     sl_standby_init(&x->standby, spec->arena, spec->device);
@@ -346,6 +372,27 @@ int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work 
         tell_thread(x);
         rc = SL_OK;
     }
+    pthread_mutex_unlock(&x->lock);
+    return rc;
+}
+
+int sl_prefetch_wait(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *work)
+{
+    const uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    int rc = SL_OK;
+    pthread_mutex_lock(&x->lock);
+    while (x->gathers == work->buffer && !x->ended && rc == SL_OK) {
+        const uint32_t seen = sl_event_read(&x->changed);
+        const uint64_t now = sl_now_ns();
+        if (now >= deadline)
+            rc = SL_ETIMEDOUT;
+        else
+            sleep_unlocked(x, &x->changed, seen, (uint32_t)((deadline - now) / 1000000 + 1));
+    }
+    if (rc == SL_OK && x->gathers == work->buffer) // the thread has ended over it
+        rc = x->failed ? sl_fail(x->failed, "%s", x->message) : SL_EABORTED;
+    else if (rc == SL_OK)
+        work->gathered = x->gathered[work->buffer];
     pthread_mutex_unlock(&x->lock);
     return rc;
 }

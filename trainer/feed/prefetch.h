@@ -30,6 +30,9 @@
  * to be done beside training; a cell of that evaluation, then a batch would wait here for its end,
  * and the other trainers for that.
  *
+ * EARLY. Where the compute thread has something to do before it reads rows (spec.early), the work is
+ * offered once begins() has had it, and its rows follow: sl_prefetch_wait().
+ *
  * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
  * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then
  * this thread waits for the arena's event `work` and the compute thread for this one, neither of
@@ -79,6 +82,7 @@ struct sl_prefetch_spec {
     // called; another error is the thread's.
     int (*begins)(void *ctx, const struct sl_work *work, bool wanted);
     void *ctx;                        // of both
+    bool early;                       // work is offered before its rows are there; on cores
     bool keeps_rows;                  // a batch's rows are whole once it is trained (match.h)
     const struct sl_heartbeat *pulse; // of the computing thread
 };
@@ -101,6 +105,8 @@ struct sl_prefetch {
     bool ended;  // the thread is gone
     bool quit;
     bool busy[SL_PREFETCH_BUFFERS];
+    int gathers; // the buffer whose work was offered, and whose rows are on their way
+    struct sl_gathered gathered[SL_PREFETCH_BUFFERS]; // early: of each buffer's rows
     int next;   // the buffer to fill where both are free: a GPU's other one has the batch before
     int failed; // code of the thread's error, 0 = none
     char message[512];
@@ -129,8 +135,12 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 // (SL_EABORTED when the job stops).
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out);
 
+// Early: waits for the work's rows, which it then knows of (work->gathered). SL_OK; SL_ETIMEDOUT;
+// the thread's error, and there will be no rows.
+int sl_prefetch_wait(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *work);
+
 // Exchanges the memory that the work's rows are in for other memory of the same device. By whoever
-// has the work: the thread in begins(), later whoever took it.
+// has the work: the thread in begins(), later whoever took it, also while rows are on their way.
 void sl_prefetch_swap_rows(struct sl_prefetch *x, const struct sl_work *work,
                            struct sl_buffer *with);
 
