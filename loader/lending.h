@@ -119,8 +119,8 @@ int sl_lending_start(struct sl_lending *l, uint32_t epoch, uint32_t number);
 int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t bytes);
 
 // The batch's arrays, the caller's from now on: once for each batch. *rows: (n_input, feat_dim) in
-// them, perhaps still on their way (sl_lending_wait()); NULL where there are none, or where they were gathered into a GPU's memory. SL_EINVAL,
-// SL_ENOMEM.
+// them, perhaps still on their way (sl_lending_wait()); NULL where there are none, or where they
+// were gathered into a GPU's memory. SL_EINVAL, SL_ENOMEM.
 int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, void **rows);
 
 #endif

@@ -30,8 +30,8 @@
  * to be done beside training; a cell of that evaluation, then a batch would wait here for its end,
  * and the other trainers for that.
  *
- * EARLY. Where the compute thread has something to do before it reads rows (spec.early), the work is
- * offered once begins() has had it, and its rows follow: sl_prefetch_wait().
+ * EARLY. Where the compute thread has something to do before it reads rows (spec.early), the work
+ * is offered once begins() has had it, and its rows follow: sl_prefetch_wait().
  *
  * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
  * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then
