@@ -121,8 +121,8 @@ struct sluice_options {
     // Folder of the program sluice-broker; NULL: $SLUICE_PROGRAMS, else the library's own folder,
     // ../bin and ../../bin from there, else PATH.
     const char *programs;
-    // 1: with `prefetch`, what sluice_take() gives is made ahead, too. 0: when it is called. 2: as 1,
-    // and sluice_next() does not wait for the features, if they are gathered into this process's
+    // 1: with `prefetch`, what sluice_take() gives is made ahead, too. 0: when it is called. 2: as
+    // 1, and sluice_next() does not wait for the features, if they are gathered into this process's
     // memory: those of sluice_take() are there after sluice_wait().
     uint32_t arrays;
 };
