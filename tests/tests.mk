@@ -33,9 +33,10 @@ LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(E2E_BIN) $(TOO
 $(LINKED_TESTS):
 	$(link)
 
-# A plug-in that is wrong on demand, for test_device_plugin; an NVML that says of the emulated GPU
-# what a test wants.
-FAKES := $(LIB)/fake_plugin.so $(LIB)/fake_nvml.so
+# A plug-in and a METIS that are wrong on demand, for test_device_plugin and test_partition_*; an
+# NVML that says of the emulated GPU what a test wants.
+FAKES := $(LIB)/fake_plugin.so $(LIB)/fake_nvml.so $(LIB)/fake_metis.so
+$(BIN)/tests/test_partition_metis $(BIN)/tests/test_partition_make: | $(LIB)/fake_metis.so
 $(BIN)/tests/test_device_plugin: | $(LIB)/fake_plugin.so
 $(BIN)/tests/test_device_cuda: | $(LIB)/fake_nvml.so
 $(LIB)/fake_plugin.so: common/device/plugin.h common/device/device.h common/base/version.h
