@@ -2,11 +2,11 @@
 #ifndef SL_TESTS_UNIT_BROKER_RING_JOB_H
 #define SL_TESTS_UNIT_BROKER_RING_JOB_H
 
-#include <cjson/cJSON.h>
 #include <pthread.h>
 
 #include "broker/job/job.h"
 #include "tests/unit/await.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/test_data_fixture.h"
 #include "tests/unit/broker_fake_worker.h"
 
@@ -193,29 +193,6 @@ static inline int ring_job_run(struct sl_job_options options, const char *extra)
     ck_assert_msg(client.finished, "the client has heard no end");
     ck_assert_int_eq(client.exit_status, status);
     return status;
-}
-
-// --- looking at results --------------------------------------------------------------------------
-
-static inline const cJSON *at(const cJSON *from, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
-    ck_assert_msg(item != NULL, "there is no '%s'; the job: %s", key, client.message);
-    return item;
-}
-
-static inline double number(const cJSON *from, const char *key)
-{
-    const cJSON *item = at(from, key);
-    ck_assert_msg(cJSON_IsNumber(item), "'%s' is no number", key);
-    return item->valuedouble;
-}
-
-static inline const char *words(const cJSON *from, const char *key)
-{
-    const cJSON *item = at(from, key);
-    ck_assert_msg(cJSON_IsString(item), "'%s' is no text", key);
-    return item->valuestring;
 }
 
 #endif
