@@ -2,77 +2,33 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#include "broker/daemon/daemon_internal.h"
 #include "broker/daemon/record.h"
-#include "common/base/log.h"
-#include "tests/unit/daemon_fixture.h"
+#include "tests/unit/daemon_bus_fixture.h"
 #include "tests/unit/suite.h"
 
-static char bus_key[SL_BUS_KEY_TEXT];
-enum { WAIT_MS = 5000 };
-
-static struct sl_daemon *d;
-static struct sl_bus *client;
 static char core[16]; // one that the test may run on
 
 static void begin(void)
 {
-    char endpoint[128];
     struct sl_cores allowed;
     uint16_t list[1];
-    dir_begin();
-    sl_log_set_level(SL_LOG_ERROR);
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
     ck_assert_uint_eq(sl_cores_list(&allowed, list, 1), 1);
     snprintf(core, sizeof core, "%u", list[0]);
-    d = calloc(1, sizeof *d);
-    ck_assert_ptr_nonnull(d);
-    snprintf(d->state_dir, sizeof d->state_dir, "%s", in_dir("state"));
-    snprintf(d->runtime_dir, sizeof d->runtime_dir, "%s", dir);
-    ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
-    ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
-    d->cores = cores_of(core);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, bus_key);
-    ck_assert_int_eq(sl_bus_bind(endpoint, bus_key, &d->bus), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &client), SL_OK);
-    ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
-    sl_subscribers_init(&d->subscribers, d->bus);
-    // Somebody has the core, so that nothing is launched.
-    struct sl_entry *holder = add_entry(&d->registry, "holder", core);
-    holder->state = SL_ENTRY_INTERRUPTED;
-    holder->orphan_until_ns = UINT64_MAX;
-    holder->pid = 1;
-}
-
-static void end(void)
-{
-    uv_run(&d->loop.uv, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&d->loop.uv), 0);
-    sl_bus_close(client, 0);
-    sl_bus_close(d->bus, 0);
-    sl_subscribers_fini(&d->subscribers);
-    sl_registry_fini(&d->registry);
-    free(d);
-    dir_end();
+    daemon_begin(cores_of(core));
 }
 
 static Sl__Control__Envelope *hear(void)
 {
     Sl__Control__Envelope *m;
-    ck_assert_int_eq(sl_bus_receive(client, WAIT_MS, NULL, &m), SL_OK);
+    ck_assert_int_eq(sl_bus_receive(client, AWAIT_MS, NULL, &m), SL_OK);
     return m;
 }
 
-// Sends a request, lets the daemon serve it, and returns the first message that comes back.
+// The first message that comes back.
 static Sl__Control__Envelope *request(Sl__Control__Envelope *body, const char *job)
 {
-    Sl__Control__Envelope *m;
-    struct sl_bus_peer peer;
-    body->job = (char *)job;
-    ck_assert_int_eq(sl_bus_send(client, NULL, body), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(d->bus, WAIT_MS, &peer, &m), SL_OK);
-    sl_daemon_on_message(d, &peer, m);
-    sl_bus_message_free(m);
+    send_to_daemon(client, body, job);
     uv_run(&d->loop.uv, UV_RUN_DEFAULT); // what the thread pool was asked for
     return hear();
 }
@@ -89,28 +45,17 @@ static cJSON *check(Sl__Control__Envelope *m, bool ok, const char *part)
     return j;
 }
 
-#define BODY(var, field, kind, message)                                                            \
-    Sl__Control__Envelope var = SL__CONTROL__ENVELOPE__INIT;                                       \
-    var.body_case = SL__CONTROL__ENVELOPE__BODY_##kind;                                            \
-    var.field = (message)
-
 static const char *key(const cJSON *j, const char *name)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
     return text ? text : "";
 }
 
-static char text[4096];
-
 static const char *config(const char *name, const char *cores)
 {
-    snprintf(text, sizeof text,
-             "{\"name\": \"%s\", \"dataset\": \"%s/data\", \"model\": {\"kind\": \"graphsage\", "
-             "\"layers\": 1, \"hidden\": 8}, \"sampler\": {\"kind\": \"khop\", \"fanout\": [5], "
-             "\"batch_size\": 8}, \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.1}, \"epochs\": 2, "
-             "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"%s\"}], \"output\": \"%s/run-%s\"}",
-             name, dir, cores, dir, name);
-    return text;
+    char devices[128];
+    snprintf(devices, sizeof devices, "[{\"kind\": \"cpu\", \"cores\": \"%s\"}]", cores);
+    return job_text(name, devices);
 }
 
 static Sl__Control__Envelope *submit(const char *json, const char *report, const char *checkpoint)
@@ -483,13 +428,8 @@ TEST(what_nobody_asks_a_daemon_is_passed_over)
 {
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope *m;
-    struct sl_bus_peer peer;
     BODY(odd, attach, ATTACH, &attach);
-    ck_assert_int_eq(sl_bus_send(client, NULL, &odd), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(d->bus, WAIT_MS, &peer, &m), SL_OK);
-    sl_daemon_on_message(d, &peer, m);
-    sl_bus_message_free(m);
+    send_to_daemon(client, &odd, "");
     BODY(body, list, LIST, &list);
     cJSON_Delete(check(request(&body, ""), true, ""));
 }
@@ -528,4 +468,4 @@ TEST(without_descriptors_a_job_waits)
     ck_assert(d->look_at_queue);
 }
 
-RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)
+RUN_TESTS(.setup = begin, .teardown = daemon_end, .timeout_s = AWAIT_CASE_S)
