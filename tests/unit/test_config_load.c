@@ -459,27 +459,6 @@ LOOP_TEST(auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0])
     ck_assert_uint_eq(config.allocation.trainers, splits[_i].want_trainers);
 }
 
-TEST(the_documented_job_is_accepted)
-{
-    parse("{"
-          "  \"name\": \"products-sage\","
-          "  \"dataset\": \"data/products\","
-          "  \"model\":     {\"kind\": \"graphsage\", \"layers\": 3, \"hidden\": 256,"
-          "                \"dropout\": 0.5, \"input_dropout\": 0},"
-          "  \"sampler\":   {\"kind\": \"khop\", \"fanout\": [15, 10, 5], \"batch_size\": 1024},"
-          "  \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.003, \"weight_decay\": 0},"
-          "  \"updates\":   {\"mode\": \"ordered\", \"batches_per_update\": 4},"
-          "  \"cache\":     {\"policy\": \"presc\", \"presample_epochs\": 1, \"ratio\": \"auto\"},"
-          "  \"devices\":   \"auto\","
-          "  \"allocation\": {\"samplers\": \"auto\", \"trainers\": \"auto\", \"switching\": true},"
-          "  \"epochs\": 20, \"seed\": 7,"
-          "  \"evaluate\":  {\"every\": 1, \"fanout\": \"full\"},"
-          "  \"output\": \"runs/products-sage\""
-          "}");
-    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
-    ck_assert(config.allocation.switching);
-}
-
 // Devices from the first, whether CPU or GPU; who trains; what is asked for; what it is.
 static const struct {
     const char *devices, *allocation, *precision;
