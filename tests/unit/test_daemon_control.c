@@ -4,6 +4,7 @@
 
 #include "broker/daemon/record.h"
 #include "tests/unit/daemon_bus_fixture.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 
 static char core[16]; // one that the test may run on
@@ -45,12 +46,6 @@ static cJSON *check(Sl__Control__Envelope *m, bool ok, const char *part)
     return j;
 }
 
-static const char *key(const cJSON *j, const char *name)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
-    return text ? text : "";
-}
-
 static const char *config(const char *name, const char *cores)
 {
     char devices[128];
@@ -73,7 +68,7 @@ static struct sl_entry *waiting(const char *name)
 {
     cJSON *j = check(submit(config(name, core), "", ""), true, "");
     struct sl_entry *e;
-    ck_assert_int_eq(sl_registry_find(&d->registry, key(j, "id"), &e), SL_OK);
+    ck_assert_int_eq(sl_registry_find(&d->registry, words(j, "id"), &e), SL_OK);
     cJSON_Delete(j);
     return e;
 }
@@ -83,9 +78,9 @@ TEST(a_submitted_job_waits_and_is_recorded)
     char path[600];
     struct sl_entry *back;
     cJSON *j = check(submit(config("a", core), "/r.json", "000000000007"), true, "");
-    ck_assert_str_eq(key(j, "state"), "queued");
-    ck_assert_ptr_nonnull(strstr(key(j, "why"), "which job 1 'holder' has"));
-    snprintf(path, sizeof path, "%.500s/%.20s.json", d->state_dir, key(j, "id"));
+    ck_assert_str_eq(words(j, "state"), "queued");
+    ck_assert_ptr_nonnull(strstr(words(j, "why"), "which job 1 'holder' has"));
+    snprintf(path, sizeof path, "%.500s/%.20s.json", d->state_dir, words(j, "id"));
     ck_assert_int_eq(sl_record_read(path, &back), SL_OK);
     ck_assert_str_eq(back->report, "/r.json");
     ck_assert_str_eq(back->checkpoint, "000000000007");
@@ -133,13 +128,11 @@ TEST(the_list_has_the_daemon_and_all_jobs)
     d->registry.n_damaged = 3;
     BODY(body, list, LIST, &m);
     cJSON *j = check(request(&body, ""), true, "");
-    const cJSON *daemon = cJSON_GetObjectItemCaseSensitive(j, "daemon");
-    ck_assert_str_eq(key(j, "schema"), "sluice.jobs/1");
-    ck_assert_str_eq(key(daemon, "cores"), core);
-    ck_assert_str_eq(key(daemon, "free_cores"), ""); // the holder has it
-    ck_assert_double_eq(
-        cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(daemon, "damaged_records")), 3);
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "jobs")), 2);
+    ck_assert_str_eq(words(j, "schema"), "sluice.jobs/1");
+    ck_assert_str_eq(words(j, "daemon.cores"), core);
+    ck_assert_str_eq(words(j, "daemon.free_cores"), ""); // the holder has it
+    ck_assert_double_eq(number(j, "daemon.damaged_records"), 3);
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "jobs")), 2);
     cJSON_Delete(j);
 }
 
@@ -163,7 +156,7 @@ TEST(what_a_job_that_does_not_run_can_not_do_is_refused)
         ck_assert(!m->scale_done->ok);
         ck_assert_ptr_nonnull(strstr(m->scale_done->message, why[i]));
         cJSON *j = cJSON_Parse(m->scale_done->json);
-        ck_assert_str_eq(key(j, "message"), m->scale_done->message);
+        ck_assert_str_eq(words(j, "message"), m->scale_done->message);
         cJSON_Delete(j);
         sl_bus_message_free(m);
 
@@ -213,7 +206,7 @@ TEST(a_waiting_job_is_taken_out_of_the_queue_and_put_back)
     check(stop("a"), false, "is over since");
     leave_checkpoint(a, "000000000003");
     cJSON *j = check(resume("a", "000000000003"), true, "queued again");
-    ck_assert_str_eq(key(j, "state"), "queued");
+    ck_assert_str_eq(words(j, "state"), "queued");
     cJSON_Delete(j);
     ck_assert_int_gt(a->order, b->order);
     ck_assert_str_eq(a->checkpoint, "000000000003");
@@ -375,10 +368,10 @@ TEST(a_job_without_a_broker_is_described_from_what_it_left)
 {
     struct sl_entry *a = waiting("a");
     cJSON *j = describe("a");
-    ck_assert_str_eq(key(j, "schema"), "sluice.describe/1");
-    ck_assert_str_eq(key(j, "state"), "queued");
-    ck_assert_str_eq(key(cJSON_GetObjectItemCaseSensitive(j, "config"), "name"), "a");
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "epochs")), 0);
+    ck_assert_str_eq(words(j, "schema"), "sluice.describe/1");
+    ck_assert_str_eq(words(j, "state"), "queued");
+    ck_assert_str_eq(words(j, "config.name"), "a");
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "epochs")), 0);
     ck_assert(!cJSON_HasObjectItem(j, "report"));
     cJSON_Delete(j);
 
@@ -388,19 +381,19 @@ TEST(a_job_without_a_broker_is_described_from_what_it_left)
     put_run(a, "report.json", report);
     put_run(a, "events.jsonl", "{\"time\": 1, \"kind\": \"start\"}\n{\"time\": 2, \"ki");
     j = describe("a");
-    ck_assert_str_eq(key(j, "id"), a->id);
-    ck_assert_str_eq(key(j, "state"), "done");
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "epochs")), 1);
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "events")), 1);
-    ck_assert_str_eq(key(cJSON_GetObjectItemCaseSensitive(j, "report"), "status"), "done");
-    ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "pid")));
+    ck_assert_str_eq(words(j, "id"), a->id);
+    ck_assert_str_eq(words(j, "state"), "done");
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "epochs")), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "events")), 1);
+    ck_assert_str_eq(words(j, "report.status"), "done");
+    ck_assert(cJSON_IsNull(at(j, "pid")));
     cJSON_Delete(j);
 
     a->submitted = sl_daemon_now() + 10; // what is there is another run's
     a->state = SL_ENTRY_FAILED;
     j = describe("a");
     ck_assert(!cJSON_HasObjectItem(j, "report"));
-    ck_assert_str_eq(key(j, "state"), "failed");
+    ck_assert_str_eq(words(j, "state"), "failed");
     cJSON_Delete(j);
 }
 
