@@ -19,11 +19,6 @@ static void setup(void)
     snprintf(path, sizeof path, "%s/run", dir);
 }
 
-static bool exists(const char *name)
-{
-    return access(name, F_OK) == 0;
-}
-
 // What a file of the test's directory holds.
 static char *held(const char *name)
 {
@@ -52,12 +47,12 @@ TEST(a_new_directory_is_made_with_its_parents)
     char deep[1200];
     snprintf(deep, sizeof deep, "%s/a//b/c", path);
     ck_assert_int_eq(sl_rundir_check(deep), SL_OK);
-    ck_assert_msg(!exists(path), "a check has made something");
+    ck_assert_msg(!exists("run"), "a check has made something");
     must(sl_rundir_create(&run, deep, "{\"epochs\": 3}"));
     sl_rundir_close(&run);
     ck_assert_str_eq(held("run/a/b/c/config.json"), "{\"epochs\": 3}");
     ck_assert_str_eq(held("run/a/b/c/metrics.jsonl"), "");
-    ck_assert(exists(in_dir("run/a/b/c/log")));
+    ck_assert(exists("run/a/b/c/log"));
 }
 
 TEST(an_empty_directory_is_taken)
@@ -142,7 +137,7 @@ TEST(of_two_jobs_one_gets_the_directory)
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
     assert_message_has("in use by a job that is running, process ");
     assert_message_has("stop that one first");
-    ck_assert_msg(exists(in_dir("run/log")), "the other job's log/ is gone");
+    ck_assert_msg(exists("run/log"), "the other job's log/ is gone");
     ck_assert_str_eq(held("run/config.json"), "{\"other\": true}");
     sl_rundir_close(&other);
     must(sl_rundir_create(&run, path, "{}"));
@@ -329,8 +324,8 @@ TEST(a_run_that_was_killed_early_is_begun_anew)
     ck_assert_int_eq(content, SL_RUNDIR_BEGUN);
     must(sl_rundir_create(&run, path, "{\"second\": true}"));
     sl_rundir_close(&run);
-    ck_assert_msg(!exists(in_dir("run/.report.json.17-0.tmp")), "half a report is still there");
-    ck_assert_msg(!exists(in_dir("run/checkpoints/.000000000007.12.tmp")),
+    ck_assert_msg(!exists("run/.report.json.17-0.tmp"), "half a report is still there");
+    ck_assert_msg(!exists("run/checkpoints/.000000000007.12.tmp"),
                   "half a checkpoint is still there");
     ck_assert_str_eq(held("run/config.json"), "{\"second\": true}");
     ck_assert_str_eq(held("run/metrics.jsonl"), "");
@@ -364,8 +359,7 @@ TEST(a_run_with_checkpoints_is_gone_on_with)
     ck_assert_int_eq(mkdir(in_dir("run/checkpoints/000000000008"), 0777), 0);
     must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n", "000000000006"));
     ck_assert_uint_eq(run.n_abandoned, 1);
-    ck_assert_msg(!exists(in_dir("run/checkpoints/000000000008")),
-                  "a newer checkpoint is still one");
+    ck_assert_msg(!exists("run/checkpoints/000000000008"), "a newer checkpoint is still one");
     sl_rundir_close(&run);
     // A report is of the last part of a run, or there is none.
     ck_assert(!sl_rundir_is_reported(path));
@@ -373,7 +367,7 @@ TEST(a_run_with_checkpoints_is_gone_on_with)
     ck_assert_str_eq(held("run/events.jsonl"), "{\"kind\":\"start\"}\n");
     ck_assert_str_eq(held("run/metrics.jsonl"), "{\"epoch\":0}\n");
     ck_assert_str_eq(held("run/config.json"), "{\"epochs\": 4}");
-    ck_assert_msg(!exists(in_dir("run/checkpoints/.000000000007.12.tmp")),
+    ck_assert_msg(!exists("run/checkpoints/.000000000007.12.tmp"),
                   "what a crash had left is still there");
 }
 
@@ -384,7 +378,7 @@ TEST(a_file_without_a_name_is_where_the_run_will_be)
     int fd = sl_rundir_nameless(deep);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    ck_assert(!exists(path));
+    ck_assert(!exists("run"));
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     ck_assert_int_gt(readlink(name, found, sizeof found - 1), 0);
     ck_assert_msg(strncmp(found, dir, strlen(dir)) == 0 && strstr(found, "(deleted)"), "%s", found);
