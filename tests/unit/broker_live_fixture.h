@@ -5,13 +5,13 @@
 #ifndef SL_TESTS_UNIT_BROKER_LIVE_FIXTURE_H
 #define SL_TESTS_UNIT_BROKER_LIVE_FIXTURE_H
 
-#include <cjson/cJSON.h>
 #include <unistd.h>
 
 #include "broker/job/job.h"
 #include "common/base/clock.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { N_CELLS = 40, MS = 1000000, PER_UPDATE = 4 };
@@ -201,24 +201,6 @@ static inline cJSON *line(void)
     cJSON *json = cJSON_Parse(sl_live_line(&job.live));
     ck_assert_msg(json != NULL, "%s", sl_live_line(&job.live));
     return json;
-}
-
-static inline const cJSON *at(const cJSON *json, const char *path)
-{
-    char copy[128], *save = NULL;
-    snprintf(copy, sizeof copy, "%s", path);
-    for (char *key = strtok_r(copy, ".", &save); key; key = strtok_r(NULL, ".", &save)) {
-        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(key))
-                                   : cJSON_GetObjectItemCaseSensitive(json, key);
-        ck_assert_msg(json != NULL, "there is no %s", path);
-    }
-    return json;
-}
-
-static inline double number(const cJSON *json, const char *path)
-{
-    ck_assert_msg(cJSON_IsNumber(at(json, path)), "%s is no number", path);
-    return at(json, path)->valuedouble;
 }
 
 #endif

@@ -30,6 +30,7 @@ static struct {
     uv_loop_t loop;
     int fd;
     int epochs;
+    double losses[8], accuracies[8]; // of the first epochs
     bool complete;
     struct sl_epoch last;
     int ranked; // calls of on_ranked
@@ -39,6 +40,10 @@ static inline void on_epoch(void *ctx, const struct sl_epoch *figures)
 {
     t.epochs++;
     t.last = *figures;
+    if (figures->epoch < SL_COUNT_OF(t.losses)) {
+        t.losses[(size_t)figures->epoch] = figures->loss;
+        t.accuracies[(size_t)figures->epoch] = figures->on_val.value[SL_MEASURE_ACCURACY];
+    }
 }
 
 static inline void on_complete(void *ctx)
@@ -101,7 +106,8 @@ static inline void expect_plan(const char *want)
     ck_assert_str_eq(got, want);
 }
 
-static inline void make_arena(void)
+// The arena, and phases that are not started yet.
+static inline void init_arena(void)
 {
     dataset.n_nodes = plan.n_nodes;
     const struct sl_arena_spec spec = {
@@ -126,6 +132,11 @@ static inline void make_arena(void)
     phases_setup.plan = plan;
     phases_setup.judged = sl_measure_choose(config.evaluate.metric, &dataset);
     must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
+}
+
+static inline void make_arena(void)
+{
+    init_arena();
     sl_phases_start(&t.phases);
 }
 

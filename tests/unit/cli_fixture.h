@@ -53,11 +53,6 @@ static inline void assert_has(const char *text, const char *part)
         ck_abort_msg("wanted \"%s\" in:\n%s", part, text);
 }
 
-static inline bool exists(const char *name)
-{
-    return access(in_dir(name), F_OK) == 0;
-}
-
 // Whether two files of the test's directory hold the same bytes.
 static inline bool same_file(const char *a, const char *b)
 {

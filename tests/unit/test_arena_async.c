@@ -134,16 +134,38 @@ TEST(a_gradient_is_an_update_of_its_own)
     ck_assert_float_eq(now(), 3);
 }
 
-TEST(no_more_are_outstanding_than_the_bound_admits)
+// Of four trainers three have joined: the fourth is one more than staleness + 1.
+static void crowd(struct trainer t[4])
 {
-    struct trainer t[4];
     open_cells(4);
     for (uint32_t d = 0; d < 4; d++)
         t[d] = seated(d);
     for (uint32_t d = 0; d < 3; d++)
         start(&t[d]);
     t[3].lease = claim_train(t[3].worker);
-    ck_assert_int_eq(join(&t[3]), SL_EAGAIN); // staleness + 1 are there
+    ck_assert_int_eq(join(&t[3]), SL_EAGAIN);
+}
+
+// The third gradient of a fast trainer is put off: it would make version 3 without that of a slow
+// one, which is on version 0, to be applied to version 2 at the latest.
+static struct trainer put_off(void)
+{
+    struct trainer slow = seated(0), fast = seated(1);
+    open_cells(8);
+    start(&slow);
+    for (int i = 0; i < 3; i++) {
+        start(&fast);
+        finish(&fast);
+        ck_assert_int_eq(apply(9), i < 2 ? i + 1 : -1);
+    }
+    ck_assert_uint_eq(sl_param_store_version(&arena), 2);
+    return slow;
+}
+
+TEST(no_more_are_outstanding_than_the_bound_admits)
+{
+    struct trainer t[4];
+    crowd(t);
     finish(&t[0]);
     ck_assert_int_eq(join(&t[3]), SL_EAGAIN); // done, but not applied
     ck_assert_int_eq(apply(9), 0);
@@ -153,18 +175,7 @@ TEST(no_more_are_outstanding_than_the_bound_admits)
 
 TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
 {
-    struct trainer slow = seated(0), fast = seated(1);
-    open_cells(8);
-    start(&slow); // on version 0: to be applied to version 2 at the latest
-    for (int i = 0; i < 2; i++) {
-        start(&fast);
-        finish(&fast);
-        ck_assert_int_eq(apply(9), i + 1);
-    }
-    ck_assert_uint_eq(sl_param_store_version(&arena), 2);
-    start(&fast);
-    finish(&fast);
-    ck_assert_int_eq(apply(9), -1); // would make version 3 without it
+    struct trainer slow = put_off();
     finish(&slow);
     ck_assert_int_eq(apply(9), 0);
     ck_assert_int_eq(apply(9), 3);
@@ -208,13 +219,7 @@ TEST(a_device_has_one_gradient_at_a_time)
 TEST(a_withdrawn_gradient_makes_room)
 {
     struct trainer t[4];
-    open_cells(4);
-    for (uint32_t d = 0; d < 4; d++)
-        t[d] = seated(d);
-    for (uint32_t d = 0; d < 3; d++)
-        start(&t[d]);
-    t[3].lease = claim_train(t[3].worker);
-    ck_assert_int_eq(join(&t[3]), SL_EAGAIN);
+    crowd(t);
     uint32_t seen = sl_event_read(&arena.h->progress);
     sl_param_store_withdraw(&arena, 1, t[1].worker);
     sl_ledger_return(&arena, &t[1].lease);
@@ -229,14 +234,7 @@ TEST(a_withdrawn_gradient_makes_room)
 
 TEST(a_withdrawal_lets_what_was_put_off_go)
 {
-    struct trainer slow = seated(0), fast = seated(1);
-    open_cells(8);
-    start(&slow);
-    for (int i = 0; i < 3; i++) {
-        start(&fast);
-        finish(&fast);
-        ck_assert_int_eq(apply(9), i < 2 ? i + 1 : -1);
-    }
+    struct trainer slow = put_off();
     sl_param_store_withdraw(&arena, 0, slow.worker);
     sl_ledger_return(&arena, &slow.lease);
     ck_assert_int_eq(apply(9), 3);
@@ -281,14 +279,7 @@ TEST(an_offer_of_a_batch_that_another_trained_never_counts)
 
 TEST(a_dead_slow_one_no_longer_puts_others_off)
 {
-    struct trainer slow = seated(0), fast = seated(1);
-    open_cells(8);
-    start(&slow);
-    for (int i = 0; i < 3; i++) {
-        start(&fast);
-        finish(&fast);
-        ck_assert_int_eq(apply(9), i < 2 ? i + 1 : -1);
-    }
+    struct trainer slow = put_off();
     uint32_t seen = sl_event_read(&arena.h->progress);
     reclaim(slow.worker);
     ck_assert(rang(&arena.h->progress, &seen));

@@ -82,6 +82,13 @@ static inline void reclaim(uint32_t worker)
     sl_ledger_reclaim(&arena, worker, &r);
 }
 
+static inline void apply_all(uint32_t worker)
+{
+    struct sl_update u;
+    while (sl_param_store_begin_update(&arena, worker, &u) == SL_OK)
+        sl_param_store_commit_update(&arena, &u);
+}
+
 // Whether an event was signalled since `seen` was read.
 static inline bool rang(struct sl_event *event, uint32_t *seen)
 {

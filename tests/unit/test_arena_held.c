@@ -45,13 +45,6 @@ static struct sl_reclaimed bury(uint32_t worker)
     return r;
 }
 
-static void apply_all(uint32_t worker)
-{
-    struct sl_update u;
-    while (sl_param_store_begin_update(&arena, worker, &u) == SL_OK)
-        sl_param_store_commit_update(&arena, &u);
-}
-
 static struct sl_lease hold_next(uint32_t worker)
 {
     struct sl_lease l = claim_train(worker);

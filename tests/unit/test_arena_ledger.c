@@ -17,13 +17,6 @@ static void setup(void)
     create_arena(&spec);
 }
 
-static void apply_all(uint32_t worker)
-{
-    struct sl_update u;
-    while (sl_param_store_begin_update(&arena, worker, &u) == SL_OK)
-        sl_param_store_commit_update(&arena, &u);
-}
-
 TEST(claims_go_in_batch_order_and_cover_every_vertex)
 {
     open_train(3, 0, 0);
@@ -367,11 +360,9 @@ TEST(a_sample_is_published_or_completed_by_its_phase)
     ck_assert_int_eq(sl_ledger_publish(&arena, &kept), SL_OK);
 }
 
-TEST(a_pre_sample_that_is_next_evicts_for_memory)
+// Two batches, of four chunks each, fill the memory and lie ready.
+static void fill_memory(void)
 {
-    open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
-    open_train(2, 0, 0);
-    struct sl_lease oldest = claim(1);
     struct sl_extent e;
     for (int i = 0; i < 2; i++) {
         struct sl_lease l = claim(2);
@@ -380,6 +371,15 @@ TEST(a_pre_sample_that_is_next_evicts_for_memory)
         l.entry->payload_bytes = e.bytes;
         ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
     }
+}
+
+TEST(a_pre_sample_that_is_next_evicts_for_memory)
+{
+    open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
+    open_train(2, 0, 0);
+    struct sl_lease oldest = claim(1);
+    struct sl_extent e;
+    fill_memory();
     ck_assert_int_eq(sl_payload_alloc(&arena, &oldest, 1, 10, &e), SL_OK);
 }
 
@@ -427,13 +427,7 @@ TEST(the_next_batch_evicts_the_newest_ready_one)
     open_train(4, 0, 0);
     struct sl_lease oldest = claim(1);
     struct sl_extent e;
-    for (int i = 0; i < 2; i++) { // two younger ones fill the memory, four chunks each
-        struct sl_lease l = claim(2);
-        ck_assert_int_eq(sl_payload_alloc(&arena, &l, 4 * SL_ARENA_CHUNK_BYTES, 10, &e), SL_OK);
-        l.entry->payload_offset = e.offset;
-        l.entry->payload_bytes = e.bytes;
-        ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
-    }
+    fill_memory();
     ck_assert_int_eq(sl_payload_alloc(&arena, &oldest, 1, 10, &e), SL_OK);
     ck_assert_uint_eq(atomic_load(&sl_ledger_of(&arena)->evicted), 1);
     struct sl_lease again = claim(2);

@@ -58,13 +58,6 @@ static struct sl_lease next_sample(void)
     return l;
 }
 
-static void apply_all(void)
-{
-    struct sl_update u;
-    while (sl_param_store_begin_update(&arena, 2, &u) == SL_OK)
-        sl_param_store_commit_update(&arena, &u);
-}
-
 TEST(a_prefix_is_not_drawn_again)
 {
     static const uint32_t done[] = {0, 1, 2, 3};
@@ -80,7 +73,7 @@ TEST(a_prefix_is_not_drawn_again)
         ck_assert_uint_eq(l.cell, cell);
         ck_assert_uint_eq(sl_param_store_cell_version(&arena, l.phase, cell), cell < 6 ? 12 : 13);
         ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
-        apply_all();
+        apply_all(2);
     }
     ck_assert_uint_eq(sl_param_store_version(&arena), 14);
     ck_assert(sl_ledger_phase_complete(&arena, seq));
@@ -179,7 +172,7 @@ TEST(ordered_a_batch_is_applied_with_its_update)
         struct sl_lease l = claim_train(2);
         ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
     }
-    apply_all();
+    apply_all(2);
     ck_assert_uint_eq(sl_param_store_version(&arena), 1);
     ck_assert_int_eq(sl_param_store_freeze(&arena, false), SL_OK);
     static const bool want[] = {true, true, false, false, false};

@@ -1,4 +1,5 @@
 // What a run directory tells of its run: over, under way, killed, damaged.
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
@@ -15,30 +16,9 @@ static void describe(void)
     must(sl_run_reader_describe(dir, &run));
 }
 
-static const cJSON *member(const cJSON *of, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(of, key);
-    ck_assert_msg(item != NULL, "there is no '%s'", key);
-    return item;
-}
-
-static const char *text(const cJSON *of, const char *key)
-{
-    const cJSON *item = member(of, key);
-    ck_assert_msg(cJSON_IsString(item), "'%s' is no text", key);
-    return item->valuestring;
-}
-
-static double number(const cJSON *of, const char *key)
-{
-    const cJSON *item = member(of, key);
-    ck_assert_msg(cJSON_IsNumber(item), "'%s' is no number", key);
-    return item->valuedouble;
-}
-
 static int count(const cJSON *of, const char *key)
 {
-    const cJSON *item = member(of, key);
+    const cJSON *item = at(of, key);
     ck_assert_msg(cJSON_IsArray(item), "'%s' is no list", key);
     return cJSON_GetArraySize(item);
 }
@@ -62,17 +42,17 @@ TEST(a_run_that_is_over_has_its_report)
                               "\"restarts\": []}");
     write_text("events.jsonl", "{\"kind\": \"start\", \"time\": 1000.5}\n{\"kind\": \"end\"}\n");
     describe();
-    ck_assert_str_eq(text(run, "schema"), "sluice.describe/1");
-    ck_assert_str_eq(text(run, "state"), "done");
-    ck_assert_str_eq(text(run, "job"), "a");
-    ck_assert_str_eq(text(run, "output"), dir);
+    ck_assert_str_eq(words(run, "schema"), "sluice.describe/1");
+    ck_assert_str_eq(words(run, "state"), "done");
+    ck_assert_str_eq(words(run, "job"), "a");
+    ck_assert_str_eq(words(run, "output"), dir);
     ck_assert_double_eq(number(run, "started"), 1000.5);
     ck_assert_int_eq(count(run, "events"), 2);
     ck_assert_int_eq(count(run, "epochs"), 1);
     ck_assert_int_eq(count(run, "allocations"), 2);
     ck_assert_int_eq(count(run, "scales"), 0); // the report has none
-    ck_assert_str_eq(text(member(run, "report"), "status"), "done");
-    ck_assert(cJSON_IsNull(member(run, "id")));
+    ck_assert_str_eq(words(at(run, "report"), "status"), "done");
+    ck_assert(cJSON_IsNull(at(run, "id")));
     cJSON_Delete(run);
 }
 
@@ -80,14 +60,14 @@ TEST(a_run_that_was_killed_is_told_so_far)
 {
     write_begun();
     describe();
-    const cJSON *report = member(run, "report");
-    ck_assert_str_eq(text(run, "state"), "interrupted");
-    ck_assert_str_eq(text(report, "job"), "products");
+    const cJSON *report = at(run, "report");
+    ck_assert_str_eq(words(run, "state"), "interrupted");
+    ck_assert_str_eq(words(report, "job"), "products");
     ck_assert_int_eq(count(report, "epochs"), 2);
-    ck_assert_double_eq(number(member(report, "batches"), "trained"), 22);
-    ck_assert_double_eq(number(member(report, "switching"), "switches"), 3);
-    ck_assert_double_eq(number(member(report, "switching"), "batches"), 7);
-    ck_assert_str_eq(text(member(report, "cache"), "policy"), "presc");
+    ck_assert_double_eq(number(at(report, "batches"), "trained"), 22);
+    ck_assert_double_eq(number(at(report, "switching"), "switches"), 3);
+    ck_assert_double_eq(number(at(report, "switching"), "batches"), 7);
+    ck_assert_str_eq(words(at(report, "cache"), "policy"), "presc");
     ck_assert_int_eq(count(report, "devices"), 1);
     ck_assert_int_eq(count(run, "events"), 0);
     ck_assert(number(run, "started") > 1e9);
@@ -100,7 +80,7 @@ TEST(a_run_whose_directory_is_locked_is_running)
     int fd = open(dir, O_RDONLY | O_DIRECTORY);
     ck_assert_int_eq(flock(fd, LOCK_EX), 0);
     describe();
-    ck_assert_str_eq(text(run, "state"), "running");
+    ck_assert_str_eq(words(run, "state"), "running");
     cJSON_Delete(run);
 }
 
@@ -136,7 +116,7 @@ TEST(a_run_that_has_just_begun_has_no_epochs)
     write_text("config.json", "{}");
     describe();
     ck_assert_int_eq(count(run, "epochs"), 0);
-    ck_assert_str_eq(text(run, "job"), "");
+    ck_assert_str_eq(words(run, "job"), "");
     cJSON_Delete(run);
 }
 

@@ -2,8 +2,6 @@
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
-#include <stdbool.h>
-
 #include "broker/rundir/checkpoint.h"
 
 enum { N = 6 };
@@ -90,11 +88,6 @@ static void write_version(uint64_t version, uint32_t keep)
 {
     snapshot.version = version;
     must(sl_checkpoint_write(dir, &content, keep));
-}
-
-static bool exists(const char *name)
-{
-    return access(in_dir(name), F_OK) == 0;
 }
 
 TEST(what_is_written_comes_back)

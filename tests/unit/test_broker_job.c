@@ -2,53 +2,57 @@
 #include "tests/unit/broker_ring_job.h"
 #include "tests/unit/suite.h"
 
-#include <cjson/cJSON.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "broker/job/job.h"
 #include "common/arena/shared_array.h"
 
-static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
-
-// What a client of the job saw.
 #ifdef __SANITIZE_THREAD__
 enum { THREAD_SANITIZED = 1 };
 #else
 enum { THREAD_SANITIZED = 0 };
 #endif
 
+// What the client does about what it hears.
 static struct {
-    pthread_t thread;
-    struct sl_bus *bus; // the thread's while it runs
-    char endpoint[128];
-    char key[SL_BUS_KEY_TEXT];
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
-    bool stop_at_start, no_output;
-    pid_t owner; // 0, or killed when that epoch is done
-    bool kill;
+    pid_t owner;       // 0, or killed when that epoch is done
     size_t grow_bytes; // that this process takes when the first epoch is done
     char *grown;
     int stop_after_growth; // 0 = never; sends Stop when so many messages of progress have followed
     const char *resume;    // the checkpoint that the job goes on from
-    int stops;
-    int epochs;
-    int progress;
-    char lines[8192];
-    bool finished;
-    int exit_status;
-    char message[4096];
-    char directory[1100];
-    cJSON *report;
-} client;
+    bool no_output;
+} plan;
+
+static void act(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE) {
+        if (client.epochs - 1 != plan.stop_at_epoch) {
+        } else if (plan.owner) {
+            kill(plan.owner, SIGKILL);
+        } else {
+            SEND(STOP);
+        }
+        if (plan.grow_bytes && !plan.grown) {
+            // Not of the heap, which a sanitizer keeps after free().
+            plan.grown = mmap(NULL, plan.grow_bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            ck_assert(plan.grown != MAP_FAILED);
+            memset(plan.grown, 1, plan.grow_bytes);
+        }
+    } else if (m->body_case == SL__CONTROL__ENVELOPE__BODY_PROGRESS) {
+        if (plan.grown && --plan.stop_after_growth == 0)
+            SEND(STOP);
+    }
+}
 
 static void reset_client(void)
 {
-    cJSON_Delete(client.report);
-    memset(&client, 0, sizeof client);
-    client.stop_at_epoch = -1;
+    client_reset();
+    client.on_message = act;
+    memset(&plan, 0, sizeof plan);
+    plan.stop_at_epoch = -1;
 }
 
 static void setup(void)
@@ -57,125 +61,15 @@ static void setup(void)
     reset_client();
 }
 
-// --- the client ----------------------------------------------------------------------------------
-
-static void client_send(struct sl_bus *bus, bool stop)
-{
-    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Stop stop_body = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    stop_body.kill = client.kill;
-    if (stop) {
-        e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-        e.stop = &stop_body;
-    } else {
-        subscribe.progress = true;
-        e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
-        e.subscribe = &subscribe;
-    }
-    sl_bus_send(bus, NULL, &e);
-}
-
-static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
-{
-    size_t n = strlen(client.lines);
-    switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        if (client.epochs++ != client.stop_at_epoch) {
-        } else if (client.owner) {
-            kill(client.owner, SIGKILL);
-        } else {
-            client_send(bus, true);
-        }
-        if (client.grow_bytes && !client.grown) {
-            // Not of the heap, which a sanitizer keeps after free().
-            client.grown = mmap(NULL, client.grow_bytes, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            ck_assert(client.grown != MAP_FAILED);
-            memset(client.grown, 1, client.grow_bytes);
-        }
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
-        client.progress++;
-        if (client.grown && --client.stop_after_growth == 0)
-            client_send(bus, true);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
-        snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
-        client.finished = true;
-        client.exit_status = m->finished->exit_status;
-        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
-        snprintf(client.directory, sizeof client.directory, "%s", m->finished->run_directory);
-        client.report = cJSON_Parse(m->finished->report_json);
-        break;
-    default: break;
-    }
-}
-
-static void *client_main(void *arg)
-{
-    struct sl_bus *bus = client.bus;
-    Sl__Control__Envelope *m;
-    client_send(bus, false);
-    if (client.stop_at_start)
-        client_send(bus, true);
-    while (!client.finished && sl_bus_receive(bus, AWAIT_MS, NULL, &m) == SL_OK) {
-        client_take(bus, m);
-        sl_bus_message_free(m);
-    }
-    return NULL;
-}
-
 static int run_job(const char *extra, const char *report)
 {
-    char text[8192];
-    ring_job_text(text, sizeof text, model, fanout, extra);
-    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, client.key);
     const struct sl_job_options options = {
-        .endpoint = client.endpoint,
-        .key = client.key,
-        .key_fd = sl_bus_key_hand_over(client.key),
-        .config_text = text,
-        .config_bytes = strlen(text),
         .report_path = report,
-        .worker_directory = bin,
-        .resume = client.resume,
-        .no_output = client.no_output,
-        .owner_fd = client.owner ? sl_exit_status_open(client.owner) : 0,
+        .resume = plan.resume,
+        .no_output = plan.no_output,
+        .owner_fd = plan.owner ? sl_exit_status_open(plan.owner) : 0,
     };
-    must(sl_bus_connect(client.endpoint, client.key, &client.bus));
-    ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
-    int status = sl_job_run(&options);
-    pthread_join(client.thread, NULL);
-    sl_bus_close(client.bus, 0);
-    ck_assert_msg(client.finished, "the client has heard no end");
-    ck_assert_int_eq(client.exit_status, status);
-    return status;
-}
-
-// --- looking at results --------------------------------------------------------------------------
-
-static const cJSON *at(const cJSON *from, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
-    ck_assert_msg(item != NULL, "the report has no '%s'", key);
-    return item;
-}
-
-static double number(const cJSON *from, const char *key)
-{
-    const cJSON *item = at(from, key);
-    ck_assert_msg(cJSON_IsNumber(item), "'%s' is no number", key);
-    return item->valuedouble;
-}
-
-static const char *words(const cJSON *from, const char *key)
-{
-    const cJSON *item = at(from, key);
-    ck_assert_msg(cJSON_IsString(item), "'%s' is no text", key);
-    return item->valuestring;
+    return ring_job_run(options, extra);
 }
 
 static cJSON *read_json(const char *name)
@@ -499,7 +393,7 @@ TEST(a_bad_configuration_is_refused)
 TEST(a_stop_leaves_a_partial_report)
 {
     stage->epochs = 2;
-    client.stop_at_epoch = 1;
+    plan.stop_at_epoch = 1;
     ck_assert_int_eq(run_job("\"epochs\": 1000", NULL), 130);
     ck_assert_str_eq(words(client.report, "status"), "stopped");
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 2);
@@ -511,20 +405,20 @@ TEST(a_stop_leaves_a_partial_report)
 
 TEST(a_job_ends_with_its_owner)
 {
-    client.owner = fork();
-    if (client.owner == 0)
+    plan.owner = fork();
+    if (plan.owner == 0)
         for (;;)
             pause();
-    client.stop_at_epoch = 1;
+    plan.stop_at_epoch = 1;
     ck_assert_int_eq(run_job("\"epochs\": 1000", NULL), 130);
     ck_assert_ptr_nonnull(strstr(client.message, "the end of the process whose job it is"));
     assert_nobody_lives();
-    ck_assert_int_eq(waitpid(client.owner, NULL, 0), client.owner);
+    ck_assert_int_eq(waitpid(plan.owner, NULL, 0), plan.owner);
 }
 
 TEST(a_job_that_has_something_to_keep_needs_an_output)
 {
-    client.no_output = true;
+    plan.no_output = true;
     ck_assert_int_eq(run_job(EPOCHS_3, NULL), 2);
     ck_assert_ptr_nonnull(strstr(client.message, "--no-output"));
     ck_assert(!has_output());
@@ -533,7 +427,7 @@ TEST(a_job_that_has_something_to_keep_needs_an_output)
 TEST(a_stop_with_kill_waits_for_nobody)
 {
     setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
-    client.stop_at_epoch = 0;
+    plan.stop_at_epoch = 0;
     client.kill = true;
     ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
     assert_nobody_lives();
@@ -620,7 +514,7 @@ TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
     struct sl_checkpoint_list list;
     char extra[128];
     stage->epochs = 1;
-    client.grow_bytes = 300 << 20;
+    plan.grow_bytes = 300 << 20;
     ck_assert_int_eq(run_job("\"epochs\": 1000, \"memory\": \"256MiB\"", NULL), 1);
     ck_assert_msg(strstr(client.message, "it goes on from its last checkpoint"), "%s",
                   client.message);
@@ -628,30 +522,30 @@ TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
              number_behind(client.message, "with memory set to "));
     must(sl_checkpoint_list(output, &list));
     ck_assert_uint_ge(list.n, 1);
-    munmap(client.grown, client.grow_bytes);
+    munmap(plan.grown, plan.grow_bytes);
     reset_client();
-    client.resume = list.names[0];
-    client.grow_bytes = 300 << 20;
-    client.stop_after_growth = 6; // memory is looked at once in five
+    plan.resume = list.names[0];
+    plan.grow_bytes = 300 << 20;
+    plan.stop_after_growth = 6; // memory is looked at once in five
     stage->epochs = 2;
     int status = run_job(extra, NULL);
     ck_assert_msg(status == 130, "%d, with %s: %s", status, extra, client.message);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
     sl_checkpoint_list_fini(&list);
-    munmap(client.grown, client.grow_bytes);
+    munmap(plan.grown, plan.grow_bytes);
 }
 
 TEST(without_checkpoints_a_raised_bound_takes_another_output)
 {
     stage->epochs = 1;
-    client.grow_bytes = 300 << 20;
+    plan.grow_bytes = 300 << 20;
     ck_assert_int_eq(run_job("\"epochs\": 1000, \"memory\": \"256MiB\","
                              " \"checkpoint\": {\"every_seconds\": 0}",
                              NULL),
                      1);
     ck_assert_msg(strstr(client.message, ", and with another output: there is no checkpoint"), "%s",
                   client.message);
-    munmap(client.grown, client.grow_bytes);
+    munmap(plan.grown, plan.grow_bytes);
 }
 
 // Before anybody has touched it.

@@ -1,4 +1,5 @@
 // What report.json and metrics.jsonl say.
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
 
@@ -39,26 +40,7 @@ static void finish(void)
     free(text);
 }
 
-// "epochs.1.cache.hits"
-static const cJSON *at(const cJSON *json, const char *path)
-{
-    char keys[256], *save = NULL;
-    snprintf(keys, sizeof keys, "%s", path);
-    for (char *key = strtok_r(keys, ".", &save); key; key = strtok_r(NULL, ".", &save)) {
-        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(key))
-                                   : cJSON_GetObjectItemCaseSensitive(json, key);
-        ck_assert_msg(json != NULL, "no '%s' of %s", key, path);
-    }
-    return json;
-}
-
-static double number(const char *path)
-{
-    ck_assert_msg(cJSON_IsNumber(at(report, path)), "%s is no number", path);
-    return at(report, path)->valuedouble;
-}
-
-#define EXPECT(path, value)      ck_assert_double_eq_tol(number(path), value, 1e-9)
+#define EXPECT(path, value)      ck_assert_double_eq_tol(number(report, path), value, 1e-9)
 #define EXPECT_NULL(path)        ck_assert(cJSON_IsNull(at(report, path)))
 #define EXPECT_TEXT(path, value) ck_assert_str_eq(at(report, path)->valuestring, value)
 

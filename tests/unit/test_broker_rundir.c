@@ -19,15 +19,11 @@ static void setup(void)
     snprintf(path, sizeof path, "%s/run", dir);
 }
 
-static bool exists(const char *name)
-{
-    return access(name, F_OK) == 0;
-}
-
-static char *read_all(const char *name)
+// What a file of the test's directory holds.
+static char *held(const char *name)
 {
     static char text[4096];
-    FILE *f = fopen(name, "r");
+    FILE *f = fopen(in_dir(name), "r");
     ck_assert_msg(f != NULL, "%s is missing", name);
     size_t n = fread(text, 1, sizeof text - 1, f);
     text[n] = '\0';
@@ -48,18 +44,15 @@ static void become_an_ordinary_user(void)
 TEST(a_new_directory_is_made_with_its_parents)
 {
     struct sl_rundir run;
-    char deep[1200], file[1300];
+    char deep[1200];
     snprintf(deep, sizeof deep, "%s/a//b/c", path);
     ck_assert_int_eq(sl_rundir_check(deep), SL_OK);
-    ck_assert_msg(!exists(path), "a check has made something");
+    ck_assert_msg(!exists("run"), "a check has made something");
     must(sl_rundir_create(&run, deep, "{\"epochs\": 3}"));
     sl_rundir_close(&run);
-    snprintf(file, sizeof file, "%s/config.json", deep);
-    ck_assert_str_eq(read_all(file), "{\"epochs\": 3}");
-    snprintf(file, sizeof file, "%s/metrics.jsonl", deep);
-    ck_assert_str_eq(read_all(file), "");
-    snprintf(file, sizeof file, "%s/log", deep);
-    ck_assert(exists(file));
+    ck_assert_str_eq(held("run/a/b/c/config.json"), "{\"epochs\": 3}");
+    ck_assert_str_eq(held("run/a/b/c/metrics.jsonl"), "");
+    ck_assert(exists("run/a/b/c/log"));
 }
 
 TEST(an_empty_directory_is_taken)
@@ -83,9 +76,7 @@ TEST(an_earlier_run_is_refused_and_kept)
     assert_message_has("earlier run");
     assert_message_has("--set output=");
     ck_assert_int_eq(sl_rundir_create(&run, path, "{\"second\": true}"), SL_EEXIST);
-    char file[1300];
-    snprintf(file, sizeof file, "%s/config.json", path);
-    ck_assert_str_eq(read_all(file), "{\"first\": true}");
+    ck_assert_str_eq(held("run/config.json"), "{\"first\": true}");
 }
 
 TEST(a_report_alone_is_an_earlier_run)
@@ -141,16 +132,13 @@ TEST(of_two_jobs_one_gets_the_directory)
 {
     // Both have checked; the other one has taken it a moment ago.
     struct sl_rundir run, other;
-    char file[1300];
     must(sl_rundir_check(path));
     must(sl_rundir_create(&other, path, "{\"other\": true}"));
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
     assert_message_has("in use by a job that is running, process ");
     assert_message_has("stop that one first");
-    snprintf(file, sizeof file, "%s/log", path);
-    ck_assert_msg(exists(file), "the other job's log/ is gone");
-    snprintf(file, sizeof file, "%s/config.json", path);
-    ck_assert_str_eq(read_all(file), "{\"other\": true}");
+    ck_assert_msg(exists("run/log"), "the other job's log/ is gone");
+    ck_assert_str_eq(held("run/config.json"), "{\"other\": true}");
     sl_rundir_close(&other);
     must(sl_rundir_create(&run, path, "{}"));
     sl_rundir_close(&run);
@@ -324,7 +312,6 @@ TEST(a_run_that_was_killed_early_is_begun_anew)
 {
     struct sl_rundir run;
     enum sl_rundir_content content;
-    char file[1300];
     must(sl_rundir_create(&run, path, "{\"first\": true}"));
     sl_rundir_close(&run);
     write_text("run/metrics.jsonl", "{\"epoch\":0}\n");
@@ -337,17 +324,13 @@ TEST(a_run_that_was_killed_early_is_begun_anew)
     ck_assert_int_eq(content, SL_RUNDIR_BEGUN);
     must(sl_rundir_create(&run, path, "{\"second\": true}"));
     sl_rundir_close(&run);
-    ck_assert_msg(!exists(in_dir("run/.report.json.17-0.tmp")), "half a report is still there");
-    ck_assert_msg(!exists(in_dir("run/checkpoints/.000000000007.12.tmp")),
+    ck_assert_msg(!exists("run/.report.json.17-0.tmp"), "half a report is still there");
+    ck_assert_msg(!exists("run/checkpoints/.000000000007.12.tmp"),
                   "half a checkpoint is still there");
-    snprintf(file, sizeof file, "%s/config.json", path);
-    ck_assert_str_eq(read_all(file), "{\"second\": true}");
-    snprintf(file, sizeof file, "%s/metrics.jsonl", path);
-    ck_assert_str_eq(read_all(file), "");
-    snprintf(file, sizeof file, "%s/events.jsonl", path);
-    ck_assert_str_eq(read_all(file), "");
-    snprintf(file, sizeof file, "%s/log/broker.log", path);
-    ck_assert_str_eq(read_all(file), "as it was\n");
+    ck_assert_str_eq(held("run/config.json"), "{\"second\": true}");
+    ck_assert_str_eq(held("run/metrics.jsonl"), "");
+    ck_assert_str_eq(held("run/events.jsonl"), "");
+    ck_assert_str_eq(held("run/log/broker.log"), "as it was\n");
     // Something of somebody's beside it, and it is his.
     write_text("run/notes.txt", "precious");
     ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST);
@@ -358,43 +341,34 @@ TEST(a_run_with_checkpoints_is_gone_on_with)
 {
     struct sl_rundir run;
     enum sl_rundir_content content;
-    char file[1300];
     must(sl_rundir_create(&run, path, "{\"epochs\": 2}"));
     sl_rundir_close(&run);
     write_text("run/metrics.jsonl", "{\"epoch\":0}\n{\"epoch\":1}\n");
     write_text("run/events.jsonl", "{\"kind\":\"start\"}\n");
     write_text("run/report.json", "{}");
-    snprintf(file, sizeof file, "%s/checkpoints", path);
-    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints"), 0777), 0);
     ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST); // none there
-    snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
-    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints/.000000000007.12.tmp"), 0777), 0);
     ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST); // none that is whole
-    snprintf(file, sizeof file, "%s/checkpoints/000000000006", path);
-    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints/000000000006"), 0777), 0);
     must(sl_rundir_examine(path, NULL, &content));
     ck_assert_int_eq(content, SL_RUNDIR_CHECKPOINTS);
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
     // metrics.jsonl is cut back to what the checkpoint knows; events have happened.
-    snprintf(file, sizeof file, "%s/checkpoints/000000000008", path);
-    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints/000000000008"), 0777), 0);
     must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n", "000000000006"));
     ck_assert_uint_eq(run.n_abandoned, 1);
-    ck_assert_msg(!exists(file), "a newer checkpoint is still one");
+    ck_assert_msg(!exists("run/checkpoints/000000000008"), "a newer checkpoint is still one");
     sl_rundir_close(&run);
     // A report is of the last part of a run, or there is none.
     ck_assert(!sl_rundir_is_reported(path));
-    snprintf(file, sizeof file, "%s/report.before.json", path);
-    ck_assert_str_eq(read_all(file), "{}");
-    snprintf(file, sizeof file, "%s/events.jsonl", path);
-    ck_assert_str_eq(read_all(file), "{\"kind\":\"start\"}\n");
-    snprintf(file, sizeof file, "%s/metrics.jsonl", path);
-    ck_assert_str_eq(read_all(file), "{\"epoch\":0}\n");
-    snprintf(file, sizeof file, "%s/config.json", path);
-    ck_assert_str_eq(read_all(file), "{\"epochs\": 4}");
-    snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
-    ck_assert_msg(!exists(file), "what a crash had left is still there");
+    ck_assert_str_eq(held("run/report.before.json"), "{}");
+    ck_assert_str_eq(held("run/events.jsonl"), "{\"kind\":\"start\"}\n");
+    ck_assert_str_eq(held("run/metrics.jsonl"), "{\"epoch\":0}\n");
+    ck_assert_str_eq(held("run/config.json"), "{\"epochs\": 4}");
+    ck_assert_msg(!exists("run/checkpoints/.000000000007.12.tmp"),
+                  "what a crash had left is still there");
 }
 
 TEST(a_file_without_a_name_is_where_the_run_will_be)
@@ -404,7 +378,7 @@ TEST(a_file_without_a_name_is_where_the_run_will_be)
     int fd = sl_rundir_nameless(deep);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    ck_assert(!exists(path));
+    ck_assert(!exists("run"));
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     ck_assert_int_gt(readlink(name, found, sizeof found - 1), 0);
     ck_assert_msg(strncmp(found, dir, strlen(dir)) == 0 && strstr(found, "(deleted)"), "%s", found);
@@ -415,12 +389,10 @@ TEST(a_file_without_a_name_is_where_the_run_will_be)
 
 TEST(a_report_needs_a_directory_that_exists)
 {
-    char file[1300];
     must(sl_rundir_check_file(in_dir("report.json"), "--report"));
     must(sl_rundir_check_file("report.json", "--report"));
     must(sl_rundir_check_file("/dev/null", "--report"));
-    snprintf(file, sizeof file, "%s/missing/report.json", dir);
-    ck_assert_int_eq(sl_rundir_check_file(file, "--report"), SL_ENOENT);
+    ck_assert_int_eq(sl_rundir_check_file(in_dir("missing/report.json"), "--report"), SL_ENOENT);
     assert_message_has("--report");
     ck_assert_int_eq(sl_rundir_check_file(dir, "--report"), SL_EINVAL);
     ck_assert_int_eq(sl_rundir_check_file("", "--report"), SL_EINVAL);

@@ -1,102 +1,19 @@
 // Where a job is at any moment, and the same job going on from there in an arena of its own.
-#include "tests/unit/test_data_fixture.h"
-
-#include <stdbool.h>
-
 #include "broker/rundir/snapshot.h"
-#include "common/arena/param_store.h"
-#include "tests/unit/broker_predictions.h"
+#include "tests/unit/broker_phases_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct sl_config config;
-static struct sl_plan plan;
-static struct sl_phases_setup phases_setup;
-static uint32_t vertices[100];
-static int32_t label[100];
-static const struct sl_dataset dataset = {
-    .n_nodes = 100, .task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
-
-static struct world {
-    struct sl_phases phases;
-    struct sl_arena arena;
-    uv_loop_t loop;
-    int fd;
-    int epochs;
-    double loss[8], accuracy[8];
-    bool complete;
-} t;
-
-static void on_epoch(void *ctx, const struct sl_epoch *figures)
-{
-    t.loss[(size_t)figures->epoch] = figures->loss;
-    t.accuracy[(size_t)figures->epoch] = figures->on_val.value[SL_MEASURE_ACCURACY];
-    t.epochs++;
-}
-
-static void on_complete(void *ctx)
-{
-    t.complete = true;
-}
-
-static void on_error(void *ctx, int rc)
-{
-    ck_abort_msg("%s", sl_error_message());
-}
-
 // 35 vertices in batches of 10: 4 batches and 2 updates an epoch.
-static void setup(void)
+static void sampled_setup(void)
 {
-    memset(&config, 0, sizeof config);
-    memset(&t, 0, sizeof t);
+    setup();
     config.model.layers = 2;
-    config.sampler.batch_size = 10;
-    config.updates.batches_per_update = 2;
-    config.epochs = 4;
-    config.seed = 11;
     config.digest = true;
-    config.evaluate.every = 1;
-    for (uint32_t i = 0; i < SL_COUNT_OF(vertices); i++) {
-        vertices[i] = i;
-        label[i] = (int32_t)i % 3;
-    }
-    plan = (struct sl_plan){
-        .config = &config,
-        .n_nodes = 100,
-        .split = {{35, vertices}, {20, vertices}, {30, vertices}},
-    };
-    phases_setup = (struct sl_phases_setup){
-        .loop = &t.loop,
-        .dataset = &dataset,
-        .keeps_records = true,
-        .events = {.on_epoch = on_epoch, .on_complete = on_complete, .on_error = on_error},
-    };
-}
-
-static void make_arena(void)
-{
-    const struct sl_arena_spec spec = {
-        .n_devices = 2,
-        .n_cells = (uint32_t)sl_phases_cells_max(&plan),
-        .n_train = plan.split[SL_SPLIT_TRAIN].n,
-        .n_params = 3,
-        .n_state = 2,
-        .batches_per_update = config.updates.batches_per_update,
-        .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
-        .predict_rows = 30,
-        .predict_words = 1,
-    };
-    t.fd = sl_arena_memfd();
-    ck_assert_int_ge(t.fd, 0);
-    must(sl_arena_create(t.fd, &spec, &t.arena));
-    uv_loop_init(&t.loop);
-    phases_setup.plan = plan;
-    must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
-}
-
-static void begin(void)
-{
-    make_arena();
-    sl_phases_start(&t.phases);
+    config.evaluate.full = false;
+    plan.n_nodes = 100;
+    for (uint32_t i = 0; i < plan.n_nodes; i++)
+        labels[i] = (int32_t)i % 3;
+    phases_setup.keeps_records = true;
 }
 
 static void end(void)
@@ -174,7 +91,7 @@ static void expect(struct sl_snapshot *s, uint64_t version, uint32_t epoch, uint
 TEST(a_position_is_what_the_parameters_contain)
 {
     struct sl_snapshot s;
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     must(sl_snapshot_take(&s, &t.phases, false));
     expect(&s, 0, 0, 0);
@@ -195,7 +112,7 @@ TEST(a_position_is_what_the_parameters_contain)
 TEST(an_epoch_under_evaluation_is_all_of_its_batches)
 {
     struct sl_snapshot s;
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_phase();
     must(sl_snapshot_take(&s, &t.phases, false)); // complete and not read
@@ -221,7 +138,7 @@ TEST(what_has_not_been_read_has_no_position_yet)
 {
     struct sl_snapshot s;
     config.evaluate.every = 0;
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_phase();
     work_one(true);
@@ -249,7 +166,7 @@ TEST(nobody_waits_for_an_update_that_is_being_applied)
 {
     struct sl_snapshot s;
     struct sl_update u;
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_one(false);
     work_one(false);
@@ -271,7 +188,7 @@ static void go_on(const struct sl_snapshot *s)
     plan.resume = (struct sl_resume_point){
         .epoch = s->epoch, .n_records = s->n_records, .records = s->records, .best = s->best};
     memcpy(plan.resume.digest, s->digest, sizeof s->digest);
-    make_arena();
+    init_arena();
     sl_param_store_restore(&t.arena, s->version);
     for (uint32_t i = 0; i < 3; i++) {
         sl_param_store_params(&t.arena, s->version)[i] = s->params[i];
@@ -294,7 +211,6 @@ static void to_the_end(void)
 }
 
 static struct {
-    bool there;
     char digest[33];
     double loss[8], accuracy[8];
     uint64_t scheduled;
@@ -302,15 +218,16 @@ static struct {
     float best_param;
 } calm;
 
-// What a job that nobody disturbs comes to.
-static void run_in_peace(void)
+// What a job that nobody disturbs has come to.
+static void keep_the_calm(void)
 {
-    begin();
-    to_the_end();
+    ck_assert(t.complete);
     ck_assert(sl_phases_digest(&t.phases, calm.digest));
-    memcpy(calm.loss, t.loss, sizeof calm.loss);
-    memcpy(calm.accuracy, t.accuracy, sizeof calm.accuracy);
+    memcpy(calm.loss, t.losses, sizeof calm.loss);
+    memcpy(calm.accuracy, t.accuracies, sizeof calm.accuracy);
     calm.scheduled = t.phases.scheduled;
+    calm.best = t.phases.best;
+    calm.best_param = sl_param_store_best(&t.arena)[0];
     end();
     memset(&t, 0, sizeof t);
 }
@@ -320,8 +237,10 @@ LOOP_TEST(it_goes_on_from_any_moment, 0, 28)
 {
     struct sl_snapshot s;
     char digest[33];
-    run_in_peace();
-    begin();
+    make_arena();
+    to_the_end();
+    keep_the_calm();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     for (int i = 0; i < _i && !t.complete; i++) {
         work_one(true);
@@ -334,7 +253,7 @@ LOOP_TEST(it_goes_on_from_any_moment, 0, 28)
     ck_assert(sl_phases_digest(&t.phases, digest));
     ck_assert_str_eq(digest, calm.digest);
     for (uint32_t e = s.epoch; e < 4; e++)
-        ck_assert_double_eq(t.loss[e], calm.loss[e]);
+        ck_assert_double_eq(t.losses[e], calm.loss[e]);
     ck_assert_uint_eq(t.phases.scheduled, calm.scheduled);
     ck_assert_uint_eq(t.phases.done, calm.scheduled);
     ck_assert_uint_eq(sl_param_store_version(&t.arena), 8);
@@ -352,6 +271,7 @@ static void overlap_setup(void)
     config.evaluate.full = true;
     config.evaluate.overlap = true;
     config.n_devices = 4;
+    config.allocation.samplers = config.allocation.trainers = 0; // the job file says nothing
 }
 
 // The vertices that an evaluation is right about tell the parameters that it was made with.
@@ -413,18 +333,10 @@ static void expect_the_calm(void)
 static void evaluate_in_peace(void)
 {
     config.evaluate.overlap = false;
-    begin();
+    make_arena();
     work_in_a_way(TRAINS_FIRST, 0, 1000);
-    ck_assert(t.complete);
-    ck_assert(sl_phases_digest(&t.phases, calm.digest));
-    memcpy(calm.loss, t.loss, sizeof calm.loss);
-    memcpy(calm.accuracy, t.accuracy, sizeof calm.accuracy);
-    calm.scheduled = t.phases.scheduled;
-    calm.best = t.phases.best;
-    calm.best_param = sl_param_store_best(&t.arena)[0];
+    keep_the_calm();
     ck_assert(calm.accuracy[0] != calm.accuracy[1]);
-    end();
-    memset(&t, 0, sizeof t);
     config.evaluate.overlap = true;
 }
 
@@ -435,7 +347,7 @@ LOOP_TEST(it_goes_on_from_any_moment_beside_an_evaluation, 0, 27 * WAYS)
     int way = _i % WAYS, steps = _i / WAYS;
     overlap_setup();
     evaluate_in_peace();
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_in_a_way(way, 0, steps);
     must(sl_snapshot_take(&s, &t.phases, false));
@@ -446,8 +358,8 @@ LOOP_TEST(it_goes_on_from_any_moment_beside_an_evaluation, 0, 27 * WAYS)
     for (uint32_t e = 0; e < 4; e++) {
         if (e < s.epoch)
             continue;
-        ck_assert_double_eq(t.loss[e], calm.loss[e]);
-        ck_assert_double_eq(t.accuracy[e], calm.accuracy[e]);
+        ck_assert_double_eq(t.losses[e], calm.loss[e]);
+        ck_assert_double_eq(t.accuracies[e], calm.accuracy[e]);
     }
     sl_snapshot_fini(&s);
     end();
@@ -457,7 +369,7 @@ TEST(the_next_epochs_batches_stand_behind_those_that_are_evaluated)
 {
     struct sl_snapshot s;
     overlap_setup();
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_in_a_way(TRAINS_FIRST, 0, 4 + 2);
     must(sl_snapshot_take(&s, &t.phases, false));
@@ -486,7 +398,7 @@ TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
 {
     struct sl_snapshot s;
     overlap_setup();
-    begin();
+    make_arena();
     must(sl_snapshot_init(&s, &t.phases));
     work_in_a_way(TRAINS_FIRST, 0, 4 + 2);
     must(sl_snapshot_take(&s, &t.phases, false));
@@ -503,16 +415,6 @@ TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
 }
 
 // --- the plan ---
-
-static void expect_plan(const char *want)
-{
-    static const char letter[] = "ptevx";
-    char got[512] = "";
-    struct sl_plan_step s = sl_plan_first(&plan);
-    for (size_t n = 0; s.purpose != SL_PURPOSE_END; s = sl_plan_after(&plan, s))
-        n += (size_t)snprintf(got + n, sizeof got - n, "%c%u ", letter[s.purpose], s.epoch);
-    ck_assert_str_eq(got, want);
-}
 
 TEST(the_plan_begins_where_the_job_is)
 {
@@ -564,4 +466,4 @@ TEST(batches_of_a_version)
     ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 5), 5);
 }
 
-RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 20)
+RUN_TESTS(.setup = sampled_setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 20)

@@ -2,134 +2,53 @@
 #include "tests/unit/broker_ring_job.h"
 #include "tests/unit/suite.h"
 
-#include <cjson/cJSON.h>
-#include <pthread.h>
-
-#include "broker/job/job.h"
-
-enum { GIVE_UP_SECONDS = 60 }; // a job that is not over by then is stopped
-
-// What the client has heard, and what it does about it.
+// What the client does about what it hears.
 static struct {
-    struct sl_bus *bus;
     void (*on_epoch)(void); // the first one
     void (*on_progress)(const char *phase);
-    bool kills; // with its Stop
-    int epochs;
     int scaled; // -1: refused
-    char scale_message[1024];
-    char lines[16384];
-    bool finished;
-    char message[4096];
-    cJSON *report;
-} client;
-
-static void send_body(Sl__Control__Envelope__BodyCase body, uint32_t samplers, uint32_t trainers)
-{
-    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    scale.has_samplers = scale.has_trainers = true;
-    scale.samplers = samplers;
-    scale.trainers = trainers;
-    subscribe.progress = true; // lines of the log among it
-    stop.kill = client.kills;
-    e.body_case = body;
-    if (body == SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE)
-        e.subscribe = &subscribe;
-    else if (body == SL__CONTROL__ENVELOPE__BODY_STOP)
-        e.stop = &stop;
-    else
-        e.scale = &scale;
-    must(sl_bus_send(client.bus, NULL, &e));
-}
-
-static void stop_job(void)
-{
-    send_body(SL__CONTROL__ENVELOPE__BODY_STOP, 0, 0);
-}
+    char message[1024];
+} plan;
 
 static void take(const Sl__Control__Envelope *m)
 {
-    size_t n = strlen(client.lines);
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        if (client.epochs++ == 0 && client.on_epoch)
-            client.on_epoch();
+        if (client.epochs == 1 && plan.on_epoch)
+            plan.on_epoch();
         break;
     case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
-        if (client.on_progress)
-            client.on_progress(m->progress->phase);
+        if (plan.on_progress)
+            plan.on_progress(m->progress->phase);
         break;
     case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE:
-        client.scaled = m->scale_done->ok ? 1 : -1;
-        snprintf(client.scale_message, sizeof client.scale_message, "%s", m->scale_done->message);
-        stop_job(); // that is what the test was about
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
-        snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
-        client.finished = true;
-        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
-        client.report = cJSON_Parse(m->finished->report_json);
+        plan.scaled = m->scale_done->ok ? 1 : -1;
+        snprintf(plan.message, sizeof plan.message, "%s", m->scale_done->message);
+        SEND(STOP); // that is what the test was about
         break;
     default: break;
     }
 }
 
-static void *client_main(void *arg)
-{
-    Sl__Control__Envelope *m;
-    for (int left = GIVE_UP_SECONDS * 10; !client.finished;) {
-        if (sl_bus_receive(client.bus, 100, NULL, &m) == SL_OK) {
-            take(m);
-            sl_bus_message_free(m);
-        } else if (--left == 0) {
-            client.kills = true;
-            stop_job();
-        }
-    }
-    return NULL;
-}
-
 static int run_job(const char *extra)
 {
-    char text[8192], endpoint[128];
-    char key[SL_BUS_KEY_TEXT];
-    pthread_t thread;
-    ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
-    const struct sl_job_options options = {
-        .endpoint = endpoint,
-        .key = key,
-        .key_fd = sl_bus_key_hand_over(key),
-        .config_text = text,
-        .config_bytes = strlen(text),
-        .worker_directory = bin,
-    };
-    must(sl_bus_connect(endpoint, key, &client.bus));
-    send_body(SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE, 0, 0);
-    ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
-    int status = sl_job_run(&options);
-    pthread_join(thread, NULL);
-    sl_bus_close(client.bus, 0);
-    return status;
+    return ring_job_run((struct sl_job_options){0}, extra);
+}
+
+static void reset_client(void)
+{
+    client_reset();
+    client.on_message = take;
+    client.kill = true;
+    client.samplers = 2;
+    client.trainers = 1;
+    memset(&plan, 0, sizeof plan);
 }
 
 static void setup(void)
 {
     ring_setup();
-    memset(&client, 0, sizeof client);
-    client.kills = true;
-}
-
-static const cJSON *at(const cJSON *from, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
-    ck_assert_msg(item != NULL, "the report has no '%s'; the job: %s", key, client.message);
-    return item;
+    reset_client();
 }
 
 static int count_restarts(void)
@@ -172,17 +91,17 @@ TEST(a_replacement_that_never_starts_ends_the_job)
 
 static void ask_for_two_samplers(void)
 {
-    send_body(SL__CONTROL__ENVELOPE__BODY_SCALE, 2, 1);
+    SEND(SCALE);
 }
 
 // The job runs on as before, and the report has what was asked for.
 static void assert_rolled_back(int status, const char *why)
 {
     ck_assert_msg(status == SL_OUTCOME_STOPPED, "%d: %s", status, client.message);
-    ck_assert_int_eq(client.scaled, -1);
-    ck_assert_msg(strstr(client.scale_message, why) &&
-                      strstr(client.scale_message, "the split is 1 sampler and 1 trainer again"),
-                  "%s", client.scale_message);
+    ck_assert_int_eq(plan.scaled, -1);
+    ck_assert_msg(strstr(plan.message, why) &&
+                      strstr(plan.message, "the split is 1 sampler and 1 trainer again"),
+                  "%s", plan.message);
     const cJSON *scale = cJSON_GetArrayItem(at(client.report, "scales"), 0);
     ck_assert(cJSON_IsFalse(at(scale, "ok")));
     ck_assert_double_eq(at(at(scale, "from"), "samplers")->valuedouble, 1);
@@ -193,7 +112,7 @@ TEST(a_split_whose_worker_never_starts_is_rolled_back)
 {
     setenv("FAKE_WORKER", "sampler:failed>0", 1);
     stage->epochs = 1; // the second waits for the test's end
-    client.on_epoch = ask_for_two_samplers;
+    plan.on_epoch = ask_for_two_samplers;
     assert_rolled_back(run_job(JOB(1000000)), "sampler 1 died 5 times in a row");
     ck_assert_int_eq(count_restarts(), SL_WORKER_DEATHS_MAX);
 }
@@ -205,21 +124,18 @@ TEST(a_split_whose_batches_the_arena_does_not_hold_is_refused)
     char job[256];
     unsigned long long size = 4 * ONE;
     for (int i = 0; i < 2; i++) {
-        memset(&client, 0, sizeof client);
-        client.kills = true;
-        client.on_epoch = ask_for_two_samplers;
+        reset_client();
+        plan.on_epoch = ask_for_two_samplers;
         stage->epochs = 1;
         snprintf(job, sizeof job, JOB(1000000) ", \"arena\": {\"memory\": %llu}", size);
         snprintf(output, sizeof output, "%s/out%d", dir, i);
         ck_assert_int_eq(run_job(job), SL_OUTCOME_STOPPED);
-        ck_assert_msg(client.scaled == (i ? 1 : -1), "%s", client.scale_message);
-        const char *advice = strstr(client.scale_message, "set arena.memory to ");
+        ck_assert_msg(plan.scaled == (i ? 1 : -1), "%s", plan.message);
+        const char *advice = strstr(plan.message, "set arena.memory to ");
         if (i == 0)
-            ck_assert_msg(
-                strstr(client.scale_message, "2 samplers and 1 trainer hold 5 of them at once") &&
-                    advice && sscanf(advice, "set arena.memory to %llu", &size) == 1,
-                "%s", client.scale_message);
-        cJSON_Delete(client.report);
+            ck_assert_msg(strstr(plan.message, "2 samplers and 1 trainer hold 5 of them at once") &&
+                              advice && sscanf(advice, "set arena.memory to %llu", &size) == 1,
+                          "%s", plan.message);
     }
 }
 
@@ -232,7 +148,7 @@ static void lose_the_sampler_program(void)
 TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
 {
     stage->epochs = 1;
-    client.on_epoch = lose_the_sampler_program;
+    plan.on_epoch = lose_the_sampler_program;
     assert_rolled_back(run_job(JOB(1000000)), "bin/sluice-sampler': no such file");
     ck_assert_int_eq(count_restarts(), 0);
 }
@@ -241,7 +157,7 @@ TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
 
 static void let_the_start_take_too_long(const char *phase)
 {
-    client.on_progress = NULL;
+    plan.on_progress = NULL;
     ck_assert_str_eq(phase, "start");
     sl_clock_advance(SL_WORKER_START_SECONDS * 1000000000ull);
 }
@@ -249,15 +165,15 @@ static void let_the_start_take_too_long(const char *phase)
 TEST(a_worker_that_hangs_at_the_start_ends_the_job)
 {
     setenv("FAKE_WORKER", "sampler:stuck trainer:stuck", 1); // all: nobody is quicker than another
-    client.on_progress = let_the_start_take_too_long;
+    plan.on_progress = let_the_start_take_too_long;
     ck_assert_int_eq(run_job(JOB(3)), 1);
     ck_assert_str_eq(client.message, "sampler 0 was not ready within 900 s");
 }
 
 static void stop_kindly(void)
 {
-    client.kills = false;
-    stop_job();
+    client.kill = false;
+    SEND(STOP);
 }
 
 static void let_patience_run_out(const char *phase)
@@ -269,10 +185,9 @@ static void let_patience_run_out(const char *phase)
 TEST(workers_that_do_not_leave_are_killed)
 {
     setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
-    client.on_epoch = stop_kindly;
-    client.on_progress = let_patience_run_out;
+    plan.on_epoch = stop_kindly;
+    plan.on_progress = let_patience_run_out;
     ck_assert_int_eq(run_job(JOB(1000)), SL_OUTCOME_STOPPED);
-    ck_assert(!client.kills);              // the test has not given up
     ck_assert_int_eq(count_restarts(), 0); // it was us
 }
 
@@ -386,8 +301,6 @@ int main(int argc, char **argv)
     int status = fake_worker_main(argc, argv);
     if (status >= 0)
         return status;
-    return run_tests((struct unit_case){.setup = setup,
-                                        .begin = scratch_begin,
-                                        .end = scratch_end,
-                                        .timeout_s = 2 * GIVE_UP_SECONDS});
+    return run_tests((struct unit_case){
+        .setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = AWAIT_CASE_S});
 }

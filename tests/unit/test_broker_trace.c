@@ -2,9 +2,8 @@
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
 #include "tests/unit/broker_phases_fixture.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
-
-#include <cjson/cJSON.h>
 
 #include "broker/job/job.h"
 
@@ -156,13 +155,6 @@ static const char *text_of(const cJSON *e, const char *key)
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
-static double number_of(const cJSON *e, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(e, key);
-    ck_assert_msg(cJSON_IsNumber(item), "'%s' is no number", key);
-    return item->valuedouble;
-}
-
 static int count(const char *phase, const char *name)
 {
     int n = 0;
@@ -184,10 +176,10 @@ static const cJSON *find(const char *phase, const char *name)
 static void expect_slice(const char *name, double pid, double tid, double ts, double dur)
 {
     const cJSON *e = find("X", name);
-    ck_assert_double_eq(number_of(e, "pid"), pid);
-    ck_assert_double_eq(number_of(e, "tid"), tid);
-    ck_assert_double_eq_tol(number_of(e, "ts"), ts, 1e-6);
-    ck_assert_double_eq_tol(number_of(e, "dur"), dur, 1e-6);
+    ck_assert_double_eq(number(e, "pid"), pid);
+    ck_assert_double_eq(number(e, "tid"), tid);
+    ck_assert_double_eq_tol(number(e, "ts"), ts, 1e-6);
+    ck_assert_double_eq_tol(number(e, "dur"), dur, 1e-6);
 }
 
 // --- a batch by hand, whose times are microseconds after `from` ----------------------------------
@@ -259,20 +251,20 @@ TEST(all_stages_of_a_batch)
     ck_assert_int_eq(count("X", "sample"), 2);
     ck_assert_int_eq(count("X", "train"), 2);
     ck_assert_int_eq(count("X", "apply"), 1);
-    ck_assert_double_eq_tol(number_of(find("b", "queued"), "ts"), 1500, 1e-6);
-    ck_assert_double_eq_tol(number_of(find("e", "queued"), "ts"), 2000, 1e-6);
+    ck_assert_double_eq_tol(number(find("b", "queued"), "ts"), 1500, 1e-6);
+    ck_assert_double_eq_tol(number(find("e", "queued"), "ts"), 2000, 1e-6);
     ck_assert_str_eq(text_of(find("b", "queued"), "id"), text_of(find("e", "queued"), "id"));
     ck_assert_int_eq(count("s", "batch"), 2);
     ck_assert_int_eq(count("t", "batch"), 2);
     ck_assert_int_eq(count("f", "batch"), 2);
-    const cJSON *args = cJSON_GetObjectItem(find("X", "extract"), "args");
-    ck_assert_double_eq_tol(number_of(args, "hit_rate"), 0.25, 1e-9);
-    args = cJSON_GetObjectItem(find("X", "train"), "args");
-    ck_assert_double_eq_tol(number_of(args, "loss"), 2, 1e-9);
-    ck_assert_double_eq(number_of(args, "epoch"), 0);
-    args = cJSON_GetObjectItem(find("X", "sample"), "args");
-    ck_assert_double_eq(number_of(args, "edges"), 300);
-    ck_assert_double_eq(number_of(args, "input_nodes"), 100);
+    const cJSON *args = at(find("X", "extract"), "args");
+    ck_assert_double_eq_tol(number(args, "hit_rate"), 0.25, 1e-9);
+    args = at(find("X", "train"), "args");
+    ck_assert_double_eq_tol(number(args, "loss"), 2, 1e-9);
+    ck_assert_double_eq(number(args, "epoch"), 0);
+    args = at(find("X", "sample"), "args");
+    ck_assert_double_eq(number(args, "edges"), 300);
+    ck_assert_double_eq(number(args, "input_nodes"), 100);
 }
 
 TEST(an_arrow_begins_within_its_slice)
@@ -282,10 +274,10 @@ TEST(an_arrow_begins_within_its_slice)
     draw(from, SAMPLER);
     train(from, TRAINER);
     end_and_receive();
-    double tail = number_of(find("s", "batch"), "ts");
+    double tail = number(find("s", "batch"), "ts");
     ck_assert_double_ge(tail, 1000);
     ck_assert_double_lt(tail, 1500);
-    ck_assert_double_eq_tol(number_of(find("f", "batch"), "ts"), 3000, 1e-6);
+    ck_assert_double_eq_tol(number(find("f", "batch"), "ts"), 3000, 1e-6);
     ck_assert_str_eq(text_of(find("f", "batch"), "bp"), "e");
 }
 
@@ -375,7 +367,7 @@ TEST(each_batch_once_over_several_looks)
     uint32_t seen = 0;
     const cJSON *e;
     cJSON_ArrayForEach(e, got.events) if (!strcmp(text_of(e, "name"), "train")) seen |=
-        1u << (int)number_of(cJSON_GetObjectItem(e, "args"), "batch");
+        1u << (int)number(cJSON_GetObjectItem(e, "args"), "batch");
     ck_assert_uint_eq(seen, 15);
 }
 
@@ -430,7 +422,7 @@ TEST(events_and_counters)
     ck_assert_str_eq(text_of(cJSON_GetObjectItem(e, "args"), "text"), "it said \"2\"\nand \\");
     bool queued = false;
     cJSON_ArrayForEach(e, got.events) if (!strcmp(text_of(e, "name"), "queued batches")) queued |=
-        number_of(cJSON_GetObjectItem(e, "args"), "queued batches") == 1;
+        number(cJSON_GetObjectItem(e, "args"), "queued batches") == 1;
     ck_assert(queued);
     ck_assert_int_ge(count("C", "queued bytes"), 2);
     ck_assert_int_ge(count("C", "version"), 2);

@@ -2,22 +2,12 @@
 #include "tests/unit/broker_ring_job.h"
 #include "tests/unit/suite.h"
 
-#include <cjson/cJSON.h>
-#include <pthread.h>
-
-#include "broker/job/job.h"
-
 enum { MESSAGES_MAX = 4096 };
 
-// What the client has heard, and what it does about it.
+// What the client has heard beside what every client hears, and what it does about it.
 static struct {
-    struct sl_bus *bus;
-    char endpoint[128];
-    char key[SL_BUS_KEY_TEXT];
-    void (*on_message)(const Sl__Control__Envelope *m); // may send; NULL: only listens
-    bool stats;
-
-    int epochs, n_stats, n_events, n_answers;
+    void (*then)(const Sl__Control__Envelope *m); // may send; NULL: only listens
+    int n_stats, n_events, n_answers;
     int steps; // a test's own
     cJSON *stat[MESSAGES_MAX], *event[MESSAGES_MAX];
     struct {
@@ -25,38 +15,7 @@ static struct {
         char message[512];
         cJSON *json;
     } answer[64];
-    bool finished;
-    int exit_status;
-    char message[1024];
-    cJSON *report;
-} client;
-
-static void send_body(Sl__Control__Envelope__BodyCase body)
-{
-    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Describe describe = SL__CONTROL__DESCRIBE__INIT;
-    Sl__Control__Pause pause_body = SL__CONTROL__PAUSE__INIT;
-    Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
-    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    subscribe.stats = client.stats;
-    scale.has_samplers = scale.has_trainers = true;
-    scale.samplers = 2;
-    scale.trainers = 2;
-    e.body_case = body;
-    switch (body) {
-    case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: e.subscribe = &subscribe; break;
-    case SL__CONTROL__ENVELOPE__BODY_DESCRIBE: e.describe = &describe; break;
-    case SL__CONTROL__ENVELOPE__BODY_PAUSE: e.pause = &pause_body; break;
-    case SL__CONTROL__ENVELOPE__BODY_RESUME: e.resume = &resume; break;
-    case SL__CONTROL__ENVELOPE__BODY_STOP: e.stop = &stop; break;
-    default: e.scale = &scale; break;
-    }
-    must(sl_bus_send(client.bus, NULL, &e));
-}
-
-#define SEND(body_) send_body(SL__CONTROL__ENVELOPE__BODY_##body_)
+} heard;
 
 static cJSON *parse(const char *text)
 {
@@ -69,79 +28,43 @@ static cJSON *parse(const char *text)
 static void take(const Sl__Control__Envelope *m)
 {
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: client.epochs++; break;
     case SL__CONTROL__ENVELOPE__BODY_STATS:
-        client.stat[client.n_stats++] = parse(m->stats->json);
+        heard.stat[heard.n_stats++] = parse(m->stats->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_EVENT:
-        client.event[client.n_events++] = parse(m->event->json);
+        heard.event[heard.n_events++] = parse(m->event->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_ANSWER:
-        client.answer[client.n_answers].ok = m->answer->ok;
-        snprintf(client.answer[client.n_answers].message, sizeof client.answer[0].message, "%s",
+        heard.answer[heard.n_answers].ok = m->answer->ok;
+        snprintf(heard.answer[heard.n_answers].message, sizeof heard.answer[0].message, "%s",
                  m->answer->message);
-        client.answer[client.n_answers++].json = m->answer->json[0] ? parse(m->answer->json) : NULL;
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
-        client.finished = true;
-        client.exit_status = m->finished->exit_status;
-        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
-        client.report = cJSON_Parse(m->finished->report_json);
+        heard.answer[heard.n_answers++].json = m->answer->json[0] ? parse(m->answer->json) : NULL;
         break;
     default: break;
     }
-}
-
-static void *client_main(void *arg)
-{
-    Sl__Control__Envelope *m;
-    while (!client.finished && sl_bus_receive(client.bus, AWAIT_MS, NULL, &m) == SL_OK) {
-        take(m);
-        if (client.on_message)
-            client.on_message(m);
-        sl_bus_message_free(m);
-    }
-    return NULL;
+    if (heard.then)
+        heard.then(m);
 }
 
 static bool checks; // as the daemon's jobs do
 
 static int run_job(const char *extra)
 {
-    char text[8192];
-    pthread_t thread;
-    ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
-    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, client.key);
-    const struct sl_job_options options = {
-        .endpoint = client.endpoint,
-        .key = client.key,
-        .key_fd = sl_bus_key_hand_over(client.key),
-        .config_text = text,
-        .config_bytes = strlen(text),
-        .worker_directory = bin,
-        .id = "7",
-        .checks = checks,
-    };
-    must(sl_bus_connect(client.endpoint, client.key, &client.bus));
-    SEND(SUBSCRIBE);
-    ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
-    int status = sl_job_run(&options);
-    pthread_join(thread, NULL);
-    sl_bus_close(client.bus, 0);
-    ck_assert_msg(client.finished, "the client has heard no end");
-    return status;
+    return ring_job_run((struct sl_job_options){.id = "7", .checks = checks}, extra);
 }
 
 static void reset_client(void)
 {
-    for (int i = 0; i < client.n_stats; i++)
-        cJSON_Delete(client.stat[i]);
-    for (int i = 0; i < client.n_events; i++)
-        cJSON_Delete(client.event[i]);
-    for (int i = 0; i < client.n_answers; i++)
-        cJSON_Delete(client.answer[i].json);
-    cJSON_Delete(client.report);
-    memset(&client, 0, sizeof client);
+    for (int i = 0; i < heard.n_stats; i++)
+        cJSON_Delete(heard.stat[i]);
+    for (int i = 0; i < heard.n_events; i++)
+        cJSON_Delete(heard.event[i]);
+    for (int i = 0; i < heard.n_answers; i++)
+        cJSON_Delete(heard.answer[i].json);
+    memset(&heard, 0, sizeof heard);
+    client_reset();
+    client.on_message = take;
+    client.samplers = client.trainers = 2;
 }
 
 static void setup(void)
@@ -152,37 +75,18 @@ static void setup(void)
     checks = false;
 }
 
-static const cJSON *at(const cJSON *json, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-    ck_assert_msg(item != NULL, "there is no '%s'", key);
-    return item;
-}
-
-static double number(const cJSON *json, const char *key)
-{
-    ck_assert_msg(cJSON_IsNumber(at(json, key)), "'%s' is no number", key);
-    return at(json, key)->valuedouble;
-}
-
-static const char *words(const cJSON *json, const char *key)
-{
-    ck_assert_msg(cJSON_IsString(at(json, key)), "'%s' is no text", key);
-    return at(json, key)->valuestring;
-}
-
 static int count_events(const char *kind)
 {
     int n = 0;
-    for (int i = 0; i < client.n_events; i++)
-        n += strcmp(words(client.event[i], "kind"), kind) == 0;
+    for (int i = 0; i < heard.n_events; i++)
+        n += strcmp(words(heard.event[i], "kind"), kind) == 0;
     return n;
 }
 
 static bool is_event(const Sl__Control__Envelope *m, const char *kind)
 {
     return m->body_case == SL__CONTROL__ENVELOPE__BODY_EVENT &&
-           strcmp(words(client.event[client.n_events - 1], "kind"), kind) == 0;
+           strcmp(words(heard.event[heard.n_events - 1], "kind"), kind) == 0;
 }
 
 static bool is_line(const Sl__Control__Envelope *m)
@@ -198,7 +102,7 @@ static void open_all(void)
 
 static const cJSON *last_line(void)
 {
-    return client.stat[client.n_stats - 1];
+    return heard.stat[heard.n_stats - 1];
 }
 
 #define EPOCHS(n_) "\"epochs\": " #n_ ", \"allocation\": {\"samplers\": 1, \"trainers\": 2}"
@@ -218,28 +122,28 @@ static void let_time_pass(const Sl__Control__Envelope *m)
 TEST(a_line_comes_at_once_and_then_each_second)
 {
     stage->epochs = 0;
-    client.on_message = let_time_pass;
+    heard.then = let_time_pass;
     ck_assert_int_eq(run_job(EPOCHS(8)), 0);
-    ck_assert_str_eq(words(client.stat[0], "state"), "starting");
-    double first = number(client.stat[1], "seconds"), last_seconds = 0;
-    for (int i = 0; i < client.n_stats; i++) {
-        ck_assert_str_eq(words(client.stat[i], "schema"), "sluice.stats/1");
-        ck_assert_str_eq(words(client.stat[i], "job"), "fake");
-        ck_assert_str_eq(words(client.stat[i], "id"), "7");
-        ck_assert_int_eq(cJSON_GetArraySize(at(client.stat[i], "devices")), 5);
+    ck_assert_str_eq(words(heard.stat[0], "state"), "starting");
+    double first = number(heard.stat[1], "seconds"), last_seconds = 0;
+    for (int i = 0; i < heard.n_stats; i++) {
+        ck_assert_str_eq(words(heard.stat[i], "schema"), "sluice.stats/1");
+        ck_assert_str_eq(words(heard.stat[i], "job"), "fake");
+        ck_assert_str_eq(words(heard.stat[i], "id"), "7");
+        ck_assert_int_eq(cJSON_GetArraySize(at(heard.stat[i], "devices")), 5);
         // One for each second that has begun: some more than there are are too many.
-        last_seconds = number(client.stat[i], "seconds");
+        last_seconds = number(heard.stat[i], "seconds");
         ck_assert_msg(i < 1 || i - 1 <= last_seconds - first + 1, "%d lines in %.3f s", i,
                       last_seconds - first);
     }
-    ck_assert_int_ge(client.n_stats, 8);
+    ck_assert_int_ge(heard.n_stats, 8);
     const cJSON *last = NULL;
     double batches = 0;
     bool moves = false;
-    for (int i = 2; i < client.n_stats; i++) {
-        if (strcmp(words(client.stat[i], "state"), "running") != 0)
+    for (int i = 2; i < heard.n_stats; i++) {
+        if (strcmp(words(heard.stat[i], "state"), "running") != 0)
             continue;
-        last = client.stat[i];
+        last = heard.stat[i];
         ck_assert_double_ge(number(at(last, "totals"), "batches"), batches);
         batches = number(at(last, "totals"), "batches");
         moves |= number(at(last, "rates"), "batches") > 0;
@@ -275,12 +179,12 @@ static void wait_for_others_lines(const Sl__Control__Envelope *m)
 TEST(who_does_not_ask_gets_no_lines)
 {
     client.stats = false;
-    client.on_message = wait_for_others_lines;
+    heard.then = wait_for_others_lines;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
-    ck_assert_int_eq(client.n_stats, 0);
+    ck_assert_int_eq(heard.n_stats, 0);
     ck_assert_int_eq(client.epochs, 6);
-    ck_assert_int_gt(client.n_events, 6);
+    ck_assert_int_gt(heard.n_events, 6);
 }
 
 // --- events --------------------------------------------------------------------------------------
@@ -297,7 +201,7 @@ TEST(events_are_told_and_kept_in_the_run_directory)
     char line[8192];
     int n = 0;
     setenv("FAKE_WORKER", "sampler:hold<1", 1);
-    client.on_message = let_it_start;
+    heard.then = let_it_start;
     stage->held = true;
     ck_assert_int_eq(run_job("\"epochs\": 4, \"checkpoint\": {\"every_updates\": 3}"), 0);
     ck_assert_int_eq(count_events("start"), 1);
@@ -305,27 +209,27 @@ TEST(events_are_told_and_kept_in_the_run_directory)
     ck_assert_int_eq(count_events("death"), 1);
     ck_assert_int_ge(count_events("checkpoint"), 1);
     ck_assert_int_eq(count_events("end"), 1);
-    ck_assert_str_eq(words(client.event[client.n_events - 1], "kind"), "end");
+    ck_assert_str_eq(words(heard.event[heard.n_events - 1], "kind"), "end");
     FILE *f = fopen(in_dir("out/events.jsonl"), "r");
     ck_assert(f != NULL);
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
         cJSON *kept = parse(line);
-        ck_assert_msg(cJSON_Compare(kept, client.event[n], true), "event %d: %s", n, line);
+        ck_assert_msg(cJSON_Compare(kept, heard.event[n], true), "event %d: %s", n, line);
         cJSON_Delete(kept);
         n++;
     }
     fclose(f);
-    ck_assert_int_eq(n, client.n_events);
+    ck_assert_int_eq(n, heard.n_events);
 }
 
 TEST(an_epochs_event_is_of_that_epoch)
 {
     int epoch = 0;
     ck_assert_int_eq(run_job("\"epochs\": 3"), 0);
-    for (int i = 0; i < client.n_events; i++)
-        if (strcmp(words(client.event[i], "kind"), "epoch") == 0)
-            ck_assert_double_eq(number(client.event[i], "epoch"), epoch++);
+    for (int i = 0; i < heard.n_events; i++)
+        if (strcmp(words(heard.event[i], "kind"), "epoch") == 0)
+            ck_assert_double_eq(number(heard.event[i], "epoch"), epoch++);
     ck_assert_int_eq(epoch, 3);
 }
 
@@ -342,12 +246,12 @@ static void describe_after_two_epochs(const Sl__Control__Envelope *m)
 TEST(a_job_describes_itself)
 {
     client.stats = false;
-    client.on_message = describe_after_two_epochs;
+    heard.then = describe_after_two_epochs;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
-    ck_assert_int_eq(client.n_answers, 1);
-    ck_assert(client.answer[0].ok);
-    const cJSON *d = client.answer[0].json;
+    ck_assert_int_eq(heard.n_answers, 1);
+    ck_assert(heard.answer[0].ok);
+    const cJSON *d = heard.answer[0].json;
     ck_assert_str_eq(words(d, "schema"), "sluice.describe/1");
     ck_assert_str_eq(words(d, "job"), "fake");
     ck_assert_str_eq(words(d, "id"), "7");
@@ -391,7 +295,7 @@ TEST(a_pause_changes_nothing_but_the_time)
     snprintf(digest_before, sizeof digest_before, "%s", words(client.report, "samples_digest"));
 
     setup();
-    client.on_message = pause_and_go_on;
+    heard.then = pause_and_go_on;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(8)), 0);
     ck_assert_str_eq(words(client.report, "params_sha256"), params_before);
@@ -418,7 +322,7 @@ static void pause_for_three_lines(const Sl__Control__Envelope *m)
     if (!is_line(m) || strcmp(words(last_line(), "state"), "paused") != 0)
         return;
     pass_seconds(1);
-    if (++client.steps == 3) {
+    if (++heard.steps == 3) {
         open_all();
         SEND(RESUME);
     }
@@ -426,12 +330,12 @@ static void pause_for_three_lines(const Sl__Control__Envelope *m)
 
 TEST(a_paused_job_does_nothing)
 {
-    client.on_message = pause_for_three_lines;
+    heard.then = pause_for_three_lines;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
     const cJSON *first = NULL;
-    for (int i = 0; i < client.n_stats; i++) {
-        const cJSON *s = client.stat[i];
+    for (int i = 0; i < heard.n_stats; i++) {
+        const cJSON *s = heard.stat[i];
         if (strcmp(words(s, "state"), "paused") != 0)
             continue;
         if (first) {
@@ -457,33 +361,33 @@ static void pause_twice(const Sl__Control__Envelope *m)
         SL__CONTROL__ENVELOPE__BODY_RESUME, SL__CONTROL__ENVELOPE__BODY_PAUSE,
         SL__CONTROL__ENVELOPE__BODY_PAUSE, SL__CONTROL__ENVELOPE__BODY_RESUME};
     bool answer = m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER;
-    bool begins = m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.steps == 0;
-    if ((answer || begins) && client.steps < 4)
-        send_body(steps[client.steps++]);
-    if (client.n_answers == 4)
+    bool begins = m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && heard.steps == 0;
+    if ((answer || begins) && heard.steps < 4)
+        client_send(steps[heard.steps++]);
+    if (heard.n_answers == 4)
         open_all();
 }
 
 TEST(what_is_so_already_is_said)
 {
-    client.on_message = pause_twice;
+    heard.then = pause_twice;
     stage->epochs = 1;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
-    ck_assert_int_eq(client.n_answers, 4);
+    ck_assert_int_eq(heard.n_answers, 4);
     for (int i = 0; i < 4; i++)
-        ck_assert_msg(client.answer[i].ok, "%s", client.answer[i].message);
-    ck_assert_str_eq(client.answer[0].message, "it is not paused");
-    ck_assert_msg(strncmp(client.answer[1].message, "pausing at update ", 18) == 0, "%s",
-                  client.answer[1].message);
-    ck_assert_msg(strncmp(client.answer[2].message, "paused already, for ", 20) == 0, "%s",
-                  client.answer[2].message);
-    ck_assert_msg(strncmp(client.answer[3].message, "going on after update ", 22) == 0, "%s",
-                  client.answer[3].message);
+        ck_assert_msg(heard.answer[i].ok, "%s", heard.answer[i].message);
+    ck_assert_str_eq(heard.answer[0].message, "it is not paused");
+    ck_assert_msg(strncmp(heard.answer[1].message, "pausing at update ", 18) == 0, "%s",
+                  heard.answer[1].message);
+    ck_assert_msg(strncmp(heard.answer[2].message, "paused already, for ", 20) == 0, "%s",
+                  heard.answer[2].message);
+    ck_assert_msg(strncmp(heard.answer[3].message, "going on after update ", 22) == 0, "%s",
+                  heard.answer[3].message);
 }
 
 static void pause_at_the_first_line(const Sl__Control__Envelope *m)
 {
-    if (is_line(m) && client.n_stats == 1)
+    if (is_line(m) && heard.n_stats == 1)
         SEND(PAUSE);
     else if (m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER)
         atomic_store(&stage->held, false);
@@ -491,12 +395,12 @@ static void pause_at_the_first_line(const Sl__Control__Envelope *m)
 
 TEST(a_job_that_starts_is_not_paused)
 {
-    client.on_message = pause_at_the_first_line;
+    heard.then = pause_at_the_first_line;
     stage->held = true;
     ck_assert_int_eq(run_job("\"epochs\": 2"), 0);
-    ck_assert_int_eq(client.n_answers, 1);
-    ck_assert(!client.answer[0].ok);
-    ck_assert_str_eq(client.answer[0].message, "the job is starting: pause it once it trains");
+    ck_assert_int_eq(heard.n_answers, 1);
+    ck_assert(!heard.answer[0].ok);
+    ck_assert_str_eq(heard.answer[0].message, "the job is starting: pause it once it trains");
 }
 
 static void pause_and_stop(const Sl__Control__Envelope *m)
@@ -511,7 +415,7 @@ static void pause_and_stop(const Sl__Control__Envelope *m)
 
 TEST(a_paused_job_can_be_stopped)
 {
-    client.on_message = pause_and_stop;
+    heard.then = pause_and_stop;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(50)), SL_OUTCOME_STOPPED);
     ck_assert_str_eq(words(client.report, "status"), "stopped");
@@ -525,20 +429,20 @@ static void kill_while_paused(const Sl__Control__Envelope *m)
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2) {
         SEND(PAUSE);
     } else if (is_line(m) && strcmp(words(last_line(), "state"), "paused") == 0 &&
-               client.steps == 0) {
+               heard.steps == 0) {
         const cJSON *w;
         cJSON_ArrayForEach(
             w, at(last_line(), "workers")) if (strcmp(words(w, "name"), "trainer 0") == 0)
             kill((pid_t)number(w, "pid"), SIGKILL);
-        client.steps = 1;
-    } else if (is_line(m) && client.steps == 1) {
+        heard.steps = 1;
+    } else if (is_line(m) && heard.steps == 1) {
         const cJSON *w;
         cJSON_ArrayForEach(
             w, at(last_line(), "workers")) if (strcmp(words(w, "name"), "trainer 0") == 0 &&
                                                number(w, "restarts") == 1 &&
                                                strcmp(words(w, "state"), "paused") == 0)
-            client.steps = 2;
-        if (client.steps == 2) {
+            heard.steps = 2;
+        if (heard.steps == 2) {
             open_all();
             SEND(RESUME);
         }
@@ -547,10 +451,10 @@ static void kill_while_paused(const Sl__Control__Envelope *m)
 
 TEST(a_worker_that_is_killed_while_paused_is_replaced)
 {
-    client.on_message = kill_while_paused;
+    heard.then = kill_while_paused;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
-    ck_assert_int_eq(client.steps, 2);
+    ck_assert_int_eq(heard.steps, 2);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "restarts")), 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 6);
 }
@@ -562,7 +466,7 @@ static void scale_while_paused(const Sl__Control__Envelope *m)
     } else if (is_event(m, "pause")) {
         SEND(SCALE);
     } else if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_DONE) {
-        client.steps = m->scale_done->ok ? (int)m->scale_done->samplers : -1;
+        heard.steps = m->scale_done->ok ? (int)m->scale_done->samplers : -1;
         open_all();
         SEND(RESUME);
     }
@@ -570,10 +474,10 @@ static void scale_while_paused(const Sl__Control__Envelope *m)
 
 TEST(the_split_changes_while_a_job_is_paused)
 {
-    client.on_message = scale_while_paused;
+    heard.then = scale_while_paused;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6)), 0);
-    ck_assert_int_eq(client.steps, 2);
+    ck_assert_int_eq(heard.steps, 2);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "scales")), 1);
     ck_assert_int_eq(count_events("resume"), 1);
 }
@@ -585,7 +489,7 @@ TEST(the_split_changes_while_a_job_is_paused)
 TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
 {
     checks = true;
-    client.on_message = pause_and_stop;
+    heard.then = pause_and_stop;
     stage->epochs = 2;
     ck_assert_int_eq(run_job(EPOCHS(6) CHECKPOINTS), SL_OUTCOME_STOPPED);
     reset_client();
@@ -593,8 +497,8 @@ TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
     ck_assert_int_eq(run_job(EPOCHS(6) CHECKPOINTS), 0);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 6);
-    ck_assert_msg(strncmp(words(client.event[0], "text"), "goes on from ", 13) == 0, "%s",
-                  words(client.event[0], "text"));
+    ck_assert_msg(strncmp(words(heard.event[0], "text"), "goes on from ", 13) == 0, "%s",
+                  words(heard.event[0], "text"));
 }
 
 TEST(a_job_whose_output_is_taken_meanwhile_is_refused)

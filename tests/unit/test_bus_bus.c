@@ -1,23 +1,15 @@
 // The control bus: what arrives, what is refused, and that nobody can make the broker wait.
 #include <poll.h>
-#include <stdio.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <zmq.h>
 
 #include "common/base/clock.h"
-#include "common/base/error.h"
-#include "common/bus/bus.h"
 #include "common/bus/outgoing.h"
+#include "tests/unit/bus_fixture.h"
 #include "tests/unit/suite.h"
-
-enum { SOON_MS = 60000 };
 
 static char endpoint[128];
 static char key[SL_BUS_KEY_TEXT];
@@ -41,48 +33,14 @@ static struct sl_bus *join(const char *with_key)
     return bus;
 }
 
-static int send_log(struct sl_bus *bus, const struct sl_bus_peer *to, char *text)
-{
-    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    line.text = text;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
-    e.log_line = &line;
-    return sl_bus_send(bus, to, &e);
-}
-
-static Sl__Control__Envelope *expect(struct sl_bus *bus, struct sl_bus_peer *from)
-{
-    Sl__Control__Envelope *m;
-    ck_assert_int_eq(sl_bus_receive(bus, SOON_MS, from, &m), SL_OK);
-    return m;
-}
-
-static void expect_text(struct sl_bus *bus, struct sl_bus_peer *from, const char *text)
-{
-    Sl__Control__Envelope *m = expect(bus, from);
-    ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_LOG_LINE);
-    ck_assert_str_eq(m->log_line->text, text);
-    sl_bus_message_free(m);
-}
-
-// Tells of what happens to a socket's connections.
-static void *monitor_of(void *context, void *socket)
-{
-    int wait_ms = SOON_MS;
-    ck_assert_int_eq(zmq_socket_monitor(socket, "inproc://monitor", ZMQ_EVENT_DISCONNECTED), 0);
-    void *monitor = zmq_socket(context, ZMQ_PAIR);
-    ck_assert_int_eq(zmq_connect(monitor, "inproc://monitor"), 0);
-    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
-    return monitor;
-}
-
 // Whether the other side has ended a connection, which is waited for.
 static bool hung_up(void *monitor)
 {
-    uint8_t event[6], address[256];
-    return zmq_recv(monitor, event, sizeof event, 0) == sizeof event &&
-           zmq_recv(monitor, address, sizeof address, 0) >= 0;
+    int event;
+    do
+        event = next_event(monitor);
+    while (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+    return event != 0;
 }
 
 // A peer that speaks ZeroMQ but not our protocol.
@@ -124,10 +82,10 @@ TEST(a_message_goes_there_and_back)
 {
     struct sl_bus *worker = join(NULL);
     struct sl_bus_peer peer;
-    ck_assert_int_eq(send_log(worker, NULL, "here I am"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "here I am"), SL_OK);
     expect_text(broker, &peer, "here I am");
     ck_assert_uint_gt(peer.n, 0);
-    ck_assert_int_eq(send_log(broker, &peer, "go on"), SL_OK);
+    ck_assert_int_eq(send_text(broker, &peer, "go on"), SL_OK);
     expect_text(worker, NULL, "go on");
     sl_bus_close(worker, 0);
 }
@@ -136,12 +94,12 @@ TEST(answers_reach_the_peer_that_asked)
 {
     struct sl_bus *one = join(NULL), *two = join(NULL);
     struct sl_bus_peer peer_one, peer_two;
-    ck_assert_int_eq(send_log(one, NULL, "one"), SL_OK);
+    ck_assert_int_eq(send_text(one, NULL, "one"), SL_OK);
     expect_text(broker, &peer_one, "one");
-    ck_assert_int_eq(send_log(two, NULL, "two"), SL_OK);
+    ck_assert_int_eq(send_text(two, NULL, "two"), SL_OK);
     expect_text(broker, &peer_two, "two");
-    ck_assert_int_eq(send_log(broker, &peer_two, "for two"), SL_OK);
-    ck_assert_int_eq(send_log(broker, &peer_one, "for one"), SL_OK);
+    ck_assert_int_eq(send_text(broker, &peer_two, "for two"), SL_OK);
+    ck_assert_int_eq(send_text(broker, &peer_one, "for one"), SL_OK);
     expect_text(one, NULL, "for one");
     expect_text(two, NULL, "for two");
     sl_bus_close(one, 0);
@@ -170,17 +128,17 @@ TEST(who_is_started_again_is_heard)
     struct sl_bus_peer peer[STARTS];
     for (int i = 0; i < STARTS; i++) {
         worker[i] = join(NULL);
-        ck_assert_int_eq(send_log(worker[i], NULL, "here I am"), SL_OK);
+        ck_assert_int_eq(send_text(worker[i], NULL, "here I am"), SL_OK);
         expect_text(broker, &peer[i], "here I am");
         for (int k = 0; k < i; k++)
             ck_assert(!sl_bus_same_peer(&peer[i], &peer[k]));
-        ck_assert_int_eq(send_log(broker, &peer[i], "go on"), SL_OK);
+        ck_assert_int_eq(send_text(broker, &peer[i], "go on"), SL_OK);
         expect_text(worker[i], NULL, "go on");
         if (i % 2) // the others stand still, as if they were stopped
             sl_bus_close(worker[i], 0);
     }
     for (int i = 0; i < STARTS; i += 2) {
-        ck_assert_int_eq(send_log(broker, &peer[i], "still there?"), SL_OK);
+        ck_assert_int_eq(send_text(broker, &peer[i], "still there?"), SL_OK);
         expect_text(worker[i], NULL, "still there?");
         sl_bus_close(worker[i], 0);
     }
@@ -194,7 +152,7 @@ TEST(a_worker_may_come_before_the_broker)
     sl_bus_new_endpoint(name, sizeof name, t);
     int listener = listen_at(name);
     ck_assert_int_eq(sl_bus_connect(name, t, &early), SL_OK);
-    ck_assert_int_eq(send_log(early, NULL, "patience"), SL_OK);
+    ck_assert_int_eq(send_text(early, NULL, "patience"), SL_OK);
     int knocked = accept(listener, NULL, NULL);
     ck_assert_int_ge(knocked, 0);
     close(listener);
@@ -237,34 +195,16 @@ TEST(only_who_has_the_key_gets_in)
     ck_assert_int_eq(sl_bus_key_make(other), SL_OK);
     struct sl_bus *strangers[] = {join(other), join(NULL)}, *worker = join(key);
     for (int i = 0; i < 2; i++)
-        (void)send_log(strangers[i], NULL, "let me in"); // may have been hung up on already
-    ck_assert_int_eq(send_log(worker, NULL, "mine"), SL_OK);
+        (void)send_text(strangers[i], NULL, "let me in"); // may have been hung up on already
+    ck_assert_int_eq(send_text(worker, NULL, "mine"), SL_OK);
     expect_text(broker, &peer, "mine");
-    ck_assert_int_eq(send_log(broker, &peer, "yours"), SL_OK);
+    ck_assert_int_eq(send_text(broker, &peer, "yours"), SL_OK);
     expect_text(worker, NULL, "yours");
     for (int i = 0; i < 2; i++)
         sl_bus_close(strangers[i], 0);
     sl_bus_close(worker, 0);
     Sl__Control__Envelope *m;
     ck_assert_int_eq(sl_bus_receive(broker, 0, NULL, &m), SL_EAGAIN);
-}
-
-// Whether a socket of libzmq's own is connected to, and whether its peer gets through.
-static bool shakes_hands(void *monitor)
-{
-    for (;;) {
-        uint8_t event[6]; // number, value
-        uint16_t number;
-        if (zmq_recv(monitor, event, sizeof event, 0) < 2)
-            return false;
-        memcpy(&number, event, sizeof number);
-        zmq_recv(monitor, event, sizeof event, 0); // the address
-        if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
-            return true;
-        if (number == ZMQ_EVENT_DISCONNECTED || (number & ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) ||
-            (number & ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL))
-            return false;
-    }
 }
 
 // Whoever takes the name that a dead broker has left hears nothing of what is sent to it, and is
@@ -275,24 +215,21 @@ TEST(who_takes_a_dead_brokers_name_is_not_spoken_to)
         char other[SL_BUS_KEY_TEXT];
         uint8_t frame[64];
         struct sl_curve keys;
-        const int yes = 1, wait_ms = SOON_MS, none = 0;
+        const int yes = 1, none = 0;
         ck_assert_int_eq(sl_bus_key_make(other), SL_OK);
         ck_assert_int_eq(sl_bus_key_curve(other, true, &keys), SL_OK);
         sl_bus_close(broker, 0);
         struct sl_bus *worker = join(key);
-        ck_assert_int_eq(send_log(worker, NULL, "a secret"), SL_OK);
+        ck_assert_int_eq(send_text(worker, NULL, "a secret"), SL_OK);
         void *context = zmq_ctx_new(), *impostor = zmq_socket(context, ZMQ_ROUTER);
         zmq_setsockopt(impostor, ZMQ_LINGER, &none, sizeof none);
         if (own_key) { // and lets in everybody: nobody answers for it
             zmq_setsockopt(impostor, ZMQ_CURVE_SERVER, &yes, sizeof yes);
             zmq_setsockopt(impostor, ZMQ_CURVE_SECRETKEY, keys.secret_key, SL_CURVE_KEY_TEXT);
         }
-        ck_assert_int_eq(zmq_socket_monitor(impostor, "inproc://impostor", ZMQ_EVENT_ALL), 0);
-        void *monitor = zmq_socket(context, ZMQ_PAIR);
-        zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
-        ck_assert_int_eq(zmq_connect(monitor, "inproc://impostor"), 0);
+        void *monitor = monitor_of(context, impostor);
         ck_assert_int_eq(zmq_bind(impostor, endpoint), 0);
-        ck_assert(!shakes_hands(monitor));
+        ck_assert(!is_let_in(monitor));
         ck_assert_int_eq(zmq_recv(impostor, frame, sizeof frame, ZMQ_DONTWAIT), -1);
         zmq_close(monitor);
         zmq_close(impostor);
@@ -441,7 +378,7 @@ TEST(who_asks_a_daemon_of_another_version_learns_both)
     sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     other_open(&o, ZMQ_ROUTER); // a daemon of protocol 4
     ck_assert_int_eq(sl_bus_connect(endpoint, NULL, &client), SL_OK);
-    ck_assert_int_eq(send_log(client, NULL, "hello"), SL_OK);
+    ck_assert_int_eq(send_text(client, NULL, "hello"), SL_OK);
     int n = zmq_recv(o.socket, name, sizeof name, 0);
     ck_assert_int_gt(n, 0);
     ck_assert_int_gt(zmq_recv(o.socket, frame, sizeof frame, 0), 0);
@@ -474,11 +411,11 @@ TEST(an_answer_carries_the_request_back)
     ck_assert_int_eq(sl_bus_send(asker, NULL, &e), SL_OK);
     expect_text(broker, &asked, "");
     ck_assert(asked.request == UINT64_MAX);
-    ck_assert_int_eq(send_log(asker, NULL, "without one"), SL_OK);
+    ck_assert_int_eq(send_text(asker, NULL, "without one"), SL_OK);
     expect_text(broker, &peer, "without one");
     ck_assert_uint_eq(peer.request, 0);
     ck_assert(sl_bus_same_peer(&peer, &asked));
-    ck_assert_int_eq(send_log(other, NULL, "another"), SL_OK);
+    ck_assert_int_eq(send_text(other, NULL, "another"), SL_OK);
     expect_text(broker, &peer, "another");
     ck_assert(!sl_bus_same_peer(&peer, &asked));
 
@@ -498,8 +435,8 @@ TEST(an_answer_carries_the_request_back)
 TEST(a_peer_that_is_none_is_an_error)
 {
     struct sl_bus_peer nobody = {0}, wild = {.id = {9, 1, 2, 3}, .n = 4};
-    ck_assert_int_eq(send_log(broker, &nobody, "anybody?"), SL_EAGAIN);
-    ck_assert_int_eq(send_log(broker, &wild, "anybody?"), SL_EAGAIN);
+    ck_assert_int_eq(send_text(broker, &nobody, "anybody?"), SL_EAGAIN);
+    ck_assert_int_eq(send_text(broker, &wild, "anybody?"), SL_EAGAIN);
 }
 
 TEST(an_envelope_without_body_is_refused)
@@ -524,7 +461,7 @@ TEST(garbage_is_refused_and_counted)
     expect_refusals(21);
 
     struct sl_bus *worker = join(NULL);
-    ck_assert_int_eq(send_log(worker, NULL, "still here"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "still here"), SL_OK);
     expect_text(broker, NULL, "still here");
     sl_bus_close(worker, 0);
 }
@@ -548,7 +485,7 @@ TEST(an_oversized_message_is_never_delivered)
     free(huge);
     ck_assert(hung_up(monitor));
     struct sl_bus *worker = join(NULL);
-    ck_assert_int_eq(send_log(worker, NULL, "small"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "small"), SL_OK);
     expect_text(broker, NULL, "small");
     ck_assert_uint_eq(sl_bus_refused(broker), 1);
     sl_bus_close(worker, 0);
@@ -565,9 +502,9 @@ TEST(an_oversized_message_is_not_sent)
     char *text = malloc(SL_BUS_REQUEST_MAX + 1);
     memset(text, 'x', SL_BUS_REQUEST_MAX);
     text[SL_BUS_REQUEST_MAX] = '\0';
-    ck_assert_int_eq(send_log(worker, NULL, text), SL_ERANGE);
+    ck_assert_int_eq(send_text(worker, NULL, text), SL_ERANGE);
     text[SL_BUS_REQUEST_MAX - 100] = '\0';
-    ck_assert_int_eq(send_log(worker, NULL, text), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, text), SL_OK);
     expect_text(broker, NULL, text);
     free(text);
     sl_bus_close(worker, 0);
@@ -581,12 +518,12 @@ TEST(an_answer_may_be_large)
     char *text = malloc(SL_BUS_MESSAGE_MAX + 1);
     memset(text, 'x', SL_BUS_MESSAGE_MAX);
     text[SL_BUS_MESSAGE_MAX] = '\0';
-    ck_assert_int_eq(send_log(worker, NULL, "ask"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "ask"), SL_OK);
     expect_text(broker, &peer, "ask");
-    ck_assert_int_eq(send_log(broker, &peer, text), SL_ERANGE);
+    ck_assert_int_eq(send_text(broker, &peer, text), SL_ERANGE);
     text[SL_BUS_MESSAGE_MAX - 100] = '\0';
     for (int i = 0; i < 5; i++) { // and what has been read counts no more
-        ck_assert_int_eq(send_log(broker, &peer, text), SL_OK);
+        ck_assert_int_eq(send_text(broker, &peer, text), SL_OK);
         expect_text(worker, NULL, text);
     }
     free(text);
@@ -618,14 +555,14 @@ TEST(who_reads_nothing_costs_tens_of_mib)
     memset(text, 'x', MIB);
     text[MIB] = '\0';
     int sent = 0;
-    while (sent < MORE_THAN_HELD && send_log(broker, &peer, text) == SL_OK)
+    while (sent < MORE_THAN_HELD && send_text(broker, &peer, text) == SL_OK)
         sent++;
     // And what is in sockets and in the client by then.
     ck_assert_int_le(sent, SL_OUTGOING_PEER_BYTES / MIB + 8);
     struct sl_bus *reader = join(NULL); // whom it takes nothing from
-    ck_assert_int_eq(send_log(reader, NULL, "ask"), SL_OK);
+    ck_assert_int_eq(send_text(reader, NULL, "ask"), SL_OK);
     expect_text(broker, &other, "ask");
-    ck_assert_int_eq(send_log(broker, &other, text), SL_OK);
+    ck_assert_int_eq(send_text(broker, &other, text), SL_OK);
     expect_text(reader, NULL, text);
     sl_bus_close(reader, 0);
     free(text);
@@ -637,7 +574,7 @@ TEST(a_reader_that_sleeps_loses_messages_and_blocks_nobody)
 {
     struct sl_bus *sleeper = join(NULL);
     struct sl_bus_peer peer;
-    ck_assert_int_eq(send_log(sleeper, NULL, "subscribe"), SL_OK);
+    ck_assert_int_eq(send_text(sleeper, NULL, "subscribe"), SL_OK);
     expect_text(broker, &peer, "subscribe");
     char text[4096];
     memset(text, 'x', sizeof text - 1);
@@ -645,7 +582,7 @@ TEST(a_reader_that_sleeps_loses_messages_and_blocks_nobody)
     // A send that waited for the sleeper would wait for ever.
     int refused = 0;
     for (int i = 0; i < 60000 && refused < 100; i++) {
-        int rc = send_log(broker, &peer, text);
+        int rc = send_text(broker, &peer, text);
         ck_assert_msg(rc == SL_OK || rc == SL_EAGAIN, "%s", sl_error_message());
         refused += rc == SL_EAGAIN;
     }
@@ -657,13 +594,13 @@ TEST(a_peer_that_left_is_an_error)
 {
     struct sl_bus *worker = join(NULL);
     struct sl_bus_peer peer;
-    ck_assert_int_eq(send_log(worker, NULL, "bye"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "bye"), SL_OK);
     expect_text(broker, &peer, "bye");
     sl_bus_close(worker, 0);
     uint64_t until = sl_now_ns() + (uint64_t)SOON_MS * 1000000u;
     int rc = SL_OK;
     while (rc == SL_OK && sl_now_ns() < until) {
-        rc = send_log(broker, &peer, "are you there");
+        rc = send_text(broker, &peer, "are you there");
         usleep(1000);
     }
     ck_assert_int_eq(rc, SL_EAGAIN);
@@ -755,7 +692,7 @@ TEST(the_descriptor_wakes_a_loop)
     struct pollfd fd = {.fd = sl_bus_fd(broker), .events = POLLIN};
     while (sl_bus_receive(broker, 0, NULL, &m) == SL_OK)
         sl_bus_message_free(m);
-    ck_assert_int_eq(send_log(worker, NULL, "wake"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "wake"), SL_OK);
     // Edge-triggered: it may fire more than once before the message is there.
     int rc = SL_EAGAIN;
     for (int i = 0; i < 10 && rc != SL_OK; i++) {
@@ -773,7 +710,7 @@ TEST(many_messages_arrive_in_order)
     char text[32];
     for (int i = 0; i < 3000; i++) {
         snprintf(text, sizeof text, "%d", i);
-        ck_assert_int_eq(send_log(worker, NULL, text), SL_OK);
+        ck_assert_int_eq(send_text(worker, NULL, text), SL_OK);
     }
     for (int i = 0; i < 3000; i++) {
         snprintf(text, sizeof text, "%d", i);
@@ -785,7 +722,7 @@ TEST(many_messages_arrive_in_order)
 TEST(closing_delivers_the_last_message)
 {
     struct sl_bus *worker = join(NULL);
-    ck_assert_int_eq(send_log(worker, NULL, "last words"), SL_OK);
+    ck_assert_int_eq(send_text(worker, NULL, "last words"), SL_OK);
     sl_bus_close(worker, 2000);
     expect_text(broker, NULL, "last words");
 }

@@ -1,70 +1,18 @@
 // Keys: their files, and the control bus over TCP that only known keys get on.
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <zmq.h>
 
 #include "common/base/clock.h"
-#include "common/base/error.h"
-#include "common/bus/bus.h"
-#include "common/bus/curve_keys.h"
 #include "common/bus/zap_auth.h"
+#include "tests/unit/bus_fixture.h"
 #include "tests/unit/suite.h"
 
-enum { SOON_MS = 60000 };
-
-static char base[64];
-static struct sl_curve daemon_keys, client_keys, stranger_keys, scratch;
-
-static const char *in_base(const char *name)
-{
-    static char paths[4][160];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", base, name);
-    return path;
-}
-
-static void make_base(void)
-{
-    snprintf(base, sizeof base, "/tmp/sl-curve-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(base));
-}
-
-static void remove_base(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static void must(int rc)
-{
-    ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
-}
-
-static void expect_message(const char *part)
-{
-    ck_assert_msg(strstr(sl_error_message(), part) != NULL, "'%s' is not in: %s", part,
-                  sl_error_message());
-}
-
-static void put_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-}
+static struct sl_curve scratch;
 
 static char *get_file(const char *path)
 {
@@ -240,11 +188,7 @@ static char endpoint[128], tcp[64];
 static void open_broker(void)
 {
     make_base();
-    must(sl_curve_generate(in_base("keys"), NULL));
-    must(sl_curve_generate(in_base("other"), NULL));
-    must(sl_curve_read(in_base("keys/daemon.key"), &daemon_keys));
-    must(sl_curve_read(in_base("keys/client.key"), &client_keys));
-    must(sl_curve_read(in_base("other/client.key"), &stranger_keys));
+    make_keys();
     snprintf(endpoint, sizeof endpoint, "ipc://%s/control.sock", base);
     must(sl_bus_bind(endpoint, NULL, &broker));
     int rc = SL_EEXIST;
@@ -262,24 +206,6 @@ static void close_broker(void)
     sl_bus_close(broker, 0);
     ck_assert_msg(access(endpoint + strlen("ipc://"), F_OK) != 0, "the socket's file is left");
     remove_base();
-}
-
-static int send_text(struct sl_bus *bus, const struct sl_bus_peer *to, char *text)
-{
-    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    line.text = text;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
-    e.log_line = &line;
-    return sl_bus_send(bus, to, &e);
-}
-
-static void expect_text(struct sl_bus *bus, struct sl_bus_peer *from, const char *text)
-{
-    Sl__Control__Envelope *m;
-    ck_assert_int_eq(sl_bus_receive(bus, SOON_MS, from, &m), SL_OK);
-    ck_assert_str_eq(m->log_line->text, text);
-    sl_bus_message_free(m);
 }
 
 CASE(.name = "tcp", .setup = open_broker, .teardown = close_broker, .timeout_s = 30)
@@ -373,30 +299,19 @@ TEST(one_descriptor_tells_of_both)
 
 // Whether the handshake of one who calls with these keys (NULL: in the clear) ends well: nothing
 // that it sends is read before that.
-static bool is_let_in(const struct sl_curve *keys)
+static bool gets_in(const struct sl_curve *keys)
 {
-    const int ends = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-                     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                     ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-    int wait_ms = SOON_MS, linger = 0;
-    uint8_t event[6];
+    int linger = 0;
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
     zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    if (keys) {
-        zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, SL_CURVE_KEY_TEXT);
-        zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT);
-        zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, keys->daemon_key, SL_CURVE_KEY_TEXT);
-    }
-    ck_assert_int_eq(zmq_socket_monitor(socket, "inproc://monitor", ends), 0);
-    void *monitor = zmq_socket(context, ZMQ_PAIR);
-    ck_assert_int_eq(zmq_connect(monitor, "inproc://monitor"), 0);
-    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    use_keys(socket, keys);
+    void *monitor = monitor_of(context, socket);
     ck_assert_int_eq(zmq_connect(socket, tcp), 0);
-    ck_assert_int_eq(zmq_recv(monitor, event, sizeof event, 0), sizeof event);
+    bool gets_in = is_let_in(monitor);
     zmq_close(monitor);
     zmq_close(socket);
     zmq_ctx_term(context);
-    return (event[0] | event[1] << 8) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    return gets_in;
 }
 
 TEST(only_known_keys_get_in)
@@ -404,13 +319,13 @@ TEST(only_known_keys_get_in)
     struct sl_bus *client;
     // Another daemon's client, that knows this daemon's public key.
     memcpy(stranger_keys.daemon_key, client_keys.daemon_key, SL_CURVE_KEY_TEXT);
-    ck_assert(!is_let_in(&stranger_keys));
+    ck_assert(!gets_in(&stranger_keys));
     // A known client that takes another for the daemon: it talks to nobody but the right one.
     scratch = client_keys;
     memcpy(scratch.daemon_key, stranger_keys.public_key, SL_CURVE_KEY_TEXT);
-    ck_assert(!is_let_in(&scratch));
-    ck_assert(!is_let_in(NULL)); // in the clear
-    ck_assert(is_let_in(&client_keys));
+    ck_assert(!gets_in(&scratch));
+    ck_assert(!gets_in(NULL)); // in the clear
+    ck_assert(gets_in(&client_keys));
     must(sl_bus_connect_tcp(tcp, &client_keys, &client));
     must(send_text(client, NULL, "known"));
     expect_text(broker, NULL, "known");

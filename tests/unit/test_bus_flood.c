@@ -4,19 +4,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <zmq.h>
 
 #include "common/base/clock.h"
-#include "common/base/error.h"
-#include "common/bus/bus.h"
 #include "common/bus/envelope.h"
+#include "tests/unit/bus_fixture.h"
 #include "tests/unit/suite.h"
-
-enum { SOON_MS = 60000 };
 
 static char endpoint[128];
 static struct sl_bus *broker;
@@ -31,16 +23,6 @@ static void open_broker(void)
 static void close_broker(void)
 {
     sl_bus_close(broker, 0);
-}
-
-static int send_text(struct sl_bus *bus, const struct sl_bus_peer *to, char *text)
-{
-    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    line.text = text;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
-    e.log_line = &line;
-    return sl_bus_send(bus, to, &e);
 }
 
 // --- floods --------------------------------------------------------------------------------------
@@ -281,7 +263,5 @@ TEST(valid_messages_without_end_leave_the_loop_time)
     ck_assert_int_eq(received, MESSAGES);
     ck_assert_int_ge(bursts, 3);
 }
-
-// --- many clients --------------------------------------------------------------------------------
 
 RUN_TESTS(.setup = open_broker, .teardown = close_broker, .timeout_s = 120)

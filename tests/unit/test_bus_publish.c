@@ -1,37 +1,25 @@
 // The statistics socket: what a subscriber of any kind hears, and that none makes it wait.
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <zmq.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
-#include "common/bus/curve_keys.h"
 #include "common/bus/publish.h"
+#include "tests/unit/bus_fixture.h"
 #include "tests/unit/suite.h"
 
-enum { SOON_MS = 60000 };
-
-static char base[64], endpoint[128];
+static char endpoint[128];
 static struct sl_publisher *publisher;
 
 static void open_publisher(void)
 {
-    snprintf(base, sizeof base, "/tmp/sl-pub-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(base));
+    make_base();
     snprintf(endpoint, sizeof endpoint, "ipc://%s/stats.sock", base);
     ck_assert_msg(sl_publisher_bind(endpoint, &publisher) == SL_OK, "%s", sl_error_message());
 }
 
 static void close_publisher(void)
 {
-    char command[128];
     sl_publisher_close(publisher);
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    ck_assert_int_eq(system(command), 0);
+    remove_base();
 }
 
 struct listener {
@@ -47,21 +35,9 @@ static void listen_as(struct listener *l, const char *where, const char *topic,
     l->socket = zmq_socket(l->context, ZMQ_SUB);
     zmq_setsockopt(l->socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
     zmq_setsockopt(l->socket, ZMQ_LINGER, &linger, sizeof linger);
-    if (keys) {
-        zmq_setsockopt(l->socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, SL_CURVE_KEY_TEXT);
-        zmq_setsockopt(l->socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, SL_CURVE_KEY_TEXT);
-        zmq_setsockopt(l->socket, ZMQ_CURVE_SERVERKEY, keys->daemon_key, SL_CURVE_KEY_TEXT);
-    }
+    use_keys(l->socket, keys);
     ck_assert_int_eq(zmq_setsockopt(l->socket, ZMQ_SUBSCRIBE, topic, strlen(topic)), 0);
-    ck_assert_int_eq(zmq_socket_monitor(l->socket, "inproc://monitor",
-                                        ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-                                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH),
-                     0);
-    l->monitor = zmq_socket(l->context, ZMQ_PAIR);
-    ck_assert_int_eq(zmq_connect(l->monitor, "inproc://monitor"), 0);
-    zmq_setsockopt(l->monitor, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    l->monitor = monitor_of(l->context, l->socket);
     ck_assert_int_eq(zmq_connect(l->socket, where), 0);
 }
 
@@ -70,15 +46,6 @@ static void stop_listening(struct listener *l)
     zmq_close(l->monitor);
     zmq_close(l->socket);
     zmq_ctx_term(l->context);
-}
-
-// Whether the next thing that happens to the listener's connection is that it is let in.
-static bool is_let_in(struct listener *l)
-{
-    uint8_t event[6], address[256];
-    ck_assert_int_eq(zmq_recv(l->monitor, event, sizeof event, 0), sizeof event);
-    ck_assert_int_ge(zmq_recv(l->monitor, address, sizeof address, 0), 0);
-    return (event[0] | event[1] << 8) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
 }
 
 // One frame, or the beginning of a longer one.
@@ -224,8 +191,8 @@ TEST(a_subscription_beyond_reason_is_cut_off)
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = '\0';
     listen_as(&rude, endpoint, large, NULL);
-    ck_assert(is_let_in(&rude)); // before it says what it wants
-    ck_assert(!is_let_in(&rude));
+    ck_assert(is_let_in(rude.monitor)); // before it says what it wants
+    ck_assert(!is_let_in(rude.monitor));
     listen_as(&reader, endpoint, "stats:", NULL);
     until_heard(&reader, "stats", "job");
     stop_listening(&rude);
@@ -243,38 +210,28 @@ TEST(a_bad_endpoint_is_named)
 
 TEST(over_tcp_only_known_keys_hear)
 {
-    static struct sl_curve daemon, client, stranger;
     struct listener known, unknown, local;
-    char keys[80], other[80], path[128], tcp[64];
-    snprintf(keys, sizeof keys, "%s/keys", base);
-    snprintf(other, sizeof other, "%s/other", base);
-    ck_assert_msg(sl_curve_generate(keys, NULL) == SL_OK, "%s", sl_error_message());
-    ck_assert_int_eq(sl_curve_generate(other, NULL), SL_OK);
-    snprintf(path, sizeof path, "%s/daemon.key", keys);
-    ck_assert_int_eq(sl_curve_read(path, &daemon), SL_OK);
-    snprintf(path, sizeof path, "%s/client.key", keys);
-    ck_assert_int_eq(sl_curve_read(path, &client), SL_OK);
-    snprintf(path, sizeof path, "%s/client.key", other);
-    ck_assert_int_eq(sl_curve_read(path, &stranger), SL_OK);
-    memcpy(stranger.daemon_key, client.daemon_key, sizeof client.daemon_key);
+    char tcp[64];
+    make_keys();
+    memcpy(stranger_keys.daemon_key, client_keys.daemon_key, sizeof client_keys.daemon_key);
 
     int rc = SL_EEXIST;
     for (int port = 20000 + getpid() % 20000; rc == SL_EEXIST; port++) {
         sl_publisher_close(publisher);
         ck_assert_int_eq(sl_publisher_bind(endpoint, &publisher), SL_OK);
         snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", port);
-        rc = sl_publisher_add_tcp(publisher, tcp, &daemon);
+        rc = sl_publisher_add_tcp(publisher, tcp, &daemon_keys);
     }
     ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
-    listen_as(&known, tcp, "stats:", &client);
+    listen_as(&known, tcp, "stats:", &client_keys);
     listen_as(&local, endpoint, "stats:", NULL);
     until_heard(&known, "stats", "job");
     until_heard(&local, "stats", "job");
-    listen_as(&unknown, tcp, "stats:", &stranger);
-    ck_assert(!is_let_in(&unknown));
+    listen_as(&unknown, tcp, "stats:", &stranger_keys);
+    ck_assert(!is_let_in(unknown.monitor));
     stop_listening(&unknown);
     listen_as(&unknown, tcp, "stats:", NULL); // in the clear
-    ck_assert(!is_let_in(&unknown));
+    ck_assert(!is_let_in(unknown.monitor));
     stop_listening(&unknown);
     stop_listening(&known);
     stop_listening(&local);

@@ -1,56 +1,21 @@
 // The runtime directory: which one, who may enter it, who holds it.
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/base/error.h"
-#include "common/bus/bus.h"
 #include "common/bus/runtime_dir.h"
+#include "tests/unit/bus_fixture.h"
 #include "tests/unit/suite.h"
 
-static char base[64], dir[128];
+static char dir[128];
 
-static void make_base(void)
+static void make_dir_name(void)
 {
-    snprintf(base, sizeof base, "/tmp/sl-rtd-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(base));
+    make_base();
     snprintf(dir, sizeof dir, "%s/run", base);
     unsetenv("SLUICE_RUNTIME_DIR");
     unsetenv("XDG_RUNTIME_DIR");
-}
-
-static void remove_base(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static void in_dir(const char *name, char out[256])
-{
-    snprintf(out, 256, "%s/%s", dir, name);
-}
-
-static void put_file(const char *name, const char *text)
-{
-    char path[256];
-    in_dir(name, path);
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    ck_assert_int_eq(fclose(f), 0);
-}
-
-static void expect_message(const char *part)
-{
-    ck_assert_msg(strstr(sl_error_message(), part) != NULL, "'%s' is not in: %s", part,
-                  sl_error_message());
 }
 
 static int take(void)
@@ -230,11 +195,10 @@ static bool has_open(pid_t pid, const char *path)
 TEST(a_daemon_that_begins_is_waited_for)
 {
     struct sl_runtime_holder holder;
-    char path[256];
+    const char *path = in_base("run/daemon.lock");
     int ready[2];
     ck_assert_int_eq(mkdir(dir, 0700), 0);
     ck_assert_int_eq(pipe(ready), 0);
-    in_dir("daemon.lock", path);
     pid_t child = fork();
     if (child == 0) {
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -268,28 +232,26 @@ TEST(a_second_daemon_is_told_of_the_first)
     char part[32];
     int fd = take();
     ck_assert_int_ge(fd, 0);
-    put_file("control.sock", "");
+    put_file(in_base("run/control.sock"), "");
     snprintf(part, sizeof part, "process %ld,", (long)getpid());
     ck_assert_int_eq(take(), SL_EEXIST);
     expect_message(part);
     expect_message("1.2.3");
     expect_message(dir);
-    char path[256];
-    in_dir("control.sock", path);
-    ck_assert_msg(access(path, F_OK) == 0, "the second daemon removed the first one's socket");
+    ck_assert_msg(access(in_base("run/control.sock"), F_OK) == 0,
+                  "the second daemon removed the first one's socket");
     close(fd);
 }
 
 TEST(what_a_killed_daemon_left_is_taken_over)
 {
-    char path[256];
     int ready[2];
     ck_assert_int_eq(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
         bool held = take() >= 0;
-        put_file("control.sock", "");
-        put_file("stats.sock", "");
+        put_file(in_base("run/control.sock"), "");
+        put_file(in_base("run/stats.sock"), "");
         if (write(ready[1], held ? "y" : "n", 1) != 1)
             _exit(1);
         for (;;)
@@ -308,10 +270,8 @@ TEST(what_a_killed_daemon_left_is_taken_over)
     ck_assert_int_eq(holder.pid, pid);
     int fd = take();
     ck_assert_msg(fd >= 0, "%s", sl_error_message());
-    in_dir("control.sock", path);
-    ck_assert_int_ne(access(path, F_OK), 0);
-    in_dir("stats.sock", path);
-    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_ne(access(in_base("run/control.sock"), F_OK), 0);
+    ck_assert_int_ne(access(in_base("run/stats.sock"), F_OK), 0);
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_OK);
     ck_assert_int_eq(holder.pid, getpid());
     close(fd);
@@ -323,14 +283,14 @@ TEST(a_damaged_lock_file_harms_nobody)
     struct sl_runtime_holder holder;
     ck_assert_int_eq(mkdir(dir, 0700), 0);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        put_file("daemon.lock", texts[i]);
+        put_file(in_base("run/daemon.lock"), texts[i]);
         ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_OK);
         ck_assert(!holder.alive);
     }
     char text[4096];
     memset(text, '7', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    put_file("daemon.lock", text);
+    put_file(in_base("run/daemon.lock"), text);
     ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_OK);
     int fd = take();
     ck_assert_int_ge(fd, 0);
@@ -347,16 +307,14 @@ TEST(a_directory_open_to_others_is_refused)
     static const mode_t modes[] = {0755, 0701, 0710, 0770, 0777, 01777};
     struct sl_runtime_holder holder;
     ck_assert_int_eq(mkdir(dir, 0700), 0);
-    put_file("control.sock", "");
+    put_file(in_base("run/control.sock"), "");
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         ck_assert_int_eq(chmod(dir, modes[i]), 0);
         ck_assert_int_eq(take(), SL_EACCESS);
         expect_message("chmod 700");
         ck_assert_int_eq(sl_runtime_dir_look(dir, &holder), SL_EACCESS);
     }
-    char path[256];
-    in_dir("control.sock", path);
-    ck_assert_int_eq(access(path, F_OK), 0); // nothing was touched
+    ck_assert_int_eq(access(in_base("run/control.sock"), F_OK), 0); // nothing was touched
 }
 
 TEST(another_user_s_directory_is_refused)
@@ -392,9 +350,7 @@ TEST(a_link_is_not_followed)
     FILE *f = fopen(path, "w");
     fputs("precious", f);
     fclose(f);
-    char lock[256];
-    in_dir("daemon.lock", lock);
-    ck_assert_int_eq(symlink(path, lock), 0);
+    ck_assert_int_eq(symlink(path, in_base("run/daemon.lock")), 0);
     ck_assert_int_eq(take(), SL_EACCESS);
     char text[16] = "";
     f = fopen(path, "r");
@@ -413,4 +369,4 @@ TEST(a_file_or_a_missing_parent_is_named)
     expect_message("directory above it");
 }
 
-RUN_TESTS(.setup = make_base, .teardown = remove_base, .timeout_s = 60)
+RUN_TESTS(.setup = make_dir_name, .teardown = remove_base, .timeout_s = 60)

@@ -2,18 +2,12 @@
 #include "config/config.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/base/bits.h"
-#include "common/base/error.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
 #include "config/parse_internal.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/test_data_fixture.h"
 
 #define MINIMAL "{\"dataset\": \"data/x\", \"model\": {\"kind\": \"gcn\"}}"
 #define FIXED                                                                                      \
@@ -21,40 +15,21 @@
     "\"fixed\"}}"
 
 static struct sl_config config;
-static char dir[64], path[128];
 
-static void setup(void)
+static const char *path(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%.40s/sl_config_XXXXXX", tmp ? tmp : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/little.json", dir);
-}
-
-static void teardown(void)
-{
-    unlink(path);
-    rmdir(dir);
+    return in_dir("little.json");
 }
 
 static void write_job(const char *text, size_t bytes)
 {
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(text, 1, bytes, file), bytes);
-    ck_assert_int_eq(fclose(file), 0);
+    write_file("little.json", text, bytes);
 }
 
 static void parse(const char *text)
 {
     int rc = sl_config_parse(text, strlen(text), "jobs/little.json", &config);
     ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
-}
-
-static void assert_message(const char *part)
-{
-    ck_assert_msg(strstr(sl_error_message(), part) != NULL, "\"%s\" is not in: %s", part,
-                  sl_error_message());
 }
 
 TEST(every_key_reaches_its_field)
@@ -351,7 +326,7 @@ TEST(a_worker_runs_on_the_cores_of_its_device)
     ck_assert_int_eq(rc, SL_EINVAL);
     char wanted[64];
     snprintf(wanted, sizeof wanted, "trainer 3: device %u of a job with %u", n, n);
-    assert_message(wanted);
+    assert_message_has(wanted);
     rc = sl_config_take_device(MINIMAL, strlen(MINIMAL), n - 1, "trainer 3", &config);
     ck_assert_int_eq(rc, SL_OK);
     ck_assert_str_eq(config.dataset, "data/x");
@@ -482,27 +457,6 @@ LOOP_TEST(auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0])
     parse(text);
     ck_assert_uint_eq(config.allocation.samplers, splits[_i].want_samplers);
     ck_assert_uint_eq(config.allocation.trainers, splits[_i].want_trainers);
-}
-
-TEST(the_documented_job_is_accepted)
-{
-    parse("{"
-          "  \"name\": \"products-sage\","
-          "  \"dataset\": \"data/products\","
-          "  \"model\":     {\"kind\": \"graphsage\", \"layers\": 3, \"hidden\": 256,"
-          "                \"dropout\": 0.5, \"input_dropout\": 0},"
-          "  \"sampler\":   {\"kind\": \"khop\", \"fanout\": [15, 10, 5], \"batch_size\": 1024},"
-          "  \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.003, \"weight_decay\": 0},"
-          "  \"updates\":   {\"mode\": \"ordered\", \"batches_per_update\": 4},"
-          "  \"cache\":     {\"policy\": \"presc\", \"presample_epochs\": 1, \"ratio\": \"auto\"},"
-          "  \"devices\":   \"auto\","
-          "  \"allocation\": {\"samplers\": \"auto\", \"trainers\": \"auto\", \"switching\": true},"
-          "  \"epochs\": 20, \"seed\": 7,"
-          "  \"evaluate\":  {\"every\": 1, \"fanout\": \"full\"},"
-          "  \"output\": \"runs/products-sage\""
-          "}");
-    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
-    ck_assert(config.allocation.switching);
 }
 
 // Devices from the first, whether CPU or GPU; who trains; what is asked for; what it is.
@@ -657,14 +611,14 @@ TEST(the_bounds_themselves_are_allowed)
 TEST(a_file_is_read_and_names_the_job)
 {
     write_job(MINIMAL "\n", strlen(MINIMAL) + 1);
-    ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_config_load(path(), NULL, 0, &config) == SL_OK, "%s", sl_error_message());
     ck_assert_str_eq(config.name, "little");
 }
 
 TEST(a_byte_order_mark_is_no_fault)
 {
     write_job("\xEF\xBB\xBF" MINIMAL, strlen(MINIMAL) + 3);
-    ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_config_load(path(), NULL, 0, &config) == SL_OK, "%s", sl_error_message());
 }
 
 TEST(a_text_need_not_end_in_a_nul)
@@ -678,40 +632,40 @@ TEST(a_text_need_not_end_in_a_nul)
 
 TEST(a_missing_file_is_named)
 {
-    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_ENOENT);
-    assert_message(path);
-    assert_message("no such job file");
+    ck_assert_int_eq(sl_config_load(path(), NULL, 0, &config), SL_ENOENT);
+    assert_message_has(path());
+    assert_message_has("no such job file");
 }
 
 TEST(a_directory_is_no_job)
 {
     ck_assert_int_eq(sl_config_load(dir, NULL, 0, &config), SL_EINVAL);
-    assert_message(dir);
-    assert_message("found a directory");
+    assert_message_has(dir);
+    assert_message_has("found a directory");
 }
 
 TEST(an_unreadable_file_is_named)
 {
     write_job(MINIMAL, strlen(MINIMAL));
-    ck_assert_int_eq(chmod(path, 0), 0);
+    ck_assert_int_eq(chmod(path(), 0), 0);
     bool root = geteuid() == 0; // whom modes do not stop: be nobody for the moment
     if (root && seteuid(65534) != 0) {
         printf("SKIP: cannot give up root\n");
         return;
     }
-    int rc = sl_config_load(path, NULL, 0, &config);
+    int rc = sl_config_load(path(), NULL, 0, &config);
     if (root)
         ck_assert_int_eq(seteuid(0), 0);
     ck_assert_int_eq(rc, SL_EACCESS);
-    assert_message(path);
-    assert_message("no permission");
+    assert_message_has(path());
+    assert_message_has("no permission");
 }
 
 TEST(an_empty_file_is_said_to_be_empty)
 {
     write_job(" \n\t", 3);
-    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_EFORMAT);
-    assert_message("the file is empty");
+    ck_assert_int_eq(sl_config_load(path(), NULL, 0, &config), SL_EFORMAT);
+    assert_message_has("the file is empty");
 }
 
 TEST(a_huge_file_is_refused)
@@ -721,10 +675,10 @@ TEST(a_huge_file_is_refused)
     memset(blank, ' ', n);
     memcpy(blank, MINIMAL, strlen(MINIMAL));
     write_job(blank, n);
-    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_EINVAL);
-    assert_message("more than 1048576 bytes");
+    ck_assert_int_eq(sl_config_load(path(), NULL, 0, &config), SL_EINVAL);
+    assert_message_has("more than 1048576 bytes");
     write_job(blank, n - 1);
-    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_OK);
+    ck_assert_int_eq(sl_config_load(path(), NULL, 0, &config), SL_OK);
     free(blank);
 }
 
@@ -734,7 +688,7 @@ TEST(a_file_name_too_long_for_a_name_asks_for_one)
     memset(origin, 'n', sizeof origin);
     strcpy(origin + 200, ".json");
     ck_assert_int_eq(sl_config_parse(MINIMAL, strlen(MINIMAL), origin, &config), SL_EINVAL);
-    assert_message("name: missing");
+    assert_message_has("name: missing");
 }
 
 TEST(the_words_have_names)
@@ -769,4 +723,4 @@ LOOP_TEST(what_a_job_needs_of_its_data_set, 0, SL_COUNT_OF(needs))
     ck_assert_uint_eq(sl_config_needs(&config), needs[_i].need);
 }
 
-RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 20)
+RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 20)

@@ -1,40 +1,23 @@
 // `--set path=value`: what it may change, and what its messages say.
 #include "config/config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/base/error.h"
 #include "common/text/synonyms.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/test_data_fixture.h"
 
 static struct sl_config config;
-static char path[64];
 
 static void setup(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%.40s/sl_set_XXXXXX", tmp ? tmp : "/tmp");
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    FILE *file = fdopen(fd, "w");
-    fputs("{\"name\": \"job\", \"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
-          " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\"}], \"epochs\": 3}",
-          file);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-static void teardown(void)
-{
-    unlink(path);
+    dir_begin();
+    write_text("job.json", "{\"name\": \"job\", \"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
+                           " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\"}], \"epochs\": 3}");
 }
 
 static int load(const char *a, const char *b)
 {
     struct sl_config_override sets[] = {{a}, {b}};
-    return sl_config_load(path, sets, b ? 2 : 1, &config);
+    return sl_config_load(in_dir("job.json"), sets, b ? 2 : 1, &config);
 }
 
 static void must_load(const char *a, const char *b)
@@ -137,7 +120,7 @@ TEST(a_schedule_can_be_set_and_changed)
         {"schedule=[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]"},
         {"schedule[0].batch=5"},
     };
-    ck_assert_int_eq(sl_config_load(path, sets, 3, &config), SL_OK);
+    ck_assert_int_eq(sl_config_load(in_dir("job.json"), sets, 3, &config), SL_OK);
     ck_assert_uint_eq(config.schedule[0].batch, 5);
 }
 
@@ -211,7 +194,7 @@ LOOP_TEST(a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0])
 {
     int rc = load(mistakes[_i].set, NULL);
     ck_assert_msg(rc == SL_EINVAL, "%s: %s", mistakes[_i].set, sl_strerror(rc));
-    ck_assert_msg(strncmp(sl_error_message(), path, strlen(path)) == 0, "no file's name: %s",
+    ck_assert_msg(strncmp(sl_error_message(), dir, strlen(dir)) == 0, "no file's name: %s",
                   sl_error_message());
     for (int i = 0; i < 3 && mistakes[_i].parts[i]; i++)
         ck_assert_msg(strstr(sl_error_message(), mistakes[_i].parts[i]) != NULL,
@@ -340,4 +323,4 @@ TEST(an_option_may_be_a_key)
     ck_assert(!sl_config_find_key("in-channels", key));
 }
 
-RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 20)
+RUN_TESTS(.setup = setup, .begin = scratch_begin, .end = scratch_end, .timeout_s = 20)

@@ -2,77 +2,34 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#include "broker/daemon/daemon_internal.h"
 #include "broker/daemon/record.h"
-#include "common/base/log.h"
-#include "tests/unit/daemon_fixture.h"
+#include "tests/unit/daemon_bus_fixture.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 
-static char bus_key[SL_BUS_KEY_TEXT];
-enum { WAIT_MS = 5000 };
-
-static struct sl_daemon *d;
-static struct sl_bus *client;
 static char core[16]; // one that the test may run on
 
 static void begin(void)
 {
-    char endpoint[128];
     struct sl_cores allowed;
     uint16_t list[1];
-    dir_begin();
-    sl_log_set_level(SL_LOG_ERROR);
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
     ck_assert_uint_eq(sl_cores_list(&allowed, list, 1), 1);
     snprintf(core, sizeof core, "%u", list[0]);
-    d = calloc(1, sizeof *d);
-    ck_assert_ptr_nonnull(d);
-    snprintf(d->state_dir, sizeof d->state_dir, "%s", in_dir("state"));
-    snprintf(d->runtime_dir, sizeof d->runtime_dir, "%s", dir);
-    ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
-    ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
-    d->cores = cores_of(core);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, bus_key);
-    ck_assert_int_eq(sl_bus_bind(endpoint, bus_key, &d->bus), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &client), SL_OK);
-    ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
-    sl_subscribers_init(&d->subscribers, d->bus);
-    // Somebody has the core, so that nothing is launched.
-    struct sl_entry *holder = add_entry(&d->registry, "holder", core);
-    holder->state = SL_ENTRY_INTERRUPTED;
-    holder->orphan_until_ns = UINT64_MAX;
-    holder->pid = 1;
-}
-
-static void end(void)
-{
-    uv_run(&d->loop.uv, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&d->loop.uv), 0);
-    sl_bus_close(client, 0);
-    sl_bus_close(d->bus, 0);
-    sl_subscribers_fini(&d->subscribers);
-    sl_registry_fini(&d->registry);
-    free(d);
-    dir_end();
+    daemon_begin(cores_of(core));
 }
 
 static Sl__Control__Envelope *hear(void)
 {
     Sl__Control__Envelope *m;
-    ck_assert_int_eq(sl_bus_receive(client, WAIT_MS, NULL, &m), SL_OK);
+    ck_assert_int_eq(sl_bus_receive(client, AWAIT_MS, NULL, &m), SL_OK);
     return m;
 }
 
-// Sends a request, lets the daemon serve it, and returns the first message that comes back.
+// The first message that comes back.
 static Sl__Control__Envelope *request(Sl__Control__Envelope *body, const char *job)
 {
-    Sl__Control__Envelope *m;
-    struct sl_bus_peer peer;
-    body->job = (char *)job;
-    ck_assert_int_eq(sl_bus_send(client, NULL, body), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(d->bus, WAIT_MS, &peer, &m), SL_OK);
-    sl_daemon_on_message(d, &peer, m);
-    sl_bus_message_free(m);
+    send_to_daemon(client, body, job);
     uv_run(&d->loop.uv, UV_RUN_DEFAULT); // what the thread pool was asked for
     return hear();
 }
@@ -89,28 +46,11 @@ static cJSON *check(Sl__Control__Envelope *m, bool ok, const char *part)
     return j;
 }
 
-#define BODY(var, field, kind, message)                                                            \
-    Sl__Control__Envelope var = SL__CONTROL__ENVELOPE__INIT;                                       \
-    var.body_case = SL__CONTROL__ENVELOPE__BODY_##kind;                                            \
-    var.field = (message)
-
-static const char *key(const cJSON *j, const char *name)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
-    return text ? text : "";
-}
-
-static char text[4096];
-
 static const char *config(const char *name, const char *cores)
 {
-    snprintf(text, sizeof text,
-             "{\"name\": \"%s\", \"dataset\": \"%s/data\", \"model\": {\"kind\": \"graphsage\", "
-             "\"layers\": 1, \"hidden\": 8}, \"sampler\": {\"kind\": \"khop\", \"fanout\": [5], "
-             "\"batch_size\": 8}, \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.1}, \"epochs\": 2, "
-             "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"%s\"}], \"output\": \"%s/run-%s\"}",
-             name, dir, cores, dir, name);
-    return text;
+    char devices[128];
+    snprintf(devices, sizeof devices, "[{\"kind\": \"cpu\", \"cores\": \"%s\"}]", cores);
+    return job_text(name, devices);
 }
 
 static Sl__Control__Envelope *submit(const char *json, const char *report, const char *checkpoint)
@@ -128,7 +68,7 @@ static struct sl_entry *waiting(const char *name)
 {
     cJSON *j = check(submit(config(name, core), "", ""), true, "");
     struct sl_entry *e;
-    ck_assert_int_eq(sl_registry_find(&d->registry, key(j, "id"), &e), SL_OK);
+    ck_assert_int_eq(sl_registry_find(&d->registry, words(j, "id"), &e), SL_OK);
     cJSON_Delete(j);
     return e;
 }
@@ -138,9 +78,9 @@ TEST(a_submitted_job_waits_and_is_recorded)
     char path[600];
     struct sl_entry *back;
     cJSON *j = check(submit(config("a", core), "/r.json", "000000000007"), true, "");
-    ck_assert_str_eq(key(j, "state"), "queued");
-    ck_assert_ptr_nonnull(strstr(key(j, "why"), "which job 1 'holder' has"));
-    snprintf(path, sizeof path, "%.500s/%.20s.json", d->state_dir, key(j, "id"));
+    ck_assert_str_eq(words(j, "state"), "queued");
+    ck_assert_ptr_nonnull(strstr(words(j, "why"), "which job 1 'holder' has"));
+    snprintf(path, sizeof path, "%.500s/%.20s.json", d->state_dir, words(j, "id"));
     ck_assert_int_eq(sl_record_read(path, &back), SL_OK);
     ck_assert_str_eq(back->report, "/r.json");
     ck_assert_str_eq(back->checkpoint, "000000000007");
@@ -188,13 +128,11 @@ TEST(the_list_has_the_daemon_and_all_jobs)
     d->registry.n_damaged = 3;
     BODY(body, list, LIST, &m);
     cJSON *j = check(request(&body, ""), true, "");
-    const cJSON *daemon = cJSON_GetObjectItemCaseSensitive(j, "daemon");
-    ck_assert_str_eq(key(j, "schema"), "sluice.jobs/1");
-    ck_assert_str_eq(key(daemon, "cores"), core);
-    ck_assert_str_eq(key(daemon, "free_cores"), ""); // the holder has it
-    ck_assert_double_eq(
-        cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(daemon, "damaged_records")), 3);
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "jobs")), 2);
+    ck_assert_str_eq(words(j, "schema"), "sluice.jobs/1");
+    ck_assert_str_eq(words(j, "daemon.cores"), core);
+    ck_assert_str_eq(words(j, "daemon.free_cores"), ""); // the holder has it
+    ck_assert_double_eq(number(j, "daemon.damaged_records"), 3);
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "jobs")), 2);
     cJSON_Delete(j);
 }
 
@@ -218,7 +156,7 @@ TEST(what_a_job_that_does_not_run_can_not_do_is_refused)
         ck_assert(!m->scale_done->ok);
         ck_assert_ptr_nonnull(strstr(m->scale_done->message, why[i]));
         cJSON *j = cJSON_Parse(m->scale_done->json);
-        ck_assert_str_eq(key(j, "message"), m->scale_done->message);
+        ck_assert_str_eq(words(j, "message"), m->scale_done->message);
         cJSON_Delete(j);
         sl_bus_message_free(m);
 
@@ -268,7 +206,7 @@ TEST(a_waiting_job_is_taken_out_of_the_queue_and_put_back)
     check(stop("a"), false, "is over since");
     leave_checkpoint(a, "000000000003");
     cJSON *j = check(resume("a", "000000000003"), true, "queued again");
-    ck_assert_str_eq(key(j, "state"), "queued");
+    ck_assert_str_eq(words(j, "state"), "queued");
     cJSON_Delete(j);
     ck_assert_int_gt(a->order, b->order);
     ck_assert_str_eq(a->checkpoint, "000000000003");
@@ -430,10 +368,10 @@ TEST(a_job_without_a_broker_is_described_from_what_it_left)
 {
     struct sl_entry *a = waiting("a");
     cJSON *j = describe("a");
-    ck_assert_str_eq(key(j, "schema"), "sluice.describe/1");
-    ck_assert_str_eq(key(j, "state"), "queued");
-    ck_assert_str_eq(key(cJSON_GetObjectItemCaseSensitive(j, "config"), "name"), "a");
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "epochs")), 0);
+    ck_assert_str_eq(words(j, "schema"), "sluice.describe/1");
+    ck_assert_str_eq(words(j, "state"), "queued");
+    ck_assert_str_eq(words(j, "config.name"), "a");
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "epochs")), 0);
     ck_assert(!cJSON_HasObjectItem(j, "report"));
     cJSON_Delete(j);
 
@@ -443,19 +381,19 @@ TEST(a_job_without_a_broker_is_described_from_what_it_left)
     put_run(a, "report.json", report);
     put_run(a, "events.jsonl", "{\"time\": 1, \"kind\": \"start\"}\n{\"time\": 2, \"ki");
     j = describe("a");
-    ck_assert_str_eq(key(j, "id"), a->id);
-    ck_assert_str_eq(key(j, "state"), "done");
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "epochs")), 1);
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "events")), 1);
-    ck_assert_str_eq(key(cJSON_GetObjectItemCaseSensitive(j, "report"), "status"), "done");
-    ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "pid")));
+    ck_assert_str_eq(words(j, "id"), a->id);
+    ck_assert_str_eq(words(j, "state"), "done");
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "epochs")), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(j, "events")), 1);
+    ck_assert_str_eq(words(j, "report.status"), "done");
+    ck_assert(cJSON_IsNull(at(j, "pid")));
     cJSON_Delete(j);
 
     a->submitted = sl_daemon_now() + 10; // what is there is another run's
     a->state = SL_ENTRY_FAILED;
     j = describe("a");
     ck_assert(!cJSON_HasObjectItem(j, "report"));
-    ck_assert_str_eq(key(j, "state"), "failed");
+    ck_assert_str_eq(words(j, "state"), "failed");
     cJSON_Delete(j);
 }
 
@@ -483,13 +421,8 @@ TEST(what_nobody_asks_a_daemon_is_passed_over)
 {
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope *m;
-    struct sl_bus_peer peer;
     BODY(odd, attach, ATTACH, &attach);
-    ck_assert_int_eq(sl_bus_send(client, NULL, &odd), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(d->bus, WAIT_MS, &peer, &m), SL_OK);
-    sl_daemon_on_message(d, &peer, m);
-    sl_bus_message_free(m);
+    send_to_daemon(client, &odd, "");
     BODY(body, list, LIST, &list);
     cJSON_Delete(check(request(&body, ""), true, ""));
 }
@@ -528,4 +461,4 @@ TEST(without_descriptors_a_job_waits)
     ck_assert(d->look_at_queue);
 }
 
-RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = 60)
+RUN_TESTS(.setup = begin, .teardown = daemon_end, .timeout_s = AWAIT_CASE_S)

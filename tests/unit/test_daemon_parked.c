@@ -6,18 +6,11 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "broker/daemon/daemon_internal.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "tests/unit/await.h"
-#include "tests/unit/daemon_fixture.h"
+#include "tests/unit/daemon_bus_fixture.h"
 #include "tests/unit/suite.h"
 
-static char bus_key[SL_BUS_KEY_TEXT];
-
-static struct sl_daemon *d;
-static struct sl_bus *client;
-static char endpoint[128], program[300];
+static char program[300];
 
 // The child answers once there is a file "go": with a GPU, unless the test wants another answer.
 static void child_says(const char *devices)
@@ -33,74 +26,29 @@ static void child_says(const char *devices)
 
 static void begin(void)
 {
-    dir_begin();
-    sl_log_set_level(SL_LOG_ERROR);
+    struct sl_cores all;
+    ck_assert_int_eq(sl_cores_allowed(&all), SL_OK);
     unsetenv("SLUICE_GPU_SECONDS");
-    d = calloc(1, sizeof *d);
-    ck_assert_ptr_nonnull(d);
-    snprintf(d->state_dir, sizeof d->state_dir, "%s", in_dir("state"));
-    snprintf(d->runtime_dir, sizeof d->runtime_dir, "%s", dir);
-    ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
-    ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
-    ck_assert_int_eq(sl_cores_allowed(&d->cores), SL_OK);
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, bus_key);
-    ck_assert_int_eq(sl_bus_bind(endpoint, bus_key, &d->bus), SL_OK);
-    ck_assert_int_eq(sl_bus_connect(endpoint, bus_key, &client), SL_OK);
-    ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
-    sl_subscribers_init(&d->subscribers, d->bus);
+    sl_cores_add(&daemon_begin(all)->gpus, 0);
     snprintf(program, sizeof program, "%s/answers", dir);
     write_text(in_dir("libsluice_cuda.so"), "");
     d->parking.gpus.program = program;
     child_says("{\"name\": \"A\", \"compute_capability\": \"9.0\", \"memory_total\": 8e9}");
-    // Somebody has everything, so that nothing is launched.
-    struct sl_entry *holder = add_entry(&d->registry, "holder", "0");
-    holder->cores = d->cores;
-    sl_cores_add(&holder->gpus, 0);
-    holder->state = SL_ENTRY_INTERRUPTED;
-    holder->orphan_until_ns = UINT64_MAX;
-    holder->pid = 1;
 }
 
 static void end(void)
 {
     sl_pending_requests_fini(&d->parking);
-    uv_run(&d->loop.uv, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&d->loop.uv), 0);
-    sl_bus_close(client, 0);
-    sl_bus_close(d->bus, 0);
-    sl_subscribers_fini(&d->subscribers);
-    sl_registry_fini(&d->registry);
-    free(d);
-    dir_end();
+    daemon_end();
 }
 
 // --- what is said --------------------------------------------------------------------------------
 
-static void send_to_daemon(struct sl_bus *from, Sl__Control__Envelope *body, const char *job)
-{
-    Sl__Control__Envelope *m;
-    struct sl_bus_peer peer;
-    body->job = (char *)job;
-    ck_assert_int_eq(sl_bus_send(from, NULL, body), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(d->bus, AWAIT_MS, &peer, &m), SL_OK);
-    sl_daemon_on_message(d, &peer, m);
-    sl_bus_message_free(m);
-}
-
 static void submit(struct sl_bus *from, const char *name, const char *devices)
 {
-    char text[2048];
     Sl__Control__Submit m = SL__CONTROL__SUBMIT__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
-    snprintf(text, sizeof text,
-             "{\"name\": \"%s\", \"dataset\": \"%s/data\", \"model\": {\"kind\": \"graphsage\", "
-             "\"layers\": 1, \"hidden\": 8}, \"sampler\": {\"kind\": \"khop\", \"fanout\": [5], "
-             "\"batch_size\": 8}, \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.1}, \"epochs\": 2, "
-             "\"devices\": %s, \"output\": \"%s/run-%s\"}",
-             name, dir, devices, dir, name);
-    m.config_json = text;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_SUBMIT;
-    body.submit = &m;
+    m.config_json = (char *)job_text(name, devices);
+    BODY(body, submit, SUBMIT, &m);
     send_to_daemon(from, &body, "");
 }
 
@@ -109,18 +57,14 @@ static const char gpu_0[] = "[{\"kind\": \"cuda\", \"index\": 0}]";
 static void resume(struct sl_bus *from, const char *job)
 {
     Sl__Control__Resume m = SL__CONTROL__RESUME__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_RESUME;
-    body.resume = &m;
+    BODY(body, resume, RESUME, &m);
     send_to_daemon(from, &body, job);
 }
 
 static void stop(struct sl_bus *from, const char *job)
 {
     Sl__Control__Stop m = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-    body.stop = &m;
+    BODY(body, stop, STOP, &m);
     send_to_daemon(from, &body, job);
 }
 
@@ -145,9 +89,8 @@ static void hears(struct sl_bus *by, bool ok, const char *part)
 static void has_heard_nothing(struct sl_bus *by, uint32_t i)
 {
     Sl__Control__Finished last = SL__CONTROL__FINISHED__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
-    e.finished = &last;
+    Sl__Control__Envelope *m;
+    BODY(e, finished, FINISHED, &last);
     ck_assert_int_eq(sl_bus_send(d->bus, &d->parking.list[i].peer, &e), SL_OK);
     ck_assert_int_eq(sl_bus_receive(by, AWAIT_MS, NULL, &m), SL_OK);
     ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_FINISHED);
@@ -158,9 +101,7 @@ static void has_heard_nothing(struct sl_bus *by, uint32_t i)
 static void go_away(struct sl_bus *who, uint32_t i)
 {
     Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_WAITING;
-    e.waiting = &waiting;
+    BODY(e, waiting, WAITING, &waiting);
     sl_bus_close(who, 0);
     AWAIT(sl_bus_send(d->bus, &d->parking.list[i].peer, &e) != SL_OK);
 }
@@ -206,15 +147,13 @@ static int records(void)
 TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
 {
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    BODY(body, list, LIST, &list);
     submit(client, "g", gpu_0);
     sl_pending_requests_poll(d, sl_daemon_serve_parked);
     ck_assert_uint_eq(d->parking.n, 1);
     has_heard_nothing(client, 0);
     submit(client, "c", "\"cpu\"");
     hears(client, true, "\"name\":\"c\"");
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
-    body.list = &list;
     send_to_daemon(client, &body, "");
     hears(client, true, "\"waiting_for_gpus\":1"); // all this before the child may answer
     ck_assert_ptr_null(job("g"));

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "tests/unit/daemon_fixture.h"
+#include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 
 static struct sl_registry registry;
@@ -142,29 +143,22 @@ TEST(orders_are_before_and_after_all_that_wait)
     ck_assert_int_gt(sl_registry_order_first(&registry), -5);
 }
 
-static const cJSON *key(const cJSON *j, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, name);
-    ck_assert_msg(item != NULL, "no key %s", name);
-    return item;
-}
-
 TEST(an_entry_says_why_it_waits)
 {
     struct sl_entry *a = add_entry(&registry, "a", "0-1"), *b = add_entry(&registry, "b", "1");
     a->state = SL_ENTRY_INTERRUPTED;
     a->orphan_until_ns = 1;
     cJSON *j = sl_entry_json(&registry, b, "/state");
-    ck_assert_str_eq(key(j, "why")->valuestring, "waits for core 1, which job 1 'a' has");
-    ck_assert_int_eq(key(j, "position")->valueint, 1);
-    ck_assert_str_eq(key(j, "log")->valuestring, "/state/2.log");
+    ck_assert_str_eq(words(j, "why"), "waits for core 1, which job 1 'a' has");
+    ck_assert_int_eq(at(j, "position")->valueint, 1);
+    ck_assert_str_eq(words(j, "log"), "/state/2.log");
     cJSON_Delete(j);
     a->state = SL_ENTRY_QUEUED;
     a->orphan_until_ns = 0;
     j = sl_entry_json(&registry, b, "/state");
-    ck_assert_str_eq(key(j, "why")->valuestring, "waits for core 1, which job 1 'a' waits for "
-                                                 "longer");
-    ck_assert_int_eq(key(j, "position")->valueint, 2);
+    ck_assert_str_eq(words(j, "why"), "waits for core 1, which job 1 'a' waits for "
+                                      "longer");
+    ck_assert_int_eq(at(j, "position")->valueint, 2);
     cJSON_Delete(j);
 }
 
@@ -176,26 +170,26 @@ TEST(what_is_not_known_is_null)
     struct sl_entry *e = add_entry(&registry, "a", "0,2-3");
     cJSON *j = sl_entry_json(&registry, e, "/s");
     for (size_t i = 0; i < sizeof null / sizeof *null; i++)
-        ck_assert_msg(cJSON_IsNull(key(j, null[i])), "%s", null[i]);
-    ck_assert_str_eq(key(j, "cores")->valuestring, "0,2-3");
-    ck_assert_str_eq(key(j, "resume")->valuestring, "never");
+        ck_assert_msg(cJSON_IsNull(at(j, null[i])), "%s", null[i]);
+    ck_assert_str_eq(words(j, "cores"), "0,2-3");
+    ck_assert_str_eq(words(j, "resume"), "never");
     cJSON_Delete(j);
 
     e->state = SL_ENTRY_RUNNING;
     e->live = (struct sl_entry_live){
         .any = true, .epoch = 2, .loss = NAN, .seconds_left = -1, .progress = 0.5};
     j = sl_entry_json(&registry, e, "/s");
-    ck_assert_int_eq(key(j, "epoch")->valueint, 2);
-    ck_assert(cJSON_IsNull(key(j, "loss")) && cJSON_IsNull(key(j, "seconds_left")));
-    ck_assert(cJSON_IsNull(key(j, "position")) && cJSON_IsNull(key(j, "why")));
+    ck_assert_int_eq(at(j, "epoch")->valueint, 2);
+    ck_assert(cJSON_IsNull(at(j, "loss")) && cJSON_IsNull(at(j, "seconds_left")));
+    ck_assert(cJSON_IsNull(at(j, "position")) && cJSON_IsNull(at(j, "why")));
     cJSON_Delete(j);
 
     e->state = SL_ENTRY_INTERRUPTED; // it is over, but nothing has ended it
     e->exit_status = 130;
     e->ended = 5;
     j = sl_entry_json(&registry, e, "/s");
-    ck_assert(cJSON_IsNull(key(j, "exit_status")));
-    ck_assert_int_eq(key(j, "ended")->valueint, 5);
+    ck_assert(cJSON_IsNull(at(j, "exit_status")));
+    ck_assert_int_eq(at(j, "ended")->valueint, 5);
     cJSON_Delete(j);
 }
 

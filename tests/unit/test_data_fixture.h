@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,11 @@ static inline const char *in_dir(const char *name)
     turn ^= 1;
     snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
     return path[turn];
+}
+
+static inline bool exists(const char *name)
+{
+    return access(in_dir(name), F_OK) == 0;
 }
 
 static inline void write_file(const char *name, const void *data, size_t n)

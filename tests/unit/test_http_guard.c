@@ -1,37 +1,19 @@
 // Who may ask the HTTP server: addresses, Host, Origin, token.
 #include <arpa/inet.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "broker/http/guard.h"
-#include "common/base/error.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/test_data_fixture.h"
 
-static char folder[] = "/tmp/sluice-guard-XXXXXX";
-static char path[64];
-
-static void make_folder(void)
+static const char *path(void)
 {
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/token", folder);
-}
-
-static void remove_folder(void)
-{
-    unlink(path);
-    rmdir(folder);
+    return in_dir("token");
 }
 
 static void write_token(const char *text, mode_t mode)
 {
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    fclose(f);
-    ck_assert_int_eq(chmod(path, mode), 0);
+    write_text("token", text);
+    ck_assert_int_eq(chmod(path(), mode), 0);
 }
 
 CASE(.name = "address, Host, Origin", .timeout_s = 60)
@@ -115,13 +97,13 @@ TEST(an_origin_must_be_the_host)
     ck_assert(!sl_guard_origin_is_ours("http://127.0.0.1:8080", NULL));
 }
 
-CASE(.name = "token", .setup = make_folder, .teardown = remove_folder, .timeout_s = 60)
+CASE(.name = "token", IN_A_DIRECTORY, .timeout_s = 60)
 
 TEST(the_token_is_the_first_line)
 {
     struct sl_guard_token token;
     write_token("open-sesame\nand a comment\n", 0600);
-    ck_assert_msg(sl_guard_read_token(path, &token) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_guard_read_token(path(), &token) == SL_OK, "%s", sl_error_message());
     ck_assert(sl_guard_token_fits(&token, "Bearer open-sesame"));
     ck_assert(sl_guard_token_fits(&token, "bearer  open-sesame"));
     ck_assert(!sl_guard_token_fits(&token, NULL));
@@ -139,7 +121,7 @@ TEST(a_token_without_a_line_end_is_read)
 {
     struct sl_guard_token token;
     write_token("12345678", 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_OK);
     ck_assert(sl_guard_token_fits(&token, "Bearer 12345678"));
 }
 
@@ -148,10 +130,10 @@ TEST(a_file_that_is_not_there_is_made)
     struct sl_guard_token token;
     struct stat st;
     char line[128], header[160];
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
-    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_OK);
+    ck_assert_int_eq(stat(path(), &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path(), "r");
     ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
     fclose(f);
     ck_assert_uint_eq(strcspn(line, "\n"), 48);
@@ -164,32 +146,31 @@ TEST(bad_token_files_are_refused)
     struct sl_guard_token token;
     char text[SL_GUARD_TOKEN_MAX + 3];
     write_token("", 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_EACCESS);
     write_token("1234567\n", 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "7 characters"));
     write_token("two words here\n", 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "character 4"));
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     write_token(text, 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "more than"));
     text[SL_GUARD_TOKEN_MAX] = '\0';
     write_token(text, 0600);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_OK);
     write_token("open-sesame\n", 0666);
-    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_int_eq(sl_guard_read_token(path(), &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "chmod 600"));
 }
 
 TEST(a_folder_is_no_token_and_a_missing_folder_is_named)
 {
     struct sl_guard_token token;
-    char deep[96];
-    ck_assert_int_eq(sl_guard_read_token(folder, &token), SL_EACCESS);
-    snprintf(deep, sizeof deep, "%s/no/such/token", folder);
+    const char *deep = in_dir("no/such/token");
+    ck_assert_int_eq(sl_guard_read_token(dir, &token), SL_EACCESS);
     ck_assert_int_eq(sl_guard_read_token(deep, &token), SL_EACCESS);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), deep));
 }

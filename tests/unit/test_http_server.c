@@ -1,32 +1,17 @@
 // The HTTP server before a control bus of the test's own: what it answers, what it refuses, and
 // that nobody can hold it up.
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "broker/http/http.h"
 #include "broker/http/control_call.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
-#include "common/bus/bus.h"
-#include "tests/unit/await.h"
+#include "tests/unit/http_fixture.h"
 #include "tests/unit/suite.h"
 
 static const char stats[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\","
                             "\"seconds\":1,\"samplers\":1,\"trainers\":2}";
-static const char secret[] = "Authorization: Bearer open-sesame\r\n";
-
-static char endpoint[128], token_path[] = "/tmp/sluice-http-XXXXXX";
-static struct sl_bus *bus;
-static struct sl_http *http;
-static int port;
+static const char secret[] = "Authorization: Bearer " TOKEN "\r\n";
 
 // --- the other side: a daemon that knows one job -------------------------------------------------
 
@@ -65,30 +50,26 @@ static void answer_scale(const struct sl_bus_peer *to, const Sl__Control__Scale 
     sl_bus_send(bus, to, &e);
 }
 
-static void send_stats(const char *json)
+// Statistics, or where the job is.
+static void send_line(const char *json)
 {
     Sl__Control__Stats body = SL__CONTROL__STATS__INIT;
+    Sl__Control__JobState state = SL__CONTROL__JOB_STATE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    body.json = (char *)json;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
-    e.stats = &body;
-    e.job = (char *)"7";
-    sl_bus_send(bus, &subscriber, &e);
-}
-
-static void send_state(const char *json)
-{
-    Sl__Control__JobState body = SL__CONTROL__JOB_STATE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    body.json = (char *)json;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_JOB_STATE;
-    e.job_state = &body;
+    body.json = state.json = (char *)json;
+    if (strstr(json, "sluice.stats/1")) {
+        e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
+        e.stats = &body;
+    } else {
+        e.body_case = SL__CONTROL__ENVELOPE__BODY_JOB_STATE;
+        e.job_state = &state;
+    }
     e.job = (char *)"7";
     sl_bus_send(bus, &subscriber, &e);
 }
 
 // The bus is the daemon thread's: it is asked to send, and waited for.
-static void tell_stats(const char *json)
+static void tell_line(const char *json)
 {
     atomic_store(&to_tell, json);
     AWAIT(!atomic_load(&to_tell));
@@ -99,7 +80,7 @@ static void take(const struct sl_bus_peer *from, const Sl__Control__Envelope *m)
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE:
         subscriber = *from;
-        send_stats(stats);
+        send_line(stats);
         atomic_store(&subscribed, true);
         break;
     case SL__CONTROL__ENVELOPE__BODY_LIST:
@@ -137,10 +118,7 @@ static void *daemon_main(void *arg)
         Sl__Control__Envelope *m;
         const char *json = atomic_load(&to_tell);
         if (json) {
-            if (strstr(json, "sluice.stats/1"))
-                send_stats(json);
-            else
-                send_state(json);
+            send_line(json);
             atomic_store(&to_tell, NULL);
         }
         bool deaf = atomic_load(&daemon_is_deaf);
@@ -156,26 +134,12 @@ static void *daemon_main(void *arg)
     return NULL;
 }
 
-static void start_with(const char *token_file)
-{
-    char unused[SL_BUS_KEY_TEXT];
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, unused);
-    ck_assert_int_eq(sl_bus_bind(endpoint, NULL, &bus), SL_OK);
-    ck_assert_int_eq(pthread_create(&daemon_thread, NULL, daemon_main, NULL), 0);
-    const struct sl_http_options options = {
-        .listen = "0", .endpoint = endpoint, .token_file = token_file};
-    ck_assert_msg(sl_http_start(&options, &http) == SL_OK, "%s", sl_error_message());
-    ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
-    AWAIT(atomic_load(&subscribed));
-}
-
 static void start(void)
 {
-    int fd = mkstemp(token_path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, "open-sesame\n", 12), 12);
-    close(fd);
-    start_with(token_path);
+    bind_bus();
+    ck_assert_int_eq(pthread_create(&daemon_thread, NULL, daemon_main, NULL), 0);
+    start_server((struct sl_http_options){.token_file = make_token()});
+    AWAIT(atomic_load(&subscribed));
 }
 
 static void stop(void)
@@ -191,37 +155,7 @@ static void stop(void)
 
 static int open_socket(void)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    return fd;
-}
-
-static void put(int fd, const char *text)
-{
-    ck_assert_int_eq(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
-}
-
-// Reads until `wanted` is there ("": until the other side closes); the text so far.
-static const char *read_until(int fd, const char *wanted)
-{
-    static char got[1 << 18];
-    size_t n = 0;
-    got[0] = '\0';
-    while (n < sizeof got - 1) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        ck_assert_msg(poll(&p, 1, AWAIT_MS) == 1, "neither '%s' nor the end comes: %.300s", wanted,
-                      got);
-        ssize_t part = recv(fd, got + n, sizeof got - 1 - n, 0);
-        if (part <= 0)
-            break;
-        n += (size_t)part;
-        got[n] = '\0';
-        if (*wanted && strstr(got, wanted))
-            break;
-    }
-    return got;
+    return connect_as(geteuid());
 }
 
 // A request on a connection of its own; headers and body as given. Its whole answer.
@@ -336,7 +270,7 @@ TEST(states_come_from_the_list_and_from_what_changes)
 {
     expect_soon("/metrics", "sluice_job_state{job=\"old\",id=\"6\",state=\"failed\"} 1\n");
     expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 1\n");
-    tell_stats("{\"id\":\"7\",\"name\":\"a\",\"state\":\"done\"}");
+    tell_line("{\"id\":\"7\",\"name\":\"a\",\"state\":\"done\"}");
     expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"done\"} 1\n");
     expect_in(get("/metrics"), "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 0\n");
 }
@@ -350,18 +284,10 @@ TEST(lists_and_descriptions_are_asked_for)
     expect_in(got, "nearest: a");
 }
 
-static void put_question(int fd, const char *job)
-{
-    char request[128];
-    snprintf(request, sizeof request, "GET /api/jobs/%s HTTP/1.1\r\nHost: localhost:%d\r\n\r\n",
-             job, port);
-    put(fd, request);
-}
-
 TEST(a_slow_answer_keeps_nobody_waiting)
 {
     int fd = open_socket();
-    put_question(fd, "slow");
+    put_get(fd, "/api/jobs/slow", "");
     AWAIT(atomic_load(&n_described) == 1);
     expect_in(get("/api/jobs/7"), "sluice.describe/1");
     expect_in(get("/api/jobs"), "sluice.jobs/1");
@@ -376,7 +302,7 @@ TEST(questions_at_the_same_moment_share_an_answer)
     atomic_store(&daemon_is_deaf, true);
     AWAIT(atomic_load(&daemon_hears_nothing)); // it was listening when it was told
     for (int i = 0; i < 5; i++)
-        put_question(fds[i] = open_socket(), "7");
+        put_get(fds[i] = open_socket(), "/api/jobs/7", "");
     expect_soon("/metrics", "\nsluice_http_open_requests 6\n"); // and the one that looks
     atomic_store(&daemon_is_deaf, false);
     for (int i = 0; i < 5; i++) {
@@ -396,11 +322,9 @@ TEST(questions_at_the_same_moment_share_an_answer)
 
 TEST(one_connection_serves_many_requests)
 {
-    char request[256];
     int fd = open_socket();
-    snprintf(request, sizeof request, "GET /api/jobs HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", port);
     for (int i = 0; i < 20; i++) {
-        put(fd, request);
+        put_get(fd, "/api/jobs", "");
         expect_in(read_until(fd, "\"running\"}]}"), "200 OK");
     }
     close(fd);
@@ -454,32 +378,25 @@ TEST(other_methods_are_refused)
     expect_status(ask("OPTIONS", "/api/jobs/7/scale", "", ""), 405);
 }
 
-TEST(a_body_of_10_mib_is_refused_before_it_is_sent)
+// Before any of it is sent; the server closes, too.
+TEST(a_body_that_is_large_or_of_unknown_length_is_refused)
 {
-    char request[512];
-    int fd = open_socket();
-    snprintf(request, sizeof request,
-             "POST /api/jobs/7/scale HTTP/1.1\r\nHost: localhost:%d\r\n%sContent-Length: "
-             "10485760\r\n\r\n",
-             port, secret);
-    put(fd, request);
-    const char *got = read_until(fd, ""); // it closes, too
-    expect_status(got, 413);
-    expect_in(got, "16 KiB");
-    close(fd);
-}
-
-TEST(a_body_of_unknown_length_is_refused)
-{
-    char request[512];
-    int fd = open_socket();
-    snprintf(request, sizeof request,
-             "POST /api/jobs/7/scale HTTP/1.1\r\nHost: localhost:%d\r\n%sTransfer-Encoding: "
-             "chunked\r\n\r\n",
-             port, secret);
-    put(fd, request);
-    expect_status(read_until(fd, ""), 411);
-    close(fd);
+    static const struct {
+        const char *header, *status, *part;
+    } bodies[] = {{"Content-Length: 10485760", "HTTP/1.1 413 ", "16 KiB"},
+                  {"Transfer-Encoding: chunked", "HTTP/1.1 411 ", ""}};
+    for (int i = 0; i < 2; i++) {
+        char request[512];
+        int fd = open_socket();
+        snprintf(request, sizeof request,
+                 "POST /api/jobs/7/scale HTTP/1.1\r\nHost: localhost:%d\r\n%s%s\r\n\r\n", port,
+                 secret, bodies[i].header);
+        put(fd, request);
+        const char *got = read_until(fd, "");
+        expect_in(got, bodies[i].status);
+        expect_in(got, bodies[i].part);
+        close(fd);
+    }
 }
 
 TEST(headers_without_end_are_refused)
@@ -520,9 +437,7 @@ TEST(garbage_is_no_request)
 TEST(without_a_token_nothing_can_be_changed)
 {
     sl_http_stop(http);
-    const struct sl_http_options options = {.listen = "0", .endpoint = endpoint};
-    ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
-    sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port);
+    start_server((struct sl_http_options){0});
     const char *got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":2}");
     expect_status(got, 403);
     expect_in(got, "--http-token");
@@ -584,7 +499,7 @@ TEST(who_does_not_answer_is_given_up)
 {
     atomic_store(&daemon_is_mute, true);
     int fd = open_socket();
-    put_question(fd, "7");
+    put_get(fd, "/api/jobs/7", "");
     AWAIT(atomic_load(&n_described) == 1);
     sl_clock_advance(5 * 1000000000ull);
     expect_status(read_until(fd, "}"), 504);
@@ -596,13 +511,10 @@ TEST(who_does_not_answer_is_given_up)
 
 static int open_stream(const char *query)
 {
-    char request[256];
+    char path[64];
     int fd = open_socket();
-    snprintf(
-        request, sizeof request,
-        "GET /api/stream%s HTTP/1.1\r\nHost: localhost:%d\r\nAccept: text/event-stream\r\n\r\n",
-        query, port);
-    put(fd, request);
+    snprintf(path, sizeof path, "/api/stream%s", query);
+    put_get(fd, path, "Accept: text/event-stream\r\n");
     return fd;
 }
 
@@ -614,7 +526,7 @@ TEST(a_stream_begins_with_what_is_known_and_goes_on)
     expect_in(got, "event: hello\ndata: {\"version\":");
     expect_in(got, "\"steered\":true}");
     expect_in(got, "event: stats\ndata: {");
-    tell_stats("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
+    tell_line("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
     expect_in(read_until(fd, "\"seconds\":2}"), "event: stats\n");
     close(fd);
 }
@@ -623,7 +535,7 @@ TEST(a_stream_of_one_job_leaves_the_others_out)
 {
     int fd = open_stream("?job=8");
     const char *got = read_until(fd, "hello");
-    tell_stats("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
+    tell_line("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
     expect_soon("/api/jobs/7/stats", "\"seconds\":2}");
     sl_clock_advance(5 * 1000000000ull);
     got = read_until(fd, "event: ping");
@@ -660,7 +572,7 @@ TEST(a_stream_that_is_not_read_is_cut_off)
     memset(line + n, 'x', sizeof line - (size_t)n - 3);
     strcpy(line + sizeof line - 3, "\"}");
     for (int i = 0; i < 600; i++) { // 19 MB
-        tell_stats(line);
+        tell_line(line);
         if (i % 20 == 0)
             expect_status(get("/api/jobs/7/stats"), 200); // nobody waits for it
     }
@@ -674,7 +586,7 @@ TEST(it_stops_with_streams_and_questions_open)
 {
     atomic_store(&daemon_is_mute, true);
     int stream = open_stream(""), idle = open_socket(), question = open_socket();
-    put_question(question, "7");
+    put_get(question, "/api/jobs/7", "");
     read_until(stream, "hello");
     AWAIT(atomic_load(&n_described) == 1);
     ck_assert_uint_eq(sl_http_stop(http), 0); // all have been answered
@@ -701,7 +613,7 @@ static void *broker_main(void *arg)
     for (int i = 0; i < 50; i++) {
         snprintf(line, sizeof line,
                  "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"last\":%d}", i);
-        send_stats(line);
+        send_line(line);
     }
     e.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
     e.finished = &finished;
@@ -718,13 +630,10 @@ TEST(what_was_said_last_is_still_told)
     Sl__Control__Envelope *m;
     sl_bus_new_endpoint(endpoint, sizeof endpoint, key);
     ck_assert_int_eq(sl_bus_bind(endpoint, key, &bus), SL_OK);
-    const struct sl_http_options options = {
-        .listen = "0", .endpoint = endpoint, .key = key, .last_word_ms = AWAIT_MS};
-    ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
-    ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
+    start_server((struct sl_http_options){.key = key, .last_word_ms = AWAIT_MS});
     ck_assert_int_eq(sl_bus_receive(bus, AWAIT_MS, &subscriber, &m), SL_OK);
     sl_bus_message_free(m);
-    send_stats(stats);
+    send_line(stats);
     int stream = open_stream("");
     read_until(stream, "\"seconds\":1,");
     ck_assert_int_eq(pthread_create(&broker, NULL, broker_main, NULL), 0);
