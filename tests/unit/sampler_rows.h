@@ -1,4 +1,4 @@
-// sampler_rows.h - the edges that a row draws, by the samplers' definitions, written down once more.
+// sampler_rows.h - the edges that a row draws: the definitions of the samplers, written down again.
 #ifndef SL_TESTS_UNIT_SAMPLER_ROWS_H
 #define SL_TESTS_UNIT_SAMPLER_ROWS_H
 

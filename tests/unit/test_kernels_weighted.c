@@ -93,8 +93,7 @@ LOOP_TEST(rows_follow_the_definition, 0, 4)
         struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
         for (uint32_t i = 0; i < ROWS; i++) {
-            uint32_t n =
-                row_by_weight(&key_of_tests, i, exact, DEGREE, fanouts[f], false, edge);
+            uint32_t n = row_by_weight(&key_of_tests, i, exact, DEGREE, fanouts[f], false, edge);
             EXPECT(h.indptr[i + 1] - h.indptr[i] == n, "fanout %u row %u: %u edges, wanted %u",
                    fanouts[f], i, h.indptr[i + 1] - h.indptr[i], n);
             for (uint32_t slot = 0; slot < n; slot++)
