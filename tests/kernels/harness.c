@@ -403,6 +403,20 @@ uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below)
     return ids;
 }
 
+uint32_t *t_random_places(struct suite *t, uint64_t n, uint64_t below)
+{
+    uint32_t *all = t_alloc(t, below * sizeof *all, 0);
+    for (uint64_t i = 0; i < below; i++)
+        all[i] = (uint32_t)i;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t j = i + t_random(t) % (below - i);
+        const uint32_t swap = all[i];
+        all[i] = all[j];
+        all[j] = swap;
+    }
+    return t_copy(t, all, n * sizeof *all, 0);
+}
+
 struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,
                                 uint32_t hub)
 {

@@ -61,6 +61,15 @@ int t_expect_code(struct suite *t, int rc, int want, const char *what);
 void t_same_bits(struct suite *t, const char *what, const void *got, const void *want,
                  size_t bytes);
 
+// That a result with more threads is the first one's, which `first` is set to where it is NULL.
+#define T_REPEATS(t, what, got, first, bytes)                                                      \
+    do {                                                                                           \
+        if (first)                                                                                 \
+            t_same_bits(t, what " with more threads", got, first, bytes);                          \
+        else                                                                                       \
+            first = got;                                                                           \
+    } while (0)
+
 // |got - want| <= relative * |want| + absolute for every element; NaN equals NaN.
 void t_close(struct suite *t, const char *what, const float *got, const float *want, size_t n,
              double relative, double absolute);
@@ -83,6 +92,8 @@ uint16_t *t_random_halves(struct suite *t, size_t n); // finite, subnormals amon
 const uint16_t *t_round_rows(struct suite *t, const float *x, uint64_t rows, uint32_t dim,
                              uint64_t *ld);
 uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below);
+// n different ones, in random order.
+uint32_t *t_random_places(struct suite *t, uint64_t n, uint64_t below);
 
 // The transpose of an adjacency, by the reference, and each edge's old position.
 struct sl_csr_view t_transpose(struct suite *t, const struct sl_csr_view *csr, uint32_t **t_edge);

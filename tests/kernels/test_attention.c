@@ -79,13 +79,8 @@ static void compare_softmax(struct suite *t, const struct shape *s, uint32_t hea
         t_close(t, "dscore_src", grad.dscore_src, want_src, n_src, 1e-6, 4e-7 * t_terms);
         float *got[4] = {args.alpha, grad.dalpha, grad.dscore_src, grad.dscore_dst};
         size_t counts[4] = {n, n, n_src, n_dst};
-        for (int i = 0; i < 4; i++) {
-            if (first[i])
-                t_same_bits(t, "a result with more threads", got[i], first[i],
-                            counts[i] * sizeof(float));
-            else
-                first[i] = got[i];
-        }
+        for (int i = 0; i < 4; i++)
+            T_REPEATS(t, "a result", got[i], first[i], counts[i] * sizeof(float));
     }
     t_end(t);
 }
@@ -220,18 +215,6 @@ static const struct {
     {4, 47}, {8, 16}, {2, 32}, {8, 32}, {4, 64}, {3, 128}, {1, 257}, {2, 15}, {7, 100}, {33, 4},
 };
 
-// The weights of an edge are at its own position, or where a permutation says.
-static uint32_t *random_permutation(struct suite *t, uint32_t n)
-{
-    uint32_t *p = t_alloc(t, n * sizeof *p, 0);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t j = t_random_below(t, i + 1);
-        p[i] = p[j]; // of itself where j is i, which is overwritten at once
-        p[j] = i;
-    }
-    return p;
-}
-
 static void compare_heads(struct suite *t, const struct shape *s, uint32_t heads, uint32_t dim,
                           int indirect)
 {
@@ -245,7 +228,8 @@ static void compare_heads(struct suite *t, const struct shape *s, uint32_t heads
     struct sl_aggregate_heads_args args = {.csr = csr, .heads = heads, .dim = dim};
     args.x = t_random_floats(t, s->n_src * width);
     args.weight = t_random_floats(t, (size_t)n_edges * heads);
-    args.edge = indirect ? random_permutation(t, n_edges) : NULL;
+    // The weights of an edge are at its own position, or where a permutation says.
+    args.edge = indirect ? t_random_places(t, n_edges, n_edges) : NULL;
     float *want = args.y = t_alloc(t, bytes, 0), *first = NULL;
     t_expect_ok(t, t->ref->aggregate_heads(&args), "ref");
     for (const int *threads = t_threads; *threads; threads++) {
@@ -253,10 +237,7 @@ static void compare_heads(struct suite *t, const struct shape *s, uint32_t heads
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->aggregate_heads(&args), "dev");
         t_close(t, "y", args.y, want, n, 1e-5, 2e-7 * (1 + t_longest_row(&csr)));
-        if (first)
-            t_same_bits(t, "y with more threads", args.y, first, bytes);
-        else
-            first = args.y;
+        T_REPEATS(t, "y", args.y, first, bytes);
     }
     t_end(t);
 }
@@ -319,10 +300,7 @@ static void compare_dot(struct suite *t, const struct shape *s, uint32_t heads, 
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->edge_dot(&csr, heads, dim, a, b, got), "dev");
         t_close(t, "out", got, want, n, 1e-5, 2e-7 * (1 + dim));
-        if (first)
-            t_same_bits(t, "out with more threads", got, first, n * sizeof *got);
-        else
-            first = got;
+        T_REPEATS(t, "out", got, first, n * sizeof *got);
     }
     t_end(t);
 }

@@ -74,16 +74,7 @@ static struct graph make_graph(struct suite *t, uint32_t n, uint32_t degree, uin
 // n_seeds different vertices, the hub among them.
 static uint32_t *make_seeds(struct suite *t, const struct graph *g, uint32_t n_seeds)
 {
-    const uint32_t n = (uint32_t)g->topology.n_nodes;
-    uint32_t *all = t_alloc(t, n * sizeof *all, 0);
-    for (uint32_t v = 0; v < n; v++)
-        all[v] = v;
-    for (uint32_t i = 0; i < n_seeds; i++) {
-        uint32_t j = i + t_random_below(t, n - i), swap = all[i];
-        all[i] = all[j];
-        all[j] = swap;
-    }
-    uint32_t *seeds = t_copy(t, all, n_seeds * sizeof *seeds, 0);
+    uint32_t *seeds = t_random_places(t, n_seeds, g->topology.n_nodes);
     bool has_hub = n_seeds == 0;
     for (uint32_t i = 0; i < n_seeds; i++)
         has_hub = has_hub || seeds[i] == 0;

@@ -47,10 +47,7 @@ static void compare_scores(struct suite *t, const struct shape *s, uint32_t head
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->edge_scores(&args), "dev");
         t_close(t, "score", args.score, want, n, 1e-5, 4e-7 * (1 + dim));
-        if (first)
-            t_same_bits(t, "score with more threads", args.score, first, n * sizeof(float));
-        else
-            first = args.score;
+        T_REPEATS(t, "score", args.score, first, n * sizeof(float));
     }
     t_end(t);
 }
@@ -108,13 +105,9 @@ static void compare_backward(struct suite *t, const struct shape *s, uint32_t he
         t_close(t, "down", got.down, want.down, n, 1e-5, 2e-7 * terms);
         if (with_att)
             t_close(t, "datt", got.datt, want.datt, n, 1e-5, 4e-7 * terms);
-        if (first.down) {
-            t_same_bits(t, "down with more threads", got.down, first.down, bytes);
-            if (with_att)
-                t_same_bits(t, "datt with more threads", got.datt, first.datt, bytes);
-        } else {
-            first = got;
-        }
+        T_REPEATS(t, "down", got.down, first.down, bytes);
+        if (with_att)
+            T_REPEATS(t, "datt", got.datt, first.datt, bytes);
     }
     t_end(t);
 }

@@ -143,6 +143,32 @@ static struct sl_row_split split_room(struct suite *t, uint32_t n)
                                  .miss_to = t_alloc(t, n * sizeof(uint32_t), 0)};
 }
 
+enum { DEALT = 3000 }; // elements of a spread with parts
+
+// Of a spread with parts `held` (DEALT) says who is somewhere.
+static void expect_split(struct suite *t, const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                         const struct sl_spread *spread, const bool *held)
+{
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+        struct sl_row_split got = split_room(t, n);
+        t_expect_ok(t, both[k]->split_rows(nodes, ranks, n, spread, &got), both[k]->name);
+        uint32_t h = 0, m = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (held ? ranks[i] < DEALT && held[ranks[i]] : ranks[i] < spread->n_near) {
+                t_expect(t, got.hit_row[h] == ranks[i] && got.hit_to[h] == i, "%s: hit %u",
+                         both[k]->name, h);
+                h++;
+            } else {
+                t_expect(t, got.miss_row[m] == nodes[i] && got.miss_to[m] == i, "%s: miss %u",
+                         both[k]->name, m);
+                m++;
+            }
+        t_expect(t, got.n_hits == h && got.n_misses == m, "%s: %u hits, %u misses, wanted %u, %u",
+                 both[k]->name, got.n_hits, got.n_misses, h, m);
+    }
+}
+
 static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32_t most)
 {
     if (!t_affords(t, n))
@@ -154,33 +180,9 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
         ranks[i] = most == UINT32_MAX ? (uint32_t)t_random(t) : t_random_below(t, most + 1);
     }
     const struct sl_spread held = {.n_near = capacity};
-    struct sl_row_split want = split_room(t, n);
-    t_expect_ok(t, t->ref->split_rows(nodes, ranks, n, &held, &want), "ref");
-    uint32_t h = 0, m = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (ranks[i] < capacity) {
-            t_expect(t, h < want.n_hits && want.hit_row[h] == ranks[i] && want.hit_to[h] == i,
-                     "ref: hit %u", h);
-            h++;
-        } else {
-            t_expect(t, m < want.n_misses && want.miss_row[m] == nodes[i] && want.miss_to[m] == i,
-                     "ref: miss %u", m);
-            m++;
-        }
-    t_expect(t, want.n_hits == h && want.n_misses == m, "ref: %u hits, %u misses", want.n_hits,
-             want.n_misses);
-    struct sl_row_split got = split_room(t, n);
-    t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, &held, &got), "dev");
-    t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
-             got.n_hits, got.n_misses, h, m);
-    t_same_bits(t, "hit_row", got.hit_row, want.hit_row, h * sizeof(uint32_t));
-    t_same_bits(t, "hit_to", got.hit_to, want.hit_to, h * sizeof(uint32_t));
-    t_same_bits(t, "miss_row", got.miss_row, want.miss_row, m * sizeof(uint32_t));
-    t_same_bits(t, "miss_to", got.miss_to, want.miss_to, m * sizeof(uint32_t));
+    expect_split(t, nodes, ranks, n, &held, NULL);
     t_end(t);
 }
-
-enum { DEALT = 3000 }; // elements of a spread with parts
 
 // Deals elements out as runs one after the other: held[i] says whether somebody has element i.
 static void deal(const struct sl_spread *s, bool *held)
@@ -217,24 +219,7 @@ static void compare_parts(struct suite *t, uint32_t n_parts, uint32_t shift, uin
     uint32_t *nodes = t_random_ids(t, n, UINT32_MAX), *ranks = t_random_ids(t, n, DEALT);
     for (uint32_t i = 0; i < n; i += 7)
         ranks[i] = SL_RANK_NONE;
-    const struct sl_kernels *both[] = {t->ref, t->dev};
-    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
-        struct sl_row_split got = split_room(t, n);
-        t_expect_ok(t, both[k]->split_rows(nodes, ranks, n, &s, &got), both[k]->name);
-        uint32_t h = 0, m = 0;
-        for (uint32_t i = 0; i < n; i++)
-            if (ranks[i] < DEALT && held[ranks[i]]) {
-                t_expect(t, got.hit_row[h] == ranks[i] && got.hit_to[h] == i, "%s: hit %u",
-                         both[k]->name, h);
-                h++;
-            } else {
-                t_expect(t, got.miss_row[m] == nodes[i] && got.miss_to[m] == i, "%s: miss %u",
-                         both[k]->name, m);
-                m++;
-            }
-        t_expect(t, got.n_hits == h && got.n_misses == m, "%s: %u hits, %u misses, wanted %u, %u",
-                 both[k]->name, got.n_hits, got.n_misses, h, m);
-    }
+    expect_split(t, nodes, ranks, n, &s, held);
     t_end(t);
 }
 
@@ -279,21 +264,6 @@ void test_split_rows(struct suite *t)
 
 // ---- gather_rows_to -----------------------------------------------------------------------------
 
-// Different destinations below n_out, in random order.
-static uint32_t *random_places(struct suite *t, uint64_t n, uint64_t n_out)
-{
-    uint32_t *all = t_alloc(t, n_out * sizeof *all, 0);
-    for (uint64_t i = 0; i < n_out; i++)
-        all[i] = (uint32_t)i;
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t j = i + t_random(t) % (n_out - i);
-        uint32_t swap = all[i];
-        all[i] = all[j];
-        all[j] = swap;
-    }
-    return t_copy(t, all, n * sizeof *all, 0);
-}
-
 static void compare_gather(struct suite *t, enum sl_dtype dtype, uint32_t n_rows, uint32_t dim,
                            uint64_t n, uint64_t n_out, size_t skew)
 {
@@ -305,7 +275,7 @@ static void compare_gather(struct suite *t, enum sl_dtype dtype, uint32_t n_rows
     size_t count = (size_t)n_rows * dim, bytes = n_out * dim * sizeof(float);
     const void *table = dtype == SL_DTYPE_F16 ? (void *)t_random_halves(t, count)
                                               : (void *)t_random_floats(t, count);
-    uint32_t *rows = t_random_ids(t, n, n_rows), *to = random_places(t, n, n_out);
+    uint32_t *rows = t_random_ids(t, n, n_rows), *to = t_random_places(t, n, n_out);
     float *plain = t_alloc(t, n * dim * sizeof *plain, 0), *want = t_alloc(t, bytes, 0);
     t_expect_ok(t, t->ref->gather_rows(table, dtype, n_rows, dim, rows, n, plain), "gather_rows");
     t_expect_ok(t, t->ref->gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, want),

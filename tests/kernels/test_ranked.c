@@ -176,13 +176,7 @@ static void compare_scatter(struct suite *t, uint32_t dim, uint32_t n, uint32_t 
     t_begin(t, "scatter_rows dim=%u n=%u n_out=%u skew=%zu", dim, n, n_out, skew);
     size_t bytes = (size_t)n_out * dim * sizeof(float);
     float *x = t_copy(t, t_random_floats(t, (size_t)n * dim), (size_t)n * dim * sizeof *x, skew);
-    uint32_t *places = t_alloc(t, (size_t)n_out * sizeof *places, 0);
-    for (uint32_t i = 0; i < n_out; i++) { // a shuffle, of which the first n are taken
-        uint32_t j = t_random_below(t, i + 1);
-        places[i] = i;
-        uint32_t swapped = places[j];
-        places[j] = i, places[i] = swapped;
-    }
+    const uint32_t *places = t_random_places(t, n, n_out);
     float *before = t_random_floats(t, (size_t)n_out * dim), *want = t_copy(t, before, bytes, 0);
     t_expect_ok(t, t->ref->scatter_rows(x, dim, places, n, n_out, want), "ref");
     for (const int *threads = t_threads; *threads; threads++) {

@@ -145,80 +145,67 @@ static void compare(struct suite *t, const struct graph *g, const struct ask *as
     }
 }
 
-void test_khop_uniform(struct suite *t)
+// A row of fanouts or of seeds, ended by 0.
+static void compare_kind(struct suite *t, struct ask ask, const int64_t *fanouts,
+                         const uint32_t *seeds, enum weights weights)
 {
-    static const int64_t fanouts[] = {1, 2, 5, 15, 64, 65, 300, -1};
-    static const uint32_t seeds[] = {0, 1, 15, 16, 33, 1000};
-    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
-        for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
-            t_begin(t, "khop_uniform seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
-                    s & 1 ? "i64" : "i32");
-            struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-            const struct ask ask = {
-                .kind = SL_SAMPLER_KHOP, .n_seeds = seeds[s], .fanout = fanouts[f]};
+    for (const int64_t *fanout = fanouts; *fanout; fanout++)
+        for (size_t s = 0; seeds[s]; s++) {
+            ask.fanout = *fanout;
+            ask.n_seeds = seeds[s];
+            t_begin(t, "%s seeds=%u fanout=%lld %s %s paths=%u length=%u restart=%g",
+                    sl_sampler_words[ask.kind], ask.n_seeds, (long long)ask.fanout,
+                    weight_names[weights], s & 1 ? "i64" : "i32", ask.paths, ask.length,
+                    (double)ask.restart);
+            struct graph g = make_graph(t, (int)(s & 1), weights);
             compare(t, &g, &ask);
             t_end(t);
         }
+}
+
+void test_khop_uniform(struct suite *t)
+{
+    static const int64_t fanouts[] = {1, 2, 5, 15, 64, 65, 300, -1, 0};
+    static const uint32_t seeds[] = {1, 15, 16, 33, 1000, 0};
+    compare_kind(t, (struct ask){.kind = SL_SAMPLER_KHOP}, fanouts, seeds, WEIGHTS_EVEN);
+    t_begin(t, "khop_uniform of no seeds");
+    struct graph g = make_graph(t, 0, WEIGHTS_EVEN);
+    compare(t, &g, &(const struct ask){.kind = SL_SAMPLER_KHOP, .fanout = 5});
+    t_end(t);
 }
 
 void test_labor(struct suite *t)
 {
-    static const int64_t fanouts[] = {1, 2, 5, 15, 31, 32, 64, 300, -1};
-    static const uint32_t seeds[] = {1, 15, 33, 1000};
-    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
-        for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
-            t_begin(t, "labor seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
-                    s & 1 ? "i64" : "i32");
-            struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-            const struct ask ask = {
-                .kind = SL_SAMPLER_LABOR, .n_seeds = seeds[s], .fanout = fanouts[f]};
-            compare(t, &g, &ask);
-            t_end(t);
-        }
+    static const int64_t fanouts[] = {1, 2, 5, 15, 31, 32, 64, 300, -1, 0};
+    static const uint32_t seeds[] = {1, 15, 33, 1000, 0};
+    compare_kind(t, (struct ask){.kind = SL_SAMPLER_LABOR}, fanouts, seeds, WEIGHTS_EVEN);
 }
 
 void test_khop_weighted(struct suite *t)
 {
-    static const int64_t fanouts[] = {1, 2, 3, 5, 15, 64, 65, 300, 700, 1400, -1};
-    static const uint32_t seeds[] = {1, 31, 32, 65, 1000};
-    for (int kind = 0; kind < WEIGHTS_N; kind++)
-        for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
-            for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
-                t_begin(t, "khop_weighted seeds=%u fanout=%lld %s %s", seeds[s],
-                        (long long)fanouts[f], weight_names[kind], s & 1 ? "i64" : "i32");
-                struct graph g = make_graph(t, (int)(s & 1), (enum weights)kind);
-                const struct ask ask = {
-                    .kind = SL_SAMPLER_WEIGHTED, .n_seeds = seeds[s], .fanout = fanouts[f]};
-                compare(t, &g, &ask);
-                t_end(t);
-            }
+    static const int64_t fanouts[] = {1, 2, 3, 5, 15, 64, 65, 300, 700, 1400, -1, 0};
+    static const uint32_t seeds[] = {1, 31, 32, 65, 1000, 0};
+    for (int weights = 0; weights < WEIGHTS_N; weights++)
+        compare_kind(t, (struct ask){.kind = SL_SAMPLER_WEIGHTED}, fanouts, seeds,
+                     (enum weights)weights);
 }
 
 void test_random_walk(struct suite *t)
 {
-    static const int64_t fanouts[] = {1, 5, 20, -1};
-    static const uint32_t seeds[] = {1, 31, 32, 65, 1000};
+    static const int64_t fanouts[] = {1, 5, 20, -1, 0};
+    static const uint32_t seeds[] = {1, 31, 32, 65, 1000, 0};
     static const struct {
         uint32_t paths, length;
         float restart;
     } walks[] = {{1, 1, 0},     {4, 3, 0},     {4, 3, 0.5f},   {7, 4, 0.1f}, {8, 5, 0.25f},
                  {9, 8, 0.25f}, {20, 9, 0.5f}, {1, 200, 0.1f}, {3, 3, 1.0f}};
     for (size_t w = 0; w < SL_COUNT_OF(walks); w++)
-        for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
-            for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
-                t_begin(t, "random_walk seeds=%u fanout=%lld paths=%u length=%u restart=%g %s",
-                        seeds[s], (long long)fanouts[f], walks[w].paths, walks[w].length,
-                        (double)walks[w].restart, s & 1 ? "i64" : "i32");
-                struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-                const struct ask ask = {.kind = SL_SAMPLER_WALK,
-                                        .n_seeds = seeds[s],
-                                        .fanout = fanouts[f],
-                                        .paths = walks[w].paths,
-                                        .length = walks[w].length,
-                                        .restart = walks[w].restart};
-                compare(t, &g, &ask);
-                t_end(t);
-            }
+        compare_kind(t,
+                     (struct ask){.kind = SL_SAMPLER_WALK,
+                                  .paths = walks[w].paths,
+                                  .length = walks[w].length,
+                                  .restart = walks[w].restart},
+                     fanouts, seeds, WEIGHTS_EVEN);
 }
 
 // ---- weight_prefix ------------------------------------------------------------------------------

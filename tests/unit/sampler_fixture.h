@@ -17,13 +17,7 @@
 #include "common/data/weightless.h"
 #include "sampler/draw.h"
 #include "tests/unit/asserts.h"
-
-// In loops: a ck_assert that holds costs a system call.
-#define EXPECT(cond, ...)                                                                          \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            ck_abort_msg(__VA_ARGS__);                                                             \
-    } while (0)
+#include "tests/unit/sampler_rows.h"
 
 static inline uint32_t fixture_word(uint32_t a, uint32_t b)
 {
@@ -265,6 +259,18 @@ static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_pl
     return sl_drawer_draw(d, &job, wanted);
 }
 
+// Every third of n vertices is hot, in one tier: the words (n / 32 + 1) that say so.
+static inline struct sl_rank_index fixture_hot_thirds(uint64_t *words, uint32_t n)
+{
+    memset(words, 0, (n / 32 + 1) * sizeof *words);
+    for (uint32_t v = 0; v < n; v += 3) {
+        if (words[v / 32] == 0)
+            words[v / 32] = (uint64_t)(v / 3) << 32;
+        words[v / 32] |= UINT64_C(1) << v % 32;
+    }
+    return (struct sl_rank_index){.n_nodes = n, .n_tiers = 1, .words = words};
+}
+
 // Marks what a drawer of the processor has drawn, or a copy of it.
 static inline int fixture_mark(struct sl_drawer *d, const struct sl_rank_index *index,
                                uint32_t generation, struct sl_block *block, uint64_t capacity)
@@ -289,6 +295,25 @@ static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl
         EXPECT(rc == SL_ERANGE, "drawing failed: %d: %s", rc, sl_error_message());
         free(b);
     }
+}
+
+// A block of the exact size is enough, and any smaller one is refused.
+static inline void fixture_expect_exact_size(struct sl_drawer *d, const struct sl_draw_plan *plan,
+                                             uint32_t epoch, uint32_t batch, const uint32_t *seeds,
+                                             uint32_t n_seeds)
+{
+    struct sl_block *b = fixture_draw(d, plan, epoch, batch, seeds, n_seeds);
+    struct sl_block *again = fixture_alloc(b->bytes);
+    for (uint64_t less = 0; less < b->bytes; less += 1 + less * 2) {
+        uint64_t wanted = 0;
+        const int rc = fixture_draw_into(d, plan, epoch, batch, seeds, n_seeds, again,
+                                         b->bytes - less, &wanted);
+        ck_assert_int_eq(rc, less ? SL_ERANGE : SL_OK);
+        if (!less)
+            ck_assert_int_eq(memcmp(again, b, b->bytes), 0);
+    }
+    free(again);
+    free(b);
 }
 
 #endif

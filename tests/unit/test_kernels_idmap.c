@@ -7,16 +7,10 @@
 #include "common/base/philox.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/kernels.h"
+#include "tests/unit/sampler_rows.h"
 #include "tests/unit/suite.h"
 
 enum { KEYS_MAX = 1 << 17 };
-
-// In loops: a ck_assert that holds costs a system call.
-#define EXPECT(cond, ...)                                                                          \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            ck_abort_msg(__VA_ARGS__);                                                             \
-    } while (0)
 
 static struct sl_idmap *map;
 static uint32_t nodes[KEYS_MAX + 1], n_nodes;

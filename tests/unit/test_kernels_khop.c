@@ -23,29 +23,7 @@ static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t f
     return ask_for(SL_SAMPLER_KHOP, i, g, n_dst, fanout);
 }
 
-// ---- the definition, written down once more -----------------------------------------------------
-
-static void define_row(const struct key *key, uint32_t i, uint32_t degree, uint32_t k,
-                       uint32_t *position)
-{
-    for (uint32_t slot = 0; slot < k; slot++) {
-        uint32_t n = degree - k + slot + 1, x = 0;
-        for (uint32_t attempt = 0; attempt < 32; attempt++) {
-            uint32_t c0 = slot / 4 | (key->hop | attempt << 3) << 16 | key->stream << 24;
-            uint32_t word = sl_philox(key->seed, c0, i, key->batch, key->epoch).w[slot % 4];
-            uint64_t product = (uint64_t)word * n;
-            x = (uint32_t)(product >> 32);
-            if ((uint32_t)product >= (UINT64_C(0x100000000) - n) % n)
-                break;
-        }
-        for (uint32_t earlier = 0; earlier < slot; earlier++)
-            if (position[earlier] == x) {
-                x = n - 1;
-                break;
-            }
-        position[slot] = x;
-    }
-}
+// ---- the definition -----------------------------------------------------------------------------
 
 static const uint32_t fanouts[] = {1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 17, 31, 63, 64, 65, 100, 1000};
 
@@ -60,7 +38,7 @@ LOOP_TEST(rows_follow_the_definition, 0, 4)
         struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
         for (uint32_t i = 0; i < n; i++) {
-            define_row(&key_of_tests, i, degree, k, position);
+            row_uniformly(&key_of_tests, i, degree, k, false, position);
             EXPECT(h.indptr[i + 1] == (i + 1) * k, "row %u", i);
             // Rows are 0 .. n - 1, so a neighbour's local id is its position.
             for (uint32_t slot = 0; slot < k; slot++)
@@ -152,7 +130,7 @@ LOOP_TEST(lanes_of_any_degree_follow_the_definition, SL_ISA_BASELINE, SL_ISA_AVX
             sl_khop_lanes_draw(&args, k, &lanes);
             for (uint32_t l = 0; l < SL_KHOP_LANES; l++) {
                 uint32_t want[SL_KHOP_LANE_FANOUT_MAX];
-                define_row(key, lanes.row[l], lanes.degree[l], k, want);
+                row_uniformly(key, lanes.row[l], lanes.degree[l], k, false, want);
                 for (uint32_t slot = 0; slot < k; slot++)
                     EXPECT(lanes.x[slot][l] == want[slot],
                            "degree %u fanout %u slot %u: %u, not %u", lanes.degree[l], k, slot,
@@ -271,50 +249,6 @@ LOOP_TEST(every_neighbour_pair_and_subset_is_equally_likely, 0, SL_COUNT_OF(fair
     free(t.subset);
 }
 
-// ---- rows as a whole ----------------------------------------------------------------------------
-
-LOOP_TEST(one_vertex_with_itself, 0, 2)
-{
-    for (uint32_t degree = 0; degree < 4; degree++) {
-        struct graph g = graph_of_equals(1, SL_MAX(degree, 1u));
-        if (degree == 0)
-            g.indptr[1] = 0;
-        for (uint64_t e = 0; e < g.n_edges; e++)
-            set_neighbour(&g, e, 0);
-        struct hop h = draw(ask_of(_i, &g, 1, 2));
-        ck_assert_int_eq(h.rc, SL_OK);
-        ck_assert_uint_eq(h.n_nodes, 1);
-        ck_assert_uint_eq(h.n_edges, SL_MIN(degree, 2u));
-        ck_assert_uint_eq(h.indptr[1], h.n_edges);
-        hop_free(&h);
-        graph_free(&g);
-    }
-}
-
-// ---- what it depends on -------------------------------------------------------------------------
-
-LOOP_TEST(the_result_depends_on_the_key_alone, 0, 2)
-{
-    struct graph g = random_graph(2000, 1);
-    struct ask ask = ask_of(_i, &g, 500, 10);
-    struct hop want = draw(ask);
-    struct ask others[5];
-    for (uint32_t batch = 0; batch < 5; batch++) {
-        others[batch] = ask_of(_i, &g, 1000, 7);
-        others[batch].key = (struct key){SEED + batch, SL_RNG_SAMPLE, batch, batch, 0};
-        others[batch].first = 700;
-    }
-    expect_same_after(ask, &want, others, 5);
-    // A row does not depend on the rows behind it.
-    ask.n_dst = 123;
-    struct hop fewer = draw(ask);
-    for (uint32_t j = 0; j < fewer.n_edges; j++)
-        EXPECT(fewer.nodes[fewer.indices[j]] == want.nodes[want.indices[j]], "edge %u", j);
-    hop_free(&fewer);
-    hop_free(&want);
-    graph_free(&g);
-}
-
 // ---- limits -------------------------------------------------------------------------------------
 
 LOOP_TEST(capacities_are_kept, 0, 12)
@@ -324,27 +258,6 @@ LOOP_TEST(capacities_are_kept, 0, 12)
     struct ask ask = ask_of(_i % 2, &g, 200, some[_i / 2]);
     ask.wide = true;
     expect_capacities_are_kept(ask);
-    graph_free(&g);
-}
-
-LOOP_TEST(a_failed_hop_can_be_drawn_again, 0, 2)
-{
-    struct graph g = random_graph(3000, 4);
-    struct sl_idmap *map;
-    ck_assert_int_eq(sl_idmap_create(1, &map), SL_OK);
-    struct ask ask = ask_of(_i, &g, 300, 10);
-    struct hop want = draw(ask);
-    ask.map = map;
-    ask.nodes_capacity = 1000;
-    struct hop h = draw(ask);
-    ck_assert_int_eq(h.rc, SL_ERANGE);
-    hop_free(&h);
-    ask.nodes_capacity = 0;
-    h = draw(ask);
-    expect_same(&want, &h, 300);
-    hop_free(&h);
-    hop_free(&want);
-    sl_idmap_destroy(map);
     graph_free(&g);
 }
 

@@ -31,66 +31,6 @@ LOOP_TEST(golden_rows, 0, 4)
     graph_free(&g);
 }
 
-// What khop has not: rows with the same neighbours take the same ones, in every hop others.
-LOOP_TEST(rows_that_share_neighbours_take_the_same, 0, 2)
-{
-    struct graph g = graph_of_equals(200, 150);
-    struct ask ask = ask_of(_i, &g, 50, 7);
-    struct hop h = draw(ask);
-    for (uint32_t i = 1; i < 50; i++)
-        ck_assert_mem_eq(h.indices, h.indices + i * 7, 7 * sizeof *h.indices);
-    ask.key.hop = 1;
-    struct hop other = draw(ask);
-    ck_assert_mem_ne(h.indices, other.indices, 7 * sizeof *h.indices);
-    hop_free(&other);
-    hop_free(&h);
-    graph_free(&g);
-}
-
-// A vertex that is there several times has one number: its first edges are taken.
-LOOP_TEST(of_equal_numbers_the_first_are_taken, 0, 2)
-{
-    uint32_t degrees[9] = {40};
-    struct graph g = graph_of_degrees(9, degrees);
-    for (uint32_t j = 0; j < 40; j++)
-        set_neighbour(&g, j, j % 2 ? 8 : 7);
-    for (int64_t k = 1; k < 40; k++) {
-        struct hop h = draw(ask_of(_i, &g, 1, k));
-        ck_assert_uint_eq(h.n_edges, k);
-        uint32_t n[2] = {0, 0};
-        for (uint32_t slot = 0; slot < k; slot++)
-            n[neighbour_of(&h, 0, slot) - 7]++;
-        uint32_t more = n[0] > n[1] ? n[0] : n[1];
-        ck_assert_uint_eq(more, k < 20 ? (uint32_t)k : 20);
-        hop_free(&h);
-    }
-    graph_free(&g);
-}
-
-// Copies of an edge have one number: together the chance of an edge that is there once, which is
-// not what khop gives them.
-LOOP_TEST(copies_of_an_edge_have_the_chance_of_one, 0, 2)
-{
-    enum { BATCHES = 4000 };
-    uint32_t degrees[4] = {3}, copies[2] = {0, 0};
-    const enum sl_sampler_kind kinds[] = {SL_SAMPLER_LABOR, SL_SAMPLER_KHOP};
-    struct graph g = graph_of_degrees(4, degrees);
-    for (uint32_t j = 0; j < 3; j++)
-        set_neighbour(&g, j, j < 2 ? 1 : 2);
-    for (int kind = 0; kind < 2; kind++)
-        for (uint32_t batch = 0; batch < BATCHES; batch++) {
-            struct ask ask = ask_for(kinds[kind], _i, &g, 1, 1);
-            ask.key.batch = batch;
-            struct hop h = draw(ask);
-            copies[kind] += neighbour_of(&h, 0, 0) == 1;
-            hop_free(&h);
-        }
-    // Five standard deviations.
-    ck_assert_double_eq_tol(copies[0], BATCHES / 2.0, 5 * sqrt(BATCHES / 4.0));
-    ck_assert_double_eq_tol(copies[1], BATCHES * 2 / 3.0, 5 * sqrt(BATCHES * 2 / 9.0));
-    graph_free(&g);
-}
-
 struct fair_case {
     uint32_t degree, k;
 };

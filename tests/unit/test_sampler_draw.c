@@ -64,21 +64,6 @@ static void expect_compact(const struct sl_block *b)
     ck_assert_uint_eq(b->bytes, end);
 }
 
-// The edges that k-hop sampling may draw of v: each as often as the file has it, by weight those
-// of positive weight. Returns how many there are.
-static uint32_t allow_edges(const struct sl_draw_plan *plan, uint32_t v, uint32_t *budget,
-                            bool forget)
-{
-    uint32_t n = 0;
-    for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++) {
-        if (plan->kind == SL_SAMPLER_WEIGHTED && fx.edge_weight[e] == 0)
-            continue;
-        budget[fx.indices[e]] = forget ? 0 : budget[fx.indices[e]] + 1;
-        n++;
-    }
-    return n;
-}
-
 // The fanout of row i of hop h: of the hop that drew it.
 static int64_t fanout_of(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
                          uint32_t i)
@@ -86,26 +71,6 @@ static int64_t fanout_of(const struct sl_block *b, const struct sl_draw_plan *pl
     while (plan->expand_new && h > 0 && i < b->n_nodes[h - 1])
         h--;
     return plan->fanout[h];
-}
-
-static void expect_khop_row(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
-                            uint32_t i)
-{
-    static uint32_t budget[N];
-    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_view_indptr(sl_block_here(b), h);
-    const uint32_t *indices = sl_view_indices(sl_block_here(b), h);
-    uint32_t there = allow_edges(plan, nodes[i], budget, false);
-    int64_t fanout = fanout_of(b, plan, h, i);
-    uint32_t take = fanout < 0 || there <= fanout ? there : (uint32_t)fanout;
-    const bool again = plan->replace && fanout >= 0; // an edge may be there several times
-    if (again)
-        take = there > 0 ? (uint32_t)fanout : 0;
-    EXPECT(indptr[i + 1] - indptr[i] == take, "hop %u row %u: %u edges of %u", h, i,
-           indptr[i + 1] - indptr[i], there);
-    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++)
-        EXPECT((again ? budget[nodes[indices[e]]] : budget[nodes[indices[e]]]--) > 0,
-               "hop %u row %u: no such edge, or twice", h, i);
-    allow_edges(plan, nodes[i], budget, true);
 }
 
 // reach[w] = stamp for all that `steps` steps from v can meet. O(edges) a step.
@@ -187,10 +152,8 @@ static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan
                    e, indices[e]);
             seen += indices[e] == seen;
         }
-        if (plan->kind == SL_SAMPLER_WALK)
+        if (plan->kind == SL_SAMPLER_WALK) // others: golden_blocks, test_sampler_expand.c
             expect_walk_row(b, plan, h, i);
-        else
-            expect_khop_row(b, plan, h, i);
     }
     EXPECT(indptr[b->hop[h].n_dst] == b->hop[h].n_edges, "hop %u: edges", h);
     expect_edge_ids(b, plan, h);
@@ -437,8 +400,8 @@ TEST(edge_numbers_that_lie_outside_a_block_are_found)
     free(b);
 }
 
-// Computed before there was replacement, most before there was another way to expand: a change is
-// one of every run's samples_digest.
+// Most computed before there was replacement or another way to expand: a change is one of every
+// run's samples_digest.
 TEST(golden_blocks)
 {
     static const uint64_t golden[] = {
@@ -449,8 +412,10 @@ TEST(golden_blocks)
         UINT64_C(0x97ca0a770e6feb4b), UINT64_C(0xdda5ce98ec4c35d5), UINT64_C(0x6fbce03491beb4d6),
         UINT64_C(0x0c850cf543ab4f52), UINT64_C(0xf0fecbe83ab7cbb9), UINT64_C(0x7d2888f1f61084b2),
         UINT64_C(0x321ff6e74ae0d47a), UINT64_C(0xc500054ac6b6cad8), UINT64_C(0x3f156bcfccd65d3a),
-        UINT64_C(0x1c1623e25f23cfef),
+        UINT64_C(0x1c1623e25f23cfef), UINT64_C(0xb1c38e85d1cc10f2), UINT64_C(0x3732288c0e117a33),
+        UINT64_C(0x5586b6c41fcdd48b),
     };
+    ck_assert_uint_eq(SL_COUNT_OF(golden), SL_COUNT_OF(fixture_plans));
     for (size_t p = 0; p < SL_COUNT_OF(golden); p++) {
         struct sl_block *b =
             fixture_draw(&drawer, &fixture_plans[p], 3, 4, fx.split[SL_SPLIT_TRAIN], 100);
@@ -527,21 +492,6 @@ LOOP_TEST(memory_that_is_too_small, 0, SL_COUNT_OF(fixture_plans))
     free(want);
 }
 
-// Every third vertex is hot: ranks (N), and the index that says so.
-static struct sl_rank_index some_ranks(uint32_t *rank_of)
-{
-    static uint64_t words[N / 32 + 1];
-    memset(words, 0, sizeof words);
-    for (uint32_t v = 0; v < N; v++) {
-        rank_of[v] = v % 3 == 0 ? v / 3 : SL_RANK_NONE;
-        if (v % 32 == 0)
-            words[v / 32] = (uint64_t)((v + 2) / 3) << 32;
-        if (v % 3 == 0)
-            words[v / 32] |= 1ull << v % 32;
-    }
-    return (struct sl_rank_index){.n_nodes = N, .n_tiers = 1, .words = words};
-}
-
 // The sample's digest, from a block with or without ranks: the bytes before them, under a header
 // that does not know of them.
 static uint64_t digest_of(const struct sl_block *b)
@@ -567,8 +517,8 @@ LOOP_TEST(ranks_stand_behind_the_sample_and_leave_it_alone, 0, SL_COUNT_OF(fixtu
 {
     const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    static uint32_t rank_of[N];
-    const struct sl_rank_index index = some_ranks(rank_of);
+    static uint64_t words[N / 32 + 1];
+    const struct sl_rank_index index = fixture_hot_thirds(words, N);
     for (uint32_t n = 1; n < 20; n++) { // so that the end falls on all sorts of places
         struct sl_block *plain = fixture_draw(&drawer, plan, 2, n, seeds + n, n);
         uint64_t bytes = sl_drawer_marked_bytes(plain), before = plain->bytes;
@@ -587,8 +537,10 @@ LOOP_TEST(ranks_stand_behind_the_sample_and_leave_it_alone, 0, SL_COUNT_OF(fixtu
         ck_assert_uint_eq(b->rank_generation, 3);
         for (uint32_t i = 0; i < 64; i++)
             EXPECT(memory[bytes + i] == 0x5a, "written behind the end");
-        for (uint32_t i = 0; i < b->n_input; i++)
-            EXPECT(sl_block_ranks(b)[i] == rank_of[sl_block_nodes(b)[i]], "rank of row %u", i);
+        for (uint32_t i = 0; i < b->n_input; i++) {
+            const uint32_t v = sl_block_nodes(b)[i];
+            EXPECT(sl_block_ranks(b)[i] == (v % 3 ? SL_RANK_NONE : v / 3), "rank of row %u", i);
+        }
         expect_block(b, plan, 2, n, seeds + n, n);
         ck_assert_uint_eq(digest_of(b), XXH3_64bits(plain, before));
         ck_assert_uint_eq(digest_of(plain), XXH3_64bits(plain, before));

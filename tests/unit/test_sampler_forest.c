@@ -129,19 +129,7 @@ TEST(memory_of_the_exact_size_is_enough)
 {
     struct sl_draw_plan plan = fixture_plans[0];
     plan.disjoint = plan.edge_ids = true;
-    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    struct sl_block *b = fixture_draw(&drawer, &plan, EPOCH, BATCH, seeds, 9), *again;
-    again = fixture_alloc(b->bytes);
-    for (uint64_t less = 0; less < b->bytes; less += 1 + less * 2) {
-        uint64_t wanted = 0;
-        const int rc = fixture_draw_into(&drawer, &plan, EPOCH, BATCH, seeds, 9, again,
-                                         b->bytes - less, &wanted);
-        ck_assert_int_eq(rc, less ? SL_ERANGE : SL_OK);
-        if (!less)
-            ck_assert_int_eq(memcmp(again, b, b->bytes), 0);
-    }
-    free(again);
-    free(b);
+    fixture_expect_exact_size(&drawer, &plan, EPOCH, BATCH, fx.split[SL_SPLIT_TRAIN], 9);
 }
 
 RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)

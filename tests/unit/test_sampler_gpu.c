@@ -75,6 +75,12 @@ static void compare(const struct sl_draw_plan *plan, uint32_t batch, const uint3
     free(wanted);
 }
 
+static void compare_all(void)
+{
+    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
+        compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+}
+
 CASE(.name = "gpu", .setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_GPU)
 
 LOOP_TEST(blocks_are_those_of_the_processor, 0, SL_COUNT_OF(fixture_plans))
@@ -96,8 +102,7 @@ LOOP_TEST(a_graph_that_does_not_fit_is_read_in_place, 0, 2)
     bring((double)fits * 1.001 / (double)free_bytes);
     ck_assert_uint_eq(residence.n_resident, 0);
     ck_assert_uint_eq(sl_graph_placement_bytes(&residence), fits);
-    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
-        compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+    compare_all();
 }
 
 // No more edges than the job allows, whatever there is room for.
@@ -173,12 +178,6 @@ static uint32_t copies(uint64_t *bytes)
         *bytes += residence.array[i].copy.map_bytes;
     }
     return n;
-}
-
-static void compare_all(void)
-{
-    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
-        compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
 }
 
 TEST(files_that_a_device_can_not_map_are_copied)
@@ -440,29 +439,14 @@ LOOP_TEST(memory_that_is_too_small_says_how_much_is_enough, 0, SL_COUNT_OF(fixtu
     free(wanted);
 }
 
-// Every third vertex is hot, in one tier: words in the memory of `device`.
-static struct sl_rank_index hot_thirds(uint64_t *words, uint32_t *n_hot)
-{
-    *n_hot = 0;
-    memset(words, 0, (N / 32 + 1) * sizeof *words);
-    for (uint32_t v = 0; v < N; v += 3) {
-        if (words[v / 32] == 0)
-            words[v / 32] = (uint64_t)*n_hot << 32;
-        words[v / 32] |= UINT64_C(1) << v % 32;
-        (*n_hot)++;
-    }
-    return (struct sl_rank_index){.n_nodes = N, .n_tiers = 1, .words = words};
-}
-
 TEST(ranks_are_those_of_the_processor)
 {
     static uint64_t words[N / 32 + 1];
     const struct sl_draw_plan *plan = &fixture_plans[0];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    uint32_t n_hot;
     uint64_t wanted_bytes;
     bring(0.6);
-    struct sl_rank_index index = hot_thirds(words, &n_hot), there = index;
+    struct sl_rank_index index = fixture_hot_thirds(words, N), there = index;
     there.words = gpu_put(gpu->device, words, sizeof words);
     char *wanted = fixture_alloc(1 << 20), *found = fixture_alloc(1 << 20);
     struct sl_block *w = (struct sl_block *)wanted, *f = (struct sl_block *)found;

@@ -202,23 +202,10 @@ LOOP_TEST(one_vertex_alone_or_with_loops, 0, SL_COUNT_OF(subgraphs))
     }
 }
 
-// A block of the exact size is enough, and any smaller one is refused.
 LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(subgraphs))
 {
     const struct sl_draw_plan plan = plan_of(&plans[1], subgraphs[_i]);
-    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    struct sl_block *b = fixture_draw(&drawer, &plan, EPOCH, BATCH, seeds, 9), *again;
-    again = fixture_alloc(b->bytes);
-    for (uint64_t less = 0; less < b->bytes; less += 1 + less * 2) {
-        uint64_t wanted = 0;
-        const int rc = fixture_draw_into(&drawer, &plan, EPOCH, BATCH, seeds, 9, again,
-                                         b->bytes - less, &wanted);
-        ck_assert_int_eq(rc, less ? SL_ERANGE : SL_OK);
-        if (!less)
-            ck_assert_int_eq(memcmp(again, b, b->bytes), 0);
-    }
-    free(again);
-    free(b);
+    fixture_expect_exact_size(&drawer, &plan, EPOCH, BATCH, fx.split[SL_SPLIT_TRAIN], 9);
 }
 
 RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)

@@ -126,15 +126,7 @@ TEST(joining_is_bounded_and_goes_on_after_a_death)
     uint64_t version;
     ck_assert_int_eq(sl_param_store_join(&f.arena, 2, 9, params, &version), SL_OK);
     struct sl_sync sync;
-    const struct sl_sync_spec spec = {.config = &c,
-                                      .n_params = f.model.n_params,
-                                      .tensors = f.model.tensor,
-                                      .n_tensors = f.model.n_tensors,
-                                      .arena = &f.arena,
-                                      .worker = 1,
-                                      .device = 3,
-                                      .kernels = sl_kernels_ref(),
-                                      .pulse = &f.pulse};
+    const struct sl_sync_spec spec = farm_sync_spec(&f, &c, 3);
     ck_assert_int_eq(sl_sync_init(&sync, &spec), SL_OK);
     uint64_t expired = sl_event_expired();
     ck_assert_int_eq(sl_sync_join(&sync, 30, &version), SL_ETIMEDOUT);
@@ -176,16 +168,8 @@ TEST(joined_parameters_are_where_the_device_copies_from)
     device.host_free = count_free;
     farm_init_small(&f, &c, sl_kernels_ref());
     struct sl_sync sync;
-    const struct sl_sync_spec spec = {.config = &c,
-                                      .n_params = f.model.n_params,
-                                      .tensors = f.model.tensor,
-                                      .n_tensors = f.model.n_tensors,
-                                      .arena = &f.arena,
-                                      .worker = 1,
-                                      .device = 3,
-                                      .kernels = sl_kernels_ref(),
-                                      .memory = &device,
-                                      .pulse = &f.pulse};
+    struct sl_sync_spec spec = farm_sync_spec(&f, &c, 3);
+    spec.memory = &device;
     ck_assert_int_eq(sl_sync_init(&sync, &spec), SL_OK);
     ck_assert_uint_eq(pinned, 1);
     sl_sync_fini(&sync);

@@ -12,14 +12,6 @@ static struct sl_config config_of_bf16(int kind, int variant)
     return c;
 }
 
-static struct sl_block *some_block(struct scene *s, uint32_t layers)
-{
-    uint32_t seeds[SEEDS];
-    for (uint32_t i = 0; i < SEEDS; i++)
-        seeds[i] = (i * 13 + 4) % NODES;
-    return fixture_block(&s->g.ds, seeds, SEEDS, layers, FANOUT, 2, 1);
-}
-
 static float *random_input(const struct sl_block *b)
 {
     const size_t n = (size_t)b->n_input * FEATURES;
@@ -37,7 +29,7 @@ LOOP_TEST(rounded_weights_change_no_bit, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 
         struct sl_config c = config_of_bf16(_i, v);
         struct scene s;
         scene_init(&s, &c, false);
-        struct sl_block *b = some_block(&s, c.model.layers);
+        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
         const size_t n = (size_t)b->n_input * FEATURES, all = s.far.n_params + SEEDS * CLASSES;
         float *x = random_input(b);
         float *wanted = step_on(&s, b, x, n * sizeof *x);
@@ -123,7 +115,7 @@ LOOP_TEST(rounded_activations_are_those_that_products_see, SL_MODEL_GRAPHSAGE, S
         struct sl_config c = config_of_rounded(_i, v);
         struct scene s;
         scene_init(&s, &c, false);
-        struct sl_block *b = some_block(&s, c.model.layers);
+        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
         float *x = random_input(b);
         for (uint32_t l = 0; l < s.far.n_layers; l++) {
             ck_assert_int_eq(s.far.around[l].rounds, !s.far.layer[l].last);
@@ -180,7 +172,7 @@ LOOP_TEST(bf16_gradients_are_as_good_as_those_of_cpu_cores, SL_MODEL_GRAPHSAGE,
         struct scene s;
         scene_init(&s, &c, false);
         assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
-        struct sl_block *b = some_block(&s, c.model.layers);
+        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
         const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
         float *x = random_input(b), *rounded = step_on(&s, b, x, x_bytes);
         round_hidden(&s.far, false);
@@ -230,7 +222,7 @@ TEST(who_reads_f32_gets_f32)
         c.model.train_eps = cases[i].train_eps;
         struct scene s;
         scene_init(&s, &c, false);
-        struct sl_block *b = some_block(&s, c.model.layers);
+        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
         float *x = random_input(b);
         free(step_on(&s, b, x, (size_t)b->n_input * FEATURES * sizeof *x));
         const struct sl_layer_tail_tape *first = &s.far.around_tape[0];

@@ -2,6 +2,7 @@
 // worker a process of its own.
 #define FARM_DEVICES 3
 
+#include "tests/unit/crew.h"
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
@@ -22,11 +23,6 @@ static struct {
     struct sl_block *block;
     struct sl_batch_entry entry;
 } s;
-
-struct worker {
-    pid_t pid;
-    int orders, answers;
-};
 
 enum order { LEND, SPOIL, WITHDRAW, BRING, DROP, LEAVE };
 
@@ -121,15 +117,21 @@ struct message {
     struct sl_batch_entry entry;
 };
 
-static void serve(uint32_t device, uint64_t on_gpu, uint32_t gpu, int orders, int answers)
+struct seat {
+    uint32_t device;
+    uint64_t on_gpu;
+};
+
+static void serve(void *ctx, const struct crew_post *post)
 {
-    struct reader r = {.plugin = gpu_open_one(gpu, 0)};
+    const struct seat *seat = ctx;
+    struct reader r = {.plugin = gpu_open_one(seat->device == OTHER, 0)};
     const struct sl_compute compute = {r.plugin->device, r.plugin->kernels, sl_kernels_cpu()};
     struct message m;
     char *mirror = NULL;
     sl_gather_init(&r.gather, &compute, &s.g.ds, SL_GATHER_STAGED);
-    sl_near_blocks_init(&r.near, &s.f.arena, device, compute.device, on_gpu);
-    while (read(orders, &m, sizeof m) == sizeof m) {
+    sl_near_blocks_init(&r.near, &s.f.arena, seat->device, compute.device, seat->on_gpu);
+    while (read(post->orders, &m, sizeof m) == sizeof m) {
         struct answer a = {0};
         switch (m.order) {
         case LEND: a.version = lend(compute.device, &mirror, m.chunk); break;
@@ -143,58 +145,43 @@ static void serve(uint32_t device, uint64_t on_gpu, uint32_t gpu, int orders, in
         case LEAVE: _exit(0);
         case DROP: sl_peer_import_drop(&r.near.borrowed); break;
         }
-        ck_assert_int_eq(write(answers, &a, sizeof a), sizeof a);
+        ck_assert_int_eq(write(post->answers, &a, sizeof a), sizeof a);
     }
-    _exit(0);
 }
 
-static struct worker start(uint32_t device, uint64_t on_gpu, const char *failpoint)
+static struct crew start(uint32_t device, uint64_t on_gpu, const char *failpoint)
 {
-    int orders[2], answers[2];
-    ck_assert(pipe(orders) == 0 && pipe(answers) == 0);
-    fflush(NULL);
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        close(orders[1]);
-        setenv("SLUICE_SIMT_DEVICES", "2", 1);
-        setenv("SLUICE_FAILPOINT", failpoint, 1);
-        ck_assert_int_eq(sl_failpoint_init(), SL_OK);
-        serve(device, on_gpu, device == OTHER, orders[0], answers[1]);
-    }
-    close(orders[0]);
-    close(answers[1]);
-    return (struct worker){pid, orders[1], answers[0]};
+    return crew_start(serve, &(struct seat){device, on_gpu}, failpoint);
 }
 
-static void tell(const struct worker *w, enum order order, uint32_t chunk)
+static void tell(const struct crew *w, enum order order, uint32_t chunk)
 {
     const struct message m = {order, chunk, s.entry};
     ck_assert_int_eq(write(w->orders, &m, sizeof m), sizeof m);
 }
 
-static struct answer hear(const struct worker *w)
+static struct answer hear(const struct crew *w)
 {
     struct answer a = {0};
     ck_assert_msg(read(w->answers, &a, sizeof a) == sizeof a, "a worker has failed");
     return a;
 }
 
-static struct answer ask(const struct worker *w, enum order order)
+static struct answer ask(const struct crew *w, enum order order)
 {
     tell(w, order, 0);
     return hear(w);
 }
 
 // The block lies there, and the sampler says so.
-static void draw_at(const struct worker *sampler, uint32_t chunk)
+static void draw_at(const struct crew *sampler, uint32_t chunk)
 {
     place_at(chunk);
     tell(sampler, LEND, chunk);
     s.entry.mirror_version = hear(sampler).version;
 }
 
-static void end(const struct worker *w, int sig)
+static void end(const struct crew *w, int sig)
 {
     int status;
     if (sig)
@@ -230,8 +217,8 @@ CASE(.name = "blocks", .setup = setup, .teardown = teardown, .timeout_s = 60, ON
 
 TEST(a_block_that_is_there_does_not_cross_the_bus)
 {
-    const struct worker sampler = start(SAMPLER, 0, "");
-    const struct worker trainer[] = {start(SAMPLER, SAME_GPU, ""), start(1, SAME_GPU, "")};
+    const struct crew sampler = start(SAMPLER, 0, "");
+    const struct crew trainer[] = {start(SAMPLER, SAME_GPU, ""), start(1, SAME_GPU, "")};
     for (uint32_t chunk = 0; chunk < ROOM; chunk++) {
         draw_at(&sampler, chunk);
         for (int i = 0; i < 2; i++) {
@@ -249,8 +236,8 @@ TEST(a_block_that_is_there_does_not_cross_the_bus)
 
 TEST(beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena)
 {
-    const struct worker sampler = start(SAMPLER, 0, "");
-    const struct worker trainer = start(1, SAME_GPU, ""), other = start(OTHER, 4, "");
+    const struct crew sampler = start(SAMPLER, 0, "");
+    const struct crew trainer = start(1, SAME_GPU, ""), other = start(OTHER, 4, "");
     draw_at(&sampler, ROOM);
     struct answer a = ask(&trainer, BRING);
     is_far(&a);
@@ -270,7 +257,7 @@ TEST(beyond_the_mirror_and_from_other_gpus_it_comes_from_the_arena)
 
 TEST(a_sampler_that_withdraws_is_let_go)
 {
-    const struct worker sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
+    const struct crew sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
     draw_at(&sampler, 0);
     struct answer a = ask(&trainer, BRING);
     is_near(&a);
@@ -287,8 +274,8 @@ TEST(a_sampler_that_withdraws_is_let_go)
 // Nothing of what a dead sampler's memory has become reaches a batch: died before, or after.
 TEST(a_dead_samplers_blocks_come_from_the_arena)
 {
-    struct worker sampler = start(SAMPLER, 0, "");
-    const struct worker trainer = start(SAMPLER, SAME_GPU, "");
+    struct crew sampler = start(SAMPLER, 0, "");
+    const struct crew trainer = start(SAMPLER, SAME_GPU, "");
     draw_at(&sampler, 0);
     struct answer a = ask(&trainer, BRING);
     is_near(&a);
@@ -313,8 +300,8 @@ TEST(a_dead_samplers_blocks_come_from_the_arena)
 TEST(a_sampler_that_dies_amid_a_copy_spoils_nothing)
 {
     setenv("SLUICE_SIMT_SEED", "1", 1); // work is done when it is waited for
-    const struct worker sampler = start(SAMPLER, 0, "");
-    const struct worker trainer = start(1, SAME_GPU, "lent_block:stop");
+    const struct crew sampler = start(SAMPLER, 0, "");
+    const struct crew trainer = start(1, SAME_GPU, "lent_block:stop");
     int status;
     draw_at(&sampler, 0);
     tell(&trainer, BRING, 0);
@@ -331,7 +318,7 @@ TEST(a_sampler_that_dies_amid_a_copy_spoils_nothing)
 TEST(a_gpu_that_faults_at_it_is_an_error)
 {
     setenv("SLUICE_SIMT_DEAD", "fault", 1);
-    const struct worker sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
+    const struct crew sampler = start(SAMPLER, 0, ""), trainer = start(1, SAME_GPU, "");
     draw_at(&sampler, 0);
     struct answer a = ask(&trainer, BRING);
     is_near(&a);

@@ -18,24 +18,12 @@ struct scene {
     void *half; // features of two bytes, or NULL
 };
 
-// f16 features of `dim`: bits are all that matters, so each is a number of its own.
-static void *half_features(struct fixture_graph *g, uint32_t dim)
-{
-    uint16_t *p = fixture_alloc(g->ds.n_nodes * dim * sizeof *p);
-    for (uint64_t i = 0; i < g->ds.n_nodes * dim; i++)
-        p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
-    g->ds.feat = p;
-    g->ds.feat_dim = dim;
-    g->ds.feat_dtype = SL_DTYPE_F16;
-    return p;
-}
-
 // half_dim 0: f32 features of FEATURES.
 static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint32_t half_dim,
                        const struct sl_kernels *kernels)
 {
     *s = (struct scene){.g = fixture_graph(nodes, features, CLASSES, 31)};
-    s->half = half_dim ? half_features(&s->g, half_dim) : NULL;
+    s->half = half_dim ? fixture_halve(&s->g, half_dim) : NULL;
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, kernels);
     s->seat = farm_seat(&s->f, DEVICE);

@@ -56,12 +56,8 @@ static void compare_step(struct scene *s, struct sl_block *b, bool training)
 static void step_of(const struct sl_config *c, uint32_t n_seeds, bool weighted, bool class_weights)
 {
     struct scene s;
-    uint32_t seeds[SEEDS];
     scene_init(&s, c, class_weights);
-    for (uint32_t i = 0; i < n_seeds; i++)
-        seeds[i] = (i * 13 + 4) % NODES;
-    struct sl_block *b =
-        fixture_block(&s.g.ds, seeds, n_seeds, c->model.layers, FANOUT, 2, n_seeds);
+    struct sl_block *b = some_block(&s, c->model.layers, n_seeds);
     if (weighted)
         b = fixture_weigh(b, 5, 8);
     compare_step(&s, b, true);
@@ -95,11 +91,8 @@ LOOP_TEST(halves_have_the_bits_of_what_was_widened, SL_MODEL_GRAPHSAGE, SL_MODEL
         struct sl_config c = config_of(_i, v);
         c.model.input_dropout = 0;
         struct scene s;
-        uint32_t seeds[SEEDS];
         scene_init(&s, &c, false);
-        for (uint32_t i = 0; i < SEEDS; i++)
-            seeds[i] = (i * 13 + 4) % NODES;
-        struct sl_block *b = fixture_block(&s.g.ds, seeds, SEEDS, c.model.layers, FANOUT, 2, 1);
+        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
         const size_t n = (size_t)b->n_input * FEATURES;
         uint16_t *half = fixture_alloc(n * sizeof *half);
         float *wide = fixture_alloc(n * sizeof *wide);

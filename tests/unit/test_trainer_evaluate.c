@@ -1,4 +1,5 @@
-// Layer-wise inference over all neighbours: against blocks of full fanout, in pieces, with hubs.
+// Layer-wise inference over all neighbours: in pieces, with hubs. What it comes to:
+// test_trainer_golden, and against blocks test_trainer_kinds and test_trainer_sync.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,8 +11,6 @@
 #include "trainer/infer/evaluate.h"
 
 enum { FEATURES = 6, CLASSES = 4, HIDDEN = 6, LAYERS = 3 };
-
-static const int64_t ALL[] = {-1, -1, -1};
 
 struct banks {
     float *act[2], *jumping;
@@ -82,44 +81,6 @@ static struct found infer(struct sl_model *m, const struct sl_dataset *ds, const
     return found;
 }
 
-static void compare_with_blocks(struct fixture_graph *g, const struct sl_config *c,
-                                const struct sl_kernels *kernels, uint32_t step)
-{
-    struct sl_model m;
-    ck_assert_int_eq(fixture_model(&m, c, FEATURES, CLASSES, kernels), SL_OK);
-    float *params = fixture_params(&m, 3);
-    struct banks banks = banks_make(&g->ds);
-    const struct sl_vertex_list *test = &g->ds.split[SL_SPLIT_TEST];
-    struct found found = infer(&m, &g->ds, params, &banks, step, 1, test);
-
-    struct sl_block *b =
-        fixture_block(&g->ds, test->ids, (uint32_t)test->n, c->model.layers, ALL, 0, 0);
-    float *x = fixture_input(&g->ds, b);
-    struct sl_loss_result wanted;
-    const float *outputs;
-    ck_assert_int_eq(sl_model_evaluate(&m, params, sl_block_here(b), x, &wanted, &outputs), SL_OK);
-    for (uint64_t i = 0; i < test->n * CLASSES; i++)
-        ck_assert_float_eq_tol(found.outputs[i], outputs[i], 1e-4f * (1 + fabsf(outputs[i])));
-    for (uint64_t i = 0; i < test->n; i++) {
-        uint32_t best = 0;
-        for (uint32_t k = 1; k < CLASSES; k++)
-            if (found.outputs[i * CLASSES + k] > found.outputs[i * CLASSES + best])
-                best = k;
-        ck_assert_uint_eq(found.predictions[i], best);
-    }
-    ck_assert_uint_eq(found.result.counted, wanted.counted);
-    ck_assert_uint_gt(found.result.counted, 0);
-    ck_assert_uint_eq(found.result.correct, wanted.correct);
-    ck_assert_double_eq_tol(found.result.weight, wanted.weight, 1e-9);
-    ck_assert_double_eq_tol(found.result.loss, wanted.loss, 1e-4 * fabs(wanted.loss));
-    found_free(&found);
-    free(x);
-    free(b);
-    banks_free(&banks);
-    free(params);
-    sl_model_fini(&m);
-}
-
 static struct sl_config config_of(int kind, uint32_t layers)
 {
     struct sl_config c = fixture_config((enum sl_model_kind)kind, layers, HIDDEN);
@@ -127,26 +88,6 @@ static struct sl_config config_of(int kind, uint32_t layers)
     c.model.heads = 2;
     c.model.self_loops = true;
     return c;
-}
-
-// Every kind, depth, norm and jumping knowledge; cells that are the graph, some vertices, one.
-LOOP_TEST(inference_equals_blocks_of_full_fanout, 0, 2 * (SL_MODEL_PINSAGE + 1))
-{
-    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
-    const struct sl_kernels *kernels = _i % 2 ? sl_kernels_cpu() : sl_kernels_ref();
-    static const uint32_t steps[] = {60, 7, 1};
-    for (uint32_t layers = 1; layers <= LAYERS; layers++)
-        for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++)
-            for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++) {
-                struct sl_config c = config_of(_i / 2, layers);
-                c.model.norm = (enum sl_norm_kind)norm;
-                c.model.jumping = (enum sl_jumping_kind)jumping;
-                c.model.activation = (enum sl_activation_kind)(jumping % 3);
-                c.model.residual = jumping == SL_JUMPING_CAT;
-                c.model.aggregator = (enum sl_aggregator)(norm % 3);
-                compare_with_blocks(&g, &c, kernels, steps[(layers + (uint32_t)norm) % 3]);
-            }
-    fixture_graph_free(&g);
 }
 
 // A list gives what the run of all vertices gives, of hidden layers and before lin() too.

@@ -57,6 +57,27 @@ static void form_with_a_stranger(struct farm *f, uint32_t worker)
     sl_group_form(&f->arena, members, SL_COUNT_OF(members));
 }
 
+// A job of the group's with so many trainers, which have met.
+static void start_together(struct farm *f, uint32_t batches_per_update, uint32_t n_trainers)
+{
+    const struct sl_config c = group_job(batches_per_update);
+    start(f, &c, sl_kernels_ref());
+    for (uint32_t i = 0; i < n_trainers; i++)
+        farm_start_trainer(f);
+    if (n_trainers > 0)
+        form(f, 0, 0);
+}
+
+// The epochs behind the first one, and what all of them have come to; frees `wanted`.
+static void finish(struct farm *f, float *wanted)
+{
+    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
+        farm_wait(f, farm_open_train(f, epoch));
+    oracle_compare(f, wanted);
+    end(f);
+    free(wanted);
+}
+
 static void compare_nearly(struct farm *f, const float *wanted)
 {
     ck_assert_uint_eq(sl_param_store_version(&f->arena), f->version);
@@ -161,9 +182,8 @@ TEST(clipped_gradients_too)
 // Nobody trains before there is a group; evaluation needs none.
 TEST(without_a_group_nothing_is_trained)
 {
-    struct sl_config c = group_job(2);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 2, 0);
     float *wanted = oracle_train_grouped(&f, 2);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
@@ -176,11 +196,7 @@ TEST(without_a_group_nothing_is_trained)
     form(&f, 0, 0);
     farm_wait(&f, seq);
     farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 32);
-    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
-        farm_wait(&f, farm_open_train(&f, epoch));
-    oracle_compare(&f, wanted);
-    end(&f);
-    free(wanted);
+    finish(&f, wanted);
 }
 
 // Members come and go while an epoch runs: communicators are rebuilt, nothing is lost.
@@ -314,10 +330,8 @@ static void die(const char *failpoint, uint32_t n_threads)
     form(&f, 0, 0);
     farm_start(&f, device, SL_DUTY_WORK);
     form(&f, 0, 0);
-    farm_wait(&f, seq);
-    oracle_check_entries(&f, seq);
-    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++) {
-        seq = farm_open_train(&f, epoch);
+    for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
+        seq = epoch > 0 ? farm_open_train(&f, epoch) : seq;
         farm_wait(&f, seq);
         oracle_check_entries(&f, seq);
     }
@@ -342,9 +356,8 @@ LOOP_TEST(the_only_member_may_die_while_it_applies, DEATHS_OF_ANY, SL_COUNT_OF(d
 // makes a new group.
 TEST(a_broken_communicator_waits_for_the_next_generation)
 {
-    struct sl_config c = group_job(2);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 2, 0);
     float *wanted = oracle_train_grouped(&f, 2);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
@@ -358,41 +371,36 @@ TEST(a_broken_communicator_waits_for_the_next_generation)
     sl_group_form(&f.arena, NULL, 0);
     form(&f, 0, 0);
     farm_wait(&f, seq);
-    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
-        farm_wait(&f, farm_open_train(&f, epoch));
-    oracle_compare(&f, wanted);
-    end(&f);
-    free(wanted);
+    finish(&f, wanted);
 }
 
 // A member without a loop around it: the test calls it step by step.
-static struct sl_exchange_spec alone(struct farm *f, const struct sl_update_runs *runs,
-                                     uint32_t worker)
+static int open_alone(struct sl_exchange *x, struct farm *f, uint32_t worker)
 {
-    return (struct sl_exchange_spec){
+    static struct sl_update_runs runs;
+    runs.n_params = f->model.n_params;
+    const struct sl_exchange_spec spec = {
         .arena = &f->arena,
         .worker = worker,
         .compute = {.device = sl_device_host(), .kernels = f->kernels},
         .collective = &fake_collective,
-        .runs = runs,
+        .runs = &runs,
         .pulse = &f->pulse,
     };
+    return sl_exchange_init(x, &spec);
 }
 
 // Its lease is gone by the time it has computed: the sum has a gradient by then that is somebody
 // else's to count, so none of the sum is kept.
 TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
 {
-    struct sl_config c = group_job(4);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 4, 0);
     enum { WORKER = 7 };
     const struct sl_group_member member = {WORKER, 1};
     struct sl_lease first, second, third;
-    const struct sl_update_runs runs = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &runs, WORKER);
     struct sl_exchange x;
-    ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
+    ck_assert_int_eq(open_alone(&x, &f, WORKER), SL_OK);
     farm_open_train(&f, 0);
     for (int i = 0; i < 3; i++)
         farm_sample_one(&f);
@@ -422,9 +430,8 @@ TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
 // it: they will complete them, and would not come to a second sum.
 TEST(what_is_reduced_is_not_summed_again)
 {
-    struct sl_config c = group_job(1);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 1, 0);
     enum { OLD = 7, NEW = 8 };
     const struct sl_group_member members[] = {{OLD, 1}, {NEW, 2}};
     struct sl_group_view old;
@@ -445,9 +452,7 @@ TEST(what_is_reduced_is_not_summed_again)
     sl_group_name(&f.arena, &old, name);
     atomic_store(&fake_world->group[0].met, 1u << old.rank);
     struct sl_exchange x;
-    const struct sl_update_runs runs = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &runs, NEW);
-    ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
+    ck_assert_int_eq(open_alone(&x, &f, NEW), SL_OK);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_TOGETHER);
     ck_assert_uint_eq(atomic_load(&fake_world->group[0].posted[1]), 0);
@@ -485,13 +490,9 @@ static void until_state(struct farm *f, const struct sl_lease *lease, enum sl_ce
 // update it waits.
 TEST(who_is_ahead_makes_room)
 {
-    struct sl_config c = group_job(2);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 2, 2);
     float *wanted = oracle_train_grouped(&f, 2);
-    farm_start_trainer(&f);
-    farm_start_trainer(&f);
-    form(&f, 0, 0);
     uint64_t seq = farm_open_train(&f, 0);
     struct sl_lease held = farm_sample_one(&f), late[2], ahead[2];
     until_state(&f, &held, SL_CELL_HELD);
@@ -509,11 +510,7 @@ TEST(who_is_ahead_makes_room)
     farm_start_sampler(&f);
     farm_wait(&f, seq);
     ck_assert_uint_ge(atomic_load(&sl_ledger_of(&f.arena)->evicted), 1);
-    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
-        farm_wait(&f, farm_open_train(&f, epoch));
-    oracle_compare(&f, wanted);
-    end(&f);
-    free(wanted);
+    finish(&f, wanted);
 }
 
 enum { THROTTLE_S = 1000 };
@@ -521,9 +518,8 @@ enum { THROTTLE_S = 1000 };
 // What never comes to pass though nobody died: a bound, and words.
 TEST(a_meeting_has_a_bound)
 {
-    struct sl_config c = group_job(1);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
+    start_together(&f, 1, 0);
     enum { FIRST = 7, SECOND = 8 };
     const struct sl_group_member members[] = {{FIRST, 1}, {SECOND, 2}};
     struct sl_group_view view;
@@ -531,9 +527,7 @@ TEST(a_meeting_has_a_bound)
     sl_group_form(&f.arena, members, 2);
     ck_assert(sl_group_read(&f.arena, FIRST, &view));
     struct sl_exchange x;
-    const struct sl_update_runs runs = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &runs, SECOND);
-    ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
+    ck_assert_int_eq(open_alone(&x, &f, SECOND), SL_OK);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_APART); // no name yet
     ck_assert_int_eq(fake_unique_id(name), SL_OK);
@@ -571,12 +565,8 @@ static void throttled_until(struct farm *f, const struct sl_lease *lease, enum s
 TEST(an_idle_member_sleeps)
 {
     enum { THREADS = 4 };
-    struct sl_config c = group_job(2);
     struct farm f;
-    start(&f, &c, sl_kernels_ref());
-    farm_start_trainer(&f);
-    farm_start_trainer(&f);
-    form(&f, 0, 0);
+    start_together(&f, 2, 2);
     farm_open_train(&f, 0);
     struct sl_lease first = farm_sample_one(&f);
     until_state(&f, &first, SL_CELL_HELD);
@@ -643,9 +633,7 @@ TEST(an_arena_without_a_group_is_refused)
     struct farm f;
     start(&f, &c, sl_kernels_ref());
     struct sl_exchange x;
-    const struct sl_update_runs runs = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &runs, 1);
-    ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_EPROTO);
+    ck_assert_int_eq(open_alone(&x, &f, 1), SL_EPROTO);
     sl_exchange_fini(&x);
     end(&f);
 }

@@ -180,6 +180,28 @@ static void no_block(struct sl_block *b, struct sl_batch_entry *e)
     (void)e;
 }
 
+// clang-format off
+#define DAMAGES(X) \
+    X(outside_the_arena, e->payload_offset = UINT64_MAX / 2) \
+    X(before_payload_memory, e->payload_offset = 0) \
+    X(between_chunks, e->payload_offset += 8) \
+    X(longer_than_memory, e->payload_bytes = UINT64_MAX) \
+    X(longer_than_its_extent, b->bytes = UINT64_MAX) \
+    X(many_hops, b->n_hops = UINT32_MAX) \
+    X(nodes_elsewhere, b->nodes_offset = b->bytes) \
+    X(labels_elsewhere, b->label_offset = UINT64_MAX - 3) \
+    X(degrees_elsewhere, b->degree_offset = b->bytes - 4) \
+    X(ranks_elsewhere, (b->flags |= SL_BLOCK_HAS_RANKS, b->rank_offset = 1 << 30)) \
+    X(indptr_elsewhere, b->hop[0].indptr_offset = 0) \
+    X(indices_elsewhere, b->hop[1].indices_offset += 1) \
+    X(many_edges, b->hop[1].n_edges = UINT32_MAX) \
+    X(many_nodes, b->n_input = b->n_nodes[b->n_hops] = UINT32_MAX) \
+    X(other_seeds, b->n_nodes[0]++) \
+    X(fewer_nodes_further_out, b->n_nodes[1] = b->hop[1].n_dst = b->n_input + 1) \
+    X(other_rows, b->hop[1].n_dst--) \
+    X(other_input, b->n_input--)
+// clang-format on
+
 #define DAMAGE(name, change)                                                                       \
     static void name(struct sl_block *b, struct sl_batch_entry *e)                                 \
     {                                                                                              \
@@ -187,53 +209,17 @@ static void no_block(struct sl_block *b, struct sl_batch_entry *e)
         (void)b;                                                                                   \
         (void)e;                                                                                   \
     }
-DAMAGE(outside_the_arena, e->payload_offset = UINT64_MAX / 2)
-DAMAGE(before_payload_memory, e->payload_offset = 0)
-DAMAGE(between_chunks, e->payload_offset += 8)
-DAMAGE(longer_than_memory, e->payload_bytes = UINT64_MAX)
-DAMAGE(longer_than_its_extent, b->bytes = UINT64_MAX)
-DAMAGE(many_hops, b->n_hops = UINT32_MAX)
-DAMAGE(nodes_elsewhere, b->nodes_offset = b->bytes)
-DAMAGE(labels_elsewhere, b->label_offset = UINT64_MAX - 3)
-DAMAGE(degrees_elsewhere, b->degree_offset = b->bytes - 4)
-DAMAGE(ranks_elsewhere, (b->flags |= SL_BLOCK_HAS_RANKS, b->rank_offset = 1 << 30))
-DAMAGE(indptr_elsewhere, b->hop[0].indptr_offset = 0)
-DAMAGE(indices_elsewhere, b->hop[1].indices_offset += 1)
-DAMAGE(many_edges, b->hop[1].n_edges = UINT32_MAX)
-DAMAGE(many_nodes, b->n_input = b->n_nodes[b->n_hops] = UINT32_MAX)
-DAMAGE(other_seeds, b->n_nodes[0]++)
-DAMAGE(fewer_nodes_further_out, b->n_nodes[1] = b->hop[1].n_dst = b->n_input + 1)
-DAMAGE(other_rows, b->hop[1].n_dst--)
-DAMAGE(other_input, b->n_input--)
+DAMAGES(DAMAGE)
 
-static void (*const damages[])(struct sl_block *, struct sl_batch_entry *) = {
-    no_block,
-    outside_the_arena,
-    before_payload_memory,
-    between_chunks,
-    longer_than_memory,
-    longer_than_its_extent,
-    many_hops,
-    nodes_elsewhere,
-    labels_elsewhere,
-    degrees_elsewhere,
-    ranks_elsewhere,
-    indptr_elsewhere,
-    indices_elsewhere,
-    many_edges,
-    many_nodes,
-    other_seeds,
-    fewer_nodes_further_out,
-    other_rows,
-    other_input,
-};
+#define NAME(name, change) name,
+static void (*const damages[])(struct sl_block *, struct sl_batch_entry *) = {no_block,
+                                                                              DAMAGES(NAME)};
 
 // A message, and the batch goes back; nobody reads where it points to.
 LOOP_TEST(a_damaged_block_is_an_error_with_its_message, 0, SL_COUNT_OF(damages))
 {
-    struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 1);
     sl_seat_set_duty(&f.arena, sl_seat_trainer(&f.arena, 3), SL_DUTY_WORK);
     farm_open_train(&f, 0);
     struct sl_lease lease = farm_sample_one(&f);

@@ -24,10 +24,39 @@ static void assert_loaded(const struct scene *s, uint64_t rows)
     free(there);
 }
 
-static struct sl_block *ranked_block(struct scene *s)
+// A gathering of the scene's first batch.
+struct gathering {
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2];
+    struct sl_gathered result;
+    struct sl_block *b;
+};
+
+static void gathering_init(struct gathering *t, uint32_t columns, uint32_t half_dim,
+                           uint64_t budget_bytes, enum sl_gather_way way)
 {
-    const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
-    return fixture_rank(farm_block(&s->f, list->ids, 20, 0, 0), s->f.rank_of, 1);
+    *t = (struct gathering){0};
+    scene_init(&t->s, NODES, columns, half_dim, budget_bytes);
+    farm_publish_order(&t->s.f, 1);
+    t->b = block_of(&t->s, 0);
+    sl_gather_init(&t->g, &t->s.gpu, &t->s.g.ds, way);
+}
+
+static void gathering_fini(struct gathering *t)
+{
+    free(t->b);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&t->buffer[i]);
+    sl_gather_fini(&t->g);
+    scene_fini(&t->s);
+}
+
+// Into buffer `to`, behind what the other one has where `again` says so.
+static int gather(struct gathering *t, struct sl_cache *cache, bool again, int to)
+{
+    return sl_gather_block(&t->g, cache, t->b, again ? &t->buffer[1 - to] : NULL, &t->buffer[to],
+                           &t->result);
 }
 
 // --- extraction ---
@@ -54,7 +83,7 @@ LOOP_TEST(features_are_those_of_the_processor, 0, 3)
         struct scene s;
         scene_init(&s, NODES, FEATURES, half_dim[h], 0);
         farm_publish_order(&s.f, 1);
-        struct sl_block *b = ranked_block(&s);
+        struct sl_block *b = block_of(&s, 0);
         const struct sl_dataset *ds = &s.g.ds;
         const uint64_t bytes = (uint64_t)b->n_input * ds->feat_dim * sizeof(float);
         struct sl_gather here, there;
@@ -105,207 +134,133 @@ static uint32_t common_vertices(const struct sl_block *before, const struct sl_b
 LOOP_TEST(rows_of_the_batch_before_are_reused, 0, 9)
 {
     static const uint32_t capacity[] = {0, 30, NODES / 2}, half_dim[] = {0, 2 * COLUMNS};
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    struct sl_block *b, *before = NULL;
+    struct gathering t;
     const uint32_t rows = capacity[_i % 3];
-    scene_init(&s, NODES, COLUMNS, half_dim[SL_MIN(_i / 3, 1)], 0);
-    farm_publish_order(&s.f, 1);
-    ask(&s, rows);
-    const uint64_t row_bytes = sl_rows_bytes(&s.g.ds);
-    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
-    g.half = _i / 3 == 2;
+    gathering_init(&t, COLUMNS, half_dim[SL_MIN(_i / 3, 1)], 0, SL_GATHER_STAGED);
+    ask(&t.s, rows);
+    const uint64_t row_bytes = sl_rows_bytes(&t.s.g.ds);
+    t.g.half = _i / 3 == 2;
     uint64_t all = 0;
-    for (uint32_t i = 0; i < BATCHES; i++, before = b) {
-        b = block_of(&s, i);
-        ck_assert_msg(
-            sl_gather_block(&g, &s.cache, b, &buffer[1 - i % 2], &buffer[i % 2], &result) == SL_OK,
-            "%s", sl_error_message());
-        const uint32_t wanted = common_vertices(before, b, rows);
-        ck_assert_uint_eq(result.matched, wanted);
-        ck_assert_uint_eq(result.matched_bytes, wanted * row_bytes);
-        ck_assert_uint_eq(result.miss_bytes, (b->n_input - result.hits - wanted) * row_bytes);
-        assert_features(&s, b, &g, buffer[i % 2].x);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        struct sl_block *before = i > 0 ? t.b : NULL;
+        t.b = i > 0 ? block_of(&t.s, i) : t.b;
+        ck_assert_msg(gather(&t, &t.s.cache, true, i % 2) == SL_OK, "%s", sl_error_message());
+        const uint32_t wanted = common_vertices(before, t.b, rows);
+        ck_assert_uint_eq(t.result.matched, wanted);
+        ck_assert_uint_eq(t.result.matched_bytes, wanted * row_bytes);
+        ck_assert_uint_eq(t.result.miss_bytes, (t.b->n_input - t.result.hits - wanted) * row_bytes);
+        assert_features(&t.s, t.b, &t.g, t.buffer[i % 2].x);
         all += wanted;
         free(before);
     }
     ck_assert_uint_gt(all, 0);
-    free(before);
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 // ... which shows when the store has something else by now.
 TEST(matched_rows_do_not_come_from_the_store)
 {
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    scene_init(&s, NODES, COLUMNS, 0, 0);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = block_of(&s, 0);
-    float *first = fixture_input(&s.g.ds, b);
-    const uint64_t bytes = (uint64_t)b->n_input * COLUMNS * sizeof *first;
-    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
-    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1], &buffer[0], &result), SL_OK);
-    memset((void *)(uintptr_t)s.g.ds.feat, 0, NODES * sl_rows_bytes(&s.g.ds));
-    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[0], &buffer[1], &result), SL_OK);
-    ck_assert_uint_eq(result.matched, b->n_input);
-    ck_assert_uint_eq(result.miss_bytes, 0);
-    float *x = gpu_get(s.gpu.device, buffer[1].x, bytes);
+    struct gathering t;
+    gathering_init(&t, COLUMNS, 0, 0, SL_GATHER_STAGED);
+    float *first = fixture_input(&t.s.g.ds, t.b);
+    const uint64_t bytes = (uint64_t)t.b->n_input * COLUMNS * sizeof *first;
+    ck_assert_int_eq(gather(&t, NULL, true, 0), SL_OK);
+    memset((void *)(uintptr_t)t.s.g.ds.feat, 0, NODES * sl_rows_bytes(&t.s.g.ds));
+    ck_assert_int_eq(gather(&t, NULL, true, 1), SL_OK);
+    ck_assert_uint_eq(t.result.matched, t.b->n_input);
+    ck_assert_uint_eq(t.result.miss_bytes, 0);
+    float *x = gpu_get(t.s.gpu.device, t.buffer[1].x, bytes);
     ck_assert_mem_eq(x, first, bytes);
     free(x);
     // Whoever changes what was gathered asks for everything anew.
-    ck_assert_int_eq(sl_gather_block(&g, NULL, b, NULL, &buffer[0], &result), SL_OK);
-    ck_assert_uint_eq(result.matched, 0);
-    x = gpu_get(s.gpu.device, buffer[0].x, bytes);
+    ck_assert_int_eq(gather(&t, NULL, false, 0), SL_OK);
+    ck_assert_uint_eq(t.result.matched, 0);
+    x = gpu_get(t.s.gpu.device, t.buffer[0].x, bytes);
     ck_assert(x[0] == 0);
     free(x);
     free(first);
-    free(b);
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 // Its gathering stopped half way: nothing of it is taken for features.
 TEST(a_batch_that_failed_is_none_to_match)
 {
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    scene_init(&s, NODES, COLUMNS, 0, 0);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = block_of(&s, 0);
-    uint32_t *last = (uint32_t *)(void *)((char *)b + b->nodes_offset) + b->n_input - 1,
+    struct gathering t;
+    gathering_init(&t, COLUMNS, 0, 0, SL_GATHER_STAGED);
+    uint32_t *last = (uint32_t *)(void *)((char *)t.b + t.b->nodes_offset) + t.b->n_input - 1,
              was = *last;
-    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i], &buffer[i], &result), SL_OK);
+        ck_assert_int_eq(gather(&t, NULL, true, i), SL_OK);
     *last = NODES;
-    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1], &buffer[0], &result), SL_ERANGE);
+    ck_assert_int_eq(gather(&t, NULL, true, 0), SL_ERANGE);
     *last = was;
-    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[0], &buffer[1], &result), SL_OK);
-    ck_assert_uint_eq(result.matched, 0);
-    assert_features(&s, b, &g, buffer[1].x);
-    free(b);
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    scene_fini(&s);
+    ck_assert_int_eq(gather(&t, NULL, true, 1), SL_OK);
+    ck_assert_uint_eq(t.result.matched, 0);
+    assert_features(&t.s, t.b, &t.g, t.buffer[1].x);
+    gathering_fini(&t);
 }
 
 // Rows as short as what looking for them takes, and rows that the GPU reads in place.
 LOOP_TEST(what_is_near_or_short_is_not_looked_for, 0, 2)
 {
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    scene_init(&s, NODES, _i ? COLUMNS : 32, 0, 0);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = block_of(&s, 0);
-    sl_gather_init(&g, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
+    struct gathering t;
+    gathering_init(&t, _i ? COLUMNS : 32, 0, 0, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i], &buffer[i], &result), SL_OK);
-        ck_assert_uint_eq(result.matched, 0);
-        assert_features(&s, b, &g, buffer[i].x);
+        ck_assert_int_eq(gather(&t, NULL, true, i), SL_OK);
+        ck_assert_uint_eq(t.result.matched, 0);
+        assert_features(&t.s, t.b, &t.g, t.buffer[i].x);
     }
-    ck_assert_ptr_null(g.match.place);
-    free(b);
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    scene_fini(&s);
+    ck_assert_ptr_null(t.g.match.place);
+    gathering_fini(&t);
 }
 
 // Where both ways are tried, whatever is found: with a batch before it is found for good.
 TEST(the_ways_are_compared_with_a_batch_before)
 {
-    struct scene s;
-    struct sl_gather g;
-    struct sl_batch_buffer buffer[2] = {0};
-    struct sl_gathered result;
-    scene_init(&s, NODES, COLUMNS, 0, 0);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = block_of(&s, 0);
-    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_FASTER);
+    struct gathering t;
+    gathering_init(&t, COLUMNS, 0, 0, SL_GATHER_FASTER);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i % 2], &buffer[i % 2], &result),
-                         SL_OK);
-        assert_features(&s, b, &g, buffer[i % 2].x);
-        ck_assert_int_eq(g.unmatched, i == 0 && g.way == SL_GATHER_MAPPED);
-        ck_assert_int_eq(g.store.there != NULL, g.way == SL_GATHER_MAPPED);
-        ck_assert_uint_eq(result.matched, i > 0 && g.way == SL_GATHER_STAGED ? b->n_input : 0);
-        ck_assert(g.staged.p || (g.way == SL_GATHER_MAPPED && i > 0));
+        ck_assert_int_eq(gather(&t, NULL, true, i % 2), SL_OK);
+        assert_features(&t.s, t.b, &t.g, t.buffer[i % 2].x);
+        ck_assert_int_eq(t.g.unmatched, i == 0 && t.g.way == SL_GATHER_MAPPED);
+        ck_assert_int_eq(t.g.store.there != NULL, t.g.way == SL_GATHER_MAPPED);
+        ck_assert_uint_eq(t.result.matched,
+                          i > 0 && t.g.way == SL_GATHER_STAGED ? t.b->n_input : 0);
+        ck_assert(t.g.staged.p || (t.g.way == SL_GATHER_MAPPED && i > 0));
     }
-    free(b);
-    for (int i = 0; i < 2; i++)
-        sl_batch_buffer_fini(&buffer[i]);
-    sl_gather_fini(&g);
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 LOOP_TEST(nothing_grows_the_second_time, 0, 2)
 {
-    struct scene s;
-    scene_init(&s, NODES, FEATURES, 0, 0);
-    farm_publish_order(&s.f, 1);
-    ask(&s, NODES / 2);
-    struct sl_block *b = ranked_block(&s);
-    struct sl_gather gather;
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
-    const struct sl_gather before = gather;
-    const struct sl_batch_buffer first = buffer;
-    uint64_t held = s.gpu.device->held();
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
-    ck_assert_int_eq(memcmp(&gather, &before, sizeof gather), 0);
-    ck_assert_int_eq(memcmp(&buffer, &first, sizeof buffer), 0);
-    ck_assert_uint_eq(s.gpu.device->held(), held);
-    sl_batch_buffer_fini(&buffer);
-    sl_gather_fini(&gather);
-    free(b);
-    scene_fini(&s);
+    struct gathering t;
+    gathering_init(&t, FEATURES, 0, 0, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
+    ask(&t.s, NODES / 2);
+    ck_assert_int_eq(gather(&t, &t.s.cache, false, 0), SL_OK);
+    const struct sl_gather before = t.g;
+    const struct sl_batch_buffer first = t.buffer[0];
+    uint64_t held = t.s.gpu.device->held();
+    ck_assert_int_eq(gather(&t, &t.s.cache, false, 0), SL_OK);
+    ck_assert_int_eq(memcmp(&t.g, &before, sizeof t.g), 0);
+    ck_assert_int_eq(memcmp(&t.buffer[0], &first, sizeof first), 0);
+    ck_assert_uint_eq(t.s.gpu.device->held(), held);
+    gathering_fini(&t);
 }
 
 LOOP_TEST(store_that_can_not_be_mapped_is_copied, 0, 2)
 {
     setenv("SLUICE_SIMT_FAIL", "noregister", 1);
-    struct scene s;
-    scene_init(&s, NODES, FEATURES, 0, 0);
-    farm_publish_order(&s.f, 1);
+    struct gathering t;
+    gathering_init(&t, FEATURES, 0, 0, _i ? SL_GATHER_MAPPED : SL_GATHER_FASTER);
     struct sl_arena_access access;
-    sl_arena_access_open(&access, s.gpu.device, &s.f.arena);
+    sl_arena_access_open(&access, t.s.gpu.device, &t.s.f.arena);
     for (int i = 0; i < SL_ARENA_ACCESS_PARTS; i++)
         ck_assert_ptr_null(access.part[i]);
-    struct sl_block *b = ranked_block(&s);
-    struct sl_gather gather;
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_FASTER);
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &buffer, &result), SL_OK);
-    ck_assert_int_eq(gather.way, SL_GATHER_STAGED);
-    float *wanted = fixture_input(&s.g.ds, b);
-    const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
-    float *found = gpu_get(s.gpu.device, buffer.x, bytes);
-    ck_assert_int_eq(memcmp(found, wanted, bytes), 0);
-    free(found);
-    free(wanted);
+    ck_assert_int_eq(gather(&t, NULL, false, 0), SL_OK);
+    ck_assert_int_eq(t.g.way, SL_GATHER_STAGED);
+    assert_features(&t.s, t.b, &t.g, t.buffer[0].x);
     sl_arena_access_close(&access);
-    sl_batch_buffer_fini(&buffer);
-    sl_gather_fini(&gather);
-    free(b);
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 TEST(arena_is_pinned_but_for_the_activations)
@@ -325,46 +280,28 @@ LOOP_TEST(vertex_that_the_store_has_not_is_an_error, 0, 3)
 {
     static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED};
     static const uint32_t half_dim[] = {0, 0, 3};
-    struct scene s;
-    scene_init(&s, NODES, FEATURES, half_dim[_i], 0);
-    farm_publish_order(&s.f, 1);
-    ask(&s, 1);
-    struct sl_block *b = ranked_block(&s);
+    struct gathering t;
+    gathering_init(&t, FEATURES, half_dim[_i], 0, ways[_i & 1]);
+    ask(&t.s, 1);
     uint32_t at = 0;
-    while (sl_block_ranks(b)[at] < 1)
+    while (sl_block_ranks(t.b)[at] < 1)
         at++;
-    uint32_t *node = (uint32_t *)(void *)((char *)b + b->nodes_offset) + at, was = *node;
+    uint32_t *node = (uint32_t *)(void *)((char *)t.b + t.b->nodes_offset) + at, was = *node;
     *node = NODES;
-    struct sl_gather gather;
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    sl_gather_init(&gather, &s.gpu, &s.g.ds, ways[_i & 1]);
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_ERANGE);
+    ck_assert_int_eq(gather(&t, &t.s.cache, false, 0), SL_ERANGE);
     // The device is none the worse.
     *node = was;
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
-    sl_batch_buffer_fini(&buffer);
-    sl_gather_fini(&gather);
-    free(b);
-    scene_fini(&s);
+    ck_assert_int_eq(gather(&t, &t.s.cache, false, 0), SL_OK);
+    gathering_fini(&t);
 }
 
 TEST(batch_without_room_on_the_device_says_what_to_do)
 {
-    struct scene s;
-    scene_init(&s, NODES, FEATURES, 0, 4096);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = ranked_block(&s);
-    struct sl_gather gather;
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &buffer, &result), SL_ENOMEM);
+    struct gathering t;
+    gathering_init(&t, FEATURES, 0, 4096, SL_GATHER_STAGED);
+    ck_assert_int_eq(gather(&t, NULL, false, 0), SL_ENOMEM);
     ck_assert_msg(strstr(sl_error_message(), "sampler.batch_size"), "%s", sl_error_message());
-    sl_batch_buffer_fini(&buffer);
-    sl_gather_fini(&gather);
-    free(b);
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 // --- the cache ---
@@ -501,7 +438,7 @@ TEST(probe_counts_what_the_process_holds_of_the_device)
     struct sl_gather gather;
     scene_init(&s, NODES, FEATURES, 0, 0);
     farm_publish_order(&s.f, 1);
-    struct sl_block *b = ranked_block(&s);
+    struct sl_block *b = block_of(&s, 0);
     const uint64_t most = s.f.arena.h->spec.n_params * sizeof(float);
     float *before = fixture_alloc(most);
     memcpy(before, sl_param_store_params(&s.f.arena, 0), most);
@@ -531,7 +468,7 @@ TEST(probe_counts_what_the_misses_beside_a_cache_take)
     uint64_t step_bytes[2];
     scene_init(&s, NODES, FEATURES, 0, 0);
     farm_publish_order(&s.f, 1);
-    struct sl_block *b = ranked_block(&s);
+    struct sl_block *b = block_of(&s, 0);
     for (int cached = 0; cached < 2; cached++) {
         struct sl_model model;
         struct sl_gather gather;
@@ -597,7 +534,7 @@ LOOP_TEST(store_is_pinned_once_in_a_trainers_life, 0, 2)
                                    s.gpu.device, s.gpu.kernels),
                      SL_OK);
     sl_gather_init(&t.gather, &s.gpu, &s.g.ds, ways[_i]);
-    struct sl_block *b = ranked_block(&s);
+    struct sl_block *b = block_of(&s, 0);
     sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
     const struct sl_trainer_spec spec = farm_trainer_spec(&t);
     struct sl_trainer_probe out;
@@ -631,14 +568,7 @@ LOOP_TEST(store_is_pinned_once_in_a_trainers_life, 0, 2)
 TEST(a_cache_of_all_rows_pins_nothing)
 {
     unlink(registered());
-    struct scene s;
-    scene_init(&s, NODES, FEATURES, 0, 0);
-    farm_publish_order(&s.f, 1);
-    struct sl_block *b = ranked_block(&s);
-    struct sl_gather g;
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    float *wanted = fixture_input(&s.g.ds, b);
+    struct gathering t;
     static const struct {
         uint64_t rows;
         bool cached, pinned;
@@ -648,26 +578,18 @@ TEST(a_cache_of_all_rows_pins_nothing)
         {NODES, true, false, 1}, {NODES, true, false, 1}, {NODES - 1, true, true, 2},
         {NODES, true, true, 2},  {3, true, true, 2},
     };
-    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_MAPPED);
+    gathering_init(&t, FEATURES, 0, 0, SL_GATHER_MAPPED);
     for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
-        ask(&s, steps[i].rows);
-        ck_assert_msg(sl_gather_block(&g, steps[i].cached ? &s.cache : NULL, b, NULL, &buffer,
-                                      &result) == SL_OK,
-                      "%s", sl_error_message());
-        ck_assert_int_eq(g.store.there != NULL, steps[i].pinned);
-        ck_assert_int_eq(g.way, SL_GATHER_MAPPED);
-        ck_assert_uint_eq(times_pinned(&s.g.ds), steps[i].times);
-        const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
-        float *x = gpu_get(s.gpu.device, buffer.x, bytes);
-        ck_assert_mem_eq(x, wanted, bytes);
-        free(x);
+        ask(&t.s, steps[i].rows);
+        ck_assert_msg(gather(&t, steps[i].cached ? &t.s.cache : NULL, false, 0) == SL_OK, "%s",
+                      sl_error_message());
+        ck_assert_int_eq(t.g.store.there != NULL, steps[i].pinned);
+        ck_assert_int_eq(t.g.way, SL_GATHER_MAPPED);
+        ck_assert_uint_eq(times_pinned(&t.s.g.ds), steps[i].times);
+        assert_features(&t.s, t.b, &t.g, t.buffer[0].x);
     }
-    free(wanted);
-    sl_batch_buffer_fini(&buffer);
-    sl_gather_fini(&g);
-    free(b);
     unlink(registered());
-    scene_fini(&s);
+    gathering_fini(&t);
 }
 
 RUN_TESTS(.quiet = true)

@@ -335,7 +335,8 @@ LOOP_TEST(inference_is_the_block_of_the_whole_graph, 0, SL_COUNT_OF(VARIANTS))
     for (uint32_t layers = 1; layers <= 3; layers++)
         for (int back = 0; back < 2; back++) {
             struct sl_config c = config_of(&VARIANTS[_i], layers);
-            c.model.dropout = c.model.attention_dropout = 0.5; // not in evaluation
+            c.model.dropout = c.model.input_dropout = 0.5; // not in evaluation
+            c.model.attention_dropout = 0.5;
             struct scene s;
             scene_of(&s, graph_with_loops(), &c, everybody, NODES, ALL, table(back));
             struct sl_self_loops loops;

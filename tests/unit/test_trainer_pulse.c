@@ -20,9 +20,8 @@ static bool is_asleep(struct farm *f)
 // A standby trainer that has nothing to do, and a trainer whose job is paused.
 LOOP_TEST(who_sleeps_gives_signs_of_life, 0, 2)
 {
-    struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 4);
     if (_i)
         sl_arena_pause(&f.arena, true);
     farm_start(&f, DEVICE, _i ? SL_DUTY_WORK : SL_DUTY_STANDBY);

@@ -54,6 +54,12 @@ static void scene_init(struct scene *t, const struct sl_config *c)
     atomic_store(&t->schedule->trainers, 1);
 }
 
+static void scene_init_plain(struct scene *t, uint32_t batches_per_update)
+{
+    const struct sl_config c = farm_job(batches_per_update);
+    scene_init(t, &c);
+}
+
 static void scene_fini(struct scene *t)
 {
     farm_fini(&t->f);
@@ -86,9 +92,8 @@ static bool may_ahead(struct scene *t)
 
 TEST(duty_decides_first)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     ck_assert(!may(&t)); // no phase
     sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_WORK);
     ck_assert(may(&t) && may_ahead(&t));
@@ -99,9 +104,8 @@ TEST(duty_decides_first)
 
 TEST(nobody_fetches_while_the_job_is_paused)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     farm_open_train(&t.f, 0);
     sample(&t, farm_batches(&t.f));
     ck_assert(may(&t));
@@ -118,9 +122,8 @@ TEST(nobody_fetches_while_the_job_is_paused)
 
 TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
 {
-    struct sl_config c = farm_job(1);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 1);
     const struct sl_phase_spec side = {
         .kind = SL_PHASE_INFER, .lane = SL_LANE_SIDE, .gated = 1, .batch_size = 1, .n_items = 1};
     uint64_t seq;
@@ -146,9 +149,8 @@ TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
 
 TEST(device_must_be_free_of_sampling)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     farm_open_train(&t.f, 0);
     sample(&t, farm_batches(&t.f) - 1);
     ck_assert(!may(&t)); // one is left to sample
@@ -168,9 +170,8 @@ TEST(device_must_be_free_of_sampling)
 
 TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     farm_open_train(&t.f, 0);
     sample(&t, farm_batches(&t.f)); // 7, times unknown
     claim(&t, 4);                   // 3 left: 3 - 2 > 0
@@ -184,9 +185,8 @@ TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
 
 TEST(measured_times_count)
 {
-    struct sl_config c = farm_job(8);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 8);
     farm_open_train(&t.f, 0);
     sample(&t, farm_batches(&t.f));
     claim(&t, 3); // 4 left
@@ -208,9 +208,8 @@ TEST(measured_times_count)
 
 TEST(without_trainers_it_always_works_until_the_phase_is_over)
 {
-    struct sl_config c = farm_job(1);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 1);
     atomic_store(&t.schedule->trainers, 0);
     farm_open_train(&t.f, 0);
     ck_assert(!may(&t)); // but not while there is something to sample
@@ -223,9 +222,8 @@ TEST(without_trainers_it_always_works_until_the_phase_is_over)
 
 TEST(gated_and_presampling_phases_are_none_of_its_business)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     farm_order(&t.f, 0, sl_arena_order(&t.f.arena, 0));
     struct sl_phase_spec spec = {.kind = SL_PHASE_PRESAMPLE,
                                  .set = SL_SET_TRAIN,
@@ -283,9 +281,8 @@ LOOP_TEST(no_more_of_them_than_batches_that_run_at_once, 0, 2)
 
 LOOP_TEST(evaluation_is_shared_while_more_is_left_than_trainers, 0, 2)
 {
-    struct sl_config c = farm_job(1);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 1);
     atomic_store(&t.schedule->trainers, 2);
     atomic_store(&t.schedule->t_train_ns, 1);
     atomic_store(&t.schedule->t_standby_ns, 1000); // of training: none of its business
@@ -310,9 +307,8 @@ LOOP_TEST(evaluation_is_shared_while_more_is_left_than_trainers, 0, 2)
 
 TEST(switches_are_counted_where_a_standby_trainer_wakes)
 {
-    struct sl_config c = farm_job(4);
     struct scene t;
-    scene_init(&t, &c);
+    scene_init_plain(&t, 4);
     sl_standby_wake(&t.s);
     sl_standby_wake(&t.s);
     ck_assert_uint_eq(atomic_load(&t.s.seat->switches), 1);
@@ -346,9 +342,8 @@ static bool is_asleep(struct farm *f, uint32_t device)
 // One without work, one after it had some, one that waits for an epoch to be sampled.
 LOOP_TEST(asleep_it_does_not_look_around, 0, 3)
 {
-    struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 4);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     if (_i > 0) {
         uint64_t seq = farm_open_train(&f, 0);
@@ -369,9 +364,8 @@ LOOP_TEST(asleep_it_does_not_look_around, 0, 3)
 
 TEST(abort_wakes_it)
 {
-    struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 4);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     farm_until(is_asleep(&f, DEVICE));
     farm_until(sl_event_sleeping_ms() == 2 * SL_STANDBY_WAIT_MS);
@@ -385,9 +379,8 @@ static const uint64_t ASLEEP_NS = 3600000000000;
 // A single device: sampler and standby trainer in turn, once an epoch.
 TEST(alone_it_trains_every_epoch_once_it_is_sampled)
 {
-    struct sl_config c = farm_job(3);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 3);
     float *wanted = oracle_train(&f);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     farm_start_sampler(&f);
@@ -447,9 +440,8 @@ TEST(standby_trainers_that_come_and_go_change_no_bit)
 
 TEST(it_helps_with_evaluation)
 {
-    struct sl_config c = farm_job(1); // no place for it in training
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 1); // no place for it in training
     farm_start_trainer(&f);
     struct sl_loss_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);

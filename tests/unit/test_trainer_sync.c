@@ -46,9 +46,8 @@ LOOP_TEST(running_statistics_too, 0, 3)
 // two: it must give way, or nobody could ever train the first batch.
 TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
 {
-    struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 1);
     float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     uint64_t seq = farm_open_train(&f, 0);
@@ -77,19 +76,6 @@ struct updates {
     struct sl_lease lease[2];
 };
 
-static struct sl_sync_spec sync_spec(struct farm *f, const struct sl_config *config)
-{
-    return (struct sl_sync_spec){.config = config,
-                                 .n_params = f->model.n_params,
-                                 .tensors = f->model.tensor,
-                                 .n_tensors = f->model.n_tensors,
-                                 .arena = &f->arena,
-                                 .worker = 1,
-                                 .device = 1,
-                                 .kernels = sl_kernels_ref(),
-                                 .pulse = &f->pulse};
-}
-
 // A farm without threads with one phase, and a sync for worker 1. n cells are sampled and claimed.
 static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
 {
@@ -98,7 +84,7 @@ static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
     c.optimizer.lr = 1;
     c.optimizer.weight_decay = 0;
     farm_init_small(&u->f, &c, sl_kernels_ref());
-    const struct sl_sync_spec spec = sync_spec(&u->f, &c);
+    const struct sl_sync_spec spec = farm_sync_spec(&u->f, &c, 1);
     ck_assert_int_eq(sl_sync_init(&u->sync, &spec), SL_OK);
     farm_open_train(&u->f, 0);
     for (uint32_t i = 0; i < n; i++) {
@@ -238,10 +224,10 @@ TEST(arena_of_another_shape_is_refused)
     updates_init(&u, 1, 1);
     struct sl_sync other;
     struct sl_config c = u.f.config;
-    struct sl_sync_spec spec = sync_spec(&u.f, &c);
+    struct sl_sync_spec spec = farm_sync_spec(&u.f, &c, 1);
     spec.n_params++;
     ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
-    spec = sync_spec(&u.f, &c);
+    spec = farm_sync_spec(&u.f, &c, 1);
     spec.device = FARM_DEVICES;
     ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
     spec.device = 0;
@@ -350,9 +336,8 @@ LOOP_TEST(evaluation_phases_count_with_the_parameters_they_name, 0, 2)
 
 TEST(impossible_phase_of_inference_is_refused)
 {
-    struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 1);
     const struct sl_phase_spec wrong[] = {
         {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .layer = 2, .batch_size = 10, .n_items = 20},
         {.kind = SL_PHASE_INFER, .set = SL_SET_TRAIN, .batch_size = 10, .n_items = 20},
@@ -376,9 +361,8 @@ TEST(impossible_phase_of_inference_is_refused)
 
 TEST(an_abort_wakes_everybody)
 {
-    struct sl_config c = farm_job(2);
     struct farm f;
-    farm_init_small(&f, &c, sl_kernels_ref());
+    farm_init_plain(&f, 2);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
     // One trainer waits for a version that never comes, all wait for batches.

@@ -71,15 +71,9 @@ static void fixture_init(struct fixture *x, const struct values_job *job, bool a
     *t++ = tensor_of("eps", SL_TENSOR_FIXED, 0, FIXED_AT, VALUES_N_FIXED);
     *t++ = tensor_of("last", SL_TENSOR_LEARNED, 1, rest, VALUES_N_REST);
     x->n_tensors = (uint32_t)(t - x->tensors);
-    x->spec = (struct sl_sync_spec){.config = &x->config,
-                                    .n_params = n,
-                                    .tensors = x->tensors,
-                                    .n_tensors = x->n_tensors,
-                                    .arena = &x->f.arena,
-                                    .worker = 1,
-                                    .device = 1,
-                                    .kernels = sl_kernels_ref(),
-                                    .pulse = &x->f.pulse};
+    x->spec = farm_sync_spec(&x->f, &x->config, 1);
+    x->spec.tensors = x->tensors;
+    x->spec.n_tensors = x->n_tensors;
     ck_assert_int_eq(sl_sync_init(&x->sync, &x->spec), SL_OK);
     float *p = sl_param_store_params(&x->f.arena, 0);
     for (uint64_t k = 0; k < n; k++)

@@ -103,6 +103,14 @@ static inline struct sl_config config_of(int kind, int variant)
 
 enum { VARIANTS = 8 };
 
+static inline struct sl_block *some_block(struct scene *s, uint32_t layers, uint32_t n_seeds)
+{
+    uint32_t seeds[SEEDS];
+    for (uint32_t i = 0; i < n_seeds; i++)
+        seeds[i] = (i * 13 + 4) % NODES;
+    return fixture_block(&s->g.ds, seeds, n_seeds, layers, FANOUT, 2, n_seeds);
+}
+
 // A step and an evaluation on the GPU: gradient (n_params), then outputs (n_seeds, CLASSES).
 static inline float *step_on(struct scene *s, struct sl_block *b, const void *x, size_t x_bytes)
 {

@@ -141,6 +141,13 @@ static inline void farm_init_small(struct farm *f, const struct sl_config *confi
     f->g = &f->small;
 }
 
+// Without options, by the reference.
+static inline void farm_init_plain(struct farm *f, uint32_t batches_per_update)
+{
+    const struct sl_config c = farm_job(batches_per_update);
+    farm_init_small(f, &c, sl_kernels_ref());
+}
+
 // --- the hotness order ---
 
 // Some order of the vertices becomes the hotness order; phases opened from now on have its ranks.
@@ -167,6 +174,21 @@ static inline void farm_publish_order(struct farm *f, uint32_t generation)
 static inline struct sl_seat *farm_seat(struct farm *f, uint32_t device)
 {
     return sl_seat(&f->arena, sl_seat_trainer(&f->arena, device));
+}
+
+// Of worker 1, as the trainer of a device without a thread.
+static inline struct sl_sync_spec farm_sync_spec(struct farm *f, const struct sl_config *config,
+                                                 uint32_t device)
+{
+    return (struct sl_sync_spec){.config = config,
+                                 .n_params = f->model.n_params,
+                                 .tensors = f->model.tensor,
+                                 .n_tensors = f->model.n_tensors,
+                                 .arena = &f->arena,
+                                 .worker = 1,
+                                 .device = device,
+                                 .kernels = sl_kernels_ref(),
+                                 .pulse = &f->pulse};
 }
 
 // --- the sampler ---

@@ -334,6 +334,18 @@ static inline struct sl_block *fixture_weigh(struct sl_block *b, uint32_t most, 
     return b;
 }
 
+// Features of f16 in place of the graph's, each a number of its own; to be freed.
+static inline void *fixture_halve(struct fixture_graph *g, uint32_t dim)
+{
+    uint16_t *p = fixture_alloc_pages(g->ds.n_nodes * dim * sizeof *p);
+    for (uint64_t i = 0; i < g->ds.n_nodes * dim; i++)
+        p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
+    g->ds.feat = p;
+    g->ds.feat_dim = dim;
+    g->ds.feat_dtype = SL_DTYPE_F16;
+    return p;
+}
+
 // Features of the block's input nodes, f32. (n_input, feat_dim)
 static inline float *fixture_input(const struct sl_dataset *ds, const struct sl_block *b)
 {

@@ -27,14 +27,7 @@ static inline void scene_init(struct scene *s, uint32_t nodes, uint32_t features
                               uint64_t budget_bytes)
 {
     *s = (struct scene){.g = fixture_graph(nodes, features, CLASSES, 31)};
-    if (half_dim) {
-        uint16_t *p = s->half = fixture_alloc_pages((uint64_t)nodes * half_dim * sizeof *p);
-        for (uint64_t i = 0; i < (uint64_t)nodes * half_dim; i++)
-            p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
-        s->g.ds.feat = p;
-        s->g.ds.feat_dim = half_dim;
-        s->g.ds.feat_dtype = SL_DTYPE_F16;
-    }
+    s->half = half_dim ? fixture_halve(&s->g, half_dim) : NULL;
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, sl_kernels_ref());
     const struct sl_plugin *plugin = gpu_open(budget_bytes);
