@@ -18,9 +18,8 @@ def page_of(running):
     return running.until(lambda: address.search("".join(running.output())), "page's address")
 
 
-def start(box, *arguments, **changes):
-    """A slow job that is shown: (its command, host, port)."""
-    config = small_job(
+def slow_job(box, **changes):
+    return small_job(
         box.shared_dataset("small"),
         **{
             "throttle": {"sample": 0.02, "train": 0.04},
@@ -33,9 +32,19 @@ def start(box, *arguments, **changes):
             **changes,
         },
     )
-    report = box.path("report.json")
-    run = box.start("run", box.job(config), "--report", report, "--http", "0", *arguments)
-    return run, int(page_of(run).group(1))
+
+
+def start_shown(box, *arguments, **changes):
+    """A slow job that is shown: (its command, its page's address as page_of() has it)."""
+    report, job = box.path("report.json"), box.job(slow_job(box, **changes))
+    run = box.start("run", job, "--report", report, "--http", "0", *arguments)
+    return run, page_of(run)
+
+
+def start(box, *arguments, **changes):
+    """A slow job that is shown: (its command, port)."""
+    run, page = start_shown(box, *arguments, **changes)
+    return run, int(page.group(1))
 
 
 def finish(run):
@@ -46,7 +55,7 @@ def finish(run):
 
 def write_token(box):
     path = box.path("token")
-    with open(path, "w") as file:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         file.write(TOKEN + "\n")
     return path
 
@@ -281,18 +290,8 @@ def test_a_daemon_s_jobs_can_be_steered_too(box):
     jobs = get_json(port, "/api/jobs")
     assert jobs["jobs"] == [] and jobs["daemon"]["page"] == seen.group(), jobs
     for name in ("first", "second"):
-        config = small_job(
-            box.shared_dataset("small"),
-            **{
-                "name": name,
-                "throttle": {"sample": 0.02, "train": 0.04},
-                "devices": cpu_devices(3),
-                "allocation": {"samplers": 1, "trainers": 1},
-                "epochs": 500,
-                "digest": False,
-                "output": f"runs/{name}",
-            },
-        )
+        more = {"devices": cpu_devices(3), "allocation": {"samplers": 1, "trainers": 1}}
+        config = slow_job(box, name=name, output=f"runs/{name}", **more)
         daemon.do("submit", box.job(config, f"{name}.json"), "--detach").ok()
     daemon.until(lambda: '"state":"running"' in ask(port, "/api/jobs/1/stats")[2], "running job")
     states = {j["name"]: j["state"] for j in get_json(port, "/api/jobs")["jobs"]}
