@@ -10,8 +10,7 @@ from harness import cases, fingerprint, planted, whole, write_dataset
 from terminal import Terminal
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
 from test_cuda_load import SAYS
-from test_page import finish
-from test_top import first_epoch, fits
+from test_top import fits
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -149,12 +148,12 @@ def test_the_page_shows_from_where_gpus_read_and_their_load(box):
         panel = "document.querySelector('#devices')?.textContent"
         browser.until(f"{panel}.includes('37.0 %, its memory 12.0 %')", "load in the panel")
         assert browser.problems() == [], browser.problems()
-    finish(running)
+    running.stop()
 
 
 def test_top_shows_from_where_gpus_read(box):
     running, run_directory = start(box), box.path("runs/job")
-    first_epoch(running, run_directory)
+    box.until_epoch(running)
     top = Terminal(box, "top", run_directory)
     top.press("2")
     # Of the first line of statistics there are no rates.
@@ -167,7 +166,7 @@ def test_top_shows_from_where_gpus_read(box):
     top.close()
     stats = box.sluice("stats", run_directory).ok().out
     assert re.search(r"device 0: \S+ \S+ of graph from device 1\n", stats), stats
-    finish(running)
+    running.stop()
 
 
 def test_a_graph_ratio_that_budgets_do_not_allow_is_said(box):

@@ -4,12 +4,11 @@ What a graph is like that is generated or imported: tests/unit/test_cli_generate
 test_cli_import.c."""
 
 import hashlib
-import json
 import os
 
 import numpy as np
 
-from harness import planted, read_json, small_job
+from harness import read_json, small_job
 
 
 def digest_of(folder):

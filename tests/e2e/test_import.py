@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import os
-import random
 import zipfile
 
 import numpy as np

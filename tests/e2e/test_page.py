@@ -6,7 +6,7 @@ import re
 
 from browser import Browser
 from harness import Daemon, read_json, small_job
-from test_http import TOKEN, finish, slow_job, start_shown, write_token
+from test_http import TOKEN, slow_job, start_shown, write_token
 
 LOAD_MAX_BYTES = 100 << 10
 SCREENS = os.environ.get("SLUICE_TEST_SCREENS")  # a folder that pictures are kept in
@@ -99,7 +99,7 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
         screenshot(box, browser, "page-live")
         assert_fits(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_it_fits_every_window(box):
@@ -114,7 +114,7 @@ def test_it_fits_every_window(box):
             screenshot(box, browser, f"page-{name}", whole=name == "phone")
             assert_fits(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_a_click_changes_the_split(box):
@@ -141,7 +141,7 @@ def test_a_click_changes_the_split(box):
         browser.click("#undo")
         browser.until("/2 trainers/.test(document.querySelector('#pipe').textContent)", "undo")
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
     scales = read_json(box.path("report.json"))["scales"]
     assert [s["to"]["trainers"] for s in scales if s["ok"]][:2] == [3, 2], scales
 
@@ -195,7 +195,7 @@ def test_the_controls_are_locked_without_the_token(box):
                 assert browser.value("document.querySelector('#steer-set').disabled")
         browser.open(url)  # the token outlives a reload, in this window alone
         browser.until("!document.querySelector('#steer-set')?.disabled", "controls")
-    finish(run)
+    run.stop()
     run, url = start(box)
     with Browser(box) as browser:
         browser.open(url)
@@ -205,7 +205,7 @@ def test_the_controls_are_locked_without_the_token(box):
         # to be steered its buttons.
         assert visible_controls(browser) in ([], ["every"]), visible_controls(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_the_report_is_drawn_without_a_server(box):
