@@ -1,14 +1,11 @@
 """Samplers' GPUs, emulated, that hold the edges of the graph together: whole jobs."""
 
-import os
 import re
-
-import numpy as np
 
 from browser import Browser
 from harness import cases, fingerprint, planted, whole, write_dataset
 from terminal import Terminal
-from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, weighted_dataset
 from test_cuda_load import SAYS
 from test_top import fits
 
@@ -21,17 +18,6 @@ KINDS = {
 }
 PARTS = 16  # that are dealt out where a placement has each part once
 BUDGET = 440 << 10  # of which edges get less than all of them take
-
-
-def dataset(box):
-    def make():
-        arrays = planted(n=2000, degree=25)
-        weight = np.random.default_rng(3).random(len(arrays["indices"])).astype(np.float32)
-        arrays["edge_weight"] = weight
-        path = os.path.join(box.suite, f"data-gpu-share-{os.getpid()}")
-        return write_dataset(path, arrays, name="share")
-
-    return box.shared_value("gpu-share", make)
 
 
 def share_job(box, gpus, placement="one_copy", kind=None, idle=0, **changes):
@@ -47,7 +33,7 @@ def share_job(box, gpus, placement="one_copy", kind=None, idle=0, **changes):
     }
     devices = [gpu(d, memory=BUDGET) for d in range(gpus)] + [CPU, CPU]
     job = gpu_job(box, devices, **{**more, **KINDS.get(kind, {}), **changes})
-    job["dataset"] = dataset(box)
+    job["dataset"] = weighted_dataset(box, "share", n=2000, degree=25)
     return job
 
 

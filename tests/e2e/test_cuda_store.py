@@ -9,8 +9,8 @@ import re
 
 import numpy as np
 
-from harness import cases, fingerprint, planted, whole, write_dataset
-from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
+from harness import cases, fingerprint, whole
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log, weighted_dataset
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -152,15 +152,7 @@ KINDS = {"khop": {}, "weighted": {"sampler.kind": "weighted"}}
 
 
 def large_graph(box):
-    def make():
-        path = os.path.join(box.suite, f"data-gpu-graph-{os.getpid()}")
-        arrays = planted(n=4000, degree=120)
-        rng = np.random.default_rng(3)
-        arrays["edge_weight"] = rng.random(len(arrays["indices"])).astype(np.float32)
-        arrays["train_idx"] = arrays["train_idx"][:600]
-        return write_dataset(path, arrays, name="graph")
-
-    return box.shared_value("gpu-store-graph", make)
+    return weighted_dataset(box, "graph", n_train=600, n=4000, degree=120)
 
 
 def graph_job(box, devices, **changes):

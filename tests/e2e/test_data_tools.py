@@ -47,6 +47,14 @@ def check_dataset(folder):
     return meta, arrays
 
 
+def in_edges(arrays):
+    """(source, target) or (source, target, weight) of a data set, by target."""
+    targets = np.repeat(np.arange(len(arrays["indptr"]) - 1), np.diff(arrays["indptr"]))
+    columns = [arrays["indices"], targets]
+    columns += [arrays["edge_weight"]] if "edge_weight" in arrays else []
+    return list(zip(*(column.tolist() for column in columns)))
+
+
 def leftovers(box, *known):
     """Names in the box that no test made."""
     standard = {"tmp", "logs", "cache", *known}
