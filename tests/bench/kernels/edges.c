@@ -1,5 +1,5 @@
-// Operations over the edges of a block, on cores and on a device: attention, maximum, row length; on
-// a device aggregate and transpose too, which on cores stand beside plain loops (memory.c).
+// Operations over the edges of a block, on cores and on a device: attention, maximum, row length;
+// on a device aggregate and transpose too, which on cores stand beside plain loops (memory.c).
 #include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>

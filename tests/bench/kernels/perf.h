@@ -63,8 +63,8 @@ float *perf_floats(struct perf *p, size_t n);
 uint32_t *perf_ids(struct perf *p, size_t n, uint32_t below);
 uint64_t perf_random(struct perf *p);
 
-// A run counted in GB/s, beside the ceiling of that name (NULL: none); and one in millions of things
-// a second.
+// A run counted in GB/s, beside the ceiling of that name (NULL: none); and one in millions of
+// things a second.
 struct perf_run perf_bytes(const char *name, void (*run)(void *), void *context, double bytes,
                            const char *ceiling);
 struct perf_run perf_count(const char *name, void (*run)(void *), void *context, double n,
