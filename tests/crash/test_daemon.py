@@ -1,7 +1,6 @@
 """The daemon dies at any moment: what it has answered holds, and the next one goes on."""
 
 import contextlib
-import json
 import os
 import signal
 

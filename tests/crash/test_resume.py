@@ -31,24 +31,8 @@ def resume_job(dataset, **changes):
 
 
 def undisturbed(box, name, **changes):
-    dataset = box.shared_dataset("small")
-
-    def compute():
-        config = resume_job(
-            dataset, **{**changes, "output": f"runs/{name}", "checkpoint": {}}
-        )
-        result, report = box.run(config, name=name)
-        result.ok()
-        return fingerprint(report)
-
-    return box.shared_value(f"resume-{name}", compute)
-
-
-def checkpoints(box, output="runs/job"):
-    folder = box.path(output, "checkpoints")
-    if not os.path.isdir(folder):
-        return []
-    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    config = resume_job(box.shared_dataset("small"), **{**changes, "checkpoint": {}})
+    return box.undisturbed(f"resume-{name}", config)
 
 
 def kill_everything(box, running):
@@ -137,7 +121,7 @@ def test_kill_9_of_everything_at_random_moments(box, name):
     wanted = undisturbed(box, name, **changes)
     config = resume_job(box.shared_dataset("small"), **changes)
     assert fingerprint(killed_and_gone_on(box, config, seed=name)) == wanted
-    assert len(checkpoints(box)) <= changes.get("checkpoint", {}).get("keep", 2)
+    assert len(box.checkpoints()) <= changes.get("checkpoint", {}).get("keep", 2)
 
 
 @cases(1, 24, 36)
@@ -147,7 +131,7 @@ def test_kill_at_a_known_update(box, update):
     wanted = undisturbed(box, "each")
     config = resume_job(box.shared_dataset("small"), **changes)
     running = box.start("run", box.job(config), env=held_after_update(update))
-    running.until(lambda: checkpoints(box) and int(checkpoints(box)[-1]) == update, "checkpoint")
+    running.until(lambda: box.checkpoints() and int(box.checkpoints()[-1]) == update, "checkpoint")
     kill_everything(box, running)
     result, report = box.run(config)
     result.ok()
@@ -178,10 +162,8 @@ def test_stopped_by_a_signal(box, number):
     go_on(trainer)
     result = running.wait()
     box.nothing_runs()
-    assert result.rc == 130, str(result)
-    (error,) = result.errors()
-    assert "the same command goes on" in error, error
-    assert len(checkpoints(box)) == 1, checkpoints(box)
+    result.error(130, "the same command goes on")
+    assert len(box.checkpoints()) == 1, box.checkpoints()
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
     result, report = box.run(config)
     result.ok()
@@ -206,7 +188,7 @@ def test_async_updates_go_on_and_train_every_batch_once(box):
     # What was drawn does not depend on who applied what when.
     for key in ("samples_digest", "edges", "batches"):
         assert found[key] == wanted[key], key
-    version = int(checkpoints(box)[-1])
+    version = int(box.checkpoints()[-1])
     assert version == EPOCHS * BATCHES, version
 
 

@@ -10,6 +10,7 @@ sanitizer. Folder and processes go away in any case, so that a failing test does
 Time-outs are for a quick machine and a plain build; `SLOW` stretches them for sanitizers.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -97,6 +98,15 @@ class Result:
         assert self.rc == 0, f"wanted exit status 0\n{self}"
         return self
 
+    def error(self, rc, *patterns):
+        """Its one message: it failed with that status, and all of these are found in it."""
+        assert self.rc == rc, f"wanted exit status {rc}\n{self}"
+        errors = self.errors()
+        assert len(errors) == 1, f"wanted one message\n{self}"
+        for pattern in patterns:
+            assert re.search(pattern, errors[0]), f"no '{pattern}' in the message\n{self}"
+        return errors[0]
+
     def json(self):
         try:
             return json.loads(self.out)
@@ -165,6 +175,13 @@ class Running:
             ) from None
         out, err = self.output()
         return Result(self.command, rc, out, err, time.monotonic() - self.begin)
+
+    def stop(self):
+        """A job ends by Ctrl-C; its result."""
+        self.interrupt()
+        result = self.wait()
+        assert result.rc == 130, f"wanted exit status 130\n{result}"
+        return result
 
     def until(self, condition, what, seconds=PATIENCE):
         """Waits until condition() is true; an AssertionError that says `what` otherwise."""
@@ -284,13 +301,27 @@ class Box:
         """A job that would go on for ever is stopped, and goes on to the end of its epoch. Returns
         three reports: of the part that was stopped, of the rest, and of the same number of epochs
         without any of that."""
-        running.interrupt()
-        assert (stopped := running.wait()).rc == 130, str(stopped)
+        running.stop()
         first = read_json(self.path(config["output"], "report.json"))
         config = dict(config, epochs=len(first["epochs"]) + 1, throttle={}, schedule=[])
         last, straight = self.run(config), self.run(dict(config, output="runs/straight"))
         last[0].ok(), straight[0].ok()
         return first, last[1], straight[1]
+
+    def until_epoch(self, running, n=1, output="runs/job"):
+        """Waits for the end of the run's epoch n."""
+        metrics = self.path(output, "metrics.jsonl")
+        running.until(lambda: text_of(metrics).count("\n") >= n, f"the end of epoch {n}")
+
+    def checkpoints(self, output="runs/job"):
+        """Names of a run's whole checkpoints, the oldest first."""
+        folder = self.path(output, "checkpoints")
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return sorted(name for name in names if not name.startswith("."))
+
+    def small_disk(self, size):
+        """A file system of that size, at "disk" for as long as `with` says."""
+        return mounted(self.path("disk"), size)
 
     # ---- shared between the tests of one run ----------------------------------------------------
 
@@ -310,6 +341,16 @@ class Box:
         return self.shared_folder(
             f"data-{name}", lambda path: write_dataset(path, planted(**arguments), name=name)
         )
+
+    def undisturbed(self, name, config):
+        """What the job comes to if nothing happens to it; run by the first test that asks."""
+
+        def compute():
+            result, report = self.run(dict(config, output="runs/undisturbed"), name="undisturbed")
+            result.ok()
+            return fingerprint(report)
+
+        return self.shared_value(name, compute)
 
     def shared_value(self, name, compute):
         """A JSON value that several tests need; computed by the first of them, others wait."""
@@ -550,12 +591,18 @@ def own_shm():
     )
 
 
-def can_mount():
-    """Whether tests have mounts of their own here; asked in a process that ends with the answer."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if own_shm() else 1)
-    return os.waitpid(pid, 0)[1] == 0
+@contextlib.contextmanager
+def mounted(folder, size):
+    if os.geteuid() != 0:
+        raise Skip("only root may mount a small file system")
+    os.makedirs(folder)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        raise Skip("no file system may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def enterable_by_all(folder):
@@ -699,6 +746,20 @@ def isa_levels(box):
     names = ["avx2", "avx512", "amx"]
     best = checks["isa"]["found"].split(",")[0]
     return names[: names.index(best) + 1] if best in names else [best]
+
+
+def steady_job(box, name, /, **changes):
+    """A job of 16 batches and four updates an epoch that has a name of its own on this machine."""
+    return small_job(
+        box.shared_dataset("small"),
+        **{
+            "name": box.unique(name),
+            "epochs": 100000,
+            "sampler.batch_size": 48,
+            "updates.batches_per_update": 4,
+            **changes,
+        },
+    )
 
 
 def cpu_devices(n=4):

@@ -18,12 +18,7 @@ def job(box, **changes):
 
 
 def undisturbed(box):
-    def compute():
-        result, report = box.run(job(box, output="runs/undisturbed"), name="undisturbed")
-        result.ok()
-        return fingerprint(report)
-
-    return box.shared_value("advice-undisturbed", compute)
+    return box.undisturbed("advice-undisturbed", job(box))
 
 
 def advised(text, pattern):
@@ -34,10 +29,7 @@ def advised(text, pattern):
 
 def refused(box, config, *arguments):
     """The one line that says why."""
-    result, _ = box.run(config, *arguments)
-    assert result.rc == 2, str(result)
-    (error,) = result.errors()
-    return error
+    return box.run(config, *arguments)[0].error(2)
 
 
 # No trainer gets past the first checkpoint, however seldom the broker looks whether one is due.
@@ -48,9 +40,7 @@ def killed(box, config, point, *arguments):
     """What is said when the broker is killed there."""
     points = f"{point},{HELD}" if "checkpoint" in point else point
     result, _ = box.run(config, *arguments, env={"SLUICE_FAILPOINT": points})
-    assert result.rc == 1, str(result)
-    (error,) = result.errors()
-    assert "the broker was killed by SIGKILL" in error, error
+    error = result.error(1, "the broker was killed by SIGKILL")
     box.until_gone()
     return error
 
@@ -64,11 +54,7 @@ def take_output(box, config, error):
 
 
 def until_checkpoint(box, running, output="runs/job"):
-    folder = box.path(output, "checkpoints")
-    running.until(
-        lambda: os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder)),
-        "a checkpoint",
-    )
+    running.until(lambda: any(map(str.isdigit, box.checkpoints(output))), "a checkpoint")
 
 
 # ---- the broker was killed -----------------------------------------------------------------------
@@ -77,7 +63,7 @@ def until_checkpoint(box, running, output="runs/job"):
 def test_the_same_command_without_the_checkpoint_that_it_named(box):
     config = job(box)
     killed(box, config, "broker_checkpoint_named")
-    named = max(name for name in os.listdir(box.path("runs/job/checkpoints")) if name.isdigit())
+    named = max(filter(str.isdigit, box.checkpoints()))
     error = killed(box, config, "broker_report", "--checkpoint", named)
     advised(error, "the same command without --checkpoint goes on from update 36$")
     result, report = box.run(config)
@@ -226,8 +212,7 @@ def test_a_larger_number_on_the_way(box, key, small, changes):
         result, report = box.run(config, "--set", f"{key}={value}")
         if result.rc == 0:
             break
-        assert result.rc == 2, str(result)
-        (error,) = result.errors()
+        error = result.error(2)
         # Where broker and workers alone hold more, the number is not known yet.
         value = int(advised(error, rf"set {key} to (\d+)|wanted more than (\d+)")[1] or 0)
         value = value or int(re.search(r"wanted more than (\d+)", error)[1]) + (1 << 20)

@@ -8,8 +8,19 @@ import os
 import shutil
 import re
 
+import numpy as np
 
-from harness import BIN, CORES, Skip, accuracies, cases, fingerprint, small_job
+from harness import (
+    BIN,
+    CORES,
+    Skip,
+    accuracies,
+    cases,
+    fingerprint,
+    planted,
+    small_job,
+    write_dataset,
+)
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -41,6 +52,20 @@ def gpu_job(box, devices, **changes):
     )
     job["devices"] = devices
     return job
+
+
+def weighted_dataset(box, name, none=0.0, n_train=None, **graph):
+    """A planted graph with random weights of edges, that share of them 0, for several tests."""
+
+    def fill(path):
+        arrays = planted(**graph)
+        rng = np.random.default_rng(3)
+        weight = rng.random(len(arrays["indices"])).astype(np.float32)
+        weight[rng.random(len(weight)) < none] = 0
+        arrays["edge_weight"], arrays["train_idx"] = weight, arrays["train_idx"][:n_train]
+        write_dataset(path, arrays, name=name)
+
+    return box.shared_folder(f"data-gpu-{name}", fill)
 
 
 def run(box, job, fail="", seconds=100, **env):

@@ -2,7 +2,6 @@
 
 from harness import cases, fingerprint
 from test_cuda import PLUGIN, SANITIZED, gpu, gpu_job, run
-from test_top import first_epoch
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -75,7 +74,7 @@ def test_how_much_stays_is_told_while_the_job_runs(box):
     job = job_of(box, 0, epochs=100000, throttle={"sample": 0.01, "train": 0.02})
     env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0", "SLUICE_SIMT_DEVICES": "1"}
     running = box.start("run", box.job(job), env=env)
-    first_epoch(running, box.path("runs/job"))
+    box.until_epoch(running)
 
     def stats():
         return box.sluice("stats", box.path("runs/job"), "-o", "json").ok().json()
@@ -83,5 +82,4 @@ def test_how_much_stays_is_told_while_the_job_runs(box):
     running.until(lambda: stats()["bytes"]["blocks_near"] > 0, "near blocks of the last seconds")
     totals = stats()["totals"]
     assert 0 < totals["blocks_near_bytes"] <= totals["block_bytes"], totals
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()

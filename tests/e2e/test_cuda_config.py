@@ -12,9 +12,9 @@ import shutil
 import stat
 
 from harness import BIN, CORES, Skip, cases, small_job
+from test_cuda import CPU, PLUGIN
 
 GIB = 1 << 30
-CPU = {"kind": "cpu", "cores": str(CORES[0])}
 
 
 def gpu(index, total=16 * GIB, free=15 * GIB, cores="", maps_files=False, reads=None):
@@ -252,10 +252,9 @@ def test_a_dry_run_says_how_features_get_to_gpus(box, name, maps_files, changes,
 
 
 def emulation(**settings):
-    plugin = os.path.join(BIN, "..", "lib", "libsluice_cuda_simt.so")
-    if not os.path.exists(plugin):
+    if not os.path.exists(PLUGIN):
         raise Skip("the emulated plug-in is not built")
-    return {"SLUICE_CUDA_PLUGIN": os.path.abspath(plugin), **settings}
+    return {"SLUICE_CUDA_PLUGIN": PLUGIN, **settings}
 
 
 def test_emulated_gpus_are_found(box):

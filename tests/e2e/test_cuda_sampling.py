@@ -3,12 +3,8 @@
 What a run draws is its samples_digest; trainers are on cores here, so parameters are equal too.
 """
 
-import os
-
-import numpy as np
-
-from harness import cases, fingerprint, planted, write_dataset
-from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
+from harness import cases, fingerprint
+from test_cuda import CPU, SANITIZED, gpu, gpu_job, run, weighted_dataset
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -34,18 +30,8 @@ KINDS = {
 
 def weighted_job(box, devices, **changes):
     """The tests' job on a graph with weights and vertices that are their own neighbours."""
-
-    def make():
-        path = os.path.join(box.suite, f"data-gpu-weights-{os.getpid()}")
-        arrays = planted(n=400)
-        rng = np.random.default_rng(3)
-        weight = rng.random(len(arrays["indices"])).astype(np.float32)
-        weight[rng.random(len(weight)) < 0.2] = 0
-        arrays["edge_weight"] = weight
-        return write_dataset(path, arrays, name="weights")
-
     job = gpu_job(box, devices, **changes)
-    job["dataset"] = box.shared_value("gpu-weights", make)
+    job["dataset"] = weighted_dataset(box, "weights", none=0.2, n=400)
     return job
 
 

@@ -1,17 +1,13 @@
 """Samplers' GPUs, emulated, that hold the edges of the graph together: whole jobs."""
 
-import os
 import re
-
-import numpy as np
 
 from browser import Browser
 from harness import cases, fingerprint, planted, whole, write_dataset
 from terminal import Terminal
-from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, weighted_dataset
 from test_cuda_load import SAYS
-from test_page import finish
-from test_top import first_epoch, fits
+from test_top import fits
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -22,17 +18,6 @@ KINDS = {
 }
 PARTS = 16  # that are dealt out where a placement has each part once
 BUDGET = 440 << 10  # of which edges get less than all of them take
-
-
-def dataset(box):
-    def make():
-        arrays = planted(n=2000, degree=25)
-        weight = np.random.default_rng(3).random(len(arrays["indices"])).astype(np.float32)
-        arrays["edge_weight"] = weight
-        path = os.path.join(box.suite, f"data-gpu-share-{os.getpid()}")
-        return write_dataset(path, arrays, name="share")
-
-    return box.shared_value("gpu-share", make)
 
 
 def share_job(box, gpus, placement="one_copy", kind=None, idle=0, **changes):
@@ -48,7 +33,7 @@ def share_job(box, gpus, placement="one_copy", kind=None, idle=0, **changes):
     }
     devices = [gpu(d, memory=BUDGET) for d in range(gpus)] + [CPU, CPU]
     job = gpu_job(box, devices, **{**more, **KINDS.get(kind, {}), **changes})
-    job["dataset"] = dataset(box)
+    job["dataset"] = weighted_dataset(box, "share", n=2000, degree=25)
     return job
 
 
@@ -149,12 +134,12 @@ def test_the_page_shows_from_where_gpus_read_and_their_load(box):
         panel = "document.querySelector('#devices')?.textContent"
         browser.until(f"{panel}.includes('37.0 %, its memory 12.0 %')", "load in the panel")
         assert browser.problems() == [], browser.problems()
-    finish(running)
+    running.stop()
 
 
 def test_top_shows_from_where_gpus_read(box):
     running, run_directory = start(box), box.path("runs/job")
-    first_epoch(running, run_directory)
+    box.until_epoch(running)
     top = Terminal(box, "top", run_directory)
     top.press("2")
     # Of the first line of statistics there are no rates.
@@ -167,7 +152,7 @@ def test_top_shows_from_where_gpus_read(box):
     top.close()
     stats = box.sluice("stats", run_directory).ok().out
     assert re.search(r"device 0: \S+ \S+ of graph from device 1\n", stats), stats
-    finish(running)
+    running.stop()
 
 
 def test_a_graph_ratio_that_budgets_do_not_allow_is_said(box):

@@ -9,8 +9,8 @@ import re
 
 import numpy as np
 
-from harness import cases, fingerprint, planted, whole, write_dataset
-from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
+from harness import cases, fingerprint, whole
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log, weighted_dataset
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -111,8 +111,7 @@ def test_two_trainers_have_one_copy(box):
     ((_, size, held),) = copies(box, "trainer")
     assert size == held == COPY, (size, held, COPY)
     running.until(lambda: os.path.exists(box.path("runs/job/log")), "run that has begun")
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
     said = trainer_log(box, 0) + trainer_log(box, 1)
     assert said.count("made here") == said.count("found made") == 1, said
 
@@ -153,15 +152,7 @@ KINDS = {"khop": {}, "weighted": {"sampler.kind": "weighted"}}
 
 
 def large_graph(box):
-    def make():
-        path = os.path.join(box.suite, f"data-gpu-graph-{os.getpid()}")
-        arrays = planted(n=4000, degree=120)
-        rng = np.random.default_rng(3)
-        arrays["edge_weight"] = rng.random(len(arrays["indices"])).astype(np.float32)
-        arrays["train_idx"] = arrays["train_idx"][:600]
-        return write_dataset(path, arrays, name="graph")
-
-    return box.shared_value("gpu-store-graph", make)
+    return weighted_dataset(box, "graph", n_train=600, n=4000, degree=120)
 
 
 def graph_job(box, devices, **changes):

@@ -7,12 +7,10 @@ import os
 import socket
 import threading
 
-from harness import BIN, CORES, Daemon, Skip, read_json, small_job
+from harness import Daemon, read_json
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
 
-PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
-CPU = {"kind": "cpu", "cores": str(CORES[0])}
-GPU = {"kind": "cuda", "index": 0}
-SANITIZED = "the emulation and the sanitizer both take over the stacks of threads"
+GPU = gpu()
 NOT_UNDER = {"address": SANITIZED}
 LONG = {"throttle": {"train": 0.05}, "epochs": 1000}
 
@@ -21,8 +19,6 @@ class Held:
     """A daemon with a GPU that does not answer before it is let go."""
 
     def __init__(self, box, **env):
-        if not os.path.exists(PLUGIN):
-            raise Skip(f"{PLUGIN} is not there: make tests builds it")
         self.box, self.file = box, box.path("hold")
         self.hold()
         self.gpu = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"}
@@ -35,21 +31,8 @@ class Held:
         os.unlink(self.file)
 
     def job(self, name, devices, **changes):
-        config = small_job(
-            self.box.shared_dataset("gpu", n=400),
-            output=f"runs/{name}",
-            **{
-                "name": name,
-                "epochs": 2,
-                "model.hidden": 8,
-                "sampler.fanout": [3, 3],
-                "evaluate.fanout": [4, 4],
-                "allocation": {},
-                **changes,
-            },
-        )
-        config["devices"] = devices
-        return self.box.job(config, f"{name}.json")
+        own = {"name": name, "output": f"runs/{name}", "allocation": {}}
+        return self.box.job(gpu_job(self.box, devices, **own, **changes), f"{name}.json")
 
     def submit(self, name, devices, *arguments):
         return self.daemon.background("submit", self.job(name, devices), *arguments)

@@ -4,12 +4,11 @@ What a graph is like that is generated or imported: tests/unit/test_cli_generate
 test_cli_import.c."""
 
 import hashlib
-import json
 import os
 
 import numpy as np
 
-from harness import planted, read_json, small_job
+from harness import read_json, small_job
 
 
 def digest_of(folder):
@@ -46,6 +45,14 @@ def check_dataset(folder):
         label = arrays["node_label"].reshape(-1)
         assert label.shape == (n,) and label.min() >= -1 and label.max() < meta["num_classes"]
     return meta, arrays
+
+
+def in_edges(arrays):
+    """(source, target) or (source, target, weight) of a data set, by target."""
+    targets = np.repeat(np.arange(len(arrays["indptr"]) - 1), np.diff(arrays["indptr"]))
+    columns = [arrays["indices"], targets]
+    columns += [arrays["edge_weight"]] if "edge_weight" in arrays else []
+    return list(zip(*(column.tolist() for column in columns)))
 
 
 def leftovers(box, *known):

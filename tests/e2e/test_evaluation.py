@@ -1,10 +1,8 @@
 """When the test set is evaluated, and where activations lie meanwhile. Training is the same."""
 
 import os
-import subprocess
 
-
-from harness import Skip, cases, small_job, text_of
+from harness import cases, small_job, text_of
 
 
 def ran(box, dataset, test, **changes):
@@ -87,21 +85,13 @@ def test_the_file_has_no_name_and_ends_with_the_job(box):
     running.until(lambda: text_of(box.path("disk/runs/a/metrics.jsonl")), "an epoch")
     assert mapped(), "no trainer has the file"
     assert os.listdir(box.path("disk")) == ["runs"], os.listdir(box.path("disk"))
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
     assert os.listdir(box.path("disk")) == ["runs"]
 
 
 def test_a_disk_without_room_for_the_file_is_refused(box):
-    if os.geteuid() != 0:
-        raise Skip("only root may mount a small file system")
     dataset = box.shared_dataset("small")
-    disk = box.path("disk")
-    os.makedirs(disk)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", disk]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        raise Skip("no file system may be mounted here")
-    try:
+    with box.small_disk("160k") as disk:
         changes = {"arena.activations": "file", "model.hidden": 256}
         config = small_job(dataset, output="disk/a", **changes)
         result, _ = box.run(config)
@@ -109,5 +99,3 @@ def test_a_disk_without_room_for_the_file_is_refused(box):
         for words in ("activations", "disk/a", "No space left on device", "evaluate.fanout"):
             assert words in result.err, str(result)
         assert os.listdir(disk) == []
-    finally:
-        subprocess.run(["umount", disk], check=True)

@@ -19,10 +19,6 @@ def job(box, **changes):
     )
 
 
-def names(box, output="runs/job"):
-    return sorted(n for n in os.listdir(box.path(output, "checkpoints")) if n[0] != ".")
-
-
 def unfinished(box, **changes):
     """A run that was killed when its report was half written; its job."""
     config = job(box, **changes)
@@ -39,12 +35,11 @@ def two_checkpoints(box):
     points = "trainer_gradient:20:stop,broker_report"
     running = box.start("run", box.job(config), env={"SLUICE_FAILPOINT": points})
     trainer = box.until_stopped(running)
-    running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")) and names(box),
-                  "a checkpoint")
+    running.until(box.checkpoints, "a checkpoint")
     go_on(trainer)
     assert running.wait().rc == 1
     box.until_gone()
-    assert len(names(box)) >= 2, names(box)
+    assert len(box.checkpoints()) >= 2, box.checkpoints()
     return config
 
 
@@ -55,10 +50,7 @@ def times(folder):
 def refused(box, config, *words, arguments=()):
     before = times(box.path("runs/job"))
     result, _ = box.run(config, *arguments)
-    assert result.rc == 2, str(result)
-    (error,) = result.errors()
-    for word in words:
-        assert word in error, f"'{word}' is not in: {error}"
+    error = result.error(2, *map(re.escape, words))
     assert before == times(box.path("runs/job")), "a refused job has changed the run directory"
     return error
 
@@ -100,7 +92,7 @@ def test_another_data_set_is_refused(box):
 @cases("optimizer.safetensors", "state.json")
 def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
     config = two_checkpoints(box)
-    older, newest = names(box)[-2:]
+    older, newest = box.checkpoints()[-2:]
     path = box.path("runs/job/checkpoints", newest, name)
     with open(path, "r+b") as file:
         if os.path.getsize(path):
@@ -119,7 +111,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
 
 def test_a_checkpoint_that_is_not_there(box):
     config = unfinished(box)
-    refused(box, config, "has no checkpoint '000000000099'", names(box)[-1],
+    refused(box, config, "has no checkpoint '000000000099'", box.checkpoints()[-1],
             arguments=("--checkpoint", "000000000099"))
 
 

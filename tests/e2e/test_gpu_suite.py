@@ -10,10 +10,9 @@ import sys
 import tarfile
 
 from harness import BIN, ROOT, Skip, whole
+from test_cuda import PLUGIN, SANITIZED
 
 SUITE = os.path.join(ROOT, "scripts", "gpu_suite")
-PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
-SANITIZED = "the emulation and the sanitizer both take over the stacks of threads"
 NOT_UNDER = {"address": SANITIZED}
 
 

@@ -18,9 +18,8 @@ def page_of(running):
     return running.until(lambda: address.search("".join(running.output())), "page's address")
 
 
-def start(box, *arguments, **changes):
-    """A slow job that is shown: (its command, host, port)."""
-    config = small_job(
+def slow_job(box, **changes):
+    return small_job(
         box.shared_dataset("small"),
         **{
             "throttle": {"sample": 0.02, "train": 0.04},
@@ -33,20 +32,24 @@ def start(box, *arguments, **changes):
             **changes,
         },
     )
-    report = box.path("report.json")
-    run = box.start("run", box.job(config), "--report", report, "--http", "0", *arguments)
-    return run, int(page_of(run).group(1))
 
 
-def finish(run):
-    run.interrupt()
-    result = run.wait()
-    assert result.rc == 130, result
+def start_shown(box, *arguments, **changes):
+    """A slow job that is shown: (its command, its page's address as page_of() has it)."""
+    report, job = box.path("report.json"), box.job(slow_job(box, **changes))
+    run = box.start("run", job, "--report", report, "--http", "0", *arguments)
+    return run, page_of(run)
+
+
+def start(box, *arguments, **changes):
+    """A slow job that is shown: (its command, port)."""
+    run, page = start_shown(box, *arguments, **changes)
+    return run, int(page.group(1))
 
 
 def write_token(box):
     path = box.path("token")
-    with open(path, "w") as file:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         file.write(TOKEN + "\n")
     return path
 
@@ -204,7 +207,7 @@ def test_metrics_keep_the_rules_and_move(box):
         return now["sluice_batches_total"][1][key] > first["sluice_batches_total"][1].get(key, 0)
 
     run.until(more, "batch more")
-    finish(run)
+    run.stop()
 
 
 # ---- JSON ---------------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ def test_the_api_says_what_the_job_does(box):
     for path in ("/api/jobs/nobody", "/api/jobs/1", "/api/jobs/nobody/stats"):
         status, _, text = ask(port, path)
         assert status == 404 and "error" in json.loads(text), (path, status, text)
-    finish(run)
+    run.stop()
 
 
 def test_another_user_sees_nothing_unless_let_in(box):
@@ -239,14 +242,14 @@ def test_another_user_sees_nothing_unless_let_in(box):
     status, text = ask_as(stranger, port, path)
     assert status == 403 and "--http-token FILE" in text and "--http-open" in text, text
     assert ask(port, path)[0] == 200
-    finish(run)
+    run.stop()
     run, port = start(box, "--http-token", write_token(box), output="runs/token")
     assert ask_as(stranger, port, path)[0] == 401
     assert ask_as(stranger, port, path, TOKEN)[0] == 200
-    finish(run)
+    run.stop()
     run, port = start(box, "--http-open", output="runs/open")
     assert ask_as(stranger, port, path)[0] == 200
-    finish(run)
+    run.stop()
 
 
 def test_a_program_can_steer_with_the_token(box):
@@ -281,18 +284,8 @@ def test_a_daemon_s_jobs_can_be_steered_too(box):
     jobs = get_json(port, "/api/jobs")
     assert jobs["jobs"] == [] and jobs["daemon"]["page"] == seen.group(), jobs
     for name in ("first", "second"):
-        config = small_job(
-            box.shared_dataset("small"),
-            **{
-                "name": name,
-                "throttle": {"sample": 0.02, "train": 0.04},
-                "devices": cpu_devices(3),
-                "allocation": {"samplers": 1, "trainers": 1},
-                "epochs": 500,
-                "digest": False,
-                "output": f"runs/{name}",
-            },
-        )
+        more = {"devices": cpu_devices(3), "allocation": {"samplers": 1, "trainers": 1}}
+        config = slow_job(box, name=name, output=f"runs/{name}", **more)
         daemon.do("submit", box.job(config, f"{name}.json"), "--detach").ok()
     daemon.until(lambda: '"state":"running"' in ask(port, "/api/jobs/1/stats")[2], "running job")
     states = {j["name"]: j["state"] for j in get_json(port, "/api/jobs")["jobs"]}
@@ -346,7 +339,7 @@ def test_the_end_is_the_last_event(box):
     thread = threading.Thread(target=lambda: found.extend(events(port, 10000)))
     thread.start()
     run.until(lambda: "\nsluice_http_streams 1\n" in ask(port, "/metrics")[2], "stream")
-    finish(run)
+    run.stop()
     thread.join(60 * SLOW)
     ends = [data for kind, data in found if kind == "finished"]
     assert len(ends) == 1 and ends[0]["finished"]["exit_status"] == 130, found[-3:]
@@ -365,4 +358,6 @@ def test_a_taken_port_and_a_bad_address_are_told(box):
             box.assert_no_run(config)
     result = box.sluice("run", box.job(config), "--http", "0", "--http-token", "nowhere/token")
     assert result.rc in (1, 2) and "token" in result.err, result
+    for words in ["--http-token", "f"], ["--http-open"]:
+        box.sluice("run", box.job(config), *words).error(2, f"{words[0]} without --http")
     box.assert_no_run(config)

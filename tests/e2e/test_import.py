@@ -9,14 +9,13 @@ import gzip
 import io
 import json
 import os
-import random
 import zipfile
 
 import numpy as np
 
 from harness import cases, read_json
 from test_bad_input import refused
-from test_data_tools import check_dataset, leftovers
+from test_data_tools import check_dataset, in_edges, leftovers
 
 N, E = 60, 400
 
@@ -33,9 +32,7 @@ def random_edges():
 
 def edges_of(folder):
     """Sorted pairs (source, destination) of a data set."""
-    _, arrays = check_dataset(folder)
-    destinations = np.repeat(np.arange(N), np.diff(arrays["indptr"].astype(np.int64)))
-    return sorted(zip(arrays["indices"].tolist(), destinations.tolist()))
+    return sorted(edge[:2] for edge in in_edges(check_dataset(folder)[1]))
 
 
 def pairs(edges):
@@ -155,8 +152,8 @@ def test_npz_of_scipy(box, kind):
     wanted = np.zeros((N, N), np.float32)
     wanted[edges[0], edges[1]] = values
     found = np.zeros((N, N), np.float32)
-    destinations = np.repeat(np.arange(N), np.diff(made["indptr"].astype(np.int64)))
-    found[made["indices"], destinations] = made["edge_weight"]
+    for source, destination, weight in in_edges(made):
+        found[source, destination] = weight
     assert (found == wanted).all()
     import_npz(box, "--force", "--no-weights").ok()
     assert not os.path.exists(box.path("made", "edge_weight.npy"))

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import libsluice as s
 import numpy as np
@@ -51,6 +50,24 @@ def opened(box, config=None, env=None, **options):
     if "attach" not in options:
         config = config or job(box)
     return s.Loader(config, s.load(LIBRARY), **options)
+
+
+def refused(words, call, *arguments, code=None):
+    """The call fails, says that, and returns that code."""
+    try:
+        call(*arguments)
+    except s.Failed as error:
+        assert words in str(error) and code in (None, error.code), (error.code, str(error))
+        return
+    raise AssertionError(f"accepted, wanted: {words}")
+
+
+def emulated_gpu():
+    """The environment of a loader with GPU 0."""
+    if not os.path.exists(PLUGIN):
+        raise Skip(f"{PLUGIN} is not there: make tests builds it")
+    os.environ.update({"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"})
+    return dict(os.environ)
 
 
 def arrays():
@@ -137,12 +154,7 @@ def test_batches_are_those_of_a_job_that_trains(box):
     with opened(box, config) as loader:
         for _ in loader.epoch():
             pass
-        try:
-            loader.next()
-        except s.Failed as error:
-            assert error.code == s.EABORTED and "done" in str(error), error
-        else:
-            raise AssertionError("there was one epoch")
+        refused("done", loader.next, code=s.EABORTED)  # there was one epoch
     report = read_json(box.path(config["output"], "report.json"))
     assert report["status"] == "done"
     assert report["samples_digest"] == trained[1]["samples_digest"]
@@ -185,13 +197,10 @@ def test_features_that_are_read_from_the_drive(box, prefetch):
 @cases("none", "degree")
 def test_features_in_a_gpus_memory(box, policy):
     """Where the loader's seat is on one (emulated): gathered there ahead, from a cache too."""
-    if not os.path.exists(PLUGIN):
-        raise Skip(f"{PLUGIN} is not there: make tests builds it")
-    data = arrays()
-    os.environ.update({"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"})
+    data, env = arrays(), emulated_gpu()
     config = job(box, cache={"policy": policy, "ratio": 0.5} if policy != "none" else {})
     config["devices"], config["sampler"]["expand"] = [CPU, gpu()], "new"
-    with opened(box, config, prefetch=1, arrays=1, env=dict(os.environ)) as loader:
+    with opened(box, config, prefetch=1, arrays=1, env=env) as loader:
         assert loader.info.feat_device == 0
         for _ in range(2):
             for batch in loader.epoch():
@@ -200,7 +209,7 @@ def test_features_in_a_gpus_memory(box, policy):
                 assert np.array_equal(s.array(taken.nodes, batch.n_nodes, "<i8"), s.nodes(batch))
                 loader.lib.sluice_free(taken.memory)
                 assert np.array_equal(loader.features(batch), data["node_feat"][s.nodes(batch)])
-    with opened(box, {**config, "output": "runs/again"}, env=dict(os.environ)) as loader:
+    with opened(box, {**config, "output": "runs/again"}, env=env) as loader:
         assert loader.info.feat_device == -1
         batch = loader.next()
         assert np.array_equal(loader.features(batch), data["node_feat"][s.nodes(batch)])
@@ -209,17 +218,14 @@ def test_features_in_a_gpus_memory(box, policy):
 @cases("sampler.subgraph=induced", "sampler.disjoint=true")
 def test_samplers_on_a_gpu_make_what_only_cores_can(box, asked):
     """The batches of a job without GPUs, with ranks for the trainer's cache."""
-    if not os.path.exists(PLUGIN):
-        raise Skip(f"{PLUGIN} is not there: make tests builds it")
-    data, found = arrays(), []
+    data, env, found = arrays(), emulated_gpu(), []
     key, value = asked.split("=")
-    os.environ.update({"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"})
     cache = {"policy": "degree", "ratio": 0.5}
     config = job(box, cache=cache, **{key: True if value == "true" else value})
     config["sampler"]["expand"] = "new"
     for devices in [gpu(), gpu()], [CPU, CPU]:
         config["devices"], config["output"] = devices, f"runs/{len(found)}"
-        with opened(box, config, prefetch=1, env=dict(os.environ)) as loader:
+        with opened(box, config, prefetch=1, env=env) as loader:
             assert (loader.info.feat_device == 0) == (devices[0] != CPU)
             batches = []
             for batch in loader.epoch():
@@ -255,13 +261,8 @@ def test_arrays_are_the_callers(box, prefetch, made):
         ids = s.array(last.edge_ids, last.n_edges, "<u8").copy()
         seen = (s.nodes(batch).copy(), np.array(edges), ids, s.labels(batch).copy())
         taken.append((loader.take(batch), seen, batch.n_nodes, batch.n_seeds))
-        for call in (lambda b: loader.take(b), loader.features):
-            try:
-                call(batch)
-            except s.Failed as error:
-                assert error.code == s.EINVAL, error
-            else:
-                raise AssertionError("its arrays are somebody else's")
+        for call in loader.take, loader.features:  # its arrays are somebody else's
+            refused("", call, batch, code=s.EINVAL)
         loader.done(batch)
     lib = loader.lib
     loader.close()
@@ -336,24 +337,14 @@ def test_given_seeds_that_cannot_be(box):
         ({"sampler": {"kind": "weighted"}}, "edge_weight.npy"),
         ({}, "options.features: found another number, wanted 0 or 1"),
     ):
-        try:
-            s.Sampler({**config, **changes}, lib, features=0 if changes else 2)
-        except s.Failed as error:
-            assert words in str(error), error
-        else:
-            raise AssertionError(changes)
+        refused(words, s.Sampler, {**config, **changes}, lib, 0 if changes else 2)
     with s.Sampler(config, lib) as sampler:
         for seeds, words in (
             ([], "found no seeds"), ([3, 5, 3], "3 seeds, only 2 of them different"),
             ([1500], "seed 1500 is no vertex of a graph with 1500"),
             ([4], 'sampler.expand: found "all"'),
         ):  # fmt: skip
-            try:
-                sampler.draw(0, 0, seeds, arrays=seeds == [4])
-            except s.Failed as error:
-                assert words in str(error), error
-            else:
-                raise AssertionError(seeds)
+            refused(words, sampler.draw, 0, 0, seeds, seeds == [4])
         batch, _ = sampler.draw(0, 0, [4, 2], arrays=False)
         assert s.seeds(batch).tolist() == [4, 2] and batch.n_hops == 2
     lib.sluice_sampler_close(None)
@@ -361,12 +352,7 @@ def test_given_seeds_that_cannot_be(box):
 
 def test_arrays_are_of_one_hop_that_has_all_edges(box):
     with opened(box, job(box, **{"sampler.expand": "all"})) as loader:
-        try:
-            loader.take(loader.next())
-        except s.Failed as error:
-            assert "sampler.expand" in str(error), error
-        else:
-            raise AssertionError("each hop has edges of its own")
+        refused("sampler.expand", loader.take, loader.next())  # each hop has edges of its own
 
 
 def test_a_batch_that_is_given_back_comes_again(box):
@@ -378,13 +364,8 @@ def test_a_batch_that_is_given_back_comes_again(box):
         assert again.number == 0 and np.array_equal(s.seeds(again), seeds)
         loader.done(second)
         loader.done(again)
-        for wrong in (lambda: loader.done(second), lambda: loader.give_back(first)):
-            try:
-                wrong()
-            except s.Failed as error:
-                assert error.code == s.ESTALE and "is not held" in str(error), error
-            else:
-                raise AssertionError("it was given back twice")
+        refused("is not held", loader.done, second, code=s.ESTALE)
+        refused("is not held", loader.give_back, first, code=s.ESTALE)
 
 
 def test_an_epoch_is_left_in_the_middle(box):
@@ -395,12 +376,7 @@ def test_an_epoch_is_left_in_the_middle(box):
         order = [s.seeds(b).copy() for b in loader.epoch()]
         assert np.array_equal(np.sort(np.concatenate(order)), arrays()["train_idx"])
         assert loader.stats.epoch == 3 and loader.stats.batches == 3 + loader.info.n_batches
-        try:
-            loader.start_epoch(3)
-        except s.Failed as error:
-            assert error.code == s.EINVAL and "before 0 of epoch 4 have been" in str(error), error
-        else:
-            raise AssertionError("it began again")
+        refused("before 0 of epoch 4 have been", loader.start_epoch, 3, code=s.EINVAL)
 
 
 def test_a_loader_outlives_the_thread_that_opened_it(box):
@@ -460,12 +436,7 @@ def test_a_running_job_is_attached_to(box):
         batch = loader.next()
         done = [s.seeds(batch).copy()]
         loader.done(batch)
-        try:
-            attach(name)
-        except s.Failed as error:
-            assert error.code == s.EBUSY and str(os.getpid()) in str(error), error
-        else:
-            raise AssertionError("there is one seat")
+        refused(str(os.getpid()), attach, name, code=s.EBUSY)  # there is one seat
     with attach(box.path(config["output"])) as second:
         rest = [s.seeds(b).copy() for b in second.epoch()]
         assert np.array_equal(rest[0], seen[0])
@@ -484,13 +455,8 @@ def test_a_batch_is_held_when_its_job_is_stopped(box):
         (broker,) = box.processes("broker")
         box.sluice("stop", config["name"]).ok()
         gone(broker)
-        for call in (lambda: loader.done(held), loader.next):
-            try:
-                call()
-            except s.Failed as error:
-                assert error.code == s.EABORTED and "stopped" in str(error), error
-            else:
-                raise AssertionError("the job is over")
+        refused("stopped", loader.done, held, code=s.EABORTED)
+        refused("stopped", loader.next, code=s.EABORTED)
 
 
 def test_the_example_learns(box):
@@ -540,48 +506,33 @@ def test_who_is_killed_under_a_loader(box, role):
             return
         gone(victim)
         loader.done(first)  # what is lent may be given back
-        try:
+
+        def to_the_end():
             # What was drawn may still be lent, and no epoch begins.
             while isinstance(batch := loader.next(), s.Batch) or batch == s.END:
                 if batch != s.END:
                     loader.done(batch)
-        except s.Failed as error:
-            assert error.code == s.EFAILED and "broker" in str(error), error
-        else:
-            raise AssertionError("nothing was said of it")
+
+        refused("broker", to_the_end, code=s.EFAILED)
     box.until_gone()
 
 
 # ---- what is refused ----------------------------------------------------------------------------
 
 WRONG = {
-    "no JSON": ("{", s.EINVAL, "job:"),
-    "a key": ({"sampler.fanuot": [5]}, s.EINVAL, "did you mean"),
-    "a model": ({"model": {"kind": "gcn"}}, s.EINVAL, 'found "gcn", wanted "external"'),
-    "a data set": ({"dataset": "nowhere"}, s.EINVAL, "nowhere"),
-    "a fanout": ({"sampler.fanout": []}, s.EINVAL, "sampler.fanout"),
+    "no JSON": ("{", "job:"),
+    "a key": ({"sampler": {"fanuot": [5]}}, "did you mean"),
+    "a model": ({"model": {"kind": "gcn"}}, 'found "gcn", wanted "external"'),
+    "a data set": ({"dataset": "nowhere"}, "nowhere"),
+    "a fanout": ({"sampler": {"fanout": []}}, "sampler.fanout"),
 }
 
 
 @cases(*WRONG)
 def test_a_wrong_job_is_refused(box, what):
-    changes, code, words = WRONG[what]
-    text = changes if isinstance(changes, str) else None
-    if text is None:
-        config = job(box)
-        for dotted, value in changes.items():
-            *folders, key = dotted.split(".")
-            at = config
-            for folder in folders:
-                at = at[folder]
-            at[key] = value
-        text = json.dumps(config)
-    try:
-        opened(box, text).close()
-    except s.Failed as error:
-        assert error.code < 0 and words in str(error), (error.code, str(error))
-    else:
-        raise AssertionError("it was opened")
+    changes, words = WRONG[what]
+    text = changes if isinstance(changes, str) else json.dumps({**job(box), **changes})
+    refused(words, opened, box, text)
     box.until_gone()
 
 
@@ -669,12 +620,12 @@ def test_who_keeps_every_batch_is_told(box):
     config = job(box, **{"arena.memory": "2MiB", "sampler.batch_size": 8})
     with opened(box, config) as loader:
         held = []
-        try:
+
+        def keep_all():
             while not isinstance(batch := loader.next(), int):
                 held.append(batch)
-            raise AssertionError(f"{len(held)} batches, and then {batch}")
-        except s.Failed as error:
-            assert error.code == s.ENOMEM and f"{len(held)} batches are held" in str(error), error
+
+        refused(" batches are held", keep_all, code=s.ENOMEM)
         for batch in held:
             loader.done(batch)
         n = len(held) + sum(1 for _ in loader.epoch())

@@ -4,12 +4,11 @@ Jobs stand still at a failpoint while they are looked at; what is told then is c
 told elsewhere, in the report or in other lines. What follows from given times is in unit tests.
 """
 
-import json
 import math
 import os
 import re
 
-from harness import cases, go_on, json_lines, read_json, small_job
+from harness import cases, go_on, json_lines, read_json, steady_job
 
 EPOCHS = 6
 
@@ -19,17 +18,7 @@ def me(box):
 
 
 def job(box, **changes):
-    return small_job(
-        box.shared_dataset("small"),
-        **{
-            "name": me(box),
-            "epochs": 100000,
-            "sampler.batch_size": 48,
-            "updates.batches_per_update": 4,
-            "allocation.switching": False,
-            **changes,
-        },
-    )
+    return steady_job(box, "live", **{"allocation.switching": False, **changes})
 
 
 def start(box, config, **failpoints):
@@ -47,8 +36,7 @@ def follow(box, config, **failpoints):
 
 
 def stop(box, running, follower):
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
     follower.wait()
     return read_json(box.path("report.json"))
 

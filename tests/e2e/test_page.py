@@ -5,10 +5,10 @@ import os
 import re
 
 from browser import Browser
-from harness import Daemon, cpu_devices, read_json, small_job
+from harness import Daemon, read_json, small_job
+from test_http import TOKEN, slow_job, start_shown, write_token
 
 LOAD_MAX_BYTES = 100 << 10
-TOKEN = "open-sesame"
 SCREENS = os.environ.get("SLUICE_TEST_SCREENS")  # a folder that pictures are kept in
 
 
@@ -16,45 +16,10 @@ def screenshot(box, browser, name, whole=False):
     browser.screenshot(os.path.join(SCREENS or box.folder, f"{name}.png"), whole)
 
 
-def slow_job(box, **changes):
-    return small_job(
-        box.shared_dataset("small"),
-        **{
-            "throttle": {"sample": 0.02, "train": 0.04},
-            "devices": cpu_devices(4),
-            "allocation": {"samplers": 1, "trainers": 2},
-            "sampler.batch_size": 32,
-            "cache": {"policy": "degree", "ratio": 0.3},
-            "epochs": 500,
-            "digest": False,
-            **changes,
-        },
-    )
-
-
-def write_token(box):
-    path = box.path("token")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-        file.write(TOKEN + "\n")
-    return path
-
-
 def start(box, *arguments, **changes):
     """A job that is shown: (its command, its address)."""
-    report = box.path("report.json")
-    command = ["run", box.job(slow_job(box, **changes)), "--report", report, "--http", "0"]
-    run = box.start(*command, *arguments)
-    seen = run.until(
-        lambda: re.search(r"http://127\.0\.0\.1:\d+/", "".join(run.output())), "page's address"
-    )
-    return run, seen.group()
-
-
-def finish(run):
-    run.interrupt()
-    result = run.wait()
-    assert result.rc == 130, result
-    return result
+    run, page = start_shown(box, *arguments, **changes)
+    return run, page.group()
 
 
 def assert_sound(browser, url):
@@ -134,7 +99,7 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
         screenshot(box, browser, "page-live")
         assert_fits(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_it_fits_every_window(box):
@@ -149,7 +114,7 @@ def test_it_fits_every_window(box):
             screenshot(box, browser, f"page-{name}", whole=name == "phone")
             assert_fits(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_a_click_changes_the_split(box):
@@ -176,7 +141,7 @@ def test_a_click_changes_the_split(box):
         browser.click("#undo")
         browser.until("/2 trainers/.test(document.querySelector('#pipe').textContent)", "undo")
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
     scales = read_json(box.path("report.json"))["scales"]
     assert [s["to"]["trainers"] for s in scales if s["ok"]][:2] == [3, 2], scales
 
@@ -230,7 +195,7 @@ def test_the_controls_are_locked_without_the_token(box):
                 assert browser.value("document.querySelector('#steer-set').disabled")
         browser.open(url)  # the token outlives a reload, in this window alone
         browser.until("!document.querySelector('#steer-set')?.disabled", "controls")
-    finish(run)
+    run.stop()
     run, url = start(box)
     with Browser(box) as browser:
         browser.open(url)
@@ -240,7 +205,7 @@ def test_the_controls_are_locked_without_the_token(box):
         # to be steered its buttons.
         assert visible_controls(browser) in ([], ["every"]), visible_controls(browser)
         assert_sound(browser, url)
-    finish(run)
+    run.stop()
 
 
 def test_the_report_is_drawn_without_a_server(box):

@@ -3,7 +3,7 @@
 import json
 import os
 
-from harness import go_on, read_json, small_job
+from harness import go_on, read_json, steady_job
 
 
 def me(box):
@@ -11,17 +11,7 @@ def me(box):
 
 
 def job(box, **changes):
-    return small_job(
-        box.shared_dataset("small"),
-        **{
-            "name": me(box),
-            "epochs": 6,
-            "digest": True,
-            "sampler.batch_size": 48,
-            "updates.batches_per_update": 4,
-            **changes,
-        },
-    )
+    return steady_job(box, "sleeper", epochs=6, **changes)
 
 
 def start(box, config, points=""):

@@ -3,9 +3,8 @@
 import json
 import os
 import re
-import subprocess
 
-from harness import Skip, cases, read_json, small_job
+from harness import cases, read_json, small_job
 
 
 def finished(box, **changes):
@@ -70,15 +69,8 @@ def test_the_page_has_nowhere_to_go(box):
 
 def test_a_disk_that_is_full(box):
     """The page is whole or not there, and the old one stays."""
-    if os.geteuid() != 0:
-        raise Skip("only root may mount a small file system")
     finished(box)
-    disk = box.path("disk")
-    os.makedirs(disk)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", disk]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        raise Skip("no file system may be mounted here")
-    try:
+    with box.small_disk("40k") as disk:
         with open(os.path.join(disk, "report.html"), "w") as file:
             file.write("the old one")
         with open(os.path.join(disk, "ballast"), "w") as file:
@@ -89,23 +81,13 @@ def test_a_disk_that_is_full(box):
         assert sorted(os.listdir(disk)) == ["ballast", "report.html"]
         with open(os.path.join(disk, "report.html")) as file:
             assert file.read() == "the old one"
-    finally:
-        subprocess.run(["umount", disk], check=False)
 
 
 def test_a_run_under_way_is_told_so_far(box):
     name = f"told-{os.getpid()}"  # no other job of this machine has it
     config = small_job(box.shared_dataset("small"), epochs=500, throttle={"train": 0.01}, name=name)
     running = box.start("run", box.job(config))
-    metrics = box.path("runs/job/metrics.jsonl")
-
-    def two_epochs():
-        if not os.path.exists(metrics):
-            return False
-        with open(metrics) as file:
-            return file.read().count("\n") >= 2
-
-    running.until(two_epochs, "two epochs")
+    box.until_epoch(running, 2)
     for run in ("runs/job", name):  # the job's name will do
         result = box.sluice("report", run).ok()
         assert f"{name}: running in " in result.out and "Epochs" in result.out, str(result)

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import time
-import urllib.request
 
 from harness import BIN, CORES, Daemon, go_on, json_lines, read_json, small_job, text_of
 from terminal import Terminal
@@ -37,17 +36,10 @@ def job(box, name, output=None, **changes):
 
 def start_run(box, name, output=None, **changes):
     """`sluice run`, once it trains."""
-    metrics = box.path(output or f"runs/{name}", "metrics.jsonl")
     running = box.start("run", job(box, name, output, **changes))
+    metrics = box.path(output or f"runs/{name}", "metrics.jsonl")
     running.until(lambda: os.path.exists(metrics), "its metrics")
     return running
-
-
-def one_error(result, rc, pattern):
-    assert result.rc == rc, str(result)
-    errors = result.errors()
-    assert len(errors) == 1 and re.search(pattern, errors[0]), str(result)
-    return errors[0]
 
 
 # ---- `sluice run` -------------------------------------------------------------------------------
@@ -85,8 +77,7 @@ def test_statistics_of_a_run(box):
     row = dict(zip(table[0], table[2]))
     assert row["job"] == "watched" and float(row["batches_per_s"]) > 0, row
     assert begin - 1 < float(row["time"]) < time.time() + 1, row  # seconds of the calendar
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
 
 
 def test_following_ends_with_the_job(box):
@@ -110,7 +101,7 @@ def test_stop_waits_until_it_is_over(box):
     advice = "does not run any more: stopped.*'sluice run runs/stopped/config.json' goes on from"
     for command in ("stop", "resume"):
         for name in ("stopped", "runs/stopped"):
-            one_error(box.sluice(command, name), 2, advice)
+            box.sluice(command, name).error(2, advice)
     on = box.sluice("run", "runs/stopped/config.json", "--dry-run").ok()
     assert "going on from update" in on.err, on
     for name in ("stopped", "runs/stopped"):
@@ -135,8 +126,7 @@ def test_pause_and_resume(box):
     # Its own terminal tells, too.
     running.until(lambda: "going on after update" in running.output()[1], "the resumption's line")
     assert "pausing at update" in running.output()[1], running.output()[1]
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
 
 
 def test_logs_in_order_until_the_end(box):
@@ -160,7 +150,7 @@ def test_logs_in_order_until_the_end(box):
     assert len(again) == len(lines), (len(again), len(lines))
     last = box.sluice("logs", "runs/logged", "-n", "1", "-w", "broker").ok().out
     assert last.splitlines() == again[-1:], (last, again[-1])
-    one_error(box.sluice("logs", "runs/logged", "-w", "trainer 9"), 2, "no log of.*'trainer-0'")
+    box.sluice("logs", "runs/logged", "-w", "trainer 9").error(2, "no log of.*'trainer-0'")
 
 
 def test_wait_has_the_jobs_exit_status(box):
@@ -168,7 +158,7 @@ def test_wait_has_the_jobs_exit_status(box):
                         env={"SLUICE_FAILPOINT": "trainer_gradient:20:stop"})
     held = box.until_stopped(running)
     timed_out = box.sluice("wait", "short", "--timeout", "1")
-    one_error(timed_out, 1, "not over after 1 s")
+    timed_out.error(1, "not over after 1 s")
     go_on(held)
     assert box.sluice("wait", "runs/short", "-o", "json").ok().json()["exit_status"] == 0
     running.wait().ok()
@@ -180,24 +170,23 @@ def test_wait_has_the_jobs_exit_status(box):
     waiting.until(lambda: "done" in waiting.output()[0], "the first one's end")
     (broker,) = box.processes("broker")
     os.kill(broker, signal.SIGKILL)
-    one_error(waiting.wait(), 1, "without a report.*runs/killed")
+    waiting.wait().error(1, "without a report.*runs/killed")
     running.wait()
 
 
 def test_keys_are_needed_over_a_network(box):
     there = ("--connect", "tcp://127.0.0.1:1")
-    one_error(box.sluice("ps", *there), 2, "--key.*sluice keygen")
-    missing = one_error(
-        box.sluice("ps", *there, "--key", "nothing.key"), 2, "--key 'nothing.key'.*sluice keygen"
-    )
+    box.sluice("ps", *there).error(2, "--key.*sluice keygen")
+    missing = box.sluice("ps", *there, "--key", "nothing.key")
+    missing = missing.error(2, "--key 'nothing.key'.*sluice keygen")
     assert "no job is running" not in missing, missing
     for command in (("ps",), ("stats",), ("stop", "x"), ("doctor",)):
-        one_error(box.sluice(*command, "--key", "a.key"), 2, "'a.key'.*--connect")
+        box.sluice(*command, "--key", "a.key").error(2, "'a.key'.*--connect")
 
 
 def refused(box, pattern, connect, *command, key="keys/client.key"):
     result = box.sluice(*(command or ("ps",)), "--connect", connect, "--key", key)
-    return one_error(result, 2, pattern)
+    return result.error(2, pattern)
 
 
 def test_a_daemon_elsewhere_that_is_not_there(box):
@@ -218,7 +207,7 @@ def test_a_daemon_elsewhere_that_is_not_there(box):
                             "tcp://nohost.invalid:7400", *command)
         silent.listen(4)
         stopped = box.sluice("ps", "--connect", there, "--key", "keys/client.key")
-        one_error(stopped, 1, "takes connections and says nothing")
+        stopped.error(1, "takes connections and says nothing")
     doctor = box.sluice("doctor", "--connect", there, "--key", "keys/client.key")
     assert doctor.rc == 0 and "connection refused" in doctor.out, doctor
 
@@ -248,28 +237,12 @@ def test_a_bar_that_fits_the_terminal(box):
 
 
 def test_words_that_are_nearly_right(box):
-    one_error(box.sluice("scale", "x", "sampler=2"), 2, "did you mean 'samplers=2'")
-    one_error(box.sluice("scale", "x", "trainers", "3"), 2, "did you mean 'trainers=3'")
-    one_error(box.sluice("scale", "samplers=2", "x"), 2, "did you mean 'sluice scale x samplers=2'")
-    one_error(box.sluice("scale", "x"), 2, "'sluice scale x samplers=2'")
-    one_error(box.sluice("wait", "x", "--timeout", "abc"), 2, "'abc': wanted whole seconds")
+    box.sluice("scale", "x", "sampler=2").error(2, "did you mean 'samplers=2'")
+    box.sluice("scale", "x", "trainers", "3").error(2, "did you mean 'trainers=3'")
+    box.sluice("scale", "samplers=2", "x").error(2, "did you mean 'sluice scale x samplers=2'")
+    box.sluice("scale", "x").error(2, "'sluice scale x samplers=2'")
+    box.sluice("wait", "x", "--timeout", "abc").error(2, "'abc': wanted whole seconds")
     assert box.sluice("version").ok().out == box.sluice("--version").ok().out
-
-
-def test_the_page_of_a_run(box):
-    running = box.start("run", job(box, "shown"), "--http", "0")
-    running.until(lambda: "http://" in running.output()[1], "the page's address")
-    url = re.search(r"http://127\.0\.0\.1:\d+/", running.output()[1]).group()
-    with urllib.request.urlopen(url + "api/jobs", timeout=10) as answer:
-        names = [entry["name"] for entry in json.load(answer)["jobs"]]
-    assert names == ["shown"], names
-    running.interrupt()
-    assert running.wait().rc == 130
-    refused = box.sluice("run", job(box, "bad"), "--http", "words")
-    assert refused.rc == 2 and "'words'" in refused.err, refused
-    one_error(box.sluice("run", job(box, "bad"), "--http-token", "f"), 2, "without --http")
-    one_error(box.sluice("run", job(box, "bad"), "--http-open"), 2, "--http-open without --http")
-    assert not os.path.exists(box.path("runs/bad"))
 
 
 # ---- the daemon ---------------------------------------------------------------------------------
@@ -287,13 +260,13 @@ def test_submit_queue_and_end(box):
     shown = daemon.do("ps").ok().out
     assert re.search(r"^ *1 +first +running", shown, re.M), shown
     assert re.search(r"^ *2 +second +queued.*number 1 in the queue.*'first'", shown, re.M), shown
-    one_error(daemon.do("stats", "second"), 1, "does not run yet.*queued")
+    daemon.do("stats", "second").error(1, "does not run yet.*queued")
     following = daemon.background("logs", "second", "--follow")
     daemon.do("stop", "1").ok()  # by number
     daemon.until_state("second", "running")
     following.until(lambda: "all workers are ready" in following.output()[0], "its log")
-    one_error(daemon.do("stop", "first"), 1, "over.*stopped")
-    one_error(daemon.do("stats", "first"), 1, "over.*stopped")
+    daemon.do("stop", "first").error(1, "over.*stopped")
+    daemon.do("stats", "first").error(1, "over.*stopped")
     assert daemon.do("wait", "first").rc == 130
     daemon.do("stop", "second", "--detach").ok()
     assert daemon.do("wait", "second").rc == 130
@@ -307,20 +280,20 @@ def test_what_can_not_be_is_refused_with_the_reason(box):
     daemon.do("submit", first, "-d").ok()
     # Once its broker holds the directory, the command itself sees that before the daemon is asked.
     held = "output: '.*' is in use by a job that is running, job 1 'first'"
-    one_error(daemon.do("submit", first, "-d"), 2, f"job 1 is called 'first' too|{held}")
+    daemon.do("submit", first, "-d").error(2, f"job 1 is called 'first' too|{held}")
     other = daemon.do("submit", first, "-d", "--set", "name=other")
-    one_error(other, 2, f"output: job 1 'first'|{held}")
+    other.error(2, f"output: job 1 'first'|{held}")
     daemon.do("submit", job(box, "waits"), "-d").ok()
     for command in (("pause",), ("scale", "trainers=1"), ("trace", "-o", box.path("t.json"))):
         refused = daemon.do(command[0], "waits", *command[1:])
-        one_error(refused, 1, "does not run yet.*waits for core .*'first'")
+        refused.error(1, "does not run yet.*waits for core .*'first'")
     assert not os.path.exists(box.path("t.json"))
     daemon.do("stop", "first", "waits").ok()
     for command in ("stop", "pause"):
-        error = one_error(daemon.do(command, "waits"), 1, "'waits'.* is over")
+        error = daemon.do(command, "waits").error(1, "'waits'.* is over")
         assert error.count("'waits'") == 1, error
     assert "'sluice resume 2' lets it go on" in daemon.do("pause", "waits").errors()[0]
-    one_error(daemon.do("scale", "waits", "trainers=1"), 1, "is over")
+    daemon.do("scale", "waits", "trainers=1").error(1, "is over")
     assert daemon.stop().rc == 0
 
 
@@ -335,10 +308,10 @@ def test_looking_on_shows_what_run_shows(box):
     assert report.json()["job"] == "asjson" and not report.err, report
     # What cannot run is refused before it waits, with the words of `run`.
     bad = job(box, "bad", **{"sampler.fanout": [5]})
-    error = one_error(daemon.do("submit", bad), 2, "fanout")
+    error = daemon.do("submit", bad).error(2, "fanout")
     assert error == box.sluice("run", bad).errors()[0]
-    one_error(daemon.do("submit", job(box, "again", output="runs/done", epochs=2)), 2,
-              "finished after 2 epochs")
+    again = job(box, "again", output="runs/done", epochs=2)
+    daemon.do("submit", again).error(2, "finished after 2 epochs")
     assert set(daemon.jobs()) == {"done", "asjson"}
     assert daemon.stop().rc == 0
 
@@ -348,7 +321,7 @@ def test_ctrl_c_ends_the_looking_on_only(box):
     looking = daemon.background("submit", job(box, "on"))
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress", 30)
     looking.interrupt()
-    error = one_error(looking.wait(), 130, "goes on.*sluice logs -f 1.*sluice stop 1")
+    error = looking.wait().error(130, "goes on.*sluice logs -f 1.*sluice stop 1")
     assert "'on'" in error
     metrics = box.path("runs/on/metrics.jsonl")
     seen = text_of(metrics).count("\n")
@@ -383,10 +356,10 @@ def test_a_daemon_and_a_run_side_by_side(box):
     following.until(
         lambda: {"nearby", "theirs"} <= {line["job"] for line in json_lines(following)}, "both"
     )
-    one_error(daemon.do("stats", "thiers"), 2, "did you mean 'theirs' .job 1, running")
+    daemon.do("stats", "thiers").error(2, "did you mean 'theirs' .job 1, running")
     # The daemon's name is taken by a job of `sluice run`: told apart by number and directory.
     twin = start_run(box, "theirs", output="runs/twin")
-    error = one_error(daemon.do("pause", "theirs"), 2, "2 jobs are called so.*number")
+    error = daemon.do("pause", "theirs").error(2, "2 jobs are called so.*number")
     assert "job 1" in error and "runs/twin" in error, error
     daemon.do("pause", "1").ok()
     assert daemon.state("theirs") == "paused"
@@ -402,13 +375,13 @@ def test_a_daemon_that_was_killed_and_one_that_does_not_answer(box):
     daemon = Daemon(box)
     pid = daemon.running.process.pid
     os.kill(pid, signal.SIGSTOP)
-    error = one_error(daemon.do("stats", "x"), 1, "does not answer within 5 s")
+    error = daemon.do("stats", "x").error(1, "does not answer within 5 s")
     assert str(pid) in error, error
     os.kill(pid, signal.SIGCONT)
     daemon.kill()
-    error = one_error(daemon.do("stats", "x"), 2, r"daemon \(process \d+\) that used .* is gone")
+    error = daemon.do("stats", "x").error(2, r"daemon \(process \d+\) that used .* is gone")
     assert str(pid) in error, error
-    error = one_error(daemon.do("submit", job(box, "x")), 2, "is gone: start one with")
+    error = daemon.do("submit", job(box, "x")).error(2, "is gone: start one with")
     assert "sluice-broker" in error, error
     daemon.start()
     assert daemon.stop().rc == 0
@@ -424,7 +397,7 @@ def test_a_daemon_over_the_network(box):
     there = ("--connect", f"tcp://127.0.0.1:{port}", "--key", "keys/client.key")
     box.sluice("submit", job(box, "far"), "--detach", *there).ok()
     box.sluice("stats", "far", "--follow", "-n", "2", *there).ok()
-    one_error(box.sluice("logs", "far", *there), 2, "files on the daemon's machine")
+    box.sluice("logs", "far", *there).error(2, "files on the daemon's machine")
     following = box.start("stats", "far", "--follow", *there)
     box.sluice("stop", "far", *there).ok()
     assert following.wait().rc == 0
@@ -455,12 +428,12 @@ def test_clients_from_afar_write_below_the_root(box):
     there = ("--connect", f"tcp://127.0.0.1:{port}", "--key", "keys/client.key")
     for output in ("runs/far", "open/../far", "open/out/far"):
         path = job(box, "far", output)
-        error = one_error(box.sluice("submit", path, "-d", *there), 2, "below '.*/open'")
+        error = box.sluice("submit", path, "-d", *there).error(2, "below '.*/open'")
         assert "output" in error, error
         assert not os.path.lexists(box.path(output)), output
     path = job(box, "far", "open/far")
-    one_error(box.sluice("submit", path, "-d", *there, "--report", box.path("r.json")), 2,
-              "--report: found .*/r.json")
+    outside = box.sluice("submit", path, "-d", *there, "--report", box.path("r.json"))
+    outside.error(2, "--report: found .*/r.json")
     box.sluice("submit", path, "-d", *there, "--report", box.path("open/r.json")).ok()
     daemon.do("submit", job(box, "near", "runs/near"), "-d").ok()  # the daemon's own user may
     for name in ("far", "near"):
@@ -480,9 +453,9 @@ def test_the_queue_moves_before_who_looks_on(box):
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
     # Somebody else stops it: who looks on learns why, with the status of `run`.
     daemon.do("stop", "three").ok()
-    one_error(looking.wait(), 130, "'three': stopped by the user.*runs/three")
+    looking.wait().error(130, "'three': stopped by the user.*runs/three")
     looking = daemon.background("submit", job(box, "four"))
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
     daemon.kill()
-    one_error(looking.wait(), 1, "the daemon of .* has gone")
+    looking.wait().error(1, "the daemon of .* has gone")
     box.until_gone()

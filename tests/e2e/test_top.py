@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from harness import CORES, Daemon, json_lines, read_json, small_job
+from harness import CORES, Daemon, json_lines, read_json, steady_job
 from terminal import Terminal
 
 UTF8 = {"LC_ALL": "C.UTF-8"}
@@ -12,30 +12,15 @@ UTF8 = {"LC_ALL": "C.UTF-8"}
 
 def job(box, /, **changes):
     """One that runs until it is stopped, slowly."""
-    return small_job(
-        box.shared_dataset("small"),
-        **{
-            "name": "live",
-            "epochs": 100000,
-            "sampler.batch_size": 48,
-            "updates.batches_per_update": 4,
-            "throttle": {"sample": 0.004, "train": 0.02, "standby": 0.02},
-            "evaluate": {"every": 1, "fanout": "full"},
-            **changes,
-        },
-    )
+    throttle = {"sample": 0.004, "train": 0.02, "standby": 0.02}
+    return steady_job(box, "live", **{"name": "live", "throttle": throttle, **changes})
 
 
 def start(box, /, **changes):
     arguments = ["run", box.job(job(box, **changes)), "--report", box.path("report.json")]
     running = box.start(*arguments)
-    first_epoch(running, box.path("runs/job"))
+    box.until_epoch(running)
     return running
-
-
-def first_epoch(running, run):
-    metrics = os.path.join(run, "metrics.jsonl")
-    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")
 
 
 def live(box):
@@ -44,8 +29,7 @@ def live(box):
 
 
 def stop(box, running):
-    running.interrupt()
-    assert running.wait().rc == 130
+    running.stop()
     return read_json(box.path("report.json"))
 
 

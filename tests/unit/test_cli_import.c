@@ -7,6 +7,10 @@
 #include "tests/unit/import_fixture.h"
 #include "tests/unit/suite.h"
 
+// Imports a file of the test's directory to the data set `to` there.
+#define IMPORT(kind, from, to, ...)                                                                \
+    RUN(sl_command_import, "import", kind, in_dir(from), "-q", "--out", in_dir(to), __VA_ARGS__)
+
 // ---- numbers ------------------------------------------------------------------------------------
 
 TEST(real_numbers_equal_the_c_librarys)
@@ -173,8 +177,7 @@ LOOP_TEST(an_edge_list_is_read, 0, SL_COUNT_OF(edgelists))
 {
     write_text("messy.txt", messy);
     const char *const *o = edgelists[_i].options;
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("messy.txt"), "--out", in_dir("a"),
-                 "-q", o[0], o[1], o[2]));
+    imported(IMPORT("edgelist", "messy.txt", "a", o[0], o[1], o[2]));
     ck_assert_str_eq(topology("a"), edgelists[_i].wanted);
     ck_assert_int_eq(count_hidden(), 0);
 }
@@ -199,8 +202,7 @@ LOOP_TEST(weights_follow_their_edges, 0, SL_COUNT_OF(weighted))
 {
     write_text("w.txt", "0 1 0.5\n2 1 1e-3\n1 0 2\n0 1 7\n2 2 -0\n");
     const char *const *o = weighted[_i].options;
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"),
-                 "-q", o[0], o[1], o[2]));
+    imported(IMPORT("edgelist", "w.txt", "a", o[0], o[1], o[2]));
     ck_assert_str_eq(topology("a"), weighted[_i].wanted);
 }
 
@@ -224,8 +226,8 @@ TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
 {
     char text[4096] = "";
     write_text("e.txt", "0 1\n1 2\n2 3\n3 0\n");
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("e.txt"), "--out", in_dir("a"),
-                 "-q", "--split", "0.5,0.25,0.25", "--seed", "9007199254740993"));
+    imported(
+        IMPORT("edgelist", "e.txt", "a", "--split", "0.5,0.25,0.25", "--seed", "9007199254740993"));
     FILE *f = fopen(in_dir("a/metadata.json"), "r");
     ck_assert_ptr_nonnull(f);
     ck_assert_uint_gt(fread(text, 1, sizeof text - 1, f), 0);
@@ -237,20 +239,16 @@ TEST(the_seed_of_a_split_is_kept_to_the_last_bit)
 TEST(reverse_edges_that_were_made_follow_the_rule)
 {
     write_text("w.txt", "0 1 3\n0 1 5\n");
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"),
-                 "-q", "--symmetrise", "--duplicates", "mean"));
+    imported(IMPORT("edgelist", "w.txt", "a", "--symmetrise", "--duplicates", "mean"));
     ck_assert_str_eq(topology("a"), "0<1:4 1<0:4 of 2");
 }
 
 TEST(a_rule_for_duplicates_has_to_have_some)
 {
     write_text("w.txt", "0 1 3e38\n0 1 3e38\n");
-    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
-                         in_dir("a"), "-q", "--duplicates", "sum"),
-                     SL_EINVAL);
+    ck_assert_int_eq(IMPORT("edgelist", "w.txt", "a", "--duplicates", "sum"), SL_EINVAL);
     assert_message_has("--duplicates sum without --dedup or --symmetrise");
-    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out",
-                         in_dir("a"), "-q", "--duplicates", "sum", "--dedup"),
+    ck_assert_int_eq(IMPORT("edgelist", "w.txt", "a", "--duplicates", "sum", "--dedup"),
                      SL_EFORMAT);
     assert_message_has("edge 0 -> 1: its weights are 6e+38 together: wanted at most float32's");
     ck_assert_int_eq(count_entries(), 1); // the text itself
@@ -260,8 +258,7 @@ TEST(relabelled_vertices_keep_their_ids_in_a_file)
 {
     struct sl_npy ids;
     write_text("r.txt", "4000000000 7\n7 123456\n");
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("r.txt"), "--out", in_dir("a"),
-                 "-q", "--relabel"));
+    imported(IMPORT("edgelist", "r.txt", "a", "--relabel"));
     ck_assert_str_eq(topology("a"), "0<2 1<0 of 3");
     must(sl_npy_open(in_dir("a/node_id.npy"), &ids));
     const int64_t wanted[] = {7, 123456, 4000000000};
@@ -273,8 +270,7 @@ TEST(relabelled_vertices_keep_their_ids_in_a_file)
 TEST(gzip_is_read_as_plain_text_is)
 {
     write_gz("messy.gz", messy, strlen(messy));
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("messy.gz"), "--out", in_dir("a"),
-                 "-q"));
+    imported(IMPORT("edgelist", "messy.gz", "a", NULL));
     ck_assert_str_eq(topology("a"), edgelists[0].wanted);
 }
 
@@ -308,8 +304,7 @@ static const struct {
 LOOP_TEST(a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken))
 {
     write_text("broken.txt", broken[_i].text);
-    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("broken.txt"), "-q",
-                         "--out", in_dir("a"), broken[_i].option, broken[_i].value),
+    ck_assert_int_eq(IMPORT("edgelist", "broken.txt", "a", broken[_i].option, broken[_i].value),
                      SL_EFORMAT);
     assert_message_has("broken.txt");
     assert_message_has(broken[_i].message);
@@ -319,9 +314,7 @@ LOOP_TEST(a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken))
 TEST(zero_bytes_in_the_text_are_refused)
 {
     write_file("zero.txt", "0 1\n# a\0b\n2\0 3\n", 15);
-    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("zero.txt"), "-q", "--out",
-                         in_dir("a")),
-                     SL_EFORMAT);
+    ck_assert_int_eq(IMPORT("edgelist", "zero.txt", "a", NULL), SL_EFORMAT);
     assert_message_has("line 3");
 }
 
@@ -341,21 +334,15 @@ TEST(damaged_gzip_is_said)
     size_t m = fread(packed, 1, 2 << 20, f);
     fclose(f);
     write_file("cut.gz", packed, m / 2);
-    ck_assert_int_eq(
-        RUN(sl_command_import, "import", "edgelist", in_dir("cut.gz"), "-q", "--out", in_dir("a")),
-        SL_EFORMAT);
+    ck_assert_int_eq(IMPORT("edgelist", "cut.gz", "a", NULL), SL_EFORMAT);
     assert_message_has("damaged gzip near byte");
     assert_message_has("it ends too early");
     memset(packed + m / 2, 0x55, 64);
     write_file("bent.gz", packed, m);
-    ck_assert_int_eq(
-        RUN(sl_command_import, "import", "edgelist", in_dir("bent.gz"), "-q", "--out", in_dir("a")),
-        SL_EFORMAT);
+    ck_assert_int_eq(IMPORT("edgelist", "bent.gz", "a", NULL), SL_EFORMAT);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "bent.gz"));
     write_text("text.gz", "0 1\n");
-    ck_assert_int_eq(
-        RUN(sl_command_import, "import", "edgelist", in_dir("text.gz"), "-q", "--out", in_dir("a")),
-        SL_EFORMAT);
+    ck_assert_int_eq(IMPORT("edgelist", "text.gz", "a", NULL), SL_EFORMAT);
     assert_message_has("does not begin with gzip's mark");
     ck_assert(!exists("a"));
     free(text);
@@ -376,8 +363,8 @@ static const struct {
 
 LOOP_TEST(what_can_not_be_opened_is_said, 0, SL_COUNT_OF(unreadable))
 {
-    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir(unreadable[_i].source),
-                         "-q", "--out", in_dir("a"), unreadable[_i].option, unreadable[_i].second),
+    ck_assert_int_eq(IMPORT("edgelist", unreadable[_i].source, "a", unreadable[_i].option,
+                            unreadable[_i].second),
                      unreadable[_i].code);
     assert_message_has(unreadable[_i].message);
     ck_assert_int_eq(count_entries(), 0);
@@ -394,10 +381,8 @@ TEST(little_memory_gives_the_same_files)
         fprintf(f, "%u %u %u\n", (x >> 16) % 3000 * 17, (x >> 4) % 999, i);
     }
     fclose(f);
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("big.txt"), "-q", "--relabel",
-                 "--symmetrise", "--out", in_dir("a")));
-    imported(RUN(sl_command_import, "import", "edgelist", in_dir("big.txt"), "-q", "--relabel",
-                 "--symmetrise", "--out", in_dir("b"), "--memory", "1MiB"));
+    imported(IMPORT("edgelist", "big.txt", "a", "--relabel", "--symmetrise"));
+    imported(IMPORT("edgelist", "big.txt", "b", "--relabel", "--symmetrise", "--memory", "1MiB"));
     for (size_t i = 0; i < SL_COUNT_OF(files); i++) {
         char a[64], b[64];
         snprintf(a, sizeof a, "a/%s", files[i]);
@@ -463,8 +448,7 @@ static const struct {
 LOOP_TEST(a_matrix_is_read_or_explained, 0, SL_COUNT_OF(matrices))
 {
     write_text("m.mtx", matrices[_i].text);
-    int rc = RUN(sl_command_import, "import", "mtx", in_dir("m.mtx"), "--out", in_dir("a"), "-q",
-                 matrices[_i].option);
+    int rc = IMPORT("mtx", "m.mtx", "a", matrices[_i].option);
     if (!matrices[_i].refused) {
         imported(rc);
         ck_assert_str_eq(topology("a"), matrices[_i].wanted);
@@ -499,8 +483,7 @@ static void make_ogb(void)
 
 static int import_ogb(const char *option, const char *second)
 {
-    return RUN(sl_command_import, "import", "ogb", in_dir("src"), "-q", "--out", in_dir("a"),
-               option, second);
+    return IMPORT("ogb", "src", "a", option, second);
 }
 
 TEST(an_ogb_data_set_is_read)
@@ -539,15 +522,12 @@ TEST(ogb_edges_are_doubled_as_its_loader_does)
     ck_assert_int_eq(import_ogb("--add-inverse-edge", "--symmetrise"), SL_EINVAL);
     assert_message_has("leave one out");
     ck_assert_int_eq(rename(in_dir("src"), in_dir("ogbn_products_pyg")), 0);
-    imported(RUN(sl_command_import, "import", "ogb", in_dir("ogbn_products_pyg"), "-q", "--out",
-                 in_dir("b")));
+    imported(IMPORT("ogb", "ogbn_products_pyg", "b", NULL));
     ck_assert_str_eq(topology("b"), "0<1,1,2 1<0,0,2,3 2<0,1 3<1 4<4,4 of 5");
-    imported(RUN(sl_command_import, "import", "ogb", in_dir("ogbn_products_pyg"), "-q", "--out",
-                 in_dir("c"), "--no-add-inverse-edge"));
+    imported(IMPORT("ogb", "ogbn_products_pyg", "c", "--no-add-inverse-edge"));
     ck_assert_str_eq(topology("c"), "0<2 1<0,0,3 2<1 4<4 of 5");
     ck_assert_int_eq(rename(in_dir("ogbn_products_pyg"), in_dir("ogbn_arxiv")), 0);
-    imported(
-        RUN(sl_command_import, "import", "ogb", in_dir("ogbn_arxiv"), "-q", "--out", in_dir("d")));
+    imported(IMPORT("ogb", "ogbn_arxiv", "d", NULL));
     ck_assert_str_eq(topology("d"), "0<2 1<0,0,3 2<1 4<4 of 5");
 }
 

@@ -26,6 +26,22 @@ static cJSON *json_of(int *rc, const struct sl_command *command, size_t n, const
     json_of(rc, &(command), sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                \
             (const char *[]){__VA_ARGS__})
 
+// What inspect says of the data set in the test's directory: as JSON, and to people (free).
+static cJSON *inspected(void)
+{
+    int rc;
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert_int_eq(rc, 0);
+    return json;
+}
+
+static char *inspected_text(void)
+{
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    return capture_end();
+}
+
 static const cJSON *at(const cJSON *json, const char *path)
 {
     char key[64];
@@ -90,7 +106,6 @@ TEST(inspect_describes_a_data_set)
 
 TEST(inspect_tells_what_lists_share)
 {
-    int rc;
     tiny_begin();
     WRITE_I64("test_idx.npy", 1, 3, 0);
     ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect", dir)), 2);
@@ -98,13 +113,11 @@ TEST(inspect_tells_what_lists_share)
                        "test_idx.npy share 1 vertex (0)");
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
                                 "\"num_classes\": 2, \"splits\": \"overlap\"}");
-    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    cJSON *json = inspected();
     ck_assert(number(json, "overlap.train_test") == 2 && number(json, "overlap.val_test") == 1);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "overlap")), 2);
     cJSON_Delete(json);
-    capture_begin();
-    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
-    char *text = capture_end();
+    char *text = inspected_text();
     assert_has(text, "train and test share 2 vertices (1, 3)");
     assert_has(text, "validation and test share 1 vertex (0)");
     free(text);
@@ -112,21 +125,18 @@ TEST(inspect_tells_what_lists_share)
 
 TEST(inspect_describes_several_labels)
 {
-    int rc;
     tiny_begin();
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
                                 "\"num_classes\": 2, \"task\": \"multilabel\"}");
     write_npy("node_label.npy", SL_DTYPE_I8, 2, (uint64_t[]){5, 2},
               (int8_t[]){1, 0, 1, -1, -1, -1, 0, 1, 1, 0});
-    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    cJSON *json = inspected();
     ck_assert_str_eq(string(json, "task"), "multilabel");
     ck_assert(number(json, "labels.0.known") == 4 && number(json, "labels.0.positive") == 3);
     ck_assert(number(json, "labels.1.known") == 3 && number(json, "labels.1.positive") == 1);
     ck_assert(number(json, "unlabelled") == 1);
     cJSON_Delete(json);
-    capture_begin();
-    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
-    char *text = capture_end();
+    char *text = inspected_text();
     assert_has(text, "2, of which a labelled vertex has 1.00, 1 vertices unlabelled");
     assert_has(text, "75.0 %");
     free(text);
@@ -134,12 +144,11 @@ TEST(inspect_describes_several_labels)
 
 TEST(inspect_describes_numbers)
 {
-    int rc;
     tiny_begin();
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
                                 "\"task\": \"regression\"}");
     WRITE_F32("node_label.npy", 1000000, 1000002, NAN, 1000001, 1000005);
-    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    cJSON *json = inspected();
     ck_assert_str_eq(string(json, "task"), "regression");
     ck_assert(number(json, "num_classes") == 1);
     ck_assert(number(json, "targets.0.known") == 4 && number(json, "unlabelled") == 1);
@@ -148,9 +157,7 @@ TEST(inspect_describes_numbers)
     ck_assert(number(json, "targets.0.mean") == 1000002);
     ck_assert_double_eq_tol(number(json, "targets.0.deviation"), sqrt(14.0 / 4), 1e-9);
     cJSON_Delete(json);
-    capture_begin();
-    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
-    char *text = capture_end();
+    char *text = inspected_text();
     assert_has(text, "1 number a vertex, 1 vertices unlabelled");
     assert_has(text, "1.87083");
     free(text);
@@ -158,20 +165,17 @@ TEST(inspect_describes_numbers)
 
 TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
 {
-    int rc;
     tiny_begin(); // in-edges of vertices 1 to 4: 3, 2, 1, 1
     WRITE_F32("edge_weight.npy", 1, 0, 0, 0, -0.0f, 0, 4);
-    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    cJSON *json = inspected();
     ck_assert(number(json, "edge_weights.weightless_vertices") == 2);
     ck_assert(number(json, "edge_weights.weightless_edges") == 5);
     cJSON_Delete(json);
-    capture_begin();
-    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
-    char *text = capture_end();
+    char *text = inspected_text();
     assert_has(text, "min 0, mean 0.7143, max 4, 2 vertices whose edges weigh nothing");
     free(text);
     ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
-    json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    json = inspected();
     ck_assert(cJSON_IsFalse(at(json, "edge_weight")));
     ck_assert_ptr_null(cJSON_GetObjectItem(json, "edge_weights"));
     cJSON_Delete(json);
@@ -179,15 +183,12 @@ TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
 
 TEST(inspect_remembers_a_validation)
 {
-    int rc;
     tiny_begin();
-    cJSON *first = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json"), *second = NULL;
+    cJSON *first = inspected(), *second = NULL;
     ck_assert(cJSON_IsTrue(at(first, "validated_now")));
     // Once its files are older than the kernel's clock ticks. A captured file in the data set's
     // directory is none of them.
-    AWAIT((cJSON_Delete(second),
-           second = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json"),
-           cJSON_IsFalse(at(second, "validated_now"))));
+    AWAIT((cJSON_Delete(second), second = inspected(), cJSON_IsFalse(at(second, "validated_now"))));
     ck_assert_str_eq(string(first, "digest"), string(second, "digest"));
     cJSON_Delete(first);
     cJSON_Delete(second);
@@ -196,9 +197,7 @@ TEST(inspect_remembers_a_validation)
 TEST(inspect_prints_tables)
 {
     tiny_begin();
-    capture_begin();
-    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
-    char *text = capture_end();
+    char *text = inspected_text();
     assert_has(text, "min 0, mean 1.4, max 3, 1 vertices without");
     assert_has(text, "3 x float32, 12 B a vertex");
     assert_has(text, "    2 - 3         2  40.0 %");
@@ -208,12 +207,10 @@ TEST(inspect_prints_tables)
 
 TEST(inspect_needs_topology_alone)
 {
-    int rc;
     WRITE_I64("indptr.npy", 0, 0);
     write_list("indices.npy", SL_DTYPE_I32, 0, "");
     write_text("metadata.json", "{\"name\": \"one\", \"num_nodes\": 1, \"num_edges\": 0}");
-    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
-    ck_assert_int_eq(rc, 0);
+    cJSON *json = inspected();
     ck_assert(number(json, "num_nodes") == 1 && number(json, "batch.edges") == 0);
     cJSON_Delete(json);
 }

@@ -31,6 +31,24 @@ static void assert_tiny(const struct sl_dataset *ds)
     ck_assert_uint_eq(ds->split[SL_SPLIT_TEST].ids[0], 2);
 }
 
+// The data set as it is now has the tiny one's figures.
+static void expect_tiny(void)
+{
+    struct sl_dataset ds;
+    open_with(&ds, SL_CHECK_FULL);
+    assert_tiny(&ds);
+    sl_dataset_close(&ds);
+}
+
+static void expect_label(uint64_t v, int32_t wanted)
+{
+    struct sl_dataset ds;
+    open_with(&ds, SL_CHECK_FULL);
+    ck_assert_int_eq(ds.label[v], wanted);
+    ck_assert_int_eq(ds.task, SL_TASK_MULTICLASS); // it is what labels and classes say
+    sl_dataset_close(&ds);
+}
+
 TEST(tiny_is_seen_as_written)
 {
     struct sl_dataset ds;
@@ -72,48 +90,29 @@ TEST(offsets_and_ids_may_be_of_any_width)
 
 TEST(labels_may_be_of_any_integer_type)
 {
-    struct sl_dataset ds;
     WRITE_I64("node_label.npy", 0, 1, 1, 0, -1);
-    open_with(&ds, SL_CHECK_FULL);
-    assert_tiny(&ds);
-    sl_dataset_close(&ds);
+    expect_tiny();
     write_list("node_label.npy", SL_DTYPE_I8, 5, (int8_t[]){0, 1, 1, 0, -1});
-    open_with(&ds, SL_CHECK_FULL);
-    assert_tiny(&ds);
-    sl_dataset_close(&ds);
+    expect_tiny();
     write_npy("node_label.npy", SL_DTYPE_I16, 2, (uint64_t[]){5, 1}, (int16_t[]){0, 1, 1, 0, -1});
-    open_with(&ds, SL_CHECK_FULL);
-    assert_tiny(&ds);
-    sl_dataset_close(&ds);
+    expect_tiny();
     write_list("node_label.npy", SL_DTYPE_U8, 5, (uint8_t[]){0, 1, 1, 0, 1});
-    open_with(&ds, SL_CHECK_FULL);
-    ck_assert_int_eq(ds.label[4], 1);
-    sl_dataset_close(&ds);
+    expect_label(4, 1);
 }
 
 TEST(narrow_labels_with_more_classes_than_they_can_name)
 {
-    struct sl_dataset ds;
     static const int8_t edge[5] = {127, -1, 0, 1, 100};
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
                                 "\"num_classes\": 70000}");
     write_list("node_label.npy", SL_DTYPE_I8, 5, edge);
-    open_with(&ds, SL_CHECK_FULL);
-    ck_assert_int_eq(ds.label[0], 127);
-    sl_dataset_close(&ds);
+    expect_label(0, 127);
     write_list("node_label.npy", SL_DTYPE_U8, 5, (uint8_t[]){255, 0, 1, 2, 3});
-    open_with(&ds, SL_CHECK_FULL);
-    ck_assert_int_eq(ds.label[0], 255);
-    sl_dataset_close(&ds);
+    expect_label(0, 255);
     write_list("node_label.npy", SL_DTYPE_U16, 5, (uint16_t[]){65535, 0, 1, 2, 3});
-    open_with(&ds, SL_CHECK_FULL);
-    ck_assert_int_eq(ds.label[0], 65535);
-    sl_dataset_close(&ds);
+    expect_label(0, 65535);
     write_list("node_label.npy", SL_DTYPE_I16, 5, (int16_t[]){32767, -1, 1, 2, 3});
-    open_with(&ds, SL_CHECK_FULL);
-    ck_assert_int_eq(ds.label[0], 32767);
-    ck_assert_int_eq(ds.task, SL_TASK_MULTICLASS); // it is what labels and classes say
-    sl_dataset_close(&ds);
+    expect_label(0, 32767);
 }
 
 TEST(half_precision_features_are_mapped)

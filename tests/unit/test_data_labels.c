@@ -56,6 +56,14 @@ static void assert_targets(const struct sl_dataset *ds, const float *wanted)
     }
 }
 
+// The data set is taken and has these targets.
+static void taken(const float *wanted)
+{
+    struct sl_dataset ds = opened(SL_CHECK_FULL);
+    assert_targets(&ds, wanted);
+    sl_dataset_close(&ds);
+}
+
 // ---- one class a vertex -------------------------------------------------------------------------
 
 TEST(classes_may_be_floats_with_nan_for_unknown)
@@ -116,34 +124,22 @@ TEST(several_labels_of_every_type)
     assert_targets(&ds, wanted);
     sl_dataset_close(&ds);
     write_rows(SL_DTYPE_F64, 2, (double[]){0, 1, 1, 0, NAN, 1, 0, 0, 1, -7});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, wanted);
-    sl_dataset_close(&ds);
+    taken(wanted);
     write_rows(SL_DTYPE_I8, 2, (int8_t[]){0, 1, 1, 0, -1, 1, 0, 0, 1, -128});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, wanted);
-    sl_dataset_close(&ds);
+    taken(wanted);
     write_rows(SL_DTYPE_I32, 2, (int32_t[]){0, 1, 1, 0, -1, 1, 0, 0, 1, -1});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, wanted);
-    sl_dataset_close(&ds);
+    taken(wanted);
     write_rows(SL_DTYPE_I64, 2, (int64_t[]){0, 1, 1, 0, -1, 1, 0, 0, 1, INT64_MIN});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, wanted);
-    sl_dataset_close(&ds);
+    taken(wanted);
     write_rows(SL_DTYPE_U8, 2, (uint8_t[]){0, 1, 1, 0, 1, 1, 0, 0, 1, 0});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, plain);
-    sl_dataset_close(&ds);
+    taken(plain);
 }
 
 TEST(one_label_may_be_a_list)
 {
     metadata("multilabel", 1);
     write_list("node_label.npy", SL_DTYPE_I8, 5, (int8_t[]){0, 1, -1, 1, 0});
-    struct sl_dataset ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, (float[]){0, 1, NAN, 1, 0});
-    sl_dataset_close(&ds);
+    taken((float[]){0, 1, NAN, 1, 0});
 }
 
 TEST(the_file_says_how_many_where_metadata_does_not)
@@ -192,14 +188,10 @@ TEST(numbers_of_every_type)
     assert_targets(&ds, (float[]){-1.5f, 0, NAN, FLT_MAX, -FLT_MAX});
     sl_dataset_close(&ds);
     write_list("node_label.npy", SL_DTYPE_F64, 5, (double[]){0.1, -2, NAN, 1e38, 1e-60});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, (float[]){0.1f, -2, NAN, 1e38f, 0});
-    sl_dataset_close(&ds);
+    taken((float[]){0.1f, -2, NAN, 1e38f, 0});
     // Integers are all known, the negative ones too.
     write_list("node_label.npy", SL_DTYPE_I64, 5, (int64_t[]){-1, 1 << 20, 0, 3, INT64_MIN});
-    ds = opened(SL_CHECK_FULL);
-    assert_targets(&ds, (float[]){-1, 1 << 20, 0, 3, (float)INT64_MIN});
-    sl_dataset_close(&ds);
+    taken((float[]){-1, 1 << 20, 0, 3, (float)INT64_MIN});
 }
 
 TEST(several_numbers_a_vertex)

@@ -35,12 +35,7 @@ struct perf_run perf_copy_ceiling(struct perf *p)
         p->copy->from = perf_alloc(p, COPY_BYTES);
         p->copy->to = perf_alloc(p, COPY_BYTES);
     }
-    return (struct perf_run){.name = "copy",
-                             .run = run_copy,
-                             .context = p->copy,
-                             .amount = 2.0 * COPY_BYTES,
-                             .unit = "GB/s",
-                             .scale = 1e9};
+    return perf_bytes("copy", run_copy, p->copy, 2.0 * COPY_BYTES, NULL);
 }
 
 // ---- random rows --------------------------------------------------------------------------------
@@ -131,12 +126,8 @@ void perf_row_ceilings(struct perf_rows *rows, struct perf_run out[PERF_ROW_VARI
     static void (*const bodies[])(void *) = {run_plain, run_stream, run_prefetch,
                                              run_prefetch_stream};
     for (int i = 0; i < PERF_ROW_VARIANTS; i++)
-        out[i] = (struct perf_run){.name = "random rows",
-                                   .run = bodies[i],
-                                   .context = rows,
-                                   .amount = 2.0 * (double)rows->n * (double)rows->row_bytes,
-                                   .unit = "GB/s",
-                                   .scale = 1e9};
+        out[i] = perf_bytes("random rows", bodies[i], rows,
+                            2.0 * (double)rows->n * (double)rows->row_bytes, NULL);
 }
 
 // ---- random words -------------------------------------------------------------------------------
@@ -174,10 +165,5 @@ static void run_words(void *context)
 
 struct perf_run perf_word_ceiling(struct perf_words *words)
 {
-    return (struct perf_run){.name = "random 4-byte",
-                             .run = run_words,
-                             .context = words,
-                             .amount = (double)words->n_reads,
-                             .unit = "M/s",
-                             .scale = 1e6};
+    return perf_count("random 4-byte", run_words, words, (double)words->n_reads, NULL);
 }

@@ -39,16 +39,15 @@ static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, 
     bf16.precision = SL_PRECISION_BF16;
     double flops = 2.0 * (double)m * (double)n * (double)k;
     struct perf_run runs[] = {
-        perf_gpu_run("gemm f32", run_gemm, &f32, flops, NULL),
-        perf_gpu_run("gemm tf32", run_gemm, &tf32, flops, "gemm f32"),
-        perf_gpu_run("gemm bf16", run_gemm, &bf16, flops, "gemm f32"),
+        perf_bytes("gemm f32", run_gemm, &f32, flops, NULL),
+        perf_bytes("gemm tf32", run_gemm, &tf32, flops, "gemm f32"),
+        perf_bytes("gemm bf16", run_gemm, &bf16, flops, "gemm f32"),
     };
     for (size_t i = 0; i < SL_COUNT_OF(runs); i++)
         runs[i].unit = "GFLOP/s";
-    char title[128];
-    snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
-             (unsigned long long)n, (unsigned long long)k, ta ? 'T' : 'N', tb ? 'T' : 'N');
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "gemm: %s, %llu x %llu x %llu %c%c", what,
+                 (unsigned long long)m, (unsigned long long)n, (unsigned long long)k,
+                 ta ? 'T' : 'N', tb ? 'T' : 'N');
     perf_release(p);
 }
 
@@ -118,17 +117,15 @@ void perf_bias_act(struct perf *p)
     double one = 4.0 * (double)plain.rows * plain.dim;
     struct perf_run runs[] = {
         perf_gpu_copy(p),
-        perf_gpu_run("bias, relu", run_bias_act, &plain, 2 * one, "copy"),
-        perf_gpu_run("bias, elu", run_bias_act, &elu, 2 * one, "copy"),
-        perf_gpu_run("bias, relu, dropout", run_bias_act, &masked, 2 * one, "copy"),
-        perf_gpu_run("backward, relu", run_bias_act_backward, &plain, 3 * one, "copy"),
-        perf_gpu_run("backward, relu, dropout", run_bias_act_backward, &masked, 3 * one, "copy"),
-        perf_gpu_run("dropout", run_dropout, &masked, 2 * one, "copy"),
+        perf_bytes("bias, relu", run_bias_act, &plain, 2 * one, "copy"),
+        perf_bytes("bias, elu", run_bias_act, &elu, 2 * one, "copy"),
+        perf_bytes("bias, relu, dropout", run_bias_act, &masked, 2 * one, "copy"),
+        perf_bytes("backward, relu", run_bias_act_backward, &plain, 3 * one, "copy"),
+        perf_bytes("backward, relu, dropout", run_bias_act_backward, &masked, 3 * one, "copy"),
+        perf_bytes("dropout", run_dropout, &masked, 2 * one, "copy"),
     };
-    char title[96];
-    snprintf(title, sizeof title, "bias_act: %llu x %u in place (bytes read + written)",
-             (unsigned long long)plain.rows, plain.dim);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "bias_act: %llu x %u in place (bytes read + written)",
+                 (unsigned long long)plain.rows, plain.dim);
     perf_release(p);
 }
 
@@ -165,14 +162,12 @@ static void loss_case(struct perf *p, uint64_t rows, uint32_t classes)
     double one = 4.0 * (double)rows * classes;
     struct perf_run runs[] = {
         perf_gpu_copy(p),
-        perf_gpu_run("softmax_xent", run_xent, &c, 2 * one, "copy"),
-        perf_gpu_run("sigmoid_bce", run_bce, &c, 3 * one, "copy"),
-        perf_gpu_run("squared_error", run_square, &c, 3 * one, "copy"),
+        perf_bytes("softmax_xent", run_xent, &c, 2 * one, "copy"),
+        perf_bytes("sigmoid_bce", run_bce, &c, 3 * one, "copy"),
+        perf_bytes("squared_error", run_square, &c, 3 * one, "copy"),
     };
-    char title[96];
-    snprintf(title, sizeof title, "losses: %llu x %u (bytes read + written)",
-             (unsigned long long)rows, classes);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "losses: %llu x %u (bytes read + written)",
+                 (unsigned long long)rows, classes);
     perf_release(p);
 }
 
@@ -185,19 +180,38 @@ void perf_loss(struct perf *p)
 
 // ---- normalisation ------------------------------------------------------------------------------
 
+static struct sl_norm_args norm_args(const struct pass *c)
+{
+    return (struct sl_norm_args){.rows = c->rows,
+                                 .dim = c->dim,
+                                 .eps = 1e-5f,
+                                 .x = c->x,
+                                 .gamma = c->gamma,
+                                 .beta = c->beta,
+                                 .y = c->y,
+                                 .mean = c->mean,
+                                 .inverse = c->inverse};
+}
+
+static struct sl_norm_grad_args norm_grad_args(const struct pass *c)
+{
+    return (struct sl_norm_grad_args){.rows = c->rows,
+                                      .dim = c->dim,
+                                      .x = c->x,
+                                      .gamma = c->gamma,
+                                      .mean = c->mean,
+                                      .inverse = c->inverse,
+                                      .dy = c->z,
+                                      .dx = c->y,
+                                      .dgamma = c->dgamma,
+                                      .dbeta = c->dbeta};
+}
+
 static void run_batch_norm(void *context)
 {
     const struct pass *c = context;
-    struct sl_norm_args args = {.rows = c->rows,
-                                .dim = c->dim,
-                                .eps = 1e-5f,
-                                .x = c->x,
-                                .gamma = c->gamma,
-                                .beta = c->beta,
-                                .y = c->y,
-                                .mean = c->mean,
-                                .inverse = c->inverse,
-                                .variance = c->dgamma};
+    struct sl_norm_args args = norm_args(c);
+    args.variance = c->dgamma;
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->batch_norm(&args, &c->p->ws));
 }
@@ -205,16 +219,7 @@ static void run_batch_norm(void *context)
 static void run_batch_norm_backward(void *context)
 {
     const struct pass *c = context;
-    struct sl_norm_grad_args args = {.rows = c->rows,
-                                     .dim = c->dim,
-                                     .x = c->x,
-                                     .gamma = c->gamma,
-                                     .mean = c->mean,
-                                     .inverse = c->inverse,
-                                     .dy = c->z,
-                                     .dx = c->y,
-                                     .dgamma = c->dgamma,
-                                     .dbeta = c->dbeta};
+    const struct sl_norm_grad_args args = norm_grad_args(c);
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->batch_norm_backward(&args, &c->p->ws));
 }
@@ -222,31 +227,14 @@ static void run_batch_norm_backward(void *context)
 static void run_layer_norm(void *context)
 {
     const struct pass *c = context;
-    struct sl_norm_args args = {.rows = c->rows,
-                                .dim = c->dim,
-                                .eps = 1e-5f,
-                                .x = c->x,
-                                .gamma = c->gamma,
-                                .beta = c->beta,
-                                .y = c->y,
-                                .mean = c->mean,
-                                .inverse = c->inverse};
+    const struct sl_norm_args args = norm_args(c);
     perf_check(c->p, c->p->kernels->layer_norm(&args));
 }
 
 static void run_layer_norm_backward(void *context)
 {
     const struct pass *c = context;
-    struct sl_norm_grad_args args = {.rows = c->rows,
-                                     .dim = c->dim,
-                                     .x = c->x,
-                                     .gamma = c->gamma,
-                                     .mean = c->mean,
-                                     .inverse = c->inverse,
-                                     .dy = c->z,
-                                     .dx = c->y,
-                                     .dgamma = c->dgamma,
-                                     .dbeta = c->dbeta};
+    const struct sl_norm_grad_args args = norm_grad_args(c);
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->layer_norm_backward(&args, &c->p->ws));
 }
@@ -284,19 +272,17 @@ void perf_norm(struct perf *p)
     double one = 4.0 * (double)c.rows * c.dim;
     struct perf_run runs[] = {
         perf_gpu_copy(p),
-        perf_gpu_run("batch_norm", run_batch_norm, &c, 3 * one, "copy"),
-        perf_gpu_run("batch_norm_backward", run_batch_norm_backward, &c, 5 * one, "copy"),
-        perf_gpu_run("layer_norm", run_layer_norm, &c, 2 * one, "copy"),
-        perf_gpu_run("layer_norm_backward", run_layer_norm_backward, &c, 3 * one, "copy"),
-        perf_gpu_run("normalize_rows", run_normalize, &c, 2 * one, "copy"),
-        perf_gpu_run("normalize_rows_backward", run_normalize_backward, &c, 3 * one, "copy"),
-        perf_gpu_run("scale_columns", run_scale_columns, &c, 2 * one, "copy"),
-        perf_gpu_run("sum_squares", run_sum_squares, &c, one, "copy"),
+        perf_bytes("batch_norm", run_batch_norm, &c, 3 * one, "copy"),
+        perf_bytes("batch_norm_backward", run_batch_norm_backward, &c, 5 * one, "copy"),
+        perf_bytes("layer_norm", run_layer_norm, &c, 2 * one, "copy"),
+        perf_bytes("layer_norm_backward", run_layer_norm_backward, &c, 3 * one, "copy"),
+        perf_bytes("normalize_rows", run_normalize, &c, 2 * one, "copy"),
+        perf_bytes("normalize_rows_backward", run_normalize_backward, &c, 3 * one, "copy"),
+        perf_bytes("scale_columns", run_scale_columns, &c, 2 * one, "copy"),
+        perf_bytes("sum_squares", run_sum_squares, &c, one, "copy"),
     };
-    char title[96];
-    snprintf(title, sizeof title, "normalisation: %llu x %u (bytes read + written)",
-             (unsigned long long)c.rows, c.dim);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "normalisation: %llu x %u (bytes read + written)",
+                 (unsigned long long)c.rows, c.dim);
     perf_release(p);
 }
 
@@ -350,14 +336,12 @@ static void update_case(struct perf *p, uint64_t n)
     double one = 4.0 * (double)n;
     struct perf_run runs[] = {
         perf_gpu_copy(p),
-        perf_gpu_run("reduce of 4", run_reduce, &u, one * (N_SLOTS + 1), "copy"),
-        perf_gpu_run("adam", run_adam, &u, 7 * one, "copy"),
-        perf_gpu_run("sgd", run_sgd, &u, 5 * one, "copy"),
+        perf_bytes("reduce of 4", run_reduce, &u, one * (N_SLOTS + 1), "copy"),
+        perf_bytes("adam", run_adam, &u, 7 * one, "copy"),
+        perf_bytes("sgd", run_sgd, &u, 5 * one, "copy"),
     };
-    char title[96];
-    snprintf(title, sizeof title, "updates: %llu parameters (bytes read + written)",
-             (unsigned long long)n);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "updates: %llu parameters (bytes read + written)",
+                 (unsigned long long)n);
     perf_release(p);
 }
 

@@ -62,6 +62,8 @@ static void say_pages(const struct perf *p)
 
 void *perf_upload(struct perf *p, const void *from, size_t bytes)
 {
+    if (p->device->is_host)
+        return (void *)(uintptr_t)from;
     void *to = perf_keep(p, p->device->memory.alloc(bytes), bytes, PERF_DEVICE);
     perf_check(p, p->device->copy(to, from, bytes));
     perf_check(p, p->device->sync());
@@ -109,27 +111,6 @@ struct sl_csr_view perf_gpu_transposed(struct perf *p, const struct sl_csr_view 
 
 // ---- ceilings -----------------------------------------------------------------------------------
 
-struct perf_run perf_gpu_run(const char *name, void (*run)(void *), void *context, double bytes,
-                             const char *ceiling)
-{
-    return (struct perf_run){.name = name,
-                             .run = run,
-                             .context = context,
-                             .amount = bytes,
-                             .unit = "GB/s",
-                             .scale = 1e9,
-                             .ceiling = ceiling};
-}
-
-struct perf_run perf_gpu_count(const char *name, void (*run)(void *), void *context, double n,
-                               const char *ceiling)
-{
-    struct perf_run made = perf_gpu_run(name, run, context, n, ceiling);
-    made.unit = "M/s";
-    made.scale = 1e6;
-    return made;
-}
-
 static void run_transfer(void *context)
 {
     const struct perf_transfer *t = context;
@@ -138,7 +119,7 @@ static void run_transfer(void *context)
 
 struct perf_run perf_gpu_transfer(struct perf_transfer *transfer, const char *name)
 {
-    return perf_gpu_run(name, run_transfer, transfer, (double)transfer->bytes, NULL);
+    return perf_bytes(name, run_transfer, transfer, (double)transfer->bytes, NULL);
 }
 
 struct perf_run perf_gpu_copy(struct perf *p)
@@ -148,7 +129,7 @@ struct perf_run perf_gpu_copy(struct perf *p)
     struct perf_transfer *t = perf_alloc(p, sizeof *t);
     size_t bytes = perf_size(p, 256 << 20, 1 << 20);
     *t = (struct perf_transfer){p, perf_gpu_alloc(p, bytes), perf_gpu_alloc(p, bytes), bytes};
-    return perf_gpu_run("copy", run_transfer, t, 2.0 * (double)bytes, NULL);
+    return perf_bytes("copy", run_transfer, t, 2.0 * (double)bytes, NULL);
 }
 
 // ---- gather_rows --------------------------------------------------------------------------------
@@ -197,13 +178,11 @@ void perf_gpu_ceilings(struct perf *p)
         perf_gpu_copy(p),
         perf_gpu_transfer(&down, "host to device"),
         perf_gpu_transfer(&up, "device to host"),
-        perf_gpu_run("rows in order, mapped", run_gather, &mapped, (double)bytes, "host to device"),
-        perf_gpu_count("random words", run_gather, &words, (double)words.n, NULL),
+        perf_bytes("rows in order, mapped", run_gather, &mapped, (double)bytes, "host to device"),
+        perf_count("random words", run_gather, &words, (double)words.n, NULL),
     };
-    char title[96];
-    snprintf(title, sizeof title, "ceilings: %zu KiB; random words of %zu KiB", bytes >> 10,
-             (size_t)n_words >> 8);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "ceilings: %zu KiB; random words of %zu KiB",
+                 bytes >> 10, (size_t)n_words >> 8);
     perf_release(p);
 }
 
@@ -253,15 +232,13 @@ static void gather_case(struct perf *p, uint32_t dim, enum sl_dtype dtype)
     struct perf_run runs[] = {
         perf_gpu_copy(p),
         perf_gpu_transfer(&transfer, "host to device"),
-        perf_gpu_run("gather_rows", run_gather, &near, bytes + 4.0 * (double)n * dim, "copy"),
-        perf_gpu_run("gather_rows, mapped", run_gather, &far, bytes, "host to device"),
-        perf_gpu_run("staged by the processor", run_staged, &staged, bytes, "gather_rows, mapped"),
+        perf_bytes("gather_rows", run_gather, &near, bytes + 4.0 * (double)n * dim, "copy"),
+        perf_bytes("gather_rows, mapped", run_gather, &far, bytes, "host to device"),
+        perf_bytes("staged by the processor", run_staged, &staged, bytes, "gather_rows, mapped"),
     };
-    char title[160];
-    snprintf(title, sizeof title, "gather_rows: %llu random rows of %u %s from %zu MiB",
-             (unsigned long long)n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
-             n_rows * row_bytes >> 20);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "gather_rows: %llu random rows of %u %s from %zu MiB",
+                 (unsigned long long)n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
+                 n_rows * row_bytes >> 20);
     say_pages(p);
     perf_release(p);
 }
@@ -352,13 +329,11 @@ static void ranked_case(struct perf *p, uint32_t share)
     double bytes = (double)n * ROW;
     struct perf_run runs[] = {
         perf_gpu_transfer(&all, "host to device"),
-        perf_gpu_run("gather_ranked", run_ranked, &r, bytes, "host to device"),
-        perf_gpu_run("staged by the processor", run_ranked_staged, &r, bytes, "gather_ranked"),
+        perf_bytes("gather_ranked", run_ranked, &r, bytes, "host to device"),
+        perf_bytes("staged by the processor", run_ranked_staged, &r, bytes, "gather_ranked"),
     };
-    char title[128];
-    snprintf(title, sizeof title, "gather_ranked: %u rows of %u f32, %u %% from the cache", n, DIM,
-             share);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs),
+                 "gather_ranked: %u rows of %u f32, %u %% from the cache", n, DIM, share);
     say_pages(p);
     perf_release(p);
 }

@@ -18,9 +18,6 @@ void perf_gpu_ceilings(struct perf *p);
 void perf_gpu_gather(struct perf *p);
 void perf_gpu_ranked(struct perf *p); // and scatter_rows, gather_rows_to: the staged way
 void perf_gpu_aggregate(struct perf *p);
-void perf_gpu_heads(struct perf *p); // and edge_dot
-void perf_gpu_attention(struct perf *p);
-void perf_gpu_max(struct perf *p);
 void perf_gpu_transpose(struct perf *p);
 void perf_gpu_gemm(struct perf *p);
 void perf_gpu_draw(struct perf *p); // and weight_prefix, mark_ranks, split_rows
@@ -58,12 +55,5 @@ struct perf_transfer {
 
 // "host to device" of these bytes, once.
 struct perf_run perf_gpu_transfer(struct perf_transfer *transfer, const char *name);
-
-// A run counted in GB/s beside a ceiling.
-struct perf_run perf_gpu_run(const char *name, void (*run)(void *), void *context, double bytes,
-                             const char *ceiling);
-// And in millions of things a second.
-struct perf_run perf_gpu_count(const char *name, void (*run)(void *), void *context, double n,
-                               const char *ceiling);
 
 #endif

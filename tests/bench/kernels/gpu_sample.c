@@ -159,7 +159,7 @@ static void draw_case(struct perf *p, const struct graph *g, struct words *words
 {
     struct draw d[4];
     struct perf_run runs[5] = {
-        perf_gpu_count("random words", run_words, words, (double)words->n, NULL)};
+        perf_count("random words", run_words, words, (double)words->n, NULL)};
     size_t n = 0;
     for (int mapped = 0; mapped < 2; mapped++)
         for (int three = 0; three < 2; three++) {
@@ -178,13 +178,12 @@ static void draw_case(struct perf *p, const struct graph *g, struct words *words
                                   kind->name, d[i].name, d[i].edges, d[i].vertices, d[0].name,
                                   d[0].edges, d[0].vertices));
     for (size_t i = 0; i < n; i++) // "fused" beside words, the others beside it
-        runs[i + 1] = perf_gpu_count(d[i].name, run_draw, &d[i], d[i].edges,
-                                     i == 0 ? "random words" : d[0].name);
-    char title[160];
-    snprintf(title, sizeof title, "draw %s: %u seeds, %.0f %s, %.0f vertices, of %llu edges",
-             kind->name, g->n_seeds, d[0].edges, kind->kind == SL_SAMPLER_WALK ? "steps" : "edges",
-             d[0].vertices, (unsigned long long)g->n_edges);
-    perf_measure(p, title, runs, n + 1);
+        runs[i + 1] =
+            perf_count(d[i].name, run_draw, &d[i], d[i].edges, i == 0 ? "random words" : d[0].name);
+    perf_measure(p, runs, n + 1, "draw %s: %u seeds, %.0f %s, %.0f vertices, of %llu edges",
+                 kind->name, g->n_seeds, d[0].edges,
+                 kind->kind == SL_SAMPLER_WALK ? "steps" : "edges", d[0].vertices,
+                 (unsigned long long)g->n_edges);
     printf("  fused takes %.2f of the time of three phases\n", runs[1].seconds / runs[2].seconds);
     for (size_t i = 0; i < n; i++)
         p->kernels->draw_end(d[i].state);
@@ -251,16 +250,14 @@ static void rows_case(struct perf *p, const struct graph *g, struct words *words
     run_mark(&m);
     struct perf_run runs[] = {
         perf_gpu_copy(p),
-        perf_gpu_count("random words", run_words, words, (double)words->n, NULL),
-        perf_gpu_count("mark_ranks", run_mark, &m, m.n, "random words"),
-        perf_gpu_run("split_rows", run_split, &m, 16.0 * m.n, "copy"),
-        perf_gpu_run("weight_prefix", run_prefix, &m,
-                     12.0 * (double)g->n_edges + 8.0 * (double)g->on.n_nodes, "copy"),
+        perf_count("random words", run_words, words, (double)words->n, NULL),
+        perf_count("mark_ranks", run_mark, &m, m.n, "random words"),
+        perf_bytes("split_rows", run_split, &m, 16.0 * m.n, "copy"),
+        perf_bytes("weight_prefix", run_prefix, &m,
+                   12.0 * (double)g->n_edges + 8.0 * (double)g->on.n_nodes, "copy"),
     };
-    char title[96];
-    snprintf(title, sizeof title, "ranks: %u vertices; weight_prefix: %llu edges", m.n,
-             (unsigned long long)g->n_edges);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "ranks: %u vertices; weight_prefix: %llu edges", m.n,
+                 (unsigned long long)g->n_edges);
 }
 
 void perf_gpu_draw(struct perf *p)

@@ -68,10 +68,9 @@ static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, 
         {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
         {"gemm bf16, oneDNN in strips", run_gemm, &strips, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
     };
-    char title[128];
-    snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
-             (unsigned long long)n, (unsigned long long)k, ta ? 'T' : 'N', tb ? 'T' : 'N');
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "gemm: %s, %llu x %llu x %llu %c%c", what,
+                 (unsigned long long)m, (unsigned long long)n, (unsigned long long)k,
+                 ta ? 'T' : 'N', tb ? 'T' : 'N');
     perf_release(p);
 }
 

@@ -49,19 +49,12 @@ static void gather_case(struct perf *p, uint32_t dim, enum sl_dtype dtype)
     perf_row_ceilings(&plain, runs);
     runs[PERF_ROW_VARIANTS] = perf_copy_ceiling(p);
     runs[PERF_ROW_VARIANTS + 1] =
-        (struct perf_run){.name = "gather_rows",
-                          .run = run_gather,
-                          .context = &g,
-                          .amount = (double)g.n * ((double)row_bytes + dim * 4.0),
-                          .unit = "GB/s",
-                          .scale = 1e9,
-                          .ceiling = "random rows"};
-    char title[128];
-    snprintf(title, sizeof title,
-             "gather_rows: %llu random rows of %u %s from %u MiB (bytes read + written)",
-             (unsigned long long)g.n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
-             (unsigned)(n_rows * row_bytes >> 20));
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+        perf_bytes("gather_rows", run_gather, &g, (double)g.n * ((double)row_bytes + dim * 4.0),
+                   "random rows");
+    perf_measure(p, runs, SL_COUNT_OF(runs),
+                 "gather_rows: %llu random rows of %u %s from %u MiB (bytes read + written)",
+                 (unsigned long long)g.n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
+                 (unsigned)(n_rows * row_bytes >> 20));
     perf_release(p);
 }
 
@@ -87,17 +80,11 @@ void perf_gather_rows_to(struct perf *p)
         to[i] += 2 * i;
     g.to = to;
     struct perf_run runs[] = {
-        {.name = "gather_rows", .run = run_gather},
-        {.name = "gather_rows_to", .run = run_gather_to, .ceiling = "gather_rows"},
+        perf_bytes("gather_rows", run_gather, &g, (double)g.n * DIM * 8.0, NULL),
+        perf_bytes("gather_rows_to", run_gather_to, &g, (double)g.n * DIM * 8.0, "gather_rows"),
     };
-    for (size_t i = 0; i < SL_COUNT_OF(runs); i++) {
-        runs[i].context = &g;
-        runs[i].amount = (double)g.n * DIM * 8.0;
-        runs[i].unit = "GB/s";
-        runs[i].scale = 1e9;
-    }
-    perf_measure(p, "gather_rows_to: 200000 random rows of 128 f32 (bytes read + written)", runs,
-                 SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs),
+                 "gather_rows_to: 200000 random rows of 128 f32 (bytes read + written)");
     perf_release(p);
 }
 
@@ -163,20 +150,12 @@ static void aggregate_case(struct perf *p, uint32_t dim, uint32_t degree, double
     struct perf_run runs[PERF_ROW_VARIANTS + 2];
     perf_row_ceilings(&plain, runs);
     runs[PERF_ROW_VARIANTS] = perf_copy_ceiling(p);
-    runs[PERF_ROW_VARIANTS + 1] = (struct perf_run){.name = "aggregate",
-                                                    .run = run_aggregate,
-                                                    .context = &a,
-                                                    .amount = bytes,
-                                                    .unit = "GB/s",
-                                                    .scale = 1e9,
-                                                    .ceiling = "copy"};
-    char title[160];
-    snprintf(title, sizeof title,
-             "aggregate: %u x %u edges%s, dim %u %s, sources %s (%u MiB) (bytes read + written)",
-             n_dst, degree, scaled ? ", scales and self term" : "", dim,
-             dtype == SL_DTYPE_F16 ? "f16" : "f32", fresh > 0 ? "as sampled" : "anywhere",
-             (unsigned)(csr.n_src * row_bytes >> 20));
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    runs[PERF_ROW_VARIANTS + 1] = perf_bytes("aggregate", run_aggregate, &a, bytes, "copy");
+    perf_measure(
+        p, runs, SL_COUNT_OF(runs),
+        "aggregate: %u x %u edges%s, dim %u %s, sources %s (%u MiB) (bytes read + written)", n_dst,
+        degree, scaled ? ", scales and self term" : "", dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
+        fresh > 0 ? "as sampled" : "anywhere", (unsigned)(csr.n_src * row_bytes >> 20));
     perf_release(p);
 }
 
@@ -218,19 +197,12 @@ static void transpose_case(struct perf *p, double fresh, int with_edge)
     words.words = perf_alloc(p, words.n_words * 4);
     struct perf_run runs[] = {
         perf_word_ceiling(&words),
-        {.name = "transpose",
-         .run = run_transpose,
-         .context = &t,
-         .amount = n_edges,
-         .unit = "M/s",
-         .scale = 1e6,
-         .ceiling = "random 4-byte"},
+        perf_count("transpose", run_transpose, &t, n_edges, "random 4-byte"),
     };
-    char title[160];
-    snprintf(title, sizeof title, "transpose: %u edges, %u sources %s%s (edges; reads from 16 MiB)",
-             n_edges, t.csr.n_src, fresh > 0 ? "as sampled" : "anywhere",
-             with_edge ? ", with t_edge" : "");
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs),
+                 "transpose: %u edges, %u sources %s%s (edges; reads from 16 MiB)", n_edges,
+                 t.csr.n_src, fresh > 0 ? "as sampled" : "anywhere",
+                 with_edge ? ", with t_edge" : "");
     perf_release(p);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/bench/kernels/perf.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,30 @@ static double time_run(struct perf *p, const struct perf_run *run, int repeats)
     return (double)(sl_now_ns() - before) * 1e-9 / repeats;
 }
 
-void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size_t n)
+struct perf_run perf_bytes(const char *name, void (*run)(void *), void *context, double bytes,
+                           const char *ceiling)
 {
+    return (struct perf_run){.name = name,
+                             .run = run,
+                             .context = context,
+                             .amount = bytes,
+                             .unit = "GB/s",
+                             .scale = 1e9,
+                             .ceiling = ceiling};
+}
+
+struct perf_run perf_count(const char *name, void (*run)(void *), void *context, double n,
+                           const char *ceiling)
+{
+    struct perf_run made = perf_bytes(name, run, context, n, ceiling);
+    made.unit = "M/s";
+    made.scale = 1e6;
+    return made;
+}
+
+void perf_measure(struct perf *p, struct perf_run *runs, size_t n, const char *title, ...)
+{
+    va_list values;
     static double seconds[RUNS_MAX][ROUNDS];
     int repeats[RUNS_MAX], rounds = p->small ? SMALL_ROUNDS : ROUNDS;
     if (n > RUNS_MAX)
@@ -155,7 +178,11 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
         qsort(seconds[i], (size_t)rounds, sizeof seconds[i][0], by_value);
         runs[i].seconds = seconds[i][p->best ? 0 : rounds / 2];
     }
-    printf("\n%s\n", title);
+    putchar('\n');
+    va_start(values, title);
+    vprintf(title, values);
+    va_end(values);
+    putchar('\n');
     for (size_t i = 0; i < n; i++) {
         const struct perf_run *same = ceiling_of(runs, n, runs[i].name);
         if (!runs[i].ceiling && same != &runs[i])

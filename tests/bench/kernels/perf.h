@@ -63,8 +63,16 @@ float *perf_floats(struct perf *p, size_t n);
 uint32_t *perf_ids(struct perf *p, size_t n, uint32_t below);
 uint64_t perf_random(struct perf *p);
 
-// Times all runs interleaved and prints a line for each.
-void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size_t n);
+// A run counted in GB/s, beside the ceiling of that name (NULL: none); and one in millions of
+// things a second.
+struct perf_run perf_bytes(const char *name, void (*run)(void *), void *context, double bytes,
+                           const char *ceiling);
+struct perf_run perf_count(const char *name, void (*run)(void *), void *context, double n,
+                           const char *ceiling);
+
+// Times all runs interleaved and prints a line for each below a title.
+__attribute__((format(printf, 4, 5))) void perf_measure(struct perf *p, struct perf_run *runs,
+                                                        size_t n, const char *title, ...);
 
 // Notes that a slot failed while it was measured.
 void perf_check(struct perf *p, int rc);
@@ -118,20 +126,18 @@ struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degre
 // (sample.c).
 struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight);
 
-// ---- the operations (attention.c, math.c, memory.c, sample.c) ---------------------------
+// ---- the operations (math.c, memory.c, sample.c) ----------------------------------------
 
 void perf_gather_rows(struct perf *p);
 void perf_gather_rows_to(struct perf *p);
 void perf_aggregate(struct perf *p);
 void perf_transpose(struct perf *p);
-void perf_edge_softmax(struct perf *p);
-void perf_edge_scores(struct perf *p);
-void perf_aggregate_heads(struct perf *p);
-void perf_edge_dot(struct perf *p);
-void perf_aggregate_max(struct perf *p);
 void perf_gemm(struct perf *p);
 
-// Also on a device (dense.c).
+// Also on a device (dense.c, edges.c).
+void perf_edge_softmax(struct perf *p);
+void perf_heads(struct perf *p); // aggregate_heads, edge_dot, edge_scores
+void perf_aggregate_max(struct perf *p);
 void perf_bias_act(struct perf *p); // and dropout
 void perf_loss(struct perf *p);
 void perf_norm(struct perf *p); // and normalize_rows, scale_columns, sum_squares

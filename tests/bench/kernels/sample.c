@@ -196,12 +196,11 @@ static void khop_case(struct perf *p, uint32_t n)
         runs[i].scale = 1e6;
         runs[i].ceiling = "random 4-byte";
     }
-    char title[200];
-    snprintf(title, sizeof title,
-             "sampling: %u seeds, %u hops, %u M vertices, %llu M edges (edges, vertices or steps; "
-             "reads from %u MiB)",
-             N_SEEDS, HOPS, n >> 20, (unsigned long long)topology.indptr[n] >> 20, n >> 18);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(
+        p, runs, SL_COUNT_OF(runs),
+        "sampling: %u seeds, %u hops, %u M vertices, %llu M edges (edges, vertices or steps; "
+        "reads from %u MiB)",
+        N_SEEDS, HOPS, n >> 20, (unsigned long long)topology.indptr[n] >> 20, n >> 18);
     double sample = runs[SAMPLE].seconds;
     printf("  of sampling the batch, copying its vertices costs %.1f %%, marking",
            100 * runs[COPY].seconds / sample);
@@ -242,18 +241,10 @@ void perf_weight_prefix(struct perf *p)
     c.prefix = perf_alloc(p, n_edges * sizeof *c.prefix);
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {.name = "weight_prefix",
-         .run = run_prefix,
-         .context = &c,
-         .amount = (double)n_edges * 12 + N_NODES * 8.0,
-         .unit = "GB/s",
-         .scale = 1e9,
-         .ceiling = "copy"},
+        perf_bytes("weight_prefix", run_prefix, &c, (double)n_edges * 12 + N_NODES * 8.0, "copy"),
     };
-    char title[120];
-    snprintf(title, sizeof title, "weight_prefix: %llu M edges (bytes read + written)",
-             (unsigned long long)n_edges >> 20);
-    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_measure(p, runs, SL_COUNT_OF(runs), "weight_prefix: %llu M edges (bytes read + written)",
+                 (unsigned long long)n_edges >> 20);
     perf_release(p);
 }
 
@@ -286,18 +277,11 @@ void perf_split_rows(struct perf *p)
         s.out.miss_to = perf_alloc(p, s.n * sizeof(uint32_t));
         struct perf_run runs[] = {
             perf_copy_ceiling(p),
-            {.name = "split_rows",
-             .run = run_split,
-             .context = &s,
-             .amount = s.n * 16.0,
-             .unit = "GB/s",
-             .scale = 1e9,
-             .ceiling = "copy"},
+            perf_bytes("split_rows", run_split, &s, s.n * 16.0, "copy"),
         };
-        char title[120];
-        snprintf(title, sizeof title, "split_rows: %u rows, %.0f %% hits (bytes read + written)",
-                 s.n, 100 * shares[i]);
-        perf_measure(p, title, runs, SL_COUNT_OF(runs));
+        perf_measure(p, runs, SL_COUNT_OF(runs),
+                     "split_rows: %u rows, %.0f %% hits (bytes read + written)", s.n,
+                     100 * shares[i]);
         perf_release(p);
     }
 }
