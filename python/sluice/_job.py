@@ -244,7 +244,6 @@ class Plan(NamedTuple):
     staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
     split: str = "train"  # input_nodes, in the data set; "all": every vertex
     by_mask: bool = False  # a seed's place in input_nodes is the vertex itself
-    shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
     says: Sequence[Tuple[str, str]] = ()  # replacements in messages: arguments for keys
@@ -337,7 +336,6 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         staged,
         get(job, "input.split") or "train",
         own_list and _dataset.is_mask(input_nodes),
-        get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
         [
@@ -346,15 +344,6 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
             if asked[argument] is not None
         ],
     )
-
-
-def plan_of_running(output: Optional[str]) -> Plan:
-    """What a loader has to know of the job that it attached to, from the job's directory."""
-    if not output:
-        return Plan("", "")
-    with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
-        job = json.load(file)
-    return Plan("", output, shuffle=get(job, "order.kind") != LISTED)
 
 
 def plain(value: Any) -> Any:

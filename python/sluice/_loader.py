@@ -279,17 +279,16 @@ class Loader:
             self._attach = attach
             if attach is not None:
                 _refuse_beside_attach(asked)
-                self._open()
-                self._plan = _job.plan_of_running(self.output)
+                self._plan = _job.Plan("", "")
             else:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
-                self._open()
+            self._open()
         except BaseException:
             self.close()
             raise
         self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
-        self._even = self._plan.shuffle if even is None else bool(even)
+        self._even = not self._info.same_order if even is None else bool(even)
         self._data: Any = None
         self._copied: Any = None  # event of a GPU: the batch's rows have been copied
         self._iterations = 0

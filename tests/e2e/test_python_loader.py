@@ -608,6 +608,22 @@ assert "no batch has come for 0 s: rank 1 of 2 is absent" in said[0], said
 """
 
 
+ORDERS = """
+for data in path, sluice.Dataset(sluice.open(path).metadata, graph):
+    for shuffle, wanted in (True, [5, 5]), (False, [6, 5]):
+        with sluice.NeighborLoader(data, [4], 64, np.arange(64 * 11), shuffle, arrays="numpy",
+                                   rank=0, world=2) as one:
+            with sluice.NeighborLoader(attach=one.job_name, rank=1, world=2, arrays="numpy") as two:
+                assert [len(one), len(two)] == wanted
+                assert [len(list(one)), len(list(two))] == wanted
+"""
+
+
+def test_ranks_agree_on_the_end_of_an_epoch(box):
+    """A rank that only has the job's name knows whether it shuffles."""
+    run(box, ORDERS)
+
+
 def test_a_rank_that_is_absent(box):
     """Its batches are waited for: who it is says the error, or a warning where there is no
     bound."""
