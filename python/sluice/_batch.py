@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,6 +31,45 @@ def finish(kind: str, pin: bool) -> Finish:
     if pin:
         return lambda array: torch.from_numpy(array).pin_memory()
     return torch.from_numpy
+
+
+class Edges(NamedTuple):
+    """What is known of the edges of the data set, by their places in it."""
+
+    numbers: Optional[np.ndarray] = None  # int64 (num_edges): where they came from; None: places
+    rows: Mapping[str, Any] = {}  # arrays or tensors (num_edges, ...), by their names in a batch
+    pin: bool = False
+
+    def at(self, places: np.ndarray, finish: Finish) -> Dict[str, Any]:
+        """Of the edges of a batch e_id, their numbers, and their rows; places int64 (n)."""
+        out = {name: take(whole, places, 0, self.pin) for name, whole in self.rows.items()}
+        return {**out, "e_id": finish(places if self.numbers is None else self.numbers[places])}
+
+
+def edges_of(dataset: Any, numbers: Optional[np.ndarray], kind: str, pin: bool) -> Edges:
+    """Of a data set; None: numbers alone."""
+    rows = dataset.by_edge() if dataset is not None else {}
+    if kind != "numpy":
+        import torch
+
+        rows = {name: torch.from_numpy(array) for name, array in rows.items()}
+    return Edges(numbers, rows, pin)
+
+
+def take(value: Any, ids: Any, along: int, pin: bool) -> Any:
+    """Those rows of a tensor, an array or a list; pin: of a tensor in page-locked memory."""
+    if isinstance(value, np.ndarray):
+        return value.take(np.asarray(ids), along)
+    if not hasattr(value, "index_select"):
+        return [value[i] for i in ids.tolist()]
+    import torch
+
+    ids = torch.as_tensor(ids).to(value.device)
+    if not pin or value.device.type != "cpu":
+        return value.index_select(along, ids)
+    shape = (*value.shape[:along], len(ids), *value.shape[along:][1:])
+    rows = torch.empty(shape, dtype=value.dtype, pin_memory=True)
+    return torch.index_select(value, along, ids, out=rows)
 
 
 def has_gpu(kind: str) -> bool:
@@ -95,14 +134,15 @@ def fields_of(
     info: "_lib.Info",
     taken: "_lib.Taken",
     finish: Finish,
-    edge_map: Optional[np.ndarray] = None,
+    edges: Edges = Edges(),
 ) -> Dict[str, Any]:
     """What a batch says of vertices and edges, under PyG's names.
 
     x           (n_nodes, feat_dim), where there are features in this process's memory
     edge_index  int64 (2, n_edges): sources, then destinations, in local numbers, by destination
     n_id        int64 (n_nodes): vertices of the data set; the first n_seeds are the seeds in order
-    e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
+    e_id        int64 (n_edges): numbers of the edges, where the block has any; then also edge_attr
+                and edge_weight, their rows of the data set
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
     y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
@@ -119,8 +159,7 @@ def fields_of(
     out["edge_index"] = finish(view(arrays.edges, (2, n_edges), "<i8"))
     out["n_id"] = finish(view(arrays.nodes, (n_nodes,), "<i8"))
     if arrays.edge_ids:
-        edge_ids = view(arrays.edge_ids, (n_edges,), "<i8")
-        out["e_id"] = finish(edge_ids if edge_map is None else edge_map[edge_ids])
+        out.update(edges.at(view(arrays.edge_ids, (n_edges,), "<i8"), finish))
     if arrays.weights:
         out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
     if arrays.seed_of:
@@ -142,12 +181,10 @@ def differences(totals: Sequence[int]) -> List[int]:
     return [t - before for before, t in zip([0, *totals[:-1]], totals)]
 
 
-def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:
+def of_whole_graph(data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
     """What else a torch_geometric Data has: rows of its tensors, arrays and lists by vertex or by
     edge for those of the batch, and the rest as it is. `fields` are those of the batch, which has
     them under these names whatever the Data has; but for y."""
-    import torch
-
     out: Dict[str, Any] = {}
     for name, value in data.to_dict().items():
         if name in ("x", "edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
@@ -156,14 +193,8 @@ def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:
         if not by_vertex and not data.is_edge_attr(name):
             out[name] = value
             continue
-        ids = torch.as_tensor(fields["n_id" if by_vertex else "e_id"])
-        along = data.__cat_dim__(name, value)
-        if isinstance(value, torch.Tensor):
-            out[name] = value.index_select(along, ids.to(value.device))
-        elif isinstance(value, np.ndarray):
-            out[name] = value.take(ids.numpy(), along)
-        else:
-            out[name] = [value[i] for i in ids.tolist()]
+        ids = fields["n_id" if by_vertex else "e_id"]
+        out[name] = take(value, ids, data.__cat_dim__(name, value), pin)
     return out
 
 

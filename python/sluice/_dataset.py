@@ -6,6 +6,7 @@ that opens them.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import tempfile
@@ -18,7 +19,11 @@ from ._errors import UsageError
 SPLITS = ("train", "val", "test")
 # Arrays that a data set may have: files NAME.npy of its directory.
 NAMES = ("indptr", "indices", "edge_weight", "node_feat", "node_label")
-NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map",)
+NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map", "edge_feat")
+# Those with a row for each edge, and what they are called in a batch and in a Data.
+BY_EDGE = {"edge_weight": "edge_weight", "edge_feat": "edge_attr"}
+# What both NumPy and torch have, of which edge_feat may be.
+NUMBERS = "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()
 
 
 class Dataset:
@@ -27,8 +32,8 @@ class Dataset:
     metadata   what metadata.json says: num_nodes, num_edges, feat_dim, num_classes, task, ...
     arrays     by the names of the files: indptr (num_nodes + 1), indices (num_edges; the sources of
                v's in-edges are indices[indptr[v]:indptr[v + 1]]), and where there are such
-               edge_weight (num_edges), node_feat (num_nodes, feat_dim), node_label, train_idx,
-               val_idx, test_idx, vertex_map
+               edge_weight (num_edges), edge_feat (num_edges, ...), node_feat (num_nodes, feat_dim),
+               node_label, train_idx, val_idx, test_idx, vertex_map
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
     words      what messages call its arrays, by their names: that where they came from
@@ -80,8 +85,8 @@ class Dataset:
     def to_pyg(self) -> Any:
         """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
         of the data set, so that e_id of a batch is a column of it; and where the data set has them
-        x, y, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is written to
-        x stays in this process."""
+        x, y, edge_attr, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is
+        written to x or edge_attr stays in this process."""
         import torch
         from torch_geometric.data import Data
 
@@ -94,14 +99,22 @@ class Dataset:
             data.x = torch.from_numpy(np.asarray(self.arrays["node_feat"]))
         if "node_label" in self.arrays:
             data.y = torch.from_numpy(self.labels())
-        if "edge_weight" in self.arrays:
-            data.edge_weight = torch.from_numpy(np.asarray(self.arrays["edge_weight"]))
+        for name, rows in self.by_edge().items():
+            data[name] = torch.from_numpy(rows)
         for split in SPLITS:
             if f"{split}_idx" in self.arrays:
                 mask = np.zeros(self.num_nodes, bool)
                 mask[self.arrays[f"{split}_idx"]] = True
                 data[f"{split}_mask"] = torch.from_numpy(mask)
         return data
+
+    def by_edge(self) -> Dict[str, np.ndarray]:
+        """What has a row for each edge, in the order of `indices`, by its name in a batch.
+        UsageError for edge_feat of another shape or type."""
+        if "edge_feat" in self.arrays:
+            what = f"{self.path}/edge_feat.npy" if self.path else self.words["edge_feat"]
+            _check_edge_feat(self.arrays["edge_feat"], self.num_edges, what)
+        return {BY_EDGE[name]: self.arrays[name] for name in BY_EDGE if name in self.arrays}
 
     def labels(self) -> np.ndarray:
         """int64 (num_nodes) classes, -1 unlabelled; of other tasks float32 (num_nodes,
@@ -177,15 +190,40 @@ def open_dataset(path: str) -> Dataset:
         file_path = os.path.join(path, f"{name}.npy")
         if not os.path.exists(file_path):
             continue
-        try:
-            # Copy on write: PyTorch wants memory that may be written to.
-            arrays[name] = np.load(file_path, mmap_mode="c")
-        except ValueError as error:
-            raise UsageError(f"{file_path}: {error}") from None
+        arrays[name] = _map(file_path)
     for name in ("indptr", "indices"):
         if name not in arrays:
             raise UsageError(f"data set {path}: has no {name}.npy")
     return Dataset(metadata, arrays, path=os.path.abspath(path))
+
+
+def _map(path: str) -> np.ndarray:
+    """The array in a .npy file, mapped. Copied on write, since PyTorch wants memory that may be
+    written to; without memory set aside for that, of which a large file has more than the machine.
+    """
+    try:
+        array = np.load(path, mmap_mode="r")
+        with open(path, "rb") as file:
+            flags = mmap.MAP_PRIVATE | 0x4000  # MAP_NORESERVE
+            memory = mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be mapped: {error.strerror}") from None
+    except (EOFError, ValueError) as error:
+        raise UsageError(f"{path}: is no whole .npy file: {error}: make it again") from None
+    order = "C" if array.flags.c_contiguous else "F"
+    return np.ndarray(array.shape, array.dtype, memory, array.offset, order=order)
+
+
+def _check_edge_feat(array: np.ndarray, n_edges: int, what: str) -> None:
+    if array.dtype.name not in NUMBERS or not array.dtype.isnative:
+        wanted, advice = f"one of {', '.join(NUMBERS)}", "save x.astype(numpy.float32)"
+    elif array.shape[:1] != (n_edges,):
+        wanted, advice = f"[{n_edges}, ...]", "a row for each edge, in the order of indices.npy"
+    elif not array.flags.c_contiguous:
+        wanted, advice = "it in C order", "save numpy.ascontiguousarray(x)"
+    else:
+        return
+    raise UsageError(f"{what}: is {array.dtype} {list(array.shape)}, wanted {wanted}: {advice}")
 
 
 def from_scipy(
@@ -235,6 +273,7 @@ def from_pyg(
     task: Optional[str] = None,
     labels: bool = True,
     splits: Sequence[str] = SPLITS,
+    edge_attr: bool = True,
 ) -> Dataset:
     """A data set of a torch_geometric.data.Data.
 
@@ -245,9 +284,10 @@ def from_pyg(
                 column a label; floats are numbers. `task` ("multiclass", "multilabel",
                 "regression") says otherwise
     train_mask, val_mask, test_mask   (num_nodes) bool, or ids
+    edge_attr   features of edges, (num_edges, ...): floats, integers or bools
     weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
                 False: without
-    labels      whether y is taken
+    labels, edge_attr   whether y, edge_attr are taken
     splits      which of "train", "val", "test" are taken, where there are such masks
 
     What else `data` has is not stored.
@@ -296,7 +336,11 @@ def from_pyg(
             )
         arrays["edge_weight"] = _weights(values.reshape(-1), f"data.{name}")[order]
     words = dict(zip(NAMES, ("data.edge_index",) * 2 + (f"data.{name}", "data.x", "data.y")))
-    words.update({f"{s}_idx": f"data.{s}_mask" for s in SPLITS})
+    words.update({f"{s}_idx": f"data.{s}_mask" for s in SPLITS}, edge_feat="data.edge_attr")
+    if edge_attr and "edge_attr" in data and data.edge_attr is not None:
+        feat = np.ascontiguousarray(_array(data.edge_attr, "data.edge_attr"))
+        _check_edge_feat(feat, len(order), "data.edge_attr")
+        arrays["edge_feat"] = feat[order]
     masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in splits}
     y = data.y if labels and "y" in data else None
     _add_vertices(arrays, n, words, data.x if "x" in data else None, y, masks)

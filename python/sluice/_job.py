@@ -124,7 +124,7 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
     if hasattr(data, "edge_index") or hasattr(data, "edge_types") or _dataset.holds_graphs(data):
         # Weights that nobody samples by, and masks that nobody asks for, are like any attribute.
         splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
-        dataset = _dataset.from_pyg(data, weight_attr or False, labels=False, splits=splits)
+        dataset = _dataset.from_pyg(data, weight_attr or False, None, False, splits, False)
         return Source(dataset=dataset, pyg=data)
     raise UsageError(
         f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "

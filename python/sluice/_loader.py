@@ -68,10 +68,14 @@ class _Handle:
         try:
             return self.library.call(name, *arguments)
         except Error as error:
-            text = str(error)
-            for theirs, word in [*self.says, *(self.staged.says if self.staged else ())]:
-                text = text.replace(theirs, word)
-            raise type(error)(text, error.code) from None
+            raise self.worded(error) from None
+
+    def worded(self, error: Error) -> Error:
+        """The error in the user's own words."""
+        text = str(error)
+        for theirs, word in [*self.says, *(self.staged.says if self.staged else ())]:
+            text = text.replace(theirs, word)
+        return type(error)(text, error.code)
 
     def __enter__(self) -> "_Handle":
         self.lock.acquire()
@@ -175,6 +179,7 @@ class Loader:
         n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
+        edge_attr, edge_weight   (n_edges, ...), (n_edges): rows of the data set, where it has them
         batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
         batch_size  int: number of seeds
         input_id    int64 (batch_size): places of the seeds in input_nodes, of a mask the vertices
@@ -284,6 +289,7 @@ class Loader:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
             self._open()
+            self._edges = self._find_edges(kind, pin_memory)
         except BaseException:
             self.close()
             raise
@@ -344,6 +350,15 @@ class Loader:
             text.decode("utf-8", "surrogateescape")
             for text in (info.dataset, info.job_name, info.output)
         )
+
+    def _find_edges(self, kind: str, pin: bool) -> "_batch.Edges":
+        """What the job's data set has by edge. Of a Data everything is taken from there."""
+        numbered = self._info.has_edge_ids and self._plan.pyg is None
+        try:
+            dataset = _dataset.open_dataset(self._dataset_path) if numbered else None
+            return _batch.edges_of(dataset, self._plan.edge_map, kind, pin)
+        except UsageError as error:
+            raise self._handle.worded(error) from None
 
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
@@ -473,11 +488,13 @@ class Loader:
             nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
         if self._draws is None:
             text = json.dumps({**json.loads(plan.text), "dataset": self._dataset_path})
-            self._draws = _draws.Draws(plan._replace(text=text, staged=None), features=True)
+            self._draws = _draws.Draws(
+                plan._replace(text=text, staged=None), features=True, edges=self._edges
+            )
         fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:
-            fields.update(_batch.of_whole_graph(plan.pyg, fields))
+            fields.update(_batch.of_whole_graph(plan.pyg, fields, self.pin_memory))
         batch = self._make(fields)
         return batch if self.transform is None else self.transform(batch)
 
@@ -681,13 +698,13 @@ class Loader:
         lent, plan, finish = self._lent, self._plan, self._finish
         taken = _lib.Taken(self._handle.library)
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
-        out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
+        out = _batch.fields_of(lent, self._info, taken, finish, self._edges)
         if self._info.feat_device >= 0:
             out["x"] = self._features()
         if plan.by_mask:
             out["input_id"][:] = out["n_id"][: lent.n_seeds]
         if plan.pyg is not None:
-            out.update(_batch.of_whole_graph(plan.pyg, out))
+            out.update(_batch.of_whole_graph(plan.pyg, out, self.pin_memory))
         return out
 
     def _features(self) -> Any:

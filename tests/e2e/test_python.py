@@ -200,7 +200,8 @@ def test_edges_have_the_numbers_of_where_they_came_from(box):
     edge_ids = freed.memory[taken.arrays.edge_ids]
     edge_ids[:] = np.arange(len(edges))
     edge_map = rng.permutation(len(edges))
-    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False), edge_map)
+    edges = _batch.Edges(edge_map)
+    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False), edges)
     assert fields["e_id"].tolist() == edge_map.tolist()
 
 

@@ -16,7 +16,10 @@ g = dgl.graph(tuple(torch.from_numpy(ends)), num_nodes=n)
 g.ndata.update(feat=torch.rand(n, 6), label=torch.arange(n) % 5, train_mask=torch.arange(n) % 3 < 2)
 nodes = g.ndata["train_mask"].nonzero()[:, 0]
 
+g.edata["feat"] = torch.rand(m, 2)
+
 def edges(block):
+    assert torch.equal(block.edata["feat"], g.edata["feat"][block.edata[dgl.EID]])
     source, target = block.edges()
     assert torch.equal(block.srcdata[dgl.NID][: block.num_dst_nodes()], block.dstdata[dgl.NID])
     assert len(set(block.srcdata[dgl.NID].tolist())) == block.num_src_nodes()

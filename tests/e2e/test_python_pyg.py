@@ -137,16 +137,26 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
         assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
         assert (batch.y == data.y[batch.n_id]).all() and batch.validate()
         assert sorted(found) == data.train_mask.nonzero()[:, 0].tolist() and loader.data is data
-sluice.from_pyg(full).save("saved")
-again = sluice.open("saved").to_pyg()
-assert set(again.keys()) == set(full.keys())
-for key in full.keys():
-    assert np.array_equal(again[key], full[key]), key
+saved = full.clone()
+for feat in torch.rand(full.num_edges, 3).half(), torch.arange(full.num_edges):
+    saved.update(dict(edge_attr=feat, edge_weight=torch.rand(full.num_edges)))
+    name = f"saved-{feat.dim()}"
+    sluice.from_pyg(saved).save(name)
+    again = sluice.open(name).to_pyg()
+    assert set(again.keys()) == set(saved.keys()) and again.edge_attr.dtype == feat.dtype
+    for key in saved.keys():
+        assert np.array_equal(again[key], saved[key]), key
+    with sluice.NeighborLoader(name, [4, 3], 64, "train", subgraph_type="induced") as loader:
+        for batch in [*loader, loader([2, 1])]:
+            assert torch.equal(batch.edge_attr, feat[batch.e_id])
+            assert torch.equal(batch.edge_weight, saved.edge_weight[batch.e_id])
 for change, words in (
     (dict(edge_index=torch.tensor([[0], [9999]])), "data.edge_index: has vertex 9999, wanted 0 to"),
     (dict(edge_index=torch.rand(2, 5)), "data.edge_index: is float32 [2, 5], wanted int64"),
     (dict(edge_index=None), "data.edge_index: is missing"),
     (dict(x=full.x[:5], num_nodes=1500), "data.x: is [5, 16], wanted 1500 rows"),
+    (dict(edge_attr=torch.rand(5, 2)), "data.edge_attr: is float32 [5, 2], wanted ["),
+    (dict(edge_attr=torch.rand(full.num_edges).bfloat16()), "data.edge_attr: is bfloat16, which"),
     (dict(train_mask=torch.ones(1500, 2)), "data.train_mask: has 2 dimensions, wanted one"),
 ):
     bad = full.clone()
@@ -163,7 +173,7 @@ def test_a_data_in_memory(box):
     """Everything a Data has by vertex and by edge comes along; e_id is a column of its
     edge_index."""
     with_pyg(box, MEMORY)
-    box.sluice("inspect", "saved").ok()
+    box.sluice("inspect", "saved-2").ok()
 
 
 SUBGRAPHS = """
