@@ -97,6 +97,7 @@ class NeighborLoader(Loader):
 
 
 def _batch_of(fields: Dict[str, Any]) -> Tuple[Any, Any, List[Any]]:
+    # The blocks keep these tensors themselves: DGL copies none of them.
     nodes, blocks = fields["nodes"], []
     for hop in reversed(fields["hops"]):
         csc = ("csc", (hop["indptr"], hop["indices"], torch.empty(0, dtype=torch.int64)))

@@ -228,7 +228,13 @@ def test_subgraphs(box):
 
 
 PLAIN = """
-sluice.Dataset.to_pyg
+from sluice import _batch
+table, empty = torch.arange(24).view(2, 4, 3), torch.empty
+torch.empty = lambda shape, dtype, pin_memory: empty(shape, dtype=dtype)  # no GPU pins here
+for along in range(3):
+    found = _batch.take(table, np.array([1, 0]), along, True)
+    assert torch.equal(found, table.index_select(along, torch.tensor([1, 0])))
+torch.empty = empty
 with sluice.NeighborLoader(path, [4, 3], 64, "train", arrays="torch") as one:
     with sluice.NeighborLoader(path, [4, 3], 64, "train", arrays="numpy") as two:
         for tensors, arrays in zip(one, two):
