@@ -33,27 +33,34 @@ def finish(kind: str, pin: bool) -> Finish:
     return torch.from_numpy
 
 
-class Edges(NamedTuple):
-    """What is known of the edges of the data set, by their places in it."""
+class Known(NamedTuple):
+    """What is known of the data set, beside what libsluice hands over."""
 
-    numbers: Optional[np.ndarray] = None  # int64 (num_edges): where they came from; None: places
-    rows: Mapping[str, Any] = {}  # arrays or tensors (num_edges, ...), by their names in a batch
+    # int64 (num_edges): the numbers that its edges have where they came from; None: their places.
+    edge_numbers: Optional[np.ndarray] = None
+    edge_rows: Mapping[str, Any] = {}  # (num_edges, ...), by their names in a batch
+    labels_are_list: bool = False  # (num_nodes), not (num_nodes, numbers)
     pin: bool = False
 
-    def at(self, places: np.ndarray, finish: Finish) -> Dict[str, Any]:
+    def of_edges(self, places: np.ndarray, finish: Finish) -> Dict[str, Any]:
         """Of the edges of a batch e_id, their numbers, and their rows; places int64 (n)."""
-        out = {name: take(whole, places, 0, self.pin) for name, whole in self.rows.items()}
-        return {**out, "e_id": finish(places if self.numbers is None else self.numbers[places])}
+        out = {name: take(whole, places, 0, self.pin) for name, whole in self.edge_rows.items()}
+        numbers = self.edge_numbers
+        return {**out, "e_id": finish(places if numbers is None else numbers[places])}
+
+    def label_shape(self, n_seeds: int, n_targets: int) -> Tuple[int, ...]:
+        return (n_seeds, n_targets) if n_targets and not self.labels_are_list else (n_seeds,)
 
 
-def edges_of(dataset: Any, numbers: Optional[np.ndarray], kind: str, pin: bool) -> Edges:
-    """Of a data set; None: numbers alone."""
-    rows = dataset.by_edge() if dataset is not None else {}
+def known_of(dataset: Any, kind: str, pin: bool) -> Known:
+    """Of a data set from a directory."""
+    rows = dataset.by_edge()
     if kind != "numpy":
         import torch
 
         rows = {name: torch.from_numpy(array) for name, array in rows.items()}
-    return Edges(numbers, rows, pin)
+    label = dataset.arrays.get("node_label")
+    return Known(None, rows, label is not None and label.ndim == 1, pin)
 
 
 def take(value: Any, ids: Any, along: int, pin: bool) -> Any:
@@ -134,7 +141,7 @@ def fields_of(
     info: "_lib.Info",
     taken: "_lib.Taken",
     finish: Finish,
-    edges: Edges = Edges(),
+    known: Known = Known(),
 ) -> Dict[str, Any]:
     """What a batch says of vertices and edges, under PyG's names.
 
@@ -145,7 +152,7 @@ def fields_of(
                 and edge_weight, their rows of the data set
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
-    y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
+    y           int64 (n_seeds), or float32 (n_seeds, n_targets) or (n_seeds): labels of the seeds
     input_id    int64 (n_seeds): places of the seeds among all
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
                 latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
@@ -159,13 +166,13 @@ def fields_of(
     out["edge_index"] = finish(view(arrays.edges, (2, n_edges), "<i8"))
     out["n_id"] = finish(view(arrays.nodes, (n_nodes,), "<i8"))
     if arrays.edge_ids:
-        out.update(edges.at(view(arrays.edge_ids, (n_edges,), "<i8"), finish))
+        out.update(known.of_edges(view(arrays.edge_ids, (n_edges,), "<i8"), finish))
     if arrays.weights:
         out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
     if arrays.seed_of:
         out["batch"] = finish(view(arrays.seed_of, (n_nodes,), "<i8"))
     if arrays.labels:
-        shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
+        shape = known.label_shape(n_seeds, info.n_targets)
         out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
     out["input_id"] = finish(view(arrays.places, (n_seeds,), "<i8"))
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
@@ -187,7 +194,7 @@ def of_whole_graph(data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, An
     them under these names whatever the Data has; but for y."""
     out: Dict[str, Any] = {}
     for name, value in data.to_dict().items():
-        if name in ("x", "edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
+        if name in ("edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
             continue
         by_vertex = data.is_node_attr(name)
         if not by_vertex and not data.is_edge_attr(name):

@@ -118,14 +118,14 @@ class Dataset:
 
     def labels(self) -> np.ndarray:
         """int64 (num_nodes) classes, -1 unlabelled; of other tasks float32 (num_nodes,
-        num_classes), NaN unlabelled."""
+        num_classes), or (num_nodes) where the file is a list, NaN unlabelled."""
         label = np.asarray(self.arrays["node_label"])
         if self.metadata.get("task", "multiclass") == "multiclass":
             label = label.reshape(-1)
             if label.dtype.kind == "f":
                 label = np.where(np.isnan(label), -1, label)
             return np.maximum(label.astype(np.int64), -1)
-        known = label.reshape(self.num_nodes, -1).astype(np.float32)
+        known = label.astype(np.float32)
         if self.metadata["task"] == "multilabel":
             known[known < 0] = np.nan
         return known
@@ -274,6 +274,7 @@ def from_pyg(
     labels: bool = True,
     splits: Sequence[str] = SPLITS,
     edge_attr: bool = True,
+    features: bool = True,
 ) -> Dataset:
     """A data set of a torch_geometric.data.Data.
 
@@ -287,7 +288,7 @@ def from_pyg(
     edge_attr   features of edges, (num_edges, ...): floats, integers or bools
     weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
                 False: without
-    labels, edge_attr   whether y, edge_attr are taken
+    labels, edge_attr, features   whether y, edge_attr, x are taken
     splits      which of "train", "val", "test" are taken, where there are such masks
 
     What else `data` has is not stored.
@@ -343,8 +344,21 @@ def from_pyg(
         arrays["edge_feat"] = feat[order]
     masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in splits}
     y = data.y if labels and "y" in data else None
-    _add_vertices(arrays, n, words, data.x if "x" in data else None, y, masks)
+    x = data.x if features and "x" in data else None
+    _add_vertices(arrays, n, words, x, y, masks)
     return Dataset(_metadata(arrays, y, task, "graph"), arrays, edge_map=order, words=words)
+
+
+def is_other_than_features(data: Any) -> bool:
+    """Whether a Data's x has a row for each vertex and is still nothing that a data set has:
+    integers, or rows of more dimensions than one."""
+    x = data.x if "x" in data else None
+    if not hasattr(x, "dtype") or str(getattr(x, "layout", "torch.strided")) != "torch.strided":
+        return False
+    if x.ndim == 0 or x.shape[0] != int(data.num_nodes):
+        return False
+    kept = str(x.dtype).rpartition(".")[2] in ("float32", "float16")
+    return not (kept and x.ndim == 2 and x.shape[1] > 0)
 
 
 def holds_graphs(data: Any) -> bool:
@@ -362,6 +376,8 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
             f"{what}={ids!r}: is one number, wanted a list or array of vertices, such as "
             f"[{array}], or a mask"
         )
+    if array.ndim == 2 and array.shape[1] == 1:  # as nonzero() has it
+        array = array[:, 0]
     if array.ndim != 1:
         raise UsageError(
             f"{what}: has {array.ndim} dimensions, wanted one: choose a column, such as [:, 0]"
@@ -486,7 +502,8 @@ def _label_task(label: np.ndarray, task: Optional[str]) -> Tuple[str, np.ndarray
     if task == "multiclass":
         label = label.reshape(-1)
         return task, label if label.dtype.kind in "fub" else np.maximum(label, -1)
-    label = label.reshape(len(label), -1)
+    if task == "multilabel" or label.ndim > 2:
+        label = label.reshape(len(label), -1)
     return task, label.astype(np.uint8) if label.dtype == bool else label
 
 
@@ -506,7 +523,8 @@ def _metadata(
         arrays["node_label"] = label
         known = label[np.isfinite(label)] if label.dtype.kind == "f" else label
         classes = max(1, int(known.max()) + 1) if known.size else 1
-        out["num_classes"] = classes if out["task"] == "multiclass" else label.shape[1]
+        numbers = label.shape[1] if label.ndim == 2 else 1
+        out["num_classes"] = classes if out["task"] == "multiclass" else numbers
     lists = [arrays[f"{s}_idx"] for s in SPLITS if f"{s}_idx" in arrays]
     if lists and len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
         out["splits"] = "overlap"

@@ -20,11 +20,11 @@ class Draws:
     """
 
     def __init__(
-        self, plan: "_job.Plan", features: bool = False, edges: Optional["_batch.Edges"] = None
+        self, plan: "_job.Plan", features: bool = False, known: Optional["_batch.Known"] = None
     ) -> None:
-        """features: whether the arrays of a batch have the rows of its vertices. edges: what else a
-        batch has of its edges than their numbers."""
-        self._library, self._edges = _lib.library(), edges or _batch.Edges(plan.edge_map)
+        """features: whether the arrays of a batch have the rows of its vertices. known: of
+        the data set; None: the plan's numbers of edges alone."""
+        self._library, self._known = _lib.library(), known or _batch.Known(plan.edge_map)
         self._lock = threading.Lock()
         options = _lib.SamplerOptions(
             job=plan.text.encode("utf-8", "surrogateescape"),
@@ -61,7 +61,7 @@ class Draws:
             raise Error("another thread is in this sampler: one at a time may use it")
         try:
             self._library.call("sampler_draw", self._address, *key, ids.ctypes.data, len(ids), *to)
-            return _batch.fields_of(batch, self.info, taken, finish, self._edges)
+            return _batch.fields_of(batch, self.info, taken, finish, self._known)
         finally:
             self._lock.release()
 

@@ -41,11 +41,11 @@ NEEDLESS = {
     "prefetch_factor": "a batch ahead is gathered: prefetch=True",
     "multiprocessing_context": "samplers are processes of their own",
     "worker_init_fn": "samplers are processes of their own",
-    "filter_per_worker": "features are gathered a batch ahead: prefetch=True",
-    "is_sorted": "data sets are by destination",
 }
 # Values that say what is the case anyway.
 HARMLESS = {
+    "is_sorted": (True, False),
+    "filter_per_worker": (True, False),
     "temporal_strategy": ("uniform",),
     "num_workers": (0,),
     "persistent_workers": (False,),
@@ -122,9 +122,16 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
         dataset.words.update({f"{s}_idx": f"list {s!r} of a matrix" for s in _dataset.SPLITS})
         return Source(dataset=dataset)
     if hasattr(data, "edge_index") or hasattr(data, "edge_types") or _dataset.holds_graphs(data):
-        # Weights that nobody samples by, and masks that nobody asks for, are like any attribute.
+        # What samplers have no use for is like any attribute: gathered in this process.
         splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
-        dataset = _dataset.from_pyg(data, weight_attr or False, None, False, splits, False)
+        dataset = _dataset.from_pyg(
+            data,
+            weight_attr or False,
+            labels=False,
+            splits=splits,
+            edge_attr=False,
+            features=not _dataset.is_other_than_features(data),
+        )
         return Source(dataset=dataset, pyg=data)
     raise UsageError(
         f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "

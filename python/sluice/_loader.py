@@ -11,6 +11,7 @@ signals and another thread may close the loader.
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import json
 import os
@@ -126,6 +127,23 @@ class _Iteration:
             pass
 
 
+def _by_place(init: Callable[..., None]) -> Callable[..., None]:
+    """Says so where arguments stand in the places that torch_geometric has for them."""
+
+    @functools.wraps(init)
+    def checked(self: Any, *given: Any, **named: Any) -> None:
+        third = given[2] if len(given) > 2 else 0
+        seeds = isinstance(third, (str, list, tuple)) or getattr(third, "ndim", 0) > 0
+        if seeds or (len(given) > 2 and "batch_size" in named):
+            raise UsageError(
+                "NeighborLoader: the third argument is batch_size, the fourth input_nodes: give "
+                "both by name"
+            )
+        init(self, *given, **named)
+
+    return checked
+
+
 class Loader:
     """Mini-batches of a large graph, sampled by processes of sluice, in the manner of
     torch_geometric.loader.NeighborLoader, of which this is a subclass where that is installed.
@@ -172,9 +190,11 @@ class Loader:
 
     A batch has
         x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; in
-                    the GPU's memory where the job's trainers are on one that torch sees
+                    the GPU's memory where the job's trainers are on one that torch sees. Of a Data
+                    x may have any type and shape (num_nodes, ...), as everything else it has
         y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
-                    numbers). Of a Data its y of all n_nodes vertices, as everything else it has
+                    numbers), (batch_size) where node_label.npy is a list. Of a Data its y of all
+                    n_nodes vertices, as everything else it has
         edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
         n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
@@ -200,6 +220,7 @@ class Loader:
     EXPAND = "new"  # sampler.expand of its jobs
     __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
 
+    @_by_place
     def __init__(
         self,
         data: Any = None,
@@ -289,7 +310,7 @@ class Loader:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
             self._open()
-            self._edges = self._find_edges(kind, pin_memory)
+            self._known = self._find_known(kind, pin_memory)
         except BaseException:
             self.close()
             raise
@@ -351,14 +372,17 @@ class Loader:
             for text in (info.dataset, info.job_name, info.output)
         )
 
-    def _find_edges(self, kind: str, pin: bool) -> "_batch.Edges":
-        """What the job's data set has by edge. Of a Data everything is taken from there."""
-        numbered = self._info.has_edge_ids and self._plan.pyg is None
-        try:
-            dataset = _dataset.open_dataset(self._dataset_path) if numbered else None
-            return _batch.edges_of(dataset, self._plan.edge_map, kind, pin)
-        except UsageError as error:
-            raise self._handle.worded(error) from None
+    def _find_known(self, kind: str, pin: bool) -> "_batch.Known":
+        """What the job's data set has beside what the job reads. Of a Data all is taken from there.
+        """
+        known = _batch.Known()
+        if self._plan.pyg is None:
+            try:
+                dataset = _dataset.open_dataset(self._dataset_path)
+                known = _batch.known_of(dataset, kind, pin)
+            except UsageError as error:
+                raise self._handle.worded(error) from None
+        return known._replace(edge_numbers=self._plan.edge_map)
 
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
@@ -489,7 +513,7 @@ class Loader:
         if self._draws is None:
             text = json.dumps({**json.loads(plan.text), "dataset": self._dataset_path})
             self._draws = _draws.Draws(
-                plan._replace(text=text, staged=None), features=True, edges=self._edges
+                plan._replace(text=text, staged=None), features=True, known=self._known
             )
         fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
@@ -698,7 +722,7 @@ class Loader:
         lent, plan, finish = self._lent, self._plan, self._finish
         taken = _lib.Taken(self._handle.library)
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
-        out = _batch.fields_of(lent, self._info, taken, finish, self._edges)
+        out = _batch.fields_of(lent, self._info, taken, finish, self._known)
         if self._info.feat_device >= 0:
             out["x"] = self._features()
         if plan.by_mask:

@@ -79,7 +79,7 @@ class NeighborLoader(Loader):
             fields = {name: finish(array) for name, array in arrays.items()}
             if hop.edge_ids:
                 places = view(hop.edge_ids, (hop.n_edges,), "<i8").copy()
-                fields.update(self._edges.at(places, finish))
+                fields.update(self._known.of_edges(places, finish))
             if given is not None and "edge_attr" in given:
                 fields["edge_attr"] = _batch.take(given.edge_attr, fields["e_id"], 0, pin)
             hops.append({**fields, "n_src": n_src, "n_dst": hop.n_dst})
@@ -87,8 +87,10 @@ class NeighborLoader(Loader):
         out: Dict[str, Any] = {"hops": hops, "nodes": finish(nodes)}
         if info.feat_dim:
             out["x"] = self._features()
+        elif given is not None and "x" in given:
+            out["x"] = _batch.take(given.x, out["nodes"], 0, pin)
         if lent.labels:
-            shape = (lent.n_seeds, info.n_targets) if info.n_targets else (lent.n_seeds,)
+            shape = self._known.label_shape(lent.n_seeds, info.n_targets)
             y = view(lent.labels, shape, "<f4" if info.n_targets else "<i4")
             out["y"] = finish(y.copy() if info.n_targets else y.astype(np.int64))
         elif given is not None and "y" in given:

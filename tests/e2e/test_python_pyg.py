@@ -114,7 +114,7 @@ for nodes in data.train_mask, data.train_mask.nonzero()[:, 0].flip(0), "train":
             data, [4, 3], 64, nodes, shuffle=True, weight_attr="importance") as loader:
         found = []
         for batch in loader:
-            assert (batch.x == data.x[batch.n_id].float()).all() and batch.name == "mine"
+            assert torch.equal(batch.x, data.x[batch.n_id]) and batch.name == "mine"
             assert (batch.y == data.y[batch.n_id]).all()
             assert (data.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
             assert (data.edge_attr[batch.e_id] == batch.edge_attr).all()
@@ -167,6 +167,35 @@ for change, words in (
 assert "wanted a torch_geometric.data.Data" in refused(
     sluice.from_pyg, torch_geometric.data.HeteroData())
 """
+
+
+NO_FEATURES = """
+n = full.num_nodes
+for x in (torch.arange(n), torch.rand(n, 3, 2), torch.rand(n, 2).bfloat16(), torch.rand(n, 2) < 0.5,
+          torch.rand(n, 0)):
+    data = Data(x=x, edge_index=full.edge_index, num_nodes=n, y=torch.rand(n))
+    seeds = full.train_mask.nonzero()
+    with sluice.NeighborLoader(data, [4, 3], 64, seeds, is_sorted=True) as loader:
+        for batch in [*loader, loader([4, 2])]:
+            assert torch.equal(batch.x, x[batch.n_id]) and torch.equal(batch.y, data.y[batch.n_id])
+data.x = full.x
+for y in data.y, torch.rand(n, 1), torch.rand(n, 2):
+    data.y = y
+    sluice.from_pyg(data).save(f"y-{list(y.shape)}")
+    with sluice.NeighborLoader(f"y-{list(y.shape)}", [4, 3], 64) as loader:
+        assert torch.equal(loader.data.y, y)
+        for batch in [*loader, loader([4, 2])]:
+            assert torch.equal(batch.y, y[batch.n_id[:batch.batch_size]])
+for theirs in dict(batch_size=64), {}:
+    said = refused(sluice.NeighborLoader, data, [4], full.train_mask, **theirs)
+    assert said.startswith("NeighborLoader: the third argument is batch_size, the fourth "), said
+"""
+
+
+def test_a_data_as_others_have_it(box):
+    """x of any type and shape, y as a list or a column, seeds from nonzero(); a directory's y has
+    the shape that was saved."""
+    with_pyg(box, NO_FEATURES)
 
 
 def test_a_data_in_memory(box):
