@@ -384,13 +384,20 @@ class Loader:
                 raise self._handle.worded(error) from None
         return known._replace(edge_numbers=self._plan.edge_map)
 
+    def _text_anywhere(self) -> str:
+        """The job, also when the working directory has changed."""
+        return json.dumps({**json.loads(self._plan.text), "dataset": self._dataset_path})
+
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
-        if self._attach is not None or self._world.size > 1:
+        why = "several loaders" if self._attach is not None or self._world.size > 1 else None
+        if why or self._output:
             raise UsageError(
-                f"epoch {epoch}: was begun, and the epochs of a job with several loaders only "
-                "rise: load_state_dict() and set_epoch() of an earlier one are for a new loader"
+                f"epoch {epoch}: was begun, and the epochs of a job with "
+                f"{why or 'an output directory'} only rise: load_state_dict() and set_epoch() of an "
+                "earlier one are for a new loader"
             )
+        self._plan = self._plan._replace(text=self._text_anywhere())
         self._handle.shut()
         self._open()
         self._position, self._under_way = (0, 0), False
@@ -511,10 +518,8 @@ class Loader:
         if plan.split != "all":
             nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
         if self._draws is None:
-            text = json.dumps({**json.loads(plan.text), "dataset": self._dataset_path})
-            self._draws = _draws.Draws(
-                plan._replace(text=text, staged=None), features=True, known=self._known
-            )
+            plan = plan._replace(text=self._text_anywhere(), staged=None)
+            self._draws = _draws.Draws(plan, features=True, known=self._known)
         fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:

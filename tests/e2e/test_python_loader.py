@@ -375,7 +375,14 @@ def test_whose_vertices_are_seeds(box):
 EPOCHS = """
 with open_loader(path) as loader:
     whole = [seeds(loader) for _ in range(4)]
-with open_loader(path) as loader:
+with open_loader({"dataset": path, "output": "out"}) as loader:
+    assert seeds(loader) == whole[0]
+    said = refused(lambda: (loader.set_epoch(0), iter(loader)))
+    assert "epoch 0: was begun, and the epochs of a job with an output directory only" in said, said
+os.symlink(path, "linked")
+with open_loader("linked") as loader:
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
     for number, batch in enumerate(loader):
         if number == 2:
             break
