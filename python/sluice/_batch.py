@@ -212,6 +212,15 @@ class Batch:
     def __init__(self, fields: Dict[str, Any]) -> None:
         self.__dict__.update(fields)
 
+    def to(self, device: Any, non_blocking: bool = False) -> "Batch":
+        """With its tensors on that device of torch."""
+        return Batch(
+            {
+                name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
+                for name, value in self.__dict__.items()
+            }
+        )
+
     def keys(self) -> List[str]:
         return list(self.__dict__)
 

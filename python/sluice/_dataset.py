@@ -87,6 +87,7 @@ class Dataset:
         of the data set, so that e_id of a batch is a column of it; and where the data set has them
         x, y, edge_attr, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is
         written to x or edge_attr stays in this process."""
+        self._check_features()
         import torch
         from torch_geometric.data import Data
 
@@ -107,6 +108,13 @@ class Dataset:
                 mask[self.arrays[f"{split}_idx"]] = True
                 data[f"{split}_mask"] = torch.from_numpy(mask)
         return data
+
+    def _check_features(self) -> None:
+        if "feat_stripes" in self.metadata and "node_feat" not in self.arrays:
+            raise UsageError(
+                f"data set {self.path}: its features are in stripes, wanted node_feat.npy: "
+                "`sluice reorder` writes them as one file; a loader takes them as they are"
+            )
 
     def by_edge(self) -> Dict[str, np.ndarray]:
         """What has a row for each edge, in the order of `indices`, by its name in a batch.
@@ -132,6 +140,7 @@ class Dataset:
 
     def save(self, path: str) -> str:
         """Writes the data set to a new directory, whole or not at all, and returns its path."""
+        self._check_features()
         path = os.path.abspath(os.fspath(path))
         if os.path.lexists(path):
             raise UsageError(f"{path}: exists: choose another directory, or remove that one")
@@ -143,7 +152,8 @@ class Dataset:
             for name, array in self.arrays.items():
                 np.save(os.path.join(staging, f"{name}.npy"), np.ascontiguousarray(array))
             with open(os.path.join(staging, "metadata.json"), "w", encoding="utf-8") as file:
-                kept = {k: v for k, v in self.metadata.items() if k != "temporary"}
+                gone = "temporary", "feat_stripes"
+                kept = {k: v for k, v in self.metadata.items() if k not in gone}
                 json.dump(kept, file, indent=2)
             os.chmod(staging, 0o777 & ~_umask())
             os.rename(staging, path)

@@ -425,6 +425,14 @@ def test_a_data_set_is_saved_and_opened(box):
     assert os.listdir(box.path("deep")) == ["second"]
     second.arrays["node_feat"][0] = 7  # stays in this process
     assert (sluice.open(second.path).arrays["node_feat"][0] == first.arrays["node_feat"][0]).all()
+    os.makedirs(box.path("drive"))
+    box.sluice("stripe", path, "--to", box.path("drive")).ok()
+    third = sluice.open(sluice.open(path).save(box.path("third")))
+    assert "feat_stripes" not in third.metadata and "node_feat" in third.arrays
+    os.remove(os.path.join(path, "node_feat.npy"))
+    striped = sluice.open(path)
+    for way in lambda: striped.save(box.path("fourth")), striped.to_pyg:
+        assert refusal(way).startswith(f"data set {path}: its features are in stripes"), way
 
 
 def test_no_data_set(box):

@@ -269,7 +269,8 @@ with sluice.NeighborLoader(path, [4, 3], 64, "train", arrays="torch") as one:
         for tensors, arrays in zip(one, two):
             assert type(tensors).__name__ == "Batch" and tensors.keys() == arrays.keys()
             for key in arrays.keys():
-                value = getattr(tensors, key)
+                value = tensors.to("cpu")[key]
+                assert not torch.is_tensor(value) or tensors.to("meta")[key].is_meta
                 assert torch.is_tensor(value) == isinstance(arrays[key], np.ndarray), key
                 assert np.array_equal(value, arrays[key]), key
 with sluice.NeighborLoader(path, [4, 3], 64, "train", seed=torch.tensor(7)) as loader:
