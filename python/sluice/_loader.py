@@ -177,7 +177,7 @@ class Loader:
                     epoch after its last full round is left out. Default: as shuffle
     balance         "fixed": batch k is of rank k mod world; "dynamic": of whoever comes first
     attach          instead of data: name or output directory of a running job with model.kind
-                    "external"
+                    "external"; e_id and input_id are then those of its data set
     prefetch        gather features of the next batch in a thread while this one is worked on
     pin_memory      tensors in page-locked memory, for copies to a GPU
     timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound,
@@ -390,12 +390,12 @@ class Loader:
 
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
-        why = "several loaders" if self._attach is not None or self._world.size > 1 else None
-        if why or self._output:
+        shared = self._attach is not None or self._world.size > 1
+        if shared or self._output:
             raise UsageError(
                 f"epoch {epoch}: was begun, and the epochs of a job with "
-                f"{why or 'an output directory'} only rise: load_state_dict() and set_epoch() of an "
-                "earlier one are for a new loader"
+                f"{'several loaders' if shared else 'an output directory'} only rise: "
+                "load_state_dict() and set_epoch() of an earlier one are for a new loader"
             )
         self._plan = self._plan._replace(text=self._text_anywhere())
         self._handle.shut()

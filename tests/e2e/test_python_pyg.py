@@ -293,11 +293,12 @@ rank = int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meet", rank=rank, world_size=2)
 with sluice.NeighborLoader(path, [4, 3], 64, "train", shuffle=True) as loader:
     assert len(loader) == 6
-    epochs = [[], []]
+    # Kept: a process group that goes while its thread has a tensor's last reference may hang.
+    epochs, one = [[], []], torch.ones(1)
     for found in epochs:
         for batch in loader:
             found += batch.n_id[:batch.batch_size].tolist()
-            dist.all_reduce(torch.ones(1))
+            dist.all_reduce(one)
     state = loader.state_dict()
     assert state["epoch"] == 2 and state["same"]["rank"] == rank
     dist.barrier()
