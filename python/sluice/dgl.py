@@ -28,7 +28,8 @@ class NeighborLoader(Loader):
 
     All arguments are those of sluice.NeighborLoader (`help` has them), but for `arrays` and `adj`.
     As `data` it also takes a DGLGraph of one kind of vertices and edges, whose ndata may have
-    "feat", "label", "train_mask", "val_mask" and "test_mask", and its edata "feat".
+    "feat", "label", "train_mask", "val_mask" and "test_mask", and its edata "feat" and what
+    weight_attr names.
 
     num_neighbors   the hop next to the seeds first, which is DGL's `fanouts` from its end; -1 takes
                     all. As in DGL each hop draws every vertex anew (sampler.expand "all")
@@ -56,10 +57,11 @@ class NeighborLoader(Loader):
         *more: Any,
         **named: Any,
     ) -> None:
-        given = _graph(data) if isinstance(data, dgl.DGLGraph) else data
+        is_graph = isinstance(data, dgl.DGLGraph)
+        given = _graph(data, named.get("weight_attr")) if is_graph else data
         super().__init__(given, num_neighbors, *more, arrays="torch", **named)
         self._make = _batch_of
-        if given is not data:
+        if is_graph:
             self._data = data
 
     def _fields(self) -> Dict[str, Any]:
@@ -117,10 +119,12 @@ def _batch_of(fields: Dict[str, Any]) -> Tuple[Any, Any, List[Any]]:
     return nodes, nodes[: blocks[-1].num_dst_nodes()], blocks
 
 
-def _graph(g: Any) -> Any:
+def _graph(g: Any, weight_attr: Optional[str]) -> Any:
     """A DGLGraph under the names that data sets are made from."""
     fields = {NDATA.get(key, key): value for key, value in g.ndata.items()}
     if "feat" in g.edata:
         fields["edge_attr"] = g.edata["feat"]
+    if weight_attr in g.edata:
+        fields[weight_attr] = g.edata[weight_attr]
     edges = torch.stack(g.edges(order="eid"))
     return _batch.Batch({**fields, "edge_index": edges, "num_nodes": g.num_nodes()})

@@ -83,6 +83,14 @@ for batch, seeds in zip(kept, nodes.split(16)):
     again.update(rows[1][v] <= rows[0][v] for v in seeds.tolist() if len(rows[0][v]) == 3)
 assert again[False] > 5, again
 
+# By weights: edges of weight 0 are none.
+g.edata["w"] = (torch.arange(m) % 3 > 0).float()
+with sluice.dgl.NeighborLoader(g, [4, 4], weight_attr="w", **named) as loader:
+    for _, _, blocks in loader:
+        for block in blocks:
+            edges(block)
+            assert (g.edata["w"][block.edata[dgl.EID]] == 1).all() and block.num_edges() > 0
+
 # A directory has labels of its own; walks have visits in place of edges.
 import shutil
 graph = sluice.open(path).to_numpy()
