@@ -52,11 +52,10 @@ struct pass {
     uint32_t *rank;  // (n_nodes) old id -> new
     _Atomic uint64_t next_block;
 
-    // Of the arrays in work; the pass over the edges fills all, others one.
+    // Of the arrays in work.
     const int64_t *offsets; // (n_nodes + 1) new
     void *sources;
     bool wide; // sources are int64
-    float *weights;
     struct {
         const char *from;
         char *to;
@@ -111,8 +110,6 @@ static int move_edges(void *context, int thread)
                     ((int64_t *)r->sources)[at] = after;
                 else
                     ((int32_t *)r->sources)[at] = (int32_t)after;
-                if (r->weights)
-                    r->weights[at] = ds->edge_weight[e];
                 near[0] += before < tenth;
                 near[1] += after < tenth;
                 sum[0] += distance(before, old);
@@ -136,6 +133,22 @@ static int move_rows(void *context, int thread)
     while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
         for (uint64_t v = begin; v < end; v++)
             memcpy(r->rows.to + v * bytes, r->rows.from + r->order[v] * bytes, bytes);
+        sl_progress_add(&r->run->making.progress, end - begin);
+    }
+    return SL_OK;
+}
+
+static int move_edge_rows(void *context, int thread)
+{
+    struct pass *r = context;
+    uint64_t begin, end;
+    size_t bytes = r->rows.row_bytes;
+    (void)thread;
+    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+        for (uint64_t v = begin; v < end; v++)
+            memcpy(r->rows.to + (uint64_t)r->offsets[v] * bytes,
+                   r->rows.from + r->ds.indptr[r->order[v]] * bytes,
+                   sl_dataset_degree(&r->ds, r->order[v]) * bytes);
         sl_progress_add(&r->run->making.progress, end - begin);
     }
     return SL_OK;
@@ -166,26 +179,16 @@ static int write_offsets(struct pass *r, struct sl_npy_writer **w)
 
 static int write_topology(struct pass *r)
 {
-    struct sl_npy_writer *offsets = NULL, *sources = NULL, *weights = NULL;
-    void *data = NULL;
+    struct sl_npy_writer *w;
     r->wide = r->ds.n_nodes > INT32_MAX;
-    int rc = write_offsets(r, &offsets);
-    if (rc == SL_OK)
-        rc = create(r, "indices.npy", r->wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &r->ds.n_edges,
-                    &sources, &r->sources);
-    if (rc == SL_OK && r->ds.edge_weight)
-        rc = create(r, "edge_weight.npy", SL_DTYPE_F32, 1, &r->ds.n_edges, &weights, &data);
-    r->weights = data;
-    if (rc == SL_OK)
-        rc = run_pass(r, "edges", move_edges);
-    rc = sl_npy_writer_close(&weights, rc);
-    rc = sl_npy_writer_close(&sources, rc);
-    return sl_npy_writer_close(&offsets, rc);
+    SL_TRY(create(r, "indices.npy", r->wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &r->ds.n_edges, &w,
+                  &r->sources));
+    return sl_npy_writer_close(&w, run_pass(r, "edges", move_edges));
 }
 
-// A file with a row for each vertex.
+// A file with a row for each vertex (move_rows) or edge (move_edge_rows).
 static int write_rows(struct pass *r, const char *name, enum sl_dtype dtype, int ndim,
-                      const uint64_t *shape, const void *from)
+                      const uint64_t *shape, const void *from, int (*move)(void *, int))
 {
     struct sl_npy_writer *w;
     void *to;
@@ -195,7 +198,7 @@ static int write_rows(struct pass *r, const char *name, enum sl_dtype dtype, int
     r->rows.row_bytes = sl_dtype_bytes(dtype);
     for (int i = 1; i < ndim; i++)
         r->rows.row_bytes *= shape[i];
-    return sl_npy_writer_close(&w, run_pass(r, name, move_rows));
+    return sl_npy_writer_close(&w, run_pass(r, name, move));
 }
 
 // Rows are read in any order: what is larger than the memory is not to be read ahead.
@@ -213,12 +216,13 @@ static int write_vertices(struct pass *r)
     advise_features(ds);
     if (ds->feat)
         SL_TRY(write_rows(r, "node_feat.npy", ds->feat_dtype, 2,
-                          (uint64_t[]){ds->n_nodes, ds->feat_dim}, ds->feat));
+                          (uint64_t[]){ds->n_nodes, ds->feat_dim}, ds->feat, move_rows));
     if (ds->label)
-        SL_TRY(write_rows(r, "node_label.npy", SL_DTYPE_I32, 1, &ds->n_nodes, ds->label));
+        SL_TRY(
+            write_rows(r, "node_label.npy", SL_DTYPE_I32, 1, &ds->n_nodes, ds->label, move_rows));
     if (ds->target)
         SL_TRY(write_rows(r, "node_label.npy", ds->target_dtype, 2,
-                          (uint64_t[]){ds->n_nodes, ds->n_classes}, ds->target));
+                          (uint64_t[]){ds->n_nodes, ds->n_classes}, ds->target, move_rows));
     return SL_OK;
 }
 
@@ -251,20 +255,24 @@ static bool is_known(const struct pass *r, const char *name)
     return access(sl_staging_file(&r->run->making.st, name, path), F_OK) == 0;
 }
 
-// node_id.npy of `import --relabel`, years, names' numbers: further arrays with a row a vertex.
+// node_id.npy of `import --relabel`, edge_weight.npy, edge_feat.npy and whatever else has a row a
+// vertex or an edge.
 static int write_extra(struct pass *r, const char *name)
 {
     char path[SL_STAGING_PATH_BYTES + 300];
     struct sl_npy npy;
     snprintf(path, sizeof path, "%s/%s", r->ds.path, name);
-    if (fnmatch("node_*.npy", name, 0) != 0 || is_known(r, name))
+    const bool by_edge = fnmatch("edge_*.npy", name, 0) == 0;
+    const uint64_t n = by_edge ? r->ds.n_edges : r->ds.n_nodes;
+    if ((!by_edge && fnmatch("node_*.npy", name, 0) != 0) || is_known(r, name))
         return SL_OK;
     // What is no array of rows is left out, which the summary tells.
     if (sl_npy_open(path, &npy) < 0)
         return SL_OK;
     int rc = SL_OK;
-    if (npy.head.ndim >= 1 && npy.head.shape[0] == r->ds.n_nodes)
-        rc = write_rows(r, name, npy.head.dtype, npy.head.ndim, npy.head.shape, npy.data);
+    if (npy.head.ndim >= 1 && npy.head.shape[0] == n)
+        rc = write_rows(r, name, npy.head.dtype, npy.head.ndim, npy.head.shape, npy.data,
+                        by_edge ? move_edge_rows : move_rows);
     sl_npy_close(&npy);
     return rc;
 }
@@ -322,7 +330,9 @@ static void list_left_out(const struct pass *r, struct sl_table *t)
     int n = scandir(r->ds.path, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         if (entries[i]->d_name[0] != '.' && !is_known(r, entries[i]->d_name))
-            sl_table_row(t, "left out|%s: no array with a row a vertex (node_*.npy)",
+            sl_table_row(t,
+                         "left out|%s: no array with a row a vertex (node_*.npy) or an edge "
+                         "(edge_*.npy)",
                          entries[i]->d_name);
         free(entries[i]);
     }
@@ -516,15 +526,24 @@ static int make_order(struct pass *r)
     return sl_interrupt_check();
 }
 
-static int write_all(void *context)
+static int write_arrays(struct pass *r)
 {
-    struct pass *r = context;
-    SL_TRY(make_order(r));
     SL_TRY(write_topology(r));
     SL_TRY(write_vertices(r));
     SL_TRY(write_lists(r));
     SL_TRY(write_extras(r));
-    SL_TRY(write_names(r));
+    return write_names(r);
+}
+
+static int write_all(void *context)
+{
+    struct pass *r = context;
+    struct sl_npy_writer *offsets = NULL; // of which each file by edge has use
+    SL_TRY(make_order(r));
+    int rc = write_offsets(r, &offsets);
+    if (rc == SL_OK)
+        rc = write_arrays(r);
+    SL_TRY(sl_npy_writer_close(&offsets, rc));
     return write_metadata(r);
 }
 

@@ -6,7 +6,8 @@
 
 The graph is made here: each vertex has two neighbours of each colour, and its label is the colour
 of those two whose edges can be trusted. Who does not look at the edges can only guess: --blind.
-With --data it is a data set of sluice, whose edges get the degrees of both ends as features.
+With --data it is a data set of sluice, whose edges get the degrees of both ends as features where
+they have none.
 
 Prints loss and validation accuracy after each epoch. Ends with 1 if the last accuracy is hardly
 better than naming always the commonest class.
@@ -56,8 +57,9 @@ def trusted_edges(n=3000, colours=4):
 
 def with_degrees(path):
     data = sluice.open(path).to_pyg()
-    ends = [degree(ids, data.num_nodes)[ids] for ids in data.edge_index]
-    data.edge_attr = torch.stack(ends, 1).log1p()
+    if "edge_attr" not in data:
+        ends = [degree(ids, data.num_nodes)[ids] for ids in data.edge_index]
+        data.edge_attr = torch.stack(ends, 1).log1p()
     return data
 
 

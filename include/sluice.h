@@ -162,6 +162,7 @@ struct sluice_info {
     const char *output;   // the job's directory; "": it has none, and leaves no files
     // The CUDA device that features are gathered into the memory of, ahead; -1: this process's own.
     int32_t feat_device;
+    uint32_t same_order; // all epochs have the same order ("order.kind" "listed")
 };
 
 SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);

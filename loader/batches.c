@@ -308,6 +308,7 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
         .has_weights = (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS) != 0,
         .dataset = ds->path,
         .feat_device = -1,
+        .same_order = sl_order_kinds[c->order.kind].same,
     };
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }

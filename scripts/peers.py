@@ -329,9 +329,9 @@ class Loader(PyG):
         )
 
     def python(self):
-        """Microseconds of each batch of a second epoch, from the call of next() to the user's line:
-        in libsluice, by function ("next" is the wait for the batch), in Python otherwise, and what
-        that is of the processor's time ("cpu")."""
+        """Microseconds of each batch of the ten epochs after the first, from the call of next() to
+        the user's line: in libsluice, by function ("next" is the wait for the batch), in Python
+        otherwise, and what that is of the processor's time ("cpu")."""
         loader, calls, took = self.loader(True), [], []
         library, names = loader._handle.library, ("next", "done", "take", "wait")
 
@@ -348,18 +348,21 @@ class Loader(PyG):
 
             return call
 
+        for _ in loader:
+            pass
         for name in names:
             setattr(library, name, clocked(getattr(library, name)))
-        for _ in range(2):
+        for _ in range(10):
             batches = iter(loader)
-            calls, took = [{}], []
+            calls.append({})
             begin = clocks()
             for _ in batches:
                 took.append(clocks() - begin)
                 calls.append({})
                 begin = clocks()
+            calls.pop()  # the epoch's end is no batch
         own = [whole - sum(parts.values()) for whole, parts in zip(took, calls)]
-        inside = {name: [parts.get(name, [0])[0] for parts in calls[:-1]] for name in names}
+        inside = {name: [parts.get(name, [0])[0] for parts in calls] for name in names}
         return {"python": [us for us, _ in own], "cpu": [us for _, us in own], **inside}
 
 

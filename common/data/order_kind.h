@@ -24,7 +24,7 @@
     X(PROXIMITY, "proximity", "neighbouring vertices are in the same mini-batch and share what "   \
       "they read",                                                                                 \
       .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)                         \
-    X(LISTED,    "listed",    "that of the list", .fill = fill_listed)
+    X(LISTED,    "listed",    "that of the list", .same = true, .fill = fill_listed)
 // clang-format on
 
 #define SL_ORDER_NAME(name, ...) SL_ORDER_##name,
@@ -55,6 +55,7 @@ struct sl_epoch_order {
 struct sl_order_kind {
     const char *word;                             // in the job file and reports
     bool walks;                                   // over the topology, before the first epoch
+    bool same;                                    // in all epochs
     int (*prepare)(struct sl_epoch_order *order); // NULL: nothing to do
     bool (*fill)(const struct sl_epoch_order *order, uint32_t epoch, uint32_t *out);
 };

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,6 +31,52 @@ def finish(kind: str, pin: bool) -> Finish:
     if pin:
         return lambda array: torch.from_numpy(array).pin_memory()
     return torch.from_numpy
+
+
+class Known(NamedTuple):
+    """What is known of the data set, beside what libsluice hands over."""
+
+    # int64 (num_edges): the numbers that its edges have where they came from; None: their places.
+    edge_numbers: Optional[np.ndarray] = None
+    edge_rows: Mapping[str, Any] = {}  # (num_edges, ...), by their names in a batch
+    labels_are_list: bool = False  # (num_nodes), not (num_nodes, numbers)
+    pin: bool = False
+
+    def of_edges(self, places: np.ndarray, finish: Finish) -> Dict[str, Any]:
+        """Of the edges of a batch e_id, their numbers, and their rows; places int64 (n)."""
+        out = {name: take(whole, places, 0, self.pin) for name, whole in self.edge_rows.items()}
+        numbers = self.edge_numbers
+        return {**out, "e_id": finish(places if numbers is None else numbers[places])}
+
+    def label_shape(self, n_seeds: int, n_targets: int) -> Tuple[int, ...]:
+        return (n_seeds, n_targets) if n_targets and not self.labels_are_list else (n_seeds,)
+
+
+def known_of(dataset: Any, kind: str, pin: bool) -> Known:
+    """Of a data set from a directory."""
+    rows = dataset.by_edge()
+    if kind != "numpy":
+        import torch
+
+        rows = {name: torch.from_numpy(array) for name, array in rows.items()}
+    label = dataset.arrays.get("node_label")
+    return Known(None, rows, label is not None and label.ndim == 1, pin)
+
+
+def take(value: Any, ids: Any, along: int, pin: bool) -> Any:
+    """Those rows of a tensor, an array or a list; pin: of a tensor in page-locked memory."""
+    if isinstance(value, np.ndarray):
+        return value.take(np.asarray(ids), along)
+    if not hasattr(value, "index_select"):
+        return [value[i] for i in ids.tolist()]
+    import torch
+
+    ids = torch.as_tensor(ids).to(value.device)
+    if not pin or value.device.type != "cpu":
+        return value.index_select(along, ids)
+    shape = (*value.shape[:along], len(ids), *value.shape[along:][1:])
+    rows = torch.empty(shape, dtype=value.dtype, pin_memory=True)
+    return torch.index_select(value, along, ids, out=rows)
 
 
 def has_gpu(kind: str) -> bool:
@@ -95,17 +141,18 @@ def fields_of(
     info: "_lib.Info",
     taken: "_lib.Taken",
     finish: Finish,
-    edge_map: Optional[np.ndarray] = None,
+    known: Known = Known(),
 ) -> Dict[str, Any]:
     """What a batch says of vertices and edges, under PyG's names.
 
     x           (n_nodes, feat_dim), where there are features in this process's memory
     edge_index  int64 (2, n_edges): sources, then destinations, in local numbers, by destination
     n_id        int64 (n_nodes): vertices of the data set; the first n_seeds are the seeds in order
-    e_id        int64 (n_edges): numbers of the edges (edge_map of them), where the block has any
+    e_id        int64 (n_edges): numbers of the edges, where the block has any; then also edge_attr
+                and edge_weight, their rows of the data set
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
-    y           int64 (n_seeds), or float32 (n_seeds, n_targets): labels of the seeds
+    y           int64 (n_seeds), or float32 (n_seeds, n_targets) or (n_seeds): labels of the seeds
     input_id    int64 (n_seeds): places of the seeds among all
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
                 latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
@@ -119,14 +166,13 @@ def fields_of(
     out["edge_index"] = finish(view(arrays.edges, (2, n_edges), "<i8"))
     out["n_id"] = finish(view(arrays.nodes, (n_nodes,), "<i8"))
     if arrays.edge_ids:
-        edge_ids = view(arrays.edge_ids, (n_edges,), "<i8")
-        out["e_id"] = finish(edge_ids if edge_map is None else edge_map[edge_ids])
+        out.update(known.of_edges(view(arrays.edge_ids, (n_edges,), "<i8"), finish))
     if arrays.weights:
         out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
     if arrays.seed_of:
         out["batch"] = finish(view(arrays.seed_of, (n_nodes,), "<i8"))
     if arrays.labels:
-        shape = (n_seeds, info.n_targets) if info.n_targets else (n_seeds,)
+        shape = known.label_shape(n_seeds, info.n_targets)
         out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
     out["input_id"] = finish(view(arrays.places, (n_seeds,), "<i8"))
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
@@ -142,28 +188,20 @@ def differences(totals: Sequence[int]) -> List[int]:
     return [t - before for before, t in zip([0, *totals[:-1]], totals)]
 
 
-def of_whole_graph(data: Any, fields: Dict[str, Any]) -> Dict[str, Any]:
+def of_whole_graph(data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
     """What else a torch_geometric Data has: rows of its tensors, arrays and lists by vertex or by
     edge for those of the batch, and the rest as it is. `fields` are those of the batch, which has
     them under these names whatever the Data has; but for y."""
-    import torch
-
     out: Dict[str, Any] = {}
     for name, value in data.to_dict().items():
-        if name in ("x", "edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
+        if name in ("edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
             continue
         by_vertex = data.is_node_attr(name)
         if not by_vertex and not data.is_edge_attr(name):
             out[name] = value
             continue
-        ids = torch.as_tensor(fields["n_id" if by_vertex else "e_id"])
-        along = data.__cat_dim__(name, value)
-        if isinstance(value, torch.Tensor):
-            out[name] = value.index_select(along, ids.to(value.device))
-        elif isinstance(value, np.ndarray):
-            out[name] = value.take(ids.numpy(), along)
-        else:
-            out[name] = [value[i] for i in ids.tolist()]
+        ids = fields["n_id" if by_vertex else "e_id"]
+        out[name] = take(value, ids, data.__cat_dim__(name, value), pin)
     return out
 
 
@@ -173,6 +211,15 @@ class Batch:
 
     def __init__(self, fields: Dict[str, Any]) -> None:
         self.__dict__.update(fields)
+
+    def to(self, device: Any, non_blocking: bool = False) -> "Batch":
+        """With its tensors on that device of torch."""
+        return Batch(
+            {
+                name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
+                for name, value in self.__dict__.items()
+            }
+        )
 
     def keys(self) -> List[str]:
         return list(self.__dict__)

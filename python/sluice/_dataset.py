@@ -6,6 +6,7 @@ that opens them.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import tempfile
@@ -18,7 +19,11 @@ from ._errors import UsageError
 SPLITS = ("train", "val", "test")
 # Arrays that a data set may have: files NAME.npy of its directory.
 NAMES = ("indptr", "indices", "edge_weight", "node_feat", "node_label")
-NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map",)
+NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map", "edge_feat")
+# Those with a row for each edge, and what they are called in a batch and in a Data.
+BY_EDGE = {"edge_weight": "edge_weight", "edge_feat": "edge_attr"}
+# What both NumPy and torch have, of which edge_feat may be.
+NUMBERS = "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()
 
 
 class Dataset:
@@ -27,8 +32,8 @@ class Dataset:
     metadata   what metadata.json says: num_nodes, num_edges, feat_dim, num_classes, task, ...
     arrays     by the names of the files: indptr (num_nodes + 1), indices (num_edges; the sources of
                v's in-edges are indices[indptr[v]:indptr[v + 1]]), and where there are such
-               edge_weight (num_edges), node_feat (num_nodes, feat_dim), node_label, train_idx,
-               val_idx, test_idx, vertex_map
+               edge_weight (num_edges), edge_feat (num_edges, ...), node_feat (num_nodes, feat_dim),
+               node_label, train_idx, val_idx, test_idx, vertex_map
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
     words      what messages call its arrays, by their names: that where they came from
@@ -80,8 +85,9 @@ class Dataset:
     def to_pyg(self) -> Any:
         """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
         of the data set, so that e_id of a batch is a column of it; and where the data set has them
-        x, y, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is written to
-        x stays in this process."""
+        x, y, edge_attr, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is
+        written to x or edge_attr stays in this process."""
+        self._check_features()
         import torch
         from torch_geometric.data import Data
 
@@ -94,8 +100,8 @@ class Dataset:
             data.x = torch.from_numpy(np.asarray(self.arrays["node_feat"]))
         if "node_label" in self.arrays:
             data.y = torch.from_numpy(self.labels())
-        if "edge_weight" in self.arrays:
-            data.edge_weight = torch.from_numpy(np.asarray(self.arrays["edge_weight"]))
+        for name, rows in self.by_edge().items():
+            data[name] = torch.from_numpy(rows)
         for split in SPLITS:
             if f"{split}_idx" in self.arrays:
                 mask = np.zeros(self.num_nodes, bool)
@@ -103,22 +109,38 @@ class Dataset:
                 data[f"{split}_mask"] = torch.from_numpy(mask)
         return data
 
+    def _check_features(self) -> None:
+        if "feat_stripes" in self.metadata and "node_feat" not in self.arrays:
+            raise UsageError(
+                f"data set {self.path}: its features are in stripes, wanted node_feat.npy: "
+                "`sluice reorder` writes them as one file; a loader takes them as they are"
+            )
+
+    def by_edge(self) -> Dict[str, np.ndarray]:
+        """What has a row for each edge, in the order of `indices`, by its name in a batch.
+        UsageError for edge_feat of another shape or type."""
+        if "edge_feat" in self.arrays:
+            what = f"{self.path}/edge_feat.npy" if self.path else self.words["edge_feat"]
+            _check_edge_feat(self.arrays["edge_feat"], self.num_edges, what)
+        return {BY_EDGE[name]: self.arrays[name] for name in BY_EDGE if name in self.arrays}
+
     def labels(self) -> np.ndarray:
         """int64 (num_nodes) classes, -1 unlabelled; of other tasks float32 (num_nodes,
-        num_classes), NaN unlabelled."""
+        num_classes), or (num_nodes) where the file is a list, NaN unlabelled."""
         label = np.asarray(self.arrays["node_label"])
         if self.metadata.get("task", "multiclass") == "multiclass":
             label = label.reshape(-1)
             if label.dtype.kind == "f":
                 label = np.where(np.isnan(label), -1, label)
             return np.maximum(label.astype(np.int64), -1)
-        known = label.reshape(self.num_nodes, -1).astype(np.float32)
+        known = label.astype(np.float32)
         if self.metadata["task"] == "multilabel":
             known[known < 0] = np.nan
         return known
 
     def save(self, path: str) -> str:
         """Writes the data set to a new directory, whole or not at all, and returns its path."""
+        self._check_features()
         path = os.path.abspath(os.fspath(path))
         if os.path.lexists(path):
             raise UsageError(f"{path}: exists: choose another directory, or remove that one")
@@ -130,7 +152,8 @@ class Dataset:
             for name, array in self.arrays.items():
                 np.save(os.path.join(staging, f"{name}.npy"), np.ascontiguousarray(array))
             with open(os.path.join(staging, "metadata.json"), "w", encoding="utf-8") as file:
-                kept = {k: v for k, v in self.metadata.items() if k != "temporary"}
+                gone = "temporary", "feat_stripes"
+                kept = {k: v for k, v in self.metadata.items() if k not in gone}
                 json.dump(kept, file, indent=2)
             os.chmod(staging, 0o777 & ~_umask())
             os.rename(staging, path)
@@ -177,15 +200,40 @@ def open_dataset(path: str) -> Dataset:
         file_path = os.path.join(path, f"{name}.npy")
         if not os.path.exists(file_path):
             continue
-        try:
-            # Copy on write: PyTorch wants memory that may be written to.
-            arrays[name] = np.load(file_path, mmap_mode="c")
-        except ValueError as error:
-            raise UsageError(f"{file_path}: {error}") from None
+        arrays[name] = _map(file_path)
     for name in ("indptr", "indices"):
         if name not in arrays:
             raise UsageError(f"data set {path}: has no {name}.npy")
     return Dataset(metadata, arrays, path=os.path.abspath(path))
+
+
+def _map(path: str) -> np.ndarray:
+    """The array in a .npy file, mapped. Copied on write, since PyTorch wants memory that may be
+    written to; without memory set aside for that, of which a large file has more than the machine.
+    """
+    try:
+        array = np.load(path, mmap_mode="r")
+        with open(path, "rb") as file:
+            flags = mmap.MAP_PRIVATE | 0x4000  # MAP_NORESERVE
+            memory = mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be mapped: {error.strerror}") from None
+    except (EOFError, ValueError) as error:
+        raise UsageError(f"{path}: is no whole .npy file: {error}: make it again") from None
+    order = "C" if array.flags.c_contiguous else "F"
+    return np.ndarray(array.shape, array.dtype, memory, array.offset, order=order)
+
+
+def _check_edge_feat(array: np.ndarray, n_edges: int, what: str) -> None:
+    if array.dtype.name not in NUMBERS or not array.dtype.isnative:
+        wanted, advice = f"one of {', '.join(NUMBERS)}", "save x.astype(numpy.float32)"
+    elif array.shape[:1] != (n_edges,):
+        wanted, advice = f"[{n_edges}, ...]", "a row for each edge, in the order of indices.npy"
+    elif not array.flags.c_contiguous:
+        wanted, advice = "it in C order", "save numpy.ascontiguousarray(x)"
+    else:
+        return
+    raise UsageError(f"{what}: is {array.dtype} {list(array.shape)}, wanted {wanted}: {advice}")
 
 
 def from_scipy(
@@ -235,6 +283,8 @@ def from_pyg(
     task: Optional[str] = None,
     labels: bool = True,
     splits: Sequence[str] = SPLITS,
+    edge_attr: bool = True,
+    features: bool = True,
 ) -> Dataset:
     """A data set of a torch_geometric.data.Data.
 
@@ -245,9 +295,10 @@ def from_pyg(
                 column a label; floats are numbers. `task` ("multiclass", "multilabel",
                 "regression") says otherwise
     train_mask, val_mask, test_mask   (num_nodes) bool, or ids
+    edge_attr   features of edges, (num_edges, ...): floats, integers or bools
     weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
                 False: without
-    labels      whether y is taken
+    labels, edge_attr, features   whether y, edge_attr, x are taken
     splits      which of "train", "val", "test" are taken, where there are such masks
 
     What else `data` has is not stored.
@@ -296,11 +347,28 @@ def from_pyg(
             )
         arrays["edge_weight"] = _weights(values.reshape(-1), f"data.{name}")[order]
     words = dict(zip(NAMES, ("data.edge_index",) * 2 + (f"data.{name}", "data.x", "data.y")))
-    words.update({f"{s}_idx": f"data.{s}_mask" for s in SPLITS})
+    words.update({f"{s}_idx": f"data.{s}_mask" for s in SPLITS}, edge_feat="data.edge_attr")
+    if edge_attr and "edge_attr" in data and data.edge_attr is not None:
+        feat = np.ascontiguousarray(_array(data.edge_attr, "data.edge_attr"))
+        _check_edge_feat(feat, len(order), "data.edge_attr")
+        arrays["edge_feat"] = feat[order]
     masks = {s: data[f"{s}_mask"] if f"{s}_mask" in data else None for s in splits}
     y = data.y if labels and "y" in data else None
-    _add_vertices(arrays, n, words, data.x if "x" in data else None, y, masks)
+    x = data.x if features and "x" in data else None
+    _add_vertices(arrays, n, words, x, y, masks)
     return Dataset(_metadata(arrays, y, task, "graph"), arrays, edge_map=order, words=words)
+
+
+def is_other_than_features(data: Any) -> bool:
+    """Whether a Data's x has a row for each vertex and is still nothing that a data set has:
+    integers, or rows of more dimensions than one."""
+    x = data.x if "x" in data else None
+    if not hasattr(x, "dtype") or str(getattr(x, "layout", "torch.strided")) != "torch.strided":
+        return False
+    if x.ndim == 0 or x.shape[0] != int(data.num_nodes):
+        return False
+    kept = str(x.dtype).rpartition(".")[2] in ("float32", "float16")
+    return not (kept and x.ndim == 2 and x.shape[1] > 0)
 
 
 def holds_graphs(data: Any) -> bool:
@@ -318,6 +386,8 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
             f"{what}={ids!r}: is one number, wanted a list or array of vertices, such as "
             f"[{array}], or a mask"
         )
+    if array.ndim == 2 and array.shape[1] == 1:  # as nonzero() has it
+        array = array[:, 0]
     if array.ndim != 1:
         raise UsageError(
             f"{what}: has {array.ndim} dimensions, wanted one: choose a column, such as [:, 0]"
@@ -442,7 +512,8 @@ def _label_task(label: np.ndarray, task: Optional[str]) -> Tuple[str, np.ndarray
     if task == "multiclass":
         label = label.reshape(-1)
         return task, label if label.dtype.kind in "fub" else np.maximum(label, -1)
-    label = label.reshape(len(label), -1)
+    if task == "multilabel" or label.ndim > 2:
+        label = label.reshape(len(label), -1)
     return task, label.astype(np.uint8) if label.dtype == bool else label
 
 
@@ -462,7 +533,8 @@ def _metadata(
         arrays["node_label"] = label
         known = label[np.isfinite(label)] if label.dtype.kind == "f" else label
         classes = max(1, int(known.max()) + 1) if known.size else 1
-        out["num_classes"] = classes if out["task"] == "multiclass" else label.shape[1]
+        numbers = label.shape[1] if label.ndim == 2 else 1
+        out["num_classes"] = classes if out["task"] == "multiclass" else numbers
     lists = [arrays[f"{s}_idx"] for s in SPLITS if f"{s}_idx" in arrays]
     if lists and len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
         out["splits"] = "overlap"

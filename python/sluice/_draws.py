@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
@@ -19,9 +19,12 @@ class Draws:
     Used by one thread at a time; a process that is forked from this one has a copy of its own.
     """
 
-    def __init__(self, plan: "_job.Plan", features: bool = False) -> None:
-        """features: whether the arrays of a batch have the rows of its vertices."""
-        self._library, self._edge_map = _lib.library(), plan.edge_map
+    def __init__(
+        self, plan: "_job.Plan", features: bool = False, known: Optional["_batch.Known"] = None
+    ) -> None:
+        """features: whether the arrays of a batch have the rows of its vertices. known: of
+        the data set; None: the plan's numbers of edges alone."""
+        self._library, self._known = _lib.library(), known or _batch.Known(plan.edge_map)
         self._lock = threading.Lock()
         options = _lib.SamplerOptions(
             job=plan.text.encode("utf-8", "surrogateescape"),
@@ -58,7 +61,7 @@ class Draws:
             raise Error("another thread is in this sampler: one at a time may use it")
         try:
             self._library.call("sampler_draw", self._address, *key, ids.ctypes.data, len(ids), *to)
-            return _batch.fields_of(batch, self.info, taken, finish, self._edge_map)
+            return _batch.fields_of(batch, self.info, taken, finish, self._known)
         finally:
             self._lock.release()
 

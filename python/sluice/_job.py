@@ -41,11 +41,11 @@ NEEDLESS = {
     "prefetch_factor": "a batch ahead is gathered: prefetch=True",
     "multiprocessing_context": "samplers are processes of their own",
     "worker_init_fn": "samplers are processes of their own",
-    "filter_per_worker": "features are gathered a batch ahead: prefetch=True",
-    "is_sorted": "data sets are by destination",
 }
 # Values that say what is the case anyway.
 HARMLESS = {
+    "is_sorted": (True, False),
+    "filter_per_worker": (True, False),
     "temporal_strategy": ("uniform",),
     "num_workers": (0,),
     "persistent_workers": (False,),
@@ -122,9 +122,16 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
         dataset.words.update({f"{s}_idx": f"list {s!r} of a matrix" for s in _dataset.SPLITS})
         return Source(dataset=dataset)
     if hasattr(data, "edge_index") or hasattr(data, "edge_types") or _dataset.holds_graphs(data):
-        # Weights that nobody samples by, and masks that nobody asks for, are like any attribute.
+        # What samplers have no use for is like any attribute: gathered in this process.
         splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
-        dataset = _dataset.from_pyg(data, weight_attr or False, labels=False, splits=splits)
+        dataset = _dataset.from_pyg(
+            data,
+            weight_attr or False,
+            labels=False,
+            splits=splits,
+            edge_attr=False,
+            features=not _dataset.is_other_than_features(data),
+        )
         return Source(dataset=dataset, pyg=data)
     raise UsageError(
         f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "
@@ -244,7 +251,6 @@ class Plan(NamedTuple):
     staged: Optional[StagedDataset] = None  # its data set, where that is the loader's own
     split: str = "train"  # input_nodes, in the data set; "all": every vertex
     by_mask: bool = False  # a seed's place in input_nodes is the vertex itself
-    shuffle: bool = True
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
     says: Sequence[Tuple[str, str]] = ()  # replacements in messages: arguments for keys
@@ -337,7 +343,6 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         staged,
         get(job, "input.split") or "train",
         own_list and _dataset.is_mask(input_nodes),
-        get(job, "order.kind") != LISTED,
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
         [
@@ -346,15 +351,6 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
             if asked[argument] is not None
         ],
     )
-
-
-def plan_of_running(output: Optional[str]) -> Plan:
-    """What a loader has to know of the job that it attached to, from the job's directory."""
-    if not output:
-        return Plan("", "")
-    with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
-        job = json.load(file)
-    return Plan("", output, shuffle=get(job, "order.kind") != LISTED)
 
 
 def plain(value: Any) -> Any:

@@ -103,6 +103,7 @@ class Info(Sized):
         ("job_name", _text),
         ("output", _text),
         ("feat_device", _i32),
+        ("same_order", _u32),
     ]
 
 

@@ -11,6 +11,7 @@ signals and another thread may close the loader.
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import json
 import os
@@ -68,10 +69,14 @@ class _Handle:
         try:
             return self.library.call(name, *arguments)
         except Error as error:
-            text = str(error)
-            for theirs, word in [*self.says, *(self.staged.says if self.staged else ())]:
-                text = text.replace(theirs, word)
-            raise type(error)(text, error.code) from None
+            raise self.worded(error) from None
+
+    def worded(self, error: Error) -> Error:
+        """The error in the user's own words."""
+        text = str(error)
+        for theirs, word in [*self.says, *(self.staged.says if self.staged else ())]:
+            text = text.replace(theirs, word)
+        return type(error)(text, error.code)
 
     def __enter__(self) -> "_Handle":
         self.lock.acquire()
@@ -122,6 +127,23 @@ class _Iteration:
             pass
 
 
+def _by_place(init: Callable[..., None]) -> Callable[..., None]:
+    """Says so where arguments stand in the places that torch_geometric has for them."""
+
+    @functools.wraps(init)
+    def checked(self: Any, *given: Any, **named: Any) -> None:
+        third = given[2] if len(given) > 2 else 0
+        seeds = isinstance(third, (str, list, tuple)) or getattr(third, "ndim", 0) > 0
+        if seeds or (len(given) > 2 and "batch_size" in named):
+            raise UsageError(
+                "NeighborLoader: the third argument is batch_size, the fourth input_nodes: give "
+                "both by name"
+            )
+        init(self, *given, **named)
+
+    return checked
+
+
 class Loader:
     """Mini-batches of a large graph, sampled by processes of sluice, in the manner of
     torch_geometric.loader.NeighborLoader, of which this is a subclass where that is installed.
@@ -155,7 +177,7 @@ class Loader:
                     epoch after its last full round is left out. Default: as shuffle
     balance         "fixed": batch k is of rank k mod world; "dynamic": of whoever comes first
     attach          instead of data: name or output directory of a running job with model.kind
-                    "external"
+                    "external"; e_id and input_id are then those of its data set
     prefetch        gather features of the next batch in a thread while this one is worked on
     pin_memory      tensors in page-locked memory, for copies to a GPU
     timeout         seconds that a batch may take to come before LoaderTimeoutError; 0: no bound,
@@ -168,13 +190,16 @@ class Loader:
 
     A batch has
         x           (n_nodes, feat_dim) float32 or float16, rows of the data set bit for bit; in
-                    the GPU's memory where the job's trainers are on one that torch sees
+                    the GPU's memory where the job's trainers are on one that torch sees. Of a Data
+                    x may have any type and shape (num_nodes, ...), as everything else it has
         y           labels of the seeds: int64 (batch_size), -1 unlabelled; or float32 (batch_size,
-                    numbers). Of a Data its y of all n_nodes vertices, as everything else it has
+                    numbers), (batch_size) where node_label.npy is a list. Of a Data its y of all
+                    n_nodes vertices, as everything else it has
         edge_index  int64 (2, n_edges): sources, destinations; local numbers, sorted by destination
         n_id        int64 (n_nodes): vertices, seeds first and in order, then by hop
         e_id        int64 (n_edges): edges, by their place in indices.npy, or column of
                     data.edge_index
+        edge_attr, edge_weight   (n_edges, ...), (n_edges): rows of the data set, where it has them
         batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
         batch_size  int: number of seeds
         input_id    int64 (batch_size): places of the seeds in input_nodes, of a mask the vertices
@@ -195,6 +220,7 @@ class Loader:
     EXPAND = "new"  # sampler.expand of its jobs
     __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
 
+    @_by_place
     def __init__(
         self,
         data: Any = None,
@@ -280,17 +306,17 @@ class Loader:
             self._attach = attach
             if attach is not None:
                 _refuse_beside_attach(asked)
-                self._open()
-                self._plan = _job.plan_of_running(self.output)
+                self._plan = _job.Plan("", "")
             else:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
-                self._open()
+            self._open()
+            self._known = self._find_known(kind, pin_memory)
         except BaseException:
             self.close()
             raise
         self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
-        self._even = self._plan.shuffle if even is None else bool(even)
+        self._even = not self._info.same_order if even is None else bool(even)
         self._data: Any = None
         self._copied: Any = None  # event of a GPU: the batch's rows have been copied
         self._iterations = 0
@@ -347,13 +373,32 @@ class Loader:
             for text in (info.dataset, info.job_name, info.output)
         )
 
+    def _find_known(self, kind: str, pin: bool) -> "_batch.Known":
+        """What the job's data set has beside what the job reads. Of a Data all is taken from there.
+        """
+        known = _batch.Known()
+        if self._plan.pyg is None:
+            try:
+                dataset = _dataset.open_dataset(self._dataset_path)
+                known = _batch.known_of(dataset, kind, pin)
+            except UsageError as error:
+                raise self._handle.worded(error) from None
+        return known._replace(edge_numbers=self._plan.edge_map)
+
+    def _text_anywhere(self) -> str:
+        """The job, also when the working directory has changed."""
+        return json.dumps({**json.loads(self._plan.text), "dataset": self._dataset_path})
+
     def _start_again(self, epoch: int) -> None:
         """The job from its first epoch: epochs only rise while it runs."""
-        if self._attach is not None or self._world.size > 1:
+        shared = self._attach is not None or self._world.size > 1
+        if shared or self._output:
             raise UsageError(
-                f"epoch {epoch}: was begun, and the epochs of a job with several loaders only "
-                "rise: load_state_dict() and set_epoch() of an earlier one are for a new loader"
+                f"epoch {epoch}: was begun, and the epochs of a job with "
+                f"{'several loaders' if shared else 'an output directory'} only rise: "
+                "load_state_dict() and set_epoch() of an earlier one are for a new loader"
             )
+        self._plan = self._plan._replace(text=self._text_anywhere())
         self._handle.shut()
         self._open()
         self._position, self._under_way = (0, 0), False
@@ -474,12 +519,12 @@ class Loader:
         if plan.split != "all":
             nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
         if self._draws is None:
-            text = json.dumps({**json.loads(plan.text), "dataset": self._dataset_path})
-            self._draws = _draws.Draws(plan._replace(text=text, staged=None), features=True)
+            plan = plan._replace(text=self._text_anywhere(), staged=None)
+            self._draws = _draws.Draws(plan, features=True, known=self._known)
         fields = self._draws.draw((0, 0), nodes, self._finish)
         fields["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:
-            fields.update(_batch.of_whole_graph(plan.pyg, fields))
+            fields.update(_batch.of_whole_graph(plan.pyg, fields, self.pin_memory))
         batch = self._make(fields)
         return batch if self.transform is None else self.transform(batch)
 
@@ -683,13 +728,13 @@ class Loader:
         lent, plan, finish = self._lent, self._plan, self._finish
         taken = _lib.Taken(self._handle.library)
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
-        out = _batch.fields_of(lent, self._info, taken, finish, plan.edge_map)
+        out = _batch.fields_of(lent, self._info, taken, finish, self._known)
         if self._info.feat_device >= 0:
             out["x"] = self._features()
         if plan.by_mask:
             out["input_id"][:] = out["n_id"][: lent.n_seeds]
         if plan.pyg is not None:
-            out.update(_batch.of_whole_graph(plan.pyg, out))
+            out.update(_batch.of_whole_graph(plan.pyg, out, self.pin_memory))
         return out
 
     def _wait_for_rows(self) -> None:

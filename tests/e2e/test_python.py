@@ -200,7 +200,8 @@ def test_edges_have_the_numbers_of_where_they_came_from(box):
     edge_ids = freed.memory[taken.arrays.edge_ids]
     edge_ids[:] = np.arange(len(edges))
     edge_map = rng.permutation(len(edges))
-    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False), edge_map)
+    known = _batch.Known(edge_map)
+    fields = _batch.fields_of(lent, info_of(lent), taken, _batch.finish("numpy", False), known)
     assert fields["e_id"].tolist() == edge_map.tolist()
 
 
@@ -338,10 +339,7 @@ BAD_DATA = (
      "data.train_mask: has uint8 zeros and ones: a mask is bool"),
     ({"train_mask": np.ones((100, 2), bool)}, {"input_nodes": "train"},
      "data.train_mask: has 2 dimensions, wanted one: choose a column"),
-    ({"x": changed(np.ones((100, 4)), (7, 2), -1e300)}, {},
-     "data.x: row 7, column 2 is -1e+300, wanted numbers that float32 has, up to 3.40282e+38"),
-    ({"x": ONES}, {},
-     "data.x: is float64 [100], wanted float32 [num_nodes, feat_dim]: use data.x[:, None]"),
+    ({"x": np.ones((99, 4))}, {}, "data.x: is [99, 4], wanted 100 rows: one for each vertex"),
     ({"w": changed(ONES, 8, -2)}, {"weight_attr": "w"},
      "data.w: element 8 is -2, wanted a finite number from 0 on"),
     ({"w": changed(ONES, 9, np.nan)}, {"weight_attr": "w"}, "data.w: element 9 is nan, wanted"),
@@ -353,6 +351,12 @@ BAD_DATA = (
     ({"edge_index": np.zeros((2, 5))}, {},
      "data.edge_index: is float64 [2, 5], wanted int64 [2, num_edges]: use edge_index.long()"),
 )
+# Features that a data set cannot have.
+BAD_FEATURES = (
+    (changed(np.ones((100, 4)), (7, 2), -1e300),
+     "data.x: row 7, column 2 is -1e+300, wanted numbers that float32 has, up to 3.40282e+38"),
+    (ONES, "data.x: is float64 [100], wanted float32 [num_nodes, feat_dim]: use data.x[:, None]"),
+)
 
 
 def test_a_bad_data(box):
@@ -362,8 +366,12 @@ def test_a_bad_data(box):
         assert said.startswith(words), said
         assert box.temp not in said and os.listdir(box.temp) == [], said
     assert refusal(_job.plan, [Graph()], NO_ARGUMENTS, ONE).endswith("edge_index: use data[0]")
-    # What nobody asks for is an attribute like any other.
+    for x, words in BAD_FEATURES:
+        said = refusal(sluice.from_pyg, Graph(x=x))
+        assert said.startswith(words), said
+    # What nobody asks for is an attribute like any other, and features of other kinds as well.
     for change in (
+        *({"x": x} for x, _ in BAD_FEATURES),
         {"edge_weight": np.ones((100, 2))},
         {"edge_weight": -ONES},
         {"train_mask": np.ones((100, 2), bool)},
@@ -417,6 +425,14 @@ def test_a_data_set_is_saved_and_opened(box):
     assert os.listdir(box.path("deep")) == ["second"]
     second.arrays["node_feat"][0] = 7  # stays in this process
     assert (sluice.open(second.path).arrays["node_feat"][0] == first.arrays["node_feat"][0]).all()
+    os.makedirs(box.path("drive"))
+    box.sluice("stripe", path, "--to", box.path("drive")).ok()
+    third = sluice.open(sluice.open(path).save(box.path("third")))
+    assert "feat_stripes" not in third.metadata and "node_feat" in third.arrays
+    os.remove(os.path.join(path, "node_feat.npy"))
+    striped = sluice.open(path)
+    for way in lambda: striped.save(box.path("fourth")), striped.to_pyg:
+        assert refusal(way).startswith(f"data set {path}: its features are in stripes"), way
 
 
 def test_no_data_set(box):

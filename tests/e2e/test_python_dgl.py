@@ -16,7 +16,19 @@ g = dgl.graph(tuple(torch.from_numpy(ends)), num_nodes=n)
 g.ndata.update(feat=torch.rand(n, 6), label=torch.arange(n) % 5, train_mask=torch.arange(n) % 3 < 2)
 nodes = g.ndata["train_mask"].nonzero()[:, 0]
 
+g.edata["feat"] = torch.rand(m, 2)
+
+made = dgl.create_block
+def create_block(csc, *sizes):
+    block = made(csc, *sizes)
+    for given, kept in zip(csc[1][:2], block.adj_tensors("csc")):
+        assert given.data_ptr() == kept.data_ptr()
+    return block
+
+dgl.create_block = create_block
+
 def edges(block):
+    assert torch.equal(block.edata["feat"], g.edata["feat"][block.edata[dgl.EID]])
     source, target = block.edges()
     assert torch.equal(block.srcdata[dgl.NID][: block.num_dst_nodes()], block.dstdata[dgl.NID])
     assert len(set(block.srcdata[dgl.NID].tolist())) == block.num_src_nodes()
@@ -71,14 +83,30 @@ for batch, seeds in zip(kept, nodes.split(16)):
     again.update(rows[1][v] <= rows[0][v] for v in seeds.tolist() if len(rows[0][v]) == 3)
 assert again[False] > 5, again
 
+# By weights: edges of weight 0 are none.
+g.edata["w"] = (torch.arange(m) % 3 > 0).float()
+with sluice.dgl.NeighborLoader(g, [4, 4], weight_attr="w", **named) as loader:
+    for _, _, blocks in loader:
+        for block in blocks:
+            edges(block)
+            assert (g.edata["w"][block.edata[dgl.EID]] == 1).all() and block.num_edges() > 0
+
 # A directory has labels of its own; walks have visits in place of edges.
+import shutil
 graph = sluice.open(path).to_numpy()
+n = len(graph["indices"])
+shutil.copytree(path, "edges")
+np.save("edges/edge_feat.npy", np.arange(2 * n).reshape(n, 2))
+np.save("edges/edge_weight.npy", np.arange(n).astype("f4"))
+path = "edges"
 with sluice.dgl.NeighborLoader(path, [4, 3], 64, "train", shuffle=True, prefetch=False) as loader:
     found = []
     for input_nodes, output_nodes, blocks in loader:
         assert np.array_equal(blocks[0].srcdata["feat"], graph["node_feat"][input_nodes])
         assert np.array_equal(blocks[-1].dstdata["label"], graph["node_label"][output_nodes])
         at = blocks[0].edata[dgl.EID]
+        assert torch.equal(blocks[0].edata["feat"], torch.stack([2 * at, 2 * at + 1], 1))
+        assert torch.equal(blocks[0].edata["weight"], at.float())
         assert np.array_equal(
             graph["indices"][at], blocks[0].srcdata[dgl.NID][blocks[0].edges()[0]])
         found += output_nodes.tolist()

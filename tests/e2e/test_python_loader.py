@@ -251,6 +251,77 @@ def test_a_loader_is_called(box):
     run(box, CALLED)
 
 
+EDGES = """
+import shutil
+n, indices = len(graph["indices"]), graph["indices"]
+feat = np.stack([np.arange(n), np.repeat(np.arange(1500), np.diff(graph["indptr"]))], 1)
+shutil.copytree(path, "edges")
+
+def opened(array, **more):
+    np.save("edges/edge_feat.npy", array)
+    return open_loader("edges", **more)
+
+memory = sluice.Dataset(sluice.open(path).metadata, {**graph, "edge_feat": feat})
+for one in opened(feat, rank=0, world=2), open_loader(memory, rank=0, world=2):
+    with one, sluice.NeighborLoader(
+            attach=one.job_name, rank=1, world=2, arrays="numpy") as two:
+        os.rename("edges/edge_feat.npy", "edges/moved.npy")  # which is mapped
+        np.save("edges/edge_feat.npy", feat)
+        found = [next(iter(one)), next(iter(two))]
+        for batch in found:
+            assert np.array_equal(batch.edge_attr[:, 0], batch.e_id)
+            assert np.array_equal(batch.edge_attr[:, 1], batch.n_id[batch.edge_index[1]])
+        assert found[0].n_id[0] != found[1].n_id[0]
+walks = {"dataset": "edges", "sampler": {"kind": "walk"}}
+with open_loader(walks) as loader:
+    assert "edge_attr" not in next(iter(loader))
+kinds = "float16 float32 float64 int8 int16 int32 int64 uint8 bool"
+for bad, words in (
+    (feat[:9], f"is int64 [9, 2], wanted [{n}, ...]: a row for each edge"),
+    (feat.astype("c8"), f"is complex64 [{n}, 2], wanted one of {', '.join(kinds.split())}: save"),
+    (feat.astype(">i4"), f"is >i4 [{n}, 2], wanted one of"),
+    (np.asfortranarray(feat), f"is int64 [{n}, 2], wanted it in C order: save"),
+):
+    said = refused(opened, bad)
+    assert said.startswith(f"{os.path.realpath('edges')}/edge_feat.npy: {words}"), said
+np.save("edges/edge_feat.npy", feat)
+for size in 4000, 50, 0:
+    os.truncate("edges/edge_feat.npy", size)
+    assert "/edge_feat.npy: is no whole .npy file: " in refused(open_loader, "edges")
+memory = sluice.Dataset(memory.metadata, {**graph, "edge_feat": feat[:9]})
+assert refused(open_loader, memory).startswith("data.arrays['edge_feat']: is int64 [9, 2], wanted")
+"""
+
+
+def test_features_of_edges(box):
+    """By e_id out of the mapped file of a directory, for every rank; a file that does not fit is
+    refused by name."""
+    run(box, EDGES)
+
+
+LARGE = """
+with open("large.npy", "wb") as file:
+    header = dict(descr="<f4", fortran_order=False, shape=(1 << 20, 1 << 20))
+    np.lib.format.write_array_header_1_0(file, header)
+    file.truncate(file.tell() + (1 << 42))
+os.mkdir("large")
+for name, array in graph.items():
+    if name != "node_feat":
+        np.save(f"large/{name}.npy", array)
+os.rename("large.npy", "large/node_feat.npy")
+with open(f"{path}/metadata.json") as one, open("large/metadata.json", "w") as two:
+    two.write(one.read())
+feat = sluice.open("large").to_numpy()["node_feat"]
+feat[-1, -1] = 1
+assert feat[-1].sum() == 1
+assert sluice.open("large").to_numpy()["node_feat"][-1, -1] == 0
+"""
+
+
+def test_an_array_larger_than_the_memory_is_mapped(box):
+    run(box, LARGE)
+
+
 SEEDS = """
 mask = np.arange(1500) % 7 == 0
 ids = np.flatnonzero(mask)[::-1].copy()
@@ -304,7 +375,14 @@ def test_whose_vertices_are_seeds(box):
 EPOCHS = """
 with open_loader(path) as loader:
     whole = [seeds(loader) for _ in range(4)]
-with open_loader(path) as loader:
+with open_loader({"dataset": path, "output": "out"}) as loader:
+    assert seeds(loader) == whole[0]
+    said = refused(lambda: (loader.set_epoch(0), iter(loader)))
+    assert "epoch 0: was begun, and the epochs of a job with an output directory only" in said, said
+os.symlink(path, "linked")
+with open_loader("linked") as loader:
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
     for number, batch in enumerate(loader):
         if number == 2:
             break
@@ -606,6 +684,22 @@ threads[0].join()
 assert len(found) == 12 and len(said) == 1, said
 assert "no batch has come for 0 s: rank 1 of 2 is absent" in said[0], said
 """
+
+
+ORDERS = """
+for data in path, sluice.Dataset(sluice.open(path).metadata, graph):
+    for shuffle, wanted in (True, [5, 5]), (False, [6, 5]):
+        with sluice.NeighborLoader(data, [4], 64, np.arange(64 * 11), shuffle, arrays="numpy",
+                                   rank=0, world=2) as one:
+            with sluice.NeighborLoader(attach=one.job_name, rank=1, world=2, arrays="numpy") as two:
+                assert [len(one), len(two)] == wanted
+                assert [len(list(one)), len(list(two))] == wanted
+"""
+
+
+def test_ranks_agree_on_the_end_of_an_epoch(box):
+    """A rank that only has the job's name knows whether it shuffles."""
+    run(box, ORDERS)
 
 
 def test_a_rank_that_is_absent(box):

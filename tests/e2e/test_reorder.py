@@ -16,6 +16,7 @@ def graph(**extra):
     arrays = planted(n=700)
     rng = np.random.default_rng(3)
     arrays["edge_weight"] = rng.random(len(arrays["indices"])).astype(np.float32)
+    arrays["edge_feat"] = rng.random((len(arrays["indices"]), 3))
     arrays["node_year"] = rng.integers(1990, 2020, 700).astype(np.int16)
     arrays["train_idx"] = rng.permutation(arrays["train_idx"])  # an order that is to be kept
     arrays.update(extra)
@@ -39,8 +40,9 @@ def assert_same_graph(old, new, order):
         assert new[name].dtype == old[name].dtype
         assert (new[name] == old[name][order]).all(), name
     assert (new["node_label"].reshape(-1) == old["node_label"][order]).all()
-    weights = np.split(old["edge_weight"], old["indptr"][1:-1])
-    assert (new["edge_weight"] == np.concatenate([weights[v] for v in order])).all()
+    for name in ("edge_weight", "edge_feat"):
+        rows = np.split(old[name], old["indptr"][1:-1])
+        assert (new[name] == np.concatenate([rows[v] for v in order])).all(), name
     for name in ("train_idx", "val_idx", "test_idx"):
         assert (new[name] == rank[old[name]]).all(), name
 
