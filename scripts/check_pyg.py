@@ -19,7 +19,6 @@ import argparse
 import functools
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -43,6 +42,9 @@ except ImportError as error:
     sys.exit(2)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "tests"))
+from tensors import read_tensors  # noqa: E402
+
 TOLERANCE = 1e-5
 NORMS = {"none": None, "batch": "BatchNorm", "layer": "LayerNorm"}
 
@@ -129,25 +131,6 @@ def build(model, feat_dim, outputs):
     return make(feat_dim, model["hidden"], model["layers"], outputs, **options)
 
 
-def read_safetensors(path):
-    """{name: tensor} of a .safetensors file."""
-    types = {"F32": np.float32, "I64": np.int64}
-    with open(path, "rb") as f:
-        (n,) = struct.unpack("<Q", f.read(8))
-        header = json.loads(f.read(n))
-        data = f.read()
-    out = {}
-    for name, t in header.items():
-        if name == "__metadata__":
-            continue
-        if t["dtype"] not in types:
-            raise Problem(f"{path}: {name} is {t['dtype']}, wanted F32 or I64")
-        begin, end = t["data_offsets"]
-        values = np.frombuffer(data[begin:end], types[t["dtype"]]).reshape(t["shape"])
-        out[name] = torch.from_numpy(values.copy())
-    return out
-
-
 class Graph:
     """What a data set directory has: edges as PyG wants them, and features."""
 
@@ -194,7 +177,8 @@ def check(args, run, data):
     weights = os.path.join(run, "model.safetensors")
     model = build(config["model"], graph.x.size(1), graph.outputs)
     try:
-        model.load_state_dict(read_safetensors(weights), strict=True)
+        tensors = {k: torch.from_numpy(v.copy()) for k, v in read_tensors(weights).items()}
+        model.load_state_dict(tensors, strict=True)
     except RuntimeError as error:
         print(f"{run}: DOES NOT LOAD: {error}")
         return False

@@ -4,13 +4,13 @@ What refusals advise is done in test_advice.py; keys are the subject of test_fre
 tests/unit/test_config_differences.c.
 """
 
-import json
 import os
 import re
 
 import numpy as np
 
 from harness import cases, fingerprint, go_on, planted, small_job, write_dataset
+from tensors import read_tensors
 
 
 def job(box, **changes):
@@ -136,18 +136,6 @@ def test_the_summary_is_of_all_runs(box):
 
 
 # ---- initial parameters -------------------------------------------------------------------------
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {
-        name: np.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
-        for name, t in header.items()
-    }
 
 
 def test_training_begins_with_given_parameters(box):

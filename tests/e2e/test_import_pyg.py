@@ -10,7 +10,7 @@ import numpy as np
 from harness import ROOT, cases, python_with, read_json
 from test_bad_input import refused
 from test_data_tools import check_dataset, in_edges, leftovers
-from test_predict import write_tensors
+from tensors import write_tensors
 
 N, E = 40, 200
 

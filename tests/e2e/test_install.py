@@ -73,6 +73,19 @@ def man(box, page):
     assert "sluice-run - " in text and "--dry-run" in text, text
 
 
+def completes(box, folder):
+    """The completion that is installed there does, in bash; zsh gets the same as from the command."""
+    line = (
+        'source "$0"; PATH=$1:$PATH; COMP_WORDS=(sluice docto); COMP_CWORD=1; '
+        "COMP_LINE='sluice docto'; COMP_POINT=12; _sluice; complete -p sluice; echo $COMPREPLY"
+    )
+    script = os.path.join(folder, "share/bash-completion/completions/sluice")
+    said = do(box, "bash", "--norc", "-c", line, script, os.path.join(folder, "bin"))
+    assert said.splitlines() == ["complete -F _sluice sluice", "doctor"], said
+    with open(os.path.join(folder, "share/zsh/site-functions/_sluice"), encoding="utf-8") as file:
+        assert file.read() == box.sluice("completion", "zsh").ok().out
+
+
 def test_installed_programs_work_and_go_away(box):
     folder = installed(box)
     files = files_in(folder)
@@ -87,6 +100,7 @@ def test_installed_programs_work_and_go_away(box):
     schema = os.path.join(folder, "share/sluice/job.schema.json")
     assert read_json(schema) == box.sluice("schema").ok().json()
     runs_a_job(box, folder)
+    completes(box, folder)
 
     mine = os.path.join(folder, "share", "mine")
     with open(mine, "w", encoding="utf-8"):
@@ -121,19 +135,6 @@ def test_a_program_is_built_with_what_is_installed(box):
     graph = box.shared_dataset("small")
     said = box.start(graph, 1, program=program, env=env).wait().ok().out
     assert re.match(r"epoch 1: \d+ vertices, loss ", said), said
-
-
-def test_completion_is_installed(box):
-    folder = installed(box)
-    line = (
-        'source "$0"; PATH=$1:$PATH; COMP_WORDS=(sluice docto); COMP_CWORD=1; '
-        "COMP_LINE='sluice docto'; COMP_POINT=12; _sluice; complete -p sluice; echo $COMPREPLY"
-    )
-    script = os.path.join(folder, "share/bash-completion/completions/sluice")
-    said = do(box, "bash", "--norc", "-c", line, script, os.path.join(folder, "bin"))
-    assert said.splitlines() == ["complete -F _sluice sluice", "doctor"], said
-    with open(os.path.join(folder, "share/zsh/site-functions/_sluice"), encoding="utf-8") as file:
-        assert file.read() == box.sluice("completion", "zsh").ok().out
 
 
 def test_man_shows_an_installed_page(box):

@@ -45,10 +45,6 @@ def test_every_command_has_a_page_with_all_its_options(box):
             assert option in text, (command, option)
         for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "SEE ALSO"):
             assert f"\n{part}\n" in text, (command, part)
-
-
-def test_the_first_page_has_commands_and_statuses(box):
-    made = pages(box)
     text = groff(made["sluice.1"])
     for words in ("COMMANDS", "EXIT STATUS", "130", "SLUICE_RUNTIME_DIR", "sluice-doctor(1)"):
         assert words in text, text

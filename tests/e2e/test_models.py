@@ -5,9 +5,7 @@ What a layer computes, and what an optimizer makes of it, is compared with PyTor
 PyTorch in tests/unit/test_trainer_golden.c and test_trainer_update.c.
 """
 
-import json
 import os
-import struct
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from harness import (
     whole,
     write_dataset,
 )
+from tensors import read_tensors
 
 # A kind with options -> what it changes in a job of two layers of 16 on a planted graph, on which
 # one vertex in four is chance and the features alone reach about 0.5; a test accuracy that eight
@@ -103,19 +102,6 @@ DELICATE = {
 
 
 # ---- parameters ---------------------------------------------------------------------------------
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        (n,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(n))
-        data = file.read()
-    header.pop("__metadata__", None)
-    types = {"F32": np.float32, "I64": np.int64}
-    return {
-        name: np.frombuffer(data[slice(*t["data_offsets"])], types[t["dtype"]]).reshape(t["shape"])
-        for name, t in header.items()
-    }
 
 
 def train(box, label, config, **how):

@@ -8,11 +8,11 @@ import json
 import os
 import re
 import signal
-import struct
 
 import numpy as np
 
 from harness import cases, fingerprint, planted, small_job, write_dataset
+from tensors import read_tensors, write_tensors
 from test_bad_input import refused
 
 LARGE = {"n": 20000, "degree": 6}  # more than two pieces of inference
@@ -43,37 +43,6 @@ def rows(box, run, *arguments, command="predict", name="rows.npy", env=None):
         command, run, "--out", out, "--force", "-o", "json", "--quiet", *arguments, env=env
     ).ok()
     return np.load(out), json.loads(result.out)
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        blob = file.read()
-    (length,) = struct.unpack("<Q", blob[:8])
-    header, data = json.loads(blob[8 : 8 + length]), blob[8 + length :]
-    types = {"F32": np.float32, "I64": np.int64}
-    return {
-        name: np.frombuffer(data[slice(*t["data_offsets"])], types[t["dtype"]]).reshape(t["shape"])
-        for name, t in header.items()
-        if name != "__metadata__"
-    }
-
-
-def write_tensors(path, tensors):
-    names = {np.dtype(np.float16): "F16", np.dtype(np.float32): "F32", np.dtype(np.float64): "F64"}
-    header, data = {}, b""
-    for name, values in tensors.items():
-        begin = len(data)
-        data += values.tobytes()
-        header[name] = {
-            "dtype": names[values.dtype],
-            "shape": list(values.shape),
-            "data_offsets": [begin, len(data)],
-        }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return path
 
 
 def test_edges_of_weight_zero_are_none(box):

@@ -21,7 +21,6 @@ import itertools
 import json
 import os
 import platform
-import struct
 import sys
 
 import numpy as np
@@ -29,8 +28,9 @@ import torch
 import torch_geometric
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "scripts"), os.path.dirname(HERE)]
 from check_pyg import build  # noqa: E402
+from tensors import write_tensors  # noqa: E402
 
 NODES, FEATURES, HIDDEN, CLASSES = 14, 7, 6, 3
 
@@ -132,23 +132,6 @@ def case(number, options, x, labels, edge_index):
     return json.dumps(shapes), arrays
 
 
-def write(path, arrays, notes):
-    """safetensors in the given order, which that format's own library does not keep."""
-    header, data = {"__metadata__": notes}, b""
-    for name, array in arrays.items():
-        array = np.ascontiguousarray(array, np.float32)
-        header[name] = {
-            "dtype": "F32",
-            "shape": list(array.shape),
-            "data_offsets": [len(data), len(data) + array.nbytes],
-        }
-        data += array.tobytes()
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def main():
     torch.set_num_threads(1)  # the same file every time
     edges, indptr, indices = graph()
@@ -184,7 +167,8 @@ def main():
         f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}, "
         f"python {platform.python_version()}"
     )
-    write(sys.argv[1], arrays, {"made_with": made, "cases": json.dumps(names), **notes})
+    arrays = {k: np.ascontiguousarray(v, np.float32) for k, v in arrays.items()}
+    write_tensors(sys.argv[1], arrays, {"made_with": made, "cases": json.dumps(names), **notes})
 
 
 if __name__ == "__main__":
