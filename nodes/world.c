@@ -49,12 +49,12 @@ static void *watch(void *ctx)
         if (looks != seen)
             still = 0;
         seen = looks;
-        if (still >= SL_WORLD_STUCK_S * (1000000 / WATCH_US)) {
+        if (still >= w->stuck_s * (1000000 / WATCH_US)) {
             char sentence[256];
             snprintf(sentence, sizeof sentence,
-                     "%s: a call of MPI did not return for %d s: look whether all nodes are up and "
+                     "%s: a call of MPI did not return for %u s: look whether all nodes are up and "
                      "reach one another, and start again",
-                     __atomic_load_n(&w->doing, __ATOMIC_RELAXED), SL_WORLD_STUCK_S);
+                     __atomic_load_n(&w->doing, __ATOMIC_RELAXED), w->stuck_s);
             w->give_up(sentence);
         }
         usleep(WATCH_US);
@@ -339,7 +339,11 @@ static int meet_first(struct sl_world *w)
 int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
 {
     *w = (struct sl_world){
-        .table = spec->table, .give_up = spec->give_up, .doing = "meeting the other nodes"};
+        .table = spec->table,
+        .give_up = spec->give_up,
+        .stuck_s = spec->stuck_s ? spec->stuck_s : SL_WORLD_STUCK_S,
+        .doing = "meeting the other nodes",
+    };
     SL_FAILPOINT(NODES_START);
     SL_TRY(start_watch(w));
     SL_TRY(w->table->open(&w->rank, &w->size));

@@ -62,6 +62,7 @@ struct sl_world {
     const char *doing; // for messages: "comparing the nodes"
     // The second thread.
     void (*give_up)(const char *sentence);
+    uint32_t stuck_s;
     pthread_t watch;
     bool watched;
     _Atomic uint32_t looks; // of the first
@@ -73,6 +74,7 @@ struct sl_world_spec {
     const char *host; // this one's name
     struct sl_launch launch;
     void (*give_up)(const char *sentence); // called by another thread; must end the process
+    uint32_t stuck_s;                      // 0: SL_WORLD_STUCK_S
 };
 
 /*
