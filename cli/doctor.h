@@ -48,7 +48,8 @@ void sl_doctor_check_gpus(struct sl_doctor *d);
 struct sl_session_where;
 void sl_doctor_check_service(struct sl_doctor *d, const struct sl_session_where *where);
 
-// doctor_nodes.c: all of it, as a command does it (command.h). job may be NULL; output: enum sl_output.
+// doctor_nodes.c: all of it, as a command does it (command.h). job: NULL for none; output: enum
+// sl_output.
 int sl_doctor_nodes(const char *job, int output);
 
 #endif

@@ -36,7 +36,7 @@ enum { FILE_BYTES_MAX = 256 << 20, LINKS_SHOWN = 28 };
 struct context {
     const char *job; // NULL: none
     int output, rc;
-    struct sl_launch launch;
+    struct sl_launcher launcher;
 };
 
 // --- what this node has --------------------------------------------------------------------------
@@ -257,7 +257,7 @@ static int examine(struct sl_world *w, struct context *c)
 {
     char host[HOST_NAME_MAX + 1] = "";
     uint32_t problems = 0;
-    struct sl_world_spec spec = {.host = host, .launch = c->launch, .give_up = give_up};
+    struct sl_world_spec spec = {.host = host, .launcher = c->launcher, .give_up = give_up};
     gethostname(host, sizeof host - 1);
     SL_TRY(sl_world_plugin_open(&spec.table));
     SL_TRY(sl_world_open(w, &spec));
@@ -273,8 +273,8 @@ int sl_doctor_nodes(const char *job, int output)
     struct context c = {.job = job, .output = output};
     struct sl_world w = {0};
     SL_TRY(sl_failpoint_init());
-    SL_TRY(sl_launch_read(&c.launch));
-    SL_TRY(sl_launch_require(&c.launch));
+    SL_TRY(sl_launcher_read(&c.launcher));
+    SL_TRY(sl_launcher_require(&c.launcher));
     sl_interrupt_catch();
     int rc = examine(&w, &c);
     if (rc < 0)

@@ -60,8 +60,8 @@ struct sl_world_host {
 #define SL_WORLD_SYMBOL "sluice_mpi"
 typedef const struct sl_world_table *(*sl_world_entry)(const struct sl_world_host *host);
 
-// Finds and opens the plug-in (common/base/plugin_file.h; SLUICE_MPI_PLUGIN names another). SL_ENOENT,
-// SL_EPROTO, SL_EUNSUPPORTED as there.
+// Finds and opens the plug-in (common/base/plugin_file.h; SLUICE_MPI_PLUGIN names another).
+// SL_ENOENT, SL_EPROTO, SL_EUNSUPPORTED as there.
 int sl_world_plugin_open(const struct sl_world_table **out);
 
 #endif

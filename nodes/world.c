@@ -347,7 +347,7 @@ int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
     SL_FAILPOINT(NODES_START);
     SL_TRY(start_watch(w));
     SL_TRY(w->table->open(&w->rank, &w->size));
-    int rc = sl_launch_check(&spec->launch, w->size, w->rank, w->table->name());
+    int rc = sl_launcher_check(&spec->launcher, w->size, w->rank, w->table->name());
     if (rc < 0) {
         char message[1024];
         snprintf(message, sizeof message, "%s", sl_error_message());

@@ -31,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "nodes/launch.h"
+#include "nodes/launcher.h"
 #include "nodes/plugin.h"
 
 enum {
@@ -72,20 +72,21 @@ struct sl_world {
 struct sl_world_spec {
     const struct sl_world_table *table;
     const char *host; // this one's name
-    struct sl_launch launch;
+    struct sl_launcher launcher;
     void (*give_up)(const char *sentence); // called by another thread; must end the process
     uint32_t stuck_s;                      // 0: SL_WORLD_STUCK_S
 };
 
 /*
  * Starts MPI and meets the others: everybody knows every host's name then. SL_EINVAL: MPI finds
- * another number of processes than the launcher says (launch.h); SL_EPROTO: a node runs a sluice
+ * another number of processes than the launcher says (launcher.h); SL_EPROTO: a node runs a sluice
  * that speaks another protocol; errors of waiting as above (SL_ETIMEDOUT, SL_EABORTED, SL_EIO).
  * After a failure only sl_world_abort() and sl_world_fini() may be called.
  */
 int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec);
 
-// n bytes to or from another rank, who gets or puts as many. `bound_s` of its own beside the pulses'.
+// n bytes to or from another rank, who gets or puts as many. A message (a piece of at most
+// SL_WORLD_CHUNK_BYTES) fails after `bound_s`, whoever lives.
 int sl_world_put(struct sl_world *w, uint32_t to, const void *bytes, size_t n, uint32_t bound_s);
 int sl_world_get(struct sl_world *w, uint32_t from, void *bytes, size_t n, uint32_t bound_s);
 

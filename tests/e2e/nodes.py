@@ -1,8 +1,8 @@
-"""Several nodes on one machine: network namespaces behind a switch, each with a host name, a /dev/shm
-and a cable of its own, and an MPI that starts a process in each.
+"""Several nodes on one machine: network namespaces behind a switch, each with a host name, a cable
+and a /dev/shm of its own, and an MPI that starts a process in each.
 
-A namespace lives as long as a process is in it: that is a `sleep` for each node, which dies with the
-test. So nothing is to be cleaned up, whatever happens.
+A namespace lives as long as a process is in it: that is a `sleep` for each node, which dies with
+the test. So nothing is to be cleaned up, whatever happens.
 """
 
 import ctypes

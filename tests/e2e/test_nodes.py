@@ -12,8 +12,8 @@ MPIS = ("openmpi", "mpich")
 PHASES = ("nodes_start", "nodes_met", "nodes_compared", "nodes_measuring", "nodes_closing")
 
 
-def no_job(box, name="job.json", **changes):
-    return box.job(small_job(box.shared_dataset("small"), **changes), name)
+def a_job(box):
+    return box.job(small_job(box.shared_dataset("small")))
 
 
 def ended(nodes, running, seconds=120):
@@ -25,7 +25,7 @@ def ended(nodes, running, seconds=120):
 @cases(*MPIS)
 def test_nodes_that_are_alike_are_measured(box, mpi):
     nodes = Nodes(box, mpi, 3)
-    job = no_job(box)
+    job = a_job(box)
     said = ended(nodes, nodes.start("doctor", "--nodes", job, "-o", "json")).ok().json()
     assert said["verdict"] == "ok" and said["notes"] == [], said
     assert [node["host"] for node in said["nodes"]] == ["a", "b", "c"]
@@ -37,7 +37,7 @@ def test_nodes_that_are_alike_are_measured(box, mpi):
 @cases(*MPIS)
 def test_each_difference_names_node_found_and_wanted(box, mpi):
     nodes = Nodes(box, mpi, 3)
-    job = no_job(box)
+    job = a_job(box)
     other = box.path("other")
     shutil.copytree(box.shared_dataset("small"), other)
     with open(os.path.join(other, "node_feat.npy"), "r+b") as file:
@@ -62,7 +62,8 @@ def test_each_difference_names_node_found_and_wanted(box, mpi):
 @cases(*MPIS)
 def test_a_node_that_cannot_read_the_job_says_why(box, mpi):
     nodes = Nodes(box, mpi, 2)
-    running = nodes.start("doctor", "--nodes", no_job(box), only={"b": "set -- doctor --nodes no.json"})
+    only = {"b": "set -- doctor --nodes no.json"}
+    running = nodes.start("doctor", "--nodes", a_job(box), only=only)
     result = ended(nodes, running)
     assert result.rc == 2 and "problem: b: no.json" in result.out, str(result)
 

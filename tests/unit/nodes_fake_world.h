@@ -1,5 +1,5 @@
 /*
- * nodes_fake_world.h - struct sl_world_table over queues in memory: each thread of a test is a node.
+ * nodes_fake_world.h - struct sl_world_table over queues in memory: a thread of a test is a node.
  *
  * A send is over at once. A thread that stops looking is a node that froze; a cable is cut by
  * dropping what goes over it.
@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,7 +187,7 @@ static inline void *fake_node_run(void *ctx)
     fake_rank = node->rank;
     const struct sl_world_spec spec = {.table = &FAKE_TABLE,
                                        .host = node->host,
-                                       .launch = {.variable = "PMI_SIZE", .size = fake.size},
+                                       .launcher = {.variable = "PMI_SIZE", .size = fake.size},
                                        .give_up = fake_give_up};
     node->rc = sl_world_open(&w, &spec);
     if (node->rc == SL_OK)

@@ -10,7 +10,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "nodes/launch.h"
+#include "nodes/launcher.h"
 #include "nodes/leftovers.h"
 #include "tests/unit/fake_root.h"
 #include "tests/unit/suite.h"
@@ -123,15 +123,15 @@ CASE(.setup = forget)
 
 LOOP_TEST(worlds_of_another_size_than_the_launchers_are_refused, 0, SL_COUNT_OF(launches))
 {
-    struct sl_launch launch;
+    struct sl_launcher launcher;
     const char *said = launches[_i].said;
     for (int k = 0; k < 4 && launches[_i].set[k]; k += 2)
         setenv(launches[_i].set[k], launches[_i].set[k + 1], 1);
-    int rc = sl_launch_read(&launch);
+    int rc = sl_launcher_read(&launcher);
     if (rc == SL_OK)
-        rc = sl_launch_require(&launch);
+        rc = sl_launcher_require(&launcher);
     if (rc == SL_OK)
-        rc = sl_launch_check(&launch, launches[_i].world, 0, "MPI 1");
+        rc = sl_launcher_check(&launcher, launches[_i].world, 0, "MPI 1");
     ck_assert_int_eq(rc, said ? SL_EINVAL : SL_OK);
     if (said)
         ck_assert_msg(strstr(sl_error_message(), said), "%s", sl_error_message());

@@ -42,8 +42,7 @@ static int large(struct sl_world *w, struct fake_node *node)
     char *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ck_assert_ptr_ne(p, MAP_FAILED);
     fake.messages = 0;
-    return w->rank == 0 ? sl_world_put(w, 1, p, n, PATIENT_S)
-                        : sl_world_get(w, 0, p, n, PATIENT_S);
+    return w->rank == 0 ? sl_world_put(w, 1, p, n, PATIENT_S) : sl_world_get(w, 0, p, n, PATIENT_S);
 }
 
 TEST(what_is_larger_than_a_message_goes_in_pieces)
@@ -186,7 +185,7 @@ TEST(a_call_of_mpi_that_does_not_return_is_given_up)
     struct sl_world w;
     const struct sl_world_spec spec = {.table = &FAKE_TABLE,
                                        .host = "a",
-                                       .launch = {.variable = "PMI_SIZE", .size = 1},
+                                       .launcher = {.variable = "PMI_SIZE", .size = 1},
                                        .give_up = note_giving_up,
                                        .stuck_s = 1};
     fake.size = 1;
@@ -202,7 +201,7 @@ TEST(a_world_of_another_size_than_the_launchers_is_left)
     struct sl_world w;
     const struct sl_world_spec spec = {.table = &FAKE_TABLE,
                                        .host = "a",
-                                       .launch = {.variable = "SLURM_NTASKS", .size = 4},
+                                       .launcher = {.variable = "SLURM_NTASKS", .size = 4},
                                        .give_up = fake_give_up};
     fake.size = 1;
     ck_assert_int_eq(sl_world_open(&w, &spec), SL_EINVAL);

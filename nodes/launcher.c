@@ -1,4 +1,4 @@
-#include "nodes/launch.h"
+#include "nodes/launcher.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +32,9 @@ static int read_number(const char *name, uint32_t *out)
     return SL_OK;
 }
 
-int sl_launch_read(struct sl_launch *out)
+int sl_launcher_read(struct sl_launcher *out)
 {
-    *out = (struct sl_launch){0};
+    *out = (struct sl_launcher){0};
     for (size_t i = 0; i < SL_COUNT_OF(variables) && !out->size; i++) {
         SL_TRY(read_number(variables[i].size, &out->size));
         if (out->size) {
@@ -50,35 +50,36 @@ int sl_launch_read(struct sl_launch *out)
     return SL_OK;
 }
 
-int sl_launch_require(const struct sl_launch *launch)
+int sl_launcher_require(const struct sl_launcher *launcher)
 {
-    if (launch->variable)
+    if (launcher->variable)
         return SL_OK;
     return sl_fail(SL_EINVAL, "no launcher started this process (none of OMPI_COMM_WORLD_SIZE, "
                               "PMI_SIZE, SLURM_NTASKS, PMIX_RANK is set): start it with 'mpirun -n "
                               "N' or 'srun --mpi=pmix -N N', a process on each node");
 }
 
-int sl_launch_check(const struct sl_launch *launch, uint32_t size, uint32_t rank, const char *mpi)
+int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
+                      const char *mpi)
 {
-    const char *name = launch->variable;
-    if (launch->size ? size == launch->size : size > launch->rank)
+    const char *name = launcher->variable;
+    if (launcher->size ? size == launcher->size : size > launcher->rank)
         return SL_OK;
-    if (launch->size == 0)
+    if (launcher->size == 0)
         return sl_fail(SL_EINVAL,
                        "%s says that this is process %u, but %s finds a world of %u: they do not "
                        "know each other: use the launcher of that MPI, or build the plug-in with "
                        "'make mpi MPICC=' of the launcher's",
-                       name, launch->rank, mpi, size);
+                       name, launcher->rank, mpi, size);
     if (strncmp(name, "SLURM", 5) == 0)
         return sl_fail(SL_EINVAL,
                        "Slurm says that there are %u processes (%s), but %s finds a world of %u "
                        "(this is rank %u of it): start them with 'srun --mpi=pmix' ('srun "
                        "--mpi=list' says whether it has pmix), or with that MPI's mpirun",
-                       launch->size, name, mpi, size, rank);
+                       launcher->size, name, mpi, size, rank);
     return sl_fail(SL_EINVAL,
                    "the launcher says that there are %u processes (%s), but %s finds a world of %u "
                    "(this is rank %u of it): use the mpirun of that MPI, or build the plug-in with "
                    "'make mpi MPICC=' of the launcher's",
-                   launch->size, name, mpi, size, rank);
+                   launcher->size, name, mpi, size, rank);
 }

@@ -1,27 +1,28 @@
 /*
- * launch.h - what the launcher says of the processes that it started: mpirun, mpiexec, srun.
+ * launcher.h - what the launcher says of the processes that it started: mpirun, mpiexec, srun.
  *
  * Where a launcher and an MPI do not know each other, N processes start as N worlds of one, and
  * each takes itself for the whole job. MPI does not say so; the environment does.
  */
-#ifndef SL_NODES_LAUNCH_H
-#define SL_NODES_LAUNCH_H
+#ifndef SL_NODES_LAUNCHER_H
+#define SL_NODES_LAUNCHER_H
 
 #include <stdint.h>
 
-struct sl_launch {
+struct sl_launcher {
     const char *variable; // that says so; NULL: no launcher is seen
     uint32_t size;        // processes; 0: it does not say how many
     uint32_t rank;        // of this one; 0 where it does not say
 };
 
 // Reads the environment. SL_EINVAL: a variable is no number.
-int sl_launch_read(struct sl_launch *out);
+int sl_launcher_read(struct sl_launcher *out);
 
 // Whether this process was started by a launcher. SL_EINVAL with what to do.
-int sl_launch_require(const struct sl_launch *launch);
+int sl_launcher_require(const struct sl_launcher *launcher);
 
 // Whether the world that MPI found is the launcher's. SL_EINVAL with what to do. mpi: its name.
-int sl_launch_check(const struct sl_launch *launch, uint32_t size, uint32_t rank, const char *mpi);
+int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
+                      const char *mpi);
 
 #endif
