@@ -17,7 +17,6 @@
 #include "cli/dataset_command.h"
 #include "cli/dispatch.h"
 #include "cli/output.h"
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/interrupt.h"
@@ -31,7 +30,7 @@
 #include "nodes/leftovers.h"
 #include "nodes/survey.h"
 
-enum { FILE_BYTES_MAX = 256 << 20, LINKS_SHOWN = 28 };
+enum { FILE_BYTES_MAX = 256 << 20 };
 
 struct context {
     const char *job; // NULL: none
@@ -131,26 +130,16 @@ static const char *figure_text(char *buf, enum sl_link_size size, double figure)
     return buf;
 }
 
-static int slowest_first(const void *a, const void *b)
-{
-    const double x = ((const struct sl_link *)a)->figure[SL_LINK_RATE_1M];
-    const double y = ((const struct sl_link *)b)->figure[SL_LINK_RATE_1M];
-    return (x > y) - (x < y);
-}
-
 static void print_links(const struct sl_world *w, const struct sl_survey *s)
 {
-    const uint32_t shown = SL_MIN(s->n_links, (uint32_t)LINKS_SHOWN);
     struct sl_table t;
-    if (shown == 0)
+    if (s->n_links == 0)
         return;
-    if (shown < s->n_links)
-        qsort(s->link, s->n_links, sizeof *s->link, slowest_first);
     const char *headings[2 + SL_LINK_SIZES_COUNT] = {"from", "to"};
     for (int k = 0; k < SL_LINK_SIZES_COUNT; k++)
         headings[2 + k] = sl_link_headings[k];
     sl_table_init(&t, "l l r r r r", headings);
-    for (uint32_t i = 0; i < shown; i++) {
+    for (uint32_t i = 0; i < s->n_links; i++) {
         const struct sl_link *l = &s->link[i];
         char text[SL_LINK_SIZES_COUNT][SL_UNITS_BYTES];
         const char *x[SL_LINK_SIZES_COUNT];
@@ -162,8 +151,6 @@ static void print_links(const struct sl_world *w, const struct sl_survey *s)
     putchar('\n');
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
-    if (shown < s->n_links)
-        printf("the slowest of %u pairs\n", s->n_links);
 }
 
 static void print_text(const struct sl_world *w, const struct sl_survey *s)
@@ -274,7 +261,6 @@ int sl_doctor_nodes(const char *job, int output)
     struct sl_world w = {0};
     SL_TRY(sl_failpoint_init());
     SL_TRY(sl_launcher_read(&c.launcher));
-    SL_TRY(sl_launcher_require(&c.launcher));
     sl_interrupt_catch();
     int rc = examine(&w, &c);
     if (rc < 0)

@@ -45,15 +45,8 @@ int sl_launcher_read(struct sl_launcher *out)
     // A launcher of PMIx that says no more (prrte).
     if (getenv("PMIX_RANK")) {
         out->variable = "PMIX_RANK";
-        SL_TRY(read_number("PMIX_RANK", &out->rank));
+        return read_number("PMIX_RANK", &out->rank);
     }
-    return SL_OK;
-}
-
-int sl_launcher_require(const struct sl_launcher *launcher)
-{
-    if (launcher->variable)
-        return SL_OK;
     return sl_fail(SL_EINVAL, "no launcher started this process (none of OMPI_COMM_WORLD_SIZE, "
                               "PMI_SIZE, SLURM_NTASKS, PMIX_RANK is set): start it with 'mpirun -n "
                               "N' or 'srun --mpi=pmix -N N', a process on each node");

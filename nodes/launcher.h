@@ -10,16 +10,13 @@
 #include <stdint.h>
 
 struct sl_launcher {
-    const char *variable; // that says so; NULL: no launcher is seen
+    const char *variable; // that says so
     uint32_t size;        // processes; 0: it does not say how many
     uint32_t rank;        // of this one; 0 where it does not say
 };
 
-// Reads the environment. SL_EINVAL: a variable is no number.
+// Reads the environment. SL_EINVAL: no launcher is seen, with what to do; a variable is no number.
 int sl_launcher_read(struct sl_launcher *out);
-
-// Whether this process was started by a launcher. SL_EINVAL with what to do.
-int sl_launcher_require(const struct sl_launcher *launcher);
 
 // Whether the world that MPI found is the launcher's. SL_EINVAL with what to do. mpi: its name.
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,

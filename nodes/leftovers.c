@@ -11,16 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/units.h"
 
-enum { KEPT = 64 }; // of more only the number is known
-
 struct leftovers {
-    char path[KEPT][PATH_MAX];
-    bool mapped[KEPT];
-    size_t n;
+    char first[PATH_MAX];
+    unsigned n;
 };
 
 static bool begins(const char *text, const char *with)
@@ -28,111 +24,85 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static bool is_ours(const char *path)
+// Calls visit(l, folder/name, name) for what is in a folder; nothing where it cannot be read.
+static void walk(const char *folder, void (*visit)(struct leftovers *, const char *, const char *),
+                 struct leftovers *l)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < PATH_MAX)
+            visit(l, path, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void count(struct leftovers *l, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && (geteuid() == 0 || st.st_uid == geteuid());
-}
-
-static void keep(struct leftovers *l, const char *folder, const char *name)
-{
-    if (l->n == KEPT)
+    if (stat(path, &st) != 0 || (geteuid() != 0 && st.st_uid != geteuid()))
         return;
-    int n = snprintf(l->path[l->n], PATH_MAX, "%s/%s", folder, name);
-    if (n > 0 && n < PATH_MAX && is_ours(l->path[l->n]))
-        l->mapped[l->n++] = false;
+    if (l->n++ == 0)
+        snprintf(l->first, sizeof l->first, "%s", path);
 }
 
-static void keep_segments(struct leftovers *l, const char *shm)
+// Whether the process of this folder of /proc has the file mapped.
+static bool maps(const char *process, const char *path)
 {
-    static const char *const names[] = {"vader_segment.", "sm_segment."};
-    DIR *dir = opendir(shm);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        for (size_t i = 0; i < SL_COUNT_OF(names); i++)
-            if (begins(e->d_name, names[i]))
-                keep(l, shm, e->d_name);
+    char name[64], line[PATH_MAX + 128];
+    bool found = false;
+    snprintf(name, sizeof name, "/proc/%.20s/maps", process);
+    FILE *file = fopen(name, "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *mapped = strchr(line, '/');
+        found = mapped && strcmp(mapped, path) == 0;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool is_mapped(const char *path)
+{
+    bool found = false;
+    DIR *dir = opendir("/proc");
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = isdigit((unsigned char)e->d_name[0]) && maps(e->d_name, path);
     if (dir)
         closedir(dir);
+    return found;
 }
 
-static void mark_mapped(struct leftovers *l, FILE *maps)
+static void visit_segment(struct leftovers *l, const char *path, const char *name)
 {
-    char line[PATH_MAX + 128];
-    while (fgets(line, sizeof line, maps)) {
-        char *path = strchr(line, '/');
-        if (!path)
-            continue;
-        path[strcspn(path, "\n")] = '\0';
-        for (size_t i = 0; i < l->n; i++)
-            l->mapped[i] |= strcmp(l->path[i], path) == 0;
-    }
+    if ((begins(name, "vader_segment.") || begins(name, "sm_segment.")) && !is_mapped(path))
+        count(l, path);
 }
 
-// Takes out those that a living process has mapped.
-static void drop_mapped(struct leftovers *l)
+static void visit_session(struct leftovers *l, const char *path, const char *name)
 {
-    DIR *dir = l->n ? opendir("/proc") : NULL;
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char path[64];
-        if (!isdigit((unsigned char)e->d_name[0]))
-            continue;
-        snprintf(path, sizeof path, "/proc/%.20s/maps", e->d_name);
-        FILE *maps = fopen(path, "re");
-        if (!maps)
-            continue;
-        mark_mapped(l, maps);
-        fclose(maps);
-    }
-    if (dir)
-        closedir(dir);
-    size_t left = 0;
-    for (size_t i = 0; i < l->n; i++)
-        if (!l->mapped[i])
-            memmove(l->path[left++], l->path[i], PATH_MAX);
-    l->n = left;
+    char *end = NULL;
+    const long pid = begins(name, "pid.") ? strtol(name + 4, &end, 10) : 0;
+    if (pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+        count(l, path);
 }
 
-static void keep_sessions(struct leftovers *l, const char *session)
+static void visit_sessions(struct leftovers *l, const char *path, const char *name)
 {
-    DIR *dir = opendir(session);
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char *end;
-        long pid = begins(e->d_name, "pid.") ? strtol(e->d_name + 4, &end, 10) : 0;
-        if (pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
-            keep(l, session, e->d_name);
-    }
-    if (dir)
-        closedir(dir);
-}
-
-static void keep_all_sessions(struct leftovers *l, const char *temp)
-{
-    DIR *dir = opendir(temp);
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char session[PATH_MAX];
-        if (begins(e->d_name, "ompi.") &&
-            snprintf(session, sizeof session, "%s/%s", temp, e->d_name) < PATH_MAX)
-            keep_sessions(l, session);
-    }
-    if (dir)
-        closedir(dir);
+    if (begins(name, "ompi."))
+        walk(path, visit_session, l);
 }
 
 int sl_leftovers_look(const char *shm, const char *temp, struct sl_facts *facts)
 {
-    struct leftovers *l = malloc(sizeof *l);
-    if (!l)
-        return sl_fail(SL_ENOMEM, "leftovers of MPI: no memory");
-    l->n = 0;
-    keep_segments(l, shm);
-    drop_mapped(l);
-    keep_all_sessions(l, temp);
-    int rc = SL_OK;
-    if (l->n)
-        rc = sl_facts_add(facts, SL_FACT_WARNING, "",
-                          "%s of MPI are left by processes that are dead, such as %.300s: remove "
-                          "them (rm -r)",
-                          SL_PLURAL(l->n, "file"), l->path[0]);
-    free(l);
-    return rc;
+    struct leftovers l = {.n = 0};
+    walk(shm, visit_segment, &l);
+    walk(temp, visit_sessions, &l);
+    return l.n == 0 ? SL_OK
+                    : sl_facts_add(facts, SL_FACT_WARNING, "",
+                                   "%s of MPI left by processes that are dead, such as %.300s: "
+                                   "remove what is left (rm -r)",
+                                   SL_PLURAL(l.n, "file"), l.first);
 }

@@ -33,21 +33,28 @@ static uint64_t wall_ns(const struct sl_survey_spec *spec)
 
 struct looking {
     const struct sl_survey_spec *spec;
-    struct sl_facts *facts;
+    struct sl_facts facts;
 };
 
 static int look(void *ctx)
 {
     struct looking *l = ctx;
-    return l->spec->look(l->spec->ctx, l->facts);
+    return l->spec->look(l->spec->ctx, &l->facts);
 }
 
 static int look_beside(struct sl_world *w, const struct sl_survey_spec *spec,
                        struct sl_facts *facts)
 {
-    struct looking l = {.spec = spec, .facts = facts};
+    struct looking *l = calloc(1, sizeof *l);
+    if (!l)
+        return sl_fail(SL_ENOMEM, "what this node has: no memory");
+    l->spec = spec;
     w->doing = "looking at this node";
-    return sl_world_during(w, look, &l);
+    // After a failure, which ends the process, the thread may still write there: it stays.
+    SL_TRY(sl_world_during(w, look, l));
+    *facts = l->facts;
+    free(l);
+    return SL_OK;
 }
 
 // --- the others ----------------------------------------------------------------------------------
@@ -73,17 +80,13 @@ static int obey(struct sl_world *w, const struct sl_survey_spec *spec, struct or
 static int follow(struct sl_world *w, const struct sl_survey_spec *spec, uint32_t *problems)
 {
     struct sl_facts facts = {0};
-    int rc = look_beside(w, spec, &facts);
-    char *text = rc < 0 ? NULL : sl_facts_write(&facts);
+    SL_TRY(look_beside(w, spec, &facts));
+    char *text = sl_facts_write(&facts);
     sl_facts_fini(&facts);
-    if (rc == SL_OK && !text)
-        rc = sl_fail(SL_ENOMEM, "what this node has: no memory");
     w->doing = "comparing the nodes";
-    if (rc == SL_OK)
-        rc = sl_world_say(w, 0, text);
+    int rc = text ? sl_world_say(w, 0, text) : sl_fail(SL_ENOMEM, "what this node has: no memory");
     free(text);
-    if (rc < 0)
-        return rc;
+    SL_TRY(rc);
     SL_FAILPOINT(NODES_COMPARED);
     w->doing = "measuring the network";
     struct order o;
@@ -185,7 +188,10 @@ static int measure_pair(struct sl_world *w, uint32_t a, uint32_t b, struct sl_li
     if (a == 0)
         return sl_link_lead(w, b, out);
     SL_TRY(ask(w, a, ORDER_LEAD, b));
-    return sl_world_get(w, a, out, sizeof *out, SL_WORLD_ANSWER_S);
+    SL_TRY(sl_world_get(w, a, out, sizeof *out, SL_WORLD_ANSWER_S));
+    out->a = a;
+    out->b = b;
+    return SL_OK;
 }
 
 // Neighbours first, then those two apart, and so on: where there is no time for all of them, each

@@ -193,32 +193,31 @@ static int wait_for(struct sl_world *w, struct sl_world_request *request, uint32
     }
 }
 
-int sl_world_put(struct sl_world *w, uint32_t to, const void *bytes, size_t n, uint32_t bound_s)
+// Piece by piece: out of `from`, or, where that is NULL, into `into`.
+static int move(struct sl_world *w, uint32_t peer, const char *from, char *into, size_t n,
+                uint32_t bound_s)
 {
     struct sl_world_request request;
     for (size_t done = 0; done < n;) {
-        const size_t chunk = SL_MIN(n - done, (size_t)SL_WORLD_CHUNK_BYTES);
-        int rc = w->table->send(to, SL_WORLD_TAG_DATA, (const char *)bytes + done, chunk, &request);
+        const size_t piece = SL_MIN(n - done, (size_t)SL_WORLD_CHUNK_BYTES);
+        int rc = from ? w->table->send(peer, SL_WORLD_TAG_DATA, from + done, piece, &request)
+                      : w->table->receive(peer, SL_WORLD_TAG_DATA, into + done, piece, &request);
         if (rc < 0)
-            return sl_fail_prefix(rc, "%s: %s", w->doing, sl_world_name(w, to).text);
-        SL_TRY(wait_for(w, &request, to, bound_s));
-        done += chunk;
+            return sl_fail_prefix(rc, "%s: %s", w->doing, sl_world_name(w, peer).text);
+        SL_TRY(wait_for(w, &request, peer, bound_s));
+        done += piece;
     }
     return SL_OK;
 }
 
+int sl_world_put(struct sl_world *w, uint32_t to, const void *bytes, size_t n, uint32_t bound_s)
+{
+    return move(w, to, bytes, NULL, n, bound_s);
+}
+
 int sl_world_get(struct sl_world *w, uint32_t from, void *bytes, size_t n, uint32_t bound_s)
 {
-    struct sl_world_request request;
-    for (size_t done = 0; done < n;) {
-        const size_t chunk = SL_MIN(n - done, (size_t)SL_WORLD_CHUNK_BYTES);
-        int rc = w->table->receive(from, SL_WORLD_TAG_DATA, (char *)bytes + done, chunk, &request);
-        if (rc < 0)
-            return sl_fail_prefix(rc, "%s: %s", w->doing, sl_world_name(w, from).text);
-        SL_TRY(wait_for(w, &request, from, bound_s));
-        done += chunk;
-    }
-    return SL_OK;
+    return move(w, from, NULL, bytes, n, bound_s);
 }
 
 int sl_world_say(struct sl_world *w, uint32_t to, const char *text)

@@ -111,9 +111,13 @@ def test_n_worlds_of_one_are_refused(box, mpi):
     result = box.sluice("doctor", "--nodes", env=env)
     assert result.rc == 2, str(result)
     assert "4 processes (SLURM_NTASKS)" in result.err and "srun --mpi=pmix" in result.err
-    # And where there is no plug-in.
+    # And where there is no plug-in, no launcher, or a job file that nobody compares.
     result = box.sluice("doctor", "--nodes", env=dict(env, SLUICE_MPI_PLUGIN="/nowhere.so"))
     assert result.rc == 2 and "SLUICE_MPI_PLUGIN names /nowhere.so" in result.err, str(result)
+    result = box.sluice("doctor", "--nodes")
+    assert result.rc == 2 and "no launcher started this process" in result.err, str(result)
+    result = box.sluice("doctor", "job.json")
+    assert result.rc == 2 and "'job.json' without --nodes" in result.err, str(result)
 
 
 def test_no_program_is_linked_to_mpi(box):
