@@ -101,6 +101,7 @@ static int take_pulses(struct sl_world *w, uint64_t now)
         if (rc < 0)
             return rc;
         w->member[from].heard_ns = now;
+        w->member[from].taken++;
     }
     return rc == SL_EAGAIN ? SL_OK : rc;
 }
@@ -108,7 +109,7 @@ static int take_pulses(struct sl_world *w, uint64_t now)
 static int give_pulses(struct sl_world *w, uint64_t now)
 {
     static const unsigned char pulse = 1;
-    if (now - w->pulsed_ns < SL_WORLD_PULSE_S * SL_WORLD_SECOND)
+    if (w->leaving || now - w->pulsed_ns < SL_WORLD_PULSE_S * SL_WORLD_SECOND)
         return SL_OK;
     w->pulsed_ns = now;
     for (uint32_t i = 0; i < w->size; i++) {
@@ -128,14 +129,16 @@ static int give_pulses(struct sl_world *w, uint64_t now)
         if (rc < 0)
             return sl_fail_prefix(rc, "%s", sl_world_name(w, i).text);
         m->pulsing = true;
+        m->given++;
     }
     return SL_OK;
 }
 
-static int check_silence(const struct sl_world *w, uint64_t now)
+// Who leaves gives no more pulses: then `peer` alone, of whom a word is still to come, may be silent.
+static int check_silence(const struct sl_world *w, uint32_t peer, uint64_t now)
 {
     for (uint32_t i = 0; i < w->size; i++)
-        if (is_heard(w, i) && now > w->member[i].heard_ns &&
+        if (is_heard(w, i) && (!w->leaving || i == peer) && now > w->member[i].heard_ns &&
             now - w->member[i].heard_ns >= SL_WORLD_SILENCE_S * SL_WORLD_SECOND)
             return sl_fail(SL_ETIMEDOUT,
                            "%s: %s was not heard of for %d s: it is down, frozen or cut off: look "
@@ -162,7 +165,7 @@ static int look(struct sl_world *w, uint32_t peer)
                        w->doing, sl_world_name(w, peer).text);
     SL_TRY(take_pulses(w, now));
     SL_TRY(give_pulses(w, now));
-    return check_silence(w, now);
+    return check_silence(w, peer, now);
 }
 
 // --- waiting -------------------------------------------------------------------------------------
@@ -366,6 +369,36 @@ int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
     return SL_OK;
 }
 
+// Takes all pulses that rank `from` says that it has given, and sees the own ones to it on their way.
+static int drain(struct sl_world *w, uint32_t from)
+{
+    struct sl_world_member *m = &w->member[from];
+    const uint64_t begin = sl_now_ns();
+    uint64_t given;
+    SL_TRY(sl_world_get(w, from, &given, sizeof given, SL_WORLD_STUCK_S));
+    while (m->taken < given && sl_now_ns() - begin < SL_WORLD_STUCK_S * SL_WORLD_SECOND) {
+        SL_TRY(look(w, from));
+        usleep(SLEEP_MAX_US);
+    }
+    if (m->taken < given)
+        return sl_fail(SL_ETIMEDOUT, "%s: pulses of %s are lost", w->doing,
+                       sl_world_name(w, from).text);
+    if (m->pulsing)
+        SL_TRY(wait_for(w, &m->pulse, from, SL_WORLD_STUCK_S));
+    m->pulsing = false;
+    return SL_OK;
+}
+
+static int tell_given(struct sl_world *w, uint32_t to)
+{
+    return sl_world_put(w, to, &w->member[to].given, sizeof w->member[to].given, SL_WORLD_STUCK_S);
+}
+
+/*
+ * Nothing may be under way when MPI is ended: MPICH waits for ever for a message that nobody takes.
+ * So all meet once more, and then each pair of first node and other tells how many pulses it has
+ * given, and takes that many.
+ */
 int sl_world_close(struct sl_world *w)
 {
     unsigned char word = 0;
@@ -377,8 +410,17 @@ int sl_world_close(struct sl_world *w)
     }
     for (uint32_t i = 1; w->rank == 0 && i < w->size; i++)
         SL_TRY(sl_world_get(w, i, &word, sizeof word, SL_WORLD_STUCK_S));
-    for (uint32_t i = 1; w->rank == 0 && i < w->size; i++)
+    w->leaving = w->rank == 0;
+    for (uint32_t i = 1; w->rank == 0 && i < w->size; i++) {
         SL_TRY(sl_world_put(w, i, &word, sizeof word, SL_WORLD_STUCK_S));
+        SL_TRY(tell_given(w, i));
+    }
+    w->leaving = true;
+    for (uint32_t i = w->rank == 0; i < (w->rank == 0 ? w->size : 1); i++) {
+        if (w->rank != 0)
+            SL_TRY(tell_given(w, 0));
+        SL_TRY(drain(w, i));
+    }
     w->is_open = false;
     return w->table->close();
 }

@@ -48,7 +48,8 @@ enum {
 struct sl_world_member {
     char host[SL_WORLD_HOST_BYTES];
     uint64_t heard_ns;
-    bool pulsing; // a pulse to it is under way
+    bool pulsing;          // a pulse to it is under way
+    uint64_t given, taken; // pulses to it, and of it
     struct sl_world_request pulse;
 };
 
@@ -56,7 +57,7 @@ struct sl_world {
     const struct sl_world_table *table;
     uint32_t rank, size;
     struct sl_world_member *member; // (size), owned
-    bool is_open;
+    bool is_open, leaving;
     uint64_t looked_ns, pulsed_ns;
     uint64_t spin_ns;  // a wait looks so long without sleeping
     const char *doing; // for messages: "comparing the nodes"
