@@ -134,9 +134,16 @@ static void mpi_abort(int status)
     MPI_Abort(MPI_COMM_WORLD, status);
 }
 
+// MPICH 4.0 with UCX does not come back from MPI_Finalize once in a few times: who is ready first
+// sleeps in its barrier without serving those that are not. All have agreed that it is over, so the
+// process just ends; what it holds is not named and goes with it.
 static int mpi_close(void)
 {
+#ifdef MPICH_VERSION
+    return SL_OK;
+#else
     return check(MPI_Finalize(), "MPI_Finalize");
+#endif
 }
 
 static const struct sl_world_table TABLE = {
