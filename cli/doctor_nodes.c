@@ -30,7 +30,7 @@
 #include "nodes/leftovers.h"
 #include "nodes/survey.h"
 
-enum { FILE_BYTES_MAX = 256 << 20 };
+enum { FILE_BYTES_MAX = 256 << 20, SAID_US = 500000 };
 
 struct context {
     const char *job; // NULL: none
@@ -266,8 +266,10 @@ int sl_doctor_nodes(const char *job, int output)
     if (rc < 0)
         rc = sl_fail_prefix(rc, "doctor");
     if (rc < 0 && w.is_open) {
-        // Said before this process is ended with the others.
+        // Said before this process is ended with the others; a launcher that is told to end all
+        // shows no more of what has just been said.
         fprintf(stderr, "sluice: %s\n", sl_error_message());
+        usleep(SAID_US);
         sl_world_abort(&w, sl_exit_status(rc));
         _exit(sl_exit_status(rc));
     }

@@ -134,7 +134,7 @@ static int give_pulses(struct sl_world *w, uint64_t now)
     return SL_OK;
 }
 
-// Who leaves gives no more pulses: then `peer` alone, of whom a word is still to come, may be silent.
+// Who leaves gives no more pulses: then only the silence of `peer` counts, whose word is awaited.
 static int check_silence(const struct sl_world *w, uint32_t peer, uint64_t now)
 {
     for (uint32_t i = 0; i < w->size; i++)
@@ -369,7 +369,7 @@ int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
     return SL_OK;
 }
 
-// Takes all pulses that rank `from` says that it has given, and sees the own ones to it on their way.
+// Takes all pulses that rank `from` says that it has given, and waits for the own ones to it.
 static int drain(struct sl_world *w, uint32_t from)
 {
     struct sl_world_member *m = &w->member[from];
