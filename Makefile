@@ -7,6 +7,7 @@
 #   make install         programs, libsluice, manual pages, completion, the daemon's unit  [PREFIX=/usr/local, DESTDIR]
 #   make uninstall       takes them away
 #   make deb             the same as a Debian package in build
+#   make mpi             the plug-in for several nodes, against your MPI  [MPICC=mpicc]
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make wheel           the Python package with programs and libraries inside, for pip
 #   make bench           ceilings of this machine and what sluice reaches of them
@@ -19,7 +20,7 @@
 # Variables: SAN, CC, O (build directory), CUDA=auto|0|1, NVCC, CUDA_ARCHS, V=1 (show commands). Without
 # -j as many commands run at once as there are processors.
 #
-# What is built beside the programs stands where its sources are: kernels/cuda/plugin.mk, tests/tests.mk,
+# What is built beside the programs stands where its sources are: kernels/cuda/plugin.mk, nodes/mpi/plugin.mk, tests/tests.mk,
 # tests/simt/simt.mk, tests/fuzz/fuzz.mk, scripts/packaging.mk. folders.mk says who may see whom.
 
 SAN   ?=
@@ -43,7 +44,7 @@ endif
 # ---- set-up: only demo and check install packages; everything else says what is missing -----------
 # A stamp keeps the second time quick; scripts/setup checks the package list against it. A goal is asked
 # for what it needs alone: the plug-in for nvcc, which says itself what it misses.
-GOALS := $(filter-out clean help uninstall plugin,$(or $(MAKECMDGOALS),all))
+GOALS := $(filter-out clean help uninstall plugin mpi,$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 CHECKS  := $(filter check check-all,$(GOALS))
 TESTING := $(filter tests check check-all thread-tests coverage bench lint fuzz soak bundle $(BIN)/tests/%,$(GOALS))
@@ -196,7 +197,7 @@ $(LIBSLUICE): $(OF_LIBSLUICE)
 .PHONY: all tests check check-all coverage bench demo lint man clean help
 all: $(PROGRAMS) $(LIBSLUICE)
 
-include kernels/cuda/plugin.mk tests/tests.mk tests/simt/simt.mk tests/fuzz/fuzz.mk \
+include kernels/cuda/plugin.mk nodes/mpi/plugin.mk tests/tests.mk tests/simt/simt.mk tests/fuzz/fuzz.mk \
         tests/sanitizers/thread.mk scripts/packaging.mk
 
 # ---- what one does with it ----------------------------------------------------------------------

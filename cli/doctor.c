@@ -420,7 +420,8 @@ static int list_failpoints(bool json)
 
 struct request {
     struct sl_session_where where;
-    bool failpoints;
+    bool failpoints, nodes;
+    const char *job;
     int output;
 };
 
@@ -465,6 +466,11 @@ static int doctor(void *state)
     if (r->where.key && !r->where.connect)
         return sl_fail(SL_EINVAL, "doctor: --key '%s' without --connect: wanted both or neither",
                        r->where.key);
+    if (r->job && !r->nodes)
+        return sl_fail(SL_EINVAL, "doctor: '%s' without --nodes: a job file is compared over nodes",
+                       r->job);
+    if (r->nodes)
+        return sl_doctor_nodes(r->job, r->output);
     return r->failpoints ? list_failpoints(r->output == SL_OUTPUT_JSON) : examine(r);
 }
 
@@ -473,6 +479,8 @@ static int doctor(void *state)
 static const struct sl_option options[] = {
     {.name = "failpoints", AT(FLAG, failpoints),
      .help = "list the points at which crash tests can kill a process"},
+    {.name = "nodes", AT(FLAG, nodes),
+     .help = "started by mpirun or srun: compare the nodes and measure the network between them"},
     {0},
 };
 // clang-format on
@@ -480,11 +488,18 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_doctor = {
     .name = "doctor",
     .help = "what this machine offers and what would stop a job",
-    .about = "Looks for what a job needs on this machine: cores, memory, limits, kernel "
-             "features, programs, GPUs, the daemon. Says what is wrong and what to do about "
-             "it. Exit status 1 when a job could not run.",
+    .about =
+        "Looks for what a job needs on this machine: cores, memory, limits, kernel "
+        "features, programs, GPUs, the daemon. Says what is wrong and what to do about "
+        "it. Exit status 1 when a job could not run.\n"
+        "With --nodes, started as one process on each of several nodes: whether they have the "
+        "same sluice, instruction set, job file and data set, whose clock is off, what an MPI "
+        "has left, and round trips and bandwidth of each pair. Exit status 2 when they differ.",
     .example = "sluice doctor\nsluice doctor --connect tcp://gpu7:7400 --key client.key\n"
-               "sluice doctor --failpoints",
+               "sluice doctor --failpoints\n"
+               "mpirun -n 4 --map-by ppr:1:node --bind-to none sluice doctor --nodes job.json\n"
+               "srun --mpi=pmix -N 4 sluice doctor --nodes job.json",
+    .operands = {{.name = "JOB.json", .offset = offsetof(struct request, job), .optional = true}},
     .options = {{options},
                 {sl_output_option, offsetof(struct request, output)},
                 {sl_session_options, offsetof(struct request, where)}},

@@ -5,6 +5,7 @@
  *   doctor_checks.c   the list that they fill
  *   doctor_gpus.c     GPUs and what they need
  *   doctor_service.c  what is around it: daemon, libraries, container, terminal, systemd
+ *   doctor_nodes.c    --nodes: several machines at once
  */
 #ifndef SL_CLI_DOCTOR_H
 #define SL_CLI_DOCTOR_H
@@ -46,5 +47,9 @@ void sl_doctor_check_gpus(struct sl_doctor *d);
 // doctor_service.c: all of it; `where` the daemon is looked for
 struct sl_session_where;
 void sl_doctor_check_service(struct sl_doctor *d, const struct sl_session_where *where);
+
+// doctor_nodes.c: all of it, as a command does it (command.h). job: NULL for none; output: enum
+// sl_output.
+int sl_doctor_nodes(const char *job, int output);
 
 #endif

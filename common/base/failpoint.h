@@ -66,6 +66,11 @@
     X(DAEMON_SUBMITTED, "daemon_submitted", "daemon: job recorded, its client not answered")       \
     X(DAEMON_STARTED, "daemon_started", "daemon: a job's broker launched, not yet recorded")       \
     X(DAEMON_FINISHED, "daemon_finished", "daemon: a job's end recorded, nobody told")             \
+    X(NODES_START, "nodes_start", "a node's process: before it starts MPI")                        \
+    X(NODES_MET, "nodes_met", "a node's process: hosts are known, nothing compared")               \
+    X(NODES_COMPARED, "nodes_compared", "a node's process: has sent what it has")                  \
+    X(NODES_MEASURING, "nodes_measuring", "a node's process: in the middle of measuring a link")   \
+    X(NODES_CLOSING, "nodes_closing", "a node's process: all is done, about to leave")             \
     X(COMMAND_STAGED, "command_staged", "command: at work on a data set, still hidden")
 
 enum sl_failpoint {

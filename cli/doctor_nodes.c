@@ -1,0 +1,278 @@
+/*
+ * doctor_nodes.c - `sluice doctor --nodes`: started on several nodes at once, by mpirun or srun, it
+ * says whether they are alike and how fast they talk. What is done is nodes/survey.h's; here is
+ * what a node has, and how it is shown.
+ */
+#include "cli/doctor.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cjson/cJSON.h>
+
+#include "cli/dataset_command.h"
+#include "cli/dispatch.h"
+#include "cli/output.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/interrupt.h"
+#include "common/base/isa.h"
+#include "common/base/open_file.h"
+#include "common/base/version.h"
+#include "common/data/dataset_contents.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
+#include "config/config.h"
+#include "nodes/leftovers.h"
+#include "nodes/survey.h"
+
+enum { FILE_BYTES_MAX = 256 << 20, SAID_US = 500000 };
+
+struct context {
+    const char *job; // NULL: none
+    int output, rc;
+    struct sl_launcher launcher;
+};
+
+// --- what this node has --------------------------------------------------------------------------
+
+// XXH3 of a file's bytes.
+static int digest_of(const char *path, uint64_t *digest)
+{
+    struct stat st;
+    char *text;
+    size_t n;
+    int fd = sl_open_regular_file(path, &st);
+    if (fd < 0)
+        return fd;
+    int rc = sl_read_whole_file(fd, path, FILE_BYTES_MAX, &text, &n);
+    close(fd);
+    SL_TRY(rc);
+    *digest = XXH3_64bits(text, n);
+    free(text);
+    return SL_OK;
+}
+
+static int add_machine(struct sl_facts *f)
+{
+    uint64_t program;
+    SL_TRY(digest_of("/proc/self/exe", &program));
+    SL_TRY(sl_facts_add(f, SL_FACT_SLUICE, "", "version %s of build %016llx", SL_VERSION,
+                        (unsigned long long)program));
+    SL_TRY(sl_facts_add(f, SL_FACT_ISA, "", "%s%s", sl_isa_name(sl_isa()),
+                        sl_isa_has_bf16() ? " with bf16" : ""));
+    return sl_facts_add(f, SL_FACT_PAGE, "", "%ld bytes", sysconf(_SC_PAGESIZE));
+}
+
+static int add_dataset(struct sl_facts *f, const struct sl_config *config)
+{
+    struct sl_dataset ds;
+    struct sl_dataset_content content[SL_FILE_COUNT + 1];
+    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config), SL_CHECK_CACHED, true,
+                                 &ds));
+    int rc = SL_OK;
+    const uint32_t n = sl_dataset_contents(&ds, content);
+    for (uint32_t i = 0; i < n && rc == SL_OK; i++)
+        rc = sl_facts_add(f, SL_FACT_DATA, content[i].name, "%llu bytes, contents %016llx",
+                          (unsigned long long)content[i].bytes,
+                          (unsigned long long)content[i].digest);
+    sl_dataset_close(&ds);
+    return rc;
+}
+
+static int add_job(struct sl_facts *f, const char *job)
+{
+    static struct sl_config config; // large
+    uint64_t digest;
+    SL_TRY(digest_of(job, &digest));
+    SL_TRY(sl_facts_add(f, SL_FACT_JOB, "", "contents %016llx", (unsigned long long)digest));
+    SL_TRY(sl_config_load(job, NULL, 0, &config));
+    return add_dataset(f, &config);
+}
+
+static int look(void *ctx, struct sl_facts *f)
+{
+    const struct context *c = ctx;
+    const char *temp = getenv("TMPDIR");
+    int rc = add_machine(f);
+    if (rc == SL_OK && c->job)
+        rc = add_job(f, c->job);
+    // What a node misses is for the first one to show, with all the rest.
+    if (rc < 0)
+        SL_TRY(sl_facts_add(f, SL_FACT_PROBLEM, "", "%s", sl_error_message()));
+    return sl_leftovers_look("/dev/shm", temp && *temp ? temp : "/tmp", f);
+}
+
+// --- as text -------------------------------------------------------------------------------------
+
+static void print_nodes(const struct sl_world *w, const struct sl_survey *s)
+{
+    struct sl_table t;
+    sl_table_init(&t, "r l r", (const char *[]){"rank", "host", "clock"});
+    for (uint32_t i = 0; i < w->size; i++)
+        sl_table_row(&t, "%u|%s|%+.3f s", i, w->member[i].host, s->clock_ahead_s[i]);
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+}
+
+static const char *figure_text(char *buf, enum sl_link_size size, double figure)
+{
+    if (figure <= 0)
+        return "-";
+    if (!sl_link_is_rate(size))
+        return sl_units_brief_seconds(buf, figure);
+    sl_units_bytes(buf, figure);
+    strncat(buf, "/s", SL_UNITS_BYTES - strlen(buf) - 1);
+    return buf;
+}
+
+static void print_links(const struct sl_world *w, const struct sl_survey *s)
+{
+    struct sl_table t;
+    if (s->n_links == 0)
+        return;
+    const char *headings[2 + SL_LINK_SIZES_COUNT] = {"from", "to"};
+    for (int k = 0; k < SL_LINK_SIZES_COUNT; k++)
+        headings[2 + k] = sl_link_headings[k];
+    sl_table_init(&t, "l l r r r r", headings);
+    for (uint32_t i = 0; i < s->n_links; i++) {
+        const struct sl_link *l = &s->link[i];
+        char text[SL_LINK_SIZES_COUNT][SL_UNITS_BYTES];
+        const char *x[SL_LINK_SIZES_COUNT];
+        for (int k = 0; k < SL_LINK_SIZES_COUNT; k++)
+            x[k] = figure_text(text[k], (enum sl_link_size)k, l->figure[k]);
+        sl_table_row(&t, "%s|%s|%s|%s|%s|%s", w->member[l->a].host, w->member[l->b].host, x[0],
+                     x[1], x[2], x[3]);
+    }
+    putchar('\n');
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+}
+
+static void print_text(const struct sl_world *w, const struct sl_survey *s)
+{
+    printf("%s by %s\n\n", SL_PLURAL(w->size, "node"), w->table->name());
+    print_nodes(w, s);
+    print_links(w, s);
+    if (s->notes.n)
+        putchar('\n');
+    for (size_t i = 0; i < s->notes.n; i++)
+        printf("%s: %s\n", s->notes.note[i].is_problem ? "problem" : "warning",
+               s->notes.note[i].text);
+    printf("\n%s\n", s->notes.problems ? "A job cannot run on these nodes until the problems are "
+                                         "solved."
+                     : s->notes.n      ? "The nodes are alike; mind the warnings."
+                                       : "The nodes are alike.");
+}
+
+// --- as JSON -------------------------------------------------------------------------------------
+
+static void add_nodes(cJSON *nodes, const struct sl_world *w, const struct sl_survey *s)
+{
+    for (uint32_t i = 0; i < w->size; i++) {
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "rank", i);
+        cJSON_AddStringToObject(one, "host", w->member[i].host);
+        cJSON_AddNumberToObject(one, "clock_ahead_s", s->clock_ahead_s[i]);
+        cJSON_AddItemToArray(nodes, one);
+    }
+}
+
+static void add_links(cJSON *links, const struct sl_survey *s)
+{
+    for (uint32_t i = 0; i < s->n_links; i++) {
+        const struct sl_link *l = &s->link[i];
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "from", l->a);
+        cJSON_AddNumberToObject(one, "to", l->b);
+        for (int k = 0; k < SL_LINK_SIZES_COUNT; k++)
+            if (l->figure[k] > 0)
+                cJSON_AddNumberToObject(one, sl_link_keys[k], l->figure[k]);
+            else
+                cJSON_AddNullToObject(one, sl_link_keys[k]);
+        cJSON_AddItemToArray(links, one);
+    }
+}
+
+static int print_json(const struct sl_world *w, const struct sl_survey *s)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "schema", "sluice.doctor.nodes/1");
+    cJSON_AddStringToObject(root, "verdict",
+                            s->notes.problems ? "problem"
+                            : s->notes.n      ? "warning"
+                                              : "ok");
+    cJSON_AddStringToObject(root, "mpi", w->table->name());
+    add_nodes(cJSON_AddArrayToObject(root, "nodes"), w, s);
+    add_links(cJSON_AddArrayToObject(root, "links"), s);
+    cJSON *notes = cJSON_AddArrayToObject(root, "notes");
+    for (size_t i = 0; i < s->notes.n; i++) {
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddStringToObject(one, "verdict",
+                                s->notes.note[i].is_problem ? "problem" : "warning");
+        cJSON_AddStringToObject(one, "text", s->notes.note[i].text);
+        cJSON_AddItemToArray(notes, one);
+    }
+    return sl_output_json_pages(root, "doctor");
+}
+
+// Before anybody is told: launchers end the others as soon as one has left with an error.
+static void show(void *ctx, const struct sl_world *w, const struct sl_survey *s)
+{
+    struct context *c = ctx;
+    if (c->output == SL_OUTPUT_JSON)
+        c->rc = print_json(w, s);
+    else
+        print_text(w, s);
+    fflush(stdout);
+}
+
+// --- the command ---------------------------------------------------------------------------------
+
+// In the thread that watches: the first one is in a call of MPI that does not return.
+static void give_up(const char *sentence)
+{
+    fprintf(stderr, "sluice: doctor: %s\n", sentence);
+    _exit(SL_EXIT_FAILED);
+}
+
+static int examine(struct sl_world *w, struct context *c)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    uint32_t problems = 0;
+    struct sl_world_spec spec = {.host = host, .launcher = c->launcher, .give_up = give_up};
+    gethostname(host, sizeof host - 1);
+    SL_TRY(sl_world_plugin_open(&spec.table));
+    SL_TRY(sl_world_open(w, &spec));
+    SL_TRY(sl_survey_run(w, &(struct sl_survey_spec){.look = look, .ctx = c, .show = show},
+                         &problems));
+    SL_TRY(sl_world_close(w));
+    SL_TRY(c->rc);
+    return problems ? SL_EXIT_USAGE : SL_EXIT_OK;
+}
+
+int sl_doctor_nodes(const char *job, int output)
+{
+    struct context c = {.job = job, .output = output};
+    struct sl_world w = {0};
+    SL_TRY(sl_failpoint_init());
+    SL_TRY(sl_launcher_read(&c.launcher));
+    sl_interrupt_catch();
+    int rc = examine(&w, &c);
+    if (rc < 0)
+        rc = sl_fail_prefix(rc, "doctor");
+    if (rc < 0 && w.is_open) {
+        // Said before this process is ended with the others; a launcher that is told to end all
+        // shows no more of what has just been said.
+        fprintf(stderr, "sluice: %s\n", sl_error_message());
+        usleep(SAID_US);
+        sl_world_abort(&w, sl_exit_status(rc));
+        _exit(sl_exit_status(rc));
+    }
+    sl_world_fini(&w);
+    return rc;
+}

@@ -1,0 +1,78 @@
+#include "nodes/launcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+// The nearest launcher first: an mpirun inside an allocation of Slurm says how many it started.
+// SLURM_NTASKS is that of the allocation where the step does not say.
+static const struct {
+    const char *size, *rank;
+} variables[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"PMI_SIZE", "PMI_RANK"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+    {"SLURM_NTASKS", "SLURM_PROCID"},
+};
+
+static int read_number(const char *name, uint32_t *out)
+{
+    char *end;
+    const char *text = getenv(name);
+    *out = 0;
+    if (!text || !*text)
+        return SL_OK;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end || end == text || value > UINT32_MAX || text[0] == '-')
+        return sl_fail(SL_EINVAL, "%s is '%s': wanted a number, as its launcher sets it", name,
+                       text);
+    *out = (uint32_t)value;
+    return SL_OK;
+}
+
+int sl_launcher_read(struct sl_launcher *out)
+{
+    *out = (struct sl_launcher){0};
+    for (size_t i = 0; i < SL_COUNT_OF(variables) && !out->size; i++) {
+        SL_TRY(read_number(variables[i].size, &out->size));
+        if (out->size) {
+            out->variable = variables[i].size;
+            return read_number(variables[i].rank, &out->rank);
+        }
+    }
+    // A launcher of PMIx that says no more (prrte).
+    if (getenv("PMIX_RANK")) {
+        out->variable = "PMIX_RANK";
+        return read_number("PMIX_RANK", &out->rank);
+    }
+    return sl_fail(SL_EINVAL, "no launcher started this process (none of OMPI_COMM_WORLD_SIZE, "
+                              "PMI_SIZE, SLURM_NTASKS, PMIX_RANK is set): start it with 'mpirun -n "
+                              "N' or 'srun --mpi=pmix -N N', a process on each node");
+}
+
+int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
+                      const char *mpi)
+{
+    const char *name = launcher->variable;
+    if (launcher->size ? size == launcher->size : size > launcher->rank)
+        return SL_OK;
+    if (launcher->size == 0)
+        return sl_fail(SL_EINVAL,
+                       "%s says that this is process %u, but %s finds a world of %u: they do not "
+                       "know each other: use the launcher of that MPI, or build the plug-in with "
+                       "'make mpi MPICC=' of the launcher's",
+                       name, launcher->rank, mpi, size);
+    if (strncmp(name, "SLURM", 5) == 0)
+        return sl_fail(SL_EINVAL,
+                       "Slurm says that there are %u processes (%s), but %s finds a world of %u "
+                       "(this is rank %u of it): start them with 'srun --mpi=pmix' ('srun "
+                       "--mpi=list' says whether it has pmix), or with that MPI's mpirun",
+                       launcher->size, name, mpi, size, rank);
+    return sl_fail(SL_EINVAL,
+                   "the launcher says that there are %u processes (%s), but %s finds a world of %u "
+                   "(this is rank %u of it): use the mpirun of that MPI, or build the plug-in with "
+                   "'make mpi MPICC=' of the launcher's",
+                   launcher->size, name, mpi, size, rank);
+}

@@ -1,0 +1,108 @@
+#include "nodes/leftovers.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+#include "common/text/units.h"
+
+struct leftovers {
+    char first[PATH_MAX];
+    unsigned n;
+};
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+// Calls visit(l, folder/name, name) for what is in a folder; nothing where it cannot be read.
+static void walk(const char *folder, void (*visit)(struct leftovers *, const char *, const char *),
+                 struct leftovers *l)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < PATH_MAX)
+            visit(l, path, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void count(struct leftovers *l, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || (geteuid() != 0 && st.st_uid != geteuid()))
+        return;
+    if (l->n++ == 0)
+        snprintf(l->first, sizeof l->first, "%s", path);
+}
+
+// Whether the process of this folder of /proc has the file mapped.
+static bool maps(const char *process, const char *path)
+{
+    char name[64], line[PATH_MAX + 128];
+    bool found = false;
+    snprintf(name, sizeof name, "/proc/%.20s/maps", process);
+    FILE *file = fopen(name, "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *mapped = strchr(line, '/');
+        found = mapped && strcmp(mapped, path) == 0;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool is_mapped(const char *path)
+{
+    bool found = false;
+    DIR *dir = opendir("/proc");
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = isdigit((unsigned char)e->d_name[0]) && maps(e->d_name, path);
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+static void visit_segment(struct leftovers *l, const char *path, const char *name)
+{
+    if ((begins(name, "vader_segment.") || begins(name, "sm_segment.")) && !is_mapped(path))
+        count(l, path);
+}
+
+static void visit_session(struct leftovers *l, const char *path, const char *name)
+{
+    char *end = NULL;
+    const long pid = begins(name, "pid.") ? strtol(name + 4, &end, 10) : 0;
+    if (pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+        count(l, path);
+}
+
+static void visit_sessions(struct leftovers *l, const char *path, const char *name)
+{
+    if (begins(name, "ompi."))
+        walk(path, visit_session, l);
+}
+
+int sl_leftovers_look(const char *shm, const char *temp, struct sl_facts *facts)
+{
+    struct leftovers l = {.n = 0};
+    walk(shm, visit_segment, &l);
+    walk(temp, visit_sessions, &l);
+    return l.n == 0 ? SL_OK
+                    : sl_facts_add(facts, SL_FACT_WARNING, "",
+                                   "%s of MPI left by processes that are dead, such as %.300s: "
+                                   "remove what is left (rm -r)",
+                                   SL_PLURAL(l.n, "file"), l.first);
+}

@@ -1,0 +1,172 @@
+"""Several nodes on one machine: network namespaces behind a switch, each with a host name, a cable
+and a /dev/shm of its own, and an MPI that starts a process in each.
+
+A namespace lives as long as a process is in it: that is a `sleep` for each node, which dies with
+the test. So nothing is to be cleaned up, whatever happens.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import stat
+import subprocess
+
+from harness import BIN, ROOT, Running, Skip, default_signals, gone
+
+# How each MPI is told where to start what, and to use the cables: between namespaces of one machine
+# it would take shared memory.
+KINDS = {
+    "openmpi": {
+        "start": "--host {hosts} --bind-to none --mca plm_rsh_agent {agent}",
+        "env": {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "tcp,self",
+            "OMPI_MCA_btl_tcp_if_include": "eth0",
+            "OMPI_MCA_oob_tcp_if_include": "eth0",
+            # Else it does not notice for five minutes that a cable is cut.
+            "OMPI_MCA_oob_tcp_keepalive_time": "3",
+            "OMPI_MCA_oob_tcp_keepalive_intvl": "1",
+            "OMPI_MCA_oob_tcp_keepalive_probes": "3",
+        },
+    },
+    "mpich": {
+        "start": "-hosts {hosts} -launcher ssh -launcher-exec {agent} -iface eth0",
+        "env": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
+    },
+}
+HOLDER = """
+hostname {name} && ip link set lo up && mount -t tmpfs shm /dev/shm -o mode=1777 &&
+mount --bind {hosts} /etc/hosts && echo ready && exec sleep 1000000
+"""
+AGENT = """#!/bin/sh
+while :; do
+    case $1 in {pids}
+    esac
+    shift
+done
+shift
+exec nsenter -t $pid -n -u -m -- /bin/sh -c "$*"
+"""
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+def plugin(box, mpi):
+    """`make mpi` against this MPI."""
+    compiler = f"mpicc.{mpi}"
+    for tool in (compiler, f"mpirun.{mpi}"):
+        if not shutil.which(tool):
+            raise Skip(f"there is no {tool}")
+
+    def build(folder):
+        make = ["make", "-C", ROOT, "mpi", f"MPICC={compiler}", f"O={folder}", "CUDA=0"]
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    return os.path.join(box.shared_folder(f"plugin-{mpi}", build), "lib", "libsluice_mpi.so")
+
+
+class Nodes:
+    """Nodes named a, b, ... with cables to one switch."""
+
+    def __init__(self, box, mpi, n):
+        tools = ("ip", "nsenter", "unshare")
+        if os.getuid() != 0 or not box.own_shm:
+            raise Skip("not root, or no mounts: only root has namespaces")
+        if missing := [tool for tool in tools if not shutil.which(tool)]:
+            raise Skip(f"there is no {missing[0]}")
+        self.box, self.mpi, self.kind, self.holders = box, mpi, KINDS[mpi], []
+        self.names = "abcdefgh"[:n]
+        self.plugin = plugin(box, mpi)
+        hosts = box.path("hosts")
+        with open(hosts, "w") as file:
+            file.write("127.0.0.1 localhost\n")
+            file.writelines(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(self.names))
+        self.switch = self.hold("switch", hosts)
+        self.inside(self.switch, "ip link add br0 type bridge && ip link set br0 up")
+        self.pid = {name: self.hold(name, hosts) for name in self.names}
+        for i, name in enumerate(self.names):
+            pid = self.pid[name]
+            self.inside(
+                self.switch,
+                f"ip link add to-{name} type veth peer name eth0 netns {pid} && "
+                f"ip link set to-{name} master br0 up",
+            )
+            self.inside(pid, f"ip addr add 10.77.0.{i + 1}/24 dev eth0 && ip link set eth0 up")
+        self.agent = self.script(
+            "agent",
+            AGENT.format(pids="".join(f"{n}) pid={p}; break ;; " for n, p in self.pid.items())),
+        )
+
+    def hold(self, name, hosts):
+        """A process in namespaces of its own; its number."""
+
+        def set_up():
+            default_signals()
+            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+
+        command = ["unshare", "--net", "--uts", "--mount", "/bin/sh", "-c"]
+        process = subprocess.Popen(
+            [*command, HOLDER.format(name=name, hosts=hosts)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self.box.environment(),
+            cwd=self.box.folder,
+            preexec_fn=set_up,
+        )
+        self.holders.append(process)
+        said = process.stdout.readline()
+        if said != b"ready\n":
+            raise Skip(f"no namespaces here: {said.decode()}")
+        return process.pid
+
+    def inside(self, pid, command):
+        done = subprocess.run(
+            ["nsenter", "-t", str(pid), "-n", "-u", "-m", "/bin/sh", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+    def cut(self, name):
+        """Pulls the cable of a node."""
+        self.inside(self.switch, f"ip link set to-{name} down")
+
+    def script(self, name, text):
+        path = self.box.path(name)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+        return path
+
+    def start(self, *arguments, only=None):
+        """mpirun, from the first node, of `sluice` on each. only: {node: shell text before it}."""
+        cases = "".join(f"{name}) {text} ;;\n" for name, text in (only or {}).items())
+        rank = self.script(
+            "rank", f'#!/bin/sh\ncase $(uname -n) in\n{cases}esac\nexec "$PROGRAM" "$@"\n'
+        )
+        options = self.kind["start"].format(hosts=",".join(self.names), agent=self.agent)
+        command = ["nsenter", "-t", str(self.pid["a"]), "-n", "-u", "-m", f"mpirun.{self.mpi}"]
+        command += [*options.split(), "-n", str(len(self.names)), rank, *map(str, arguments)]
+        env = {
+            **self.kind["env"],
+            "SLUICE_MPI_PLUGIN": self.plugin,
+            "PROGRAM": os.path.join(BIN, "sluice"),
+        }
+        return Running(self.box, command, self.box.environment(env))
+
+    def close(self):
+        """When mpirun has ended: nothing of it is left on any node. Takes the nodes away."""
+        holders = {process.pid for process in self.holders}
+        for pid in set(self.box.processes()) - holders:
+            gone(pid)
+        for name, pid in self.pid.items():
+            names = os.listdir(f"/proc/{pid}/root/dev/shm")
+            assert not names, f"left in /dev/shm of {name}: {names}"
+        for process in self.holders:
+            process.kill()
+            process.wait()
+            process.stdout.close()
