@@ -74,7 +74,7 @@ def man(box, page):
 
 
 def completes(box, folder):
-    """The completion that is installed there does, in bash; zsh gets the same as from the command."""
+    """What is installed completes in bash; zsh gets the same as from the command."""
     line = (
         'source "$0"; PATH=$1:$PATH; COMP_WORDS=(sluice docto); COMP_CWORD=1; '
         "COMP_LINE='sluice docto'; COMP_POINT=12; _sluice; complete -p sluice; echo $COMPREPLY"
