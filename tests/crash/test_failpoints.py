@@ -72,6 +72,7 @@ def test_the_points_are_what_the_program_lists(box):
     listed = box.sluice("doctor", "--failpoints", "-o", "json").ok().json()
     assert [name for name in listed if name != "schema"] == POINTS, listed
     tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon", "command")
+    tested += roles("nodes")  # by e2e/test_nodes.py
     tested += GROUP + SHARED + LENT
     assert sorted(tested) == sorted(POINTS), set(POINTS) ^ set(tested)
 
