@@ -32,11 +32,13 @@ struct fake_receive {
     uint32_t from, tag;
     size_t n;
     void *bytes;
+    struct fake_receive *next;
 };
 
 static struct {
     pthread_mutex_t lock;
     struct fake_message *first;
+    struct fake_receive *receives; // all there were: some are never over
     uint32_t size;
     bool cut[FAKE_NODES_MAX][FAKE_NODES_MAX];
     _Atomic uint32_t looks[FAKE_NODES_MAX]; // for pulses, by node
@@ -91,7 +93,10 @@ static inline int fake_receive(uint32_t from, enum sl_world_tag tag, void *bytes
                                struct sl_world_request *out)
 {
     struct fake_receive *r = malloc(sizeof *r);
-    *r = (struct fake_receive){.from = from, .tag = tag, .n = n, .bytes = bytes};
+    pthread_mutex_lock(&fake.lock);
+    *r = (struct fake_receive){from, tag, n, bytes, fake.receives};
+    fake.receives = r;
+    pthread_mutex_unlock(&fake.lock);
     out->word[0] = (uintptr_t)r;
     return SL_OK;
 }
@@ -122,7 +127,6 @@ static inline int fake_test(struct sl_world_request *request)
         memcpy(r->bytes, m->bytes, m->n);
     free(m->bytes);
     free(m);
-    free(r);
     request->word[0] = 0;
     return rc;
 }
