@@ -15,9 +15,9 @@
  * for that. A loop that keeps more asks for a batch while all are out, and there are twice as many.
  *
  * OWNERSHIP. A piece belongs to whoever took it, and while rows are being written to it to the
- * writer, too. The pool is the loader's and its pieces': it goes
- * when the loader has let go of it and the last piece is back, so a tensor outlives its loader.
- * Pieces may come back in any thread. In a forked process they are left alone.
+ * writer, too. The pool is the loader's and its pieces': it goes when the loader has let go of it
+ * and the last piece is back, so a tensor outlives its loader. Pieces may come back in any thread.
+ * In a forked process they are left alone.
  */
 #ifndef SL_LOADER_ARRAYS_H
 #define SL_LOADER_ARRAYS_H

@@ -32,12 +32,16 @@ static void give_back(struct sl_lending *l, const struct sl_work *work)
 // them has ended.
 static int settle(struct sl_lending *l, struct sl_lent *lent, uint32_t timeout_ms)
 {
+    if (lent->lost)
+        return sl_fail(lent->lost, "batch %" PRIu64 ": its features could not be gathered",
+                       lent->work.lease.tag);
     if (!lent->comes)
         return SL_OK;
     const int rc = sl_prefetch_wait(&l->prefetch, timeout_ms, &lent->work);
     if (rc == SL_ETIMEDOUT)
         return rc;
     lent->comes = false;
+    lent->lost = SL_MIN(rc, 0);
     if (lent->filled) {
         sl_arrays_free(lent->filled);
         lent->filled = NULL;
@@ -516,6 +520,8 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
         return SL_ESTALE;
     if (lent->taken)
         return sl_fail(SL_EINVAL, "batch %" PRIu64 ": its arrays were taken before", tag);
+    if (lent->lost)
+        return settle(l, lent, 0);
     struct sl_work *work = &lent->work;
     struct sl_arrays *a = NULL;
     int rc = SL_OK;

@@ -63,6 +63,7 @@ struct sl_lent {
     uint64_t given_ns, wait_ns;
     bool taken;               // its arrays are the caller's
     bool comes;               // its features are on their way
+    int lost;                 // code of why they never come; 0: nothing of the kind
     struct sl_arrays *filled; // ... to these, which the caller has
 };
 

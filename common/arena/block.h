@@ -9,7 +9,8 @@
  *
  * Hop h (h = 0 is next to the seeds, as fanout[0] is) has n_nodes[h] destination rows in CSR form:
  * the neighbours of row i are indices[indptr[i] .. indptr[i+1]), local ids below n_nodes[h + 1].
- * Model layer l of L reads hop L-1-l.
+ * Model layer l of L reads hop L-1-l. Hops may share arrays: where a vertex is drawn once, those of
+ * hop h are the first part of those of hop h + 1.
  *
  * Seen by CUDA sources: keep it C11 and C++17.
  */

@@ -711,6 +711,24 @@ TEST(what_is_asked_of_the_features_waits_for_them)
     ck_assert_int_eq(pthread_join(other, NULL), 0);
 }
 
+// However often it is asked, and whatever was called before.
+TEST(a_batch_whose_rows_never_came_has_none)
+{
+    float out[BATCH + EXTRA][WIDTH];
+    struct sl_arrays *a;
+    void *x;
+    atomic_store(&gather_rc, SL_EIO);
+    start_gated();
+    const uint64_t tag = lent(0);
+    atomic_store(&open_gate, true);
+    expect(SL_EIO, SOON);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, SOON), SL_EIO);
+    ck_assert_int_eq(sl_lending_wait(&lending, tag, SOON), SL_EIO);
+    ck_assert_int_eq(sl_lending_features(&lending, tag, out, sizeof out), SL_EIO);
+    ck_assert_int_eq(sl_lending_take(&lending, tag, &a, &x), SL_EIO);
+    ck_assert_int_eq(sl_lending_return(&lending, tag), SL_OK);
+}
+
 TEST(rows_that_never_come)
 {
     struct sl_arrays *a;
