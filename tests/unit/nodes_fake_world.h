@@ -176,7 +176,7 @@ struct fake_node {
     uint32_t problems;
     int rc;
     char message[1024];
-    _Atomic bool over;
+    _Atomic bool met, over;
 };
 
 static inline void fake_give_up(const char *sentence)
@@ -194,6 +194,7 @@ static inline void *fake_node_run(void *ctx)
                                        .launcher = {.variable = "PMI_SIZE", .size = fake.size},
                                        .give_up = fake_give_up};
     node->rc = sl_world_open(&w, &spec);
+    atomic_store(&node->met, true);
     if (node->rc == SL_OK)
         node->rc = node->body(&w, node);
     if (node->rc == SL_OK)
@@ -205,6 +206,7 @@ static inline void *fake_node_run(void *ctx)
     return NULL;
 }
 
+// Returns once they have met: a test that lets time pass lets none pass while hosts are not known.
 // Hosts are a, b, ... where the test has not named them.
 static inline void fake_nodes_start(struct fake_node *nodes, uint32_t n,
                                     int (*body)(struct sl_world *w, struct fake_node *node))
@@ -217,6 +219,8 @@ static inline void fake_nodes_start(struct fake_node *nodes, uint32_t n,
         nodes[i].body = body;
         ck_assert_int_eq(pthread_create(&nodes[i].thread, NULL, fake_node_run, &nodes[i]), 0);
     }
+    for (uint32_t i = 0; i < n; i++)
+        AWAIT(atomic_load(&nodes[i].met));
 }
 
 // Time goes on for nodes until all but those of `frozen` (bits) are over, step by step: after each
