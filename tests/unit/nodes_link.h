@@ -73,8 +73,7 @@ static inline int link_send_batch(struct link *l, uint32_t from, uint32_t to,
     }
     const int rc = sl_nodes_batch_arrived(l->arena[to], theirs, from, p->cell, &b,
                                           l->clock_ns[to] - l->clock_ns[from]);
-    p->batches =
-        p->cell == SL_NODES_NO_CELL || p->cell + l->n >= mine->first_cell + mine->n_cells;
+    p->batches = p->cell == SL_NODES_NO_CELL || p->cell + l->n >= mine->first_cell + mine->n_cells;
     p->cell += l->n;
     return rc;
 }
