@@ -14,6 +14,7 @@
  */
 #include "broker/job/job.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,11 +259,22 @@ static void on_gone(void *ctx)
 
 // --- the life of a job ---------------------------------------------------------------------------
 
+// MPICH's launcher talks to the link by a descriptor (nodes/launcher.h), which workers do not get.
+static int keep_descriptor(void)
+{
+    const char *text = getenv("PMI_FD");
+    const int fd = text ? atoi(text) : 0;
+    if (fd > 0)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
 int sl_job_nodes_start(struct sl_job *job)
 {
     struct sl_job_nodes *nodes = &job->nodes;
     struct sl_worker_pool_setup setup;
     SL_TRY(sl_job_pool_setup(job, &setup));
+    setup.keep_fd = keep_descriptor();
     setup.events = (struct sl_worker_pool_events){.on_death = on_death,
                                                   .on_left = on_left,
                                                   .on_give_up = on_give_up,
