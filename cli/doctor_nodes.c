@@ -72,8 +72,8 @@ static int add_dataset(struct sl_facts *f, const struct sl_config *config)
 {
     struct sl_dataset ds;
     struct sl_dataset_content content[SL_FILE_COUNT + 1];
-    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config), SL_CHECK_CACHED, true,
-                                 &ds));
+    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config) | SL_TAKES_SHARD,
+                                 SL_CHECK_CACHED, true, &ds));
     int rc = SL_OK;
     const uint32_t n = sl_dataset_contents(&ds, content);
     for (uint32_t i = 0; i < n && rc == SL_OK; i++)

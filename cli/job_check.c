@@ -204,7 +204,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                         &r->resume);
     SL_TRY(check_weights(r, rc == SL_OK && r->resume.content == SL_RUNDIR_CHECKPOINTS));
     SL_TRY(rc);
-    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, sl_dataset_identity(&r->dataset)));
     tell_resume(r);
     if (r->config.sampler.batch_size > n_train && !r->quiet)
         fprintf(stderr,

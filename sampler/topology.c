@@ -59,7 +59,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    unsigned need = SL_NEED_TOPOLOGY;
+    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)

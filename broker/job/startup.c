@@ -152,7 +152,7 @@ static int check_resumed(struct sl_job *job)
     if (!c->path[0])
         return SL_OK;
     uint64_t batches = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
-    if (c->n_batches != batches || c->dataset_digest != job->dataset.digest)
+    if (c->n_batches != batches || c->dataset_digest != sl_dataset_identity(&job->dataset))
         return sl_fail(SL_EFORMAT, "checkpoint '%s' is of another job or data set", c->path);
     SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
     uint32_t epoch = c->epoch, batch = c->n_records;
@@ -223,7 +223,7 @@ static int find_checkpoint(struct sl_job *job)
                    ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)
                    : SL_OK;
     SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
-    int rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
+    int rc = sl_resume_check_dataset(&found, config, sl_dataset_identity(&job->dataset));
     if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {
         job->resumed = found.checkpoint; // which is the job's now
         found.checkpoint = (struct sl_checkpoint){0};

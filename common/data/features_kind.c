@@ -14,7 +14,7 @@ const char sl_features_doc[] = "Where features are during training." SL_FEATURES
 
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {
-    return ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    return sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
 }
 
 uint64_t sl_topology_bytes(const struct sl_dataset *ds)

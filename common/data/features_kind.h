@@ -35,7 +35,7 @@ extern const struct sl_features_kind sl_features_kinds[SL_FEATURES_COUNT]; // by
 extern const char *const sl_features_words[SL_FEATURES_COUNT + 1];         // the same, then NULL
 extern const char sl_features_doc[];                                       // what each is
 
-// Bytes of the features, and of what else of the data set a job has in memory.
+// Bytes of the features that are here, and of what else of the data set a job has in memory.
 uint64_t sl_features_bytes(const struct sl_dataset *ds);
 uint64_t sl_topology_bytes(const struct sl_dataset *ds);
 
