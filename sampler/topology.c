@@ -127,7 +127,7 @@ void sl_topology_expect_draws(struct sl_topology *t)
     if (rows + edges <= available / 2) {
         sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
         sl_advise(ds->indices, edges, MADV_HUGEPAGE);
-        if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].reads)
+        if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].drive)
             lock_pages(t, rows, edges);
     } else if (rows + edges > available) {
         t->ahead = sl_advise;

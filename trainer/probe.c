@@ -43,7 +43,8 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
     uint64_t copies = (spec->arena->h->spec.async ? 1 : 0) +           // of parameters, and
                       (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
-    uint64_t readers = spec->fetches ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
+    uint64_t readers =
+        spec->fetches && spec->fetches->drive ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
     return readers + spec->model->pool.peak_bytes + SL_PREFETCH_BUFFERS * b->buffer.features.bytes +
            lists + copied + spec->gather->rows.bytes;
 }

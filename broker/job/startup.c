@@ -270,7 +270,7 @@ static int configure_workers(struct sl_job *job)
         sl_access_forecast_now(&job->foresight, c, &job->dataset);
     sl_store_prefer(c, &job->dataset, available, sl_access_forecast_found(&job->foresight));
     char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
-    if (automatic && sl_features_kinds[c->store.features].reads)
+    if (automatic && sl_features_kinds[c->store.features].drive)
         sl_joblog_announce(
             &job->log,
             "features: rows are read from the drive: their %s and a topology of %s are much for "

@@ -41,6 +41,7 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
 {
     if (config->store.features == SL_FEATURES_AUTO)
         config->store.features = sl_features_choose(ds, available_bytes);
+    config->store.features = sl_features_settle(config->store.features, ds);
     const struct sl_cache_site site = {
         .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
         .reads = reads(config),

@@ -25,6 +25,7 @@
     X(SAMPLER_MARKED, "sampler_marked", "sampler: visits counted and ranks marked")                \
     X(TRAINER_START, "trainer_start", "trainer: before it says hello")                             \
     X(TRAINER_FETCHING, "trainer_fetching", "trainer: slots of the cache taken, nothing read")     \
+    X(TRAINER_ASKED, "trainer_asked", "trainer: rows of other nodes asked for, not yet there")     \
     X(TRAINER_FETCHED, "trainer_fetched", "trainer: a batch's rows in the cache, not yet staged")  \
     X(TRAINER_CLAIMED, "trainer_claimed", "trainer: batch claimed, nothing extracted")             \
     X(TRAINER_EXTRACTED, "trainer_extracted", "trainer: features extracted, not trained")          \

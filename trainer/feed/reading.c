@@ -1,14 +1,77 @@
 #include "trainer/feed/reading.h"
 
+#include <string.h>
+
+#include "common/base/error.h"
+
 static bool stops(void *ctx)
 {
     return sl_heartbeat_stopping(ctx);
 }
 
-int sl_reading_open(struct sl_reading *r, const struct sl_dataset *dataset,
-                    const struct sl_heartbeat *pulse, uint32_t depth)
+int sl_reading_open(struct sl_reading *r, const struct sl_reading_spec *spec)
 {
-    r->pulse = *pulse;
-    const struct sl_row_options options = {.depth = depth, .stopping = stops, .ctx = &r->pulse};
-    return sl_row_reader_open(dataset, &options, &r->reader);
+    *r = (struct sl_reading){.pulse = spec->pulse};
+    const struct sl_row_options options = {
+        .depth = spec->depth, .stopping = stops, .ctx = &r->pulse};
+    if (spec->dataset->shard.count)
+        SL_TRY(sl_asking_init(&r->asking, spec->dataset, spec->arena, spec->worker));
+    return spec->drive ? sl_row_reader_open(spec->dataset, &options, &r->drive) : SL_OK;
+}
+
+void sl_reading_close(struct sl_reading *r)
+{
+    sl_row_reader_close(r->drive);
+    sl_asking_fini(&r->asking);
+    r->drive = NULL;
+}
+
+// Of a shard.
+static int read_own(void *ctx, const uint32_t *rows, const uint32_t *to, uint32_t n, void *out)
+{
+    const struct sl_reading *r = ctx;
+    const size_t bytes = r->asking.asks.shape.row_bytes;
+    if (r->drive)
+        return sl_row_reader_read(r->drive, rows, to, n, out);
+    for (uint32_t i = 0; i < n; i++)
+        memcpy((char *)out + to[i] * bytes, (const char *)r->asking.dataset->feat + rows[i] * bytes,
+               bytes);
+    return SL_OK;
+}
+
+int sl_reading_read(struct sl_reading *r, const uint32_t *rows, const uint32_t *to, uint32_t n,
+                    void *out)
+{
+    if (!r->asking.dataset)
+        return sl_row_reader_read(r->drive, rows, to, n, out);
+    return sl_asking_read(&r->asking, &r->pulse, read_own, r, rows, to, n, out);
+}
+
+uint32_t sl_reading_sort(const struct sl_reading *r, uint32_t *rows, uint32_t *at, uint32_t n)
+{
+    if (!r->asking.dataset || r->drive)
+        return n;
+    const struct sl_shard *shard = &r->asking.dataset->shard;
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i] >= r->asking.dataset->n_nodes ||
+            sl_shard_place(shard, rows[i]).part != shard->index) {
+            const uint32_t row = rows[i], where = at[i];
+            rows[i] = rows[others];
+            at[i] = at[others];
+            rows[others] = row;
+            at[others++] = where;
+        }
+    }
+    return others;
+}
+
+uint64_t sl_reading_bytes(const struct sl_reading *r)
+{
+    return r->drive ? sl_row_reader_bytes(r->drive) : 0;
+}
+
+uint64_t sl_reading_remote_rows(const struct sl_reading *r)
+{
+    return r->asking.rows;
 }
