@@ -225,14 +225,17 @@ static int get_digest(const cJSON *json, const char *path, const char *key, uint
 }
 
 // Of one shard, {"index", "count", "rows", "of", "whole", "digest", "partition"}; of the directory
-// of all of them "shards", their number.
+// of all of them "shards", their number, and "of".
 static int get_shard(const cJSON *json, const char *path, struct sl_dataset *ds)
 {
     const cJSON *item = get(json, "shard");
     struct sl_shard *s = &ds->shard;
     uint64_t index, count, n_shards;
     SL_TRY(get_count(json, path, "shards", false, SL_SHARDS_MAX, &n_shards));
+    const char *of = cJSON_GetStringValue(get(item ? item : json, "of"));
     ds->files->n_shards = (uint32_t)n_shards;
+    if ((item || n_shards) && of && !(ds->files->whole = strdup(of)))
+        return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
     if (!item)
         return SL_OK;
     SL_TRY(get_count(item, path, "shard.count", true, SL_SHARDS_MAX, &count));
@@ -250,9 +253,6 @@ static int get_shard(const cJSON *json, const char *path, struct sl_dataset *ds)
     SL_TRY(get_digest(item, path, "shard.whole", &s->whole));
     SL_TRY(get_digest(item, path, "shard.digest", &s->digest));
     SL_TRY(get_digest(item, path, "shard.partition", &ds->files->partition));
-    const char *of = cJSON_GetStringValue(get(item, "of"));
-    if (of && !(ds->files->whole = strdup(of)))
-        return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
     s->index = (uint32_t)index;
     s->count = (uint32_t)count;
     return SL_OK;

@@ -50,10 +50,16 @@ static int open_it(struct sl_dataset *ds)
 
 CASE(.begin = scratch_begin, .end = scratch_end)
 
-TEST(a_shard_says_where_every_row_is)
+// One byte a vertex, and two.
+LOOP_TEST(a_shard_says_where_every_row_is, 0, 2)
 {
     struct sl_dataset ds;
+    const uint16_t wide[5] = {1, 0, 1, 1, 0};
     shard_begin();
+    if (_i == 1) {
+        write_list("node_part.npy", SL_DTYPE_U16, 5, wide);
+        write_metadata(keys(1, 3, wide, sizeof wide));
+    }
     must(open_it(&ds));
     ck_assert_uint_eq(ds.shard.index, 1);
     ck_assert_uint_eq(ds.shard.count, 2);
