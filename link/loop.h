@@ -10,7 +10,7 @@
  *
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
- *      rows       feature rows of other nodes
+ *      rows       feature rows of other nodes                                 rows.h
  *      figures    statistics
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
@@ -48,6 +48,7 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
+    struct sl_link_rows *rows; // rows.h; NULL: all rows are here
 };
 
 // A part of the loop. init comes after Attach.

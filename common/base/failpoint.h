@@ -74,6 +74,8 @@
     X(NODES_CLOSING, "nodes_closing", "a node's process: all is done, about to leave")             \
     X(LINK_START, "link_start", "link: nodes are alike, before it says hello")                     \
     X(LINK_ATTACHED, "link_attached", "link: the arena is mapped, nothing sent or taken")          \
+    X(LINK_ASKED, "link_asked", "link: rows of other nodes asked for, none there")                 \
+    X(LINK_ANSWERING, "link_answering", "link: rows for another node copied, not yet sent")        \
     X(LINK_LEAVING, "link_leaving", "link: all nodes have ended the job, about to leave")          \
     X(COMMAND_STAGED, "command_staged", "command: at work on a data set, still hidden")
 
