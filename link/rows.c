@@ -50,9 +50,9 @@ struct sl_link_rows {
     struct sl_asks asks;
     uint64_t calls; // that have been looked at
     bool reads_ahead;
-    struct going *going;   // (n_slots)
-    struct route *routes;  // (n_slots, n_nodes)
-    struct queue *queues;  // (n_nodes)
+    struct going *going;  // (n_slots)
+    struct route *routes; // (n_slots, n_nodes)
+    struct queue *queues; // (n_nodes)
     struct answer answer[SL_LINK_ANSWERS];
     struct answer *current; // is read or copied; NULL: none
 };

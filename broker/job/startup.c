@@ -176,10 +176,17 @@ static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
-    const unsigned need = sl_config_needs(config);
+    unsigned need = sl_config_needs(config);
+    char path[sizeof config->dataset];
+    snprintf(path, sizeof path, "%s", config->dataset);
+    if (job->options.nodes > 1) {
+        need |= SL_TAKES_SHARD;
+        SL_TRY(sl_shard_find(config->dataset, job->options.node, job->options.nodes, path,
+                             sizeof path));
+    }
     if (record && record[0])
-        return sl_dataset_open_recorded(config->dataset, need, record, 1, &job->dataset);
-    return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
+        return sl_dataset_open_recorded(path, need, record, 1, &job->dataset);
+    return sl_dataset_open(path, need, SL_CHECK_CACHED, 0, &job->dataset);
 }
 
 // For who samples by weight an edge of weight 0 is none.
@@ -288,7 +295,12 @@ static int configure_workers(struct sl_job *job)
         sl_joblog_write(&job->log, SL_LOG_INFO,
                         "cache: %s, chosen automatically: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
+    char named[sizeof c->dataset];
+    memcpy(named, c->dataset, sizeof named);
+    if (job->dataset.shard.count)
+        snprintf(c->dataset, sizeof c->dataset, "%s", job->dataset.path);
     char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
+    memcpy(c->dataset, named, sizeof named);
     if (json && record)
         job->config_fd = sl_assignment_make(json, record);
     else
@@ -586,6 +598,8 @@ static int make_arena(struct sl_job *job)
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
         .row_bytes = job->split.need.row_bytes,
+        .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
+        .n_shards = job->dataset.shard.count,
         .infer_width = job->infer_width,
         .jumping_width = job->jumping_width,
         .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),
