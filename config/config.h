@@ -404,6 +404,11 @@ char *sl_config_to_json(const struct sl_config *config);
 // Takes out of a job's text what says where it runs and not what it is (config/keys.c says which).
 void sl_config_forget_machine(struct cJSON *job);
 
+// Of a resolved job the keys that have to be the same on all nodes, one after the other, with their
+// values as JSON: all on which the result depends. each() may end it with an error. SL_ENOMEM.
+int sl_config_each_shared(const char *config_json,
+                          int (*each)(void *ctx, const char *path, const char *value), void *ctx);
+
 // Keys in which a job differs from the job of a run.
 struct sl_config_differences {
     uint32_t n;

@@ -99,6 +99,12 @@ int sl_world_hear(struct sl_world *w, uint32_t from, char **text);
 // its message. No bound but that of the pulses.
 int sl_world_during(struct sl_world *w, int (*work)(void *ctx), void *ctx);
 
+/*
+ * For who waits in another way than above, for messages of several at once: to be called at least
+ * every few milliseconds. Keeps the pulses going and looks whether all are there: errors of waiting.
+ */
+int sl_world_look(struct sl_world *w);
+
 // How a process is called in a message: "host b (rank 1)".
 struct sl_world_name {
     char text[SL_WORLD_HOST_BYTES + 32];

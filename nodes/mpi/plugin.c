@@ -110,7 +110,9 @@ static int mpi_test(struct sl_world_request *r)
         return rc;
     if (!over)
         return SL_EAGAIN;
-    if (r->word[1] == ANY_SIZE)
+    int cancelled = 0;
+    MPI_Test_cancelled(&status, &cancelled);
+    if (r->word[1] == ANY_SIZE || cancelled)
         return SL_OK;
     MPI_Get_count(&status, MPI_BYTE, &n);
     return (uint64_t)n == r->word[1] ? SL_OK
@@ -118,14 +120,24 @@ static int mpi_test(struct sl_world_request *r)
                                             (unsigned long long)r->word[1]);
 }
 
-static int mpi_probe(enum sl_world_tag tag, uint32_t *from)
+static int mpi_cancel(struct sl_world_request *r)
+{
+    MPI_Request request;
+    memcpy(&request, &r->word[0], sizeof request);
+    r->word[1] = ANY_SIZE;
+    return check(MPI_Cancel(&request), "cancel");
+}
+
+static int mpi_probe(enum sl_world_tag tag, uint32_t *from, size_t *n)
 {
     MPI_Status status;
-    int there = 0;
+    int there = 0, bytes = 0;
     int rc = check(MPI_Iprobe(MPI_ANY_SOURCE, (int)tag, MPI_COMM_WORLD, &there, &status), "probe");
     if (rc < 0 || !there)
         return rc < 0 ? rc : SL_EAGAIN;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
     *from = (uint32_t)status.MPI_SOURCE;
+    *n = (size_t)bytes;
     return SL_OK;
 }
 
@@ -155,6 +167,7 @@ static const struct sl_world_table TABLE = {
     .send = mpi_send,
     .receive = mpi_receive,
     .test = mpi_test,
+    .cancel = mpi_cancel,
     .probe = mpi_probe,
     .abort = mpi_abort,
     .close = mpi_close,
