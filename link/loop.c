@@ -13,9 +13,10 @@
 
 enum { SLEEP_MIN_US = 20, SLEEP_MAX_US = 1000 };
 
-// updates, figures: a line each.
+// updates: a line.
 static const struct sl_link_part *const parts[] = {
     &sl_link_rows_part,
+    &sl_link_figures_part,
 };
 
 // --- rounds --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
  *      rows       feature rows of other nodes                                 rows.h
- *      figures    statistics
+ *      figures    statistics                                                  figures.h
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
  * `progress`, for 20 us and growing to a millisecond: what comes from other nodes wakes nobody.
@@ -38,6 +38,7 @@
 #include "common/bus/worker.h"
 #include "common/data/dataset.h"
 #include "config/config.h"
+#include "link/figures.h"
 #include "link/notes.h"
 #include "nodes/world.h"
 
@@ -49,6 +50,7 @@ struct sl_node_link {
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
     struct sl_link_rows *rows; // rows.h; NULL: all rows are here
+    struct sl_link_figures figures;
 };
 
 // A part of the loop. init comes after Attach.

@@ -62,6 +62,12 @@ static const struct sl_world_table *table_of(const struct sl_link_rows *r)
     return r->link->world.table;
 }
 
+// What is counted of a node (node_figures.h).
+static struct sl_node_peer *peer_of(const struct sl_link_rows *r, uint32_t node)
+{
+    return &r->link->figures.own.peer[node];
+}
+
 static int fail_at(const struct sl_link_rows *r, int rc, uint32_t node)
 {
     return sl_fail_prefix(rc, "rows of features: %s", sl_world_name(&r->link->world, node).text);
@@ -103,6 +109,7 @@ static int ask_node(struct sl_link_rows *r, uint32_t slot, const struct sl_ask *
     if (rc < 0)
         return fail_at(r, rc, node);
     route->sending = true;
+    peer_of(r, node)->out_bytes += message_bytes(n);
     return SL_OK;
 }
 
@@ -190,6 +197,17 @@ static int look_at_slot(struct sl_link_rows *r, uint32_t slot)
     return SL_OK;
 }
 
+static void count(struct sl_link_rows *r, uint32_t node, const struct route *route)
+{
+    struct sl_node_peer *peer = peer_of(r, node);
+    const uint64_t bytes = (uint64_t)route->n * r->asks.shape.row_bytes;
+    peer->in_bytes += bytes;
+    peer->rows += route->n;
+    peer->row_bytes += bytes;
+    peer->asks++;
+    peer->ask_ns += sl_now_ns() - route->asked_ns;
+}
+
 // The oldest rows that are to come of each node. Later ones cannot be there yet.
 static int take_rows(struct sl_link_rows *r, bool *moved)
 {
@@ -207,6 +225,7 @@ static int take_rows(struct sl_link_rows *r, bool *moved)
             if (rc < 0)
                 return fail_at(r, rc, node);
             route->receiving = false;
+            count(r, node, route);
             q->first = (q->first + 1) % r->asks.shape.n_slots;
             q->n--;
             *moved = true;
@@ -328,6 +347,7 @@ static int copy_rows(struct sl_link_rows *r, struct answer *a)
     if (rc < 0)
         return fail_at(r, rc, a->to);
     a->step = SENDING;
+    peer_of(r, a->to)->out_bytes += a->message->n * row_bytes;
     return SL_OK;
 }
 
@@ -340,6 +360,7 @@ static int go_on_with(struct sl_link_rows *r, struct answer *a, bool *moved)
         if (rc < 0)
             return fail_at(r, rc, a->to);
         SL_TRY(check_message(r, a));
+        peer_of(r, a->to)->in_bytes += a->message_bytes;
         read_ahead(r, a);
         a->at = 0;
         a->step = COPYING;

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
+#include "common/arena/node_figures.h"
 #include "common/arena/nodes.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/peer_memory.h"
@@ -67,6 +68,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
         [SL_REGION_ASKS] = sl_asks_bytes(&spec->asks),
+        [SL_REGION_NODES] = sl_node_figures_bytes(spec),
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;

@@ -60,6 +60,7 @@ enum sl_region_id {
     SL_REGION_PROBE,
     SL_REGION_ROWS,
     SL_REGION_ASKS,
+    SL_REGION_NODES,
     SL_REGION_PAYLOAD,
     SL_REGION_COUNT,
 };

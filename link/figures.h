@@ -1,0 +1,28 @@
+/*
+ * figures.h - the part of a link that tells the first node what this one does.
+ *
+ * Once a second it writes down what the other parts have counted, in this node's row of the arena
+ * (common/arena/node_figures.h), and sends the row, with what the broker has written there, to the
+ * first node, whose link puts it into the table of its own arena. A row that is late is left out
+ * for the next one: at most one is under way. Once all nodes have ended the job each sends its last
+ * row; the first node waits for these SL_LINK_LAST_S at most, since a node whose job never began
+ * has none.
+ */
+#ifndef SL_LINK_FIGURES_H
+#define SL_LINK_FIGURES_H
+
+#include "common/arena/node_figures.h"
+
+enum { SL_LINK_LAST_S = 2 };
+
+struct sl_link_part;
+struct sl_figures_wires; // private
+
+struct sl_link_figures {
+    struct sl_node_wire own; // all parts add to its peers, as it is said there
+    struct sl_figures_wires *wires;
+};
+
+extern const struct sl_link_part sl_link_figures_part;
+
+#endif
