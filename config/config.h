@@ -33,7 +33,7 @@ enum {
     SL_CONFIG_MAX_CORES = 256,  // cores of one device
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
-    SL_CONFIG_MAX_NODES = 256,
+    SL_CONFIG_MAX_NODES = 128,
     SL_CONFIG_MAX_SCHEDULE = 64,
     SL_CONFIG_MAX_WINDOW = 64, // batches that are looked ahead
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,

@@ -10,11 +10,18 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "link/rows.h"
+#include "link/updates.h"
 
 enum { SLEEP_MIN_US = 20, SLEEP_MAX_US = 1000 };
 
-// updates: a line.
+static const struct sl_link_part updates_part = {
+    .init = sl_link_updates_init,
+    .poll = sl_link_updates_poll,
+    .quiet = sl_link_updates_quiet,
+    .fini = sl_link_updates_fini,
+};
 static const struct sl_link_part *const parts[] = {
+    &updates_part,
     &sl_link_rows_part,
     &sl_link_figures_part,
 };
@@ -94,8 +101,9 @@ static int throw_away(struct sl_world *w, enum sl_world_tag tag)
 
 static int throw_all_away(struct sl_world *w)
 {
-    static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE, SL_WORLD_TAG_ASK,
-                                             SL_WORLD_TAG_ROWS, SL_WORLD_TAG_FIGURES};
+    static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE, SL_WORLD_TAG_STATE,
+                                             SL_WORLD_TAG_ASK, SL_WORLD_TAG_ROWS,
+                                             SL_WORLD_TAG_FIGURES};
     for (size_t i = 0; i < SL_COUNT_OF(tags); i++)
         SL_TRY(throw_away(w, tags[i]));
     return SL_OK;
@@ -130,13 +138,24 @@ static int leave(struct sl_node_link *l)
     return sl_world_close(&l->world);
 }
 
+// This node's broker has written what it writes, and all nodes have ended the job.
+static int say_ready(struct sl_node_link *l)
+{
+    static const struct sl_link_note note = {.kind = SL_LINK_NOTE_READY};
+    if (l->notes.ready[l->world.rank] || !atomic_load(&l->worker.stop) ||
+        !sl_link_notes_all(&l->notes, &l->world, l->notes.ended))
+        return SL_OK;
+    return sl_link_notes_say(&l->notes, &l->world, &note);
+}
+
 int sl_link_run(struct sl_node_link *l)
 {
     unsigned sleep_us = SLEEP_MIN_US;
     l->world.doing = "the job over nodes";
-    while (!sl_link_notes_all(&l->notes, &l->world, l->notes.ended)) {
+    while (!sl_link_notes_all(&l->notes, &l->world, l->notes.ready)) {
         bool moved = false;
         SL_TRY(round_of(l, &moved));
+        SL_TRY(say_ready(l));
         rest(l, &sleep_us, moved);
     }
     return leave(l);

@@ -622,6 +622,9 @@ static int make_arena(struct sl_job *job)
     if (rc < 0 && job->config.memory_bytes)
         return fail_bound(job);
     SL_TRY(rc);
+    spec.nodes = (struct sl_nodes_spec){.n = job->nodes.n,
+                                        .rank = job->nodes.rank,
+                                        .whole_gradients = job->config.optimizer.clip_norm > 0};
     SL_TRY(reserve_acts(job, available));
     plan_store(job, &spec, available);
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
