@@ -92,15 +92,16 @@ static int await_coming(struct sl_fetch *f, struct batch *b)
     return SL_OK;
 }
 
-static void warn_once(struct sl_fetch *f, const struct sl_block *block)
+// n: rows of a batch that want a slot.
+static void warn_once(struct sl_fetch *f, uint32_t n)
 {
-    if (f->warned || block->n_input <= f->cache.shape.n_slots)
+    if (f->warned || n <= f->cache.shape.n_slots)
         return;
     f->warned = true;
     sl_log_warn("store.cache: it has room for %llu rows, but a mini-batch has %u: the others are "
                 "read while its training waits; set it to %llu MiB or more",
-                (unsigned long long)f->cache.shape.n_slots, block->n_input,
-                (unsigned long long)(block->n_input * f->cache.shape.row_bytes >> 20) + 1);
+                (unsigned long long)f->cache.shape.n_slots, n,
+                (unsigned long long)(n * f->cache.shape.row_bytes >> 20) + 1);
 }
 
 static void drop_mapped(struct sl_fetch *f, struct batch *b)
@@ -122,7 +123,6 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
                               .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
     SL_TRY(find_block(f, e, &b.block));
     const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;
-    warn_once(f, b.block);
     SL_TRY(sl_row_places_grow(&f->places, n));
     SL_TRY(sl_row_places_grow(&f->coming, n));
     // Who draws notes it only where batches are looked at that are not yet fetched.
@@ -130,6 +130,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
         sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
     sl_row_cache_find(&f->cache, nodes, n, &f->places);
     drop_mapped(f, &b);
+    warn_once(f, n - (uint32_t)b.mapped);
     SL_TRY(read_missing(f, &b));
     SL_TRY(await_coming(f, &b));
     e->rows_read = b.read;

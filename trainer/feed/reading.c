@@ -47,23 +47,36 @@ int sl_reading_read(struct sl_reading *r, const uint32_t *rows, const uint32_t *
     return sl_asking_read(&r->asking, &r->pulse, read_own, r, rows, to, n, out);
 }
 
+static bool is_mapped(const struct sl_reading *r, uint32_t row)
+{
+    const struct sl_dataset *ds = r->asking.dataset;
+    return ds && !r->drive && row < ds->n_nodes &&
+           sl_shard_place(&ds->shard, row).part == ds->shard.index;
+}
+
 uint32_t sl_reading_sort(const struct sl_reading *r, uint32_t *rows, uint32_t *at, uint32_t n)
 {
+    uint32_t others = 0;
     if (!r->asking.dataset || r->drive)
         return n;
-    const struct sl_shard *shard = &r->asking.dataset->shard;
-    uint32_t others = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (rows[i] >= r->asking.dataset->n_nodes ||
-            sl_shard_place(shard, rows[i]).part != shard->index) {
-            const uint32_t row = rows[i], where = at[i];
-            rows[i] = rows[others];
-            at[i] = at[others];
-            rows[others] = row;
-            at[others++] = where;
-        }
+        if (is_mapped(r, rows[i]))
+            continue;
+        const uint32_t row = rows[i], where = at[i];
+        rows[i] = rows[others];
+        at[i] = at[others];
+        rows[others] = row;
+        at[others++] = where;
     }
     return others;
+}
+
+uint32_t sl_reading_count(const struct sl_reading *r, const uint32_t *rows, uint32_t n)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        count += !is_mapped(r, rows[i]);
+    return count;
 }
 
 uint64_t sl_reading_bytes(const struct sl_reading *r)

@@ -42,6 +42,9 @@ int sl_reading_read(struct sl_reading *r, const uint32_t *rows, const uint32_t *
 // both lists afterwards, in their order. Returns how many these are.
 uint32_t sl_reading_sort(const struct sl_reading *r, uint32_t *rows, uint32_t *at, uint32_t n);
 
+// How many of the rows (n) are not mapped.
+uint32_t sl_reading_count(const struct sl_reading *r, const uint32_t *rows, uint32_t n);
+
 // So far: bytes read from the drive, rows that came from other nodes.
 uint64_t sl_reading_bytes(const struct sl_reading *r);
 uint64_t sl_reading_remote_rows(const struct sl_reading *r);
