@@ -14,16 +14,20 @@
  */
 #include "broker/job/job.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/arena/nodes.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { LEAVE_MS = 3600 * 1000 };
+// For the link to leave together with those of all other nodes; the second where this node is left
+// alone by what started it.
+enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
 
 static const char *host_of(const struct sl_job *job, uint32_t node)
 {
@@ -77,8 +81,8 @@ static int go_on_from(struct sl_job *job, const char *name)
 
 static int open_logs(struct sl_job *job)
 {
-    snprintf(job->nodes.path, sizeof job->nodes.path, "%s/node-%u", job->config.output,
-             job->nodes.rank);
+    snprintf(job->nodes.path, sizeof job->nodes.path, "%s/" SL_RUNDIR_OF_NODE "%u",
+             job->config.output, job->nodes.rank);
     SL_TRY(sl_rundir_make_folder(job->nodes.path));
     job->files.directory = job->nodes.path;
     SL_TRY(sl_writer_start(&job->files.writer));
@@ -94,6 +98,7 @@ static void on_end(struct sl_job *job, const Sl__Control__Note *note)
     const char *host = host_of(job, note->node);
     if (note->status == SL_OUTCOME_DONE)
         return;
+    job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
     sl_job_end(job,
                note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
                : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
@@ -158,11 +163,19 @@ static void on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     link->greeted = link->attached = true; // it listens from here on
     link->peer = *peer;
+    sl_stream_clear_last(&link->log); // warnings of the beginning explain no death
     if (meet(job, hello) < 0)
         sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
 }
 
-static void on_failed(struct sl_job *job, const char *message)
+// What is not going to be well the next time either.
+static bool is_refusal(int code)
+{
+    return code == SL_EINVAL || code == SL_EPROTO || code == SL_ENOENT || code == SL_EUNSUPPORTED ||
+           code == SL_ECHANGED;
+}
+
+static void fail(struct sl_job *job, int code, const char *message)
 {
     if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
         // Nothing is missing here, but not all is well.
@@ -171,8 +184,11 @@ static void on_failed(struct sl_job *job, const char *message)
                  message);
         return;
     }
-    sl_job_end(job, job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED, "%s",
-               message);
+    job->nodes.lost |= job->state == SL_JOB_RUNNING;
+    sl_job_end(job,
+               job->state == SL_JOB_STARTING && is_refusal(code) ? SL_OUTCOME_REFUSED
+                                                                 : SL_OUTCOME_FAILED,
+               "%s", message);
 }
 
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -186,7 +202,7 @@ bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
         return true;
     }
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FAILED && m->failed->worker == link->worker) {
-        on_failed(job, m->failed->message);
+        fail(job, m->failed->code, m->failed->message);
         return true;
     }
     if (sl_worker_pool_by_peer(&job->nodes.pool, peer) != link)
@@ -199,18 +215,16 @@ bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
 static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
 {
     struct sl_job *job = ctx;
-    char how[160], last[1024], host[SL_NODES_HOST_BYTES];
+    char how[160], last[1024], host[SL_NODES_HOST_BYTES], text[sizeof last + 512];
     sl_exit_status_describe(death, how, sizeof how);
     sl_stream_last(&w->log, last, sizeof last);
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", w->name, (int)w->pid, how);
-    if (job->nodes.told_to_leave && !w->dismissed && !death->signal && death->exit_status == 0)
+    if (w->dismissed ||
+        (job->nodes.told_to_leave && !death->signal && death->exit_status == EXIT_SUCCESS))
         return true;
-    char text[sizeof last + 512];
-    snprintf(text, sizeof text,
-             "host %s: its link to the other nodes %s%s%s: the job goes on from "
-             "its last checkpoint when it is started again",
-             own_host(job, host), how, last[0] ? ": " : "", last);
-    on_failed(job, text);
+    snprintf(text, sizeof text, "host %s: its link to the other nodes %s%s%s", own_host(job, host),
+             how, last[0] && !death->signal ? ": " : "", death->signal ? "" : last);
+    fail(job, SL_EFAILED, text);
     return false;
 }
 
@@ -223,7 +237,7 @@ static void on_left(void *ctx, struct sl_pool_worker *w)
 
 static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
 {
-    on_failed(ctx, why);
+    fail(ctx, SL_EFAILED, why);
 }
 
 static void on_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
@@ -245,11 +259,22 @@ static void on_gone(void *ctx)
 
 // --- the life of a job ---------------------------------------------------------------------------
 
+// MPICH's launcher talks to the link by a descriptor (nodes/launcher.h), which workers do not get.
+static int keep_descriptor(void)
+{
+    const char *text = getenv("PMI_FD");
+    const int fd = text ? atoi(text) : 0;
+    if (fd > 0)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
 int sl_job_nodes_start(struct sl_job *job)
 {
     struct sl_job_nodes *nodes = &job->nodes;
     struct sl_worker_pool_setup setup;
     SL_TRY(sl_job_pool_setup(job, &setup));
+    setup.keep_fd = keep_descriptor();
     setup.events = (struct sl_worker_pool_events){.on_death = on_death,
                                                   .on_left = on_left,
                                                   .on_give_up = on_give_up,
@@ -290,10 +315,28 @@ void sl_job_nodes_end(struct sl_job *job)
     say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
 }
 
-void sl_job_nodes_kill(struct sl_job *job)
+// A job that all stop has its last checkpoint still to write, with what the others have of it.
+static uint32_t patience_ms(const struct sl_job *job)
 {
-    if (link_of(job))
-        sl_worker_pool_stop(&job->nodes.pool, 0);
+    if (!job->nodes.abandoned)
+        return LEAVE_MS;
+    return job->outcome == SL_OUTCOME_STOPPED && !job->nodes.killed ? STOPPED_MS : 0;
+}
+
+void sl_job_nodes_abandon(struct sl_job *job, bool kill)
+{
+    job->nodes.abandoned = true;
+    job->nodes.killed |= kill;
+    if (link_of(job) && (job->nodes.told_to_leave || kill))
+        sl_worker_pool_stop(&job->nodes.pool, patience_ms(job));
+}
+
+bool sl_job_nodes_have_state(struct sl_job *job)
+{
+    struct sl_pool_worker *link = link_of(job);
+    job->nodes.awaits_state =
+        link && link->alive && !job->nodes.lost && !sl_saving_has_state(&job->saving);
+    return !job->nodes.awaits_state;
 }
 
 bool sl_job_nodes_left(struct sl_job *job)
@@ -317,7 +360,7 @@ bool sl_job_nodes_left(struct sl_job *job)
     e.stop = &stop;
     if (link->greeted)
         sl_bus_send(job->bus, &link->peer, &e);
-    sl_worker_pool_stop(&nodes->pool, LEAVE_MS);
+    sl_worker_pool_stop(&nodes->pool, patience_ms(job));
     return false;
 }
 
