@@ -171,6 +171,34 @@ bool sl_live_nodes_next_wire(const struct sl_live_nodes *v, uint32_t *at, struct
     return false;
 }
 
+static void add_entry(cJSON *list, const struct sl_fields *fields, const void *record)
+{
+    cJSON *entry = cJSON_CreateObject();
+    sl_fields_write(fields, record, entry);
+    cJSON_AddItemToArray(list, entry);
+}
+
+cJSON *sl_live_nodes_list(const struct sl_live_nodes *v)
+{
+    cJSON *list = v->n ? cJSON_CreateArray() : NULL;
+    struct sl_stats_node node;
+    for (uint32_t i = 0; list && i < v->n; i++) {
+        sl_live_nodes_tell(v, i, &node);
+        add_entry(list, &sl_stats_node_totals, &node);
+    }
+    return list;
+}
+
+cJSON *sl_live_nodes_wire_list(const struct sl_live_nodes *v)
+{
+    cJSON *list = v->n ? cJSON_CreateArray() : NULL;
+    struct sl_stats_wire wire;
+    uint32_t at = 0;
+    while (list && sl_live_nodes_next_wire(v, &at, &wire))
+        add_entry(list, &sl_stats_wire_fields, &wire);
+    return list;
+}
+
 // --- who waits for whom --------------------------------------------------------------------------
 
 static const char *name_of(const struct sl_live_nodes *v, uint32_t rank,

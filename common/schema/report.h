@@ -24,6 +24,7 @@
 #define SL_IF_LENDS             SL_IF(sl_report_totals, lends)
 #define SL_IF_LENDS_GRAPH       SL_IF(sl_report_totals, lends_graph)
 #define SL_IF_GPU_SAMPLES       SL_IF(sl_report_totals, gpu_samples)
+#define SL_IF_NODES             SL_IF(sl_report_totals, several_nodes)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -98,7 +99,8 @@
     END(order) \
     BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision) \
     X(, TREE, warnings) /* texts: what a job that is done has to say against itself */ \
-    X(, WHOLE, num_params) X(, WHOLE, epochs_left_out, SL_IF(sl_report_totals, lent))
+    X(, WHOLE, num_params) X(, WHOLE, epochs_left_out, SL_IF(sl_report_totals, lent)) \
+    X(, TREE, nodes, SL_IF_NODES) X(, TREE, wires, SL_IF_NODES) /* of stats.h; of the last part */
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
@@ -224,7 +226,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent, several_nodes;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;
