@@ -35,7 +35,7 @@ struct sl_figures_wires {
     struct wire wire[]; // of the first node one for each rank, else one
 };
 
-static int start(struct sl_node_link *l)
+int sl_link_figures_init(struct sl_node_link *l)
 {
     const uint32_t n = l->world.rank == 0 ? l->world.size : 1;
     l->figures.wires = calloc(1, sizeof *l->figures.wires + n * sizeof(struct wire));
@@ -46,7 +46,7 @@ static int start(struct sl_node_link *l)
     return SL_OK;
 }
 
-static void finish(struct sl_node_link *l)
+void sl_link_figures_fini(struct sl_node_link *l)
 {
     free(l->figures.wires);
     l->figures.wires = NULL;
@@ -132,7 +132,7 @@ static int poll_wires(struct sl_node_link *l, bool *moved)
     return SL_OK;
 }
 
-static int poll(struct sl_node_link *l, bool *moved)
+int sl_link_figures_poll(struct sl_node_link *l, bool *moved)
 {
     const struct sl_figures_wires *w = l->figures.wires;
     SL_TRY(poll_wires(l, moved));
@@ -164,7 +164,7 @@ static int let_go(struct sl_node_link *l, uint32_t from, bool late, bool *over)
     return w->busy ? SL_OK : rc;
 }
 
-static int quiet(struct sl_node_link *l, bool *over)
+int sl_link_figures_quiet(struct sl_node_link *l, bool *over)
 {
     struct sl_figures_wires *w = l->figures.wires;
     const uint64_t now = sl_now_ns();
@@ -183,10 +183,3 @@ static int quiet(struct sl_node_link *l, bool *over)
         SL_TRY(let_go(l, from, now - w->quiet_ns >= SL_LINK_LAST_S * SL_WORLD_SECOND, over));
     return SL_OK;
 }
-
-const struct sl_link_part sl_link_figures_part = {
-    .init = start,
-    .poll = poll,
-    .quiet = quiet,
-    .fini = finish,
-};

@@ -15,7 +15,7 @@
 
 enum { SL_LINK_LAST_S = 2 };
 
-struct sl_link_part;
+struct sl_node_link;
 struct sl_figures_wires; // private
 
 struct sl_link_figures {
@@ -23,6 +23,10 @@ struct sl_link_figures {
     struct sl_figures_wires *wires;
 };
 
-extern const struct sl_link_part sl_link_figures_part;
+// As a part of the loop (loop.h). Errors of world.h; SL_ENOMEM.
+int sl_link_figures_init(struct sl_node_link *link);
+int sl_link_figures_poll(struct sl_node_link *link, bool *moved);
+int sl_link_figures_quiet(struct sl_node_link *link, bool *over);
+void sl_link_figures_fini(struct sl_node_link *link);
 
 #endif

@@ -9,12 +9,14 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "link/updates.h"
 
 enum { SLEEP_MIN_US = 20, SLEEP_MAX_US = 1000 };
 
-// updates, rows: one line each.
-static const struct sl_link_part *const parts[] = {
-    &sl_link_figures_part,
+// rows: one line more.
+static const struct sl_link_part parts[] = {
+    {sl_link_updates_init, sl_link_updates_poll, sl_link_updates_quiet, sl_link_updates_fini},
+    {sl_link_figures_init, sl_link_figures_poll, sl_link_figures_quiet, sl_link_figures_fini},
 };
 
 // --- rounds --------------------------------------------------------------------------------------
@@ -43,8 +45,8 @@ static int attach(struct sl_node_link *l, bool *moved)
     SL_TRY(rc);
     SL_FAILPOINT(LINK_ATTACHED);
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->init)
-            SL_TRY(parts[i]->init(l));
+        if (parts[i].init)
+            SL_TRY(parts[i].init(l));
     *moved = true;
     return sl_worker_ready(&l->worker);
 }
@@ -52,8 +54,8 @@ static int attach(struct sl_node_link *l, bool *moved)
 static int poll_parts(struct sl_node_link *l, bool *moved)
 {
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->poll)
-            SL_TRY(parts[i]->poll(l, moved));
+        if (parts[i].poll)
+            SL_TRY(parts[i].poll(l, moved));
     return SL_OK;
 }
 
@@ -92,8 +94,9 @@ static int throw_away(struct sl_world *w, enum sl_world_tag tag)
 
 static int throw_all_away(struct sl_world *w)
 {
-    static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE, SL_WORLD_TAG_ASK,
-                                             SL_WORLD_TAG_ROWS, SL_WORLD_TAG_FIGURES};
+    static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE, SL_WORLD_TAG_STATE,
+                                             SL_WORLD_TAG_ASK, SL_WORLD_TAG_ROWS,
+                                             SL_WORLD_TAG_FIGURES};
     for (size_t i = 0; i < SL_COUNT_OF(tags); i++)
         SL_TRY(throw_away(w, tags[i]));
     return SL_OK;
@@ -105,8 +108,8 @@ static int become_quiet(struct sl_node_link *l)
     bool quiet = true, moved;
     for (size_t i = 0; i < SL_COUNT_OF(parts) && l->worker.arena.base; i++) {
         bool one = true;
-        if (parts[i]->quiet)
-            SL_TRY(parts[i]->quiet(l, &one));
+        if (parts[i].quiet)
+            SL_TRY(parts[i].quiet(l, &one));
         quiet &= one;
     }
     SL_TRY(throw_all_away(&l->world));
@@ -128,13 +131,24 @@ static int leave(struct sl_node_link *l)
     return sl_world_close(&l->world);
 }
 
+// This node's broker has written what it writes, and all nodes have ended the job.
+static int say_ready(struct sl_node_link *l)
+{
+    static const struct sl_link_note note = {.kind = SL_LINK_NOTE_READY};
+    if (l->notes.ready[l->world.rank] || !atomic_load(&l->worker.stop) ||
+        !sl_link_notes_all(&l->notes, &l->world, l->notes.ended))
+        return SL_OK;
+    return sl_link_notes_say(&l->notes, &l->world, &note);
+}
+
 int sl_link_run(struct sl_node_link *l)
 {
     unsigned sleep_us = SLEEP_MIN_US;
     l->world.doing = "the job over nodes";
-    while (!sl_link_notes_all(&l->notes, &l->world, l->notes.ended)) {
+    while (!sl_link_notes_all(&l->notes, &l->world, l->notes.ready)) {
         bool moved = false;
         SL_TRY(round_of(l, &moved));
+        SL_TRY(say_ready(l));
         rest(l, &sleep_us, moved);
     }
     return leave(l);
@@ -143,8 +157,8 @@ int sl_link_run(struct sl_node_link *l)
 void sl_link_fini(struct sl_node_link *l)
 {
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->fini)
-            parts[i]->fini(l);
+        if (parts[i].fini)
+            parts[i].fini(l);
     sl_link_notes_fini(&l->notes);
     free(l->clock_ahead_ns);
     sl_dataset_close(&l->dataset);

@@ -20,11 +20,12 @@
  * what differs. Then clocks are compared, and the link says Hello with how many nodes there are.
  * Workers are started after that. Until Attach only notes go.
  *
- * END. A broker's last note is END: how its job ended. Until all nodes have said it the parts go
- * on: another node may still want rows. Then what is under way is taken and thrown away until each
- * says that it has nothing under way (QUIET), and all leave the world together. Where that cannot
- * be, because a node is silent or the wire is broken, the link tells its broker (Failed), tries to
- * tell the other nodes, and leaves once it is told to.
+ * END. A broker's last note is END: how its job ended. Until all nodes have said it, and each broker
+ * has written what it writes (READY), the parts go on: another node may want rows, or state for its
+ * last checkpoint. Then what is under way is taken and thrown away until each says that it has
+ * nothing under way (QUIET), and all leave the world together. Where that cannot be, because a node
+ * is silent or the wire is broken, the link tells its broker (Failed), tries to tell the other
+ * nodes, and leaves once it is told to.
  *
  * DEATH. Nothing of a link is needed by a next one: it is never replaced, its death ends the job,
  * which goes on from its last checkpoint.
@@ -42,6 +43,8 @@
 #include "link/notes.h"
 #include "nodes/world.h"
 
+struct sl_link_updates;
+
 struct sl_node_link {
     struct sl_worker worker;
     struct sl_config config;
@@ -49,6 +52,7 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
+    struct sl_link_updates *updates; // owned; NULL until Attach
     struct sl_link_figures figures;
 };
 

@@ -16,15 +16,19 @@ struct sl_link_note_out {
 int sl_link_notes_init(struct sl_link_notes *n, const struct sl_world *w)
 {
     *n = (struct sl_link_notes){.ended = calloc(w->size, sizeof *n->ended),
+                                .ready = calloc(w->size, sizeof *n->ready),
                                 .quiet = calloc(w->size, sizeof *n->quiet)};
-    return n->ended && n->quiet ? SL_OK
-                                : sl_fail(SL_ENOMEM, "notes of %u nodes: no memory", w->size);
+    return n->ended && n->ready && n->quiet
+               ? SL_OK
+               : sl_fail(SL_ENOMEM, "notes of %u nodes: no memory", w->size);
 }
 
 static void mark(struct sl_link_notes *n, uint32_t node, uint32_t kind)
 {
     if (kind == SL__CONTROL__NOTE_KIND__NOTE_END)
         n->ended[node] = true;
+    if (kind == SL_LINK_NOTE_READY)
+        n->ready[node] = true;
     if (kind == SL_LINK_NOTE_QUIET)
         n->quiet[node] = true;
 }
@@ -121,7 +125,7 @@ int sl_link_notes_poll(struct sl_link_notes *n, struct sl_world *w, struct sl_wo
         *moved = true;
         SL_TRY(take(w, from, bytes, &note));
         mark(n, from, note.kind);
-        if (note.kind != SL_LINK_NOTE_QUIET)
+        if (note.kind < SL_LINK_NOTE_READY)
             SL_TRY(hand_over(worker, from, &note));
     }
     return rc == SL_EAGAIN ? SL_OK : rc;
@@ -143,6 +147,7 @@ void sl_link_notes_fini(struct sl_link_notes *n)
         n->out = next;
     }
     free(n->ended);
+    free(n->ready);
     free(n->quiet);
     *n = (struct sl_link_notes){0};
 }

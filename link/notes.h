@@ -3,7 +3,7 @@
  *
  * A Note of this node's broker goes to the links of all others, and what comes from those goes to
  * this node's broker, each with its node. The order is kept. The last note of a broker is END. Links
- * then say QUIET to one another (loop.h).
+ * then say READY and QUIET to one another (loop.h).
  */
 #ifndef SL_LINK_NOTES_H
 #define SL_LINK_NOTES_H
@@ -14,7 +14,7 @@
 #include "common/bus/worker.h"
 #include "nodes/world.h"
 
-enum { SL_LINK_NOTE_QUIET = 1000 };
+enum { SL_LINK_NOTE_READY = 1000, SL_LINK_NOTE_QUIET };
 
 // As it goes over the wire.
 struct sl_link_note {
@@ -28,7 +28,8 @@ struct sl_link_note_out; // private
 
 struct sl_link_notes {
     struct sl_link_note_out *out; // owned: those under way
-    bool *ended, *quiet;          // (size) owned: who has said END and QUIET, this node too
+    // (size) owned: who has said END, READY and QUIET, this node too.
+    bool *ended, *ready, *quiet;
 };
 
 int sl_link_notes_init(struct sl_link_notes *n, const struct sl_world *w);

@@ -52,6 +52,20 @@ int sl_launcher_read(struct sl_launcher *out)
                               "N' or 'srun --mpi=pmix -N N', a process on each node");
 }
 
+uint32_t sl_launcher_size(uint32_t *rank)
+{
+    struct sl_launcher l;
+    const int rc = sl_launcher_read(&l);
+    *rank = rc == SL_OK ? l.rank : 0;
+    return rc == SL_OK ? l.size : 1;
+}
+
+bool sl_launcher_is_batch(void)
+{
+    struct sl_launcher l;
+    return sl_launcher_read(&l) == SL_OK && strcmp(l.variable, "SLURM_NTASKS") == 0;
+}
+
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
                       const char *mpi)
 {

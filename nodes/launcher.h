@@ -7,6 +7,7 @@
 #ifndef SL_NODES_LAUNCHER_H
 #define SL_NODES_LAUNCHER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sl_launcher {
@@ -17,6 +18,13 @@ struct sl_launcher {
 
 // Reads the environment. SL_EINVAL: no launcher is seen, with what to do; a variable is no number.
 int sl_launcher_read(struct sl_launcher *out);
+
+// How many processes a launcher says that it started, this one among them: 1 where there is none;
+// 0: one is there that does not say. *rank is this one's.
+uint32_t sl_launcher_size(uint32_t *rank);
+// Whether that number is of an allocation of Slurm's and not of processes that srun has started: in
+// its batch script there is one.
+bool sl_launcher_is_batch(void);
 
 // Whether the world that MPI found is the launcher's. SL_EINVAL with what to do. mpi: its name.
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,

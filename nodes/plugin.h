@@ -26,6 +26,7 @@ enum sl_world_tag {
     SL_WORLD_TAG_ASK = 4,     // for rows
     SL_WORLD_TAG_ROWS = 5,    // rows
     SL_WORLD_TAG_FIGURES = 6, // statistics
+    SL_WORLD_TAG_STATE = 8,   // optimizer's state for a checkpoint: link/updates.h
     SL_WORLD_TAG_NOTE = 7,    // how the job goes on a node: link/notes.h
 };
 

@@ -57,6 +57,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_access_forecast_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    sl_job_nodes_end(job);
     if (!job->workers_placed) {
         sl_job_conclude(job);
         return;
@@ -332,7 +333,7 @@ static void note_error(struct sl_job *job)
 }
 
 // Writing may take longer than clients wait for the end of a job.
-static void emit_saving(struct sl_job *job)
+void sl_job_emit_saving(struct sl_job *job)
 {
     Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -449,31 +450,41 @@ static void end_tensorboard(struct sl_job *job)
         sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) * epochs);
 }
 
+// What is kept of the job. Where there was to be a run directory and is none nothing has run, and
+// nothing is left.
+static void write_results(struct sl_job *job)
+{
+    char sha256[SL_SHA256_HEX_BYTES] = "";
+    if ((!job->rundir.path[0] && !job->options.no_output) || !job->running_ns)
+        return;
+    sl_job_emit_saving(job);
+    const bool useful = save_checkpoint(job);
+    if (job->outcome == SL_OUTCOME_STOPPED)
+        say_where_it_goes_on(job);
+    if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
+        note_error(job);
+    if (job->outcome != SL_OUTCOME_DONE)
+        sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
+    if (write_report(job, sha256) < 0)
+        note_error(job);
+    sl_live_log(&job->live);
+    end_tensorboard(job);
+    emit_end(job);
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
-    // Where there was to be a run directory and is none nothing has run, and nothing is left.
-    if ((job->rundir.path[0] || job->options.no_output) && job->running_ns) {
-        char sha256[SL_SHA256_HEX_BYTES] = "";
-        emit_saving(job);
-        const bool useful = save_checkpoint(job);
-        if (job->outcome == SL_OUTCOME_STOPPED)
-            say_where_it_goes_on(job);
-        if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
-            note_error(job);
-        if (job->outcome != SL_OUTCOME_DONE)
-            sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
-        if (write_report(job, sha256) < 0)
-            note_error(job);
-        sl_live_log(&job->live);
-        end_tensorboard(job);
-        emit_end(job);
-        sl_run_files_flush(&job->files);
-    }
+    if (!job->nodes.concluded)
+        write_results(job);
+    if (!sl_job_nodes_left(job))
+        return;
+    sl_run_files_flush(&job->files);
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();
-    sl_job_emit_finished(job);
+    if (!job->told)
+        sl_job_emit_finished(job);
 }
 
 void sl_job_emit_finished(struct sl_job *job)

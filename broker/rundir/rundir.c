@@ -555,6 +555,12 @@ static int make_directories(const char *path, size_t *first)
     return SL_OK;
 }
 
+int sl_rundir_make_folder(const char *path)
+{
+    size_t first;
+    return make_directories(path, &first);
+}
+
 // Undoes make_directories(), as far as they are empty.
 static void remove_directories(const char *path, size_t first)
 {

@@ -93,6 +93,9 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint);
 
+// Makes a directory, and those above it that are missing. SL_EACCESS, SL_EIO.
+int sl_rundir_make_folder(const char *path);
+
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);
 

@@ -109,7 +109,7 @@ static int start(char **argv, const struct inherited *of, struct sl_launch *out)
 
 int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
-    char program[4200], directory[4096], config[16], key[16], owner[16];
+    char program[4200], directory[4096], config[16], key[16], owner[16], nodes[16], node[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
     struct inherited of = {.error = job->error_fd, .owner = -1};
     memset(out, 0, sizeof *out);
@@ -122,9 +122,11 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     snprintf(config, sizeof config, "%d", CONFIG_FD);
     snprintf(key, sizeof key, "%d", KEY_FD);
     snprintf(owner, sizeof owner, "%d", OWNER_FD);
+    snprintf(nodes, sizeof nodes, "%u", job->nodes);
+    snprintf(node, sizeof node, "%u", job->node);
     sl_attach_path(out->endpoint, out->attach);
     // execv() writes to none of them
-    char *argv[30] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
+    char *argv[36] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
                       key,        "--config-fd", config,       "--job",       (char *)job->name,
                       "--output", where};
     int n = job->output ? 12 : 10;
@@ -137,6 +139,8 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
         {"--http", job->http},
         {"--http-token", job->http_token_file},
         {"--owner-fd", job->owner ? owner : NULL},
+        {"--nodes", job->over_nodes ? nodes : NULL},
+        {"--node", job->over_nodes ? node : NULL},
     };
     for (size_t i = 0; i < SL_COUNT_OF(optional); i++) {
         if (!optional[i].value)
