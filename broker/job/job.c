@@ -35,7 +35,7 @@ static void stop(struct sl_job *job, bool kill, const char *who)
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
     if (kill)
-        sl_job_nodes_kill(job);
+        sl_job_nodes_abandon(job);
 }
 
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -196,6 +196,8 @@ static void on_signal(void *ctx, int signum)
     bool death = signum == SL_LAUNCH_DEATH_SIGNAL;
     snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
              death ? " (as when its parent process dies)" : "");
+    if (death)
+        sl_job_nodes_abandon(job);
     // The second one kills, if a user or program sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
@@ -204,6 +206,7 @@ static void on_owner(void *ctx)
 {
     struct sl_job *job = ctx;
     job->orphaned = true;
+    sl_job_nodes_abandon(job);
     stop(job, false, "the end of the process whose job it is");
 }
 

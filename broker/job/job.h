@@ -93,12 +93,15 @@ struct sl_job_options {
 
 // The other nodes of a job (job/nodes.c). All zero but n where there are none.
 struct sl_job_nodes {
-    struct sl_worker_pool pool;    // of one worker, this node's link
-    uint32_t n, rank;              // 1 and 0 until the link has said Hello
-    char *hosts;                   // (n, SL_NODES_HOST_BYTES) owned
-    bool met;                      // the link has said Hello
-    bool concluded, told_to_leave; // what there is is written; the link may leave
-    char path[4200];               // where a node that is not the first writes its logs
+    struct sl_worker_pool pool; // of one worker, this node's link
+    uint32_t n, rank;           // 1 and 0 until the link has said Hello
+    char *hosts;                // (n, SL_NODES_HOST_BYTES) owned
+    bool met;                   // the link has said Hello
+    bool concluded;             // what there is is written
+    bool told_to_leave;         // the link
+    bool lost;                  // one of them, or the link: that is why the job ends
+    bool abandoned;             // what started this process is dead: nobody waits for other nodes
+    char path[4200];            // where a node that is not the first writes its logs
 };
 
 struct sl_job {
@@ -248,7 +251,8 @@ void sl_job_nodes_attach(struct sl_job *job);
 int sl_job_nodes_begin(struct sl_job *job); // the job runs: says so, opens the link's log
 void sl_job_nodes_check_start(struct sl_job *job);
 void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why
-void sl_job_nodes_kill(struct sl_job *job);
+// Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
+void sl_job_nodes_abandon(struct sl_job *job);
 // The job has written what it writes. False: the link has to leave first, and sl_job_conclude() is
 // called again.
 bool sl_job_nodes_left(struct sl_job *job);

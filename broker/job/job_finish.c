@@ -459,7 +459,7 @@ static void write_results(struct sl_job *job)
         return;
     sl_job_emit_saving(job);
     const bool useful = save_checkpoint(job);
-    if (job->outcome == SL_OUTCOME_STOPPED)
+    if (job->outcome == SL_OUTCOME_STOPPED || job->nodes.lost)
         say_where_it_goes_on(job);
     if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
         note_error(job);

@@ -94,6 +94,7 @@ static void on_end(struct sl_job *job, const Sl__Control__Note *note)
     const char *host = host_of(job, note->node);
     if (note->status == SL_OUTCOME_DONE)
         return;
+    job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
     sl_job_end(job,
                note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
                : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
@@ -158,11 +159,19 @@ static void on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     link->greeted = link->attached = true; // it listens from here on
     link->peer = *peer;
+    sl_stream_clear_last(&link->log); // warnings of the beginning explain no death
     if (meet(job, hello) < 0)
         sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
 }
 
-static void on_failed(struct sl_job *job, const char *message)
+// What is not going to be well the next time either.
+static bool is_refusal(int code)
+{
+    return code == SL_EINVAL || code == SL_EPROTO || code == SL_ENOENT || code == SL_EUNSUPPORTED ||
+           code == SL_ECHANGED;
+}
+
+static void fail(struct sl_job *job, int code, const char *message)
 {
     if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
         // Nothing is missing here, but not all is well.
@@ -171,8 +180,11 @@ static void on_failed(struct sl_job *job, const char *message)
                  message);
         return;
     }
-    sl_job_end(job, job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED, "%s",
-               message);
+    job->nodes.lost |= job->state == SL_JOB_RUNNING;
+    sl_job_end(job,
+               job->state == SL_JOB_STARTING && is_refusal(code) ? SL_OUTCOME_REFUSED
+                                                                 : SL_OUTCOME_FAILED,
+               "%s", message);
 }
 
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -186,7 +198,7 @@ bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
         return true;
     }
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FAILED && m->failed->worker == link->worker) {
-        on_failed(job, m->failed->message);
+        fail(job, m->failed->code, m->failed->message);
         return true;
     }
     if (sl_worker_pool_by_peer(&job->nodes.pool, peer) != link)
@@ -199,18 +211,16 @@ bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
 static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
 {
     struct sl_job *job = ctx;
-    char how[160], last[1024], host[SL_NODES_HOST_BYTES];
+    char how[160], last[1024], host[SL_NODES_HOST_BYTES], text[sizeof last + 512];
     sl_exit_status_describe(death, how, sizeof how);
     sl_stream_last(&w->log, last, sizeof last);
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", w->name, (int)w->pid, how);
-    if (job->nodes.told_to_leave && !w->dismissed && !death->signal && death->exit_status == 0)
+    if (w->dismissed ||
+        (job->nodes.told_to_leave && !death->signal && death->exit_status == EXIT_SUCCESS))
         return true;
-    char text[sizeof last + 512];
-    snprintf(text, sizeof text,
-             "host %s: its link to the other nodes %s%s%s: the job goes on from "
-             "its last checkpoint when it is started again",
-             own_host(job, host), how, last[0] ? ": " : "", last);
-    on_failed(job, text);
+    snprintf(text, sizeof text, "host %s: its link to the other nodes %s%s%s", own_host(job, host),
+             how, last[0] && !death->signal ? ": " : "", death->signal ? "" : last);
+    fail(job, SL_EFAILED, text);
     return false;
 }
 
@@ -223,7 +233,7 @@ static void on_left(void *ctx, struct sl_pool_worker *w)
 
 static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
 {
-    on_failed(ctx, why);
+    fail(ctx, SL_EFAILED, why);
 }
 
 static void on_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
@@ -290,9 +300,10 @@ void sl_job_nodes_end(struct sl_job *job)
     say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
 }
 
-void sl_job_nodes_kill(struct sl_job *job)
+void sl_job_nodes_abandon(struct sl_job *job)
 {
-    if (link_of(job))
+    job->nodes.abandoned = true;
+    if (job->nodes.told_to_leave)
         sl_worker_pool_stop(&job->nodes.pool, 0);
 }
 
@@ -317,7 +328,7 @@ bool sl_job_nodes_left(struct sl_job *job)
     e.stop = &stop;
     if (link->greeted)
         sl_bus_send(job->bus, &link->peer, &e);
-    sl_worker_pool_stop(&nodes->pool, LEAVE_MS);
+    sl_worker_pool_stop(&nodes->pool, nodes->abandoned ? 0 : LEAVE_MS);
     return false;
 }
 

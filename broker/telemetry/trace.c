@@ -155,6 +155,7 @@ static void name_threads(struct sl_trace *trace, const struct sl_pool_worker *w)
 }
 
 // Device of a worker; -1 for one that has never been seen. Names its threads the first time.
+// -1: of none of this node's.
 static int64_t device_of(struct sl_trace *trace, uint32_t worker)
 {
     struct sl_tracing *t = trace->tracing;
@@ -229,7 +230,7 @@ static bool poll_draw(const struct look *l, uint32_t cell)
     uint64_t word = sl_ledger_word(a, l->phase->seq, cell);
     if (l->view->told[cell].draw)
         return true;
-    if (sl_cell_state(word) < SL_CELL_READY)
+    if (sl_cell_state(word) < SL_CELL_READY || sl_cell_state(word) == SL_CELL_ELSEWHERE)
         return false;
     memcpy(&copy, sl_ledger_entry(a, l->phase->seq, cell), sizeof copy);
     atomic_thread_fence(memory_order_acquire);

@@ -255,11 +255,17 @@ float *sl_nodes_params(const struct sl_arena *a, const struct sl_nodes_step *s)
     return sl_param_store_params(a, s->version + 1);
 }
 
-int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker)
+bool sl_nodes_hold_is_over(const struct sl_arena *a)
 {
     const uint64_t asked = atomic_load(&sl_param_store_of(a)->asked_ns);
-    if (!sl_nodes_is_made(a, s) ||
-        (asked && sl_now_ns() - asked < (uint64_t)SL_NODES_HOLD_MS * 1000000))
+    return !asked || sl_now_ns() - asked >= (uint64_t)SL_NODES_HOLD_MS * 1000000;
+}
+
+int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker)
+{
+    if (sl_arena_aborted(a)) // what the broker saves at the end stands still
+        return SL_EABORTED;
+    if (!sl_nodes_is_made(a, s) || !sl_nodes_hold_is_over(a))
         return SL_EAGAIN;
     return sl_param_store_flip(a, s->version, worker);
 }

@@ -148,7 +148,7 @@ int sl_nodes_check_made(const struct sl_nodes_step *s, uint32_t from,
 // go, from the flip to the step's version on. (n_params)
 float *sl_nodes_params(const struct sl_arena *a, const struct sl_nodes_step *s);
 // All slices are in, and nothing of the step is under way: its version is over. SL_OK; SL_EAGAIN
-// while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken.
+// while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken; SL_EABORTED.
 int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker);
 
 // Whether the broker waits for the state of *version, the current one. Goes on after an abort.
@@ -165,6 +165,8 @@ void sl_nodes_state_arrived(struct sl_arena *a, uint64_t version);
 // or is not wanted any more.
 void sl_nodes_ask_state(struct sl_arena *a);
 void sl_nodes_end_ask(struct sl_arena *a);
+// Whether nothing has been asked for, or longer ago than a version waits for it.
+bool sl_nodes_hold_is_over(const struct sl_arena *a);
 // Whether all of the current version's state is here. Of one node always.
 bool sl_nodes_state_is_whole(const struct sl_arena *a);
 
