@@ -37,6 +37,7 @@
 #include "cli/run_view.h"
 #include "cli/session.h"
 #include "cli/store_view.h"
+#include "nodes/launcher.h"
 #include "common/text/units.h"
 #include "broker/epochs/phases.h"
 #include "broker/placement/placement.h"
@@ -521,6 +522,9 @@ static int run_job(struct run *r)
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (r->signal_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
+    int keep_fd = r->check.over_nodes ? sl_launcher_keep_descriptor() : -1;
+    if (keep_fd < -1)
+        return keep_fd;
     const struct sl_launch_job job = {
         .config_json = r->check.config_json,
         .dataset_record = r->dataset_record,
@@ -536,6 +540,7 @@ static int run_job(struct run *r)
         .over_nodes = r->check.over_nodes,
         .nodes = r->check.nodes,
         .node = r->check.node,
+        .keep_fd = keep_fd,
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);

@@ -401,6 +401,7 @@ static int gather_state(struct sl_node_link *l, bool *moved)
     if (u->asking && all) {
         u->asking = false;
         sl_nodes_state_arrived(u->arena, u->asked);
+        sl_arena_ring(u->arena);
     }
     return SL_OK;
 }

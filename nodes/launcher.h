@@ -26,6 +26,13 @@ uint32_t sl_launcher_size(uint32_t *rank);
 // its batch script there is one.
 bool sl_launcher_is_batch(void);
 
+/*
+ * MPICH's launcher talks to a process by a descriptor that it inherits (PMI_FD). Moves it to a
+ * number at which no process of a job has another one, and says so in the environment. The number;
+ * -1: there is none. SL_ESYS.
+ */
+int sl_launcher_keep_descriptor(void);
+
 // Whether the world that MPI found is the launcher's. SL_EINVAL with what to do. mpi: its name.
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
                       const char *mpi);

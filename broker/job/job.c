@@ -35,7 +35,7 @@ static void stop(struct sl_job *job, bool kill, const char *who)
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
     if (kill)
-        sl_job_nodes_abandon(job);
+        sl_job_nodes_abandon(job, true);
 }
 
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -147,6 +147,8 @@ static void on_bus(void *ctx)
 static void on_doorbell(void *ctx)
 {
     struct sl_job *job = ctx;
+    if (job->nodes.awaits_state)
+        sl_job_conclude(job);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     if (job->state == SL_JOB_RUNNING)
@@ -159,6 +161,8 @@ static void on_tick(void *ctx)
 {
     struct sl_job *job = ctx;
     job->ticks++;
+    if (job->nodes.awaits_state)
+        sl_job_conclude(job);
     if (job->state == SL_JOB_STARTING)
         sl_job_check_start(job);
     if (job->state == SL_JOB_RUNNING)
@@ -197,7 +201,7 @@ static void on_signal(void *ctx, int signum)
     snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
              death ? " (as when its parent process dies)" : "");
     if (death)
-        sl_job_nodes_abandon(job);
+        sl_job_nodes_abandon(job, false);
     // The second one kills, if a user or program sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
@@ -206,7 +210,7 @@ static void on_owner(void *ctx)
 {
     struct sl_job *job = ctx;
     job->orphaned = true;
-    sl_job_nodes_abandon(job);
+    sl_job_nodes_abandon(job, false);
     stop(job, false, "the end of the process whose job it is");
 }
 

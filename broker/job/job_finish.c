@@ -476,6 +476,8 @@ void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
+    if (!job->nodes.concluded && !sl_job_nodes_have_state(job))
+        return; // called again when it is there, or does not come
     if (!job->nodes.concluded)
         write_results(job);
     if (!sl_job_nodes_left(job))

@@ -14,16 +14,20 @@
  */
 #include "broker/job/job.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/arena/nodes.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { LEAVE_MS = 3600 * 1000 };
+// For the link to leave together with those of all other nodes; the second where this node is left
+// alone by what started it.
+enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
 
 static const char *host_of(const struct sl_job *job, uint32_t node)
 {
@@ -255,11 +259,22 @@ static void on_gone(void *ctx)
 
 // --- the life of a job ---------------------------------------------------------------------------
 
+// MPICH's launcher talks to the link by a descriptor (nodes/launcher.h), which workers do not get.
+static int keep_descriptor(void)
+{
+    const char *text = getenv("PMI_FD");
+    const int fd = text ? atoi(text) : 0;
+    if (fd > 0)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
 int sl_job_nodes_start(struct sl_job *job)
 {
     struct sl_job_nodes *nodes = &job->nodes;
     struct sl_worker_pool_setup setup;
     SL_TRY(sl_job_pool_setup(job, &setup));
+    setup.keep_fd = keep_descriptor();
     setup.events = (struct sl_worker_pool_events){.on_death = on_death,
                                                   .on_left = on_left,
                                                   .on_give_up = on_give_up,
@@ -300,11 +315,28 @@ void sl_job_nodes_end(struct sl_job *job)
     say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
 }
 
-void sl_job_nodes_abandon(struct sl_job *job)
+// A job that all stop has its last checkpoint still to write, with what the others have of it.
+static uint32_t patience_ms(const struct sl_job *job)
+{
+    if (!job->nodes.abandoned)
+        return LEAVE_MS;
+    return job->outcome == SL_OUTCOME_STOPPED && !job->nodes.killed ? STOPPED_MS : 0;
+}
+
+void sl_job_nodes_abandon(struct sl_job *job, bool kill)
 {
     job->nodes.abandoned = true;
-    if (job->nodes.told_to_leave)
-        sl_worker_pool_stop(&job->nodes.pool, 0);
+    job->nodes.killed |= kill;
+    if (link_of(job) && (job->nodes.told_to_leave || kill))
+        sl_worker_pool_stop(&job->nodes.pool, patience_ms(job));
+}
+
+bool sl_job_nodes_have_state(struct sl_job *job)
+{
+    struct sl_pool_worker *link = link_of(job);
+    job->nodes.awaits_state =
+        link && link->alive && !job->nodes.lost && !sl_saving_has_state(&job->saving);
+    return !job->nodes.awaits_state;
 }
 
 bool sl_job_nodes_left(struct sl_job *job)
@@ -328,7 +360,7 @@ bool sl_job_nodes_left(struct sl_job *job)
     e.stop = &stop;
     if (link->greeted)
         sl_bus_send(job->bus, &link->peer, &e);
-    sl_worker_pool_stop(&nodes->pool, nodes->abandoned ? 0 : LEAVE_MS);
+    sl_worker_pool_stop(&nodes->pool, patience_ms(job));
     return false;
 }
 

@@ -21,9 +21,9 @@
 
 enum { CONFIG_FD = 3, KEY_FD = 4, OWNER_FD = 5, ASIDE_FD = 10 };
 
-// What the broker gets of this process. error, owner: -1 = none.
+// What the broker gets of this process. error, owner: -1 = none; keep: 0 or less = none.
 struct inherited {
-    int config, key, error, owner;
+    int config, key, error, owner, keep;
 };
 
 static void drop(const struct inherited *of)
@@ -61,6 +61,8 @@ static void become_broker(char **argv, pid_t parent, const struct inherited *of)
         key_at = fcntl(of->key, F_DUPFD, ASIDE_FD);
     int owner_at = of->owner < 0 ? -1 : fcntl(of->owner, F_DUPFD, ASIDE_FD);
     close_range(KEY_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+    if (of->keep > 0 && fcntl(of->keep, F_SETFD, 0) < 0)
+        return;
     if (dup2(config_at, CONFIG_FD) < 0 || dup2(key_at, KEY_FD) < 0 ||
         (owner_at >= 0 && dup2(owner_at, OWNER_FD) < 0))
         return;
@@ -111,7 +113,7 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
     char program[4200], directory[4096], config[16], key[16], owner[16], nodes[16], node[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
-    struct inherited of = {.error = job->error_fd, .owner = -1};
+    struct inherited of = {.error = job->error_fd, .owner = -1, .keep = job->keep_fd};
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
     if (!job->directory)

@@ -53,6 +53,7 @@ struct sl_launch_job {
     // On several nodes, as a launcher says: how many (0: it does not say), and which this one is.
     bool over_nodes;
     uint32_t nodes, node;
+    int keep_fd; // inherited under its number, for MPI; 0 or less: none
 };
 
 // Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.

@@ -257,7 +257,11 @@ static int spawn(struct sl_pool_worker *w, struct sl_pool_process *p, int output
         .stdio_count = STDIO_COUNT,
         .stdio = stdio,
     };
+    if (setup->keep_fd > 0)
+        fcntl(setup->keep_fd, F_SETFD, 0);
     int err = uv_spawn(setup->loop, &p->handle, &options);
+    if (setup->keep_fd > 0)
+        fcntl(setup->keep_fd, F_SETFD, FD_CLOEXEC);
     p->handle.data = p;
     p->open_handles++;
     if (err) {

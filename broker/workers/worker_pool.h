@@ -115,6 +115,7 @@ struct sl_worker_pool_setup {
     const char *endpoint;                                  // borrowed
     int arena_fd, config_fd, doorbell_fd, acts_fd, key_fd; // borrowed
     int shared_fd[SL_SHARED_COUNT];                        // borrowed
+    int keep_fd; // inherited under its number, and by these workers alone; 0: none. Borrowed
     struct sl_worker_pool_events events;
     void *ctx;
 };
