@@ -4,9 +4,9 @@
  * Once a second it writes down what the other parts have counted, in this node's row of the arena
  * (common/arena/node_figures.h), and sends the row, with what the broker has written there, to the
  * first node, whose link puts it into the table of its own arena. A row that is late is left out
- * for the next one: at most one is under way. Once all nodes have ended the job each sends its last
- * row; the first node waits for these SL_LINK_LAST_S at most, since a node whose job never began
- * has none.
+ * for the next one: at most one is under way. The last row goes once the node's broker has ended
+ * the job. When links leave, the first node waits for last rows SL_LINK_LAST_S at most, since a
+ * node whose job never began has none.
  */
 #ifndef SL_LINK_FIGURES_H
 #define SL_LINK_FIGURES_H

@@ -57,6 +57,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_access_forecast_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    sl_live_publish_node(&job->live);
     sl_job_nodes_end(job);
     if (!job->workers_placed) {
         sl_job_conclude(job);

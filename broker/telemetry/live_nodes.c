@@ -57,6 +57,14 @@ int sl_live_nodes_poll(struct sl_live_nodes *v, const struct sl_arena *a)
     return SL_OK;
 }
 
+bool sl_live_nodes_are_last(const struct sl_live_nodes *v)
+{
+    for (uint32_t i = 0; i < v->n; i++)
+        if (v->list[i].n == 0 || !wire_of(&v->list[i], v->list[i].n - 1)->last)
+            return false;
+    return true;
+}
+
 // --- of one node ---------------------------------------------------------------------------------
 
 // The newest rows of a node, and those that they are compared with.

@@ -35,6 +35,9 @@ void sl_live_nodes_fini(struct sl_live_nodes *v); // safe on a zeroed struct
 // first node. SL_ENOMEM.
 int sl_live_nodes_poll(struct sl_live_nodes *v, const struct sl_arena *a);
 
+// Whether the job has ended on all nodes, and no newer rows come.
+bool sl_live_nodes_are_last(const struct sl_live_nodes *v);
+
 // What is known of a node of v->n; what is not is NaN. The text is v's, until the next poll.
 void sl_live_nodes_tell(const struct sl_live_nodes *v, uint32_t node, struct sl_stats_node *out);
 // The next wire; *at is 0 at first. False: there are no more, or too many nodes to tell of each.

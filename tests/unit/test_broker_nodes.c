@@ -102,6 +102,17 @@ TEST(rates_are_by_the_nodes_own_time)
     cJSON_Delete(json);
 }
 
+TEST(rows_are_the_last_once_all_are)
+{
+    for (uint32_t ended = 0; ended <= 2; ended++) {
+        sl_clock_advance(SECOND);
+        for (uint32_t i = 0; i < 2; i++)
+            tell_of(i, (struct sl_node_work){0}, (struct sl_node_wire){.last = i < ended});
+        must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
+        ck_assert_int_eq(sl_live_nodes_are_last(&job.live.nodes), ended == 2);
+    }
+}
+
 TEST(what_is_older_than_the_window_counts_no_more)
 {
     pass_a_second((struct sl_node_work){0}, (struct sl_node_peer){.in_bytes = 1000},

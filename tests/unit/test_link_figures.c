@@ -177,6 +177,25 @@ TEST(the_last_rows_come_before_the_end)
     ck_assert_ptr_null(fake.first);
 }
 
+TEST(the_last_row_goes_when_the_job_has_ended_on_its_node)
+{
+    struct sl_node_wire w;
+    bool ended[N] = {false, true, false};
+    go_round();
+    links[1].notes.ended = ended;
+    work(1, 30);
+    ck_assert(go_round()); // whatever the clock says
+    ck_assert_uint_eq(batches_of(1), 30);
+    ck_assert(sl_node_figures_wire(&links[0].worker.arena, 1, &w));
+    ck_assert_uint_eq(w.last, 1);
+    work(1, 31);
+    sl_clock_advance(SL_WORLD_SECOND);
+    go_round();
+    ck_assert_uint_eq(batches_of(1), 30); // no other one
+    ck_assert(sl_node_figures_wire(&links[0].worker.arena, 2, &w));
+    ck_assert_uint_eq(w.last, 0);
+}
+
 TEST(a_node_that_has_no_rows_is_not_waited_for_for_ever)
 {
     go_round();
