@@ -148,7 +148,11 @@
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
     END(store) \
     X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */ \
-    X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */
+    X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */ \
+    BEGIN() /* the node that the others waited for longest, with all their batches done */ \
+    X(latest., WHOLE, node, SL_IF(sl_report_epoch, several_nodes)) \
+    X(latest., REAL, seconds, SL_IF(sl_report_epoch, several_nodes)) \
+    END(latest)
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
 #define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
@@ -215,9 +219,10 @@ SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
 // Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an
-// optimum is known, there are caches, the order is that of a walk.
+// optimum is known, there are caches, the order is that of a walk, there are several nodes.
 #define SL_REPORT_EPOCH_MEMBERS \
-    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent;
+    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent, \
+        several_nodes;
 // clang-format on
 
 struct sl_report_epoch {
