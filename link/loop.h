@@ -10,7 +10,7 @@
  *
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
- *      rows       feature rows of other nodes
+ *      rows       feature rows of other nodes                                 rows.h
  *      figures    statistics                                                  figures.h
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
@@ -52,8 +52,9 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
-    struct sl_link_updates *updates; // owned; NULL until Attach
+    struct sl_link_rows *rows; // rows.h; NULL: all rows are here
     struct sl_link_figures figures;
+    struct sl_link_updates *updates; // owned; NULL until Attach
 };
 
 // A part of the loop. init comes after Attach.

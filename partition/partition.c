@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -143,6 +144,12 @@ static int check(const struct work *w)
     return SL_OK;
 }
 
+bool sl_partition_spreads(const char *out)
+{
+    const size_t n = out ? strlen(out) : 0;
+    return out && (n < 4 || strcmp(out + n - 4, ".npy") != 0);
+}
+
 // Before anything is made: a wrong name is told at once.
 static int find_place(struct sl_partition *p)
 {
@@ -150,6 +157,8 @@ static int find_place(struct sl_partition *p)
                          : snprintf(p->path, sizeof p->path, "%s/%s", p->dataset, default_name);
     if (n < 0 || (size_t)n >= sizeof p->path)
         return sl_fail(SL_EINVAL, "partition: --out: the name is too long");
+    if (sl_partition_spreads(p->out))
+        return sl_shards_open(&p->shards, p->out, p->force);
     if (!p->force && access(p->path, F_OK) == 0)
         return sl_fail(SL_EEXIST, "partition: '%s' exists: name another file or give --force",
                        p->path);
@@ -183,6 +192,8 @@ static int make(struct work *w)
     p->used = (enum sl_partition_method)p->method;
     SL_TRY(methods[p->method](w));
     SL_TRY(measure(w));
+    if (sl_partition_spreads(p->out))
+        return sl_shards_write(&p->shards, &w->task, w->part);
     return sl_parts_write(p->path, p->n_parts, w->ds.n_nodes, w->part);
 }
 
@@ -205,6 +216,7 @@ int sl_partition_make(struct sl_partition *p)
     if (rc == SL_OK)
         rc = make(w);
     sl_progress_clear(&w->progress);
+    sl_shards_abort(&p->shards);
     sl_dataset_close(&w->ds);
     free(w->training);
     free(w->part);

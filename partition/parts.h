@@ -12,7 +12,7 @@
 #include "common/data/dataset.h"
 #include "common/text/progress.h"
 
-enum { SL_PARTITION_PARTS_MAX = 65535, SL_PARTITION_NO_PART = 65535 };
+enum { SL_PARTITION_PARTS_MAX = SL_SHARDS_MAX, SL_PARTITION_NO_PART = 65535 };
 
 // What a method is given. It fills part (n_nodes) with numbers below n_parts.
 struct sl_parts_task {

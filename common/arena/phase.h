@@ -134,6 +134,7 @@ struct sl_batch_entry {
     uint64_t rows_read;   // ... that were read, and the bytes that took
     uint64_t rows_beside; // ... that found no slot, and are read when the batch is extracted
     uint64_t drive_bytes;
+    uint64_t remote_rows; // of those that were read, on other nodes
     // trainer
     uint64_t claimed_at_ns;
     uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
