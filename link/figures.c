@@ -14,8 +14,7 @@
 // Written as it lies: all nodes are of one build.
 struct message {
     uint64_t magic;
-    uint32_t rank;
-    uint32_t last; // 1: no more come
+    uint64_t rank;
     struct sl_node_work work;
     struct sl_node_wire wire;
 };
@@ -35,7 +34,7 @@ struct sl_figures_wires {
     struct wire wire[]; // of the first node one for each rank, else one
 };
 
-static int start(struct sl_node_link *l)
+int sl_link_figures_init(struct sl_node_link *l)
 {
     const uint32_t n = l->world.rank == 0 ? l->world.size : 1;
     l->figures.wires = calloc(1, sizeof *l->figures.wires + n * sizeof(struct wire));
@@ -46,7 +45,7 @@ static int start(struct sl_node_link *l)
     return SL_OK;
 }
 
-static void finish(struct sl_node_link *l)
+void sl_link_figures_fini(struct sl_node_link *l)
 {
     free(l->figures.wires);
     l->figures.wires = NULL;
@@ -61,21 +60,20 @@ static void write_own(struct sl_node_link *l)
 }
 
 // To the first node, unless a row is on its way there.
-static int send_own(struct sl_node_link *l, bool last)
+static int send_own(struct sl_node_link *l)
 {
     struct wire *to = &l->figures.wires->wire[0];
-    if (to->busy || to->last)
+    if (l->world.rank == 0 || to->busy || to->last)
         return SL_OK;
     to->message.magic = FIGURES_MAGIC;
     to->message.rank = l->world.rank;
-    to->message.last = last;
     to->message.wire = l->figures.own;
     // Where the broker has not written anything yet, or is writing, what it wrote before stays.
     sl_node_figures_work(&l->worker.arena, l->world.rank, &to->message.work);
     SL_TRY(l->world.table->send(0, SL_WORLD_TAG_FIGURES, &to->message, sizeof to->message,
                                 &to->request));
     to->busy = true;
-    to->last = last;
+    to->last = l->figures.own.last;
     return SL_OK;
 }
 
@@ -86,14 +84,15 @@ static int take(struct sl_node_link *l, uint32_t from, struct wire *w)
     struct message *m = &w->message;
     if (m->magic != FIGURES_MAGIC || m->rank != from)
         return sl_fail(SL_EPROTO,
-                       "%s: %s sends figures of rank %u, with magic 0x%llx: wanted %u, "
+                       "%s: %s sends figures of rank %llu, with magic 0x%llx: wanted %u, "
                        "0x%llx",
-                       l->world.doing, sl_world_name(&l->world, from).text, m->rank,
-                       (unsigned long long)m->magic, from, FIGURES_MAGIC);
+                       l->world.doing, sl_world_name(&l->world, from).text,
+                       (unsigned long long)m->rank, (unsigned long long)m->magic, from,
+                       FIGURES_MAGIC);
     m->wire.host[sizeof m->wire.host - 1] = '\0';
     sl_node_figures_put_work(&l->worker.arena, from, &m->work);
     sl_node_figures_put_wire(&l->worker.arena, from, &m->wire);
-    w->last = m->last != 0;
+    w->last = m->wire.last != 0;
     return SL_OK;
 }
 
@@ -132,14 +131,26 @@ static int poll_wires(struct sl_node_link *l, bool *moved)
     return SL_OK;
 }
 
-static int poll(struct sl_node_link *l, bool *moved)
+// Nothing that counts comes any more, and the broker has written what it had to.
+static int end(struct sl_node_link *l)
+{
+    if (!l->figures.own.last) {
+        l->figures.own.last = 1;
+        write_own(l);
+    }
+    return send_own(l);
+}
+
+int sl_link_figures_poll(struct sl_node_link *l, bool *moved)
 {
     const struct sl_figures_wires *w = l->figures.wires;
     SL_TRY(poll_wires(l, moved));
+    if (l->notes.ended && l->notes.ended[l->world.rank])
+        return end(l);
     if (w->told_ns && sl_now_ns() - w->told_ns < SL_WORLD_SECOND)
         return SL_OK;
     write_own(l);
-    return l->world.rank == 0 ? SL_OK : send_own(l, false);
+    return send_own(l);
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -164,29 +175,17 @@ static int let_go(struct sl_node_link *l, uint32_t from, bool late, bool *over)
     return w->busy ? SL_OK : rc;
 }
 
-static int quiet(struct sl_node_link *l, bool *over)
+int sl_link_figures_quiet(struct sl_node_link *l, bool *over)
 {
     struct sl_figures_wires *w = l->figures.wires;
     const uint64_t now = sl_now_ns();
     bool moved;
-    *over = true;
-    if (!w->quiet_ns) {
+    if (!w->quiet_ns)
         w->quiet_ns = now;
-        write_own(l); // the broker has said by now what it had to say
-    }
     SL_TRY(poll_wires(l, &moved));
-    if (l->world.rank != 0) {
-        SL_TRY(send_own(l, true));
-        *over = w->wire[0].last && !w->wire[0].busy;
-    }
+    SL_TRY(end(l));
+    *over = l->world.rank == 0 || (w->wire[0].last && !w->wire[0].busy);
     for (uint32_t from = 1; l->world.rank == 0 && from < l->world.size; from++)
         SL_TRY(let_go(l, from, now - w->quiet_ns >= SL_LINK_LAST_S * SL_WORLD_SECOND, over));
     return SL_OK;
 }
-
-const struct sl_link_part sl_link_figures_part = {
-    .init = start,
-    .poll = poll,
-    .quiet = quiet,
-    .fini = finish,
-};

@@ -20,10 +20,16 @@ static const struct sl_link_part updates_part = {
     .quiet = sl_link_updates_quiet,
     .fini = sl_link_updates_fini,
 };
+static const struct sl_link_part figures_part = {
+    .init = sl_link_figures_init,
+    .poll = sl_link_figures_poll,
+    .quiet = sl_link_figures_quiet,
+    .fini = sl_link_figures_fini,
+};
 static const struct sl_link_part *const parts[] = {
     &updates_part,
     &sl_link_rows_part,
-    &sl_link_figures_part,
+    &figures_part,
 };
 
 // --- rounds --------------------------------------------------------------------------------------

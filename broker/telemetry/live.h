@@ -61,7 +61,7 @@ bool sl_live_is_there(const struct sl_live *live); // the arena is, and its word
 
 /*
  * Of a job on several nodes: writes down what this node's workers do, for its link (live_nodes.h).
- * On each second; and once the workers are gone, before the link is told to end.
+ * On each second; and when the job ends, before the link is told so.
  */
 void sl_live_publish_node(struct sl_live *live);
 

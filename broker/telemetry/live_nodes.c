@@ -57,6 +57,14 @@ int sl_live_nodes_poll(struct sl_live_nodes *v, const struct sl_arena *a)
     return SL_OK;
 }
 
+bool sl_live_nodes_are_last(const struct sl_live_nodes *v)
+{
+    for (uint32_t i = 0; i < v->n; i++)
+        if (v->list[i].n == 0 || !wire_of(&v->list[i], v->list[i].n - 1)->last)
+            return false;
+    return true;
+}
+
 // --- of one node ---------------------------------------------------------------------------------
 
 // The newest rows of a node, and those that they are compared with.
@@ -169,6 +177,34 @@ bool sl_live_nodes_next_wire(const struct sl_live_nodes *v, uint32_t *at, struct
         return true;
     }
     return false;
+}
+
+static void add_entry(cJSON *list, const struct sl_fields *fields, const void *record)
+{
+    cJSON *entry = cJSON_CreateObject();
+    sl_fields_write(fields, record, entry);
+    cJSON_AddItemToArray(list, entry);
+}
+
+cJSON *sl_live_nodes_list(const struct sl_live_nodes *v)
+{
+    cJSON *list = v->n ? cJSON_CreateArray() : NULL;
+    struct sl_stats_node node;
+    for (uint32_t i = 0; list && i < v->n; i++) {
+        sl_live_nodes_tell(v, i, &node);
+        add_entry(list, &sl_stats_node_totals, &node);
+    }
+    return list;
+}
+
+cJSON *sl_live_nodes_wire_list(const struct sl_live_nodes *v)
+{
+    cJSON *list = v->n ? cJSON_CreateArray() : NULL;
+    struct sl_stats_wire wire;
+    uint32_t at = 0;
+    while (list && sl_live_nodes_next_wire(v, &at, &wire))
+        add_entry(list, &sl_stats_wire_fields, &wire);
+    return list;
 }
 
 // --- who waits for whom --------------------------------------------------------------------------

@@ -35,11 +35,19 @@ void sl_live_nodes_fini(struct sl_live_nodes *v); // safe on a zeroed struct
 // first node. SL_ENOMEM.
 int sl_live_nodes_poll(struct sl_live_nodes *v, const struct sl_arena *a);
 
+// Whether the job has ended on all nodes, and no newer rows come.
+bool sl_live_nodes_are_last(const struct sl_live_nodes *v);
+
 // What is known of a node of v->n; what is not is NaN. The text is v's, until the next poll.
 void sl_live_nodes_tell(const struct sl_live_nodes *v, uint32_t node, struct sl_stats_node *out);
 // The next wire; *at is 0 at first. False: there are no more, or too many nodes to tell of each.
 bool sl_live_nodes_next_wire(const struct sl_live_nodes *v, uint32_t *at,
                              struct sl_stats_wire *out);
+
+// What the report says of all nodes, or of all wires: lists, owned by the caller; NULL: there is one
+// node, or no memory.
+cJSON *sl_live_nodes_list(const struct sl_live_nodes *v);
+cJSON *sl_live_nodes_wire_list(const struct sl_live_nodes *v);
 
 // Who waits for whom. *names is room for the words in *out. False: there is one node, or nothing is
 // known yet.

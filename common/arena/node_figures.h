@@ -9,7 +9,7 @@
  *
  * That is so of a node's own row. Once a second its link sends the row to the first node, whose
  * link writes it down there; elsewhere the rows of others stay empty. So a row is about a second
- * old, and the last one is sent when the node's workers have gone.
+ * old, and the last one is sent when the job has ended on its node.
  */
 #ifndef SL_ARENA_NODE_FIGURES_H
 #define SL_ARENA_NODE_FIGURES_H
@@ -46,6 +46,7 @@ struct sl_node_peer {
 
 struct sl_node_wire {
     uint64_t at_ns; // as above
+    uint64_t last;  // 1: the job has ended on that node, and this is its last row
     char host[SL_NODE_HOST_BYTES];
     struct sl_node_peer peer[SL_NODES_MAX]; // by rank; its own is zero
 };

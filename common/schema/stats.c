@@ -31,6 +31,7 @@ static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
 static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
 static const struct sl_field link_fields[] = {SL_STATS_LINK(OF_LINK)};
 static const struct sl_field node_fields[] = {SL_STATS_NODE(OF_NODE)};
+static const struct sl_field node_totals[] = {SL_STATS_NODE_TOTALS(OF_NODE)};
 static const struct sl_field wire_fields[] = {SL_STATS_WIRE(OF_WIRE)};
 
 const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
@@ -39,6 +40,7 @@ const struct sl_fields sl_stats_worker_fields = SL_FIELDS(worker_fields);
 const struct sl_fields sl_stats_stage_fields = SL_FIELDS(stage_fields);
 const struct sl_fields sl_stats_link_fields = SL_FIELDS(link_fields);
 const struct sl_fields sl_stats_node_fields = SL_FIELDS(node_fields);
+const struct sl_fields sl_stats_node_totals = SL_FIELDS(node_totals);
 const struct sl_fields sl_stats_wire_fields = SL_FIELDS(wire_fields);
 
 bool sl_stats_link_is_peer(const struct sl_stats_link *link)

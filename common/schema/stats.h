@@ -319,6 +319,8 @@ struct sl_stats {
 
 extern const struct sl_fields sl_stats_fields, sl_stats_device_fields, sl_stats_worker_fields,
     sl_stats_stage_fields, sl_stats_link_fields, sl_stats_node_fields, sl_stats_wire_fields;
+// Of struct sl_stats_node what the report has: without what it does now.
+extern const struct sl_fields sl_stats_node_totals;
 
 // Whether it was read in another device's memory.
 bool sl_stats_link_is_peer(const struct sl_stats_link *link);

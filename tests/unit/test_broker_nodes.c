@@ -71,6 +71,24 @@ TEST(a_line_has_a_row_for_each_node)
     cJSON_Delete(json);
 }
 
+TEST(the_report_has_what_nodes_did_in_all)
+{
+    pass_a_second((struct sl_node_work){.batches = 10, .queue = 3}, (struct sl_node_peer){0},
+                  (struct sl_node_work){.batches = 8},
+                  (struct sl_node_peer){.rows = 100, .asks = 1});
+    cJSON *nodes = sl_live_nodes_list(&job.live.nodes);
+    cJSON *wires = sl_live_nodes_wire_list(&job.live.nodes);
+    ck_assert_int_eq(cJSON_GetArraySize(nodes), 2);
+    ck_assert_double_eq(number(nodes, "0.batches"), 10);
+    ck_assert_double_eq(number(nodes, "1.remote_rows"), 100);
+    ck_assert_str_eq(at(nodes, "1.host")->valuestring, "b");
+    ck_assert(!cJSON_HasObjectItem(at(nodes, "0"), "queue")); // which is of a moment
+    ck_assert_int_eq(cJSON_GetArraySize(wires), 2);
+    ck_assert_double_eq(number(wires, "1.rows"), 100);
+    cJSON_Delete(nodes);
+    cJSON_Delete(wires);
+}
+
 TEST(rates_are_by_the_nodes_own_time)
 {
     pass_a_second((struct sl_node_work){.batches = 1}, (struct sl_node_peer){0},
@@ -82,6 +100,17 @@ TEST(rates_are_by_the_nodes_own_time)
     ck_assert_double_eq_tol(number(json, "nodes.1.batches_per_second"), 1, 0.01);
     ck_assert_double_eq_tol(number(json, "nodes.1.age"), 60, 0.5);
     cJSON_Delete(json);
+}
+
+TEST(rows_are_the_last_once_all_are)
+{
+    for (uint32_t ended = 0; ended <= 2; ended++) {
+        sl_clock_advance(SECOND);
+        for (uint32_t i = 0; i < 2; i++)
+            tell_of(i, (struct sl_node_work){0}, (struct sl_node_wire){.last = i < ended});
+        must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
+        ck_assert_int_eq(sl_live_nodes_are_last(&job.live.nodes), ended == 2);
+    }
 }
 
 TEST(what_is_older_than_the_window_counts_no_more)
@@ -127,6 +156,7 @@ TEST(one_node_has_no_rows)
     sl_live_publish_node(&job.live);
     must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
     ck_assert_ptr_null(job.live.nodes.list);
+    ck_assert_ptr_null(sl_live_nodes_list(&job.live.nodes));
     cJSON *json = line();
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "nodes")), 0);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "wires")), 0);

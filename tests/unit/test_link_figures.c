@@ -40,7 +40,7 @@ static void attach(uint32_t rank)
     fds[rank] = sl_arena_memfd();
     must(fds[rank]);
     must(sl_arena_create(fds[rank], &spec, &links[rank].worker.arena));
-    must(sl_link_figures_part.init(be(rank)));
+    must(sl_link_figures_init(be(rank)));
 }
 
 static void setup(void)
@@ -55,7 +55,7 @@ static void setup(void)
 static void teardown(void)
 {
     for (uint32_t i = 0; i < N; i++) {
-        sl_link_figures_part.fini(&links[i]);
+        sl_link_figures_fini(&links[i]);
         sl_arena_detach(&links[i].worker.arena);
         close(fds[i]);
         free(links[i].world.member);
@@ -71,7 +71,7 @@ static bool go_round(void)
 {
     bool moved = false;
     for (uint32_t i = N; i-- > 0;)
-        must(sl_link_figures_part.poll(be(i), &moved));
+        must(sl_link_figures_poll(be(i), &moved));
     return moved;
 }
 
@@ -138,12 +138,12 @@ TEST(a_message_of_another_kind_is_refused)
     go_round();
     sl_clock_advance(SL_WORLD_SECOND);
     // As long as a row, whose length is the part's own business.
-    must(sl_link_figures_part.poll(be(1), &moved));
+    must(sl_link_figures_poll(be(1), &moved));
     for (struct fake_message *m = fake.first; m; m = m->next)
         n = m->n;
     ck_assert_uint_le(n, sizeof bytes);
     must(fake_send(0, SL_WORLD_TAG_FIGURES, bytes, n, &r));
-    ck_assert_int_eq(sl_link_figures_part.poll(be(0), &moved), SL_EPROTO);
+    ck_assert_int_eq(sl_link_figures_poll(be(0), &moved), SL_EPROTO);
     assert_part(sl_error_message(), "host b (rank 1) sends figures of rank 0, with magic 0x0");
 }
 
@@ -152,7 +152,7 @@ TEST(a_message_of_another_kind_is_refused)
 static bool is_quiet(uint32_t rank)
 {
     bool over;
-    must(sl_link_figures_part.quiet(be(rank), &over));
+    must(sl_link_figures_quiet(be(rank), &over));
     return over;
 }
 
@@ -175,6 +175,25 @@ TEST(the_last_rows_come_before_the_end)
     ck_assert_ptr_null(fake.first); // nothing is under way
     ck_assert(is_quiet(1) && is_quiet(2));
     ck_assert_ptr_null(fake.first);
+}
+
+TEST(the_last_row_goes_when_the_job_has_ended_on_its_node)
+{
+    struct sl_node_wire w;
+    bool ended[N] = {false, true, false};
+    go_round();
+    links[1].notes.ended = ended;
+    work(1, 30);
+    ck_assert(go_round()); // whatever the clock says
+    ck_assert_uint_eq(batches_of(1), 30);
+    ck_assert(sl_node_figures_wire(&links[0].worker.arena, 1, &w));
+    ck_assert_uint_eq(w.last, 1);
+    work(1, 31);
+    sl_clock_advance(SL_WORLD_SECOND);
+    go_round();
+    ck_assert_uint_eq(batches_of(1), 30); // no other one
+    ck_assert(sl_node_figures_wire(&links[0].worker.arena, 2, &w));
+    ck_assert_uint_eq(w.last, 0);
 }
 
 TEST(a_node_that_has_no_rows_is_not_waited_for_for_ever)
