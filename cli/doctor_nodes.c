@@ -39,8 +39,8 @@ struct context {
 static int add_dataset(struct sl_facts *f, const struct sl_config *config)
 {
     struct sl_dataset ds;
-    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config), SL_CHECK_CACHED, true,
-                                 &ds));
+    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config) | SL_TAKES_SHARD,
+                                 SL_CHECK_CACHED, true, &ds));
     int rc = sl_node_facts_add_dataset(f, &ds);
     sl_dataset_close(&ds);
     return rc;

@@ -10,8 +10,8 @@
  *
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
- *      rows       feature rows of other nodes
- *      figures    statistics
+ *      rows       feature rows of other nodes                                 rows.h
+ *      figures    statistics                                                  figures.h
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
  * `progress`, for 20 us and growing to a millisecond: what comes from other nodes wakes nobody.
@@ -39,6 +39,7 @@
 #include "common/bus/worker.h"
 #include "common/data/dataset.h"
 #include "config/config.h"
+#include "link/figures.h"
 #include "link/notes.h"
 #include "nodes/world.h"
 
@@ -51,6 +52,8 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
+    struct sl_link_rows *rows; // rows.h; NULL: all rows are here
+    struct sl_link_figures figures;
     struct sl_link_updates *updates; // owned; NULL until Attach
 };
 
