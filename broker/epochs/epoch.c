@@ -224,6 +224,7 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->store.read += e->rows_read;
         f->store.beside += e->rows_beside;
         f->store.read_bytes += e->drive_bytes;
+        f->store.remote += e->remote_rows;
         f->store.seconds += (double)e->fetch_ns * 1e-9;
         if (e->standby) {
             f->switching.batches++;
@@ -533,6 +534,14 @@ void sl_epoch_name_bottleneck(struct sl_epoch *f, const struct sl_update_rule *r
                         "nodes: %.0f %% of the time all others had done their batches of an update "
                         "and waited for node %.0f",
                         s.late, f->latest.node);
+        return;
+    }
+    if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting) && f->store.remote > 0) {
+        sl_sentence_say(
+            &t,
+            "network: features were fetched %.0f %% of the time, %.0f %% of the rows from other "
+            "nodes (a larger store.cache, or a partition with fewer edges cut, would fetch fewer)",
+            s.fetching, 100 * f->store.remote / SL_MAX(f->input_nodes, 1.0));
         return;
     }
     if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting)) {

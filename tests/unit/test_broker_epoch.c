@@ -497,6 +497,18 @@ TEST(trainers_that_starve_accuse_the_samplers)
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
 }
 
+TEST(rows_of_other_nodes_accuse_the_network)
+{
+    struct sl_epoch f = one_second();
+    f.store.seconds = 0.8;
+    f.normal_train = 0.3;
+    f.input_nodes = 1000;
+    f.store.cached = 100;
+    expect(&f, 4, "drive:", "features were read 80 % of the time; 10 % of the rows");
+    f.store.remote = 400;
+    expect(&f, 4, "network:", "fetched 80 % of the time, 40 % of the rows from other nodes");
+}
+
 TEST(external_trainers_are_accused_of_their_own_code)
 {
     struct sl_epoch f = one_second();
