@@ -143,14 +143,15 @@ static int fail_together(struct sl_node_link *l, int rc)
     bool moved;
     snprintf(note.text, sizeof note.text, "%s", sl_error_message());
     sl_worker_failed(&l->worker, rc);
-    if (l->notes.ended && !l->notes.ended[l->world.rank])
+    if (l->notes.ended && l->world.is_open && !l->notes.ended[l->world.rank])
         (void)sl_link_notes_say(&l->notes, &l->world, &note);
     while (!atomic_load(&l->worker.stop)) {
-        if (l->worker.arena.base)
-            (void)sl_link_notes_poll(&l->notes, &l->world, &l->worker, &moved);
-        else
+        if (!l->worker.arena.base)
             (void)sl_worker_poll_attach(&l->worker);
-        (void)sl_world_look(&l->world);
+        if (l->notes.ended && l->world.is_open) {
+            (void)sl_link_notes_poll(&l->notes, &l->world, &l->worker, &moved);
+            (void)sl_world_look(&l->world);
+        }
         usleep(TOLD_US);
     }
     return SL_EABORTED;

@@ -82,8 +82,8 @@ static int go_on_from(struct sl_job *job, const char *name)
 
 static int open_logs(struct sl_job *job)
 {
-    snprintf(job->nodes.path, sizeof job->nodes.path, "%s/node-%u", job->config.output,
-             job->nodes.rank);
+    snprintf(job->nodes.path, sizeof job->nodes.path, "%s/" SL_RUNDIR_OF_NODE "%u",
+             job->config.output, job->nodes.rank);
     SL_TRY(sl_rundir_make_folder(job->nodes.path));
     job->files.directory = job->nodes.path;
     SL_TRY(sl_writer_start(&job->files.writer));

@@ -230,7 +230,7 @@ static bool poll_draw(const struct look *l, uint32_t cell)
     uint64_t word = sl_ledger_word(a, l->phase->seq, cell);
     if (l->view->told[cell].draw)
         return true;
-    if (sl_cell_state(word) < SL_CELL_READY || sl_cell_state(word) == SL_CELL_ELSEWHERE)
+    if (sl_cell_state(word) < SL_CELL_READY)
         return false;
     memcpy(&copy, sl_ledger_entry(a, l->phase->seq, cell), sizeof copy);
     atomic_thread_fence(memory_order_acquire);

@@ -6,10 +6,13 @@
  */
 #include <mpi.h>
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 #include "common/base/version.h"
@@ -146,12 +149,33 @@ static void mpi_abort(int status)
     MPI_Abort(MPI_COMM_WORLD, status);
 }
 
+#ifdef MPICH_VERSION
+enum { ACK_MS = 5000 };
+
+// What is left of MPI_Finalize for the launcher (PMI 1): without it, it takes a process that leaves
+// for one that failed, and kills the others. A launcher that says nothing has other ways to know.
+static void tell_launcher(void)
+{
+    static const char word[] = "cmd=finalize\n";
+    char answer[128];
+    const char *text = getenv("PMI_FD");
+    struct pollfd fd = {.fd = text ? atoi(text) : -1, .events = POLLIN};
+    if (fd.fd <= 0 || write(fd.fd, word, sizeof word - 1) != (ssize_t)(sizeof word - 1))
+        return;
+    if (poll(&fd, 1, ACK_MS) > 0) {
+        ssize_t ignored = read(fd.fd, answer, sizeof answer);
+        (void)ignored;
+    }
+}
+#endif
+
 // MPICH 4.0 with UCX does not come back from MPI_Finalize once in a few times: who is ready first
 // sleeps in its barrier without serving those that are not. All have agreed that it is over, so the
 // process just ends; what it holds is not named and goes with it.
 static int mpi_close(void)
 {
 #ifdef MPICH_VERSION
+    tell_launcher();
     return SL_OK;
 #else
     return check(MPI_Finalize(), "MPI_Finalize");
