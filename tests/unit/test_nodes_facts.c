@@ -111,9 +111,15 @@ static const struct {
     {{"OMPI_COMM_WORLD_SIZE", "2", "SLURM_NTASKS", "8"}, 2, NULL},
     {{"PMI_SIZE", "2"}, 1, "2 processes (PMI_SIZE), but MPI 1 finds a world of 1"},
     {{"PMI_SIZE", "1"}, 1, NULL},
-    {{"SLURM_NTASKS", "4"}, 1, "srun --mpi=pmix"},
-    {{"SLURM_NTASKS", "4"}, 4, NULL},
-    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "2"}, 2, NULL},
+    {{"SLURM_NTASKS", "4"}, 4, "4 processes (SLURM_NTASKS), but has not told MPI of them"},
+    {{"SLURM_NTASKS", "4", "PMIX_RANK", "0"},
+     1,
+     "finds a world of 1 (this is rank 0 of it): start "
+     "them with 'srun --mpi=pmix'"},
+    {{"SLURM_NTASKS", "4", "PMIX_RANK", "0"}, 4, NULL},
+    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "2"}, 2, "2 processes (SLURM_STEP_NUM_TASKS)"},
+    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "1"}, 1, NULL},
+    {{"SLURM_NTASKS", "4", "PMI_SIZE", "2"}, 2, NULL},
     {{"PMIX_RANK", "3"}, 1, "this is process 3"},
     {{"PMIX_RANK", "3"}, 4, NULL},
     {{"PMI_SIZE", "many"}, 4, "PMI_SIZE is 'many': wanted a number"},
@@ -128,6 +134,8 @@ LOOP_TEST(worlds_of_another_size_than_the_launchers_are_refused, 0, SL_COUNT_OF(
     for (int k = 0; k < 4 && launches[_i].set[k]; k += 2)
         setenv(launches[_i].set[k], launches[_i].set[k + 1], 1);
     int rc = sl_launcher_read(&launcher);
+    if (rc == SL_OK)
+        rc = sl_launcher_check_pmi(&launcher);
     if (rc == SL_OK)
         rc = sl_launcher_check(&launcher, launches[_i].world, 0, "MPI 1");
     ck_assert_int_eq(rc, said ? SL_EINVAL : SL_OK);
