@@ -164,12 +164,35 @@ static void *map_file(const char *name)
     return p;
 }
 
-static void session_of(pid_t pid)
+// A folder in that of this host's sessions, or of another host's.
+static void make_session(const char *host, const char *name)
+{
+    char folder[256], at[256 + 64], *end = folder + snprintf(folder, sizeof folder, "ompi.");
+    if (host)
+        strcpy(end, host);
+    else
+        gethostname(end, 100);
+    end[strcspn(end, ".")] = '\0';
+    strcat(end, ".0");
+    mkdir(in_root(folder), 0700);
+    snprintf(at, sizeof at, "%s/%s", folder, name);
+    ck_assert_int_eq(mkdir(in_root(at), 0700), 0);
+}
+
+static void make_session_of(const char *host, const char *format, pid_t pid)
 {
     char name[64];
-    mkdir(in_root("ompi.a.0"), 0700);
-    snprintf(name, sizeof name, "ompi.a.0/pid.%d", (int)pid);
-    ck_assert_int_eq(mkdir(in_root(name), 0700), 0);
+    snprintf(name, sizeof name, format, (int)pid);
+    make_session(host, name);
+}
+
+static pid_t dead_process(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    return pid;
 }
 
 // Of "3 files of MPI are left ...", or 0.
@@ -187,16 +210,29 @@ TEST(what_dead_processes_have_left_is_counted_and_no_more)
 {
     void *p = map_file("vader_segment.a.0.1.0");
     put("/a file of somebody else", "");
-    session_of(getpid());
+    make_session_of(NULL, "pid.%d", getpid());
     ck_assert_int_eq(count_left(), 0);
     munmap(p, 4096);
     ck_assert_int_eq(count_left(), 1);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(0);
-    waitpid(pid, NULL, 0);
-    session_of(pid);
+    make_session_of(NULL, "pid.%d", dead_process());
     ck_assert_int_eq(count_left(), 2);
+    remove_root();
+}
+
+TEST(a_session_of_another_nodes_mpirun_is_left_once_its_maker_is_dead)
+{
+    make_session(NULL, "jf.1");
+    make_session(NULL, "jf.2");
+    make_session(NULL, "jf.3");
+    make_session_of(NULL, "jf.1/pmix_dstor_ds21_%d", getpid());
+    make_session(NULL, "jf.2/1");
+    make_session(NULL, "jf.3/pmix_dstor_");
+    ck_assert_int_eq(count_left(), 0);
+    make_session(NULL, "jf.4");
+    make_session_of(NULL, "jf.4/pmix_dstor_ds12_%d", dead_process());
+    ck_assert_int_eq(count_left(), 1);
+    make_session_of("elsewhere", "pid.%d", dead_process());
+    ck_assert_int_eq(count_left(), 1);
     remove_root();
 }
 
