@@ -1,6 +1,6 @@
 # sluice - `make` builds, `make demo` shows it working, `make check` tests it.
 #
-#   make                 build/bin/{sluice,sluice-broker,sluice-sampler,sluice-trainer}, build/lib/libsluice.so.0
+#   make                 build/bin/sluice and the programs that it starts, build/lib/libsluice.so.0
 #   make demo            install what is missing, build, generate a graph, train on it
 #   make check           install what is missing, build, run the tests    [SAN=address|undefined|thread]
 #   make check-all       the same with every case of every test
@@ -154,12 +154,13 @@ $(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c $(OBJ)/flags
 # ---- programs -----------------------------------------------------------------------------------
 # A rule says what a program is made of; all are linked alike. FROM_<program> is for those that are
 # linked once more for the archive.
-NAMES    := sluice sluice-broker sluice-sampler sluice-trainer
+NAMES    := sluice sluice-broker sluice-sampler sluice-trainer sluice-link
 PROGRAMS := $(NAMES:%=$(BIN)/%)
 FROM_sluice         := $(OBJ)/cli/main.o $(call libs_of,cli)
 FROM_sluice-broker  := $(OBJ)/broker/main.o $(call libs_of,daemon)
 FROM_sluice-sampler := $(OBJ)/sampler/main.o $(call libs_of,sampler)
 FROM_sluice-trainer := $(OBJ)/trainer/main.o $(call libs_of,trainer)
+FROM_sluice-link    := $(OBJ)/link/main.o $(call libs_of,link)
 made_in = $(foreach p,$(2),$(eval $(1)/$(p): $(FROM_$(p))))
 $(call made_in,$(BIN),$(NAMES))
 

@@ -31,8 +31,8 @@
 enum { EXIT_USAGE = 2 };
 
 struct options {
-    bool private, version, checks, has_level, has_owner, no_output;
-    uint32_t key_fd, config_fd, owner_fd;
+    bool private, version, checks, has_level, has_owner, no_output, over_nodes;
+    uint32_t key_fd, config_fd, owner_fd, nodes, node;
     int log_level; // enum sl_log_level
     const char *endpoint, *report, *resume, *job, *output, *id;
     struct sl_daemon_options daemon; // http, http_token_file, http_open: of a private one too
@@ -99,6 +99,11 @@ static const struct sl_option of_private[] = {
     {.name = "id", GIVEN(id, "ID"), .help = "the daemon's number of the job"},
     {.name = "job", GIVEN(job, "NAME"), .help = "what clients find this process by"},
     {.name = "output", GIVEN(output, "DIR"), .help = "the same"},
+    {.name = "nodes", AT(UINT, nodes), .placeholder = "N", .max = UINT16_MAX, .no_default = true,
+     SL_OPTION_GIVEN(options, over_nodes),
+     .help = "how many nodes run the job together, as their launcher says; 0: it does not"},
+    {.name = "node", AT(UINT, node), .placeholder = "K", .max = UINT16_MAX, .no_default = true,
+     .help = "which of them this is; 0 writes the results"},
     {.name = "no-output", AT(FLAG, no_output), .help = "write no files: there is no run directory"},
     {0},
 };
@@ -150,6 +155,9 @@ static int run_private(const struct options *o, int *status)
         .checks = o->checks,
         .no_output = o->no_output,
         .owner_fd = o->has_owner ? (int)o->owner_fd : 0,
+        .over_nodes = o->over_nodes,
+        .nodes = o->nodes,
+        .node = o->node,
     };
     SL_TRY(sl_bus_key_read((int)o->key_fd, key));
     fcntl((int)o->key_fd, F_SETFD, FD_CLOEXEC); // workers are given it, and nobody else

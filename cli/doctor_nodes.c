@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <cjson/cJSON.h>
 
@@ -20,17 +19,14 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/interrupt.h"
-#include "common/base/isa.h"
-#include "common/base/open_file.h"
-#include "common/base/version.h"
-#include "common/data/dataset_contents.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "config/config.h"
+#include "link/node_facts.h"
 #include "nodes/leftovers.h"
 #include "nodes/survey.h"
 
-enum { FILE_BYTES_MAX = 256 << 20, SAID_US = 500000 };
+enum { SAID_US = 500000 };
 
 struct context {
     const char *job; // NULL: none
@@ -40,46 +36,12 @@ struct context {
 
 // --- what this node has --------------------------------------------------------------------------
 
-// XXH3 of a file's bytes.
-static int digest_of(const char *path, uint64_t *digest)
-{
-    struct stat st;
-    char *text;
-    size_t n;
-    int fd = sl_open_regular_file(path, &st);
-    if (fd < 0)
-        return fd;
-    int rc = sl_read_whole_file(fd, path, FILE_BYTES_MAX, &text, &n);
-    close(fd);
-    SL_TRY(rc);
-    *digest = XXH3_64bits(text, n);
-    free(text);
-    return SL_OK;
-}
-
-static int add_machine(struct sl_facts *f)
-{
-    uint64_t program;
-    SL_TRY(digest_of("/proc/self/exe", &program));
-    SL_TRY(sl_facts_add(f, SL_FACT_SLUICE, "", "version %s of build %016llx", SL_VERSION,
-                        (unsigned long long)program));
-    SL_TRY(sl_facts_add(f, SL_FACT_ISA, "", "%s%s", sl_isa_name(sl_isa()),
-                        sl_isa_has_bf16() ? " with bf16" : ""));
-    return sl_facts_add(f, SL_FACT_PAGE, "", "%ld bytes", sysconf(_SC_PAGESIZE));
-}
-
 static int add_dataset(struct sl_facts *f, const struct sl_config *config)
 {
     struct sl_dataset ds;
-    struct sl_dataset_content content[SL_FILE_COUNT + 1];
     SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config), SL_CHECK_CACHED, true,
                                  &ds));
-    int rc = SL_OK;
-    const uint32_t n = sl_dataset_contents(&ds, content);
-    for (uint32_t i = 0; i < n && rc == SL_OK; i++)
-        rc = sl_facts_add(f, SL_FACT_DATA, content[i].name, "%llu bytes, contents %016llx",
-                          (unsigned long long)content[i].bytes,
-                          (unsigned long long)content[i].digest);
+    int rc = sl_node_facts_add_dataset(f, &ds);
     sl_dataset_close(&ds);
     return rc;
 }
@@ -88,7 +50,7 @@ static int add_job(struct sl_facts *f, const char *job)
 {
     static struct sl_config config; // large
     uint64_t digest;
-    SL_TRY(digest_of(job, &digest));
+    SL_TRY(sl_node_facts_digest(job, &digest));
     SL_TRY(sl_facts_add(f, SL_FACT_JOB, "", "contents %016llx", (unsigned long long)digest));
     SL_TRY(sl_config_load(job, NULL, 0, &config));
     return add_dataset(f, &config);
@@ -98,7 +60,7 @@ static int look(void *ctx, struct sl_facts *f)
 {
     const struct context *c = ctx;
     const char *temp = getenv("TMPDIR");
-    int rc = add_machine(f);
+    int rc = sl_node_facts_add_machine(f);
     if (rc == SL_OK && c->job)
         rc = add_job(f, c->job);
     // What a node misses is for the first one to show, with all the rest.

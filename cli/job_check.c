@@ -17,6 +17,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors.h"
+#include "nodes/launcher.h"
 
 #define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
 // clang-format off
@@ -68,6 +69,37 @@ static int take_gpus(struct sl_job_check *r, bool away)
     SL_TRY(sl_gpus_resolve(&r->config, r->job, note));
     if (note[0] && !r->quiet)
         fprintf(stderr, "sluice: note: %s\n", note);
+    return SL_OK;
+}
+
+// The nodes: those that the launcher has started, where the job is for several. `away`: a daemon
+// has one machine.
+static int find_nodes(struct sl_job_check *r, bool away)
+{
+    const struct sl_config *c = &r->config;
+    uint32_t rank, n = sl_launcher_size(&rank);
+    if (away && c->nodes_auto)
+        return SL_OK;
+    if (away && c->nodes > 1)
+        return sl_fail(SL_EINVAL,
+                       "%s: nodes: found %u, wanted 1 or \"auto\": a daemon runs jobs on its own "
+                       "machine: start this one with mpirun or srun and 'sluice run'",
+                       r->job, c->nodes);
+    if (away || r->dry_run)
+        return SL_OK;
+    if (!c->nodes_auto && c->nodes == 1 && (n > 1 || rank > 0) && !sl_launcher_is_batch())
+        return sl_fail(SL_EINVAL,
+                       "%s: nodes: found 1, and the launcher has started %u processes, of which "
+                       "each would run the whole job: set nodes to \"auto\", or start one",
+                       r->job, n);
+    if (!c->nodes_auto && c->nodes == 1)
+        return SL_OK;
+    if (n > 0 && sl_config_check_nodes(c, n) < 0)
+        return sl_fail_prefix(SL_EINVAL, "%s", r->job);
+    r->over_nodes = n != 1;
+    r->nodes = n;
+    r->node = rank;
+    r->quiet |= rank > 0;
     return SL_OK;
 }
 
@@ -178,6 +210,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
 {
     SL_TRY(sl_failpoint_init()); // for the processes to come
     SL_TRY(load_config(r));
+    SL_TRY(find_nodes(r, absolute));
     SL_TRY(take_gpus(r, absolute));
     if (absolute)
         SL_TRY(make_paths_absolute(r));
@@ -199,6 +232,8 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                             r->judging.finds_best, r->epochs_note);
     SL_TRY(check_class_weights(r));
     SL_TRY(check_schedule(r));
+    if (r->node > 0)
+        return SL_OK; // whether it goes on, and from where, is for the first node to say
     // A key that is wrong comes before a directory that is taken.
     rc = sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
                         &r->resume);

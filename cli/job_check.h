@@ -20,14 +20,18 @@ struct sl_job_check {
     // what the user gives
     const char *job, *report, *checkpoint;
     struct sl_text_list set;
-    bool quiet;
+    bool quiet, dry_run;
     // what came of it
     struct sl_config config;
     struct sl_dataset dataset;
     struct sl_judging judging; // by what its evaluations are judged
     char *config_json;         // resolved, as it is sent: epochs may be "auto" there (owned)
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
-    char *report_path;                       // absolute (owned), where it is asked for; else NULL
+    // The nodes that run it together, as a launcher has started them.
+    bool over_nodes; // there are several, or may be
+    uint32_t nodes;  // how many; 0: it does not say
+    uint32_t node; // which this is; the others than the first follow it: they say and keep nothing
+    char *report_path; // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;
 };
 

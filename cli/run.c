@@ -37,6 +37,7 @@
 #include "cli/run_view.h"
 #include "cli/session.h"
 #include "cli/store_view.h"
+#include "nodes/launcher.h"
 #include "common/text/units.h"
 #include "broker/epochs/phases.h"
 #include "broker/placement/placement.h"
@@ -60,7 +61,6 @@ enum {
 
 struct run {
     struct sl_job_check check;
-    bool dry_run;
     int output; // enum sl_output
     const char *http, *http_token;
     bool http_open;
@@ -515,24 +515,32 @@ static int run_job(struct run *r)
 {
     struct sl_exit_status death;
     sigset_t caught, before;
+    const bool follows = r->check.node > 0; // another node, which shows and keeps everything
     SL_FAILPOINT(RUN_CHECKED);
     stop_signals(&caught);
     sigprocmask(SIG_BLOCK, &caught, &before);
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (r->signal_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
+    int keep_fd = r->check.over_nodes ? sl_launcher_keep_descriptor() : -1;
+    if (keep_fd < -1)
+        return keep_fd;
     const struct sl_launch_job job = {
         .config_json = r->check.config_json,
         .dataset_record = r->dataset_record,
         .name = r->check.config.name,
         .output = r->check.config.output,
-        .report_path = r->check.report,
+        .report_path = follows ? NULL : r->check.report,
         .error_fd = -1,
         .resume = r->check.resume.content == SL_RUNDIR_CHECKPOINTS ? r->check.resume.checkpoint.name
                                                                    : NULL,
-        .http = r->http,
+        .http = follows ? NULL : r->http,
         .http_token_file = r->http_token,
         .http_open = r->http_open,
+        .over_nodes = r->check.over_nodes,
+        .nodes = r->check.nodes,
+        .node = r->check.node,
+        .keep_fd = keep_fd,
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
@@ -547,7 +555,8 @@ static int run_job(struct run *r)
     sl_session_subscribe(&r->session, true, false);
     bool gone = follow(r, &death);
     sl_run_view_end(&r->view);
-    rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished, r->output)
+    rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished,
+                                           follows ? SL_OUTPUT_TEXT : r->output)
                      : broker_lost(r, &death);
     if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
         sl_launch_kill(&r->broker);
@@ -574,7 +583,7 @@ static int run(void *state)
     int rc = sl_job_check_run(&r->check, false);
     if (rc < 0)
         return sl_job_check_status(rc);
-    if (!r->dry_run) {
+    if (!r->check.dry_run) {
         r->dataset_record = sl_dataset_record(&r->check.dataset);
         if (!r->dataset_record)
             return sl_fail(SL_ENOMEM, "no memory for a data set's record");
@@ -598,7 +607,7 @@ static void release(void *state)
 #define AT(kind, field) SL_OPTION_AT(kind, run, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "dry-run", AT(FLAG, dry_run),
+    {.name = "dry-run", AT(FLAG, check.dry_run),
      .help = "check everything, show what would run (with -o json the resolved job, too), start "
              "nothing"},
     {.name = "http", AT(TEXT, http), .placeholder = "PORT",

@@ -33,6 +33,7 @@ enum {
     SL_CONFIG_MAX_CORES = 256,  // cores of one device
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
+    SL_CONFIG_MAX_NODES = 128,
     SL_CONFIG_MAX_SCHEDULE = 64,
     SL_CONFIG_MAX_WINDOW = 64, // batches that are looked ahead
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
@@ -232,6 +233,9 @@ struct sl_config {
         enum sl_balance balance; // external
     } allocation;
 
+    bool nodes_auto;
+    uint32_t nodes; // that run the job together; 0 when auto
+
     uint32_t n_schedule;
     struct sl_schedule_config schedule[SL_CONFIG_MAX_SCHEDULE]; // ascending
 
@@ -403,6 +407,14 @@ char *sl_config_to_json(const struct sl_config *config);
 
 // Takes out of a job's text what says where it runs and not what it is (config/keys.c says which).
 void sl_config_forget_machine(struct cJSON *job);
+
+// Whether the job can run on so many nodes, as a launcher has started them. SL_EINVAL.
+int sl_config_check_nodes(const struct sl_config *c, uint32_t n);
+
+// Of a resolved job the keys that have to be the same on all nodes, one after the other, with their
+// values as JSON: all on which the result depends. each() may end it with an error. SL_ENOMEM.
+int sl_config_each_shared(const char *config_json,
+                          int (*each)(void *ctx, const char *path, const char *value), void *ctx);
 
 // Keys in which a job differs from the job of a run.
 struct sl_config_differences {

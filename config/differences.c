@@ -81,6 +81,45 @@ static void compare(struct sl_config_differences *d, const char *above, const cJ
     }
 }
 
+// --- on several nodes ----------------------------------------------------------------------------
+
+static int each_shared(const char *above, const cJSON *object,
+                       int (*each)(void *ctx, const char *path, const char *value), void *ctx)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        char path[SL_KEY_PATH_BYTES];
+        const struct sl_key *key = sl_key_find(join(path, above, item));
+        if (cJSON_IsObject(item)) {
+            SL_TRY(each_shared(path, item, each, ctx));
+            continue;
+        }
+        if (key && (key->change == SL_CHANGE_FREE || key->of_machine))
+            continue;
+        char *value = sl_json_line(item);
+        if (!value)
+            return sl_fail(SL_ENOMEM, "no memory for the configuration");
+        int rc = each(ctx, path, value);
+        cJSON_free(value);
+        SL_TRY(rc);
+    }
+    return SL_OK;
+}
+
+int sl_config_each_shared(const char *config_json,
+                          int (*each)(void *ctx, const char *path, const char *value), void *ctx)
+{
+    cJSON *config = cJSON_Parse(config_json);
+    if (!config)
+        return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    int rc = each_shared("", config, each, ctx);
+    cJSON_Delete(config);
+    return rc;
+}
+
+// --- between runs --------------------------------------------------------------------------------
+
 // The members of `had`, but of the keys that may change those of `config`.
 static cJSON *with_changes(const char *above, const cJSON *had, const cJSON *config)
 {

@@ -500,6 +500,13 @@ const struct sl_key sl_keys[] = {
      .doc = "Which external trainer gets which mini-batch. fixed: batch k is rank k mod trainers', "
             "whatever dies. dynamic: whoever comes first gets the next. Only with external."},
 
+    {.path = "nodes", .type = SL_KEY_INTEGER, AT(nodes), FREE, MACHINE,
+     .min = 1, .max = SL_CONFIG_MAX_NODES,
+     .word = "auto", FLAG(nodes_auto), .fallback = "1",
+     OWN,
+     .doc = "Nodes that run the job together, started by mpirun or srun. auto: as many as those "
+            "start; 1 without them. The number changes no bit of the result."},
+
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE, MACHINE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
      .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",

@@ -1,10 +1,15 @@
 #include "nodes/launcher.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+
+enum { KEPT_FD = 64 };
 
 // The nearest launcher first: an mpirun inside an allocation of Slurm says how many it started.
 // SLURM_NTASKS is that of the allocation where the step does not say.
@@ -71,6 +76,35 @@ int sl_launcher_check_pmi(const struct sl_launcher *launcher)
                    "Slurm says that there are %u processes (%s), but has not told MPI of them "
                    "(neither PMIX_RANK nor PMI_SIZE is set): " WITH_PMIX,
                    launcher->size, launcher->variable);
+}
+
+uint32_t sl_launcher_size(uint32_t *rank)
+{
+    struct sl_launcher l;
+    const int rc = sl_launcher_read(&l);
+    *rank = rc == SL_OK ? l.rank : 0;
+    return rc == SL_OK ? l.size : 1;
+}
+
+bool sl_launcher_is_batch(void)
+{
+    struct sl_launcher l;
+    return sl_launcher_read(&l) == SL_OK && strcmp(l.variable, "SLURM_NTASKS") == 0;
+}
+
+int sl_launcher_keep_descriptor(void)
+{
+    char number[16];
+    uint32_t fd;
+    SL_TRY(read_number("PMI_FD", &fd));
+    if (fd == 0)
+        return -1;
+    const int kept = fcntl((int)fd, F_DUPFD_CLOEXEC, KEPT_FD);
+    if (kept < 0)
+        return sl_fail_errno(SL_ESYS, errno, "PMI_FD is %u, the launcher's descriptor", fd);
+    snprintf(number, sizeof number, "%d", kept);
+    setenv("PMI_FD", number, 1);
+    return kept;
 }
 
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,

@@ -16,9 +16,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SL_WORLD_ABI = 1, SL_WORLD_CHUNK_BYTES = 1 << 30 };
+enum { SL_WORLD_ABI = 2, SL_WORLD_CHUNK_BYTES = 1 << 30 };
 
-enum sl_world_tag { SL_WORLD_TAG_PULSE = 1, SL_WORLD_TAG_DATA = 2 };
+enum sl_world_tag {
+    SL_WORLD_TAG_PULSE = 1,
+    SL_WORLD_TAG_DATA = 2,
+    // of a job over nodes (link/loop.h)
+    SL_WORLD_TAG_UPDATE = 3,  // batches, gradients, parameters: link/updates.h
+    SL_WORLD_TAG_ASK = 4,     // for rows
+    SL_WORLD_TAG_ROWS = 5,    // rows
+    SL_WORLD_TAG_FIGURES = 6, // statistics
+    SL_WORLD_TAG_STATE = 8,   // optimizer's state for a checkpoint: link/updates.h
+    SL_WORLD_TAG_NOTE = 7,    // how the job goes on a node: link/notes.h
+};
 
 // A send or receive under way: the plug-in's own words. Its memory and the message's stay where
 // they are until test() has said that it is over.
@@ -42,8 +52,10 @@ struct sl_world_table {
     // SL_OK: over; SL_EAGAIN: not yet (no message is recorded); SL_EIO; SL_EPROTO: a message of
     // another size came.
     int (*test)(struct sl_world_request *request);
-    // Whether a message of that tag is there, and from whom. SL_OK, SL_EAGAIN, SL_EIO.
-    int (*probe)(enum sl_world_tag tag, uint32_t *from);
+    // A receive is not wanted any more: test() says when it is over, with a message or without.
+    int (*cancel)(struct sl_world_request *request);
+    // Whether a message of that tag is there, from whom, and how long. SL_OK, SL_EAGAIN, SL_EIO.
+    int (*probe)(enum sl_world_tag tag, uint32_t *from, size_t *n);
     // Ends all processes of the world, this one too. May return when MPI cannot.
     void (*abort)(int status);
     int (*close)(void);

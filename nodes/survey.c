@@ -225,7 +225,7 @@ static int lead(struct sl_world *w, const struct sl_survey_spec *spec, struct sl
 {
     SL_TRY(gather(w, spec, s));
     SL_TRY(compare_clocks(w, spec, s));
-    if (s->notes.problems == 0)
+    if (s->notes.problems == 0 && !spec->compares_only)
         SL_TRY(measure(w, s));
     spec->show(spec->ctx, w, s);
     for (uint32_t i = 1; i < w->size; i++)

@@ -20,6 +20,7 @@ struct sl_survey_spec {
     int (*look)(void *ctx, struct sl_facts *facts); // in a thread of its own
     void *ctx;
     uint64_t (*wall_ns)(void); // this node's clock; NULL: CLOCK_REALTIME
+    bool compares_only;        // nothing is measured
     // On the first node, when all is known and nobody has been told.
     void (*show)(void *ctx, const struct sl_world *w, const struct sl_survey *s);
 };

@@ -89,8 +89,9 @@ static bool is_heard(const struct sl_world *w, uint32_t rank)
 static int take_pulses(struct sl_world *w, uint64_t now)
 {
     uint32_t from;
+    size_t n;
     int rc;
-    while ((rc = w->table->probe(SL_WORLD_TAG_PULSE, &from)) == SL_OK) {
+    while ((rc = w->table->probe(SL_WORLD_TAG_PULSE, &from, &n)) == SL_OK) {
         struct sl_world_request request;
         unsigned char pulse;
         SL_TRY(w->table->receive(from, SL_WORLD_TAG_PULSE, &pulse, sizeof pulse, &request));
@@ -166,6 +167,11 @@ static int look(struct sl_world *w, uint32_t peer)
     SL_TRY(take_pulses(w, now));
     SL_TRY(give_pulses(w, now));
     return check_silence(w, peer, now);
+}
+
+int sl_world_look(struct sl_world *w)
+{
+    return look(w, w->rank ? 0 : w->size - 1);
 }
 
 // --- waiting -------------------------------------------------------------------------------------
@@ -282,7 +288,7 @@ int sl_world_during(struct sl_world *w, int (*work)(void *ctx), void *ctx)
         return sl_fail(SL_ESYS, "%s: no thread", w->doing);
     }
     int rc = SL_OK;
-    while (!atomic_load(&b->over) && (rc = look(w, w->rank ? 0 : w->size - 1)) == SL_OK)
+    while (!atomic_load(&b->over) && (rc = sl_world_look(w)) == SL_OK)
         usleep(SLEEP_MAX_US);
     if (rc < 0) {
         pthread_detach(thread);

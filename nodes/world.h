@@ -80,9 +80,9 @@ struct sl_world_spec {
 
 /*
  * Starts MPI and meets the others: everybody knows every host's name then. SL_EINVAL: MPI cannot
- * find the others, or finds another number than the launcher says (launcher.h); SL_EPROTO: a node runs a sluice
- * that speaks another protocol; errors of waiting as above (SL_ETIMEDOUT, SL_EABORTED, SL_EIO).
- * After a failure only sl_world_abort() and sl_world_fini() may be called.
+ * find the others, or finds another number than the launcher says (launcher.h); SL_EPROTO: a node
+ * runs a sluice that speaks another protocol; errors of waiting as above (SL_ETIMEDOUT,
+ * SL_EABORTED, SL_EIO). After a failure only sl_world_abort() and sl_world_fini() may be called.
  */
 int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec);
 
@@ -98,6 +98,12 @@ int sl_world_hear(struct sl_world *w, uint32_t from, char **text);
 // Runs work(ctx) in a thread while this one keeps the pulses going, and returns what it did, with
 // its message. No bound but that of the pulses.
 int sl_world_during(struct sl_world *w, int (*work)(void *ctx), void *ctx);
+
+/*
+ * For who waits in another way than above, for messages of several at once: to be called at least
+ * every few milliseconds. Keeps the pulses going and looks whether all are there: errors of waiting.
+ */
+int sl_world_look(struct sl_world *w);
 
 // How a process is called in a message: "host b (rank 1)".
 struct sl_world_name {

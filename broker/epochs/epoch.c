@@ -8,6 +8,7 @@
 #include "common/text/sentence.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/arena/nodes.h"
 
 int sl_epoch_scratch_init(struct sl_epoch_scratch *s, uint64_t n_cells)
 {
@@ -113,7 +114,8 @@ static void take_queue(struct sl_epoch *f, const struct sl_batch_entry *entries,
 // One more batch of a worker; true while it is warming up.
 static bool warms_up(struct sl_epoch_scratch *scratch, uint32_t worker)
 {
-    uint8_t *seen = &scratch->warm[worker % SL_EPOCH_WORKERS];
+    // Ids of other nodes' workers differ in bits above (common/arena/nodes.h).
+    uint8_t *seen = &scratch->warm[(worker ^ worker >> 24 << 8) % SL_EPOCH_WORKERS];
     if (*seen == SL_EPOCH_WARM_UP)
         return false;
     ++*seen;
@@ -267,6 +269,33 @@ void sl_epoch_add_training(struct sl_epoch *f, const struct sl_batch_entry *entr
     take_queue(f, entries, n, when, scratch);
     take_profile(f, entries, updates, n, scratch);
     take_switching(f);
+}
+
+// Sorts.
+static uint32_t count_distinct(uint64_t *ids, uint64_t n)
+{
+    uint32_t distinct = 0;
+    qsort(ids, n, sizeof *ids, compare);
+    for (uint64_t i = 0; i < n; i++)
+        distinct += i == 0 || ids[i] != ids[i - 1];
+    return distinct;
+}
+
+void sl_epoch_add_others(struct sl_epoch *f, const struct sl_arena *a,
+                         const struct sl_batch_entry *entries, uint64_t n,
+                         struct sl_epoch_scratch *scratch)
+{
+    uint64_t samplers = 0, trainers = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct sl_batch_entry *e = &entries[i];
+        if (sl_nodes_worker_node(a, e->trainer) == a->h->spec.nodes.rank)
+            continue;
+        scratch->a[samplers++] = e->sampler;
+        if (!e->standby)
+            scratch->b[trainers++] = e->trainer;
+    }
+    f->samplers += count_distinct(scratch->a, samplers);
+    f->trainers += count_distinct(scratch->b, trainers);
 }
 
 uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n)

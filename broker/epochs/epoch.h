@@ -89,6 +89,12 @@ void sl_epoch_scratch_fini(struct sl_epoch_scratch *s); // safe on a zeroed stru
 // n >= 1, 0 < p <= 100.
 uint64_t sl_epoch_percentile(const uint64_t *sorted, uint64_t n, double p);
 
+// On several nodes, before the next: samplers and trainers of other nodes that had some of the n
+// batches count, too.
+void sl_epoch_add_others(struct sl_epoch *f, const struct sl_arena *a,
+                         const struct sl_batch_entry *entries, uint64_t n,
+                         struct sl_epoch_scratch *scratch);
+
 // Fills what the entries of a TRAIN phase's n batches and of its updates (n, at their last batches;
 // the others zero) say; epoch, samplers, trainers, async, ranked, switches and
 // pauses are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an

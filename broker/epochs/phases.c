@@ -8,6 +8,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/arena/nodes.h"
 #include "common/arena/param_store.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/seat.h"
@@ -365,6 +366,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->pauses = p->setup.pauses;
     f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
     f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
+    if (sl_nodes_any(p->arena))
+        sl_epoch_add_others(f, p->arena, entries, n, &p->scratch);
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
     f->lent = o->spec.kind == SL_PHASE_LEND;
     f->cache.ranked = o->spec.rank_generation != 0;

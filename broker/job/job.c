@@ -34,6 +34,8 @@ static void stop(struct sl_job *job, bool kill, const char *who)
     sl_job_end(job, done ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED, "stopped by %s", who);
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
+    if (kill)
+        sl_job_nodes_abandon(job, true);
 }
 
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -100,6 +102,7 @@ static void send_progress(struct sl_job *job)
 static void close_loop(struct sl_job *job)
 {
     sl_worker_pool_close(&job->workers);
+    sl_worker_pool_close(&job->nodes.pool);
     sl_saving_close(&job->saving);
     sl_loop_close(&job->loop);
 }
@@ -107,6 +110,8 @@ static void close_loop(struct sl_job *job)
 static void on_message(struct sl_job *job, const struct sl_bus_peer *peer,
                        const Sl__Control__Envelope *m)
 {
+    if (sl_job_nodes_on_message(job, peer, m))
+        return;
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_HELLO: sl_job_on_hello(job, peer, m->hello); break;
     case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer, m->ready); break;
@@ -142,6 +147,8 @@ static void on_bus(void *ctx)
 static void on_doorbell(void *ctx)
 {
     struct sl_job *job = ctx;
+    if (job->nodes.awaits_state)
+        sl_job_conclude(job);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     if (job->state == SL_JOB_RUNNING)
@@ -154,6 +161,8 @@ static void on_tick(void *ctx)
 {
     struct sl_job *job = ctx;
     job->ticks++;
+    if (job->nodes.awaits_state)
+        sl_job_conclude(job);
     if (job->state == SL_JOB_STARTING)
         sl_job_check_start(job);
     if (job->state == SL_JOB_RUNNING)
@@ -191,6 +200,8 @@ static void on_signal(void *ctx, int signum)
     bool death = signum == SL_LAUNCH_DEATH_SIGNAL;
     snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
              death ? " (as when its parent process dies)" : "");
+    if (death)
+        sl_job_nodes_abandon(job, false);
     // The second one kills, if a user or program sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
@@ -199,6 +210,7 @@ static void on_owner(void *ctx)
 {
     struct sl_job *job = ctx;
     job->orphaned = true;
+    sl_job_nodes_abandon(job, false);
     stop(job, false, "the end of the process whose job it is");
 }
 
@@ -210,6 +222,7 @@ static void release(struct sl_job *job)
     sl_checkpoint_close(&job->resumed);
     sl_phases_fini(&job->phases);
     sl_worker_pool_fini(&job->workers);
+    sl_job_nodes_fini(job);
     sl_crash_log_fini(&job->deaths);
     sl_stalls_fini(&job->stalls);
     sl_report_fini(&job->report);

@@ -87,6 +87,23 @@ struct sl_job_options {
     const char *page; // its address, NULL for none
     bool no_output;   // there is no run directory: nothing is kept but what clients are told
     int owner_fd;     // pidfd of the process with which the job ends; 0: none (launch.h)
+    bool over_nodes;  // ... launch.h
+    uint32_t nodes, node;
+};
+
+// The other nodes of a job (job/nodes.c). All zero but n where there are none.
+struct sl_job_nodes {
+    struct sl_worker_pool pool; // of one worker, this node's link
+    uint32_t n, rank;           // 1 and 0 until the link has said Hello
+    char *hosts;                // (n, SL_NODES_HOST_BYTES) owned
+    bool met;                   // the link has said Hello
+    bool awaits_state;          // of other nodes, for the last checkpoint
+    bool concluded;             // what there is is written
+    bool told_to_leave;         // the link
+    bool lost;                  // one of them, or the link: that is why the job ends
+    bool killed;                // nobody waits for anything
+    bool abandoned;             // what started this process is dead: nobody waits for other nodes
+    char path[4200];            // where a node that is not the first writes its logs
 };
 
 struct sl_job {
@@ -113,6 +130,7 @@ struct sl_job {
     struct sl_clients clients;
     struct sl_joblog log;
     struct sl_worker_pool workers;
+    struct sl_job_nodes nodes;
     struct sl_external_desk desk; // of a job for external trainers
     struct sl_crash_log deaths;
     bool workers_placed;
@@ -169,6 +187,7 @@ int sl_job_run(const struct sl_job_options *options);
 //   startup.c     what is done before workers work
 //   job_wiring.c  the parts, and what is done about what they tell
 //   job_finish.c  how it ends, and what it leaves
+//   nodes.c       the other nodes of the job
 //   requests.c, job_memory.c
 
 // The epoch that is being trained, or comes next.
@@ -198,6 +217,7 @@ bool sl_job_check_data(struct sl_job *job);
 void sl_job_warn(struct sl_job *job, const char *text); // the log, clients, events, and the report
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
 void sl_job_emit_finished(struct sl_job *job); // to the clients there are
+void sl_job_emit_saving(struct sl_job *job);   // ... that the end takes longer
 
 // startup.c
 int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
@@ -210,6 +230,37 @@ void sl_job_check_start(struct sl_job *job); // from time to time while STARTING
 // Shared memory that the job would have under another bound, with ctx the job; UINT64_MAX: there is
 // no arena that small. Of a job that has sized its arena.
 uint64_t sl_job_shared_under(void *ctx, uint64_t bound);
+
+// What workers inherit. SL_ESYS.
+int sl_job_pool_setup(struct sl_job *job, struct sl_worker_pool_setup *out);
+// Places and starts them: at once, or when this node has met the others.
+int sl_job_start_workers(struct sl_job *job);
+// Tells a worker that the arena is there.
+void sl_job_send_attach(struct sl_job *job, struct sl_pool_worker *w);
+
+// nodes.c
+enum { SL_NODES_HOST_BYTES = 64 };
+// Whether another node keeps the results.
+static inline bool sl_job_follows(const struct sl_job *job)
+{
+    return job->options.node > 0;
+}
+int sl_job_nodes_start(struct sl_job *job); // of a job over nodes: starts the link
+// Whether the message is the link's, which is then done.
+bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
+                             const Sl__Control__Envelope *m);
+void sl_job_nodes_attach(struct sl_job *job);
+int sl_job_nodes_begin(struct sl_job *job); // the job runs: says so, opens the link's log
+void sl_job_nodes_check_start(struct sl_job *job);
+void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why
+// Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
+void sl_job_nodes_abandon(struct sl_job *job, bool kill);
+// No worker is left: whether what other nodes have of the last checkpoint is here, or does not come.
+bool sl_job_nodes_have_state(struct sl_job *job);
+// The job has written what it writes. False: the link has to leave first, and sl_job_conclude() is
+// called again.
+bool sl_job_nodes_left(struct sl_job *job);
+void sl_job_nodes_fini(struct sl_job *job);
 
 // requests.c
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);

@@ -57,6 +57,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_access_forecast_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    sl_job_nodes_end(job);
     if (!job->workers_placed) {
         sl_job_conclude(job);
         return;
@@ -320,7 +321,7 @@ static void note_error(struct sl_job *job)
 }
 
 // Writing may take longer than clients wait for the end of a job.
-static void emit_saving(struct sl_job *job)
+void sl_job_emit_saving(struct sl_job *job)
 {
     Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -332,13 +333,29 @@ static void emit_saving(struct sl_job *job)
     sl_clients_send(&job->clients, SL_WANTS_PROGRESS, &e);
 }
 
+/*
+ * On several nodes no checkpoint can be made once one of them is lost. Where there is none from
+ * before, nothing is left that would be in the way of the same command.
+ */
+static bool begins_anew(const struct sl_job *job)
+{
+    return job->nodes.n > 1 && job->saving.enabled && job->saving.n_written == 0 &&
+           !job->resumed.path[0] && job->outcome != SL_OUTCOME_DONE &&
+           job->numbers == SL_NUMBERS_FINITE;
+}
+
 static void say_where_it_goes_on(struct sl_job *job)
 {
-    size_t n = strlen(job->message);
+    size_t n = strlen(job->message), room = sizeof job->message - n;
     if (job->saving.n_written)
-        snprintf(job->message + n, sizeof job->message - n,
-                 " after update %llu, from which the same command goes on",
+        snprintf(job->message + n, room, " after update %llu, from which the same command goes on",
                  (unsigned long long)job->saving.written_version);
+    else if (begins_anew(job))
+        snprintf(job->message + n, room,
+                 " before the first checkpoint: the same command begins anew");
+    else if (job->nodes.n > 1 && job->resumed.path[0])
+        snprintf(job->message + n, room, ": the same command goes on from update %llu",
+                 (unsigned long long)job->resumed.version);
 }
 
 // "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"
@@ -437,31 +454,44 @@ static void end_tensorboard(struct sl_job *job)
         sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) * epochs);
 }
 
+// What is kept of the job. Where there was to be a run directory and is none nothing has run, and
+// nothing is left.
+static void write_results(struct sl_job *job)
+{
+    char sha256[SL_SHA256_HEX_BYTES] = "";
+    if ((!job->rundir.path[0] && !job->options.no_output) || !job->running_ns)
+        return;
+    sl_job_emit_saving(job);
+    const bool useful = save_checkpoint(job);
+    if (job->outcome == SL_OUTCOME_STOPPED || job->nodes.lost)
+        say_where_it_goes_on(job);
+    const bool keeps = !begins_anew(job);
+    if (keeps && (save_parameters(job, useful, sha256) < 0 || judge(job) < 0))
+        note_error(job);
+    if (job->outcome != SL_OUTCOME_DONE)
+        sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
+    if (keeps && write_report(job, sha256) < 0)
+        note_error(job);
+    sl_live_log(&job->live);
+    end_tensorboard(job);
+    emit_end(job);
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
-    // Where there was to be a run directory and is none nothing has run, and nothing is left.
-    if ((job->rundir.path[0] || job->options.no_output) && job->running_ns) {
-        char sha256[SL_SHA256_HEX_BYTES] = "";
-        emit_saving(job);
-        const bool useful = save_checkpoint(job);
-        if (job->outcome == SL_OUTCOME_STOPPED)
-            say_where_it_goes_on(job);
-        if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
-            note_error(job);
-        if (job->outcome != SL_OUTCOME_DONE)
-            sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
-        if (write_report(job, sha256) < 0)
-            note_error(job);
-        sl_live_log(&job->live);
-        end_tensorboard(job);
-        emit_end(job);
-        sl_run_files_flush(&job->files);
-    }
+    if (!job->nodes.concluded && !sl_job_nodes_have_state(job))
+        return; // called again when it is there, or does not come
+    if (!job->nodes.concluded)
+        write_results(job);
+    if (!sl_job_nodes_left(job))
+        return;
+    sl_run_files_flush(&job->files);
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();
-    sl_job_emit_finished(job);
+    if (!job->told)
+        sl_job_emit_finished(job);
 }
 
 void sl_job_emit_finished(struct sl_job *job)

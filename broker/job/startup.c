@@ -111,11 +111,9 @@ static int open_desk(struct sl_job *job)
     return sl_external_desk_open(&job->desk, job->options.endpoint);
 }
 
-static int place_workers(struct sl_job *job)
+int sl_job_pool_setup(struct sl_job *job, struct sl_worker_pool_setup *out)
 {
-    const struct sl_config *config = &job->config;
-    uint32_t n = config->n_devices;
-    struct sl_worker_pool_setup setup = {
+    *out = (struct sl_worker_pool_setup){
         .loop = &job->loop.uv,
         .endpoint = job->options.endpoint,
         .key_fd = job->options.key_fd,
@@ -126,11 +124,19 @@ static int place_workers(struct sl_job *job)
         .events = sl_job_pool_events,
         .ctx = job,
     };
-    memcpy(setup.shared_fd, job->shared_fd, sizeof setup.shared_fd);
-    if (job->options.worker_directory)
-        snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
-    else
-        SL_TRY(sl_worker_pool_own_directory(setup.directory, sizeof setup.directory));
+    memcpy(out->shared_fd, job->shared_fd, sizeof out->shared_fd);
+    if (!job->options.worker_directory)
+        return sl_worker_pool_own_directory(out->directory, sizeof out->directory);
+    snprintf(out->directory, sizeof out->directory, "%s", job->options.worker_directory);
+    return SL_OK;
+}
+
+static int place_workers(struct sl_job *job)
+{
+    const struct sl_config *config = &job->config;
+    uint32_t n = config->n_devices;
+    struct sl_worker_pool_setup setup;
+    SL_TRY(sl_job_pool_setup(job, &setup));
     SL_TRY(sl_worker_pool_init(&job->workers, &setup, 2 * n));
     SL_TRY(sl_crash_log_init(&job->deaths));
     SL_TRY(sl_stalls_init(&job->stalls));
@@ -216,7 +222,7 @@ static int find_checkpoint(struct sl_job *job)
 {
     struct sl_resume found;
     const struct sl_config *config = &job->config;
-    if (job->options.no_output)
+    if (job->options.no_output || sl_job_follows(job))
         return SL_OK;
     if (!job->options.checks)
         return job->options.resume
@@ -333,6 +339,11 @@ int sl_job_prepare(struct sl_job *job)
     job->split.need.row_bytes =
         (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
     job->split.available_bytes = sl_device_memory_available();
+    return job->options.over_nodes ? sl_job_nodes_start(job) : sl_job_start_workers(job);
+}
+
+int sl_job_start_workers(struct sl_job *job)
+{
     SL_TRY(check_resumed(job));
     sl_split_open_pool(&job->split);
     choose_split(job);
@@ -368,7 +379,7 @@ static bool is_ready(const struct sl_pool_worker *w)
     return w->alive && w->ready;
 }
 
-static void send_attach(struct sl_job *job, struct sl_pool_worker *w)
+void sl_job_send_attach(struct sl_job *job, struct sl_pool_worker *w)
 {
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
@@ -597,6 +608,9 @@ static int make_arena(struct sl_job *job)
     if (rc < 0 && job->config.memory_bytes)
         return fail_bound(job);
     SL_TRY(rc);
+    spec.nodes = (struct sl_nodes_spec){.n = job->nodes.n,
+                                        .rank = job->nodes.rank,
+                                        .whole_gradients = job->config.optimizer.clip_norm > 0};
     SL_TRY(reserve_acts(job, available));
     plan_store(job, &spec, available);
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
@@ -658,9 +672,10 @@ static void note_memory(struct sl_job *job, const struct sl_pool_worker *w)
 static int attach_all(struct sl_job *job)
 {
     SL_TRY(make_arena(job));
+    sl_job_nodes_attach(job);
     for (uint32_t i = 0; i < job->workers.n; i++)
         if (job->workers.list[i].alive && job->workers.list[i].greeted)
-            send_attach(job, &job->workers.list[i]);
+            sl_job_send_attach(job, &job->workers.list[i]);
     sl_phases_prepare(&job->phases); // while they map the arena
     return SL_OK;
 }
@@ -682,7 +697,7 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %lld) loaded in %.3f s", w->name,
                     (long long)hello->pid, (double)hello->load_ns * 1e-9);
     if (job->arena.base)
-        send_attach(job, w); // one that came later, or a replacement
+        sl_job_send_attach(job, w); // one that came later, or a replacement
     else
         go_on(job);
 }
@@ -730,10 +745,11 @@ static int open_files(struct sl_job *job)
 
 static int begin(struct sl_job *job)
 {
-    if (!job->options.no_output) {
+    if (!job->options.no_output && !sl_job_follows(job)) {
         SL_TRY(make_rundir(job));
         SL_TRY(open_files(job));
     }
+    SL_TRY(sl_job_nodes_begin(job));
     emit_abandoned(job);
     emit_weightless(job);
     return SL_OK;
@@ -807,7 +823,7 @@ static int start_work(struct sl_job *job)
 static void go_on(struct sl_job *job)
 {
     int rc = SL_OK;
-    if (job->state != SL_JOB_STARTING)
+    if (job->state != SL_JOB_STARTING || !job->workers_placed)
         return;
     if (!job->arena.base && all(job, is_greeted))
         rc = attach_all(job);
@@ -839,6 +855,7 @@ void sl_job_check_start(struct sl_job *job)
         return;
     if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
         return;
+    sl_job_nodes_check_start(job);
     for (uint32_t i = 0; i < job->workers.n; i++) {
         const struct sl_pool_worker *w = &job->workers.list[i];
         // Without an arena the workers that have loaded wait for those that have not.

@@ -8,7 +8,9 @@
 
 const char *sl_role_name(enum sl_role role)
 {
-    return role == SL_ROLE_SAMPLER ? "sampler" : "trainer";
+    static const char *const names[] = {
+        [SL_ROLE_SAMPLER] = "sampler", [SL_ROLE_TRAINER] = "trainer", [SL_ROLE_LINK] = "link"};
+    return names[role];
 }
 
 uint64_t sl_placement_batches(struct sl_roles split)

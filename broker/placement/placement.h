@@ -20,9 +20,10 @@
 #include "common/arena/seat.h"
 #include "config/config.h"
 
-enum sl_role { SL_ROLE_SAMPLER, SL_ROLE_TRAINER, SL_ROLE_COUNT };
+// The link of a job over several nodes is on no device, and is not counted among the others.
+enum sl_role { SL_ROLE_SAMPLER, SL_ROLE_TRAINER, SL_ROLE_COUNT, SL_ROLE_LINK = SL_ROLE_COUNT };
 
-const char *sl_role_name(enum sl_role role); // "sampler", "trainer"
+const char *sl_role_name(enum sl_role role); // "sampler", "trainer", "link"
 
 struct sl_roles {
     uint32_t samplers, trainers;

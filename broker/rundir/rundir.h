@@ -20,6 +20,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// Where another node than the first has its logs: this, and its number.
+#define SL_RUNDIR_OF_NODE "node-"
+
 struct sl_rundir {
     char path[4096]; // "" until created
     char log[4120];  // path/log
@@ -92,6 +95,9 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 // of the run, as report.before.json; everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint);
+
+// Makes a directory, and those above it that are missing. SL_EACCESS, SL_EIO.
+int sl_rundir_make_folder(const char *path);
 
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);

@@ -11,6 +11,7 @@
 #include "broker/log/timeline.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/arena/nodes.h"
 #include "common/arena/param_store.h"
 
 enum { LOOK_MS = 10 };
@@ -28,7 +29,7 @@ bool sl_saving_is_wanted(const struct sl_config *config)
 
 int sl_saving_init(struct sl_saving *s)
 {
-    if (!sl_saving_is_wanted(s->config))
+    if (!sl_saving_is_wanted(s->config) || s->arena->h->spec.nodes.rank > 0)
         return SL_OK;
     SL_TRY(sl_snapshot_init(&s->snapshot, s->phases));
     s->enabled = true;
@@ -185,6 +186,15 @@ bool sl_saving_is_idle(struct sl_saving *s)
     return !s->busy;
 }
 
+bool sl_saving_has_state(struct sl_saving *s)
+{
+    struct sl_arena *a = s->phases->arena;
+    if (!s->enabled || sl_nodes_state_is_whole(a))
+        return true;
+    sl_nodes_ask_state(a);
+    return sl_nodes_hold_is_over(a);
+}
+
 void sl_saving_finish(struct sl_saving *s, const char *status)
 {
     if (!s->enabled)
@@ -195,8 +205,10 @@ void sl_saving_finish(struct sl_saving *s, const char *status)
         return;
     }
     if (sl_snapshot_take(&s->snapshot, s->phases, true) < 0 || describe(s, status) < 0) {
-        sl_joblog_write(s->log, SL_LOG_WARN,
-                        "no checkpoint at the end: where the job is cannot be told");
+        sl_joblog_write(s->log, SL_LOG_WARN, "no checkpoint at the end: %s",
+                        sl_nodes_state_is_whole(s->arena)
+                            ? "where the job is cannot be told"
+                            : "the optimizer's state of the other nodes did not come");
         return;
     }
     write_all(s);

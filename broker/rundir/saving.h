@@ -5,7 +5,7 @@
  * since the last one, or checkpoint.every_seconds have passed and anything has) and the apply lock
  * is free; a thread of libuv's pool writes it. One is under way at a time; what becomes due
  * meanwhile is made afterwards. One more is written at the end, however the job ends, when no
- * worker is left. What cannot be written (a full disk) is a warning, once, and the job goes on.
+ * worker is left. Of several nodes the first one alone makes them. What cannot be written (a full disk) is a warning, once, and the job goes on.
  */
 #ifndef SL_BROKER_RUNDIR_SAVING_H
 #define SL_BROKER_RUNDIR_SAVING_H
@@ -74,6 +74,10 @@ void sl_saving_poll(struct sl_saving *s);
 void sl_saving_stop(struct sl_saving *s);
 // At the end. False while an earlier one is being written: on_idle is called then.
 bool sl_saving_is_idle(struct sl_saving *s);
+// Samplers and trainers have left: whether the last one may be made. On several nodes false while
+// the others' part of the state is on its way, which the link brings (it rings the doorbell); for
+// SL_NODES_HOLD_MS at most. Where the link has died, it is not to be waited for.
+bool sl_saving_has_state(struct sl_saving *s);
 void sl_saving_finish(struct sl_saving *s, const char *status);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/arena/nodes.h"
 #include "common/arena/param_store.h"
 
 int sl_snapshot_init(struct sl_snapshot *s, const struct sl_phases *p)
@@ -137,12 +138,15 @@ int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
         return SL_EAGAIN; // a trainer applies an update
     s->version = sl_param_store_version(p->arena);
     s->epoch = p->told;
-    bool known = find_applied(s, p, &phase);
-    if (known)
+    bool known = find_applied(s, p, &phase), whole = sl_nodes_state_is_whole(p->arena);
+    if (known && whole)
         copy_board(s, p->arena);
     sl_param_store_thaw(p->arena);
-    if (!known)
+    if (known && !whole)
+        sl_nodes_ask_state(p->arena);
+    if (!known || !whole)
         return SL_EAGAIN;
+    sl_nodes_end_ask(p->arena);
     copy_records(s, p, phase);
     copy_best(s, p);
     if (sl_snapshot_beside(s))

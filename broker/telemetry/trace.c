@@ -155,6 +155,7 @@ static void name_threads(struct sl_trace *trace, const struct sl_pool_worker *w)
 }
 
 // Device of a worker; -1 for one that has never been seen. Names its threads the first time.
+// -1: of none of this node's.
 static int64_t device_of(struct sl_trace *trace, uint32_t worker)
 {
     struct sl_tracing *t = trace->tracing;

@@ -21,9 +21,9 @@
 
 enum { CONFIG_FD = 3, KEY_FD = 4, OWNER_FD = 5, ASIDE_FD = 10 };
 
-// What the broker gets of this process. error, owner: -1 = none.
+// What the broker gets of this process. error, owner: -1 = none; keep: 0 or less = none.
 struct inherited {
-    int config, key, error, owner;
+    int config, key, error, owner, keep;
 };
 
 static void drop(const struct inherited *of)
@@ -61,6 +61,8 @@ static void become_broker(char **argv, pid_t parent, const struct inherited *of)
         key_at = fcntl(of->key, F_DUPFD, ASIDE_FD);
     int owner_at = of->owner < 0 ? -1 : fcntl(of->owner, F_DUPFD, ASIDE_FD);
     close_range(KEY_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+    if (of->keep > 0 && fcntl(of->keep, F_SETFD, 0) < 0)
+        return;
     if (dup2(config_at, CONFIG_FD) < 0 || dup2(key_at, KEY_FD) < 0 ||
         (owner_at >= 0 && dup2(owner_at, OWNER_FD) < 0))
         return;
@@ -109,9 +111,9 @@ static int start(char **argv, const struct inherited *of, struct sl_launch *out)
 
 int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
-    char program[4200], directory[4096], config[16], key[16], owner[16];
+    char program[4200], directory[4096], config[16], key[16], owner[16], nodes[16], node[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
-    struct inherited of = {.error = job->error_fd, .owner = -1};
+    struct inherited of = {.error = job->error_fd, .owner = -1, .keep = job->keep_fd};
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
     if (!job->directory)
@@ -122,9 +124,11 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
     snprintf(config, sizeof config, "%d", CONFIG_FD);
     snprintf(key, sizeof key, "%d", KEY_FD);
     snprintf(owner, sizeof owner, "%d", OWNER_FD);
+    snprintf(nodes, sizeof nodes, "%u", job->nodes);
+    snprintf(node, sizeof node, "%u", job->node);
     sl_attach_path(out->endpoint, out->attach);
     // execv() writes to none of them
-    char *argv[30] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
+    char *argv[36] = {program,    "--private",   "--endpoint", out->endpoint, "--key-fd",
                       key,        "--config-fd", config,       "--job",       (char *)job->name,
                       "--output", where};
     int n = job->output ? 12 : 10;
@@ -137,6 +141,8 @@ int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
         {"--http", job->http},
         {"--http-token", job->http_token_file},
         {"--owner-fd", job->owner ? owner : NULL},
+        {"--nodes", job->over_nodes ? nodes : NULL},
+        {"--node", job->over_nodes ? node : NULL},
     };
     for (size_t i = 0; i < SL_COUNT_OF(optional); i++) {
         if (!optional[i].value)

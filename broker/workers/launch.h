@@ -50,6 +50,10 @@ struct sl_launch_job {
     const char *http_token_file; // NULL: the page is read-only
     pid_t owner;    // the job ends when this process does; 0: when the thread that starts it does
     bool http_open; // other users of this machine may see it
+    // On several nodes, as a launcher says: how many (0: it does not say), and which this one is.
+    bool over_nodes;
+    uint32_t nodes, node;
+    int keep_fd; // inherited under its number, for MPI; 0 or less: none
 };
 
 // Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.

@@ -257,7 +257,11 @@ static int spawn(struct sl_pool_worker *w, struct sl_pool_process *p, int output
         .stdio_count = STDIO_COUNT,
         .stdio = stdio,
     };
+    if (setup->keep_fd > 0)
+        fcntl(setup->keep_fd, F_SETFD, 0);
     int err = uv_spawn(setup->loop, &p->handle, &options);
+    if (setup->keep_fd > 0)
+        fcntl(setup->keep_fd, F_SETFD, FD_CLOEXEC);
     p->handle.data = p;
     p->open_handles++;
     if (err) {
@@ -351,10 +355,9 @@ int sl_worker_pool_init(struct sl_worker_pool *workers, const struct sl_worker_p
     return SL_OK;
 }
 
-void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl_role role,
-                          uint32_t role_index, uint32_t device)
+static void place(struct sl_worker_pool *workers, struct sl_pool_worker *w, uint32_t slot,
+                  enum sl_role role, uint32_t role_index, uint32_t device)
 {
-    struct sl_pool_worker *w = &workers->list[slot];
     char log_name[32];
     w->workers = workers;
     w->role = role;
@@ -364,6 +367,18 @@ void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl
     snprintf(w->name, sizeof w->name, "%s %u", sl_role_name(role), role_index);
     snprintf(log_name, sizeof log_name, "%s-%u", sl_role_name(role), role_index);
     sl_stream_init(&w->log, log_name, on_stream_line, w);
+}
+
+void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl_role role,
+                          uint32_t role_index, uint32_t device)
+{
+    place(workers, &workers->list[slot], slot, role, role_index, device);
+}
+
+void sl_worker_pool_place_link(struct sl_worker_pool *workers)
+{
+    place(workers, &workers->list[0], SL_WORKER_NO_SLOT, SL_ROLE_LINK, 0, 0);
+    workers->next_worker = UINT16_MAX;
 }
 
 void sl_pool_worker_kill(struct sl_pool_worker *w)

@@ -115,6 +115,7 @@ struct sl_worker_pool_setup {
     const char *endpoint;                                  // borrowed
     int arena_fd, config_fd, doorbell_fd, acts_fd, key_fd; // borrowed
     int shared_fd[SL_SHARED_COUNT];                        // borrowed
+    int keep_fd; // inherited under its number, and by these workers alone; 0: none. Borrowed
     struct sl_worker_pool_events events;
     void *ctx;
 };
@@ -140,6 +141,10 @@ int sl_worker_pool_init(struct sl_worker_pool *workers, const struct sl_worker_p
 // Describes worker `slot`; before sl_worker_pool_start().
 void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl_role role,
                           uint32_t role_index, uint32_t device);
+
+// Describes the only worker of a pool: the link of a job over several nodes. It is started once, with
+// the last of the ids, which no other worker of the job gets.
+void sl_worker_pool_place_link(struct sl_worker_pool *workers);
 
 // Makes it a seat for external trainers; likewise before.
 void sl_worker_pool_lend(struct sl_worker_pool *workers, uint32_t slot);

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
+#include "common/arena/nodes.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/peer_memory.h"
 #include "common/arena/phase.h"
@@ -138,7 +139,7 @@ static int check_spec(const struct sl_arena_spec *s)
                        "arena: an exchange among trainers of %u devices with %s updates, wanted "
                        "at most %d and ordered ones",
                        s->n_devices, s->async ? "async" : "ordered", SL_GROUP_MAX);
-    return SL_OK;
+    return sl_nodes_check(s);
 }
 
 int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out)

@@ -7,6 +7,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
+#include "common/arena/nodes.h"
 #include "common/arena/ledger_internal.h"
 
 // --- phases ---
@@ -27,6 +28,14 @@ void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
     *to = (struct sl_cell_record){
         .cell = cell, .base_version = u->base_version, .applied_version = u->applied_version};
     RECORDED(COPY)
+}
+
+// What a cell of a phase is when it opens.
+static enum sl_cell_state first_state(const struct sl_arena *a, uint32_t kind, uint32_t cell)
+{
+    if (!sl_nodes_is_own(a, kind, cell))
+        return SL_CELL_ELSEWHERE;
+    return kind == SL_PHASE_INFER ? SL_CELL_READY : SL_CELL_PENDING;
 }
 
 // The phase is not open yet: nobody looks, and the entries are zero.
@@ -88,7 +97,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     memset(sl_ledger_update(a, next, 0), 0, n_cells * sizeof(struct sl_update_entry));
     for (uint32_t i = 0; i < n_cells; i++)
         atomic_store_explicit(sl_ledger_cell(a, next, i),
-                              sl_cell_word(next, 0, 0, sampled ? SL_CELL_PENDING : SL_CELL_READY),
+                              sl_cell_word(next, 0, 0, first_state(a, spec->kind, i)),
                               memory_order_release);
     for (uint32_t i = 0; i < n_records; i++)
         restore_cell(a, next, &records[i]);
@@ -101,7 +110,8 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store(&phase->end_version,
                  spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
     atomic_store(&phase->first_batch, atomic_load(&sl_ledger_of(a)->drawn));
-    atomic_fetch_add(&sl_ledger_of(a)->drawn, trained ? n_cells : 0);
+    atomic_fetch_add(&sl_ledger_of(a)->drawn,
+                     trained ? sl_nodes_own_before(a, spec->kind, (uint32_t)n_cells) : 0);
     atomic_store(&phase->gate, spec->gated);
     sl_cursor_set(&phase->sample_cursor, sampled ? 0 : (uint32_t)n_cells);
     sl_cursor_set(&phase->train_cursor, 0);
@@ -321,7 +331,7 @@ static int claim_train(struct sl_arena *a, void *what)
 
 /*
  * The lowest ready batch of those that are nearest to be claimed. The cursor is that of trainers,
- * so it is at most fetch_ahead cells that are looked at, also beyond a phase's end and a closed
+ * so it is at most fetch_ahead own cells that are looked at, also beyond a phase's end and a closed
  * gate.
  */
 static int claim_fetch(struct sl_arena *a, void *what)
@@ -338,7 +348,10 @@ static int claim_fetch(struct sl_arena *a, void *what)
         if (!phase || sl_phase_trainable(a, phase) != SL_CELL_STAGED)
             continue;
         sl_cells_scan(a, seq, n, &phase->train_cursor, sl_cell_is_unclaimed, &cell, &word);
-        for (; cell < n && left > 0; cell++, left--) {
+        for (; cell < n && left > 0; cell++) {
+            if (!sl_nodes_is_own(a, atomic_load(&phase->kind), cell))
+                continue;
+            left--;
             word = sl_ledger_word(a, seq, cell);
             if (sl_cell_state(word) == SL_CELL_READY && sl_cell_seq(word) == seq &&
                 sl_ledger_take(a, seq, cell, word, c->worker, SL_CELL_FETCHING, c->out))

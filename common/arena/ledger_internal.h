@@ -5,6 +5,8 @@
 
 #include "common/arena/phase.h"
 
+struct sl_update;
+
 bool sl_cell_is_pending(uint32_t state);
 bool sl_cell_is_unclaimed(uint32_t state); // by trainers
 
@@ -54,6 +56,14 @@ void sl_ledger_tell_claimed(struct sl_arena *a, const struct sl_lease *lease);
 
 // Moves both lanes past phases that are complete, and tells everybody who may wait for that.
 void sl_ledger_advance(struct sl_arena *a);
+
+// The update that the current version waits for, whatever its cells are. SL_EAGAIN: there is none.
+int sl_param_store_next(const struct sl_arena *a, struct sl_update *out);
+// Makes version + 1 the current one, in the name of a worker (nodes.h). SL_EAGAIN while the apply
+// lock is taken.
+int sl_param_store_flip(struct sl_arena *a, uint64_t version, uint32_t worker);
+// Of several nodes: whether this one's slice of an update whose cells are all done may be made.
+bool sl_nodes_may_make(const struct sl_arena *a, const struct sl_update *u);
 
 // True while the chunks of this tag belong to a batch that is being drawn, queued or trained.
 bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag);

@@ -5,6 +5,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
+#include "common/arena/nodes.h"
 #include "common/arena/ledger.h"
 #include "common/arena/ledger_internal.h"
 
@@ -18,6 +19,12 @@ static uint32_t first_wanted(const struct sl_arena *a, uint64_t seq, uint32_t n,
     return SL_MIN(i, n);
 }
 
+// Own cells of [from, n).
+static uint32_t own_cells(const struct sl_arena *a, uint32_t kind, uint32_t from, uint32_t n)
+{
+    return sl_nodes_own_before(a, kind, n) - sl_nodes_own_before(a, kind, from);
+}
+
 static void look(const struct sl_arena *a, enum sl_lane lane, struct sl_ledger_ahead *out)
 {
     uint64_t seq = sl_ledger_current(a, lane);
@@ -29,11 +36,14 @@ static void look(const struct sl_arena *a, enum sl_lane lane, struct sl_ledger_a
             out->seq = seq;
             out->kind = atomic_load(&phase->kind);
             out->gated = atomic_load_explicit(&phase->gate, memory_order_acquire) != 0;
-            out->unsampled =
-                n - first_wanted(a, seq, n, atomic_load(&phase->sample_cursor), sl_cell_is_pending);
+            uint32_t pending =
+                first_wanted(a, seq, n, atomic_load(&phase->sample_cursor), sl_cell_is_pending);
+            uint32_t unclaimed = n;
             if (out->kind != SL_PHASE_PRESAMPLE)
-                out->unclaimed = n - first_wanted(a, seq, n, atomic_load(&phase->train_cursor),
-                                                  sl_cell_is_unclaimed);
+                unclaimed = first_wanted(a, seq, n, atomic_load(&phase->train_cursor),
+                                         sl_cell_is_unclaimed);
+            out->unsampled = own_cells(a, out->kind, pending, n);
+            out->unclaimed = own_cells(a, out->kind, unclaimed, n);
         }
         // A slot is used again only when its phase is over: if it is not, all of this was its own.
         uint64_t now = sl_ledger_current(a, lane);
@@ -56,10 +66,11 @@ void sl_ledger_look_aside(const struct sl_arena *a, struct sl_ledger_ahead *out)
 bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease)
 {
     struct sl_ledger_ahead ahead;
+    const uint32_t n = atomic_load(&lease->phase->n_cells);
     sl_ledger_look_ahead(a, &ahead);
     if (ahead.seq != lease->seq)
         return ahead.seq != 0 && ahead.seq < lease->seq && ahead.unsampled > 0;
-    return atomic_load(&lease->phase->n_cells) - ahead.unsampled < lease->cell;
+    return ahead.unsampled > own_cells(a, ahead.kind, lease->cell, n);
 }
 
 /*
@@ -91,7 +102,8 @@ static bool next_in_window(struct window *w, uint64_t *word)
     if (w->cell >= w->end || w->gap >= GAP_MAX)
         return false;
     *word = sl_ledger_word(w->a, w->seq, w->cell++);
-    w->gap = sl_cell_state(*word) == SL_CELL_PENDING ? w->gap + 1 : 0;
+    const uint32_t state = sl_cell_state(*word);
+    w->gap = state == SL_CELL_PENDING || state == SL_CELL_ELSEWHERE ? w->gap + 1 : 0;
     return true;
 }
 
@@ -111,7 +123,9 @@ static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, ui
         out->queued++;
         out->queued_bytes += sl_ledger_entry(a, seq, w.cell - 1)->payload_bytes;
     }
-    out->batches[SL_CELL_PENDING] += w.end - w.cell;
+    const uint32_t own = own_cells(a, atomic_load(&phase->kind), w.cell, w.end);
+    out->batches[SL_CELL_PENDING] += own;
+    out->batches[SL_CELL_ELSEWHERE] += w.end - w.cell - own;
 }
 
 uint64_t sl_ledger_oldest_batch(const struct sl_arena *a)
@@ -122,7 +136,7 @@ uint64_t sl_ledger_oldest_batch(const struct sl_arena *a)
         return atomic_load(&sl_ledger_of(a)->drawn);
     uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
     bool counts = sl_phase_trainable(a, phase) == SL_CELL_STAGED && done >> 32 == seq;
-    return sl_phase_batch(phase, counts ? (uint32_t)done : 0);
+    return sl_phase_batch(a, phase, counts ? (uint32_t)done : 0);
 }
 
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)

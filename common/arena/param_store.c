@@ -54,6 +54,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/arena/ledger_internal.h"
+#include "common/arena/nodes.h"
 
 // Seats stand behind the store.
 static struct sl_param_store_seat *seat_of(const struct sl_arena *a, uint32_t device)
@@ -321,8 +322,7 @@ static bool all_are(const struct sl_arena *a, uint64_t seq, uint32_t first, uint
     return true;
 }
 
-// Ordered: the next update of the current phase, when all of its cells are in this state.
-static int find_next(const struct sl_arena *a, enum sl_cell_state state, struct sl_update *out)
+int sl_param_store_next(const struct sl_arena *a, struct sl_update *out)
 {
     uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
     const struct sl_phase *phase = sl_ledger_find(a, seq);
@@ -338,10 +338,17 @@ static int find_next(const struct sl_arena *a, enum sl_cell_state state, struct 
     if (first >= n_cells)
         return SL_EAGAIN;
     uint32_t n = (uint32_t)SL_MIN((uint64_t)per_update, n_cells - first);
-    if (!all_are(a, seq, (uint32_t)first, n, state))
-        return SL_EAGAIN;
     *out = (struct sl_update){
         .version = version, .seq = seq, .first_cell = (uint32_t)first, .n_cells = n};
+    return SL_OK;
+}
+
+// Ordered: the next update of the current phase, when all of its cells are in this state.
+static int find_next(const struct sl_arena *a, enum sl_cell_state state, struct sl_update *out)
+{
+    if (sl_param_store_next(a, out) < 0 ||
+        !all_are(a, out->seq, out->first_cell, out->n_cells, state))
+        return SL_EAGAIN;
     return SL_OK;
 }
 
@@ -350,12 +357,19 @@ int sl_param_store_next_held(const struct sl_arena *a, struct sl_update *out)
     return find_next(a, SL_CELL_HELD, out);
 }
 
+// Whether nobody has made the update, on several nodes this one's slice of it.
+static bool is_to_be_made(const struct sl_arena *a, const struct sl_update *u)
+{
+    return sl_param_store_version(a) == u->version && (!sl_nodes_any(a) || sl_nodes_may_make(a, u));
+}
+
 static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *out)
 {
-    if (find_next(a, SL_CELL_DONE, out) < 0 || !lock(a, out->version, worker))
+    if (find_next(a, SL_CELL_DONE, out) < 0 || !is_to_be_made(a, out) ||
+        !lock(a, out->version, worker))
         return SL_EAGAIN;
     // Between our look and the lock somebody may have applied this very update.
-    if (sl_param_store_version(a) != out->version) {
+    if (!is_to_be_made(a, out)) {
         unlock(a);
         return SL_EAGAIN;
     }
@@ -380,12 +394,24 @@ void sl_param_store_commit_update(struct sl_arena *a, const struct sl_update *u)
     }
     SL_FAILPOINT(TRAINER_APPLIED);
     // Release: the new bank and the update's entry are written before the version says so.
-    atomic_store_explicit(&board->version, u->version + 1, memory_order_release);
+    atomic_store_explicit(sl_nodes_any(a) ? &board->made : &board->version, u->version + 1,
+                          memory_order_release);
     SL_FAILPOINT(TRAINER_FLIPPED);
     if (s)
         atomic_store(&s->base, 0);
     unlock(a);
     sl_ledger_advance(a);
+}
+
+int sl_param_store_flip(struct sl_arena *a, uint64_t version, uint32_t worker)
+{
+    struct sl_param_store *board = sl_param_store_of(a);
+    if (!lock(a, version, worker))
+        return SL_EAGAIN;
+    atomic_store_explicit(&board->version, version + 1, memory_order_release);
+    unlock(a);
+    sl_ledger_advance(a);
+    return SL_OK;
 }
 
 void sl_param_store_reclaim(struct sl_arena *a, uint32_t worker)
@@ -442,5 +468,8 @@ bool sl_param_store_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t 
 
 void sl_param_store_restore(struct sl_arena *a, uint64_t version)
 {
-    atomic_store_explicit(&sl_param_store_of(a)->version, version, memory_order_release);
+    struct sl_param_store *board = sl_param_store_of(a);
+    atomic_store(&board->made, version);
+    atomic_store(&board->whole, version);
+    atomic_store_explicit(&board->version, version, memory_order_release);
 }

@@ -40,6 +40,11 @@ struct sl_param_store {
     _Alignas(64) _Atomic uint64_t version; // updates applied so far
     _Alignas(64) _Atomic uint64_t apply;   // (update + 1) << 16 | worker, 0 = free
     _Atomic uint64_t made_by[2];           // async: tag of the batch that made each bank
+    // Several nodes (nodes.h).
+    _Alignas(64) _Atomic uint64_t made; // the highest version of which this node's slice is made
+    _Atomic uint64_t heard;             // version << 8 | nodes without a cell of it that said so
+    _Atomic uint64_t whole;             // the version of which all of the state was here
+    _Atomic uint64_t asked_ns;          // the broker asked for the state; 0: it does not
 };
 
 // async: one for each device, behind the store. The gradient of the trainer on that device.
@@ -113,6 +118,7 @@ const float *sl_param_store_update_gradient(const struct sl_arena *a, const stru
 
 // When every gradient of the next update of the current TRAIN phase is done and nobody applies it,
 // takes the apply lock and describes the update. SL_OK, or SL_EAGAIN when there is nothing to do.
+// On several nodes the update is one of this node's slice.
 // Async: the gradient with the oldest base that is done, unless one that is not done yet would
 // then come too late.
 int sl_param_store_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update *out);
@@ -124,7 +130,8 @@ int sl_param_store_next_held(const struct sl_arena *a, struct sl_update *out);
 struct sl_update_entry *sl_param_store_update_entry(const struct sl_arena *a,
                                                     const struct sl_update *u);
 // Commits: version + 1, releases the lock, wakes the waiters. Async: the update's entry learns its
-// base_version and applied_version before.
+// base_version and applied_version before. On several nodes this node's slice is made, and the
+// version waits for the others' (nodes.h).
 void sl_param_store_commit_update(struct sl_arena *a, const struct sl_update *u);
 
 // --- the broker's: what a checkpoint is made of ---

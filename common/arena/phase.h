@@ -29,7 +29,8 @@ enum sl_cell_state {
     SL_CELL_FETCHING, // where features are read from the drive: its rows are brought to the cache
     SL_CELL_STAGED,
     SL_CELL_TRAINING,
-    SL_CELL_HELD, // trained; its gradient is in its trainer's sum
+    SL_CELL_HELD,      // trained; its gradient is in its trainer's sum
+    SL_CELL_ELSEWHERE, // another node trains it (nodes.h)
     SL_CELL_DONE,
     SL_CELL_STATES,
 };
@@ -298,10 +299,8 @@ struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq,
 // Which batch a tag names (sl_lease, sl_worker_totals.current_tag).
 void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
 // The number of a phase's batch in the whole job, in the order of training (row_cache.h).
-static inline uint64_t sl_phase_batch(const struct sl_phase *phase, uint32_t cell)
-{
-    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) + cell;
-}
+// On several nodes each counts its own.
+uint64_t sl_phase_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell);
 // What a trainer may claim: batches whose rows are on the drive are to be staged first.
 enum sl_cell_state sl_phase_trainable(const struct sl_arena *a, const struct sl_phase *phase);
 // Vertices of a cell: [first, first + *n).

@@ -66,12 +66,20 @@ struct sl_region {
     uint64_t offset, bytes;
 };
 
+// A job on several nodes, of each of which this is one's arena (nodes.h).
+struct sl_nodes_spec {
+    uint32_t n;               // nodes of the job; 0 or 1: it has this one alone
+    uint32_t rank;            // this one
+    uint32_t whole_gradients; // 1: each needs all of every gradient, since their norm is clipped
+};
+
 // What the broker decides before it creates the arena.
 struct sl_arena_spec {
-    uint32_t n_devices;             // two seats and two statistics slots each
-    uint32_t n_cells;               // cells a phase may have
-    uint64_t n_train;               // training vertices
-    uint32_t world;                 // LEND: cell k is rank k mod world's; 0: whoever's comes first
+    uint32_t n_devices; // two seats and two statistics slots each
+    uint32_t n_cells;   // cells a phase may have
+    uint64_t n_train;   // training vertices
+    uint32_t world;     // LEND: cell k is rank k mod world's; 0: whoever's comes first
+    struct sl_nodes_spec nodes;
     uint64_t n_params;              // f32 parameters
     uint32_t n_state;               // optimizer arrays of n_params (adam 2, sgd 1)
     uint32_t async;                 // 1: gradients are applied as they come, within `staleness`

@@ -71,6 +71,14 @@
     X(NODES_COMPARED, "nodes_compared", "a node's process: has sent what it has")                  \
     X(NODES_MEASURING, "nodes_measuring", "a node's process: in the middle of measuring a link")   \
     X(NODES_CLOSING, "nodes_closing", "a node's process: all is done, about to leave")             \
+    X(LINK_START, "link_start", "link: nodes are alike, before it says hello")                     \
+    X(LINK_ATTACHED, "link_attached", "link: the arena is mapped, nothing sent or taken")          \
+    X(LINK_SENDING, "link_sending", "link: a batch's entry is sent, its gradient not")             \
+    X(LINK_ARRIVED, "link_arrived", "link: a batch of another node is here, not yet counted")      \
+    X(LINK_MADE, "link_made", "link: this node's slice is made, nobody has been sent it")          \
+    X(LINK_SLICES, "link_slices", "link: all slices are here, the version not yet flipped")        \
+    X(LINK_FLIPPED, "link_flipped", "link: the version is flipped, nobody has been told")          \
+    X(LINK_LEAVING, "link_leaving", "link: all nodes have ended the job, about to leave")          \
     X(COMMAND_STAGED, "command_staged", "command: at work on a data set, still hidden")
 
 enum sl_failpoint {

@@ -41,6 +41,16 @@ enum {
     LEAVE_MS = 1000, // for a last message to reach the broker
     LOOK_MS = 100,
     END_MS = 60000, // for the broker to end a job that cannot go on
+    NOTES_MAX = 8,  // that wait for a link: a broker sends three
+};
+
+static const struct {
+    const char *word;
+    Sl__Control__Role role;
+} roles[] = {
+    {"sampler", SL__CONTROL__ROLE__ROLE_SAMPLER},
+    {"trainer", SL__CONTROL__ROLE__ROLE_TRAINER},
+    {"link", SL__CONTROL__ROLE__ROLE_LINK},
 };
 
 struct sl_worker_thread {
@@ -49,8 +59,11 @@ struct sl_worker_thread {
     bool running;
     int poke; // eventfd: the socket was used by somebody else, or it is time to leave
     _Atomic bool leave;
-    bool role_is_trainer;
+    Sl__Control__Role role;
     char end[SL_ATTACH_TEXT]; // external: why the job ended; guarded by lock
+    // of a link; guarded by lock
+    uint32_t n_notes;
+    struct sl_worker_note notes[NOTES_MAX];
 };
 
 // Reaches of fail-points while no arena is mapped; in between they are counted there.
@@ -134,7 +147,9 @@ int sl_worker_open(struct sl_worker *w, const char *role, const char *endpoint)
         return sl_fail(SL_ENOMEM, "starting %s: no memory", w->name);
     w->thread = t;
     pthread_mutex_init(&t->lock, NULL);
-    t->role_is_trainer = strcmp(role, "trainer") == 0;
+    for (size_t i = 0; i < SL_COUNT_OF(roles); i++)
+        if (strcmp(role, roles[i].word) == 0)
+            t->role = roles[i].role;
     t->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->poke < 0)
         return sl_fail_errno(SL_ESYS, errno, "starting %s: eventfd", w->name);
@@ -194,7 +209,7 @@ static void poke(struct sl_worker_thread *t)
     (void)ignored;
 }
 
-static int send_body(struct sl_worker *w, Sl__Control__Envelope *body)
+int sl_worker_send(struct sl_worker *w, Sl__Control__Envelope *body)
 {
     pthread_mutex_lock(&w->thread->lock);
     int rc = sl_bus_send(w->bus, NULL, body);
@@ -203,6 +218,30 @@ static int send_body(struct sl_worker *w, Sl__Control__Envelope *body)
     if (rc == SL_EAGAIN)
         return sl_fail(SL_EAGAIN, "%s: the broker takes no messages", w->name);
     return rc;
+}
+
+// Under the lock. The broker says no more than there is room for.
+static void keep_note(struct sl_worker_thread *t, const Sl__Control__Note *note)
+{
+    if (t->n_notes == NOTES_MAX)
+        return;
+    struct sl_worker_note *n = &t->notes[t->n_notes++];
+    n->kind = note->kind;
+    n->status = note->status;
+    snprintf(n->text, sizeof n->text, "%s", note->text);
+}
+
+bool sl_worker_take_note(struct sl_worker *w, struct sl_worker_note *out)
+{
+    struct sl_worker_thread *t = w->thread;
+    pthread_mutex_lock(&t->lock);
+    const bool any = t->n_notes > 0;
+    if (any) {
+        *out = t->notes[0];
+        memmove(t->notes, t->notes + 1, --t->n_notes * sizeof *t->notes);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return any;
 }
 
 // What the connection of an external trainer says, when something has come by it: only the end.
@@ -259,6 +298,8 @@ static void *listen_to_broker(void *arg)
                 // Other waits look around ten times a second; a standby trainer's does not.
                 sl_event_signal(&w->arena.h->work);
             }
+            if (m->body_case == SL__CONTROL__ENVELOPE__BODY_NOTE)
+                keep_note(t, m->note);
             sl_bus_message_free(m);
         }
         pthread_mutex_unlock(&t->lock);
@@ -298,25 +339,24 @@ static int check_wait(struct sl_worker *w)
     return SL_OK;
 }
 
-static int wait_for_attach(struct sl_worker *w)
+// One message before the job begins. SL_OK: it was Attach; SL_EAGAIN: it was not, or none came in
+// that time; SL_EABORTED: Stop.
+static int receive_attach(struct sl_worker *w, int timeout_ms)
 {
-    for (;;) {
-        Sl__Control__Envelope *m;
-        int rc = sl_bus_receive(w->bus, LOOK_MS, NULL, &m);
-        if (rc == SL_EAGAIN) {
-            SL_TRY(check_wait(w));
-            continue;
-        }
-        SL_TRY(rc);
-        int what = (int)m->body_case;
-        sl_bus_message_free(m);
-        if (what == SL__CONTROL__ENVELOPE__BODY_ATTACH)
-            return SL_OK;
-        if (what == SL__CONTROL__ENVELOPE__BODY_STOP) {
-            atomic_store(&w->stop, true);
-            return sl_fail(SL_EABORTED, "%s: stopped before the job began", w->name);
-        }
-    }
+    Sl__Control__Envelope *m;
+    int rc = sl_bus_receive(w->bus, timeout_ms, NULL, &m);
+    if (rc != SL_OK)
+        return rc;
+    const int what = (int)m->body_case;
+    if (what == SL__CONTROL__ENVELOPE__BODY_NOTE)
+        keep_note(w->thread, m->note);
+    sl_bus_message_free(m);
+    if (what == SL__CONTROL__ENVELOPE__BODY_ATTACH)
+        return SL_OK;
+    if (what != SL__CONTROL__ENVELOPE__BODY_STOP)
+        return SL_EAGAIN;
+    atomic_store(&w->stop, true);
+    return sl_fail(SL_EABORTED, "%s: stopped before the job began", w->name);
 }
 
 // What the job's own bound leaves to all workers together.
@@ -326,31 +366,50 @@ static uint64_t memory_left(void *ctx)
     return atomic_load_explicit(&w->arena.h->memory_left, memory_order_relaxed);
 }
 
-int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
+int sl_worker_hello(struct sl_worker *w, Sl__Control__Hello *hello)
 {
-    hello->role = w->thread->role_is_trainer ? SL__CONTROL__ROLE__ROLE_TRAINER
-                                             : SL__CONTROL__ROLE__ROLE_SAMPLER;
+    hello->role = w->thread->role;
     hello->worker = w->id;
     hello->pid = getpid();
     hello->load_ns = sl_now_ns() - w->start_ns;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_HELLO;
     e.hello = hello;
-    SL_TRY(send_body(w, &e));
-    SL_TRY(wait_for_attach(w));
+    return sl_worker_send(w, &e);
+}
 
+static int map_arena(struct sl_worker *w)
+{
     SL_TRY(sl_arena_attach(w->fd.arena, &w->arena));
     SL_TRY(sl_arena_map_acts(&w->arena, w->fd.acts));
     w->arena.doorbell = w->fd.doorbell;
     if (!w->external) // whose memory is its own affair
         sl_memory_set_bound(memory_left, w);
+    sl_failpoint_bind(w->arena.h->failpoint);
+    if (w->slot == SL_WORKER_NO_SLOT)
+        return start_listener(w);
     uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
     if (w->slot >= n_slots)
         return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot, n_slots);
-    sl_failpoint_bind(w->arena.h->failpoint);
     w->stats = sl_stats_slot(&w->arena, w->slot);
     sl_stats_begin(w->stats, w->id);
     return start_listener(w);
+}
+
+int sl_worker_poll_attach(struct sl_worker *w)
+{
+    const int rc = receive_attach(w, 0);
+    return rc == SL_OK ? map_arena(w) : rc;
+}
+
+int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
+{
+    int rc;
+    SL_TRY(sl_worker_hello(w, hello));
+    while ((rc = receive_attach(w, LOOK_MS)) == SL_EAGAIN)
+        SL_TRY(check_wait(w));
+    SL_TRY(rc);
+    return map_arena(w);
 }
 
 int sl_worker_ready(struct sl_worker *w)
@@ -362,7 +421,7 @@ int sl_worker_ready(struct sl_worker *w)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_READY;
     e.ready = &ready;
-    SL_TRY(send_body(w, &e));
+    SL_TRY(sl_worker_send(w, &e));
     w->ready = true;
     return SL_OK;
 }
@@ -381,7 +440,7 @@ void sl_worker_failed(struct sl_worker *w, int code)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_FAILED;
     e.failed = &failed;
-    if (send_body(w, &e) < 0 && !w->external)
+    if (sl_worker_send(w, &e) < 0 && !w->external)
         sl_log_error("%s", text); // the log is what is left
 }
 

@@ -41,6 +41,16 @@
 // block to measure with) has no bound of its own; it dies with the broker and is killed by it.
 enum { SL_WORKER_START_SECONDS = 900 };
 
+// The slot of a worker without a seat or statistics: the link of a job over several nodes.
+enum { SL_WORKER_NO_SLOT = UINT16_MAX };
+
+// A Note of the broker's, as a link gets it.
+struct sl_worker_note {
+    uint32_t kind; // Sl__Control__NoteKind
+    int32_t status;
+    char text[2048];
+};
+
 struct sl_worker {
     uint32_t id;         // 1 .. 65535, never reused within a job
     uint32_t slot;       // seat and statistics slot (seat.h)
@@ -80,8 +90,18 @@ char *sl_worker_end_text(struct sl_worker *w, char *buf, size_t bytes);
 // broker's words when the job ends first, SL_ETIMEDOUT.
 int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello);
 
+// The two halves of it, for who has other things to do meanwhile. sl_worker_poll_attach() does not
+// wait: SL_EAGAIN until the broker has said so.
+int sl_worker_hello(struct sl_worker *w, Sl__Control__Hello *hello);
+int sl_worker_poll_attach(struct sl_worker *w);
+
 // Says Ready, with what a trainer has measured.
 int sl_worker_ready(struct sl_worker *w);
+
+// Links: sends a message of theirs.
+int sl_worker_send(struct sl_worker *w, Sl__Control__Envelope *e);
+// Links: the next Note of the broker's. False: there is none.
+bool sl_worker_take_note(struct sl_worker *w, struct sl_worker_note *out);
 
 // Tells the broker why this worker cannot go on (the recorded message of `code`), so that it is
 // not started again.

@@ -6,10 +6,13 @@
  */
 #include <mpi.h>
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 #include "common/base/version.h"
@@ -110,7 +113,9 @@ static int mpi_test(struct sl_world_request *r)
         return rc;
     if (!over)
         return SL_EAGAIN;
-    if (r->word[1] == ANY_SIZE)
+    int cancelled = 0;
+    MPI_Test_cancelled(&status, &cancelled);
+    if (r->word[1] == ANY_SIZE || cancelled)
         return SL_OK;
     MPI_Get_count(&status, MPI_BYTE, &n);
     return (uint64_t)n == r->word[1] ? SL_OK
@@ -118,14 +123,24 @@ static int mpi_test(struct sl_world_request *r)
                                             (unsigned long long)r->word[1]);
 }
 
-static int mpi_probe(enum sl_world_tag tag, uint32_t *from)
+static int mpi_cancel(struct sl_world_request *r)
+{
+    MPI_Request request;
+    memcpy(&request, &r->word[0], sizeof request);
+    r->word[1] = ANY_SIZE;
+    return check(MPI_Cancel(&request), "cancel");
+}
+
+static int mpi_probe(enum sl_world_tag tag, uint32_t *from, size_t *n)
 {
     MPI_Status status;
-    int there = 0;
+    int there = 0, bytes = 0;
     int rc = check(MPI_Iprobe(MPI_ANY_SOURCE, (int)tag, MPI_COMM_WORLD, &there, &status), "probe");
     if (rc < 0 || !there)
         return rc < 0 ? rc : SL_EAGAIN;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
     *from = (uint32_t)status.MPI_SOURCE;
+    *n = (size_t)bytes;
     return SL_OK;
 }
 
@@ -134,12 +149,33 @@ static void mpi_abort(int status)
     MPI_Abort(MPI_COMM_WORLD, status);
 }
 
+#ifdef MPICH_VERSION
+enum { ACK_MS = 5000 };
+
+// What is left of MPI_Finalize for the launcher (PMI 1): without it, it takes a process that leaves
+// for one that failed, and kills the others. A launcher that says nothing has other ways to know.
+static void tell_launcher(void)
+{
+    static const char word[] = "cmd=finalize\n";
+    char answer[128];
+    const char *text = getenv("PMI_FD");
+    struct pollfd fd = {.fd = text ? atoi(text) : -1, .events = POLLIN};
+    if (fd.fd <= 0 || write(fd.fd, word, sizeof word - 1) != (ssize_t)(sizeof word - 1))
+        return;
+    if (poll(&fd, 1, ACK_MS) > 0) {
+        ssize_t ignored = read(fd.fd, answer, sizeof answer);
+        (void)ignored;
+    }
+}
+#endif
+
 // MPICH 4.0 with UCX does not come back from MPI_Finalize once in a few times: who is ready first
 // sleeps in its barrier without serving those that are not. All have agreed that it is over, so the
 // process just ends; what it holds is not named and goes with it.
 static int mpi_close(void)
 {
 #ifdef MPICH_VERSION
+    tell_launcher();
     return SL_OK;
 #else
     return check(MPI_Finalize(), "MPI_Finalize");
@@ -155,6 +191,7 @@ static const struct sl_world_table TABLE = {
     .send = mpi_send,
     .receive = mpi_receive,
     .test = mpi_test,
+    .cancel = mpi_cancel,
     .probe = mpi_probe,
     .abort = mpi_abort,
     .close = mpi_close,

@@ -18,6 +18,7 @@
 
 static struct sl_config config;
 static struct sl_plan plan;
+static struct sl_nodes_spec nodes; // of the arena
 static struct sl_phases_setup phases_setup;
 static uint32_t vertices[100000];
 static int32_t labels[SL_COUNT_OF(vertices)];
@@ -114,6 +115,7 @@ static inline void init_arena(void)
         .n_devices = 2,
         .n_cells = (uint32_t)sl_phases_cells_max(&plan),
         .n_train = plan.split[SL_SPLIT_TRAIN].n,
+        .nodes = nodes,
         .n_params = 3,
         .n_state = 2,
         .batches_per_update = config.updates.batches_per_update,

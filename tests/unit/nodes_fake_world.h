@@ -131,13 +131,22 @@ static inline int fake_test(struct sl_world_request *request)
     return rc;
 }
 
-static inline int fake_probe(enum sl_world_tag tag, uint32_t *from)
+static inline int fake_cancel(struct sl_world_request *request)
 {
-    atomic_fetch_add(&fake.looks[fake_rank], 1);
+    request->word[0] = 0; // over
+    return SL_OK;
+}
+
+static inline int fake_probe(enum sl_world_tag tag, uint32_t *from, size_t *n)
+{
+    if (tag == SL_WORLD_TAG_PULSE)
+        atomic_fetch_add(&fake.looks[fake_rank], 1);
     pthread_mutex_lock(&fake.lock);
     struct fake_message **place = fake_find(UINT32_MAX, tag);
-    if (place)
+    if (place) {
         *from = (*place)->from;
+        *n = (*place)->n;
+    }
     pthread_mutex_unlock(&fake.lock);
     return place ? SL_OK : SL_EAGAIN;
 }
@@ -162,6 +171,7 @@ static const struct sl_world_table FAKE_TABLE = {
     .send = fake_send,
     .receive = fake_receive,
     .test = fake_test,
+    .cancel = fake_cancel,
     .probe = fake_probe,
     .abort = fake_abort,
     .close = fake_close,

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "broker/epochs/epoch.h"
+#include "common/arena/nodes.h"
 
 #define MS 1000000ull
 
@@ -101,6 +102,27 @@ TEST(an_epoch_is_summed_up)
     ck_assert_double_eq_tol(f.stages.backpressure.seconds, 0.007, 1e-9);
     ck_assert_double_eq_tol(f.stages.backpressure.p50, 0, 1e-9);
     ck_assert_double_eq_tol(f.stages.wait.seconds, 0.1, 1e-9);
+}
+
+// Workers of other nodes are counted by the batches that they had; the first nine here are node 0's.
+TEST(workers_of_other_nodes_count)
+{
+    struct sl_batch_entry e[100];
+    struct sl_arena_header h = {.spec.nodes = {.n = 3}};
+    const struct sl_arena a = {.h = &h};
+    struct sl_epoch f = {.samplers = 1, .trainers = 2};
+    make_entries(e, 100);
+    for (uint32_t i = 9; i < 100; i++) {
+        e[i].sampler = sl_nodes_worker(&a, 1 + i % 2, 1);
+        e[i].trainer = sl_nodes_worker(&a, 1 + i % 2, 2 + i % 4);
+        e[i].standby = i % 4 == 3; // of node 2: it has one trainer, and node 1 has two
+    }
+    sl_epoch_add_others(&f, &a, e, 100, &room);
+    ck_assert_uint_eq(f.samplers, 3);
+    ck_assert_uint_eq(f.trainers, 5);
+    sl_epoch_add_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    ck_assert_uint_eq(f.batches, 100);
+    ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
 }
 
 TEST(pauses_are_no_time_of_an_epoch)

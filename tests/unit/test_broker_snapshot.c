@@ -1,5 +1,6 @@
 // Where a job is at any moment, and the same job going on from there in an arena of its own.
 #include "broker/rundir/snapshot.h"
+#include "common/arena/nodes.h"
 #include "tests/unit/broker_phases_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -174,6 +175,44 @@ TEST(nobody_waits_for_an_update_that_is_being_applied)
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
     sl_param_store_commit_update(&t.arena, &u);
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_OK);
+    sl_snapshot_fini(&s);
+    end();
+}
+
+// The other of two nodes: its batches of the update come, its slice, and the version is made.
+static void finish_update_of_two(void)
+{
+    struct sl_nodes_step s;
+    must(sl_nodes_next(&t.arena, &s));
+    for (uint32_t cell = s.first_cell + 1; cell < s.first_cell + s.n_cells; cell += 2) {
+        const struct sl_nodes_batch b = {
+            .magic = SL_NODES_BATCH_MAGIC, .version = s.version, .epoch = s.epoch, .cell = cell};
+        must(sl_nodes_batch_arrived(&t.arena, &s, 1, cell, &b, 0));
+    }
+    apply_all();
+    must(sl_nodes_flip(&t.arena, &s, 3));
+}
+
+TEST(a_snapshot_of_several_nodes_waits_for_their_state)
+{
+    struct sl_snapshot s;
+    uint64_t v;
+    nodes = (struct sl_nodes_spec){.n = 2};
+    make_arena();
+    must(sl_snapshot_init(&s, &t.phases));
+    must(sl_snapshot_take(&s, &t.phases, false)); // of the beginning
+    ck_assert(!sl_nodes_state_is_wanted(&t.arena, &v));
+    work_one(false);
+    ck_assert_int_eq(sl_cell_state(sl_ledger_word(&t.arena, 1, 1)), SL_CELL_ELSEWHERE);
+    finish_update_of_two();
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
+    ck_assert(sl_nodes_state_is_wanted(&t.arena, &v));
+    ck_assert_uint_eq(v, 1);
+    sl_nodes_state_arrived(&t.arena, 1);
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert(s.version == 1 && s.n_records == 2 && s.records[1].cell == 1);
+    ck_assert_float_eq(s.state[1][2], 100);
+    ck_assert(sl_nodes_hold_is_over(&t.arena)); // nothing is asked for any more
     sl_snapshot_fini(&s);
     end();
 }

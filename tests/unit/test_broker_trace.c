@@ -1,6 +1,7 @@
 // Traces: what is drawn of a batch, where a trace is cut, and what a client may do to it.
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
+#include "common/arena/nodes.h"
 #include "tests/unit/broker_phases_fixture.h"
 #include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
@@ -387,6 +388,28 @@ TEST(a_batch_that_is_drawn_again_is_told_again)
     end_and_receive();
     ck_assert_int_eq(count("X", "sample"), 3);
     ck_assert_int_eq(count("X", "train"), 2);
+}
+
+// Its cells are passed by samplers and trainers here, and nothing is known of them until they come.
+TEST(batches_of_other_nodes_are_left_out)
+{
+    struct sl_nodes_step s;
+    begin(60);
+    uint64_t from = job->trace.from_ns;
+    must(sl_nodes_next(&t.arena, &s));
+    t.arena.h->spec.nodes.n = 2;
+    atomic_store(sl_ledger_cell(&t.arena, s.seq, 1), sl_cell_word(s.seq, 0, 0, SL_CELL_ELSEWHERE));
+    draw(from, SAMPLER);
+    train(from, TRAINER);
+    poll_job();
+    struct sl_nodes_batch b = {
+        .magic = SL_NODES_BATCH_MAGIC, .version = s.version, .epoch = s.epoch, .cell = 1};
+    b.entry = *sl_ledger_entry(&t.arena, s.seq, 0);
+    must(sl_nodes_batch_arrived(&t.arena, &s, 1, 1, &b, 0));
+    poll_job();
+    end_and_receive();
+    ck_assert_int_eq(count("X", "sample"), 1);
+    ck_assert_int_eq(count("X", "train"), 1);
 }
 
 TEST(an_unknown_worker_is_left_out)

@@ -75,6 +75,9 @@ struct farm {
     const struct sl_device *device;         // of theirs; NULL = the host
 };
 
+// Of the farms that are made from now on.
+static struct sl_nodes_spec farm_nodes;
+
 static inline void farm_sleep_ms(uint32_t ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -105,6 +108,7 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
         .n_devices = FARM_DEVICES,
         .n_cells = FARM_CELLS,
         .n_train = g->ds.split[SL_SPLIT_TRAIN].n,
+        .nodes = farm_nodes,
         .n_params = f->model.n_params,
         .n_state = sl_sync_state_arrays(config->optimizer.kind),
         .async = config->updates.mode == SL_UPDATE_ASYNC,

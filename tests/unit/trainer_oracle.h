@@ -5,6 +5,7 @@
 #ifndef SL_TESTS_UNIT_TRAINER_ORACLE_H
 #define SL_TESTS_UNIT_TRAINER_ORACLE_H
 
+#include "common/arena/nodes.h"
 #include "tests/unit/trainer_farm.h"
 
 enum { ORACLE_EPOCHS = 3 };
@@ -173,7 +174,10 @@ static inline void oracle_check_entries(struct farm *f, uint64_t seq)
         const struct sl_update_entry *u = sl_ledger_update(&f->arena, seq, c);
         ck_assert(u->from_ns == 0 || (u->from_ns >= e->done_at_ns && u->applier >= 1));
         ck_assert(e->loss > 0);
-        ck_assert(e->trainer >= 1 && e->trainer <= f->n_workers);
+        const uint32_t node = sl_nodes_owner(&f->arena, SL_PHASE_TRAIN, c);
+        ck_assert(e->trainer >= 1);
+        ck_assert(e->trainer <= f->n_workers || node != f->arena.h->spec.nodes.rank);
+        ck_assert_uint_eq(sl_nodes_worker_node(&f->arena, e->trainer), node);
     }
     uint64_t labelled = 0;
     const struct sl_vertex_list *list = &f->g->ds.split[SL_SPLIT_TRAIN];

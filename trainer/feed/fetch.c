@@ -108,7 +108,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     struct sl_batch_entry *e = lease->entry;
     const uint64_t bytes = sl_row_reader_bytes(f->spec.reader);
     struct batch b = {.use = {.worker = f->spec.worker,
-                              .batch = sl_phase_batch(lease->phase, lease->cell),
+                              .batch = sl_phase_batch(f->spec.arena, lease->phase, lease->cell),
                               .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
     SL_TRY(find_block(f, e, &b.block));
     const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;

@@ -10,6 +10,7 @@
 #include "common/base/threads.h"
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
+#include "common/arena/nodes.h"
 
 // What the extracting thread waits for changed, under the lock.
 static void tell_thread(struct sl_prefetch *x)
@@ -22,7 +23,19 @@ static void tell_thread(struct sl_prefetch *x)
 // What the compute thread waits for changed, under the lock.
 static void tell_compute(struct sl_prefetch *x)
 {
-    sl_event_signal(sl_group_exists(x->spec.arena) ? &x->spec.arena->h->progress : &x->changed);
+    sl_event_signal(x->needed ? &x->spec.arena->h->progress : &x->changed);
+}
+
+/*
+ * Whether others may need the compute thread while nothing is fetched: a group's members for their
+ * sum; on several nodes, where batches of others come at any time, the job for its next update. But
+ * as long as there are trainers on duty, nobody is woken for that.
+ */
+static bool is_needed(const struct sl_prefetch *x)
+{
+    const struct sl_arena *a = x->spec.arena;
+    return sl_group_exists(a) ||
+           (sl_nodes_any(a) && !(x->asleep && atomic_load(&sl_schedule_of(a)->trainers) > 0));
 }
 
 // Sleeps, without the lock, until the event is signalled after `seen` was read.
@@ -77,7 +90,7 @@ static bool within_share(const struct sl_prefetch *x)
     uint32_t next = first_unclaimed(a, seq, made * per_update,
                                     atomic_load_explicit(&phase->n_cells, memory_order_relaxed));
     return next / per_update != x->share_update ||
-           x->share_taken < sl_div_up(per_update, sl_standby_trainers(a));
+           x->share_taken < sl_div_up(sl_nodes_batches_per_update(a), sl_standby_trainers(a));
 }
 
 static bool has_cells_aside(const struct sl_prefetch *x)
@@ -112,10 +125,16 @@ static enum sl_occupation occupation(const struct sl_prefetch *x, enum turn turn
 
 static void set_asleep(struct sl_prefetch *x, bool asleep)
 {
-    if (x->asleep == asleep)
-        return;
+    const bool was = x->asleep, was_needed = x->needed;
     x->asleep = asleep;
-    sl_fetch_set_asleep(&x->fetch, asleep);
+    x->needed = is_needed(x);
+    if (was != asleep)
+        sl_fetch_set_asleep(&x->fetch, asleep);
+    if (was == asleep && was_needed == x->needed)
+        return;
+    // It may sleep on the one or the other.
+    if (was_needed != x->needed)
+        sl_event_signal(&x->changed);
     tell_compute(x);
 }
 
@@ -316,6 +335,7 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
     x->gathers = SL_PREFETCH_NO_BUFFER;
     x->pulse = *spec->pulse;
     x->pulse.thread = SL_THREAD_EXTRACT;
+    x->needed = is_needed(x);
     sl_standby_init(&x->standby, spec->arena, spec->device);
     sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
                   &x->pulse);
@@ -337,25 +357,23 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
 
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out)
 {
-    const bool grouped = sl_group_exists(x->spec.arena);
     uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
     int rc = SL_ETIMEDOUT;
     pthread_mutex_lock(&x->lock);
     x->wanted = true;
     tell_thread(x);
     while (!x->offered && !x->ended && !sl_heartbeat_stopping(x->spec.pulse)) {
-        // Others may wait for a group's trainer in a sum, also when nothing is to be fetched.
-        if (grouped && sl_event_read(&x->spec.arena->h->progress) != x->looked)
+        if (x->needed && sl_event_read(&x->spec.arena->h->progress) != x->looked)
             break;
-        const bool asleep = x->asleep && !grouped;
+        const bool asleep = x->asleep && !x->needed;
         uint64_t now = sl_now_ns();
         if (!asleep && now >= deadline)
             break;
         uint64_t left_ms = asleep
                                ? SL_STANDBY_WAIT_MS
                                : SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS);
-        struct sl_event *bell = grouped ? &x->spec.arena->h->progress : &x->changed;
-        uint32_t seen = grouped ? x->looked : sl_event_read(bell);
+        struct sl_event *bell = x->needed ? &x->spec.arena->h->progress : &x->changed;
+        uint32_t seen = x->needed ? x->looked : sl_event_read(bell);
         sleep_unlocked(x, bell, seen, (uint32_t)left_ms);
         if (asleep && sl_event_read(bell) == seen)
             break;

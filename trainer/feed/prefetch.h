@@ -20,7 +20,7 @@
  *
  * FAIR SHARE. Claiming ahead must not starve the other trainers: in ordered mode batches of one
  * update run in parallel, consecutive updates cannot. A trainer that already has its share
- * ceil(batches_per_update / trainers) of the update that the next free batch belongs to leaves the
+ * ceil(its node's batches of an update / trainers) of the update that the next free batch belongs to leaves the
  * batch to the others while its compute thread has work; once that is idle it takes whatever there
  * is. So a dead or slow peer costs overlap and never progress. The trainers are those that work
  * now, standby ones that are switched on among them. In async mode there is nothing to share.
@@ -41,7 +41,8 @@
  * WAITS. The thread sleeps on the arena's events (segment.h): on `work` while nothing is to be
  * fetched, on `progress` for a batch and while one is left to others (who signal it when they have
  * claimed an update's last one); else on `changed`. The compute thread sleeps on `changed`, that of
- * a group's trainer on `progress`, which tells of what the others hold, too.
+ * a group's trainer, or where the job has several nodes, on `progress`, which tells of what the
+ * others have, too.
  *
  * FAILURE. All waits are bounded and look at the abort word and the stop flag. An error of the
  * thread is handed to the compute thread with its message by sl_prefetch_next().
@@ -101,6 +102,7 @@ struct sl_prefetch {
     bool wanted; // the compute thread waits in sl_prefetch_next()
     bool aside;  // what it took last is of the side lane
     bool asleep; // nothing will be offered until something changes
+    bool needed; // by others meanwhile: the compute thread sleeps on `progress`
     bool leaves; // the next free batch is left to the other trainers: it waits for `progress`
     bool ended;  // the thread is gone
     bool quit;
@@ -111,7 +113,7 @@ struct sl_prefetch {
     int failed; // code of the thread's error, 0 = none
     char message[512];
 
-    // The compute thread's own: what `progress` was at before it last looked at the group, if any.
+    // The compute thread's own: what `progress` was at before it last looked for what others need.
     uint32_t looked;
 
     // The thread's own.
@@ -130,8 +132,8 @@ struct sl_prefetch {
 // Starts the thread. The struct must not move.
 int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec);
 
-// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where the job
-// has a group, as soon as `progress` is signalled after `looked`), or the thread's error
+// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where others
+// may need the caller, as soon as `progress` is signalled after `looked`), or the thread's error
 // (SL_EABORTED when the job stops).
 int sl_prefetch_next(struct sl_prefetch *x, uint32_t timeout_ms, struct sl_work *out);
 

@@ -4,6 +4,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/failpoint.h"
+#include "common/arena/nodes.h"
 
 double sl_standby_profit(uint64_t left, double t_train, uint32_t n_trainers, double t_standby)
 {
@@ -57,7 +58,7 @@ static uint32_t rivals(const struct sl_standby *s)
 static uint32_t places(const struct sl_arena *a)
 {
     const struct sl_arena_spec *spec = &a->h->spec;
-    return spec->async ? spec->staleness + 1 : spec->batches_per_update;
+    return spec->async ? spec->staleness + 1 : sl_nodes_batches_per_update(a);
 }
 
 bool sl_standby_may_fetch(const struct sl_standby *s, bool ahead)

@@ -5,6 +5,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/arena/nodes.h"
 
 // Tensors of which some element is not finite.
 struct found {
@@ -14,18 +15,20 @@ struct found {
 
 typedef float element_of(const struct sl_broken_update *b, const struct sl_tensor *t, uint64_t k);
 
-// In the order of the parameter file.
-static struct found find(const struct sl_broken_update *b, element_of *value)
+// In the order of the parameter file; of what lies in that part of the flat vector.
+static struct found find(const struct sl_broken_update *b, struct sl_nodes_part part,
+                         element_of *value)
 {
     struct found f = {0};
     for (uint32_t i = 0; i < b->n_tensors; i++) {
         const struct sl_tensor *t = &b->tensors[i];
-        const uint64_t n = sl_tensor_count(t);
-        uint64_t k = 0;
-        while (k < n && isfinite(value(b, t, k)))
+        const uint64_t n = sl_tensor_count(t), to = part.first + part.n;
+        const uint64_t end = SL_MIN(n, to - SL_MIN(to, t->offset));
+        uint64_t k = part.first - SL_MIN(part.first, t->offset);
+        while (k < end && isfinite(value(b, t, k)))
             k++;
         f.of += n > 0;
-        if (k == n)
+        if (k >= end)
             continue;
         f.first = f.first ? f.first : t->name;
         f.n++;
@@ -120,15 +123,20 @@ int sl_broken_update_explain(const struct sl_broken_update *b)
     static const struct {
         const char *what;
         element_of *value;
+        bool of_gradients; // of what this node has of them, else of the slice that it makes
     } places[] = {
-        {"value before it", parameter},           {"gradient", gradient},
-        {"batches' statistic", statistic},        {"optimizer's state before it", state},
-        {"value after its step", next_parameter}, {"optimizer's state after its step", next_state},
+        {"value before it", parameter, false},           {"gradient", gradient, true},
+        {"batches' statistic", statistic, true},  {"optimizer's state before it", state, false},
+        {"value after its step", next_parameter, false}, {"optimizer's state after its step", next_state, false},
     };
+    const uint32_t node = b->arena->h->spec.nodes.rank;
+    const struct sl_nodes_part parts[] = {sl_nodes_slice(b->arena, node),
+                                          sl_nodes_gradient_part(b->arena, node)};
     char where[160], loss[64];
     struct found f = {0};
     size_t i = 0;
-    while (i < SL_COUNT_OF(places) && !(f = find(b, places[i].value)).first)
+    while (i < SL_COUNT_OF(places) &&
+           !(f = find(b, parts[places[i].of_gradients], places[i].value)).first)
         i++;
     where_text(b, where, sizeof where);
     loss_text(b, loss, sizeof loss);

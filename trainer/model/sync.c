@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
+#include "common/arena/nodes.h"
 #include "trainer/model/broken_update.h"
 
 // An update goes over the parameters in pieces, so that the reduced gradient of a piece is still
@@ -220,11 +221,13 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
                           .lr = (float)sl_learning_rate_at(&s->rate, u->version)};
     if (s->clip_norm > 0)
         SL_TRY(measure_norm(s, u, &c));
-    uint64_t half = s->n_params / 2;
+    const struct sl_nodes_part own = sl_nodes_slice(s->arena, s->arena->h->spec.nodes.rank);
+    const uint64_t half = own.first + own.n / 2;
     for (uint32_t r = 0; r < s->runs.n; r++) {
         const struct sl_update_run *run = &s->runs.run[r];
-        for (uint64_t at = run->at; at < run->at + run->n; at += PIECE_FLOATS) {
-            uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, run->at + run->n - at);
+        const uint64_t end = SL_MIN(run->at + run->n, own.first + own.n);
+        for (uint64_t at = SL_MAX(run->at, own.first); at < end; at += PIECE_FLOATS) {
+            uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, end - at);
             if (at <= half && half < at + n)
                 SL_FAILPOINT(TRAINER_APPLY);
             if (sl_update_run_steps(run))

@@ -1,0 +1,372 @@
+/*
+ * nodes.c - the other nodes of a job: what its broker does about them.
+ *
+ * Each node has a broker that runs the whole plan, and a link (link/loop.h), which is started before
+ * any worker: without a world there is nothing to do. Brokers meet in notes only:
+ *
+ *      CHECKPOINT   the first node says where the job goes on, and all start their workers
+ *      BEGUN        its run directory is there: the others make a folder in it for their logs
+ *      END          how the job ended on a node. Done: the others will be as well, each by itself,
+ *                   for all do the same. Stopped or failed: so are they
+ *
+ * Only the first node writes results, and its link leaves after they are written: until then the
+ * other nodes wait for it, since a launcher ends all once one has left.
+ */
+#include "broker/job/job.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/arena/nodes.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+// For the link to leave together with those of all other nodes; the second where this node is left
+// alone by what started it.
+enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
+
+static const char *host_of(const struct sl_job *job, uint32_t node)
+{
+    return node < job->nodes.n && job->nodes.hosts ? job->nodes.hosts + node * SL_NODES_HOST_BYTES
+                                                   : "";
+}
+
+static const char *own_host(const struct sl_job *job, char buf[SL_NODES_HOST_BYTES])
+{
+    if (job->nodes.hosts)
+        return host_of(job, job->nodes.rank);
+    buf[0] = buf[SL_NODES_HOST_BYTES - 1] = '\0';
+    gethostname(buf, SL_NODES_HOST_BYTES - 1);
+    return buf;
+}
+
+static struct sl_pool_worker *link_of(struct sl_job *job)
+{
+    return job->nodes.pool.list; // NULL where there is none
+}
+
+// --- notes ---------------------------------------------------------------------------------------
+
+static void say(struct sl_job *job, Sl__Control__NoteKind kind, int status, const char *text)
+{
+    struct sl_pool_worker *link = link_of(job);
+    Sl__Control__Note note = SL__CONTROL__NOTE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    if (!link || !link->alive || !link->greeted)
+        return;
+    note.kind = kind;
+    note.status = status;
+    note.text = (char *)text; // only read
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_NOTE;
+    e.note = &note;
+    sl_bus_send(job->bus, &link->peer, &e);
+}
+
+static int go_on_from(struct sl_job *job, const char *name)
+{
+    if (name[0]) {
+        int rc = sl_checkpoint_open(job->config.output, name, &job->resumed);
+        if (rc < 0)
+            return sl_fail_prefix(rc,
+                                  "host %s goes on from checkpoint '%s', which has to be in the "
+                                  "output directory of each node",
+                                  host_of(job, 0), name);
+    }
+    return sl_job_start_workers(job);
+}
+
+static int open_logs(struct sl_job *job)
+{
+    snprintf(job->nodes.path, sizeof job->nodes.path, "%s/" SL_RUNDIR_OF_NODE "%u",
+             job->config.output, job->nodes.rank);
+    SL_TRY(sl_rundir_make_folder(job->nodes.path));
+    job->files.directory = job->nodes.path;
+    SL_TRY(sl_writer_start(&job->files.writer));
+    SL_TRY(sl_stream_open(&job->log.stream, job->files.writer, job->nodes.path));
+    SL_TRY(sl_stream_open(&link_of(job)->log, job->files.writer, job->nodes.path));
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        SL_TRY(sl_stream_open(&job->workers.list[i].log, job->files.writer, job->nodes.path));
+    return SL_OK;
+}
+
+static void on_end(struct sl_job *job, const Sl__Control__Note *note)
+{
+    const char *host = host_of(job, note->node);
+    if (note->status == SL_OUTCOME_DONE)
+        return;
+    job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
+    sl_job_end(job,
+               note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
+               : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
+                   ? SL_OUTCOME_REFUSED
+                   : SL_OUTCOME_FAILED,
+               "host %s (rank %u): %s", host, note->node, note->text);
+}
+
+static void on_note(struct sl_job *job, const Sl__Control__Note *note)
+{
+    int rc = SL_OK;
+    if (job->state >= SL_JOB_FINISHING)
+        return;
+    switch (note->kind) {
+    case SL__CONTROL__NOTE_KIND__NOTE_CHECKPOINT: rc = go_on_from(job, note->text); break;
+    case SL__CONTROL__NOTE_KIND__NOTE_BEGUN: rc = open_logs(job); break;
+    case SL__CONTROL__NOTE_KIND__NOTE_END: on_end(job, note); break;
+    default: break; // of a newer one, which the link has refused
+    }
+    if (rc < 0)
+        sl_job_end(job, job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED,
+                   "%s", sl_error_message());
+}
+
+// --- the link ------------------------------------------------------------------------------------
+
+static int meet(struct sl_job *job, const Sl__Control__Hello *hello)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    if (hello->nodes == 0 || hello->n_hosts != hello->nodes || hello->node >= hello->nodes)
+        return sl_fail(SL_EPROTO, "the link says that it is node %u of %u with %zu hosts",
+                       hello->node, hello->nodes, hello->n_hosts);
+    if (hello->node != job->options.node)
+        return sl_fail(SL_EPROTO,
+                       "the launcher says that this is process %u, MPI that it is rank %u: start "
+                       "the job with the launcher of that MPI",
+                       job->options.node, hello->node);
+    SL_TRY(sl_config_check_nodes(&job->config, hello->nodes));
+    nodes->hosts = calloc(hello->nodes, SL_NODES_HOST_BYTES);
+    if (!nodes->hosts)
+        return sl_fail(SL_ENOMEM, "%u nodes: no memory", hello->nodes);
+    for (uint32_t i = 0; i < hello->nodes; i++)
+        snprintf(nodes->hosts + i * SL_NODES_HOST_BYTES, SL_NODES_HOST_BYTES, "%s",
+                 hello->hosts[i]);
+    nodes->n = hello->nodes;
+    nodes->rank = hello->node;
+    nodes->met = true;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "%u nodes, alike; this is %u, host %s", nodes->n,
+                    nodes->rank, host_of(job, nodes->rank));
+    if (sl_job_follows(job))
+        return SL_OK; // its workers wait for where the first node goes on
+    say(job, SL__CONTROL__NOTE_KIND__NOTE_CHECKPOINT, 0,
+        job->resumed.path[0] ? job->resumed.name : "");
+    return sl_job_start_workers(job);
+}
+
+static void on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Hello *hello)
+{
+    struct sl_pool_worker *link = link_of(job);
+    if (!link->alive || link->greeted || job->state >= SL_JOB_FINISHING)
+        return;
+    link->greeted = link->attached = true; // it listens from here on
+    link->peer = *peer;
+    sl_stream_clear_last(&link->log); // warnings of the beginning explain no death
+    if (meet(job, hello) < 0)
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+}
+
+// What is not going to be well the next time either.
+static bool is_refusal(int code)
+{
+    return code == SL_EINVAL || code == SL_EPROTO || code == SL_ENOENT || code == SL_EUNSUPPORTED ||
+           code == SL_ECHANGED;
+}
+
+static void fail(struct sl_job *job, int code, const char *message)
+{
+    if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
+        // Nothing is missing here, but not all is well.
+        job->outcome = SL_OUTCOME_FAILED;
+        snprintf(job->message, sizeof job->message, "at the end, with all results written: %.1900s",
+                 message);
+        return;
+    }
+    job->nodes.lost |= job->state == SL_JOB_RUNNING;
+    sl_job_end(job,
+               job->state == SL_JOB_STARTING && is_refusal(code) ? SL_OUTCOME_REFUSED
+                                                                 : SL_OUTCOME_FAILED,
+               "%s", message);
+}
+
+bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
+                             const Sl__Control__Envelope *m)
+{
+    struct sl_pool_worker *link = link_of(job);
+    if (!link)
+        return false;
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_HELLO && m->hello->worker == link->worker) {
+        on_hello(job, peer, m->hello);
+        return true;
+    }
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FAILED && m->failed->worker == link->worker) {
+        fail(job, m->failed->code, m->failed->message);
+        return true;
+    }
+    if (sl_worker_pool_by_peer(&job->nodes.pool, peer) != link)
+        return false;
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_NOTE)
+        on_note(job, m->note);
+    return true;
+}
+
+static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
+{
+    struct sl_job *job = ctx;
+    char how[160], last[1024], host[SL_NODES_HOST_BYTES], text[sizeof last + 512];
+    sl_exit_status_describe(death, how, sizeof how);
+    sl_stream_last(&w->log, last, sizeof last);
+    sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", w->name, (int)w->pid, how);
+    if (w->dismissed ||
+        (job->nodes.told_to_leave && !death->signal && death->exit_status == EXIT_SUCCESS))
+        return true;
+    snprintf(text, sizeof text, "host %s: its link to the other nodes %s%s%s", own_host(job, host),
+             how, last[0] && !death->signal ? ": " : "", death->signal ? "" : last);
+    fail(job, SL_EFAILED, text);
+    return false;
+}
+
+static void on_left(void *ctx, struct sl_pool_worker *w)
+{
+    struct sl_job *job = ctx;
+    if (job->nodes.concluded)
+        sl_job_conclude(job);
+}
+
+static void on_give_up(void *ctx, struct sl_pool_worker *w, const char *why)
+{
+    fail(ctx, SL_EFAILED, why);
+}
+
+static void on_line(void *ctx, struct sl_pool_worker *w, int level, const char *text)
+{
+    struct sl_job *job = ctx;
+    if (level == SL_LOG_ERROR || level == SL_LOG_WARN)
+        sl_clients_send_line(&job->clients, level, text);
+}
+
+static bool has_left(void *ctx, const struct sl_pool_worker *w)
+{
+    return false;
+}
+
+static void on_gone(void *ctx)
+{
+    on_left(ctx, NULL);
+}
+
+// --- the life of a job ---------------------------------------------------------------------------
+
+// MPICH's launcher talks to the link by a descriptor (nodes/launcher.h), which workers do not get.
+static int keep_descriptor(void)
+{
+    const char *text = getenv("PMI_FD");
+    const int fd = text ? atoi(text) : 0;
+    if (fd > 0)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
+int sl_job_nodes_start(struct sl_job *job)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    struct sl_worker_pool_setup setup;
+    SL_TRY(sl_job_pool_setup(job, &setup));
+    setup.keep_fd = keep_descriptor();
+    setup.events = (struct sl_worker_pool_events){.on_death = on_death,
+                                                  .on_left = on_left,
+                                                  .on_give_up = on_give_up,
+                                                  .on_line = on_line,
+                                                  .has_left = has_left,
+                                                  .on_gone = on_gone};
+    SL_TRY(sl_worker_pool_init(&nodes->pool, &setup, 1));
+    sl_worker_pool_place_link(&nodes->pool);
+    int rc = sl_pool_worker_want(link_of(job));
+    link_of(job)->wanted = false; // once: the others do not wait for a second one
+    return rc;
+}
+
+void sl_job_nodes_attach(struct sl_job *job)
+{
+    if (link_of(job) && link_of(job)->alive)
+        sl_job_send_attach(job, link_of(job));
+}
+
+int sl_job_nodes_begin(struct sl_job *job)
+{
+    if (!link_of(job) || sl_job_follows(job))
+        return SL_OK;
+    SL_TRY(sl_stream_open(&link_of(job)->log, job->files.writer, job->rundir.log));
+    say(job, SL__CONTROL__NOTE_KIND__NOTE_BEGUN, 0, "");
+    return SL_OK;
+}
+
+void sl_job_nodes_check_start(struct sl_job *job)
+{
+    if (link_of(job) && !job->workers_placed)
+        sl_job_end(job, SL_OUTCOME_FAILED, "the nodes have not met within %d s",
+                   SL_WORKER_START_SECONDS);
+}
+
+void sl_job_nodes_end(struct sl_job *job)
+{
+    say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
+}
+
+// A job that all stop has its last checkpoint still to write, with what the others have of it.
+static uint32_t patience_ms(const struct sl_job *job)
+{
+    if (!job->nodes.abandoned)
+        return LEAVE_MS;
+    return job->outcome == SL_OUTCOME_STOPPED && !job->nodes.killed ? STOPPED_MS : 0;
+}
+
+void sl_job_nodes_abandon(struct sl_job *job, bool kill)
+{
+    job->nodes.abandoned = true;
+    job->nodes.killed |= kill;
+    if (link_of(job) && (job->nodes.told_to_leave || kill))
+        sl_worker_pool_stop(&job->nodes.pool, patience_ms(job));
+}
+
+bool sl_job_nodes_have_state(struct sl_job *job)
+{
+    struct sl_pool_worker *link = link_of(job);
+    job->nodes.awaits_state =
+        link && link->alive && !job->nodes.lost && !sl_saving_has_state(&job->saving);
+    return !job->nodes.awaits_state;
+}
+
+bool sl_job_nodes_left(struct sl_job *job)
+{
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    struct sl_job_nodes *nodes = &job->nodes;
+    struct sl_pool_worker *link = link_of(job);
+    nodes->concluded = true;
+    if (!link || !link->alive)
+        return true;
+    if (nodes->told_to_leave)
+        return false;
+    nodes->told_to_leave = true;
+    // A launcher ends this process's client once another one has failed: it is told before.
+    if (job->outcome == SL_OUTCOME_DONE || job->outcome == SL_OUTCOME_STOPPED)
+        sl_job_emit_saving(job);
+    else
+        sl_job_emit_finished(job);
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    if (link->greeted)
+        sl_bus_send(job->bus, &link->peer, &e);
+    sl_worker_pool_stop(&nodes->pool, patience_ms(job));
+    return false;
+}
+
+void sl_job_nodes_fini(struct sl_job *job)
+{
+    sl_worker_pool_fini(&job->nodes.pool);
+    free(job->nodes.hosts);
+    job->nodes.hosts = NULL;
+}

@@ -1,0 +1,172 @@
+/*
+ * nodes.h - one job on several nodes: which node trains a batch, who makes which part of the
+ * parameters, and when a version is there.
+ *
+ * PROBLEM. A job that trains on several nodes must make the same parameters to the bit as on one,
+ * so that a node can be lost and the job go on with those that are left.
+ *
+ * DESIGN. Each node has an arena, samplers and trainers of its own, and runs the same plan: the
+ * same phases in the same order, and evaluation and pre-sampling wholly by itself. Of a TRAIN phase
+ * it has the cells whose place in their update is its rank modulo the number of nodes. The others
+ * are *elsewhere* from the start: nobody here draws or trains them. One process of the node, the
+ * *link*, carries between nodes what an update from version v to v + 1 needs:
+ *
+ *   gather    each own cell that is done goes to the others: its entry, and of its gradient what
+ *             they need. What comes from them goes straight into the gradient slots, and their
+ *             cells move elsewhere -> done. A node without a cell in the update, which may be the
+ *             short last one of an epoch, says so: then it is at v, too.
+ *   make      once all cells are done and all have been heard, some trainer reduces the slots in batch order, as on one
+ *             node, but steps its node's *slice* of the parameters and of the optimizer's state
+ *             alone. Its commit says that the slice is *made*, and the version stays.
+ *   spread    the slice of bank v + 1 goes to the others, and theirs come into the same bank here.
+ *   flip      once all are in, and nothing of v is under way any more, the link advances the
+ *             version: bank v + 1 has all parameters, of the optimizer's state its own slice.
+ *
+ * So every number of an update is computed by one node, of the same gradients in the same order as
+ * on one node. Where the norm of gradients is clipped, each node needs all of each gradient and
+ * computes the same norm.
+ *
+ * WHY NOTHING IS TORN. A gradient slot is free from the flip to v on, since v contains its last
+ * one; the link receives into it from then on, and only then. While this node is at v no other one
+ * is past v + 1, and none makes v + 2, since that wants to hear of this node's cells of v + 1: so bank v
+ * lasts on every node, also on those that are ahead. A trainer that dies before its slice is made has changed
+ * nothing that anybody reads; slices of others are other bytes. The link's death ends the job.
+ *
+ * STATE. A checkpoint wants the optimizer's state of one version, and each node has its slice. The
+ * broker asks (sl_nodes_ask_state); the link then gets the slices of the current version from the
+ * others, which have them by what stands above, and says so. Until the broker has its copy or gives
+ * up the link does not flip, but for SL_NODES_HOLD_MS at most.
+ *
+ * Memory orders: `made` is released by the commit, acquired by the link: the slice; the version by
+ * the flip, as by a commit (param_store.h): all slices. Cells as in ledger.h.
+ */
+#ifndef SL_ARENA_NODES_H
+#define SL_ARENA_NODES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena/phase.h"
+
+enum {
+    SL_NODES_MAX = 128,
+    SL_NODES_FLOATS = 16,     // a slice begins at a multiple of these: a cache line
+    SL_NODES_HOLD_MS = 10000, // a version waits so long for a checkpoint's copy
+};
+
+#define SL_NODES_BATCH_MAGIC 0x3148435441424c53ull // "SLBATCH1"
+#define SL_NODES_SLICE_MAGIC 0x314543494c534c53ull // "SLSLICE1"
+
+static inline bool sl_nodes_any(const struct sl_arena *a)
+{
+    return a->h->spec.nodes.n > 1;
+}
+
+// SL_EINVAL for a rank that is not one of theirs, more nodes than SL_NODES_MAX or than an update
+// has batches, and for async updates, an exchange or batches that are lent.
+int sl_nodes_check(const struct sl_arena_spec *spec);
+
+// --- who has what --------------------------------------------------------------------------------
+
+// The node that trains a cell of a phase of this kind; this one for all but TRAIN.
+uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell);
+bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell);
+// Own cells of [0, end).
+uint32_t sl_nodes_own_before(const struct sl_arena *a, uint32_t kind, uint32_t end);
+// Batches of an update that trainers of this node train, at most.
+uint32_t sl_nodes_batches_per_update(const struct sl_arena *a);
+
+struct sl_nodes_part {
+    uint64_t first, n; // floats
+};
+// The node's slice of the n_params: slices cover all, in the order of the ranks, and may be empty.
+struct sl_nodes_part sl_nodes_slice(const struct sl_arena *a, uint32_t node);
+// What the node needs of each gradient: its slice, or all.
+struct sl_nodes_part sl_nodes_gradient_part(const struct sl_arena *a, uint32_t node);
+
+// What entries call a worker: its id here; of another node also that node's number.
+uint32_t sl_nodes_worker(const struct sl_arena *a, uint32_t node, uint32_t id);
+uint32_t sl_nodes_worker_node(const struct sl_arena *a, uint32_t worker);
+
+// --- the link ------------------------------------------------------------------------------------
+
+// The update that the current version waits for.
+struct sl_nodes_step {
+    uint64_t version; // it makes version + 1
+    uint64_t seq;     // phase, of this node
+    uint32_t epoch;
+    uint32_t first_cell, n_cells;
+};
+// SL_OK; SL_EAGAIN while no TRAIN phase is the current one; SL_EABORTED.
+int sl_nodes_next(const struct sl_arena *a, struct sl_nodes_step *out);
+
+// A node's cells in the step: first, first + nodes.n, ... below first_cell + n_cells. Where it has
+// none, SL_NODES_NO_CELL: one header with that cell goes to the others, and no gradient.
+#define SL_NODES_NO_CELL UINT32_MAX
+uint32_t sl_nodes_first_cell(const struct sl_arena *a, const struct sl_nodes_step *s,
+                             uint32_t node);
+
+// What goes before a gradient. Written as it lies: all nodes are of one build.
+struct sl_nodes_batch {
+    uint64_t magic;
+    uint64_t version;
+    uint32_t epoch, cell;
+    struct sl_batch_entry entry; // zero where there is no cell
+};
+// What goes before a slice of the parameters.
+struct sl_nodes_made {
+    uint64_t magic;
+    uint64_t version; // that is made
+};
+
+// Whether a cell of the step, own or elsewhere, is done.
+bool sl_nodes_cell_is_done(const struct sl_arena *a, const struct sl_nodes_step *s, uint32_t cell);
+// Of an own cell that is done, or of SL_NODES_NO_CELL.
+void sl_nodes_fill_batch(const struct sl_arena *a, const struct sl_nodes_step *s, uint32_t cell,
+                         struct sl_nodes_batch *out);
+// The slot of the cell's gradient: of an own one that is done, or of one that is received while the
+// step's version is the current one. (n_params)
+float *sl_nodes_gradient(const struct sl_arena *a, uint32_t cell);
+// SL_EPROTO when what node `from` sent is not this batch of this step, or no batch.
+int sl_nodes_check_batch(const struct sl_arena *a, const struct sl_nodes_step *s, uint32_t from,
+                         uint32_t cell, const struct sl_nodes_batch *b);
+/*
+ * The gradient of the cell is in its slot, all that this node needs: elsewhere -> done. Times are
+ * moved by clock_ns: this node's clock minus the other's. SL_NODES_NO_CELL: the node is heard, once
+ * a step. SL_EPROTO as above, and when the cell came before.
+ */
+int sl_nodes_batch_arrived(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t from,
+                           uint32_t cell, const struct sl_nodes_batch *b, int64_t clock_ns);
+
+// Whether this node's slice of the step's next version is made.
+bool sl_nodes_is_made(const struct sl_arena *a, const struct sl_nodes_step *s);
+void sl_nodes_fill_made(const struct sl_nodes_step *s, struct sl_nodes_made *out);
+int sl_nodes_check_made(const struct sl_nodes_step *s, uint32_t from,
+                        const struct sl_nodes_made *m);
+// The parameters that the step makes: its own slice once that is made, and where those of others
+// go, from the flip to the step's version on. (n_params)
+float *sl_nodes_params(const struct sl_arena *a, const struct sl_nodes_step *s);
+// All slices are in, and nothing of the step is under way: its version is over. SL_OK; SL_EAGAIN
+// while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken; SL_EABORTED.
+int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker);
+
+// Whether the broker waits for the state of *version, the current one. Goes on after an abort.
+bool sl_nodes_state_is_wanted(const struct sl_arena *a, uint64_t *version);
+// Whether this node can send its slice of that version's state: it has made it.
+bool sl_nodes_has_state(const struct sl_arena *a, uint64_t version);
+// All slices of the state of that version are in (sl_param_store_state). Does nothing when it is
+// not the current one any more.
+void sl_nodes_state_arrived(struct sl_arena *a, uint64_t version);
+
+// --- the broker ----------------------------------------------------------------------------------
+
+// Asks for the current version's state; again: nothing. sl_nodes_end_ask() once it has been copied,
+// or is not wanted any more.
+void sl_nodes_ask_state(struct sl_arena *a);
+void sl_nodes_end_ask(struct sl_arena *a);
+// Whether nothing has been asked for, or longer ago than a version waits for it.
+bool sl_nodes_hold_is_over(const struct sl_arena *a);
+// Whether all of the current version's state is here. Of one node always.
+bool sl_nodes_state_is_whole(const struct sl_arena *a);
+
+#endif

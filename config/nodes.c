@@ -1,0 +1,36 @@
+// nodes.c - which jobs can run on several nodes.
+#include "config/config.h"
+
+#include "common/base/error.h"
+
+int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
+{
+    if (!c->nodes_auto && c->nodes != n)
+        return sl_fail(SL_EINVAL,
+                       "nodes: found %u, and %u are started: start as many with mpirun -n or srun "
+                       "-N, or set nodes to \"auto\"",
+                       c->nodes, n);
+    if (n <= 1)
+        return SL_OK;
+    if (sl_config_is_external(c))
+        return sl_fail(SL_EINVAL,
+                       "model.kind: found \"external\" with %u nodes: external trainers "
+                       "attach to jobs on one node",
+                       n);
+    if (c->updates.mode != SL_UPDATE_ORDERED)
+        return sl_fail(SL_EINVAL,
+                       "updates.mode: found \"async\" with %u nodes, wanted \"ordered\": only its "
+                       "result does not depend on their number",
+                       n);
+    if (c->updates.exchange != SL_EXCHANGE_BOARD)
+        return sl_fail(SL_EINVAL,
+                       "updates.exchange: found \"%s\" with %u nodes, wanted \"board\": gradients "
+                       "go from node to node in the order of the batches",
+                       sl_exchange_kind_name(c->updates.exchange), n);
+    if (c->updates.batches_per_update < n)
+        return sl_fail(SL_EINVAL,
+                       "updates.batches_per_update: found %u, wanted at least %u, a mini-batch for "
+                       "each node: raise it, or take fewer nodes",
+                       c->updates.batches_per_update, n);
+    return SL_OK;
+}
