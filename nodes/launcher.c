@@ -22,6 +22,10 @@ static const struct {
     {"SLURM_NTASKS", "SLURM_PROCID"},
 };
 
+#define WITH_PMIX                                                                                  \
+    "start them with 'srun --mpi=pmix' ('srun --mpi=list' says whether it has pmix), or with "     \
+    "that MPI's mpirun"
+
 static int read_number(const char *name, uint32_t *out)
 {
     char *end;
@@ -37,6 +41,11 @@ static int read_number(const char *name, uint32_t *out)
     return SL_OK;
 }
 
+static bool is_slurm(const struct sl_launcher *launcher)
+{
+    return strncmp(launcher->variable, "SLURM", 5) == 0;
+}
+
 int sl_launcher_read(struct sl_launcher *out)
 {
     *out = (struct sl_launcher){0};
@@ -44,6 +53,8 @@ int sl_launcher_read(struct sl_launcher *out)
         SL_TRY(read_number(variables[i].size, &out->size));
         if (out->size) {
             out->variable = variables[i].size;
+            // Slurm's PMI2 sets PMI_SIZE, which is nearer.
+            out->no_pmi = is_slurm(out) && out->size > 1 && !getenv("PMIX_RANK");
             return read_number(variables[i].rank, &out->rank);
         }
     }
@@ -55,6 +66,16 @@ int sl_launcher_read(struct sl_launcher *out)
     return sl_fail(SL_EINVAL, "no launcher started this process (none of OMPI_COMM_WORLD_SIZE, "
                               "PMI_SIZE, SLURM_NTASKS, PMIX_RANK is set): start it with 'mpirun -n "
                               "N' or 'srun --mpi=pmix -N N', a process on each node");
+}
+
+int sl_launcher_check_pmi(const struct sl_launcher *launcher)
+{
+    if (!launcher->no_pmi)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "Slurm says that there are %u processes (%s), but has not told MPI of them "
+                   "(neither PMIX_RANK nor PMI_SIZE is set): " WITH_PMIX,
+                   launcher->size, launcher->variable);
 }
 
 uint32_t sl_launcher_size(uint32_t *rank)
@@ -98,11 +119,10 @@ int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_
                        "know each other: use the launcher of that MPI, or build the plug-in with "
                        "'make mpi MPICC=' of the launcher's",
                        name, launcher->rank, mpi, size);
-    if (strncmp(name, "SLURM", 5) == 0)
+    if (is_slurm(launcher))
         return sl_fail(SL_EINVAL,
                        "Slurm says that there are %u processes (%s), but %s finds a world of %u "
-                       "(this is rank %u of it): start them with 'srun --mpi=pmix' ('srun "
-                       "--mpi=list' says whether it has pmix), or with that MPI's mpirun",
+                       "(this is rank %u of it): " WITH_PMIX,
                        launcher->size, name, mpi, size, rank);
     return sl_fail(SL_EINVAL,
                    "the launcher says that there are %u processes (%s), but %s finds a world of %u "

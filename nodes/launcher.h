@@ -2,7 +2,9 @@
  * launcher.h - what the launcher says of the processes that it started: mpirun, mpiexec, srun.
  *
  * Where a launcher and an MPI do not know each other, N processes start as N worlds of one, and
- * each takes itself for the whole job. MPI does not say so; the environment does.
+ * each takes itself for the whole job. MPI does not say so; the environment does. Under srun
+ * without PMI some MPIs end the process instead, with words of their own: so that is looked at
+ * before.
  */
 #ifndef SL_NODES_LAUNCHER_H
 #define SL_NODES_LAUNCHER_H
@@ -14,10 +16,14 @@ struct sl_launcher {
     const char *variable; // that says so
     uint32_t size;        // processes; 0: it does not say how many
     uint32_t rank;        // of this one; 0 where it does not say
+    bool no_pmi;          // Slurm started them, and nothing by which MPI could find the others
 };
 
 // Reads the environment. SL_EINVAL: no launcher is seen, with what to do; a variable is no number.
 int sl_launcher_read(struct sl_launcher *out);
+
+// Before MPI starts: whether it can find the others. SL_EINVAL with what to do.
+int sl_launcher_check_pmi(const struct sl_launcher *launcher);
 
 // How many processes a launcher says that it started, this one among them: 1 where there is none;
 // 0: one is there that does not say. *rank is this one's.

@@ -17,6 +17,7 @@
 struct leftovers {
     char first[PATH_MAX];
     unsigned n;
+    long owner; // of a session: the process that made it; 0: not told
 };
 
 static bool begins(const char *text, const char *with)
@@ -81,17 +82,39 @@ static void visit_segment(struct leftovers *l, const char *path, const char *nam
         count(l, path);
 }
 
+// A number that ends a name; 0 where none does.
+static long number_of(const char *digits)
+{
+    char *end;
+    const long n = strtol(digits, &end, 10);
+    return isdigit((unsigned char)*digits) && !*end ? n : 0;
+}
+
+// pmix_dstor_KIND_N in a session: process N has made it.
+static void visit_store(struct leftovers *l, const char *path, const char *name)
+{
+    (void)path;
+    if (begins(name, "pmix_dstor_"))
+        l->owner = number_of(strrchr(name, '_') + 1);
+}
+
 static void visit_session(struct leftovers *l, const char *path, const char *name)
 {
-    char *end = NULL;
-    const long pid = begins(name, "pid.") ? strtol(name + 4, &end, 10) : 0;
-    if (pid > 0 && !*end && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+    l->owner = begins(name, "pid.") ? number_of(name + 4) : 0;
+    if (begins(name, "jf."))
+        walk(path, visit_store, l);
+    if (l->owner > 0 && kill((pid_t)l->owner, 0) != 0 && errno == ESRCH)
         count(l, path);
 }
 
+// Those of this host alone: other hosts may have the same folder of temporary files.
 static void visit_sessions(struct leftovers *l, const char *path, const char *name)
 {
-    if (begins(name, "ompi."))
+    char host[HOST_NAME_MAX + 1] = "", mine[HOST_NAME_MAX + 8];
+    gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = '\0';
+    snprintf(mine, sizeof mine, "ompi.%s.", host);
+    if (begins(name, mine))
         walk(path, visit_session, l);
 }
 

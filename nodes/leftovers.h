@@ -2,9 +2,11 @@
  * leftovers.h - what an MPI whose processes were killed has left on this machine.
  *
  * After a SIGKILL of mpirun, Open MPI's shared memory (/dev/shm/vader_segment.*, sm_segment.*) and
- * its session (ompi.HOST.USER/pid.N, in TMPDIR or /tmp) stay for ever. Memory is left over where no
- * process has it mapped, a session where there is no process of that number. Of other users'
- * files nothing is said, except to root.
+ * its session in TMPDIR or /tmp stay for ever: ompi.HOST.USER/pid.N on the node of mpirun, process
+ * N; ompi.HOST.USER/jf.JOB on the others, made by the process of that node by which a folder in it
+ * is named (pmix_dstor_KIND_N). Memory is left over where no process has it mapped, a session where
+ * there is no process of that number; a jf.JOB without such a folder may be anybody's. Of other
+ * users' files nothing is said, except to root.
  */
 #ifndef SL_NODES_LEFTOVERS_H
 #define SL_NODES_LEFTOVERS_H

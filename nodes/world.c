@@ -352,6 +352,7 @@ int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
         .stuck_s = spec->stuck_s ? spec->stuck_s : SL_WORLD_STUCK_S,
         .doing = "meeting the other nodes",
     };
+    SL_TRY(sl_launcher_check_pmi(&spec->launcher));
     SL_FAILPOINT(NODES_START);
     SL_TRY(start_watch(w));
     SL_TRY(w->table->open(&w->rank, &w->size));

@@ -79,10 +79,10 @@ struct sl_world_spec {
 };
 
 /*
- * Starts MPI and meets the others: everybody knows every host's name then. SL_EINVAL: MPI finds
- * another number of processes than the launcher says (launcher.h); SL_EPROTO: a node runs a sluice
- * that speaks another protocol; errors of waiting as above (SL_ETIMEDOUT, SL_EABORTED, SL_EIO).
- * After a failure only sl_world_abort() and sl_world_fini() may be called.
+ * Starts MPI and meets the others: everybody knows every host's name then. SL_EINVAL: MPI cannot
+ * find the others, or finds another number than the launcher says (launcher.h); SL_EPROTO: a node
+ * runs a sluice that speaks another protocol; errors of waiting as above (SL_ETIMEDOUT,
+ * SL_EABORTED, SL_EIO). After a failure only sl_world_abort() and sl_world_fini() may be called.
  */
 int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec);
 

@@ -3,9 +3,10 @@ that dies, freezes or is cut off ends all of it, with its name, and leaves nothi
 
 import os
 import shutil
+import signal
 import subprocess
 
-from harness import BIN, cases, go_on, small_job, whole
+from harness import BIN, cases, go_on, gone, small_job, whole
 from nodes import Nodes
 
 MPIS = ("openmpi", "mpich")
@@ -108,6 +109,26 @@ def test_a_cable_that_is_cut_ends_all(box, mpi):
     assert result.rc not in (0, 2), str(result)
     # Open MPI's own look at the cable may be quicker.
     assert "host b (rank 1)" in result.err, str(result)
+
+
+@whole
+def test_what_a_killed_mpirun_has_left_is_named_by_its_node(box):
+    nodes = Nodes(box, "openmpi", 2)
+    running = nodes.start("doctor", "--nodes", only={"b": "export SLUICE_FAILPOINT=nodes_met:stop"})
+    box.until_stopped(running)
+    started = set(box.processes()) - {holder.pid for holder in nodes.holders}
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none of them tidies up
+        for pid in started:
+            os.kill(pid, number)
+    running.wait()
+    for pid in started:
+        gone(pid)
+    said = ended(nodes, nodes.start("doctor", "--nodes", "-o", "json")).ok().json()
+    texts = [note["text"] for note in said["notes"]]
+    for text, name in zip(texts, ("a.0/pid.", "b.0/jf."), strict=True):
+        assert f"such as {box.temp}/ompi.{name}" in text, said
+    for name in os.listdir(box.temp):
+        shutil.rmtree(box.path("tmp", name))
 
 
 @cases(*MPIS)

@@ -1,10 +1,11 @@
 """scripts/sluice.sbatch under a `scontrol` that only notes what it is told."""
 
 import os
+import re
 import signal
 import subprocess
 
-from harness import BIN, ROOT, Running, fingerprint, go_on, read_json, small_job
+from harness import BIN, ROOT, Running, fingerprint, go_on, read_json, small_job, text_of
 
 SCRIPT = os.path.join(ROOT, "scripts", "sluice.sbatch")
 
@@ -19,6 +20,12 @@ def batch_shell(box, job, *arguments, env=None):
     path = f"{tools}:{BIN}:{os.environ['PATH']}"
     env = box.environment({"PATH": path, "SLURM_JOB_ID": "4711", **(env or {})})
     return Running(box, ["/bin/bash", SCRIPT, job, *arguments], env)
+
+
+def usr1_is(what, pid):
+    """Whether SIGUSR1 is caught by a process (SigCgt), or waits for it (ShdPnd)."""
+    (mask,) = re.findall(rf"{what}:\s*(\w+)", text_of(f"/proc/{pid}/status"))
+    return int(mask, 16) >> (signal.SIGUSR1 - 1) & 1
 
 
 def told(box):
@@ -65,6 +72,18 @@ def test_preempted_requeued_and_gone_on_with_to_the_end(box):
     alone, wanted = box.run(long_job(box, output="runs/alone"), name="alone")
     alone.ok()
     assert fingerprint(report) == fingerprint(wanted)
+
+
+def test_a_signal_before_the_run_looks_for_it_queues_the_job_again(box):
+    sleeper = box.path("sleeper")
+    with open(sleeper, "w") as file:
+        file.write("#!/bin/sh\nexec sleep 1000\n")
+    os.chmod(sleeper, 0o755)
+    shell = batch_shell(box, "job.json", env={"SLUICE": sleeper})
+    shell.until(lambda: usr1_is("SigCgt", shell.process.pid), "trap")
+    shell.process.send_signal(signal.SIGUSR1)
+    result = shell.wait()
+    assert result.rc == 0 and told(box) == ["requeue 4711"], str(result)
 
 
 def test_cancelled_is_stopped_for_good(box):

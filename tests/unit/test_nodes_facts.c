@@ -111,9 +111,15 @@ static const struct {
     {{"OMPI_COMM_WORLD_SIZE", "2", "SLURM_NTASKS", "8"}, 2, NULL},
     {{"PMI_SIZE", "2"}, 1, "2 processes (PMI_SIZE), but MPI 1 finds a world of 1"},
     {{"PMI_SIZE", "1"}, 1, NULL},
-    {{"SLURM_NTASKS", "4"}, 1, "srun --mpi=pmix"},
-    {{"SLURM_NTASKS", "4"}, 4, NULL},
-    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "2"}, 2, NULL},
+    {{"SLURM_NTASKS", "4"}, 4, "4 processes (SLURM_NTASKS), but has not told MPI of them"},
+    {{"SLURM_NTASKS", "4", "PMIX_RANK", "0"},
+     1,
+     "finds a world of 1 (this is rank 0 of it): start "
+     "them with 'srun --mpi=pmix'"},
+    {{"SLURM_NTASKS", "4", "PMIX_RANK", "0"}, 4, NULL},
+    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "2"}, 2, "2 processes (SLURM_STEP_NUM_TASKS)"},
+    {{"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "1"}, 1, NULL},
+    {{"SLURM_NTASKS", "4", "PMI_SIZE", "2"}, 2, NULL},
     {{"PMIX_RANK", "3"}, 1, "this is process 3"},
     {{"PMIX_RANK", "3"}, 4, NULL},
     {{"PMI_SIZE", "many"}, 4, "PMI_SIZE is 'many': wanted a number"},
@@ -128,6 +134,8 @@ LOOP_TEST(worlds_of_another_size_than_the_launchers_are_refused, 0, SL_COUNT_OF(
     for (int k = 0; k < 4 && launches[_i].set[k]; k += 2)
         setenv(launches[_i].set[k], launches[_i].set[k + 1], 1);
     int rc = sl_launcher_read(&launcher);
+    if (rc == SL_OK)
+        rc = sl_launcher_check_pmi(&launcher);
     if (rc == SL_OK)
         rc = sl_launcher_check(&launcher, launches[_i].world, 0, "MPI 1");
     ck_assert_int_eq(rc, said ? SL_EINVAL : SL_OK);
@@ -156,12 +164,35 @@ static void *map_file(const char *name)
     return p;
 }
 
-static void session_of(pid_t pid)
+// A folder in that of this host's sessions, or of another host's.
+static void make_session(const char *host, const char *name)
+{
+    char folder[256], at[256 + 64], *end = folder + snprintf(folder, sizeof folder, "ompi.");
+    if (host)
+        strcpy(end, host);
+    else
+        gethostname(end, 100);
+    end[strcspn(end, ".")] = '\0';
+    strcat(end, ".0");
+    mkdir(in_root(folder), 0700);
+    snprintf(at, sizeof at, "%s/%s", folder, name);
+    ck_assert_int_eq(mkdir(in_root(at), 0700), 0);
+}
+
+static void make_session_of(const char *host, const char *format, pid_t pid)
 {
     char name[64];
-    mkdir(in_root("ompi.a.0"), 0700);
-    snprintf(name, sizeof name, "ompi.a.0/pid.%d", (int)pid);
-    ck_assert_int_eq(mkdir(in_root(name), 0700), 0);
+    snprintf(name, sizeof name, format, (int)pid);
+    make_session(host, name);
+}
+
+static pid_t dead_process(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    return pid;
 }
 
 // Of "3 files of MPI are left ...", or 0.
@@ -179,16 +210,29 @@ TEST(what_dead_processes_have_left_is_counted_and_no_more)
 {
     void *p = map_file("vader_segment.a.0.1.0");
     put("/a file of somebody else", "");
-    session_of(getpid());
+    make_session_of(NULL, "pid.%d", getpid());
     ck_assert_int_eq(count_left(), 0);
     munmap(p, 4096);
     ck_assert_int_eq(count_left(), 1);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(0);
-    waitpid(pid, NULL, 0);
-    session_of(pid);
+    make_session_of(NULL, "pid.%d", dead_process());
     ck_assert_int_eq(count_left(), 2);
+    remove_root();
+}
+
+TEST(a_session_of_another_nodes_mpirun_is_left_once_its_maker_is_dead)
+{
+    make_session(NULL, "jf.1");
+    make_session(NULL, "jf.2");
+    make_session(NULL, "jf.3");
+    make_session_of(NULL, "jf.1/pmix_dstor_ds21_%d", getpid());
+    make_session(NULL, "jf.2/1");
+    make_session(NULL, "jf.3/pmix_dstor_");
+    ck_assert_int_eq(count_left(), 0);
+    make_session(NULL, "jf.4");
+    make_session_of(NULL, "jf.4/pmix_dstor_ds12_%d", dead_process());
+    ck_assert_int_eq(count_left(), 1);
+    make_session_of("elsewhere", "pid.%d", dead_process());
+    ck_assert_int_eq(count_left(), 1);
     remove_root();
 }
 

@@ -194,6 +194,23 @@ TEST(a_call_of_mpi_that_does_not_return_is_given_up)
     sl_world_fini(&w);
 }
 
+TEST(mpi_is_not_started_where_it_cannot_find_the_others)
+{
+    struct sl_world w;
+    const struct sl_world_spec spec = {
+        .table = &FAKE_TABLE,
+        .host = "a",
+        .launcher = {.variable = "SLURM_NTASKS", .size = 2, .no_pmi = true},
+        .give_up = fake_give_up};
+    fake.size = 2;
+    ck_assert_int_eq(sl_world_open(&w, &spec), SL_EINVAL);
+    assert_part(sl_error_message(), "srun --mpi=pmix");
+    ck_assert(!w.watched);
+    sl_world_abort(&w, 1);
+    ck_assert_uint_eq(fake.closes + fake.aborts, 0);
+    sl_world_fini(&w);
+}
+
 TEST(a_world_of_another_size_than_the_launchers_is_left)
 {
     struct sl_world w;
