@@ -79,7 +79,7 @@ def finished(nodes, running):
     holders = {process.pid for process in nodes.holders}
     with Memory(None, lambda _: set(nodes.box.processes()) - holders) as memory:
         end = time.monotonic() + WAIT_S
-        while not all(command.finished() for command in running):
+        while not all([command.finished() for command in running]):  # a list: all are asked
             if time.monotonic() > end or any(c.process.returncode for c in running):
                 break  # and the wait says why
             time.sleep(0.05)
