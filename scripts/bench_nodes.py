@@ -131,7 +131,7 @@ def measure_dgl(jobs, dataset, partition):
     best = None
     for graphbolt, samplers in itertools.product((False, True), WORKERS):
         figures = dgl_run(jobs, folder, samplers, graphbolt)
-        print(f"  DGL, {figures.settings}: {figures}, {figures.peak >> 20} MiB", flush=True)
+        print(f"  DGL, {figures}, {figures.peak >> 20} MiB: {figures.settings}", flush=True)
         if best is None or figures.rate() > best.rate():
             best = figures
     return best
@@ -179,8 +179,8 @@ def measure_sluice(jobs, dataset, partition):
     epochs = read_json(f"{job}.report")["epochs"]
     stages = epochs[-1]["stages"]
     spent = ", ".join(f"{name} {stages[name]['seconds']:.2f}" for name in STAGES)
-    found = [{**epoch, "edges": epoch["sampled_edges"]} for epoch in epochs]
-    return Figures(found, peak, f"{spent} s of all workers in the last epoch")
+    counted = [{**epoch, "edges": epoch["sampled_edges"]} for epoch in epochs]
+    return Figures(counted, peak, f"{spent} s of all workers in the last epoch")
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def add_rows(title, dgl, ours):
     """ours: figures, or why there are none."""
     has = isinstance(ours, Figures)
     row(
-        f"{title}: two nodes", ours if has else "", f"{dgl} DGL, distributed",
+        f"{title}: two nodes", str(ours) if has else "", f"{dgl} DGL, distributed",
         ours.rate() / dgl.rate() if has else None, TIMES,
     )
     row(
@@ -232,4 +232,5 @@ def part_nodes():
             columns = read_json(os.path.join(data, "metadata.json"))["feat_dim"]
             dgl = measure_dgl(jobs, data, partition)
             ours = problem or measure_sluice(jobs, data, partition)
+            print(f"  sluice, {ours}", flush=True)
             add_rows(f"{name}, {columns} features", dgl, ours)
