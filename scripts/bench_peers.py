@@ -69,7 +69,7 @@ def install(stamp, what, *options):
         file.write(text)
 
 
-def set_up():
+def set_up(compiled=COMPILED):
     """What cannot be installed shows in the answer of peers.py."""
     os.makedirs(FOLDER, exist_ok=True)
     if NAMED:
@@ -77,7 +77,8 @@ def set_up():
     if not os.path.exists(PYTHON):
         run(sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(PYTHON)))
     install("installed", PACKAGES)
-    install("compiled", COMPILED, "--no-build-isolation", "--no-deps")
+    if compiled:
+        install("compiled", compiled, "--no-build-isolation", "--no-deps")
 
 
 def found():
@@ -93,10 +94,10 @@ def found():
 # ---- memory -------------------------------------------------------------------------------------
 
 
-def pss(pid):
-    """Bytes that a family holds, shared pages divided among those who share them."""
+def pss(members):
+    """Bytes that processes hold, shared pages divided among those who share them."""
     total = 0
-    for member in family(pid):
+    for member in members:
         with contextlib.suppress(OSError):
             with open(f"/proc/{member}/smaps_rollup") as file:
                 total += int(re.search(r"^Pss: +(\d+)", file.read(), re.M)[1]) << 10
@@ -104,15 +105,16 @@ def pss(pid):
 
 
 class Memory(threading.Thread):
-    """`with Memory(pid) as memory:` memory.peak is the most that was held meanwhile."""
+    """`with Memory(pid) as memory:` memory.peak is the most that the family held meanwhile.
+    members(pid) are the numbers of those that count, where it is not the family."""
 
-    def __init__(self, pid):
+    def __init__(self, pid, members=family):
         super().__init__(daemon=True)
-        self.pid, self.peak, self.ends = pid, 0, threading.Event()
+        self.pid, self.members, self.peak, self.ends = pid, members, 0, threading.Event()
 
     def run(self):
         while not self.ends.wait(MEMORY_LOOK_S):
-            self.peak = max(self.peak, pss(self.pid))
+            self.peak = max(self.peak, pss(self.members(self.pid)))
 
     def __enter__(self):
         self.start()

@@ -115,7 +115,7 @@ class Ranks:
 
 
 class Nodes:
-    """Nodes named a, b, ... with cables to one switch."""
+    """Nodes named a, b, ... with cables to one switch; mpi: None where none is needed."""
 
     def __init__(self, box, mpi, n):
         tools = ("ip", "nsenter", "unshare")
@@ -123,24 +123,26 @@ class Nodes:
             raise Skip("not root, or no mounts: only root has namespaces")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
             raise Skip(f"there is no {missing[0]}")
-        self.box, self.mpi, self.kind, self.holders, self.killed = box, mpi, KINDS[mpi], [], []
+        self.box, self.mpi, self.kind = box, mpi, KINDS.get(mpi)
+        self.holders, self.killed = [], []
         self.names = "abcdefgh"[:n]
-        self.plugin = plugin(box, mpi)
+        self.address = {name: f"10.77.0.{i + 1}" for i, name in enumerate(self.names)}
+        self.plugin = plugin(box, mpi) if mpi else None
         hosts = box.path("hosts")
         with open(hosts, "w") as file:
             file.write("127.0.0.1 localhost\n")
-            file.writelines(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(self.names))
+            file.writelines(f"{address} {name}\n" for name, address in self.address.items())
         self.switch = self.hold("switch", hosts)
         self.inside(self.switch, "ip link add br0 type bridge && ip link set br0 up")
         self.pid = {name: self.hold(name, hosts) for name in self.names}
-        for i, name in enumerate(self.names):
-            pid = self.pid[name]
+        for name, pid in self.pid.items():
             self.inside(
                 self.switch,
                 f"ip link add to-{name} type veth peer name eth0 netns {pid} && "
                 f"ip link set to-{name} master br0 up",
             )
-            self.inside(pid, f"ip addr add 10.77.0.{i + 1}/24 dev eth0 && ip link set eth0 up")
+            address = self.address[name]
+            self.inside(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up")
         self.agent = self.script(
             "agent",
             AGENT.format(pids="".join(f"{n}) pid={p}; break ;; " for n, p in self.pid.items())),
@@ -199,21 +201,25 @@ class Nodes:
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
         return path
 
+    def start_on(self, name, command, env):
+        """A command on one node."""
+        inside = ["nsenter", "-t", str(self.pid[name]), "-n", "-u", "-m", "--"]
+        return Running(self.box, [*inside, *command], self.box.environment(env))
+
     def start(self, *arguments, only=None):
         """mpirun, from the first node, of `sluice` on each. only: {node: shell text before it}."""
         rank = rank_script(self.box, "rank", "$(uname -n)", only)
         options = self.kind["start"].format(hosts=",".join(self.names), agent=self.agent)
-        command = ["nsenter", "-t", str(self.pid["a"]), "-n", "-u", "-m", f"mpirun.{self.mpi}"]
-        command += [*options.split(), "-n", str(len(self.names)), rank, *map(str, arguments)]
+        command = [f"mpirun.{self.mpi}", *options.split(), "-n", str(len(self.names)), rank]
         env = {
             **self.kind["env"],
             "SLUICE_MPI_PLUGIN": self.plugin,
             "PROGRAM": os.path.join(BIN, "sluice"),
         }
-        return Running(self.box, command, self.box.environment(env))
+        return self.start_on("a", [*command, *map(str, arguments)], env)
 
     def close(self):
-        """When mpirun has ended: nothing of it is left on any node. Takes the nodes away."""
+        """When mpirun has ended: nothing of it is left on any node. Takes them away."""
         holders = {process.pid for process in self.holders}
         for pid in set(self.box.processes()) - holders:
             gone(pid)
@@ -223,6 +229,10 @@ class Nodes:
         for name, pid in self.pid.items():
             names = os.listdir(f"/proc/{pid}/root/dev/shm")
             assert not names, f"left in /dev/shm of {name}: {names}"
+        self.release()
+
+    def release(self):
+        """Takes the nodes away."""
         for process in self.holders:
             process.kill()
             process.wait()
