@@ -131,6 +131,26 @@ def test_options_of_the_daemon_that_are_none(box):
         assert not os.path.exists(box.path("rt"))
 
 
+def test_what_a_daemon_can_not_have_is_refused(box):
+    everybodys = box.path("everybodys")
+    os.mkdir(everybodys)
+    os.chmod(everybodys, 0o777)
+    for arguments, said in (
+        (["--cores", "1-"], "--cores '1-': "),
+        (["--cores", "4000"], "--cores"),
+        (["--cores", "1023"], "--cores: found core 1023, wanted cores among "),
+        (["--state-dir", box.path("no/such")], "--state-dir '"),
+        (["--state-dir", everybodys], "can be written by others: wanted one that only user "),
+        (["--listen", "tcp://127.0.0.1:0"], "--listen needs --keys FILE"),
+        (["--listen", "tcp://127.0.0.1:0", "--keys", box.path("no.key")], "no.key"),
+    ):
+        arguments += ["--runtime-dir", box.path("rt")]
+        result = box.start(*arguments, program="sluice-broker").wait(10)
+        assert result.rc == 2 and said in result.err, (said, result)
+    version = box.start("--version", program="sluice-broker").wait(10)
+    assert version.rc == 0 and f"(protocol {PROTOCOL})" in version.out, version
+
+
 def test_a_job_that_fails_says_so_everywhere(box):
     daemon = Daemon(box)
     daemon.submit("one", **{"arena": {"memory": "4KiB"}}).ok()

@@ -34,6 +34,16 @@ def test_nodes_that_are_alike_are_measured(box, mpi=MPIS[0]):
         assert link["trip_8_b_s"] > 0 and link["rate_1_mib_bytes_per_s"] > 0, link
 
 
+def test_a_table_of_nodes_and_one_of_links(box, mpi=MPIS[0]):
+    nodes = Nodes(box, mpi, 2)
+    lines = ended(nodes, nodes.start("doctor", "--nodes")).ok().out.splitlines()
+    assert lines[0].startswith("2 nodes by "), lines
+    hosts = [line.split()[1] for line in lines if line.split()[:1] in (["0"], ["1"])]
+    assert hosts == ["a", "b"], lines
+    assert any(line.split()[:2] == ["a", "b"] and "/s" in line for line in lines), lines
+    assert lines[-1] == "The nodes are alike.", lines
+
+
 @whole
 def test_nodes_that_are_alike_are_measured_by_mpich(box):
     test_nodes_that_are_alike_are_measured(box, MPIS[1])

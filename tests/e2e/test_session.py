@@ -190,7 +190,9 @@ def refused(box, pattern, connect, *command, key="keys/client.key"):
 
 
 def test_a_daemon_elsewhere_that_is_not_there(box):
-    box.sluice("keygen", "--out", "keys").ok()
+    made = box.sluice("keygen", "--out", "keys", "-o", "json").ok().json()
+    assert made["clients"] == 1 and made["daemon_public"] != made["client_public"], made
+    assert made["client"] == "keys/client.key", made
     for wrong in ("127.0.0.1:17400", "tcp://127.0.0.1", "tcp://:1", "tcp://x:0", "tcp://x:70000",
                   "tcp://x:1/a", "tcp://[::1]:7"):
         error = refused(box, "--connect: found .*wanted tcp://HOST:PORT", wrong)

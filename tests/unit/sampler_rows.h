@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/base/philox.h"
 #include "tests/unit/asserts.h"
@@ -68,10 +70,11 @@ static inline uint32_t row_of_weight(const double *weight, uint32_t degree, uint
 static inline uint32_t row_by_weight(const struct key *key, uint32_t row, const double *weight,
                                      uint32_t degree, uint32_t k, bool replace, uint32_t *taken)
 {
-    double left = 0;
+    double left = 0, *rest = malloc((degree + 1) * sizeof *rest);
     uint32_t n = 0;
+    memcpy(rest, weight, degree * sizeof *rest);
     for (uint32_t j = 0; j < degree; j++)
-        left += weight[j];
+        left += rest[j];
     for (; n < k && left > 0; n++) {
         const uint32_t high = row_word(key, key->hop, n / 2, row, 2 * (n % 2));
         const uint32_t low = row_word(key, key->hop, n / 2, row, 2 * (n % 2) + 1);
@@ -80,13 +83,15 @@ static inline uint32_t row_by_weight(const struct key *key, uint32_t row, const 
         double end = 0;
         uint32_t j = 0;
         for (;; j++) {
-            end += !replace && row_has(taken, n, j) ? 0 : weight[j];
+            end += rest[j];
             if (x < end)
                 break;
         }
-        left -= replace ? 0 : weight[j];
+        left -= replace ? 0 : rest[j];
+        rest[j] = replace ? rest[j] : 0;
         taken[n] = j;
     }
+    free(rest);
     return left > 0 ? n : row_of_weight(weight, degree, taken);
 }
 

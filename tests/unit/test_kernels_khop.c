@@ -37,7 +37,9 @@ LOOP_TEST(rows_follow_the_definition, 0, 4)
         ask.wide = _i / 2;
         struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
-        for (uint32_t i = 0; i < n; i++) {
+        // The definition of a long row takes k * k steps: of these some rows.
+        const uint32_t step = k > 100 ? 37 : 1;
+        for (uint32_t i = 0; i < n; i += step) {
             row_uniformly(&key_of_tests, i, degree, k, false, position);
             EXPECT(h.indptr[i + 1] == (i + 1) * k, "row %u", i);
             // Rows are 0 .. n - 1, so a neighbour's local id is its position.

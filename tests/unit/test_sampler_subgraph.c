@@ -32,11 +32,14 @@ static bool weighs(const struct sl_draw_plan *plan, uint64_t e)
 static void induce(struct edges *o, const struct sl_draw_plan *plan, const struct sl_block *b)
 {
     const uint32_t *nodes = sl_block_nodes(b);
+    uint32_t row_of[N]; // of a vertex, plus one; 0: it has none
+    memset(row_of, 0, sizeof row_of);
+    for (uint32_t i = 0; i < b->n_input; i++)
+        row_of[nodes[i]] = i + 1;
     for (uint32_t row = 0; row < b->n_input; row++) {
         for (uint64_t e = fx.indptr[nodes[row]]; e < fx.indptr[nodes[row] + 1]; e++)
-            for (uint32_t i = 0; i < b->n_input; i++)
-                if (nodes[i] == (uint32_t)fx.indices[e] && weighs(plan, e))
-                    add(o, i, e);
+            if (row_of[fx.indices[e]] && weighs(plan, e))
+                add(o, row_of[fx.indices[e]] - 1, e);
         o->indptr[row + 1] = o->n;
     }
 }
@@ -44,10 +47,11 @@ static void induce(struct edges *o, const struct sl_draw_plan *plan, const struc
 static bool has(const struct sl_block *b, uint32_t row, uint32_t source, uint32_t *edge)
 {
     const struct sl_block_view view = sl_block_here(b);
-    const uint32_t last = b->n_hops - 1;
-    for (uint32_t e = 0; row < b->hop[last].n_dst && e < b->hop[last].n_edges; e++)
-        if (sl_view_indptr(view, last)[row] <= e && e < sl_view_indptr(view, last)[row + 1] &&
-            sl_view_indices(view, last)[e] == source) {
+    const uint32_t last = b->n_hops - 1, *indptr = sl_view_indptr(view, last);
+    if (row >= b->hop[last].n_dst)
+        return false;
+    for (uint32_t e = indptr[row]; e < indptr[row + 1]; e++)
+        if (sl_view_indices(view, last)[e] == source) {
             *edge = e;
             return true;
         }

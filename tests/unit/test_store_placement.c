@@ -234,24 +234,27 @@ static uint32_t fewest_copies(const struct sl_links *l, uint32_t most)
 {
     const uint32_t n = l->n, base = most + 1, n_vectors = power(base, n);
     char *now = calloc(n_vectors, 1), *next = calloc(n_vectors, 1);
-    uint32_t fewest = 0;
+    uint32_t fewest = 0, *full = calloc(n_vectors, sizeof *full); // bit g: GPU g has `most`
+    uint32_t *reached = calloc(n_vectors, sizeof *reached);
+    for (uint32_t v = 0; v < n_vectors; v++)
+        for (uint32_t g = 0, digits = v; g < n; g++, digits /= base)
+            full[v] |= (uint32_t)(digits % base == most) << g;
     now[0] = 1;
     for (uint32_t p = 0; p < n; p++) {
+        uint32_t n_reached = 0;
+        for (uint32_t v = 0; v < n_vectors; v++)
+            if (now[v])
+                reached[n_reached++] = v;
         memset(next, 0, n_vectors);
         for (uint32_t set = 0; set < 1u << n; set++) {
             if (!(set >> p & 1) || !serves(l, set))
                 continue;
-            for (uint32_t v = 0; v < n_vectors; v++) {
-                uint32_t to = 0, unit = 1, digits = v;
-                bool fits = now[v];
-                for (uint32_t g = 0; g < n && fits; g++, unit *= base, digits /= base) {
-                    uint32_t load = digits % base + (set >> g & 1);
-                    fits = load <= most;
-                    to += load * unit;
-                }
-                if (fits)
-                    next[to] = 1;
-            }
+            uint32_t more = 0; // what a copy on each of them adds to a vector's number
+            for (uint32_t g = 0, unit = 1; g < n; g++, unit *= base)
+                more += set >> g & 1 ? unit : 0;
+            for (uint32_t r = 0; r < n_reached; r++)
+                if (!(full[reached[r]] & set))
+                    next[reached[r] + more] = 1;
         }
         char *t = now;
         now = next;
@@ -266,6 +269,8 @@ static uint32_t fewest_copies(const struct sl_links *l, uint32_t most)
     }
     free(now);
     free(next);
+    free(full);
+    free(reached);
     return fewest;
 }
 
