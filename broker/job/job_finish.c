@@ -333,13 +333,29 @@ void sl_job_emit_saving(struct sl_job *job)
     sl_clients_send(&job->clients, SL_WANTS_PROGRESS, &e);
 }
 
+/*
+ * On several nodes no checkpoint can be made once one of them is lost. Where there is none from
+ * before, nothing is left that would be in the way of the same command.
+ */
+static bool begins_anew(const struct sl_job *job)
+{
+    return job->nodes.n > 1 && job->saving.enabled && job->saving.n_written == 0 &&
+           !job->resumed.path[0] && job->outcome != SL_OUTCOME_DONE &&
+           job->numbers == SL_NUMBERS_FINITE;
+}
+
 static void say_where_it_goes_on(struct sl_job *job)
 {
-    size_t n = strlen(job->message);
+    size_t n = strlen(job->message), room = sizeof job->message - n;
     if (job->saving.n_written)
-        snprintf(job->message + n, sizeof job->message - n,
-                 " after update %llu, from which the same command goes on",
+        snprintf(job->message + n, room, " after update %llu, from which the same command goes on",
                  (unsigned long long)job->saving.written_version);
+    else if (begins_anew(job))
+        snprintf(job->message + n, room,
+                 " before the first checkpoint: the same command begins anew");
+    else if (job->nodes.n > 1 && job->resumed.path[0])
+        snprintf(job->message + n, room, ": the same command goes on from update %llu",
+                 (unsigned long long)job->resumed.version);
 }
 
 // "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"
@@ -449,11 +465,12 @@ static void write_results(struct sl_job *job)
     const bool useful = save_checkpoint(job);
     if (job->outcome == SL_OUTCOME_STOPPED || job->nodes.lost)
         say_where_it_goes_on(job);
-    if (save_parameters(job, useful, sha256) < 0 || judge(job) < 0)
+    const bool keeps = !begins_anew(job);
+    if (keeps && (save_parameters(job, useful, sha256) < 0 || judge(job) < 0))
         note_error(job);
     if (job->outcome != SL_OUTCOME_DONE)
         sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
-    if (write_report(job, sha256) < 0)
+    if (keeps && write_report(job, sha256) < 0)
         note_error(job);
     sl_live_log(&job->live);
     end_tensorboard(job);

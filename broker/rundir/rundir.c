@@ -68,6 +68,8 @@ static bool is_of_a_beginning(const char *name)
     for (size_t i = 0; i < SL_COUNT_OF(files); i++)
         if (files[i].is & BEGINS && strcmp(name, files[i].name) == 0)
             return true;
+    if (strncmp(name, SL_RUNDIR_OF_NODE, strlen(SL_RUNDIR_OF_NODE)) == 0)
+        return true;
     return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0; // atomic_file.h
 }
 

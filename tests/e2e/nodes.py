@@ -1,11 +1,13 @@
-"""Several nodes on one machine: network namespaces behind a switch, each with a host name, a cable
-and a /dev/shm of its own, and an MPI that starts a process in each.
+"""Several nodes on one machine: processes side by side (Ranks), or network namespaces behind a
+switch, each with a host name, a cable and a /dev/shm of its own (Nodes); and an MPI that starts a
+process in each.
 
 A namespace lives as long as a process is in it: that is a `sleep` for each node, which dies with
 the test. So nothing is to be cleaned up, whatever happens.
 """
 
 import ctypes
+import glob
 import os
 import shutil
 import signal
@@ -68,6 +70,50 @@ def plugin(box, mpi):
     return os.path.join(box.shared_folder(f"plugin-{mpi}", build), "lib", "libsluice_mpi.so")
 
 
+SIDE_BY_SIDE = {
+    "openmpi": {
+        "start": "--bind-to none --oversubscribe",
+        "env": {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"},
+    },
+    "mpich": {"start": "", "env": {"UCX_NET_DEVICES": "lo"}},
+}
+
+
+def rank_script(box, name, asked, only):
+    """What mpirun starts: $PROGRAM, in some places with shell text before it."""
+    cases = "".join(f"{where}) {text} ;;\n" for where, text in (only or {}).items())
+    path = box.path(name)
+    with open(path, "w") as file:
+        file.write(f'#!/bin/sh\ncase {asked} in\n{cases}esac\nexec "$PROGRAM" "$@"\n')
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
+
+
+class Ranks:
+    """n processes of one world on this host, by whoever runs the test."""
+
+    def __init__(self, box, mpi, n):
+        self.box, self.mpi, self.n, self.plugin = box, mpi, n, plugin(box, mpi)
+
+    def start(self, *arguments, only=None):
+        """mpirun of `sluice`. only: {rank: shell text before it}."""
+        asked = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+        rank = rank_script(self.box, f"rank-{self.box.next_number()}", asked, only)
+        kind = SIDE_BY_SIDE[self.mpi]
+        env = {
+            **KINDS[self.mpi]["env"],
+            **kind["env"],
+            "SLUICE_MPI_PLUGIN": self.plugin,
+            "PROGRAM": os.path.join(BIN, "sluice"),
+        }
+        command = [f"mpirun.{self.mpi}", *kind["start"].split(), "-n", str(self.n), rank]
+        return Running(self.box, [*command, *map(str, arguments)], self.box.environment(env))
+
+    def close(self):
+        """When mpirun has ended: what its nodes' brokers still do has a bound."""
+        self.box.until_gone()
+
+
 class Nodes:
     """Nodes named a, b, ... with cables to one switch."""
 
@@ -77,7 +123,7 @@ class Nodes:
             raise Skip("not root, or no mounts: only root has namespaces")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
             raise Skip(f"there is no {missing[0]}")
-        self.box, self.mpi, self.kind, self.holders = box, mpi, KINDS[mpi], []
+        self.box, self.mpi, self.kind, self.holders, self.killed = box, mpi, KINDS[mpi], [], []
         self.names = "abcdefgh"[:n]
         self.plugin = plugin(box, mpi)
         hosts = box.path("hosts")
@@ -135,6 +181,17 @@ class Nodes:
         """Pulls the cable of a node."""
         self.inside(self.switch, f"ip link set to-{name} down")
 
+    def kill(self, name):
+        """All processes of a node at once, but for the one that keeps its namespaces."""
+        there = os.readlink(f"/proc/{self.pid[name]}/ns/uts")
+        for pid in set(self.box.processes()) - {self.pid[name]}:
+            try:
+                if os.readlink(f"/proc/{pid}/ns/uts") == there:
+                    os.kill(pid, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has gone with another one
+        self.killed.append(name)
+
     def script(self, name, text):
         path = self.box.path(name)
         with open(path, "w") as file:
@@ -144,10 +201,7 @@ class Nodes:
 
     def start(self, *arguments, only=None):
         """mpirun, from the first node, of `sluice` on each. only: {node: shell text before it}."""
-        cases = "".join(f"{name}) {text} ;;\n" for name, text in (only or {}).items())
-        rank = self.script(
-            "rank", f'#!/bin/sh\ncase $(uname -n) in\n{cases}esac\nexec "$PROGRAM" "$@"\n'
-        )
+        rank = rank_script(self.box, "rank", "$(uname -n)", only)
         options = self.kind["start"].format(hosts=",".join(self.names), agent=self.agent)
         command = ["nsenter", "-t", str(self.pid["a"]), "-n", "-u", "-m", f"mpirun.{self.mpi}"]
         command += [*options.split(), "-n", str(len(self.names)), rank, *map(str, arguments)]
@@ -163,6 +217,9 @@ class Nodes:
         holders = {process.pid for process in self.holders}
         for pid in set(self.box.processes()) - holders:
             gone(pid)
+        for name in self.killed:  # MPI's daemon there could not clean up
+            for left in glob.glob(os.path.join(self.box.temp, f"ompi.{name}.*")):
+                shutil.rmtree(left)
         for name, pid in self.pid.items():
             names = os.listdir(f"/proc/{pid}/root/dev/shm")
             assert not names, f"left in /dev/shm of {name}: {names}"
