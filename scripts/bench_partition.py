@@ -27,7 +27,8 @@ def graphs(jobs):
     if dataset:
         yield "ogbn_arxiv", dataset
     planted = jobs.path("communities")
-    run(SLUICE, "generate", "planted", "--nodes", sizes["nodes"], *features, planted)
+    tight = ("--classes", "64", "--homophily", "0.95")
+    run(SLUICE, "generate", "planted", "--nodes", sizes["nodes"], *tight, *features, planted)
     yield "communities", planted
     rmat = jobs.path("rmat")
     run(

@@ -37,6 +37,7 @@ def both_directions(dataset):
 
 
 def scotch(offsets, neighbours, n_parts):
+    os.environ["SCOTCH_PTHREAD_NUMBER"] = "1"
     try:
         ctypes.CDLL(SCOTCH.replace("scotch", "scotcherr"), ctypes.RTLD_GLOBAL)
         library = ctypes.CDLL(SCOTCH)
