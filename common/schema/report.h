@@ -232,7 +232,8 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent, several_nodes;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent,
+        several_nodes;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;
