@@ -24,6 +24,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
+#include "cli/dispatch.h"
 #include "cli/job_check.h"
 #include "cli/trainer_subprocess.h"
 #include "cli/output.h"
@@ -558,6 +559,11 @@ static int run_job(struct run *r)
     rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished,
                                            follows ? SL_OUTPUT_TEXT : r->output)
                      : broker_lost(r, &death);
+    if (rc < 0 && r->check.over_nodes) {
+        // Before the broker ends: its link ends the world then, and this process with it.
+        fprintf(stderr, "sluice: %s\n", sl_error_message());
+        rc = sl_exit_status(rc);
+    }
     if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);

@@ -102,6 +102,7 @@ struct sl_job_nodes {
     bool concluded;             // what there is is written
     bool told_to_leave;         // the link
     bool lost;                  // one of them, or the link: that is why the job ends
+    bool broken;                // the link has failed
     bool killed;                // nobody waits for anything
     bool abandoned;             // what started this process is dead: nobody waits for other nodes
     char path[4200];            // where a node that is not the first writes its logs

@@ -176,8 +176,10 @@ static bool is_refusal(int code)
            code == SL_ECHANGED;
 }
 
+// The link has failed, or is dead.
 static void fail(struct sl_job *job, int code, const char *message)
 {
+    job->nodes.broken = true;
     if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
         // Nothing is missing here, but not all is well.
         job->outcome = SL_OUTCOME_FAILED;
@@ -365,11 +367,11 @@ bool sl_job_nodes_left(struct sl_job *job)
     if (nodes->told_to_leave)
         return false;
     nodes->told_to_leave = true;
-    // A launcher ends this process's client once another one has failed: it is told before.
-    if (job->outcome == SL_OUTCOME_DONE || job->outcome == SL_OUTCOME_STOPPED)
-        sl_job_emit_saving(job);
-    else
+    // A link that has failed ends the world, this process's client with it: it is told before.
+    if (nodes->broken)
         sl_job_emit_finished(job);
+    else
+        sl_job_emit_saving(job);
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
     if (link->greeted)
