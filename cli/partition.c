@@ -211,7 +211,10 @@ static const struct sl_option options[] = {
      .help = "auto: metis where it is installed and memory suffices, else stream; metis: recursive "
              "bisection, vertices and training vertices even; metis-kway: fewer edges cut, "
              "vertices even; stream: passes over the file with memory for vertices alone; random: "
-             "to compare with"},
+             "to compare with; given: those of --from"},
+    {.name = "from", AT(TEXT, making.from), .placeholder = "FILE.npy",
+     .help = "of --method given: the part of each vertex, as this command or another program wrote "
+             "it, to see what it is worth or to make shards by it"},
     {.name = "imbalance", AT(REAL, making.slack), .placeholder = "SHARE", .min = 0.001, .max = 10,
      .help = "how much fuller than the mean a part may be"},
     {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST",

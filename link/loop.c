@@ -15,22 +15,10 @@
 
 enum { SLEEP_MIN_US = 20, SLEEP_MAX_US = 1000 };
 
-static const struct sl_link_part updates_part = {
-    .init = sl_link_updates_init,
-    .poll = sl_link_updates_poll,
-    .quiet = sl_link_updates_quiet,
-    .fini = sl_link_updates_fini,
-};
-static const struct sl_link_part figures_part = {
-    .init = sl_link_figures_init,
-    .poll = sl_link_figures_poll,
-    .quiet = sl_link_figures_quiet,
-    .fini = sl_link_figures_fini,
-};
-static const struct sl_link_part *const parts[] = {
-    &updates_part,
-    &sl_link_rows_part,
-    &figures_part,
+static const struct sl_link_part parts[] = {
+    {sl_link_updates_init, sl_link_updates_poll, sl_link_updates_quiet, sl_link_updates_fini},
+    {sl_link_rows_init, sl_link_rows_poll, sl_link_rows_quiet, sl_link_rows_fini},
+    {sl_link_figures_init, sl_link_figures_poll, sl_link_figures_quiet, sl_link_figures_fini},
 };
 
 // --- rounds --------------------------------------------------------------------------------------
@@ -59,8 +47,8 @@ static int attach(struct sl_node_link *l, bool *moved)
     SL_TRY(rc);
     SL_FAILPOINT(LINK_ATTACHED);
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->init)
-            SL_TRY(parts[i]->init(l));
+        if (parts[i].init)
+            SL_TRY(parts[i].init(l));
     *moved = true;
     return sl_worker_ready(&l->worker);
 }
@@ -68,8 +56,8 @@ static int attach(struct sl_node_link *l, bool *moved)
 static int poll_parts(struct sl_node_link *l, bool *moved)
 {
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->poll)
-            SL_TRY(parts[i]->poll(l, moved));
+        if (parts[i].poll)
+            SL_TRY(parts[i].poll(l, moved));
     return SL_OK;
 }
 
@@ -122,8 +110,8 @@ static int become_quiet(struct sl_node_link *l)
     bool quiet = true, moved;
     for (size_t i = 0; i < SL_COUNT_OF(parts) && l->worker.arena.base; i++) {
         bool one = true;
-        if (parts[i]->quiet)
-            SL_TRY(parts[i]->quiet(l, &one));
+        if (parts[i].quiet)
+            SL_TRY(parts[i].quiet(l, &one));
         quiet &= one;
     }
     SL_TRY(throw_all_away(&l->world));
@@ -171,8 +159,8 @@ int sl_link_run(struct sl_node_link *l)
 void sl_link_fini(struct sl_node_link *l)
 {
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
-        if (parts[i]->fini)
-            parts[i]->fini(l);
+        if (parts[i].fini)
+            parts[i].fini(l);
     sl_link_notes_fini(&l->notes);
     free(l->clock_ahead_ns);
     sl_dataset_close(&l->dataset);

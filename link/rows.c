@@ -410,7 +410,7 @@ static int make(struct sl_link_rows *r)
     return good ? SL_OK : sl_fail(SL_ENOMEM, "rows of features: no memory for %u asks", s->n_slots);
 }
 
-static int rows_init(struct sl_node_link *link)
+int sl_link_rows_init(struct sl_node_link *link)
 {
     const struct sl_asks asks = sl_asks_of(&link->worker.arena);
     const struct sl_dataset *ds = &link->dataset;
@@ -434,7 +434,7 @@ static int rows_init(struct sl_node_link *link)
     return make(link->rows);
 }
 
-static int rows_poll(struct sl_node_link *link, bool *moved)
+int sl_link_rows_poll(struct sl_node_link *link, bool *moved)
 {
     struct sl_link_rows *r = link->rows;
     if (!r)
@@ -463,7 +463,7 @@ static int cancel(struct sl_link_rows *r, bool *quiet)
     return SL_OK;
 }
 
-static int rows_quiet(struct sl_node_link *link, bool *quiet)
+int sl_link_rows_quiet(struct sl_node_link *link, bool *quiet)
 {
     struct sl_link_rows *r = link->rows;
     bool answered, moved;
@@ -481,7 +481,7 @@ static int rows_quiet(struct sl_node_link *link, bool *quiet)
     return cancel(r, quiet);
 }
 
-static void rows_fini(struct sl_node_link *link)
+void sl_link_rows_fini(struct sl_node_link *link)
 {
     struct sl_link_rows *r = link->rows;
     if (!r)
@@ -500,10 +500,3 @@ static void rows_fini(struct sl_node_link *link)
     free(r);
     link->rows = NULL;
 }
-
-const struct sl_link_part sl_link_rows_part = {
-    .init = rows_init,
-    .poll = rows_poll,
-    .quiet = rows_quiet,
-    .fini = rows_fini,
-};

@@ -18,6 +18,7 @@
 #ifndef SL_LINK_ROWS_H
 #define SL_LINK_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SL_LINK_ANSWERS = 16, SL_LINK_PIECE_BYTES = 1 << 20 };
@@ -31,7 +32,10 @@ struct sl_link_ask {
     uint32_t n, row_bytes;
 };
 
-struct sl_link_part;
-extern const struct sl_link_part sl_link_rows_part;
+struct sl_node_link;
+int sl_link_rows_init(struct sl_node_link *link);
+int sl_link_rows_poll(struct sl_node_link *link, bool *moved);
+int sl_link_rows_quiet(struct sl_node_link *link, bool *quiet);
+void sl_link_rows_fini(struct sl_node_link *link);
 
 #endif

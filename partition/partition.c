@@ -27,6 +27,7 @@ const char *const sl_partition_methods[] = {
     [SL_PARTITION_METIS_KWAY] = "metis-kway",
     [SL_PARTITION_STREAM] = "stream",
     [SL_PARTITION_RANDOM] = "random",
+    [SL_PARTITION_GIVEN] = "given",
     NULL,
 };
 const char *const sl_partition_method_texts[] = {
@@ -34,6 +35,7 @@ const char *const sl_partition_method_texts[] = {
     [SL_PARTITION_METIS_KWAY] = "METIS, k-way, vertices even",
     [SL_PARTITION_STREAM] = "greedy in passes over the file",
     [SL_PARTITION_RANDOM] = "random",
+    [SL_PARTITION_GIVEN] = "given by --from",
     NULL,
 };
 
@@ -105,6 +107,11 @@ static int shuffle(struct work *w)
     return SL_OK;
 }
 
+static int given(struct work *w)
+{
+    return sl_parts_read(w->p->from, w->p->n_parts, w->ds.n_nodes, w->part);
+}
+
 // What rules METIS out for this graph, here: no failure of METIS's own.
 static bool is_ruled_out(int rc)
 {
@@ -125,7 +132,7 @@ static int automatic(struct work *w)
 static int (*const methods[])(struct work *) = {
     [SL_PARTITION_AUTO] = automatic,   [SL_PARTITION_METIS] = metis,
     [SL_PARTITION_METIS_KWAY] = metis, [SL_PARTITION_STREAM] = stream,
-    [SL_PARTITION_RANDOM] = shuffle,
+    [SL_PARTITION_RANDOM] = shuffle,   [SL_PARTITION_GIVEN] = given,
 };
 
 // ---- the command --------------------------------------------------------------------------------
@@ -136,6 +143,12 @@ static int check(const struct work *w)
     if (p->n_parts < 2 || p->n_parts > SL_PARTITION_PARTS_MAX)
         return sl_fail(SL_EINVAL, "partition: --parts: found %u, wanted 2 to %d", p->n_parts,
                        SL_PARTITION_PARTS_MAX);
+    if ((p->method == SL_PARTITION_GIVEN) != (p->from != NULL))
+        return sl_fail(
+            SL_EINVAL,
+            "partition: --method %s and %s --from: wanted --method given --from FILE.npy, "
+            "or neither",
+            sl_partition_methods[p->method], p->from ? "a" : "no");
     if (p->n_parts > w->ds.n_nodes)
         return sl_fail(SL_EINVAL,
                        "partition %s: --parts: found %u, wanted at most its %" PRIu64

@@ -13,6 +13,7 @@ enum sl_partition_method {
     SL_PARTITION_METIS_KWAY,
     SL_PARTITION_STREAM,
     SL_PARTITION_RANDOM,
+    SL_PARTITION_GIVEN, // by a file
 };
 
 // Their names, NULL behind the last; what each is, in a line.
@@ -23,7 +24,8 @@ enum { SL_PARTITION_PATH_BYTES = 4200 };
 struct sl_partition {
     // Options.
     const char *dataset;
-    const char *out; // a file FILE.npy, or a directory of shards; NULL: node_part.npy of `dataset`
+    const char *out;  // a file FILE.npy, or a directory of shards; NULL: node_part.npy of `dataset`
+    const char *from; // of GIVEN: a .npy file, an integer a vertex; else NULL
     uint32_t n_parts;
     int method; // enum sl_partition_method
     double slack;

@@ -302,31 +302,40 @@ static int write_parent(struct work *w)
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-// Links of the first shard are made by now, so it is known whether there are to be copies.
-static int check_room(const struct work *w)
+// Whether files of the data set can have another name there. What fails for another reason than
+// these is told when it is done.
+static bool can_link(struct work *w)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    char from[PATH_BYTES], to[SL_STAGING_PATH_BYTES];
+    snprintf(from, sizeof from, "%s/indptr.npy", w->ds->path);
+    sl_staging_file(&w->s->st, "indptr.npy", to);
+    if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0)
+        return unlink(to) == 0;
+    return !wants_copy(errno);
+}
+
+static int check_room(struct work *w)
+{
+    char path[PATH_BYTES], a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const bool asked = w->s->topology == SL_SHARDS_COPY, copies = asked || !can_link(w);
     const uint64_t places = w->ds->n_nodes * (sizeof(uint32_t) + (w->t->n_parts > 256 ? 2 : 1));
-    const bool copies = w->s->topology == SL_SHARDS_COPY || w->s->why[0];
-    uint64_t each = copies ? places : 0;
+    uint64_t wanted = sl_features_bytes(w->ds) + places * (asked ? w->t->n_parts : 1);
     struct statvfs fs;
     struct stat st;
     for (int i = 0; copies && i < w->n_entries; i++) {
-        char path[PATH_BYTES];
-        if (stat(path_in(w, 0, w->entry[i]->d_name, path), &st) == 0)
-            each += (uint64_t)st.st_size;
+        snprintf(path, sizeof path, "%s/%s", w->ds->path, w->entry[i]->d_name);
+        if (stat(path, &st) == 0)
+            wanted += (uint64_t)st.st_size * w->t->n_parts;
     }
-    const uint64_t wanted = sl_features_bytes(w->ds) + places + (w->t->n_parts - 1) * each;
     if (statvfs(w->s->st.dir, &fs) != 0)
         return sl_fail_errno(SL_EIO, errno, "write %s: ask for room", w->s->st.final);
     const uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (wanted <= room)
         return SL_OK;
-    return sl_fail(SL_EIO, "write %s: found room for %s, wanted %s%s%s: choose another --out",
+    return sl_fail(SL_EIO, "write %s: found room for %s, wanted %s%s: choose another --out",
                    w->s->st.final, sl_units_bytes(a, (double)room),
                    sl_units_bytes(b, (double)wanted),
-                   copies ? ", as each shard has a copy of the graph" : "",
-                   w->s->why[0] ? " since files cannot be linked from the data set to there" : "");
+                   copies ? ", as each shard has a copy of the graph" : "");
 }
 
 static int begin_shard(struct work *w, uint32_t shard)
@@ -345,8 +354,8 @@ static int begin_shard(struct work *w, uint32_t shard)
 static int write_all(struct work *w)
 {
     SL_TRY(list_entries(w));
-    SL_TRY(begin_shard(w, 0));
     SL_TRY(check_room(w));
+    SL_TRY(begin_shard(w, 0));
     SL_TRY(write_places(w));
     SL_TRY(make_digest(w));
     for (uint32_t p = 1; p < w->t->n_parts; p++) {

@@ -197,6 +197,15 @@ static void take_switching(struct sl_epoch *f)
 
 // --- an epoch ------------------------------------------------------------------------------------
 
+// Rows that came from other nodes. All rows of a batch are of one size.
+static void add_remote(struct sl_epoch *f, const struct sl_batch_entry *e)
+{
+    const uint64_t rows = e->remote_rows + e->remote_beside;
+    const uint64_t bytes = e->hit_bytes + e->matched_bytes + e->miss_bytes;
+    f->store.remote_rows += (double)rows;
+    f->store.remote_bytes += e->n_input ? (double)(rows * (bytes / e->n_input)) : 0;
+}
+
 static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
                       const struct sl_update_entry *updates, uint64_t n)
 {
@@ -224,8 +233,8 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->store.read += e->rows_read;
         f->store.beside += e->rows_beside;
         f->store.read_bytes += e->drive_bytes;
-        f->store.remote += e->remote_rows;
         f->store.seconds += (double)e->fetch_ns * 1e-9;
+        add_remote(f, e);
         if (e->standby) {
             f->switching.batches++;
         } else {
@@ -511,9 +520,26 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch *f, const 
                         s->sampling, f->queue.depth_mean);
 }
 
+// What was read came from the drive, or, most of it, from other nodes.
+static void say_fetching(struct sl_sentence *t, const struct sl_epoch *f, double share)
+{
+    if (f->store.remote_rows * 2 > f->store.read + f->store.beside)
+        sl_sentence_say(t,
+                        "network: features were asked for %.0f %% of the time; %.0f %% of the rows "
+                        "came from other nodes (a larger store.cache, or a partition with fewer "
+                        "remote rows, would ask for fewer)",
+                        share, 100 * f->store.remote_rows / SL_MAX(f->input_nodes, 1.0));
+    else
+        sl_sentence_say(
+            t,
+            "drive: features were read %.0f %% of the time; %.0f %% of the rows came from the "
+            "cache (a larger store.cache, or order.kind proximity, would read fewer)",
+            share, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
+}
+
 /*
- * The question is who waits for whom; but first, whether the drive is busy for longer than trainers
- * are. Trainers that wait while batches lie ready wait for one
+ * The question is who waits for whom; but first, whether the drive or the wire is busy for longer
+ * than trainers are. Trainers that wait while batches lie ready wait for one
  * another (updates); trainers that wait in front of an empty queue wait for samplers. Samplers that
  * wait for memory wait for trainers to free it.
  */
@@ -536,20 +562,8 @@ void sl_epoch_name_bottleneck(struct sl_epoch *f, const struct sl_update_rule *r
                         s.late, f->latest.node);
         return;
     }
-    if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting) && f->store.remote > 0) {
-        sl_sentence_say(
-            &t,
-            "network: features were fetched %.0f %% of the time, %.0f %% of the rows from other "
-            "nodes (a larger store.cache, or a partition with fewer edges cut, would fetch fewer)",
-            s.fetching, 100 * f->store.remote / SL_MAX(f->input_nodes, 1.0));
-        return;
-    }
     if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting)) {
-        sl_sentence_say(
-            &t,
-            "drive: features were read %.0f %% of the time; %.0f %% of the rows came from "
-            "the cache (a larger store.cache, or order.kind proximity, would read fewer)",
-            s.fetching, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
+        say_fetching(&t, f, s.fetching);
         return;
     }
     bool starved = s.waiting >= 100 * SL_EPOCH_STARVED && s.waiting > s.blocked;

@@ -132,11 +132,12 @@ static int check_spec(const struct sl_arena_spec *s)
     const struct sl_asks_shape *k = &s->asks;
     if (k->n_slots && (k->n_slots >> WIDTH_BITS || k->n_nodes > UINT16_MAX ||
                        k->max_rows - 1 >= SL_ASKS_ROWS_MAX || (k->row_bytes - 1) >> WIDTH_BITS))
-        return sl_fail(SL_EINVAL,
-                       "arena: %u asks for %u rows of %u bytes from %u nodes, wanted less than 2^%d "
-                       "for 1 to %d rows of 1 to 2^%d bytes from at most %d nodes",
-                       k->n_slots, k->max_rows, k->row_bytes, k->n_nodes, WIDTH_BITS,
-                       SL_ASKS_ROWS_MAX, WIDTH_BITS, UINT16_MAX);
+        return sl_fail(
+            SL_EINVAL,
+            "arena: %u asks for %u rows of %u bytes from %u nodes, wanted less than 2^%d "
+            "for 1 to %d rows of 1 to 2^%d bytes from at most %d nodes",
+            k->n_slots, k->max_rows, k->row_bytes, k->n_nodes, WIDTH_BITS, SL_ASKS_ROWS_MAX,
+            WIDTH_BITS, UINT16_MAX);
     if (s->act_banks > 2)
         return sl_fail(SL_EINVAL, "arena: %u banks of activations, wanted 2 at most", s->act_banks);
     if (s->n_devices == 0 || s->batches_per_update == 0)

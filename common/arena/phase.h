@@ -147,6 +147,7 @@ struct sl_batch_entry {
     uint64_t hit_bytes, miss_bytes;  // feature bytes read from the cache and from the store
     uint64_t near_bytes;             // of the block, copied within the trainer's GPU
     uint64_t matched, matched_bytes; // input nodes that its batch before had on the GPU
+    uint64_t remote_beside;          // rows that found no slot and came from other nodes
     uint32_t standby;                // 1: trained by a standby trainer
     // The sum with other trainers that a held batch waited for; stands with the last one that its
     // trainer holds of an update.

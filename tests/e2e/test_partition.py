@@ -110,6 +110,34 @@ def test_parts_that_metis_leaves_empty_get_a_vertex(box):
     assert "8 parts had none and got one" in text and "not as even as asked for" in text, text
 
 
+def test_parts_that_something_else_made(box):
+    arrays = planted(n=400)
+    write_dataset(box.path("data"), arrays)
+    made = partition(box, "--parts", "3", "--method", "stream", "--out", "made.npy")
+    given = ("--parts", "3", "--method", "given", "--from")
+    part = np.load(box.path("made.npy"))
+    for dtype in ("uint8", "uint16", "int32", "int64"):
+        np.save(box.path("mine.npy"), part.astype(dtype))
+        said = partition(box, *given, "mine.npy", "--out", "again.npy", "--force")
+        check_figures(arrays, np.load(box.path("again.npy")), said)
+        assert said["method"] == "given" and said["rows"] == made["rows"], (said, made)
+    assert (np.load(box.path("again.npy")) == part).all()
+    wrong = {
+        "-1": np.where(np.arange(400) == 5, -1, part.astype(int)),
+        "3": np.where(np.arange(400) == 5, 3, part),
+        "(399,)": part[1:],
+        "float32": part.astype(np.float32),
+    }
+    for what, array in wrong.items():
+        np.save(box.path("mine.npy"), array)
+        words = ("element 5 is no part",) if what in ("-1", "3") else (what, "400 vertices")
+        refused(box, box.sluice("partition", "data", *given, "mine.npy"), "mine.npy", *words)
+    refused(box, box.sluice("partition", "data", *given, "none.npy"), "none.npy")
+    for options in (given[:-1], ("--parts", "3", "--from", "made.npy")):
+        refused(box, box.sluice("partition", "data", *options), "--method given --from FILE.npy")
+    assert "node_part.npy" not in os.listdir(box.path("data"))
+
+
 BAD = {
     "parts_0": (["--parts", "0"], ("--parts", "2", "65535")),
     "parts_1": (["--parts", "1"], ("--parts", "2")),

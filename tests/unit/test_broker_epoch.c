@@ -519,18 +519,6 @@ TEST(trainers_that_starve_accuse_the_samplers)
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
 }
 
-TEST(rows_of_other_nodes_accuse_the_network)
-{
-    struct sl_epoch f = one_second();
-    f.store.seconds = 0.8;
-    f.normal_train = 0.3;
-    f.input_nodes = 1000;
-    f.store.cached = 100;
-    expect(&f, 4, "drive:", "features were read 80 % of the time; 10 % of the rows");
-    f.store.remote = 400;
-    expect(&f, 4, "network:", "fetched 80 % of the time, 40 % of the rows from other nodes");
-}
-
 TEST(external_trainers_are_accused_of_their_own_code)
 {
     struct sl_epoch f = one_second();
@@ -561,6 +549,40 @@ TEST(a_drive_that_is_always_read_is_accused_first)
     f.normal_train = 0.95;
     f.normal_wait = 0;
     expect(&f, 4, "trainers:", "forward and backward took 95 %");
+}
+
+TEST(rows_of_other_nodes_are_no_drives)
+{
+    struct sl_epoch f = one_second();
+    f.normal_train = 0.35;
+    f.store.seconds = 0.9;
+    f.store.read = 40;
+    f.store.beside = 19;
+    f.store.remote_rows = 30;
+    f.input_nodes = 120;
+    expect(&f, 4, "network:", "asked for 90 % of the time; 25 % of the rows came from other nodes");
+    f.store.remote_rows = 29;
+    expect(&f, 4, "drive:", "read 90 % of the time");
+}
+
+// Of a batch's rows ten bytes each.
+TEST(rows_of_other_nodes_are_counted_whenever_they_came)
+{
+    struct sl_batch_entry entries[2] = {
+        {.n_input = 50,
+         .hit_bytes = 100,
+         .matched_bytes = 100,
+         .miss_bytes = 300,
+         .remote_rows = 7,
+         .remote_beside = 2,
+         .counted = 1},
+        {.n_input = 20, .miss_bytes = 200, .remote_rows = 1, .counted = 1},
+    };
+    const struct sl_update_entry made[2] = {{.took_ns = 1}, {.took_ns = 1}};
+    struct sl_epoch f = {.trainers = 1};
+    sl_epoch_add_training(&f, entries, made, 2, (struct sl_span){0, 1000000000}, &room);
+    ck_assert_double_eq(f.store.remote_rows, 10);
+    ck_assert_double_eq(f.store.remote_bytes, 100);
 }
 
 TEST(samplers_without_memory_accuse_the_trainers)

@@ -132,6 +132,30 @@ TEST(own_rows_ask_nobody)
     end();
 }
 
+// Those of others come first, in their order, and with their places.
+TEST(rows_that_are_mapped_need_no_reading)
+{
+    enum { N = 60 };
+    uint32_t rows[N], at[N], others = 0;
+    begin(SL_DTYPE_F32, false, 6);
+    for (uint32_t i = 0; i < N; i++) {
+        rows[i] = 7 * i;
+        at[i] = i;
+        others += shards.part[7 * i] != OWN;
+    }
+    ck_assert_uint_eq(sl_reading_count(&reading, rows, N), others);
+    ck_assert_uint_eq(sl_reading_sort(&reading, rows, at, N), others);
+    for (uint32_t i = 0; i < N; i++) {
+        ck_assert_uint_eq(rows[i], 7 * at[i]);
+        ck_assert_int_eq(shards.part[rows[i]] == OWN, i >= others);
+        ck_assert(i == 0 || i >= others || at[i] > at[i - 1]);
+    }
+    struct sl_reading whole = {0};
+    ck_assert_uint_eq(sl_reading_count(&whole, rows, N), N);
+    ck_assert_uint_eq(sl_reading_sort(&whole, rows, at, N), N);
+    end();
+}
+
 TEST(no_vertex_is_an_error)
 {
     const uint32_t vertices[] = {4, VERTICES};
