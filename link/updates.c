@@ -79,7 +79,7 @@ static int post(struct sl_node_link *l, struct queue *q, bool out, enum sl_world
                 const struct message *m)
 {
     struct sl_world *w = &l->world;
-    struct sl_node_peer *figures = &l->figures.own.peer[m->peer];
+    struct sl_node_peer *figures = &l->counted.peer[m->peer];
     *(out ? &figures->out_bytes : &figures->in_bytes) += m->n;
     for (size_t done = 0; done < m->n;) {
         const size_t piece = SL_MIN(m->n - done, (size_t)SL_WORLD_CHUNK_BYTES);
@@ -257,18 +257,41 @@ static int send_slice(struct sl_node_link *l, bool *moved)
     return SL_OK;
 }
 
+// Since when this node has missed something of node `from`, and nothing else: 0 while it has not.
+static uint64_t missed_since(const struct sl_link_updates *u, uint32_t from)
+{
+    return u->since_ns ? SL_MAX(u->since_ns, u->peer[from].since_ns) : 0;
+}
+
 // Something of node `from` is here, which had it ready at that time of its own clock: how long this
 // node's update waited for it.
 static void count_wait(struct sl_node_link *l, uint32_t from, uint64_t ready_ns)
 {
     struct sl_link_updates *u = l->updates;
-    struct peer *p = &u->peer[from];
-    const uint64_t now = sl_now_ns();
-    if (u->since_ns == 0)
+    const uint64_t since = missed_since(u, from), now = sl_now_ns();
+    if (since == 0)
         return;
-    sl_node_peer_waited(&l->figures.own.peer[from], SL_MAX(u->since_ns, p->since_ns),
-                        ready_ns - (uint64_t)l->clock_ahead_ns[from], now);
-    p->since_ns = now;
+    sl_node_peer_waited(&l->counted.peer[from], since, ready_ns - (uint64_t)l->clock_ahead_ns[from],
+                        now);
+    u->peer[from].since_ns = now;
+}
+
+// What is waited for so long is told before it is over: it is not ready, as far as is known.
+static void count_long_waits(struct sl_node_link *l)
+{
+    struct sl_link_updates *u = l->updates;
+    const uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < l->world.size; i++) {
+        const struct queue *in = &u->peer[i].in;
+        const uint64_t since = missed_since(u, i);
+        if (i == l->world.rank || in->over == in->n || since == 0 || now - since < SL_WORLD_SECOND)
+            continue;
+        const enum what what = in->item[in->over].what;
+        if ((what == BATCH || what == GRADIENT) == u->sent_made)
+            continue; // this node's own slice is what is missing
+        sl_node_peer_waited(&l->counted.peer[i], since, now, now);
+        u->peer[i].since_ns = now;
+    }
 }
 
 // A batch of another node is here, with its gradient where there is one.
@@ -466,6 +489,7 @@ int sl_link_updates_poll(struct sl_node_link *l, bool *moved)
         return SL_OK;
     SL_TRY(send_batches(l, moved));
     SL_TRY(take_items(l, moved));
+    count_long_waits(l);
     SL_TRY(send_slice(l, moved));
     SL_TRY(sweep_sent(l, moved));
     return end_step(l, moved);

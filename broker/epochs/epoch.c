@@ -525,8 +525,8 @@ static void say_fetching(struct sl_sentence *t, const struct sl_epoch *f, double
 {
     if (f->store.remote_rows * 2 > f->store.read + f->store.beside)
         sl_sentence_say(t,
-                        "other nodes: features were asked for %.0f %% of the time; %.0f %% of the "
-                        "rows came from there (a larger store.cache, or a partition with fewer "
+                        "network: features were asked for %.0f %% of the time; %.0f %% of the rows "
+                        "came from other nodes (a larger store.cache, or a partition with fewer "
                         "remote rows, would ask for fewer)",
                         share, 100 * f->store.remote_rows / SL_MAX(f->input_nodes, 1.0));
     else

@@ -80,6 +80,13 @@ static const struct work *trainers_of(const struct roles *r, const struct sl_job
     return job->split->roles.trainers > 0 ? &r->normal : &r->standby;
 }
 
+// Of the time of those who train: each brings the rows of one batch at a time.
+static double fetching(const struct facts *f, const struct roles *r)
+{
+    const uint32_t hands = f->job->split->roles.trainers + r->standby.seats;
+    return share(RATE(f, sums.own.fetch_ns) * 1e-9, SL_MAX(hands, 1u));
+}
+
 static bool is_standby(const struct sl_job_view *job, const struct sl_pool_worker *w)
 {
     return w->role == SL_ROLE_TRAINER &&
@@ -560,7 +567,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .extracting = stages[SL_LIVE_EXTRACT].busy,
         .waiting = stages[SL_LIVE_WAIT].busy,
         .evaluating = stages[SL_LIVE_EVALUATE].busy,
-        .fetching = RATE(f, sums.own.fetch_ns) * 1e-9 / SL_MAX(job->split->roles.trainers, 1u),
+        .fetching = fetching(f, r),
         .queue = RATE(f, sums.own.queued_ns) * 1e-9,
         .async = async,
         .batches_per_update = config->updates.batches_per_update,
@@ -790,7 +797,7 @@ void sl_live_find_work(const struct sl_live *live, struct sl_node_work *out)
         .extracting = stages[SL_LIVE_EXTRACT].busy,
         .waiting = stages[SL_LIVE_WAIT].busy,
         .evaluating = stages[SL_LIVE_EVALUATE].busy,
-        .fetching = RATE(&f, sums.own.fetch_ns) * 1e-9 / SL_MAX(f.job->split->roles.trainers, 1u),
+        .fetching = fetching(&f, &roles),
     };
 }
 

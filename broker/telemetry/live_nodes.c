@@ -32,12 +32,14 @@ static const struct sl_node_wire *wire_of(const struct sl_live_node *node, uint6
 // A link's row is the newer of the two parts: it is sent with what the broker has written by then.
 static void take(struct sl_live_node *node, const struct sl_arena *a, uint32_t rank)
 {
-    struct sl_node_work *work = &node->work[node->n % SL_LIVE_NODE_ROWS];
-    struct sl_node_wire *wire = &node->wire[node->n % SL_LIVE_NODE_ROWS];
-    if (!sl_node_figures_work(a, rank, work) || !sl_node_figures_wire(a, rank, wire) ||
-        (node->n > 0 && wire->at_ns <= wire_of(node, node->n - 1)->at_ns))
+    struct sl_node_work work;
+    struct sl_node_wire wire;
+    if (!sl_node_figures_work(a, rank, &work) || !sl_node_figures_wire(a, rank, &wire) ||
+        (node->n > 0 && wire.at_ns <= wire_of(node, node->n - 1)->at_ns))
         return;
-    wire->host[sizeof wire->host - 1] = '\0';
+    wire.host[sizeof wire.host - 1] = '\0';
+    node->work[node->n % SL_LIVE_NODE_ROWS] = work;
+    node->wire[node->n % SL_LIVE_NODE_ROWS] = wire;
     node->n++;
     node->seen_ns = sl_now_ns();
 }

@@ -146,7 +146,7 @@
     X(store., WHOLE, cached) X(store., WHOLE, read) /* before they were trained */ \
     X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
-    X(store., WHOLE, remote_rows) X(store., WHOLE, remote_bytes) /* from other nodes, at any time */ \
+    X(store., WHOLE, remote_rows) X(store., WHOLE, remote_bytes) /* of other nodes, at any time */ \
     END(store) \
     X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */ \
     X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */ \
@@ -232,7 +232,8 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent, several_nodes;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent,
+        several_nodes;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

@@ -560,7 +560,7 @@ TEST(rows_of_other_nodes_are_no_drives)
     f.store.beside = 19;
     f.store.remote_rows = 30;
     f.input_nodes = 120;
-    expect(&f, 4, "other nodes:", "asked for 90 % of the time; 25 % of the rows came from there");
+    expect(&f, 4, "network:", "asked for 90 % of the time; 25 % of the rows came from other nodes");
     f.store.remote_rows = 29;
     expect(&f, 4, "drive:", "read 90 % of the time");
 }

@@ -113,6 +113,19 @@ TEST(rows_are_the_last_once_all_are)
     }
 }
 
+TEST(looking_again_changes_no_rate)
+{
+    for (uint32_t i = 1; i <= SL_LIVE_NODE_ROWS + 1; i++) {
+        sl_clock_advance(SECOND);
+        tell_of(0, (struct sl_node_work){.batches = 10 * i}, (struct sl_node_wire){0});
+        for (int look = 0; look < 3; look++)
+            must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
+    }
+    cJSON *json = line();
+    ck_assert_double_eq_tol(number(json, "nodes.0.batches_per_second"), 10, 0.1);
+    cJSON_Delete(json);
+}
+
 TEST(what_is_older_than_the_window_counts_no_more)
 {
     pass_a_second((struct sl_node_work){0}, (struct sl_node_peer){.in_bytes = 1000},
