@@ -101,6 +101,7 @@ static int print_json(const struct sl_partition *p)
     cJSON_AddNumberToObject(o, "cut", (double)p->n_cut);
     cJSON_AddNumberToObject(o, "cut_share", share(p->n_cut, p->n_edges));
     add_rows(o, p);
+    cJSON_AddNumberToObject(o, "method_cpu_seconds", p->cpu_seconds);
     cJSON_AddNumberToObject(o, "seconds", p->seconds);
     cJSON_AddNumberToObject(o, "peak_bytes", (double)p->peak_bytes);
     return sl_output_json_line(o, "the partition");

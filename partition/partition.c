@@ -189,6 +189,19 @@ static int measure(struct work *w)
     return sl_remote_rows_count(&w->task, w->part, &p->hops, p->seed, &p->rows);
 }
 
+// Of this process and of METIS's, which has ended.
+static double cpu_seconds(void)
+{
+    double sum = 0;
+    struct rusage usage;
+    for (int who = RUSAGE_CHILDREN; who <= RUSAGE_SELF; who++) {
+        getrusage(who, &usage);
+        sum += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    }
+    return sum;
+}
+
 static int make(struct work *w)
 {
     struct sl_partition *p = w->p;
@@ -203,7 +216,9 @@ static int make(struct work *w)
                                      .slack = p->slack,
                                      .progress = &w->progress};
     p->used = (enum sl_partition_method)p->method;
+    const double start = cpu_seconds();
     SL_TRY(methods[p->method](w));
+    p->cpu_seconds = cpu_seconds() - start;
     SL_TRY(measure(w));
     if (sl_partition_spreads(p->out))
         return sl_shards_write(&p->shards, &w->task, w->part);

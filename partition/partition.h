@@ -44,6 +44,7 @@ struct sl_partition {
     uint64_t row_bytes; // of a vertex's features; 0 without any
     struct sl_remote_rows rows;
     double seconds;      // of the whole command
+    double cpu_seconds;  // of the method alone, on a core
     uint64_t peak_bytes; // of memory, METIS's process included
 };
 

@@ -5,8 +5,9 @@
  * A shard is a data set directory. Its node_feat.npy has the rows of one part, in ascending order
  * of vertex. node_part.npy says for each vertex whose part it is in, node_row.npy which row it has
  * there: 4 bytes a vertex on the drive, mapped, so that a place costs two reads whatever the number
- * of parts. (Counts for each block of vertices and part would be less of up to 16 parts, and much
- * more of hundreds.)
+ * of parts. Counts for each 64 vertices and part instead would be less for up to 64 parts, and more
+ * for hundreds; of 2^26 random vertices in 4 parts a place took 37 to 41 ns by row and 45 by count,
+ * in 64 parts 46 to 63 and 68 to 97.
  */
 #ifndef SL_DATA_SHARD_H
 #define SL_DATA_SHARD_H
