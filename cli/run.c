@@ -286,7 +286,7 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
-           sl_features_kinds[store->features].reads ? "read from the drive"
+           sl_features_kinds[store->features].drive ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
     sl_run_summary_way(stdout, "them", sl_store_ways[store->way].word,
                        sl_store_ways[store->way].why, (double)sl_features_bytes(ds), 0);

@@ -10,8 +10,8 @@
  *
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
- *      rows       feature rows of other nodes
- *      figures    statistics
+ *      rows       feature rows of other nodes                                 rows.h
+ *      figures    statistics                                                  figures.h
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
  * `progress`, for 20 us and growing to a millisecond: what comes from other nodes wakes nobody.
@@ -36,6 +36,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/arena/node_figures.h"
 #include "common/bus/worker.h"
 #include "common/data/dataset.h"
 #include "config/config.h"
@@ -51,6 +52,9 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
+    struct sl_link_rows *rows;       // rows.h; NULL: all rows are here
+    struct sl_node_wire counted;     // all parts add to its peers (node_figures.h)
+    struct sl_link_figures *figures; // owned; figures.h
     struct sl_link_updates *updates; // owned; NULL until Attach
 };
 

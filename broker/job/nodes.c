@@ -28,6 +28,7 @@
 // For the link to leave together with those of all other nodes; the second where this node is left
 // alone by what started it.
 enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
+enum { FIGURES_MS = 1000 }; // for the last rows of all nodes to come
 
 static const char *host_of(const struct sl_job *job, uint32_t node)
 {
@@ -333,11 +334,24 @@ void sl_job_nodes_abandon(struct sl_job *job, bool kill)
         sl_worker_pool_stop(&job->nodes.pool, patience_ms(job));
 }
 
+// Of a job that went well on all of them the others' last rows come within a moment.
+static bool has_figures(struct sl_job *job)
+{
+    const uint64_t now = sl_now_ns();
+    if (sl_job_follows(job) || job->nodes.abandoned || !job->running_ns ||
+        (job->outcome != SL_OUTCOME_DONE && job->outcome != SL_OUTCOME_STOPPED))
+        return true;
+    job->nodes.awaits_ns = job->nodes.awaits_ns ? job->nodes.awaits_ns : now;
+    return sl_live_nodes_poll(&job->live.nodes, &job->arena) < 0 ||
+           sl_live_nodes_are_last(&job->live.nodes) ||
+           now - job->nodes.awaits_ns >= FIGURES_MS * UINT64_C(1000000);
+}
+
 bool sl_job_nodes_have_state(struct sl_job *job)
 {
     struct sl_pool_worker *link = link_of(job);
-    job->nodes.awaits_state =
-        link && link->alive && !job->nodes.lost && !sl_saving_has_state(&job->saving);
+    job->nodes.awaits_state = link && link->alive && !job->nodes.lost &&
+                              (!sl_saving_has_state(&job->saving) || !has_figures(job));
     return !job->nodes.awaits_state;
 }
 

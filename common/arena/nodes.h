@@ -117,6 +117,7 @@ struct sl_nodes_batch {
 struct sl_nodes_made {
     uint64_t magic;
     uint64_t version; // that is made
+    uint64_t at_ns;   // when its link saw it, by that node's clock: for figures
 };
 
 // Whether a cell of the step, own or elsewhere, is done.
