@@ -36,10 +36,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/arena/node_figures.h"
 #include "common/bus/worker.h"
 #include "common/data/dataset.h"
 #include "config/config.h"
-#include "link/figures.h"
 #include "link/notes.h"
 #include "nodes/world.h"
 
@@ -52,8 +52,9 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
-    struct sl_link_rows *rows; // rows.h; NULL: all rows are here
-    struct sl_link_figures figures;
+    struct sl_link_rows *rows;       // rows.h; NULL: all rows are here
+    struct sl_node_wire counted;     // all parts add to its peers (node_figures.h)
+    struct sl_link_figures *figures; // owned; figures.h
     struct sl_link_updates *updates; // owned; NULL until Attach
 };
 

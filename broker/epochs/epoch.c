@@ -524,12 +524,11 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch *f, const 
 static void say_fetching(struct sl_sentence *t, const struct sl_epoch *f, double share)
 {
     if (f->store.remote_rows * 2 > f->store.read + f->store.beside)
-        sl_sentence_say(
-            t,
-            "network: features were asked for %.0f %% of the time; %.0f %% of the "
-            "rows came from other nodes (a larger store.cache, or a partition with fewer "
-            "remote rows, would ask for fewer)",
-            share, 100 * f->store.remote_rows / SL_MAX(f->input_nodes, 1.0));
+        sl_sentence_say(t,
+                        "network: features were asked for %.0f %% of the time; %.0f %% of the rows "
+                        "came from other nodes (a larger store.cache, or a partition with fewer "
+                        "remote rows, would ask for fewer)",
+                        share, 100 * f->store.remote_rows / SL_MAX(f->input_nodes, 1.0));
     else
         sl_sentence_say(
             t,

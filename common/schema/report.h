@@ -146,8 +146,7 @@
     X(store., WHOLE, cached) X(store., WHOLE, read) /* before they were trained */ \
     X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
-    X(store., WHOLE, remote_rows, SL_IF(sl_report_epoch, several_nodes)) /* from other nodes, ... */ \
-    X(store., WHOLE, remote_bytes, SL_IF(sl_report_epoch, several_nodes)) /* ... at any time */ \
+    X(store., WHOLE, remote_rows) X(store., WHOLE, remote_bytes) /* of other nodes, at any time */ \
     END(store) \
     X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */ \
     X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */ \

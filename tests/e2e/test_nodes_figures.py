@@ -70,7 +70,7 @@ def test_the_report_has_what_each_node_did(box):
         assert node["received_bytes"] > least, node
     for epoch in report["epochs"]:
         assert epoch["latest"]["node"] in (0, 1) and epoch["latest"]["seconds"] >= 0, epoch
-        assert epoch["store"]["remote"] == 0, epoch
+        assert epoch["store"]["remote_rows"] == 0, epoch
     assert "\nnode  host" in result.out, str(result)
     box.sluice("report", box.path("runs", "job"), "--html").ok()
 
@@ -89,7 +89,7 @@ def test_rows_of_other_nodes_are_counted(box):
         assert rows["row_bytes"] == node["remote_bytes"] == rows["rows"] * row_bytes, (node, rows)
         assert rows["asks"] > 0 and rows["ask_seconds"] > 0, rows
         assert 0 < node["remote_share"] < 1, node
-    trained = sum(epoch["store"]["remote"] for epoch in report["epochs"])
+    trained = sum(epoch["store"]["remote_rows"] for epoch in report["epochs"])
     assert 0 < trained <= sum(node["remote_rows"] for node in report["nodes"])
 
 
@@ -97,7 +97,7 @@ def test_one_node_has_no_rows(box):
     box.run(a_job(box))[0].ok()
     report = report_of(box)
     assert "nodes" not in report and "wires" not in report
-    assert "latest" not in report["epochs"][0] and "remote" not in report["epochs"][0]["store"]
+    assert "latest" not in report["epochs"][0] and "latest" not in report["epochs"][-1]
 
 
 def test_the_node_that_all_wait_for_is_named_while_it_runs(box):
