@@ -202,8 +202,11 @@ static void on_signal(void *ctx, int signum)
              death ? " (as when its parent process dies)" : "");
     if (death)
         sl_job_nodes_abandon(job, false);
-    // The second one kills, if a user or program sent it.
-    stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
+    // The second one kills, if a user or program sent it. The first is none after a client's Stop:
+    // Slurm sends a signal to all processes of a job, and `sluice run` hands it on.
+    const bool again = job->signalled && !death;
+    job->signalled |= !death;
+    stop(job, again && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 
 static void on_owner(void *ctx)

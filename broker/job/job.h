@@ -173,6 +173,7 @@ struct sl_job {
     cJSON *warnings;                     // of report.json (owned)
     char *report_text;                   // owned
     bool told;                           // a client has been sent Finished
+    bool signalled;                      // by a user or program, once
     bool orphaned;                       // its owner is gone: nobody waits to be told
     uint64_t ended_ns;
 };

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 
-from harness import PATIENCE, SLOW, Running, Skip, gone
+from harness import PATIENCE, SLOW, Running, Skip, gone, text_of
 from nodes import Nodes
 
 TOOLS = ("munged", "slurmctld", "slurmd", "srun", "sbatch")
@@ -143,7 +143,9 @@ class Slurm:
 
         def look():
             said = self.job(number)
-            assert said["JobState"] not in OVER, f"job {number} ended before {what}: {said}"
+            if said["JobState"] in OVER:
+                log = text_of(said["StdOut"])
+                raise AssertionError(f"job {number} ended before {what}: {said}\n{log}")
             return condition()
 
         return self.until(look, what)

@@ -126,3 +126,20 @@ def test_a_hang_up_is_no_second_signal(box):
     running.wait()
     assert box.killed_after()[trainer] > 0, box.killed_after()
     assert "SIGHUP" in stopped(box)["message"]
+
+
+@cases(signal.SIGUSR1, signal.SIGTERM)
+def test_a_signal_to_all_processes_is_one(box, number):
+    """As Slurm sends it: the command hands it to the broker, which has it already."""
+    env = {"SLUICE_FAILPOINT": "trainer_gradient:30:stop"}
+    running = box.start("run", endless(box), env=env)
+    trainer = box.until_stopped(running, "trainer")
+    (broker,) = box.processes("broker")
+    running.process.send_signal(number)
+    box.until_gone("sampler")  # the broker has been told
+    os.kill(broker, number)
+    running.until(lambda: not is_pending(broker, number), "the broker's attention")
+    go_on(trainer)
+    assert running.wait().rc == 130
+    assert box.killed_after().get(trainer, 1) > 0, box.killed_after()
+    assert stopped(box) and box.checkpoints()

@@ -22,9 +22,8 @@ def batch_shell(box, job, *arguments, env=None):
     return Running(box, ["/bin/bash", SCRIPT, job, *arguments], env)
 
 
-def usr1_is(what, pid):
-    """Whether SIGUSR1 is caught by a process (SigCgt), or waits for it (ShdPnd)."""
-    (mask,) = re.findall(rf"{what}:\s*(\w+)", text_of(f"/proc/{pid}/status"))
+def catches_usr1(pid):
+    (mask,) = re.findall(r"SigCgt:\s*(\w+)", text_of(f"/proc/{pid}/status"))
     return int(mask, 16) >> (signal.SIGUSR1 - 1) & 1
 
 
@@ -80,7 +79,7 @@ def test_a_signal_before_the_run_looks_for_it_queues_the_job_again(box):
         file.write("#!/bin/sh\nexec sleep 1000\n")
     os.chmod(sleeper, 0o755)
     shell = batch_shell(box, "job.json", env={"SLUICE": sleeper})
-    shell.until(lambda: usr1_is("SigCgt", shell.process.pid), "trap")
+    shell.until(lambda: catches_usr1(shell.process.pid), "trap")
     shell.process.send_signal(signal.SIGUSR1)
     result = shell.wait()
     assert result.rc == 0 and told(box) == ["requeue 4711"], str(result)
