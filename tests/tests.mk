@@ -29,7 +29,10 @@ $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out htt
 E2E_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/e2e/*.c))
 $(E2E_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,workers)
 
+# The quicker linker, where it is: there are some three hundred programs.
+QUICK_LINK := $(if $(TESTING),$(shell command -v ld.gold >/dev/null && echo -fuse-ld=gold))
 LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(E2E_BIN) $(TOOL_BIN)
+$(LINKED_TESTS): LDFLAGS += $(QUICK_LINK)
 $(LINKED_TESTS):
 	$(link)
 

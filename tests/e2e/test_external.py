@@ -24,6 +24,14 @@ def job(box, **changes):
     }
 
 
+
+def test_a_dry_run_says_who_trains_and_how_long(box):
+    for changes, said in (({}, "until it is stopped, of "), ({"epochs": 3}, "3 of ")):
+        text = box.sluice("run", box.job(job(box, **changes)), "--dry-run").ok().out
+        assert "model       external: batches are for 1 trainer that attach" in text, text
+        assert f"epochs      {said}" in text, text
+
+
 def begin(box, **changes):
     """The job, and where its trainers attach."""
     running = box.start("run", box.job(job(box, **changes)))

@@ -46,9 +46,10 @@ def test_the_number_that_is_named_does(box, name, changes):
 
 
 def test_a_dry_run_says_it(box):
-    path = box.job(job(box, memory="64MiB"))
-    said = box.sluice("run", path, "--dry-run").ok().out
-    assert "at most 64.0 MiB for all processes" in said, said
+    path = box.job(job(box, memory="64MiB", **{"model.kind": "gin", "model.degrees": "block", "evaluate.fanout": "full"}))
+    said = box.sluice("run", path, "--dry-run").ok()
+    assert "at most 64.0 MiB for all processes" in said.out, said
+    assert "training sums the neighbours that were sampled" in said.err, said
 
 
 def test_more_trainers_than_there_is_memory_for_are_refused(box):

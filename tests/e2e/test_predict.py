@@ -342,6 +342,8 @@ def test_imported_weights_are_checked(box):
     result = import_weights(box, file, run, "--check", box.path("logits.npy"), "-o", "json").ok()
     assert 0 <= json.loads(result.out)["check"]["largest_difference"] < 1e-6, result
     assert "note:" not in result.err, result
+    told = import_weights(box, file, run, "--check", box.path("logits.npy"), out="told").ok().out
+    assert "largest difference from" in told and "parameters from" in told, told
     result = import_weights(box, file, run, out="unchecked").ok()
     assert "note:" in result.err and "another aggr" in result.err, result
     assert "LayerNorm" not in result.err, result

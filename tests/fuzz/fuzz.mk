@@ -14,6 +14,7 @@ FUZZ_COMMON := $(OBJ)/tests/fuzz/fuzz.o $(OBJ)/tests/fuzz/driver.o
 
 fuzz_target = $(BIN)/tests/fuzz/$(1): $(OBJ)/tests/fuzz/$(1).o $(FUZZ_COMMON) $(call libs_of,$(call fuzz_library,$(1)))
 $(foreach t,$(FUZZ_NAMES),$(eval $(call fuzz_target,$(t))))
+$(FUZZ_BIN): LDFLAGS += $(QUICK_LINK)
 $(FUZZ_BIN):
 	$(link)
 

@@ -137,4 +137,16 @@ TEST(other_rows_than_vertices_are_refused_and_leave_nothing)
     ck_assert_int_ne(access(in_dir("out.csv"), F_OK), 0);
 }
 
+TEST(rows_of_another_type_are_refused)
+{
+    const int64_t rows[] = {0, 1};
+    char path[4096];
+    save("rows.npy", SL_DTYPE_I64, 1, 2, 1, rows);
+    snprintf(path, sizeof path, "%s", in_dir("rows.npy"));
+    const struct sl_prediction_csv csv = {.rows = path, .column = "class"};
+    ck_assert_int_eq(sl_prediction_csv_write(&csv, in_dir("out.csv")), SL_EFORMAT);
+    assert_message_has("found int64 of 1 dimensions, wanted float32, int32 or uint8");
+    ck_assert_int_ne(access(in_dir("out.csv"), F_OK), 0);
+}
+
 RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

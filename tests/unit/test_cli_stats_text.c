@@ -108,6 +108,19 @@ TEST(what_is_not_known_is_left_out)
     ck_assert_str_eq(text, "sage: starting, epoch 1 of 20\n\nsplit      1 sampler, 1 trainer\n\n");
 }
 
+// Of a job without an end, before its first evaluation.
+TEST(a_page_of_what_has_no_last_epoch)
+{
+    const char *text =
+        shown("{\"schema\": \"sluice.stats/1\", \"time\": 1732180000, \"job\": \"sage\","
+              "\"id\": null, \"state\": \"running\", \"phase\": \"train\", \"epoch\": 6,"
+              "\"epochs\": null, \"loss\": 0.5, \"metric\": {\"name\": \"accuracy\","
+              "\"value\": null, \"epoch\": null}}",
+              PAGE);
+    assert_has(text, "sage: running, epoch 7\n");
+    assert_has(text, "loss       0.5000, accuracy unknown\n");
+}
+
 TEST(a_page_has_it_all)
 {
     const char *text = shown(full, PAGE);
