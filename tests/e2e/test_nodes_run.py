@@ -190,6 +190,7 @@ def test_a_job_that_is_stopped_goes_on_with_another_number_of_nodes(box, n):
     running.interrupt()
     assert ended(nodes, running).rc != 0
     assert report_of(box)["status"] == "stopped"
+    assert len(box.checkpoints()) == 1  # with what the other nodes have of it
     goes_on_with(box, n, config)
 
 
