@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "common/arena/asks.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 #include "tests/unit/nodes_fake_world.h"
 #include "tests/unit/shards_fixture.h"
 #include "tests/unit/suite.h"
