@@ -7,7 +7,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 
 #define FIGURES_MAGIC 0x31475246454c4f4eull
 

@@ -11,7 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/features_kind.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 
 // What one ask has to do with one node.
 struct route {

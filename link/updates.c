@@ -238,7 +238,8 @@ static int send_batches(struct sl_node_link *l, bool *moved)
 static int send_slice(struct sl_node_link *l, bool *moved)
 {
     struct sl_link_updates *u = l->updates;
-    if (u->sent_made || !sl_nodes_is_made(u->arena, &u->step))
+    // The last batch may have become done, and the slice made of it, since batches were sent.
+    if (u->sent_made || u->next_cell != SL_NODES_NO_CELL || !sl_nodes_is_made(u->arena, &u->step))
         return SL_OK;
     u->sent_made = *moved = true;
     sl_nodes_fill_made(&u->step, &u->made);

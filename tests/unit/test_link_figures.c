@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/error.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 #include "tests/unit/nodes_fake_world.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
