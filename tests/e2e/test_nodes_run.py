@@ -4,11 +4,11 @@ import os
 import shutil
 
 from harness import cases, fingerprint, go_on, read_json, small_job, whole
-from nodes import Nodes, Ranks
+from nodes import KINDS, SIDE_BY_SIDE, Nodes, Ranks, plugin
 
 MPIS = ("openmpi", "mpich")
 # Where a link may die. Those of nodes/ come before, but for the last.
-POINTS = [f"link_{at}" for at in ("start", "attached", "sending", "arrived")]
+POINTS = [f"link_{at}" for at in ("sending", "start", "attached", "arrived")]
 POINTS += [f"link_{at}" for at in ("made", "slices", "flipped", "leaving")]
 EVERY = 3  # in the middle of a job where a link gets there often
 RUNNING = ("link_sending", "link_arrived", "link_made", "link_slices", "link_flipped")
@@ -122,7 +122,7 @@ def goes_on_with(box, n, config):
     assert fingerprint(report_of(box)) == alone(box)
 
 
-@cases(*[(point, rank) for point in ("link_sending", *POINTS) for rank in (1, 0)])
+@cases(*[(point, rank) for point in POINTS for rank in (1, 0)])
 def test_a_link_that_dies_ends_the_job_which_goes_on_with_fewer(box, point, rank):
     config = nodes_job(box, **{"checkpoint.every_updates": 2})
     nodes = Ranks(box, MPIS[0], 3)
@@ -190,6 +190,7 @@ def test_a_job_that_is_stopped_goes_on_with_another_number_of_nodes(box, n):
     running.interrupt()
     assert ended(nodes, running).rc != 0
     assert report_of(box)["status"] == "stopped"
+    assert len(box.checkpoints()) == 1  # with what the other nodes have of it
     goes_on_with(box, n, config)
 
 
@@ -215,6 +216,17 @@ def test_a_number_of_nodes_wants_a_launcher(box):
     assert result.rc == 2 and "nodes: found 2, and 1 are started" in result.err, str(result)
     result, report = box.run(nodes_job(box, nodes="auto"))
     assert fingerprint(report) == alone(box), str(result)
+
+
+@cases(*MPIS)
+def test_processes_that_do_not_know_one_another_are_refused(box, mpi):
+    """As where Slurm has no PMIx: each would take itself for the whole job."""
+    env = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLUICE_MPI_PLUGIN": plugin(box, mpi)}
+    config = nodes_job(box, nodes=4)
+    result, _ = box.run(config, env={**KINDS[mpi]["env"], **SIDE_BY_SIDE[mpi]["env"], **env})
+    assert result.rc == 2, str(result)
+    assert "4 processes (SLURM_NTASKS)" in result.err and "srun --mpi=pmix" in result.err
+    box.assert_no_run()
 
 
 def test_nodes_that_differ_are_refused_and_named(box):
