@@ -193,6 +193,14 @@ static void print_overview(const struct inspection *in)
                      sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
     else
         sl_table_row(&t, "features|none");
+    if (ds->shard.count)
+        sl_table_row(&t, "shard|%u of %u (the first is 0): features of %s vertices, %.1f %%",
+                     ds->shard.index, ds->shard.count, sl_units_grouped(a, ds->shard.n_local),
+                     100.0 * (double)ds->shard.n_local / (double)SL_MAX(ds->n_nodes, 1u));
+    if (ds->shard.count)
+        sl_table_row(&t, "|of %016" PRIx64 "%s%s, all of its shards have digest %016" PRIx64,
+                     ds->shard.whole, ds->files->whole ? ", " : "",
+                     ds->files->whole ? ds->files->whole : "", ds->shard.digest);
     for (uint32_t i = 0; i < ds->files->stripes.n; i++)
         sl_table_row(&t, "%s|%s, %s", i ? "" : "  in turns from", ds->files->stripes.file[i].path,
                      sl_units_bytes(a, ds->files->stripes.file[i].id.bytes));
@@ -286,16 +294,34 @@ static void add_batch(cJSON *root, const struct inspection *in)
     cJSON_AddNumberToObject(batch, "feature_bytes", e->feature_bytes);
 }
 
+static void add_digest(cJSON *to, const char *key, uint64_t digest)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%016" PRIx64, digest);
+    cJSON_AddStringToObject(to, key, text);
+}
+
+static void add_shard(cJSON *root, const struct sl_dataset *ds)
+{
+    const struct sl_shard *s = &ds->shard;
+    if (s->count == 0)
+        return;
+    cJSON *shard = cJSON_AddObjectToObject(root, "shard");
+    cJSON_AddNumberToObject(shard, "index", s->index);
+    cJSON_AddNumberToObject(shard, "count", s->count);
+    cJSON_AddNumberToObject(shard, "rows", (double)s->n_local);
+    add_digest(shard, "whole", s->whole);
+    add_digest(shard, "digest", s->digest);
+}
+
 static cJSON *to_json(const struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
-    char digest[24];
     cJSON *root = cJSON_CreateObject();
-    snprintf(digest, sizeof digest, "%016" PRIx64, ds->digest);
     cJSON_AddStringToObject(root, "schema", "sluice.inspect/1");
     cJSON_AddStringToObject(root, "path", ds->path);
     cJSON_AddStringToObject(root, "name", ds->name);
-    cJSON_AddStringToObject(root, "digest", digest);
+    add_digest(root, "digest", ds->digest);
     cJSON_AddBoolToObject(root, "validated_now", ds->validated_now);
     cJSON_AddNumberToObject(root, "feature_bytes_checked", (double)ds->feat_checked);
     cJSON_AddBoolToObject(root, "reordered", ds->vertex_map != NULL);
@@ -328,6 +354,7 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddNumberToObject(root, "feat_dim", ds->feat_dim);
     if (ds->feat)
         cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
+    add_shard(root, ds);
     cJSON_AddNumberToObject(root, "num_classes", ds->n_classes);
     sl_label_summary_to_json(&in->labels, root);
     cJSON *split = cJSON_AddObjectToObject(root, "split");
@@ -355,7 +382,7 @@ static int inspect(void *state)
     struct inspection *in = state;
     SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY,
+    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY | SL_TAKES_SHARD,
                                  in->full ? SL_CHECK_FULL : SL_CHECK_CACHED, false, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     SL_TRY(open_names(&in->ds, SL_NAMES_VERTEX, in->ds.n_nodes, &in->vertex_names));

@@ -37,8 +37,16 @@ const struct sl_option sl_job_check_options[] = {
 
 static int open_dataset(struct sl_job_check *r)
 {
-    return sl_dataset_check_open(r->config.dataset, sl_config_needs(&r->config), SL_CHECK_CACHED,
-                                 r->quiet, &r->dataset);
+    const struct sl_config *c = &r->config;
+    unsigned need = sl_config_needs(c);
+    char path[sizeof c->dataset];
+    snprintf(path, sizeof path, "%s", c->dataset);
+    if (r->nodes > 1) {
+        need |= SL_TAKES_SHARD;
+        SL_TRY(sl_shard_find(c->dataset, r->node, r->nodes, path, sizeof path));
+    }
+    SL_TRY(sl_dataset_check_open(path, need, SL_CHECK_CACHED, r->quiet, &r->dataset));
+    return sl_config_check_shard(c, &r->dataset);
 }
 
 // --- the job -------------------------------------------------------------------------------------
@@ -239,7 +247,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                         &r->resume);
     SL_TRY(check_weights(r, rc == SL_OK && r->resume.content == SL_RUNDIR_CHECKPOINTS));
     SL_TRY(rc);
-    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, sl_dataset_identity(&r->dataset)));
     tell_resume(r);
     if (r->config.sampler.batch_size > n_train && !r->quiet)
         fprintf(stderr,

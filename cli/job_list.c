@@ -44,6 +44,15 @@ static void add_stats(cJSON *to, const cJSON *stats, const char *key)
     sl_json_add_number(to, key, sl_json_number(stats, key));
 }
 
+// The hosts of a job's nodes, by rank; empty for one node.
+static void add_nodes(cJSON *to, const cJSON *stats)
+{
+    cJSON *hosts = cJSON_AddArrayToObject(to, "nodes");
+    const cJSON *node;
+    cJSON_ArrayForEach(node, sl_json_at(stats, "nodes"))
+        cJSON_AddItemToArray(hosts, cJSON_CreateString(sl_json_string(node, "host")));
+}
+
 // An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.
 static cJSON *found_entry(const struct sl_run_job *job, const cJSON *stats)
 {
@@ -76,6 +85,7 @@ static cJSON *found_entry(const struct sl_run_job *job, const cJSON *stats)
     add_stats(e, stats, "loss");
     add_stats(e, stats, "seconds_left");
     cJSON_AddNumberToObject(e, "resumed", 0);
+    add_nodes(e, stats);
     return e;
 }
 

@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "common/text/layout.h"
+#include "common/text/sentence.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/text/json.h"
 #include "common/schema/words.h"
 
-enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
+enum { NODES_NAMED = 4, NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
 
 static bool is_over(const cJSON *entry)
 {
@@ -32,6 +33,26 @@ static void make_plain(char *s)
             *s = *s == '|' ? '/' : ' ';
 }
 
+// "on 6 nodes: a, b, c, d, ..."
+static size_t nodes_note(const cJSON *hosts, char *buf, size_t bytes)
+{
+    struct sl_sentence t = {buf, bytes};
+    const cJSON *host;
+    int left = NODES_NAMED;
+    if (cJSON_GetArraySize(hosts) < 2)
+        return 0;
+    sl_sentence_say(&t, "on %s: ", SL_PLURAL(cJSON_GetArraySize(hosts), "node"));
+    cJSON_ArrayForEach(host, hosts)
+    {
+        if (left-- > 0)
+            sl_sentence_say(&t, "%s%s", host->prev->next ? ", " : "",
+                            cJSON_IsString(host) && *host->valuestring ? host->valuestring : "?");
+    }
+    if (left < 0)
+        sl_sentence_say(&t, ", ...");
+    return strlen(buf);
+}
+
 char *sl_job_table_note(const cJSON *entry, char *buf, size_t bytes)
 {
     double position = sl_json_number(entry, "position"), resumed = sl_json_number(entry, "resumed");
@@ -45,6 +66,8 @@ char *sl_job_table_note(const cJSON *entry, char *buf, size_t bytes)
         n += (size_t)snprintf(buf, bytes, "%s", message);
     else if (*why)
         n += (size_t)snprintf(buf, bytes, "%s", why);
+    else
+        n += nodes_note(sl_json_at(entry, "nodes"), buf, bytes);
     if (resumed > 0 && n < bytes)
         snprintf(buf + n, bytes - n, "%sresumed %s", n ? "; " : "", SL_PLURAL(resumed, "time"));
     make_plain(buf);

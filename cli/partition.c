@@ -1,5 +1,6 @@
 // `sluice partition`: partition/partition.h as a command.
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "broker/rundir/rundir.h"
@@ -63,11 +64,30 @@ static void add_rows(cJSON *o, const struct sl_partition *p)
     cJSON_AddNumberToObject(rows, "row_bytes", (double)p->row_bytes);
 }
 
+static void add_place(cJSON *o, const struct sl_partition *p)
+{
+    const struct sl_shards *s = &p->shards;
+    char digest[24];
+    if (!sl_partition_spreads(p->out)) {
+        cJSON_AddStringToObject(o, "file", p->path);
+        return;
+    }
+    cJSON *to = cJSON_AddObjectToObject(o, "shards");
+    snprintf(digest, sizeof digest, "%016" PRIx64, s->digest);
+    cJSON_AddStringToObject(to, "directory", p->path);
+    cJSON_AddStringToObject(to, "digest", digest);
+    cJSON_AddNumberToObject(to, "bytes", (double)s->bytes);
+    cJSON_AddNumberToObject(to, "linked", (double)(s->n_files - s->n_copied));
+    cJSON_AddNumberToObject(to, "copied", (double)s->n_copied);
+    if (s->why[0])
+        cJSON_AddStringToObject(to, "why_copied", s->why);
+}
+
 static int print_json(const struct sl_partition *p)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "schema", "sluice.partition/1");
-    cJSON_AddStringToObject(o, "file", p->path);
+    add_place(o, p);
     cJSON_AddNumberToObject(o, "parts", p->n_parts);
     cJSON_AddStringToObject(o, "method", sl_partition_methods[p->used]);
     if (p->why[0])
@@ -81,6 +101,7 @@ static int print_json(const struct sl_partition *p)
     cJSON_AddNumberToObject(o, "cut", (double)p->n_cut);
     cJSON_AddNumberToObject(o, "cut_share", share(p->n_cut, p->n_edges));
     add_rows(o, p);
+    cJSON_AddNumberToObject(o, "method_cpu_seconds", p->cpu_seconds);
     cJSON_AddNumberToObject(o, "seconds", p->seconds);
     cJSON_AddNumberToObject(o, "peak_bytes", (double)p->peak_bytes);
     return sl_output_json_line(o, "the partition");
@@ -118,13 +139,28 @@ static void add_row_rows(struct sl_table *t, const struct request *q)
                  SL_PLURAL((double)p->hops.batch_size, "seed"));
 }
 
+static void print_place(struct sl_table *t, const struct sl_partition *p)
+{
+    char a[SL_UNITS_BYTES];
+    const struct sl_shards *s = &p->shards;
+    if (!sl_partition_spreads(p->out)) {
+        sl_table_row(t, "partition|%s", p->path);
+        return;
+    }
+    sl_table_row(t, "shards|%s/0 to %u, digest %016" PRIx64, p->path, p->n_parts - 1, s->digest);
+    sl_table_row(t, "|%s written; of what all have, %s linked, %" PRIu64 " copied%s%s",
+                 sl_units_bytes(a, (double)s->bytes),
+                 SL_PLURAL((double)(s->n_files - s->n_copied), "file"), s->n_copied,
+                 s->why[0] ? ": " : "", s->why);
+}
+
 static void print_text(const struct request *q)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     const struct sl_partition *p = &q->making;
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
-    sl_table_row(&t, "partition|%s", p->path);
+    print_place(&t, p);
     sl_table_row(&t, "parts|%u", p->n_parts);
     sl_table_row(&t, "method|%s", sl_partition_method_texts[p->used]);
     if (p->why[0])
@@ -151,7 +187,7 @@ static int partition(void *state)
     struct request *q = state;
     struct sl_partition *p = &q->making;
     SL_TRY(sl_batch_estimate_parse("partition", q->fanout, &p->hops));
-    if (p->out)
+    if (p->out && !sl_partition_spreads(p->out))
         SL_TRY(sl_rundir_check_file(p->out, "--out"));
     SL_TRY(sl_partition_make(p));
     if (q->output == SL_OUTPUT_JSON)
@@ -166,13 +202,20 @@ static int partition(void *state)
 static const struct sl_option options[] = {
     {.name = "parts", AT(UINT, making.n_parts), .placeholder = "N", .required = true, .min = 2,
      .max = SL_PARTITION_PARTS_MAX, .no_default = true, .help = "parts, one for each node"},
-    {.name = "out", AT(TEXT, making.out), .placeholder = "FILE",
-     .help = "the file to write, else node_part.npy in DIR"},
+    {.name = "out", AT(TEXT, making.out), .placeholder = "FILE.npy|DIR2",
+     .help = "the file to write, else node_part.npy in DIR; or a directory to make, of N shards: "
+             "data sets DIR2/0, DIR2/1, ... with the features of one part each"},
+    {.name = "topology", AT(CHOICE, making.shards.topology), .choices = sl_shards_topologies,
+     .help = "how shards get the files that all of them have. link: hard links to the files of DIR, "
+             "copies where links cannot be made; copy: for directories that move to other drives"},
     {.name = "method", AT(CHOICE, making.method), .choices = sl_partition_methods,
      .help = "auto: metis where it is installed and memory suffices, else stream; metis: recursive "
              "bisection, vertices and training vertices even; metis-kway: fewer edges cut, "
              "vertices even; stream: passes over the file with memory for vertices alone; random: "
-             "to compare with"},
+             "to compare with; given: those of --from"},
+    {.name = "from", AT(TEXT, making.from), .placeholder = "FILE.npy",
+     .help = "of --method given: the part of each vertex, as this command or another program wrote "
+             "it, to see what it is worth or to make shards by it"},
     {.name = "imbalance", AT(REAL, making.slack), .placeholder = "SHARE", .min = 0.001, .max = 10,
      .help = "how much fuller than the mean a part may be"},
     {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST",
@@ -182,7 +225,7 @@ static const struct sl_option options[] = {
      .max = 4294967294.0, .help = "their seeds"},
     {.name = "seed", AT(UINT, making.seed), .placeholder = "N",
      .help = "of these batches and of --method random"},
-    {.name = "force", AT(FLAG, making.force), .help = "replace the file"},
+    {.name = "force", AT(FLAG, making.force), .help = "replace the file, or the data set or shards of that name"},
     {.name = "quiet", .letter = 'q', AT(FLAG, making.quiet), .help = "no progress and no summary"},
     {0},
 };
@@ -191,11 +234,15 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_partition = {
     .name = "partition",
     .help = "put a data set's vertices into parts, few edges between them",
-    .about = "Writes for each vertex of the data set DIR in which of N parts it is, and says what "
-             "that is worth: how many of a mini-batch's rows would come from other parts, counted "
-             "on drawn batches whose seeds are training vertices of one part.",
+    .about =
+        "Writes for each vertex of the data set DIR in which of N parts it is, and says what "
+        "that is worth: how many of a mini-batch's rows would come from other parts, counted "
+        "on drawn batches whose seeds are training vertices of one part. With --out DIR2 it also "
+        "writes a data set for each node of a job on several, which has the whole graph and "
+        "the features of its own part.",
     .example = "sluice partition data/web --parts 4\n"
-               "sluice partition data/web --parts 4 --method stream --fanout 10,10 --out web4.npy",
+               "sluice partition data/web --parts 4 --method stream --fanout 10,10 --out web4.npy\n"
+               "sluice partition data/web --parts 4 --out data/web4",
     .operands = {{"DIR", offsetof(struct request, making.dataset)}},
     .options = {{options}, {sl_output_option, offsetof(struct request, output)}},
     .bytes = sizeof(struct request),

@@ -24,6 +24,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/command.h"
+#include "cli/dispatch.h"
 #include "cli/job_check.h"
 #include "cli/trainer_subprocess.h"
 #include "cli/output.h"
@@ -285,7 +286,7 @@ static void print_plan_text(const struct run *r, const struct store *store, uint
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
-           sl_features_kinds[store->features].reads ? "read from the drive"
+           sl_features_kinds[store->features].drive ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
     sl_run_summary_way(stdout, "them", sl_store_ways[store->way].word,
                        sl_store_ways[store->way].why, (double)sl_features_bytes(ds), 0);
@@ -558,6 +559,11 @@ static int run_job(struct run *r)
     rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished,
                                            follows ? SL_OUTPUT_TEXT : r->output)
                      : broker_lost(r, &death);
+    if (rc < 0 && r->check.over_nodes) {
+        // Before the broker ends: its link ends the world then, and this process with it.
+        fprintf(stderr, "sluice: %s\n", sl_error_message());
+        rc = sl_exit_status(rc);
+    }
     if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);

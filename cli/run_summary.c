@@ -176,6 +176,34 @@ static void print_links(FILE *out, const struct sl_read_report *r)
     }
 }
 
+// Of a job on several nodes: what each did, and what it waited for.
+static void print_nodes(FILE *out, const struct sl_read_report *r)
+{
+    struct sl_stats_node n;
+    struct sl_table t;
+    if (cJSON_GetArraySize(r->of.nodes) == 0)
+        return;
+    fprintf(out, "\n");
+    sl_table_init(&t, "r l l r r r r r r r",
+                  (const char *[]){"node", "host", "split", "batches", "late", "wire", "received",
+                                   "remote rows", "share", "after"});
+    SL_FOR_EACH_ENTRY(n, sl_stats_node_fields, r->of.nodes)
+    {
+        char split[SL_UNITS_BYTES] = "-";
+        if (isfinite(n.samplers))
+            snprintf(split, sizeof split, "%.0fS %.0fT", n.samplers, n.trainers);
+#define TEXT(format, x) sl_units_##format((char[SL_UNITS_BYTES]){0}, (x))
+        sl_table_row(&t, "%.0f|%s|%s|%s|%s|%s|%s|%s|%s|%s", n.rank, n.host, split,
+                     TEXT(whole, n.batches), TEXT(seconds, n.late_seconds),
+                     TEXT(seconds, n.wire_seconds), TEXT(bytes, n.received_bytes),
+                     TEXT(whole, n.remote_rows), TEXT(percent, n.remote_share),
+                     TEXT(seconds, n.remote_seconds));
+#undef TEXT
+    }
+    sl_table_print(&t, out);
+    sl_table_fini(&t);
+}
+
 static void print_precision(FILE *out, const struct sl_report_totals *r)
 {
     if (!r->precision.used[0])
@@ -381,6 +409,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
             sl_units_grouped(n, (uint64_t)all->batches.trained));
     if (r->last) {
         print_stages(out, r);
+        print_nodes(out, r);
         fprintf(out, "\n");
         if (!isnan(r->last->loss))
             fprintf(out, "loss        %.4f after the last epoch\n", r->last->loss);

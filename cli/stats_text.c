@@ -274,6 +274,32 @@ static void print_workers(const struct sl_stats *s, FILE *out)
     sl_table_fini(&t);
 }
 
+// Of a job on several nodes a line each.
+static void print_nodes(const struct sl_stats *s, FILE *out)
+{
+    struct sl_table t;
+    if (s->n_nodes == 0)
+        return;
+    sl_table_init(&t, "r l l r r r r r r r r r",
+                  (const char *[]){"node", "host", "split", "batches/s", "queue", "train", "wait",
+                                   "late", "wire", "received/s", "remote", "after"});
+    for (const struct sl_stats_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+        char split[SL_UNITS_BYTES] = "-";
+        if (isfinite(n->samplers))
+            snprintf(split, sizeof split, "%.0fS %.0fT", n->samplers, n->trainers);
+#define TEXT(format, x) sl_units_##format((char[SL_UNITS_BYTES]){0}, (x))
+        sl_table_row(&t, "%.0f|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", n->rank, n->host, split,
+                     TEXT(count, n->batches_per_second), TEXT(whole, n->queue),
+                     TEXT(percent, n->trains), TEXT(percent, n->waits), TEXT(percent, n->late),
+                     TEXT(percent, n->wire), TEXT(brief_bytes, n->received_per_second),
+                     TEXT(percent, n->remote_share), TEXT(brief_seconds, n->remote_seconds));
+#undef TEXT
+    }
+    fputc('\n', out);
+    sl_table_print(&t, out);
+    sl_table_fini(&t);
+}
+
 // What limits the job: a paragraph behind a word.
 static void print_bottleneck(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
 {
@@ -310,6 +336,7 @@ void sl_stats_text_page(const struct sl_stats *s, FILE *out)
     print_memory(s, out);
     print_bottleneck("bottleneck ", s, WRAP_COLUMNS, out);
     print_stages(s, out);
+    print_nodes(s, out);
     print_workers(s, out);
 }
 

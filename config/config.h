@@ -410,6 +410,8 @@ void sl_config_forget_machine(struct cJSON *job);
 
 // Whether the job can run on so many nodes, as a launcher has started them. SL_EINVAL.
 int sl_config_check_nodes(const struct sl_config *c, uint32_t n);
+// Whether it can run where this is one node's part of the data set. SL_EINVAL.
+int sl_config_check_shard(const struct sl_config *c, const struct sl_dataset *ds);
 
 // Of a resolved job the keys that have to be the same on all nodes, one after the other, with their
 // values as JSON: all on which the result depends. each() may end it with an error. SL_ENOMEM.

@@ -2,6 +2,7 @@
 #include "config/config.h"
 
 #include "common/base/error.h"
+#include "common/data/dataset.h"
 
 int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
 {
@@ -33,4 +34,16 @@ int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
                        "each node: raise it, or take fewer nodes",
                        c->updates.batches_per_update, n);
     return SL_OK;
+}
+
+int sl_config_check_shard(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (ds->shard.count == 0 || !c->evaluate.full)
+        return SL_OK;
+    return sl_fail(
+        SL_EINVAL,
+        "evaluate.fanout: found \"full\" with data set %s, wanted a list, as [10, 10]: a "
+        "full evaluation reads the features of all vertices on each node, and this is "
+        "shard %u of %u",
+        ds->path, ds->shard.index, ds->shard.count);
 }

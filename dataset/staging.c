@@ -24,17 +24,39 @@ enum { ATTEMPTS = 16 }; // at a directory of one's own
 #define RENAME_EXCHANGE  2
 #endif
 
-// Removes a flat directory and its files; what is not there is not an error.
-static void remove_directory(const char *path)
+static void remove_files(const char *path)
 {
     DIR *d = opendir(path);
-    if (d) {
-        struct dirent *e;
-        while ((e = readdir(d)))
-            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                unlinkat(dirfd(d), e->d_name, 0);
+    struct dirent *e;
+    while (d && (e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
         closedir(d);
+}
+
+// Directories "0", "1", ...: shards of a data set.
+static void remove_shards(const char *path)
+{
+    char shard[SL_STAGING_PATH_BYTES + 300];
+    DIR *d = opendir(path);
+    struct dirent *e;
+    while (d && (e = readdir(d))) {
+        if (e->d_name[strspn(e->d_name, "0123456789")])
+            continue;
+        snprintf(shard, sizeof shard, "%s/%s", path, e->d_name);
+        remove_files(shard);
+        rmdir(shard);
     }
+    if (d)
+        closedir(d);
+}
+
+// Removes a directory of files and of shards; what is not there is not an error.
+static void remove_directory(const char *path)
+{
+    remove_shards(path);
+    remove_files(path);
     rmdir(path);
 }
 

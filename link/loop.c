@@ -9,13 +9,16 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "link/figures.h"
+#include "link/rows.h"
 #include "link/updates.h"
 
 enum { SLEEP_MIN_US = 20, SLEEP_MAX_US = 1000 };
 
-// updates, rows, figures: one line each.
 static const struct sl_link_part parts[] = {
     {sl_link_updates_init, sl_link_updates_poll, sl_link_updates_quiet, sl_link_updates_fini},
+    {sl_link_rows_init, sl_link_rows_poll, sl_link_rows_quiet, sl_link_rows_fini},
+    {sl_link_figures_init, sl_link_figures_poll, sl_link_figures_quiet, sl_link_figures_fini},
 };
 
 // --- rounds --------------------------------------------------------------------------------------

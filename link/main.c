@@ -135,7 +135,8 @@ static int work_in_world(struct sl_node_link *l)
 /*
  * The world is broken, or a part is: this node's broker is told, and the other nodes as far as they
  * can be reached. The broker then ends the job, and writes what there is to write; until it says
- * that it has, this process stays, since its death would end everything at once.
+ * that it has, this process stays, since its death would end everything at once. Then it ends the
+ * world.
  */
 static int fail_together(struct sl_node_link *l, int rc)
 {
@@ -154,6 +155,10 @@ static int fail_together(struct sl_node_link *l, int rc)
         }
         usleep(TOLD_US);
     }
+    // A launcher that is not told waits for the node that is frozen or cut off. It then ends all,
+    // also the one that shows this node's last message.
+    usleep(SAID_US);
+    sl_world_abort(&l->world, EXIT_FAILURE);
     return SL_EABORTED;
 }
 
@@ -162,8 +167,8 @@ static int work(void *ctx)
     struct sl_node_link *l = ctx;
     struct sl_worker *w = &l->worker;
     SL_TRY(sl_config_parse(w->told.job, w->told.job_bytes, "the job", &l->config));
-    SL_TRY(sl_dataset_open_recorded(l->config.dataset, sl_config_needs(&l->config), w->told.record,
-                                    1, &l->dataset));
+    SL_TRY(sl_dataset_open_recorded(l->config.dataset, sl_config_needs(&l->config) | SL_TAKES_SHARD,
+                                    w->told.record, 1, &l->dataset));
     int rc = open_world(l);
     if (rc == SL_OK)
         rc = work_in_world(l);

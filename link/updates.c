@@ -32,7 +32,7 @@ struct peer {
     struct queue state_in, state_out;
     struct sl_nodes_batch *batch; // (cells) owned: headers that come
     struct sl_nodes_made made;
-    struct sl_link_traffic traffic;
+    uint64_t since_ns; // what is missing of it has been waited for since then, at the earliest
 };
 
 struct sl_link_updates {
@@ -46,7 +46,7 @@ struct sl_link_updates {
     struct sl_nodes_batch *own; // (cells) owned
     bool sent_made, cancelled;
     struct sl_nodes_made made;
-    uint64_t looked_ns;
+    uint64_t since_ns; // this node has done what it could; 0: it has not
     // state
     uint64_t asked, wanted; // versions: of the first node; of another one, what is asked of it
     bool asking, owing;
@@ -75,9 +75,12 @@ struct message {
     size_t n;
 };
 
-static int post(struct sl_world *w, struct queue *q, bool out, enum sl_world_tag tag,
+static int post(struct sl_node_link *l, struct queue *q, bool out, enum sl_world_tag tag,
                 const struct message *m)
 {
+    struct sl_world *w = &l->world;
+    struct sl_node_peer *figures = &l->counted.peer[m->peer];
+    *(out ? &figures->out_bytes : &figures->in_bytes) += m->n;
     for (size_t done = 0; done < m->n;) {
         const size_t piece = SL_MIN(m->n - done, (size_t)SL_WORLD_CHUNK_BYTES);
         struct item *item = add(q, m->what);
@@ -127,11 +130,9 @@ static int sweep(struct sl_world *w, uint32_t peer, struct queue *q, bool *moved
 static int post_floats(struct sl_node_link *l, struct queue *q, bool out, enum sl_world_tag tag,
                        struct message m, float *from, struct sl_nodes_part part)
 {
-    struct sl_link_traffic *t = &l->updates->peer[m.peer].traffic;
     m.bytes = from + part.first;
     m.n = part.n * sizeof(float);
-    *(out ? &t->bytes_out : &t->bytes_in) += m.n;
-    return post(&l->world, q, out, tag, &m);
+    return post(l, q, out, tag, &m);
 }
 
 // --- a step begins -------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ static int expect_of(struct sl_node_link *l, uint32_t node)
                                   .cell = cell,
                                   .bytes = &p->batch[index],
                                   .n = sizeof *p->batch};
-        SL_TRY(post(&l->world, &p->in, false, SL_WORLD_TAG_UPDATE, &m));
+        SL_TRY(post(l, &p->in, false, SL_WORLD_TAG_UPDATE, &m));
         if (cell == SL_NODES_NO_CELL)
             break;
         const struct message g = {.what = GRADIENT, .peer = node, .index = index++, .cell = cell};
@@ -160,7 +161,7 @@ static int expect_of(struct sl_node_link *l, uint32_t node)
     } while (cell < s->first_cell + s->n_cells);
     const struct message made = {
         .what = MADE, .peer = node, .bytes = &p->made, .n = sizeof p->made};
-    SL_TRY(post(&l->world, &p->in, false, SL_WORLD_TAG_UPDATE, &made));
+    SL_TRY(post(l, &p->in, false, SL_WORLD_TAG_UPDATE, &made));
     const struct message slice = {.what = SLICE, .peer = node};
     return post_floats(l, &p->in, false, SL_WORLD_TAG_UPDATE, slice, sl_nodes_params(u->arena, s),
                        sl_nodes_slice(u->arena, node));
@@ -180,10 +181,12 @@ static int begin_step(struct sl_node_link *l, bool *moved)
     u->sent_made = false;
     u->n_sent = 0;
     u->next_cell = sl_nodes_first_cell(u->arena, &u->step, l->world.rank);
-    u->looked_ns = sl_now_ns();
-    for (uint32_t i = 0; i < l->world.size; i++)
+    u->since_ns = 0;
+    for (uint32_t i = 0; i < l->world.size; i++) {
+        u->peer[i].since_ns = 0;
         if (i != l->world.rank)
             SL_TRY(expect_of(l, i));
+    }
     return SL_OK;
 }
 
@@ -199,7 +202,7 @@ static int send_batch(struct sl_node_link *l, uint32_t cell)
             .what = BATCH, .peer = i, .cell = cell, .bytes = header, .n = sizeof *header};
         if (i == l->world.rank)
             continue;
-        SL_TRY(post(&l->world, &u->peer[i].out, true, SL_WORLD_TAG_UPDATE, &m));
+        SL_TRY(post(l, &u->peer[i].out, true, SL_WORLD_TAG_UPDATE, &m));
         SL_FAILPOINT(LINK_SENDING);
         m.what = GRADIENT;
         if (cell != SL_NODES_NO_CELL)
@@ -217,14 +220,17 @@ static int send_batches(struct sl_node_link *l, bool *moved)
     const struct sl_nodes_step *s = &u->step;
     if (u->next_cell == SL_NODES_NO_CELL && u->n_sent == 0) {
         *moved = true;
+        u->since_ns = sl_now_ns();
         return send_batch(l, SL_NODES_NO_CELL);
     }
     while (u->next_cell != SL_NODES_NO_CELL && sl_nodes_cell_is_done(u->arena, s, u->next_cell)) {
         *moved = true;
         SL_TRY(send_batch(l, u->next_cell));
         u->next_cell += l->world.size;
-        if (u->next_cell >= s->first_cell + s->n_cells)
+        if (u->next_cell >= s->first_cell + s->n_cells) {
             u->next_cell = SL_NODES_NO_CELL;
+            u->since_ns = sl_now_ns();
+        }
     }
     return SL_OK;
 }
@@ -232,16 +238,18 @@ static int send_batches(struct sl_node_link *l, bool *moved)
 static int send_slice(struct sl_node_link *l, bool *moved)
 {
     struct sl_link_updates *u = l->updates;
-    if (u->sent_made || !sl_nodes_is_made(u->arena, &u->step))
+    // The last batch may have become done, and the slice made of it, since batches were sent.
+    if (u->sent_made || u->next_cell != SL_NODES_NO_CELL || !sl_nodes_is_made(u->arena, &u->step))
         return SL_OK;
     u->sent_made = *moved = true;
     sl_nodes_fill_made(&u->step, &u->made);
+    u->made.at_ns = u->since_ns = sl_now_ns();
     SL_FAILPOINT(LINK_MADE);
     for (uint32_t i = 0; i < l->world.size; i++) {
         struct message m = {.what = MADE, .peer = i, .bytes = &u->made, .n = sizeof u->made};
         if (i == l->world.rank)
             continue;
-        SL_TRY(post(&l->world, &u->peer[i].out, true, SL_WORLD_TAG_UPDATE, &m));
+        SL_TRY(post(l, &u->peer[i].out, true, SL_WORLD_TAG_UPDATE, &m));
         m.what = SLICE;
         SL_TRY(post_floats(l, &u->peer[i].out, true, SL_WORLD_TAG_UPDATE, m,
                            sl_nodes_params(u->arena, &u->step),
@@ -250,13 +258,53 @@ static int send_slice(struct sl_node_link *l, bool *moved)
     return SL_OK;
 }
 
+// Since when this node has missed something of node `from`, and nothing else: 0 while it has not.
+static uint64_t missed_since(const struct sl_link_updates *u, uint32_t from)
+{
+    return u->since_ns ? SL_MAX(u->since_ns, u->peer[from].since_ns) : 0;
+}
+
+// Something of node `from` is here, which had it ready at that time of its own clock: how long this
+// node's update waited for it.
+static void count_wait(struct sl_node_link *l, uint32_t from, uint64_t ready_ns)
+{
+    struct sl_link_updates *u = l->updates;
+    const uint64_t since = missed_since(u, from), now = sl_now_ns();
+    if (since == 0)
+        return;
+    sl_node_peer_waited(&l->counted.peer[from], since, ready_ns - (uint64_t)l->clock_ahead_ns[from],
+                        now);
+    u->peer[from].since_ns = now;
+}
+
+// What is waited for so long is told before it is over: it is not ready, as far as is known.
+static void count_long_waits(struct sl_node_link *l)
+{
+    struct sl_link_updates *u = l->updates;
+    const uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < l->world.size; i++) {
+        const struct queue *in = &u->peer[i].in;
+        const uint64_t since = missed_since(u, i);
+        if (i == l->world.rank || in->over == in->n || since == 0 || now - since < SL_WORLD_SECOND)
+            continue;
+        const enum what what = in->item[in->over].what;
+        if ((what == BATCH || what == GRADIENT) == u->sent_made)
+            continue; // this node's own slice is what is missing
+        sl_node_peer_waited(&l->counted.peer[i], since, now, now);
+        u->peer[i].since_ns = now;
+    }
+}
+
 // A batch of another node is here, with its gradient where there is one.
 static int take_batch(struct sl_node_link *l, uint32_t from, const struct item *item)
 {
     struct sl_link_updates *u = l->updates;
+    const struct sl_nodes_batch *batch = &u->peer[from].batch[item->index];
     SL_FAILPOINT(LINK_ARRIVED);
-    return sl_nodes_batch_arrived(u->arena, &u->step, from, item->cell,
-                                  &u->peer[from].batch[item->index], -l->clock_ahead_ns[from]);
+    if (item->cell != SL_NODES_NO_CELL)
+        count_wait(l, from, batch->entry.done_at_ns);
+    return sl_nodes_batch_arrived(u->arena, &u->step, from, item->cell, batch,
+                                  -l->clock_ahead_ns[from]);
 }
 
 static int take_item(struct sl_node_link *l, uint32_t from, const struct item *item)
@@ -266,6 +314,8 @@ static int take_item(struct sl_node_link *l, uint32_t from, const struct item *i
     const bool alone =
         item->cell == SL_NODES_NO_CELL || sl_nodes_gradient_part(u->arena, l->world.rank).n == 0;
     int rc = SL_OK;
+    if ((item->what == MADE || item->what == SLICE) && u->sent_made)
+        count_wait(l, from, p->made.at_ns);
     switch (item->what) {
     case BATCH:
         rc = sl_nodes_check_batch(u->arena, &u->step, from, item->cell, &p->batch[item->index]);
@@ -305,25 +355,6 @@ static int sweep_sent(struct sl_node_link *l, bool *moved)
             SL_TRY(sweep(&l->world, i, &u->peer[i].state_out, moved));
         }
     return SL_OK;
-}
-
-// Whose fault it is that this step is not over: who has something to send that is not here, when
-// this node has done what it can.
-static void count_waits(struct sl_node_link *l)
-{
-    struct sl_link_updates *u = l->updates;
-    const uint64_t now = sl_now_ns(), since = now - u->looked_ns;
-    u->looked_ns = now;
-    if (u->next_cell != SL_NODES_NO_CELL)
-        return;
-    for (uint32_t i = 0; i < l->world.size; i++) {
-        const struct queue *in = &u->peer[i].in;
-        if (i == l->world.rank || in->over == in->n)
-            continue;
-        const enum what what = in->item[in->over].what;
-        if (u->sent_made || what == BATCH || what == GRADIENT)
-            u->peer[i].traffic.waited_ns += since;
-    }
 }
 
 static bool is_still(const struct sl_node_link *l)
@@ -372,7 +403,7 @@ static int ask_state(struct sl_node_link *l)
     for (uint32_t i = 1; i < l->world.size; i++) {
         const struct message m = {
             .what = STATE, .peer = i, .bytes = &u->asked, .n = sizeof u->asked};
-        SL_TRY(post(&l->world, &u->peer[i].state_out, true, SL_WORLD_TAG_STATE, &m));
+        SL_TRY(post(l, &u->peer[i].state_out, true, SL_WORLD_TAG_STATE, &m));
         SL_TRY(move_state(l, i, false, u->asked));
     }
     return SL_OK;
@@ -459,9 +490,9 @@ int sl_link_updates_poll(struct sl_node_link *l, bool *moved)
         return SL_OK;
     SL_TRY(send_batches(l, moved));
     SL_TRY(take_items(l, moved));
+    count_long_waits(l);
     SL_TRY(send_slice(l, moved));
     SL_TRY(sweep_sent(l, moved));
-    count_waits(l);
     return end_step(l, moved);
 }
 
@@ -493,11 +524,6 @@ int sl_link_updates_quiet(struct sl_node_link *l, bool *quiet)
     }
     u->cancelled = true;
     return SL_OK;
-}
-
-const struct sl_link_traffic *sl_link_updates_traffic(const struct sl_node_link *l, uint32_t node)
-{
-    return &l->updates->peer[node].traffic;
 }
 
 void sl_link_updates_fini(struct sl_node_link *l)

@@ -17,21 +17,11 @@
 #ifndef SL_LINK_UPDATES_H
 #define SL_LINK_UPDATES_H
 
-#include "link/loop.h"
-
-// Of one other node, since the beginning.
-struct sl_link_traffic {
-    uint64_t bytes_out, bytes_in;
-    uint64_t
-        waited_ns; // this node had done all that it could, and something of that one was missing
-};
+#include "link/node_link.h"
 
 int sl_link_updates_init(struct sl_node_link *link);
 int sl_link_updates_poll(struct sl_node_link *link, bool *moved);
 int sl_link_updates_quiet(struct sl_node_link *link, bool *quiet);
 void sl_link_updates_fini(struct sl_node_link *link);
-
-const struct sl_link_traffic *sl_link_updates_traffic(const struct sl_node_link *link,
-                                                      uint32_t node);
 
 #endif

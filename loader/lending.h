@@ -46,9 +46,9 @@ struct sl_lending_spec {
     uint32_t worker, device;
     uint32_t rank;
     const struct sl_dataset *dataset;
-    struct sl_compute compute;     // where features are gathered ahead
-    struct sl_gather *gather;      // with the reader of whoever extracts, where rows are read
-    struct sl_row_reader *fetches; // of the thread that fetches; NULL: there is none
+    struct sl_compute compute;  // where features are gathered ahead
+    struct sl_gather *gather;   // with the reader of whoever extracts, where rows are read
+    struct sl_reading *fetches; // of the thread that fetches; NULL: there is none
     struct sl_block_shape shape;
     uint64_t on_gpu; // as in struct sl_prefetch_spec
     bool ahead;      // features of the next batch are gathered while the caller works

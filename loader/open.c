@@ -106,11 +106,14 @@ static int attach_to_running(struct sluice_loader *l, const struct sluice_option
 static int open_reader(struct sluice_loader *l, enum sl_thread thread, uint32_t depth,
                        struct sl_reading *out)
 {
-    const struct sl_heartbeat pulse = {.arena = &l->worker.arena,
-                                       .stop = &l->worker.stop,
-                                       .slot = l->worker.stats,
-                                       .thread = thread};
-    return sl_reading_open(out, &l->dataset, &pulse, depth);
+    const struct sl_reading_spec spec = {.dataset = &l->dataset,
+                                         .pulse = {.arena = &l->worker.arena,
+                                                   .stop = &l->worker.stop,
+                                                   .slot = l->worker.stats,
+                                                   .thread = thread},
+                                         .drive = true,
+                                         .depth = depth};
+    return sl_reading_open(out, &spec);
 }
 
 // Rows are gathered ahead where the seat's device is, and in this process's memory otherwise.
@@ -156,9 +159,9 @@ static int open_features(struct sluice_loader *l)
         return SL_OK;
     const struct sl_row_cache rows = sl_arena_rows(&l->worker.arena);
     SL_TRY(open_reader(l, SL_THREAD_EXTRACT, atomic_load(&rows.head->depth), &l->extracts));
-    l->gather.source.reader = l->extracts.reader;
+    l->gather.source.reader = &l->extracts;
     l->gather.source.shared = rows;
-    return open_reader(l, SL_THREAD_FETCH, sl_row_reader_profile(l->extracts.reader).depth,
+    return open_reader(l, SL_THREAD_FETCH, sl_row_reader_profile(l->extracts.drive).depth,
                        &l->fetches);
 }
 
@@ -183,7 +186,7 @@ static int begin(struct sluice_loader *l)
         .dataset = &l->dataset,
         .compute = l->compute,
         .gather = &l->gather,
-        .fetches = l->fetches.reader,
+        .fetches = l->fetches.drive ? &l->fetches : NULL,
         .on_gpu = sl_config_on_gpu(&l->config, w->device),
         .shape = {.n_hops = sl_config_block_hops(&l->config),
                   .n_targets = sl_block_targets(&l->dataset)},
@@ -233,8 +236,8 @@ static int check_options(const struct sluice_options *given, struct sluice_optio
 static void close_all(struct sluice_loader *l)
 {
     sl_lending_fini(&l->lending);
-    sl_row_reader_close(l->extracts.reader);
-    sl_row_reader_close(l->fetches.reader);
+    sl_reading_close(&l->extracts);
+    sl_reading_close(&l->fetches);
     sl_arena_access_close(&l->access);
     sl_gather_fini(&l->gather);
     sl_dataset_close(&l->dataset);

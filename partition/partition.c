@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ const char *const sl_partition_methods[] = {
     [SL_PARTITION_METIS_KWAY] = "metis-kway",
     [SL_PARTITION_STREAM] = "stream",
     [SL_PARTITION_RANDOM] = "random",
+    [SL_PARTITION_GIVEN] = "given",
     NULL,
 };
 const char *const sl_partition_method_texts[] = {
@@ -33,6 +35,7 @@ const char *const sl_partition_method_texts[] = {
     [SL_PARTITION_METIS_KWAY] = "METIS, k-way, vertices even",
     [SL_PARTITION_STREAM] = "greedy in passes over the file",
     [SL_PARTITION_RANDOM] = "random",
+    [SL_PARTITION_GIVEN] = "given by --from",
     NULL,
 };
 
@@ -104,6 +107,11 @@ static int shuffle(struct work *w)
     return SL_OK;
 }
 
+static int given(struct work *w)
+{
+    return sl_parts_read(w->p->from, w->p->n_parts, w->ds.n_nodes, w->part);
+}
+
 // What rules METIS out for this graph, here: no failure of METIS's own.
 static bool is_ruled_out(int rc)
 {
@@ -124,7 +132,7 @@ static int automatic(struct work *w)
 static int (*const methods[])(struct work *) = {
     [SL_PARTITION_AUTO] = automatic,   [SL_PARTITION_METIS] = metis,
     [SL_PARTITION_METIS_KWAY] = metis, [SL_PARTITION_STREAM] = stream,
-    [SL_PARTITION_RANDOM] = shuffle,
+    [SL_PARTITION_RANDOM] = shuffle,   [SL_PARTITION_GIVEN] = given,
 };
 
 // ---- the command --------------------------------------------------------------------------------
@@ -135,12 +143,24 @@ static int check(const struct work *w)
     if (p->n_parts < 2 || p->n_parts > SL_PARTITION_PARTS_MAX)
         return sl_fail(SL_EINVAL, "partition: --parts: found %u, wanted 2 to %d", p->n_parts,
                        SL_PARTITION_PARTS_MAX);
+    if ((p->method == SL_PARTITION_GIVEN) != (p->from != NULL))
+        return sl_fail(
+            SL_EINVAL,
+            "partition: --method %s and %s --from: wanted --method given --from FILE.npy, "
+            "or neither",
+            sl_partition_methods[p->method], p->from ? "a" : "no");
     if (p->n_parts > w->ds.n_nodes)
         return sl_fail(SL_EINVAL,
                        "partition %s: --parts: found %u, wanted at most its %" PRIu64
                        " vertices: each part has one at least",
                        w->ds.path, p->n_parts, w->ds.n_nodes);
     return SL_OK;
+}
+
+bool sl_partition_spreads(const char *out)
+{
+    const size_t n = out ? strlen(out) : 0;
+    return out && (n < 4 || strcmp(out + n - 4, ".npy") != 0);
 }
 
 // Before anything is made: a wrong name is told at once.
@@ -150,6 +170,8 @@ static int find_place(struct sl_partition *p)
                          : snprintf(p->path, sizeof p->path, "%s/%s", p->dataset, default_name);
     if (n < 0 || (size_t)n >= sizeof p->path)
         return sl_fail(SL_EINVAL, "partition: --out: the name is too long");
+    if (sl_partition_spreads(p->out))
+        return sl_shards_open(&p->shards, p->out, p->force);
     if (!p->force && access(p->path, F_OK) == 0)
         return sl_fail(SL_EEXIST, "partition: '%s' exists: name another file or give --force",
                        p->path);
@@ -167,6 +189,19 @@ static int measure(struct work *w)
     return sl_remote_rows_count(&w->task, w->part, &p->hops, p->seed, &p->rows);
 }
 
+// Of this process and of METIS's, which has ended.
+static double cpu_seconds(void)
+{
+    double sum = 0;
+    struct rusage usage;
+    for (int who = RUSAGE_CHILDREN; who <= RUSAGE_SELF; who++) {
+        getrusage(who, &usage);
+        sum += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    }
+    return sum;
+}
+
 static int make(struct work *w)
 {
     struct sl_partition *p = w->p;
@@ -181,8 +216,12 @@ static int make(struct work *w)
                                      .slack = p->slack,
                                      .progress = &w->progress};
     p->used = (enum sl_partition_method)p->method;
+    const double start = cpu_seconds();
     SL_TRY(methods[p->method](w));
+    p->cpu_seconds = cpu_seconds() - start;
     SL_TRY(measure(w));
+    if (sl_partition_spreads(p->out))
+        return sl_shards_write(&p->shards, &w->task, w->part);
     return sl_parts_write(p->path, p->n_parts, w->ds.n_nodes, w->part);
 }
 
@@ -205,6 +244,7 @@ int sl_partition_make(struct sl_partition *p)
     if (rc == SL_OK)
         rc = make(w);
     sl_progress_clear(&w->progress);
+    sl_shards_abort(&p->shards);
     sl_dataset_close(&w->ds);
     free(w->training);
     free(w->part);

@@ -1,6 +1,8 @@
 #include "partition/parts.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -133,4 +135,45 @@ int sl_parts_write(const char *path, uint32_t n_parts, uint64_t n_nodes, const u
     if (rc == SL_OK)
         rc = sl_interrupt_check();
     return sl_npy_writer_close(&w, rc);
+}
+
+static bool is_integer(enum sl_dtype t)
+{
+    return t != SL_DTYPE_F16 && t != SL_DTYPE_F32 && t != SL_DTYPE_F64;
+}
+
+static int take(const char *path, const struct sl_npy *npy, uint32_t n_parts, uint64_t n_nodes,
+                uint16_t *part)
+{
+    char shape[128];
+    const size_t bytes = sl_dtype_bytes(npy->head.dtype);
+    if (npy->head.ndim != 1 || npy->n_elems != n_nodes || !is_integer(npy->head.dtype))
+        return sl_fail(SL_EFORMAT,
+                       "%s: is %s %s, wanted one dimension of integers, the part of each of "
+                       "%" PRIu64 " vertices",
+                       path, sl_npy_dtype_name(npy->head.dtype),
+                       sl_npy_shape_text(&npy->head, shape, sizeof shape), n_nodes);
+    for (uint64_t v = 0; v < n_nodes; v++) {
+        uint64_t p = 0; // little-endian; a negative one becomes a large one
+        memcpy(&p, (const char *)npy->data + v * bytes, bytes);
+        if (p >= n_parts)
+            return sl_fail(SL_EFORMAT,
+                           "%s: element %" PRIu64 " is no part from 0 to %u: give --parts as it "
+                           "was made",
+                           path, v, n_parts - 1);
+        part[v] = (uint16_t)p;
+    }
+    return SL_OK;
+}
+
+int sl_parts_read(const char *path, uint32_t n_parts, uint64_t n_nodes, uint16_t *part)
+{
+    struct sl_npy npy;
+    int rc = sl_npy_open(path, &npy);
+    if (rc == SL_ENOENT)
+        return sl_fail(SL_ENOENT, "%s: there is no such file", path);
+    SL_TRY(rc);
+    rc = take(path, &npy, n_parts, n_nodes, part);
+    sl_npy_close(&npy);
+    return rc;
 }

@@ -59,7 +59,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    unsigned need = SL_NEED_TOPOLOGY;
+    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
@@ -127,7 +127,7 @@ void sl_topology_expect_draws(struct sl_topology *t)
     if (rows + edges <= available / 2) {
         sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
         sl_advise(ds->indices, edges, MADV_HUGEPAGE);
-        if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].reads)
+        if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].drive)
             lock_pages(t, rows, edges);
     } else if (rows + edges > available) {
         t->ahead = sl_advise;

@@ -45,10 +45,10 @@ struct sl_trainer_spec {
     const struct sl_dataset *dataset;
     const struct sl_collective *collective; // for the job's group; NULL where it has none
     struct sl_model *model;                 // of this config and data set; this thread's alone
-    struct sl_row_reader *fetches; // of the thread that fetches (fetch.h); NULL: there is none
-    struct sl_gather *gather;      // of this model's device and data set
-    struct sl_worker_slot *stats;  // NULL for none
-    const _Atomic bool *stop;      // NULL for none
+    struct sl_reading *fetches;   // of the thread that fetches (fetch.h); NULL: there is none
+    struct sl_gather *gather;     // of this model's device and data set
+    struct sl_worker_slot *stats; // NULL for none
+    const _Atomic bool *stop;     // NULL for none
 };
 
 // What the model computes with.

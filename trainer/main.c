@@ -47,8 +47,8 @@ static int prepare(struct program *p)
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
-    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TRAINING, w->told.record, threads,
-                                    &p->dataset));
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TRAINING | SL_TAKES_SHARD,
+                                    w->told.record, threads, &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
                          p->compute.device, p->compute.kernels));
@@ -69,11 +69,29 @@ static int attach(struct program *p)
 static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,
                        struct sl_reading *out)
 {
-    const struct sl_heartbeat pulse = {.arena = &p->worker.arena,
-                                       .stop = &p->worker.stop,
-                                       .slot = p->worker.stats,
-                                       .thread = thread};
-    return sl_reading_open(out, &p->dataset, &pulse, depth);
+    const struct sl_reading_spec spec = {
+        .dataset = &p->dataset,
+        .pulse = {.arena = &p->worker.arena,
+                  .stop = &p->worker.stop,
+                  .slot = p->worker.stats,
+                  .thread = thread},
+        .drive = sl_features_kinds[p->config.store.features].drive,
+        .depth = depth,
+        .arena = &p->worker.arena,
+        .worker = p->worker.id,
+    };
+    return sl_reading_open(out, &spec);
+}
+
+static void tell_drive(const struct sl_row_profile *f)
+{
+    sl_log_info("features: rows are read from the drive through %s, %s the page cache, up to %u "
+                "reads at a time",
+                sl_row_way_name(f->way), f->direct ? "past" : "through", f->depth);
+    if (f->latency_s > 0)
+        sl_log_info("features: a single read takes %.0f us; the drive serves %.0f reads a second, "
+                    "with %.1f of them under way at a time",
+                    f->latency_s * 1e6, f->reads_per_s, f->latency_s * f->reads_per_s);
 }
 
 // Rows are read by the thread that fetches, by the one that extracts those that found no place in
@@ -87,26 +105,27 @@ static int open_store(struct program *p)
     const struct sl_row_cache rows = sl_arena_rows(&p->worker.arena);
     const uint32_t depth = atomic_load(&rows.head->depth);
     SL_TRY(open_reader(p, SL_THREAD_EXTRACT, depth, &p->extracts));
-    p->gather.source.reader = p->extracts.reader;
+    p->gather.source.reader = &p->extracts;
     p->gather.source.shared = rows;
-    const struct sl_row_profile f = sl_row_reader_profile(p->extracts.reader);
+    struct sl_row_profile f = {0};
+    if (p->extracts.drive)
+        f = sl_row_reader_profile(p->extracts.drive);
     SL_TRY(open_reader(p, SL_THREAD_FETCH, f.depth, &p->fetches));
     SL_TRY(open_reader(p, SL_THREAD_WORK, f.depth, &p->infers));
     p->features =
-        (struct sl_row_source){.dataset = &p->dataset, .reader = p->infers.reader, .shared = rows};
+        (struct sl_row_source){.dataset = &p->dataset, .reader = &p->infers, .shared = rows};
     p->model.features = &p->features;
-    if (depth == 0) {
+    if (p->dataset.shard.count)
+        sl_log_info("features: rows of %llu of %llu vertices are asked for from other nodes",
+                    (unsigned long long)(p->dataset.n_nodes - sl_dataset_rows(&p->dataset)),
+                    (unsigned long long)p->dataset.n_nodes);
+    if (p->extracts.drive)
+        tell_drive(&f);
+    if (p->extracts.drive && depth == 0) {
         atomic_store(&rows.head->latency_ns, (uint64_t)(f.latency_s * 1e9));
         atomic_store(&rows.head->reads_per_s, (uint64_t)f.reads_per_s);
         atomic_store(&rows.head->depth, f.depth);
     }
-    sl_log_info("features: rows are read from the drive through %s, %s the page cache, up to %u "
-                "reads at a time",
-                sl_row_way_name(f.way), f.direct ? "past" : "through", f.depth);
-    if (f.latency_s > 0)
-        sl_log_info("features: a single read takes %.0f us; the drive serves %.0f reads a second, "
-                    "with %.1f of them under way at a time",
-                    f.latency_s * 1e6, f.reads_per_s, f.latency_s * f.reads_per_s);
     return SL_OK;
 }
 
@@ -152,7 +171,7 @@ static int work(void *ctx)
         .collective = p->compute.device->is_host ? NULL : sl_plugin_opened()->collective,
         .model = &p->model,
         .gather = &p->gather,
-        .fetches = p->fetches.reader,
+        .fetches = reads ? &p->fetches : NULL,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
     };
@@ -167,9 +186,9 @@ static int work(void *ctx)
 static void release(void *ctx)
 {
     struct program *p = ctx;
-    sl_row_reader_close(p->extracts.reader);
-    sl_row_reader_close(p->fetches.reader);
-    sl_row_reader_close(p->infers.reader);
+    sl_reading_close(&p->extracts);
+    sl_reading_close(&p->fetches);
+    sl_reading_close(&p->infers);
     sl_row_source_fini(&p->features);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);

@@ -53,7 +53,7 @@ struct program {
     struct sl_objective objective;
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
-    struct sl_row_reader *reader; // of features that are on the drive
+    struct sl_reading reading; // of features that are on the drive
     struct sl_row_source features;
     struct sl_model model;
     struct sl_announcement announcement;
@@ -435,9 +435,10 @@ static int open_features(struct program *p)
         features = sl_features_choose(&p->dataset, sl_device_memory_available());
     if (!sl_features_kinds[features].reads || p->a.memory)
         return SL_OK;
-    SL_TRY(sl_row_reader_open(&p->dataset, &(struct sl_row_options){.depth = 0}, &p->reader));
+    SL_TRY(
+        sl_row_reader_open(&p->dataset, &(struct sl_row_options){.depth = 0}, &p->reading.drive));
     sl_log_info("features: rows are read from the drive");
-    p->features = (struct sl_row_source){.dataset = &p->dataset, .reader = p->reader};
+    p->features = (struct sl_row_source){.dataset = &p->dataset, .reader = &p->reading};
     p->model.features = &p->features;
     return SL_OK;
 }
@@ -501,7 +502,7 @@ static void release(struct program *p)
     free(p->rows);
     free(p->nodes);
     free(p->renamed);
-    sl_row_reader_close(p->reader);
+    sl_reading_close(&p->reading);
     sl_row_source_fini(&p->features);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);

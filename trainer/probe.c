@@ -43,7 +43,8 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
     uint64_t copies = (spec->arena->h->spec.async ? 1 : 0) +           // of parameters, and
                       (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
-    uint64_t readers = spec->fetches ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
+    uint64_t readers =
+        spec->fetches && spec->fetches->drive ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
     return readers + spec->model->pool.peak_bytes + SL_PREFETCH_BUFFERS * b->buffer.features.bytes +
            lists + copied + spec->gather->rows.bytes;
 }
@@ -106,19 +107,24 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     return SL_OK;
 }
 
-// Whether a mini-batch's rows find place in the cache of what is read from the drive.
+// Whether a mini-batch's rows find place in the cache of what is read from the drive or from other
+// nodes.
 static int check_rows(const struct sl_trainer_spec *spec, const struct sl_block *block)
 {
     const struct sl_row_cache_shape *rows = &spec->arena->h->spec.rows;
     const uint64_t words = 2 * sizeof(uint32_t) * rows->n_rows;
-    if (rows->n_slots == 0 || block->n_input <= rows->n_slots)
+    uint32_t n = block->n_input;
+    if (rows->n_slots == 0 || n <= rows->n_slots)
+        return SL_OK;
+    if (spec->fetches)
+        n = sl_reading_count(spec->fetches, sl_block_nodes(block), n);
+    if (n <= rows->n_slots)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "store.cache: %" PRIu64 " rows fit in it, wanted %" PRIu32
                    " at least, which a mini-batch has: set store.cache to %" PRIu64
                    " or more, or take a smaller sampler.batch_size or sampler.fanout",
-                   rows->n_slots, block->n_input,
-                   words + block->n_input * (rows->row_bytes + sizeof(uint64_t)));
+                   rows->n_slots, n, words + n * (rows->row_bytes + sizeof(uint64_t)));
 }
 
 int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe *out)

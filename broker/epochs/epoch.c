@@ -197,6 +197,15 @@ static void take_switching(struct sl_epoch *f)
 
 // --- an epoch ------------------------------------------------------------------------------------
 
+// Rows that came from other nodes. All rows of a batch are of one size.
+static void add_remote(struct sl_epoch *f, const struct sl_batch_entry *e)
+{
+    const uint64_t rows = e->remote_rows + e->remote_beside;
+    const uint64_t bytes = e->hit_bytes + e->matched_bytes + e->miss_bytes;
+    f->store.remote_rows += (double)rows;
+    f->store.remote_bytes += e->n_input ? (double)(rows * (bytes / e->n_input)) : 0;
+}
+
 static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
                       const struct sl_update_entry *updates, uint64_t n)
 {
@@ -225,6 +234,7 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->store.beside += e->rows_beside;
         f->store.read_bytes += e->drive_bytes;
         f->store.seconds += (double)e->fetch_ns * 1e-9;
+        add_remote(f, e);
         if (e->standby) {
             f->switching.batches++;
         } else {
@@ -298,6 +308,47 @@ void sl_epoch_add_others(struct sl_epoch *f, const struct sl_arena *a,
     f->trainers += count_distinct(scratch->b, trainers);
 }
 
+// Of an update's cells, [cell, end): the node whose last batch was done last, and how long after
+// those of all others. False: only one node had any, or it is not known.
+static bool find_last(const struct sl_arena *a, const struct sl_batch_entry *entries, uint64_t cell,
+                      uint64_t end, uint32_t *node, uint64_t *late_ns)
+{
+    uint64_t done[SL_NODES_MAX] = {0}, last = 0, before = 0;
+    for (; cell < end; cell++) {
+        const uint32_t of = sl_nodes_owner(a, SL_PHASE_TRAIN, (uint32_t)cell);
+        if (!sl_batch_is_timed(&entries[cell]))
+            return false;
+        done[of] = SL_MAX(done[of], entries[cell].done_at_ns);
+    }
+    for (uint32_t i = 0; i < a->h->spec.nodes.n; i++) {
+        if (done[i] > last) {
+            before = last;
+            last = done[i];
+            *node = i;
+        } else {
+            before = SL_MAX(before, done[i]);
+        }
+    }
+    *late_ns = last - before;
+    return before > 0;
+}
+
+void sl_epoch_find_latest(struct sl_epoch *f, const struct sl_arena *a,
+                          const struct sl_batch_entry *entries, uint64_t n)
+{
+    const uint64_t each = a->h->spec.batches_per_update;
+    uint64_t late_ns[SL_NODES_MAX] = {0}, ns;
+    uint32_t node = 0, latest = 0;
+    for (uint64_t cell = 0; cell < n; cell += each)
+        if (find_last(a, entries, cell, SL_MIN(cell + each, n), &node, &ns))
+            late_ns[node] += ns;
+    for (uint32_t i = 1; i < a->h->spec.nodes.n; i++)
+        latest = late_ns[i] > late_ns[latest] ? i : latest;
+    f->several_nodes = true;
+    f->latest.node = latest;
+    f->latest.seconds = (double)late_ns[latest] * 1e-9;
+}
+
 uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n)
 {
     uint64_t first = 0;
@@ -367,6 +418,7 @@ static double share(double seconds, uint32_t workers, double of_seconds)
 struct shares {
     double sampling, blocked, training, extracting, waiting, evaluating;
     double fetching; // a trainer fetches one batch at a time
+    double late;     // of the epoch's time, for one node
 };
 
 static struct shares find_shares(const struct sl_epoch *f)
@@ -384,6 +436,7 @@ static struct shares find_shares(const struct sl_epoch *f)
         .waiting = share(normal ? f->normal_wait : f->stages.wait.seconds, trainers, f->seconds),
         .evaluating = all > 0 ? 100.0 * f->evaluate_seconds / all : 0,
         .fetching = share(f->store.seconds, trainers, f->seconds),
+        .late = f->several_nodes ? share(f->latest.seconds, 1, f->seconds) : 0,
     };
 }
 
@@ -467,9 +520,26 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch *f, const 
                         s->sampling, f->queue.depth_mean);
 }
 
+// What was read came from the drive, or, most of it, from other nodes.
+static void say_fetching(struct sl_sentence *t, const struct sl_epoch *f, double share)
+{
+    if (f->store.remote_rows * 2 > f->store.read + f->store.beside)
+        sl_sentence_say(t,
+                        "network: features were asked for %.0f %% of the time; %.0f %% of the rows "
+                        "came from other nodes (a larger store.cache, or a partition with fewer "
+                        "remote rows, would ask for fewer)",
+                        share, 100 * f->store.remote_rows / SL_MAX(f->input_nodes, 1.0));
+    else
+        sl_sentence_say(
+            t,
+            "drive: features were read %.0f %% of the time; %.0f %% of the rows came from the "
+            "cache (a larger store.cache, or order.kind proximity, would read fewer)",
+            share, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
+}
+
 /*
- * The question is who waits for whom; but first, whether the drive is busy for longer than trainers
- * are. Trainers that wait while batches lie ready wait for one
+ * The question is who waits for whom; but first, whether the drive or the wire is busy for longer
+ * than trainers are. Trainers that wait while batches lie ready wait for one
  * another (updates); trainers that wait in front of an empty queue wait for samplers. Samplers that
  * wait for memory wait for trainers to free it.
  */
@@ -485,12 +555,15 @@ void sl_epoch_name_bottleneck(struct sl_epoch *f, const struct sl_update_rule *r
             s.evaluating, f->seconds + f->evaluate_seconds);
         return;
     }
+    if (s.late >= 100 * SL_EPOCH_STARVED) {
+        sl_sentence_say(&t,
+                        "nodes: %.0f %% of the time all others had done their batches of an update "
+                        "and waited for node %.0f",
+                        s.late, f->latest.node);
+        return;
+    }
     if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting)) {
-        sl_sentence_say(
-            &t,
-            "drive: features were read %.0f %% of the time; %.0f %% of the rows came from "
-            "the cache (a larger store.cache, or order.kind proximity, would read fewer)",
-            s.fetching, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
+        say_fetching(&t, f, s.fetching);
         return;
     }
     bool starved = s.waiting >= 100 * SL_EPOCH_STARVED && s.waiting > s.blocked;

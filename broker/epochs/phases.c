@@ -382,6 +382,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
                 : sl_learning_rate_at(&rate,
                                       (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
     sl_epoch_add_training(f, entries, updates, n, when, &p->scratch);
+    if (sl_nodes_any(p->arena))
+        sl_epoch_find_latest(f, p->arena, entries, n);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);

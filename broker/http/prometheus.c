@@ -234,12 +234,14 @@ static void put_histograms(const struct writer *w)
 struct members {
     const char *list;
     const struct sl_fields *record;
-    const char *labels[3][2];
+    const char *labels[3][2]; // the last ones may be left out
 };
 
 static const char *label_of(const cJSON *object, const char *member, char number[32])
 {
-    const cJSON *item = sl_json_at(object, member);
+    const cJSON *item = member ? sl_json_at(object, member) : NULL;
+    if (!item)
+        return "";
     if (!cJSON_IsNumber(item))
         return sl_json_string(object, member);
     snprintf(number, 32, "%.0f", item->valuedouble);
@@ -283,6 +285,8 @@ static void put_lists(const struct writer *w)
         {"links",
          &sl_stats_link_fields,
          {{"kind", "kind"}, {"reader", "reader"}, {"from", "from"}}},
+        {"nodes", &sl_stats_node_fields, {{"rank", "node"}, {"host", "host"}}},
+        {"wires", &sl_stats_wire_fields, {{"node", "node"}, {"from", "from"}}},
     };
     const struct sl_field *f;
     put_family(w->out, "gauge", "sluice_worker_up", "Whether a worker's process lives.");

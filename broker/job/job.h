@@ -97,10 +97,12 @@ struct sl_job_nodes {
     uint32_t n, rank;           // 1 and 0 until the link has said Hello
     char *hosts;                // (n, SL_NODES_HOST_BYTES) owned
     bool met;                   // the link has said Hello
-    bool awaits_state;          // of other nodes, for the last checkpoint
+    bool awaits_state;          // of other nodes, for the last checkpoint; or their last figures
+    uint64_t awaits_ns;         // these since then; 0: not yet
     bool concluded;             // what there is is written
     bool told_to_leave;         // the link
     bool lost;                  // one of them, or the link: that is why the job ends
+    bool broken;                // the link has failed
     bool killed;                // nobody waits for anything
     bool abandoned;             // what started this process is dead: nobody waits for other nodes
     char path[4200];            // where a node that is not the first writes its logs
@@ -256,7 +258,8 @@ void sl_job_nodes_check_start(struct sl_job *job);
 void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why
 // Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
 void sl_job_nodes_abandon(struct sl_job *job, bool kill);
-// No worker is left: whether what other nodes have of the last checkpoint is here, or does not come.
+// No worker is left: whether what other nodes have of the last checkpoint is here, and what they say
+// for the report; or does not come.
 bool sl_job_nodes_have_state(struct sl_job *job);
 // The job has written what it writes. False: the link has to leave first, and sl_job_conclude() is
 // called again.

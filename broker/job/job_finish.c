@@ -57,6 +57,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_access_forecast_cancel(&job->foresight);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    sl_live_publish_node(&job->live);
     sl_job_nodes_end(job);
     if (!job->workers_placed) {
         sl_job_conclude(job);
@@ -243,6 +244,15 @@ static void describe_store(struct sl_job *job, struct sl_report_totals *to)
     to->store.prefer_reason = job->config.store.prefer_why;
 }
 
+// As their links said last.
+static void describe_nodes(struct sl_job *job, struct sl_report_totals *to)
+{
+    sl_live_nodes_poll(&job->live.nodes, &job->arena);
+    to->several_nodes = job->live.nodes.n > 0;
+    to->nodes = sl_live_nodes_list(&job->live.nodes);
+    to->wires = sl_live_nodes_wire_list(&job->live.nodes);
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
@@ -298,8 +308,11 @@ static int write_report(struct sl_job *job, const char *sha256)
         .test = p->has_test ? &p->test : NULL,
     };
     describe_store(job, &outcome.totals);
+    describe_nodes(job, &outcome.totals);
     add_processes(job);
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
+    cJSON_Delete(outcome.totals.nodes);
+    cJSON_Delete(outcome.totals.wires);
     if (!job->report_text)
         return sl_fail(SL_ENOMEM, "no memory for the report");
     if (job->rundir.path[0])

@@ -28,6 +28,7 @@
 // For the link to leave together with those of all other nodes; the second where this node is left
 // alone by what started it.
 enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
+enum { FIGURES_MS = 1000 }; // for the last rows of all nodes to come
 
 static const char *host_of(const struct sl_job *job, uint32_t node)
 {
@@ -175,8 +176,10 @@ static bool is_refusal(int code)
            code == SL_ECHANGED;
 }
 
+// The link has failed, or is dead.
 static void fail(struct sl_job *job, int code, const char *message)
 {
+    job->nodes.broken = true;
     if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
         // Nothing is missing here, but not all is well.
         job->outcome = SL_OUTCOME_FAILED;
@@ -331,11 +334,24 @@ void sl_job_nodes_abandon(struct sl_job *job, bool kill)
         sl_worker_pool_stop(&job->nodes.pool, patience_ms(job));
 }
 
+// Of a job that went well on all of them the others' last rows come within a moment.
+static bool has_figures(struct sl_job *job)
+{
+    const uint64_t now = sl_now_ns();
+    if (sl_job_follows(job) || job->nodes.abandoned || !job->running_ns ||
+        (job->outcome != SL_OUTCOME_DONE && job->outcome != SL_OUTCOME_STOPPED))
+        return true;
+    job->nodes.awaits_ns = job->nodes.awaits_ns ? job->nodes.awaits_ns : now;
+    return sl_live_nodes_poll(&job->live.nodes, &job->arena) < 0 ||
+           sl_live_nodes_are_last(&job->live.nodes) ||
+           now - job->nodes.awaits_ns >= FIGURES_MS * UINT64_C(1000000);
+}
+
 bool sl_job_nodes_have_state(struct sl_job *job)
 {
     struct sl_pool_worker *link = link_of(job);
-    job->nodes.awaits_state =
-        link && link->alive && !job->nodes.lost && !sl_saving_has_state(&job->saving);
+    job->nodes.awaits_state = link && link->alive && !job->nodes.lost &&
+                              (!sl_saving_has_state(&job->saving) || !has_figures(job));
     return !job->nodes.awaits_state;
 }
 
@@ -351,11 +367,11 @@ bool sl_job_nodes_left(struct sl_job *job)
     if (nodes->told_to_leave)
         return false;
     nodes->told_to_leave = true;
-    // A launcher ends this process's client once another one has failed: it is told before.
-    if (job->outcome == SL_OUTCOME_DONE || job->outcome == SL_OUTCOME_STOPPED)
-        sl_job_emit_saving(job);
-    else
+    // A link that has failed ends the world, this process's client with it: it is told before.
+    if (nodes->broken)
         sl_job_emit_finished(job);
+    else
+        sl_job_emit_saving(job);
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
     if (link->greeted)

@@ -158,7 +158,7 @@ static int check_resumed(struct sl_job *job)
     if (!c->path[0])
         return SL_OK;
     uint64_t batches = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
-    if (c->n_batches != batches || c->dataset_digest != job->dataset.digest)
+    if (c->n_batches != batches || c->dataset_digest != sl_dataset_identity(&job->dataset))
         return sl_fail(SL_EFORMAT, "checkpoint '%s' is of another job or data set", c->path);
     SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
     uint32_t epoch = c->epoch, batch = c->n_records;
@@ -176,10 +176,17 @@ static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
-    const unsigned need = sl_config_needs(config);
+    unsigned need = sl_config_needs(config);
+    char path[sizeof config->dataset];
+    snprintf(path, sizeof path, "%s", config->dataset);
+    if (job->options.nodes > 1) {
+        need |= SL_TAKES_SHARD;
+        SL_TRY(sl_shard_find(config->dataset, job->options.node, job->options.nodes, path,
+                             sizeof path));
+    }
     if (record && record[0])
-        return sl_dataset_open_recorded(config->dataset, need, record, 1, &job->dataset);
-    return sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
+        return sl_dataset_open_recorded(path, need, record, 1, &job->dataset);
+    return sl_dataset_open(path, need, SL_CHECK_CACHED, 0, &job->dataset);
 }
 
 // For who samples by weight an edge of weight 0 is none.
@@ -229,7 +236,7 @@ static int find_checkpoint(struct sl_job *job)
                    ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)
                    : SL_OK;
     SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
-    int rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
+    int rc = sl_resume_check_dataset(&found, config, sl_dataset_identity(&job->dataset));
     if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {
         job->resumed = found.checkpoint; // which is the job's now
         found.checkpoint = (struct sl_checkpoint){0};
@@ -276,7 +283,7 @@ static int configure_workers(struct sl_job *job)
         sl_access_forecast_now(&job->foresight, c, &job->dataset);
     sl_store_prefer(c, &job->dataset, available, sl_access_forecast_found(&job->foresight));
     char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
-    if (automatic && sl_features_kinds[c->store.features].reads)
+    if (automatic && sl_features_kinds[c->store.features].drive)
         sl_joblog_announce(
             &job->log,
             "features: rows are read from the drive: their %s and a topology of %s are much for "
@@ -288,7 +295,12 @@ static int configure_workers(struct sl_job *job)
         sl_joblog_write(&job->log, SL_LOG_INFO,
                         "cache: %s, chosen automatically: %s (cache.policy)",
                         sl_cache_words[c->cache.policy], c->cache.why);
+    char named[sizeof c->dataset];
+    memcpy(named, c->dataset, sizeof named);
+    if (job->dataset.shard.count)
+        snprintf(c->dataset, sizeof c->dataset, "%s", job->dataset.path);
     char *json = sl_config_to_json(c), *record = sl_dataset_record(&job->dataset);
+    memcpy(c->dataset, named, sizeof named);
     if (json && record)
         job->config_fd = sl_assignment_make(json, record);
     else
@@ -586,6 +598,8 @@ static int make_arena(struct sl_job *job)
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
         .row_bytes = job->split.need.row_bytes,
+        .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
+        .n_shards = job->dataset.shard.count,
         .infer_width = job->infer_width,
         .jumping_width = job->jumping_width,
         .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),

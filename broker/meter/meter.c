@@ -8,6 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
+#include "common/arena/nodes.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 #include "broker/workers/process_id.h"
@@ -51,10 +52,16 @@ static void add_sampling(struct sl_meter *meter, const struct sl_batch_entry *e)
     meter->sums.block_bytes += e->payload_bytes;
 }
 
-static void add_extraction(struct sl_meter *meter, const struct sl_batch_entry *e,
-                           const struct sl_pauses *pauses)
+static uint64_t queued_ns(const struct sl_batch_entry *e, const struct sl_pauses *pauses)
 {
     const struct sl_span queued = {e->ready_at_ns, e->claimed_at_ns};
+    return queued.to_ns > queued.from_ns
+               ? queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued)
+               : 0;
+}
+
+static void add_extraction(struct sl_meter *meter, const struct sl_batch_entry *e, uint64_t queued)
+{
     add_time(meter, SL_LIVE_EXTRACT, e->extract_ns);
     add_time(meter, SL_LIVE_WAIT, e->train_wait_ns);
     meter->sums.blocks_near_bytes += e->near_bytes;
@@ -64,9 +71,7 @@ static void add_extraction(struct sl_meter *meter, const struct sl_batch_entry *
     meter->sums.matched_bytes += e->matched_bytes;
     meter->sums.miss_bytes += e->miss_bytes;
     meter->sums.fetch_ns += e->fetch_ns;
-    if (queued.to_ns > queued.from_ns)
-        meter->sums.queued_ns +=
-            queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued);
+    meter->sums.queued_ns += queued;
 }
 
 // A trainer's threads share the loops' work evenly, so what its own took beyond that cannot be
@@ -101,6 +106,16 @@ static void add_training(struct sl_meter *meter, const struct sl_batch_entry *e,
     meter->staleness_max = SL_MAX(meter->staleness_max, stale);
 }
 
+// A cell that this node's workers did.
+static void add_own(struct sl_meter_own *own, const struct sl_batch_entry *e, uint32_t kind,
+                    uint64_t queued)
+{
+    own->batches += kind == SL_PHASE_TRAIN || kind == SL_PHASE_LEND;
+    own->input_nodes += e->n_input;
+    own->fetch_ns += e->fetch_ns;
+    own->queued_ns += queued;
+}
+
 static void add_cell(struct sl_meter *meter, const struct sl_open_phase *phase, uint32_t cell)
 {
     const struct sl_batch_entry *e = sl_ledger_entry(meter->arena, phase->seq, cell);
@@ -114,8 +129,11 @@ static void add_cell(struct sl_meter *meter, const struct sl_open_phase *phase, 
         add_sampling(meter, e);
     if (kind == SL_PHASE_PRESAMPLE)
         return;
+    const uint64_t queued = kind != SL_PHASE_INFER ? queued_ns(e, meter->pauses) : 0;
     if (kind != SL_PHASE_INFER)
-        add_extraction(meter, e, meter->pauses);
+        add_extraction(meter, e, queued);
+    if (sl_nodes_is_own(meter->arena, kind, cell))
+        add_own(&meter->sums.own, e, kind, queued);
     if (kind == SL_PHASE_TRAIN || kind == SL_PHASE_LEND)
         add_training(meter, e, sl_ledger_update(meter->arena, phase->seq, cell),
                      meter->arena->h->spec.async);

@@ -65,8 +65,12 @@ struct sl_meter_sums {
     uint64_t blocks_near_bytes;  // of what was extracted, copied within a GPU
     uint64_t hits, misses;       // input nodes that were extracted
     uint64_t hit_bytes, matched_bytes, miss_bytes;
-    uint64_t fetch_ns;       // reading their rows from the drive
-    uint64_t queued_ns;      // that batches lay ready
+    uint64_t fetch_ns;  // reading their rows from the drive
+    uint64_t queued_ns; // that batches lay ready
+    // Of a job on several nodes all of the above is the whole job's; of this node's workers:
+    struct sl_meter_own {
+        uint64_t batches, input_nodes, fetch_ns, queued_ns;
+    } own;
     uint64_t trained, stale; // async: gradients, and updates that they were old
     uint64_t count[SL_LIVE_STAGES], ns[SL_LIVE_STAGES];
 };

@@ -66,7 +66,8 @@ const current = () => job.stats || {};
 
 // Whom an epoch's bottleneck names: its first word.
 const limitOf = (words) =>
-    (/^(samplers|trainers|memory|updates|drive)\b/.exec(words || "") || [])[1] || "none";
+    (/^(samplers|trainers|memory|updates|drive|nodes|network)\b/.exec(words || "") || [])[1] ||
+    "none";
 // What the statistics were like in the last epoch of a job that is over.
 function statsOfReport() {
   const list = epochsOf(), e = list[list.length - 1], report = job.about?.report || {};

@@ -19,6 +19,7 @@ function render() {
   }
   drawTimeline();
   drawEvents();
+  drawNodes();
   drawDevices();
   drawEpochs();
   drawConfig();

@@ -399,6 +399,33 @@ function drawDevices() {
         readsOf(d.index, links));
   }));
 }
+// Of a job on several nodes; while it runs what they do now, then what they have done.
+function drawNodes() {
+  const list = (job.over ? job.about?.report?.nodes : shown().nodes) || [], live = !job.over;
+  $("nodes-card").hidden = !list.length;
+  const of = (text, x) => known(x) ? text(x) : "–", rate = (x) => `${bytes(x)}/s`;
+  const head = [
+    "node", "split", "batches", ...(live ? ["batches/s", "queue", "train", "wait"] : []), "late",
+    "wire", "received", "remote rows", "remote", "after", "memory", "host"
+  ];
+  const rows = list.map(
+      (n) =>
+          [n.rank, known(n.samplers) ? `${n.samplers} + ${n.trainers}` : "–", of(count, n.batches),
+           ...(live ?
+                   [
+                     of((x) => x.toFixed(1), n.batches_per_second), of(count, n.queue),
+                     of(percent, n.trains), of(percent, n.waits)
+                   ] :
+                   []),
+           live ? of(percent, n.late) : of(duration, n.late_seconds),
+           live ? of(percent, n.wire) : of(duration, n.wire_seconds),
+           live ? of(rate, n.received_per_second) : of(bytes, n.received_bytes),
+           of(count, n.remote_rows), of(percent, n.remote_share), of(duration, n.remote_seconds),
+           of(bytes, n.memory), n.host ?? "–"]);
+  $("nodes").replaceChildren(
+      el("table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
+         el("tbody", {}, rows.map((r) => el("tr", {}, r.map((x) => el("td", {}, String(x))))))));
+}
 function drawEpochs() {
   const list = epochsOf(), m = metricName();
   $("epochs-card").hidden = !job.over || !list.length;

@@ -73,7 +73,7 @@ static int describe(struct sl_saving *s, const char *status)
         .status = status,
         .config_json = *s->config_json,
         .epochs = s->config->epochs,
-        .dataset_digest = s->dataset->digest,
+        .dataset_digest = sl_dataset_identity(s->dataset),
         .history_json = s->history,
         .samplers = s->split->pinned ? s->split->roles.samplers : 0,
         .trainers = s->split->pinned ? s->split->roles.trainers : 0,

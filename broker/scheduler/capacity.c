@@ -41,6 +41,7 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
 {
     if (config->store.features == SL_FEATURES_AUTO)
         config->store.features = sl_features_choose(ds, available_bytes);
+    config->store.features = sl_features_settle(config->store.features, ds);
     const struct sl_cache_site site = {
         .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
         .reads = reads(config),
@@ -160,6 +161,25 @@ static int fail_too_large(const struct sl_arena_spec *spec, uint64_t total,
                    (unsigned long long)least_payload);
 }
 
+// Of a shard: what is asked of other nodes, and slots for that alone where the rest is mapped. Of the
+// hottest rows only those of others lie in slots.
+static void plan_shard(const struct sl_config *config, const struct sl_capacity_need *need,
+                       struct sl_arena_spec *out)
+{
+    struct sl_row_cache_shape *rows = &out->rows;
+    if (need->n_shards == 0 || rows->n_slots == 0)
+        return;
+    out->asks = sl_asks_shape(config->n_devices, need->n_shards, need->n_nodes, need->row_bytes);
+    if (sl_features_kinds[config->store.features].drive)
+        return;
+    const uint64_t elsewhere = SL_MAX(need->n_elsewhere, (uint64_t)1);
+    rows->n_slots = SL_MIN(rows->n_slots, elsewhere);
+    // n_slots is at most the divisor.
+    if (rows->n_hot)
+        rows->n_hot = (uint64_t)((double)rows->n_slots / (double)elsewhere * (double)need->n_nodes /
+                                 HOT_OF * HOT_SHARE);
+}
+
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
@@ -212,6 +232,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->visit_rows = counts ? need->n_nodes : 0;
     }
     SL_TRY(sl_capacity_rows(config, need->n_nodes, need->row_bytes, available_bytes, &out->rows));
+    plan_shard(config, need, out);
     if (reads(config))
         out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);
     uint64_t width = (uint64_t)out->act_banks * out->act_width + out->jumping_width;

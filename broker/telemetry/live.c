@@ -7,6 +7,7 @@
 #include "broker/epochs/pauses.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
+#include "common/base/error.h"
 #include "common/arena/seat.h"
 
 enum { FRESH_MS = 100, SECOND_NS = 1000000000 };
@@ -14,6 +15,7 @@ enum { FRESH_MS = 100, SECOND_NS = 1000000000 };
 void sl_live_fini(struct sl_live *live)
 {
     sl_json_fini(&live->line);
+    sl_live_nodes_fini(&live->nodes);
 }
 
 // Whether what a worker of a paused job has in hand stays as it is until the job goes on. By the
@@ -102,13 +104,34 @@ static bool second_is_over(struct sl_live *live, uint64_t now)
     return true;
 }
 
+void sl_live_publish_node(struct sl_live *live)
+{
+    const struct sl_arena *a = live->job->arena;
+    struct sl_node_work work;
+    if (!sl_live_is_there(live) || !sl_nodes_any(a))
+        return;
+    find_where(live);
+    sl_live_find_work(live, &work);
+    work.at_ns = sl_now_ns();
+    sl_node_figures_put_work(a, a->h->spec.nodes.rank, &work);
+}
+
+// Others' rows come once a second, each at its own moment.
+static void poll_nodes(struct sl_live *live)
+{
+    if (sl_live_nodes_poll(&live->nodes, live->job->arena) < 0)
+        sl_joblog_write(live->log, SL_LOG_WARN, "%s", sl_error_message());
+}
+
 void sl_live_poll(struct sl_live *live)
 {
     uint64_t began = sl_now_ns(), cpu = sl_thread_cpu_ns();
     if (live->meter->there && *live->job->state == SL_JOB_RUNNING)
         sl_meter_read(live->meter);
+    poll_nodes(live);
     if (second_is_over(live, began)) {
         sl_meter_read_processes(live->meter);
+        sl_live_publish_node(live);
         if (sl_clients_want(live->clients, SL_WANTS_STATS))
             tell(live);
     }

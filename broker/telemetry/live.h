@@ -19,6 +19,7 @@
 #include "broker/log/json_writer.h"
 #include "broker/meter/meter.h"
 #include "broker/epochs/phases.h"
+#include "broker/telemetry/live_nodes.h"
 
 struct sl_clients;
 struct sl_joblog;
@@ -34,6 +35,7 @@ struct sl_live {
     struct sl_loss_sum loss;
     struct sl_phases_view view;
     bool trains;                // and does nothing else
+    struct sl_live_nodes nodes; // of the job, on the first of them
     bool rests[SL_METER_SEATS]; // while it is paused: the worker in this seat has come to rest
 
     struct sl_json_writer line; // the newest one
@@ -57,7 +59,15 @@ void sl_live_log(const struct sl_live *live); // what looking has cost
 const char *sl_live_line(struct sl_live *live);
 bool sl_live_is_there(const struct sl_live *live); // the arena is, and its words may be read
 
+/*
+ * Of a job on several nodes: writes down what this node's workers do, for its link (live_nodes.h).
+ * On each second; and when the job ends, before the link is told so.
+ */
+void sl_live_publish_node(struct sl_live *live);
+
 // live_json.c
+// What of a line this node's row has (common/arena/node_figures.h), but its moment.
+void sl_live_find_work(const struct sl_live *live, struct sl_node_work *out);
 void sl_live_write(const struct sl_live *live, struct sl_json_writer *w);
 // The devices as they are in a line; once there has been one.
 void sl_live_write_devices(const struct sl_live *live, struct sl_json_writer *w, const char *key);

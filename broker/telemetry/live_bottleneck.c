@@ -122,6 +122,51 @@ static enum sl_live_role say_trainers(struct sl_sentence *t, const struct sl_liv
     return SL_LIVE_TRAINERS;
 }
 
+// Whether nodes wait for one another, or for the wire. False: neither is what limits the job.
+static bool say_nodes(struct sl_sentence *t, const struct sl_live_shares *s,
+                      enum sl_live_role *role)
+{
+    const struct sl_live_node_waits *n = s->nodes;
+    char bytes[SL_UNITS_BYTES];
+    if (n->wire >= SL_EPOCH_STARVED && n->wire >= n->late) {
+        sl_sentence_say(t,
+                        "nodes wait for gradients and parameters on the wire %.0f %% of the time, "
+                        "most of it %s for those of %s, at %s/s",
+                        100 * n->wire, n->wire_at, n->wire_from,
+                        sl_units_bytes(bytes, n->wire_bytes));
+        *role = SL_LIVE_NETWORK;
+        return true;
+    }
+    if (n->late < SL_EPOCH_STARVED || n->late_is_own)
+        return false;
+    sl_sentence_say(t, "nodes wait for batches of %s %.0f %% of the time, whose trainers ",
+                    n->late_of, 100 * n->late);
+    if (n->waiting > SL_MAX(n->training, n->extracting))
+        sl_sentence_say(t, "wait for samplers %.0f %%", 100 * n->waiting);
+    else if (n->extracting > n->training)
+        sl_sentence_say(t, "gather features %.0f %%", 100 * n->extracting);
+    else
+        sl_sentence_say(t, "compute %.0f %%", 100 * n->training);
+    *role = SL_LIVE_NODES;
+    return true;
+}
+
+static enum sl_live_role say_fetching(struct sl_sentence *t, const struct sl_live_shares *s)
+{
+    char seconds[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
+    if (!s->nodes || !s->nodes->asks_of) {
+        sl_sentence_say(t, "the drive is read for features %.0f %% of the time", 100 * s->fetching);
+        return SL_LIVE_DRIVE;
+    }
+    sl_sentence_say(t,
+                    "features of other nodes are fetched %.0f %% of the time: those of %s come "
+                    "after %s, %s/s",
+                    100 * s->fetching, s->nodes->asks_of,
+                    sl_units_seconds(seconds, s->nodes->ask_seconds),
+                    sl_units_bytes(bytes, s->nodes->row_bytes));
+    return SL_LIVE_NETWORK;
+}
+
 enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
                                           const struct sl_live_advice *advice, char *out)
 {
@@ -144,11 +189,10 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
         sl_sentence_say(&t, "evaluation takes %.0f %% of the trainers' time", 100 * s->evaluating);
         return role;
     }
-    if (s->fetching >= 0.5 && s->fetching > busiest) {
-        sl_sentence_say(&t, "the drive is read for features %.0f %% of the time",
-                        100 * s->fetching);
-        return SL_LIVE_DRIVE;
-    }
+    if (s->nodes && say_nodes(&t, s, &role))
+        return role;
+    if (s->fetching >= 0.5 && s->fetching > busiest)
+        return say_fetching(&t, s);
     if (s->waiting >= SL_EPOCH_STARVED) {
         if (s->queue >= 1 && hands > 1 && !s->lent &&
             (s->async || s->in_turn || s->batches_per_update < 2 * hands))
@@ -167,6 +211,9 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
     } else {
         role = say_trainers(&t, s);
     }
+    if (s->nodes && s->nodes->late_is_own && s->nodes->late >= SL_EPOCH_STARVED)
+        sl_sentence_say(&t, "; the other nodes wait for this one %.0f %% of the time",
+                        100 * s->nodes->late);
     // Advice to take workers from the role that limits the job is of a moment that has passed.
     bool fits = advice && advice->has &&
                 !(role == SL_LIVE_SAMPLERS && advice->to.samplers < s->split.samplers) &&

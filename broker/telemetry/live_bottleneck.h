@@ -4,7 +4,9 @@
  * The question is that of epoch.h, asked of the last seconds instead of an epoch: trainers that
  * wait while batches lie ready wait for one another (updates); trainers that wait in front of an
  * empty queue wait for samplers; samplers that are blocked wait for memory, which trainers free.
- * Where the trainers take the time and wait for nobody, they are named. The share from which on a
+ * Where the trainers take the time and wait for nobody, they are named. Of several nodes the first
+ * question is whether they wait for one of them, which is then what limits the job, or for the
+ * wire. The share from which on a
  * wait counts, and that it is the normal trainers' wait, are the same as there, so that the
  * sentences during an epoch and after it agree.
  *
@@ -28,6 +30,27 @@ enum sl_live_role {
 #undef SL_LIVE_ROLE
 };
 
+enum { SL_LIVE_NODE_NAME_BYTES = 96 };
+
+// Rooms for the names of nodes: "host b (rank 1)".
+struct sl_live_node_names {
+    char late_of[SL_LIVE_NODE_NAME_BYTES], wire_at[SL_LIVE_NODE_NAME_BYTES],
+        wire_from[SL_LIVE_NODE_NAME_BYTES], asks_of[SL_LIVE_NODE_NAME_BYTES];
+};
+
+// Of a job on several nodes: what they wait for, as shares of the last seconds.
+struct sl_live_node_waits {
+    double late;         // the others for the node that is waited for most, on average
+    const char *late_of; // that node, ...
+    bool late_is_own;    // which is this one, ...
+    double training, extracting, waiting; // and what its trainers do
+    double wire;                          // all nodes for what is on its way, on average, ...
+    const char *wire_at, *wire_from;      // most of it this one for that one's, ...
+    double wire_bytes;                    // so many a second
+    const char *asks_of;                  // features of that node take longest; NULL: of none
+    double ask_seconds, row_bytes;        // until they are here; a second
+};
+
 // Where the time of the last seconds went; shares from 0 to 1.
 struct sl_live_shares {
     struct sl_roles split;
@@ -42,6 +65,7 @@ struct sl_live_shares {
     uint32_t batches_per_update, staleness; // ordered; async: the bound
     bool lent;                              // to external trainers
     bool in_turn;                           // an update's batches are dealt out to trainers
+    const struct sl_live_node_waits *nodes; // NULL: there is one node
 };
 
 struct sl_live_advice {

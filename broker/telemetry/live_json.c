@@ -39,6 +39,7 @@ struct facts {
     struct sl_phases_view view;
     bool trains;       // and does nothing else
     const bool *rests; // (seats) while the job is paused: the worker there has come to rest
+    const struct sl_live_nodes *nodes;
 };
 
 static double positive(double x)
@@ -77,6 +78,13 @@ struct roles {
 static const struct work *trainers_of(const struct roles *r, const struct sl_job_view *job)
 {
     return job->split->roles.trainers > 0 ? &r->normal : &r->standby;
+}
+
+// Of the time of those who train: each brings the rows of one batch at a time.
+static double fetching(const struct facts *f, const struct roles *r)
+{
+    const uint32_t hands = f->job->split->roles.trainers + r->standby.seats;
+    return share(RATE(f, sums.own.fetch_ns) * 1e-9, SL_MAX(hands, 1u));
 }
 
 static bool is_standby(const struct sl_job_view *job, const struct sl_pool_worker *w)
@@ -547,6 +555,8 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
     const struct sl_config *config = job->config;
     bool async = config->updates.mode == SL_UPDATE_ASYNC;
     struct sl_live_advice advice = {.has = false};
+    struct sl_live_node_names names;
+    struct sl_live_node_waits waits;
     const struct sl_live_shares shares = {
         .split = job->split->roles,
         .preparing = strcmp(f->view.phase, "presample") == 0 || strcmp(f->view.phase, "rank") == 0,
@@ -557,13 +567,14 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .extracting = stages[SL_LIVE_EXTRACT].busy,
         .waiting = stages[SL_LIVE_WAIT].busy,
         .evaluating = stages[SL_LIVE_EVALUATE].busy,
-        .fetching = RATE(f, sums.fetch_ns) * 1e-9 / SL_MAX(job->split->roles.trainers, 1u),
-        .queue = RATE(f, sums.queued_ns) * 1e-9,
+        .fetching = fetching(f, r),
+        .queue = RATE(f, sums.own.queued_ns) * 1e-9,
         .async = async,
         .batches_per_update = config->updates.batches_per_update,
         .staleness = config->updates.staleness,
         .lent = sl_config_is_external(config),
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
+        .nodes = sl_live_nodes_waits(f->nodes, &names, &waits) ? &waits : NULL,
     };
     struct sl_allocation_question q = sl_split_question(job->split, job->split->roles, 0);
     q.profile = live_profile(f);
@@ -662,11 +673,43 @@ static void add_links(const struct facts *f, const char *key, struct sl_json_wri
     sl_json_close_array(w);
 }
 
+static void add_nodes(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    struct sl_stats_node node;
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; i < f->nodes->n; i++) {
+        sl_live_nodes_tell(f->nodes, i, &node);
+        sl_json_open_object(w, NULL);
+        sl_json_add_fields(w, &sl_stats_node_fields, &node, NULL, NULL);
+        sl_json_close_object(w);
+    }
+    sl_json_close_array(w);
+}
+
+static void add_wires(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    struct sl_stats_wire wire;
+    uint32_t at = 0;
+    sl_json_open_array(w, key);
+    while (sl_live_nodes_next_wire(f->nodes, &at, &wire)) {
+        sl_json_open_object(w, NULL);
+        sl_json_add_fields(w, &sl_stats_wire_fields, &wire, NULL, NULL);
+        sl_json_close_object(w);
+    }
+    sl_json_close_array(w);
+}
+
+static double load_of(const struct facts *f)
+{
+    double load = f->l->broker.load;
+    for (uint32_t i = 0; i < f->job->workers->n; i++)
+        load += f->l->process[i].load;
+    return load;
+}
+
 static void find_memory(const struct facts *f, struct sl_stats *s)
 {
-    s->cpu_load = f->l->broker.load;
-    for (uint32_t i = 0; i < f->job->workers->n; i++)
-        s->cpu_load += f->l->process[i].load;
+    s->cpu_load = load_of(f);
     s->memory.used = f->job->memory->bytes;
     s->memory.peak = f->job->memory->peak_bytes;
     s->memory.limit = positive(f->job->split->available_bytes);
@@ -681,6 +724,7 @@ static struct facts find_facts(const struct sl_live *live)
         .view = live->view,
         .trains = live->trains,
         .rests = live->rests,
+        .nodes = &live->nodes,
     };
     if (*f.job->state == SL_JOB_RUNNING && sl_meter_window(f.l, &f.from, &f.to)) {
         uint64_t looks = SL_MIN(f.l->n_readings, (uint64_t)SL_METER_READINGS) - 1;
@@ -712,18 +756,55 @@ static void add_part(void *arg, const char *key, struct sl_json_writer *w)
         add_stages(l->stats->stages, key, w);
     else if (strcmp(key, "links") == 0)
         add_links(l->facts, key, w);
+    else if (strcmp(key, "nodes") == 0)
+        add_nodes(l->facts, key, w);
+    else if (strcmp(key, "wires") == 0)
+        add_wires(l->facts, key, w);
     else
         add_histograms(l->facts, key, w);
+}
+
+static struct roles find_roles(const struct facts *f)
+{
+    return (struct roles){
+        .samplers = work_of_role(f, SL_ROLE_SAMPLER, false),
+        .normal = work_of_role(f, SL_ROLE_TRAINER, false),
+        .standby = work_of_role(f, SL_ROLE_TRAINER, true),
+    };
+}
+
+void sl_live_find_work(const struct sl_live *live, struct sl_node_work *out)
+{
+    const struct facts f = find_facts(live);
+    const struct roles roles = find_roles(&f);
+    const struct sl_meter_own *own = &f.l->sums.own;
+    struct sl_stats_stage stages[SL_LIVE_STAGES];
+    struct sl_ledger_depth depth;
+    find_stages(&f, &roles, stages);
+    sl_ledger_depth(f.job->arena, &depth);
+    *out = (struct sl_node_work){
+        .samplers = f.job->split->roles.samplers,
+        .trainers = f.job->split->roles.trainers,
+        .standby = roles.standby.seats,
+        .batches = own->batches,
+        .input_nodes = own->input_nodes,
+        .queue = depth.queued,
+        .memory_bytes = f.job->memory->bytes,
+        .cpu_load = load_of(&f),
+        .sampling = share(roles.samplers.busy, roles.samplers.seconds),
+        .blocked = stages[SL_LIVE_BACKPRESSURE].busy,
+        .training = stages[SL_LIVE_TRAIN].busy,
+        .extracting = stages[SL_LIVE_EXTRACT].busy,
+        .waiting = stages[SL_LIVE_WAIT].busy,
+        .evaluating = stages[SL_LIVE_EVALUATE].busy,
+        .fetching = fetching(&f, &roles),
+    };
 }
 
 void sl_live_write(const struct sl_live *live, struct sl_json_writer *w)
 {
     const struct facts f = find_facts(live);
-    const struct roles roles = {
-        .samplers = work_of_role(&f, SL_ROLE_SAMPLER, false),
-        .normal = work_of_role(&f, SL_ROLE_TRAINER, false),
-        .standby = work_of_role(&f, SL_ROLE_TRAINER, true),
-    };
+    const struct roles roles = find_roles(&f);
     char sentence[SL_LIVE_SENTENCE_BYTES];
     struct sl_stats s;
     sl_fields_clear(&sl_stats_fields, &s);

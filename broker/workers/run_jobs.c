@@ -95,13 +95,15 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         return false;
     memset(out, 0, sizeof *out);
     out->pid = (pid_t)strtol(pid, NULL, 10);
-    bool has_key = false;
+    bool has_key = false, follows = false;
     for (const char *at = text + strlen(text) + 1; at < text + n; at += strlen(at) + 1) {
         const char *value = at + strlen(at) + 1;
         if (value >= text + n)
             break;
         if (strcmp(at, "--id") == 0)
             out->of_daemon = true;
+        if (strcmp(at, "--node") == 0)
+            follows = strcmp(value, "0") != 0;
         if (strcmp(at, "--job") == 0)
             take(out->name, sizeof out->name, value);
         else if (strcmp(at, "--output") == 0)
@@ -111,7 +113,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         else if (strcmp(at, "--key-fd") == 0)
             has_key = take_key(pid, value, out->key);
     }
-    return has_key && out->name[0] && out->endpoint[0] && in_scope(pid);
+    return has_key && !follows && out->name[0] && out->endpoint[0] && in_scope(pid);
 }
 
 // When the system started, in Unix seconds; 0 when it does not say.

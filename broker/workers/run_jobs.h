@@ -5,6 +5,8 @@
  * --endpoint, and with the bus's key in a descriptor, which the kernel shows only to the same user.
  * So there is no file that a killed job could leave behind, and nothing that could be out of date.
  *
+ * Of a job on several nodes the broker of the first one answers for all; the others' are left out.
+ *
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
  * one, and no others.
  *

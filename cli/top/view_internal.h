@@ -35,6 +35,10 @@ void sl_view_links(const struct sl_top_model *m, struct sl_area a);
 // without links.
 int sl_view_link_rows(const struct sl_top_model *m, int columns, int easily);
 
+// A row for each node of a job on several. Rows that show all, headings too; 0 for one node.
+void sl_view_nodes(const struct sl_top_model *m, struct sl_area a);
+int sl_view_node_rows(const struct sl_top_model *m);
+
 // Of the workers of a role: the mean share of time that they are busy. NaN when there are none.
 double sl_view_busy(const struct sl_stats *s, const char *role);
 int sl_view_role_style(const char *role);

@@ -161,6 +161,52 @@ static void draw_devices_and_links(const struct sl_top_model *m, struct sl_area 
     sl_view_links(m, sl_area_part(a, 0, rows + 1, a.w, a.h - rows - 1));
 }
 
+// --- nodes ---------------------------------------------------------------------------------------
+
+int sl_view_node_rows(const struct sl_top_model *m)
+{
+    return m->stats.n_nodes > 0 ? 2 + (int)m->stats.n_nodes : 0;
+}
+
+static void draw_node(const struct sl_stats_node *n, const struct column *c, struct sl_area row)
+{
+    char text[SL_UNITS_BYTES], split[SL_UNITS_BYTES] = "-";
+    if (isfinite(n->samplers))
+        snprintf(split, sizeof split, "%.0fS %.0fT", n->samplers, n->trainers);
+    put(row, c, 0, SL_STYLE_BOLD, sl_units_whole(text, n->rank));
+    sl_area_field(column_area(row, c, 1), 0, 0, c[1].w, SL_STYLE_PLAIN, n->host);
+    put(row, c, 2, SL_STYLE_PLAIN, split);
+    put(row, c, 3, SL_STYLE_PLAIN, sl_units_brief_count(text, n->batches_per_second));
+    put(row, c, 4, SL_STYLE_PLAIN, sl_units_whole(text, n->queue));
+    put(row, c, 5, SL_TRAINERS_STYLE, sl_units_percent(text, n->trains));
+    put(row, c, 6, SL_STYLE_PLAIN, sl_units_percent(text, n->waits));
+    put(row, c, 7, SL_STYLE_PLAIN, sl_units_percent(text, n->late));
+    put(row, c, 8, SL_STYLE_PLAIN, sl_units_percent(text, n->wire));
+    put(row, c, 9, SL_STYLE_PLAIN, sl_units_brief_bytes(text, n->received_per_second));
+    put(row, c, 10, SL_STYLE_PLAIN, sl_units_percent(text, n->remote_share));
+    put(row, c, 11, SL_STYLE_PLAIN, sl_units_brief_seconds(text, n->remote_seconds));
+}
+
+void sl_view_nodes(const struct sl_top_model *m, struct sl_area a)
+{
+    static const struct column columns[] = {
+        {"node", 4, true},  {"host", 8, false}, {"split", 6, false}, {"per s", 5, true},
+        {"queue", 5, true}, {"train", 5, true}, {"wait", 5, true},   {"late", 5, true},
+        {"wire", 5, true},  {"in/s", 8, true},  {"remote", 6, true}, {"after", 7, true},
+    };
+    const struct sl_stats *s = &m->stats;
+    const int n = (int)s->n_nodes;
+    a = sl_view_heading(a, "nodes: what their trainers do, whom updates wait for, rows of others");
+    put_titles(sl_area_part(a, 0, 0, a.w, 1), columns, (int)SL_COUNT_OF(columns));
+    for (int i = 0; i < n && i + 1 < a.h; i++) {
+        struct sl_area row = sl_area_part(a, 0, 1 + i, a.w, 1);
+        if (i + 2 == a.h && i + 1 < n)
+            sl_area_printf(row, 0, 0, SL_STYLE_DIM, "and %d more", n - i);
+        else
+            draw_node(&s->nodes[i], columns, row);
+    }
+}
+
 // --- workers -------------------------------------------------------------------------------------
 
 // Whether workers that wait for room in the queue are a fault: where trainers are what takes the

@@ -3,6 +3,7 @@
  *
  *   samplers -> queue -> trainers      a box each: busy, times of a batch, rates
  *   bottleneck                         in words, with what would help
+ *   nodes                              of a job on several: who waits for whom
  *   devices                            load, memory, roles
  *   links                              where GPUs read what they hold together
  *   curves                             queue, rate, loss, waiting over the last minutes
@@ -431,11 +432,12 @@ void sl_view_overview(const struct sl_top_model *m, struct sl_area a)
     }
     bool wide = a.w >= WIDE;
     const int said = bottleneck_text_rows(m, a);
-    const int links = sl_view_link_rows(m, a.w, a.h / 8);
+    const int links = sl_view_link_rows(m, a.w, a.h / 8), nodes = sl_view_node_rows(m);
     struct section sections[] = {
         {draw_pipeline, BOX_ROWS, BOX_ROWS, pipeline_rows(&m->stats), 0},
         {draw_bottleneck, SL_MIN(said, SL_MAX(2, a.h - BOX_ROWS)), said,
          said + has_advice(&m->stats), 0},
+        {sl_view_nodes, nodes > 0 ? SL_MIN(nodes, 4) : a.h + 1, SL_MIN(nodes, 6), nodes, 0},
         {draw_devices, 2, 3, 1 + sl_view_device_rows(m, a.w, a.h / 8), 0},
         {sl_view_links, links > 0 && a.h >= LINK_ROWS ? SL_MIN(links, 4) : a.h + 1, links, links,
          0},

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
+#include "common/arena/node_figures.h"
 #include "common/arena/nodes.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/peer_memory.h"
@@ -66,6 +67,8 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_HOT] = sizeof(struct sl_visit_counts) + spec->hot_rows * sizeof(uint32_t),
         [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
+        [SL_REGION_ASKS] = sl_asks_bytes(&spec->asks),
+        [SL_REGION_NODES] = sl_node_figures_bytes(spec),
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;
@@ -126,6 +129,15 @@ static int check_spec(const struct sl_arena_spec *s)
                        "less than 2^32, 2^%d and at most %d",
                        (unsigned long long)s->rows.n_slots, (unsigned long long)s->rows.row_bytes,
                        s->rows.window, WIDTH_BITS, SL_ROW_CACHE_WINDOW_MAX);
+    const struct sl_asks_shape *k = &s->asks;
+    if (k->n_slots && (k->n_slots >> WIDTH_BITS || k->n_nodes > UINT16_MAX ||
+                       k->max_rows - 1 >= SL_ASKS_ROWS_MAX || (k->row_bytes - 1) >> WIDTH_BITS))
+        return sl_fail(
+            SL_EINVAL,
+            "arena: %u asks for %u rows of %u bytes from %u nodes, wanted less than 2^%d "
+            "for 1 to %d rows of 1 to 2^%d bytes from at most %d nodes",
+            k->n_slots, k->max_rows, k->row_bytes, k->n_nodes, WIDTH_BITS, SL_ASKS_ROWS_MAX,
+            WIDTH_BITS, UINT16_MAX);
     if (s->act_banks > 2)
         return sl_fail(SL_EINVAL, "arena: %u banks of activations, wanted 2 at most", s->act_banks);
     if (s->n_devices == 0 || s->batches_per_update == 0)

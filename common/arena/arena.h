@@ -26,6 +26,8 @@
  *   hot        the hotness order                      visit_counts.h
  *   probe      one mini-batch to measure a training step with         visit_counts.h
  *   rows       feature rows from the drive        row_cache.h
+ *   asks       for feature rows of other nodes    asks.h
+ *   nodes      what each node of the job does         node_figures.h
  *   payload    the blocks
  */
 #ifndef SL_ARENA_ARENA_H

@@ -262,13 +262,14 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
 /*
  * Three may wait for a claim. Which batch is the next that trainers want has changed: one that
  * finds no memory may evict others once it is that one, and one more may be fetched. And claimed in
- * order, the last batch of an update is what trainers wait for that have their share of it, and
- * leave the rest to the others
- * (trainer/feed/prefetch.h).
+ * order, the last batch of an update, of this node's, is what trainers wait for that have their
+ * share of it, and leave the rest to the others (trainer/feed/prefetch.h).
  */
 void sl_ledger_tell_claimed(struct sl_arena *a, const struct sl_lease *lease)
 {
-    bool last = !a->h->spec.async && (lease->cell + 1) % a->h->spec.batches_per_update == 0;
+    const struct sl_arena_spec *spec = &a->h->spec;
+    const uint32_t behind = spec->batches_per_update - 1 - lease->cell % spec->batches_per_update;
+    bool last = !spec->async && behind < SL_MAX(spec->nodes.n, 1u);
     bool fetched = a->h->spec.rows.n_slots != 0;
     if (last || fetched || atomic_load(&sl_ledger_of(a)->starving) != 0)
         sl_event_signal(&a->h->progress);

@@ -64,6 +64,7 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     sl_probe_reclaim(a, worker);
     const struct sl_row_cache rows = sl_arena_rows(a);
     sl_row_cache_reclaim(&rows, worker);
+    sl_asks_reclaim(a, worker);
     sl_ledger_advance(a);
     sl_arena_wake_all(a);
 }

@@ -286,8 +286,6 @@ bool sl_nodes_has_state(const struct sl_arena *a, uint64_t version)
 
 void sl_nodes_state_arrived(struct sl_arena *a, uint64_t version)
 {
-    if (version != sl_param_store_version(a)) // the link alone advances it
-        return;
     atomic_store_explicit(&sl_param_store_of(a)->whole, version, memory_order_release);
     sl_arena_ring(a);
 }

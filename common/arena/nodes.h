@@ -117,6 +117,7 @@ struct sl_nodes_batch {
 struct sl_nodes_made {
     uint64_t magic;
     uint64_t version; // that is made
+    uint64_t at_ns;   // when its link saw it, by that node's clock: for figures
 };
 
 // Whether a cell of the step, own or elsewhere, is done.
@@ -154,8 +155,8 @@ int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t wo
 bool sl_nodes_state_is_wanted(const struct sl_arena *a, uint64_t *version);
 // Whether this node can send its slice of that version's state: it has made it.
 bool sl_nodes_has_state(const struct sl_arena *a, uint64_t version);
-// All slices of the state of that version are in (sl_param_store_state). Does nothing when it is
-// not the current one any more.
+// All slices of the state of that version are in (sl_param_store_state): of use while it is the
+// current one.
 void sl_nodes_state_arrived(struct sl_arena *a, uint64_t version);
 
 // --- the broker ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "common/base/failpoint.h"
+#include "common/arena/asks.h"
 #include "common/arena/event.h"
 #include "common/arena/row_cache.h"
 
@@ -58,6 +59,8 @@ enum sl_region_id {
     SL_REGION_HOT,
     SL_REGION_PROBE,
     SL_REGION_ROWS,
+    SL_REGION_ASKS,
+    SL_REGION_NODES,
     SL_REGION_PAYLOAD,
     SL_REGION_COUNT,
 };
@@ -96,6 +99,7 @@ struct sl_arena_spec {
     uint64_t hot_rows;              // vertices, 0 without a cache
     uint64_t probe_bytes;           // of the probe block
     struct sl_row_cache_shape rows; // no slots: batches are trained as they are drawn
+    struct sl_asks_shape asks;      // no slots: no row is on another node
     uint32_t fetch_ahead;           // batches that may be fetched before trainers claim them
     uint32_t store_way;             // enum sl_store_way: how misses may get to GPUs
     uint64_t payload_bytes;         // rounded up to chunks

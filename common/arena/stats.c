@@ -1,5 +1,6 @@
 #include "common/arena/stats.h"
 
+#include "common/arena/seqlock.h"
 #include "common/base/clock.h"
 #include "common/device/device.h"
 
@@ -10,23 +11,11 @@ struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot)
     return (struct sl_worker_slot *)sl_arena_region(a, SL_REGION_WORKERS) + slot;
 }
 
-// The figures are copied word by word while another process may read or write them: what is torn is
-// thrown away by `seq`, and a word is never torn.
-typedef uint64_t __attribute__((may_alias)) word;
-enum { WORDS = sizeof(struct sl_worker_totals) / sizeof(word) };
-_Static_assert(sizeof(struct sl_worker_totals) % sizeof(word) == 0, "figures are whole words");
+_Static_assert(sizeof(struct sl_worker_totals) % sizeof(uint64_t) == 0, "figures are whole words");
 
 static void store(struct sl_worker_slot *slot, const struct sl_worker_totals *figures)
 {
-    uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed) | 1;
-    // Odd before the stores, even after them: both fences pair with the reader's.
-    atomic_store_explicit(&slot->seq, seq, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    const word *from = (const word *)figures;
-    word *to = (word *)&slot->figures;
-    for (size_t i = 0; i < WORDS; i++)
-        __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-    atomic_store_explicit(&slot->seq, seq + 1, memory_order_release);
+    sl_seqlock_store(&slot->seq, &slot->figures, figures, sizeof *figures);
 }
 
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
@@ -71,19 +60,9 @@ void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_totals
 
 bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_totals *out)
 {
-    // The writer is inside for some tens of nanoseconds, unless it is not running at all.
-    for (int attempt = 0; attempt < 1000; attempt++) {
-        uint32_t before = atomic_load_explicit(&slot->seq, memory_order_acquire);
-        const word *from = (const word *)&slot->figures;
-        struct sl_worker_totals copy = {0};
-        for (size_t i = 0; i < WORDS; i++)
-            ((word *)&copy)[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-        atomic_thread_fence(memory_order_acquire);
-        uint32_t after = atomic_load_explicit(&slot->seq, memory_order_relaxed);
-        if (before == after && !(before & 1)) {
-            *out = copy;
-            return true;
-        }
-    }
-    return false;
+    struct sl_worker_totals copy;
+    if (!sl_seqlock_load(&slot->seq, &slot->figures, &copy, sizeof copy))
+        return false;
+    *out = copy;
+    return true;
 }

@@ -9,10 +9,8 @@
  *   sl_worker_totals   statistics: shown              as a whole, sl_stats_read(); they say
  *                                                      themselves whose they are
  *
- * The figures are under a seqlock: the writer makes `seq` odd, stores, and makes it even again; the
- * reader copies and looks whether seq was even and unchanged. Writing costs a few stores a batch
- * and no lock. Figures grow monotonically since the worker began, but for those that say what there
- * is now.
+ * The figures are under a seqlock (seqlock.h): writing costs a few stores a batch and no lock. They
+ * grow monotonically since the worker began, but for those that say what there is now.
  */
 #ifndef SL_ARENA_STATS_H
 #define SL_ARENA_STATS_H

@@ -17,7 +17,7 @@
     X(FILE,       "file",   0,       "the driver pins memory that is only read")                   \
     X(COPY,       "copy",   4096,    "the driver does not pin the files of data sets")             \
     X(COPY_HUGE,  "copy",   2 << 20, "the driver does not pin the files of data sets")             \
-    X(DRIVE,      "staged", 0,       "rows are read from the drive")                               \
+    X(DRIVE,      "staged", 0,       "rows are read from the drive or other nodes")                \
     X(CACHED,     "staged", 0,       "the GPUs' caches are expected to have room for every row")   \
     X(LARGE,      "staged", 0,       "a copy would take more than half of the memory that is "     \
                                      "available")                                                  \

@@ -25,6 +25,7 @@
     X(SAMPLER_MARKED, "sampler_marked", "sampler: visits counted and ranks marked")                \
     X(TRAINER_START, "trainer_start", "trainer: before it says hello")                             \
     X(TRAINER_FETCHING, "trainer_fetching", "trainer: slots of the cache taken, nothing read")     \
+    X(TRAINER_ASKED, "trainer_asked", "trainer: rows of other nodes asked for, not yet there")     \
     X(TRAINER_FETCHED, "trainer_fetched", "trainer: a batch's rows in the cache, not yet staged")  \
     X(TRAINER_CLAIMED, "trainer_claimed", "trainer: batch claimed, nothing extracted")             \
     X(TRAINER_EXTRACTED, "trainer_extracted", "trainer: features extracted, not trained")          \
@@ -73,6 +74,8 @@
     X(NODES_CLOSING, "nodes_closing", "a node's process: all is done, about to leave")             \
     X(LINK_START, "link_start", "link: nodes are alike, before it says hello")                     \
     X(LINK_ATTACHED, "link_attached", "link: the arena is mapped, nothing sent or taken")          \
+    X(LINK_ASKED, "link_asked", "link: rows of other nodes asked for, none there")                 \
+    X(LINK_ANSWERING, "link_answering", "link: rows for another node copied, not yet sent")        \
     X(LINK_SENDING, "link_sending", "link: a batch's entry is sent, its gradient not")             \
     X(LINK_ARRIVED, "link_arrived", "link: a batch of another node is here, not yet counted")      \
     X(LINK_MADE, "link_made", "link: this node's slice is made, nobody has been sent it")          \

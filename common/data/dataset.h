@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/base/dtype.h"
+#include "common/data/shard.h"
 
 enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VAL, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 
@@ -56,7 +57,8 @@ struct sl_dataset {
 
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
-    const void *feat;         // (n_nodes, feat_dim) or NULL
+    const void *feat;         // (sl_dataset_rows(), feat_dim) or NULL
+    struct sl_shard shard;    // which rows these are, where they are not those of all vertices
 
     uint32_t n_classes;   // of MULTILABEL the labels, of REGRESSION the numbers of a vertex
     const int32_t *label; // MULTICLASS: (n_nodes) or NULL; -1 = unlabelled
@@ -92,6 +94,8 @@ enum sl_dataset_need {
     SL_NEED_TRAIN = 8, // a non-empty training set
     SL_NEED_TRAINING = 15,
     SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
+    // Whoever gives this looks for features by ds->shard. For others a shard is an error.
+    SL_TAKES_SHARD = 32,
 };
 
 // How much checking an open does.
@@ -147,6 +151,18 @@ char *sl_dataset_cache_dir(void);
 
 // Targets of vertex v as floats, NaN = unlabelled. out (n_classes). MULTILABEL and REGRESSION.
 void sl_dataset_targets(const struct sl_dataset *ds, uint64_t v, float *out);
+
+// Vertices whose features are here.
+static inline uint64_t sl_dataset_rows(const struct sl_dataset *ds)
+{
+    return ds->shard.count ? ds->shard.n_local : ds->n_nodes;
+}
+
+// Names the data set, whole or spread over any number of shards: of a whole one its digest.
+static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
+{
+    return ds->shard.count ? ds->shard.whole : ds->digest;
+}
 
 // 4-byte words that an evaluation leaves for each vertex (sl_arena_predictions).
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)

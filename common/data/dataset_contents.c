@@ -24,11 +24,12 @@ uint32_t sl_dataset_contents(const struct sl_dataset *ds,
                              struct sl_dataset_content out[SL_FILE_COUNT + 1])
 {
     uint32_t n = 0;
-    out[n++] =
-        (struct sl_dataset_content){.name = "metadata.json", .digest = ds->files->metadata_hash};
+    out[n++] = (struct sl_dataset_content){.name = "metadata.json",
+                                           .digest = ds->shard.count ? ds->shard.digest
+                                                                     : ds->files->metadata_hash};
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         const struct sl_npy *npy = &ds->files->npy[f];
-        if (npy->map)
+        if (npy->map && !(ds->shard.count && f == SL_FILE_FEAT))
             out[n++] =
                 (struct sl_dataset_content){.name = sl_dataset_file_name((enum sl_dataset_file)f),
                                             .bytes = npy->file_bytes,

@@ -20,7 +20,9 @@ struct sl_dataset_content {
     uint64_t digest;  // XXH3
 };
 
-// Of an open data set: its files that are there, metadata.json first. Returns how many.
+// Of an open data set: its files that are there, metadata.json first. Returns how many. Of a shard
+// those that all shards share: its features are left out, and metadata.json has the digest of them
+// all.
 uint32_t sl_dataset_contents(const struct sl_dataset *ds,
                              struct sl_dataset_content out[SL_FILE_COUNT + 1]);
 

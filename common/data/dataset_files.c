@@ -11,6 +11,9 @@
 #include "common/base/threads.h"
 #include "common/data/scan.h"
 
+#define SHARD_ADVICE                                                                               \
+    "a shard has both node_part.npy and node_row.npy, as `sluice partition --out` writes them"
+
 static const struct {
     const char *name;
     unsigned need;
@@ -34,6 +37,8 @@ static const struct {
     [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
     [SL_FILE_TEST] = {"test_idx.npy", 0, ""},
     [SL_FILE_VERTEX_MAP] = {"vertex_map.npy", 0, ""},
+    [SL_FILE_PART] = {"node_part.npy", ~0u, SHARD_ADVICE},
+    [SL_FILE_ROW] = {"node_row.npy", ~0u, SHARD_ADVICE},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)
@@ -60,6 +65,9 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
     clock_gettime(CLOCK_REALTIME, &t);
     ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
     for (int f = 0; f < SL_FILE_COUNT; f++) {
+        // Of a whole data set node_part.npy is what a partition left, for others.
+        if (f >= SL_FILE_PART && ds->shard.count == 0)
+            continue;
         if (f == SL_FILE_FEAT && ds->files->stripes.n) {
             SL_TRY(map_stripes(ds, known));
             continue;

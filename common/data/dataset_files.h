@@ -22,6 +22,8 @@ enum sl_dataset_file {
     SL_FILE_VAL,
     SL_FILE_TEST,
     SL_FILE_VERTEX_MAP,
+    SL_FILE_PART, // these two of shards alone
+    SL_FILE_ROW,
     SL_FILE_COUNT,
 };
 
@@ -35,6 +37,9 @@ struct sl_dataset_files {
     int held[SL_DATASET_PARTS_MAX];   // of the first n_held parts: their files, held open
     uint32_t n_held;
     bool temporary;         // the directory goes away soon
+    uint32_t n_shards;      // it holds so many data sets, and is none
+    char *whole;            // path of the data set that was spread into shards, or NULL (owned)
+    uint64_t partition;     // digest of a shard's node_part.npy, without its header
     uint64_t metadata_hash; // of the text of metadata.json
     uint64_t opened_ns;     // wall clock (CLOCK_REALTIME) just before they were mapped
 };

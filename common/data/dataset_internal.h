@@ -23,6 +23,11 @@ int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_know
                              struct sl_dataset_metadata *out);
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 
+// ---- dataset_open.c -----------------------------------------------------------------------------
+
+// The canonical name of a directory, as ds->path, and ds->files (sl_dataset_close()).
+int sl_dataset_begin(struct sl_dataset *ds, const char *path);
+
 // ---- dataset_labels.c ---------------------------------------------------------------------------
 
 // Type and shape of node_label.npy; sets ds->task, and for targets n_classes, target and its type.
@@ -32,6 +37,15 @@ int sl_dataset_validate_labels(const struct sl_dataset *ds, int threads);
 int sl_dataset_take_labels(struct sl_dataset *ds, int threads);
 // Whether vertex v has a label.
 bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
+
+// ---- dataset_shard.c ----------------------------------------------------------------------------
+
+// SL_EINVAL for a directory of shards, and for a shard where SL_TAKES_SHARD is not needed.
+int sl_dataset_refuse_shard(const struct sl_dataset *ds, unsigned need);
+// Types and shapes of node_part.npy and node_row.npy; sets ds->shard.part and row.
+int sl_dataset_check_shard(struct sl_dataset *ds);
+// Whether these two agree with one another and with metadata.json. O(V), by one thread.
+int sl_dataset_validate_shard(const struct sl_dataset *ds);
 
 // ---- dataset_validate.c -------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 /*
  * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
- * "feat_stripes", "temporary"}. Further keys are the user's own (source, licence, ...) and are left
+ * "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own (source, licence, ...) and are left
  * alone.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -72,9 +73,11 @@ static int parse_text(const char *path, const struct sl_dataset_metadata *m, cJS
     return SL_OK;
 }
 
+// Of "shard.index" the last word is the key, the others are for messages.
 static const cJSON *get(const cJSON *json, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    const char *dot = strrchr(key, '.');
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, dot ? dot + 1 : key);
     return cJSON_IsNull(item) ? NULL : item;
 }
 
@@ -207,6 +210,54 @@ static int get_stripes(const cJSON *json, const char *path, const struct sl_data
     return SL_OK;
 }
 
+static int get_digest(const cJSON *json, const char *path, const char *key, uint64_t *out)
+{
+    const char *text = cJSON_GetStringValue(get(json, key));
+    char *end = NULL;
+    if (text && strlen(text) == 16 && isxdigit((unsigned char)text[0]))
+        *out = strtoull(text, &end, 16);
+    if (end && *end == '\0')
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s: \"%s\" is not a text of 16 hexadecimal digits: take the file as "
+                   "`sluice partition --out` wrote it",
+                   path, key);
+}
+
+// Of one shard, {"index", "count", "rows", "of", "whole", "digest", "partition"}; of the directory
+// of all of them "shards", their number, and "of".
+static int get_shard(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "shard");
+    struct sl_shard *s = &ds->shard;
+    uint64_t index, count, n_shards;
+    SL_TRY(get_count(json, path, "shards", false, SL_SHARDS_MAX, &n_shards));
+    const char *of = cJSON_GetStringValue(get(item ? item : json, "of"));
+    ds->files->n_shards = (uint32_t)n_shards;
+    if ((item || n_shards) && of && !(ds->files->whole = strdup(of)))
+        return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
+    if (!item)
+        return SL_OK;
+    SL_TRY(get_count(item, path, "shard.count", true, SL_SHARDS_MAX, &count));
+    SL_TRY(get_count(item, path, "shard.index", true, SL_SHARDS_MAX, &index));
+    SL_TRY(get_count(item, path, "shard.rows", true, UINT32_MAX, &s->n_local));
+    if (index >= count)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"shard.index\" is %" PRIu64
+                       ", wanted less than \"shard.count\" = %" PRIu64,
+                       path, index, count);
+    if (s->n_local > ds->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"shard.rows\" is %" PRIu64 ", wanted at most num_nodes = %" PRIu64,
+                       path, s->n_local, ds->n_nodes);
+    SL_TRY(get_digest(item, path, "shard.whole", &s->whole));
+    SL_TRY(get_digest(item, path, "shard.digest", &s->digest));
+    SL_TRY(get_digest(item, path, "shard.partition", &ds->files->partition));
+    s->index = (uint32_t)index;
+    s->count = (uint32_t)count;
+    return SL_OK;
+}
+
 static int take_fields(const cJSON *json, const char *path, struct sl_dataset *ds,
                        struct sl_dataset_metadata *m)
 {
@@ -220,6 +271,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_task(json, path, ds, m));
     SL_TRY(get_splits(json, path, ds));
     SL_TRY(get_stripes(json, path, ds));
+    SL_TRY(get_shard(json, path, ds));
     SL_TRY(get_temporary(json, path, ds));
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.

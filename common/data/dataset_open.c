@@ -57,6 +57,16 @@ static int resolve_path(const char *path, struct sl_dataset *ds)
     return rc;
 }
 
+int sl_dataset_begin(struct sl_dataset *ds, const char *path)
+{
+    *ds = (struct sl_dataset){.files = calloc(1, sizeof *ds->files)};
+    if (!ds->files)
+        return sl_fail(SL_ENOMEM, "data set %s: out of memory", path);
+    SL_TRY(resolve_path(path, ds));
+    memcpy(ds->files->directory, ds->path, sizeof ds->path);
+    return SL_OK;
+}
+
 // ---- types and shapes ---------------------------------------------------------------------------
 
 static bool is_id_type(enum sl_dtype t)
@@ -115,12 +125,14 @@ static int check_features(struct sl_dataset *ds, const struct sl_dataset_metadat
     if (x->head.dtype != SL_DTYPE_F32 && x->head.dtype != SL_DTYPE_F16)
         return sl_fail(SL_EFORMAT, "%s, wanted float32 or float16: save x.astype(numpy.float32)",
                        sl_dataset_describe(ds, SL_FILE_FEAT).text);
-    if (x->head.ndim != 2 || x->head.shape[0] != ds->n_nodes || x->head.shape[1] != m->feat_dim ||
-        m->feat_dim == 0)
+    if (x->head.ndim != 2 || x->head.shape[0] != sl_dataset_rows(ds) ||
+        x->head.shape[1] != m->feat_dim || m->feat_dim == 0)
         return sl_fail(SL_EFORMAT,
-                       "%s, wanted (num_nodes, feat_dim) with feat_dim > 0: metadata.json says "
+                       "%s, wanted (%s, feat_dim) with feat_dim > 0: metadata.json says "
                        "(%" PRIu64 ", %" PRIu64 ")",
-                       sl_dataset_describe(ds, SL_FILE_FEAT).text, ds->n_nodes, m->feat_dim);
+                       sl_dataset_describe(ds, SL_FILE_FEAT).text,
+                       ds->shard.count ? "shard.rows" : "num_nodes", sl_dataset_rows(ds),
+                       m->feat_dim);
     ds->feat_dim = (uint32_t)m->feat_dim;
     ds->feat_dtype = x->head.dtype;
     ds->feat = x->data;
@@ -232,15 +244,13 @@ static int trust_contents(struct sl_dataset *ds, const struct trust *trust, int 
 static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const char *path,
                     unsigned need, const struct trust *trust, int threads)
 {
-    ds->files = calloc(1, sizeof *ds->files);
-    if (!ds->files)
-        return sl_fail(SL_ENOMEM, "data set %s: out of memory", path);
-    SL_TRY(resolve_path(path, ds));
-    memcpy(ds->files->directory, ds->path, sizeof ds->path);
+    SL_TRY(sl_dataset_begin(ds, path));
     sl_dataset_faults_begin(ds->files);
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
+    SL_TRY(sl_dataset_refuse_shard(ds, need));
     SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
+    SL_TRY(sl_dataset_check_shard(ds));
     SL_TRY(check_features(ds, m));
     SL_TRY(sl_dataset_check_labels(ds, m));
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
@@ -305,8 +315,10 @@ void sl_dataset_close(struct sl_dataset *ds)
         sl_npy_close(&ds->files->npy[f]);
         free(ds->files->owned[f]);
     }
-    if (ds->files)
+    if (ds->files) {
         sl_stripes_fini(&ds->files->stripes);
+        free(ds->files->whole);
+    }
     free(ds->files);
     *ds = (struct sl_dataset){0};
 }

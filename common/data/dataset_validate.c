@@ -66,7 +66,7 @@ struct sl_dataset_sampling sl_dataset_sampling = {.above = (uint64_t)1 << 30,
 uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
 {
     const uint64_t bytes =
-        ds->feat ? ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) : 0;
+        ds->feat ? sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) : 0;
     return full || bytes <= sl_dataset_sampling.above ? bytes : sl_dataset_sampling.sample;
 }
 
@@ -113,7 +113,7 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
     if (!ds->feat)
         return SL_OK;
     ds->feat_checked = sl_dataset_feat_plan(ds, full);
-    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, ds->n_nodes * ds->feat_dim,
+    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, sl_dataset_rows(ds) * ds->feat_dim,
                                   ds->feat_checked, threads, watch);
     if (bad == SL_SCAN_OK)
         return SL_OK;
@@ -209,6 +209,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
     if (!ds->may_overlap)
         SL_TRY(validate_disjoint(ds, threads));
+    SL_TRY(sl_dataset_validate_shard(ds));
     double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
     sl_log_debug("data set %s: %" PRIu64 " bytes validated in %.3f s (%.1f GB/s)", ds->path,
                  n_bytes, seconds, (double)n_bytes * 1e-9 / seconds);

@@ -14,7 +14,7 @@ const char sl_features_doc[] = "Where features are during training." SL_FEATURES
 
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {
-    return ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    return sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
 }
 
 uint64_t sl_topology_bytes(const struct sl_dataset *ds)
@@ -24,8 +24,16 @@ uint64_t sl_topology_bytes(const struct sl_dataset *ds)
            ds->n_edges * (sl_dtype_bytes(ds->indices_dtype) + weight);
 }
 
+enum sl_features sl_features_settle(enum sl_features features, const struct sl_dataset *ds)
+{
+    if (features == SL_FEATURES_MEMORY && ds->shard.count)
+        return SL_FEATURES_NODES;
+    return features == SL_FEATURES_NODES && !ds->shard.count ? SL_FEATURES_MEMORY : features;
+}
+
 enum sl_features sl_features_choose(const struct sl_dataset *ds, uint64_t available_bytes)
 {
     uint64_t wanted = sl_features_bytes(ds) + sl_topology_bytes(ds);
-    return wanted > available_bytes / 4 * 3 ? SL_FEATURES_STORAGE : SL_FEATURES_MEMORY;
+    return sl_features_settle(
+        wanted > available_bytes / 4 * 3 ? SL_FEATURES_STORAGE : SL_FEATURES_MEMORY, ds);
 }

@@ -90,6 +90,9 @@ int sl_npy_writer_open(const char *path, enum sl_dtype dtype, int ndim, const ui
 // Starts a list of ids below n_ids, of as many as are appended: int32 where that holds them.
 int sl_npy_writer_open_ids(const char *path, uint64_t n_ids, struct sl_npy_writer **out);
 
+// Takes the space of the whole file, of known shape, so that a full disk is SL_EIO now.
+int sl_npy_writer_reserve(struct sl_npy_writer *w);
+
 // Appends raw little-endian elements; buffered (1 MiB), any number of bytes.
 int sl_npy_writer_append(struct sl_npy_writer *w, const void *data, uint64_t n_bytes);
 // Appends one element to a file of 32-bit or 64-bit integers.

@@ -178,18 +178,25 @@ int sl_npy_writer_append_id(struct sl_npy_writer *w, uint64_t id)
     return SL_OK;
 }
 
-// Reserves and maps the file of a started writer.
-static int map_whole(struct sl_npy_writer *w)
+int sl_npy_writer_reserve(struct sl_npy_writer *w)
 {
     uint64_t bytes = w->head.data_offset + w->head.data_bytes;
     int err;
-    // ftruncate alone would leave a hole: a disk that fills up later would then kill with SIGBUS.
     do
         err = posix_fallocate(w->file.fd, 0, (off_t)bytes);
     while (err == EINTR);
     if (err)
         return sl_fail_errno(SL_EIO, err, "write %s: reserve %" PRIu64 " bytes", w->file.path,
                              bytes);
+    return SL_OK;
+}
+
+// Reserves and maps the file of a started writer.
+static int map_whole(struct sl_npy_writer *w)
+{
+    uint64_t bytes = w->head.data_offset + w->head.data_bytes;
+    // ftruncate alone would leave a hole: a disk that fills up later would then kill with SIGBUS.
+    SL_TRY(sl_npy_writer_reserve(w));
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w->file.fd, 0);
     if (map == MAP_FAILED)
         return sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno,

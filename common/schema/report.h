@@ -24,6 +24,7 @@
 #define SL_IF_LENDS             SL_IF(sl_report_totals, lends)
 #define SL_IF_LENDS_GRAPH       SL_IF(sl_report_totals, lends_graph)
 #define SL_IF_GPU_SAMPLES       SL_IF(sl_report_totals, gpu_samples)
+#define SL_IF_NODES             SL_IF(sl_report_totals, several_nodes)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -98,7 +99,8 @@
     END(order) \
     BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision) \
     X(, TREE, warnings) /* texts: what a job that is done has to say against itself */ \
-    X(, WHOLE, num_params) X(, WHOLE, epochs_left_out, SL_IF(sl_report_totals, lent))
+    X(, WHOLE, num_params) X(, WHOLE, epochs_left_out, SL_IF(sl_report_totals, lent)) \
+    X(, TREE, nodes, SL_IF_NODES) X(, TREE, wires, SL_IF_NODES) /* of stats.h; of the last part */
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
@@ -144,9 +146,14 @@
     X(store., WHOLE, cached) X(store., WHOLE, read) /* before they were trained */ \
     X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
     X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
+    X(store., WHOLE, remote_rows) X(store., WHOLE, remote_bytes) /* of other nodes, at any time */ \
     END(store) \
     X(, REAL, learning_rate, SL_TAG("optimizer/learning_rate")) /* of its last update */ \
-    X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */
+    X(, WHOLE, left, SL_IF(sl_report_epoch, lent)) /* batches that external trainers left */ \
+    BEGIN() /* the node that the others waited for longest, with all their batches done */ \
+    X(latest., WHOLE, node, SL_IF(sl_report_epoch, several_nodes)) \
+    X(latest., REAL, seconds, SL_IF(sl_report_epoch, several_nodes)) \
+    END(latest)
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
 #define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
@@ -213,9 +220,10 @@ SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
 // Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an
-// optimum is known, there are caches, the order is that of a walk.
+// optimum is known, there are caches, the order is that of a walk, there are several nodes.
 #define SL_REPORT_EPOCH_MEMBERS \
-    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent;
+    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent, \
+        several_nodes;
 // clang-format on
 
 struct sl_report_epoch {
@@ -224,7 +232,8 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent;
+    bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent,
+        several_nodes;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

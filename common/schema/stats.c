@@ -21,6 +21,8 @@ const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
 #define OF_WORKER(...) SL_FIELD(sl_stats_worker, __VA_ARGS__)
 #define OF_STAGE(...)  SL_FIELD(sl_stats_stage, __VA_ARGS__)
 #define OF_LINK(...)   SL_FIELD(sl_stats_link, __VA_ARGS__)
+#define OF_NODE(...)   SL_FIELD(sl_stats_node, __VA_ARGS__)
+#define OF_WIRE(...)   SL_FIELD(sl_stats_wire, __VA_ARGS__)
 
 static const struct sl_field line_fields[] = {
     SL_STATS(OF_LINE, SL_MEMBER_NONE, SL_MEMBER_NONE, SL_FIELD_NULLABLE, SL_FIELD_BY_HAND)};
@@ -28,12 +30,18 @@ static const struct sl_field device_fields[] = {SL_STATS_DEVICE(OF_DEVICE, SL_FI
 static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
 static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
 static const struct sl_field link_fields[] = {SL_STATS_LINK(OF_LINK)};
+static const struct sl_field node_fields[] = {SL_STATS_NODE(OF_NODE)};
+static const struct sl_field node_totals[] = {SL_STATS_NODE_TOTALS(OF_NODE)};
+static const struct sl_field wire_fields[] = {SL_STATS_WIRE(OF_WIRE)};
 
 const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
 const struct sl_fields sl_stats_device_fields = SL_FIELDS(device_fields);
 const struct sl_fields sl_stats_worker_fields = SL_FIELDS(worker_fields);
 const struct sl_fields sl_stats_stage_fields = SL_FIELDS(stage_fields);
 const struct sl_fields sl_stats_link_fields = SL_FIELDS(link_fields);
+const struct sl_fields sl_stats_node_fields = SL_FIELDS(node_fields);
+const struct sl_fields sl_stats_node_totals = SL_FIELDS(node_totals);
+const struct sl_fields sl_stats_wire_fields = SL_FIELDS(wire_fields);
 
 bool sl_stats_link_is_peer(const struct sl_stats_link *link)
 {
@@ -56,35 +64,42 @@ static void join_roles(const cJSON *roles, char *out, size_t n)
     }
 }
 
+// A list of the line as an array of records (owned), at most n_max of them. NULL: no memory.
+static void *take_list(const cJSON *line, const char *key, const struct sl_fields *fields,
+                       size_t record_bytes, size_t n_max, size_t *n)
+{
+    const cJSON *list = sl_json_at(line, key), *item;
+    const size_t wanted = SL_MIN((size_t)cJSON_GetArraySize(list), n_max);
+    char *records = calloc(wanted + 1, record_bytes);
+    *n = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (records && *n < wanted)
+            sl_fields_read(fields, item, records + (*n)++ * record_bytes);
+    }
+    return records;
+}
+
+#define TAKE_LIST(s, line, list, fields, n_max)                                                    \
+    (s)->list = take_list((line), #list, &(fields), sizeof *(s)->list, (n_max), &(s)->n_##list)
+
 static int take_lists(const cJSON *line, struct sl_stats *s)
 {
-    const cJSON *devices = sl_json_at(line, "devices"), *workers = sl_json_at(line, "workers"),
-                *links = sl_json_at(line, "links"), *item;
-    size_t n_links = SL_MIN((size_t)cJSON_GetArraySize(links), (size_t)SL_STATS_LINKS_MAX);
-    size_t n_devices = SL_MIN((size_t)cJSON_GetArraySize(devices), (size_t)SL_STATS_DEVICES_MAX);
-    size_t n_workers = SL_MIN((size_t)cJSON_GetArraySize(workers), (size_t)SL_STATS_WORKERS_MAX);
-    s->devices = calloc(n_devices + 1, sizeof *s->devices);
-    s->workers = calloc(n_workers + 1, sizeof *s->workers);
-    s->links = calloc(n_links + 1, sizeof *s->links);
-    if (!s->devices || !s->workers || !s->links)
-        return sl_fail(SL_ENOMEM, "no memory for %zu workers in a view", n_workers);
-    cJSON_ArrayForEach(item, devices)
+    const cJSON *item;
+    size_t i = 0;
+    TAKE_LIST(s, line, devices, sl_stats_device_fields, SL_STATS_DEVICES_MAX);
+    TAKE_LIST(s, line, workers, sl_stats_worker_fields, SL_STATS_WORKERS_MAX);
+    TAKE_LIST(s, line, links, sl_stats_link_fields, SL_STATS_LINKS_MAX);
+    TAKE_LIST(s, line, nodes, sl_stats_node_fields, SL_STATS_NODES_MAX);
+    TAKE_LIST(s, line, wires, sl_stats_wire_fields, SL_STATS_WIRES_MAX);
+    if (!s->devices || !s->workers || !s->links || !s->nodes || !s->wires)
+        return sl_fail(SL_ENOMEM, "no memory for %d workers in a view",
+                       cJSON_GetArraySize(sl_json_at(line, "workers")));
+    cJSON_ArrayForEach(item, sl_json_at(line, "devices"))
     {
-        if (s->n_devices == n_devices)
-            break;
-        struct sl_stats_device *d = &s->devices[s->n_devices++];
-        sl_fields_read(&sl_stats_device_fields, item, d);
-        join_roles(sl_json_at(item, "roles"), d->roles, sizeof d->roles);
-    }
-    cJSON_ArrayForEach(item, workers)
-    {
-        if (s->n_workers < n_workers)
-            sl_fields_read(&sl_stats_worker_fields, item, &s->workers[s->n_workers++]);
-    }
-    cJSON_ArrayForEach(item, links)
-    {
-        if (s->n_links < n_links)
-            sl_fields_read(&sl_stats_link_fields, item, &s->links[s->n_links++]);
+        if (i < s->n_devices)
+            join_roles(sl_json_at(item, "roles"), s->devices[i].roles, sizeof s->devices[i].roles);
+        i++;
     }
     return SL_OK;
 }
@@ -134,5 +149,7 @@ void sl_stats_fini(struct sl_stats *s)
     free(s->devices);
     free(s->workers);
     free(s->links);
+    free(s->nodes);
+    free(s->wires);
     *s = (struct sl_stats){0};
 }

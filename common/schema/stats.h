@@ -138,7 +138,9 @@
     X(memory., WHOLE, limit, SL_GAUGE(24, memory_limit_bytes, "Memory the job may use.")) \
     END(memory) \
     X(, REAL, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy.")) \
-    PART(links)
+    PART(links) \
+    PART(nodes) \
+    PART(wires)
 
 #define SL_STATS_DEVICE(X, PART) \
     X(, WHOLE, index, SL_JSON) X(, TEXT, kind, SL_JSON) X(, TEXT, name, SL_JSON) \
@@ -180,6 +182,61 @@
       SL_TOTAL(1, link_bytes_total, \
                "Bytes that a device has read in the memory of each, of what GPUs hold together."))
 
+// A node of a job on several: what its processes have done since they began. In the report, too.
+#define SL_STATS_NODE_TOTALS(X) \
+    X(, WHOLE, rank, SL_JSON) X(, TEXT, host, SL_JSON) \
+    X(, WHOLE, samplers, SL_GAUGE(1, node_samplers, "Sampler processes of a node.")) \
+    X(, WHOLE, trainers, \
+      SL_GAUGE(2, node_trainers, "Trainer processes of a node, standby trainers left out.")) \
+    X(, WHOLE, batches, SL_TOTAL(8, node_batches_total, "Batches that a node trained on.")) \
+    X(, WHOLE, input_nodes, \
+      SL_TOTAL(9, node_input_nodes_total, "Input nodes of a node's batches of all kinds.")) \
+    X(, WHOLE, sent_bytes, \
+      SL_TOTAL(10, node_sent_bytes_total, "Bytes that a node sent to the others.")) \
+    X(, WHOLE, received_bytes, \
+      SL_TOTAL(11, node_received_bytes_total, "Bytes that a node received from the others.")) \
+    X(, REAL, late_seconds, \
+      SL_TOTAL(12, node_late_seconds_total, \
+               "Seconds that a node's updates waited for what others had not done yet.")) \
+    X(, REAL, wire_seconds, \
+      SL_TOTAL(13, node_wire_seconds_total, \
+               "Seconds that a node's updates waited for what was on its way.")) \
+    X(, WHOLE, remote_rows, \
+      SL_TOTAL(14, node_remote_rows_total, "Feature rows that a node got from others.")) \
+    X(, WHOLE, remote_bytes, SL_JSON) \
+    X(, REAL, remote_share, SL_JSON) /* of its input nodes */ \
+    X(, REAL, remote_seconds, SL_JSON) /* from an ask to its rows, on average */ \
+    X(, WHOLE, memory, SL_GAUGE(3, node_memory_bytes, "Memory of a node's processes."))
+
+// ... and in the last seconds; shares of its samplers' or trainers' time.
+#define SL_STATS_NODE(X) \
+    SL_STATS_NODE_TOTALS(X) \
+    X(, REAL, age, SL_GAUGE(4, node_age_seconds, "Age of what is known of a node.")) \
+    X(, WHOLE, queue, SL_GAUGE(5, node_queue_batches, "Batches that lie ready on a node.")) \
+    X(, REAL, batches_per_second, SL_JSON) \
+    X(, REAL, sent_per_second, SL_JSON) X(, REAL, received_per_second, SL_JSON) \
+    X(, REAL, draws, SL_JSON) X(, REAL, blocked, SL_JSON) \
+    X(, REAL, trains, SL_GAUGE(6, node_trains_ratio, "Share of a node's trainers' time.")) \
+    X(, REAL, extracts, SL_JSON) \
+    X(, REAL, waits, SL_GAUGE(7, node_waits_ratio, "Share that a node's trainers waited.")) \
+    X(, REAL, late, SL_JSON) X(, REAL, wire, SL_JSON) /* of the seconds, as above */ \
+    X(, REAL, asks, SL_JSON) /* likewise that it waited for rows, all asks together */ \
+    X(, REAL, cpu_load, SL_JSON)
+
+// What a node got from another one, and how long its updates waited for it. In the report, too.
+#define SL_STATS_WIRE(X) \
+    X(, WHOLE, node, SL_JSON) X(, WHOLE, from, SL_JSON) /* ranks */ \
+    X(, WHOLE, bytes, \
+      SL_TOTAL(1, wire_bytes_total, "Bytes that a node received from another one.")) \
+    X(, REAL, late_seconds, \
+      SL_TOTAL(2, wire_late_seconds_total, "Seconds that a node waited for another one's work.")) \
+    X(, REAL, wire_seconds, \
+      SL_TOTAL(3, wire_seconds_total, "Seconds that a node waited for another one's messages.")) \
+    X(, WHOLE, rows, \
+      SL_TOTAL(4, wire_rows_total, "Feature rows that a node got from another one.")) \
+    X(, WHOLE, row_bytes, SL_JSON) \
+    X(, WHOLE, asks, SL_JSON) X(, REAL, ask_seconds, SL_JSON) /* messages; until their rows came */
+
 #define SL_STATS_STAGE(X) \
     X(, REAL, busy, \
       SL_GAUGE(1, stage_busy_ratio, \
@@ -202,6 +259,14 @@ struct sl_stats_worker {
 
 struct sl_stats_link {
     SL_STATS_LINK(SL_MEMBER)
+};
+
+struct sl_stats_node {
+    SL_STATS_NODE(SL_MEMBER)
+};
+
+struct sl_stats_wire {
+    SL_STATS_WIRE(SL_MEMBER)
 };
 
 struct sl_stats_stage {
@@ -229,6 +294,9 @@ enum {
     SL_STATS_DEVICES_MAX = 512,
     SL_STATS_WORKERS_MAX = 1024,
     SL_STATS_LINKS_MAX = 2 * 64 * 65,
+    SL_STATS_NODES_MAX = 128,
+    SL_STATS_WIRED_MAX = 32, // nodes: the wires of more are left out, their sums are with the nodes
+    SL_STATS_WIRES_MAX = SL_STATS_WIRED_MAX * (SL_STATS_WIRED_MAX - 1),
 };
 extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 
@@ -242,13 +310,17 @@ struct sl_stats {
     struct sl_stats_device *devices; // (n_devices), owned
     struct sl_stats_worker *workers; // (n_workers), owned
     struct sl_stats_link *links;     // (n_links), owned
-    size_t n_devices, n_workers, n_links, n_buckets;
+    struct sl_stats_node *nodes;     // (n_nodes), owned; none of a job on one node
+    struct sl_stats_wire *wires;     // (n_wires), owned
+    size_t n_devices, n_workers, n_links, n_nodes, n_wires, n_buckets;
     double le[SL_STATS_BUCKETS_MAX]; // n_buckets - 1 upper edges in seconds; the last is open
     double counts[SL_STATS_HISTOGRAMS][SL_STATS_BUCKETS_MAX];
 };
 
 extern const struct sl_fields sl_stats_fields, sl_stats_device_fields, sl_stats_worker_fields,
-    sl_stats_stage_fields, sl_stats_link_fields;
+    sl_stats_stage_fields, sl_stats_link_fields, sl_stats_node_fields, sl_stats_wire_fields;
+// Of struct sl_stats_node what the report has: without what it does now.
+extern const struct sl_fields sl_stats_node_totals;
 
 // Whether it was read in another device's memory.
 bool sl_stats_link_is_peer(const struct sl_stats_link *link);

@@ -41,7 +41,9 @@ bool sl_job_state_has_ended(const char *word); // that, or interrupted
     X(TRAINERS, "trainers")                                                                        \
     X(MEMORY, "memory")                                                                            \
     X(UPDATES, "updates")                                                                          \
-    X(DRIVE, "drive")
+    X(DRIVE, "drive")                                                                              \
+    X(NODES, "nodes")                                                                              \
+    X(NETWORK, "network")
 
 extern const char *const sl_bottleneck_words[]; // in that order, then NULL
 

@@ -306,7 +306,7 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
     struct sl_row_file file = {
         .unit_bytes = stripes->unit_bytes,
         .offset = npy->head.data_offset,
-        .n_rows = ds->n_nodes,
+        .n_rows = sl_dataset_rows(ds),
         .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
     };
     int rc = SL_OK;

@@ -7,6 +7,7 @@ the test. So nothing is to be cleaned up, whatever happens.
 """
 
 import ctypes
+import glob
 import os
 import shutil
 import signal
@@ -122,7 +123,7 @@ class Nodes:
             raise Skip("not root, or no mounts: only root has namespaces")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
             raise Skip(f"there is no {missing[0]}")
-        self.box, self.mpi, self.kind, self.holders = box, mpi, KINDS[mpi], []
+        self.box, self.mpi, self.kind, self.holders, self.killed = box, mpi, KINDS[mpi], [], []
         self.names = "abcdefgh"[:n]
         self.plugin = plugin(box, mpi)
         hosts = box.path("hosts")
@@ -189,6 +190,7 @@ class Nodes:
                     os.kill(pid, signal.SIGKILL)
             except (FileNotFoundError, ProcessLookupError):
                 pass  # it has gone with another one
+        self.killed.append(name)
 
     def script(self, name, text):
         path = self.box.path(name)
@@ -215,6 +217,9 @@ class Nodes:
         holders = {process.pid for process in self.holders}
         for pid in set(self.box.processes()) - holders:
             gone(pid)
+        for name in self.killed:  # MPI's daemon there could not clean up
+            for left in glob.glob(os.path.join(self.box.temp, f"ompi.{name}.*")):
+                shutil.rmtree(left)
         for name, pid in self.pid.items():
             names = os.listdir(f"/proc/{pid}/root/dev/shm")
             assert not names, f"left in /dev/shm of {name}: {names}"

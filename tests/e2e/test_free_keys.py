@@ -33,6 +33,7 @@ PARTS = [
         "devices": "cpu",
         "allocation": {"cores": "pool"},
         "memory": "1GiB",
+        "nodes": "auto",  # of several: test_nodes_run.py
         "evaluate.overlap": False,
         "evaluate.test": "each",
     },

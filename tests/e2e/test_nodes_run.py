@@ -4,7 +4,7 @@ import os
 import shutil
 
 from harness import cases, fingerprint, go_on, read_json, small_job, whole
-from nodes import Nodes, Ranks
+from nodes import KINDS, SIDE_BY_SIDE, Nodes, Ranks, plugin
 
 MPIS = ("openmpi", "mpich")
 # Where a link may die. Those of nodes/ come before, but for the last.
@@ -19,7 +19,8 @@ STORAGE = {"store": {"features": "storage"}}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}}
 
 
-def nodes_job(box, output="runs/job", **changes):
+def nodes_job(box, **changes):
+    output = box.path("runs", "job")  # each node's working directory is another one
     first = {} if "updates" in changes else {"updates.batches_per_update": 4}
     dotted = {**first, "nodes": "auto", "output": output, **changes}
     return small_job(box.shared_dataset("small"), **dotted)
@@ -216,6 +217,17 @@ def test_a_number_of_nodes_wants_a_launcher(box):
     assert fingerprint(report) == alone(box), str(result)
 
 
+@cases(*MPIS)
+def test_processes_that_do_not_know_one_another_are_refused(box, mpi):
+    """As where Slurm has no PMIx: each would take itself for the whole job."""
+    env = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLUICE_MPI_PLUGIN": plugin(box, mpi)}
+    config = nodes_job(box, nodes=4)
+    result, _ = box.run(config, env={**KINDS[mpi]["env"], **SIDE_BY_SIDE[mpi]["env"], **env})
+    assert result.rc == 2, str(result)
+    assert "4 processes (SLURM_NTASKS)" in result.err and "srun --mpi=pmix" in result.err
+    box.assert_no_run()
+
+
 def test_nodes_that_differ_are_refused_and_named(box):
     nodes = Ranks(box, MPIS[0], 2)
     other = box.path("other")
@@ -230,6 +242,24 @@ def test_nodes_that_differ_are_refused_and_named(box):
     for words in ("job file seed: found 8, wanted 7", "data set node_feat.npy: found"):
         assert f"{host}: {words}" in result.err, str(result)
     box.assert_no_run()
+
+
+def test_a_node_on_which_the_job_does_not_fit_is_named(box):
+    nodes = Ranks(box, MPIS[0], 2)
+    small = 'set -- "$@" --set memory=4MiB'
+    result = ended(nodes, start(box, nodes, nodes_job(box), only={1: small}))
+    assert result.rc == 2, str(result)
+    host = os.uname().nodename
+    assert f"host {host} (rank 1): memory: found 4194304 bytes" in result.err, str(result)
+    box.assert_no_run()
+
+
+def test_numbers_that_are_not_finite_end_the_job(box):
+    nodes = Ranks(box, MPIS[0], 2)
+    wild = {"kind": "sgd", "lr": 1000, "momentum": 0.9}
+    config = nodes_job(box, **{"optimizer": wild, "evaluate.every": 0, "epochs": 20})
+    result = ended(nodes, start(box, nodes, config))
+    assert result.rc == 1 and "is not finite" in result.err, str(result)
 
 
 def test_a_node_without_the_plug_in_says_so(box):

@@ -72,7 +72,7 @@ def test_a_partition_twice_has_the_same_bits(box, method):
     with open(box.path("data", "node_part.npy"), "rb") as a:
         with open(box.path("again.npy"), "rb") as b:
             assert a.read() == b.read()
-    varies = ("file", "seconds", "peak_bytes")
+    varies = ("file", "method_cpu_seconds", "seconds", "peak_bytes")
     assert {**again, **dict.fromkeys(varies)} == {**said, **dict.fromkeys(varies)}
     text = box.sluice("partition", "data", *options, "--force").ok().out
     assert "remote rows" in text and "edges cut" in text and "training" in text, text
@@ -108,6 +108,34 @@ def test_parts_that_metis_leaves_empty_get_a_vertex(box):
     assert said["filled"] == 8 and not said["even"], said
     text = box.sluice("partition", "data", "--parts", "9", "--force", env=env).ok().out
     assert "8 parts had none and got one" in text and "not as even as asked for" in text, text
+
+
+def test_parts_that_something_else_made(box):
+    arrays = planted(n=400)
+    write_dataset(box.path("data"), arrays)
+    made = partition(box, "--parts", "3", "--method", "stream", "--out", "made.npy")
+    given = ("--parts", "3", "--method", "given", "--from")
+    part = np.load(box.path("made.npy"))
+    for dtype in ("uint8", "uint16", "int32", "int64"):
+        np.save(box.path("mine.npy"), part.astype(dtype))
+        said = partition(box, *given, "mine.npy", "--out", "again.npy", "--force")
+        check_figures(arrays, np.load(box.path("again.npy")), said)
+        assert said["method"] == "given" and said["rows"] == made["rows"], (said, made)
+    assert (np.load(box.path("again.npy")) == part).all()
+    wrong = {
+        "-1": np.where(np.arange(400) == 5, -1, part.astype(int)),
+        "3": np.where(np.arange(400) == 5, 3, part),
+        "(399,)": part[1:],
+        "float32": part.astype(np.float32),
+    }
+    for what, array in wrong.items():
+        np.save(box.path("mine.npy"), array)
+        words = ("element 5 is no part",) if what in ("-1", "3") else (what, "400 vertices")
+        refused(box, box.sluice("partition", "data", *given, "mine.npy"), "mine.npy", *words)
+    refused(box, box.sluice("partition", "data", *given, "none.npy"), "none.npy")
+    for options in (given[:-1], ("--parts", "3", "--from", "made.npy")):
+        refused(box, box.sluice("partition", "data", *options), "--method given --from FILE.npy")
+    assert "node_part.npy" not in os.listdir(box.path("data"))
 
 
 BAD = {

@@ -22,6 +22,7 @@ static struct sl_job job;
 static struct sl_pool_worker workers[4]; // two devices: samplers 0 and 1, trainers 2 and 3
 static struct sl_worker_death deaths[4];
 static bool async;
+static uint32_t n_nodes; // of the job, of which this is the first; 0: there is one
 
 static inline void make_job(void)
 {
@@ -35,6 +36,7 @@ static inline void make_job(void)
         .staleness = 2,
         .batches_per_update = async ? 1 : PER_UPDATE,
         .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
+        .nodes.n = n_nodes,
     };
     memset(&job, 0, sizeof job);
     memset(workers, 0, sizeof workers);
@@ -78,6 +80,12 @@ static inline void setup_ordered(void)
 {
     async = false;
     make_job();
+}
+
+static inline void setup_nodes(void)
+{
+    n_nodes = 2;
+    setup_ordered();
 }
 
 static inline void setup_async(void)

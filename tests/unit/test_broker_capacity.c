@@ -68,6 +68,45 @@ TEST(predictions_and_jumping_knowledge_have_their_rows)
     ck_assert_uint_eq(spec.predict_rows, 300); // sampled evaluations leave predictions too
 }
 
+// Of 1000 rows of 64 bytes others have `elsewhere`; own ones are mapped.
+static void plan_rows(uint64_t cache_bytes, uint64_t elsewhere)
+{
+    config.evaluate.full = false;
+    config.store.features = SL_FEATURES_NODES;
+    config.store.cache_bytes = cache_bytes;
+    config.cache.policy = SL_CACHE_DEGREE;
+    need.row_bytes = 64;
+    need.n_shards = 4;
+    need.n_elsewhere = elsewhere;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+}
+
+TEST(of_a_shard_rows_of_others_alone_have_slots)
+{
+    enum { WORDS = 1000 * 8, SLOT = 64 + 8 };
+    plan_rows(WORDS + 900 * SLOT, 600);
+    ck_assert_uint_eq(spec.rows.n_slots, 600);
+    ck_assert_uint_eq(spec.rows.n_hot, 750); // three quarters of the slots are of ranks below it
+    ck_assert_uint_eq(spec.asks.n_slots, 5 * SL_ASKS_A_DEVICE);
+    ck_assert_uint_eq(spec.asks.n_nodes, 4);
+    ck_assert_uint_eq(spec.asks.max_rows, 1000);
+    ck_assert_uint_eq(spec.asks.row_bytes, 64);
+    ck_assert_uint_gt(spec.fetch_ahead, 0);
+    plan_rows(WORDS + 300 * SLOT, 600);
+    ck_assert_uint_eq(spec.rows.n_slots, 300);
+    ck_assert_uint_eq(spec.rows.n_hot, 375);
+    plan_rows(WORDS + 300 * SLOT, 0); // all are this node's
+    ck_assert_uint_eq(spec.rows.n_slots, 1);
+    config.store.features = SL_FEATURES_STORAGE; // own ones have slots, too
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    ck_assert_uint_eq(spec.rows.n_slots, 300);
+    ck_assert_uint_eq(spec.rows.n_hot, 225);
+    ck_assert_uint_eq(spec.asks.n_nodes, 4);
+    need.n_shards = 0;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    ck_assert_uint_eq(spec.asks.n_slots, 0);
+}
+
 TEST(under_a_bound_activations_leave_room_for_workers)
 {
     const uint64_t available = 4 * 4 * 1000 * 2 * 16 - 4; // of which they would take a quarter

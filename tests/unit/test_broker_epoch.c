@@ -229,6 +229,44 @@ TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
     ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-12); // the first one warmed up
 }
 
+// Updates of four batches on two nodes, whose turns are 0 1 0 1.
+static void find_latest(struct sl_epoch *f, const struct sl_batch_entry *e, uint64_t n)
+{
+    static struct sl_arena_header h = {
+        .spec = {.n_devices = 1, .batches_per_update = 4, .nodes = {.n = 2}}};
+    sl_epoch_find_latest(f, &(struct sl_arena){.h = &h}, e, n);
+}
+
+TEST(the_node_that_the_others_waited_for_is_named)
+{
+    const struct sl_batch_entry e[9] = {
+        {.done_at_ns = 10 * MS},  {.done_at_ns = 14 * MS}, // 4 ms after the other's last
+        {.done_at_ns = 8 * MS},   {.done_at_ns = 12 * MS},
+        {.done_at_ns = 21 * MS},  {.done_at_ns = 20 * MS}, // 1 ms
+        {.done_at_ns = 19 * MS},  {.done_at_ns = 18 * MS},
+        {.done_at_ns = 500 * MS}, // of one node alone: nobody waited
+    };
+    struct sl_epoch f = {.samplers = 1, .trainers = 1, .seconds = 0.01};
+    find_latest(&f, e, 9);
+    ck_assert(f.several_nodes);
+    ck_assert_double_eq(f.latest.node, 1);
+    ck_assert_double_eq_tol(f.latest.seconds, 0.004, 1e-9);
+    sl_epoch_name_bottleneck(&f, &ordered_by_1);
+    ck_assert_str_eq(f.bottleneck, "nodes: 40 % of the time all others had done their batches of "
+                                   "an update and waited for node 1");
+    f.seconds = 0.03; // which is a small part of it
+    sl_epoch_name_bottleneck(&f, &ordered_by_1);
+    ck_assert_ptr_null(strstr(f.bottleneck, "nodes"));
+}
+
+TEST(what_was_trained_before_a_resume_says_nothing_of_nodes)
+{
+    struct sl_batch_entry e[4] = {{.done_at_ns = 10}, {.done_at_ns = 99}, {.restored = 1}, {0}};
+    struct sl_epoch f = {0};
+    find_latest(&f, e, 4);
+    ck_assert_double_eq(f.latest.seconds, 0);
+}
+
 TEST(the_first_update_is_the_one_that_was_over_first)
 {
     const struct sl_update_entry seen[] = {
@@ -511,6 +549,40 @@ TEST(a_drive_that_is_always_read_is_accused_first)
     f.normal_train = 0.95;
     f.normal_wait = 0;
     expect(&f, 4, "trainers:", "forward and backward took 95 %");
+}
+
+TEST(rows_of_other_nodes_are_no_drives)
+{
+    struct sl_epoch f = one_second();
+    f.normal_train = 0.35;
+    f.store.seconds = 0.9;
+    f.store.read = 40;
+    f.store.beside = 19;
+    f.store.remote_rows = 30;
+    f.input_nodes = 120;
+    expect(&f, 4, "network:", "asked for 90 % of the time; 25 % of the rows came from other nodes");
+    f.store.remote_rows = 29;
+    expect(&f, 4, "drive:", "read 90 % of the time");
+}
+
+// Of a batch's rows ten bytes each.
+TEST(rows_of_other_nodes_are_counted_whenever_they_came)
+{
+    struct sl_batch_entry entries[2] = {
+        {.n_input = 50,
+         .hit_bytes = 100,
+         .matched_bytes = 100,
+         .miss_bytes = 300,
+         .remote_rows = 7,
+         .remote_beside = 2,
+         .counted = 1},
+        {.n_input = 20, .miss_bytes = 200, .remote_rows = 1, .counted = 1},
+    };
+    const struct sl_update_entry made[2] = {{.took_ns = 1}, {.took_ns = 1}};
+    struct sl_epoch f = {.trainers = 1};
+    sl_epoch_add_training(&f, entries, made, 2, (struct sl_span){0, 1000000000}, &room);
+    ck_assert_double_eq(f.store.remote_rows, 10);
+    ck_assert_double_eq(f.store.remote_bytes, 100);
 }
 
 TEST(samplers_without_memory_accuse_the_trainers)

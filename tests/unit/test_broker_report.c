@@ -91,6 +91,7 @@ TEST(a_report_without_results_has_all_its_keys)
     for (size_t i = 0; i < SL_COUNT_OF(keys); i++)
         ck_assert_msg(cJSON_HasObjectItem(report, keys[i]), "no '%s'", keys[i]);
     ck_assert(!cJSON_HasObjectItem(report, "samples_digest"));
+    ck_assert(!cJSON_HasObjectItem(report, "nodes")); // there is one
     EXPECT_NULL("test_accuracy");
     EXPECT_NULL("first_update_seconds");
     EXPECT_NULL("test");

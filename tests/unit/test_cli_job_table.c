@@ -18,7 +18,11 @@ static const char jobs[] =
     "\"samplers\": 1, \"trainers\": 1, \"message\": \"trainer 0 | died\\nagain\", \"cores\": \"0\","
     "\"started\": 1, \"ended\": 9000},"
     "{\"id\": null, \"name\": \"mine\", \"state\": \"running\", \"epochs\": null, \"cores\": null,"
-    "\"started\": 2800}]}";
+    "\"started\": 2800},"
+    "{\"id\": null, \"name\": \"wide\", \"state\": \"running\", \"epochs\": null, \"cores\": null,"
+    "\"started\": 2800, \"nodes\": [\"a\", \"b\", \"c\", \"\", \"e\"]},"
+    "{\"id\": null, \"name\": \"one\", \"state\": \"running\", \"epochs\": null, \"cores\": null,"
+    "\"started\": 2800, \"nodes\": []}]}";
 
 static char *text; // what was printed last (owned)
 
@@ -47,6 +51,10 @@ TEST(a_table_with_what_they_wait_for)
     assert_has(text, "  3  pin   failed     1/5                 0      16 min ago  trainer 0 / "
                      "died again\n");
     assert_has(text, "run  mine  running                                  for 2 h\n");
+    assert_has(text,
+               "run  wide  running                                  for 2 h  on 5 nodes: a, b, "
+               "c, ?, ...\n");
+    assert_has(text, "run  one   running                                  for 2 h\n");
     assert_has(text, "\n1 more is over: 'sluice ps --all' lists them\n");
 }
 

@@ -143,6 +143,21 @@ TEST(decisions_deaths_and_events_are_told_where_there_are_any)
     assert_has_not(text, "epoch 1\n"); // ends of epochs stand in the table
 }
 
+TEST(nodes_have_a_row_each)
+{
+    const char *text = print(
+        RUN_OF(EPOCH(0, "", "x"),
+               ",\"nodes\":[{\"rank\":0,\"host\":\"a\",\"samplers\":1,\"trainers\":3,\"batches\":5,"
+               "\"late_seconds\":1.5,\"wire_seconds\":0.25,\"received_bytes\":1048576,"
+               "\"remote_rows\":700,\"remote_share\":0.25,\"remote_seconds\":0.002},"
+               "{\"rank\":1,\"host\":null}]"),
+        false);
+    assert_has(text,
+               "\n   0  a     1S 3T        5  1.5 s  250 ms  1.00 MiB          700   25 %  2.0 ms\n"
+               "   1        -            -      -       -         -            -      -       -\n");
+    assert_has_not(print(RUN_OF(EPOCH(0, "", "x"), ""), false), "remote rows");
+}
+
 TEST(the_commands_options_are_checked)
 {
     static const struct {

@@ -105,6 +105,19 @@ TEST(one_of_another_scope_is_none_of_ours)
     end_broker(pid);
 }
 
+TEST(of_several_nodes_the_first_one_answers)
+{
+    pid_t other = START_BROKER("--nodes", "2", "--node", "1");
+    find();
+    ck_assert_uint_eq(n_jobs, 0);
+    pid_t first = START_BROKER("--nodes", "2", "--node", "0");
+    find();
+    ck_assert_uint_eq(n_jobs, 1);
+    ck_assert_int_eq(jobs[0].pid, first);
+    end_broker(other);
+    end_broker(first);
+}
+
 // Also where what tells it stands behind all that is looked at.
 TEST(a_daemons_job_is_left_out)
 {

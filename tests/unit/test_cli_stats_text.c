@@ -26,6 +26,10 @@ static const char full[] =
     "\"updates\": {\"mode\": \"async\", \"version\": 123, \"staleness_mean\": 0.5,"
     "\"staleness_max\": 2}, \"memory\": {\"used\": 1048576, \"peak\": 2097152, \"limit\": null},"
     "\"totals\": {\"blocks_near_bytes\": 0},"
+    "\"nodes\": [{\"rank\": 0, \"host\": \"a\", \"samplers\": 1, \"trainers\": 2,"
+    "\"batches_per_second\": 14.2, \"queue\": 3, \"trains\": 0.5, \"waits\": 0.25, \"late\": 0.2,"
+    "\"wire\": 0.1, \"received_per_second\": 2097152, \"remote_share\": 0.3,"
+    "\"remote_seconds\": 0.002}, {\"rank\": 1, \"host\": null, \"samplers\": null}],"
     "\"cpu_load\": 1.7, \"bottleneck\": \"trainers wait, and \\\"samplers\\\" draw\","
     "\"bottleneck_role\": \"samplers\"}";
 
@@ -117,6 +121,9 @@ TEST(a_page_has_it_all)
     assert_has(text, "queue      4 batches ready (2.00 KiB of 4.00 KiB used), 1 being drawn, 2 ");
     assert_has(text, "cache      presc: 52.0 % hits now, 50.0 % in all\n");
     assert_has(text, "updates    async: version 123, 0.5 behind on average, 2 at most\n");
+    assert_has(
+        text, "\n   0  a     1S 2T       14.2      3   50 %  25 %  20 %  10 %     2.0 MiB    30 %  "
+              "2.0 ms\n   1        -              -      -      -");
     assert_has(text, "machine    1.00 MiB of memory, 2.00 MiB at most; 1.7 cores busy\n");
     assert_has(text, "bottleneck trainers wait, and \"samplers\" draw\n");
     assert_has(text, "sample  90 %        28  10.0 ms  20.0 ms  samplers draw\n");

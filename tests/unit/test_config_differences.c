@@ -90,6 +90,7 @@ static const struct other {
     {.path = "allocation.switching", .value = "false"},
     {.path = "allocation.cores", .value = "pool"},
     {.path = "allocation.balance", .value = "dynamic"},
+    {.path = "nodes", .value = "auto"},
     {.path = "schedule", .value = "[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 2}]"},
     {.path = "throttle.sample", .value = "0.5"},
     {.path = "throttle.train", .value = "0.5"},

@@ -22,4 +22,23 @@ TEST(much_for_the_memory_is_read)
     ck_assert_int_eq(sl_features_choose(&ds, enough), SL_FEATURES_STORAGE);
 }
 
+// Of a shard what is not here must be read; of a whole data set nobody is asked.
+TEST(shards_are_asked_for_rows)
+{
+    struct sl_dataset whole = {.n_nodes = 100, .feat_dim = 4, .feat_dtype = SL_DTYPE_F32};
+    struct sl_dataset shard = whole;
+    shard.shard = (struct sl_shard){.count = 2, .n_local = 40};
+    ck_assert_uint_eq(sl_features_bytes(&shard), 40 * 16);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_MEMORY, &shard), SL_FEATURES_NODES);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_NODES, &shard), SL_FEATURES_NODES);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_STORAGE, &shard), SL_FEATURES_STORAGE);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_MEMORY, &whole), SL_FEATURES_MEMORY);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_NODES, &whole), SL_FEATURES_MEMORY);
+    ck_assert_int_eq(sl_features_settle(SL_FEATURES_STORAGE, &whole), SL_FEATURES_STORAGE);
+    ck_assert_int_eq(sl_features_choose(&shard, 1 << 20), SL_FEATURES_NODES);
+    ck_assert_int_eq(sl_features_choose(&shard, 0), SL_FEATURES_STORAGE);
+    ck_assert(sl_features_kinds[SL_FEATURES_NODES].reads);
+    ck_assert(!sl_features_kinds[SL_FEATURES_NODES].drive);
+}
+
 RUN_TESTS()

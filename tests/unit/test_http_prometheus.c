@@ -28,6 +28,9 @@ static const char line[] =
     "\"gpu_memory_used\":80,\"gpu_memory_total\":90,\"gpu_load\":0.375,\"gpu_memory_load\":null}],"
     "\"links\":[{\"kind\":\"features\",\"reader\":1,\"from\":\"2\",\"bytes\":640},"
     "{\"kind\":\"features\",\"reader\":1,\"from\":\"memory\",\"bytes\":64}],"
+    "\"nodes\":[{\"rank\":0,\"host\":\"a\",\"batches\":7,\"waits\":0.5,\"queue\":null},"
+    "{\"rank\":1,\"host\":null}],"
+    "\"wires\":[{\"node\":0,\"from\":1,\"bytes\":320,\"late_seconds\":0.25}],"
     "\"bottleneck_role\":\"samplers\"}";
 
 static void begin(void)
@@ -102,6 +105,18 @@ TEST(each_way_has_the_bytes_that_were_read_over_it)
     expect("sluice_link_bytes_total{job=\"a\",id=\"1\",kind=\"features\",reader=\"1\",from=\"2\"} "
            "640\n");
     expect("reader=\"1\",from=\"memory\"} 64\n");
+}
+
+TEST(each_node_and_each_wire_has_its_figures)
+{
+    add_job("1", "a", 1);
+    write(2);
+    expect("sluice_node_batches_total{job=\"a\",id=\"1\",node=\"0\",host=\"a\"} 7\n");
+    expect("sluice_node_waits_ratio{job=\"a\",id=\"1\",node=\"0\",host=\"a\"} 0.5\n");
+    ck_assert_ptr_null(strstr(text.s, "sluice_node_queue_batches{"));
+    ck_assert_ptr_null(strstr(text.s, "node=\"1\""));
+    expect("sluice_wire_bytes_total{job=\"a\",id=\"1\",node=\"0\",from=\"1\"} 320\n");
+    expect("sluice_wire_late_seconds_total{job=\"a\",id=\"1\",node=\"0\",from=\"1\"} 0.25\n");
 }
 
 TEST(numbers_are_whole_and_unknown_ones_are_left_out)

@@ -267,6 +267,25 @@ TEST(many_links_are_summed_then_counted)
     has("and 8 more");
 }
 
+TEST(nodes_have_a_row_each)
+{
+    struct sample s = usual_sample();
+    draw(80, 30, false);
+    has_not("nodes:");
+    s.nodes = 2;
+    run_for(m, &s, 2);
+    draw(80, 30, false);
+    fits(80, 30);
+    has("\nnode host     split  per s queue train  wait  late  wire     in/s remote   after\n"
+        "   0 host-0.… 1S 3T     12     2  50 %  25 %  20 %   5 %  2.0 MiB   30 %  2.0 ms\n"
+        "   1 host-1.… 1S 3T     12     3  50 %  25 %  20 %   5 %  2.0 MiB      -  2.0 ms\n");
+    s.nodes = 40;
+    run_for(m, &s, 2);
+    draw(80, 24, false);
+    fits(80, 24);
+    has("and 38 more");
+}
+
 TEST(blocks_that_stay_on_a_gpu_have_a_row)
 {
     struct sample s = usual_sample();

@@ -355,7 +355,8 @@ LOOP_TEST(features_from_the_drive_change_no_bit, 0, 4)
     struct sl_dataset drive = ds;
     drive.feat = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert(drive.feat != MAP_FAILED);
-    struct sl_row_source source = {.dataset = &drive, .reader = reader_of(&ds)};
+    struct sl_reading reading = {.drive = reader_of(&ds)};
+    struct sl_row_source source = {.dataset = &drive, .reader = &reading};
     for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
         for (uint32_t layers = 1; layers <= 2; layers++) {
             struct sl_config c = config_of(kind, layers);
@@ -383,8 +384,8 @@ LOOP_TEST(features_from_the_drive_change_no_bit, 0, 4)
             free(params);
             sl_model_fini(&m);
         }
-    ck_assert_uint_gt(sl_row_reader_bytes(source.reader), 0);
-    sl_row_reader_close(source.reader);
+    ck_assert_uint_gt(sl_reading_bytes(&reading), 0);
+    sl_reading_close(&reading);
     sl_row_source_fini(&source);
     munmap((void *)(uintptr_t)drive.feat, 4096);
     free(half);

@@ -35,6 +35,7 @@ __attribute__((format(printf, 2, 3))) static inline void add(struct line *l, con
 struct sample {
     int second, samplers, trainers;
     int sharing;  // the last devices, that hold features together
+    int nodes;    // of a job on several
     bool near;    // blocks stay on GPUs
     bool blocked; // samplers wait for room in the queue, and no split is better
     const char *name, *state, *bottleneck, *role;
@@ -100,6 +101,17 @@ static inline void add_links(struct line *l, const struct sample *s)
     }
 }
 
+static inline void add_nodes(struct line *l, int n)
+{
+    for (int i = 0; i < n; i++)
+        add(l,
+            "%s{\"rank\":%d,\"host\":\"host-%d.example.org\",\"samplers\":1,\"trainers\":3,"
+            "\"queue\":%d,\"batches_per_second\":12.5,\"trains\":0.5,\"waits\":0.25,"
+            "\"late\":0.2,\"wire\":0.05,\"received_per_second\":2097152,"
+            "\"remote_share\":%s,\"remote_seconds\":0.002}",
+            i ? "," : "", i, i, 2 + i, i ? "null" : "0.3");
+}
+
 // One line of sluice.stats/1; valid until the next call.
 static inline const char *stats_line(const struct sample *s)
 {
@@ -149,6 +161,8 @@ static inline const char *stats_line(const struct sample *s)
         "\"blocks_near_bytes\":%g,\"restarts\":0},\"links\":[",
         s->near ? 1.1e7 : 0, s->queue, s->near ? 3e8 : 0);
     add_links(l, s);
+    add(l, "],\"nodes\":[");
+    add_nodes(l, s->nodes);
     add(l, "],\"histograms\":{\"le\":[");
     for (size_t i = 0; i < sizeof le / sizeof *le; i++)
         add(l, "%s%g", i ? "," : "", le[i]);

@@ -27,6 +27,7 @@ struct batch {
     const struct sl_block *block;
     struct sl_row_cache_use use;
     uint64_t read, beside; // rows that were read; that found no slot
+    uint64_t mapped;       // that need no reading
 };
 
 /*
@@ -64,7 +65,7 @@ static int read_missing(struct sl_fetch *f, struct batch *b)
     struct sl_row_places *p = &f->places;
     const uint32_t n = take_slots(f, b);
     SL_FAILPOINT(TRAINER_FETCHING);
-    SL_TRY(sl_row_reader_read(f->spec.reader, p->row, p->missing_at, n, f->cache.rows));
+    SL_TRY(sl_reading_read(f->spec.reader, p->row, p->missing_at, n, f->cache.rows));
     for (uint32_t i = 0; i < n; i++)
         sl_row_cache_there(&f->cache, p->missing_at[i]);
     b->read += n;
@@ -91,40 +92,52 @@ static int await_coming(struct sl_fetch *f, struct batch *b)
     return SL_OK;
 }
 
-static void warn_once(struct sl_fetch *f, const struct sl_block *block)
+// n: rows of a batch that want a slot.
+static void warn_once(struct sl_fetch *f, uint32_t n)
 {
-    if (f->warned || block->n_input <= f->cache.shape.n_slots)
+    if (f->warned || n <= f->cache.shape.n_slots)
         return;
     f->warned = true;
     sl_log_warn("store.cache: it has room for %llu rows, but a mini-batch has %u: the others are "
                 "read while its training waits; set it to %llu MiB or more",
-                (unsigned long long)f->cache.shape.n_slots, block->n_input,
-                (unsigned long long)(block->n_input * f->cache.shape.row_bytes >> 20) + 1);
+                (unsigned long long)f->cache.shape.n_slots, n,
+                (unsigned long long)(n * f->cache.shape.row_bytes >> 20) + 1);
+}
+
+static void drop_mapped(struct sl_fetch *f, struct batch *b)
+{
+    struct sl_row_places *p = &f->places;
+    const uint32_t n = sl_reading_sort(f->spec.reader, p->row, p->missing_at, p->n_missing);
+    b->mapped = p->n_missing - n;
+    p->n_missing = n;
 }
 
 // The rows of the lease's batch to the cache; its entry says from where.
 static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
 {
     struct sl_batch_entry *e = lease->entry;
-    const uint64_t bytes = sl_row_reader_bytes(f->spec.reader);
+    const uint64_t bytes = sl_reading_bytes(f->spec.reader);
+    const uint64_t remote = sl_reading_remote_rows(f->spec.reader);
     struct batch b = {.use = {.worker = f->spec.worker,
                               .batch = sl_phase_batch(f->spec.arena, lease->phase, lease->cell),
                               .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
     SL_TRY(find_block(f, e, &b.block));
     const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;
-    warn_once(f, b.block);
     SL_TRY(sl_row_places_grow(&f->places, n));
     SL_TRY(sl_row_places_grow(&f->coming, n));
     // Who draws notes it only where batches are looked at that are not yet fetched.
     if (f->cache.shape.window == 0)
         sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
     sl_row_cache_find(&f->cache, nodes, n, &f->places);
+    drop_mapped(f, &b);
+    warn_once(f, n - (uint32_t)b.mapped);
     SL_TRY(read_missing(f, &b));
     SL_TRY(await_coming(f, &b));
     e->rows_read = b.read;
     e->rows_beside = b.beside;
-    e->rows_found = n - b.read - b.beside;
-    e->drive_bytes = sl_row_reader_bytes(f->spec.reader) - bytes;
+    e->rows_found = n - b.read - b.beside - b.mapped;
+    e->drive_bytes = sl_reading_bytes(f->spec.reader) - bytes;
+    e->remote_rows = sl_reading_remote_rows(f->spec.reader) - remote;
     return SL_OK;
 }
 

@@ -1,10 +1,10 @@
 /*
- * fetch.h - the thread that brings the rows of the next batches from the drive to the machine's
- * cache, while batches before them are gathered and trained.
+ * fetch.h - the thread that brings the rows of the next batches from the drive and from other
+ * nodes to the machine's cache, while batches before them are gathered and trained.
  *
- * PROBLEM. A batch's rows lie all over a file that is larger than memory. They have to be asked
- * for long before the batch is trained, hundreds at a time, and by somebody who may be killed
- * meanwhile.
+ * PROBLEM. A batch's rows lie all over a file that is larger than memory, or over several nodes.
+ * They have to be asked for long before the batch is trained, hundreds at a time, and by somebody
+ * who may be killed meanwhile.
  *
  * DESIGN. Each trainer has such a thread, and none of them fetches for its own trainer: it claims
  * the next batch that is drawn and not fetched, whoever will train it (sl_ledger_claim_fetch).
@@ -17,7 +17,8 @@
  *
  * What is fetched is a copy, so fetching has no effect but time: a lease that goes back because its
  * fetcher died is fetched again, and finds what was there already. A batch some of whose rows found
- * no slot is staged as well: extraction reads them (rows.h).
+ * no slot is staged as well: extraction reads them (rows.h). Rows of a shard that are mapped here
+ * are not fetched.
  *
  * A trainer on standby that sleeps fetches nothing.
  *
@@ -35,12 +36,12 @@
 
 #include "common/arena/ledger.h"
 #include "common/arena/heartbeat.h"
-#include "common/storage/row_reader.h"
+#include "trainer/feed/reading.h"
 
 struct sl_fetch_spec {
     struct sl_arena *arena;
     uint32_t worker;
-    struct sl_row_reader *reader;     // the thread's alone; NULL: nothing is fetched
+    struct sl_reading *reader;        // the thread's alone; NULL: nothing is fetched
     const struct sl_heartbeat *pulse; // of another thread of the trainer
 };
 

@@ -485,6 +485,8 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
     job.before = matches(g) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
+    const struct sl_reading *reader = g->source.reader;
+    const uint64_t remote = reader ? sl_reading_remote_rows(reader) : 0;
     if (cache)
         sl_cache_spread(cache, block, &job.spread);
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
@@ -499,6 +501,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
         .hit_bytes = job.hits * row_bytes,
         .matched_bytes = job.matched * row_bytes,
         .near_bytes = job.near_bytes,
+        .remote = reader ? sl_reading_remote_rows(reader) - remote : 0,
         .miss_bytes = (block->n_input - job.hits - job.matched) * row_bytes,
     };
     return SL_OK;

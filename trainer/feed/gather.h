@@ -122,6 +122,7 @@ struct sl_gathered {
     uint64_t matched;     // ... that the batch before had, and the cache did not
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
     uint64_t near_bytes;                           // of the block, copied within the GPU
+    uint64_t remote;                               // rows that other nodes were asked for
 };
 
 // Everything is borrowed for as long as it lives. The reader and the machine's cache in g->source,

@@ -73,8 +73,8 @@ struct sl_prefetch_spec {
     struct sl_compute compute;
     uint64_t on_gpu; // bit d: device d of the job is the same GPU; 0 on cores
     struct sl_gather *gather;
-    struct sl_row_reader *fetches; // of another thread, which fetches (fetch.h); NULL: none
-    struct sl_block_shape shape;   // of the job's blocks
+    struct sl_reading *fetches;  // of another thread, which fetches (fetch.h); NULL: none
+    struct sl_block_shape shape; // of the job's blocks
     // Claims in place of the ledger's own order (external trainers); NULL: nobody does. Codes of
     // sl_ledger_claim_beside(). Called by the thread.
     int (*claim)(void *ctx, uint32_t timeout_ms, struct sl_work *out);

@@ -50,6 +50,20 @@ static int copy_found(struct sl_row_source *s, const struct sl_kernels *kernels,
     return SL_OK;
 }
 
+// Rows of a shard that this node has mapped: the places from n_others on.
+static int copy_own(struct sl_row_source *s, const struct sl_kernels *kernels, uint32_t n_others,
+                    uint32_t n_places, void *out)
+{
+    const struct sl_dataset *ds = s->dataset;
+    struct sl_row_places *p = &s->places;
+    if (n_others == p->n_missing)
+        return SL_OK;
+    for (uint32_t i = n_others; i < p->n_missing; i++)
+        p->row[i] = sl_shard_place(&ds->shard, p->row[i]).row;
+    return copy_from(ds->feat, sl_dataset_rows(ds), sl_rows_bytes(ds), kernels, p->row + n_others,
+                     p->missing_at + n_others, p->n_missing - n_others, n_places, out);
+}
+
 int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
                  const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
                  void *out)
@@ -57,11 +71,13 @@ int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
     if (!s->reader)
         return copy_from(s->dataset->feat, s->dataset->n_nodes, sl_rows_bytes(s->dataset), kernels,
                          vertices, to, n, n_places, out);
-    if (!s->shared.shape.n_slots)
-        return sl_row_reader_read(s->reader, vertices, to, n, out);
+    if (!s->shared.shape.n_slots && !s->dataset->shard.count)
+        return sl_reading_read(s->reader, vertices, to, n, out);
     SL_TRY(sl_row_places_grow(&s->places, n));
     sl_row_cache_find(&s->shared, vertices, n, &s->places);
     SL_TRY(copy_found(s, kernels, to, n_places, out));
-    return sl_row_reader_read(s->reader, s->places.row, s->places.missing_at, s->places.n_missing,
-                              out);
+    struct sl_row_places *p = &s->places;
+    const uint32_t others = sl_reading_sort(s->reader, p->row, p->missing_at, p->n_missing);
+    SL_TRY(copy_own(s, kernels, others, n_places, out));
+    return sl_reading_read(s->reader, p->row, p->missing_at, others, out);
 }

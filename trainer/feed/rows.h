@@ -6,19 +6,19 @@
 
 #include "common/data/dataset.h"
 #include "common/arena/row_cache.h"
-#include "common/storage/row_reader.h"
 #include "kernels/kernels.h"
+#include "trainer/feed/reading.h"
 
 /*
  * Where rows come from: from the file where it is mapped; or from the machine's cache
- * (row_cache.h), and from the drive what that does not have. Only the first is borrowed memory; one
- * thread at a time.
+ * (row_cache.h), and from the drive or from other nodes (reading.h) what that does not have. Only
+ * the first is borrowed memory; one thread at a time.
  */
 struct sl_row_source {
     const struct sl_dataset *dataset;
-    struct sl_row_reader *reader; // borrowed; NULL: the file is mapped
-    struct sl_row_cache shared;   // without slots there is none
-    struct sl_row_places places;  // of the last copy
+    struct sl_reading *reader;   // borrowed; NULL: the file is mapped
+    struct sl_row_cache shared;  // without slots there is none
+    struct sl_row_places places; // of the last copy
 };
 
 void sl_row_source_fini(struct sl_row_source *s); // safe on a zeroed struct

@@ -25,6 +25,7 @@ void sl_work_record(const struct sl_work *work, uint32_t worker, const struct sl
     entry->done_at_ns = when->to_ns;
     entry->hits = g->hits;
     entry->matched = g->matched;
+    entry->remote_beside = g->remote;
     entry->hit_bytes = g->hit_bytes;
     entry->matched_bytes = g->matched_bytes;
     entry->near_bytes = g->near_bytes;

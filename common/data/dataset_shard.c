@@ -1,0 +1,147 @@
+// Shards of a data set: found, refused where a whole data set is wanted, checked.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/base/error.h"
+#include "common/data/dataset_internal.h"
+#include "common/data/scan.h"
+
+#define AGAIN "write the shards again (sluice partition --out)"
+
+static const char *whole_of(const struct sl_dataset *ds)
+{
+    return ds->files->whole ? ds->files->whole : "that was partitioned";
+}
+
+int sl_dataset_refuse_shard(const struct sl_dataset *ds, unsigned need)
+{
+    const struct sl_shard *s = &ds->shard;
+    if (ds->files->n_shards)
+        return sl_fail(SL_EINVAL,
+                       "data set %s: holds %u shards, one for each node: run it with \"nodes\": "
+                       "\"auto\" under mpirun or srun, or open the whole data set %s",
+                       ds->path, ds->files->n_shards, whole_of(ds));
+    if (s->count == 0 || need & SL_TAKES_SHARD)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "data set %s: is shard %u of %u (the first is 0): features of %.3g %% of the "
+                   "vertices are on other nodes: run it with \"nodes\": \"auto\" under mpirun or "
+                   "srun, or open the whole data set %s",
+                   ds->path, s->index, s->count,
+                   ds->n_nodes ? 100 - 100 * (double)s->n_local / (double)ds->n_nodes : 0,
+                   whole_of(ds));
+}
+
+// ---- the one of a node --------------------------------------------------------------------------
+
+static int choose(const struct sl_dataset *ds, uint32_t index, uint32_t count, char *out,
+                  size_t n_out)
+{
+    const uint32_t n_shards = ds->files->n_shards ? ds->files->n_shards : ds->shard.count;
+    if (n_shards && n_shards != count)
+        return sl_fail(
+            SL_EINVAL,
+            "data set %s: is of %u shards, and the job has %u nodes: run it on %u nodes, or "
+            "write other shards (sluice partition %s --parts %u --out)",
+            ds->path, n_shards, count, n_shards, ds->files->whole ? ds->files->whole : "DIR",
+            count);
+    if (ds->shard.count && ds->shard.index != index)
+        return sl_fail(SL_EINVAL,
+                       "data set %s: is shard %u of %u, wanted shard %u on this node: give each "
+                       "node its own, or the directory of all",
+                       ds->path, ds->shard.index, count, index);
+    const int n = ds->files->n_shards ? snprintf(out, n_out, "%s/%u", ds->path, index)
+                                      : snprintf(out, n_out, "%s", ds->path);
+    if (n < 0 || (size_t)n >= n_out)
+        return sl_fail(SL_EINVAL, "data set %s: its path is longer than %zu bytes", ds->path,
+                       n_out - 1);
+    return SL_OK;
+}
+
+int sl_shard_find(const char *path, uint32_t index, uint32_t count, char *out, size_t n_out)
+{
+    struct sl_dataset ds;
+    struct sl_dataset_metadata m = {0};
+    int rc = sl_dataset_begin(&ds, path);
+    if (rc == SL_OK)
+        rc = sl_dataset_metadata_read(&ds, NULL, &m);
+    if (rc == SL_OK)
+        rc = choose(&ds, index, count, out, n_out);
+    sl_dataset_metadata_fini(&m);
+    sl_dataset_close(&ds);
+    return rc;
+}
+
+// ---- checks -------------------------------------------------------------------------------------
+
+int sl_dataset_check_shard(struct sl_dataset *ds)
+{
+    const struct sl_npy *part = &ds->files->npy[SL_FILE_PART], *row = &ds->files->npy[SL_FILE_ROW];
+    if (ds->shard.count == 0)
+        return SL_OK;
+    const bool is_part = part->head.dtype == SL_DTYPE_U8 || part->head.dtype == SL_DTYPE_U16;
+    if (!is_part || part->head.ndim != 1 || part->n_elems != ds->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted uint8 or uint16 and the part of each vertex: num_nodes = "
+                       "%" PRIu64 ": " AGAIN,
+                       sl_dataset_describe(ds, SL_FILE_PART).text, ds->n_nodes);
+    if (row->head.dtype != SL_DTYPE_U32 || row->head.ndim != 1 || row->n_elems != ds->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted uint32 and the row of each vertex among its part's: num_nodes = "
+                       "%" PRIu64 ": " AGAIN,
+                       sl_dataset_describe(ds, SL_FILE_ROW).text, ds->n_nodes);
+    ds->shard.part = part->data;
+    ds->shard.part_dtype = part->head.dtype;
+    ds->shard.row = row->data;
+    return SL_OK;
+}
+
+// n (count) zeros; the vertices of each part afterwards.
+static int validate_places(const struct sl_dataset *ds, uint32_t *n)
+{
+    const struct sl_shard *s = &ds->shard;
+    for (uint32_t v = 0; v < ds->n_nodes; v++) {
+        const struct sl_shard_place at = sl_shard_place(s, v);
+        if (at.part >= s->count)
+            return sl_fail(SL_EFORMAT,
+                           "%s/node_part.npy: element %u is %u, wanted less than shard.count = %u "
+                           "of metadata.json: " AGAIN,
+                           ds->path, v, at.part, s->count);
+        if (at.row != n[at.part])
+            return sl_fail(SL_EFORMAT,
+                           "%s/node_row.npy: element %u is %u, wanted %u: so many vertices before "
+                           "it are in its part %u: " AGAIN,
+                           ds->path, v, at.row, n[at.part], at.part);
+        n[at.part]++;
+    }
+    if (n[s->index] == s->n_local)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s/metadata.json: \"shard.rows\" is %" PRIu64 ", wanted %u: so many vertices "
+                   "are in part %u of node_part.npy: " AGAIN,
+                   ds->path, s->n_local, n[s->index], s->index);
+}
+
+int sl_dataset_validate_shard(const struct sl_dataset *ds)
+{
+    const struct sl_npy *part = &ds->files->npy[SL_FILE_PART];
+    if (ds->shard.count == 0)
+        return SL_OK;
+    uint32_t *n = calloc(ds->shard.count, sizeof *n);
+    if (!n)
+        return sl_fail(SL_ENOMEM, "data set %s: no memory for a number a shard", ds->path);
+    int rc = validate_places(ds, n);
+    free(n);
+    const uint64_t found = XXH3_64bits(part->data, part->head.data_bytes);
+    // Another partition may have as many vertices in this part: rows would be other vertices'.
+    if (rc == SL_OK && found != ds->files->partition)
+        rc = sl_fail(SL_EFORMAT,
+                     "%s/node_part.npy: its digest is %016" PRIx64 ", wanted %016" PRIx64
+                     " (\"shard.partition\" of metadata.json): it is of another partition: " AGAIN,
+                     ds->path, found, ds->files->partition);
+    return rc;
+}

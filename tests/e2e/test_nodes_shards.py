@@ -1,0 +1,186 @@
+"""One job on several nodes, each of which has the features of its part of the vertices alone: it
+comes to what it comes to with all of them on one node."""
+
+import os
+
+from harness import cases, fingerprint, read_json, small_job, text_of, whole
+from nodes import Nodes, Ranks
+from test_accuracy import shared
+from test_nodes_run import MPIS, ended, log_of_node, report_of, start
+
+EVALUATION = {"evaluate.fanout": [4, 4]}  # without "full", which reads all features
+STORAGE = {"store.features": "storage"}
+# The half of the rows that others have does not fit, but a mini-batch does.
+TIGHT = {"store.cache": 1500 * 8 + 500 * (16 * 4 + 8), "store.window": 2, "sampler.batch_size": 16}
+PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
+GAT = {"model.kind": "gat", "model.heads": 2}
+POINTS = ("trainer_asked:4", "trainer_fetching:3", "trainer_fetched:2", "trainer_extracted:2")
+
+
+def shards(box, n, method="random"):
+    small = box.shared_dataset("small")
+
+    def fill(folder):
+        words = ("partition", small, "--parts", n, "--method", method, "--batch", 50, "-q")
+        box.sluice(*words, "--out", folder).ok()
+
+    return box.shared_folder(f"shards-{method}-{n}", fill)
+
+
+def spread_job(dataset, **changes):
+    both = {"updates.batches_per_update": 4, **EVALUATION, **changes}
+    return small_job(dataset, **{"nodes": "auto", **both})
+
+
+def alone(box, name="spread", **changes):
+    return box.undisturbed(name, spread_job(box.shared_dataset("small"), **changes))
+
+
+def run_on(box, nodes, folder, only=None, **changes):
+    return ended(nodes, start(box, nodes, spread_job(folder, **changes), only=only))
+
+
+def rows_of(report):
+    return [epoch["store"] for epoch in report["epochs"]]
+
+
+def check_same(box, kind, n, mpi, changes):
+    run_on(box, Ranks(box, mpi, n), shards(box, n), **changes).ok()
+    report = report_of(box)
+    assert fingerprint(report) == alone(box, f"spread-{kind}", **changes)
+    rows = rows_of(report)
+    assert rows[0]["remote_rows"] > 0, rows
+    for row in rows:
+        if kind != "storage":  # all that was read, and what had lost its place since
+            assert row["remote_rows"] >= row["read"] + row["beside"], row
+        assert row["remote_bytes"] == row["remote_rows"] * 16 * 4, row
+    return rows
+
+
+@cases(("graphsage", 2, {}), ("gat", 4, GAT), ("storage", 3, STORAGE), ("tight", 2, TIGHT))
+def test_bits_are_those_of_the_whole_data_set(box, kind, n, changes):
+    rows = check_same(box, kind, n, MPIS[0], changes)
+    if kind == "graphsage":  # all rows of others have a place: each comes once to each node
+        assert sum(row["remote_rows"] for row in rows) <= 1500, rows
+    if kind == "tight":
+        assert rows[-1]["remote_rows"] > 0, rows
+
+
+@whole
+@cases(("graphsage", 4, {}), ("storage", 2, STORAGE), ("presc", 3, PRESC), ("tight", 2, TIGHT))
+def test_bits_are_those_of_the_whole_data_set_with_mpich(box, kind, n, changes):
+    check_same(box, kind, n, MPIS[1], changes)
+
+
+@whole
+@cases(("presc", 4, PRESC), ("gat", 2, GAT), ("storage", 4, STORAGE))
+def test_bits_are_those_of_the_whole_data_set_whatever_it_has(box, kind, n, changes):
+    check_same(box, kind, n, MPIS[0], changes)
+
+
+@whole
+@cases(*MPIS)
+def test_bits_are_those_of_the_whole_data_set_over_a_network(box, mpi):
+    output = box.path("runs", "job")  # whatever directory a launcher starts processes in
+    run_on(box, Nodes(box, mpi, 3), shards(box, 3), output=output).ok()
+    assert fingerprint(report_of(box)) == alone(box)
+
+
+@whole
+@cases(2, 4)
+def test_bits_of_ogbn_arxiv_are_those_of_the_whole_data_set(box, n):
+    path = shared("ogbn_arxiv")
+    folder = box.path("shards")
+    box.sluice("partition", path, "--parts", n, "--method", "stream", "--out", folder, "-q").ok()
+    changes = {"epochs": 1, "sampler.batch_size": 512, "sampler.fanout": [10, 5]}
+    run_on(box, Ranks(box, MPIS[0], n), folder, **changes).ok()
+    rows = report_of(box)["epochs"][0]["store"]
+    assert 0 < rows["remote_rows"] < n * 169343, rows
+    whole_job = spread_job(path, **changes)
+    assert fingerprint(report_of(box)) == box.undisturbed("spread-arxiv", whole_job)
+
+
+# ---- what dies ----------------------------------------------------------------------------------
+
+
+@cases(*POINTS[:2])
+def test_a_trainer_that_dies_while_rows_come_changes_nothing(box, point):
+    only = {1: f"export SLUICE_FAILPOINT={point}"}
+    run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **TIGHT).ok()
+    assert "was killed by SIGKILL" in log_of_node(box, 1)
+    assert fingerprint(report_of(box)) == alone(box, "spread-tight", **TIGHT)
+
+
+@whole
+@cases(*POINTS[2:])
+def test_a_trainer_that_dies_with_rows_changes_nothing(box, point):
+    test_a_trainer_that_dies_while_rows_come_changes_nothing(box, point)
+
+
+@cases(*[(point, rank) for point in ("link_asked", "link_answering") for rank in (0, 1)])
+def test_a_link_that_dies_over_rows_ends_the_job(box, point, rank):
+    only = {rank: f"export SLUICE_FAILPOINT={point}:2"}
+    changes = {**TIGHT, "checkpoint.every_updates": 2}
+    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **changes)
+    assert result.rc == 1, str(result)
+    host = os.uname().nodename
+    assert f"host {host}: its link to the other nodes was killed by SIGKILL" in result.err, result
+
+
+@cases(4, 1)
+def test_a_job_of_shards_goes_on_with_others(box, n):
+    """What two nodes began with their shards is finished by four, or by one with all features."""
+    config = {**TIGHT, "checkpoint.every_updates": 2}
+    only = {1: "export SLUICE_FAILPOINT=link_flipped:26"}
+    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **config)
+    assert result.rc == 1, str(result)
+    if n == 1:
+        whole_job = spread_job(box.shared_dataset("small"), **config)
+        box.run({**whole_job, "nodes": 1})[0].ok()
+    else:
+        run_on(box, Ranks(box, MPIS[0], n), shards(box, n), **config).ok()
+    assert "going on from" in log_of_node(box, 0)
+    assert fingerprint(report_of(box)) == alone(box, "spread-tight", **TIGHT)
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+
+def test_shards_of_other_numbers_are_refused(box):
+    folder = shards(box, 3)
+    result = run_on(box, Ranks(box, MPIS[0], 2), folder)
+    assert result.rc == 2, str(result)
+    assert f"{folder}: is of 3 shards, and the job has 2 nodes" in result.err, str(result)
+    result = run_on(box, Ranks(box, MPIS[0], 3), os.path.join(folder, "1"))
+    assert result.rc == 2, str(result)
+    assert "is shard 1 of 3, wanted shard 0 on this node" in result.err, str(result)
+    box.assert_no_run()
+
+
+def test_full_evaluations_of_shards_are_refused(box):
+    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), **{"evaluate.fanout": "full"})
+    assert result.rc == 2, str(result)
+    assert 'evaluate.fanout: found "full"' in result.err, str(result)
+    assert "wanted a list" in result.err and "is shard 0 of 2" in result.err, str(result)
+    box.assert_no_run()
+
+
+def test_shards_of_two_partitions_do_not_mix(box):
+    ours = shards(box, 2)
+    others = shards(box, 2, "stream")
+    for i in range(2):
+        os.symlink(os.path.join((ours, others)[i], str(i)), box.path(f"shard-{i}"))
+    path = box.job(spread_job(box.path("shard-0")), "job.json")
+    other = box.job(spread_job(box.path("shard-1")), "other.json")
+    nodes = Ranks(box, MPIS[0], 2)
+    result = ended(nodes, nodes.start("run", path, only={1: f"set -- run {other}"}))
+    assert result.rc == 2, str(result)
+    assert "data set metadata.json: found" in result.err, str(result)
+    box.assert_no_run()
+
+
+def test_the_job_keeps_the_name_that_it_was_given(box):
+    folder = shards(box, 2)
+    run_on(box, Ranks(box, MPIS[0], 2), folder).ok()
+    assert read_json(box.path("runs", "job", "config.json"))["dataset"] == folder
+    assert "are asked for from other nodes" in text_of(box.path("runs", "job", "log", "trainer-0.log"))
