@@ -98,12 +98,26 @@ static void visit_store(struct leftovers *l, const char *path, const char *name)
         l->owner = number_of(strrchr(name, '_') + 1);
 }
 
+// Also of a process that has ended and that nobody has waited for yet.
+static bool is_dead(long pid)
+{
+    char name[64], line[256] = "";
+    if (kill((pid_t)pid, 0) != 0)
+        return errno == ESRCH;
+    snprintf(name, sizeof name, "/proc/%ld/stat", pid);
+    FILE *file = fopen(name, "re");
+    const char *at = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    if (file)
+        fclose(file);
+    return at && strncmp(at, ") Z", 3) == 0;
+}
+
 static void visit_session(struct leftovers *l, const char *path, const char *name)
 {
     l->owner = begins(name, "pid.") ? number_of(name + 4) : 0;
     if (begins(name, "jf."))
         walk(path, visit_store, l);
-    if (l->owner > 0 && kill((pid_t)l->owner, 0) != 0 && errno == ESRCH)
+    if (l->owner > 0 && is_dead(l->owner))
         count(l, path);
 }
 

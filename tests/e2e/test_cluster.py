@@ -66,8 +66,8 @@ def test_a_task_that_is_killed_ends_the_others(box, phase):
         f"exec {' '.join(DOCTOR)}",
     )
     result = slurm.do(*PMIX, "-K", task)
-    # srun ends with the highest status: the first task is told to end, or killed, or leaves itself.
-    assert result.rc in (1, 130, 137) and "b: task 1: Killed" in result.err, str(result)
+    # The status is the highest: of the first task, too, whenever it was told to end.
+    assert result.rc != 0 and "b: task 1: Killed" in result.err, str(result)
     slurm.close()
 
 
@@ -221,17 +221,15 @@ def test_a_job_of_two_nodes_is_stopped_and_goes_on(box):
 @whole
 def test_a_signal_before_two_runs_look_for_it_queues_them_again(box):
     slurm = Slurm(box)
-    task = program(
-        box,
-        "[ $SLURM_RESTART_COUNT ] || kill -STOP $$",
-        f'exec {SLUICE} "$@"',
-    )
+    task = program(box, "[ $SLURM_RESTART_COUNT ] || kill -STOP $$", f'exec {SLUICE} "$@"')
     job = box.job(nodes_job(box))
     number = slurm.submit("--nodes=2", SCRIPT, job, env={"SLUICE": task})
     slurm.during(number, lambda: len(standing(box)) == 2, "two nodes stand still")
     nodes = standing(box)
     slurm.do("scancel", "--batch", "--signal=USR1", number).ok()
-    slurm.until(lambda: all(is_pending(pid, signal.SIGUSR1) for pid in nodes), "SIGUSR1 on both nodes")
+    slurm.until(
+        lambda: all(is_pending(pid, signal.SIGUSR1) for pid in nodes), "SIGUSR1 on both nodes"
+    )
     for pid in nodes:
         go_on(pid)
     job = slurm.until_over(number)

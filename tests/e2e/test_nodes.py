@@ -135,7 +135,8 @@ def test_what_a_killed_mpirun_has_left_is_named_by_its_node(box):
         gone(pid)
     said = ended(nodes, nodes.start("doctor", "--nodes", "-o", "json")).ok().json()
     texts = [note["text"] for note in said["notes"]]
-    for text, name in zip(texts, ("a.0/pid.", "b.0/jf."), strict=True):
+    assert len(texts) == 2, said
+    for text, name in zip(texts, ("a.0/pid.", "b.0/jf.")):
         assert f"such as {box.temp}/ompi.{name}" in text, said
     for name in os.listdir(box.temp):
         shutil.rmtree(box.path("tmp", name))

@@ -270,6 +270,14 @@ TEST(a_session_of_another_nodes_mpirun_is_left_once_its_maker_is_dead)
     ck_assert_int_eq(count_left(), 1);
     make_session_of("elsewhere", "pid.%d", dead_process());
     ck_assert_int_eq(count_left(), 1);
+    siginfo_t ended;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT); // it has ended, and still has its number
+    make_session_of(NULL, "pid.%d", pid);
+    ck_assert_int_eq(count_left(), 2);
+    waitpid(pid, NULL, 0);
     remove_root();
 }
 
