@@ -47,7 +47,7 @@ endif
 GOALS := $(filter-out clean help uninstall plugin mpi,$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 CHECKS  := $(filter check check-all,$(GOALS))
-TESTING := $(filter tests check check-all thread-tests coverage bench lint fuzz soak bundle $(BIN)/tests/%,$(GOALS))
+TESTING := $(filter tests check check-all thread-tests rest-tests coverage bench lint fuzz soak bundle $(BIN)/tests/%,$(GOALS))
 INSTALL := $(and $(filter check check-all demo,$(GOALS)),$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,yes))
 LISTS   := scripts/packages $(if $(TESTING),scripts/packages.tests) $(if $(filter deb,$(GOALS)),scripts/packages.deb) \
            $(if $(CHECKS),--maybe scripts/packages.check scripts/packages.deb)
@@ -195,7 +195,7 @@ endef
 $(LIBSLUICE): $(OF_LIBSLUICE)
 	$(link_libsluice)
 
-.PHONY: all tests check check-all coverage bench demo lint man clean help
+.PHONY: all tests rest-tests check check-all coverage bench demo lint man clean help
 all: $(PROGRAMS) $(LIBSLUICE)
 
 include kernels/cuda/plugin.mk nodes/mpi/plugin.mk tests/tests.mk tests/simt/simt.mk tests/fuzz/fuzz.mk \
@@ -203,6 +203,9 @@ include kernels/cuda/plugin.mk nodes/mpi/plugin.mk tests/tests.mk tests/simt/sim
 
 # ---- what one does with it ----------------------------------------------------------------------
 tests: $(PROGRAMS) $(TEST_PROGRAMS) $(FUZZ_BIN) $(SIMT) $(LIBSLUICE) $(if $(SAN),,$(BUNDLE_BIN) $(BUNDLE_LIB))
+
+# Without the unit tests and fuzzers that `scripts/check --tier rest` leaves to a sanitizer.
+rest-tests: $(PROGRAMS) $(filter-out $(UNIT_BIN),$(TEST_PROGRAMS)) $(REST_UNIT) $(SIMT) $(LIBSLUICE) $(BUNDLE_BIN) $(BUNDLE_LIB)
 
 check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check

@@ -59,4 +59,9 @@ $(HEADER_IN_CPP): include/sluice.h
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -pedantic -Werror -x c++ -c $< -o $@
 
+# What `scripts/check --tier rest` runs of them (it reads the folders here): for a run that builds all
+# with a sanitizer. Folders whose code has bodies for several instruction sets, and those that compute
+# by them: an optimised build may show what a sanitized one does not.
+SIMD_FOLDERS := base kernels trainer sampler
+REST_UNIT    := $(foreach f,$(SIMD_FOLDERS),$(filter $(BIN)/tests/test_$(f)_%,$(UNIT_BIN)))
 TEST_PROGRAMS := $(LINKED_TESTS) $(FAKES) $(EXAMPLES) $(HEADER_IN_CPP)
