@@ -234,7 +234,7 @@ struct sl_config {
     } allocation;
 
     bool nodes_auto;
-    uint32_t nodes; // that run the job together; 0 when auto
+    uint32_t nodes; // that run the job together; 0 when auto, until they are known
 
     uint32_t n_schedule;
     struct sl_schedule_config schedule[SL_CONFIG_MAX_SCHEDULE]; // ascending
@@ -324,12 +324,19 @@ int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *data
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
 
-// How many trainers can work at the same time: ordered, the batches of an update; async, the
-// allowed staleness and one.
+// Of so many batches of all nodes, those of the node that has most.
+static inline uint64_t sl_config_of_node(const struct sl_config *c, uint64_t batches)
+{
+    return c->nodes > 1 ? (batches + c->nodes - 1) / c->nodes : batches;
+}
+
+// How many trainers of a node can work at the same time: ordered, its batches of an update; async,
+// the allowed staleness and one.
 static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
 {
-    return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
-                                              : c->updates.batches_per_update;
+    return c->updates.mode == SL_UPDATE_ASYNC
+               ? c->updates.staleness + 1
+               : (uint32_t)sl_config_of_node(c, c->updates.batches_per_update);
 }
 
 // Whether all workers share one pool of cores (allocation.cores); devices then only number them.

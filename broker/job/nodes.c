@@ -144,7 +144,7 @@ static int meet(struct sl_job *job, const Sl__Control__Hello *hello)
     for (uint32_t i = 0; i < hello->nodes; i++)
         snprintf(nodes->hosts + i * SL_NODES_HOST_BYTES, SL_NODES_HOST_BYTES, "%s",
                  hello->hosts[i]);
-    nodes->n = hello->nodes;
+    nodes->n = job->config.nodes = hello->nodes;
     nodes->rank = hello->node;
     nodes->met = true;
     sl_joblog_write(&job->log, SL_LOG_INFO, "%u nodes, alike; this is %u, host %s", nodes->n,

@@ -57,9 +57,9 @@ struct sl_allocation_question {
     struct sl_profile profile;
     uint32_t n_devices;
     bool switching;
-    uint64_t batches;      // of an epoch
+    uint64_t batches;      // of an epoch, this node's
     uint32_t epochs_left;  // after this one
-    uint32_t at_once;      // trainers that can work at the same time: batches of an update
+    uint32_t at_once;      // trainers that can work at the same time
     uint64_t batch_size;   // seeds of a batch
     uint64_t batches_held; // that there is memory for; 0: not known
     struct sl_roles now;

@@ -44,7 +44,8 @@ struct sl_allocation_question sl_split_question(const struct sl_role_split *s, s
         .profile = s->profile,
         .n_devices = config->n_devices,
         .switching = sl_placement_switches(config, 0),
-        .batches = sl_phases_batches(config, s->dataset->split[SL_SPLIT_TRAIN].n),
+        .batches = sl_config_of_node(
+            config, sl_phases_batches(config, s->dataset->split[SL_SPLIT_TRAIN].n)),
         .epochs_left = epochs_left,
         .at_once = sl_config_trainers_at_once(config),
         .batch_size = config->sampler.batch_size,

@@ -178,14 +178,16 @@ int sl_split_choose_first(struct sl_role_split *s)
     if (may_choose(s) && !s->pool.guessed)
         sl_joblog_announce(s->log, "split: %s", sl_allocate_brief_text(&q, &a, brief));
     if (!sl_config_is_external(s->config) &&
+        s->config->nodes <= 1 && // of several the number is what the others have, too
         *sl_allocate_idle_text(&q, s->roles, idle, sizeof idle))
         sl_joblog_announce(s->log, "split: %s", idle);
-    if (q.ordered && q.at_once > q.batches)
+    const uint64_t batches = sl_phases_batches(s->config, s->dataset->split[SL_SPLIT_TRAIN].n);
+    if (q.ordered && s->config->updates.batches_per_update > batches)
         sl_joblog_announce(s->log,
                            "updates.batches_per_update: found %u, and an epoch has %s: each epoch "
                            "is one update; %llu or less makes more",
-                           q.at_once, SL_PLURAL(q.batches, "mini-batch"),
-                           (unsigned long long)SL_MAX(q.batches / 2, 1u));
+                           s->config->updates.batches_per_update, SL_PLURAL(batches, "mini-batch"),
+                           (unsigned long long)SL_MAX(batches / 2, 1u));
     sl_split_add_decision(s, &a, 0, reason);
     s->chosen = true;
     return SL_OK;

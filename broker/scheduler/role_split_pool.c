@@ -41,7 +41,8 @@ struct sl_core_layout_question sl_split_shape_question(const struct sl_role_spli
 {
     const struct sl_config *c = s->config;
     const struct sl_core_pool *pool = &s->pool;
-    const uint64_t batches = sl_phases_batches(c, s->dataset->split[SL_SPLIT_TRAIN].n);
+    const uint64_t batches =
+        sl_config_of_node(c, sl_phases_batches(c, s->dataset->split[SL_SPLIT_TRAIN].n));
     uint32_t at_once =
         (uint32_t)SL_MAX(SL_MIN((uint64_t)sl_config_trainers_at_once(c), batches), (uint64_t)1);
     struct sl_core_layout_question q = {
