@@ -1,5 +1,6 @@
 #include "broker/scheduler/capacity.h"
 
+#include "common/arena/asks.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"

@@ -1,3 +1,4 @@
+#include "common/arena/asks.h"
 #include "common/arena/arena.h"
 
 #include <errno.h>

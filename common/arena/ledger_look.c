@@ -174,3 +174,9 @@ bool sl_ledger_works(const struct sl_arena *a, uint32_t worker)
     }
     return false;
 }
+
+uint64_t sl_phase_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell)
+{
+    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) +
+           sl_nodes_own_before(a, atomic_load_explicit(&phase->kind, memory_order_relaxed), cell);
+}

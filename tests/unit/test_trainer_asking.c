@@ -7,6 +7,7 @@
 #include "tests/unit/await.h"
 #include "tests/unit/shards_fixture.h"
 #include "tests/unit/suite.h"
+#include "common/arena/asks.h"
 
 enum { VERTICES = 500, WORKER = 3, OWN = 1, SLOT_ROWS = 37 };
 
