@@ -368,7 +368,7 @@ static void note_rows(const struct sl_sampler *s, const struct task *t)
     const struct sl_row_cache rows = sl_arena_rows(s->arena);
     if (t->keep && rows.shape.window)
         sl_row_cache_note(&rows, sl_block_nodes(t->job.block), t->job.block->n_input,
-                          sl_ledger_batch(s->arena, t->lease.phase, t->lease.cell));
+                          sl_phase_batch(s->arena, t->lease.phase, t->lease.cell));
 }
 
 static int follow_cores(struct sl_sampler *s)

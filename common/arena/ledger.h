@@ -142,10 +142,7 @@ int sl_ledger_claim_fetch(struct sl_arena *a, uint32_t worker, uint32_t timeout_
                           struct sl_lease *out);
 // fetching -> staged. SL_ESTALE when the lease was taken away.
 int sl_ledger_stage(struct sl_arena *a, const struct sl_lease *lease);
-// The number of a phase's batch in the whole job, in the order of training (row_cache.h). On several
-// nodes each counts its own.
-uint64_t sl_ledger_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell);
-// That of the oldest batch that may not be done.
+// The number (sl_phase_batch) of the oldest batch that may not be done.
 uint64_t sl_ledger_oldest_batch(const struct sl_arena *a);
 
 // Claims the lowest unclaimed cell of the current phase once it is ready, or staged where its rows

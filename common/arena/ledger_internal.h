@@ -62,8 +62,8 @@ int sl_param_store_next(const struct sl_arena *a, struct sl_update *out);
 // Makes version + 1 the current one, in the name of a worker (nodes.h). SL_EAGAIN while the apply
 // lock is taken.
 int sl_param_store_flip(struct sl_arena *a, uint64_t version, uint32_t worker);
-// Of several nodes: one more without a cell of the update from this version is at it, too.
-void sl_param_store_hear(struct sl_arena *a, uint64_t version);
+// Of several nodes: whether this one's slice of an update whose cells are all done may be made.
+bool sl_nodes_may_make(const struct sl_arena *a, const struct sl_update *u);
 
 // True while the chunks of this tag belong to a batch that is being drawn, queued or trained.
 bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag);

@@ -5,7 +5,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
-#include "common/arena/node_share.h"
+#include "common/arena/nodes.h"
 #include "common/arena/ledger.h"
 #include "common/arena/ledger_internal.h"
 
@@ -128,12 +128,6 @@ static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, ui
     out->batches[SL_CELL_ELSEWHERE] += w.end - w.cell - own;
 }
 
-uint64_t sl_ledger_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell)
-{
-    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) +
-           sl_nodes_own_before(a, atomic_load_explicit(&phase->kind, memory_order_relaxed), cell);
-}
-
 uint64_t sl_ledger_oldest_batch(const struct sl_arena *a)
 {
     uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
@@ -142,7 +136,7 @@ uint64_t sl_ledger_oldest_batch(const struct sl_arena *a)
         return atomic_load(&sl_ledger_of(a)->drawn);
     uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
     bool counts = sl_phase_trainable(a, phase) == SL_CELL_STAGED && done >> 32 == seq;
-    return sl_ledger_batch(a, phase, counts ? (uint32_t)done : 0);
+    return sl_phase_batch(a, phase, counts ? (uint32_t)done : 0);
 }
 
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)

@@ -54,7 +54,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/arena/ledger_internal.h"
-#include "common/arena/node_share.h"
+#include "common/arena/nodes.h"
 
 // Seats stand behind the store.
 static struct sl_param_store_seat *seat_of(const struct sl_arena *a, uint32_t device)
@@ -357,38 +357,10 @@ int sl_param_store_next_held(const struct sl_arena *a, struct sl_update *out)
     return find_next(a, SL_CELL_HELD, out);
 }
 
-// --- several nodes (nodes.h) ---
-
-enum { HEARD_BITS = 8 };
-
-_Static_assert(SL_NODES_MAX < 1 << HEARD_BITS, "nodes are counted in the word of who was heard");
-
-void sl_param_store_hear(struct sl_arena *a, uint64_t version)
-{
-    _Atomic uint64_t *heard = &sl_param_store_of(a)->heard; // the link's
-    const uint64_t was = atomic_load(heard);
-    atomic_store(heard, was >> HEARD_BITS == version ? was + 1 : version << HEARD_BITS | 1);
-}
-
-// Whether nobody has made this node's slice of an update whose cells are all done, and all others
-// have come as far.
-static bool slice_is_due(const struct sl_arena *a, const struct sl_update *u)
-{
-    const struct sl_nodes_spec *nodes = &a->h->spec.nodes;
-    const struct sl_param_store *store = sl_param_store_of(a);
-    if (atomic_load_explicit(&store->made, memory_order_acquire) > u->version)
-        return false;
-    if (u->n_cells >= nodes->n)
-        return true;
-    // Those without a cell, this one left out.
-    const uint64_t silent = nodes->n - u->n_cells - (nodes->rank >= u->n_cells);
-    return silent == 0 || atomic_load(&store->heard) == (u->version << HEARD_BITS | silent);
-}
-
 // Whether nobody has made the update, on several nodes this one's slice of it.
 static bool is_to_be_made(const struct sl_arena *a, const struct sl_update *u)
 {
-    return sl_param_store_version(a) == u->version && (!sl_nodes_any(a) || slice_is_due(a, u));
+    return sl_param_store_version(a) == u->version && (!sl_nodes_any(a) || sl_nodes_may_make(a, u));
 }
 
 static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *out)

@@ -300,6 +300,9 @@ struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, u
 struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last);
 // Which batch a tag names (sl_lease, sl_worker_totals.current_tag).
 void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
+// The number of a phase's batch in the whole job, in the order of training (row_cache.h).
+// On several nodes each counts its own.
+uint64_t sl_phase_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell);
 // What a trainer may claim: batches whose rows are on the drive are to be staged first.
 enum sl_cell_state sl_phase_trainable(const struct sl_arena *a, const struct sl_phase *phase);
 // Vertices of a cell: [first, first + *n).

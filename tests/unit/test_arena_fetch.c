@@ -194,9 +194,9 @@ TEST(a_staged_batch_is_given_up_for_an_older_one)
 TEST(batches_are_numbered_through_the_job)
 {
     uint64_t first = open_train(CELLS, 0, 0), second = open_train(2, CELLS, 0);
-    ck_assert_uint_eq(sl_ledger_batch(&arena, sl_ledger_find(&arena, first), 0), 0);
-    ck_assert_uint_eq(sl_ledger_batch(&arena, sl_ledger_find(&arena, first), CELLS - 1), CELLS - 1);
-    ck_assert_uint_eq(sl_ledger_batch(&arena, sl_ledger_find(&arena, second), 1), CELLS + 1);
+    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, first), 0), 0);
+    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, first), CELLS - 1), CELLS - 1);
+    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, second), 1), CELLS + 1);
     ck_assert_uint_eq(sl_ledger_oldest_batch(&arena), 0);
     draw(CELLS);
     for (uint32_t i = 0; i < CELLS; i++) {

@@ -156,7 +156,7 @@ TEST(other_nodes_cells_are_neither_drawn_nor_trained_nor_counted)
         const struct sl_lease l = sample(SAMPLER);
         ck_assert_uint_eq(l.cell, own[i]);
         ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
-        ck_assert_uint_eq(sl_ledger_batch(&arena, l.phase, l.cell), i);
+        ck_assert_uint_eq(sl_phase_batch(&arena, l.phase, l.cell), i);
     }
     struct sl_lease none;
     ck_assert_int_eq(sl_ledger_claim_sample(&arena, SAMPLER, SL_AHEAD_ALL, 0, &none), SL_ETIMEDOUT);
@@ -173,7 +173,7 @@ TEST(other_nodes_cells_are_neither_drawn_nor_trained_nor_counted)
     ck_assert_uint_eq(sl_ledger_oldest_batch(&arena), 0);
     // A phase of another kind is all its own, and its batches are numbered behind these.
     const uint64_t eval = open_phase(SL_PHASE_EVAL, 3, 0, 0);
-    ck_assert_uint_eq(sl_ledger_batch(&arena, sl_ledger_find(&arena, eval), 2),
+    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, eval), 2),
                       SL_COUNT_OF(own) + 2);
     ck_assert_uint_eq(claim(SAMPLER).cell, 0);
     ck_assert_uint_eq(sl_ledger_current(&arena, SL_LANE_MAIN), seq);

@@ -119,7 +119,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     const uint64_t bytes = sl_reading_bytes(f->spec.reader);
     const uint64_t remote = sl_reading_remote_rows(f->spec.reader);
     struct batch b = {.use = {.worker = f->spec.worker,
-                              .batch = sl_ledger_batch(f->spec.arena, lease->phase, lease->cell),
+                              .batch = sl_phase_batch(f->spec.arena, lease->phase, lease->cell),
                               .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
     SL_TRY(find_block(f, e, &b.block));
     const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;
