@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/arena/asks.h"
 #include "common/arena/arena.h"
 #include "common/base/advise.h"
 #include "common/base/bits.h"

@@ -169,19 +169,23 @@ static enum sl_store_way store_way(struct sl_job *job, enum sl_role role)
     return way < SL_STORE_WAY_COUNT ? (enum sl_store_way)way : SL_STORE_WAY_NONE;
 }
 
+static void add_process(struct sl_job *job, const struct sl_pool_worker *w)
+{
+    const struct sl_report_process process = {w->name, w->pid, (double)w->peak_rss_bytes,
+                                              w->starts};
+    if (w->starts > 0) // else nobody was ever wanted there
+        sl_report_add_process(&job->report, &process);
+}
+
 static void add_processes(struct sl_job *job)
 {
     const struct sl_report_process broker = {"broker", getpid(),
                                              (double)job->memory.broker_peak_bytes, 1};
     sl_report_add_process(&job->report, &broker);
-    for (uint32_t i = 0; i < job->workers.n; i++) {
-        const struct sl_pool_worker *w = &job->workers.list[i];
-        if (w->starts == 0)
-            continue; // nobody was ever wanted there
-        const struct sl_report_process worker = {w->name, w->pid, (double)w->peak_rss_bytes,
-                                                 w->starts};
-        sl_report_add_process(&job->report, &worker);
-    }
+    for (uint32_t i = 0; i < job->workers.n; i++)
+        add_process(job, &job->workers.list[i]);
+    for (uint32_t i = 0; i < job->nodes.pool.n; i++)
+        add_process(job, &job->nodes.pool.list[i]);
 }
 
 // Who sits where at the end; a standby trainer is named as what it is.

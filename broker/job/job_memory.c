@@ -29,7 +29,7 @@ struct sl_usage_shared sl_job_shared(const struct sl_job *job)
 void sl_job_poll_memory(struct sl_job *job)
 {
     const struct sl_usage_shared shared = sl_job_shared(job);
-    sl_memory_use_poll(&job->memory, &job->workers, &shared);
+    sl_memory_use_poll(&job->memory, &job->workers, job->nodes.pool.list, &shared);
     if (job->arena_shared_bytes == 0)
         return; // there is no arena yet
     job->memory.shared_bytes = job->arena_shared_bytes + sl_job_copied_bytes(job, SL_SHARED_SUMS);

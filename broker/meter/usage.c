@@ -125,7 +125,7 @@ uint64_t sl_usage_used(const struct sl_usage_total *total, const struct sl_usage
 // --- memory use ----------------------------------------------------------------------------------
 
 void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
-                        const struct sl_usage_shared *shared)
+                        struct sl_pool_worker *link, const struct sl_usage_shared *shared)
 {
     struct sl_usage_total total = {0};
     struct sl_usage usage;
@@ -143,6 +143,10 @@ void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
                      &usage);
         m->worker_bytes[i] = usage.private_bytes;
         w->peak_rss_bytes = SL_MAX(w->peak_rss_bytes, usage.peak_bytes);
+    }
+    if (link && link->alive && sl_usage_read(link->pid, shared, &usage)) {
+        sl_usage_add(&total, SL_USAGE_BROKER, &usage);
+        link->peak_rss_bytes = SL_MAX(link->peak_rss_bytes, usage.peak_bytes);
     }
     m->bytes = sl_usage_used(&total, shared);
     m->private_bytes = total.private_bytes;

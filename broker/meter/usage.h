@@ -63,6 +63,7 @@ uint64_t sl_usage_used(const struct sl_usage_total *total, const struct sl_usage
 
 // --- memory use ----------------------------------------------------------------------------------
 
+struct sl_pool_worker;
 struct sl_worker_pool;
 
 // The memory of a job's processes, as last looked at, and the most there was.
@@ -83,8 +84,9 @@ static inline uint64_t sl_memory_use_promised(const struct sl_memory_use *m)
     return m->held_bytes > whole ? m->held_bytes : whole;
 }
 
-// Notes the peak of each worker, too. `shared`: what they share, as it is now.
+// Notes the peak of each worker, too. link: of a job over several nodes, or NULL. `shared`: what
+// they share, as it is now.
 void sl_memory_use_poll(struct sl_memory_use *m, struct sl_worker_pool *workers,
-                        const struct sl_usage_shared *shared);
+                        struct sl_pool_worker *link, const struct sl_usage_shared *shared);
 
 #endif

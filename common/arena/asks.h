@@ -34,6 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/arena/ask_shape.h"
 #include "common/arena/event.h"
 
 struct sl_arena;
@@ -43,13 +44,6 @@ enum {
     SL_ASKS_A_DEVICE = 6,
     SL_ASKS_ROWS_BYTES = 4 << 20, // of a slot's rows, at most
     SL_ASKS_ROWS_MAX = 1 << 16,
-};
-
-struct sl_asks_shape {
-    uint32_t n_slots;   // 0: all rows are here
-    uint32_t n_nodes;   // parts of the data set
-    uint32_t max_rows;  // of a slot, at least 1
-    uint32_t row_bytes; // at least 1
 };
 
 enum sl_ask_state { SL_ASK_FREE, SL_ASK_TAKEN, SL_ASK_ASKED, SL_ASK_ANSWERED, SL_ASK_ORPHAN };

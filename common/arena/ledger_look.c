@@ -5,7 +5,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
-#include "common/arena/nodes.h"
+#include "common/arena/node_parts.h"
 #include "common/arena/ledger.h"
 #include "common/arena/ledger_internal.h"
 
@@ -173,4 +173,10 @@ bool sl_ledger_works(const struct sl_arena *a, uint32_t worker)
                 return true;
     }
     return false;
+}
+
+uint64_t sl_phase_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell)
+{
+    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) +
+           sl_nodes_own_before(a, atomic_load_explicit(&phase->kind, memory_order_relaxed), cell);
 }

@@ -1,6 +1,7 @@
 // Takes back what a dead worker held.
 #include <string.h>
 
+#include "common/arena/asks.h"
 #include "common/arena/arena.h"
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"

@@ -1,7 +1,6 @@
 #include "common/arena/phase.h"
 
 #include "common/base/bits.h"
-#include "common/arena/nodes.h"
 
 _Static_assert(sizeof(struct sl_ledger) % 64 == 0, "the phases behind it are aligned");
 
@@ -56,12 +55,6 @@ void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell)
 {
     *seq = sl_tag_seq(tag); // whole: no phase has a higher number than fits
     *cell = sl_tag_cell(tag);
-}
-
-uint64_t sl_phase_batch(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell)
-{
-    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) +
-           sl_nodes_own_before(a, atomic_load_explicit(&phase->kind, memory_order_relaxed), cell);
 }
 
 uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n)

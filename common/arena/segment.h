@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "common/base/failpoint.h"
-#include "common/arena/asks.h"
+#include "common/arena/ask_shape.h"
 #include "common/arena/event.h"
 #include "common/arena/row_cache.h"
 

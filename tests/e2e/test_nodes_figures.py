@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from harness import BIN, go_on, read_json, small_job
+from harness import BIN, fingerprint, go_on, read_json, small_job
 from nodes import Ranks
 
 MPI = "openmpi"
@@ -91,6 +92,49 @@ def test_rows_of_other_nodes_are_counted(box):
         assert 0 < node["remote_share"] < 1, node
     trained = sum(epoch["store"]["remote_rows"] for epoch in report["epochs"])
     assert 0 < trained <= sum(node["remote_rows"] for node in report["nodes"])
+
+
+def test_parts_in_turn_come_to_the_same_with_fewer_rows(box):
+    whole, parts = box.path("whole"), box.path("parts")
+    shutil.copytree(box.shared_dataset("small"), whole)
+    box.sluice("partition", whole, "--parts", 2, "--method", "stream").ok()
+    made = ("--method", "given", "--from", os.path.join(whole, "node_part.npy"))
+    box.sluice("partition", whole, "--parts", 2, *made, "--out", parts).ok()
+    changes = {"evaluate.fanout": [5, 5], "sampler.batch_size": 16, "store.cache": "40KiB"}
+    remote = {}
+    for kind in ("shuffled", "parts"):
+        config = a_job(box, parts, **{**changes, "order.kind": kind})
+        nodes, running = start(box, config)
+        running.wait().ok()
+        nodes.close()
+        report = report_of(box)
+        remote[kind] = sum(epoch["store"]["remote_rows"] for epoch in report["epochs"])
+        os.rename(box.path("runs", "job"), box.path("runs", kind))
+    assert 0 < remote["parts"] < 0.7 * remote["shuffled"], remote
+    box.run(a_job(box, whole, **{**changes, "order.kind": "parts"}))[0].ok()
+    assert fingerprint(report_of(box)) == fingerprint(report)
+
+
+def test_a_job_goes_on_with_its_partition_alone(box):
+    whole = box.path("whole")
+    shutil.copytree(box.shared_dataset("small"), whole)
+    box.sluice("partition", whole, "--parts", 2, "--method", "stream").ok()
+    config = a_job(box, whole, **{"order.kind": "parts", "epochs": 500})
+    running = box.start("run", box.job(config))
+    box.until_epoch(running)
+    running.interrupt()
+    assert running.wait().rc == 130
+    part = os.path.join(whole, "node_part.npy")
+    os.rename(part, part + ".kept")
+    box.sluice("run", box.job(config)).error(2, "has no partition")
+    box.sluice("partition", whole, "--parts", 2, "--method", "random").ok()
+    box.sluice("run", box.job(config)).error(2, "is not the data set with the partition that")
+    os.rename(part + ".kept", part)
+    config["epochs"] = len(report_of(box)["epochs"]) + 1
+    last = box.run(config)
+    last[0].ok()
+    straight = box.run({**config, "output": "runs/straight"})
+    assert fingerprint(last[1]) == fingerprint(straight[1])
 
 
 def test_one_node_has_no_rows(box):

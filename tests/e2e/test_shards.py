@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 
-from harness import BIN, Skip, cases, mounted, planted, read_json, small_job, write_dataset
+from harness import BIN, Skip, cases, planted, read_json, small_job, write_dataset
 from test_bad_input import refused
 from test_data_tools import leftovers, load
 
@@ -60,25 +60,25 @@ def test_shards(box, dtype):
 
 
 def test_copies_for_another_drive(box):
-    with mounted(box.path("drive"), "16m"):
-        for out, topology in (("drive/a", "link"), ("drive/b", "copy")):
+    with box.small_disk("16m"):
+        for out, topology in (("disk/a", "link"), ("disk/b", "copy")):
             said = spread(box, "--topology", topology, out=out)
             # Within the drive the files of places are links to those of the first shard.
             linked = 4 if topology == "link" else 0
             assert said["shards"]["linked"] == linked and said["shards"]["copied"] > 0, said
             assert ("why_copied" in said["shards"]) == (topology == "link"), said
             check_shards(box, out, said)
-        text = box.sluice(*WORDS, "--out", "drive/c").ok().out
+        text = box.sluice(*WORDS, "--out", "disk/c").ok().out
         assert "copied: Invalid cross-device link" in text, text
 
 
 def test_a_drive_without_room_is_told_before_anything_is_written(box):
-    with mounted(box.path("drive"), "256k"):
+    with box.small_disk("256k"):
         write_dataset(box.path("data"), planted(n=2000, feat_dim=200))
-        result = box.sluice(*WORDS, "--out", "drive/shards", "--quiet")
+        result = box.sluice(*WORDS, "--out", "disk/shards", "--quiet")
         assert result.rc == 1 and "found room for" in result.err, result
         assert "wanted 1.92 MiB, as each shard has a copy" in result.err, result
-        assert os.listdir(box.path("drive")) == []
+        assert os.listdir(box.path("disk")) == []
 
 
 def test_a_file_that_may_not_grow(box):

@@ -3,6 +3,7 @@
 #include "tests/unit/test_data_fixture.h"
 
 #include "broker/scheduler/capacity.h"
+#include "common/arena/asks.h"
 
 #define GIB ((uint64_t)1 << 30)
 

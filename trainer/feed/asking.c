@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/arena/asks.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
