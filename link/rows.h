@@ -12,8 +12,8 @@
  * nodes can wait for one another: what is sent is always received.
  *
  * FAILURE. What is asked is checked against the shard: SL_EPROTO names the vertex and whose it is.
- * An ask that a node who lives does not answer fails after SL_WORLD_ANSWER_S. What a dead worker has
- * asked for is received all the same, and then nobody's.
+ * An ask that a node who lives does not answer fails after SL_WORLD_ANSWER_S. What a dead worker
+ * has asked for is received all the same, and then nobody's.
  */
 #ifndef SL_LINK_ROWS_H
 #define SL_LINK_ROWS_H

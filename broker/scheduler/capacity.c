@@ -161,8 +161,8 @@ static int fail_too_large(const struct sl_arena_spec *spec, uint64_t total,
                    (unsigned long long)least_payload);
 }
 
-// Of a shard: what is asked of other nodes, and slots for that alone where the rest is mapped. Of the
-// hottest rows only those of others lie in slots.
+// Of a shard: what is asked of other nodes, and slots for that alone where the rest is mapped. Of
+// the hottest rows only those of others lie in slots.
 static void plan_shard(const struct sl_config *config, const struct sl_capacity_need *need,
                        struct sl_arena_spec *out)
 {

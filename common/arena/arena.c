@@ -13,7 +13,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
 #include "common/arena/node_figures.h"
-#include "common/arena/nodes.h"
+#include "common/arena/node_parts.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/peer_memory.h"
 #include "common/arena/phase.h"

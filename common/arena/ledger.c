@@ -7,7 +7,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/group.h"
-#include "common/arena/nodes.h"
+#include "common/arena/node_parts.h"
 #include "common/arena/ledger_internal.h"
 
 // --- phases ---

@@ -10,98 +10,9 @@
 #include "common/arena/ledger_internal.h"
 #include "common/arena/param_store.h"
 
-enum { NODE_SHIFT = 24, HEARD_BITS = 8 };
+enum { HEARD_BITS = 8 };
 
 _Static_assert(SL_NODES_MAX < 1 << HEARD_BITS, "nodes are counted in the word of who was heard");
-
-int sl_nodes_check(const struct sl_arena_spec *spec)
-{
-    const struct sl_nodes_spec *nodes = &spec->nodes;
-    if (nodes->n <= 1 && nodes->rank == 0)
-        return SL_OK;
-    if (nodes->n > SL_NODES_MAX || nodes->rank >= nodes->n)
-        return sl_fail(SL_EINVAL, "arena: of node %u of %u, wanted at most %d, counted from 0",
-                       nodes->rank, nodes->n, SL_NODES_MAX);
-    if (spec->async || spec->exchange || spec->world)
-        return sl_fail(SL_EINVAL,
-                       "arena: of %u nodes with %s, wanted ordered updates over the "
-                       "parameter store",
-                       nodes->n,
-                       spec->async      ? "async updates"
-                       : spec->exchange ? "an exchange among trainers"
-                                        : "batches that are lent");
-    if (spec->batches_per_update < nodes->n)
-        return sl_fail(SL_EINVAL,
-                       "arena: of %u nodes with %u batches an update, wanted at least "
-                       "one for each node",
-                       nodes->n, spec->batches_per_update);
-    return SL_OK;
-}
-
-// --- who has what --------------------------------------------------------------------------------
-
-static bool is_dealt(const struct sl_arena *a, uint32_t kind)
-{
-    return sl_nodes_any(a) && kind == SL_PHASE_TRAIN;
-}
-
-uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell)
-{
-    const struct sl_arena_spec *spec = &a->h->spec;
-    return is_dealt(a, kind) ? cell % spec->batches_per_update % spec->nodes.n : spec->nodes.rank;
-}
-
-bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell)
-{
-    return sl_nodes_owner(a, kind, cell) == a->h->spec.nodes.rank;
-}
-
-// Of n places from the first of an update on.
-static uint32_t own_places(const struct sl_nodes_spec *nodes, uint32_t n)
-{
-    return (n + nodes->n - 1 - nodes->rank) / nodes->n;
-}
-
-uint32_t sl_nodes_own_before(const struct sl_arena *a, uint32_t kind, uint32_t end)
-{
-    const struct sl_arena_spec *spec = &a->h->spec;
-    const uint32_t per_update = spec->batches_per_update;
-    if (!is_dealt(a, kind))
-        return end;
-    return end / per_update * own_places(&spec->nodes, per_update) +
-           own_places(&spec->nodes, end % per_update);
-}
-
-uint32_t sl_nodes_batches_per_update(const struct sl_arena *a)
-{
-    return sl_nodes_own_before(a, SL_PHASE_TRAIN, a->h->spec.batches_per_update);
-}
-
-struct sl_nodes_part sl_nodes_slice(const struct sl_arena *a, uint32_t node)
-{
-    const uint64_t n_params = a->h->spec.n_params, n = SL_MAX(a->h->spec.nodes.n, 1u);
-    const uint64_t lines = sl_div_up(n_params, SL_NODES_FLOATS);
-    const uint64_t first = node * lines / n * SL_NODES_FLOATS;
-    const uint64_t end = SL_MIN((node + 1) * lines / n * SL_NODES_FLOATS, n_params);
-    return (struct sl_nodes_part){first, end - SL_MIN(first, end)};
-}
-
-struct sl_nodes_part sl_nodes_gradient_part(const struct sl_arena *a, uint32_t node)
-{
-    return a->h->spec.nodes.whole_gradients ? (struct sl_nodes_part){0, a->h->spec.n_params}
-                                            : sl_nodes_slice(a, node);
-}
-
-uint32_t sl_nodes_worker(const struct sl_arena *a, uint32_t node, uint32_t id)
-{
-    return id | (node == a->h->spec.nodes.rank ? 0 : (node + 1) << NODE_SHIFT);
-}
-
-uint32_t sl_nodes_worker_node(const struct sl_arena *a, uint32_t worker)
-{
-    const uint32_t other = worker >> NODE_SHIFT;
-    return other ? other - 1 : a->h->spec.nodes.rank;
-}
 
 // --- batches -------------------------------------------------------------------------------------
 

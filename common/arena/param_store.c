@@ -54,7 +54,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/arena/ledger_internal.h"
-#include "common/arena/nodes.h"
+#include "common/arena/node_parts.h"
 
 // Seats stand behind the store.
 static struct sl_param_store_seat *seat_of(const struct sl_arena *a, uint32_t device)

@@ -1,7 +1,7 @@
 #include "common/arena/phase.h"
 
 #include "common/base/bits.h"
-#include "common/arena/nodes.h"
+#include "common/arena/node_parts.h"
 
 _Static_assert(sizeof(struct sl_ledger) % 64 == 0, "the phases behind it are aligned");
 

@@ -18,7 +18,7 @@
 #define SL_FEATURES_KINDS(X)                                                                       \
     X(MEMORY,  "memory",  "the file is mapped")                                                    \
     X(STORAGE, "storage", "rows are read from the drive, past the page cache and a mini-batch "    \
-      "ahead", .reads = true, .drive = true)                                                         \
+      "ahead", .reads = true, .drive = true)                                                       \
     X(NODES,   "nodes",   "of a shard; its rows are mapped, those of other nodes are asked for a " \
       "mini-batch ahead", .reads = true)
 // clang-format on
@@ -41,8 +41,8 @@ extern const char sl_features_doc[];                                       // wh
 uint64_t sl_features_bytes(const struct sl_dataset *ds);
 uint64_t sl_topology_bytes(const struct sl_dataset *ds);
 
-// What a kind is for this data set: of a shard rows of other nodes must be read, of a whole data set
-// there are none.
+// What a kind is for this data set: of a shard rows of other nodes must be read, of a whole data
+// set there are none.
 enum sl_features sl_features_settle(enum sl_features features, const struct sl_dataset *ds);
 
 // What AUTO becomes on a machine that has so much memory left: storage where features and topology

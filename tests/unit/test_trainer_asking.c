@@ -19,7 +19,7 @@ static _Atomic bool over, silent, stop;
 static _Atomic uint32_t answered, rows_answered;
 static struct sl_reading reading;
 
-// Answers what is asked, once it is asked as it should be: of other nodes, each node's side by side.
+// Answers what is asked as it should be: of other nodes alone, each node's side by side.
 static void answer(const struct sl_ask *ask)
 {
     uint32_t at = 0;
