@@ -154,7 +154,8 @@ static int expect_of(struct sl_node_link *l, uint32_t node)
         SL_TRY(post(l, &p->in, false, SL_WORLD_TAG_UPDATE, &m));
         if (cell == SL_NODES_NO_CELL)
             break;
-        const struct message g = {.what = GRADIENT, .peer = node, .index = index++, .cell = cell};
+        const struct message g = {.what = GRADIENT, .peer = node, .index = index, .cell = cell};
+        index++;
         SL_TRY(post_floats(l, &p->in, false, SL_WORLD_TAG_UPDATE, g,
                            sl_nodes_gradient(u->arena, cell), part));
         cell += l->world.size;
