@@ -23,6 +23,7 @@
 #include "common/text/units.h"
 #include "config/config.h"
 #include "link/node_facts.h"
+#include "nodes/launcher.h"
 #include "nodes/leftovers.h"
 #include "nodes/survey.h"
 
@@ -39,8 +40,13 @@ struct context {
 static int add_dataset(struct sl_facts *f, const struct sl_config *config)
 {
     struct sl_dataset ds;
-    SL_TRY(sl_dataset_check_open(config->dataset, sl_config_needs(config) | SL_TAKES_SHARD,
-                                 SL_CHECK_CACHED, true, &ds));
+    char path[sizeof config->dataset];
+    uint32_t rank, n = sl_launcher_size(&rank);
+    snprintf(path, sizeof path, "%s", config->dataset);
+    if (n > 1)
+        SL_TRY(sl_shard_find(config->dataset, rank, n, path, sizeof path));
+    SL_TRY(sl_dataset_check_open(path, sl_config_needs(config) | SL_TAKES_SHARD, SL_CHECK_CACHED,
+                                 true, &ds));
     int rc = sl_node_facts_add_dataset(f, &ds);
     sl_dataset_close(&ds);
     return rc;

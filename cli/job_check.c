@@ -15,6 +15,7 @@
 #include "broker/epochs/phases.h"
 #include "broker/rundir/rundir.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors.h"
 #include "nodes/launcher.h"
@@ -234,7 +235,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     if (rc < 0)
         return sl_fail_prefix(rc, "%s", r->job);
     SL_TRY(sl_judging_find(&r->judging, &r->config, &r->dataset));
-    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
+    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n, identity;
     // The broker settles it likewise.
     sl_config_settle_epochs(&r->config, sl_phases_updates(&r->config, n_train),
                             r->judging.finds_best, r->epochs_note);
@@ -247,7 +248,8 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                         &r->resume);
     SL_TRY(check_weights(r, rc == SL_OK && r->resume.content == SL_RUNDIR_CHECKPOINTS));
     SL_TRY(rc);
-    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, sl_dataset_identity(&r->dataset)));
+    SL_TRY(sl_epoch_order_identity(r->config.order.kind, &r->dataset, &identity));
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, identity));
     tell_resume(r);
     if (r->config.sampler.batch_size > n_train && !r->quiet)
         fprintf(stderr,

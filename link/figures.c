@@ -7,7 +7,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 
 #define FIGURES_MAGIC 0x31475246454c4f4eull
 
@@ -28,7 +28,7 @@ struct wire {
     bool cancelled;
 };
 
-struct sl_figures_wires {
+struct sl_link_figures {
     uint64_t told_ns,
         quiet_ns;       // when the last row was written; since when all have ended. 0: never
     struct wire wire[]; // of the first node one for each rank, else one
@@ -37,43 +37,42 @@ struct sl_figures_wires {
 int sl_link_figures_init(struct sl_node_link *l)
 {
     const uint32_t n = l->world.rank == 0 ? l->world.size : 1;
-    l->figures.wires = calloc(1, sizeof *l->figures.wires + n * sizeof(struct wire));
-    if (!l->figures.wires)
+    l->figures = calloc(1, sizeof *l->figures + n * sizeof(struct wire));
+    if (!l->figures)
         return sl_fail(SL_ENOMEM, "%s: no memory for the figures of %u nodes", l->world.doing, n);
-    snprintf(l->figures.own.host, sizeof l->figures.own.host, "%s",
-             l->world.member[l->world.rank].host);
+    snprintf(l->counted.host, sizeof l->counted.host, "%s", l->world.member[l->world.rank].host);
     return SL_OK;
 }
 
 void sl_link_figures_fini(struct sl_node_link *l)
 {
-    free(l->figures.wires);
-    l->figures.wires = NULL;
+    free(l->figures);
+    l->figures = NULL;
 }
 
 // --- the own row ---------------------------------------------------------------------------------
 
 static void write_own(struct sl_node_link *l)
 {
-    l->figures.own.at_ns = l->figures.wires->told_ns = sl_now_ns();
-    sl_node_figures_put_wire(&l->worker.arena, l->world.rank, &l->figures.own);
+    l->counted.at_ns = l->figures->told_ns = sl_now_ns();
+    sl_node_figures_put_wire(&l->worker.arena, l->world.rank, &l->counted);
 }
 
 // To the first node, unless a row is on its way there.
 static int send_own(struct sl_node_link *l)
 {
-    struct wire *to = &l->figures.wires->wire[0];
+    struct wire *to = &l->figures->wire[0];
     if (l->world.rank == 0 || to->busy || to->last)
         return SL_OK;
     to->message.magic = FIGURES_MAGIC;
     to->message.rank = l->world.rank;
-    to->message.wire = l->figures.own;
+    to->message.wire = l->counted;
     // Where the broker has not written anything yet, or is writing, what it wrote before stays.
     sl_node_figures_work(&l->worker.arena, l->world.rank, &to->message.work);
     SL_TRY(l->world.table->send(0, SL_WORLD_TAG_FIGURES, &to->message, sizeof to->message,
                                 &to->request));
     to->busy = true;
-    to->last = l->figures.own.last;
+    to->last = l->counted.last;
     return SL_OK;
 }
 
@@ -99,7 +98,7 @@ static int take(struct sl_node_link *l, uint32_t from, struct wire *w)
 // All that has come of a node: a receive is always under way, but after its last row.
 static int receive(struct sl_node_link *l, uint32_t from, bool *moved)
 {
-    struct wire *w = &l->figures.wires->wire[from];
+    struct wire *w = &l->figures->wire[from];
     while (!w->last) {
         if (!w->busy)
             SL_TRY(l->world.table->receive(from, SL_WORLD_TAG_FIGURES, &w->message,
@@ -118,7 +117,7 @@ static int receive(struct sl_node_link *l, uint32_t from, bool *moved)
 
 static int poll_wires(struct sl_node_link *l, bool *moved)
 {
-    struct wire *to = &l->figures.wires->wire[0];
+    struct wire *to = &l->figures->wire[0];
     if (l->world.rank != 0 && to->busy) {
         int rc = l->world.table->test(&to->request);
         if (rc == SL_EAGAIN)
@@ -134,8 +133,8 @@ static int poll_wires(struct sl_node_link *l, bool *moved)
 // Nothing that counts comes any more, and the broker has written what it had to.
 static int end(struct sl_node_link *l)
 {
-    if (!l->figures.own.last) {
-        l->figures.own.last = 1;
+    if (!l->counted.last) {
+        l->counted.last = 1;
         write_own(l);
     }
     return send_own(l);
@@ -143,7 +142,7 @@ static int end(struct sl_node_link *l)
 
 int sl_link_figures_poll(struct sl_node_link *l, bool *moved)
 {
-    const struct sl_figures_wires *w = l->figures.wires;
+    const struct sl_link_figures *w = l->figures;
     SL_TRY(poll_wires(l, moved));
     if (l->notes.ended && l->notes.ended[l->world.rank])
         return end(l);
@@ -158,7 +157,7 @@ int sl_link_figures_poll(struct sl_node_link *l, bool *moved)
 // Whether nothing is under way with a node any more; `late`: what has not come will not.
 static int let_go(struct sl_node_link *l, uint32_t from, bool late, bool *over)
 {
-    struct wire *w = &l->figures.wires->wire[from];
+    struct wire *w = &l->figures->wire[from];
     if (w->last && !w->busy)
         return SL_OK;
     if (!late || !w->busy) {
@@ -177,7 +176,7 @@ static int let_go(struct sl_node_link *l, uint32_t from, bool late, bool *over)
 
 int sl_link_figures_quiet(struct sl_node_link *l, bool *over)
 {
-    struct sl_figures_wires *w = l->figures.wires;
+    struct sl_link_figures *w = l->figures;
     const uint64_t now = sl_now_ns();
     bool moved;
     if (!w->quiet_ns)

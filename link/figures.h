@@ -11,17 +11,11 @@
 #ifndef SL_LINK_FIGURES_H
 #define SL_LINK_FIGURES_H
 
-#include "common/arena/node_figures.h"
+#include <stdbool.h>
 
 enum { SL_LINK_LAST_S = 2 };
 
 struct sl_node_link;
-struct sl_figures_wires; // private
-
-struct sl_link_figures {
-    struct sl_node_wire own; // all parts add to its peers, as it is said there
-    struct sl_figures_wires *wires;
-};
 
 // As a part of the loop (loop.h). Errors of world.h; SL_ENOMEM.
 int sl_link_figures_init(struct sl_node_link *link);

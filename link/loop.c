@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "link/figures.h"
 #include "link/rows.h"
 #include "link/updates.h"
 

@@ -11,7 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/features_kind.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 
 // What one ask has to do with one node.
 struct route {
@@ -65,7 +65,7 @@ static const struct sl_world_table *table_of(const struct sl_link_rows *r)
 // What is counted of a node (node_figures.h).
 static struct sl_node_peer *peer_of(const struct sl_link_rows *r, uint32_t node)
 {
-    return &r->link->figures.own.peer[node];
+    return &r->link->counted.peer[node];
 }
 
 static int fail_at(const struct sl_link_rows *r, int rc, uint32_t node)

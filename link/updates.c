@@ -79,7 +79,7 @@ static int post(struct sl_node_link *l, struct queue *q, bool out, enum sl_world
                 const struct message *m)
 {
     struct sl_world *w = &l->world;
-    struct sl_node_peer *figures = &l->figures.own.peer[m->peer];
+    struct sl_node_peer *figures = &l->counted.peer[m->peer];
     *(out ? &figures->out_bytes : &figures->in_bytes) += m->n;
     for (size_t done = 0; done < m->n;) {
         const size_t piece = SL_MIN(m->n - done, (size_t)SL_WORLD_CHUNK_BYTES);
@@ -239,8 +239,7 @@ static int send_slice(struct sl_node_link *l, bool *moved)
 {
     struct sl_link_updates *u = l->updates;
     // The last batch may have become done, and the slice made of it, since batches were sent.
-    if (u->sent_made || u->next_cell != SL_NODES_NO_CELL ||
-        !sl_nodes_is_made(u->arena, &u->step))
+    if (u->sent_made || u->next_cell != SL_NODES_NO_CELL || !sl_nodes_is_made(u->arena, &u->step))
         return SL_OK;
     u->sent_made = *moved = true;
     sl_nodes_fill_made(&u->step, &u->made);
@@ -273,8 +272,8 @@ static void count_wait(struct sl_node_link *l, uint32_t from, uint64_t ready_ns)
     const uint64_t since = missed_since(u, from), now = sl_now_ns();
     if (since == 0)
         return;
-    sl_node_peer_waited(&l->figures.own.peer[from], since,
-                        ready_ns - (uint64_t)l->clock_ahead_ns[from], now);
+    sl_node_peer_waited(&l->counted.peer[from], since, ready_ns - (uint64_t)l->clock_ahead_ns[from],
+                        now);
     u->peer[from].since_ns = now;
 }
 
@@ -291,7 +290,7 @@ static void count_long_waits(struct sl_node_link *l)
         const enum what what = in->item[in->over].what;
         if ((what == BATCH || what == GRADIENT) == u->sent_made)
             continue; // this node's own slice is what is missing
-        sl_node_peer_waited(&l->figures.own.peer[i], since, now, now);
+        sl_node_peer_waited(&l->counted.peer[i], since, now, now);
         u->peer[i].since_ns = now;
     }
 }

@@ -17,7 +17,7 @@
 #ifndef SL_LINK_UPDATES_H
 #define SL_LINK_UPDATES_H
 
-#include "link/loop.h"
+#include "link/node_link.h"
 
 int sl_link_updates_init(struct sl_node_link *link);
 int sl_link_updates_poll(struct sl_node_link *link, bool *moved);

@@ -35,6 +35,7 @@ static int fill_bank(struct sl_phases *p, uint32_t order)
         .train = p->setup.plan.split[SL_SPLIT_TRAIN],
         .seed = config->seed,
         .batch_size = config->sampler.batch_size,
+        .batches_per_update = config->updates.batches_per_update,
         .sequences = config->order.sequences_auto ? 0 : config->order.sequences,
         .excess = config->order.excess_error,
         .cancel = &p->cancel,

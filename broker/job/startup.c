@@ -35,6 +35,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 #include "common/base/memory.h"
 #include "common/device/cores.h"
 #include "common/bus/assignment.h"
@@ -155,10 +156,12 @@ static int check_resumed(struct sl_job *job)
 {
     struct sl_checkpoint *c = &job->resumed;
     char where[96];
+    uint64_t digest;
     if (!c->path[0])
         return SL_OK;
+    SL_TRY(sl_epoch_order_identity(job->config.order.kind, &job->dataset, &digest));
     uint64_t batches = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
-    if (c->n_batches != batches || c->dataset_digest != sl_dataset_identity(&job->dataset))
+    if (c->n_batches != batches || c->dataset_digest != digest)
         return sl_fail(SL_EFORMAT, "checkpoint '%s' is of another job or data set", c->path);
     SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
     uint32_t epoch = c->epoch, batch = c->n_records;
@@ -236,7 +239,10 @@ static int find_checkpoint(struct sl_job *job)
                    ? sl_checkpoint_open(config->output, job->options.resume, &job->resumed)
                    : SL_OK;
     SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
-    int rc = sl_resume_check_dataset(&found, config, sl_dataset_identity(&job->dataset));
+    uint64_t digest;
+    int rc = sl_epoch_order_identity(config->order.kind, &job->dataset, &digest);
+    if (rc == SL_OK)
+        rc = sl_resume_check_dataset(&found, config, digest);
     if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {
         job->resumed = found.checkpoint; // which is the job's now
         found.checkpoint = (struct sl_checkpoint){0};

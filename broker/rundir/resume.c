@@ -9,6 +9,7 @@
 
 #include "common/text/units.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 
 // --- the job -------------------------------------------------------------------------------------
 
@@ -179,10 +180,12 @@ int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *c
     if (r->content != SL_RUNDIR_CHECKPOINTS || r->checkpoint.dataset_digest == dataset_digest)
         return SL_OK;
     return sl_fail(SL_EEXIST,
-                   "dataset: '%s' is not the data set that the run in '%s' was trained on (found "
+                   "dataset: '%s' is not the data set%s that the run in '%s' was trained on (found "
                    "digest %016" PRIx64 ", wanted %016" PRIx64
                    "): give that one to go on, or choose another directory with --set output=DIR",
-                   config->dataset, config->output, dataset_digest, r->checkpoint.dataset_digest);
+                   config->dataset,
+                   sl_order_kinds[config->order.kind].parts ? " with the partition" : "",
+                   config->output, dataset_digest, r->checkpoint.dataset_digest);
 }
 
 int sl_resume_outlook(const char *output, char buf[SL_RESUME_OUTLOOK_BYTES])

@@ -11,6 +11,7 @@
 #include "broker/log/timeline.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 #include "common/arena/nodes.h"
 #include "common/arena/param_store.h"
 
@@ -62,6 +63,8 @@ void sl_saving_fini(struct sl_saving *s)
 
 static int describe(struct sl_saving *s, const char *status)
 {
+    uint64_t digest;
+    SL_TRY(sl_epoch_order_identity(s->config->order.kind, s->dataset, &digest));
     free(s->history);
     s->history = sl_history_write(s->report);
     if (!s->history)
@@ -73,7 +76,7 @@ static int describe(struct sl_saving *s, const char *status)
         .status = status,
         .config_json = *s->config_json,
         .epochs = s->config->epochs,
-        .dataset_digest = sl_dataset_identity(s->dataset),
+        .dataset_digest = digest,
         .history_json = s->history,
         .samplers = s->split->pinned ? s->split->roles.samplers : 0,
         .trainers = s->split->pinned ? s->split->roles.trainers : 0,

@@ -118,6 +118,20 @@ static int prepare_proximity(struct sl_epoch_order *o)
     return rc;
 }
 
+// --- parts ---------------------------------------------------------------------------------------
+
+static int prepare_parts(struct sl_epoch_order *o)
+{
+    const struct sl_order_inputs *f = &o->facts;
+    return sl_part_order_open(&o->parts, f->dataset, &f->train, f->batch_size,
+                              f->batches_per_update);
+}
+
+static bool fill_parts(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)
+{
+    return sl_part_order_fill(&o->parts, o->facts.seed, epoch, o->facts.cancel, out);
+}
+
 // --- the table -----------------------------------------------------------------------------------
 
 #define ROW(name, word_, what, ...)      [SL_ORDER_##name] = {.word = word_, __VA_ARGS__},
@@ -145,8 +159,15 @@ bool sl_epoch_order_fill(const struct sl_epoch_order *o, uint32_t epoch, uint32_
     return o->kind->fill(o, epoch, out);
 }
 
+int sl_epoch_order_identity(enum sl_order kind, const struct sl_dataset *ds, uint64_t *out)
+{
+    *out = sl_dataset_identity(ds);
+    return sl_order_kinds[kind].parts ? sl_part_order_identity(ds, out) : SL_OK;
+}
+
 void sl_epoch_order_close(struct sl_epoch_order *o)
 {
     free(o->walk);
+    sl_part_order_close(&o->parts);
     *o = (struct sl_epoch_order){0};
 }

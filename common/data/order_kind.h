@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/data/dataset.h"
+#include "common/data/part_order.h"
 
 // X(name, word, what it is, further fields of the row)
 // clang-format off
@@ -24,7 +25,10 @@
     X(PROXIMITY, "proximity", "neighbouring vertices are in the same mini-batch and share what "   \
       "they read",                                                                                 \
       .walks = true, .prepare = prepare_proximity, .fill = fill_proximity)                         \
-    X(LISTED,    "listed",    "that of the list", .same = true, .fill = fill_listed)
+    X(LISTED,    "listed",    "that of the list", .same = true, .fill = fill_listed)               \
+    X(PARTS,     "parts",     "each mini-batch has vertices of one part of the data set's "        \
+      "partition, so that a node of several draws around vertices of its own part",                \
+      .parts = true, .prepare = prepare_parts, .fill = fill_parts)
 // clang-format on
 
 #define SL_ORDER_NAME(name, ...) SL_ORDER_##name,
@@ -37,16 +41,18 @@ struct sl_order_inputs {
     struct sl_vertex_list train;
     uint64_t seed; // the job's
     uint32_t batch_size;
-    uint32_t sequences;        // of a walk; 0: as few as `excess` allows
-    double excess;             // of the shuffling error, over a uniform shuffle's
-    const atomic_bool *cancel; // may be NULL
+    uint32_t batches_per_update; // parts take turns in them
+    uint32_t sequences;          // of a walk; 0: as few as `excess` allows
+    double excess;               // of the shuffling error, over a uniform shuffle's
+    const atomic_bool *cancel;   // may be NULL
 };
 
 // The orders of a job's epochs. Filled from several threads at a time once it is open.
 struct sl_epoch_order {
     const struct sl_order_kind *kind;
     struct sl_order_inputs facts;
-    uint32_t *walk; // (training vertices) owned; NULL where the kind walks not
+    uint32_t *walk;             // (training vertices) owned; NULL where the kind walks not
+    struct sl_part_order parts; // where the kind has parts
     uint32_t n_sequences;
     double error, uniform_error; // shuffling errors (shuffling_error.h)
     double seconds;              // that opening took
@@ -56,6 +62,7 @@ struct sl_order_kind {
     const char *word;                             // in the job file and reports
     bool walks;                                   // over the topology, before the first epoch
     bool same;                                    // in all epochs
+    bool parts;                                   // it follows from a partition, too
     int (*prepare)(struct sl_epoch_order *order); // NULL: nothing to do
     bool (*fill)(const struct sl_epoch_order *order, uint32_t epoch, uint32_t *out);
 };
@@ -70,6 +77,11 @@ int sl_epoch_order_open(struct sl_epoch_order *order, enum sl_order kind,
 // out (training vertices): the seeds of this epoch. False once *cancel is set: out is then in no
 // particular state.
 bool sl_epoch_order_fill(const struct sl_epoch_order *order, uint32_t epoch, uint32_t *out);
+/*
+ * Names what orders of this kind follow from besides the job's keys: the data set, and where they
+ * have parts its partition. A job goes on with the same alone. Errors of part_order.h.
+ */
+int sl_epoch_order_identity(enum sl_order kind, const struct sl_dataset *ds, uint64_t *out);
 void sl_epoch_order_close(struct sl_epoch_order *order); // safe on a zeroed struct
 
 #endif

@@ -54,3 +54,18 @@ bool sl_shuffle_order(uint64_t seed, uint32_t epoch, const uint32_t *list, uint6
     }
     return true;
 }
+
+bool sl_shuffle_places(uint64_t seed, uint32_t epoch, const uint32_t *place, uint64_t first,
+                       uint64_t end, const atomic_bool *cancel, uint32_t *out)
+{
+    for (uint64_t i = end; i-- > first + 1;) {
+        if (cancel && i % CANCEL_EVERY == 0 && atomic_load(cancel))
+            return false;
+        const uint32_t bound = (uint32_t)(i - first) + 1;
+        const uint64_t other = first + draw(seed, epoch, (uint32_t)i, bound);
+        const uint32_t swap = out[place[i]];
+        out[place[i]] = out[place[other]];
+        out[place[other]] = swap;
+    }
+    return !cancel || !atomic_load(cancel);
+}

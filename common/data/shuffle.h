@@ -17,5 +17,8 @@
  */
 bool sl_shuffle_order(uint64_t seed, uint32_t epoch, const uint32_t *list, uint64_t n,
                       const atomic_bool *cancel, uint32_t *out);
+// Shuffles what stands in out[place[i]] for i in [first, end), with draws that no other range has.
+bool sl_shuffle_places(uint64_t seed, uint32_t epoch, const uint32_t *place, uint64_t first,
+                       uint64_t end, const atomic_bool *cancel, uint32_t *out);
 
 #endif

@@ -24,6 +24,8 @@ LENT_POINTS = tuple(
     "planning offered filling withdrawn moving opened block gathering drawing".split()
 )
 LENT = [f"lent_{at}" for at in LENT_POINTS]
+# Rows of other nodes (tests/e2e/test_nodes_shards.py).
+ASKED = ["trainer_asked"]
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 ASYNC = {"updates": {"mode": "async", "staleness": 2}}
 STANDBY = {
@@ -65,15 +67,15 @@ LATER = {
 
 
 def roles(*wanted):
-    return [p for p in POINTS if p.split("_")[0] in wanted and p not in GROUP]
+    return [p for p in POINTS if p.split("_")[0] in wanted and p not in GROUP + ASKED]
 
 
 def test_the_points_are_what_the_program_lists(box):
     listed = box.sluice("doctor", "--failpoints", "-o", "json").ok().json()
     assert [name for name in listed if name != "schema"] == POINTS, listed
     tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon", "command")
-    tested += roles("nodes")  # by e2e/test_nodes.py
-    tested += GROUP + SHARED + LENT
+    tested += roles("nodes", "link")  # by e2e/test_nodes.py, test_nodes_run.py, _shards.py
+    tested += GROUP + SHARED + LENT + ASKED
     assert sorted(tested) == sorted(POINTS), set(POINTS) ^ set(tested)
 
 

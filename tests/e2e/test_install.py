@@ -12,7 +12,7 @@ import subprocess
 from harness import BIN, ROOT, SAN, Skip, read_json, small_job, whole
 
 PREFIX = "/opt/sluice"
-PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
+PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer", "sluice-link"]
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda.so")
 LIBSLUICE = os.path.join(os.path.dirname(BIN), "lib", "libsluice.so.0")
 

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from harness import BIN, go_on, read_json, small_job
+from harness import BIN, fingerprint, go_on, read_json, small_job
 from nodes import Ranks
 
 MPI = "openmpi"
@@ -70,7 +71,7 @@ def test_the_report_has_what_each_node_did(box):
         assert node["received_bytes"] > least, node
     for epoch in report["epochs"]:
         assert epoch["latest"]["node"] in (0, 1) and epoch["latest"]["seconds"] >= 0, epoch
-        assert epoch["store"]["remote"] == 0, epoch
+        assert epoch["store"]["remote_rows"] == 0, epoch
     assert "\nnode  host" in result.out, str(result)
     box.sluice("report", box.path("runs", "job"), "--html").ok()
 
@@ -89,15 +90,58 @@ def test_rows_of_other_nodes_are_counted(box):
         assert rows["row_bytes"] == node["remote_bytes"] == rows["rows"] * row_bytes, (node, rows)
         assert rows["asks"] > 0 and rows["ask_seconds"] > 0, rows
         assert 0 < node["remote_share"] < 1, node
-    trained = sum(epoch["store"]["remote"] for epoch in report["epochs"])
+    trained = sum(epoch["store"]["remote_rows"] for epoch in report["epochs"])
     assert 0 < trained <= sum(node["remote_rows"] for node in report["nodes"])
+
+
+def test_parts_in_turn_come_to_the_same_with_fewer_rows(box):
+    whole, parts = box.path("whole"), box.path("parts")
+    shutil.copytree(box.shared_dataset("small"), whole)
+    box.sluice("partition", whole, "--parts", 2, "--method", "stream").ok()
+    made = ("--method", "given", "--from", os.path.join(whole, "node_part.npy"))
+    box.sluice("partition", whole, "--parts", 2, *made, "--out", parts).ok()
+    changes = {"evaluate.fanout": [5, 5], "sampler.batch_size": 16}
+    remote = {}
+    for kind in ("shuffled", "parts"):
+        config = a_job(box, parts, **{**changes, "order.kind": kind})
+        nodes, running = start(box, config)
+        running.wait().ok()
+        nodes.close()
+        report = report_of(box)
+        remote[kind] = sum(epoch["store"]["remote_rows"] for epoch in report["epochs"])
+        os.rename(box.path("runs", "job"), box.path("runs", kind))
+    assert 0 < remote["parts"] < 0.7 * remote["shuffled"], remote
+    box.run(a_job(box, whole, **{**changes, "order.kind": "parts"}))[0].ok()
+    assert fingerprint(report_of(box)) == fingerprint(report)
+
+
+def test_a_job_goes_on_with_its_partition_alone(box):
+    whole = box.path("whole")
+    shutil.copytree(box.shared_dataset("small"), whole)
+    box.sluice("partition", whole, "--parts", 2, "--method", "stream").ok()
+    config = a_job(box, whole, **{"order.kind": "parts", "epochs": 500})
+    running = box.start("run", box.job(config))
+    box.until_epoch(running)
+    running.interrupt()
+    assert running.wait().rc == 130
+    part = os.path.join(whole, "node_part.npy")
+    os.rename(part, part + ".kept")
+    box.sluice("run", box.job(config)).error(2, "has no partition")
+    box.sluice("partition", whole, "--parts", 2, "--method", "random").ok()
+    box.sluice("run", box.job(config)).error(2, "is not the data set with the partition that")
+    os.rename(part + ".kept", part)
+    config["epochs"] = len(report_of(box)["epochs"]) + 1
+    last = box.run(config)
+    last[0].ok()
+    straight = box.run({**config, "output": "runs/straight"})
+    assert fingerprint(last[1]) == fingerprint(straight[1])
 
 
 def test_one_node_has_no_rows(box):
     box.run(a_job(box))[0].ok()
     report = report_of(box)
     assert "nodes" not in report and "wires" not in report
-    assert "latest" not in report["epochs"][0] and "remote" not in report["epochs"][0]["store"]
+    assert "latest" not in report["epochs"][0] and "latest" not in report["epochs"][-1]
 
 
 def test_the_node_that_all_wait_for_is_named_while_it_runs(box):

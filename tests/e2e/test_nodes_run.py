@@ -4,7 +4,7 @@ import os
 import shutil
 
 from harness import cases, fingerprint, go_on, read_json, small_job, whole
-from nodes import Nodes, Ranks
+from nodes import KINDS, SIDE_BY_SIDE, Nodes, Ranks, plugin
 
 MPIS = ("openmpi", "mpich")
 # Where a link may die. Those of nodes/ come before, but for the last.
@@ -215,6 +215,17 @@ def test_a_number_of_nodes_wants_a_launcher(box):
     assert result.rc == 2 and "nodes: found 2, and 1 are started" in result.err, str(result)
     result, report = box.run(nodes_job(box, nodes="auto"))
     assert fingerprint(report) == alone(box), str(result)
+
+
+@cases(*MPIS)
+def test_processes_that_do_not_know_one_another_are_refused(box, mpi):
+    """As where Slurm has no PMIx: each would take itself for the whole job."""
+    env = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLUICE_MPI_PLUGIN": plugin(box, mpi)}
+    config = nodes_job(box, nodes=4)
+    result, _ = box.run(config, env={**KINDS[mpi]["env"], **SIDE_BY_SIDE[mpi]["env"], **env})
+    assert result.rc == 2, str(result)
+    assert "4 processes (SLURM_NTASKS)" in result.err and "srun --mpi=pmix" in result.err
+    box.assert_no_run()
 
 
 def test_nodes_that_differ_are_refused_and_named(box):

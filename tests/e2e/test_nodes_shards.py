@@ -5,6 +5,7 @@ import os
 
 from harness import cases, fingerprint, read_json, small_job, text_of, whole
 from nodes import Nodes, Ranks
+from test_accuracy import shared
 from test_nodes_run import MPIS, ended, log_of_node, report_of, start
 
 EVALUATION = {"evaluate.fanout": [4, 4]}  # without "full", which reads all features
@@ -83,6 +84,20 @@ def test_bits_are_those_of_the_whole_data_set_over_a_network(box, mpi):
     output = box.path("runs", "job")  # whatever directory a launcher starts processes in
     run_on(box, Nodes(box, mpi, 3), shards(box, 3), output=output).ok()
     assert fingerprint(report_of(box)) == alone(box)
+
+
+@whole
+@cases(2, 4)
+def test_bits_of_ogbn_arxiv_are_those_of_the_whole_data_set(box, n):
+    path = shared("ogbn_arxiv")
+    folder = box.path("shards")
+    box.sluice("partition", path, "--parts", n, "--method", "stream", "--out", folder, "-q").ok()
+    changes = {"epochs": 1, "sampler.batch_size": 512, "sampler.fanout": [10, 5]}
+    run_on(box, Ranks(box, MPIS[0], n), folder, **changes).ok()
+    rows = report_of(box)["epochs"][0]["store"]
+    assert 0 < rows["remote_rows"] < n * 169343, rows
+    whole_job = spread_job(path, **changes)
+    assert fingerprint(report_of(box)) == box.undisturbed("spread-arxiv", whole_job)
 
 
 # ---- what dies ----------------------------------------------------------------------------------

@@ -31,6 +31,9 @@
  * which a successor takes over. Some epochs are left half way. What must hold: of a rank's cells
  * each was consumed once, by that rank, or is marked as left, and none is left that nobody left.
  *
+ * --nodes has as many arenas, each with a broker and workers of its own, and this process as the
+ * links between them (tests/unit/nodes_link.h). The parameters must be the same on all.
+ *
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
  */
@@ -53,6 +56,7 @@
 #include "common/arena/seat.h"
 #include "tests/arguments.h"
 #include "tests/stress/mortal.h"
+#include "tests/unit/nodes_link.h"
 
 enum {
     WORKERS_MAX = 32,
@@ -68,7 +72,7 @@ enum {
 
 struct options {
     uint64_t batches;
-    uint32_t samplers, trainers, per_update;
+    uint32_t samplers, trainers, per_update, nodes;
     uint32_t kill_every; // mean claims of a worker's life, 0 = nobody dies
     uint32_t staleness;
     bool async, standby, side, lend, dynamic, threads;
@@ -87,6 +91,7 @@ static struct options opt = {.batches = 200000,
                              .samplers = 3,
                              .trainers = 3,
                              .per_update = 4,
+                             .nodes = 1,
                              .kill_every = 300,
                              .staleness = 4,
                              .seed = 1};
@@ -128,9 +133,10 @@ static void gradient_async(uint32_t epoch, uint32_t cell, float *g)
     g[PARAMS - 1] = -sum;
 }
 
-static void step(const float *const *slots, uint32_t n, const float *from, float *to)
+static void step(const float *const *slots, uint32_t n, const float *from, float *to,
+                 struct sl_nodes_part part)
 {
-    for (uint32_t i = 0; i < PARAMS; i++) {
+    for (uint64_t i = part.first; i < part.first + part.n; i++) {
         float sum = 0;
         for (uint32_t s = 0; s < n; s++)
             sum += slots[s][i];
@@ -223,7 +229,7 @@ static void help(struct sl_arena *a, uint32_t id)
             for (uint32_t i = 0; i < PARAMS; i++)
                 to[i] = from[i] + slots[0][i];
         else
-            step(slots, u.n_cells, from, to);
+            step(slots, u.n_cells, from, to, sl_nodes_slice(a, a->h->spec.nodes.rank));
         sl_param_store_commit_update(a, &u);
     }
 }
@@ -480,7 +486,8 @@ static void reference_ordered(uint64_t epochs, float *out)
                 gradient(epoch, first + i, bank[version & 1], slot[i]);
                 slots[i] = slot[i];
             }
-            step(slots, n, bank[version & 1], bank[(version + 1) & 1]);
+            step(slots, n, bank[version & 1], bank[(version + 1) & 1],
+                 (struct sl_nodes_part){0, PARAMS});
             version++;
         }
     memcpy(out, bank[version & 1], sizeof bank[0]);
@@ -609,6 +616,7 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("samplers", options, samplers, 1, WORKERS_MAX),
     ARGUMENT_NUMBER("trainers", options, trainers, 1, WORKERS_MAX),
     ARGUMENT_NUMBER("per-update", options, per_update, 1, 64),
+    ARGUMENT_NUMBER("nodes", options, nodes, 1, LINK_NODES),
     ARGUMENT_NUMBER("kill-every", options, kill_every, 0, 1e9),
     ARGUMENT_FLAG("threads", options, threads),
     ARGUMENT_NUMBER("seed", options, seed, 0, 9e15),
@@ -638,11 +646,10 @@ static int parse(int argc, char **argv)
     return opt.samplers + opt.trainers <= WORKERS_MAX ? 0 : -1;
 }
 
-int main(int argc, char **argv)
+// An arena that lives as long as this process and its children.
+static int create(struct sl_arena *arena, uint32_t node)
 {
-    if (parse(argc, argv) < 0)
-        return 2;
-    struct sl_arena_spec spec = {
+    const struct sl_arena_spec spec = {
         .n_devices = SL_MAX(opt.samplers, opt.trainers),
         .n_cells = CELLS,
         .n_train = sizeof(struct findings) / sizeof(uint32_t),
@@ -651,14 +658,18 @@ int main(int argc, char **argv)
         .async = opt.async,
         .staleness = opt.staleness,
         .batches_per_update = opt.per_update,
+        .nodes = {.n = opt.nodes, .rank = node},
         .payload_bytes = (uint64_t)CHUNKS * SL_ARENA_CHUNK_BYTES,
     };
-    struct sl_arena arena;
     int fd = sl_arena_memfd();
-    if (fd < 0 || sl_arena_create(fd, &spec, &arena) < 0) {
+    if (fd < 0 || sl_arena_create(fd, &spec, arena) < 0)
         fprintf(stderr, "ledger: %s\n", sl_error_message());
-        return 1;
-    }
+    return arena->base ? 0 : -1;
+}
+
+// One node's broker: starts its workers, opens the phases, and looks at what came of it.
+static int run(struct sl_arena arena)
+{
     found = (struct findings *)sl_arena_region(&arena, SL_REGION_ORDER);
 
     struct worker workers[WORKERS_MAX];
@@ -752,7 +763,7 @@ int main(int argc, char **argv)
         reference_ordered(opt.lend ? 0 : epochs, want);
     const float *got = sl_param_store_params(&arena, sl_param_store_version(&arena));
     bool equal = memcmp(want, got, sizeof want) == 0;
-    uint64_t least = mortal_least(epochs * CELLS, n_workers, opt.kill_every);
+    uint64_t least = mortal_least(epochs * CELLS / opt.nodes, n_workers, opt.kill_every);
     uint64_t total = epochs * CELLS, bad_payloads = atomic_load(&found->payloads);
     uint64_t torn = atomic_load(&found->torn), lost_wakes = atomic_load(&found->lost_wakes);
     printf("ledger: %llu batches in %.2f s (%.0f ns a batch), %u samplers, %u trainers, %s\n",
@@ -778,4 +789,41 @@ int main(int argc, char **argv)
            (unsigned long long)t.bad_phases, failed ? "FAILED" : "ok");
     sl_arena_detach(&arena);
     return failed ? 1 : 0;
+}
+
+// Each node is a process with its workers, and this one carries between their arenas.
+static int run_nodes(struct sl_arena *arenas)
+{
+    struct link link = {.n = opt.nodes, .random = opt.seed};
+    uint32_t left = opt.nodes;
+    int failed = 0, status;
+    for (uint32_t i = 0; i < opt.nodes; i++) {
+        link.arena[i] = &arenas[i];
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            exit(run(arenas[i]));
+        }
+    }
+    while (left > 0) {
+        if (!link_poll(&link))
+            usleep(50);
+        for (; left > 0 && waitpid(-1, &status, WNOHANG) > 0; left--)
+            failed += status != 0;
+    }
+    if (link.rc < 0)
+        fprintf(stderr, "ledger: %s\n", sl_error_message());
+    printf("ledger: %u nodes, %llu flips: %s\n", opt.nodes, (unsigned long long)link.flips,
+           failed || link.rc < 0 ? "FAILED" : "ok");
+    return failed || link.rc < 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct sl_arena arenas[LINK_NODES] = {{0}};
+    if (parse(argc, argv) < 0)
+        return 2;
+    for (uint32_t i = 0; i < opt.nodes; i++)
+        if (create(&arenas[i], i) < 0)
+            return 1;
+    return opt.nodes > 1 ? run_nodes(arenas) : run(arenas[0]);
 }

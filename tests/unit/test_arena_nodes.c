@@ -180,6 +180,22 @@ TEST(other_nodes_cells_are_neither_drawn_nor_trained_nor_counted)
     destroy_arena();
 }
 
+// Trainers that have their share of an update sleep until its last own batch is claimed.
+LOOP_TEST(the_claim_of_the_last_own_batch_of_an_update_is_told, 0, 2)
+{
+    const uint32_t n_own = _i == 0 ? 3 : 2; // of 0 2 4, of 1 3
+    init(2, (uint32_t)_i);
+    open_train(CELLS, 0, 0);
+    for (uint32_t i = 0; i < n_own; i++)
+        sample_and_publish(SAMPLER);
+    for (uint32_t i = 0; i < n_own; i++) {
+        const uint32_t seen = sl_event_read(&arena.h->progress);
+        claim_train(TRAINER);
+        ck_assert_int_eq(sl_event_read(&arena.h->progress) != seen, i + 1 == n_own);
+    }
+    destroy_arena();
+}
+
 TEST(as_many_own_batches_as_are_allowed_are_fetched_ahead)
 {
     struct sl_arena_spec spec = spec_of(2, 0);

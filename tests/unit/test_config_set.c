@@ -309,6 +309,53 @@ TEST(a_word_of_another_tool_is_searched_for_in_its_object_first)
     ck_assert(says("did you mean {\"kind\": \"graphsage\"}?"));
 }
 
+// ---- nodes --------------------------------------------------------------------------------------
+
+static const struct {
+    const char *set[2];
+    uint32_t n;
+    const char *said; // NULL: it can run
+} on_nodes[] = {
+    {{"nodes=1"}, 1, NULL},
+    {{"nodes=1"}, 2, "nodes: found 1, and 2 are started"},
+    {{"nodes=3"}, 1, "nodes: found 3, and 1 are started"},
+    {{"nodes=auto"}, 1, NULL},
+    {{"nodes=auto"}, 2, "updates.batches_per_update: found 1, wanted at least 2"},
+    {{"nodes=auto", "updates.batches_per_update=3"}, 4, "found 3, wanted at least 4"},
+    {{"nodes=auto", "updates.batches_per_update=4"}, 4, NULL},
+    {{"nodes=2", "updates.mode=async"}, 2, "updates.mode: found \"async\" with 2 nodes"},
+};
+
+LOOP_TEST(jobs_that_nodes_cannot_run_are_refused, 0, SL_COUNT_OF(on_nodes))
+{
+    must_load(on_nodes[_i].set[0], on_nodes[_i].set[1]);
+    const int rc = sl_config_check_nodes(&config, on_nodes[_i].n);
+    ck_assert_int_eq(rc, on_nodes[_i].said ? SL_EINVAL : SL_OK);
+    ck_assert(!on_nodes[_i].said || says(on_nodes[_i].said));
+}
+
+static int take_key(void *ctx, const char *path, const char *value)
+{
+    static const char *const may_differ[] = {
+        "name", "dataset", "output", "devices", "nodes", "throttle.train", "allocation.samplers"};
+    uint32_t *n = ctx;
+    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++)
+        ck_assert_str_ne(path, may_differ[i]);
+    *n += strcmp(path, "model.kind") == 0 && strcmp(value, "\"gcn\"") == 0;
+    *n += strcmp(path, "seed") == 0 && strcmp(value, "0") == 0;
+    return SL_OK;
+}
+
+TEST(nodes_agree_on_what_the_result_depends_on)
+{
+    uint32_t n = 0;
+    must_load("seed=0", NULL);
+    char *json = sl_config_to_json(&config);
+    ck_assert_int_eq(sl_config_each_shared(json, take_key, &n), SL_OK);
+    ck_assert_uint_eq(n, 2);
+    free(json);
+}
+
 TEST(an_option_may_be_a_key)
 {
     char key[SL_CONFIG_KEY_BYTES];

@@ -2,6 +2,7 @@
 // sequences that are good enough.
 #include "common/data/order_kind.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,119 @@ TEST(a_listed_order_is_the_list_and_one_without_ids_is_all_vertices)
     ck_assert(sl_epoch_order_fill(&shuffled, 7, one) && sl_epoch_order_fill(&of_ids, 7, other));
     ck_assert_mem_eq(one, other, sizeof one);
     ck_assert(memcmp(one, all, sizeof all) != 0);
+}
+
+// --- parts ---
+
+enum { BATCH = 32, PER_UPDATE = 4 };
+
+// Part p has the vertices that are p modulo n_parts, but for `moved` of the first part, which are of
+// the second.
+static uint8_t *make_parts(uint32_t n_parts, uint32_t moved)
+{
+    static uint8_t part[NODES_MAX];
+    for (uint32_t v = 0; v < dataset.n_nodes; v++) {
+        part[v] = (uint8_t)(v / 3 % n_parts);
+        if (part[v] == 0 && moved > 0) {
+            part[v] = 1;
+            moved--;
+        }
+    }
+    dataset.shard =
+        (struct sl_shard){.count = n_parts, .part = part, .part_dtype = SL_DTYPE_U8, .whole = 5};
+    return part;
+}
+
+static void open_parts(struct sl_epoch_order *order)
+{
+    const struct sl_order_inputs facts = {.dataset = &dataset,
+                                          .train = dataset.split[SL_SPLIT_TRAIN],
+                                          .seed = 3,
+                                          .batch_size = BATCH,
+                                          .batches_per_update = PER_UPDATE};
+    must(sl_epoch_order_open(order, SL_ORDER_PARTS, &facts));
+}
+
+LOOP_TEST(batches_are_of_parts_in_turn, 1, 5)
+{
+    static uint32_t order[NODES_MAX], again[NODES_MAX], next[NODES_MAX];
+    struct sl_epoch_order o;
+    const uint32_t n_parts = (uint32_t)_i;
+    uint64_t left[5] = {0};
+    make_graph(3000);
+    const uint8_t *part = make_parts(n_parts, n_parts > 1 ? 20 : 0);
+    const uint64_t n = dataset.split[SL_SPLIT_TRAIN].n;
+    open_parts(&o);
+    ck_assert(sl_epoch_order_fill(&o, 2, order));
+    assert_all_of_train(order);
+    for (uint64_t i = 0; i < n; i++)
+        left[part[order[i]]]++;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint32_t wanted = (uint32_t)(i / BATCH % PER_UPDATE % n_parts);
+        ck_assert_msg(part[order[i]] == wanted || left[wanted] == 0,
+                      "place %llu has a vertex of part %u, wanted %u", (unsigned long long)i,
+                      part[order[i]], wanted);
+        left[part[order[i]]]--;
+    }
+    ck_assert(sl_epoch_order_fill(&o, 2, again) && sl_epoch_order_fill(&o, 3, next));
+    ck_assert_mem_eq(order, again, n * sizeof *order);
+    ck_assert(memcmp(order, next, n * sizeof *order) != 0);
+    sl_epoch_order_close(&o);
+}
+
+// Each vertex of a part stands at each of its places about as often.
+TEST(parts_are_shuffled_evenly)
+{
+    enum { EPOCHS = 2000, FEW = 12 };
+    static uint32_t count[NODES_MAX][FEW];
+    uint32_t order[FEW];
+    struct sl_epoch_order o;
+    make_graph(3000);
+    dataset.split[SL_SPLIT_TRAIN].n = FEW; // of two parts, six each
+    make_parts(2, 0);
+    open_parts(&o);
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        ck_assert(sl_epoch_order_fill(&o, epoch, order));
+        for (uint32_t i = 0; i < FEW; i++)
+            count[order[i]][i]++;
+    }
+    for (uint32_t i = 0; i < FEW; i++)
+        for (uint32_t at = 0; at < FEW; at++) {
+            const uint32_t n = count[train[i]][at];
+            ck_assert_msg(n == 0 || (n > EPOCHS / 6 - 100 && n < EPOCHS / 6 + 100), "%u times", n);
+        }
+    sl_epoch_order_close(&o);
+}
+
+TEST(an_order_of_parts_is_of_its_partition)
+{
+    uint64_t one, same, other, none;
+    make_graph(600);
+    must(sl_epoch_order_identity(SL_ORDER_SHUFFLED, &dataset, &none));
+    make_parts(2, 0);
+    must(sl_epoch_order_identity(SL_ORDER_PARTS, &dataset, &one));
+    dataset.shard.index = 1; // which node asks is nothing to it
+    must(sl_epoch_order_identity(SL_ORDER_PARTS, &dataset, &same));
+    make_parts(2, 1);
+    must(sl_epoch_order_identity(SL_ORDER_PARTS, &dataset, &other));
+    ck_assert_uint_eq(one, same);
+    ck_assert_uint_ne(one, other);
+    must(sl_epoch_order_identity(SL_ORDER_SHUFFLED, &dataset, &other));
+    ck_assert_uint_eq(other, 5);
+    ck_assert_uint_eq(none, 0);
+}
+
+TEST(parts_want_a_partition)
+{
+    struct sl_epoch_order o;
+    make_graph(600);
+    snprintf(dataset.path, sizeof dataset.path, "/nowhere");
+    const struct sl_order_inputs facts = {.dataset = &dataset,
+                                          .train = dataset.split[SL_SPLIT_TRAIN],
+                                          .batch_size = BATCH,
+                                          .batches_per_update = PER_UPDATE};
+    ck_assert_int_eq(sl_epoch_order_open(&o, SL_ORDER_PARTS, &facts), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "run 'sluice partition /nowhere --parts N'"));
 }
 
 TEST(a_walk_goes_in_breadth)

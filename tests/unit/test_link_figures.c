@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/error.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 #include "tests/unit/nodes_fake_world.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_data_fixture.h"
@@ -96,8 +96,8 @@ TEST(rows_of_all_come_to_the_first_node)
     work(0, 10);
     work(1, 11);
     work(2, 12);
-    links[2].figures.own.peer[1].in_bytes = 77;
-    links[0].figures.own.peer[1].rows = 5;
+    links[2].counted.peer[1].in_bytes = 77;
+    links[0].counted.peer[1].rows = 5;
     go_round();
     for (uint32_t i = 0; i < N; i++) {
         ck_assert_uint_eq(batches_of(i), 10 + i);
@@ -162,7 +162,7 @@ TEST(the_last_rows_come_before_the_end)
     work(0, 20);
     work(1, 21);
     work(2, 22);
-    links[0].figures.own.peer[2].rows = 9;
+    links[0].counted.peer[2].rows = 9;
     ck_assert(is_quiet(1) || is_quiet(1)); // sent, and found to be over
     ck_assert(!is_quiet(0));               // one is missing
     ck_assert(is_quiet(2) || is_quiet(2));

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "common/arena/asks.h"
-#include "link/loop.h"
+#include "link/node_link.h"
 #include "tests/unit/nodes_fake_world.h"
 #include "tests/unit/shards_fixture.h"
 #include "tests/unit/suite.h"
@@ -103,7 +103,7 @@ static void expect_all_well(void)
 // Of what came from one node.
 static void expect_counted(uint32_t rank, uint32_t node, uint64_t rows)
 {
-    const struct sl_node_peer *peer = &links[rank].figures.own.peer[node];
+    const struct sl_node_peer *peer = &links[rank].counted.peer[node];
     ck_assert_uint_eq(peer->rows, rows);
     ck_assert_uint_eq(peer->row_bytes, rows * shards.row_bytes);
     ck_assert_uint_ge(peer->in_bytes, peer->row_bytes);
@@ -201,7 +201,7 @@ static int die_unseen(struct sl_world *w, struct fake_node *node)
     SL_TRY(serve_until_all(l, &done));
     become_quiet(l);
     close_link(l);
-    ck_assert_uint_eq(l->figures.own.peer[1 - w->rank].out_bytes, 0);
+    ck_assert_uint_eq(l->counted.peer[1 - w->rank].out_bytes, 0);
     return SL_OK;
 }
 

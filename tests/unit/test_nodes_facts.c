@@ -143,6 +143,43 @@ LOOP_TEST(worlds_of_another_size_than_the_launchers_are_refused, 0, SL_COUNT_OF(
         ck_assert_msg(strstr(sl_error_message(), said), "%s", sl_error_message());
 }
 
+CASE(.setup = forget)
+
+TEST(how_many_processes_a_launcher_started_and_which_this_is)
+{
+    uint32_t rank = 7;
+    ck_assert_uint_eq(sl_launcher_size(&rank), 1); // there is none
+    ck_assert_uint_eq(rank, 0);
+    setenv("SLURM_NTASKS", "4", 1); // the batch script: one process, whatever was asked for
+    setenv("SLURM_PROCID", "0", 1);
+    ck_assert_uint_eq(sl_launcher_size(&rank), 4);
+    ck_assert(sl_launcher_is_batch());
+    setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "2", 1);
+    ck_assert_uint_eq(sl_launcher_size(&rank), 3);
+    ck_assert_uint_eq(rank, 2);
+    ck_assert(!sl_launcher_is_batch());
+}
+
+TEST(the_descriptor_of_a_launcher_gets_a_number_out_of_the_way)
+{
+    char number[16];
+    int ends[2];
+    unsetenv("PMI_FD");
+    ck_assert_int_eq(sl_launcher_keep_descriptor(), -1);
+    ck_assert_int_eq(pipe(ends), 0);
+    snprintf(number, sizeof number, "%d", ends[1]);
+    setenv("PMI_FD", number, 1);
+    const int kept = sl_launcher_keep_descriptor();
+    ck_assert_int_ge(kept, 64);
+    ck_assert_int_eq(atoi(getenv("PMI_FD")), kept);
+    ck_assert_int_eq(write(kept, "x", 1), 1);
+    ck_assert_int_eq(read(ends[0], number, 1), 1);
+    close(kept);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 // ---- leftovers ----------------------------------------------------------------------------------
 
 CASE(.setup = make_root)

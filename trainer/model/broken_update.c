@@ -125,9 +125,12 @@ int sl_broken_update_explain(const struct sl_broken_update *b)
         element_of *value;
         bool of_gradients; // of what this node has of them, else of the slice that it makes
     } places[] = {
-        {"value before it", parameter, false},           {"gradient", gradient, true},
-        {"batches' statistic", statistic, true},  {"optimizer's state before it", state, false},
-        {"value after its step", next_parameter, false}, {"optimizer's state after its step", next_state, false},
+        {"value before it", parameter, false},
+        {"gradient", gradient, true},
+        {"batches' statistic", statistic, true},
+        {"optimizer's state before it", state, false},
+        {"value after its step", next_parameter, false},
+        {"optimizer's state after its step", next_state, false},
     };
     const uint32_t node = b->arena->h->spec.nodes.rank;
     const struct sl_nodes_part parts[] = {sl_nodes_slice(b->arena, node),
