@@ -100,7 +100,7 @@ def test_parts_in_turn_come_to_the_same_with_fewer_rows(box):
     box.sluice("partition", whole, "--parts", 2, "--method", "stream").ok()
     made = ("--method", "given", "--from", os.path.join(whole, "node_part.npy"))
     box.sluice("partition", whole, "--parts", 2, *made, "--out", parts).ok()
-    changes = {"evaluate.fanout": [5, 5], "sampler.batch_size": 16}
+    changes = {"evaluate.fanout": [5, 5], "sampler.batch_size": 16, "store.cache": "40KiB"}
     remote = {}
     for kind in ("shuffled", "parts"):
         config = a_job(box, parts, **{**changes, "order.kind": kind})
