@@ -109,8 +109,8 @@ static void run(const struct options *o)
     const struct sl_vertex_list *train = &b->topology.dataset.split[SL_SPLIT_TRAIN];
     b->n_batches = (uint32_t)sl_div_up(train->n, o->batch);
     b->seeds = must(malloc(train->n * sizeof *b->seeds));
-    lane_open_order(&b->order, o->order, o->sequences, &b->topology.dataset, o->plan.seed,
-                    o->batch);
+    lane_open_order(&b->order, o->order, o->sequences, &b->topology.dataset, o->plan.seed, o->batch,
+                    1);
     for (uint32_t i = 0; i < o->threads; i++)
         must_ok(sl_drawer_init(&b->lanes[i].drawer, &b->topology, sl_kernels_cpu()));
     run_epoch(b, o->epochs, false);

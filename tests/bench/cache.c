@@ -106,7 +106,7 @@ static void draw_all(const struct options *o, const struct sl_topology *t, struc
     uint64_t n_nodes = t->view.n_nodes;
     uint32_t *seeds = must(malloc(t->dataset.split[SL_SPLIT_TRAIN].n * sizeof *seeds));
     struct sl_epoch_order order;
-    lane_open_order(&order, o->order, o->sequences, &t->dataset, o->plan.seed, o->batch);
+    lane_open_order(&order, o->order, o->sequences, &t->dataset, o->plan.seed, o->batch, 1);
     for (uint32_t i = 0; i < o->threads; i++)
         must_ok(sl_drawer_init(&lanes[i].drawer, t, sl_kernels_cpu()));
     for (uint32_t epoch = 0; epoch < o->epochs; epoch++) {

@@ -32,13 +32,14 @@ static inline void lane_fanout(const char *text, struct sl_draw_plan *plan)
 // The epochs' orders as a job has them; sequences 0: as many as the default of a job chooses.
 static inline void lane_open_order(struct sl_epoch_order *order, enum sl_order kind,
                                    uint32_t sequences, const struct sl_dataset *ds, uint64_t seed,
-                                   uint32_t batch_size)
+                                   uint32_t batch_size, uint32_t per_update)
 {
     const struct sl_order_inputs facts = {
         .dataset = ds,
         .train = ds->split[SL_SPLIT_TRAIN],
         .seed = seed,
         .batch_size = batch_size,
+        .batches_per_update = per_update,
         .sequences = sequences,
         .excess = 0.02,
     };

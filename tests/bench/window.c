@@ -2,7 +2,7 @@
  * window.c - how many rows a cache has that changes while a job runs, under each rule of what goes.
  *
  *   window DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 3] [--ratios 0.05,0.1,0.2]
- *          [--seed 7] [--order shuffled|proximity]
+ *          [--seed 7] [--order shuffled|proximity|parts] [--per-update 1]
  *
  * Draws the batches of some epochs as a job would, and goes through their input nodes batch by
  * batch with caches of equal size: a share of the vertices each. Misses are taken in. What goes:
@@ -12,8 +12,11 @@
  *   fifo, lru, random         what came first (BGL 3.2.1), was used longest ago, any
  *   gids W                    any row that no batch of the next W wants (GIDS 3.4)
  *   window W                  as common/arena/row_cache.c does, and with it, without hot rows
- *   hot W                     the same, with rows hot by `expected`
+ *   hot W, presc W            the same, with rows hot by `expected`, or by `presc`
  *   belady                    what is wanted last, all batches known
+ *
+ * Of a shard (common/data/shard.h) a cache has what its node asks others for: of its batches, of
+ * each --per-update in turns, the rows of other parts.
  *
  * Beside these, what of a batch's input nodes the device's batch before had (FastGL 4.1, match):
  *
@@ -41,16 +44,18 @@ struct options {
     const char *path, *fanout, *of_ratios;
     struct sl_draw_plan plan;
     enum sl_order order;
-    uint32_t batch, epochs, n_ratios;
+    uint32_t batch, epochs, per_update, n_ratios;
     double ratios[RATIOS_MAX];
 };
 
 // All input nodes, one batch behind the other.
 struct trace {
-    uint64_t n_rows;
-    uint32_t n_batches, first; // of all; the first that counts
-    uint64_t *begin;           // (n_batches + 1)
-    uint32_t *row, *next;      // (begin[n_batches]); the batch that wants the row next
+    uint64_t n_rows, n_elsewhere; // of the data set; those that a cache is for
+    uint64_t most;                // rows of a batch
+    uint32_t n_batches, first;    // of all; the first that counts
+    uint64_t *begin;              // (n_batches + 1)
+    uint64_t room;                // of rows
+    uint32_t *row, *next;         // (begin[n_batches]); the batch that wants the row next
     uint32_t *rank[SL_CACHE_COUNT];
 };
 
@@ -251,7 +256,7 @@ static void as_jobs_do(const struct trace *t, const struct rule *rule, uint32_t 
     const struct sl_row_cache_shape shape = {
         .n_rows = t->n_rows,
         .n_slots = slots,
-        .n_hot = rank ? slots / 4 * 3 : 0,
+        .n_hot = rank ? slots * t->n_rows / t->n_elsewhere / 4 * 3 : 0,
         .window = rule->window,
     };
     struct sl_row_cache c;
@@ -299,6 +304,7 @@ static const struct rule rules[] = {
     {"hot 4", as_jobs_do, SL_CACHE_EXPECTED, 4},
     {"hot 8", as_jobs_do, SL_CACHE_EXPECTED, 8},
     {"hot 16", as_jobs_do, SL_CACHE_EXPECTED, 16},
+    {"presc 16", as_jobs_do, SL_CACHE_PRESC, 16},
     {"belady", belady, SL_CACHE_NONE, 0},
 };
 
@@ -423,34 +429,52 @@ static char *match_rows(const struct trace *t)
 
 // ---- drawing ------------------------------------------------------------------------------------
 
+// Whether a cache is for the batches, and the rows, of a data set: all of one that is whole.
+static bool is_own(const struct sl_shard *s, const struct options *o, uint32_t in_epoch)
+{
+    return s->count == 0 || in_epoch % o->per_update % s->count == s->index;
+}
+
+static void add_rows(const struct sl_shard *s, const struct sl_block *block, struct trace *t)
+{
+    const uint32_t *nodes = sl_block_nodes(block);
+    uint64_t *end = &t->begin[t->n_batches + 1], begin = t->begin[t->n_batches++];
+    *end = begin;
+    if (begin + block->n_input > t->room) {
+        t->room = 2 * (begin + block->n_input);
+        t->row = must(realloc(t->row, t->room * sizeof *t->row));
+    }
+    for (uint32_t i = 0; i < block->n_input; i++)
+        if (s->count == 0 || sl_shard_place(s, nodes[i]).part != s->index)
+            t->row[(*end)++] = nodes[i];
+    t->most = SL_MAX(t->most, *end - begin);
+}
+
 static void draw(const struct options *o, const struct sl_topology *t, struct trace *out)
 {
     const struct sl_vertex_list *train = &t->dataset.split[SL_SPLIT_TRAIN];
+    const struct sl_shard *shard = &t->dataset.shard;
     const uint32_t in_epoch = (uint32_t)sl_div_up(train->n, o->batch);
     uint32_t *seeds = must(malloc(train->n * sizeof *seeds));
     struct lane lane = {0};
     struct sl_epoch_order order;
-    uint64_t room = 0;
-    *out = (struct trace){.n_rows = t->view.n_nodes,
-                          .n_batches = in_epoch * o->epochs,
-                          .first = in_epoch,
-                          .begin = must(calloc(in_epoch * o->epochs + 1, sizeof *out->begin))};
-    lane_open_order(&order, o->order, 0, &t->dataset, o->plan.seed, o->batch);
+    *out = (struct trace){
+        .n_rows = t->view.n_nodes,
+        .n_elsewhere = SL_MAX(t->view.n_nodes - (shard->count ? shard->n_local : 0), UINT64_C(1)),
+        .begin = must(calloc(in_epoch * o->epochs + 1, sizeof *out->begin))};
+    lane_open_order(&order, o->order, 0, &t->dataset, o->plan.seed, o->batch, o->per_update);
     must_ok(sl_drawer_init(&lane.drawer, t, sl_kernels_cpu()));
-    for (uint32_t b = 0; b < out->n_batches; b++) {
+    for (uint32_t b = 0; b < in_epoch * o->epochs; b++) {
         const uint64_t first = (uint64_t)(b % in_epoch) * o->batch;
         if (first == 0)
             sl_epoch_order_fill(&order, b / in_epoch, seeds);
+        if (!is_own(shard, o, b % in_epoch))
+            continue;
         lane_draw(&lane, &o->plan, b / in_epoch, b % in_epoch, seeds + first,
                   (uint32_t)SL_MIN((uint64_t)o->batch, train->n - first));
-        const uint32_t n = lane.block->n_input;
-        out->begin[b + 1] = out->begin[b] + n;
-        if (out->begin[b + 1] > room) {
-            room = 2 * out->begin[b + 1];
-            out->row = must(realloc(out->row, room * sizeof *out->row));
-        }
-        memcpy(out->row + out->begin[b], sl_block_nodes(lane.block), n * sizeof *out->row);
+        add_rows(shard, lane.block, out);
     }
+    out->first = out->n_batches / o->epochs;
     lane_fini(&lane);
     sl_epoch_order_close(&order);
     free(seeds);
@@ -517,13 +541,15 @@ static void run(const struct options *o)
         printf("\n");
     }
     char *match = match_rows(&trace);
-    printf("{\"bench\": \"window\", \"data\": \"%s\", \"order\": \"%s\", \"inputs\": %.1f",
+    printf("{\"bench\": \"window\", \"data\": \"%s\", \"order\": \"%s\", \"inputs\": %.1f, "
+           "\"rows\": %" PRIu64 ", \"most\": %" PRIu64,
            t.dataset.name, sl_order_words[o->order],
-           (double)trace.begin[trace.n_batches] / trace.n_batches);
+           (double)trace.begin[trace.n_batches] / trace.n_batches,
+           trace.begin[trace.n_batches] - trace.begin[trace.first], trace.most);
     for (size_t k = 0; k < SL_COUNT_OF(rules); k++) {
         printf(", \"%s\": [", rules[k].name);
         for (uint32_t r = 0; r < o->n_ratios; r++)
-            printf("%s%.4f", r ? ", " : "", found[k][r]);
+            printf("%s%.6f", r ? ", " : "", found[k][r]);
         printf("]");
     }
     printf("%s}\n", match);
@@ -544,6 +570,7 @@ static const struct sl_option options[] = {
     ARGUMENT_TEXT("ratios", options, of_ratios),
     ARGUMENT_NUMBER("seed", options, plan.seed, 0, 9e15),
     ARGUMENT_CHOICE("order", options, order, sl_order_words),
+    ARGUMENT_NUMBER("per-update", options, per_update, 1, 1024),
     {0},
 };
 // clang-format on
@@ -561,7 +588,8 @@ int main(int argc, char **argv)
                         .fanout = "15,10,5",
                         .of_ratios = "0.05,0.1,0.2",
                         .batch = 1024,
-                        .epochs = 3};
+                        .epochs = 3,
+                        .per_update = 1};
     arguments_parse(&command, &o, argc, argv);
     lane_fanout(o.fanout, &o.plan);
     o.n_ratios = arguments_numbers("ratios", o.of_ratios, 0, 1, RATIOS_MAX, o.ratios);
