@@ -11,6 +11,7 @@
  *   third, or no answer in time        the broker is killed; its workers die with it
  */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -69,6 +70,8 @@ struct run {
     struct sl_launch broker;
     struct sl_session session; // with the broker; its end is seen by `broker`
     struct sl_run_view view;
+    bool is_one_of_several; // processes that a launcher has started
+    uint32_t rank;          // among them
     int signal_fd;
     int n_signals;
     uint64_t kill_at_ns;             // 0 = never
@@ -484,10 +487,22 @@ static void tell_outlook(const struct run *r, char *buf, size_t bytes)
                  r->check.checkpoint ? " without --checkpoint" : "", outlook);
 }
 
+// Of several processes that a launcher has started: which one it is that says so.
+static int name_node(const struct run *r, int rc)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    if (rc >= 0 || !r->is_one_of_several)
+        return rc;
+    gethostname(host, sizeof host - 1);
+    return sl_fail_prefix(rc, "host %s (rank %u)", host, r->rank);
+}
+
 // The command's result when the broker went without saying it.
 static int broker_lost(struct run *r, const struct sl_exit_status *death)
 {
-    char how[160], then[1024];
+    char how[160], then[1024], folder[32] = "log";
+    if (r->check.node > 0)
+        snprintf(folder, sizeof folder, SL_RUNDIR_OF_NODE "%u", r->check.node);
     tell_outlook(r, then, sizeof then);
     if (r->n_signals)
         return sl_fail(SL_EABORTED, "job '%s': killed: %s", r->check.config.name, then);
@@ -495,9 +510,10 @@ static int broker_lost(struct run *r, const struct sl_exit_status *death)
     if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
         return SL_EXIT_USAGE;
     sl_exit_status_describe(death, how, sizeof how);
-    return sl_fail(SL_EFAILED,
-                   "job '%s': the broker %s and its workers with it ('%s/log' may say why): %s",
-                   r->check.config.name, how, r->check.config.output, then);
+    return name_node(
+        r, sl_fail(SL_EFAILED,
+                   "job '%s': the broker %s and its workers with it ('%s/%s' may say why): %s",
+                   r->check.config.name, how, r->check.config.output, folder, then));
 }
 
 // The signals that stop a job, but for those that the parent process ignores (nohup).
@@ -586,9 +602,11 @@ static int run(void *state)
         return sl_fail(SL_EINVAL,
                        "run: --http-%s without --http PORT: there is no page that it could be for",
                        r->http_token ? "token" : "open");
+    const uint32_t n = sl_launcher_size(&r->rank);
+    r->is_one_of_several = n != 1 && !sl_launcher_is_batch();
     int rc = sl_job_check_run(&r->check, false);
     if (rc < 0)
-        return sl_job_check_status(rc);
+        return sl_job_check_status(name_node(r, rc));
     if (!r->check.dry_run) {
         r->dataset_record = sl_dataset_record(&r->check.dataset);
         if (!r->dataset_record)

@@ -267,6 +267,25 @@ def test_a_node_on_which_the_job_does_not_fit_is_named(box):
     box.assert_no_run()
 
 
+def test_a_node_without_the_data_set_is_named(box):
+    nodes = Ranks(box, MPIS[0], 2)
+    nowhere = 'set -- "$@" --set dataset=/nowhere'
+    result = ended(nodes, start(box, nodes, nodes_job(box), only={1: nowhere}))
+    assert result.rc == 2, str(result)
+    assert f"host {os.uname().nodename} (rank 1): data set /nowhere: no such" in result.err
+    box.assert_no_run()
+
+
+def test_a_broker_that_dies_is_named_with_its_logs(box):
+    nodes = Ranks(box, MPIS[0], 2)
+    only = {1: "export SLUICE_FAILPOINT=broker_phase"}
+    result = ended(nodes, start(box, nodes, nodes_job(box), only=only))
+    assert result.rc == 1, str(result)
+    words = f"host {os.uname().nodename} (rank 1): job 'test': the broker was killed"
+    assert words in result.err, str(result)
+    assert "runs/job/node-1' may say why" in result.err, str(result)
+
+
 def test_numbers_that_are_not_finite_end_the_job(box):
     nodes = Ranks(box, MPIS[0], 2)
     wild = {"kind": "sgd", "lr": 1000, "momentum": 0.9}
