@@ -290,6 +290,10 @@ int sl_job_check_result(const struct sl_job_check *check, const Sl__Control__Fin
     enum sl_run_view_result what = output == SL_OUTPUT_JSON ? SL_RUN_VIEW_JSON
                                    : check->quiet           ? SL_RUN_VIEW_NOTHING
                                                             : SL_RUN_VIEW_SUMMARY;
-    return sl_run_view_result(finished, check->config.name, what,
-                              check->resume.content == SL_RUNDIR_CHECKPOINTS);
+    // Another node than the first leaves nothing, whenever it ends.
+    const char *nothing = check->node > 0 ? ""
+                          : check->resume.content == SL_RUNDIR_CHECKPOINTS
+                              ? " before it went on; the run is as it was"
+                              : " before it began; nothing was left";
+    return sl_run_view_result(finished, check->config.name, what, nothing);
 }

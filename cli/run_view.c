@@ -217,7 +217,7 @@ static void print_summary(const Sl__Control__Finished *f, bool ended)
 }
 
 int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
-                       enum sl_run_view_result what, bool resumed)
+                       enum sl_run_view_result what, const char *nothing)
 {
     const char *where = *f->run_directory ? f->run_directory : NULL;
     bool has_report = *f->report_json != '\0';
@@ -231,10 +231,7 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
     case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
     case SL_EXIT_INTERRUPTED:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
-                       where     ? ": its results so far are in "
-                       : resumed ? " before it went on; the run is as it was"
-                                 : " before it began; nothing was left",
-                       where ? where : "");
+                       where ? ": its results so far are in " : nothing, where ? where : "");
     default:
         return sl_fail(SL_EFAILED, "job '%s': %s%s%s", job, f->message,
                        where ? ": the report and the logs are in " : "", where ? where : "");

@@ -37,9 +37,9 @@ enum sl_run_view_result {
     SL_RUN_VIEW_NOTHING, // the exit status alone, and an error's line
 };
 
-// How the job ended. resumed: it was to go on with a run that is there. Prints to standard output;
-// returns as a command does.
+// How the job ended. nothing: what a job that was stopped without a run directory has left. Prints
+// to standard output; returns as a command does.
 int sl_run_view_result(const Sl__Control__Finished *finished, const char *job,
-                       enum sl_run_view_result what, bool resumed);
+                       enum sl_run_view_result what, const char *nothing);
 
 #endif

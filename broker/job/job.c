@@ -26,6 +26,13 @@ enum {
     CLIENT_MS = 2000, // for the first client to appear when the job is over already
 };
 
+// A client hands on what it is told: launchers, too, tell it to stop.
+static const char *who_stops(const struct sl_job *job)
+{
+    return job->options.nodes > 1 ? "the user or the launcher (as when another node has ended)"
+                                  : "the user";
+}
+
 static void stop(struct sl_job *job, bool kill, const char *who)
 {
     // What external trainers do has no end that the job knows: whoever stops it says that it is
@@ -116,7 +123,7 @@ static void on_message(struct sl_job *job, const struct sl_bus_peer *peer,
     case SL__CONTROL__ENVELOPE__BODY_HELLO: sl_job_on_hello(job, peer, m->hello); break;
     case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer, m->ready); break;
     case SL__CONTROL__ENVELOPE__BODY_FAILED: on_failed(job, peer, m->failed); break;
-    case SL__CONTROL__ENVELOPE__BODY_STOP: stop(job, m->stop->kill, "the user"); break;
+    case SL__CONTROL__ENVELOPE__BODY_STOP: stop(job, m->stop->kill, who_stops(job)); break;
     case SL__CONTROL__ENVELOPE__BODY_SCALE: sl_split_on_request(&job->split, peer, m->scale); break;
     case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: sl_job_on_subscribe(job, peer, m->subscribe); break;
     case SL__CONTROL__ENVELOPE__BODY_DESCRIBE: sl_job_on_describe(job, peer); break;

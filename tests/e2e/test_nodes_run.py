@@ -190,8 +190,20 @@ def test_a_job_that_is_stopped_goes_on_with_another_number_of_nodes(box, n):
     running.interrupt()
     assert ended(nodes, running).rc != 0
     assert report_of(box)["status"] == "stopped"
+    assert "by the user or the launcher" in report_of(box)["message"]
     assert len(box.checkpoints()) == 1  # with what the other nodes have of it
     goes_on_with(box, n, config)
+
+
+def test_a_job_that_is_stopped_on_one_node_stops_on_all(box):
+    slow = {"throttle.train": 0.2, "allocation.switching": False}
+    nodes = Ranks(box, MPIS[0], 2)
+    running = start(box, nodes, nodes_job(box, **slow))
+    box.until_epoch(running)
+    box.sluice("stop", box.path("runs/job"))
+    result = ended(nodes, running)
+    assert result.rc == 130 and "(rank 0): stopped by the user" in result.err, str(result)
+    assert "nothing was left" not in result.err, str(result)
 
 
 # ---- what is refused ----------------------------------------------------------------------------

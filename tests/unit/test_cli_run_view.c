@@ -160,7 +160,7 @@ static const char *summary(void)
     capture_begin();
     Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
     finished.report_json = json;
-    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), 0);
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, ""), 0);
     free(json);
     char *all = capture_end();
     snprintf(text, sizeof text, "%s", all);
@@ -190,9 +190,12 @@ TEST(a_job_that_was_stopped_shows_what_it_had_reached)
     finished.message = "stopped by the user";
     finished.run_directory = "runs/x";
     capture_begin();
-    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), SL_EABORTED);
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, ""), SL_EABORTED);
     assert_message_has("job 'a': stopped by the user: its results so far are in runs/x");
-    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, false), SL_EABORTED);
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, ""), SL_EABORTED);
+    finished.run_directory = "";
+    sl_run_view_result(&finished, "a", SL_RUN_VIEW_NOTHING, " and left nothing");
+    assert_message_has("job 'a': stopped by the user and left nothing");
     char *text = capture_end();
     ck_assert_str_eq(text, "loss        0.5000 after epoch 3, the last that was completed\n"
                            "validation  accuracy 0.7500 (epoch 2, the best by accuracy)\n");
