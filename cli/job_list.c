@@ -50,7 +50,9 @@ static void add_nodes(cJSON *to, const cJSON *stats)
     cJSON *hosts = cJSON_AddArrayToObject(to, "nodes");
     const cJSON *node;
     cJSON_ArrayForEach(node, sl_json_at(stats, "nodes"))
+    {
         cJSON_AddItemToArray(hosts, cJSON_CreateString(sl_json_string(node, "host")));
+    }
 }
 
 // An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.

@@ -206,7 +206,7 @@ static const struct sl_option options[] = {
      .help = "the file to write, else node_part.npy in DIR; or a directory to make, of N shards: "
              "data sets DIR2/0, DIR2/1, ... with the features of one part each"},
     {.name = "topology", AT(CHOICE, making.shards.topology), .choices = sl_shards_topologies,
-     .help = "how shards get the files that all of them have. link: hard links to the files of DIR, "
+     .help = "how shards get files that all of them have. link: hard links to the files of DIR, "
              "copies where links cannot be made; copy: for directories that move to other drives"},
     {.name = "method", AT(CHOICE, making.method), .choices = sl_partition_methods,
      .help = "auto: metis where it is installed and memory suffices, else stream; metis: recursive "
@@ -225,7 +225,8 @@ static const struct sl_option options[] = {
      .max = 4294967294.0, .help = "their seeds"},
     {.name = "seed", AT(UINT, making.seed), .placeholder = "N",
      .help = "of these batches and of --method random"},
-    {.name = "force", AT(FLAG, making.force), .help = "replace the file, or the data set or shards of that name"},
+    {.name = "force", AT(FLAG, making.force),
+     .help = "replace the file, or the data set or shards of that name"},
     {.name = "quiet", .letter = 'q', AT(FLAG, making.quiet), .help = "no progress and no summary"},
     {0},
 };

@@ -20,11 +20,11 @@
  * what differs. Then clocks are compared, and the link says Hello with how many nodes there are.
  * Workers are started after that. Until Attach only notes go.
  *
- * END. A broker's last note is END: how its job ended. Until all nodes have said it, and each broker
- * has written what it writes (READY), the parts go on: another node may want rows, or state for its
- * last checkpoint. Then what is under way is taken and thrown away until each says that it has
- * nothing under way (QUIET), and all leave the world together. Where that cannot be, because a node
- * is silent or the wire is broken, the link tells its broker (Failed), tries to tell the other
+ * END. A broker's last note is END: how its job ended. Until all nodes have said it, and each
+ * broker has written what it writes (READY), the parts go on: another node may want rows, or state
+ * for its last checkpoint. Then what is under way is taken and thrown away until each says that it
+ * has nothing under way (QUIET), and all leave the world together. Where that cannot be, because a
+ * node is silent or the wire is broken, the link tells its broker (Failed), tries to tell the other
  * nodes, and leaves once it is told to.
  *
  * DEATH. Nothing of a link is needed by a next one: it is never replaced, its death ends the job,

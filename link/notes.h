@@ -2,8 +2,8 @@
  * notes.h - what the brokers of a job's nodes say to one another, through their links.
  *
  * A Note of this node's broker goes to the links of all others, and what comes from those goes to
- * this node's broker, each with its node. The order is kept. The last note of a broker is END. Links
- * then say READY and QUIET to one another (loop.h).
+ * this node's broker, each with its node. The order is kept. The last note of a broker is END.
+ * Links then say READY and QUIET to one another (loop.h).
  */
 #ifndef SL_LINK_NOTES_H
 #define SL_LINK_NOTES_H

@@ -101,7 +101,8 @@ int sl_world_during(struct sl_world *w, int (*work)(void *ctx), void *ctx);
 
 /*
  * For who waits in another way than above, for messages of several at once: to be called at least
- * every few milliseconds. Keeps the pulses going and looks whether all are there: errors of waiting.
+ * every few milliseconds. Keeps the pulses going and looks whether all are there: errors of
+ * waiting.
  */
 int sl_world_look(struct sl_world *w);
 

@@ -52,9 +52,9 @@ struct sl_partition {
 bool sl_partition_spreads(const char *out);
 
 /*
- * Nothing but the file or the shards are left, whatever happens. SL_EINVAL, SL_EEXIST, SL_ENOENT and what reading
- * the data set fails with before anything is made; SL_ENOMEM where memory would not suffice;
- * SL_EFAILED for METIS; SL_EIO for a drive without room; SL_EABORTED.
+ * Nothing but the file or the shards are left, whatever happens. SL_EINVAL, SL_EEXIST, SL_ENOENT
+ * and what reading the data set fails with before anything is made; SL_ENOMEM where memory would
+ * not suffice; SL_EFAILED for METIS; SL_EIO for a drive without room; SL_EABORTED.
  */
 int sl_partition_make(struct sl_partition *p);
 

@@ -60,8 +60,8 @@ int sl_parts_cut(const struct sl_parts_task *t, const uint16_t *part, uint64_t *
 // Writes the file, whole or not at all. As sl_npy_writer_open() and commit().
 int sl_parts_write(const char *path, uint32_t n_parts, uint64_t n_nodes, const uint16_t *part);
 
-// Reads such a file, or one of other integers. SL_EFORMAT where it has not a number below n_parts for
-// each of n_nodes vertices; as sl_npy_open().
+// Reads such a file, or one of other integers. SL_EFORMAT where it has not a number below n_parts
+// for each of n_nodes vertices; as sl_npy_open().
 int sl_parts_read(const char *path, uint32_t n_parts, uint64_t n_nodes, uint16_t *part);
 
 enum { SL_PARTS_TICK = 65536 }; // vertices between two looks at Ctrl-C

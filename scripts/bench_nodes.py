@@ -52,10 +52,10 @@ class Figures:
 
 
 @contextlib.contextmanager
-def two_nodes(jobs, mpi=None):
-    """Nodes in a folder of their own; nothing runs on them afterwards, whatever has happened."""
+def world(jobs, make):
+    """What make(box) starts programs with, in a folder of their own; nothing of it runs afterwards,
+    whatever has happened."""
     import harness  # here, since NumPy is not everywhere
-    from nodes import Nodes
 
     jobs.count += 1
     number = jobs.count
@@ -63,14 +63,20 @@ def two_nodes(jobs, mpi=None):
     box.own_shm = harness.can_mount()
     nodes = None
     try:
-        nodes = Nodes(box, mpi, NODES)
+        nodes = make(box)
         yield nodes
     except (harness.Skip, AssertionError) as why:  # a command, and all that it has said
         raise Failed(str(why)) from None
     finally:
         box.kill_all()
-        if nodes:
+        if hasattr(nodes, "release"):
             nodes.release()
+
+
+def two_nodes(jobs, mpi=None):
+    from nodes import Nodes  # as above
+
+    return world(jobs, lambda box: Nodes(box, mpi, NODES))
 
 
 def finished(nodes, running):

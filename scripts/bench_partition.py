@@ -57,7 +57,8 @@ def other(jobs, dataset, *command):
         print(f"SKIP: {command[2]}: {done.stderr.strip()}")
         return None
     if done.returncode < 0:
-        print(f"SKIP: {command[2]}: ended by signal {-done.returncode}, as after 180 s of processor time")
+        signal = -done.returncode
+        print(f"SKIP: {command[2]}: ended by signal {signal}, as after 180 s of processor time")
         return None
     if done.returncode != 0:
         raise Failed(f"{' '.join(command[:3])}: {done.stderr.strip()}")
@@ -70,20 +71,20 @@ def all_of(jobs, dataset):
     for method in OURS:
         yield method, count(jobs, dataset, "--method", method)
     for name in OTHERS:
-        script = os.path.join(ROOT, "scripts", "partitioners.py")
-        yield name, other(jobs, dataset, sys.executable, script, name, "{dataset}", "{parts}", "{out}")
+        command = [sys.executable, os.path.join(ROOT, "scripts", "partitioners.py"), name]
+        yield name, other(jobs, dataset, *command, "{dataset}", "{parts}", "{out}")
     for block in BLOCKS:
-        program = os.path.join(BIN, "tests", "bench", "blocks")
-        yield f"BGL, blocks of {block}", other(
-            jobs, dataset, program, "{dataset}", "{out}", "--parts", "{parts}", "--block", str(block)
-        )
+        command = [os.path.join(BIN, "tests", "bench", "blocks"), "{dataset}", "{out}"]
+        command += ["--parts", "{parts}", "--block", str(block)]
+        yield f"BGL, blocks of {block}", other(jobs, dataset, *command)
 
 
 def install_kahip():
     if os.path.isdir(KAHIP):
         return
     try:
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", KAHIP, "kahip")
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        run(*install, "--target", KAHIP, "kahip")
     except Failed as error:
         print(f"SKIP: kahip: {error}")
 
@@ -101,8 +102,8 @@ def part_partition():
                     f"{name}, {method}",
                     f"{100 * share:.1f} % of the rows remote, {100 * said['cut_share']:.1f} % cut",
                     f"random {100 * random:.1f} %; fullest {said['vertices']['balance']:.2f}, of"
-                    f" training {said['training']['balance']:.2f}; {said['method_cpu_seconds']:.2f} s,"
-                    f" {said['peak_bytes'] / 2**20:.0f} MiB",
+                    f" training {said['training']['balance']:.2f};"
+                    f" {said['method_cpu_seconds']:.2f} s, {said['peak_bytes'] / 2**20:.0f} MiB",
                     share / random,
                     SMALLER if (name, method) == ("ogbn_arxiv", "metis") else None,
                     at_most=True,

@@ -258,8 +258,8 @@ void sl_job_nodes_check_start(struct sl_job *job);
 void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why
 // Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
 void sl_job_nodes_abandon(struct sl_job *job, bool kill);
-// No worker is left: whether what other nodes have of the last checkpoint is here, and what they say
-// for the report; or does not come.
+// No worker is left: whether what other nodes have of the last checkpoint is here, and what they
+// say for the report; or does not come.
 bool sl_job_nodes_have_state(struct sl_job *job);
 // The job has written what it writes. False: the link has to leave first, and sl_job_conclude() is
 // called again.

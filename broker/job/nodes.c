@@ -1,8 +1,8 @@
 /*
  * nodes.c - the other nodes of a job: what its broker does about them.
  *
- * Each node has a broker that runs the whole plan, and a link (link/loop.h), which is started before
- * any worker: without a world there is nothing to do. Brokers meet in notes only:
+ * Each node has a broker that runs the whole plan, and a link (link/loop.h), which is started
+ * before any worker: without a world there is nothing to do. Brokers meet in notes only:
  *
  *      CHECKPOINT   the first node says where the job goes on, and all start their workers
  *      BEGUN        its run directory is there: the others make a folder in it for their logs

@@ -5,7 +5,8 @@
  * since the last one, or checkpoint.every_seconds have passed and anything has) and the apply lock
  * is free; a thread of libuv's pool writes it. One is under way at a time; what becomes due
  * meanwhile is made afterwards. One more is written at the end, however the job ends, when no
- * worker is left. Of several nodes the first one alone makes them. What cannot be written (a full disk) is a warning, once, and the job goes on.
+ * worker is left. Of several nodes the first one alone makes them. What cannot be written (a full
+ * disk) is a warning, once, and the job goes on.
  */
 #ifndef SL_BROKER_RUNDIR_SAVING_H
 #define SL_BROKER_RUNDIR_SAVING_H

@@ -10,8 +10,8 @@
  * does not change any more, and is copied afterwards; a thread of libuv's pool then writes the
  * files (checkpoint.h).
  *
- * On several nodes (common/arena/nodes.h) each has a part of the optimizer's state: the first attempt
- * asks for the others', and a later one finds it; the version waits for that.
+ * On several nodes (common/arena/nodes.h) each has a part of the optimizer's state: the first
+ * attempt asks for the others', and a later one finds it; the version waits for that.
  *
  * A position is (epoch, the batches of it whose gradients are applied). Epochs before it are
  * complete, evaluation and all. In ordered mode these batches are a prefix, in async mode any set.

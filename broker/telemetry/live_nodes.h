@@ -44,8 +44,8 @@ void sl_live_nodes_tell(const struct sl_live_nodes *v, uint32_t node, struct sl_
 bool sl_live_nodes_next_wire(const struct sl_live_nodes *v, uint32_t *at,
                              struct sl_stats_wire *out);
 
-// What the report says of all nodes, or of all wires: lists, owned by the caller; NULL: there is one
-// node, or no memory.
+// What the report says of all nodes, or of all wires: lists, owned by the caller; NULL: there is
+// one node, or no memory.
 cJSON *sl_live_nodes_list(const struct sl_live_nodes *v);
 cJSON *sl_live_nodes_wire_list(const struct sl_live_nodes *v);
 

@@ -142,8 +142,8 @@ int sl_worker_pool_init(struct sl_worker_pool *workers, const struct sl_worker_p
 void sl_worker_pool_place(struct sl_worker_pool *workers, uint32_t slot, enum sl_role role,
                           uint32_t role_index, uint32_t device);
 
-// Describes the only worker of a pool: the link of a job over several nodes. It is started once, with
-// the last of the ids, which no other worker of the job gets.
+// Describes the only worker of a pool: the link of a job over several nodes. It is started once,
+// with the last of the ids, which no other worker of the job gets.
 void sl_worker_pool_place_link(struct sl_worker_pool *workers);
 
 // Makes it a seat for external trainers; likewise before.

@@ -1,4 +1,3 @@
-#include "common/arena/asks.h"
 #include "common/arena/arena.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include "common/base/advise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/arena/asks.h"
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
 #include "common/arena/node_figures.h"

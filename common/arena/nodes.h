@@ -15,9 +15,9 @@
  *             they need. What comes from them goes straight into the gradient slots, and their
  *             cells move elsewhere -> done. A node without a cell in the update, which may be the
  *             short last one of an epoch, says so: then it is at v, too.
- *   make      once all cells are done and all have been heard, some trainer reduces the slots in batch order, as on one
- *             node, but steps its node's *slice* of the parameters and of the optimizer's state
- *             alone. Its commit says that the slice is *made*, and the version stays.
+ *   make      once all cells are done and all have been heard, some trainer reduces the slots in
+ *             batch order, as on one node, but steps its node's *slice* of the parameters and of
+ *             the optimizer's state alone. Its commit says that the slice is *made*, and the version stays.
  *   spread    the slice of bank v + 1 goes to the others, and theirs come into the same bank here.
  *   flip      once all are in, and nothing of v is under way any more, the link advances the
  *             version: bank v + 1 has all parameters, of the optimizer's state its own slice.
@@ -28,9 +28,10 @@
  *
  * WHY NOTHING IS TORN. A gradient slot is free from the flip to v on, since v contains its last
  * one; the link receives into it from then on, and only then. While this node is at v no other one
- * is past v + 1, and none makes v + 2, since that wants to hear of this node's cells of v + 1: so bank v
- * lasts on every node, also on those that are ahead. A trainer that dies before its slice is made has changed
- * nothing that anybody reads; slices of others are other bytes. The link's death ends the job.
+ * is past v + 1, and none makes v + 2, since that wants to hear of this node's cells of v + 1: so
+ * bank v lasts on every node, also on those that are ahead. A trainer that dies before its slice is
+ * made has changed nothing that anybody reads; slices of others are other bytes. The link's death
+ * ends the job.
  *
  * STATE. A checkpoint wants the optimizer's state of one version, and each node has its slice. The
  * broker asks (sl_nodes_ask_state); the link then gets the slices of the current version from the
@@ -115,7 +116,8 @@ int sl_nodes_check_made(const struct sl_nodes_step *s, uint32_t from,
 // go, from the flip to the step's version on. (n_params)
 float *sl_nodes_params(const struct sl_arena *a, const struct sl_nodes_step *s);
 // All slices are in, and nothing of the step is under way: its version is over. SL_OK; SL_EAGAIN
-// while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken; SL_EABORTED.
+// while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken;
+// SL_EABORTED.
 int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker);
 
 // Whether the broker waits for the state of *version, the current one. Goes on after an abort.

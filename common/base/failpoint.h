@@ -33,7 +33,7 @@
     X(TRAINER_DONE, "trainer_done", "trainer: gradient committed, payload not yet freed")          \
     X(TRAINER_APPLY, "trainer_apply", "trainer: in the middle of applying an update")              \
     X(TRAINER_APPLIED, "trainer_applied", "trainer: update written, version not yet flipped")      \
-    X(TRAINER_FLIPPED, "trainer_flipped", "trainer: version flipped, waiters not yet woken")       \
+    X(TRAINER_FLIPPED, "trainer_flipped", "trainer: update made, waiters not yet woken")           \
     X(TRAINER_JOINED, "trainer_joined", "trainer: async gradient outstanding, nothing computed")   \
     X(TRAINER_OFFERED, "trainer_offered", "trainer: async gradient written, batch not yet done")   \
     X(TRAINER_HELD, "trainer_held", "trainer: gradient in its own sum, batch held")                \

@@ -26,8 +26,8 @@ struct sl_part_order {
 };
 
 /*
- * Of a shard, or of a whole data set with node_part.npy beside its other files. SL_EINVAL: it has no
- * partition; SL_EFORMAT: it is none of this data set; SL_ENOMEM; errors of sl_npy_open().
+ * Of a shard, or of a whole data set with node_part.npy beside its other files. SL_EINVAL: it has
+ * no partition; SL_EFORMAT: it is none of this data set; SL_ENOMEM; errors of sl_npy_open().
  */
 int sl_part_order_open(struct sl_part_order *o, const struct sl_dataset *ds,
                        const struct sl_vertex_list *train, uint32_t batch_size,

@@ -41,8 +41,8 @@
 
 struct sl_row_reader;
 
-// The features of a data set, of a shard its own. SL_ECHANGED when the file is not the one that was mapped; SL_ENOENT,
-// SL_EACCES, SL_EIO, SL_ENOMEM.
+// The features of a data set, of a shard its own. SL_ECHANGED when the file is not the one that was
+// mapped; SL_ENOENT, SL_EACCES, SL_EIO, SL_ENOMEM.
 int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
                        struct sl_row_reader **out);
 // Any rows. Files are closed where this fails, too.

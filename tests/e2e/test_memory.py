@@ -46,7 +46,8 @@ def test_the_number_that_is_named_does(box, name, changes):
 
 
 def test_a_dry_run_says_it(box):
-    path = box.job(job(box, memory="64MiB", **{"model.kind": "gin", "model.degrees": "block", "evaluate.fanout": "full"}))
+    keys = {"model.kind": "gin", "model.degrees": "block", "evaluate.fanout": "full"}
+    path = box.job(job(box, memory="64MiB", **keys))
     said = box.sluice("run", path, "--dry-run").ok()
     assert "at most 64.0 MiB for all processes" in said.out, said
     assert "training sums the neighbours that were sampled" in said.err, said

@@ -104,7 +104,7 @@ TEST(an_epoch_is_summed_up)
     ck_assert_double_eq_tol(f.stages.wait.seconds, 0.1, 1e-9);
 }
 
-// Workers of other nodes are counted by the batches that they had; the first nine here are node 0's.
+// Workers of other nodes are counted by the batches that they had; the first nine are node 0's.
 TEST(workers_of_other_nodes_count)
 {
     struct sl_batch_entry e[100];

@@ -73,9 +73,9 @@ TEST(a_line_has_a_row_for_each_node)
 
 TEST(the_report_has_what_nodes_did_in_all)
 {
-    pass_a_second((struct sl_node_work){.batches = 10, .queue = 3}, (struct sl_node_peer){0},
-                  (struct sl_node_work){.batches = 8},
-                  (struct sl_node_peer){.rows = 100, .asks = 1});
+    const struct sl_node_work first = {.batches = 10, .queue = 3}, second = {.batches = 8};
+    const struct sl_node_peer none = {0}, rows = {.rows = 100, .asks = 1};
+    pass_a_second(first, none, second, rows);
     cJSON *nodes = sl_live_nodes_list(&job.live.nodes);
     cJSON *wires = sl_live_nodes_wire_list(&job.live.nodes);
     ck_assert_int_eq(cJSON_GetArraySize(nodes), 2);
@@ -91,8 +91,9 @@ TEST(the_report_has_what_nodes_did_in_all)
 
 TEST(rates_are_by_the_nodes_own_time)
 {
-    pass_a_second((struct sl_node_work){.batches = 1}, (struct sl_node_peer){0},
-                  (struct sl_node_work){.batches = 1}, (struct sl_node_peer){0});
+    const struct sl_node_work one = {.batches = 1};
+    const struct sl_node_peer none = {0};
+    pass_a_second(one, none, one, none);
     // The same row again is none, however long it is looked at.
     sl_clock_advance(60 * SECOND);
     must(sl_live_nodes_poll(&job.live.nodes, &job.arena));

@@ -44,7 +44,8 @@ TEST(an_option_that_is_a_key_leads_to_set)
     ck_assert_ptr_null(strstr(sl_error_message(), "optimizer"));
 }
 
-// ---- what is refused before anything is done -----------------------------------------------------
+// ---- what is refused before anything is done
+// -----------------------------------------------------
 
 static const struct {
     const struct sl_command *command;

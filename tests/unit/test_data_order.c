@@ -137,8 +137,8 @@ TEST(a_listed_order_is_the_list_and_one_without_ids_is_all_vertices)
 
 enum { BATCH = 32, PER_UPDATE = 4 };
 
-// Part p has the vertices that are p modulo n_parts, but for `moved` of the first part, which are of
-// the second.
+// Part p has the vertices that are p modulo n_parts, but for `moved` of the first part, which are
+// of the second.
 static uint8_t *make_parts(uint32_t n_parts, uint32_t moved)
 {
     static uint8_t part[NODES_MAX];

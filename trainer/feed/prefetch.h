@@ -20,10 +20,11 @@
  *
  * FAIR SHARE. Claiming ahead must not starve the other trainers: in ordered mode batches of one
  * update run in parallel, consecutive updates cannot. A trainer that already has its share
- * ceil(its node's batches of an update / trainers) of the update that the next free batch belongs to leaves the
- * batch to the others while its compute thread has work; once that is idle it takes whatever there
- * is. So a dead or slow peer costs overlap and never progress. The trainers are those that work
- * now, standby ones that are switched on among them. In async mode there is nothing to share.
+ * ceil(its node's batches of an update / trainers) of the update that the next free batch belongs
+ * to leaves the batch to the others while its compute thread has work; once that is idle it takes
+ * whatever there is. So a dead or slow peer costs overlap and never progress. The trainers are
+ * those that work now, standby ones that are switched on among them. In async mode there is nothing
+ * to share.
  *
  * LANES. Which of two lanes (ledger.h) a cell is claimed from goes by what the compute thread does:
  * nothing, then a batch that it could not begin with is left alone as long as there is evaluation

@@ -35,8 +35,8 @@
  * All of it is a function of version, slots, weights and bank: the same whoever does it, and after
  * a resume.
  *
- * SEVERAL NODES (common/arena/nodes.h). A node's trainers step its slice of the flat vector alone, in
- * the same way; the norm for clip_norm is of the whole gradient everywhere.
+ * SEVERAL NODES (common/arena/nodes.h). A node's trainers step its slice of the flat vector alone,
+ * in the same way; the norm for clip_norm is of the whole gradient everywhere.
  *
  * WHAT IS NOT FINITE. A loss, a gradient or a result of the step that is not a finite number (the
  * steps tell, kernels.h) ends the job: the update is not committed, so the parameters in the store,
