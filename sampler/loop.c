@@ -362,16 +362,13 @@ static int finish(struct sl_sampler *s, struct task *t)
     return SL_OK;
 }
 
-// Whoever brings rows from the drive looks ahead to the batches that are drawn, as far as they can be
-// known apart.
+// Whoever brings rows from the drive looks ahead to the batches that are drawn.
 static void note_rows(const struct sl_sampler *s, const struct task *t)
 {
     const struct sl_row_cache rows = sl_arena_rows(s->arena);
-    if (!t->keep || !rows.shape.window)
-        return;
-    const uint64_t batch = sl_phase_batch(s->arena, t->lease.phase, t->lease.cell);
-    if (batch < sl_ledger_oldest_batch(s->arena) + SL_ROW_CACHE_KNOWN)
-        sl_row_cache_note(&rows, sl_block_nodes(t->job.block), t->job.block->n_input, batch);
+    if (t->keep && rows.shape.window)
+        sl_row_cache_note(&rows, sl_block_nodes(t->job.block), t->job.block->n_input,
+                          sl_phase_batch(s->arena, t->lease.phase, t->lease.cell));
 }
 
 static int follow_cores(struct sl_sampler *s)

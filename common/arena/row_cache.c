@@ -20,7 +20,7 @@ enum { PAGE = 4096, AHEAD = 16 };
 
 enum {
     LAST_BITS = 12,
-    USE_BITS = SL_ROW_CACHE_KNOWN,
+    USE_BITS = 20,
     LAST_MASK = (1 << LAST_BITS) - 1,
     LAST_HALF = 1 << (LAST_BITS - 1),
     USE_MASK = (1 << USE_BITS) - 1,

@@ -42,8 +42,7 @@
 #include <stdint.h>
 
 enum {
-    SL_ROW_CACHE_KNOWN = 20,      // batches up to a row's last use of which each use is known
-    SL_ROW_CACHE_WINDOW_MAX = 64, // batches
+    SL_ROW_CACHE_WINDOW_MAX = 64, // batches; of those before the last 20 only the last use is known
     SL_ROW_CACHE_PROBES = 16,     // slots that are looked at for one row
 };
 
@@ -81,11 +80,7 @@ struct sl_row_cache {
 void sl_row_cache_view(void *memory, const struct sl_row_cache_shape *shape,
                        struct sl_row_cache *out);
 
-/*
- * Batch `batch` wants these rows (n, each below n_rows). A batch SL_ROW_CACHE_KNOWN or more behind
- * the oldest one that is not done would make rows be forgotten that are wanted before it: it is
- * noted when it is fetched.
- */
+// Batch `batch` wants these rows (n, each below n_rows).
 void sl_row_cache_note(const struct sl_row_cache *c, const uint32_t *rows, uint32_t n,
                        uint64_t batch);
 

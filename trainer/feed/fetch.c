@@ -125,7 +125,9 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     const uint32_t *nodes = sl_block_nodes(b.block), n = b.block->n_input;
     SL_TRY(sl_row_places_grow(&f->places, n));
     SL_TRY(sl_row_places_grow(&f->coming, n));
-    sl_row_cache_note(&f->cache, nodes, n, b.use.batch); // who drew it may have been too early
+    // Who draws notes it only where batches are looked at that are not yet fetched.
+    if (f->cache.shape.window == 0)
+        sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
     sl_row_cache_find(&f->cache, nodes, n, &f->places);
     drop_mapped(f, &b);
     warn_once(f, n - (uint32_t)b.mapped);
