@@ -34,7 +34,7 @@ def run_on(jobs, nodes, job):
 DIM = 512
 # Small batches, as for the part `window`: of large ones these graphs have few.
 BATCH, FANOUT, EPOCHS, SEED = 64, [10, 5], 2, 7
-CACHED, AHEAD = 0.5 if QUICK else 0.1, 16  # slots of the cache, of all rows; the batches that it knows
+CACHED, AHEAD = 0.5 if QUICK else 0.1, 16  # slots, of all rows; batches that the cache knows
 METRIC = "expected"  # of the hot rows: what a job over shards takes by itself
 AIM = 1 / 3  # of what random shards without a cache ask for, on the graph of communities
 MB = 1e6
@@ -105,15 +105,16 @@ class Measured:
         self.params = report["params_sha256"]
 
     def __str__(self):
-        return f"{self.bytes / MB:.1f} MB, {self.share:.1%} of all rows; {self.others / MB:.1f} of else"
+        rows = f"{self.bytes / MB:.1f} MB, {self.share:.1%} of all rows"
+        return f"{rows}; {self.others / MB:.1f} of else"
 
 
 REFUSED = re.compile(r"rows fit in it, wanted (\d+) at least")
 
 
 def fewest_that_work(jobs, shards, order, size, slots):
-    """A job is refused where the rows of a batch that it measures with do not fit, and says how many
-    there are: the report of one that is not, and its slots."""
+    """A job is refused where the rows of a batch that it measures with do not fit, and says how
+    many there are: the report of one that is not, and its slots."""
     for _ in range(8):
         try:
             return run_on(jobs, NODES, wire_job(shards, order, size, slots, False)), slots

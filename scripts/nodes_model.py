@@ -3,25 +3,26 @@
 
 Every stage is said in seconds of an update, of which all nodes wait for the slowest:
 
-  train    the rounds that a node's GPUs need for its batches, and then what nothing else hides: the
-           last gradient, the new parameters, and the time of an update that neither bytes nor
+  train    the rounds that a node's GPUs need for its batches, and then what nothing else hides:
+           the last gradient, the new parameters, and the time of an update that neither bytes nor
            training explain (--update-ms)
   sample   a node's batches at --sample-ms each, on so many samplers at once
-  wire     what a node receives: rows of other nodes, slices of gradients and of parameters; it sends
-           as much at the same time
+  wire     what a node receives: rows of other nodes, slices of gradients and of parameters; it
+           sends as much at the same time
 
-Assumed: sampling, reading and training overlap wholly, as long as batches are drawn ahead; parts are
-even, so each node asks for, and serves, as much as any other; the switch carries what all cables
-carry; a link reaches --gbit (one thread copies all rows of a node: give what `sluice doctor --nodes`
-measures where that is less); rows that are not remote cost nothing, in memory or over PCIe; nodes
-that come to few batches an update do not change how much of a batch is remote (--remote is of the
-same number of parts: more parts have more). Nothing fails, no node is slower than another.
+Assumed: sampling, reading and training overlap wholly, as long as batches are drawn ahead; parts
+are even, so each node asks for, and serves, as much as any other; the switch carries what all
+cables carry; a link reaches --gbit (one thread copies all rows of a node: give what `sluice
+doctor --nodes` measures where that is less); rows that are not remote cost nothing, in memory or
+over PCIe; nodes that come to few batches an update do not change how much of a batch is remote
+(--remote is of the same number of parts: more parts have more). Nothing fails, no node is slower
+than another.
 
-BGL (Liu et al., NSDI 2023) has 195 MB of features of about 400,000 vertices a batch, 100 Gbit/s, and
-96 virtual cores a machine; it measured 250 and 769 thousand seeds a second of GraphSAGE on one and
-four machines of 4 V100 (its Figure 18), 0.76 of linear, which is 16 ms a batch of 1,000 on one.
---train-ms, --input-rows and --row-bytes are its figures; --remote is what `scripts/bench wire` shows,
---update-ms what `nodes_scaling` does; what is left is assumed.
+BGL (Liu et al., NSDI 2023) has 195 MB of features of about 400,000 vertices a batch, 100 Gbit/s,
+and 96 virtual cores a machine; it measured 250 and 769 thousand seeds a second of GraphSAGE on
+one and four machines of 4 V100 (its Figure 18), 0.76 of linear, which is 16 ms a batch of 1,000
+on one. --train-ms, --input-rows and --row-bytes are its figures; --remote is what `scripts/bench
+wire` shows, --update-ms what `nodes_scaling` does; what is left is assumed.
 """
 
 import argparse
