@@ -167,6 +167,7 @@ static void number(const struct sl_fields *r, void *into, double *next)
 TEST(an_epoch_is_read_as_it_was_written)
 {
     struct sl_report_epoch written = {.has_optimal = true,
+                                      .several_nodes = true,
                                       .async = true,
                                       .lent = true,
                                       .bottleneck = "x"},

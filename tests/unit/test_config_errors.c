@@ -285,7 +285,7 @@ static const struct mistake mistakes[] = {
       "only with \"presc\""}},
     {JOB(", \"order\": {\"kind\": \"near\"}"),
      SL_EINVAL,
-     {"order.kind: found string \"near\"", "\"shuffled\", \"proximity\" or \"listed\""}},
+     {"order.kind: found string \"near\"", "\"shuffled\", \"proximity\", \"listed\" or \"parts\""}},
     {JOB(", \"order\": {\"sequences\": 4}"),
      SL_EINVAL,
      {"order.sequences: found number 4 with order.kind \"shuffled\"", "only with \"proximity\""}},
