@@ -75,7 +75,7 @@ OPT := -O1 -g1 -fno-math-errno -fopenmp
 else ifeq ($(SAN),undefined)
 SANFLAGS := -fsanitize=undefined -fno-sanitize-recover=undefined -DSL_SANITIZED
 else ifeq ($(SAN),thread)
-SANFLAGS := -fsanitize=thread -DSL_SANITIZED
+SANFLAGS := -fsanitize=thread -Wno-tsan -DSL_SANITIZED
 OPT := -O1 -g1 -fno-math-errno -fopenmp
 else ifeq ($(SAN),coverage)
 SANFLAGS := --coverage -fprofile-update=atomic

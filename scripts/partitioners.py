@@ -5,8 +5,8 @@
 
 Writes a number a vertex and prints one JSON object: processor seconds of the library's call alone,
 without the making of the graph in both directions, and the process's memory. Status 77, with the
-reason on standard error, where the library is not there. Scotch is Debian's libscotch-7.0, by one thread with
-a fixed seed; KaHIP its package for Python, mode FASTSOCIAL.
+reason on standard error, where the library is not there. Scotch is Debian's libscotch-7.0, by one
+thread with a fixed seed; KaHIP its package for Python, mode FASTSOCIAL.
 """
 
 import ctypes

@@ -17,7 +17,8 @@
  *             short last one of an epoch, says so: then it is at v, too.
  *   make      once all cells are done and all have been heard, some trainer reduces the slots in
  *             batch order, as on one node, but steps its node's *slice* of the parameters and of
- *             the optimizer's state alone. Its commit says that the slice is *made*, and the version stays.
+ *             the optimizer's state alone. Its commit says that the slice is *made*, and the
+ *             version stays.
  *   spread    the slice of bank v + 1 goes to the others, and theirs come into the same bank here.
  *   flip      once all are in, and nothing of v is under way any more, the link advances the
  *             version: bank v + 1 has all parameters, of the optimizer's state its own slice.

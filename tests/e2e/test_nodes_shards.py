@@ -183,4 +183,5 @@ def test_the_job_keeps_the_name_that_it_was_given(box):
     folder = shards(box, 2)
     run_on(box, Ranks(box, MPIS[0], 2), folder).ok()
     assert read_json(box.path("runs", "job", "config.json"))["dataset"] == folder
-    assert "are asked for from other nodes" in text_of(box.path("runs", "job", "log", "trainer-0.log"))
+    log = text_of(box.path("runs", "job", "log", "trainer-0.log"))
+    assert "are asked for from other nodes" in log
