@@ -227,7 +227,7 @@ TEST(what_is_on_its_way_is_the_networks)
                   (struct sl_node_work){0},
                   (struct sl_node_peer){.wire_ns = SECOND / 2, .in_bytes = 2 << 20});
     expect(busy, SL_LIVE_NETWORK,
-           "nodes wait for gradients and parameters on the wire 37 % of the time, most of it host "
+           "nodes wait for gradients and parameters on the wire 38 % of the time, most of it host "
            "b (rank 1) for those of host a (rank 0), at 2.00 MiB/s");
 }
 
