@@ -6,6 +6,13 @@
 
 static uint64_t nodes_ns = 1000000000; // what the nodes' own clocks show
 
+// A second passes, here and there.
+static void pass_on(void)
+{
+    sl_clock_advance(SECOND);
+    nodes_ns += SECOND;
+}
+
 // What a node is found to do now.
 static void tell_of(uint32_t node, struct sl_node_work work, struct sl_node_wire wire)
 {
@@ -29,8 +36,7 @@ static void pass_a_second(struct sl_node_work first, struct sl_node_peer to_firs
     tell_of(0, (struct sl_node_work){0}, (struct sl_node_wire){0});
     tell_of(1, (struct sl_node_work){0}, (struct sl_node_wire){0});
     must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
-    sl_clock_advance(SECOND);
-    nodes_ns += SECOND;
+    pass_on();
     tell_of(0, first, wire_with(1, to_first));
     tell_of(1, second, wire_with(0, to_second));
     must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
@@ -109,7 +115,7 @@ TEST(rates_are_by_the_nodes_own_time)
 TEST(rows_are_the_last_once_all_are)
 {
     for (uint32_t ended = 0; ended <= 2; ended++) {
-        sl_clock_advance(SECOND);
+        pass_on();
         for (uint32_t i = 0; i < 2; i++)
             tell_of(i, (struct sl_node_work){0}, (struct sl_node_wire){.last = i < ended});
         must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
@@ -120,7 +126,7 @@ TEST(rows_are_the_last_once_all_are)
 TEST(looking_again_changes_no_rate)
 {
     for (uint32_t i = 1; i <= SL_LIVE_NODE_ROWS + 1; i++) {
-        sl_clock_advance(SECOND);
+        pass_on();
         tell_of(0, (struct sl_node_work){.batches = 10 * i}, (struct sl_node_wire){0});
         for (int look = 0; look < 3; look++)
             must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
@@ -135,7 +141,7 @@ TEST(what_is_older_than_the_window_counts_no_more)
     pass_a_second((struct sl_node_work){0}, (struct sl_node_peer){.in_bytes = 1000},
                   (struct sl_node_work){0}, (struct sl_node_peer){0});
     for (int i = 0; i < SL_LIVE_NODE_ROWS; i++) {
-        sl_clock_advance(SECOND);
+        pass_on();
         tell_of(0, (struct sl_node_work){0}, wire_with(1, (struct sl_node_peer){.in_bytes = 1000}));
         must(sl_live_nodes_poll(&job.live.nodes, &job.arena));
     }
