@@ -97,6 +97,8 @@ struct sl_job_nodes {
     uint32_t n, rank;           // 1 and 0 until the link has said Hello
     char *hosts;                // (n, SL_NODES_HOST_BYTES) owned
     bool met;                   // the link has said Hello
+    uint32_t fit;               // of the first node: others that could begin
+    bool told_fit, begun;       // of another one: it has said so; the first one has begun
     bool awaits_state;          // of other nodes, for the last checkpoint; or their last figures
     uint64_t awaits_ns;         // these since then; 0: not yet
     bool concluded;             // what there is is written
@@ -241,6 +243,9 @@ int sl_job_start_workers(struct sl_job *job);
 // Tells a worker that the arena is there.
 void sl_job_send_attach(struct sl_job *job, struct sl_pool_worker *w);
 
+// startup.c: takes the next step of the start, where what it waits for is there.
+void sl_job_go_on(struct sl_job *job);
+
 // nodes.c
 enum { SL_NODES_HOST_BYTES = 64 };
 // Whether another node keeps the results.
@@ -253,6 +258,8 @@ int sl_job_nodes_start(struct sl_job *job); // of a job over nodes: starts the l
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
                              const Sl__Control__Envelope *m);
 void sl_job_nodes_attach(struct sl_job *job);
+// All workers are ready: whether those of all nodes are. sl_job_go_on() follows once they are.
+bool sl_job_nodes_may_begin(struct sl_job *job);
 int sl_job_nodes_begin(struct sl_job *job); // the job runs: says so, opens the link's log
 void sl_job_nodes_check_start(struct sl_job *job);
 void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why

@@ -5,7 +5,10 @@
  * before any worker: without a world there is nothing to do. Brokers meet in notes only:
  *
  *      CHECKPOINT   the first node says where the job goes on, and all start their workers
- *      BEGUN        its run directory is there: the others make a folder in it for their logs
+ *      FITS         a node is ready to begin. The first waits for all of them, so that a job that
+ *                   one of them refuses leaves nothing anywhere
+ *      BEGUN        its run directory is there: the others make a folder in it for their logs, and
+ *                   begin
  *      END          how the job ended on a node. Done: the others will be as well, each by itself,
  *                   for all do the same. Stopped or failed: so are they
  *
@@ -94,6 +97,14 @@ static int open_logs(struct sl_job *job)
     return SL_OK;
 }
 
+static int on_begun(struct sl_job *job)
+{
+    SL_TRY(open_logs(job));
+    job->nodes.begun = true;
+    sl_job_go_on(job);
+    return SL_OK;
+}
+
 static void on_end(struct sl_job *job, const Sl__Control__Note *note)
 {
     const char *host = host_of(job, note->node);
@@ -115,7 +126,11 @@ static void on_note(struct sl_job *job, const Sl__Control__Note *note)
         return;
     switch (note->kind) {
     case SL__CONTROL__NOTE_KIND__NOTE_CHECKPOINT: rc = go_on_from(job, note->text); break;
-    case SL__CONTROL__NOTE_KIND__NOTE_BEGUN: rc = open_logs(job); break;
+    case SL__CONTROL__NOTE_KIND__NOTE_BEGUN: rc = on_begun(job); break;
+    case SL__CONTROL__NOTE_KIND__NOTE_FITS:
+        job->nodes.fit++;
+        sl_job_go_on(job);
+        break;
     case SL__CONTROL__NOTE_KIND__NOTE_END: on_end(job, note); break;
     default: break; // of a newer one, which the link has refused
     }
@@ -295,6 +310,19 @@ void sl_job_nodes_attach(struct sl_job *job)
 {
     if (link_of(job) && link_of(job)->alive)
         sl_job_send_attach(job, link_of(job));
+}
+
+bool sl_job_nodes_may_begin(struct sl_job *job)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    if (!link_of(job))
+        return true;
+    if (!sl_job_follows(job))
+        return nodes->fit + 1 == nodes->n;
+    if (!nodes->told_fit)
+        say(job, SL__CONTROL__NOTE_KIND__NOTE_FITS, 0, "");
+    nodes->told_fit = true;
+    return nodes->begun;
 }
 
 int sl_job_nodes_begin(struct sl_job *job)

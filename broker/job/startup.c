@@ -316,11 +316,9 @@ static int configure_workers(struct sl_job *job)
     return SL_MIN(job->config_fd, SL_OK);
 }
 
-static void go_on(struct sl_job *job);
-
 static void on_foreseen(void *ctx)
 {
-    go_on(ctx);
+    sl_job_go_on(ctx);
 }
 
 int sl_job_prepare(struct sl_job *job)
@@ -719,7 +717,7 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
     if (job->arena.base)
         sl_job_send_attach(job, w); // one that came later, or a replacement
     else
-        go_on(job);
+        sl_job_go_on(job);
 }
 
 // --- ready ---------------------------------------------------------------------------------------
@@ -819,7 +817,7 @@ static int start_work(struct sl_job *job)
     // Caches are given out now that a step's memory is known; what is missing is started.
     sl_split_assign_caches(&job->split);
     SL_TRY(sl_split_assign(&job->split));
-    if (!all(job, is_ready) || !sl_split_is_assigned(&job->split))
+    if (!all(job, is_ready) || !sl_split_is_assigned(&job->split) || !sl_job_nodes_may_begin(job))
         return SL_OK;
     uint64_t ready_ns = sl_now_ns();
     // Workers draw and train while the disk takes what begins the run directory.
@@ -840,7 +838,7 @@ static int start_work(struct sl_job *job)
 }
 
 // Takes the next step of the start once all wanted workers have come so far.
-static void go_on(struct sl_job *job)
+void sl_job_go_on(struct sl_job *job)
 {
     int rc = SL_OK;
     if (job->state != SL_JOB_STARTING || !job->workers_placed)
@@ -865,12 +863,12 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
         sl_split_on_ready(&job->split, w, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
-    go_on(job);
+    sl_job_go_on(job);
 }
 
 void sl_job_check_start(struct sl_job *job)
 {
-    go_on(job); // a worker that was waited for may not be wanted any more
+    sl_job_go_on(job); // a worker that was waited for may not be wanted any more
     if (job->state != SL_JOB_STARTING)
         return;
     if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
@@ -885,4 +883,7 @@ void sl_job_check_start(struct sl_job *job)
                    SL_WORKER_START_SECONDS);
         return;
     }
+    if (!sl_job_nodes_may_begin(job))
+        sl_job_end(job, SL_OUTCOME_FAILED, "the other nodes were not ready within %d s",
+                   SL_WORKER_START_SECONDS);
 }
