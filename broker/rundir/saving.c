@@ -35,6 +35,7 @@ int sl_saving_init(struct sl_saving *s)
     SL_TRY(sl_snapshot_init(&s->snapshot, s->phases));
     s->enabled = true;
     s->last_version = sl_param_store_version(s->arena);
+    s->last_told = s->phases->told;
     s->last_ns = sl_now_ns();
     if (s->config->checkpoint.every_updates) {
         s->has_timer = true;
@@ -155,7 +156,7 @@ static bool is_due(const struct sl_saving *s)
     const struct sl_config *config = s->config;
     uint64_t version = sl_param_store_version(s->arena);
     if (version == s->last_version)
-        return false;
+        return s->phases->told > s->last_told;
     if (config->checkpoint.every_updates &&
         version - s->last_version >= config->checkpoint.every_updates)
         return true;
@@ -170,6 +171,7 @@ void sl_saving_poll(struct sl_saving *s)
     if (sl_snapshot_take(&s->snapshot, s->phases, false) < 0)
         return; // an update is being applied: at the next look
     s->last_version = s->snapshot.version;
+    s->last_told = s->snapshot.epoch;
     s->last_ns = sl_now_ns();
     // The job is about to end where the data set was changed, and no checkpoint knows of it.
     if (sl_dataset_check_held(s->dataset) < 0 || describe(s, "running") < 0)

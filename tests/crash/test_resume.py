@@ -218,12 +218,17 @@ def test_without_a_best_the_last_parameters_are_tested(box):
     changes = {"evaluate.metric": "roc_auc", "epochs": 2, **ALONE}
     _, whole = box.run(resume_job(data, **changes, output="runs/whole"))
     path = box.job(resume_job(data, **changes))
-    # An evaluation is two chunks of the hidden layer and one of the last.
-    running = box.start("run", path, env={"SLUICE_FAILPOINT": "trainer_infer:9:stop"})
-    box.until_stopped(running, "trainer")
-    newest = f"runs/job/checkpoints/{2 * BATCHES:012}/state.json"
-    epoch = lambda: '"epoch":\t2' in text_of(box.path(newest))  # noqa: E731
-    running.until(epoch, "a checkpoint behind the last epoch")
+    # An evaluation is two chunks of the hidden layer and one of the last. The last update's
+    # checkpoint is made before the evaluation behind it, and then once more.
+    stops = "trainer_infer:4:stop,trainer_infer:9:stop"
+    running = box.start("run", path, env={"SLUICE_FAILPOINT": stops})
+    newest = box.path(f"runs/job/checkpoints/{2 * BATCHES:012}/state.json")
+    for epochs in 1, 2:
+        trainer = box.until_stopped(running, "trainer")
+        word = f'"epoch":\t{epochs}'
+        running.until(lambda: word in text_of(newest), f"a checkpoint with {word}")  # noqa: B023
+        if epochs == 1:
+            go_on(trainer)
     kill_everything(box, running)
     result, rest = box.run(resume_job(data, **changes))
     assert "going on from update 24" in result.ok().err, str(result)
