@@ -210,6 +210,10 @@ static void print_overview(const struct inspection *in)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (ds->edges[s].ids)
+            sl_table_row(&t, "%s edges|%s pairs", split_names[s],
+                         sl_units_grouped(a, ds->edges[s].n));
     for (uint32_t i = 0; i < in->overlaps.n; i++)
         sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
                      split_names[in->overlaps.pair[i].a], split_names[in->overlaps.pair[i].b],
@@ -360,6 +364,10 @@ static cJSON *to_json(const struct inspection *in)
     cJSON *split = cJSON_AddObjectToObject(root, "split");
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
+    cJSON *edges = cJSON_AddObjectToObject(root, "edges");
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (ds->edges[s].ids)
+            cJSON_AddNumberToObject(edges, split_keys[s], (double)ds->edges[s].n);
     cJSON *overlap = cJSON_AddObjectToObject(root, "overlap");
     for (uint32_t i = 0; i < in->overlaps.n; i++) {
         char pair[16];

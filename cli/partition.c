@@ -77,10 +77,10 @@ static void add_place(cJSON *o, const struct sl_partition *p)
     cJSON_AddStringToObject(to, "directory", p->path);
     cJSON_AddStringToObject(to, "digest", digest);
     cJSON_AddNumberToObject(to, "bytes", (double)s->bytes);
-    cJSON_AddNumberToObject(to, "linked", (double)(s->n_files - s->n_copied));
-    cJSON_AddNumberToObject(to, "copied", (double)s->n_copied);
-    if (s->why[0])
-        cJSON_AddStringToObject(to, "why_copied", s->why);
+    cJSON_AddNumberToObject(to, "linked", (double)(s->shared.n_files - s->shared.n_copied));
+    cJSON_AddNumberToObject(to, "copied", (double)s->shared.n_copied);
+    if (s->shared.why[0])
+        cJSON_AddStringToObject(to, "why_copied", s->shared.why);
 }
 
 static int print_json(const struct sl_partition *p)
@@ -150,8 +150,8 @@ static void print_place(struct sl_table *t, const struct sl_partition *p)
     sl_table_row(t, "shards|%s/0 to %u, digest %016" PRIx64, p->path, p->n_parts - 1, s->digest);
     sl_table_row(t, "|%s written; of what all have, %s linked, %" PRIu64 " copied%s%s",
                  sl_units_bytes(a, (double)s->bytes),
-                 SL_PLURAL((double)(s->n_files - s->n_copied), "file"), s->n_copied,
-                 s->why[0] ? ": " : "", s->why);
+                 SL_PLURAL((double)(s->shared.n_files - s->shared.n_copied), "file"), s->shared.n_copied,
+                 s->shared.why[0] ? ": " : "", s->shared.why);
 }
 
 static void print_text(const struct request *q)

@@ -4,6 +4,7 @@
 #include "cli/dataset_command.h"
 #include "common/base/error.h"
 #include "dataset/reorder.h"
+#include "dataset/vertex_blocks.h"
 
 struct request {
     struct sl_reorder reorder;
@@ -47,7 +48,7 @@ static const struct sl_option options[] = {
      .help = "its name in metadata.json, else DIR2's last part"},
     {.name = "force", AT(FLAG, reorder.making.force), .help = "replace a data set of that name"},
     {.name = "threads", AT(UINT, reorder.n_threads), .placeholder = "N", .min = 1,
-     .max = SL_REORDER_THREADS_MAX, .no_default = true,
+     .max = SL_VERTEX_THREADS_MAX, .no_default = true,
      .help = "threads that move arrays, else one a core; the files are the same"},
     {0},
 };

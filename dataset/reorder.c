@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <fnmatch.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +37,10 @@
 #include "common/data/names.h"
 #include "common/data/npy.h"
 #include "dataset/metadata.h"
-#include "common/base/threads.h"
+#include "dataset/vertex_blocks.h"
 #include "common/text/units.h"
 
-enum { BLOCK_VERTICES = 4096, VERTICES_PER_TICK = 65536, MAX_THREADS = SL_REORDER_THREADS_MAX };
+enum { VERTICES_PER_TICK = 65536 };
 
 const char *const sl_reorder_kinds[] = {"degree", "hotness", "reads", "bfs", NULL};
 
@@ -50,7 +49,7 @@ struct pass {
     struct sl_dataset ds;
     uint32_t *order; // (n_nodes) new id -> old
     uint32_t *rank;  // (n_nodes) old id -> new
-    _Atomic uint64_t next_block;
+    struct sl_vertex_blocks blocks;
 
     // Of the arrays in work.
     const int64_t *offsets; // (n_nodes + 1) new
@@ -66,28 +65,14 @@ struct pass {
     struct {
         double first_tenth[2]; // edges whose source is among the first tenth of the ids
         double length[2];      // sum of |u - v| over edges
-    } found[MAX_THREADS];
+    } found[SL_VERTEX_THREADS_MAX];
 };
 
 // ---- passes by all threads ----------------------------------------------------------------------
 
-// The next block of new vertices; false after the last.
-static bool take_block(struct pass *r, uint64_t *begin, uint64_t *end)
-{
-    uint64_t block = atomic_fetch_add_explicit(&r->next_block, 1, memory_order_relaxed);
-    *begin = block * BLOCK_VERTICES;
-    *end = SL_MIN(*begin + BLOCK_VERTICES, r->ds.n_nodes);
-    return *begin < r->ds.n_nodes;
-}
-
 static int run_pass(struct pass *r, const char *what, int (*body)(void *, int))
 {
-    int n =
-        r->run->n_threads ? (int)r->run->n_threads : SL_MIN(sl_threads_default(), (int)MAX_THREADS);
-    sl_progress_begin(&r->run->making.progress, what, r->ds.n_nodes, "vertices");
-    r->next_block = 0;
-    SL_TRY(sl_threads_run(n, body, r));
-    return sl_interrupt_check();
+    return sl_vertex_blocks_run(&r->blocks, what, body, r);
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -100,7 +85,7 @@ static int move_edges(void *context, int thread)
     struct pass *r = context;
     const struct sl_dataset *ds = &r->ds;
     uint64_t begin, end, tenth = ds->n_nodes / 10;
-    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+    while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
         uint64_t near[2] = {0}, sum[2] = {0};
         for (uint64_t v = begin; v < end; v++) {
             uint64_t old = r->order[v], at = (uint64_t)r->offsets[v];
@@ -120,7 +105,6 @@ static int move_edges(void *context, int thread)
             r->found[thread].first_tenth[i] += (double)near[i];
             r->found[thread].length[i] += (double)sum[i];
         }
-        sl_progress_add(&r->run->making.progress, end - begin);
     }
     return SL_OK;
 }
@@ -130,10 +114,9 @@ static int move_rows(void *context, int thread)
     struct pass *r = context;
     uint64_t begin, end;
     size_t bytes = r->rows.row_bytes;
-    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+    while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
         for (uint64_t v = begin; v < end; v++)
             memcpy(r->rows.to + v * bytes, r->rows.from + r->order[v] * bytes, bytes);
-        sl_progress_add(&r->run->making.progress, end - begin);
     }
     return SL_OK;
 }
@@ -144,12 +127,11 @@ static int move_edge_rows(void *context, int thread)
     uint64_t begin, end;
     size_t bytes = r->rows.row_bytes;
     (void)thread;
-    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+    while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
         for (uint64_t v = begin; v < end; v++)
             memcpy(r->rows.to + (uint64_t)r->offsets[v] * bytes,
                    r->rows.from + r->ds.indptr[r->order[v]] * bytes,
                    sl_dataset_degree(&r->ds, r->order[v]) * bytes);
-        sl_progress_add(&r->run->making.progress, end - begin);
     }
     return SL_OK;
 }
@@ -239,8 +221,24 @@ static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_
     return sl_npy_writer_close(&w, SL_OK);
 }
 
+static int write_pairs(struct pass *r, enum sl_split s)
+{
+    struct sl_npy_writer *w;
+    const struct sl_pair_list *list = &r->ds.edges[s];
+    void *data;
+    SL_TRY(create(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s)),
+                  SL_DTYPE_U32, 2, (uint64_t[]){list->n, 2}, &w, &data));
+    uint32_t *to = data;
+    for (uint64_t i = 0; i < 2 * list->n; i++)
+        to[i] = r->rank[list->ids[i]];
+    return sl_npy_writer_close(&w, SL_OK);
+}
+
 static int write_lists(struct pass *r)
 {
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (r->ds.edges[s].ids)
+            SL_TRY(write_pairs(r, (enum sl_split)s));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (r->ds.split[s].ids)
             SL_TRY(write_ids(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + s)),
@@ -346,7 +344,7 @@ static void summarise(void *context, struct sl_table *t)
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     const struct sl_dataset *ds = &r->ds;
     double n_edges = (double)SL_MAX(ds->n_edges, 1), near[2] = {0}, length[2] = {0};
-    for (int i = 0; i < MAX_THREADS; i++) {
+    for (int i = 0; i < SL_VERTEX_THREADS_MAX; i++) {
         for (int after = 0; after < 2; after++) {
             near[after] += r->found[i].first_tenth[after];
             length[after] += r->found[i].length[after];
@@ -554,6 +552,7 @@ int sl_reorder_run(struct sl_reorder *run)
         return sl_fail(SL_ENOMEM, "reorder: no memory");
     r->run = run;
     int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
+    sl_vertex_blocks_init(&r->blocks, r->ds.n_nodes, run->n_threads, &run->making.progress);
     if (rc == SL_OK)
         rc = sl_dataset_builder_run(&run->making, r, write_all, summarise);
     sl_dataset_close(&r->ds);

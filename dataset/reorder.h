@@ -9,8 +9,6 @@
 #include "dataset/batch_estimate.h"
 #include "dataset/dataset_builder.h"
 
-enum { SL_REORDER_THREADS_MAX = 256 };
-
 enum sl_reorder_kind {
     SL_REORDER_BY_DEGREE,
     SL_REORDER_BY_HOTNESS,

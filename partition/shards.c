@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,17 +16,14 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
-#include "common/base/open_file.h"
-#include "common/data/atomic_file.h"
 #include "common/data/dataset_contents.h"
 #include "common/data/features_kind.h"
 #include "common/text/units.h"
 #include "dataset/metadata.h"
 
 enum {
-    TOGETHER = 64,         // parts whose rows are written in one pass: a buffer of 1 MiB each
-    BEHIND = 64 << 20,     // of features that stay in memory once they are read
-    PIECE_BYTES = 1 << 20, // of a copy, so that Ctrl-C is heard
+    TOGETHER = 64,     // parts whose rows are written in one pass: a buffer of 1 MiB each
+    BEHIND = 64 << 20, // of features that stay in memory once they are read
     PATH_BYTES = SL_STAGING_PATH_BYTES + 300,
 };
 
@@ -42,7 +38,6 @@ struct work {
     struct dirent **entry; // files that all shards have
     int n_entries;
     uint64_t partition;
-    char *piece; // (PIECE_BYTES)
 };
 
 static char *path_in(const struct work *w, uint32_t shard, const char *name, char *out)
@@ -64,58 +59,6 @@ static int is_shared(const struct dirent *e)
     return e->d_name[0] != '.' && dot && strcmp(dot, ".npy") == 0;
 }
 
-static int copy_bytes(struct work *w, int from, const char *path, uint64_t n,
-                      struct sl_atomic_file *to)
-{
-    int err = n ? posix_fallocate(to->fd, 0, (off_t)n) : 0;
-    if (err)
-        return sl_fail_errno(SL_EIO, err, "write %s: reserve %" PRIu64 " bytes", to->path, n);
-    ssize_t got;
-    while ((got = read(from, w->piece, PIECE_BYTES)) > 0) {
-        SL_TRY(sl_interrupt_check());
-        SL_TRY(sl_atomic_file_append(to, w->piece, (size_t)got));
-        w->s->bytes += (uint64_t)got;
-    }
-    return got < 0 ? sl_fail_errno(SL_EIO, errno, "%s: cannot be read", path) : SL_OK;
-}
-
-static int copy(struct work *w, const char *from, const char *to)
-{
-    struct sl_atomic_file file = {0};
-    struct stat st;
-    const int fd = sl_open_regular_file(from, &st);
-    SL_TRY(fd);
-    int rc = sl_atomic_file_open(to, &file);
-    if (rc == SL_OK)
-        rc = copy_bytes(w, fd, from, (uint64_t)st.st_size, &file);
-    if (rc == SL_OK)
-        rc = sl_atomic_file_commit(&file);
-    sl_atomic_file_abort(&file);
-    close(fd);
-    w->s->n_copied++;
-    return rc;
-}
-
-// Another file system, somebody else's file, or one with as many names as it may have.
-static bool wants_copy(int err)
-{
-    return err == EXDEV || err == EPERM || err == EACCES || err == EMLINK || err == EOPNOTSUPP ||
-           err == ENOSYS;
-}
-
-static int share(struct work *w, const char *from, const char *to)
-{
-    w->s->n_files++;
-    if (w->s->topology == SL_SHARDS_COPY)
-        return copy(w, from, to);
-    if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0)
-        return SL_OK;
-    if (!wants_copy(errno))
-        return sl_fail_errno(SL_EIO, errno, "write %s: link it to %s", to, from);
-    snprintf(w->s->why, sizeof w->s->why, "%s", strerror(errno));
-    return copy(w, from, to);
-}
-
 static const struct sl_file_id *validated(const struct work *w, const char *name)
 {
     struct sl_dataset_part parts[SL_DATASET_PARTS_MAX];
@@ -131,7 +74,7 @@ static int share_entry(struct work *w, uint32_t shard, const char *name)
     char from[PATH_BYTES], to[PATH_BYTES];
     struct stat st;
     snprintf(from, sizeof from, "%s/%s", w->ds->path, name);
-    SL_TRY(share(w, from, path_in(w, shard, name, to)));
+    SL_TRY(sl_file_share(&w->s->shared, from, path_in(w, shard, name, to)));
     if (stat(from, &st) != 0)
         return sl_fail_errno(SL_EIO, errno, "%s: cannot be looked at again", from);
     return sl_file_id_check(from, validated(w, name), &st);
@@ -178,8 +121,10 @@ static int write_places(struct work *w)
 static int share_places(struct work *w, uint32_t shard)
 {
     char from[PATH_BYTES], to[PATH_BYTES];
-    SL_TRY(share(w, path_in(w, 0, "node_part.npy", from), path_in(w, shard, "node_part.npy", to)));
-    return share(w, path_in(w, 0, "node_row.npy", from), path_in(w, shard, "node_row.npy", to));
+    SL_TRY(sl_file_share(&w->s->shared, path_in(w, 0, "node_part.npy", from),
+                         path_in(w, shard, "node_part.npy", to)));
+    return sl_file_share(&w->s->shared, path_in(w, 0, "node_row.npy", from),
+                         path_in(w, shard, "node_row.npy", to));
 }
 
 // ---- features -----------------------------------------------------------------------------------
@@ -302,16 +247,11 @@ static int write_parent(struct work *w)
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-// Whether files of the data set can have another name there. What fails for another reason than
-// these is told when it is done.
 static bool can_link(struct work *w)
 {
     char from[PATH_BYTES], to[SL_STAGING_PATH_BYTES];
     snprintf(from, sizeof from, "%s/indptr.npy", w->ds->path);
-    sl_staging_file(&w->s->st, "indptr.npy", to);
-    if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0)
-        return unlink(to) == 0;
-    return !wants_copy(errno);
+    return sl_file_share_can_link(from, sl_staging_file(&w->s->st, "indptr.npy", to));
 }
 
 static int check_room(struct work *w)
@@ -379,13 +319,14 @@ int sl_shards_write(struct sl_shards *s, const struct sl_parts_task *t, const ui
 {
     struct work w = {.s = s, .t = t, .ds = t->ds, .part = part};
     w.n_rows = calloc(t->n_parts, sizeof *w.n_rows);
-    w.piece = malloc(PIECE_BYTES);
-    int rc = w.n_rows && w.piece ? write_all(&w)
-                                 : sl_fail(SL_ENOMEM, "partition: no memory for a number a shard");
+    s->shared.copies = s->topology == SL_SHARDS_COPY;
+    int rc =
+        w.n_rows ? write_all(&w) : sl_fail(SL_ENOMEM, "partition: no memory for a number a shard");
     for (int i = 0; i < w.n_entries; i++)
         free(w.entry[i]);
     free(w.entry);
-    free(w.piece);
+    s->bytes += s->shared.bytes;
+    sl_file_share_fini(&s->shared);
     free(w.n_rows);
     return rc;
 }

@@ -13,6 +13,7 @@
 #ifndef SL_PARTITION_SHARDS_H
 #define SL_PARTITION_SHARDS_H
 
+#include "dataset/file_share.h"
 #include "dataset/staging.h"
 #include "partition/parts.h"
 
@@ -23,11 +24,9 @@ struct sl_shards {
     int topology; // option, enum sl_shards_topology: links become copies where they cannot be made
 
     // Found.
-    uint64_t digest;  // of struct sl_shard
-    uint64_t bytes;   // that were written
-    uint64_t n_files; // that are the same in all shards, together
-    uint64_t n_copied;
-    char why[128]; // links could not be made; else empty
+    uint64_t digest;             // of struct sl_shard
+    uint64_t bytes;              // that were written
+    struct sl_file_share shared; // files that are the same in all shards
 
     struct sl_staging st;
 };

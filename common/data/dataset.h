@@ -3,8 +3,8 @@
  *
  * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
- * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy. Files
- * are mapped read-only and shared, so every process of a job uses the same page-cache pages;
+ * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy,
+ * train_edges.npy, val_edges.npy, test_edges.npy. Files are mapped read-only and shared, so every process of a job uses the same page-cache pages;
  * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, the index
  * lists and a 64-bit vertex map are converted into private memory.
  */
@@ -39,6 +39,12 @@ static inline uint32_t sl_vertex_at(const struct sl_vertex_list *list, uint64_t 
     return list->ids ? list->ids[i] : (uint32_t)i;
 }
 
+// Pairs of vertices, source first: edges that a model of links learns, or is judged by.
+struct sl_pair_list {
+    uint64_t n;
+    const uint32_t *ids; // (n, 2), or NULL: there is no such file
+};
+
 struct sl_dataset {
     char path[4096];
     char name[128];
@@ -67,6 +73,7 @@ struct sl_dataset {
     const void *target;
 
     struct sl_vertex_list split[SL_SPLIT_COUNT];
+    struct sl_pair_list edges[SL_SPLIT_COUNT]; // of training NULL: all edges of the graph
     bool may_overlap; // metadata.json says so: else no two of them have a vertex in common
 
     // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id

@@ -39,6 +39,9 @@ static const struct {
     [SL_FILE_VERTEX_MAP] = {"vertex_map.npy", 0, ""},
     [SL_FILE_PART] = {"node_part.npy", ~0u, SHARD_ADVICE},
     [SL_FILE_ROW] = {"node_row.npy", ~0u, SHARD_ADVICE},
+    [SL_FILE_TRAIN_EDGES] = {"train_edges.npy", 0, ""},
+    [SL_FILE_VAL_EDGES] = {"val_edges.npy", 0, ""},
+    [SL_FILE_TEST_EDGES] = {"test_edges.npy", 0, ""},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)
@@ -66,7 +69,7 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
     ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         // Of a whole data set node_part.npy is what a partition left, for others.
-        if (f >= SL_FILE_PART && ds->shard.count == 0)
+        if ((f == SL_FILE_PART || f == SL_FILE_ROW) && ds->shard.count == 0)
             continue;
         if (f == SL_FILE_FEAT && ds->files->stripes.n) {
             SL_TRY(map_stripes(ds, known));

@@ -24,6 +24,9 @@ enum sl_dataset_file {
     SL_FILE_VERTEX_MAP,
     SL_FILE_PART, // these two of shards alone
     SL_FILE_ROW,
+    SL_FILE_TRAIN_EDGES, // SL_FILE_TRAIN_EDGES + enum sl_split
+    SL_FILE_VAL_EDGES,
+    SL_FILE_TEST_EDGES,
     SL_FILE_COUNT,
 };
 

@@ -85,6 +85,16 @@ static int check_ids(const struct sl_dataset *ds, enum sl_dataset_file f)
                    mask ? ": if it is a mask, save numpy.flatnonzero(mask)" : "");
 }
 
+static int check_pairs(const struct sl_dataset *ds, enum sl_dataset_file f)
+{
+    const struct sl_npy_header *h = &ds->files->npy[f].head;
+    if (!ds->files->npy[f].map || (is_id_type(h->dtype) && h->ndim == 2 && h->shape[1] == 2))
+        return SL_OK;
+    bool columns = h->ndim == 2 && h->shape[0] == 2;
+    return sl_fail(SL_EFORMAT, "%s, wanted (n, 2) of int32 or int64: a source and a target a row%s",
+                   sl_dataset_describe(ds, f).text, columns ? ": save edge_index.T.copy()" : "");
+}
+
 static int check_topology(struct sl_dataset *ds)
 {
     const struct sl_npy *npy = ds->files->npy;
@@ -193,6 +203,9 @@ static int take_lists(struct sl_dataset *ds, int threads)
         enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
         ds->split[s].n = ds->files->npy[f].n_elems;
         SL_TRY(take_ids(ds, f, threads, &ds->split[s].ids));
+        f = (enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s);
+        ds->edges[s].n = ds->files->npy[f].n_elems / 2;
+        SL_TRY(take_ids(ds, f, threads, &ds->edges[s].ids));
     }
     return SL_OK;
 }
@@ -256,6 +269,8 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
         if (ds->files->npy[f].map)
             SL_TRY(check_ids(ds, (enum sl_dataset_file)f));
+    for (int f = SL_FILE_TRAIN_EDGES; f <= SL_FILE_TEST_EDGES; f++)
+        SL_TRY(check_pairs(ds, (enum sl_dataset_file)f));
     SL_TRY(check_vertex_map(ds));
 
     SL_TRY(take_offsets(ds, threads));

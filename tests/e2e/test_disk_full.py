@@ -47,6 +47,7 @@ SOURCES = {
     "normalised": (write_arrays, ["import", "npz", "source", "--normalize-features", "--f16"]),
     "igb": (lambda box: write_igb(box, "source"), ["import", "igb", "source"]),
     "reorder": (write_graph, ["reorder", "source", "--by", "bfs"]),
+    "split-edges": (write_graph, ["split-edges", "source"]),
 }
 
 

@@ -125,9 +125,9 @@ TEST(what_all_have_is_linked_or_copied)
     spread_30(SL_SHARDS_LINK);
     ck_assert_uint_eq(look("/2/", "indices.npy").st_ino, look(NULL, "indices.npy").st_ino);
     ck_assert_uint_eq(look("/2/", "node_row.npy").st_ino, look("/0/", "node_row.npy").st_ino);
-    ck_assert_uint_eq(shards.n_files, 3 * 3 + 2 * 2);
-    ck_assert_uint_eq(shards.n_copied, 0);
-    ck_assert_str_eq(shards.why, "");
+    ck_assert_uint_eq(shards.shared.n_files, 3 * 3 + 2 * 2);
+    ck_assert_uint_eq(shards.shared.n_copied, 0);
+    ck_assert_str_eq(shards.shared.why, "");
     const uint64_t digest = shards.digest;
     snprintf(out, sizeof out, "%s-copies", dir);
     write_them(SL_SHARDS_COPY);
@@ -135,7 +135,7 @@ TEST(what_all_have_is_linked_or_copied)
         expect_shard(i);
     ck_assert_uint_eq(look("/2/", "indices.npy").st_nlink, 1);
     ck_assert_uint_eq(look("/2/", "node_row.npy").st_nlink, 1);
-    ck_assert_uint_eq(shards.n_copied, shards.n_files);
+    ck_assert_uint_eq(shards.shared.n_copied, shards.shared.n_files);
     ck_assert_uint_eq(shards.digest, digest);
     sl_dataset_close(&source);
 }
