@@ -150,8 +150,8 @@ static void print_place(struct sl_table *t, const struct sl_partition *p)
     sl_table_row(t, "shards|%s/0 to %u, digest %016" PRIx64, p->path, p->n_parts - 1, s->digest);
     sl_table_row(t, "|%s written; of what all have, %s linked, %" PRIu64 " copied%s%s",
                  sl_units_bytes(a, (double)s->bytes),
-                 SL_PLURAL((double)(s->shared.n_files - s->shared.n_copied), "file"), s->shared.n_copied,
-                 s->shared.why[0] ? ": " : "", s->shared.why);
+                 SL_PLURAL((double)(s->shared.n_files - s->shared.n_copied), "file"),
+                 s->shared.n_copied, s->shared.why[0] ? ": " : "", s->shared.why);
 }
 
 static void print_text(const struct request *q)
