@@ -31,8 +31,8 @@ struct sl_edge_split {
 
 /*
  * SL_EINVAL: shares that leave nothing, a graph that is not undirected where it is said to be, a
- * data set that has held out edges already, or, with keep_one, too few edges that may go. SL_ENOMEM,
- * and what reading the data set and writing files fail with.
+ * data set that has held out edges already, or, with keep_one, too few edges that may go.
+ * SL_ENOMEM, and what reading the data set and writing files fail with.
  */
 int sl_edge_split_run(struct sl_edge_split *run);
 

@@ -2,9 +2,9 @@
  * saving.h - when a job makes checkpoints; it never waits for them.
  *
  * A snapshot is taken on the loop as soon as one is due (checkpoint.every_updates have been applied
- * since the last one, or checkpoint.every_seconds have passed and anything has, or the last one holds
- * all updates and was made before the evaluation behind them ended) and the apply lock is free; a
- * thread of libuv's pool writes it. One is under way at a time; what becomes due
+ * since the last one, or checkpoint.every_seconds have passed and anything has, or the last one
+ * holds all updates and was made before the evaluation behind them ended) and the apply lock is
+ * free; a thread of libuv's pool writes it. One is under way at a time; what becomes due
  * meanwhile is made afterwards. One more is written at the end, however the job ends, when no
  * worker is left. Of several nodes the first one alone makes them. What cannot be written (a full
  * disk) is a warning, once, and the job goes on.

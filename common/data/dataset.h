@@ -4,9 +4,10 @@
  * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
  * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy,
- * train_edges.npy, val_edges.npy, test_edges.npy. Files are mapped read-only and shared, so every process of a job uses the same page-cache pages;
- * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, the index
- * lists and a 64-bit vertex map are converted into private memory.
+ * train_edges.npy, val_edges.npy, test_edges.npy. Files are mapped read-only and shared, so every
+ * process of a job uses the same page-cache pages; nothing is copied. Only indptr given as 32-bit
+ * integers, labels not given as int32, the index lists and a 64-bit vertex map are converted into
+ * private memory.
  */
 #ifndef SL_DATA_DATASET_H
 #define SL_DATA_DATASET_H

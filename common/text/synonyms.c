@@ -118,6 +118,7 @@ const struct sl_synonym sl_synonyms[] = {
     {COMMAND, "sbatch enqueue", "submit", NULL},
     {COMMAND, "eval evaluate infer inference test apply score", "predict", NULL},
     {COMMAND, "embedding embeddings", "embed", NULL},
+    {COMMAND, "recommend nearest neighbours knn topk", "retrieve", NULL},
     {COMMAND, "list ls jobs queue squeue", "ps", NULL},
     {COMMAND, "status monitor metrics", "stats", NULL},
     {COMMAND, "dashboard watch htop gui ui", "top", NULL},

@@ -1,0 +1,359 @@
+// `sluice retrieve`: retrieve/retrieve.h as a command.
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/rundir/rundir.h"
+#include "cli/command.h"
+#include "cli/dataset_command.h"
+#include "cli/output.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "common/base/threads.h"
+#include "common/data/atomic_file.h"
+#include "common/data/npy.h"
+#include "common/text/progress.h"
+#include "common/text/units.h"
+#include "retrieve/retrieve.h"
+
+enum { BY_DOT, BY_COSINE, K_MAX = 1000000, LINES_PER_LOOK = 65536 };
+
+static const char *const measures[] = {"dot", "cosine", NULL};
+
+struct request {
+    const char *embeddings, *sources, *targets, *out, *scores_out, *known;
+    uint64_t k, threads;
+    int by;
+    bool force, quiet;
+    int output;
+
+    struct sl_npy rows;
+    uint32_t *source, *target; // owned
+    struct sl_dataset dataset; // of --exclude-known
+    struct sl_retrieval retrieval;
+    uint32_t *ids;
+    float *scores;
+    struct sl_progress progress;
+    double seconds;
+};
+
+// ---- what is asked ------------------------------------------------------------------------------
+
+static bool ends_in(const char *name, const char *ending)
+{
+    size_t n = strlen(name), tail = strlen(ending);
+    return n > tail && strcmp(name + n - tail, ending) == 0;
+}
+
+static int check_place(const struct request *q, const char *path, const char *option)
+{
+    SL_TRY(sl_rundir_check_file(path, option));
+    if (!q->force && access(path, F_OK) == 0)
+        return sl_fail(SL_EEXIST, "retrieve: %s %s exists: choose another name, or add --force",
+                       option, path);
+    return SL_OK;
+}
+
+static int check_places(const struct request *q)
+{
+    if (!ends_in(q->out, ".npy") && !ends_in(q->out, ".csv"))
+        return sl_fail(SL_EINVAL, "retrieve: --out %s: wanted a name that ends in .npy or .csv",
+                       q->out);
+    if (q->scores_out && !ends_in(q->scores_out, ".npy"))
+        return sl_fail(SL_EINVAL, "retrieve: --scores %s: wanted a name that ends in .npy",
+                       q->scores_out);
+    SL_TRY(check_place(q, q->out, "--out"));
+    return q->scores_out ? check_place(q, q->scores_out, "--scores") : SL_OK;
+}
+
+static int open_rows(struct request *q)
+{
+    char shape[128];
+    SL_TRY(sl_npy_open(q->embeddings, &q->rows));
+    const struct sl_npy_header *h = &q->rows.head;
+    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] == 0 || h->shape[1] == 0)
+        return sl_fail(SL_EFORMAT,
+                       "%s: is %s %s, wanted a matrix of float32 with a row for each vertex, as "
+                       "`sluice embed RUN --out FILE.npy` writes it",
+                       q->embeddings, sl_npy_dtype_name(h->dtype),
+                       sl_npy_shape_text(h, shape, sizeof shape));
+    if (h->shape[0] >= UINT32_MAX || h->shape[1] > INT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED, "%s: has %" PRIu64 " rows, wanted fewer than 2^32 - 1",
+                       q->embeddings, h->shape[0]);
+    q->retrieval.rows = q->rows.data;
+    q->retrieval.n = h->shape[0];
+    q->retrieval.dim = (uint32_t)h->shape[1];
+    return SL_OK;
+}
+
+static uint64_t element(const struct sl_npy *npy, uint64_t i)
+{
+    switch (npy->head.dtype) {
+    case SL_DTYPE_I32: return (uint64_t)(int64_t)((const int32_t *)npy->data)[i];
+    case SL_DTYPE_U32: return ((const uint32_t *)npy->data)[i];
+    default: return ((const uint64_t *)npy->data)[i];
+    }
+}
+
+static int convert(const struct sl_npy *npy, const char *path, uint64_t n_rows, uint32_t *ids)
+{
+    for (uint64_t i = 0; i < npy->n_elems; i++) {
+        const uint64_t id = element(npy, i);
+        if (id >= n_rows)
+            return sl_fail(SL_EFORMAT,
+                           "%s: element %" PRIu64 " is %" PRId64
+                           ", wanted a row of the embeddings, below %" PRIu64,
+                           path, i, (int64_t)id, n_rows);
+        ids[i] = (uint32_t)id;
+    }
+    return SL_OK;
+}
+
+static int read_ids(const struct request *q, const char *path, uint32_t **ids, uint64_t *n)
+{
+    struct sl_npy npy;
+    char shape[128];
+    SL_TRY(sl_npy_open(path, &npy));
+    const enum sl_dtype t = npy.head.dtype;
+    const bool ok =
+        (t == SL_DTYPE_I32 || t == SL_DTYPE_U32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U64) &&
+        npy.head.ndim == 1 && npy.n_elems > 0;
+    int rc =
+        ok ? SL_OK
+           : sl_fail(SL_EFORMAT,
+                     "%s: is %s %s, wanted at least one vertex, in one dimension "
+                     "of int32 or int64",
+                     path, sl_npy_dtype_name(t), sl_npy_shape_text(&npy.head, shape, sizeof shape));
+    *n = npy.n_elems;
+    if (rc == SL_OK && !(*ids = malloc(*n * sizeof **ids)))
+        rc = sl_fail(SL_ENOMEM, "%s: no memory for its ids", path);
+    if (rc == SL_OK)
+        rc = convert(&npy, path, q->retrieval.n, *ids);
+    sl_npy_close(&npy);
+    return rc;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int read_targets(struct request *q)
+{
+    uint64_t n = 0, k = 0;
+    if (!q->targets)
+        return SL_OK;
+    SL_TRY(read_ids(q, q->targets, &q->target, &n));
+    qsort(q->target, n, sizeof *q->target, ascending);
+    for (uint64_t i = 0; i < n; i++)
+        if (i == 0 || q->target[i] != q->target[i - 1])
+            q->target[k++] = q->target[i];
+    q->retrieval.targets = q->target;
+    q->retrieval.n_targets = k;
+    return SL_OK;
+}
+
+static int open_known(struct request *q)
+{
+    if (!q->known)
+        return SL_OK;
+    SL_TRY(
+        sl_dataset_check_open(q->known, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, q->quiet, &q->dataset));
+    if (q->dataset.n_nodes != q->retrieval.n)
+        return sl_fail(SL_EINVAL,
+                       "retrieve: --exclude-known %s has %" PRIu64 " vertices, and %s %" PRIu64
+                       " rows: wanted the data set that the rows are of",
+                       q->known, q->dataset.n_nodes, q->embeddings, q->retrieval.n);
+    q->retrieval.known = &q->dataset;
+    return SL_OK;
+}
+
+static int open_all(struct request *q)
+{
+    SL_TRY(check_places(q));
+    SL_TRY(open_rows(q));
+    SL_TRY(read_ids(q, q->sources, &q->source, &q->retrieval.n_sources));
+    q->retrieval.sources = q->source;
+    SL_TRY(read_targets(q));
+    SL_TRY(open_known(q));
+    const uint64_t cells = q->retrieval.n_sources * q->k;
+    q->ids = malloc(cells * sizeof *q->ids);
+    q->scores = malloc(cells * sizeof *q->scores);
+    if (!q->ids || !q->scores)
+        return sl_fail(SL_ENOMEM, "retrieve: no memory for %" PRIu64 " answers: ask for fewer",
+                       cells);
+    return SL_OK;
+}
+
+// ---- answers ------------------------------------------------------------------------------------
+
+static int write_npy(const struct request *q, const char *path, enum sl_dtype dtype)
+{
+    struct sl_npy_writer *w;
+    const uint64_t shape[] = {q->retrieval.n_sources, q->k};
+    int rc = SL_OK;
+    SL_TRY(sl_npy_writer_open(path, dtype, 2, shape, &w));
+    if (dtype == SL_DTYPE_F32)
+        rc = sl_npy_writer_append(w, q->scores, shape[0] * q->k * sizeof *q->scores);
+    for (uint64_t i = 0; dtype != SL_DTYPE_F32 && rc == SL_OK && i < shape[0] * q->k; i++) {
+        const int64_t id = q->ids[i] == SL_RETRIEVE_NONE ? -1 : (int64_t)q->ids[i];
+        rc = sl_npy_writer_append(w, &id, sizeof id);
+    }
+    return sl_npy_writer_close(&w, rc);
+}
+
+static int write_lines(const struct request *q, FILE *out)
+{
+    fprintf(out, "source,rank,target,score\n");
+    for (uint64_t i = 0; i < q->retrieval.n_sources * q->k; i++) {
+        if (i % LINES_PER_LOOK == 0)
+            SL_TRY(sl_interrupt_check());
+        if (q->ids[i] != SL_RETRIEVE_NONE)
+            fprintf(out, "%" PRIu32 ",%" PRIu64 ",%" PRIu32 ",%.9g\n", q->source[i / q->k],
+                    i % q->k + 1, q->ids[i], (double)q->scores[i]);
+    }
+    return SL_OK;
+}
+
+static int write_csv(const struct request *q)
+{
+    struct sl_atomic_file file = {0};
+    SL_TRY(sl_atomic_file_open(q->out, &file));
+    FILE *out = fdopen(dup(file.fd), "w");
+    int rc = out ? write_lines(q, out) : sl_fail(SL_EIO, "%s: cannot be written", q->out);
+    const bool bad = out && ferror(out);
+    if (out && (fclose(out) != 0 || bad) && rc == SL_OK)
+        rc = sl_fail(SL_EIO, "write %s: the drive took only a part of it", q->out);
+    if (rc == SL_OK)
+        rc = sl_atomic_file_commit(&file);
+    sl_atomic_file_abort(&file);
+    return rc;
+}
+
+static int write_answers(const struct request *q)
+{
+    if (q->scores_out)
+        SL_TRY(write_npy(q, q->scores_out, SL_DTYPE_F32));
+    return ends_in(q->out, ".csv") ? write_csv(q) : write_npy(q, q->out, SL_DTYPE_I64);
+}
+
+static uint64_t n_targets(const struct request *q)
+{
+    return q->retrieval.targets ? q->retrieval.n_targets : q->retrieval.n;
+}
+
+static int print(const struct request *q)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    const struct sl_retrieval *r = &q->retrieval;
+    const double products = (double)r->n_sources * (double)n_targets(q);
+    if (q->output == SL_OUTPUT_JSON) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "schema", "sluice.retrieve/1");
+        cJSON_AddStringToObject(o, "file", q->out);
+        cJSON_AddNumberToObject(o, "sources", (double)r->n_sources);
+        cJSON_AddNumberToObject(o, "targets", (double)n_targets(q));
+        cJSON_AddNumberToObject(o, "k", (double)q->k);
+        cJSON_AddStringToObject(o, "by", measures[q->by]);
+        cJSON_AddNumberToObject(o, "seconds", q->seconds);
+        return sl_output_json_line(o, "the answers");
+    }
+    if (!q->quiet)
+        printf("%s: the best %s of %s targets for %s, by %s, in %s (%s products of %" PRIu32
+               " numbers a second)\n",
+               q->out, sl_units_grouped(a, q->k), sl_units_grouped(b, n_targets(q)),
+               SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
+               sl_units_seconds(c, q->seconds),
+               sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
+    return SL_EXIT_OK;
+}
+
+static void on_progress(void *ctx, uint64_t products)
+{
+    sl_progress_add(ctx, products);
+}
+
+static int retrieve(void *state)
+{
+    struct request *q = state;
+    struct sl_retrieval *r = &q->retrieval;
+    sl_interrupt_catch();
+    sl_progress_init(&q->progress, q->quiet || q->output == SL_OUTPUT_JSON);
+    SL_TRY(open_all(q));
+    r->k = (uint32_t)q->k;
+    r->cosine = q->by == BY_COSINE;
+    r->n_threads = q->threads ? (int)q->threads : sl_threads_default();
+    r->on_progress = on_progress;
+    r->ctx = &q->progress;
+    const uint64_t begin = sl_now_ns();
+    sl_progress_begin(&q->progress, "products", r->n_sources * n_targets(q), "products");
+    int rc = sl_retrieve(r, q->ids, q->scores);
+    q->seconds = (double)SL_MAX(sl_now_ns() - begin, (uint64_t)1) * 1e-9;
+    sl_progress_clear(&q->progress);
+    if (rc == SL_EFORMAT)
+        return sl_fail_prefix(rc, "%s", q->embeddings);
+    SL_TRY(rc);
+    SL_TRY(write_answers(q));
+    return print(q);
+}
+
+static void release(void *state)
+{
+    struct request *q = state;
+    sl_npy_close(&q->rows);
+    sl_dataset_close(&q->dataset);
+    free(q->source);
+    free(q->target);
+    free(q->ids);
+    free(q->scores);
+}
+
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "sources", AT(TEXT, sources), .placeholder = "IDS.npy", .required = true,
+     .help = "vertices that targets are looked for, in this order (int32 or int64)"},
+    {.name = "k", AT(UINT, k), .placeholder = "N", .min = 1, .max = K_MAX,
+     .help = "targets for each"},
+    {.name = "out", AT(TEXT, out), .placeholder = "FILE", .required = true,
+     .help = "where they go, by its ending: .npy is an array of int64, a row for each source, best "
+             "first, -1 behind the last; .csv lines of source, rank, target and score; appears "
+             "whole or not at all"},
+    {.name = "scores", AT(TEXT, scores_out), .placeholder = "FILE.npy",
+     .help = "where their scores go, too: float32 in the same shape, NaN behind the last"},
+    {.name = "by", AT(CHOICE, by), .choices = measures,
+     .help = "dot: the product of both rows; cosine: of both at length 1"},
+    {.name = "targets", AT(TEXT, targets), .placeholder = "IDS.npy",
+     .help = "only these are answers, such as the items of a graph of users and items; else all"},
+    {.name = "exclude-known", AT(TEXT, known), .placeholder = "DIR",
+     .help = "no answers to which an edge of this data set leads from the source"},
+    {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 1, .max = 256,
+     .no_default = true, .help = "else one a core; the answers are the same"},
+    {.name = "force", .letter = 'f', AT(FLAG, force), .help = "write over --out and --scores"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "no progress and no text"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_retrieve = {
+    .name = "retrieve",
+    .help = "for some vertices the nearest others, by their embeddings",
+    .about = "Finds for each source the K targets whose rows of EMBEDDINGS.npy (float32, a row for "
+             "each vertex) have the largest product with its own: exact, all products are "
+             "computed. Of equal scores the lower id is first; no vertex is its own answer.",
+    .example = "sluice embed runs/products --out hidden.npy\n"
+               "sluice retrieve hidden.npy --sources users.npy --targets items.npy --k 20 "
+               "--exclude-known data/products --out top.csv",
+    .operands = {{"EMBEDDINGS.npy", offsetof(struct request, embeddings)}},
+    .options = {{options}, {sl_output_option, offsetof(struct request, output)}},
+    .bytes = sizeof(struct request),
+    .defaults = &(const struct request){.k = 10},
+    .run = retrieve,
+    .fini = release,
+};

@@ -1,0 +1,140 @@
+"""`sluice retrieve`: the nearest rows, beside all products in NumPy."""
+
+import csv
+import os
+
+import numpy as np
+
+from harness import cases, planted, whole, write_dataset
+from test_bad_input import refused
+
+
+COMMAND = ("retrieve", "rows.npy", "--sources", "sources.npy")
+
+
+def wanted(rows, sources, k, targets=None, cosine=False, known=frozenset()):
+    """By scores that fall, then by ids that rise. Rows of small integers: products are exact."""
+    targets = np.arange(len(rows)) if targets is None else np.unique(targets)
+    ids = np.full((len(sources), k), -1)
+    scores = np.full((len(sources), k), np.nan, np.float32)
+    length = np.sqrt((rows.astype(np.float64) ** 2).sum(1))
+    unit = rows / np.maximum(length, 1e-300)[:, None] if cosine else rows
+    for i, s in enumerate(sources):
+        of = [t for t in targets if t != s and (s, t) not in known]
+        score = (unit[of] @ unit[s]).astype(np.float32) if of else np.zeros(0, np.float32)
+        best = np.lexsort((of, -score))[:k]
+        ids[i, : len(best)] = np.array(of)[best] if len(best) else []
+        scores[i, : len(best)] = score[best]
+    return ids, scores
+
+
+def retrieve(box, rows, sources, k, *options):
+    np.save(box.path("rows.npy"), rows.astype(np.float32))
+    np.save(box.path("sources.npy"), np.asarray(sources))
+    out = ("--out", "ids.npy", "--scores", "scores.npy", "--force", "--quiet")
+    box.sluice(*COMMAND, "--k", str(k), *out, *options).ok()
+    return np.load(box.path("ids.npy")), np.load(box.path("scores.npy"))
+
+
+# Around a stride of 64 scores, a chunk of 1,024 targets and a block of 256 sources.
+SIZES = [(1, 1, 1, 3), (5, 3, 4, 7), (63, 9, 8, 1), (65, 9, 64, 64), (1023, 257, 16, 20)]
+
+
+@cases(*[*SIZES, (1025, 255, 33, 1024), (2100, 300, 128, 5)])
+def test_beside_numpy(box, n, n_sources, dim, k):
+    rng = np.random.default_rng(n)
+    rows = rng.integers(-2, 3, (n, dim))
+    rows[rng.random(n) < 0.1] = 0
+    sources = rng.integers(0, n, n_sources)
+    for threads in ("1", "3"):
+        found = retrieve(box, rows, sources, k, "--threads", threads)
+        for a, b in zip(found, wanted(rows, sources, k)):
+            assert a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype == np.float32)
+
+
+def test_by_angle(box):
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((700, 24)).astype(np.float32)
+    rows[5] = 0
+    sources = np.array([0, 5, 699, 17])
+    ids, scores = retrieve(box, rows, sources, 10, "--by", "cosine")
+    exact_ids, exact = wanted(rows, sources, 10, cosine=True)
+    assert np.abs(scores - exact).max() < 1e-5
+    assert np.array_equal(ids[[0, 2, 3]], exact_ids[[0, 2, 3]])  # no two are as near
+    assert (scores[1] == 0).all() and ids[1].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+def test_targets_and_known_edges(box):
+    arrays = planted(n=400)
+    write_dataset(box.path("data"), arrays)
+    to = np.repeat(np.arange(400), np.diff(arrays["indptr"]))
+    known = set(zip(arrays["indices"].tolist(), to.tolist()))
+    rng = np.random.default_rng(4)
+    rows, sources = rng.integers(-2, 3, (400, 8)), rng.integers(0, 400, 50)
+    targets = rng.integers(0, 400, 90)
+    np.save(box.path("targets.npy"), targets.astype(np.int32))
+    only = ("--targets", "targets.npy")
+    assert np.array_equal(retrieve(box, rows, sources, 30, *only)[0],
+                          wanted(rows, sources, 30, targets)[0])
+    found = retrieve(box, rows, sources, 88, *only, "--exclude-known", "data")
+    exact = wanted(rows, sources, 88, targets, known=known)
+    assert np.array_equal(found[0], exact[0]) and (found[0] == -1).any()
+    # Of a reordered data set rows and ids are those from before.
+    box.sluice("reorder", "data", "--by", "degree", "--out", "sorted", "--quiet").ok()
+    again = retrieve(box, rows, sources, 88, *only, "--exclude-known", "sorted")
+    assert np.array_equal(again[0], exact[0])
+
+
+def test_lines(box):
+    rows = np.array([[1.0, 0], [2, 0], [0, 3]])
+    retrieve(box, rows, [1, 0], 5)
+    box.sluice(*COMMAND, "--k", "5", "--out", "a.csv").ok()
+    with open(box.path("a.csv")) as file:
+        assert list(csv.reader(file)) == [
+            ["source", "rank", "target", "score"],
+            ["1", "1", "0", "2"],
+            ["1", "2", "2", "0"],
+            ["0", "1", "1", "2"],
+            ["0", "2", "2", "0"],
+        ]
+
+
+@whole
+def test_many_sources_are_taken_in_groups(box):
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-2, 3, (300, 4))
+    sources = rng.integers(0, 300, 900)
+    ids, scores = retrieve(box, rows, sources, 30000, "--threads", "2")
+    exact = wanted(rows, np.arange(300), 299)
+    assert np.array_equal(ids[:, :299], exact[0][sources]) and (ids[:, 299:] == -1).all()
+
+
+FAULTY = {
+    "type": ({"rows": np.ones((4, 2))}, "float64 (4, 2)", "sluice embed"),
+    "shape": ({"rows": np.ones(4, np.float32)}, "float32 (4,)", "a row for each vertex"),
+    "nan": ({"rows": np.array([[1, 2], [np.nan, 1]], np.float32)}, "row 1 is not finite"),
+    "range": ({"sources": np.array([0, 4])}, "sources.npy", "element 1 is 4", "below 4"),
+    "negative": ({"sources": np.array([-1])}, "element 0 is -1"),
+    "none": ({"sources": np.zeros(0, np.int64)}, "at least one vertex"),
+}
+
+
+@cases(*FAULTY)
+def test_what_is_refused(box, what):
+    arrays = {"rows": np.ones((4, 2), np.float32), "sources": np.array([0]), **FAULTY[what][0]}
+    for name, array in arrays.items():
+        np.save(box.path(f"{name}.npy"), array)
+    refused(box, box.sluice(*COMMAND, "--out", "out.npy"), *FAULTY[what][1:])
+    assert not os.path.exists(box.path("out.npy"))
+
+
+def test_places_and_data_sets_that_do_not_fit(box):
+    np.save(box.path("rows.npy"), np.ones((4, 2), np.float32))
+    np.save(box.path("sources.npy"), np.array([0]))
+    write_dataset(box.path("data"), planted(n=50))
+    command = (*COMMAND, "--quiet", "--out")
+    refused(box, box.sluice(*command, "out.txt"), "--out out.txt", ".npy or .csv")
+    said = box.sluice(*command, "out.npy", "--exclude-known", "data")
+    refused(box, said, "50 vertices", "4 rows")
+    box.sluice(*command, "out.npy").ok()
+    refused(box, box.sluice(*command, "out.npy"), "out.npy exists", "--force")
