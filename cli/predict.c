@@ -18,6 +18,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "cli/predict.h"
+
 #include "cli/command.h"
 #include "cli/trainer_subprocess.h"
 #include "cli/output.h"
@@ -54,6 +56,7 @@ static const char npy_ending[] = ".npy", csv_ending[] = ".csv";
 struct prediction {
     struct options o;
     bool embeds, csv;
+    bool says_nothing; // a step of another command
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
     char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise
@@ -549,6 +552,8 @@ static int predict(void *state)
     sl_progress_end(&p->progress);
     SL_TRY(judge(p));
     warn_of_rows(p);
+    if (p->says_nothing)
+        return SL_EXIT_OK;
     if (p->o.output == SL_OUTPUT_JSON)
         return print_json(p);
     if (!p->o.quiet)
@@ -580,6 +585,25 @@ static void release(void *state)
     sl_names_close(&p->class_names);
     free(p->values);
     free(p->job);
+}
+
+int sl_embed_run(const char *run, const char *dataset, const char *out, bool quiet,
+                 char used[sizeof(((struct sl_dataset *)0)->path)])
+{
+    struct prediction *p = calloc(1, sizeof *p);
+    if (!p)
+        return sl_fail(SL_ENOMEM, "embed: no memory");
+    init(&sl_command_embed, p);
+    p->o.run = run;
+    p->o.dataset = dataset;
+    p->o.out = out;
+    p->o.quiet = quiet;
+    p->says_nothing = true;
+    int rc = predict(p);
+    memcpy(used, p->dataset.path, sizeof p->dataset.path);
+    release(p);
+    free(p);
+    return rc;
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, prediction, field)

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/dataset_command.h"
 #include "cli/output.h"
+#include "cli/predict.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -26,12 +27,14 @@ enum { BY_DOT, BY_COSINE, K_MAX = 1000000, LINES_PER_LOOK = 65536 };
 static const char *const measures[] = {"dot", "cosine", NULL};
 
 struct request {
-    const char *embeddings, *sources, *targets, *out, *scores_out, *known;
+    const char *of, *sources, *targets, *out, *scores_out, *dataset_path;
     uint64_t k, threads;
     int by;
-    bool force, quiet;
+    bool exclude_known, force, quiet;
     int output;
 
+    char *embeddings;                                  // (owned) file of rows
+    char used[sizeof(((struct sl_dataset *)0)->path)]; // data set that a run's rows are of
     struct sl_npy rows;
     uint32_t *source, *target; // owned
     struct sl_dataset dataset; // of --exclude-known
@@ -48,6 +51,11 @@ static bool ends_in(const char *name, const char *ending)
 {
     size_t n = strlen(name), tail = strlen(ending);
     return n > tail && strcmp(name + n - tail, ending) == 0;
+}
+
+static bool is_quiet(const struct request *q)
+{
+    return q->quiet || q->output == SL_OUTPUT_JSON;
 }
 
 static int check_place(const struct request *q, const char *path, const char *option)
@@ -71,20 +79,42 @@ static int check_places(const struct request *q)
     return q->scores_out ? check_place(q, q->scores_out, "--scores") : SL_OK;
 }
 
+// Of a run they are made first, in a file that has no name once it is open.
+static int open_embeddings(struct request *q)
+{
+    const char *slash = strrchr(q->out, '/');
+    const int n_dir = slash ? (int)(slash - q->out) + 1 : 0;
+    const bool is_file = ends_in(q->of, ".npy");
+    int n = is_file ? asprintf(&q->embeddings, "%s", q->of)
+                    : asprintf(&q->embeddings, "%.*s.%s.%ld.rows.npy", n_dir, q->out,
+                               q->out + n_dir, (long)getpid());
+    if (n < 0) {
+        q->embeddings = NULL;
+        return sl_fail(SL_ENOMEM, "retrieve: no memory for a path");
+    }
+    if (is_file)
+        return sl_npy_open(q->embeddings, &q->rows);
+    int rc = sl_embed_run(q->of, q->dataset_path, q->embeddings, is_quiet(q), q->used);
+    if (rc == SL_EXIT_OK)
+        rc = sl_npy_open(q->embeddings, &q->rows);
+    unlink(q->embeddings);
+    return rc;
+}
+
 static int open_rows(struct request *q)
 {
     char shape[128];
-    SL_TRY(sl_npy_open(q->embeddings, &q->rows));
+    SL_TRY(open_embeddings(q));
     const struct sl_npy_header *h = &q->rows.head;
     if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] == 0 || h->shape[1] == 0)
         return sl_fail(SL_EFORMAT,
                        "%s: is %s %s, wanted a matrix of float32 with a row for each vertex, as "
                        "`sluice embed RUN --out FILE.npy` writes it",
-                       q->embeddings, sl_npy_dtype_name(h->dtype),
+                       q->of, sl_npy_dtype_name(h->dtype),
                        sl_npy_shape_text(h, shape, sizeof shape));
     if (h->shape[0] >= UINT32_MAX || h->shape[1] > INT32_MAX)
         return sl_fail(SL_EUNSUPPORTED, "%s: has %" PRIu64 " rows, wanted fewer than 2^32 - 1",
-                       q->embeddings, h->shape[0]);
+                       q->of, h->shape[0]);
     q->retrieval.rows = q->rows.data;
     q->retrieval.n = h->shape[0];
     q->retrieval.dim = (uint32_t)h->shape[1];
@@ -161,15 +191,16 @@ static int read_targets(struct request *q)
 
 static int open_known(struct request *q)
 {
-    if (!q->known)
+    const char *path = q->dataset_path ? q->dataset_path : q->used;
+    if (!q->exclude_known)
         return SL_OK;
     SL_TRY(
-        sl_dataset_check_open(q->known, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, q->quiet, &q->dataset));
+        sl_dataset_check_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, is_quiet(q), &q->dataset));
     if (q->dataset.n_nodes != q->retrieval.n)
         return sl_fail(SL_EINVAL,
-                       "retrieve: --exclude-known %s has %" PRIu64 " vertices, and %s %" PRIu64
+                       "retrieve: --dataset %s has %" PRIu64 " vertices, and %s %" PRIu64
                        " rows: wanted the data set that the rows are of",
-                       q->known, q->dataset.n_nodes, q->embeddings, q->retrieval.n);
+                       path, q->dataset.n_nodes, q->of, q->retrieval.n);
     q->retrieval.known = &q->dataset;
     return SL_OK;
 }
@@ -177,6 +208,11 @@ static int open_known(struct request *q)
 static int open_all(struct request *q)
 {
     SL_TRY(check_places(q));
+    if (q->exclude_known && !q->dataset_path && ends_in(q->of, ".npy"))
+        return sl_fail(SL_EINVAL,
+                       "retrieve: --exclude-known with %s: wanted --dataset DIR, whose edges are "
+                       "known",
+                       q->of);
     SL_TRY(open_rows(q));
     SL_TRY(read_ids(q, q->sources, &q->source, &q->retrieval.n_sources));
     q->retrieval.sources = q->source;
@@ -284,7 +320,7 @@ static int retrieve(void *state)
     struct request *q = state;
     struct sl_retrieval *r = &q->retrieval;
     sl_interrupt_catch();
-    sl_progress_init(&q->progress, q->quiet || q->output == SL_OUTPUT_JSON);
+    sl_progress_init(&q->progress, is_quiet(q));
     SL_TRY(open_all(q));
     r->k = (uint32_t)q->k;
     r->cosine = q->by == BY_COSINE;
@@ -297,7 +333,7 @@ static int retrieve(void *state)
     q->seconds = (double)SL_MAX(sl_now_ns() - begin, (uint64_t)1) * 1e-9;
     sl_progress_clear(&q->progress);
     if (rc == SL_EFORMAT)
-        return sl_fail_prefix(rc, "%s", q->embeddings);
+        return sl_fail_prefix(rc, "%s", q->of);
     SL_TRY(rc);
     SL_TRY(write_answers(q));
     return print(q);
@@ -308,6 +344,7 @@ static void release(void *state)
     struct request *q = state;
     sl_npy_close(&q->rows);
     sl_dataset_close(&q->dataset);
+    free(q->embeddings);
     free(q->source);
     free(q->target);
     free(q->ids);
@@ -331,8 +368,11 @@ static const struct sl_option options[] = {
      .help = "dot: the product of both rows; cosine: of both at length 1"},
     {.name = "targets", AT(TEXT, targets), .placeholder = "IDS.npy",
      .help = "only these are answers, such as the items of a graph of users and items; else all"},
-    {.name = "exclude-known", AT(TEXT, known), .placeholder = "DIR",
-     .help = "no answers to which an edge of this data set leads from the source"},
+    {.name = "exclude-known", AT(FLAG, exclude_known),
+     .help = "no answers to which an edge of the data set leads from the source"},
+    {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
+     .help = "whose edges are known, and to which the model of RUN is applied; default: the "
+             "run's"},
     {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 1, .max = 256,
      .no_default = true, .help = "else one a core; the answers are the same"},
     {.name = "force", .letter = 'f', AT(FLAG, force), .help = "write over --out and --scores"},
@@ -344,13 +384,16 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_retrieve = {
     .name = "retrieve",
     .help = "for some vertices the nearest others, by their embeddings",
-    .about = "Finds for each source the K targets whose rows of EMBEDDINGS.npy (float32, a row for "
-             "each vertex) have the largest product with its own: exact, all products are "
-             "computed. Of equal scores the lower id is first; no vertex is its own answer.",
-    .example = "sluice embed runs/products --out hidden.npy\n"
-               "sluice retrieve hidden.npy --sources users.npy --targets items.npy --k 20 "
-               "--exclude-known data/products --out top.csv",
-    .operands = {{"EMBEDDINGS.npy", offsetof(struct request, embeddings)}},
+    .about = "Finds for each source the K targets whose embeddings have the largest product with "
+             "its own: exact, all products are computed. They are what the last hidden layer of "
+             "RUN gives, or the rows of a file (float32, a row for each vertex), such as `sluice "
+             "embed` writes. Of equal scores the lower id is first; no vertex is its own answer.",
+    .example = "sluice retrieve runs/products --sources ids.npy --k 20 --exclude-known "
+               "--out top.csv\n"
+               "sluice embed runs/products --out hidden.npy\n"
+               "sluice retrieve hidden.npy --sources users.npy --targets items.npy --by cosine "
+               "--out top.npy",
+    .operands = {{"RUN|FILE.npy", offsetof(struct request, of)}},
     .options = {{options}, {sl_output_option, offsetof(struct request, output)}},
     .bytes = sizeof(struct request),
     .defaults = &(const struct request){.k = 10},

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from harness import cases, planted, whole, write_dataset
+from harness import cases, planted, small_job, text_of, whole, write_dataset
 from test_bad_input import refused
 
 
@@ -76,12 +76,12 @@ def test_targets_and_known_edges(box):
     only = ("--targets", "targets.npy")
     assert np.array_equal(retrieve(box, rows, sources, 30, *only)[0],
                           wanted(rows, sources, 30, targets)[0])
-    found = retrieve(box, rows, sources, 88, *only, "--exclude-known", "data")
+    found = retrieve(box, rows, sources, 88, *only, "--exclude-known", "--dataset", "data")
     exact = wanted(rows, sources, 88, targets, known=known)
     assert np.array_equal(found[0], exact[0]) and (found[0] == -1).any()
     # Of a reordered data set rows and ids are those from before.
     box.sluice("reorder", "data", "--by", "degree", "--out", "sorted", "--quiet").ok()
-    again = retrieve(box, rows, sources, 88, *only, "--exclude-known", "sorted")
+    again = retrieve(box, rows, sources, 88, *only, "--exclude-known", "--dataset", "sorted")
     assert np.array_equal(again[0], exact[0])
 
 
@@ -97,6 +97,21 @@ def test_lines(box):
             ["0", "1", "1", "2"],
             ["0", "2", "2", "0"],
         ]
+
+
+def test_of_a_run(box):
+    """The same as of the file that `sluice embed` writes; nothing else is left beside --out."""
+    box.run(small_job(box.shared_dataset("small")))
+    np.save(box.path("sources.npy"), np.arange(9))
+    box.sluice("embed", "runs/job", "--out", "hidden.npy", "--quiet").ok()
+    data = ("--exclude-known", "--dataset", box.shared_dataset("small"))
+    os.makedirs(box.path("made"))
+    rest = ("--sources", "sources.npy", "--k", "4", "--quiet", "--out")
+    box.sluice("retrieve", "runs/job", "--exclude-known", *rest, "made/a.csv").ok()
+    box.sluice("retrieve", "hidden.npy", *data, *rest, "made/b.csv").ok()
+    assert text_of(box.path("made/a.csv")) == text_of(box.path("made/b.csv"))
+    assert sorted(os.listdir(box.path("made"))) == ["a.csv", "b.csv"]
+    refused(box, box.sluice("retrieve", "runs/none", *rest, "made/c.csv"), "runs/none", output="")
 
 
 @whole
@@ -134,7 +149,8 @@ def test_places_and_data_sets_that_do_not_fit(box):
     write_dataset(box.path("data"), planted(n=50))
     command = (*COMMAND, "--quiet", "--out")
     refused(box, box.sluice(*command, "out.txt"), "--out out.txt", ".npy or .csv")
-    said = box.sluice(*command, "out.npy", "--exclude-known", "data")
+    refused(box, box.sluice(*command, "out.npy", "--exclude-known"), "wanted --dataset DIR")
+    said = box.sluice(*command, "out.npy", "--exclude-known", "--dataset", "data")
     refused(box, said, "50 vertices", "4 rows")
     box.sluice(*command, "out.npy").ok()
     refused(box, box.sluice(*command, "out.npy"), "out.npy exists", "--force")
