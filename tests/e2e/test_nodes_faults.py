@@ -130,13 +130,17 @@ def test_a_disk_that_fills_up_ends_the_job_which_goes_on(box):
         config = nodes_job(box, output=os.path.join(disk, "job"))
         config["checkpoint"] = {"every_updates": 2}
         nodes = Ranks(box, MPIS[0], 2)
-        only = {0: "export SLUICE_FAILPOINT=link_flipped:4:stop"}
+        only = {0: "export SLUICE_FAILPOINT=trainer_gradient:12:stop"}
         running = start(box, nodes, config, only=only)
-        pid = box.until_stopped(running)
+        pid = box.until_stopped(running, "trainer")
+        running.until(lambda: box.checkpoints("disk/job"), "a checkpoint")
         subprocess.run(fill(disk), shell=True, check=True)
         go_on(pid)
         result = ended(nodes, running)
-        assert result.rc == 1 and "No space left on device" in result.err, str(result)
+        assert result.rc == 1, str(result)
+        said = "after update {}, from which the same command goes on: the logs are in {}"
+        said = said.format(int(box.checkpoints("disk/job")[-1]), disk)
+        assert f"No space left on device {said}" in result.err, str(result)
         os.unlink(os.path.join(disk, "ballast"))
         nodes = Ranks(box, MPIS[0], 2)
         result = ended(nodes, start(box, nodes, config, name="rest")).ok()
