@@ -156,8 +156,10 @@ def test_a_full_dev_shm_of_a_node_is_named_and_changes_nothing(box, mpi):
     nodes.inside(nodes.pid["b"], "mount -o remount,size=64k /dev/shm; " + fill("/dev/shm"))
     running = start(box, nodes, nodes_job(box))
     result = running.wait().ok()
+    said = nodes.start("doctor", "--nodes", "-o", "json").wait().ok().json()
     nodes.inside(nodes.pid["b"], "rm /dev/shm/ballast")
     nodes.close()
+    assert [note["text"][:30] for note in said["notes"]] == ["b: /dev/shm has 0 B left, and "], said
     assert "nodes: b: /dev/shm has 0 B left" in result.err, str(result)
     assert fingerprint(report_of(box)) == alone(box)
 
