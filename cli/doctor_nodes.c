@@ -25,6 +25,7 @@
 #include "link/node_facts.h"
 #include "nodes/launcher.h"
 #include "nodes/leftovers.h"
+#include "nodes/room.h"
 #include "nodes/survey.h"
 
 enum { SAID_US = 500000 };
@@ -65,14 +66,14 @@ static int add_job(struct sl_facts *f, const char *job)
 static int look(void *ctx, struct sl_facts *f)
 {
     const struct context *c = ctx;
-    const char *temp = getenv("TMPDIR");
     int rc = sl_node_facts_add_machine(f);
     if (rc == SL_OK && c->job)
         rc = add_job(f, c->job);
     // What a node misses is for the first one to show, with all the rest.
     if (rc < 0)
         SL_TRY(sl_facts_add(f, SL_FACT_PROBLEM, "", "%s", sl_error_message()));
-    return sl_leftovers_look("/dev/shm", temp && *temp ? temp : "/tmp", f);
+    SL_TRY(sl_room_look(f));
+    return sl_leftovers_look("/dev/shm", sl_room_temp(), f);
 }
 
 // --- as text -------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 #include "cli/run_view.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -216,6 +218,16 @@ static void print_summary(const Sl__Control__Finished *f, bool ended)
     cJSON_Delete(report);
 }
 
+// A disk that is full has no room for the report either.
+static const char *what_is_in(const char *where)
+{
+    char path[PATH_MAX];
+    if (!where)
+        return "";
+    snprintf(path, sizeof path, "%s/report.json", where);
+    return access(path, F_OK) == 0 ? ": the report and the logs are in " : ": the logs are in ";
+}
+
 int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
                        enum sl_run_view_result what, const char *nothing)
 {
@@ -233,7 +245,7 @@ int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
                        where ? ": its results so far are in " : nothing, where ? where : "");
     default:
-        return sl_fail(SL_EFAILED, "job '%s': %s%s%s", job, f->message,
-                       where ? ": the report and the logs are in " : "", where ? where : "");
+        return sl_fail(SL_EFAILED, "job '%s': %s%s%s", job, f->message, what_is_in(where),
+                       where ? where : "");
     }
 }

@@ -17,6 +17,7 @@
 #include "link/clocks.h"
 #include "link/loop.h"
 #include "link/node_facts.h"
+#include "nodes/room.h"
 #include "nodes/survey.h"
 
 enum { SAID_US = 500000, TOLD_US = 1000 };
@@ -35,6 +36,7 @@ static int add_weights(struct sl_facts *f, const struct sl_config *c)
 
 static int look_at_all(struct sl_node_link *l, struct sl_facts *f)
 {
+    SL_TRY(sl_room_look(f));
     SL_TRY(sl_node_facts_add_machine(f));
     SL_TRY(sl_node_facts_add_programs(f));
     SL_TRY(sl_node_facts_add_job(f, l->worker.told.job));
@@ -92,11 +94,23 @@ static void give_up(const char *sentence)
     _exit(EXIT_FAILURE);
 }
 
+// Before MPI starts, which may not live to say more: for the broker to quote.
+static int say_room(void)
+{
+    struct sl_facts facts = {0};
+    int rc = sl_room_look(&facts);
+    for (size_t i = 0; i < facts.n; i++)
+        fprintf(stderr, "%s\n", facts.fact[i].value);
+    sl_facts_fini(&facts);
+    return rc;
+}
+
 static int open_world(struct sl_node_link *l)
 {
     char host[HOST_NAME_MAX + 1] = "";
     struct sl_world_spec spec = {.host = host, .give_up = give_up};
     gethostname(host, sizeof host - 1);
+    SL_TRY(say_room());
     SL_TRY(sl_launcher_read(&spec.launcher));
     SL_TRY(sl_world_plugin_open(&spec.table));
     SL_TRY(sl_world_open(&l->world, &spec));

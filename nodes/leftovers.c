@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/units.h"
 
@@ -78,8 +79,11 @@ static bool is_mapped(const char *path)
 
 static void visit_segment(struct leftovers *l, const char *path, const char *name)
 {
-    if ((begins(name, "vader_segment.") || begins(name, "sm_segment.")) && !is_mapped(path))
-        count(l, path);
+    static const char *const kinds[] = {"vader_segment.", "sm_segment.", "mpich_shar_tmp",
+                                        "ucx_shm_posix_"};
+    for (size_t i = 0; i < SL_COUNT_OF(kinds); i++)
+        if (begins(name, kinds[i]) && !is_mapped(path))
+            count(l, path);
 }
 
 // A number that ends a name; 0 where none does.

@@ -4,9 +4,10 @@
  * After a SIGKILL of mpirun, Open MPI's shared memory (/dev/shm/vader_segment.*, sm_segment.*) and
  * its session in TMPDIR or /tmp stay for ever: ompi.HOST.USER/pid.N on the node of mpirun, process
  * N; ompi.HOST.USER/jf.JOB on the others, made by the process of that node by which a folder in it
- * is named (pmix_dstor_KIND_N). Memory is left over where no process has it mapped, a session where
- * there is no process of that number; a jf.JOB without such a folder may be anybody's. Of other
- * users' files nothing is said, except to root.
+ * is named (pmix_dstor_KIND_N). MPICH and UCX name their memory (mpich_shar_tmp*, ucx_shm_posix_*)
+ * for a moment only. Memory is left over where no process has it mapped, a session where there is
+ * no process of that number; a jf.JOB without such a folder may be anybody's. Of other users' files
+ * nothing is said, except to root.
  */
 #ifndef SL_NODES_LEFTOVERS_H
 #define SL_NODES_LEFTOVERS_H

@@ -327,16 +327,6 @@ static int write_report(struct sl_job *job, const char *sha256)
     return SL_OK;
 }
 
-// What could not be written makes a success a failure, and a failure no other failure.
-static void note_error(struct sl_job *job)
-{
-    sl_joblog_write(&job->log, SL_LOG_ERROR, "%s", sl_error_message());
-    if (job->outcome != SL_OUTCOME_DONE)
-        return;
-    job->outcome = SL_OUTCOME_FAILED;
-    snprintf(job->message, sizeof job->message, "%s", sl_error_message());
-}
-
 // Writing may take longer than clients wait for the end of a job.
 void sl_job_emit_saving(struct sl_job *job)
 {
@@ -373,6 +363,18 @@ static void say_where_it_goes_on(struct sl_job *job)
     else if (job->nodes.n > 1 && job->resumed.path[0])
         snprintf(job->message + n, room, ": the same command goes on from update %llu",
                  (unsigned long long)job->resumed.version);
+}
+
+// What could not be written makes a success a failure, and a failure no other failure.
+static void note_error(struct sl_job *job)
+{
+    sl_joblog_write(&job->log, SL_LOG_ERROR, "%s", sl_error_message());
+    if (job->outcome != SL_OUTCOME_DONE)
+        return;
+    job->outcome = SL_OUTCOME_FAILED;
+    snprintf(job->message, sizeof job->message, "%s", sl_error_message());
+    if (job->saving.n_written)
+        say_where_it_goes_on(job);
 }
 
 // "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"

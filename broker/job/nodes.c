@@ -18,6 +18,7 @@
 #include "broker/job/job.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,8 +241,10 @@ static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_s
     if (w->dismissed ||
         (job->nodes.told_to_leave && !death->signal && death->exit_status == EXIT_SUCCESS))
         return true;
+    if (death->signal && death->signal != SIGBUS) // of which it says why (dataset_fault.h)
+        last[0] = '\0';
     snprintf(text, sizeof text, "host %s: its link to the other nodes %s%s%s", own_host(job, host),
-             how, last[0] && !death->signal ? ": " : "", death->signal ? "" : last);
+             how, last[0] ? ": " : "", last);
     fail(job, SL_EFAILED, text);
     return false;
 }

@@ -86,16 +86,17 @@ static void on_fault(int number, siginfo_t *info, void *context)
     }
     add(&line, who_says);
     add(&line, ": ");
-    for (int i = 0; i < OPEN_MAX_SETS; i++) {
+    bool found = false;
+    for (int i = 0; i < OPEN_MAX_SETS && !found; i++) {
         const struct sl_dataset_files *files = atomic_load(&opened[i]);
-        if (!files || !add_file(&line, files, info->si_addr))
-            continue;
-        add(&line, ": was made shorter while it was in use, or its drive cannot be read: leave it "
-                   "as it is while a job uses it\n");
-        ssize_t ignored = write(STDERR_FILENO, line.text, line.n);
-        (void)ignored;
-        return;
+        found = files && add_file(&line, files, info->si_addr);
     }
+    add(&line, found ? ": was made shorter while it was in use, or its drive cannot be read: leave "
+                       "it as it is while a job uses it\n"
+                     : "a page of a file that is mapped cannot be had: look whether /dev/shm is "
+                       "full, or whether a file was made shorter\n");
+    ssize_t ignored = write(STDERR_FILENO, line.text, line.n);
+    (void)ignored;
 }
 
 void sl_dataset_name_faults(const char *who)

@@ -14,6 +14,7 @@ import signal
 import stat
 import subprocess
 
+from cable import DIE_WITH_PARENT, LongCable
 from harness import BIN, ROOT, Running, Skip, default_signals, gone
 
 # How each MPI is told where to start what, and to use the cables: between namespaces of one machine
@@ -52,7 +53,6 @@ done
 shift
 exec nsenter -t $pid -n -u -m -- /bin/sh -c "$*"
 """
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def plugin(box, mpi):
@@ -115,16 +115,17 @@ class Ranks:
 
 
 class Nodes:
-    """Nodes named a, b, ... with cables to one switch; mpi: None where none is needed."""
+    """Nodes named a, b, ... with cables to one switch; mpi: None where none is needed. far: {name:
+    seconds that its cable takes for each frame}."""
 
-    def __init__(self, box, mpi, n):
+    def __init__(self, box, mpi, n, far=None):
         tools = ("ip", "nsenter", "unshare")
         if os.getuid() != 0 or not box.own_shm:
             raise Skip("not root, or no mounts: only root has namespaces")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
             raise Skip(f"there is no {missing[0]}")
         self.box, self.mpi, self.kind = box, mpi, KINDS.get(mpi)
-        self.holders, self.killed = [], []
+        self.holders, self.killed, self.cables = [], [], []
         self.names = "abcdefgh"[:n]
         self.address = {name: f"10.77.0.{i + 1}" for i, name in enumerate(self.names)}
         self.plugin = plugin(box, mpi) if mpi else None
@@ -135,14 +136,8 @@ class Nodes:
         self.switch = self.hold("switch", hosts)
         self.inside(self.switch, "ip link add br0 type bridge && ip link set br0 up")
         self.pid = {name: self.hold(name, hosts) for name in self.names}
-        for name, pid in self.pid.items():
-            self.inside(
-                self.switch,
-                f"ip link add to-{name} type veth peer name eth0 netns {pid} && "
-                f"ip link set to-{name} master br0 up",
-            )
-            address = self.address[name]
-            self.inside(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up")
+        for name in self.names:
+            self.connect(name, (far or {}).get(name))
         self.agent = self.script(
             "agent",
             AGENT.format(pids="".join(f"{n}) pid={p}; break ;; " for n, p in self.pid.items())),
@@ -169,6 +164,17 @@ class Nodes:
         if said != b"ready\n":
             raise Skip(f"no namespaces here: {said.decode()}")
         return process.pid
+
+    def connect(self, name, seconds=None):
+        """A cable from its eth0 to the switch."""
+        pid = self.pid[name]
+        if seconds:
+            self.cables.append(LongCable(pid, "eth0", self.switch, f"to-{name}", seconds))
+        else:
+            self.inside(self.switch, f"ip link add to-{name} type veth peer name eth0 netns {pid}")
+        self.inside(self.switch, f"ip link set to-{name} master br0 up")
+        address = self.address[name]
+        self.inside(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up")
 
     def inside(self, pid, command):
         done = subprocess.run(
@@ -233,6 +239,8 @@ class Nodes:
 
     def release(self):
         """Takes the nodes away."""
+        for cable in self.cables:
+            cable.close()
         for process in self.holders:
             process.kill()
             process.wait()

@@ -1,6 +1,7 @@
 // What one process has validated and others open: each file is compared, and watched.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -274,8 +275,9 @@ TEST(what_was_replaced_before_it_is_held_is_refused)
 
 // ---- SIGBUS -------------------------------------------------------------------------------------
 
-// A process that reads a file behind its new end; what it says goes to *said, its end is returned.
-static int read_behind_the_end(char *said, size_t bytes)
+// A process that reads a file behind its new end, of a data set or another one; what it says goes
+// to *said, its end is returned.
+static int read_behind_the_end(bool other, char *said, size_t bytes)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -285,6 +287,10 @@ static int read_behind_the_end(char *said, size_t bytes)
         dup2(ends[1], STDERR_FILENO);
         sl_dataset_name_faults("reader");
         must(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_FULL, 1, &ds));
+        if (other) {
+            const int fd = memfd_create("nothing", 0);
+            _exit(*(const volatile char *)mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0));
+        }
         must(truncate(in_dir("node_label.npy"), 0));
         _exit(((const volatile int32_t *)ds.label)[2]);
     }
@@ -300,9 +306,18 @@ static int read_behind_the_end(char *said, size_t bytes)
 TEST(a_file_that_ends_too_early_is_named_by_whoever_dies_of_it)
 {
     char said[4096], wanted[1200];
-    const int status = read_behind_the_end(said, sizeof said);
+    const int status = read_behind_the_end(false, said, sizeof said);
     snprintf(wanted, sizeof wanted, "reader: %s: was made shorter", in_dir("node_label.npy"));
     ck_assert_msg(strncmp(said, wanted, strlen(wanted)) == 0, "found: %s", said);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+}
+
+TEST(shared_memory_without_room_is_told_by_whoever_dies_of_it)
+{
+    char said[4096];
+    const int status = read_behind_the_end(true, said, sizeof said);
+    ck_assert_msg(strncmp(said, "reader: a page", 14) == 0 && strstr(said, "/dev/shm"), "found: %s",
+                  said);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "nodes/launcher.h"
 #include "nodes/leftovers.h"
+#include "nodes/room.h"
 #include "tests/unit/fake_root.h"
 #include "tests/unit/suite.h"
 
@@ -253,6 +254,32 @@ TEST(what_dead_processes_have_left_is_counted_and_no_more)
     ck_assert_int_eq(count_left(), 1);
     make_session_of(NULL, "pid.%d", dead_process());
     ck_assert_int_eq(count_left(), 2);
+    remove_root();
+}
+
+TEST(memory_of_each_mpi_is_known_by_its_name)
+{
+    static const char *const names[] = {"sm_segment.a.1", "mpich_shar_tmpAbCdEf",
+                                        "ucx_shm_posix_1f"};
+    for (int i = 0; i < 3; i++) {
+        munmap(map_file(names[i]), 4096);
+        ck_assert_int_eq(count_left(), i + 1);
+    }
+    remove_root();
+}
+
+TEST(a_folder_with_too_little_room_is_named)
+{
+    struct sl_facts f = {0};
+    must(sl_room_look_at(in_root(""), 0, &f));
+    must(sl_room_look_at(in_root("/nowhere"), UINT64_MAX, &f));
+    must(sl_room_look_at("/proc", UINT64_MAX, &f)); // no file system that has room
+    ck_assert_uint_eq(f.n, 0);
+    must(sl_room_look_at(in_root(""), UINT64_MAX, &f));
+    ck_assert_uint_eq(f.n, 1);
+    ck_assert_int_eq(f.fact[0].kind, SL_FACT_WARNING);
+    ck_assert_ptr_nonnull(strstr(f.fact[0].value, root));
+    sl_facts_fini(&f);
     remove_root();
 }
 
