@@ -13,15 +13,19 @@
 #include "broker/scheduler/capacity.h"
 #include "broker/sharding/gpus.h"
 #include "broker/sharding/shard_preference.h"
+#include "cli/dispatch.h"
+#include "cli/nodes_plan.h"
 #include "cli/run_summary.h"
 #include "cli/store_view.h"
 #include "cli/trainer_subprocess.h"
+#include "cli/world_command.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/data/expected_visits.h"
 #include "common/storage/row_reader.h"
 #include "common/text/units.h"
+#include "link/node_facts.h"
 
 enum { ROLES_BYTES = 2048 }; // of a pool all of them
 
@@ -146,13 +150,18 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
     return way == SL_STORE_WAY_COPY && files ? SL_STORE_WAY_FILE : way;
 }
 
+// What the machine can still give, within the job's bound.
+static uint64_t available_to(const struct sl_config *c)
+{
+    const uint64_t available = sl_device_memory_available();
+    return c->memory_bytes ? SL_MIN(available, c->memory_bytes) : available;
+}
+
 static int find_store(const struct sl_job_check *r, struct store *out)
 {
     struct sl_config c = r->config;
     const struct sl_dataset *ds = &r->dataset;
-    uint64_t available = sl_device_memory_available();
-    if (c.memory_bytes)
-        available = SL_MIN(available, c.memory_bytes);
+    const uint64_t available = available_to(&c);
     sl_capacity_settle_store(&c, ds, available);
     struct sl_store_foreseen found;
     const bool foreseen = sl_store_foresees(&c, ds);
@@ -167,11 +176,19 @@ static int find_store(const struct sl_job_check *r, struct store *out)
     SL_TRY(sl_store_view_find(&out->config, ds, available, foreseen ? &found : NULL, out->view));
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
+    if (!sl_features_kinds[c.store.features].drive)
+        out->rows = (struct sl_row_cache_shape){0}; // its cache is for rows of other nodes
     if (!out->rows.n_slots)
         return SL_OK;
     SL_TRY(forecast(&c, ds, out));
     return measure_drive(ds, out);
 }
+
+struct plan {
+    struct store store; // of this node
+    struct sl_params params;
+    struct sl_nodes_plan nodes;
+};
 
 static void print_rows(const struct store *s, uint64_t n_batches)
 {
@@ -198,11 +215,11 @@ static void print_rows(const struct store *s, uint64_t n_batches)
         printf("\n");
 }
 
-static void print_plan_text(const struct sl_job_check *r, const struct store *store,
-                            uint64_t n_params)
+static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
     const struct sl_dataset *ds = &r->dataset;
+    const struct store *store = &p->store;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES];
     uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
     printf("job         %s\n", c->name);
@@ -215,7 +232,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct store *st
     else
         printf("model       %s, layers %u, hidden %u: %s parameters\n",
                sl_model_kind_name(c->model.kind), c->model.layers, c->model.hidden,
-               sl_units_grouped(a, n_params));
+               sl_units_grouped(a, p->params.n));
     if (sl_config_is_endless(c))
         printf("epochs      until it is stopped, of %s mini-batches\n",
                sl_units_grouped(a, sl_phases_batches(c, n_train)));
@@ -240,6 +257,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct store *st
     printf("kept        %s%s%s\n", sl_cache_words[store->policy],
            store->why ? ", chosen automatically: " : "", store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
+    sl_nodes_plan_print(&p->nodes, stdout);
     if (store->config.store.prefer_why && sl_config_gpus(c) > 0)
         printf("prefer      %s, chosen automatically: %s\n",
                sl_store_preference_words[store->config.store.prefer],
@@ -266,9 +284,10 @@ static void print_plan_text(const struct sl_job_check *r, const struct store *st
            c->output);
 }
 
-static int print_plan_json(const struct sl_job_check *r, const struct store *s, uint64_t n_params)
+static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
+    const struct store *s = &p->store;
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
     char reason[192];
     cJSON *plan = cJSON_CreateObject();
@@ -278,7 +297,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct store *s, 
     free(resolved);
     cJSON_AddNumberToObject(plan, "num_nodes", (double)r->dataset.n_nodes);
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->dataset.n_edges);
-    cJSON_AddNumberToObject(plan, "num_params", (double)n_params);
+    cJSON_AddNumberToObject(plan, "num_params", (double)p->params.n);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
@@ -314,32 +333,133 @@ static int print_plan_json(const struct sl_job_check *r, const struct store *s, 
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
     add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
     add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
+    sl_nodes_plan_add(&p->nodes, plan);
     return sl_output_json_pages(plan, "the plan");
 }
 
+// --- the whole -----------------------------------------------------------------------------------
+
 // The trainer says what the model is, as before the first epoch of a job.
-static int count_params(const struct sl_job_check *r, uint64_t *n)
+static int find_params(const struct sl_job_check *r, struct sl_params *out)
 {
-    struct sl_params params = {0};
     char *job = NULL;
     if (sl_config_is_external(&r->config))
         return SL_OK; // a model of the user's
-    SL_TRY(sl_trainer_subprocess_fit(r->config_json, r->job, NULL, &job));
-    int rc = sl_trainer_subprocess_describe(job, &r->dataset, &params);
-    *n = params.n;
-    sl_params_fini(&params);
+    SL_TRY(sl_trainer_subprocess_fit(r->config_json, r->job, r->dataset.path, &job));
+    int rc = sl_trainer_subprocess_describe(job, &r->dataset, out);
     free(job);
     return rc;
 }
 
-int sl_dry_run(const struct sl_job_check *r, enum sl_output output)
+static struct sl_nodes_plan_spec spec_of_nodes(const struct sl_job_check *r, const struct plan *p)
 {
-    static struct store store; // too large for a stack
-    uint64_t n_params = 0;
-    SL_TRY(find_store(r, &store));
-    SL_TRY(count_params(r, &n_params));
+    return (struct sl_nodes_plan_spec){.config = &r->config,
+                                       .dataset = &r->dataset,
+                                       .params = &p->params,
+                                       .n_nodes = r->nodes,
+                                       .available_bytes = available_to(&r->config),
+                                       .quiet = r->quiet};
+}
+
+static int find_plan(const struct sl_job_check *r, struct plan *p)
+{
+    SL_TRY(find_store(r, &p->store));
+    SL_TRY(find_params(r, &p->params));
+    const struct sl_nodes_plan_spec spec = spec_of_nodes(r, p);
+    return r->nodes > 1 ? sl_nodes_plan_find(&spec, &p->nodes) : SL_OK;
+}
+
+static int print_plan(const struct sl_job_check *r, enum sl_output output, const struct plan *p)
+{
     if (output == SL_OUTPUT_JSON)
-        return print_plan_json(r, &store, n_params);
-    print_plan_text(r, &store, n_params);
+        return print_plan_json(r, p);
+    print_plan_text(r, p);
     return SL_OK;
+}
+
+static int show_plan(const struct sl_job_check *r, enum sl_output output, const char *links,
+                     struct plan *p)
+{
+    SL_TRY(find_plan(r, p));
+    if (links)
+        SL_TRY(sl_nodes_plan_read_links(&p->nodes, links));
+    return print_plan(r, output, p);
+}
+
+// --- on several nodes ----------------------------------------------------------------------------
+
+struct together {
+    const struct sl_job_check *check;
+    enum sl_output output;
+    const char *links;
+    struct plan *plan;
+    int rc;
+};
+
+// What a job on these nodes compares when it begins, and whether it fits.
+static int look_at_all(struct together *t, struct sl_facts *f)
+{
+    const struct sl_job_check *r = t->check;
+    SL_TRY(sl_node_facts_add_machine(f));
+    SL_TRY(sl_node_facts_add_programs(f));
+    SL_TRY(sl_node_facts_add_job(f, r->config_json));
+    SL_TRY(sl_node_facts_add_dataset(f, &r->dataset));
+    if (r->node == 0)
+        return find_plan(r, t->plan);
+    SL_TRY(find_params(r, &t->plan->params));
+    const struct sl_nodes_plan_spec spec = spec_of_nodes(r, t->plan);
+    return sl_nodes_plan_check(&spec, r->node);
+}
+
+static int look(void *ctx, struct sl_facts *f)
+{
+    // What a node misses is for the first one to show, with all the rest.
+    if (look_at_all(ctx, f) < 0)
+        return sl_facts_add(f, SL_FACT_PROBLEM, "", "%s", sl_error_message());
+    return SL_OK;
+}
+
+static void show(void *ctx, const struct sl_world *w, const struct sl_survey *s)
+{
+    struct together *t = ctx;
+    (void)w;
+    for (size_t i = 0; i < s->notes.n; i++)
+        fprintf(stderr, "sluice: %s%s\n",
+                s->notes.note[i].is_problem ? "" : "warning: ", s->notes.note[i].text);
+    if (s->notes.problems)
+        return;
+    if (t->links)
+        t->rc = sl_nodes_plan_read_links(&t->plan->nodes, t->links);
+    else
+        sl_nodes_plan_time(&t->plan->nodes, s->link, s->n_links);
+    if (t->rc == SL_OK)
+        t->rc = print_plan(t->check, t->output, t->plan);
+    fflush(stdout);
+}
+
+static int run_together(struct together *t)
+{
+    const struct sl_survey_spec survey = {
+        .look = look, .ctx = t, .show = show, .compares_only = t->links != NULL};
+    uint32_t problems = 0;
+    SL_TRY(sl_world_command_run("run", &survey, &problems));
+    SL_TRY(t->rc);
+    return problems ? SL_EXIT_USAGE : SL_EXIT_OK;
+}
+
+int sl_dry_run(const struct sl_job_check *check, enum sl_output output, const char *links)
+{
+    static struct plan plan; // too large for a stack
+    struct together t = {.check = check, .output = output, .links = links, .plan = &plan};
+    int rc;
+    if (links && check->nodes < 2)
+        rc = sl_fail(SL_EINVAL,
+                     "--links '%s': the job is for one node, which has no links: set "
+                     "nodes to their number (--set nodes=N)",
+                     links);
+    else
+        rc = check->over_nodes ? run_together(&t) : show_plan(check, output, links, &plan);
+    sl_params_fini(&plan.params);
+    sl_nodes_plan_fini(&plan.nodes);
+    return rc;
 }

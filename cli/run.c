@@ -49,7 +49,7 @@ enum {
 struct run {
     struct sl_job_check check;
     int output; // enum sl_output
-    const char *http, *http_token;
+    const char *http, *http_token, *links;
     bool http_open;
     char *dataset_record; // owned
     struct sl_launch broker;
@@ -265,6 +265,8 @@ static int run(void *state)
         return sl_fail(SL_EINVAL,
                        "run: --http-%s without --http PORT: there is no page that it could be for",
                        r->http_token ? "token" : "open");
+    if (r->links && !r->check.dry_run)
+        return sl_fail(SL_EINVAL, "run: --links without --dry-run: it is for a plan alone");
     const uint32_t n = sl_launcher_size(&r->rank);
     r->is_one_of_several = n != 1 && !sl_launcher_is_batch();
     int rc = sl_job_check_run(&r->check, false);
@@ -277,7 +279,7 @@ static int run(void *state)
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
-    return sl_dry_run(&r->check, (enum sl_output)r->output);
+    return sl_dry_run(&r->check, (enum sl_output)r->output, r->links);
 }
 
 static void release(void *state)
@@ -305,6 +307,9 @@ static const struct sl_option options[] = {
              "secret of --http-token do"},
     {.name = "http-token", AT(TEXT, http_token), .placeholder = "FILE",
      .help = "with the secret in this file the page may scale, pause and stop the job"},
+    {.name = "links", AT(TEXT, links), .placeholder = "FILE",
+     .help = "what 'sluice doctor --nodes -o json' has measured: with --dry-run, how long an epoch "
+             "takes on the wire between nodes; under mpirun or srun a dry run measures by itself"},
     {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),
      .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON"},
