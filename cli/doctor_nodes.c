@@ -5,20 +5,17 @@
  */
 #include "cli/doctor.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "cli/dataset_command.h"
 #include "cli/dispatch.h"
 #include "cli/output.h"
+#include "cli/world_command.h"
 #include "common/base/error.h"
-#include "common/base/failpoint.h"
-#include "common/base/interrupt.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "config/config.h"
@@ -26,14 +23,10 @@
 #include "nodes/launcher.h"
 #include "nodes/leftovers.h"
 #include "nodes/room.h"
-#include "nodes/survey.h"
-
-enum { SAID_US = 500000 };
 
 struct context {
     const char *job; // NULL: none
     int output, rc;
-    struct sl_launcher launcher;
 };
 
 // --- what this node has --------------------------------------------------------------------------
@@ -202,46 +195,12 @@ static void show(void *ctx, const struct sl_world *w, const struct sl_survey *s)
 
 // --- the command ---------------------------------------------------------------------------------
 
-// In the thread that watches: the first one is in a call of MPI that does not return.
-static void give_up(const char *sentence)
-{
-    fprintf(stderr, "sluice: doctor: %s\n", sentence);
-    _exit(SL_EXIT_FAILED);
-}
-
-static int examine(struct sl_world *w, struct context *c)
-{
-    char host[HOST_NAME_MAX + 1] = "";
-    uint32_t problems = 0;
-    struct sl_world_spec spec = {.host = host, .launcher = c->launcher, .give_up = give_up};
-    gethostname(host, sizeof host - 1);
-    SL_TRY(sl_world_plugin_open(&spec.table));
-    SL_TRY(sl_world_open(w, &spec));
-    SL_TRY(sl_survey_run(w, &(struct sl_survey_spec){.look = look, .ctx = c, .show = show},
-                         &problems));
-    SL_TRY(sl_world_close(w));
-    SL_TRY(c->rc);
-    return problems ? SL_EXIT_USAGE : SL_EXIT_OK;
-}
-
 int sl_doctor_nodes(const char *job, int output)
 {
     struct context c = {.job = job, .output = output};
-    struct sl_world w = {0};
-    SL_TRY(sl_failpoint_init());
-    SL_TRY(sl_launcher_read(&c.launcher));
-    sl_interrupt_catch();
-    int rc = examine(&w, &c);
-    if (rc < 0)
-        rc = sl_fail_prefix(rc, "doctor");
-    if (rc < 0 && w.is_open) {
-        // Said before this process is ended with the others; a launcher that is told to end all
-        // shows no more of what has just been said.
-        fprintf(stderr, "sluice: %s\n", sl_error_message());
-        usleep(SAID_US);
-        sl_world_abort(&w, sl_exit_status(rc));
-        _exit(sl_exit_status(rc));
-    }
-    sl_world_fini(&w);
-    return rc;
+    const struct sl_survey_spec survey = {.look = look, .ctx = &c, .show = show};
+    uint32_t problems = 0;
+    SL_TRY(sl_world_command_run("doctor", &survey, &problems));
+    SL_TRY(c.rc);
+    return problems ? SL_EXIT_USAGE : SL_EXIT_OK;
 }

@@ -14,6 +14,7 @@
 #include "broker/sharding/gpus.h"
 #include "broker/epochs/phases.h"
 #include "broker/rundir/rundir.h"
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/order_kind.h"
 #include "common/base/failpoint.h"
@@ -81,6 +82,18 @@ static int take_gpus(struct sl_job_check *r, bool away)
     return SL_OK;
 }
 
+// A dry run without a launcher, or in a batch script whose allocation is of n: of so many nodes as
+// the job says, or the data set is spread over.
+static int foresee_nodes(struct sl_job_check *r, uint32_t n)
+{
+    const struct sl_config *c = &r->config;
+    uint32_t shards = 0;
+    if (c->nodes_auto && n == 1)
+        SL_TRY(sl_shards_at(c->dataset, &shards));
+    r->nodes = !c->nodes_auto ? c->nodes : SL_MAX(n, shards);
+    return sl_config_check_nodes(c, r->nodes) < 0 ? sl_fail_prefix(SL_EINVAL, "%s", r->job) : SL_OK;
+}
+
 // The nodes: those that the launcher has started, where the job is for several. `away`: a daemon
 // has one machine.
 static int find_nodes(struct sl_job_check *r, bool away)
@@ -94,8 +107,10 @@ static int find_nodes(struct sl_job_check *r, bool away)
                        "%s: nodes: found %u, wanted 1 or \"auto\": a daemon runs jobs on its own "
                        "machine: start this one with mpirun or srun and 'sluice run'",
                        r->job, c->nodes);
-    if (away || r->dry_run)
+    if (away)
         return SL_OK;
+    if (r->dry_run && (n == 1 || sl_launcher_is_batch()))
+        return foresee_nodes(r, n);
     if (!c->nodes_auto && c->nodes == 1 && (n > 1 || rank > 0) && !sl_launcher_is_batch())
         return sl_fail(SL_EINVAL,
                        "%s: nodes: found 1, and the launcher has started %u processes, of which "

@@ -29,7 +29,7 @@ struct sl_job_check {
     char epochs_note[SL_CONFIG_EPOCHS_TEXT]; // what "auto" of `config` was settled to, and why
     // The nodes that run it together, as a launcher has started them.
     bool over_nodes; // there are several, or may be
-    uint32_t nodes;  // how many; 0: it does not say
+    uint32_t nodes;  // how many; 0: it does not say; of a dry run how many there would be
     uint32_t node; // which this is; the others than the first follow it: they say and keep nothing
     char *report_path; // absolute (owned), where it is asked for; else NULL
     struct sl_resume resume;

@@ -118,6 +118,27 @@ static int measure(struct sl_world *w, uint32_t with, struct sl_link *out)
     return rc;
 }
 
+// Of a link that is too slow for a MiB, by the next smaller message, which went there and back.
+static double rate_of(const struct sl_link *l)
+{
+    const double trip = l->figure[SL_LINK_TRIP_32K], n = (double)sizes[SL_LINK_TRIP_32K].there;
+    return l->figure[SL_LINK_RATE_1M] > 0 ? l->figure[SL_LINK_RATE_1M]
+           : trip > 0                     ? 2 * n / trip
+                                          : 0;
+}
+
+struct sl_link_speed sl_link_slowest(const struct sl_link *link, uint32_t n)
+{
+    struct sl_link_speed least = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        const double rate = rate_of(&link[i]);
+        least.trip_s = SL_MAX(least.trip_s, link[i].figure[SL_LINK_TRIP_8]);
+        if (rate > 0 && (least.bytes_per_s == 0 || rate < least.bytes_per_s))
+            least.bytes_per_s = rate;
+    }
+    return least;
+}
+
 int sl_link_lead(struct sl_world *w, uint32_t with, struct sl_link *out)
 {
     *out = (struct sl_link){.a = w->rank, .b = with};

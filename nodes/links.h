@@ -38,6 +38,14 @@ static inline bool sl_link_is_rate(enum sl_link_size size)
     return size >= SL_LINK_RATE_1M;
 }
 
+// What messages over a link take, one after the other. 0: not known.
+struct sl_link_speed {
+    double trip_s;      // of 8 bytes there and back
+    double bytes_per_s; // of messages of a MiB
+};
+// The least and the longest of n links: of those that were measured.
+struct sl_link_speed sl_link_slowest(const struct sl_link *link, uint32_t n);
+
 // Both ends at once; errors of waiting (world.h), SL_ENOMEM, SL_EPROTO.
 int sl_link_lead(struct sl_world *w, uint32_t with, struct sl_link *out);
 int sl_link_follow(struct sl_world *w, uint32_t with);

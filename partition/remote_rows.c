@@ -6,13 +6,12 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
-#include "common/base/mempool.h"
 #include "common/base/philox.h"
 #include "common/base/threads.h"
 #include "dataset/permutation.h"
-#include "sampler/draw.h"
+#include "partition/one_batch.h"
 
-enum { BATCHES = 64, FIRST_BYTES = 1 << 20 };
+enum { BATCHES = 64 };
 
 _Static_assert(SL_ESTIMATE_MAX_HOPS <= SL_MAX_HOPS, "a block has room for all hops of --fanout");
 
@@ -23,8 +22,7 @@ struct counting {
     struct sl_draw_plan plan;
     struct sl_topology topology;
     struct sl_drawer drawer;
-    struct sl_block *block;
-    uint64_t block_bytes;
+    struct sl_one_batch drawn;
     uint64_t *ends;     // (n_parts + 1) of the training vertices of part p at p + 1
     uint32_t *training; // by part
     uint32_t *seeds;    // (batch size)
@@ -61,35 +59,14 @@ static int sort_by_part(struct counting *c)
     return SL_OK;
 }
 
-static int draw(struct counting *c, uint32_t n_seeds)
+static int count_batch(struct counting *c, uint32_t p, uint32_t n_seeds)
 {
     struct sl_draw_job job = {.plan = &c->plan,
                               .batch = (uint32_t)c->out->n_batches,
                               .seeds = c->seeds,
                               .n_seeds = n_seeds};
-    for (uint64_t wanted = FIRST_BYTES;;) {
-        if (c->block_bytes < wanted) {
-            sl_pages_free(c->block, c->block_bytes);
-            c->block = sl_pages_alloc(wanted);
-            c->block_bytes = c->block ? wanted : 0;
-        }
-        if (!c->block)
-            return sl_fail(SL_ENOMEM,
-                           "partition: no memory for a batch of %llu bytes: give a smaller "
-                           "--batch or --fanout",
-                           (unsigned long long)wanted);
-        job.block = c->block;
-        job.capacity = c->block_bytes;
-        const int rc = sl_drawer_draw(&c->drawer, &job, &wanted);
-        if (rc != SL_ERANGE)
-            return rc;
-    }
-}
-
-static int count_batch(struct counting *c, uint32_t p, uint32_t n_seeds)
-{
-    SL_TRY(draw(c, n_seeds));
-    const uint32_t *nodes = sl_block_nodes(c->block), n = c->block->n_input;
+    SL_TRY(sl_one_batch_draw(&c->drawn, &c->drawer, &job));
+    const uint32_t *nodes = sl_block_nodes(c->drawn.block), n = c->drawn.block->n_input;
     for (uint32_t i = 0; i < n; i++)
         c->out->remote += c->part[nodes[i]] != p;
     c->out->rows += n;
@@ -157,7 +134,7 @@ int sl_remote_rows_count(const struct sl_parts_task *t, const uint16_t *part,
     SL_TRY_OUT(open_graph(&c, hops->batch_size));
     rc = count(&c, hops->batch_size);
 out:
-    sl_pages_free(c.block, c.block_bytes);
+    sl_one_batch_fini(&c.drawn);
     sl_drawer_fini(&c.drawer);
     sl_topology_close(&c.topology);
     free(c.ends);

@@ -158,8 +158,10 @@ static int prepare(struct program *p)
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
-    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
-                                    p->told.record, (int)p->a.threads, &p->dataset));
+    const unsigned need = SL_NEED_TOPOLOGY | SL_NEED_FEATURES |
+                          (p->a.describe ? SL_TAKES_SHARD : 0); // a model reads no features
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
+                                    &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));

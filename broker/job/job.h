@@ -148,7 +148,6 @@ struct sl_job {
 
     uint64_t block_bytes_max, block_bytes_mean, probe_bytes;
     uint64_t probe_input_nodes; // of a mini-batch whose seeds are spread evenly
-    uint32_t infer_width, jumping_width;
     struct sl_params params;
     struct sl_arena arena; // base is NULL until every worker has said Hello
     struct sl_phases phases;

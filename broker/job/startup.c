@@ -604,8 +604,8 @@ static int make_arena(struct sl_job *job)
         .row_bytes = job->split.need.row_bytes,
         .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
         .n_shards = job->dataset.shard.count,
-        .infer_width = job->infer_width,
-        .jumping_width = job->jumping_width,
+        .infer_width = job->params.infer_width,
+        .jumping_width = job->params.jumping_width,
         .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),
         .predict_words = sl_dataset_predict_words(&job->dataset),
         .n_cells = (uint32_t)cells,
@@ -665,8 +665,6 @@ static int accept_hello(struct sl_job *job, const struct sl_pool_worker *w,
         job->probe_input_nodes = hello->input_nodes;
         return SL_OK;
     }
-    job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
-    job->jumping_width = SL_MAX(job->jumping_width, hello->jumping_width);
     if (job->params.n_tensors == 0)
         return sl_params_from_hello(&job->params, hello);
     if (!sl_params_agree(&job->params, hello))

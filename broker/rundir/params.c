@@ -57,6 +57,8 @@ int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hel
         params->n += params->tensors[i].n;
     }
     params->n_tensors = (uint32_t)hello->n_tensors;
+    params->infer_width = hello->infer_width;
+    params->jumping_width = hello->jumping_width;
     return SL_OK;
 }
 

@@ -38,6 +38,8 @@ struct sl_params {
     uint32_t n_tensors;
     struct sl_param_tensor *tensors; // owned
     uint64_t n;                      // floats in all
+    // What a full evaluation keeps of a vertex: the widest hidden layer, jumping knowledge.
+    uint32_t infer_width, jumping_width;
 };
 
 // SL_EPROTO when what a trainer says makes no sense.

@@ -138,6 +138,31 @@ bool sl_nodes_may_make(const struct sl_arena *a, const struct sl_update *u)
     return silent == 0 || atomic_load(&store->heard) == (u->version << HEARD_BITS | silent);
 }
 
+// --- what an update is on the wire ---------------------------------------------------------------
+
+// Headers and gradients of a node's n_cells batches, and its slice, as one other node gets them.
+static uint64_t sent_bytes(const struct sl_arena *a, uint32_t from, uint32_t to, uint32_t n_cells)
+{
+    const uint32_t n = a->h->spec.nodes.n;
+    const uint64_t cells = n_cells / n + (from < n_cells % n);
+    const uint64_t gradients = cells * sl_nodes_gradient_part(a, to).n * sizeof(float);
+    return SL_MAX(cells, (uint64_t)1) * sizeof(struct sl_nodes_batch) + gradients +
+           sizeof(struct sl_nodes_made) + sl_nodes_slice(a, from).n * sizeof(float);
+}
+
+struct sl_nodes_traffic sl_nodes_update_traffic(const struct sl_arena *a, uint32_t node,
+                                                uint32_t n_cells)
+{
+    struct sl_nodes_traffic t = {0};
+    for (uint32_t other = 0; other < a->h->spec.nodes.n; other++) {
+        if (other == node)
+            continue;
+        t.out_bytes += sent_bytes(a, node, other, n_cells);
+        t.in_bytes += sent_bytes(a, other, node, n_cells);
+    }
+    return t;
+}
+
 // --- slices --------------------------------------------------------------------------------------
 
 bool sl_nodes_is_made(const struct sl_arena *a, const struct sl_nodes_step *s)

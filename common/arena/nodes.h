@@ -129,6 +129,14 @@ bool sl_nodes_has_state(const struct sl_arena *a, uint64_t version);
 // current one.
 void sl_nodes_state_arrived(struct sl_arena *a, uint64_t version);
 
+// What all messages of an update of n_cells batches come to, of which `node` sends some and gets
+// others. Only the spec of the arena is looked at (sl_arena_layout).
+struct sl_nodes_traffic {
+    uint64_t out_bytes, in_bytes;
+};
+struct sl_nodes_traffic sl_nodes_update_traffic(const struct sl_arena *a, uint32_t node,
+                                                uint32_t n_cells);
+
 // --- the broker ----------------------------------------------------------------------------------
 
 // Asks for the current version's state; again: nothing. sl_nodes_end_ask() once it has been copied,

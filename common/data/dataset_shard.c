@@ -38,10 +38,15 @@ int sl_dataset_refuse_shard(const struct sl_dataset *ds, unsigned need)
 
 // ---- the one of a node --------------------------------------------------------------------------
 
+static uint32_t shards_of(const struct sl_dataset *ds)
+{
+    return ds->files->n_shards ? ds->files->n_shards : ds->shard.count;
+}
+
 static int choose(const struct sl_dataset *ds, uint32_t index, uint32_t count, char *out,
                   size_t n_out)
 {
-    const uint32_t n_shards = ds->files->n_shards ? ds->files->n_shards : ds->shard.count;
+    const uint32_t n_shards = shards_of(ds);
     if (n_shards && n_shards != count)
         return sl_fail(
             SL_EINVAL,
@@ -71,6 +76,19 @@ int sl_shard_find(const char *path, uint32_t index, uint32_t count, char *out, s
         rc = sl_dataset_metadata_read(&ds, NULL, &m);
     if (rc == SL_OK)
         rc = choose(&ds, index, count, out, n_out);
+    sl_dataset_metadata_fini(&m);
+    sl_dataset_close(&ds);
+    return rc;
+}
+
+int sl_shards_at(const char *path, uint32_t *count)
+{
+    struct sl_dataset ds;
+    struct sl_dataset_metadata m = {0};
+    int rc = sl_dataset_begin(&ds, path);
+    if (rc == SL_OK)
+        rc = sl_dataset_metadata_read(&ds, NULL, &m);
+    *count = rc == SL_OK ? shards_of(&ds) : 0;
     sl_dataset_metadata_fini(&m);
     sl_dataset_close(&ds);
     return rc;

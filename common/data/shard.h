@@ -48,5 +48,7 @@ static inline struct sl_shard_place sl_shard_place(const struct sl_shard *s, uin
  * of shards, or another node's; SL_ENOENT, SL_EACCESS, SL_EFORMAT as sl_dataset_open().
  */
 int sl_shard_find(const char *path, uint32_t index, uint32_t count, char *out, size_t n_out);
+// How many shards `path` holds, or is one of; 0: a whole data set. Errors as sl_dataset_open().
+int sl_shards_at(const char *path, uint32_t *count);
 
 #endif

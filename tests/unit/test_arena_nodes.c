@@ -114,6 +114,25 @@ TEST(own_cells_are_counted_as_they_are_dealt)
         }
 }
 
+// Slices of 100 parameters on three nodes are of 32, 32 and 36; of five batches nodes have 2, 2, 1.
+TEST(an_update_s_traffic_is_that_of_its_batches_and_slices)
+{
+    enum { BATCH = sizeof(struct sl_nodes_batch), MADE = sizeof(struct sl_nodes_made) };
+    init(3, 0);
+    struct sl_nodes_traffic t = sl_nodes_update_traffic(&arena, 0, 5);
+    ck_assert_uint_eq(t.out_bytes, 2 * (2 * BATCH + MADE + 4 * 32) + 2 * 4 * (32 + 36));
+    ck_assert_uint_eq(t.in_bytes, 3 * BATCH + 2 * MADE + 4 * (32 + 36) + 3 * 4 * 32);
+    // Of one batch the others say that they have none.
+    t = sl_nodes_update_traffic(&arena, 1, 1);
+    ck_assert_uint_eq(t.out_bytes, 2 * (BATCH + MADE + 4 * 32));
+    ck_assert_uint_eq(t.in_bytes, 2 * (BATCH + MADE) + 4 * (32 + 36) + 4 * 32);
+    arena.h->spec.nodes.whole_gradients = 1;
+    t = sl_nodes_update_traffic(&arena, 2, 5);
+    ck_assert_uint_eq(t.out_bytes, 2 * (BATCH + MADE + 4 * 36 + 4 * PARAMS));
+    ck_assert_uint_eq(t.in_bytes, 2 * (2 * BATCH + MADE + 4 * 32 + 2 * 4 * PARAMS));
+    destroy_arena();
+}
+
 TEST(a_spec_of_nodes_that_cannot_be_is_refused)
 {
     struct sl_arena_spec bad[] = {spec_of(2, 2),

@@ -95,4 +95,19 @@ TEST(two_processes_on_a_host_are_a_warning)
     assert_part(notes, "ranks 0 and 2 are both on host a");
 }
 
+TEST(the_slowest_of_links_is_known_by_what_was_measured)
+{
+    const struct sl_link links[] = {
+        {.figure = {[SL_LINK_TRIP_8] = 1e-5, [SL_LINK_RATE_1M] = 1e9}},
+        {.figure = {[SL_LINK_TRIP_8] = 3e-5, [SL_LINK_RATE_1M] = 5e8}},
+        {.figure = {[SL_LINK_TRIP_8] = 2e-5, [SL_LINK_TRIP_32K] = 0.5}},
+        {.figure = {0}},
+    };
+    ck_assert_double_eq(sl_link_slowest(links, 2).trip_s, 3e-5);
+    ck_assert_double_eq(sl_link_slowest(links, 2).bytes_per_s, 5e8);
+    ck_assert_double_eq(sl_link_slowest(links, 4).bytes_per_s, 2 * 32768 / 0.5);
+    ck_assert_double_eq(sl_link_slowest(links + 3, 1).bytes_per_s, 0);
+    ck_assert_double_eq(sl_link_slowest(NULL, 0).bytes_per_s, 0);
+}
+
 RUN_TESTS(.timeout_s = AWAIT_CASE_S)
