@@ -135,6 +135,12 @@ def test_a_job_of_shards_goes_on_with_others(box, n):
     assert fingerprint(report_of(box)) == alone(box, "spread-tight", **TIGHT)
 
 
+@cases(("shuffled", True), ("parts", False))
+def test_batches_of_all_parts_are_told_once(box, kind, told):
+    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), **{"order.kind": kind}).ok()
+    assert result.err.count('with "parts" it has vertices of its node') == told, str(result)
+
+
 # ---- what is refused ----------------------------------------------------------------------------
 
 
