@@ -209,19 +209,6 @@ static void emit_weightless(struct sl_job *job)
         sl_units_grouped(vertices, ds->weightless_vertices));
 }
 
-// Parts save little where each mini-batch is of all of them.
-static void emit_order(struct sl_job *job)
-{
-    if (job->nodes.n < 2 || sl_job_follows(job) || job->dataset.shard.count == 0 ||
-        job->config.order.kind != SL_ORDER_SHUFFLED)
-        return;
-    sl_joblog_announce(&job->log,
-                       "order.kind \"shuffled\": each mini-batch has training vertices of all %u "
-                       "parts, and most of its features come from other nodes; with \"parts\" it "
-                       "has vertices of its node's part, in another order of training",
-                       job->dataset.shard.count);
-}
-
 static int write_config(struct sl_job *job)
 {
     free(job->config_json);
@@ -783,7 +770,6 @@ static int begin(struct sl_job *job)
     SL_TRY(sl_job_nodes_begin(job));
     emit_abandoned(job);
     emit_weightless(job);
-    emit_order(job);
     return SL_OK;
 }
 

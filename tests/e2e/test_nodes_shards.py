@@ -15,6 +15,7 @@ STORAGE = {"store.features": "storage"}
 TIGHT = {"store.cache": 1500 * 8 + 500 * (16 * 4 + 8), "store.window": 2, "sampler.batch_size": 16}
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 GAT = {"model.kind": "gat", "model.heads": 2}
+LINK_POINTS = ("link_asked", "link_answering", "link_result")
 POINTS = ("trainer_asked:4", "trainer_fetching:3", "trainer_fetched:2", "trainer_extracted:2")
 
 
@@ -113,7 +114,7 @@ def test_a_trainer_that_dies_with_rows_changes_nothing(box, point):
     test_a_trainer_that_dies_while_rows_come_changes_nothing(box, point)
 
 
-@cases(*[(point, rank) for point in ("link_asked", "link_answering") for rank in (0, 1)])
+@cases(*[(point, rank) for point in LINK_POINTS for rank in (0, 1)])
 def test_a_link_that_dies_over_rows_ends_the_job(box, point, rank):
     only = {rank: f"export SLUICE_FAILPOINT={point}:2"}
     changes = {**TIGHT, "checkpoint.every_updates": 2}
@@ -138,7 +139,7 @@ def test_a_job_of_shards_goes_on_with_others(box, n):
 @cases(("shuffled", True), ("parts", False))
 def test_batches_of_all_parts_are_told_once(box, kind, told):
     result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), **{"order.kind": kind}).ok()
-    assert result.err.count('with "parts" it has vertices of its node') == told, str(result)
+    assert result.err.count('with "parts" they have vertices of its own part') == told, str(result)
 
 
 # ---- what is refused ----------------------------------------------------------------------------
