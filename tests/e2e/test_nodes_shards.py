@@ -51,8 +51,8 @@ def check_same(box, kind, n, mpi, changes):
     rows = rows_of(same_report(box, Ranks(box, mpi, n), config, as_alone))
     assert rows[0]["remote_rows"] > 0, rows
     for row in rows:
-        if kind != "storage":  # all that was read, and what had lost its place since
-            assert row["remote_rows"] >= row["read"] + row["beside"], row
+        if kind != "storage":  # what found no place may be there by the time it is needed
+            assert row["remote_rows"] >= row["read"], row
         assert row["remote_bytes"] == row["remote_rows"] * 16 * 4, row
     return rows
 
