@@ -137,6 +137,7 @@ static void add_row_rows(struct sl_table *t, const struct request *q)
                  p->row_bytes ? sl_units_bytes(b, each * (double)p->row_bytes) : "",
                  SL_PLURAL((double)r->n_batches, "batch"), q->fanout,
                  SL_PLURAL((double)p->hops.batch_size, "seed"));
+    sl_table_row(t, "|of one part's vertices, as the job's order.kind \"parts\" makes them");
 }
 
 static void print_place(struct sl_table *t, const struct sl_partition *p)

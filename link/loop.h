@@ -10,6 +10,7 @@
  *
  *      notes      what brokers say to one another, and how the job ends       notes.h
  *      updates    gradients and parameters                                    updates.h
+ *      results    what evaluations find                                       results.h
  *      rows       feature rows of other nodes                                 rows.h
  *      figures    statistics                                                  figures.h
  *

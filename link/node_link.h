@@ -13,6 +13,7 @@
 #include "nodes/world.h"
 
 struct sl_link_updates;
+struct sl_link_results;
 
 struct sl_node_link {
     struct sl_worker worker;
@@ -25,6 +26,7 @@ struct sl_node_link {
     struct sl_node_wire counted;     // all parts add to its peers (node_figures.h)
     struct sl_link_figures *figures; // owned; figures.h
     struct sl_link_updates *updates; // owned; NULL until Attach
+    struct sl_link_results *results; // owned; likewise
 };
 
 // A part of the loop. init comes after Attach.

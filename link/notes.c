@@ -93,6 +93,15 @@ static int hand_over(struct sl_worker *worker, uint32_t from, struct sl_link_not
     return sl_worker_send(worker, &e);
 }
 
+static int check(const struct sl_world *w, uint32_t from, uint32_t kind)
+{
+    if (kind == SL_LINK_NOTE_READY || kind == SL_LINK_NOTE_QUIET ||
+        protobuf_c_enum_descriptor_get_value(&sl__control__note_kind__descriptor, (int)kind))
+        return SL_OK;
+    return sl_fail(SL_EPROTO, "%s: %s sends a note of kind %u, which there is not", w->doing,
+                   sl_world_name(w, from).text, kind);
+}
+
 // It is there already: probe() has said so.
 static int take(struct sl_world *w, uint32_t from, size_t n, struct sl_link_note *note)
 {
@@ -124,6 +133,7 @@ int sl_link_notes_poll(struct sl_link_notes *n, struct sl_world *w, struct sl_wo
     while ((rc = w->table->probe(SL_WORLD_TAG_NOTE, &from, &bytes)) == SL_OK) {
         *moved = true;
         SL_TRY(take(w, from, bytes, &note));
+        SL_TRY(check(w, from, note.kind));
         mark(n, from, note.kind);
         if (note.kind < SL_LINK_NOTE_READY)
             SL_TRY(hand_over(worker, from, &note));

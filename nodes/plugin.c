@@ -12,7 +12,9 @@ static const struct sl_plugin_kind KIND = {
     .file = "libsluice_mpi.so",
     .variable = "SLUICE_MPI_PLUGIN",
     .symbol = SL_WORLD_SYMBOL,
-    .build = "build it with 'make mpi MPICC=mpicc' of the MPI whose mpirun or srun starts it",
+    .build =
+        "build it with 'make mpi MPICC=mpicc' of the MPI whose mpirun or srun starts it (where "
+        "sluice is installed: 'share/sluice/mpi/build mpicc')",
     .load_error = SL_EUNSUPPORTED,
 };
 

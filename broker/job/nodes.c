@@ -328,12 +328,26 @@ bool sl_job_nodes_may_begin(struct sl_job *job)
     return nodes->begun;
 }
 
+// Parts save little where the mini-batches of a node are of all of them.
+static void announce_order(struct sl_job *job)
+{
+    const struct sl_order_kind *order = &sl_order_kinds[job->config.order.kind];
+    if (job->dataset.shard.count == 0 || order->parts)
+        return;
+    sl_joblog_announce(&job->log,
+                       "order.kind \"%s\": mini-batches of a node have training vertices of all %u "
+                       "parts, and most of their features come from other nodes; with \"parts\" "
+                       "they have vertices of its own part, in another order of training",
+                       order->word, job->dataset.shard.count);
+}
+
 int sl_job_nodes_begin(struct sl_job *job)
 {
     if (!link_of(job) || sl_job_follows(job))
         return SL_OK;
     SL_TRY(sl_stream_open(&link_of(job)->log, job->files.writer, job->rundir.log));
     say(job, SL__CONTROL__NOTE_KIND__NOTE_BEGUN, 0, "");
+    announce_order(job);
     return SL_OK;
 }
 

@@ -117,7 +117,8 @@ static bool is_complete(struct sl_arena *a, struct sl_phase *phase, uint64_t seq
 {
     uint32_t n = atomic_load(&phase->n_cells);
     uint64_t end = atomic_load(&phase->end_version);
-    return scan_done(a, phase, seq, n) == n && (end == 0 || sl_param_store_version(a) >= end);
+    return scan_done(a, phase, seq, n) == n && (end == 0 || sl_param_store_version(a) >= end) &&
+           (atomic_load(&phase->kind) != SL_PHASE_EVAL || sl_nodes_results_are_given(a, seq));
 }
 
 // Moves a lane past its complete phases and past those of the other lane.

@@ -64,6 +64,8 @@ int sl_param_store_next(const struct sl_arena *a, struct sl_update *out);
 int sl_param_store_flip(struct sl_arena *a, uint64_t version, uint32_t worker);
 // Of several nodes: whether this one's slice of an update whose cells are all done may be made.
 bool sl_nodes_may_make(const struct sl_arena *a, const struct sl_update *u);
+// Whether the link has this node's results of that EVAL phase; of one node always.
+bool sl_nodes_results_are_given(const struct sl_arena *a, uint64_t seq);
 
 // True while the chunks of this tag belong to a batch that is being drawn, queued or trained.
 bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag);

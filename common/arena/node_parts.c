@@ -29,15 +29,21 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
     return SL_OK;
 }
 
-static bool is_dealt(const struct sl_arena *a, uint32_t kind)
+bool sl_nodes_is_dealt(const struct sl_arena *a, uint32_t kind)
 {
-    return sl_nodes_any(a) && kind == SL_PHASE_TRAIN;
+    return sl_nodes_any(a) && (kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL);
+}
+
+// Cells that are dealt anew: those of an update, or all of an evaluation.
+static uint32_t deal_of(const struct sl_arena *a, uint32_t kind)
+{
+    return kind == SL_PHASE_TRAIN ? a->h->spec.batches_per_update : UINT32_MAX;
 }
 
 uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell)
 {
-    const struct sl_arena_spec *spec = &a->h->spec;
-    return is_dealt(a, kind) ? cell % spec->batches_per_update % spec->nodes.n : spec->nodes.rank;
+    const struct sl_nodes_spec *nodes = &a->h->spec.nodes;
+    return sl_nodes_is_dealt(a, kind) ? cell % deal_of(a, kind) % nodes->n : nodes->rank;
 }
 
 bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell)
@@ -45,20 +51,19 @@ bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell)
     return sl_nodes_owner(a, kind, cell) == a->h->spec.nodes.rank;
 }
 
-// Of n places from the first of an update on.
+// Of n places from the first of a deal on.
 static uint32_t own_places(const struct sl_nodes_spec *nodes, uint32_t n)
 {
-    return (n + nodes->n - 1 - nodes->rank) / nodes->n;
+    return (uint32_t)((n + UINT64_C(1) * nodes->n - 1 - nodes->rank) / nodes->n);
 }
 
 uint32_t sl_nodes_own_before(const struct sl_arena *a, uint32_t kind, uint32_t end)
 {
     const struct sl_arena_spec *spec = &a->h->spec;
-    const uint32_t per_update = spec->batches_per_update;
-    if (!is_dealt(a, kind))
+    const uint32_t deal = deal_of(a, kind);
+    if (!sl_nodes_is_dealt(a, kind))
         return end;
-    return end / per_update * own_places(&spec->nodes, per_update) +
-           own_places(&spec->nodes, end % per_update);
+    return end / deal * own_places(&spec->nodes, deal) + own_places(&spec->nodes, end % deal);
 }
 
 uint32_t sl_nodes_batches_per_update(const struct sl_arena *a)

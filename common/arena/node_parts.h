@@ -21,7 +21,9 @@ static inline bool sl_nodes_any(const struct sl_arena *a)
 // has batches, and for async updates, an exchange or batches that are lent.
 int sl_nodes_check(const struct sl_arena_spec *spec);
 
-// The node that trains a cell of a phase of this kind; this one for all but TRAIN.
+// Whether nodes share a phase of this kind: TRAIN and EVAL. Each does all others by itself.
+bool sl_nodes_is_dealt(const struct sl_arena *a, uint32_t kind);
+// The node that does a cell of a phase of this kind; this one where it is not dealt.
 uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell);
 bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell);
 // Own cells of [0, end).

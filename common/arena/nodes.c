@@ -125,6 +125,97 @@ int sl_nodes_batch_arrived(struct sl_arena *a, const struct sl_nodes_step *s, ui
     return SL_OK;
 }
 
+// --- results of evaluations ----------------------------------------------------------------------
+
+int sl_nodes_next_eval(const struct sl_arena *a, struct sl_nodes_eval *out)
+{
+    const uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
+    const struct sl_phase *phase = seq <= sl_ledger_opened(a) ? sl_ledger_find(a, seq) : NULL;
+    if (sl_arena_aborted(a))
+        return SL_EABORTED;
+    if (!phase || atomic_load(&phase->kind) != SL_PHASE_EVAL ||
+        atomic_load_explicit(&phase->gate, memory_order_acquire))
+        return SL_EAGAIN;
+    // The phase is current until the link has given its results, so nobody writes its spec.
+    *out = (struct sl_nodes_eval){.seq = seq,
+                                  .epoch = atomic_load(&phase->epoch),
+                                  .set = phase->spec.set,
+                                  .n_cells = atomic_load(&phase->n_cells)};
+    return SL_OK;
+}
+
+bool sl_nodes_result_is_there(const struct sl_arena *a, const struct sl_nodes_eval *e,
+                              uint32_t cell)
+{
+    return sl_cell_state(sl_ledger_word(a, e->seq, cell)) == SL_CELL_DONE;
+}
+
+// Predictions of a cell's seeds, and how many bytes they are.
+static void *predictions_of(const struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t cell,
+                            size_t *bytes)
+{
+    uint32_t n;
+    const uint64_t first = sl_phase_range(sl_ledger_phase(a, e->seq), cell, &n);
+    const size_t row_bytes = a->h->spec.predict_words * sizeof(uint32_t);
+    *bytes = n * row_bytes;
+    return (char *)sl_arena_region(a, SL_REGION_PREDICT) + first * row_bytes;
+}
+
+size_t sl_nodes_result_bytes(const struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t cell)
+{
+    size_t bytes;
+    predictions_of(a, e, cell, &bytes);
+    return sizeof(struct sl_nodes_result) + bytes;
+}
+
+void sl_nodes_fill_result(const struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t cell,
+                          struct sl_nodes_result *out)
+{
+    size_t bytes;
+    const void *predictions = predictions_of(a, e, cell, &bytes);
+    *out = (struct sl_nodes_result){.magic = SL_NODES_RESULT_MAGIC,
+                                    .epoch = e->epoch,
+                                    .set = e->set,
+                                    .cell = cell,
+                                    .entry = *sl_ledger_entry(a, e->seq, cell)};
+    memcpy(out + 1, predictions, bytes);
+}
+
+int sl_nodes_result_arrived(struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t from,
+                            uint32_t cell, const struct sl_nodes_result *r, int64_t clock_ns)
+{
+    const uint64_t word = sl_ledger_word(a, e->seq, cell);
+    size_t bytes;
+    if (r->magic != SL_NODES_RESULT_MAGIC || r->epoch != e->epoch || r->set != e->set ||
+        r->cell != cell || sl_cell_seq(word) != e->seq ||
+        sl_cell_state(word) != SL_CELL_ELSEWHERE || sl_nodes_owner(a, SL_PHASE_EVAL, cell) != from)
+        return sl_fail(SL_EPROTO,
+                       "node %u: it sent evaluation batch %d of set %u after epoch %u (magic "
+                       "0x%llx), wanted batch %u of set %u after epoch %u (0x%llx): the nodes do "
+                       "not run the same plan",
+                       from, (int)r->cell + 1, r->set, r->epoch + 1, (unsigned long long)r->magic,
+                       cell + 1, e->set, e->epoch + 1, SL_NODES_RESULT_MAGIC);
+    void *predictions = predictions_of(a, e, cell, &bytes);
+    memcpy(predictions, r + 1, bytes);
+    take_entry(a, from, &r->entry, clock_ns, sl_ledger_entry(a, e->seq, cell));
+    atomic_store_explicit(sl_ledger_cell(a, e->seq, cell), sl_cell_done(word),
+                          memory_order_release);
+    sl_ledger_advance(a);
+    return SL_OK;
+}
+
+void sl_nodes_give_results(struct sl_arena *a, const struct sl_nodes_eval *e)
+{
+    atomic_store_explicit(&sl_ledger_of(a)->given, e->seq, memory_order_release);
+    sl_ledger_advance(a);
+}
+
+bool sl_nodes_results_are_given(const struct sl_arena *a, uint64_t seq)
+{
+    return !sl_nodes_any(a) ||
+           atomic_load_explicit(&sl_ledger_of(a)->given, memory_order_acquire) >= seq;
+}
+
 bool sl_nodes_may_make(const struct sl_arena *a, const struct sl_update *u)
 {
     const struct sl_nodes_spec *nodes = &a->h->spec.nodes;

@@ -6,10 +6,11 @@
  * so that a node can be lost and the job go on with those that are left.
  *
  * DESIGN. Each node has an arena, samplers and trainers of its own, and runs the same plan: the
- * same phases in the same order, and evaluation and pre-sampling wholly by itself. Of a TRAIN phase
- * it has the cells whose place in their update is its rank modulo the number of nodes. The others
- * are *elsewhere* from the start: nobody here draws or trains them. One process of the node, the
- * *link*, carries between nodes what an update from version v to v + 1 needs:
+ * same phases in the same order, and pre-sampling and layers of inference wholly by itself. Of a
+ * TRAIN phase it has the cells whose place in their update is its rank modulo the number of nodes,
+ * of an EVAL phase every n-th one. The others are *elsewhere* from the start: nobody here draws or
+ * trains them. One process of the node, the *link*, carries between nodes what an update from
+ * version v to v + 1 needs:
  *
  *   gather    each own cell that is done goes to the others: its entry, and of its gradient what
  *             they need. What comes from them goes straight into the gradient slots, and their
@@ -34,6 +35,13 @@
  * made has changed nothing that anybody reads; slices of others are other bytes. The link's death
  * ends the job.
  *
+ * EVALUATION. Each own cell of an EVAL phase that is done goes to the others, its entry and the
+ * predictions of its seeds, which there come to where they belong. So each node's broker has all of
+ * them, and comes to the same by itself. The link has its own copy of what it sends: the phase is
+ * over once all own results are copied (`given`) and all of others are here, and then predictions
+ * are the next evaluation's. That one is gated until the broker has judged this one, and the link
+ * puts nothing into a phase that is gated.
+ *
  * STATE. A checkpoint wants the optimizer's state of one version, and each node has its slice. The
  * broker asks (sl_nodes_ask_state); the link then gets the slices of the current version from the
  * others, which have them by what stands above, and says so. Until the broker has its copy or gives
@@ -46,6 +54,7 @@
 #define SL_ARENA_NODES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/arena/node_parts.h"
@@ -54,8 +63,9 @@ enum {
     SL_NODES_HOLD_MS = 10000, // a version waits so long for a checkpoint's copy
 };
 
-#define SL_NODES_BATCH_MAGIC 0x3148435441424c53ull // "SLBATCH1"
-#define SL_NODES_SLICE_MAGIC 0x314543494c534c53ull // "SLSLICE1"
+#define SL_NODES_BATCH_MAGIC  0x3148435441424c53ull // "SLBATCH1"
+#define SL_NODES_SLICE_MAGIC  0x314543494c534c53ull // "SLSLICE1"
+#define SL_NODES_RESULT_MAGIC 0x314c5345524c53ull   // "SLRESL1"
 
 // --- the link ------------------------------------------------------------------------------------
 
@@ -120,6 +130,36 @@ float *sl_nodes_params(const struct sl_arena *a, const struct sl_nodes_step *s);
 // while its own slice is not made, the broker or a trainer has the lock, or a checkpoint is taken;
 // SL_EABORTED.
 int sl_nodes_flip(struct sl_arena *a, const struct sl_nodes_step *s, uint32_t worker);
+
+// An evaluation that is under way.
+struct sl_nodes_eval {
+    uint64_t seq; // phase, of this node
+    uint32_t epoch, set, n_cells;
+};
+// SL_OK; SL_EAGAIN while no EVAL phase is the current one, or its gate is closed; SL_EABORTED.
+int sl_nodes_next_eval(const struct sl_arena *a, struct sl_nodes_eval *out);
+// Whether an own cell of it is done.
+bool sl_nodes_result_is_there(const struct sl_arena *a, const struct sl_nodes_eval *e,
+                              uint32_t cell);
+
+// What goes before a cell's predictions. Written as it lies: all nodes are of one build.
+struct sl_nodes_result {
+    uint64_t magic;
+    uint32_t epoch, set, cell;
+    struct sl_batch_entry entry;
+};
+// Of a cell's message; the most of any.
+size_t sl_nodes_result_bytes(const struct sl_arena *a, const struct sl_nodes_eval *e,
+                             uint32_t cell);
+// The message of an own cell that is there. out: (sl_nodes_result_bytes)
+void sl_nodes_fill_result(const struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t cell,
+                          struct sl_nodes_result *out);
+// Elsewhere -> done, with what node `from` sent; clock_ns as above. SL_EPROTO when it is not what
+// is due.
+int sl_nodes_result_arrived(struct sl_arena *a, const struct sl_nodes_eval *e, uint32_t from,
+                            uint32_t cell, const struct sl_nodes_result *r, int64_t clock_ns);
+// All messages of own cells have been filled: nothing of the phase is read any more.
+void sl_nodes_give_results(struct sl_arena *a, const struct sl_nodes_eval *e);
 
 // Whether the broker waits for the state of *version, the current one. Goes on after an abort.
 bool sl_nodes_state_is_wanted(const struct sl_arena *a, uint64_t *version);

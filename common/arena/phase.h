@@ -70,6 +70,7 @@ struct sl_ledger {
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
     _Alignas(64) _Atomic uint64_t evicted;  // ready batches given up for an older one's memory
     _Atomic uint64_t drawn; // batches of the phases opened so far that are drawn to be trained
+    _Atomic uint64_t given; // the newest EVAL phase whose own results the link has (nodes.h)
     // Of each external trainer: epoch << 32 | cell. What of its stands before is left (ledger.h).
     _Alignas(64) _Atomic uint64_t left[SL_RANKS_MAX];
     _Atomic uint32_t seated[SL_RANKS_MAX]; // the worker that has that rank; 0: nobody

@@ -81,6 +81,8 @@
     X(LINK_MADE, "link_made", "link: this node's slice is made, nobody has been sent it")          \
     X(LINK_SLICES, "link_slices", "link: all slices are here, the version not yet flipped")        \
     X(LINK_FLIPPED, "link_flipped", "link: the version is flipped, nobody has been told")          \
+    X(LINK_RESULT, "link_result",                                                                  \
+      "link: an evaluation's result is copied, nobody has been sent it")                           \
     X(LINK_LEAVING, "link_leaving", "link: all nodes have ended the job, about to leave")          \
     X(COMMAND_STAGED, "command_staged", "command: at work on a data set, still hidden")
 

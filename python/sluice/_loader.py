@@ -174,7 +174,8 @@ class Loader:
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
     even            whether every rank gets the same number of batches, for which what is left of an
-                    epoch after its last full round is left out. Default: as shuffle
+                    epoch after its last full round is left out. Default: as shuffle. The same on
+                    all ranks, as drop_last: torch.distributed's are compared, attach='s are not
     balance         "fixed": batch k is of rank k mod world; "dynamic": of whoever comes first
     attach          instead of data: name or output directory of a running job with model.kind
                     "external"; e_id and input_id are then those of its data set
@@ -310,13 +311,14 @@ class Loader:
             else:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
+            self._given = {"even": even, "drop_last": bool(drop_last)}
             self._open()
             self._known = self._find_known(kind, pin_memory)
         except BaseException:
             self.close()
             raise
-        self.drop_last, self.pin_memory = bool(drop_last), bool(pin_memory)
-        self._even = not self._info.same_order if even is None else bool(even)
+        self.pin_memory = bool(pin_memory)
+        self._even, self.drop_last = self._counting().values()
         self._data: Any = None
         self._copied: Any = None  # event of a GPU: the batch's rows have been copied
         self._iterations = 0
@@ -336,9 +338,12 @@ class Loader:
         elif self._world.size == 1:
             self._start()
         elif self._world.distributed:
-            address = _world.started_by_the_first(self._world, self._start)
+            address, counting = _world.started_by_the_first(
+                self._world, lambda: (self._start(), self._counting())
+            )
             if self._world.rank > 0:
                 self._take_seat(address)
+                self._check_counting(counting)
         elif self._world.rank == 0:
             self._start()
         else:
@@ -356,6 +361,19 @@ class Loader:
             rank=self._world.rank,
         )
         return self.job_name
+
+    def _counting(self) -> Dict[str, bool]:
+        """What says how many batches a rank has, beside the job."""
+        even = self._given["even"]
+        return {**self._given, "even": not self._info.same_order if even is None else bool(even)}
+
+    def _check_counting(self, first: Dict[str, bool]) -> None:
+        for name, own in self._counting().items():
+            if own != first[name]:
+                raise UsageError(
+                    f"rank {self._world.rank}: {name}={own}, and rank 0 has {name}={first[name]}: "
+                    "their numbers of batches would differ: give all ranks the same"
+                )
 
     def _take_seat(self, address: str) -> None:
         rank = self._world.rank if self._world.size > 1 else -1

@@ -41,7 +41,7 @@ def machine() -> str:
         return file.read().strip()
 
 
-def started_by_the_first(world: World, start: Callable[[], str]) -> str:
+def started_by_the_first(world: World, start: Callable[[], Any]) -> Any:
     """What start() returns in rank 0: there it is called, others are told, errors too."""
     from torch import distributed
 
@@ -54,7 +54,7 @@ def started_by_the_first(world: World, start: Callable[[], str]) -> str:
             failure = error
             told = [(None, machine(), error)]
     distributed.broadcast_object_list(told, src=0)
-    address, where, error = told[0]
+    found, where, error = told[0]
     if failure or error:
         raise failure or error
     if where != machine():
@@ -62,4 +62,4 @@ def started_by_the_first(world: World, start: Callable[[], str]) -> str:
             f"rank {world.rank}: is on another machine than rank 0: the ranks of one loader share "
             "a machine's memory: give each machine a loader of its own, with rank and world"
         )
-    return address
+    return found

@@ -15,7 +15,7 @@ import stat
 import subprocess
 
 from cable import DIE_WITH_PARENT, LongCable
-from harness import BIN, ROOT, Running, Skip, default_signals, gone
+from harness import BIN, ROOT, Running, Skip, default_signals, gone, small_job
 
 # How each MPI is told where to start what, and to use the cables: between namespaces of one machine
 # it would take shared memory.
@@ -90,10 +90,13 @@ def rank_script(box, name, asked, only):
 
 
 class Ranks:
-    """n processes of one world on this host, by whoever runs the test."""
+    """n processes of one world on this host, by whoever runs the test. program: one that finds a
+    plug-in of its own."""
 
-    def __init__(self, box, mpi, n):
-        self.box, self.mpi, self.n, self.plugin = box, mpi, n, plugin(box, mpi)
+    def __init__(self, box, mpi, n, program=None):
+        self.box, self.mpi, self.n = box, mpi, n
+        self.program = program or os.path.join(BIN, "sluice")
+        self.plugin = "" if program else plugin(box, mpi)
 
     def start(self, *arguments, only=None):
         """mpirun of `sluice`. only: {rank: shell text before it}."""
@@ -104,7 +107,7 @@ class Ranks:
             **KINDS[self.mpi]["env"],
             **kind["env"],
             "SLUICE_MPI_PLUGIN": self.plugin,
-            "PROGRAM": os.path.join(BIN, "sluice"),
+            "PROGRAM": self.program,
         }
         command = [f"mpirun.{self.mpi}", *kind["start"].split(), "-n", str(self.n), rank]
         return Running(self.box, [*command, *map(str, arguments)], self.box.environment(env))
@@ -112,6 +115,23 @@ class Ranks:
     def close(self):
         """When mpirun has ended: what its nodes' brokers still do has a bound."""
         self.box.until_gone()
+
+
+def runs_over_nodes(box, home, program=None):
+    """An unpacked or installed sluice builds a plug-in from what it has, and runs a job with it."""
+    compiler = "mpicc.openmpi"
+    if not shutil.which(compiler):
+        raise Skip(f"there is no {compiler}")
+    build = os.path.join(home, "share", "sluice", "mpi", "build")
+    made = subprocess.run([build, compiler], capture_output=True, text=True, cwd="/", check=False)
+    assert made.returncode == 0 and not made.stderr, made
+    assert made.stdout.startswith(os.path.join(home, "lib", "libsluice_mpi.so")), made
+    nodes = Ranks(box, "openmpi", 2, program or os.path.join(home, "bin", "sluice"))
+    changes = {"nodes": "auto", "updates.batches_per_update": 2, "output": box.path("over")}
+    job = box.job(small_job(box.shared_dataset("small"), epochs=1, **changes), "over.json")
+    nodes.start("run", job).wait(60).ok()
+    nodes.close()
+    assert os.path.isdir(box.path("over", "node-1"))
 
 
 class Nodes:

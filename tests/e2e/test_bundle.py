@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import tarfile
 
-from harness import BIN, CORES, ROOT, SHARED_DATA, Skip, cases, not_under
+from harness import BIN, CORES, ROOT, SHARED_DATA, Skip, cases, not_under, whole
+from nodes import runs_over_nodes
 
 BUILD = os.path.dirname(BIN)
 PROGRAMS = os.path.join(BUILD, "bundle", "programs")
@@ -20,6 +21,7 @@ LIBSLUICE = os.path.join(BUILD, "bundle", "lib", "libsluice.so.0")
 PLUGIN = os.path.join(BUILD, "lib", "libsluice_cuda.so")
 EMULATED = os.path.join(BUILD, "lib", "libsluice_cuda_simt.so")
 LIMIT_BYTES = 60 << 20
+SLUICE = [f"sluice{role}" for role in ("", "-broker", "-sampler", "-trainer", "-link")]
 # What scripts/gpu_suite runs.
 TESTS = ["kernels", "bench/kernels", "test_sampler_gpu", "test_trainer_cuda"]
 TESTS = [f"tests/{name}" for name in TESTS]
@@ -69,8 +71,7 @@ def bare_root(box):
         tar.extractall(root)
     home = next(name for name in os.listdir(root) if name.startswith("sluice-"))
     os.rename(os.path.join(root, home), os.path.join(root, "any where"))
-    programs = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
-    for program in (*programs, *TESTS):
+    for program in (*SLUICE, *TESTS):
         path = os.path.join(root, "any where", "bin", program)
         text = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
         assert "not found" not in text, text
@@ -116,7 +117,7 @@ def test_the_archive_is_small_and_the_same_each_time(box):
     assert all(entry.isfile() and entry.mtime == 0 and entry.uid == 0 for entry in entries)
     names = {entry.name.split("/", 1)[1] for entry in entries}
     assert {"README", "LICENSE", "bin/sluice", "scripts/gpu_suite"} <= names, names
-    assert {f"bin/{name}" for name in TESTS} <= names, names
+    assert {f"bin/{name}" for name in (*SLUICE, *TESTS)} <= names, names
     assert {"scripts/suitelib.py", "scripts/mps"} <= names, names
     graph = os.path.isdir(os.path.join(SHARED_DATA, "cora"))
     assert ("data/cora/node_feat.npy" in names) == graph, names
@@ -154,6 +155,14 @@ def test_it_runs_where_there_is_nothing(box):
     with open(os.path.join(root, "tmp", "report.json"), encoding="utf-8") as file:
         report = json.load(file)
     assert len(report["epochs"]) == 2, report
+
+
+@whole
+def test_it_runs_over_nodes_with_a_plugin_that_it_builds(box):
+    with tarfile.open(packed(box)[0]) as tar:
+        tar.extractall(box.path("any where"))
+    (home,) = os.listdir(box.path("any where"))
+    runs_over_nodes(box, box.path("any where", home))
 
 
 def test_its_trainer_finds_the_plugin_beside_it(box):
@@ -281,7 +290,7 @@ def test_the_image_has_the_libraries(box):
     with open(os.path.join(ROOT, "scripts", "Dockerfile"), encoding="utf-8") as file:
         installed = set(file.read().replace("\\", " ").split())
     libraries = set()
-    for program in ("sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"):
+    for program in SLUICE:
         said = subprocess.run(
             ["readelf", "-d", os.path.join(BIN, program)],
             capture_output=True,

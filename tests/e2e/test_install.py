@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 from harness import BIN, ROOT, SAN, Skip, read_json, small_job, whole
+from nodes import runs_over_nodes
 
 PREFIX = "/opt/sluice"
 PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer", "sluice-link"]
@@ -116,6 +117,13 @@ def test_installed_programs_work_and_go_away(box):
     assert not os.path.exists(os.path.join(folder, "share", "sluice"))
 
 
+def test_what_is_installed_runs_over_nodes(box):
+    folder = installed(box)
+    runs_over_nodes(box, folder)
+    make(box, "uninstall", f"DESTDIR={box.path('root')}", f"PREFIX={PREFIX}")
+    assert not files_in(folder), files_in(folder)  # the plug-in has gone, too
+
+
 def test_a_program_is_built_with_what_is_installed(box):
     """By pkg-config, and finds the programs beside the library."""
     for tool in ("cc", "pkg-config"):
@@ -187,6 +195,7 @@ def test_the_package_has_everything_and_runs(box):
     do(box, "dpkg-deb", "-R", deb, root)
     do(box, "sh", "-c", 'cd "$0" && md5sum --quiet -c DEBIAN/md5sums', root)
     runs_a_job(box, os.path.join(root, "usr"))
+    runs_over_nodes(box, os.path.join(root, "usr"))
     with open(os.path.join(root, "usr/lib/systemd/system/sluice.service"), encoding="utf-8") as f:
         unit = f.read()
     assert '\nExecStart=/usr/bin/sluice-broker ' in unit and "\nUser=sluice\n" in unit, unit

@@ -19,11 +19,11 @@ STORAGE = {"store": {"features": "storage"}}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}}
 
 
-def nodes_job(box, **changes):
+def nodes_job(box, dataset=None, **changes):
     output = box.path("runs", "job")  # each node's working directory is another one
     first = {} if "updates" in changes else {"updates.batches_per_update": 4}
     dotted = {**first, "nodes": "auto", "output": output, **changes}
-    return small_job(box.shared_dataset("small"), **dotted)
+    return small_job(dataset or box.shared_dataset("small"), **dotted)
 
 
 def alone(box, name="nodes", **changes):
@@ -46,10 +46,23 @@ def report_of(box, output="runs/job"):
     return read_json(box.path(output, "report.json"))
 
 
+def same_report(box, nodes, config, as_alone):
+    """Of a job on these nodes, which comes to what it does on one."""
+    ended(nodes, start(box, nodes, config)).ok()
+    report = report_of(box)
+    assert fingerprint(report) == as_alone
+    return report
+
+
 def check_same(box, kind, n, mpi, changes):
-    nodes = Ranks(box, mpi, n)
-    ended(nodes, start(box, nodes, nodes_job(box, **changes))).ok()
-    assert fingerprint(report_of(box)) == alone(box, f"nodes-{kind}", **changes)
+    as_alone = alone(box, f"nodes-{kind}", **changes)
+    same_report(box, Ranks(box, mpi, n), nodes_job(box, **changes), as_alone)
+
+
+def assert_link_killed(result):
+    assert result.rc == 1, str(result)
+    words = f"host {os.uname().nodename}: its link to the other nodes was killed by SIGKILL"
+    assert words in result.err, str(result)
 
 
 @cases(("graphsage", 2, {}), ("gat", 4, GAT), ("gin", 3, CLIPPED))
@@ -79,9 +92,7 @@ def test_bits_are_those_of_one_node_whatever_it_has(box, kind, n, changes):
 @whole
 @cases(*MPIS)
 def test_bits_are_those_of_one_node_over_a_network(box, mpi):
-    nodes = Nodes(box, mpi, 3)
-    ended(nodes, start(box, nodes, nodes_job(box))).ok()
-    assert fingerprint(report_of(box)) == alone(box)
+    same_report(box, Nodes(box, mpi, 3), nodes_job(box), alone(box))
 
 
 def test_the_first_node_speaks_and_keeps(box):
@@ -128,10 +139,7 @@ def test_a_link_that_dies_ends_the_job_which_goes_on_with_fewer(box, point, rank
     nodes = Ranks(box, MPIS[0], 3)
     at = f"{point}:{EVERY}" if point in RUNNING else point
     only = {rank: f"export SLUICE_FAILPOINT={at}"}
-    result = ended(nodes, start(box, nodes, config, only=only))
-    assert result.rc == 1, str(result)
-    host = os.uname().nodename
-    assert f"host {host}: its link to the other nodes was killed by SIGKILL" in result.err, result
+    assert_link_killed(ended(nodes, start(box, nodes, config, only=only)))
     if point != "link_leaving":
         goes_on_with(box, 2 if rank else 1, config)
 

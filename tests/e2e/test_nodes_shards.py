@@ -3,10 +3,11 @@ comes to what it comes to with all of them on one node."""
 
 import os
 
-from harness import cases, fingerprint, read_json, small_job, text_of, whole
+from harness import cases, fingerprint, read_json, text_of, whole
 from nodes import Nodes, Ranks
 from test_accuracy import shared
-from test_nodes_run import MPIS, ended, log_of_node, report_of, start
+from test_nodes_run import MPIS, assert_link_killed, ended, log_of_node, nodes_job, report_of
+from test_nodes_run import same_report, start
 
 EVALUATION = {"evaluate.fanout": [4, 4]}  # without "full", which reads all features
 STORAGE = {"store.features": "storage"}
@@ -14,6 +15,7 @@ STORAGE = {"store.features": "storage"}
 TIGHT = {"store.cache": 1500 * 8 + 500 * (16 * 4 + 8), "store.window": 2, "sampler.batch_size": 16}
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 GAT = {"model.kind": "gat", "model.heads": 2}
+LINK_POINTS = ("link_asked", "link_answering", "link_result")
 POINTS = ("trainer_asked:4", "trainer_fetching:3", "trainer_fetched:2", "trainer_extracted:2")
 
 
@@ -27,17 +29,16 @@ def shards(box, n, method="random"):
     return box.shared_folder(f"shards-{method}-{n}", fill)
 
 
-def spread_job(dataset, **changes):
-    both = {"updates.batches_per_update": 4, **EVALUATION, **changes}
-    return small_job(dataset, **{"nodes": "auto", **both})
+def spread_job(box, dataset=None, **changes):
+    return nodes_job(box, dataset, **{**EVALUATION, **changes})
 
 
 def alone(box, name="spread", **changes):
-    return box.undisturbed(name, spread_job(box.shared_dataset("small"), **changes))
+    return box.undisturbed(name, spread_job(box, **changes))
 
 
 def run_on(box, nodes, folder, only=None, **changes):
-    return ended(nodes, start(box, nodes, spread_job(folder, **changes), only=only))
+    return ended(nodes, start(box, nodes, spread_job(box, folder, **changes), only=only))
 
 
 def rows_of(report):
@@ -45,14 +46,13 @@ def rows_of(report):
 
 
 def check_same(box, kind, n, mpi, changes):
-    run_on(box, Ranks(box, mpi, n), shards(box, n), **changes).ok()
-    report = report_of(box)
-    assert fingerprint(report) == alone(box, f"spread-{kind}", **changes)
-    rows = rows_of(report)
+    config = spread_job(box, shards(box, n), **changes)
+    as_alone = alone(box, f"spread-{kind}", **changes)
+    rows = rows_of(same_report(box, Ranks(box, mpi, n), config, as_alone))
     assert rows[0]["remote_rows"] > 0, rows
     for row in rows:
-        if kind != "storage":  # all that was read, and what had lost its place since
-            assert row["remote_rows"] >= row["read"] + row["beside"], row
+        if kind != "storage":  # what found no place may be there by the time it is needed
+            assert row["remote_rows"] >= row["read"], row
         assert row["remote_bytes"] == row["remote_rows"] * 16 * 4, row
     return rows
 
@@ -81,9 +81,7 @@ def test_bits_are_those_of_the_whole_data_set_whatever_it_has(box, kind, n, chan
 @whole
 @cases(*MPIS)
 def test_bits_are_those_of_the_whole_data_set_over_a_network(box, mpi):
-    output = box.path("runs", "job")  # whatever directory a launcher starts processes in
-    run_on(box, Nodes(box, mpi, 3), shards(box, 3), output=output).ok()
-    assert fingerprint(report_of(box)) == alone(box)
+    same_report(box, Nodes(box, mpi, 3), spread_job(box, shards(box, 3)), alone(box))
 
 
 @whole
@@ -93,11 +91,10 @@ def test_bits_of_ogbn_arxiv_are_those_of_the_whole_data_set(box, n):
     folder = box.path("shards")
     box.sluice("partition", path, "--parts", n, "--method", "stream", "--out", folder, "-q").ok()
     changes = {"epochs": 1, "sampler.batch_size": 512, "sampler.fanout": [10, 5]}
-    run_on(box, Ranks(box, MPIS[0], n), folder, **changes).ok()
-    rows = report_of(box)["epochs"][0]["store"]
+    as_alone = box.undisturbed("spread-arxiv", spread_job(box, path, **changes))
+    config = spread_job(box, folder, **changes)
+    rows = rows_of(same_report(box, Ranks(box, MPIS[0], n), config, as_alone))[0]
     assert 0 < rows["remote_rows"] < n * 169343, rows
-    whole_job = spread_job(path, **changes)
-    assert fingerprint(report_of(box)) == box.undisturbed("spread-arxiv", whole_job)
 
 
 # ---- what dies ----------------------------------------------------------------------------------
@@ -117,14 +114,11 @@ def test_a_trainer_that_dies_with_rows_changes_nothing(box, point):
     test_a_trainer_that_dies_while_rows_come_changes_nothing(box, point)
 
 
-@cases(*[(point, rank) for point in ("link_asked", "link_answering") for rank in (0, 1)])
+@cases(*[(point, rank) for point in LINK_POINTS for rank in (0, 1)])
 def test_a_link_that_dies_over_rows_ends_the_job(box, point, rank):
     only = {rank: f"export SLUICE_FAILPOINT={point}:2"}
     changes = {**TIGHT, "checkpoint.every_updates": 2}
-    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **changes)
-    assert result.rc == 1, str(result)
-    host = os.uname().nodename
-    assert f"host {host}: its link to the other nodes was killed by SIGKILL" in result.err, result
+    assert_link_killed(run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **changes))
 
 
 @cases(4, 1)
@@ -135,12 +129,17 @@ def test_a_job_of_shards_goes_on_with_others(box, n):
     result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **config)
     assert result.rc == 1, str(result)
     if n == 1:
-        whole_job = spread_job(box.shared_dataset("small"), **config)
-        box.run({**whole_job, "nodes": 1})[0].ok()
+        box.run(spread_job(box, nodes=1, **config))[0].ok()
     else:
         run_on(box, Ranks(box, MPIS[0], n), shards(box, n), **config).ok()
     assert "going on from" in log_of_node(box, 0)
     assert fingerprint(report_of(box)) == alone(box, "spread-tight", **TIGHT)
+
+
+@cases(("shuffled", True), ("parts", False))
+def test_batches_of_all_parts_are_told_once(box, kind, told):
+    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), **{"order.kind": kind}).ok()
+    assert result.err.count('with "parts" they have vertices of its own part') == told, str(result)
 
 
 # ---- what is refused ----------------------------------------------------------------------------
@@ -170,8 +169,8 @@ def test_shards_of_two_partitions_do_not_mix(box):
     others = shards(box, 2, "stream")
     for i in range(2):
         os.symlink(os.path.join((ours, others)[i], str(i)), box.path(f"shard-{i}"))
-    path = box.job(spread_job(box.path("shard-0")), "job.json")
-    other = box.job(spread_job(box.path("shard-1")), "other.json")
+    path = box.job(spread_job(box, box.path("shard-0")), "job.json")
+    other = box.job(spread_job(box, box.path("shard-1")), "other.json")
     nodes = Ranks(box, MPIS[0], 2)
     result = ended(nodes, nodes.start("run", path, only={1: f"set -- run {other}"}))
     assert result.rc == 2, str(result)

@@ -777,6 +777,7 @@ def as_tensor(there, device):
 
 torch = types.ModuleType("torch")
 torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
 torch.cuda = types.SimpleNamespace(is_available=lambda: True, device=Device, Event=Event)
 torch.from_numpy, torch.as_tensor, torch.distributed = lambda a: a, as_tensor, None
 sys.modules["torch"] = torch
@@ -806,3 +807,42 @@ for x, n_id in kept:
 """
     env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0"}
     run(box, FAKE_TORCH + program, box.shared_dataset("planted"), json.dumps(job), env=env)
+
+
+# Two ranks one after the other, with what torch.distributed says to them.
+UNLIKE = """
+import importlib.machinery, types
+class Distributed(types.ModuleType):
+    rank, told = 0, None
+    is_available = is_initialized = staticmethod(lambda: True)
+    get_world_size = staticmethod(lambda: 2)
+    def get_rank(self):
+        return self.rank
+    def broadcast_object_list(self, objects, src):
+        self.told = list(objects) if self.rank == src else self.told
+        objects[:] = self.told
+torch = types.ModuleType("torch")
+torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+torch.distributed = distributed = Distributed("torch.distributed")
+sys.modules.update({"torch": torch, "torch.distributed": distributed})
+
+def ranks(**unlike):
+    distributed.rank = 0
+    with open_loader(path, drop_last=True):
+        distributed.rank = 1
+        return refused(open_loader, path, **{"drop_last": True, **unlike})
+
+said = ranks(even=False)
+assert said.startswith("rank 1: even=False, and rank 0 has even=True: "), said
+said = ranks(drop_last=False)
+assert said.startswith("rank 1: drop_last=False, and rank 0 has drop_last=True: "), said
+distributed.rank = 0
+with open_loader(path) as one:
+    distributed.rank = 1
+    with open_loader(path, even=True) as two: # which it would be anyway
+        assert len(one) == len(two) == 6
+"""
+
+
+def test_ranks_that_would_have_unlike_numbers_of_batches_are_refused(box):
+    run(box, UNLIKE)

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import zipfile
 
-from harness import BIN, ROOT, Running, Skip
+from harness import BIN, ROOT, Running, Skip, whole
+from nodes import runs_over_nodes
 
 BUILD = os.path.dirname(BIN)
-PROGRAMS = [f"sluice{role}" for role in ("", "-broker", "-sampler", "-trainer")]
+PROGRAMS = [f"sluice{role}" for role in ("", "-broker", "-sampler", "-trainer", "-link")]
 PROGRAMS = [os.path.join(BUILD, "bundle", "programs", name) for name in PROGRAMS]
 LIBRARY = os.path.join(BUILD, "bundle", "lib", "libsluice.so.0")
 
@@ -53,6 +54,17 @@ def test_its_list_is_true(box):
         assert f"Tag: {tag}\n" in archive.read(info).decode()
         package = {n for n in os.listdir(f"{ROOT}/python/sluice") if n.endswith((".py", ".typed"))}
         assert {f"sluice/{name}" for name in package} <= set(names)
+
+
+@whole
+def test_its_programs_run_over_nodes(box):
+    """Without pip, which this machine may not have: it unpacks, and sets what is executable."""
+    made = box.path("unpacked")
+    with zipfile.ZipFile(wheel(box)) as archive:
+        archive.extractall(made)
+        for entry in archive.infolist():
+            os.chmod(os.path.join(made, entry.filename), entry.external_attr >> 16)
+    runs_over_nodes(box, os.path.join(made, "sluice"))
 
 
 USE = """

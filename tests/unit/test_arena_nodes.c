@@ -100,11 +100,14 @@ TEST(own_cells_are_counted_as_they_are_dealt)
 {
     for (uint32_t n = 1; n <= PER_UPDATE; n++)
         for (uint32_t rank = 0; rank < n; rank++) {
-            uint32_t own = 0;
+            uint32_t own = 0, of_eval = 0;
             init(n, rank);
             for (uint32_t cell = 0; cell < 40; cell++) {
                 ck_assert_uint_eq(sl_nodes_own_before(&arena, SL_PHASE_TRAIN, cell), own);
-                ck_assert_uint_eq(sl_nodes_own_before(&arena, SL_PHASE_EVAL, cell), cell);
+                ck_assert_uint_eq(sl_nodes_own_before(&arena, SL_PHASE_EVAL, cell), of_eval);
+                ck_assert_uint_eq(sl_nodes_own_before(&arena, SL_PHASE_INFER, cell), cell);
+                ck_assert_uint_eq(sl_nodes_owner(&arena, SL_PHASE_EVAL, cell), cell % n);
+                of_eval += cell % n == rank;
                 ck_assert_uint_eq(sl_nodes_owner(&arena, SL_PHASE_TRAIN, cell),
                                   cell % PER_UPDATE % n);
                 ck_assert(sl_nodes_is_own(&arena, SL_PHASE_PRESAMPLE, cell));
@@ -190,11 +193,13 @@ TEST(other_nodes_cells_are_neither_drawn_nor_trained_nor_counted)
     }
     ck_assert_int_eq(sl_ledger_claim_train(&arena, TRAINER, 0, &none), SL_ETIMEDOUT);
     ck_assert_uint_eq(sl_ledger_oldest_batch(&arena), 0);
-    // A phase of another kind is all its own, and its batches are numbered behind these.
-    const uint64_t eval = open_phase(SL_PHASE_EVAL, 3, 0, 0);
-    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, eval), 2),
-                      SL_COUNT_OF(own) + 2);
+    // A phase of another kind is all its own.
+    open_phase(SL_PHASE_PRESAMPLE, 3, 0, 0);
     ck_assert_uint_eq(claim(SAMPLER).cell, 0);
+    // Of an evaluation every second one is, numbered behind these.
+    const uint64_t eval = open_phase(SL_PHASE_EVAL, 4, 0, 0);
+    ck_assert_uint_eq(sl_phase_batch(&arena, sl_ledger_find(&arena, eval), 3),
+                      SL_COUNT_OF(own) + 1);
     ck_assert_uint_eq(sl_ledger_current(&arena, SL_LANE_MAIN), seq);
     destroy_arena();
 }
@@ -363,6 +368,89 @@ TEST(an_entry_of_another_node_has_this_ones_times_and_names_its_workers)
     ck_assert_uint_ne(e->trainer, 4); // none of this node's
     ck_assert_uint_eq(sl_nodes_worker_node(&arena, 4), 2);
     ck_assert_uint_eq(sl_nodes_worker(&arena, 2, 4), 4);
+    destroy_arena();
+}
+
+// --- an evaluation ---
+
+enum { WORDS = 2 };
+
+static uint64_t open_eval(uint32_t gated)
+{
+    struct sl_arena_spec spec = spec_of(2, 0);
+    spec.predict_rows = 30;
+    spec.predict_words = WORDS;
+    create_arena(&spec);
+    return open_phase(SL_PHASE_EVAL, 3, 0, gated); // of 10, 10 and 7 vertices; own are 0 and 2
+}
+
+static void evaluate_one(void)
+{
+    sample_and_publish(SAMPLER);
+    const struct sl_lease l = claim_train(TRAINER);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
+}
+
+static struct sl_nodes_result *result_of(const struct sl_nodes_eval *e, uint32_t cell)
+{
+    static _Alignas(64) char bytes[sizeof(struct sl_nodes_result) + 10 * WORDS * sizeof(uint32_t)];
+    struct sl_nodes_result *r = (struct sl_nodes_result *)(void *)bytes;
+    memset(bytes, 7, sizeof bytes);
+    *r = (struct sl_nodes_result){.magic = SL_NODES_RESULT_MAGIC,
+                                  .epoch = e->epoch,
+                                  .set = e->set,
+                                  .cell = cell,
+                                  .entry = {.loss = 2.5, .weight = 10, .trainer = 4}};
+    return r;
+}
+
+TEST(an_evaluation_is_over_once_results_are_here_and_given)
+{
+    struct sl_nodes_eval e, none;
+    const uint64_t seq = open_eval(0);
+    ck_assert_int_eq(sl_nodes_next_eval(&arena, &e), SL_OK);
+    ck_assert(e.seq == seq && e.n_cells == 3);
+    evaluate_one();
+    evaluate_one();
+    ck_assert(sl_nodes_result_is_there(&arena, &e, 0) && sl_nodes_result_is_there(&arena, &e, 2));
+    ck_assert(!sl_nodes_result_is_there(&arena, &e, 1));
+    ck_assert_uint_eq(sl_nodes_result_bytes(&arena, &e, 2),
+                      sizeof(struct sl_nodes_result) + 7 * WORDS * sizeof(uint32_t));
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, result_of(&e, 1), 0), SL_OK);
+    ck_assert(sl_ledger_entry(&arena, seq, 1)->loss == 2.5);
+    const uint32_t *words = sl_arena_predictions(&arena);
+    for (uint32_t i = 0; i < 30 * WORDS; i++)
+        ck_assert_uint_eq(words[i], i / WORDS / 10 == 1 ? 0x07070707 : 0);
+    ck_assert(!sl_ledger_phase_complete(&arena, seq)); // the link has still to read its own
+    sl_nodes_give_results(&arena, &e);
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+    ck_assert_int_eq(sl_nodes_next_eval(&arena, &none), SL_EAGAIN);
+    destroy_arena();
+}
+
+TEST(what_comes_into_an_evaluation_is_what_is_due)
+{
+    struct sl_nodes_eval e;
+    const uint64_t seq = open_eval(1);
+    ck_assert_int_eq(sl_nodes_next_eval(&arena, &e), SL_EAGAIN); // predictions are being judged
+    sl_ledger_open_gate(&arena, seq);
+    ck_assert_int_eq(sl_nodes_next_eval(&arena, &e), SL_OK);
+    struct sl_nodes_result *r = result_of(&e, 1);
+    r->magic++;
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, r, 0), SL_EPROTO);
+    r = result_of(&e, 1);
+    r->epoch++;
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, r, 0), SL_EPROTO);
+    r = result_of(&e, 1);
+    r->set = SL_SET_TEST;
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, r, 0), SL_EPROTO);
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, result_of(&e, 0), 0), SL_EPROTO);
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 0, result_of(&e, 0), 0), SL_EPROTO);
+    ck_assert_ptr_ne(strstr(sl_error_message(), "node 1"), NULL);
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, result_of(&e, 1), 0), SL_OK);
+    ck_assert_int_eq(sl_nodes_result_arrived(&arena, &e, 1, 1, result_of(&e, 1), 0), SL_EPROTO);
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    ck_assert_int_eq(sl_nodes_next_eval(&arena, &e), SL_EABORTED);
     destroy_arena();
 }
 

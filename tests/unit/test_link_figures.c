@@ -1,77 +1,32 @@
 // What nodes do comes to the first one: links over a fake world, one after the other.
 #include "link/figures.h"
 
-#include <stdio.h>
-
-#include "common/base/error.h"
-#include "link/node_link.h"
-#include "tests/unit/nodes_fake_world.h"
+#include "tests/unit/links_fixture.h"
 #include "tests/unit/suite.h"
-#include "tests/unit/test_data_fixture.h"
 
 enum { N = 3 };
 
-static struct sl_node_link links[N];
-static int fds[N];
-
-static struct sl_node_link *be(uint32_t rank)
-{
-    fake_rank = rank;
-    return &links[rank];
-}
-
-static void join_world(uint32_t rank)
-{
-    struct sl_node_link *l = be(rank);
-    *l = (struct sl_node_link){
-        .world = {.table = &FAKE_TABLE, .rank = rank, .size = N, .doing = "the job over nodes"}};
-    l->world.member = calloc(N, sizeof *l->world.member);
-    for (uint32_t i = 0; i < N; i++)
-        snprintf(l->world.member[i].host, SL_WORLD_HOST_BYTES, "%c", 'a' + i);
-}
-
-static void attach(uint32_t rank)
-{
-    const struct sl_arena_spec spec = {.n_devices = 1,
-                                       .n_cells = 4,
-                                       .n_params = 16,
-                                       .batches_per_update = N,
-                                       .nodes = {.n = N, .rank = rank}};
-    fds[rank] = sl_arena_memfd();
-    must(fds[rank]);
-    must(sl_arena_create(fds[rank], &spec, &links[rank].worker.arena));
-    must(sl_link_figures_init(be(rank)));
-}
-
 static void setup(void)
 {
-    fake.size = N;
+    const struct sl_arena_spec spec = {
+        .n_devices = 1, .n_cells = 4, .n_params = 16, .batches_per_update = N};
+    links_open(N, &spec);
     for (uint32_t i = 0; i < N; i++)
-        join_world(i);
-    for (uint32_t i = 0; i < N; i++)
-        attach(i);
+        well(sl_link_figures_init(be(i)));
 }
 
 static void teardown(void)
 {
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < N; i++)
         sl_link_figures_fini(&links[i]);
-        sl_arena_detach(&links[i].worker.arena);
-        close(fds[i]);
-        free(links[i].world.member);
-    }
-    for (struct fake_message *m = fake.first, *next; m; m = next) {
-        next = m->next;
-        free(m->bytes);
-        free(m);
-    }
+    links_close();
 }
 
 static bool go_round(void)
 {
     bool moved = false;
     for (uint32_t i = N; i-- > 0;)
-        must(sl_link_figures_poll(be(i), &moved));
+        well(sl_link_figures_poll(be(i), &moved));
     return moved;
 }
 
@@ -101,7 +56,7 @@ TEST(rows_of_all_come_to_the_first_node)
     go_round();
     for (uint32_t i = 0; i < N; i++) {
         ck_assert_uint_eq(batches_of(i), 10 + i);
-        must(sl_node_figures_wire(&links[0].worker.arena, i, &w) ? 0 : -1);
+        ck_assert(sl_node_figures_wire(&links[0].worker.arena, i, &w));
         ck_assert_str_eq(w.host, links[0].world.member[i].host);
         ck_assert_uint_eq(w.peer[1].in_bytes, i == 2 ? 77 : 0);
         ck_assert_uint_eq(w.peer[1].rows, i == 0 ? 5 : 0);
@@ -138,13 +93,27 @@ TEST(a_message_of_another_kind_is_refused)
     go_round();
     sl_clock_advance(SL_WORLD_SECOND);
     // As long as a row, whose length is the part's own business.
-    must(sl_link_figures_poll(be(1), &moved));
+    well(sl_link_figures_poll(be(1), &moved));
     for (struct fake_message *m = fake.first; m; m = m->next)
         n = m->n;
     ck_assert_uint_le(n, sizeof bytes);
-    must(fake_send(0, SL_WORLD_TAG_FIGURES, bytes, n, &r));
+    well(fake_send(0, SL_WORLD_TAG_FIGURES, bytes, n, &r));
     ck_assert_int_eq(sl_link_figures_poll(be(0), &moved), SL_EPROTO);
     assert_part(sl_error_message(), "host b (rank 1) sends figures of rank 0, with magic 0x0");
+}
+
+TEST(a_row_of_another_node_is_refused)
+{
+    struct sl_world_request r;
+    bool moved;
+    go_round();
+    sl_clock_advance(SL_WORLD_SECOND);
+    well(sl_link_figures_poll(be(1), &moved));
+    ck_assert_ptr_nonnull(fake.first);
+    be(2);
+    well(fake_send(0, SL_WORLD_TAG_FIGURES, fake.first->bytes, fake.first->n, &r));
+    ck_assert_int_eq(sl_link_figures_poll(be(0), &moved), SL_EPROTO);
+    assert_part(sl_error_message(), "host c (rank 2) sends figures of rank 1");
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -152,7 +121,7 @@ TEST(a_message_of_another_kind_is_refused)
 static bool is_quiet(uint32_t rank)
 {
     bool over;
-    must(sl_link_figures_quiet(be(rank), &over));
+    well(sl_link_figures_quiet(be(rank), &over));
     return over;
 }
 

@@ -4,8 +4,7 @@
 #include <unistd.h>
 
 #include "common/arena/asks.h"
-#include "link/node_link.h"
-#include "tests/unit/nodes_fake_world.h"
+#include "tests/unit/links_fixture.h"
 #include "tests/unit/shards_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -13,7 +12,6 @@ enum { VERTICES = 300, SLOT_ROWS = 40, SLOTS = 6, ROUNDS = 20, WORKER = 5 };
 
 static struct fake_node nodes[FAKE_NODES_MAX];
 static struct shards shards;
-static struct sl_node_link links[FAKE_NODES_MAX];
 static _Atomic uint32_t ready, done;
 
 // --- a node --------------------------------------------------------------------------------------
@@ -233,6 +231,125 @@ TEST(what_is_under_way_at_the_end_is_cancelled)
     expect_all_well();
 }
 
+// --- an ask as large as it may be, in one thread -------------------------------------------------
+
+static void open_two(uint32_t feat_dim)
+{
+    shards = shards_make(VERTICES, 2, feat_dim, SL_DTYPE_F32, false);
+    links_meet(2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sl_asks_shape shape = sl_asks_shape(1, 2, VERTICES, shards.row_bytes);
+        struct sl_node_link *l = be(i);
+        shards_arena(&shards, shape.n_slots, shape.max_rows, &l->worker.arena);
+        l->dataset = shards.ds[i];
+        well(sl_link_rows_init(l));
+    }
+}
+
+static void close_two(void)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        become_quiet(be(i));
+        sl_link_rows_fini(be(i));
+    }
+    links_close();
+    shards_free(&shards);
+}
+
+// Rows of 16 KiB: a slot holds 4 MiB of them, whichever vertices those are. A node that answers
+// copies a piece and looks at everything else, before it copies the next one.
+TEST(the_largest_ask_is_answered_in_pieces)
+{
+    uint32_t vertices[SL_ASKS_ROWS_MAX], n = 0, looks = 0;
+    bool moved;
+    open_two(4096);
+    struct sl_node_link *l = be(0);
+    const uint32_t most = sl_asks_of(&l->worker.arena).shape.max_rows;
+    ck_assert_uint_eq(most * shards.row_bytes, SL_ASKS_ROWS_BYTES);
+    // More than there are: they come again.
+    for (uint32_t v = 0; n < most; v = (v + 1) % VERTICES)
+        if (shards.part[v] == 1)
+            vertices[n++] = v;
+    const struct sl_ask ask = ask_for(l, vertices, most);
+    ck_assert_uint_eq(ask.head->n, most);
+    well(sl_link_rows_poll(l, &moved));
+    while (!fake.first || fake.first->tag != SL_WORLD_TAG_ROWS) {
+        well(sl_link_rows_poll(be(1), &moved));
+        ck_assert_int_lt(++looks, 100);
+    }
+    ck_assert_uint_ge(looks, SL_ASKS_ROWS_BYTES / SL_LINK_PIECE_BYTES);
+    well(sl_link_rows_poll(be(0), &moved));
+    ck_assert_int_eq(sl_ask_state(&ask), SL_ASK_ANSWERED);
+    for (uint32_t i = 0; i < most; i++)
+        shards_expect_row(&shards, vertices[i], ask.rows + (size_t)i * shards.row_bytes);
+    close_two();
+}
+
+static uint32_t vertex_of(uint32_t part)
+{
+    uint32_t v = 0;
+    while (shards.part[v] != part)
+        v++;
+    return v;
+}
+
+// Sends that are under way until all are over.
+static struct {
+    uint32_t sent;
+    bool over;
+} slow;
+
+static int send_slowly(uint32_t to, enum sl_world_tag tag, const void *bytes, size_t n,
+                       struct sl_world_request *out)
+{
+    slow.sent++;
+    well(fake_send(to, tag, bytes, n, out));
+    out->word[1] = 1;
+    return SL_OK;
+}
+
+static int receive_at_once(uint32_t from, enum sl_world_tag tag, void *bytes, size_t n,
+                           struct sl_world_request *out)
+{
+    out->word[1] = 0;
+    return fake_receive(from, tag, bytes, n, out);
+}
+
+static int test_slowly(struct sl_world_request *request)
+{
+    return request->word[1] && !slow.over ? SL_EAGAIN : fake_test(request);
+}
+
+// Whoever asks more often than a node can answer at once waits, and loses nothing.
+TEST(no_more_answers_are_under_way_than_there_is_room_for)
+{
+    enum { ASKS = SL_LINK_ANSWERS + 5 };
+    struct sl_link_ask *m = calloc(1, sizeof *m + sizeof(uint32_t));
+    struct sl_world_request r;
+    struct sl_world_table table = FAKE_TABLE;
+    bool moved;
+    open_two(5);
+    *m = (struct sl_link_ask){SL_LINK_ASK_MAGIC, 77, 1, shards.row_bytes};
+    const uint32_t v = vertex_of(1);
+    memcpy(m + 1, &v, sizeof v);
+    be(0);
+    for (int i = 0; i < ASKS; i++)
+        well(fake_send(1, SL_WORLD_TAG_ASK, m, sizeof *m + sizeof v, &r));
+    table.send = send_slowly;
+    table.receive = receive_at_once;
+    table.test = test_slowly;
+    be(1)->world.table = &table;
+    for (int i = 0; i < 10 * ASKS; i++)
+        well(sl_link_rows_poll(be(1), &moved));
+    ck_assert_uint_eq(slow.sent, SL_LINK_ANSWERS);
+    slow.over = true;
+    for (int i = 0; i < 10 * ASKS; i++)
+        well(sl_link_rows_poll(be(1), &moved));
+    ck_assert_uint_eq(slow.sent, ASKS);
+    free(m);
+    close_two();
+}
+
 // --- what a node must not ask for ----------------------------------------------------------------
 
 static struct {
@@ -261,14 +378,6 @@ static int send_bad(struct sl_world *w, struct fake_node *node)
         become_quiet(l);
     close_link(l);
     return w->rank == 0 ? rc : SL_EABORTED;
-}
-
-static uint32_t vertex_of(uint32_t part)
-{
-    uint32_t v = 0;
-    while (shards.part[v] != part)
-        v++;
-    return v;
 }
 
 static const struct {
