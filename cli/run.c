@@ -32,6 +32,7 @@
 #include "broker/placement/budget.h"
 #include "broker/scheduler/capacity.h"
 #include "broker/workers/launch.h"
+#include "broker/workers/run_jobs.h"
 #include "broker/epochs/metrics.h"
 #include "broker/sharding/gpus.h"
 #include "broker/sharding/shard_preference.h"

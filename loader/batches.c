@@ -313,15 +313,29 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }
 
+// Nodes of the job.
+static uint32_t nodes_of(const struct sluice_loader *l)
+{
+    return SL_MAX(l->worker.arena.h->spec.nodes.n, 1u);
+}
+
+// Of a seat of this node, among those of all: nodes take turns in the batches, then the seats of
+// each.
+static uint32_t rank_of(const struct sluice_loader *l, uint32_t seat)
+{
+    return seat * nodes_of(l) + l->worker.arena.h->spec.nodes.rank;
+}
+
 static int get_info(const struct sluice_loader *l, struct sluice_info *out)
 {
     struct sluice_info info;
-    const uint32_t world = l->worker.arena.h->spec.world, rank = l->worker.role_index;
+    const uint32_t world = l->worker.arena.h->spec.world * nodes_of(l);
+    const uint32_t rank = rank_of(l, l->worker.role_index);
     sl_info_of(&l->config, &l->dataset, &info);
     info.n_items = l->dataset.split[SL_SPLIT_TRAIN].n;
     info.n_batches = sl_div_up(info.n_items, info.batch_size);
     info.n_own_batches = world ? (info.n_batches + world - 1 - rank) / world : info.n_batches;
-    info.world = l->config.allocation.trainers;
+    info.world = l->config.allocation.trainers * nodes_of(l);
     info.rank = rank;
     info.prefetch = l->prefetch;
     info.broker = l->broker;
@@ -354,7 +368,7 @@ static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
         .gather_ns = from->figures.stage_ns[SL_STAGE_EXTRACT],
         .user_ns = from->figures.stage_ns[SL_STAGE_TRAIN],
         .epoch = from->epoch,
-        .absent = waits ? (int32_t)absent : -1,
+        .absent = waits ? (int32_t)rank_of(l, absent) : -1,
     };
     return sl_hand_over("sluice_stats", out, &stats, sizeof stats,
                         offsetof(struct sluice_stats, absent));

@@ -383,14 +383,17 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
                 : sl_learning_rate_at(&rate,
                                       (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
     sl_epoch_add_training(f, entries, updates, n, when, &p->scratch);
-    if (sl_nodes_any(p->arena))
+    const uint64_t lent_elsewhere =
+        f->lent ? n - sl_nodes_own_before(p->arena, o->spec.kind, (uint32_t)n) : 0;
+    f->left -= lent_elsewhere;
+    if (sl_nodes_any(p->arena) && !f->lent)
         sl_epoch_find_latest(f, p->arena, entries, n);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
     for (uint64_t i = 0; p->records && i < n; i++)
         sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);
-    p->done += n;
+    p->done += n - lent_elsewhere;
     p->trained = o->step.epoch + 1;
     p->orders_read++;
 }

@@ -10,7 +10,8 @@
  *      BEGUN        its run directory is there: the others make a folder in it for their logs, and
  *                   begin
  *      END          how the job ended on a node. Done: the others will be as well, each by itself,
- *                   for all do the same. Stopped or failed: so are they
+ *                   for all do the same. Stopped or failed: so are they. What a job for external
+ *                   trainers is stopped by is its end: it is done, on all of them
  *
  * Only the first node writes results, and its link leaves after they are written: until then the
  * other nodes wait for it, since a launcher ends all once one has left.
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/workers/run_jobs.h"
 #include "common/arena/nodes.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
@@ -111,8 +113,9 @@ static void on_end(struct sl_job *job, const Sl__Control__Note *note)
     if (note->status == SL_OUTCOME_DONE)
         return;
     job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
+    const bool lends = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING;
     sl_job_end(job,
-               note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
+               note->status == SL_OUTCOME_STOPPED ? lends ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED
                : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
                    ? SL_OUTCOME_REFUSED
                    : SL_OUTCOME_FAILED,
@@ -159,7 +162,8 @@ static int meet(struct sl_job *job, const Sl__Control__Hello *hello)
     for (uint32_t i = 0; i < hello->nodes; i++)
         snprintf(nodes->hosts + i * SL_NODES_HOST_BYTES, SL_NODES_HOST_BYTES, "%s",
                  hello->hosts[i]);
-    nodes->n = job->config.nodes = hello->nodes;
+    nodes->n = hello->nodes;
+    sl_config_take_nodes(&job->config, nodes->n);
     nodes->rank = hello->node;
     nodes->met = true;
     sl_joblog_write(&job->log, SL_LOG_INFO, "%u nodes, alike; this is %u, host %s", nodes->n,
@@ -343,7 +347,8 @@ void sl_job_nodes_check_start(struct sl_job *job)
 
 void sl_job_nodes_end(struct sl_job *job)
 {
-    say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
+    const enum sl_outcome told = job->nodes.stopped ? SL_OUTCOME_STOPPED : job->outcome;
+    say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)told, job->message);
 }
 
 // A job that all stop has its last checkpoint still to write, with what the others have of it.

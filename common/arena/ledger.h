@@ -59,7 +59,9 @@
  * good: what a dead one had waits for whoever takes its rank next, so that each rank sees the same
  * batches whatever dies. A user may leave an epoch in the middle, or begin in one. So each rank has
  * a position that only rises, and what of its cells stands before it is *left*: whoever comes upon
- * such a cell, a sampler or any trainer, completes it as it is.
+ * such a cell, a sampler or any trainer, completes it as it is. Of several nodes each lends the
+ * cells that it would train (nodes.h), to ranks of its own that take turns in them; the others are
+ * done from the start, and nodes do not wait for one another.
  *
  * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
  *

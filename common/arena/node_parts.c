@@ -13,14 +13,11 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
     if (nodes->n > SL_NODES_MAX || nodes->rank >= nodes->n)
         return sl_fail(SL_EINVAL, "arena: of node %u of %u, wanted at most %d, counted from 0",
                        nodes->rank, nodes->n, SL_NODES_MAX);
-    if (spec->async || spec->exchange || spec->world)
+    if (spec->async || spec->exchange)
         return sl_fail(SL_EINVAL,
                        "arena: of %u nodes with %s, wanted ordered updates over the "
                        "parameter store",
-                       nodes->n,
-                       spec->async      ? "async updates"
-                       : spec->exchange ? "an exchange among trainers"
-                                        : "batches that are lent");
+                       nodes->n, spec->async ? "async updates" : "an exchange among trainers");
     if (spec->batches_per_update < nodes->n)
         return sl_fail(SL_EINVAL,
                        "arena: of %u nodes with %u batches an update, wanted at least "
@@ -31,7 +28,7 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
 
 static bool is_dealt(const struct sl_arena *a, uint32_t kind)
 {
-    return sl_nodes_any(a) && kind == SL_PHASE_TRAIN;
+    return sl_nodes_any(a) && (kind == SL_PHASE_TRAIN || kind == SL_PHASE_LEND);
 }
 
 uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell)
