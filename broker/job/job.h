@@ -103,7 +103,6 @@ struct sl_job_nodes {
     uint64_t awaits_ns;         // these since then; 0: not yet
     bool concluded;             // what there is is written
     bool told_to_leave;         // the link
-    bool stopped;               // is done since somebody says so: the others are, too
     bool lost;                  // one of them, or the link: that is why the job ends
     bool broken;                // the link has failed
     bool killed;                // nobody waits for anything

@@ -10,8 +10,7 @@
  *      BEGUN        its run directory is there: the others make a folder in it for their logs, and
  *                   begin
  *      END          how the job ended on a node. Done: the others will be as well, each by itself,
- *                   for all do the same. Stopped or failed: so are they. What a job for external
- *                   trainers is stopped by is its end: it is done, on all of them
+ *                   for all do the same. Stopped or failed: so are they
  *
  * Only the first node writes results, and its link leaves after they are written: until then the
  * other nodes wait for it, since a launcher ends all once one has left.
@@ -113,9 +112,8 @@ static void on_end(struct sl_job *job, const Sl__Control__Note *note)
     if (note->status == SL_OUTCOME_DONE)
         return;
     job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
-    const bool lends = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING;
     sl_job_end(job,
-               note->status == SL_OUTCOME_STOPPED ? lends ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED
+               note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
                : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
                    ? SL_OUTCOME_REFUSED
                    : SL_OUTCOME_FAILED,
@@ -347,8 +345,7 @@ void sl_job_nodes_check_start(struct sl_job *job)
 
 void sl_job_nodes_end(struct sl_job *job)
 {
-    const enum sl_outcome told = job->nodes.stopped ? SL_OUTCOME_STOPPED : job->outcome;
-    say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)told, job->message);
+    say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
 }
 
 // A job that all stop has its last checkpoint still to write, with what the others have of it.

@@ -181,6 +181,8 @@ bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out);
  */
 int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uint32_t epoch,
                          uint32_t timeout_ms, struct sl_lease *out);
+// Whether nothing of that epoch is lent any more, to anybody.
+bool sl_ledger_epoch_is_over(const struct sl_arena *a, uint32_t epoch);
 // The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that
 // epoch, batches in hand excepted. Nothing happens where it is further on already.
 void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell);

@@ -157,8 +157,8 @@ static enum found find(struct sl_arena *a, const struct borrower *b, uint64_t se
     return FOUND_NONE;
 }
 
-// Whether the phase, and with it the epoch, is past: also where no other one has been opened.
-static bool is_past(const struct sl_arena *a, uint32_t epoch)
+// The phase is past: also where no other one has been opened.
+bool sl_ledger_epoch_is_over(const struct sl_arena *a, uint32_t epoch)
 {
     uint64_t seq;
     const struct sl_phase *phase = lent_phase(a, &seq);
@@ -177,7 +177,7 @@ static int claim_lent(struct sl_arena *a, void *what)
         uint64_t seq, word;
         uint32_t cell;
         sl_ledger_advance(a);
-        if (is_past(a, b->epoch))
+        if (sl_ledger_epoch_is_over(a, b->epoch))
             return SL_ERANGE;
         struct sl_phase *phase = lent_phase(a, &seq);
         if (!phase || atomic_load_explicit(&phase->gate, memory_order_acquire) ||
@@ -208,5 +208,5 @@ int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uin
     if (rc == SL_OK)
         SL_FAILPOINT(TRAINER_CLAIMED);
     // The job may end with its last epoch, before the trainer asks.
-    return rc == SL_EABORTED && is_past(a, epoch) ? SL_ERANGE : rc;
+    return rc == SL_EABORTED && sl_ledger_epoch_is_over(a, epoch) ? SL_ERANGE : rc;
 }
