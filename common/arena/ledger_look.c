@@ -103,8 +103,8 @@ static bool next_in_window(struct window *w, uint64_t *word)
     if (w->cell >= w->end || w->gap >= GAP_MAX)
         return false;
     *word = sl_ledger_word(w->a, w->seq, w->cell++);
-    const bool is_idle = sl_cell_state(*word) == SL_CELL_PENDING ||
-                         !sl_nodes_is_own(w->a, w->kind, w->cell - 1);
+    const bool is_idle =
+        sl_cell_state(*word) == SL_CELL_PENDING || !sl_nodes_is_own(w->a, w->kind, w->cell - 1);
     w->gap = is_idle ? w->gap + 1 : 0;
     return true;
 }

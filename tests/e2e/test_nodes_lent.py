@@ -93,7 +93,8 @@ def check_lent(box, n, seats, mpi, changes, **options):
 
 @cases(0, 1)
 def test_each_batch_comes_once_to_one_node(box, prefetch):
-    check_lent(box, NODES, 1, MPIS[0], {"order.kind": "parts"} if prefetch else TIGHT, prefetch=prefetch)
+    changes = {"order.kind": "parts"} if prefetch else TIGHT
+    check_lent(box, NODES, 1, MPIS[0], changes, prefetch=prefetch)
 
 
 @whole

@@ -116,12 +116,9 @@ TEST(own_cells_are_counted_as_they_are_dealt)
 
 TEST(a_spec_of_nodes_that_cannot_be_is_refused)
 {
-    struct sl_arena_spec bad[] = {spec_of(2, 2),
-                                  spec_of(0, 1),
-                                  spec_of(SL_NODES_MAX, 0),
-                                  spec_of(SL_NODES_MAX + 1, 0),
-                                  spec_of(2, 0),
-                                  spec_of(2, 0)};
+    struct sl_arena_spec bad[] = {
+        spec_of(2, 2), spec_of(0, 1), spec_of(SL_NODES_MAX, 0), spec_of(SL_NODES_MAX + 1, 0),
+        spec_of(2, 0), spec_of(2, 0)};
     bad[3].batches_per_update = SL_NODES_MAX + 1;
     bad[4].async = 1;
     bad[4].batches_per_update = 1;
