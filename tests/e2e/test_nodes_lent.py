@@ -86,7 +86,8 @@ def check_lent(box, n, seats, mpi, changes, **options):
     nodes.close()
     report = report_of(box)
     own = sum(len(had[x]) for x in loaders[:seats])  # the first node's
-    assert report["batches"]["trained"] == own == sum(e["batches"] for e in report["epochs"])
+    assert report["batches"]["scheduled"] == own == report["batches"]["trained"]
+    assert own == sum(e["batches"] for e in report["epochs"])
     assert all(e["left"] == 0 and e["store"]["remote_rows"] > 0 for e in report["epochs"]), report
     return [sorted((e, k, seeds.tolist()) for of in had.values() for e, k, seeds in of)]
 
