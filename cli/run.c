@@ -27,6 +27,7 @@
 #include "cli/job_check.h"
 #include "cli/output.h"
 #include "broker/workers/launch.h"
+#include "broker/workers/run_jobs.h"
 #include "broker/epochs/metrics.h"
 #include "cli/run_view.h"
 #include "cli/session.h"

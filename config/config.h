@@ -417,6 +417,9 @@ void sl_config_forget_machine(struct cJSON *job);
 
 // Whether the job can run on so many nodes, as a launcher has started them. SL_EINVAL.
 int sl_config_check_nodes(const struct sl_config *c, uint32_t n);
+// So many run it. They take turns in the batches of an update, which a job for external trainers
+// has for nothing else.
+void sl_config_take_nodes(struct sl_config *c, uint32_t n);
 // Whether it can run where this is one node's part of the data set. SL_EINVAL.
 int sl_config_check_shard(const struct sl_config *c, const struct sl_dataset *ds);
 

@@ -4,6 +4,17 @@
 #include "common/base/error.h"
 #include "common/data/dataset.h"
 
+// A node's batches are its own, and so are the seats on it.
+static int check_lent(const struct sl_config *c, uint32_t n)
+{
+    if (c->allocation.balance != SL_BALANCE_FIXED)
+        return sl_fail(SL_EINVAL,
+                       "allocation.balance: found \"dynamic\" with %u nodes, wanted \"fixed\": no "
+                       "node knows what trainers on the others have had",
+                       n);
+    return SL_OK;
+}
+
 int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
 {
     if (!c->nodes_auto && c->nodes != n)
@@ -14,10 +25,7 @@ int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
     if (n <= 1)
         return SL_OK;
     if (sl_config_is_external(c))
-        return sl_fail(SL_EINVAL,
-                       "model.kind: found \"external\" with %u nodes: external trainers "
-                       "attach to jobs on one node",
-                       n);
+        return check_lent(c, n);
     if (c->updates.mode != SL_UPDATE_ORDERED)
         return sl_fail(SL_EINVAL,
                        "updates.mode: found \"async\" with %u nodes, wanted \"ordered\": only its "
@@ -34,6 +42,13 @@ int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
                        "each node: raise it, or take fewer nodes",
                        c->updates.batches_per_update, n);
     return SL_OK;
+}
+
+void sl_config_take_nodes(struct sl_config *c, uint32_t n)
+{
+    c->nodes = n;
+    if (sl_config_is_external(c))
+        c->updates.batches_per_update = n;
 }
 
 int sl_config_check_shard(const struct sl_config *c, const struct sl_dataset *ds)

@@ -105,9 +105,10 @@ struct sluice_options {
      */
     const char *job;
     const char *origin; // what messages call that text, such as the name of its file; NULL: "job"
-    // Or: the output directory, or the name, of a job of this user that runs.
+    // Or: the output directory, or the name, of a job of this user that runs; of one on several
+    // nodes what it has on this one.
     const char *attach;
-    int32_t rank;              // the seat to take, from 0; -1: any that is free. With `job`: also 0
+    int32_t rank; // the seat to take on this node, from 0; -1: any that is free. With `job`: also 0
     uint32_t start_timeout_ms; // until the first batch can be waited for; 0: 120 s
     /*
      * 1: a thread gathers the features of the next batch while the caller works on this one, in one
@@ -153,7 +154,7 @@ struct sluice_info {
     uint32_t label_type; // I32: classes; F32: n_targets numbers; NONE: the data set has no labels
     uint32_t n_targets;  // numbers a seed; 0 where labels are classes
     uint32_t n_classes;
-    uint32_t world, rank; // seats of the job; which of them this loader has
+    uint32_t world, rank; // seats of the job, on all nodes; which of them this loader has
     uint32_t has_edge_ids, has_weights;
     uint32_t prefetch;    // features are gathered ahead
     int64_t broker;       // process number

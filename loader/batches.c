@@ -79,6 +79,12 @@ static int note_end(struct sluice_loader *l)
     return sl_fail(l->over, "%s", l->why);
 }
 
+// What a call of the lending answers.
+static int answer(struct sluice_loader *l, int rc)
+{
+    return rc == SL_EABORTED ? note_end(l) : rc;
+}
+
 // --- batches -------------------------------------------------------------------------------------
 
 void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_batch *b)
@@ -148,8 +154,7 @@ int sluice_next(sluice_loader *l, uint32_t timeout_ms, struct sluice_batch *out)
 
 static int done(struct sluice_loader *l, uint64_t id)
 {
-    const int rc = sl_lending_done(&l->lending, id);
-    return rc == SL_EABORTED ? note_end(l) : rc;
+    return answer(l, sl_lending_done(&l->lending, id));
 }
 
 int sluice_done(sluice_loader *l, uint64_t id)
@@ -187,7 +192,7 @@ static int check_features(const struct sluice_loader *l, const char *call, const
 static int features(struct sluice_loader *l, const struct sluice_batch *batch, void *to, size_t n)
 {
     SL_TRY(check_features(l, "sluice_features", batch, to));
-    return sl_lending_features(&l->lending, batch->id, to, n);
+    return answer(l, sl_lending_features(&l->lending, batch->id, to, n));
 }
 
 int sluice_features(sluice_loader *l, const struct sluice_batch *batch, void *to, size_t bytes)
@@ -203,7 +208,7 @@ static int features_view(struct sluice_loader *l, const struct sluice_batch *bat
     struct sl_lent *lent = sl_lending_find(&l->lending, batch->id);
     if (!lent)
         return SL_ESTALE;
-    SL_TRY(sl_lending_settle(&l->lending, lent));
+    SL_TRY(answer(l, sl_lending_settle(&l->lending, lent)));
     *rows = lent->work.x;
     return SL_OK;
 }
@@ -253,7 +258,7 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
     if (!batch)
         return sl_fail(SL_EINVAL, "sluice_take: found no batch");
     SL_TRY(sl_check_one_graph("sluice_take", &l->config));
-    SL_TRY(sl_lending_take(&l->lending, batch->id, &taken, &rows));
+    SL_TRY(answer(l, sl_lending_take(&l->lending, batch->id, &taken, &rows)));
     arrays = sl_arrays_public(taken, sl_has_labels(&l->dataset), rows);
     return sl_hand_over("sluice_take", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST);
 }
@@ -267,7 +272,7 @@ int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluic
 static int wait_for(struct sluice_loader *l, uint64_t id, uint32_t timeout_ms)
 {
     const int rc = sl_lending_wait(&l->lending, id, timeout_ms);
-    return rc == SL_ETIMEDOUT ? SLUICE_TIMEOUT : rc == SL_EABORTED ? note_end(l) : rc;
+    return rc == SL_ETIMEDOUT ? SLUICE_TIMEOUT : answer(l, rc);
 }
 
 int sluice_wait(sluice_loader *l, uint64_t id, uint32_t timeout_ms)
@@ -313,15 +318,29 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }
 
+// Nodes of the job.
+static uint32_t nodes_of(const struct sluice_loader *l)
+{
+    return SL_MAX(l->worker.arena.h->spec.nodes.n, 1u);
+}
+
+// Of a seat of this node, among those of all: nodes take turns in the batches, then the seats of
+// each.
+static uint32_t rank_of(const struct sluice_loader *l, uint32_t seat)
+{
+    return seat * nodes_of(l) + l->worker.arena.h->spec.nodes.rank;
+}
+
 static int get_info(const struct sluice_loader *l, struct sluice_info *out)
 {
     struct sluice_info info;
-    const uint32_t world = l->worker.arena.h->spec.world, rank = l->worker.role_index;
+    const uint32_t world = l->worker.arena.h->spec.world * nodes_of(l);
+    const uint32_t rank = rank_of(l, l->worker.role_index);
     sl_info_of(&l->config, &l->dataset, &info);
     info.n_items = l->dataset.split[SL_SPLIT_TRAIN].n;
     info.n_batches = sl_div_up(info.n_items, info.batch_size);
     info.n_own_batches = world ? (info.n_batches + world - 1 - rank) / world : info.n_batches;
-    info.world = l->config.allocation.trainers;
+    info.world = l->config.allocation.trainers * nodes_of(l);
     info.rank = rank;
     info.prefetch = l->prefetch;
     info.broker = l->broker;
@@ -354,7 +373,7 @@ static int get_stats(const struct sluice_loader *l, struct sluice_stats *out)
         .gather_ns = from->figures.stage_ns[SL_STAGE_EXTRACT],
         .user_ns = from->figures.stage_ns[SL_STAGE_TRAIN],
         .epoch = from->epoch,
-        .absent = waits ? (int32_t)absent : -1,
+        .absent = waits ? (int32_t)rank_of(l, absent) : -1,
     };
     return sl_hand_over("sluice_stats", out, &stats, sizeof stats,
                         offsetof(struct sluice_stats, absent));

@@ -112,7 +112,7 @@ static int claim_lent(void *ctx, uint32_t timeout_ms, struct sl_work *work)
     return SL_OK;
 }
 
-static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work)
+static int claim_new(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work)
 {
     const struct sl_block *block;
     if (l->spec.ahead)
@@ -131,6 +131,16 @@ static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work
     else
         work->block = sl_block_here(block);
     return rc;
+}
+
+static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work)
+{
+    const int rc = claim_new(l, timeout_ms, work);
+    if (rc != SL_EABORTED || !l->begun || !sl_ledger_epoch_is_over(l->spec.arena, l->epoch))
+        return rc;
+    // The job has ended with its last epoch, before the caller has heard of the epoch's end.
+    *work = (struct sl_work){.epoch = l->epoch, .ended = true};
+    return SL_OK;
 }
 
 // By the thread that gathers: rows are to go to the memory that is taken with the numbers. What the

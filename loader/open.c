@@ -111,8 +111,10 @@ static int open_reader(struct sluice_loader *l, enum sl_thread thread, uint32_t 
                                                    .stop = &l->worker.stop,
                                                    .slot = l->worker.stats,
                                                    .thread = thread},
-                                         .drive = true,
-                                         .depth = depth};
+                                         .drive = sl_features_kinds[l->config.store.features].drive,
+                                         .depth = depth,
+                                         .arena = &l->worker.arena,
+                                         .worker = l->worker.id};
     return sl_reading_open(out, &spec);
 }
 
@@ -161,8 +163,10 @@ static int open_features(struct sluice_loader *l)
     SL_TRY(open_reader(l, SL_THREAD_EXTRACT, atomic_load(&rows.head->depth), &l->extracts));
     l->gather.source.reader = &l->extracts;
     l->gather.source.shared = rows;
-    return open_reader(l, SL_THREAD_FETCH, sl_row_reader_profile(l->extracts.drive).depth,
-                       &l->fetches);
+    struct sl_row_profile f = {0};
+    if (l->extracts.drive)
+        f = sl_row_reader_profile(l->extracts.drive);
+    return open_reader(l, SL_THREAD_FETCH, f.depth, &l->fetches);
 }
 
 static int begin(struct sluice_loader *l)
@@ -173,11 +177,13 @@ static int begin(struct sluice_loader *l)
     const struct sl_device_config *device = &l->config.devices[w->device];
     const int threads = SL_MIN((int)SL_MAX(device->n_cores, 1u), sl_threads_default());
     sl_kernels_set_threads(threads);
-    SL_TRY(sl_dataset_open_recorded(l->config.dataset, 0, w->told.record, threads, &l->dataset));
+    SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD, w->told.record, threads,
+                                    &l->dataset));
     SL_TRY(sl_config_choose_vertices(&l->config, &l->dataset));
     SL_TRY(open_compute(l));
     SL_TRY(sl_worker_attach(w, &hello));
     SL_TRY(open_features(l));
+    const bool reads = sl_features_kinds[l->config.store.features].reads;
     const struct sl_lending_spec lending = {
         .arena = &w->arena,
         .worker = w->id,
@@ -186,7 +192,7 @@ static int begin(struct sluice_loader *l)
         .dataset = &l->dataset,
         .compute = l->compute,
         .gather = &l->gather,
-        .fetches = l->fetches.drive ? &l->fetches : NULL,
+        .fetches = reads ? &l->fetches : NULL,
         .on_gpu = sl_config_on_gpu(&l->config, w->device),
         .shape = {.n_hops = sl_config_block_hops(&l->config),
                   .n_targets = sl_block_targets(&l->dataset)},

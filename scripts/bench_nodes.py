@@ -1,10 +1,14 @@
-"""The part `nodes` of scripts/bench: jobs over two nodes, beside DGL's distributed loader.
+"""The part `nodes` of scripts/bench: batches for trainers on two nodes, beside DGL's distributed
+loader.
 
 The nodes are network namespaces of this machine (tests/e2e/nodes.py), which share its cores. Both
-sides have one partition, that of `sluice partition`, one fanout, and features that come over the
-wire where another node has them. DGL has a graph server and a trainer a node, and the number of
-sampler processes with which it is fastest; its step is empty. sluice has no empty step: its model
-is as small as a model can be, so its figure holds a training that DGL's does not.
+sides have one partition, that of `sluice partition`, one fanout, features that come over the wire
+where another node has them, and a trainer a node, whose step is empty. DGL has a graph server a
+node beside it, and the number of sampler processes with which it is fastest. sluice has a program
+on libsluice (tests/bench/lend), and one in Python that gets the same objects as DGL's, its blocks
+(dgl_nodes.py): most of the latter's memory is torch and DGL, in both. Both sides draw around
+training vertices of the node's own part: DGL's node_split() does, and order.kind "parts". Of each
+the settings that are fastest count, also for memory.
 """
 
 import contextlib
@@ -27,17 +31,24 @@ NODES, PORT, MPI = 2, 30050, "openmpi"
 EPOCHS = ROUNDS + 1  # the first pays for page faults and first touches
 WIDTHS = (None, 512)  # columns of the features, None: as they are
 WAIT_S = 600  # for a run of a few epochs
-STAGES = ("sample", "extract", "train")
+ARENA = "24MiB"
+TRIED_AGAIN = 2  # of DGL's settings, with wider features
 TIMES, SHARE = 4, 0.5  # aims: of DGL's batches a second, and of its memory
 
 
 class Figures:
     """Of one side: seconds, batches and edges of an epoch, most memory, and how it was run."""
 
-    def __init__(self, epochs, peak, settings):
-        later = epochs[1:] or epochs
-        self.seconds = statistics.median(epoch["seconds"] for epoch in later)
-        self.batches, self.edges = (later[-1][key] for key in ("batches", "edges"))
+    def __init__(self, outputs, peak, settings):
+        lines = [line for text in outputs for line in text.splitlines()]
+        by_node = [json.loads(line) for line in lines if line.startswith("[{")]  # others are DGL's
+        epochs = list(zip(*by_node))
+        # From when all nodes have had an epoch until all have had the next.
+        ends = [max(node["end"] for node in epoch) for epoch in epochs]
+        self.seconds = statistics.median(b - a for a, b in zip(ends, ends[1:]))
+        self.batches, self.edges = (
+            sum(node[key] for node in epochs[-1]) for key in ("batches", "edges")
+        )
         self.peak, self.settings = peak, settings
 
     def rate(self):
@@ -119,28 +130,21 @@ def dgl_run(jobs, folder, samplers, graphbolt):
             servers.append(nodes.start_on(name, command, {**env, **server}))
             trainers.append(nodes.start_on(name, command, {**env, **trainer}))
         outputs, peak = finished(nodes, servers + trainers)
-    lines = [line for t in trainers for line in outputs[t].splitlines()]
-    by_node = [json.loads(line) for line in lines if line.startswith("[{")]  # others are DGL's
-    epochs = [
-        {"seconds": max(e["seconds"] for e in epoch)}
-        | {key: sum(e[key] for e in epoch) for key in ("batches", "edges")}
-        for epoch in zip(*by_node)
-    ]
     kind = "GraphBolt" if graphbolt else "DGL's graph"
-    return Figures(epochs, peak, f"{kind}, {samplers} sampler(s) a node")
+    texts = [outputs[trainer] for trainer in trainers]
+    return Figures(texts, peak, f"{kind}, {samplers} sampler(s) a node")
 
 
-def measure_dgl(jobs, dataset, partition):
-    """With the graph and the number of samplers that are fastest."""
+def measure_dgl(jobs, dataset, partition, settings):
+    """[(figures, setting)] of graphs and numbers of samplers, the fastest first."""
     folder = jobs.path(f"{os.path.basename(dataset)}-dgl")
     run(PYTHON, "-W", "ignore", PROGRAM, "convert", dataset, partition, folder, quiet=True)
-    best = None
-    for graphbolt, samplers in itertools.product((False, True), WORKERS):
+    tried = []
+    for graphbolt, samplers in settings:
         figures = dgl_run(jobs, folder, samplers, graphbolt)
         print(f"  DGL, {figures}, {figures.peak >> 20} MiB: {figures.settings}", flush=True)
-        if best is None or figures.rate() > best.rate():
-            best = figures
-    return best
+        tried.append((figures, (graphbolt, samplers)))
+    return sorted(tried, key=lambda one: -one[0].rate())
 
 
 # ---- sluice -------------------------------------------------------------------------------------
@@ -152,24 +156,42 @@ def make_partition(dataset, place):
     run(*command, "--out", place, "--quiet", quiet=True)
 
 
-def cannot_run():
-    """Why these programs cannot run one job over nodes; None where they can."""
-    schema = json.loads(run(os.path.join(BIN, "sluice"), "schema", quiet=True))
-    return None if "nodes" in schema["properties"] else 'this `sluice run` has no key "nodes" yet'
-
-
-def smallest_job(dataset):
-    """As little training as a job can have: layers of one value."""
-    return epoch_job(
-        dataset, model={"kind": "graphsage", "layers": len(FANOUT), "hidden": 1, "dropout": 0},
-        sampler={"kind": "khop", "fanout": FANOUT, "batch_size": BATCH},
-        updates={"batches_per_update": NODES}, epochs=EPOCHS, nodes="auto",
-        evaluate={"every": 0, "fanout": [1] * len(FANOUT), "test": "never"},
+def lent_job(dataset):
+    """Batches for one trainer a node. Drawn ahead is what memory for a few batches holds, and not
+    an epoch."""
+    job = epoch_job(
+        dataset, sampler={"kind": "khop", "fanout": FANOUT, "batch_size": BATCH},
+        order={"kind": "parts"}, epochs=EPOCHS, nodes="auto", model={"kind": "external"},
+        arena={"memory": ARENA},
     )
+    return {key: job[key] for key in job if key not in ("optimizer", "evaluate")}
 
 
-def measure_sluice(jobs, dataset, partition):
-    """One job over both nodes, each of which has the features of its part."""
+def sluice_run(jobs, shards, trainer, settings):
+    """One job over both nodes, each of which has the features of its part, and a trainer: a command
+    that is given what the job is called there."""
+    job, output = jobs.write(lent_job(shards))
+    with two_nodes(jobs, MPI) as nodes:
+        running = nodes.start("run", job, "--quiet")
+        trainers = []
+        for number, name in enumerate(nodes.names):
+            place = os.path.join(output, f"node-{number}") if number else output
+            trainers.append(nodes.start_on(name, trainer(place), {}))
+        outputs, peak = finished(nodes, [running, *trainers])
+    return Figures([outputs[trainer] for trainer in trainers], peak, settings)
+
+
+def in_python(place):
+    words = json.dumps({"epochs": EPOCHS})
+    return [PYTHON, "-W", "ignore", PROGRAM, "attach", place, words]
+
+
+def in_c(*more):
+    program = os.path.join(BIN, "tests", "bench", "lend")
+    return lambda place: [program, place, "--epochs", str(EPOCHS), *more]
+
+
+def make_shards(jobs, dataset, partition):
     import numpy
 
     shards = jobs.path(f"{os.path.basename(dataset)}-shards")
@@ -178,33 +200,30 @@ def measure_sluice(jobs, dataset, partition):
         own = os.path.join(shards, str(number), "node_part.npy")
         if not numpy.array_equal(numpy.load(own), numpy.load(partition)):
             raise Failed(f"{own} is another partition than DGL has")
-    job, _ = jobs.write(smallest_job(shards))
-    with two_nodes(jobs, MPI) as nodes:
-        running = nodes.start("run", job, "--report", f"{job}.report", "--quiet")
-        _, peak = finished(nodes, [running])
-    epochs = read_json(f"{job}.report")["epochs"]
-    stages = epochs[-1]["stages"]
-    spent = ", ".join(f"{name} {stages[name]['seconds']:.2f}" for name in STAGES)
-    counted = [{**epoch, "edges": epoch["sampled_edges"]} for epoch in epochs]
-    return Figures(counted, peak, f"{spent} s of all workers in the last epoch")
+    return shards
+
+
+def measure_sluice(jobs, shards, ways):
+    """Figures of the trainer that is fastest; ways: {words: trainer}."""
+    tried = [sluice_run(jobs, shards, trainer, words) for words, trainer in ways.items()]
+    for figures in tried:
+        print(f"  sluice, {figures}, {figures.peak >> 20} MiB: {figures.settings}", flush=True)
+    return max(tried, key=Figures.rate)
+
+
+IN_C = {"when asked for": in_c(), "a batch ahead": in_c("--ahead")}
 
 
 # ---- the table ----------------------------------------------------------------------------------
 
 
 def add_rows(title, dgl, ours):
-    """ours: figures, or why there are none."""
-    has = isinstance(ours, Figures)
+    row(title, str(ours), f"{dgl} DGL, distributed", ours.rate() / dgl.rate(), TIMES)
     row(
-        f"{title}: two nodes", str(ours) if has else "", f"{dgl} DGL, distributed",
-        ours.rate() / dgl.rate() if has else None, TIMES,
+        "  most memory (PSS)", f"{ours.peak >> 20} MiB", f"{dgl.peak >> 20} MiB",
+        ours.peak / dgl.peak, SHARE, True,
     )
-    row(
-        "  most memory (PSS)", f"{ours.peak >> 20} MiB" if has else "", f"{dgl.peak >> 20} MiB",
-        ours.peak / dgl.peak if has else None, SHARE, True,
-    )
-    row("  settings: sluice", "", ours.settings if has else f"not measured: {ours}")
-    row("  settings: DGL", "", dgl.settings)
+    row("  settings", f"features gathered {ours.settings}", dgl.settings)
 
 
 def widened(jobs, dataset, width):
@@ -229,14 +248,18 @@ def part_nodes():
     if not facts or "dgl" not in facts:
         print(f"SKIP: no DGL: {facts['absent']['dgl'] if facts else 'no torch'}")
         return
-    problem = cannot_run()
+    settings = list(itertools.product((False, True), WORKERS))
     with Jobs() as jobs:
         partition = jobs.path("node_part.npy")
         make_partition(dataset, partition)
         for width in WIDTHS:
             data = widened(jobs, dataset, width) if width else dataset
             columns = read_json(os.path.join(data, "metadata.json"))["feat_dim"]
-            dgl = measure_dgl(jobs, data, partition)
-            ours = problem or measure_sluice(jobs, data, partition)
-            print(f"  sluice, {ours}", flush=True)
-            add_rows(f"{name}, {columns} features", dgl, ours)
+            shards = make_shards(jobs, data, partition)
+            python = measure_sluice(jobs, shards, {"when asked for": in_python})
+            tried = measure_dgl(jobs, data, partition, settings)
+            c = measure_sluice(jobs, shards, IN_C)
+            settings = [setting for _, setting in tried[:TRIED_AGAIN]]
+            dgl = tried[0][0]
+            add_rows(f"{name}, {columns} features, two nodes: C", dgl, c)
+            add_rows("  in Python, DGL's blocks", dgl, python)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""DGL's distributed loader, as scripts/bench_nodes.py asks, in the environment that has DGL:
+"""Loaders of batches on several nodes, as scripts/bench_nodes.py asks, in the environment that has
+DGL:
 
     dgl_nodes.py convert DATASET PARTITION FOLDER   DGL's own files of a partition of sluice's
-    dgl_nodes.py run FOLDER IP_CONFIG JOB           a server or a trainer, as DGL_ROLE says
+    dgl_nodes.py run FOLDER IP_CONFIG JOB           DGL's: a server or a trainer, as DGL_ROLE says
+    dgl_nodes.py attach NAME JOB                    sluice.dgl's: a trainer of the running job NAME
 
 JOB is JSON: fanout (the hop next to the seeds first), batch, epochs, graphbolt (whether servers
-sample with it). A trainer prints a list in JSON: of each epoch seconds, batches, edges, and rows
-of features. Its step is empty: features and labels have come, and are dropped.
+sample with it). A trainer prints a list in JSON: of each epoch when it ended, its batches, edges,
+and rows of features. Its step is empty: features and labels have come, and are dropped.
 """
 
 import ctypes
@@ -26,7 +28,8 @@ import dgl  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-NAME = "graph"
+NAME, START_S = "graph", 60
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def convert(dataset, partition, folder):
@@ -52,18 +55,16 @@ def convert(dataset, partition, folder):
         assert order[begin:end].sort().values.equal(wanted), f"part {part} has other vertices"
 
 
-def epoch(graph, loader):
-    """What an epoch took, from when all trainers begin until all are ready, and what came."""
+def epoch(loader, take):
+    """When an epoch ended on this node, by a clock that nodes of one machine share, and what came;
+    take(batch) is its features, labels and blocks."""
     batches = edges = rows = 0
-    graph.barrier()
-    begin = time.monotonic()
-    for inputs, seeds, blocks in loader:
-        x, y = graph.ndata["feat"][inputs], graph.ndata["label"][seeds]
-        assert len(y) == blocks[-1].num_dst_nodes()
+    for batch in loader:
+        x, y, blocks = take(batch)
+        assert len(x) == blocks[0].num_src_nodes() and len(y) == blocks[-1].num_dst_nodes()
         batches, rows = batches + 1, rows + len(x)
         edges += sum(block.num_edges() for block in blocks)
-    graph.barrier()
-    return {"seconds": time.monotonic() - begin, "batches": batches, "edges": edges, "rows": rows}
+    return {"end": time.monotonic(), "batches": batches, "edges": edges, "rows": rows}
 
 
 def run(folder, ip_config, job):
@@ -77,8 +78,36 @@ def run(folder, ip_config, job):
     loader = dgl.dataloading.DistNodeDataLoader(
         graph, seeds, sampler, batch_size=job["batch"], shuffle=True
     )
-    print(json.dumps([epoch(graph, loader) for _ in range(job["epochs"])]), flush=True)
+
+    def take(batch):
+        inputs, outputs, blocks = batch
+        return graph.ndata["feat"][inputs], graph.ndata["label"][outputs], blocks
+
+    print(json.dumps([epoch(loader, take) for _ in range(job["epochs"])]), flush=True)
+
+
+def attach(name, job):
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    import sluice
+    from sluice.dgl import NeighborLoader
+
+    def take(batch):
+        _, _, blocks = batch
+        return blocks[0].srcdata["feat"], blocks[-1].dstdata["label"], blocks
+
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            loader = NeighborLoader(attach=name, prefetch=False)
+            break
+        except sluice.Error:  # it does not lend yet
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+    with loader:
+        found = [epoch(loader, take) for _ in range(json.loads(job)["epochs"])]
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    {"convert": convert, "run": run}[sys.argv[1]](*sys.argv[2:])
+    {"convert": convert, "run": run, "attach": attach}[sys.argv[1]](*sys.argv[2:])

@@ -269,6 +269,14 @@ static bool is_held(struct sl_phases *p, uint32_t before, struct sl_plan_step st
     return false;
 }
 
+// Of n cells of an epoch those that this node tells of: of what is lent its own, whose trainers say
+// nothing to other nodes.
+static uint64_t count_reported(const struct sl_phases *p, const struct sl_phase_spec *spec,
+                               uint64_t n)
+{
+    return spec->kind == SL_PHASE_LEND ? sl_nodes_own_before(p->arena, spec->kind, (uint32_t)n) : n;
+}
+
 static void open_more(struct sl_phases *p)
 {
     while (can_open(p)) {
@@ -290,7 +298,8 @@ static void open_more(struct sl_phases *p)
         }
         p->orders_open += sl_plan_has_order(p->next);
         if (p->next.purpose == SL_PURPOSE_TRAIN)
-            p->scheduled += sl_div_up(o.spec.n_items, o.spec.batch_size);
+            p->scheduled +=
+                count_reported(p, &o.spec, sl_div_up(o.spec.n_items, o.spec.batch_size));
         *open_at(p, p->n_open++) = o;
         begin_oldest(p);
         p->next = after;
@@ -383,14 +392,16 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
                 : sl_learning_rate_at(&rate,
                                       (o->step.epoch + UINT64_C(1)) * rate.updates_per_epoch - 1);
     sl_epoch_add_training(f, entries, updates, n, when, &p->scratch);
-    if (sl_nodes_any(p->arena))
+    const uint64_t reported = count_reported(p, &o->spec, n);
+    f->left -= n - reported; // what other nodes lend is done unseen as well
+    if (sl_nodes_any(p->arena) && !f->lent)
         sl_epoch_find_latest(f, p->arena, entries, n);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
     for (uint64_t i = 0; p->records && i < n; i++)
         sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);
-    p->done += n;
+    p->done += reported;
     p->trained = o->step.epoch + 1;
     p->orders_read++;
 }

@@ -36,8 +36,9 @@ static const char *who_stops(const struct sl_job *job)
 static void stop(struct sl_job *job, bool kill, const char *who)
 {
     // What external trainers do has no end that the job knows: whoever stops it says that it is
-    // done.
-    const bool done = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING && !kill;
+    // done. On several nodes that may be a launcher, since another one is lost.
+    const bool done = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING &&
+                      !kill && job->nodes.n <= 1;
     sl_job_end(job, done ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED, "stopped by %s", who);
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);

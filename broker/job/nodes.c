@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/workers/run_jobs.h"
 #include "common/arena/nodes.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
@@ -160,7 +161,8 @@ static int meet(struct sl_job *job, const Sl__Control__Hello *hello)
     for (uint32_t i = 0; i < hello->nodes; i++)
         snprintf(nodes->hosts + i * SL_NODES_HOST_BYTES, SL_NODES_HOST_BYTES, "%s",
                  hello->hosts[i]);
-    nodes->n = job->config.nodes = hello->nodes;
+    nodes->n = hello->nodes;
+    sl_config_take_nodes(&job->config, nodes->n);
     nodes->rank = hello->node;
     nodes->met = true;
     sl_joblog_write(&job->log, SL_LOG_INFO, "%u nodes, alike; this is %u, host %s", nodes->n,

@@ -20,6 +20,7 @@
 
 #include "broker/rundir/checkpoint.h"
 #include "broker/workers/exit_status.h"
+#include "broker/workers/run_jobs.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"

@@ -20,9 +20,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// Where another node than the first has its logs: this, and its number.
-#define SL_RUNDIR_OF_NODE "node-"
-
 struct sl_rundir {
     char path[4096]; // "" until created
     char log[4120];  // path/log

@@ -95,7 +95,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         return false;
     memset(out, 0, sizeof *out);
     out->pid = (pid_t)strtol(pid, NULL, 10);
-    bool has_key = false, follows = false;
+    bool has_key = false;
     for (const char *at = text + strlen(text) + 1; at < text + n; at += strlen(at) + 1) {
         const char *value = at + strlen(at) + 1;
         if (value >= text + n)
@@ -103,7 +103,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         if (strcmp(at, "--id") == 0)
             out->of_daemon = true;
         if (strcmp(at, "--node") == 0)
-            follows = strcmp(value, "0") != 0;
+            out->node = (uint32_t)strtoul(value, NULL, 10);
         if (strcmp(at, "--job") == 0)
             take(out->name, sizeof out->name, value);
         else if (strcmp(at, "--output") == 0)
@@ -113,7 +113,7 @@ static bool read_job(const char *pid, struct sl_run_job *out)
         else if (strcmp(at, "--key-fd") == 0)
             has_key = take_key(pid, value, out->key);
     }
-    return has_key && !follows && out->name[0] && out->endpoint[0] && in_scope(pid);
+    return has_key && out->name[0] && out->endpoint[0] && in_scope(pid);
 }
 
 // When the system started, in Unix seconds; 0 when it does not say.
@@ -153,7 +153,8 @@ static size_t drop_forked(struct sl_run_job *jobs, size_t n)
     return kept;
 }
 
-static int find(bool of_daemon_too, struct sl_run_job **jobs, size_t *n)
+// `all`: also those that a daemon, or the first node of their job, answers for.
+static int find(bool all, struct sl_run_job **jobs, size_t *n)
 {
     struct sl_run_job found;
     double boot = boot_time();
@@ -164,7 +165,7 @@ static int find(bool of_daemon_too, struct sl_run_job **jobs, size_t *n)
         return sl_fail(SL_ESYS, "looking for running jobs: /proc cannot be read");
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found) ||
-            (found.of_daemon && !of_daemon_too))
+            ((found.of_daemon || found.node) && !all))
             continue;
         double since_boot = (double)sl_process_id_start(found.pid) / (double)sysconf(_SC_CLK_TCK);
         found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
@@ -197,19 +198,47 @@ static bool same_directory(const char *a, const char *b)
     return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
 }
 
+// Whether it is the one that answers, or a node that is called by the folder of its logs.
+static bool is_called(const struct sl_run_job *job, const char *word)
+{
+    char own[sizeof job->output + 32];
+    if (job->node == 0)
+        return strcmp(job->name, word) == 0 || same_directory(job->output, word);
+    snprintf(own, sizeof own, "%s/" SL_RUNDIR_OF_NODE "%u", job->output, job->node);
+    return same_directory(own, word);
+}
+
+// Whether it is a node of a job that is called so, and whose first node may be elsewhere.
+static bool is_of(const struct sl_run_job *job, const char *word)
+{
+    return job->node > 0 && (strcmp(job->name, word) == 0 || same_directory(job->output, word));
+}
+
+static size_t count_meant(const char *word, const struct sl_run_job *jobs, size_t n,
+                          bool (*is_meant)(const struct sl_run_job *job, const char *word),
+                          const struct sl_run_job **out)
+{
+    size_t n_meant = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_meant(&jobs[i], word))
+            continue;
+        *out = &jobs[i];
+        n_meant++;
+    }
+    return n_meant;
+}
+
 // Of n jobs the one that is meant; its message else.
 static int choose(const char *word, const struct sl_run_job *jobs, size_t n,
                   const struct sl_run_job **out)
 {
     char names[1024];
     struct sl_sentence s = {names, sizeof names};
-    size_t n_meant = 0;
     names[0] = '\0';
+    size_t n_meant = count_meant(word, jobs, n, is_called, out);
+    if (n_meant == 0)
+        n_meant = count_meant(word, jobs, n, is_of, out);
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(jobs[i].name, word) == 0 || same_directory(jobs[i].output, word)) {
-            *out = &jobs[i];
-            n_meant++;
-        }
         sl_sentence_say(&s, "%s'%s'", i ? ", " : "", jobs[i].name);
         if (jobs[i].output[0])
             sl_sentence_say(&s, " (in '%.160s')", jobs[i].output);

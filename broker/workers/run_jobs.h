@@ -6,6 +6,8 @@
  * So there is no file that a killed job could leave behind, and nothing that could be out of date.
  *
  * Of a job on several nodes the broker of the first one answers for all; the others' are left out.
+ * Who attaches finds that of his machine, by the job's name or run directory; where there are
+ * several of one job, one that is not the first by its folder there (node-1).
  *
  * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
  * one, and no others.
@@ -24,12 +26,16 @@
 
 #include "common/bus/bus_key.h"
 
+// Where another node than the first has its logs: this, and its number.
+#define SL_RUNDIR_OF_NODE "node-"
+
 struct sl_run_job {
     char name[128];
     char output[4096]; // run directory; "": it has none
     char endpoint[128];
     char key[SL_BUS_KEY_TEXT];
     pid_t pid;      // of the broker
+    uint32_t node;  // of several, from 0
     double started; // Unix seconds; 0 = not known
     bool of_daemon;
 };

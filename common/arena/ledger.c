@@ -33,8 +33,8 @@ void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
 // What a cell of a phase is when it opens.
 static enum sl_cell_state first_state(const struct sl_arena *a, uint32_t kind, uint32_t cell)
 {
-    if (!sl_nodes_is_own(a, kind, cell))
-        return SL_CELL_ELSEWHERE;
+    if (!sl_nodes_is_own(a, kind, cell)) // of what another node lends nothing comes here
+        return kind == SL_PHASE_LEND ? SL_CELL_DONE : SL_CELL_ELSEWHERE;
     return kind == SL_PHASE_INFER ? SL_CELL_READY : SL_CELL_PENDING;
 }
 
@@ -95,10 +95,12 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     phase->spec = *spec;
     memset(sl_ledger_entry(a, next, 0), 0, n_cells * sizeof(struct sl_batch_entry));
     memset(sl_ledger_update(a, next, 0), 0, n_cells * sizeof(struct sl_update_entry));
-    for (uint32_t i = 0; i < n_cells; i++)
-        atomic_store_explicit(sl_ledger_cell(a, next, i),
-                              sl_cell_word(next, 0, 0, first_state(a, spec->kind, i)),
+    for (uint32_t i = 0; i < n_cells; i++) {
+        const enum sl_cell_state state = first_state(a, spec->kind, i);
+        sl_ledger_entry(a, next, i)->left = state == SL_CELL_DONE;
+        atomic_store_explicit(sl_ledger_cell(a, next, i), sl_cell_word(next, 0, 0, state),
                               memory_order_release);
+    }
     for (uint32_t i = 0; i < n_records; i++)
         restore_cell(a, next, &records[i]);
     uint64_t updates = sl_div_up(n_cells, a->h->spec.batches_per_update);

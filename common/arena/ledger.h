@@ -59,7 +59,9 @@
  * good: what a dead one had waits for whoever takes its rank next, so that each rank sees the same
  * batches whatever dies. A user may leave an epoch in the middle, or begin in one. So each rank has
  * a position that only rises, and what of its cells stands before it is *left*: whoever comes upon
- * such a cell, a sampler or any trainer, completes it as it is.
+ * such a cell, a sampler or any trainer, completes it as it is. Of several nodes each lends the
+ * cells that it would train (nodes.h), to ranks of its own that take turns in them; the others are
+ * done from the start, and nodes do not wait for one another.
  *
  * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
  *
@@ -179,6 +181,8 @@ bool sl_ledger_look_lent(const struct sl_arena *a, struct sl_ledger_lent *out);
  */
 int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uint32_t epoch,
                          uint32_t timeout_ms, struct sl_lease *out);
+// Whether nothing of that epoch is lent any more, to anybody.
+bool sl_ledger_epoch_is_over(const struct sl_arena *a, uint32_t epoch);
 // The rank (with world 0: all, whatever the rank) leaves what stands before that cell of that
 // epoch, batches in hand excepted. Nothing happens where it is further on already.
 void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell);

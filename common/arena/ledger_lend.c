@@ -1,4 +1,5 @@
 // Batches that are lent to external trainers: whose turn they are, and which are left.
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/arena/ledger.h"
@@ -9,17 +10,18 @@ static uint64_t position(uint32_t epoch, uint32_t cell)
     return (uint64_t)epoch << 32 | cell;
 }
 
-// Whose position says whether a cell, or a rank's turn, is left.
-static _Atomic uint64_t *left_of(const struct sl_arena *a, uint32_t cell_or_rank)
+// The rank that has a cell of this node's; 0 where none has any of its own.
+static uint32_t rank_of(const struct sl_arena *a, uint32_t cell)
 {
-    const uint32_t world = a->h->spec.world;
-    return &sl_ledger_of(a)->left[world ? cell_or_rank % world : 0];
+    const struct sl_arena_spec *spec = &a->h->spec;
+    return spec->world ? cell / SL_MAX(spec->nodes.n, 1u) % spec->world : 0;
 }
 
 bool sl_ledger_is_left(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell)
 {
     return atomic_load(&phase->kind) == SL_PHASE_LEND &&
-           position(atomic_load(&phase->epoch), cell) < atomic_load(left_of(a, cell));
+           position(atomic_load(&phase->epoch), cell) <
+               atomic_load(&sl_ledger_of(a)->left[rank_of(a, cell)]);
 }
 
 bool sl_ledger_pass_left(struct sl_arena *a, const struct sl_lease *lease)
@@ -35,7 +37,7 @@ bool sl_ledger_pass_left(struct sl_arena *a, const struct sl_lease *lease)
 
 void sl_ledger_leave(struct sl_arena *a, uint32_t rank, uint32_t epoch, uint32_t cell)
 {
-    _Atomic uint64_t *left = left_of(a, rank);
+    _Atomic uint64_t *left = &sl_ledger_of(a)->left[a->h->spec.world ? rank : 0];
     uint64_t to = position(epoch, cell), from = atomic_load(left);
     while (from < to && !atomic_compare_exchange_weak(left, &from, to)) {
     }
@@ -86,10 +88,11 @@ bool sl_ledger_rank_is_absent(const struct sl_arena *a, uint32_t *rank)
     const struct sl_phase *phase = world ? lent_phase(a, &seq) : NULL;
     uint32_t lowest = world;
     for (uint32_t i = 0, n = phase ? atomic_load(&phase->n_cells) : 0; i < n; i++) {
-        if (i % world < lowest && !atomic_load(&sl_ledger_of(a)->seated[i % world]) &&
+        const uint32_t of = rank_of(a, i);
+        if (of < lowest && !atomic_load(&sl_ledger_of(a)->seated[of]) &&
             sl_cell_state(sl_ledger_word(a, seq, i)) != SL_CELL_DONE &&
             !sl_ledger_is_left(a, phase, i))
-            lowest = i % world;
+            lowest = of;
     }
     *rank = lowest;
     // What was seen of a slot that has been reused meanwhile means nothing.
@@ -145,7 +148,7 @@ static enum found find(struct sl_arena *a, const struct borrower *b, uint64_t se
             if ((state == SL_CELL_READY || state == SL_CELL_STAGED) &&
                 sl_ledger_take(a, seq, i, w, b->worker, SL_CELL_TRAINING, &lease))
                 sl_ledger_pass_left(a, &lease);
-        } else if (own_epoch && (world == 0 || i % world == b->rank)) {
+        } else if (own_epoch && (world == 0 || rank_of(a, i) == b->rank)) {
             *cell = i;
             *word = w;
             return state == sl_phase_trainable(a, phase) ? FOUND_OWN : FOUND_UNDRAWN;
@@ -154,8 +157,8 @@ static enum found find(struct sl_arena *a, const struct borrower *b, uint64_t se
     return FOUND_NONE;
 }
 
-// Whether the phase, and with it the epoch, is past: also where no other one has been opened.
-static bool is_past(const struct sl_arena *a, uint32_t epoch)
+// The phase is past: also where no other one has been opened.
+bool sl_ledger_epoch_is_over(const struct sl_arena *a, uint32_t epoch)
 {
     uint64_t seq;
     const struct sl_phase *phase = lent_phase(a, &seq);
@@ -174,7 +177,7 @@ static int claim_lent(struct sl_arena *a, void *what)
         uint64_t seq, word;
         uint32_t cell;
         sl_ledger_advance(a);
-        if (is_past(a, b->epoch))
+        if (sl_ledger_epoch_is_over(a, b->epoch))
             return SL_ERANGE;
         struct sl_phase *phase = lent_phase(a, &seq);
         if (!phase || atomic_load_explicit(&phase->gate, memory_order_acquire) ||
@@ -205,5 +208,5 @@ int sl_ledger_claim_lent(struct sl_arena *a, uint32_t worker, uint32_t rank, uin
     if (rc == SL_OK)
         SL_FAILPOINT(TRAINER_CLAIMED);
     // The job may end with its last epoch, before the trainer asks.
-    return rc == SL_EABORTED && is_past(a, epoch) ? SL_ERANGE : rc;
+    return rc == SL_EABORTED && sl_ledger_epoch_is_over(a, epoch) ? SL_ERANGE : rc;
 }

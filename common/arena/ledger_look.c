@@ -81,7 +81,7 @@ bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease 
 struct window {
     const struct sl_arena *a;
     uint64_t seq;
-    uint32_t cell, end, gap;
+    uint32_t kind, cell, end, gap;
 };
 
 static struct window window_of(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq)
@@ -90,6 +90,7 @@ static struct window window_of(const struct sl_arena *a, const struct sl_phase *
     return (struct window){
         .a = a,
         .seq = seq,
+        .kind = atomic_load(&phase->kind),
         .cell = done >> 32 == seq ? (uint32_t)done : 0,
         .end = atomic_load(&phase->n_cells),
     };
@@ -102,8 +103,9 @@ static bool next_in_window(struct window *w, uint64_t *word)
     if (w->cell >= w->end || w->gap >= GAP_MAX)
         return false;
     *word = sl_ledger_word(w->a, w->seq, w->cell++);
-    const uint32_t state = sl_cell_state(*word);
-    w->gap = state == SL_CELL_PENDING || state == SL_CELL_ELSEWHERE ? w->gap + 1 : 0;
+    const bool is_idle =
+        sl_cell_state(*word) == SL_CELL_PENDING || !sl_nodes_is_own(w->a, w->kind, w->cell - 1);
+    w->gap = is_idle ? w->gap + 1 : 0;
     return true;
 }
 

@@ -13,14 +13,11 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
     if (nodes->n > SL_NODES_MAX || nodes->rank >= nodes->n)
         return sl_fail(SL_EINVAL, "arena: of node %u of %u, wanted at most %d, counted from 0",
                        nodes->rank, nodes->n, SL_NODES_MAX);
-    if (spec->async || spec->exchange || spec->world)
+    if (spec->async || spec->exchange)
         return sl_fail(SL_EINVAL,
                        "arena: of %u nodes with %s, wanted ordered updates over the "
                        "parameter store",
-                       nodes->n,
-                       spec->async      ? "async updates"
-                       : spec->exchange ? "an exchange among trainers"
-                                        : "batches that are lent");
+                       nodes->n, spec->async ? "async updates" : "an exchange among trainers");
     if (spec->batches_per_update < nodes->n)
         return sl_fail(SL_EINVAL,
                        "arena: of %u nodes with %u batches an update, wanted at least "
@@ -31,10 +28,11 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
 
 bool sl_nodes_is_dealt(const struct sl_arena *a, uint32_t kind)
 {
-    return sl_nodes_any(a) && (kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL);
+    return sl_nodes_any(a) &&
+           (kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL || kind == SL_PHASE_LEND);
 }
 
-// Cells that are dealt anew: those of an update, or all of an evaluation.
+// Cells that are dealt anew: those of an update, or all of a phase.
 static uint32_t deal_of(const struct sl_arena *a, uint32_t kind)
 {
     return kind == SL_PHASE_TRAIN ? a->h->spec.batches_per_update : UINT32_MAX;

@@ -159,7 +159,7 @@ struct sl_batch_entry {
     double weight;             // what the summed loss and its gradient are divided by (kernels.h)
     uint64_t correct, counted; // predictions
     uint32_t restored;         // 1: trained before the job was resumed; times are not known
-    uint32_t left;             // 1: LEND: done unseen, since its trainer had left it
+    uint32_t left; // 1: LEND: done unseen: its trainer had left it, or another node lends it
     // What some of the batches took of a pool's cores (allocation.cores), by the clocks of the
     // threads; 0: not measured.
     uint64_t draw_cpu_ns;                  // the sampler's

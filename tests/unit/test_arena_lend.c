@@ -16,6 +16,20 @@ static void open_arena(uint32_t world)
     create_arena(&spec);
 }
 
+// The second of two nodes, with two ranks: its cells are 1, 3, 5, ...
+static void on_a_node(void)
+{
+    const struct sl_arena_spec spec = {
+        .n_devices = 2,
+        .n_cells = CELLS_MAX,
+        .world = 2,
+        .batches_per_update = 2,
+        .nodes = {.n = 2, .rank = 1},
+        .payload_bytes = 4 * CELLS_MAX * SL_ARENA_CHUNK_BYTES,
+    };
+    create_arena(&spec);
+}
+
 static void in_turn(void)
 {
     open_arena(2);
@@ -289,6 +303,22 @@ TEST(an_epoch_that_one_leaves_is_over_for_all)
     complete(held);
     ck_assert(sl_ledger_phase_complete(&arena, seq));
     ck_assert_uint_eq(count_left(seq, 4), 3);
+}
+
+CASE(.setup = on_a_node, .teardown = destroy_arena)
+
+TEST(a_node_lends_its_own_cells_to_its_ranks_in_turn)
+{
+    const uint64_t seq = lend(0, 7);
+    draw(3);
+    ck_assert_int_eq(absent(), 0);
+    complete(borrow(SECOND, 0, 3));
+    expect(SECOND, 0, SL_ERANGE);
+    complete(borrow(FIRST, 0, 1));
+    sl_ledger_leave(&arena, 0, 0, 6); // 5 stands before it
+    expect(FIRST, 0, SL_ERANGE);
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+    ck_assert_uint_eq(count_left(seq, 7), 4 + 1); // the other node's as well
 }
 
 RUN_TESTS(.timeout_s = 60)

@@ -138,18 +138,13 @@ TEST(an_update_s_traffic_is_that_of_its_batches_and_slices)
 
 TEST(a_spec_of_nodes_that_cannot_be_is_refused)
 {
-    struct sl_arena_spec bad[] = {spec_of(2, 2),
-                                  spec_of(0, 1),
-                                  spec_of(SL_NODES_MAX, 0),
-                                  spec_of(SL_NODES_MAX + 1, 0),
-                                  spec_of(2, 0),
-                                  spec_of(2, 0),
-                                  spec_of(2, 0)};
+    struct sl_arena_spec bad[] = {
+        spec_of(2, 2), spec_of(0, 1), spec_of(SL_NODES_MAX, 0), spec_of(SL_NODES_MAX + 1, 0),
+        spec_of(2, 0), spec_of(2, 0)};
     bad[3].batches_per_update = SL_NODES_MAX + 1;
     bad[4].async = 1;
     bad[4].batches_per_update = 1;
     bad[5].exchange = 1;
-    bad[6].world = 2;
     for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
         const int fd = sl_arena_memfd();
         ck_assert_int_eq(sl_arena_create(fd, &bad[i], &arena), SL_EINVAL);

@@ -105,6 +105,38 @@ TEST(one_of_another_scope_is_none_of_ours)
     end_broker(pid);
 }
 
+static pid_t called(const char *word)
+{
+    struct sl_run_job found;
+    return sl_run_jobs_find_one(word, &found) == SL_OK ? found.pid : 0;
+}
+
+TEST(who_attaches_finds_the_node_of_his_machine)
+{
+    char output[600], own[620];
+    snprintf(output, sizeof output, "%s/out", dir);
+    snprintf(own, sizeof own, "%s/node-2", output);
+    ck_assert_int_eq(mkdir(output, 0755), 0);
+    ck_assert_int_eq(mkdir(own, 0755), 0);
+    pid_t third = START_BROKER("--output", output, "--nodes", "3", "--node", "2");
+    ck_assert_int_eq(called("x"), third);
+    ck_assert_int_eq(called(output), third);
+    ck_assert_int_eq(called(own), third);
+    // Of several here the first one is called by the job's name, others by their folders.
+    pid_t second =
+        START_BROKER("--output", output, "--nodes", "3", "--node", "1", "--endpoint", "y");
+    ck_assert_int_eq(called("x"), 0);
+    ck_assert_int_eq(called(own), third);
+    pid_t first =
+        START_BROKER("--output", output, "--nodes", "3", "--node", "0", "--endpoint", "z");
+    ck_assert_int_eq(called("x"), first);
+    ck_assert_int_eq(called(output), first);
+    ck_assert_int_eq(called(own), third);
+    end_broker(first);
+    end_broker(second);
+    end_broker(third);
+}
+
 TEST(of_several_nodes_the_first_one_answers)
 {
     pid_t other = START_BROKER("--nodes", "2", "--node", "1");

@@ -200,6 +200,18 @@ TEST(an_epoch_ends_before_the_next_begins)
     ck_assert_uint_eq(lending.epoch, 1);
 }
 
+LOOP_TEST(the_end_of_the_last_epoch_comes_before_that_of_the_job, 0, 2)
+{
+    start(_i == 1);
+    open_epoch(0);
+    draw(CELLS);
+    for (uint32_t cell = 0; cell < CELLS; cell++)
+        done(lent(cell));
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    expect(SL_LENDING_END, 0);
+    expect(SL_EABORTED, 0);
+}
+
 TEST(a_batch_is_done_once)
 {
     start(false);
